@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+tuttiincludedir = $(includedir)/tutti
+tuttiinclude_HEADERS = \
+    %reldir%/async.h \
+    %reldir%/collectives.h \
+    %reldir%/comm.h \
+    %reldir%/mem.h \
+    %reldir%/tutti.h \
+    %reldir%/types.h \
+    %reldir%/version.h

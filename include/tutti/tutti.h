@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tutti: collective communication for data-parallel training.
+ *
+ * The smallest program:
+ *
+ *     tutti_init(NULL);
+ *     tutti_allreduce(x, x, n, TUTTI_FLOAT32, TUTTI_AVG, tutti_world());
+ *     tutti_finalize();
+ *
+ * started with `mpirun -np N ./program`. It averages x over all N processes.
+ *
+ * Where to look
+ *     tutti/types.h        statuses, element types, operations
+ *     tutti/comm.h         start and end, rank and size, abort
+ *     tutti/collectives.h  allreduce, allgather, broadcast, barrier: blocking, on the caller's thread
+ *     tutti/async.h        named tensors in any order from any thread, fused; test and wait
+ *     tutti/mem.h          memory that need not be copied
+ *     tutti/version.h      numbers and promises
+ *
+ * Errors
+ *     Every function that can fail returns a tutti_status_t; TUTTI_OK is 0. tutti_strerror() names
+ *     the number, tutti_last_error() says what happened in words: which rank, which tensor, why.
+ *     Outputs (named ret_...) change only on success. The library never exits, aborts, raises or
+ *     handles signals, and prints nothing but its log on stderr (TUTTI_LOG).
+ *
+ *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, or TUTTI_ERR_TRANSPORT, a
+ *     communicator is dead: every further call says so at once, and tutti_finalize works. After
+ *     TUTTI_ERR_MISMATCH it stays usable if the ranks that differ share a host, or if the call was
+ *     asynchronous; a direct call that differs between hosts may have moved data, and ends the
+ *     communicator.
+ *
+ * Lifetimes
+ *     communicator  from tutti_init to tutti_finalize; tutti_world() is all there is so far
+ *     request       from tutti_allreduce_async to the tutti_wait that returns anything but a
+ *                   timeout; it may outlive tutti_finalize
+ *     memory        from tutti_mem_alloc to tutti_mem_free or tutti_finalize
+ *     your buffers  yours; a direct call uses them while it runs, a request until it is done
+ *
+ * Threads
+ *     Any thread may call any function. One communicator takes one direct call at a time.
+ *     tutti_init and tutti_finalize want to be alone. The library has one thread of its own, which
+ *     sleeps when nothing is pending. A process made by fork() must not use the parent's library:
+ *     its calls answer TUTTI_ERR_SHUTDOWN.
+ *
+ * Settings
+ *     Environment variables TUTTI_*, read once by tutti_init; TUTTI_HELP=1 prints them all.
+ */
+#ifndef TUTTI_H
+#define TUTTI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define TUTTI_API __attribute__((visibility("default")))
+#else
+#define TUTTI_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* clang-format off: version and types first, the others need them */
+#include <tutti/version.h>
+#include <tutti/types.h>
+#include <tutti/comm.h>
+#include <tutti/collectives.h>
+#include <tutti/async.h>
+#include <tutti/mem.h>
+/* clang-format on */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

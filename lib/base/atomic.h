@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Words that several threads or processes share, in memory of one process or mapped by many.
+ *
+ * All protocols over shared memory (node/shm, xport/shm, the engine's mailboxes) go through these
+ * few functions. That is what lets the interleaving test run their real code: built with
+ * TUTTI_INTERLEAVE, each access first offers the test's scheduler to switch to another rank.
+ */
+#ifndef TUTTI__BASE_ATOMIC_H
+#define TUTTI__BASE_ATOMIC_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+typedef _Atomic uint32_t tutti__word_t;
+typedef _Atomic uint64_t tutti__word64_t;
+
+#ifdef TUTTI_INTERLEAVE
+void tutti__interleave_point(void);
+#else
+static inline void tutti__interleave_point(void)
+{
+}
+#endif
+
+static inline uint32_t tutti__load_acquire(const tutti__word_t *word)
+{
+    tutti__interleave_point();
+    return atomic_load_explicit(word, memory_order_acquire);
+}
+
+static inline uint32_t tutti__load_relaxed(const tutti__word_t *word)
+{
+    tutti__interleave_point();
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static inline void tutti__store_release(tutti__word_t *word, uint32_t value)
+{
+    tutti__interleave_point();
+    atomic_store_explicit(word, value, memory_order_release);
+}
+
+static inline void tutti__store_relaxed(tutti__word_t *word, uint32_t value)
+{
+    tutti__interleave_point();
+    atomic_store_explicit(word, value, memory_order_relaxed);
+}
+
+static inline uint64_t tutti__load64_acquire(const tutti__word64_t *word)
+{
+    tutti__interleave_point();
+    return atomic_load_explicit(word, memory_order_acquire);
+}
+
+static inline void tutti__store64_release(tutti__word64_t *word, uint64_t value)
+{
+    tutti__interleave_point();
+    atomic_store_explicit(word, value, memory_order_release);
+}
+
+/*
+ * A full fence: my stores so far are visible before my loads from here on. It takes two, one on
+ * each side of a "store mine, look at yours" pair; each place names its partner.
+ */
+static inline void tutti__fence(void)
+{
+#if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
+    /* GCC's TSan does not know fences and says so; nothing that it checks relies on them. */
+    __asm__ __volatile__("mfence" ::: "memory");
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* Has a counter that wraps around reached `target`? Valid while they are less than 2^31 apart. */
+static inline int tutti__reached(uint32_t counter, uint32_t target)
+{
+    return (int32_t)(counter - target) >= 0;
+}
+
+/* Tell the processor that this is a spin loop. */
+static inline void tutti__pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("isb" ::: "memory");
+#endif
+}
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The only place for what C11 does not have: attributes and compiler facts. */
+#ifndef TUTTI__BASE_COMPILER_H
+#define TUTTI__BASE_COMPILER_H
+
+#define TUTTI__PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#define TUTTI__LIKELY(x) __builtin_expect(!!(x), 1)
+#define TUTTI__UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define TUTTI__ALIGNED(bytes) __attribute__((aligned(bytes)))
+#define TUTTI__ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* For a typedef: elements at any address, in memory of any declared type. */
+#define TUTTI__UNALIGNED __attribute__((aligned(1), may_alias))
+
+/* Before a loop: no iteration writes what another one reads, whatever the pointers look like. */
+#if defined(__clang__)
+#define TUTTI__INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+/* Sanitized loops are not vectorised; that is no news. */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#else
+#define TUTTI__INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+/* TUTTI__SANITIZED: built with TUTTI__ASAN or TUTTI__TSAN. */
+#if defined(__has_feature)
+#define TUTTI__HAS_FEATURE(x) __has_feature(x)
+#else
+#define TUTTI__HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || TUTTI__HAS_FEATURE(thread_sanitizer)
+#define TUTTI__TSAN 1
+#define TUTTI__SANITIZED 1
+#elif defined(__SANITIZE_ADDRESS__) || TUTTI__HAS_FEATURE(address_sanitizer)
+#define TUTTI__ASAN 1
+#define TUTTI__SANITIZED 1
+#endif
+
+/* Two lines, because the adjacent-line prefetcher of x86 moves them as a pair. */
+#define TUTTI__LINE_BYTES 64
+#define TUTTI__FALSE_SHARING_BYTES 128
+
+#define TUTTI__MIN(a, b) ((a) < (b) ? (a) : (b))
+#define TUTTI__MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Round x up to a multiple of m; m is a power of two. */
+#define TUTTI__ROUND_UP(x, m) (((x) + ((m)-1)) & ~((m)-1))
+
+#endif

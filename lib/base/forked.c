@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See forked.h. */
+#include "base/forked.h"
+
+#include "base/status.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static atomic_uint generation;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void in_child(void)
+{
+    atomic_fetch_add(&generation, 1);
+}
+
+static void register_handler(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+unsigned tutti__fork_generation(void)
+{
+    pthread_once(&once, register_handler);
+    return atomic_load(&generation);
+}
+
+tutti_status_t tutti__fork_check(unsigned mine)
+{
+    if (TUTTI__LIKELY(mine == atomic_load_explicit(&generation, memory_order_relaxed)))
+        return TUTTI_OK;
+    return tutti__fail(TUTTI_ERR_SHUTDOWN,
+                       "this process was forked from one that uses Tutti and cannot go on with it");
+}

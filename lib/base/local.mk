@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+libtutti_all_la_SOURCES += \
+    %reldir%/atomic.h \
+    %reldir%/compiler.h \
+    %reldir%/forked.c \
+    %reldir%/forked.h \
+    %reldir%/hash.h \
+    %reldir%/lock.c \
+    %reldir%/lock.h \
+    %reldir%/log.c \
+    %reldir%/log.h \
+    %reldir%/names.c \
+    %reldir%/names.h \
+    %reldir%/status.c \
+    %reldir%/status.h \
+    %reldir%/time.h \
+    %reldir%/types.c

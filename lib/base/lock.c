@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The lock order's check: each thread keeps a mask of the places it holds.
+ */
+#include "base/lock.h"
+
+#include <assert.h>
+
+#ifndef NDEBUG
+/* Bit p: a mutex of place p is held by this thread. */
+static _Thread_local unsigned held;
+
+static void mark(tutti__lock_place_t place)
+{
+    held |= 1u << place;
+}
+
+static void unmark(tutti__lock_place_t place)
+{
+    assert((held >> place & 1) && "unlocked by a thread that does not hold it");
+    held &= ~(1u << place);
+}
+
+int tutti__lock_allowed(tutti__lock_place_t place)
+{
+    return held >> place == 0;
+}
+#else
+static void mark(tutti__lock_place_t place)
+{
+    (void)place;
+}
+
+static void unmark(tutti__lock_place_t place)
+{
+    (void)place;
+}
+
+int tutti__lock_allowed(tutti__lock_place_t place)
+{
+    (void)place;
+    return 1;
+}
+#endif
+
+void tutti__mutex_init(tutti__mutex_t *mutex, tutti__lock_place_t place)
+{
+    pthread_mutex_init(&mutex->mutex, NULL);
+    mutex->place = place;
+}
+
+void tutti__mutex_destroy(tutti__mutex_t *mutex)
+{
+    pthread_mutex_destroy(&mutex->mutex);
+}
+
+void tutti__mutex_lock(tutti__mutex_t *mutex)
+{
+    assert(tutti__lock_allowed(mutex->place) && "taken against the order in base/lock.h");
+    pthread_mutex_lock(&mutex->mutex);
+    mark(mutex->place);
+}
+
+int tutti__mutex_trylock(tutti__mutex_t *mutex)
+{
+    if (pthread_mutex_trylock(&mutex->mutex) != 0)
+        return 0;
+    mark(mutex->place);
+    return 1;
+}
+
+void tutti__mutex_unlock(tutti__mutex_t *mutex)
+{
+    unmark(mutex->place);
+    pthread_mutex_unlock(&mutex->mutex);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Mutexes with a place in the legal order.
+ *
+ * A thread that holds a mutex may take another one only if it stands further down in the enum, and
+ * never two of one place; so no two threads can wait for each other. Debug builds (without NDEBUG)
+ * check it at every lock. The mutexes are for short sections: none is held while a peer is awaited.
+ */
+#ifndef TUTTI__BASE_LOCK_H
+#define TUTTI__BASE_LOCK_H
+
+#include <pthread.h>
+
+/* The order in which they may be taken. Each lock's comment says what it protects. */
+typedef enum {
+    TUTTI__LOCK_WORLD,        /* init, finalize, the world's pointer */
+    TUTTI__LOCK_ENGINE,       /* the engine's steps */
+    TUTTI__LOCK_ENGINE_QUEUE, /* what was submitted and not yet taken */
+    TUTTI__LOCK_MODULE,       /* one call into MPI or another package */
+    TUTTI__LOCK_ARENA,        /* ranges of shared memory */
+    TUTTI__LOCK_PLACES
+} tutti__lock_place_t;
+
+typedef struct {
+    pthread_mutex_t mutex;
+    tutti__lock_place_t place;
+} tutti__mutex_t;
+
+#define TUTTI__MUTEX_INIT(place)                                                                   \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER, place                                                           \
+    }
+
+void tutti__mutex_init(tutti__mutex_t *mutex, tutti__lock_place_t place);
+void tutti__mutex_destroy(tutti__mutex_t *mutex);
+void tutti__mutex_lock(tutti__mutex_t *mutex);
+/* 1 if taken. Any order: it does not wait. */
+int tutti__mutex_trylock(tutti__mutex_t *mutex);
+void tutti__mutex_unlock(tutti__mutex_t *mutex);
+
+/* May this thread take a mutex of that place now? Always 1 in builds with NDEBUG. For tests, and
+   for asserts in functions that must be called without a lock. */
+int tutti__lock_allowed(tutti__lock_place_t place);
+
+#endif

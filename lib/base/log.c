@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Log lines on stderr.
+ *
+ * Any thread, any time; errno is left alone. A line is formatted on the stack and leaves with one
+ * write(2), so that lines of several threads and ranks on one terminal or pipe do not mix: a pipe
+ * takes up to PIPE_BUF (4096) bytes as a whole. Tried: stdio; its lock is held in a forked child if
+ * another thread was printing, and unbuffered stderr splits lines.
+ */
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Alone, relaxed: nothing else is published with them. */
+static atomic_int log_level = TUTTI__LOG_WARN;
+static atomic_int log_rank = -1;
+
+static const char *const level_names[TUTTI__LOG_LEVELS] = { "none",  "error", "warn", "info",
+                                                            "debug", "trace", "data" };
+
+void tutti__log_setup(tutti__log_level_t level, int rank)
+{
+    atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
+    atomic_store_explicit(&log_rank, rank, memory_order_relaxed);
+}
+
+int tutti__log_on(tutti__log_level_t level)
+{
+    return (int)level <= atomic_load_explicit(&log_level, memory_order_relaxed);
+}
+
+const char *tutti__log_level_name(tutti__log_level_t level)
+{
+    return (unsigned)level < TUTTI__LOG_LEVELS ? level_names[level] : "?";
+}
+
+static void write_all(const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(STDERR_FILENO, text, bytes);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; /* nobody to tell */
+        text += n;
+        bytes -= (size_t)n;
+    }
+}
+
+static size_t prefix(char *line, size_t room, tutti__log_level_t level)
+{
+    int rank = atomic_load_explicit(&log_rank, memory_order_relaxed);
+    const char *name = tutti__log_level_name(level);
+    int n = rank < 0 ? snprintf(line, room, "tutti %s: ", name)
+                     : snprintf(line, room, "tutti[%d] %s: ", rank, name);
+
+    return (size_t)n;
+}
+
+void tutti__log_write(tutti__log_level_t level, const char *fmt, ...)
+{
+    char line[TUTTI__LOG_BYTES];
+    int saved_errno = errno;
+    size_t used, begin;
+    va_list args;
+    int n;
+
+    begin = prefix(line, sizeof(line), level);
+    va_start(args, fmt);
+    n = vsnprintf(line + begin, sizeof(line) - begin, fmt, args);
+    va_end(args);
+    used = begin + (n < 0 ? 0 : (size_t)n);
+    if (used > sizeof(line) - 1) {
+        used = sizeof(line) - 1;
+        memcpy(line + used - 3, "...", 3);
+    }
+
+    /* Names of tensors come from the user: none may break the line or move the cursor. */
+    for (size_t i = begin; i < used; i++)
+        if ((unsigned char)line[i] < ' ')
+            line[i] = ' ';
+    line[used++] = '\n';
+    write_all(line, used);
+    errno = saved_errno;
+}
+
+void tutti__log_text(const char *text)
+{
+    int saved_errno = errno;
+
+    write_all(text, strlen(text));
+    errno = saved_errno;
+}

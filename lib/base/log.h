@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The log: lines on stderr, the only thing the library ever prints.
+ *
+ * Levels go by frequency: error and warn: the user must act; info: once per job; debug: once per
+ * communicator; trace: once per round; data: once per message. Lowercase, "peer 3".
+ */
+#ifndef TUTTI__BASE_LOG_H
+#define TUTTI__BASE_LOG_H
+
+#include "base/compiler.h"
+
+typedef enum {
+    TUTTI__LOG_NONE = 0,
+    TUTTI__LOG_ERROR,
+    TUTTI__LOG_WARN,
+    TUTTI__LOG_INFO,
+    TUTTI__LOG_DEBUG,
+    TUTTI__LOG_TRACE,
+    TUTTI__LOG_DATA,
+    TUTTI__LOG_LEVELS
+} tutti__log_level_t;
+
+/* Longest line, its prefix and line end included; what is longer is cut. */
+#define TUTTI__LOG_BYTES 1024
+
+/* Process-wide: level and the rank shown in each line (-1: none yet). Any thread. */
+void tutti__log_setup(tutti__log_level_t level, int rank);
+int tutti__log_on(tutti__log_level_t level);
+void tutti__log_write(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+
+/* "warn", as in TUTTI_LOG=warn. */
+const char *tutti__log_level_name(tutti__log_level_t level);
+
+/* Lines of the caller's own making, without prefix and whatever the level: TUTTI_HELP. */
+void tutti__log_text(const char *text);
+
+/* Formats its arguments only if the level is on. */
+#define TUTTI__LOG(level, ...)                                                                     \
+    do {                                                                                           \
+        if (tutti__log_on(level))                                                                  \
+            tutti__log_write(level, __VA_ARGS__);                                                  \
+    } while (0)
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The table of all TUTTI_* variables, and reading it from the environment.
+ *
+ * Called by tutti_init, on its thread. A value that makes no sense is an error, because a job that
+ * runs for days with a setting that was ignored is worse than one that does not start; a name that
+ * is unknown is a warning, because it may belong to another version.
+ */
+#include "conf/conf.h"
+
+#include "base/compiler.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "conf/parse.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef enum {
+    CONF_BYTES,   /* uint64_t, rounded up to a multiple of 64 */
+    CONF_COUNT,   /* uint64_t */
+    CONF_SECONDS, /* uint64_t milliseconds */
+    CONF_NUMBER,  /* int64_t; -1 if not given */
+    CONF_CHOICE,  /* uint64_t or int64_t: which one of `choices` */
+    CONF_WORD,    /* char[]: one of `choices` as it is spelled there */
+    CONF_TEXT     /* char[] */
+} type_t;
+
+typedef struct {
+    const char *name;
+    type_t type;
+    size_t offset;
+    const char *value; /* the default, as one would write it */
+    const char *help;
+    uint64_t least, most; /* numbers, in the stored unit; texts: `most` is the field's size */
+    const char *choices;
+} row_t;
+
+#define AT(field) offsetof(tutti__conf_t, field)
+#define SIZE(field) sizeof(((tutti__conf_t *)0)->field)
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+#define LONGEST_MS (1000000 * (uint64_t)1000) /* 11 days; still an int, for poll() */
+#define MOST_RANKS ((uint64_t)1 << 24)
+
+/* A row is name, type, field, default; help; limits. */
+/* clang-format off */
+static const row_t rows[] = {
+    { "TUTTI_FUSION_BYTES", CONF_BYTES, AT(shared.fusion_bytes), "64M",
+      "Largest fused buffer of asynchronous calls. 0 sends every tensor on its own.",
+      0, 16 * GIB, NULL },
+    { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "64K",
+      "Messages between two ranks are cut into pieces of this size.",
+      KIB, 64 * MIB, NULL },
+    { "TUTTI_CREDITS", CONF_COUNT, AT(shared.credits), "4",
+      "Pieces that may be on their way to one receiver before it takes the first.",
+      1, 64, NULL },
+    { "TUTTI_ONESHOT_BYTES", CONF_BYTES, AT(shared.oneshot_bytes), "16K",
+      "Within a host: up to this many bytes, times ranks, everyone reads everyone's data.",
+      0, MIB, NULL },
+    { "TUTTI_NODE_CHUNK_BYTES", CONF_BYTES, AT(shared.node_chunk_bytes), "256K",
+      "Within a host: large messages are pipelined in pieces of this size.",
+      4 * KIB, GIB, NULL },
+    { "TUTTI_TIMEOUT", CONF_SECONDS, AT(shared.timeout_ms), "600",
+      "Deadline of every wait for a peer; decimals are fine.",
+      1, LONGEST_MS, NULL },
+    { "TUTTI_STALL_WARNING", CONF_SECONDS, AT(shared.stall_ms), "60",
+      "Warn about tensors that some ranks wait for so long. 0 never warns.",
+      0, LONGEST_MS, NULL },
+    { "TUTTI_DETERMINISTIC", CONF_CHOICE, AT(shared.strict), "default",
+      "default: equal bits from run to run; strict: also for any size and any fusion.",
+      0, 0, "default|strict" },
+    { "TUTTI_ALGORITHM", CONF_TEXT, AT(shared.algorithm), "",
+      "Force algorithms: COLLECTIVE:NAME, several with commas, such as allreduce:ring.",
+      0, SIZE(shared.algorithm), NULL },
+    { "TUTTI_XPORT", CONF_WORD, AT(shared.xport), "auto",
+      "Between ranks of different hosts: shm works if the hosts are one machine.",
+      0, SIZE(shared.xport), "auto|shm|mpi" },
+    { "TUTTI_LOG", CONF_CHOICE, AT(log_level), "warn",
+      "What to print on stderr.",
+      0, 0, "none|error|warn|info|debug|trace|data" },
+    { "TUTTI_HOST_ID", CONF_TEXT, AT(host_id), "",
+      "Ranks with equal names count as one host; else the machine decides. For tests.",
+      0, SIZE(host_id), NULL },
+    { "TUTTI_MODULE_DIR", CONF_TEXT, AT(module_dir), "",
+      "Folder with the modules (mpi_openmpi.so, ...); else tutti/ beside the library.",
+      0, SIZE(module_dir), NULL },
+    { "TUTTI_BOOT", CONF_TEXT, AT(boot), "",
+      "How ranks meet: self, mpi, or local:NAME; else what started them decides.",
+      0, SIZE(boot), NULL },
+    { "TUTTI_RANK", CONF_NUMBER, AT(rank), "",
+      "This process, for TUTTI_BOOT=local:NAME; counts from 0.",
+      0, MOST_RANKS - 1, NULL },
+    { "TUTTI_SIZE", CONF_NUMBER, AT(size), "",
+      "Number of processes, for TUTTI_BOOT=local:NAME.",
+      1, MOST_RANKS, NULL },
+    { "TUTTI_INTERFACE", CONF_TEXT, AT(interface), "",
+      "Network interface between hosts, such as eth0; else the first that is up.",
+      0, SIZE(interface), NULL },
+};
+/* clang-format on */
+
+#define ROWS (sizeof(rows) / sizeof(*rows))
+
+/* Names that are known, but read elsewhere than in the table. */
+static const char help_name[] = "TUTTI_HELP";
+static const char test_prefix[] = "TUTTI_TEST_"; /* tests' own */
+
+static int parse_number(const row_t *row, const char *text, uint64_t *ret_value)
+{
+    uint64_t value;
+    int ok;
+
+    if (row->type == CONF_BYTES)
+        ok = tutti__parse_bytes(text, &value);
+    else if (row->type == CONF_SECONDS)
+        ok = tutti__parse_seconds(text, &value);
+    else
+        ok = tutti__parse_count(text, &value);
+    if (!ok || value < row->least || value > row->most)
+        return 0;
+    *ret_value = row->type == CONF_BYTES ? TUTTI__ROUND_UP(value, (uint64_t)64) : value;
+    return 1;
+}
+
+/* Copy into a field, filled up with zeros: it is sent to other ranks as it is. */
+static int put_text(const row_t *row, const char *text, size_t length, void *field)
+{
+    if (length >= row->most)
+        return 0;
+    memset(field, 0, row->most);
+    memcpy(field, text, length);
+    return 1;
+}
+
+/* A word as the table spells it. */
+static int put_word(const row_t *row, const char *text, void *field)
+{
+    const char *word = row->choices;
+    uint64_t index;
+
+    if (!tutti__parse_choice(text, row->choices, &index))
+        return 0;
+    while (index-- > 0)
+        word = strchr(word, '|') + 1;
+    return put_text(row, word, strcspn(word, "|"), field);
+}
+
+/* Set one field from text; 0 if the text makes no sense. */
+static int put(tutti__conf_t *conf, const row_t *row, const char *text)
+{
+    void *field = (char *)conf + row->offset;
+    uint64_t value;
+
+    switch (row->type) {
+    case CONF_TEXT:
+        return put_text(row, text, strlen(text), field);
+    case CONF_WORD:
+        return put_word(row, text, field);
+    case CONF_CHOICE:
+        if (!tutti__parse_choice(text, row->choices, &value))
+            return 0;
+        break;
+    default:
+        if (!parse_number(row, text, &value))
+            return 0;
+        break;
+    }
+    memcpy(field, &value, sizeof(value)); /* uint64_t, or int64_t of the same bits */
+    return 1;
+}
+
+void tutti__conf_defaults(tutti__conf_t *ret_conf)
+{
+    memset(ret_conf, 0, sizeof(*ret_conf));
+    ret_conf->rank = -1;
+    ret_conf->size = -1;
+    for (size_t i = 0; i < ROWS; i++) {
+        int ok = rows[i].value[0] == '\0' || put(ret_conf, &rows[i], rows[i].value);
+
+        assert(ok && "a default that is not allowed");
+        (void)ok;
+    }
+}
+
+/* "a number of bytes from 1K to 64M" */
+static void describe(const row_t *row, char *text, size_t room)
+{
+    static const char units[] = { 'K', 'M', 'G' };
+    uint64_t least = row->least, most = row->most;
+    char least_unit[2] = "", most_unit[2] = "";
+
+    switch (row->type) {
+    case CONF_BYTES:
+        for (size_t u = 0; u < 3 && least > 0 && least % 1024 == 0; u++, least /= 1024)
+            least_unit[0] = units[u];
+        for (size_t u = 0; u < 3 && most > 0 && most % 1024 == 0; u++, most /= 1024)
+            most_unit[0] = units[u];
+        snprintf(text, room, "bytes, %" PRIu64 "%s to %" PRIu64 "%s", least, least_unit, most,
+                 most_unit);
+        break;
+    case CONF_SECONDS:
+        snprintf(text, room, "seconds, %s to %" PRIu64, least == 0 ? "0" : "0.001", most / 1000);
+        break;
+    case CONF_COUNT:
+    case CONF_NUMBER:
+        snprintf(text, room, "a number, %" PRIu64 " to %" PRIu64, least, most);
+        break;
+    case CONF_CHOICE:
+    case CONF_WORD:
+        snprintf(text, room, "%s", row->choices);
+        break;
+    case CONF_TEXT:
+        snprintf(text, room, "text, up to %" PRIu64 " bytes", most - 1);
+        break;
+    }
+}
+
+static void print_help(void)
+{
+    static const char head[] =
+        "Tutti is set up by these environment variables. Those above TUTTI_LOG are taken from\n"
+        "rank 0. In brackets: what is allowed; default.\n\n";
+    char help[ROWS * 320 + sizeof(head)], allowed[128];
+    size_t used = (size_t)snprintf(help, sizeof(help), "%s", head);
+
+    for (size_t i = 0; i < ROWS; i++) {
+        const row_t *row = &rows[i];
+
+        describe(row, allowed, sizeof(allowed));
+        used +=
+            (size_t)snprintf(help + used, sizeof(help) - used, "%s [%s; %s]\n    %s\n", row->name,
+                             allowed, row->value[0] == '\0' ? "not set" : row->value, row->help);
+        assert(used < sizeof(help));
+    }
+    tutti__log_text(help);
+}
+
+static int is_known(const char *name)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (strcmp(name, rows[i].name) == 0)
+            return 1;
+    return strcmp(name, help_name) == 0 || strncmp(name, test_prefix, strlen(test_prefix)) == 0;
+}
+
+/* The known name most like it, or NULL if none is. */
+static const char *nearest(const char *name)
+{
+    size_t best = tutti__parse_distance(name, help_name);
+    const char *found = help_name;
+
+    for (size_t i = 0; i < ROWS; i++) {
+        size_t distance = tutti__parse_distance(name, rows[i].name);
+
+        if (distance < best) {
+            best = distance;
+            found = rows[i].name;
+        }
+    }
+    return best <= 3 ? found : NULL;
+}
+
+static void warn_unknown(void)
+{
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        size_t length = strcspn(*entry, "=");
+        const char *guess;
+        char name[64];
+
+        if (strncmp(*entry, "TUTTI_", 6) != 0)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)length, *entry);
+        if (is_known(name))
+            continue;
+        guess = nearest(name);
+        if (guess != NULL)
+            TUTTI__LOG(TUTTI__LOG_WARN, "%s is no setting; did you mean %s?", name, guess);
+        else
+            TUTTI__LOG(TUTTI__LOG_WARN, "%s is no setting; TUTTI_HELP=1 lists them", name);
+    }
+}
+
+/* What is said once per process, and by one process of a job. */
+static void say_once(const tutti__conf_t *conf)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    const char *text = secure_getenv(help_name);
+    int on = 0;
+
+    if (tutti__conf_launcher_rank() > 0 || conf->rank > 0 || atomic_flag_test_and_set(&said))
+        return;
+    if (text != NULL && (!tutti__parse_boolean(text, &on) || on))
+        print_help();
+    if (conf->log_level >= TUTTI__LOG_WARN)
+        warn_unknown();
+}
+
+tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf)
+{
+    tutti__conf_t conf;
+    char allowed[128];
+
+    tutti__conf_defaults(&conf);
+    for (size_t i = 0; i < ROWS; i++) {
+        const char *text = secure_getenv(rows[i].name);
+
+        if (text == NULL || text[0] == '\0' || put(&conf, &rows[i], text))
+            continue;
+        describe(&rows[i], allowed, sizeof(allowed));
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s=%.80s makes no sense; allowed: %s",
+                           rows[i].name, text, allowed);
+    }
+    say_once(&conf);
+    *ret_conf = conf;
+    return TUTTI_OK;
+}

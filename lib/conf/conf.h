@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The settings: one table of TUTTI_* variables, the only caller of getenv.
+ *
+ * Read once per tutti_init. The first part is the same on all ranks: rank 0's values are sent to
+ * everyone (so that all ranks choose alike); the second part belongs to each rank.
+ */
+#ifndef TUTTI__CONF_CONF_H
+#define TUTTI__CONF_CONF_H
+
+#include <tutti/tutti.h>
+
+#include <stdio.h>
+
+#define TUTTI__CONF_TEXT 256
+
+/* Plain data: sent between ranks as bytes. */
+typedef struct {
+    uint64_t fusion_bytes;     /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion */
+    uint64_t chunk_bytes;      /* TUTTI_CHUNK_BYTES: one slot of a channel */
+    uint64_t credits;          /* TUTTI_CREDITS: slots per channel */
+    uint64_t oneshot_bytes;    /* TUTTI_ONESHOT_BYTES: ranks x bytes up to which one-shot serves */
+    uint64_t node_chunk_bytes; /* TUTTI_NODE_CHUNK_BYTES: one pipeline chunk of two-shot */
+    uint64_t timeout_ms;       /* TUTTI_TIMEOUT (seconds in the variable): deadline of each wait */
+    uint64_t stall_ms;         /* TUTTI_STALL_WARNING (seconds): report tensors missing so long */
+    uint64_t strict;           /* TUTTI_DETERMINISTIC=strict: one association class */
+    char algorithm[TUTTI__CONF_TEXT]; /* TUTTI_ALGORITHM */
+    char xport[TUTTI__CONF_TEXT];     /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
+} tutti__conf_shared_t;
+
+typedef struct {
+    tutti__conf_shared_t shared;
+    int64_t log_level;                /* TUTTI_LOG: tutti__log_level_t */
+    char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = this machine's own */
+    char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = tutti/ beside the library */
+    char boot[TUTTI__CONF_TEXT];      /* TUTTI_BOOT: "" = find out; "self"; "mpi"; "local:NAME" */
+    int64_t rank, size;               /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not given */
+    char interface[TUTTI__CONF_TEXT]; /* TUTTI_INTERFACE: network interface of the side channel */
+} tutti__conf_t;
+
+/*
+ * Defaults, then the environment; an empty value counts as not set. A value that makes no sense is
+ * TUTTI_ERR_INVALID_ARGUMENT, naming variable, value and what is allowed. Once per process, and in
+ * rank 0 only where a launcher says who that is: unknown TUTTI_* names warn (TUTTI_TEST_* do not),
+ * TUTTI_HELP=1 prints the table. Does not set up the log.
+ */
+tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf);
+
+/* All defaults, no environment: for tests and for what tests build on. */
+void tutti__conf_defaults(tutti__conf_t *ret_conf);
+
+/* What the launcher's variables say: N of the job, 0 if started by nobody. `ret_name` gets the
+   launcher's name for messages ("mpirun"); not touched if the answer is 0. */
+int tutti__conf_launcher_size(const char **ret_name);
+/* Its rank of this process; -1 if it does not say. MPI may say something else. */
+int tutti__conf_launcher_rank(void);
+/* Which MPI the launcher belongs to: "openmpi", "mpich", or NULL if it does not say. */
+const char *tutti__conf_launcher_mpi(void);
+
+#endif

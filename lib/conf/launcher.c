@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the environment says about who started this process.
+ *
+ * Launchers leave the number of ranks in variables of their own. The first of the table that is
+ * there counts: an mpirun or mpiexec inside a Slurm job starts its helpers with srun, so Slurm's
+ * variables then stand next to its own and mean the helpers.
+ *
+ * Not in the table: SLURM_NTASKS, which is also set in a batch script, and that runs once;
+ * SLURM_STEP_NUM_TASKS is set only in what srun started. PMIX_*, which have ranks but no size;
+ * those who set them (Open MPI, srun) set another one of the table too.
+ */
+#include "conf/conf.h"
+
+#include "conf/parse.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+typedef enum {
+    MPIRUN,
+    MPIRUN_RSH,
+    MPIEXEC,
+    SRUN,
+    LAUNCHERS
+} launcher_t;
+
+static const struct {
+    const char *size, *rank;
+    const char *launcher; /* as people call it */
+    const char *mpi;      /* NULL: it serves several */
+} launchers[LAUNCHERS] = {
+    [MPIRUN] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun", "openmpi" },
+    [MPIRUN_RSH] = { "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "mpirun_rsh", "mpich" },
+    [MPIEXEC] = { "PMI_SIZE", "PMI_RANK", "mpiexec", "mpich" },
+    [SRUN] = { "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun", NULL },
+};
+
+static int read_int(const char *name)
+{
+    const char *text = secure_getenv(name);
+    uint64_t value;
+
+    if (text == NULL || !tutti__parse_count(text, &value) || value > INT_MAX)
+        return -1;
+    return (int)value;
+}
+
+/* The launcher whose size counts, or -1. */
+static int find(void)
+{
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (read_int(launchers[i].size) > 0)
+            return i;
+    return -1;
+}
+
+/* Who it really is: srun sets PMI_SIZE too, for any MPI; mpiexec adds names of its own. */
+static int find_name(void)
+{
+    int found = find();
+
+    if (found == MPIEXEC && read_int(launchers[SRUN].size) > 0 && read_int("MPI_LOCALNRANKS") < 0)
+        return SRUN;
+    return found;
+}
+
+int tutti__conf_launcher_size(const char **ret_name)
+{
+    int found = find();
+
+    if (found < 0)
+        return 0;
+    *ret_name = launchers[find_name()].launcher;
+    return read_int(launchers[found].size);
+}
+
+int tutti__conf_launcher_rank(void)
+{
+    int found = find();
+
+    return found < 0 ? -1 : read_int(launchers[found].rank);
+}
+
+const char *tutti__conf_launcher_mpi(void)
+{
+    int found = find_name();
+
+    return found < 0 ? NULL : launchers[found].mpi;
+}

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+libtutti_all_la_SOURCES += \
+    %reldir%/conf.c \
+    %reldir%/conf.h \
+    %reldir%/launcher.c \
+    %reldir%/parse.c \
+    %reldir%/parse.h
