@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+libtutti_all_la_SOURCES += \
+    %reldir%/avail.c \
+    %reldir%/avail.h \
+    %reldir%/mapping.c \
+    %reldir%/mapping.h \
+    %reldir%/ranges.c \
+    %reldir%/ranges.h \
+    %reldir%/shared.c \
+    %reldir%/shared.h

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See mapping.h. */
+#include "mem/mapping.h"
+
+#include "base/forked.h"
+#include "base/lock.h"
+#include "base/status.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+typedef struct mapping {
+    char *base;
+    size_t span;
+    unsigned users;
+    unsigned generation; /* of the process that mapped it */
+    struct mapping *next;
+} mapping_t;
+
+static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ARENA);
+static mapping_t *mappings; /* protected by lock */
+
+/* Where the pointer to it is; points to NULL if there is none. An entry of another generation is
+   the parent's: something else may be at that address by now. */
+static mapping_t **find(const char *base)
+{
+    unsigned generation = tutti__fork_generation();
+    mapping_t **at = &mappings;
+
+    while (*at != NULL && ((*at)->base != base || (*at)->generation != generation))
+        at = &(*at)->next;
+    return at;
+}
+
+tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base)
+{
+    mapping_t *mapping = malloc(sizeof(*mapping));
+    void *base;
+
+    if (mapping == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for a mapping");
+    base = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED) {
+        free(mapping);
+        return tutti__fail_errno("cannot map %zu bytes of addresses for shared memory", span);
+    }
+    /* Both only spare others trouble: a forked child must not touch it, a core file need not. */
+    (void)madvise(base, span, MADV_DONTFORK);
+    (void)madvise(base, span, MADV_DONTDUMP);
+
+    *mapping = (mapping_t){ base, span, 1, tutti__fork_generation(), NULL };
+    tutti__mutex_lock(&lock);
+    mapping->next = mappings;
+    mappings = mapping;
+    tutti__mutex_unlock(&lock);
+    *ret_base = base;
+    return TUTTI_OK;
+}
+
+int tutti__mapping_join(const char *base)
+{
+    mapping_t *mapping;
+
+    tutti__mutex_lock(&lock);
+    mapping = *find(base);
+    if (mapping != NULL)
+        mapping->users++;
+    tutti__mutex_unlock(&lock);
+    return mapping != NULL;
+}
+
+void tutti__mapping_leave(const char *base)
+{
+    mapping_t **at, *mapping;
+
+    tutti__mutex_lock(&lock);
+    at = find(base);
+    mapping = *at;
+    if (mapping != NULL && --mapping->users == 0)
+        *at = mapping->next;
+    else
+        mapping = NULL;
+    tutti__mutex_unlock(&lock);
+    if (mapping == NULL)
+        return;
+    munmap(mapping->base, mapping->span);
+    free(mapping);
+}

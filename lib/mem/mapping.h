@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Mappings of arenas, own and peers', with the number of their users.
+ *
+ * Ranks that are threads of one process use the owner's mapping, so it stays until the last of them
+ * lets go. Any thread.
+ */
+#ifndef TUTTI__MEM_MAPPING_H
+#define TUTTI__MEM_MAPPING_H
+
+#include <tutti/tutti.h>
+
+/* Map a span of a file, far beyond its end if need be; one user. */
+tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base);
+
+/* One user more of a mapping of this process that begins at `base`; 0 if there is none. */
+int tutti__mapping_join(const char *base);
+
+/* One user less; the last one unmaps. In a forked child, which has inherited the books but not the
+   mappings, it does nothing. */
+void tutti__mapping_leave(const char *base);
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Arenas: one memfd per rank, mapped once over a large span; see shared.h.
+ *
+ * A range is taken from the list, then its pages are reserved in the file, which grows by that;
+ * giving it back punches a hole, so the memory returns to the system and the next taker finds
+ * zeros. The file never shrinks: a peer that is late reads zeros, not SIGBUS.
+ *
+ * Any thread. The lock covers the list only, not the system calls, which take 0.25 ms per MiB.
+ */
+#include "mem/shared.h"
+
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "base/status.h"
+#include "mem/avail.h"
+#include "mem/mapping.h"
+#include "mem/ranges.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* Addresses, not memory. The sanitizers keep books about addresses, and have less of them. */
+#ifdef TUTTI__SANITIZED
+#define SPAN_MOST (4096 * MIB)
+#else
+#define SPAN_MOST (65536 * MIB)
+#endif
+#define SPAN_LEAST (256 * MIB)
+
+/* Where RLIMIT_AS is set, a peer's arena must fit as well: with so many ranks it does. */
+#define SPAN_RANKS 16
+
+/* Pages are reserved in such pieces, with a look at what is left before each. The kernel gives a
+   piece up when a signal comes, so it must be short against a profiler's timer. */
+#define PIECE_MOST (64 * MIB)
+#define PIECE_LEAST (1 * MIB)
+
+/* Ranges up to here get their page table entries at once, so that the first use of control lines,
+   rings and buckets is as fast as the second. It is 0.25 ms per MiB now instead of at first touch;
+   longer ranges are a user's, who may touch them with several threads. */
+#define POPULATE_MOST (64 * MIB)
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older ones answer EINVAL, which is fine */
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u /* Linux 6.3; some systems demand it */
+#endif
+
+struct tutti__arena {
+    int fd;
+    char *base;
+    size_t span;
+    size_t page_bytes;
+
+    tutti__mutex_t lock;
+    tutti__ranges_t *ranges; /* protected by lock */
+};
+
+static size_t span_wanted(void)
+{
+    uint64_t span = SPAN_MOST;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return span;
+    while (span > SPAN_LEAST && span > limit.rlim_cur / SPAN_RANKS)
+        span /= 2;
+    return span;
+}
+
+static tutti_status_t open_memfd(int *ret_fd)
+{
+    int fd = memfd_create("tutti", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create("tutti", MFD_CLOEXEC);
+    if (fd < 0)
+        return tutti__fail_errno("cannot make a file for shared memory (memfd_create)");
+    *ret_fd = fd;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__arena_create(tutti__arena_t **ret_arena)
+{
+    tutti__arena_t *arena = calloc(1, sizeof(*arena));
+    tutti_status_t status;
+
+    if (arena == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for an arena");
+    arena->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    tutti__mutex_init(&arena->lock, TUTTI__LOCK_ARENA);
+
+    status = open_memfd(&arena->fd);
+    if (status != TUTTI_OK)
+        goto free_arena;
+
+    arena->span = span_wanted();
+    for (;;) {
+        status = tutti__mapping_open(arena->fd, arena->span, &arena->base);
+        if (status == TUTTI_OK || arena->span <= SPAN_LEAST)
+            break;
+        arena->span /= 2;
+    }
+    if (status != TUTTI_OK)
+        goto close_fd;
+
+    arena->ranges = tutti__ranges_create(arena->span);
+    if (arena->ranges == NULL) {
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for an arena");
+        goto leave_mapping;
+    }
+    *ret_arena = arena;
+    return TUTTI_OK;
+
+leave_mapping:
+    tutti__mapping_leave(arena->base);
+close_fd:
+    close(arena->fd);
+free_arena:
+    tutti__mutex_destroy(&arena->lock);
+    free(arena);
+    return status;
+}
+
+void tutti__arena_destroy(tutti__arena_t *arena)
+{
+    if (arena == NULL)
+        return;
+    tutti__ranges_destroy(arena->ranges);
+    tutti__mapping_leave(arena->base);
+    close(arena->fd);
+    tutti__mutex_destroy(&arena->lock);
+    free(arena);
+}
+
+int tutti__arena_fd(const tutti__arena_t *arena)
+{
+    return arena->fd;
+}
+
+char *tutti__arena_base(const tutti__arena_t *arena)
+{
+    return arena->base;
+}
+
+size_t tutti__arena_span(const tutti__arena_t *arena)
+{
+    return arena->span;
+}
+
+static int punch(int fd, uint64_t offset, uint64_t bytes)
+{
+    int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, rc;
+
+    do
+        rc = fallocate(fd, mode, (off_t)offset, (off_t)bytes);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+/* A file longer than RLIMIT_FSIZE would not only be refused: SIGXFSZ ends the process. */
+static tutti_status_t check_file_limit(uint64_t end)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        end <= limit.rlim_cur)
+        return TUTTI_OK;
+    return tutti__fail(TUTTI_ERR_NO_MEMORY,
+                       "%" PRIu64 " bytes of shared memory in all are over the limit on file "
+                       "sizes, %" PRIu64 " (ulimit -f)",
+                       end, (uint64_t)limit.rlim_cur);
+}
+
+/* One piece more must stay free: other ranks of this machine reserve theirs at the same time. */
+static tutti_status_t check_available(uint64_t bytes)
+{
+    const char *who;
+    uint64_t available = tutti__mem_available("", &who);
+
+    if (available >= bytes + TUTTI__MIN(bytes, PIECE_MOST))
+        return TUTTI_OK;
+    return tutti__fail(TUTTI_ERR_NO_MEMORY, "%s has only %" PRIu64 " MiB of memory left", who,
+                       available / MIB);
+}
+
+/* Reserve pages for [offset, offset + bytes) of the file: all or none. */
+static tutti_status_t reserve(int fd, uint64_t offset, uint64_t bytes)
+{
+    uint64_t piece = PIECE_MOST, done = 0;
+    tutti_status_t status = check_file_limit(offset + bytes);
+
+    while (status == TUTTI_OK && done < bytes) {
+        uint64_t now = TUTTI__MIN(piece, bytes - done);
+
+        if (now > PIECE_LEAST)
+            status = check_available(done == 0 ? bytes : now);
+        if (status != TUTTI_OK)
+            break;
+        if (fallocate(fd, 0, (off_t)(offset + done), (off_t)now) == 0)
+            done += now;
+        else if (errno == EINTR)
+            piece = TUTTI__MAX(piece / 2, PIECE_LEAST);
+        else
+            status = tutti__fail_errno("cannot reserve pages");
+    }
+    if (status != TUTTI_OK && done > 0)
+        (void)punch(fd, offset, done);
+    return status;
+}
+
+static void give(tutti__arena_t *arena, uint64_t offset)
+{
+    tutti__mutex_lock(&arena->lock);
+    tutti__ranges_give(arena->ranges, offset);
+    tutti__mutex_unlock(&arena->lock);
+}
+
+static uint64_t leave(tutti__arena_t *arena, uint64_t offset)
+{
+    uint64_t bytes;
+
+    tutti__mutex_lock(&arena->lock);
+    bytes = tutti__ranges_leave(arena->ranges, offset);
+    tutti__mutex_unlock(&arena->lock);
+    return bytes;
+}
+
+tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr)
+{
+    uint64_t offset, rounded = bytes;
+    tutti_status_t status;
+    int taken = 0;
+
+    if (bytes == 0) {
+        *ret_ptr = NULL;
+        return TUTTI_OK;
+    }
+    if (bytes <= arena->span) {
+        rounded = TUTTI__ROUND_UP((uint64_t)bytes, (uint64_t)arena->page_bytes);
+        tutti__mutex_lock(&arena->lock);
+        taken = tutti__ranges_take(arena->ranges, rounded, &offset);
+        tutti__mutex_unlock(&arena->lock);
+    }
+    if (!taken)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY,
+                           "no room for %zu bytes of shared memory among %zu bytes of addresses",
+                           bytes, arena->span);
+
+    status = reserve(arena->fd, offset, rounded);
+    if (status != TUTTI_OK) {
+        leave(arena, offset);
+        give(arena, offset);
+        return tutti__fail(status, "no %zu bytes of shared memory: %s", bytes, tutti_last_error());
+    }
+    if (rounded <= POPULATE_MOST)
+        (void)madvise(arena->base + offset, rounded, MADV_POPULATE_WRITE);
+    *ret_ptr = arena->base + offset;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr)
+{
+    uint64_t offset, bytes = 0;
+
+    if (ptr == NULL)
+        return TUTTI_OK;
+    if (tutti__arena_offset(arena, ptr, 1, &offset))
+        bytes = leave(arena, offset);
+    if (bytes == 0)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%p is not shared memory that was allocated",
+                           ptr);
+    /* Otherwise the range stays taken for ever: the next taker would find old data. */
+    if (punch(arena->fd, offset, bytes) != 0)
+        return tutti__fail_errno("cannot give %" PRIu64 " bytes of shared memory back", bytes);
+    give(arena, offset);
+    return TUTTI_OK;
+}
+
+int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t bytes,
+                        uint64_t *ret_offset)
+{
+    uintptr_t at = (uintptr_t)ptr, base = (uintptr_t)arena->base;
+
+    if (at < base || at - base > arena->span || bytes > arena->span - (at - base))
+        return 0;
+    *ret_offset = at - base;
+    return 1;
+}
+
+tutti_status_t tutti__arena_map(int fd, size_t span, int pid, char *owner_base, char **ret_base)
+{
+    if (pid == (int)getpid() && tutti__mapping_join(owner_base)) {
+        *ret_base = owner_base;
+        return TUTTI_OK;
+    }
+    return tutti__mapping_open(fd, span, ret_base);
+}
+
+void tutti__arena_unmap(char *base, size_t span, int pid)
+{
+    (void)span;
+    (void)pid;
+    if (base != NULL)
+        tutti__mapping_leave(base);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From all ranks' facts to hosts, machines and places.
+ *
+ * Pure, so it can be given machines nobody has. Facts come from other processes and are read with
+ * their limits. n log n, since a job may have many ranks on many hosts:
+ *
+ *      facts --sort by machine and host--> groups --lowest rank of each--> leaders
+ *      leaders in rank order --> numbers of hosts and machines --> lists
+ */
+#include "topo/topo.h"
+
+#include "base/status.h"
+
+#include <assert.h>
+#include <hwloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_ids(const char *a, const char *b)
+{
+    return strncmp(a, b, TUTTI__TOPO_TEXT);
+}
+
+/* By machine, host, rank. A host never spans machines, whatever TUTTI_HOST_ID says: its ranks must
+   be able to share memory. Facts stand in one array, so their addresses are in rank order. */
+static int compare(const void *a, const void *b)
+{
+    const tutti__topo_facts_t *x = *(const tutti__topo_facts_t *const *)a;
+    const tutti__topo_facts_t *y = *(const tutti__topo_facts_t *const *)b;
+    int order = compare_ids(x->machine_id, y->machine_id);
+
+    if (order == 0)
+        order = compare_ids(x->host_id, y->host_id);
+    return order != 0 ? order : (x > y) - (x < y);
+}
+
+/*
+ * leader[rank] = the lowest rank of its group. `sorted` lists the facts group by group; in a group
+ * of a machine the lowest need not be the first.
+ */
+static void find_leaders(const tutti__topo_facts_t *const *sorted, const tutti__topo_facts_t *facts,
+                         uint32_t size, int by_host, uint32_t *leader)
+{
+    for (uint32_t begin = 0, end; begin < size; begin = end) {
+        const tutti__topo_facts_t *lowest = sorted[begin];
+
+        for (end = begin; end < size; end++) {
+            if (compare_ids(sorted[end]->machine_id, sorted[begin]->machine_id) != 0 ||
+                (by_host && compare_ids(sorted[end]->host_id, sorted[begin]->host_id) != 0))
+                break;
+            if (sorted[end] < lowest)
+                lowest = sorted[end];
+        }
+        for (uint32_t i = begin; i < end; i++)
+            leader[sorted[i] - facts] = (uint32_t)(lowest - facts);
+    }
+}
+
+/* Leaders to numbers, in place; answers how many. A leader is never behind its group. */
+static uint32_t number_groups(uint32_t *leader, uint32_t size)
+{
+    uint32_t groups = 0;
+
+    for (uint32_t rank = 0; rank < size; rank++)
+        leader[rank] = leader[rank] == rank ? groups++ : leader[leader[rank]];
+    return groups;
+}
+
+/* host_of is known: the lists of each host's ranks. */
+static void list_hosts(tutti__topo_t *topo)
+{
+    /* First, host_first[h + 1] counts the ranks of host h. */
+    for (uint32_t rank = 0; rank < topo->size; rank++)
+        topo->local_of[rank] = topo->host_first[topo->host_of[rank] + 1]++;
+    topo->min_local = topo->size;
+    for (uint32_t host = 0; host < topo->nhosts; host++) {
+        if (topo->host_first[host + 1] < topo->min_local)
+            topo->min_local = topo->host_first[host + 1];
+        topo->host_first[host + 1] += topo->host_first[host];
+    }
+    for (uint32_t rank = 0; rank < topo->size; rank++)
+        topo->by_host[topo->host_first[topo->host_of[rank]] + topo->local_of[rank]] = rank;
+}
+
+/* Add a text of write_mask() in detect.c to `mask`. */
+static void add_mask(const char *text, hwloc_bitmap_t mask, hwloc_bitmap_t scratch)
+{
+    char ended[sizeof(((tutti__topo_facts_t *)0)->cpus) + 1] = "";
+    int rc;
+
+    memcpy(ended, text, sizeof(ended) - 1);
+    if (strncmp(ended, "0x", 2) == 0)
+        rc = hwloc_bitmap_taskset_sscanf(scratch, ended);
+    else
+        rc = hwloc_bitmap_list_sscanf(scratch, ended);
+    if (rc == 0)
+        hwloc_bitmap_or(mask, mask, scratch);
+}
+
+static tutti_status_t count_machine(tutti__topo_t *topo, const tutti__topo_facts_t *facts)
+{
+    hwloc_bitmap_t mask = hwloc_bitmap_alloc(), scratch = hwloc_bitmap_alloc();
+    tutti_status_t status = TUTTI_OK;
+    int cpus;
+
+    if (mask == NULL || scratch == NULL) {
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for a mask of processors");
+        goto free_masks;
+    }
+    for (uint32_t rank = 0; rank < topo->size; rank++) {
+        if (topo->machine_of[rank] != topo->machine_of[topo->rank])
+            continue;
+        topo->machine_ranks++;
+        add_mask(facts[rank].cpus, mask, scratch);
+    }
+    cpus = hwloc_bitmap_weight(mask);
+    topo->machine_cpus = cpus > 0 ? (uint32_t)cpus : 1;
+    topo->oversubscribed = topo->machine_ranks > topo->machine_cpus;
+
+free_masks:
+    hwloc_bitmap_free(mask);
+    hwloc_bitmap_free(scratch);
+    return status;
+}
+
+/* The topo with all its arrays in one piece, zeroed. */
+static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
+{
+    size_t words = 5 * (size_t)size + 1;
+    tutti__topo_t *topo = calloc(1, sizeof(*topo) + words * sizeof(uint32_t));
+
+    if (topo == NULL)
+        return NULL;
+    topo->size = size;
+    topo->rank = rank;
+    topo->host_of = (uint32_t *)(topo + 1);
+    topo->local_of = topo->host_of + size;
+    topo->by_host = topo->local_of + size;
+    topo->machine_of = topo->by_host + size;
+    topo->host_first = topo->machine_of + size; /* nhosts + 1 of size + 1 */
+    return topo;
+}
+
+tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size, uint32_t rank,
+                                tutti__topo_t **ret_topo)
+{
+    const tutti__topo_facts_t **sorted = malloc(size * sizeof(const tutti__topo_facts_t *));
+    tutti__topo_t *topo = allocate(size, rank);
+    tutti_status_t status;
+
+    assert(rank < size);
+    if (sorted == NULL || topo == NULL) {
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for the places of %u ranks", size);
+        goto free_sorted;
+    }
+    for (uint32_t i = 0; i < size; i++)
+        sorted[i] = &facts[i];
+    qsort(sorted, size, sizeof(*sorted), compare);
+    find_leaders(sorted, facts, size, 1, topo->host_of);
+    find_leaders(sorted, facts, size, 0, topo->machine_of);
+    topo->nhosts = number_groups(topo->host_of, size);
+    topo->nmachines = number_groups(topo->machine_of, size);
+    list_hosts(topo);
+    status = count_machine(topo, facts);
+
+free_sorted:
+    free(sorted);
+    if (status == TUTTI_OK)
+        *ret_topo = topo;
+    else
+        free(topo);
+    return status;
+}
+
+void tutti__topo_free(tutti__topo_t *topo)
+{
+    free(topo);
+}
