@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives of ranks on one host: one node operation each, which node/ does in shared memory.
+ *
+ * They stand outside of loops where they can: the host's kernels cut large buffers into chunks of
+ * their own size. The barrier reduces a block that nobody looks at: everyone hears from everyone.
+ */
+#include "coll/algorithms.h"
+
+#include <stddef.h>
+
+const char *tutti__coll_node_refuses(const tutti__shape_t *shape)
+{
+    return shape->nhosts == 1 ? NULL
+                              : "it serves the ranks of one host only, and there are several";
+}
+
+static tutti__build_t *begin(const tutti__shape_t *shape, const tutti__coll_args_t *args,
+                             uint32_t nblocks, uint32_t scratch_blocks)
+{
+    return tutti__build_begin("node", args->rank, shape->size, nblocks, scratch_blocks, 1);
+}
+
+tutti_status_t tutti__coll_build_node_allreduce(const tutti__shape_t *shape,
+                                                const tutti__coll_args_t *args,
+                                                tutti__sched_t **ret_sched)
+{
+    tutti__build_t *b = begin(shape, args, 1, 0);
+
+    tutti__build_finish(b);
+    tutti__build_node(b, TUTTI__NODE_ALLREDUCE, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0),
+                      1, 1, 0);
+    return tutti__build_end(b, ret_sched);
+}
+
+tutti_status_t tutti__coll_build_node_broadcast(const tutti__shape_t *shape,
+                                                const tutti__coll_args_t *args,
+                                                tutti__sched_t **ret_sched)
+{
+    tutti__build_t *b = begin(shape, args, 1, 0);
+
+    tutti__build_node(b, TUTTI__NODE_BCAST, tutti__at(TUTTI__OUT, 0), tutti__at(TUTTI__OUT, 0), 1,
+                      1, (int32_t)shape->local_of[args->root]);
+    return tutti__build_end(b, ret_sched);
+}
+
+/* Part i belongs to local rank i, which on a single host is rank i. */
+tutti_status_t tutti__coll_build_node_allgather(const tutti__shape_t *shape,
+                                                const tutti__coll_args_t *args,
+                                                tutti__sched_t **ret_sched)
+{
+    tutti__build_t *b = begin(shape, args, shape->size, 0);
+
+    tutti__build_node(b, TUTTI__NODE_ALLGATHER, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0),
+                      1, shape->size, 0);
+    return tutti__build_end(b, ret_sched);
+}
+
+/* SCRATCH stands in loops only; this one has a single trip. */
+tutti_status_t tutti__coll_build_node_barrier(const tutti__shape_t *shape,
+                                              const tutti__coll_args_t *args,
+                                              tutti__sched_t **ret_sched)
+{
+    tutti__build_t *b = begin(shape, args, 1, 1);
+
+    tutti__build_loop(b);
+    tutti__build_node(b, TUTTI__NODE_ALLREDUCE, tutti__at(TUTTI__SCRATCH, 0),
+                      tutti__at(TUTTI__SCRATCH, 0), 1, 1, 0);
+    tutti__build_end_loop(b);
+    return tutti__build_end(b, ret_sched);
+}

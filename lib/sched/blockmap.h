@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Block maps: where block b of a buffer begins, in elements.
+ *
+ * Schedules name blocks, never addresses. A map cuts `count` elements into `nblocks` blocks: equal
+ * shares by floor(b * count / nblocks), or a table given with the call. In a chunk loop, trip t
+ * works on chunk t of each block: its elements [t * chunk, (t + 1) * chunk).
+ */
+#ifndef TUTTI__SCHED_BLOCKMAP_H
+#define TUTTI__SCHED_BLOCKMAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    size_t count;        /* elements in all blocks */
+    uint32_t nblocks;    /* at least 1 */
+    size_t chunk;        /* elements of one chunk; at least 1 */
+    const size_t *table; /* NULL: equal shares; else nblocks + 1 ascending borders */
+} tutti__blockmap_t;
+
+/* The first element of block b; b == nblocks gives count. Split so that nothing overflows. */
+static inline size_t tutti__block_begin(const tutti__blockmap_t *map, uint32_t b)
+{
+    size_t whole, rest;
+
+    if (map->table != NULL)
+        return map->table[b];
+    whole = map->count / map->nblocks;
+    rest = map->count % map->nblocks;
+    return whole * b + rest * b / map->nblocks;
+}
+
+/* The elements [*ret_begin, + *ret_count) of chunk `trip` of block b; the count may be 0. */
+static inline void tutti__block_chunk(const tutti__blockmap_t *map, uint32_t b, size_t trip,
+                                      size_t *ret_begin, size_t *ret_count)
+{
+    size_t begin = tutti__block_begin(map, b);
+    size_t end = tutti__block_begin(map, b + 1);
+    size_t skip = trip * map->chunk;
+
+    if (skip >= end - begin) {
+        *ret_begin = end;
+        *ret_count = 0;
+        return;
+    }
+    *ret_begin = begin + skip;
+    *ret_count = end - *ret_begin < map->chunk ? end - *ret_begin : map->chunk;
+}
+
+/* Trips of a chunk loop: ceil(largest block / chunk); the same on all ranks. */
+size_t tutti__blockmap_trips(const tutti__blockmap_t *map);
+
+#endif

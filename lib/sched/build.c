@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The builder: appends operations to streams and joins them into one schedule.
+ *
+ * It only assembles. Whether the result keeps the language's rules is asked once, at the end, from
+ * tutti__sched_is_valid(), so that builder and checker cannot disagree. What is caught here is what
+ * the finished schedule could not show any more: numbers that do not fit their fields, and flags
+ * set for an operation that cannot have them.
+ *
+ * Any call may find that memory is short, and an algorithm that asked after each of them could not
+ * be read. So the first error is kept, and all later calls do nothing.
+ */
+#include "sched/build.h"
+
+#include "base/status.h"
+#include "sched/check.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_LOOP UINT32_MAX
+
+typedef struct {
+    tutti__op_t *ops;
+    uint32_t nops, room;
+    uint32_t loop;       /* index of the open LOOP, or NO_LOOP */
+    uint8_t loop_shift;  /* largest shift in it */
+    uint32_t loop_marks; /* marks in it */
+} line_t;
+
+struct tutti__build {
+    tutti__sched_t *sched; /* its ops stay NULL until the end */
+    uint32_t chan_room;
+    line_t lines[TUTTI__SCHED_STREAMS];
+    unsigned stream; /* the current one */
+    uint8_t flags;   /* for the next operation */
+    uint8_t shift;
+    tutti_status_t status;
+    char why[TUTTI__ERROR_BYTES / 2];
+};
+
+/* Keep the first error. */
+static void TUTTI__PRINTF(3, 4)
+    spoil(tutti__build_t *b, tutti_status_t status, const char *fmt, ...)
+{
+    va_list args;
+
+    if (b->status != TUTTI_OK)
+        return;
+    b->status = status;
+    va_start(args, fmt);
+    vsnprintf(b->why, sizeof(b->why), fmt, args);
+    va_end(args);
+}
+
+static int is_spoilt(const tutti__build_t *b)
+{
+    return b == NULL || b->status != TUTTI_OK;
+}
+
+/* Make room for one more item; the array's new place, or NULL and the old one is untouched. */
+static void *grow(tutti__build_t *b, void *items, uint32_t n, uint32_t *room, size_t item_bytes)
+{
+    uint32_t more;
+
+    if (n < *room)
+        return items;
+    if (*room > INT32_MAX / 2) { /* END_LOOP's arg has to hold an index */
+        spoil(b, TUTTI_ERR_UNSUPPORTED, "too many operations");
+        return NULL;
+    }
+    more = *room == 0 ? 16 : 2 * *room;
+    items = realloc(items, more * item_bytes);
+    if (items == NULL)
+        spoil(b, TUTTI_ERR_NO_MEMORY, "no memory for %u items", more);
+    else
+        *room = more;
+    return items;
+}
+
+/* The next operation of the current stream, zeroed but for its kind; NULL after an error. */
+static tutti__op_t *append(tutti__build_t *b, tutti__op_kind_t kind)
+{
+    line_t *line;
+    tutti__op_t *op;
+
+    if (is_spoilt(b))
+        return NULL;
+    line = &b->lines[b->stream];
+    op = grow(b, line->ops, line->nops, &line->room, sizeof(*op));
+    if (op == NULL)
+        return NULL;
+    line->ops = op;
+    op += line->nops++;
+    memset(op, 0, sizeof(*op));
+    op->kind = (uint8_t)kind;
+    op->nparts = 1;
+    return op;
+}
+
+static void count_mark(line_t *line)
+{
+    if (line->loop != NO_LOOP)
+        line->loop_marks++;
+}
+
+/* The same for what flags and shift are meant for: everything but loops. */
+static tutti__op_t *append_flagged(tutti__build_t *b, tutti__op_kind_t kind)
+{
+    tutti__op_t *op = append(b, kind);
+    line_t *line;
+
+    if (op == NULL)
+        return NULL;
+    line = &b->lines[b->stream];
+    op->flags = b->flags;
+    op->shift = b->shift;
+    if (op->flags & TUTTI__MARK)
+        count_mark(line);
+    if (op->shift > line->loop_shift)
+        line->loop_shift = op->shift;
+    b->flags = 0;
+    b->shift = 0;
+    return op;
+}
+
+/* The index of a channel end, which is new or in use already. */
+static uint16_t find_chan(tutti__build_t *b, uint32_t peer, unsigned stream, int is_recv)
+{
+    tutti__sched_t *sched = b->sched;
+    tutti__sched_chan_t *chans = sched->chans;
+    uint32_t i;
+
+    for (i = 0; i < sched->nchans; i++) {
+        if (chans[i].peer == peer && chans[i].stream == stream && chans[i].is_recv == is_recv)
+            return (uint16_t)i;
+    }
+    if (i > UINT16_MAX || stream > UINT8_MAX) {
+        spoil(b, TUTTI_ERR_UNSUPPORTED, "more than %u channel ends", UINT16_MAX + 1u);
+        return 0;
+    }
+    chans = grow(b, chans, i, &b->chan_room, sizeof(*chans));
+    if (chans == NULL)
+        return 0;
+    chans[i] = (tutti__sched_chan_t){ peer, (uint8_t)stream, (uint8_t)is_recv };
+    sched->chans = chans;
+    sched->nchans++;
+    return (uint16_t)i;
+}
+
+tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t size, uint32_t nblocks,
+                                   uint32_t scratch_blocks, uint32_t max_nblk)
+{
+    tutti__build_t *b = calloc(1, sizeof(*b));
+    tutti__sched_t *sched = calloc(1, sizeof(*sched));
+
+    if (b == NULL || sched == NULL) {
+        free(sched);
+        free(b);
+        return NULL;
+    }
+    sched->name = name;
+    sched->rank = rank;
+    sched->size = size;
+    sched->nblocks = nblocks;
+    sched->scratch_blocks = scratch_blocks;
+    sched->max_nblk = max_nblk;
+    b->sched = sched;
+    for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
+        b->lines[s].loop = NO_LOOP;
+    return b;
+}
+
+void tutti__build_stream(tutti__build_t *b, unsigned s)
+{
+    if (is_spoilt(b))
+        return;
+    if (s < TUTTI__SCHED_STREAMS)
+        b->stream = s;
+    else
+        spoil(b, TUTTI_ERR_INTERNAL, "there is no stream %u", s);
+}
+
+void tutti__build_mark(tutti__build_t *b)
+{
+    if (!is_spoilt(b))
+        b->flags |= TUTTI__MARK;
+}
+
+void tutti__build_finish(tutti__build_t *b)
+{
+    if (!is_spoilt(b))
+        b->flags |= TUTTI__FINISH;
+}
+
+void tutti__build_shift(tutti__build_t *b, unsigned shift)
+{
+    if (is_spoilt(b))
+        return;
+    if (b->shift + shift <= UINT8_MAX)
+        b->shift = (uint8_t)(b->shift + shift);
+    else
+        spoil(b, TUTTI_ERR_UNSUPPORTED, "a shift by %u", b->shift + shift);
+}
+
+void tutti__build_mark_last(tutti__build_t *b)
+{
+    line_t *line;
+
+    if (is_spoilt(b))
+        return;
+    line = &b->lines[b->stream];
+    if (line->nops == 0) {
+        spoil(b, TUTTI_ERR_INTERNAL, "stream %u has no operation to mark", b->stream);
+        return;
+    }
+    if (!(line->ops[line->nops - 1].flags & TUTTI__MARK))
+        count_mark(line);
+    line->ops[line->nops - 1].flags |= TUTTI__MARK;
+}
+
+void tutti__build_loop(tutti__build_t *b)
+{
+    line_t *line;
+
+    if (append(b, TUTTI__LOOP) == NULL)
+        return;
+    line = &b->lines[b->stream];
+    if (line->loop != NO_LOOP || b->flags != 0 || b->shift != 0)
+        spoil(b, TUTTI_ERR_INTERNAL, "a loop in a loop, or flags before a loop");
+    line->loop = line->nops - 1;
+    line->loop_shift = 0;
+    line->loop_marks = 0;
+}
+
+void tutti__build_end_loop(tutti__build_t *b)
+{
+    tutti__op_t *op = append(b, TUTTI__END_LOOP);
+    line_t *line;
+
+    if (op == NULL)
+        return;
+    line = &b->lines[b->stream];
+    if (line->loop == NO_LOOP || b->flags != 0 || b->shift != 0) {
+        spoil(b, TUTTI_ERR_INTERNAL, "the end of no loop, or flags before the end of a loop");
+        return;
+    }
+    op->arg = (int32_t)line->loop; /* within its stream; tutti__build_end adds where that begins */
+    line->ops[line->loop].arg = line->loop_shift;
+    if (line->loop_marks > 0)
+        b->sched->marks[b->stream] = line->loop_marks;
+    line->loop = NO_LOOP;
+}
+
+void tutti__build_send(tutti__build_t *b, uint32_t peer, tutti__at_t src, uint32_t nblk)
+{
+    tutti__op_t *op = append_flagged(b, TUTTI__SEND);
+
+    if (op == NULL)
+        return;
+    op->chan = find_chan(b, peer, b->stream, 0);
+    op->sbuf = (uint8_t)src.buf;
+    op->sblk = src.blk;
+    op->nblk = nblk;
+}
+
+void tutti__build_recv(tutti__build_t *b, uint32_t peer, unsigned from_stream, tutti__at_t dst,
+                       uint32_t nblk)
+{
+    tutti__op_t *op = append_flagged(b, TUTTI__RECV);
+
+    if (op == NULL)
+        return;
+    op->chan = find_chan(b, peer, from_stream, 1);
+    op->dbuf = (uint8_t)dst.buf;
+    op->dblk = dst.blk;
+    op->nblk = nblk;
+}
+
+/* What has a source and a destination. */
+static tutti__op_t *append_move(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src,
+                                tutti__at_t dst, uint32_t nblk)
+{
+    tutti__op_t *op = append_flagged(b, kind);
+
+    if (op == NULL)
+        return NULL;
+    op->sbuf = (uint8_t)src.buf;
+    op->sblk = src.blk;
+    op->dbuf = (uint8_t)dst.buf;
+    op->dblk = dst.blk;
+    op->nblk = nblk;
+    return op;
+}
+
+void tutti__build_recv_reduce(tutti__build_t *b, uint32_t peer, unsigned from_stream,
+                              tutti__at_t src, tutti__at_t dst, uint32_t nblk)
+{
+    tutti__op_t *op = append_move(b, TUTTI__RECV_REDUCE, src, dst, nblk);
+
+    if (op != NULL)
+        op->chan = find_chan(b, peer, from_stream, 1);
+}
+
+void tutti__build_copy(tutti__build_t *b, tutti__at_t src, tutti__at_t dst, uint32_t nblk)
+{
+    append_move(b, TUTTI__COPY, src, dst, nblk);
+}
+
+void tutti__build_reduce(tutti__build_t *b, tutti__at_t src, tutti__at_t dst, uint32_t nblk)
+{
+    append_move(b, TUTTI__REDUCE, src, dst, nblk);
+}
+
+void tutti__build_wait(tutti__build_t *b, unsigned stream, int32_t marks)
+{
+    tutti__op_t *op = append_flagged(b, TUTTI__WAIT);
+
+    if (op == NULL)
+        return;
+    if (stream >= TUTTI__SCHED_STREAMS)
+        spoil(b, TUTTI_ERR_INTERNAL, "there is no stream %u to wait for", stream);
+    op->stream = (uint8_t)stream;
+    op->arg = marks;
+}
+
+void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src, tutti__at_t dst,
+                       uint32_t nblk, uint32_t nparts, int32_t root)
+{
+    tutti__op_t *op = append_move(b, kind, src, dst, nblk);
+
+    if (op == NULL)
+        return;
+    if (nparts > UINT16_MAX)
+        spoil(b, TUTTI_ERR_UNSUPPORTED, "%u parts of a node operation", nparts);
+    op->nparts = (uint16_t)nparts;
+    op->arg = root;
+}
+
+/* All streams behind each other in one array. */
+static void join(tutti__build_t *b)
+{
+    tutti__sched_t *sched = b->sched;
+    uint64_t nops = 0;
+
+    for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++)
+        nops += b->lines[s].nops;
+    if (nops > INT32_MAX) {
+        spoil(b, TUTTI_ERR_UNSUPPORTED, "too many operations");
+        return;
+    }
+    sched->ops = calloc(nops + 1, sizeof(*sched->ops)); /* + 1: never 0 bytes */
+    if (sched->ops == NULL) {
+        spoil(b, TUTTI_ERR_NO_MEMORY, "no memory for %u operations", (unsigned)nops);
+        return;
+    }
+    for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
+        const line_t *line = &b->lines[s];
+        tutti__op_t *ops = sched->ops + sched->nops;
+
+        if (line->loop != NO_LOOP)
+            spoil(b, TUTTI_ERR_INTERNAL, "stream %u ends inside a loop", s);
+        if (line->nops > 0)
+            memcpy(ops, line->ops, line->nops * sizeof(*ops));
+        for (uint32_t i = 0; i < line->nops; i++) {
+            if (ops[i].kind == TUTTI__END_LOOP)
+                ops[i].arg += (int32_t)sched->nops;
+        }
+        sched->first[s] = sched->nops;
+        sched->nops += line->nops;
+        if (line->nops > 0)
+            sched->nstreams = s + 1;
+    }
+    sched->first[TUTTI__SCHED_STREAMS] = sched->nops;
+}
+
+tutti_status_t tutti__build_end(tutti__build_t *b, tutti__sched_t **ret_sched)
+{
+    tutti_status_t status;
+
+    if (b == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory to build a schedule");
+
+    if (b->flags != 0 || b->shift != 0)
+        spoil(b, TUTTI_ERR_INTERNAL, "flags without an operation");
+    if (b->status == TUTTI_OK)
+        join(b);
+    if (b->status == TUTTI_OK && !tutti__sched_is_valid(b->sched, b->why, sizeof(b->why)))
+        b->status = TUTTI_ERR_INTERNAL;
+
+    status = b->status;
+    if (status == TUTTI_OK) {
+        *ret_sched = b->sched;
+        b->sched = NULL;
+    } else {
+        tutti__fail(status, "schedule %s of rank %u: %s", b->sched->name, b->sched->rank, b->why);
+    }
+    for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
+        free(b->lines[s].ops);
+    tutti__sched_free(b->sched);
+    free(b);
+    return status;
+}

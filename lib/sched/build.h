@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The builder: what algorithms (coll/) use to write schedules.
+ *
+ * Calls append to the current stream. Errors (memory, too many blocks) are remembered; algorithms
+ * need not check each call: tutti__build_end() tells. Channel ends and marks are collected here.
+ * One builder belongs to one thread.
+ */
+#ifndef TUTTI__SCHED_BUILD_H
+#define TUTTI__SCHED_BUILD_H
+
+#include "sched/sched.h"
+
+typedef struct tutti__build tutti__build_t;
+
+/* A place: blocks [blk, blk + n) of a buffer. */
+typedef struct {
+    tutti__buf_t buf;
+    uint32_t blk;
+} tutti__at_t;
+
+/* NULL if there is no memory; the functions below take NULL too. `name` is static. */
+tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t size, uint32_t nblocks,
+                                   uint32_t scratch_blocks, uint32_t max_nblk);
+
+/* Following operations go to stream s (0 to 3); the stream named in channels is the sender's s. */
+void tutti__build_stream(tutti__build_t *b, unsigned s);
+
+/* Set for the following operation only; they add up. */
+void tutti__build_mark(tutti__build_t *b);
+void tutti__build_finish(tutti__build_t *b);
+void tutti__build_shift(tutti__build_t *b, unsigned shift);
+/* Mark the latest operation of the current stream. */
+void tutti__build_mark_last(tutti__build_t *b);
+
+void tutti__build_loop(tutti__build_t *b);
+void tutti__build_end_loop(tutti__build_t *b);
+void tutti__build_send(tutti__build_t *b, uint32_t peer, tutti__at_t src, uint32_t nblk);
+/* from_stream: the stream in which the peer sends it. */
+void tutti__build_recv(tutti__build_t *b, uint32_t peer, unsigned from_stream, tutti__at_t dst,
+                       uint32_t nblk);
+void tutti__build_recv_reduce(tutti__build_t *b, uint32_t peer, unsigned from_stream,
+                              tutti__at_t src, tutti__at_t dst, uint32_t nblk);
+void tutti__build_copy(tutti__build_t *b, tutti__at_t src, tutti__at_t dst, uint32_t nblk);
+void tutti__build_reduce(tutti__build_t *b, tutti__at_t src, tutti__at_t dst, uint32_t nblk);
+void tutti__build_wait(tutti__build_t *b, unsigned stream, int32_t marks);
+void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src, tutti__at_t dst,
+                       uint32_t nblk, uint32_t nparts, int32_t root);
+
+/*
+ * Ends the build in every case: the schedule, or TUTTI_ERR_
+ *   NO_MEMORY
+ *   UNSUPPORTED  a number does not fit: too many channels, parts, operations
+ *   INTERNAL     the calls break a rule of the language (sched.h): a bug in the algorithm
+ */
+tutti_status_t tutti__build_end(tutti__build_t *b, tutti__sched_t **ret_sched);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The checker: proves that the schedules of all ranks together do what the collective promises.
+ *
+ * A schedule set is a Kahn process network: its result, and whether it deadlocks, do not depend on
+ * timing. So ONE symbolic run proves a given (ranks, credits, trips, shape) for every timing.
+ * Values are symbolic: a set of contributions, kept as the sum of random 64-bit labels (exactly
+ * once, but for 2^-64), and a hash of the expression tree (same association everywhere, hence the
+ * same bits). Streams of one rank that touch one cell without an order are found by vector clocks;
+ * only WAIT orders streams there, because an empty message is skipped and then orders nothing.
+ */
+#ifndef TUTTI__SCHED_CHECK_H
+#define TUTTI__SCHED_CHECK_H
+
+#include "sched/sched.h"
+
+/* What must hold at the end. */
+typedef enum {
+    TUTTI__EXPECT_ALLREDUCE, /* every OUT block: each rank's IN block exactly once, finished once,
+                                same association on all ranks */
+    TUTTI__EXPECT_BROADCAST, /* every OUT block: root's OUT block as it was; IN is OUT */
+    TUTTI__EXPECT_ALLGATHER, /* OUT block r: rank r's IN block r */
+    TUTTI__EXPECT_BARRIER    /* every rank's end depends on every rank's begin; what SCRATCH holds
+                                does not matter */
+} tutti__expect_t;
+
+typedef struct {
+    tutti__expect_t expect;
+    uint32_t size;
+    tutti__sched_t *const *scheds; /* [size] */
+    const uint32_t *host_of;       /* [size], for node operations; NULL: there are none */
+    const uint32_t *local_of;      /* [size] */
+    uint32_t nhosts;
+    uint32_t root; /* BROADCAST */
+    int in_place;
+    uint32_t credits; /* slots per channel, >= 1 */
+    uint32_t trips;   /* T, >= 1 */
+} tutti__check_t;
+
+/*
+ * TUTTI_OK if proved. Else TUTTI_ERR_INTERNAL, and `why` says what is wrong: rank, stream,
+ * operation, block, trip. (Or TUTTI_ERR_NO_MEMORY.) Where STAGE is used, it is tried as memory of
+ * its own and as OUT itself. Pure; any thread.
+ */
+tutti_status_t tutti__sched_check(const tutti__check_t *check, char *why, size_t why_bytes);
+
+/*
+ * The rules that one rank's schedule can break alone: loops, bounds, flags, channel ends, marks.
+ * 1 if it keeps them, else 0 and `why`. tutti__build_end and tutti__sched_check call it.
+ */
+int tutti__sched_is_valid(const tutti__sched_t *sched, char *why, size_t why_bytes);
+
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The checker's set-up: streams, cells with their start values, channels, hosts.
+ *
+ * Whatever ranks must agree on before anything runs is asked here: the same blocks, two ends to
+ * each channel, one consuming stream.
+ */
+#include "sched/check_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Zeroed memory; a NULL sets the run's status. Never asks for 0 bytes. */
+static void *room(tutti__check_run_t *run, size_t n, size_t bytes)
+{
+    void *p = calloc(n + (n == 0), bytes);
+
+    if (p == NULL && run->status == TUTTI_OK) {
+        run->status = TUTTI_ERR_NO_MEMORY;
+        snprintf(run->why, run->why_bytes, "no memory for the check");
+    }
+    return p;
+}
+
+void tutti__check_clear(tutti__check_run_t *run)
+{
+    free(run->message_knows);
+    free(run->knows);
+    free(run->members);
+    free(run->hosts);
+    free(run->values);
+    free(run->messages);
+    free(run->chan_of);
+    free(run->chan_first);
+    free(run->chans);
+    free(run->accesses);
+    free(run->cells);
+    free(run->ready);
+    free(run->marks);
+    free(run->streams);
+}
+
+/* Does each rank keep the rules, and do all speak of the same blocks? */
+static int heads_agree(tutti__check_run_t *run)
+{
+    const tutti__check_t *check = run->check;
+    const tutti__sched_t *first = check->scheds[0];
+    char why[400];
+
+    for (uint32_t r = 0; r < check->size; r++) {
+        const tutti__sched_t *sched = check->scheds[r];
+
+        if (sched->size != check->size || sched->rank != r)
+            return tutti__check_blame(run, NULL, "rank %u has the schedule of rank %u of %u", r,
+                                      sched->rank, sched->size);
+        if (!tutti__sched_is_valid(sched, why, sizeof(why)))
+            return tutti__check_blame(run, NULL, "rank %u %s", r, why);
+        if (sched->nblocks != first->nblocks || sched->max_nblk != first->max_nblk)
+            return tutti__check_blame(
+                run, NULL, "rank %u has %u blocks, %u a message, but rank 0 %u and %u", r,
+                sched->nblocks, sched->max_nblk, first->nblocks, first->max_nblk);
+        run->scratch_blocks = TUTTI__MAX(run->scratch_blocks, sched->scratch_blocks);
+    }
+    run->nblocks = first->nblocks;
+    run->max_nblk = first->max_nblk;
+    return 1;
+}
+
+/* Marks that a stream makes in the whole run. Shifts take no trip away: the loop has more. */
+static uint32_t count_marks(const tutti__sched_t *sched, uint32_t s, uint32_t trips)
+{
+    uint32_t n = 0, in_loop = 0;
+
+    for (uint32_t i = sched->first[s]; i < sched->first[s + 1]; i++) {
+        if (sched->ops[i].kind == TUTTI__LOOP || sched->ops[i].kind == TUTTI__END_LOOP)
+            in_loop = !in_loop;
+        else if (sched->ops[i].flags & TUTTI__MARK)
+            n += in_loop ? trips : 1;
+    }
+    return n;
+}
+
+static int make_streams(tutti__check_run_t *run)
+{
+    const tutti__check_t *check = run->check;
+    uint32_t n = check->size * TUTTI__SCHED_STREAMS;
+    size_t nmarks = 0;
+
+    run->streams = room(run, n, sizeof(*run->streams));
+    run->ready = room(run, n, sizeof(*run->ready));
+    if (run->status != TUTTI_OK)
+        return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        tutti__check_stream_t *stream = &run->streams[i];
+
+        stream->rank = i / TUTTI__SCHED_STREAMS;
+        stream->stream = i % TUTTI__SCHED_STREAMS;
+        stream->sched = check->scheds[stream->rank];
+        stream->pc = stream->sched->first[stream->stream];
+        stream->end = stream->sched->first[stream->stream + 1];
+        stream->all_marks = count_marks(stream->sched, stream->stream, check->trips);
+        nmarks += stream->all_marks;
+    }
+    run->marks = room(run, nmarks, sizeof(*run->marks));
+    if (run->status != TUTTI_OK)
+        return 0;
+    nmarks = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        run->streams[i].marks = run->marks + nmarks;
+        nmarks += run->streams[i].all_marks;
+    }
+    return 1;
+}
+
+int tutti__check_uses_stage(const tutti__check_t *check)
+{
+    for (uint32_t r = 0; r < check->size; r++) {
+        const tutti__sched_t *sched = check->scheds[r];
+
+        for (uint32_t i = 0; i < sched->nops; i++) {
+            if (sched->ops[i].sbuf == TUTTI__STAGE || sched->ops[i].dbuf == TUTTI__STAGE)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* What the call's buffers hold at first. */
+static void fill_cells(tutti__check_run_t *run)
+{
+    const tutti__check_t *check = run->check;
+
+    for (uint32_t r = 0; r < check->size; r++) {
+        for (uint32_t t = 0; t < check->trips; t++) {
+            for (uint32_t b = 0; b < run->nblocks; b++) {
+                int given = (check->expect == TUTTI__EXPECT_ALLREDUCE && run->in_is_out) ||
+                            (check->expect == TUTTI__EXPECT_BROADCAST && r == check->root) ||
+                            (check->expect == TUTTI__EXPECT_ALLGATHER && run->in_is_out && b == r);
+
+                if (given)
+                    run->cells[tutti__cell_index(run, r, TUTTI__OUT, b, t)] =
+                        tutti__value_leaf(r, b, t);
+            }
+        }
+        for (uint32_t b = 0; b < run->scratch_blocks && check->expect == TUTTI__EXPECT_BARRIER; b++)
+            run->cells[tutti__cell_index(run, r, TUTTI__SCRATCH, b, 0)] =
+                tutti__value_leaf(r, b, 0);
+    }
+}
+
+static int make_cells(tutti__check_run_t *run)
+{
+    const tutti__check_t *check = run->check;
+    size_t buffer = (size_t)run->nblocks * check->trips;
+    int has_stage = tutti__check_uses_stage(check) && !run->stage_is_out;
+    int has_streams = 0;
+
+    for (uint32_t r = 0; r < check->size; r++)
+        has_streams |= check->scheds[r]->nstreams > 1;
+    run->stage_at = buffer;
+    run->scratch_at = has_stage ? 2 * buffer : buffer;
+    run->rank_cells = run->scratch_at + run->scratch_blocks;
+    run->cells = room(run, run->rank_cells * check->size, sizeof(*run->cells));
+    if (has_streams)
+        run->accesses = room(run, run->rank_cells * check->size, sizeof(*run->accesses));
+    if (run->status != TUTTI_OK)
+        return 0;
+    fill_cells(run);
+    return 1;
+}
+
+/* The receiving end for what stream `stream` of rank `from` sends; NONE: there is none. */
+static uint32_t find_receiver(const tutti__sched_t *to, uint32_t from, uint32_t stream)
+{
+    for (uint32_t i = 0; i < to->nchans; i++) {
+        if (to->chans[i].is_recv && to->chans[i].peer == from && to->chans[i].stream == stream)
+            return i;
+    }
+    return TUTTI__CHECK_NONE;
+}
+
+/* Every sending end becomes a channel, and is tied to its receiving end. */
+static int tie_ends(tutti__check_run_t *run)
+{
+    const tutti__check_t *check = run->check;
+
+    for (uint32_t r = 0; r < check->size; r++) {
+        const tutti__sched_t *sched = check->scheds[r];
+
+        for (uint32_t i = 0; i < sched->nchans; i++) {
+            const tutti__sched_chan_t *end = &sched->chans[i];
+            uint32_t other;
+
+            if (end->is_recv)
+                continue;
+            other = find_receiver(check->scheds[end->peer], r, end->stream);
+            if (other == TUTTI__CHECK_NONE)
+                return tutti__check_blame(run, NULL,
+                                          "rank %u stream %u sends to rank %u, which has no end "
+                                          "for it",
+                                          r, end->stream, end->peer);
+            run->chans[run->nchans].from = r * TUTTI__SCHED_STREAMS + end->stream;
+            run->chans[run->nchans].to = TUTTI__CHECK_NONE;
+            run->chan_of[run->chan_first[r] + i] = run->nchans;
+            run->chan_of[run->chan_first[end->peer] + other] = run->nchans++;
+        }
+    }
+    return 1;
+}
+
+/* Which stream receives from each channel? One only. */
+static int find_consumers(tutti__check_run_t *run, uint32_t r)
+{
+    const tutti__sched_t *sched = run->check->scheds[r];
+
+    for (uint32_t s = 0; s < sched->nstreams; s++) {
+        uint32_t me = r * TUTTI__SCHED_STREAMS + s;
+
+        for (uint32_t i = sched->first[s]; i < sched->first[s + 1]; i++) {
+            const tutti__op_t *op = &sched->ops[i];
+            uint32_t chan;
+
+            if (op->kind != TUTTI__RECV && op->kind != TUTTI__RECV_REDUCE)
+                continue;
+            chan = run->chan_of[run->chan_first[r] + op->chan];
+            if (chan == TUTTI__CHECK_NONE)
+                return tutti__check_blame(run, NULL,
+                                          "rank %u receives from rank %u stream %u, which has no "
+                                          "end for it",
+                                          r, sched->chans[op->chan].peer,
+                                          sched->chans[op->chan].stream);
+            if (run->chans[chan].to != TUTTI__CHECK_NONE && run->chans[chan].to != me)
+                return tutti__check_blame(
+                    run, NULL, "rank %u receives from rank %u in streams %u and %u", r,
+                    sched->chans[op->chan].peer, run->chans[chan].to % TUTTI__SCHED_STREAMS, s);
+            run->chans[chan].to = me;
+        }
+    }
+    return 1;
+}
+
+static int make_chans(tutti__check_run_t *run)
+{
+    const tutti__check_t *check = run->check;
+    uint32_t nends = 0, nsends = 0;
+    size_t slots;
+
+    run->chan_first = room(run, check->size, sizeof(*run->chan_first));
+    for (uint32_t r = 0; r < check->size && run->chan_first != NULL; r++) {
+        run->chan_first[r] = nends;
+        nends += check->scheds[r]->nchans;
+        for (uint32_t i = 0; i < check->scheds[r]->nchans; i++)
+            nsends += !check->scheds[r]->chans[i].is_recv;
+    }
+    slots = (size_t)nsends * check->credits;
+    run->chans = room(run, nsends, sizeof(*run->chans));
+    run->chan_of = room(run, nends, sizeof(*run->chan_of));
+    run->messages = room(run, slots, sizeof(*run->messages));
+    run->values = room(run, slots * run->max_nblk, sizeof(*run->values));
+    run->message_knows = room(run, slots * run->words, sizeof(*run->message_knows));
+    if (run->status != TUTTI_OK)
+        return 0;
+    for (uint32_t i = 0; i < nends; i++)
+        run->chan_of[i] = TUTTI__CHECK_NONE;
+    if (!tie_ends(run))
+        return 0;
+    for (uint32_t r = 0; r < check->size; r++) {
+        if (!find_consumers(run, r))
+            return 0;
+    }
+    return 1;
+}
+
+static int make_hosts(tutti__check_run_t *run)
+{
+    const tutti__check_t *check = run->check;
+    uint32_t first = 0;
+
+    if (check->host_of == NULL)
+        return 1;
+    run->hosts = room(run, check->nhosts, sizeof(*run->hosts));
+    run->members = room(run, check->size, sizeof(*run->members));
+    if (run->status != TUTTI_OK)
+        return 0;
+    for (uint32_t r = 0; r < check->size; r++) {
+        if (check->host_of[r] >= check->nhosts)
+            return tutti__check_blame(run, NULL, "rank %u is on no host", r);
+        run->hosts[check->host_of[r]].nranks++;
+    }
+    for (uint32_t h = 0; h < check->nhosts; h++) {
+        run->hosts[h].first = first;
+        first += run->hosts[h].nranks;
+    }
+    memset(run->members, 0xff, check->size * sizeof(*run->members));
+    for (uint32_t r = 0; r < check->size; r++) {
+        const tutti__check_host_t *host = &run->hosts[check->host_of[r]];
+        uint32_t local = check->local_of[r];
+
+        if (local >= host->nranks || run->members[host->first + local] != TUTTI__CHECK_NONE)
+            return tutti__check_blame(run, NULL, "rank %u cannot be local rank %u", r, local);
+        run->members[host->first + local] = r;
+    }
+    return 1;
+}
+
+/* For barriers: at first each stream knows its own rank's begin. */
+static int make_knowledge(tutti__check_run_t *run)
+{
+    size_t nstreams = (size_t)run->check->size * TUTTI__SCHED_STREAMS;
+
+    if (run->check->expect != TUTTI__EXPECT_BARRIER)
+        return 1;
+    run->words = (run->check->size + 63) / 64;
+    run->knows = room(run, (nstreams + 1) * run->words, sizeof(*run->knows));
+    if (run->knows == NULL)
+        return 0;
+    for (size_t i = 0; i < nstreams; i++) {
+        size_t rank = i / TUTTI__SCHED_STREAMS;
+
+        run->knows[i * run->words + rank / 64] |= (uint64_t)1 << rank % 64;
+    }
+    return 1;
+}
+
+int tutti__check_make(tutti__check_run_t *run)
+{
+    return heads_agree(run) && make_streams(run) && make_cells(run) && make_knowledge(run) &&
+           make_chans(run) && make_hosts(run);
+}

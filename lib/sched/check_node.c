@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The checker's node operations: what a host's ranks do together, by definition.
+ *
+ * A node operation happens when all ranks of the host stand at it, with the same arguments. Its
+ * reductions are one fused pass over the ranks' blocks, in the order of local ranks; for two ranks
+ * that is the same as any other reduction of two values, for more it is not (narrow floats are
+ * rounded once per pass).
+ */
+#include "sched/check_run.h"
+
+#include <string.h>
+
+static tutti__check_stream_t *member(const tutti__check_run_t *run, const tutti__check_host_t *host,
+                                     uint32_t local)
+{
+    return &run->streams[run->members[host->first + local] * TUTTI__SCHED_STREAMS];
+}
+
+static int same_op(const tutti__check_stream_t *a, const tutti__check_stream_t *b)
+{
+    const tutti__op_t *x = tutti__check_op(a), *y = tutti__check_op(b);
+
+    return x->kind == y->kind && (x->flags & TUTTI__FINISH) == (y->flags & TUTTI__FINISH) &&
+           x->sbuf == y->sbuf && x->dbuf == y->dbuf && x->sblk == y->sblk && x->dblk == y->dblk &&
+           x->nblk == y->nblk && x->nparts == y->nparts && x->arg == y->arg &&
+           a->begin == b->begin && a->upto == b->upto;
+}
+
+static int arguments_agree(tutti__check_run_t *run, const tutti__check_host_t *host)
+{
+    const tutti__check_stream_t *first = member(run, host, 0);
+    const tutti__op_t *op = tutti__check_op(first);
+
+    for (uint32_t i = 1; i < host->nranks; i++) {
+        const tutti__check_stream_t *other = member(run, host, i);
+        char text[160];
+
+        if (same_op(first, other))
+            continue;
+        tutti__sched_op_text(first->sched, op, text, sizeof(text));
+        return tutti__check_blame(run, other, "but rank %u of its host comes with %s, chunk %u",
+                                  first->rank, text, first->begin);
+    }
+    if (op->nparts > host->nranks)
+        return tutti__check_blame(run, first, "only %u ranks for its parts", host->nranks);
+    if (op->kind == TUTTI__NODE_BCAST && (uint32_t)op->arg >= host->nranks)
+        return tutti__check_blame(run, first, "there is no local rank %d", op->arg);
+    return 1;
+}
+
+/* All ranks' source block, reduced in one pass. */
+static int fold(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t blk,
+                uint32_t trip, tutti__value_t *ret_value)
+{
+    const tutti__op_t *op = tutti__check_op(member(run, host, 0));
+
+    for (uint32_t i = 0; i < host->nranks; i++) {
+        const tutti__check_stream_t *stream = member(run, host, i);
+        tutti__value_t value;
+        int ok = 1;
+
+        if (!tutti__cell_read(run, stream, op->sbuf, blk, trip, &value))
+            return 0;
+        if (i == 0)
+            *ret_value = value;
+        else if (i == 1)
+            ok = tutti__value_reduce(run, stream, &value, ret_value);
+        else
+            ok = tutti__value_fuse(run, stream, &value, ret_value);
+        if (!ok)
+            return 0;
+    }
+    return !(op->flags & TUTTI__FINISH) ||
+           tutti__value_finish(run, member(run, host, 0), ret_value);
+}
+
+static int write_all(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t blk,
+                     uint32_t trip, const tutti__value_t *value)
+{
+    for (uint32_t i = 0; i < host->nranks; i++) {
+        const tutti__check_stream_t *stream = member(run, host, i);
+
+        if (!tutti__cell_write(run, stream, tutti__check_op(stream)->dbuf, blk, trip, value))
+            return 0;
+    }
+    return 1;
+}
+
+/* Block i of part `part`: blocks are read before their like is written, so in place works. */
+static int do_block(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t part,
+                    uint32_t i, uint32_t trip)
+{
+    const tutti__op_t *op = tutti__check_op(member(run, host, 0));
+    uint32_t from = op->sblk + part * op->nblk + i, to = op->dblk + part * op->nblk + i;
+    tutti__value_t value;
+
+    switch (op->kind) {
+    case TUTTI__NODE_ALLREDUCE:
+        return fold(run, host, from, trip, &value) && write_all(run, host, to, trip, &value);
+    case TUTTI__NODE_REDUCE_SCATTER:
+        return fold(run, host, from, trip, &value) &&
+               tutti__cell_write(run, member(run, host, part), op->dbuf, to, trip, &value);
+    case TUTTI__NODE_ALLGATHER:
+        return tutti__cell_read(run, member(run, host, part), op->sbuf, from, trip, &value) &&
+               write_all(run, host, to, trip, &value);
+    default: /* NODE_BCAST */
+        return tutti__cell_read(run, member(run, host, (uint32_t)op->arg), op->sbuf, from, trip,
+                                &value) &&
+               write_all(run, host, to, trip, &value);
+    }
+}
+
+static int gives(const tutti__op_t *op, uint32_t local)
+{
+    if (op->kind == TUTTI__NODE_ALLGATHER)
+        return local < op->nparts;
+    return op->kind != TUTTI__NODE_BCAST || local == (uint32_t)op->arg;
+}
+
+/* Who gets a result depends on all who gave to it. */
+static void spread_knowledge(tutti__check_run_t *run, const tutti__check_host_t *host)
+{
+    const tutti__op_t *op = tutti__check_op(member(run, host, 0));
+    uint64_t *sum = run->knows + (size_t)run->check->size * TUTTI__SCHED_STREAMS * run->words;
+
+    memset(sum, 0, run->words * sizeof(*sum));
+    for (uint32_t i = 0; i < host->nranks; i++) {
+        const uint64_t *knows = tutti__check_knows(run, member(run, host, i));
+
+        for (uint32_t w = 0; w < run->words && gives(op, i); w++)
+            sum[w] |= knows[w];
+    }
+    for (uint32_t i = 0; i < host->nranks; i++) {
+        if (op->kind != TUTTI__NODE_REDUCE_SCATTER || i < op->nparts)
+            tutti__check_learn(run, member(run, host, i), sum);
+    }
+}
+
+int tutti__check_node(tutti__check_run_t *run, const tutti__check_host_t *host)
+{
+    const tutti__check_stream_t *first = member(run, host, 0);
+    const tutti__op_t *op = tutti__check_op(first);
+
+    if (!arguments_agree(run, host))
+        return 0;
+    for (uint32_t trip = first->begin; trip < first->upto; trip++) {
+        for (uint32_t part = 0; part < op->nparts; part++) {
+            for (uint32_t i = 0; i < op->nblk; i++) {
+                if (!do_block(run, host, part, i, trip))
+                    return 0;
+            }
+        }
+    }
+    if (run->words > 0)
+        spread_knowledge(run, host);
+    return 1;
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The checker's run: all streams of all ranks, in any order.
+ *
+ * Streams with blocking receives and bounded channels are a Kahn process network (Kahn 1974; a
+ * bounded channel is one with a second channel of free slots in the other direction). So the order
+ * in which streams are continued does not change what they compute nor whether they get stuck, and
+ * the simplest order will do: continue a stream until it blocks, and again when what it waits for
+ * has come. The work is proportional to the operations.
+ *
+ * The run assumes that no message is empty. A real call skips empty ones, at both ends; that takes
+ * pairs of operations out, and with them only things to wait for: a send that waits for the slot of
+ * the c-th message before it then waits for an earlier one. So it cannot add a deadlock.
+ */
+#include "sched/check_run.h"
+
+#include <string.h>
+
+typedef enum {
+    FAILED,
+    DONE,
+    BLOCKED
+} outcome_t;
+
+static outcome_t outcome(int ok)
+{
+    return ok ? DONE : FAILED;
+}
+
+void tutti__check_wake(tutti__check_run_t *run, tutti__check_stream_t *stream)
+{
+    uint32_t room = run->check->size * TUTTI__SCHED_STREAMS;
+
+    stream->state = TUTTI__STREAM_READY;
+    run->ready[(run->ready_head + run->nready++) % room] = (uint32_t)(stream - run->streams);
+}
+
+uint64_t *tutti__check_knows(const tutti__check_run_t *run, const tutti__check_stream_t *stream)
+{
+    return run->knows + (size_t)(stream - run->streams) * run->words;
+}
+
+void tutti__check_learn(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                        const uint64_t *knows)
+{
+    uint64_t *mine = tutti__check_knows(run, stream);
+
+    for (uint32_t w = 0; w < run->words; w++)
+        mine[w] |= knows[w];
+}
+
+void tutti__check_complete(tutti__check_run_t *run, tutti__check_stream_t *stream)
+{
+    const tutti__op_t *op = tutti__check_op(stream);
+    tutti__check_stream_t *mate = stream - stream->stream;
+
+    stream->pc++;
+    stream->clock[stream->stream]++;
+    if (!(op->flags & TUTTI__MARK))
+        return;
+    memcpy(stream->marks[stream->nmarks++].clock, stream->clock, sizeof(stream->clock));
+    for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++, mate++) {
+        if (mate->state == TUTTI__STREAM_ON_WAIT && tutti__check_op(mate)->stream == stream->stream)
+            tutti__check_wake(run, mate);
+    }
+}
+
+static tutti__check_chan_t *chan_of(const tutti__check_run_t *run,
+                                    const tutti__check_stream_t *stream)
+{
+    const tutti__op_t *op = tutti__check_op(stream);
+
+    return &run->chans[run->chan_of[run->chan_first[stream->rank] + op->chan]];
+}
+
+static outcome_t block_on(const tutti__check_run_t *run, tutti__check_stream_t *stream,
+                          tutti__stream_state_t state, const tutti__check_chan_t *chan)
+{
+    stream->state = state;
+    stream->on = (uint32_t)(chan - run->chans);
+    return BLOCKED;
+}
+
+/* Continue the stream at the other end if it waits for this channel. */
+static void nudge(tutti__check_run_t *run, uint32_t other, tutti__stream_state_t state,
+                  const tutti__check_chan_t *chan)
+{
+    tutti__check_stream_t *stream;
+
+    if (other == TUTTI__CHECK_NONE)
+        return;
+    stream = &run->streams[other];
+    if (stream->state == state && stream->on == (uint32_t)(chan - run->chans))
+        tutti__check_wake(run, stream);
+}
+
+static size_t slot_of(const tutti__check_run_t *run, const tutti__check_chan_t *chan, uint32_t nth)
+{
+    uint32_t credits = run->check->credits, slot = chan->head + nth;
+
+    return (size_t)(chan - run->chans) * credits + (slot < credits ? slot : slot - credits);
+}
+
+/* What a block's size depends on. Divisions are what this run would spend its time with. */
+static uint32_t size_class(const tutti__check_run_t *run, uint32_t blk)
+{
+    return blk < run->nblocks ? blk : blk % run->nblocks;
+}
+
+static outcome_t do_send(tutti__check_run_t *run, tutti__check_stream_t *stream)
+{
+    const tutti__op_t *op = tutti__check_op(stream);
+    tutti__check_chan_t *chan = chan_of(run, stream);
+    size_t slot = slot_of(run, chan, chan->count);
+    tutti__value_t *values = run->values + slot * run->max_nblk;
+
+    if (chan->count == run->check->credits)
+        return block_on(run, stream, TUTTI__STREAM_ON_SEND, chan);
+
+    run->messages[slot] = (tutti__message_t){ size_class(run, op->sblk), op->nblk, stream->begin };
+    for (uint32_t i = 0; i < op->nblk; i++) {
+        if (!tutti__cell_read(run, stream, op->sbuf, op->sblk + i, stream->begin, &values[i]))
+            return FAILED;
+    }
+    if (run->words > 0)
+        memcpy(run->message_knows + slot * run->words, tutti__check_knows(run, stream),
+               run->words * sizeof(uint64_t));
+    chan->count++;
+    nudge(run, chan->to, TUTTI__STREAM_ON_RECV, chan);
+    return DONE;
+}
+
+/* Is the message as long as its receiver thinks, whatever the count of elements is? */
+static int message_fits(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                        const tutti__message_t *message)
+{
+    const tutti__op_t *op = tutti__check_op(stream);
+
+    if (message->blk == size_class(run, op->dblk) && message->nblk == op->nblk &&
+        message->trip == stream->begin)
+        return 1;
+    return tutti__check_blame(run, stream,
+                              "the message has %u blocks from %u on of chunk %u, so it may have "
+                              "another length",
+                              message->nblk, message->blk, message->trip);
+}
+
+static outcome_t do_recv(tutti__check_run_t *run, tutti__check_stream_t *stream)
+{
+    const tutti__op_t *op = tutti__check_op(stream);
+    tutti__check_chan_t *chan = chan_of(run, stream);
+    size_t slot = slot_of(run, chan, 0);
+    const tutti__value_t *values = run->values + slot * run->max_nblk;
+
+    if (chan->count == 0)
+        return block_on(run, stream, TUTTI__STREAM_ON_RECV, chan);
+    if (!message_fits(run, stream, &run->messages[slot]))
+        return FAILED;
+
+    for (uint32_t i = 0; i < op->nblk; i++) {
+        tutti__value_t value = values[i];
+
+        if (op->kind == TUTTI__RECV_REDUCE) {
+            if (!tutti__cell_read(run, stream, op->sbuf, op->sblk + i, stream->begin, &value) ||
+                !tutti__value_reduce(run, stream, &values[i], &value))
+                return FAILED;
+        }
+        if ((op->flags & TUTTI__FINISH) && !tutti__value_finish(run, stream, &value))
+            return FAILED;
+        if (!tutti__cell_write(run, stream, op->dbuf, op->dblk + i, stream->begin, &value))
+            return FAILED;
+    }
+    if (run->words > 0)
+        tutti__check_learn(run, stream, run->message_knows + slot * run->words);
+    chan->head = chan->head + 1 < run->check->credits ? chan->head + 1 : 0;
+    chan->count--;
+    nudge(run, chan->from, TUTTI__STREAM_ON_SEND, chan);
+    return DONE;
+}
+
+/* COPY and REDUCE of one block's chunk. */
+static int move_chunk(tutti__check_run_t *run, const tutti__check_stream_t *stream, uint32_t i,
+                      uint32_t trip)
+{
+    const tutti__op_t *op = tutti__check_op(stream);
+    tutti__value_t value, other;
+
+    if (!tutti__cell_read(run, stream, op->sbuf, op->sblk + i, trip, &value))
+        return 0;
+    if (op->kind == TUTTI__REDUCE) {
+        if (!tutti__cell_read(run, stream, op->dbuf, op->dblk + i, trip, &other) ||
+            !tutti__value_reduce(run, stream, &other, &value))
+            return 0;
+    }
+    if ((op->flags & TUTTI__FINISH) && !tutti__value_finish(run, stream, &value))
+        return 0;
+    return tutti__cell_write(run, stream, op->dbuf, op->dblk + i, trip, &value);
+}
+
+static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *stream)
+{
+    const tutti__op_t *op = tutti__check_op(stream);
+
+    for (uint32_t trip = stream->begin; trip < stream->upto; trip++) {
+        for (uint32_t i = 0; i < op->nblk; i++) {
+            if (!move_chunk(run, stream, i, trip))
+                return FAILED;
+        }
+    }
+    return DONE;
+}
+
+/* The mark that is waited for orders the streams; later ones may have been made or not. */
+static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
+{
+    const tutti__op_t *op = tutti__check_op(stream);
+    const tutti__check_stream_t *mate = stream - stream->stream + op->stream;
+    uint64_t need = (uint64_t)op->arg;
+
+    if (stream->trips > 0)
+        need += (uint64_t)stream->begin * stream->sched->marks[op->stream];
+    if (need > mate->all_marks)
+        return outcome(tutti__check_blame(run, stream,
+                                          "waits for mark %llu of stream %u, which makes %u",
+                                          (unsigned long long)need, op->stream, mate->all_marks));
+    if (need > mate->nmarks) {
+        stream->state = TUTTI__STREAM_ON_WAIT;
+        return BLOCKED;
+    }
+    for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
+        stream->clock[s] = TUTTI__MAX(stream->clock[s], mate->marks[need - 1].clock[s]);
+    }
+    return DONE;
+}
+
+/* Whoever comes last does it for all. */
+static outcome_t do_node(tutti__check_run_t *run, tutti__check_stream_t *stream)
+{
+    tutti__check_host_t *host;
+
+    if (run->hosts == NULL)
+        return outcome(tutti__check_blame(run, stream, "a node operation, but no hosts"));
+    host = &run->hosts[run->check->host_of[stream->rank]];
+    stream->state = TUTTI__STREAM_ON_NODE;
+    if (++host->arrived < host->nranks)
+        return BLOCKED;
+
+    host->arrived = 0;
+    if (!tutti__check_node(run, host))
+        return FAILED;
+    stream->state = TUTTI__STREAM_READY;
+    for (uint32_t i = 0; i < host->nranks; i++) {
+        tutti__check_stream_t *mate =
+            &run->streams[run->members[host->first + i] * TUTTI__SCHED_STREAMS];
+
+        if (mate != stream) {
+            tutti__check_complete(run, mate);
+            tutti__check_wake(run, mate);
+        }
+    }
+    return DONE;
+}
+
+static outcome_t do_op(tutti__check_run_t *run, tutti__check_stream_t *stream)
+{
+    switch (tutti__check_op(stream)->kind) {
+    case TUTTI__SEND:
+        return do_send(run, stream);
+    case TUTTI__RECV:
+    case TUTTI__RECV_REDUCE:
+        return do_recv(run, stream);
+    case TUTTI__COPY:
+    case TUTTI__REDUCE:
+        return do_move(run, stream);
+    case TUTTI__WAIT:
+        return do_wait(run, stream);
+    default:
+        return do_node(run, stream);
+    }
+}
+
+/* Which chunks does the current operation work on? 0: none, skip it. */
+static int find_chunks(const tutti__check_run_t *run, tutti__check_stream_t *stream)
+{
+    uint32_t shift = tutti__check_op(stream)->shift;
+
+    if (stream->trips == 0) {
+        stream->begin = 0;
+        stream->upto = run->check->trips;
+        return 1;
+    }
+    if (stream->trip < shift || stream->trip - shift >= run->check->trips)
+        return 0;
+    stream->begin = stream->trip - shift;
+    stream->upto = stream->begin + 1;
+    return 1;
+}
+
+static void do_end_loop(tutti__check_stream_t *stream)
+{
+    if (++stream->trip < stream->trips) {
+        stream->pc = (uint32_t)tutti__check_op(stream)->arg + 1;
+        return;
+    }
+    stream->trips = 0;
+    stream->pc++;
+}
+
+static int run_stream(tutti__check_run_t *run, tutti__check_stream_t *stream)
+{
+    while (stream->pc < stream->end) {
+        const tutti__op_t *op = tutti__check_op(stream);
+        outcome_t out;
+
+        if (op->kind == TUTTI__LOOP) {
+            stream->trip = 0;
+            stream->trips = run->check->trips + (uint32_t)op->arg;
+            stream->pc++;
+            continue;
+        }
+        if (op->kind == TUTTI__END_LOOP) {
+            do_end_loop(stream);
+            continue;
+        }
+        if (!find_chunks(run, stream)) {
+            stream->pc++;
+            continue;
+        }
+        out = do_op(run, stream);
+        if (out != DONE)
+            return out == BLOCKED;
+        tutti__check_complete(run, stream);
+    }
+    stream->state = TUTTI__STREAM_ENDED;
+    return 1;
+}
+
+int tutti__check_go(tutti__check_run_t *run)
+{
+    uint32_t all = run->check->size * TUTTI__SCHED_STREAMS;
+    uint32_t ended = 0;
+
+    for (uint32_t i = 0; i < all; i++)
+        tutti__check_wake(run, &run->streams[i]);
+    while (run->nready > 0) {
+        tutti__check_stream_t *stream = &run->streams[run->ready[run->ready_head]];
+
+        run->ready_head = (run->ready_head + 1) % all;
+        run->nready--;
+        if (!run_stream(run, stream))
+            return 0;
+        ended += stream->state == TUTTI__STREAM_ENDED;
+    }
+    return ended == all || tutti__check_stuck(run);
+}

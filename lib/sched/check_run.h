@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Inside the checker: the state of one symbolic run. Only sched/check*.c include this.
+ *
+ *      check.c        what is promised, and whether it holds at the end
+ *      check_make.c   set-up: streams, cells and start values, channels, hosts
+ *      check_run.c    streams and channels: the Kahn network
+ *      check_node.c   node operations: the meeting of a host's ranks
+ *      check_cells.c  blocks and the values in them; order of the streams that touch them
+ *      check_stuck.c  who waits for whom, when nothing goes on
+ *
+ * Functions that can find an error return 1, or 0 after tutti__check_blame() has said what it is.
+ */
+#ifndef TUTTI__SCHED_CHECK_RUN_H
+#define TUTTI__SCHED_CHECK_RUN_H
+
+#include "base/compiler.h"
+#include "sched/check.h"
+
+#define TUTTI__CHECK_NONE UINT32_MAX
+
+/* A symbolic value: which contributions it holds, and how they were put together. */
+typedef struct {
+    uint64_t sum;   /* of the labels of its contributions */
+    uint64_t tree;  /* hash of the expression; a (op) b and b (op) a are the same */
+    uint32_t trip;  /* in SCRATCH: the chunk it belongs to */
+    uint32_t state; /* TUTTI__VALUE_* */
+} tutti__value_t;
+
+enum {
+    TUTTI__VALUE_WRITTEN = 1,
+    TUTTI__VALUE_FINISHED = 2
+};
+
+/* Who touched a cell, as clocks of its rank's streams; 0: never. */
+typedef struct {
+    uint32_t write_clock, write_stream;
+    uint32_t read_clock[TUTTI__SCHED_STREAMS];
+} tutti__access_t;
+
+/* What a WAIT for this mark learns: the clocks of all streams when it was made. */
+typedef struct {
+    uint32_t clock[TUTTI__SCHED_STREAMS];
+} tutti__check_mark_t;
+
+typedef enum {
+    TUTTI__STREAM_READY,
+    TUTTI__STREAM_ON_SEND, /* no free slot in channel `on` */
+    TUTTI__STREAM_ON_RECV, /* no message in channel `on` */
+    TUTTI__STREAM_ON_WAIT,
+    TUTTI__STREAM_ON_NODE,
+    TUTTI__STREAM_ENDED
+} tutti__stream_state_t;
+
+typedef struct {
+    const tutti__sched_t *sched;
+    uint32_t rank, stream;
+    tutti__stream_state_t state;
+    uint32_t on;
+    uint32_t pc, end;     /* indices into sched->ops */
+    uint32_t trip, trips; /* of the open loop; trips is 0 outside of loops */
+    uint32_t begin, upto; /* chunks [begin, upto) that the current operation works on */
+    uint32_t clock[TUTTI__SCHED_STREAMS]; /* vector clock; its own component counts operations */
+    uint32_t nmarks, all_marks;           /* made; to be made in the whole run */
+    tutti__check_mark_t *marks;           /* [all_marks] */
+} tutti__check_stream_t;
+
+typedef struct {
+    uint32_t blk, nblk, trip; /* blk is modulo nblocks: what the length depends on */
+} tutti__message_t;
+
+typedef struct {
+    uint32_t from, to;    /* streams; `to` is NONE if nobody receives */
+    uint32_t head, count; /* messages [head, head + count), modulo credits, are in slots */
+} tutti__check_chan_t;
+
+typedef struct {
+    uint32_t first, nranks; /* its ranks are members[first] and on, by local rank */
+    uint32_t arrived;       /* at the next node operation */
+} tutti__check_host_t;
+
+typedef struct {
+    const tutti__check_t *check;
+    int in_is_out, stage_is_out;
+    char *why;
+    size_t why_bytes;
+    tutti_status_t status; /* TUTTI_OK until an error is found */
+
+    uint32_t nblocks, scratch_blocks, max_nblk; /* the same on all ranks */
+    uint32_t words; /* of a set of ranks; 0 where nobody asks for them */
+
+    tutti__check_stream_t *streams; /* [size * STREAMS]: rank r's stream s is r * STREAMS + s */
+    tutti__check_mark_t *marks;     /* all streams' */
+    uint32_t *ready;                /* streams to be continued: a ring of size * STREAMS */
+    uint32_t ready_head, nready;
+
+    size_t rank_cells;           /* of one rank, OUT first.. */
+    size_t stage_at, scratch_at; /* ..and where the others begin */
+    tutti__value_t *cells;
+    tutti__access_t *accesses; /* the same cells; NULL if every rank has one stream only */
+
+    uint32_t nchans;
+    tutti__check_chan_t *chans;
+    uint32_t *chan_first; /* [size]: rank r's channel end i is chan_of[chan_first[r] + i] */
+    uint32_t *chan_of;
+    tutti__message_t *messages; /* [nchans * credits] */
+    tutti__value_t *values;     /* [nchans * credits * max_nblk] */
+
+    tutti__check_host_t *hosts; /* NULL: no node operations */
+    uint32_t *members;          /* [size] */
+
+    uint64_t *knows;         /* [streams][words]: ranks whose begin it depends on */
+    uint64_t *message_knows; /* [nchans * credits][words] */
+} tutti__check_run_t;
+
+/* The first error: where a stream stands (NULL: nowhere), and what is wrong. Returns 0. */
+int tutti__check_blame(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                       const char *fmt, ...) TUTTI__PRINTF(3, 4);
+
+/* check_make.c. Set up a run that has its `check`, the two aliases and `why`; and free what it has,
+   however far set-up came. */
+int tutti__check_make(tutti__check_run_t *run);
+void tutti__check_clear(tutti__check_run_t *run);
+int tutti__check_uses_stage(const tutti__check_t *check);
+
+/* check_cells.c. A cell is named by (rank of the stream, buffer, block, chunk). */
+tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip);
+int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                        const tutti__value_t *a, tutti__value_t *into);
+/* The third and later operands of one fused pass: not the same bits as a pass for each of them. */
+int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                      const tutti__value_t *a, tutti__value_t *into);
+int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                        tutti__value_t *value);
+size_t tutti__cell_index(const tutti__check_run_t *run, uint32_t rank, unsigned buf, uint32_t blk,
+                         uint32_t trip);
+int tutti__cell_read(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                     uint32_t blk, uint32_t trip, tutti__value_t *ret_value);
+int tutti__cell_write(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                      uint32_t blk, uint32_t trip, const tutti__value_t *value);
+
+/* check_run.c */
+int tutti__check_go(tutti__check_run_t *run);
+/* The stream's current operation is done: marks, clocks, whoever waits for them. */
+void tutti__check_complete(tutti__check_run_t *run, tutti__check_stream_t *stream);
+void tutti__check_wake(tutti__check_run_t *run, tutti__check_stream_t *stream);
+void tutti__check_learn(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                        const uint64_t *knows);
+uint64_t *tutti__check_knows(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
+
+/* check_node.c: all ranks of `host` stand at their node operation. */
+int tutti__check_node(tutti__check_run_t *run, const tutti__check_host_t *host);
+
+/* check_stuck.c: blame whoever waits. */
+int tutti__check_stuck(tutti__check_run_t *run);
+
+static inline const tutti__op_t *tutti__check_op(const tutti__check_stream_t *stream)
+{
+    return &stream->sched->ops[stream->pc];
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The schedule language: a collective algorithm as data.
+ *
+ * A schedule is what ONE rank does: up to four streams, each a straight line of small operations on
+ * blocks of named buffers. It holds no address, no datatype and no byte count, so one schedule
+ * serves every call of its kind. The executor (exec/) runs it, the checker proves it, the simulator
+ * costs it, the printer shows it.
+ *
+ * Channels. (communicator, lane, source, destination, stream) is a channel: one producing stream,
+ *   one consuming stream, first in first out, with c >= 1 slots at the receiver. SEND captures the
+ *   value: it is done when its block may be overwritten, and waits for nothing but a free slot. A
+ *   receive blocks its stream. No operation sees arrival order or time. The stream is the
+ *   producer's; a channel (source, destination, stream) is consumed by one stream only.
+ *
+ * Streams are ordered only by channels and by WAIT.
+ *
+ * Chunk loops. LOOP ... END_LOOP repeats its body once per chunk, trips T = ceil(largest block /
+ *   chunk), equal on all ranks. In trip t an operation works on chunk t - shift of each of its
+ *   blocks, and is skipped where that is not in [0, T). A loop runs T + (largest shift in it)
+ *   trips: that is a software pipeline. Channel operations stand in loops only; others may stand
+ *   outside and then work on whole blocks. Loops do not nest. Empty messages are skipped on both
+ *   sides, which works because both know the block map.
+ *
+ * Blocks. IN is never written. Source and destination of an operation are blocks of equal sizes:
+ *   the same numbers modulo nblocks, and so are both ends of a message; they are the same blocks of
+ *   the same buffer or do not overlap.
+ *
+ * Marks. An operation flagged MARK counts when it completes. WAIT(stream s, k) in trip t blocks
+ *   until stream s has completed (t - shift) * M + k marks, k >= 1, M being the marks in one trip
+ *   of s's loop; outside loops, k marks. Operations skipped by their shift do not count. (Empty
+ *   ones do.) Only one loop of a stream may hold marks.
+ *
+ * Node operations are done by the ranks of one host as a whole. They stand in stream 0 only, in the
+ *   same order on all ranks of the host. They work on `nparts` parts of nblk blocks each,
+ *   beginning at block sblk of IN/OUT/... and dblk of the destination; part i belongs to local
+ *   rank i; a local rank from nparts on has no part.
+ *      NODE_ALLREDUCE       dst[all blocks] = reduction of src over the host's ranks, in rank order
+ *                           (nparts is 1)
+ *      NODE_REDUCE_SCATTER  dst[part i] = the same, on local rank i only
+ *      NODE_ALLGATHER       dst[part i] = src[part i] of local rank i, on all
+ *      NODE_BCAST           dst[all blocks] = src of local rank `arg` (nparts is 1)
+ */
+#ifndef TUTTI__SCHED_SCHED_H
+#define TUTTI__SCHED_SCHED_H
+
+#include "sched/blockmap.h"
+
+#include <tutti/tutti.h>
+
+#include <stdio.h>
+
+#define TUTTI__SCHED_STREAMS 4
+
+typedef enum {
+    TUTTI__SEND = 1,    /* send src blocks to channel */
+    TUTTI__RECV,        /* dst blocks = message */
+    TUTTI__RECV_REDUCE, /* dst blocks = src blocks (op) message */
+    TUTTI__COPY,        /* dst blocks = src blocks */
+    TUTTI__REDUCE,      /* dst blocks = dst blocks (op) src blocks */
+    TUTTI__WAIT,        /* until stream `stream` has `arg` marks, see above */
+    TUTTI__LOOP,        /* arg: trips beyond T (the largest shift inside) */
+    TUTTI__END_LOOP,    /* arg: index of its LOOP in ops */
+    TUTTI__NODE_ALLREDUCE,
+    TUTTI__NODE_REDUCE_SCATTER,
+    TUTTI__NODE_ALLGATHER,
+    TUTTI__NODE_BCAST
+} tutti__op_kind_t;
+
+/*
+ * Named buffers. IN, OUT and STAGE share the call's block map. SCRATCH has blocks of one chunk
+ * each, the same memory in every trip, and stands in loops only; an operation uses as many elements
+ * of SCRATCH block i as block i % nblocks of the map has in this trip. STAGE is host memory next to
+ * device buffers; on host memory it is OUT itself.
+ */
+typedef enum {
+    TUTTI__IN,
+    TUTTI__OUT,
+    TUTTI__SCRATCH,
+    TUTTI__STAGE,
+    TUTTI__BUFS
+} tutti__buf_t;
+
+enum {
+    TUTTI__MARK = 1,  /* counts for WAIT when it completes */
+    TUTTI__FINISH = 2 /* RECV_REDUCE, REDUCE, COPY, NODE_ALLREDUCE, NODE_REDUCE_SCATTER: this result
+                         is final, so AVG divides here; exactly once on the way to each output */
+};
+
+typedef struct {
+    uint8_t kind;    /* tutti__op_kind_t */
+    uint8_t flags;   /* TUTTI__MARK, TUTTI__FINISH */
+    uint8_t sbuf;    /* tutti__buf_t; SEND, RECV_REDUCE, COPY, REDUCE, NODE_* */
+    uint8_t dbuf;    /* all that write */
+    uint8_t shift;   /* in loops: works on chunk (trip - shift) */
+    uint8_t stream;  /* WAIT: whose marks */
+    uint16_t chan;   /* SEND, RECV, RECV_REDUCE: index into chans */
+    uint32_t sblk;   /* first block read */
+    uint32_t dblk;   /* first block written */
+    uint32_t nblk;   /* blocks (NODE_*: per part) */
+    uint16_t nparts; /* NODE_*: parts; else 1 */
+    uint16_t unused;
+    int32_t arg; /* WAIT: marks; LOOP, END_LOOP, NODE_BCAST: see there */
+} tutti__op_t;
+
+/* One end of a channel. */
+typedef struct {
+    uint32_t peer;   /* rank at the other end */
+    uint8_t stream;  /* the producer's stream: part of the channel's name */
+    uint8_t is_recv; /* 1: this rank consumes */
+} tutti__sched_chan_t;
+
+/* One rank's schedule; may have no operations at all. Immutable once built; may be used by several
+   threads at once. */
+typedef struct {
+    const char *name; /* of the algorithm, for people; static */
+    uint32_t rank, size;
+    uint32_t nblocks;        /* of the call's block map */
+    uint32_t scratch_blocks; /* each of one chunk */
+    uint32_t max_nblk;       /* most blocks in one message; equal on all ranks. A chunk is a slot's
+                                size / max_nblk, so that every message fits its slot */
+    uint32_t nops, nchans, nstreams;
+    uint32_t first[TUTTI__SCHED_STREAMS + 1]; /* stream s is ops[first[s]] to ops[first[s + 1]] */
+    uint32_t marks[TUTTI__SCHED_STREAMS];     /* M: marks in one trip of the stream's loop */
+    tutti__op_t *ops;
+    tutti__sched_chan_t *chans;
+} tutti__sched_t;
+
+/* NULL is fine. */
+void tutti__sched_free(tutti__sched_t *sched);
+
+/* "RECV_REDUCE", "OUT"; "?" for what is none. Static. */
+const char *tutti__sched_kind_name(unsigned kind);
+const char *tutti__sched_buf_name(unsigned buf);
+
+/* One operation in one line, without its end: "SEND OUT[2] to rank 1". `buffer` is returned. */
+const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t *op, char *buffer,
+                                 size_t bytes);
+
+/* Print for people, one operation a line. */
+void tutti__sched_print(const tutti__sched_t *sched, FILE *file);
+
+#endif
