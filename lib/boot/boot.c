@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * First contact: who are you, do we fit, and how do we reach each other.
+ *
+ * The first exchange is one block of HELLO_BYTES from every rank, a size that never changes, so that
+ * different versions of the library can at least tell each other so. All ranks then know the same,
+ * judge by the same rules, and fail with the same words; what a rank could not do before its hello
+ * (no hwloc, no socket) travels in it. Then the tree is connected, and a last agreement makes a
+ * failure of one a failure of all.
+ *
+ * Runs on the thread that makes the communicator.
+ */
+#include "base/log.h"
+#include "boot/inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC 0x6f6c6c6568747475u /* "uttHello", which also tells byte orders apart */
+#define HELLO_BYTES 2048
+/* Longest time for connecting, once all are there. */
+#define SETUP_MS 60000u
+
+typedef struct {
+    /* At these places in all versions. */
+    uint64_t magic;
+    uint32_t layout, version;
+    int32_t status; /* what went wrong before, and its text */
+    uint32_t unused;
+    char text[256];
+    /* As layout says. */
+    uint64_t pid_namespace;
+    tutti__gate_token_t token; /* rank 0's counts */
+    unsigned char door[16];
+    tutti__topo_facts_t facts;
+    tutti__conf_shared_t conf; /* rank 0's counts */
+} hello_t;
+
+typedef union {
+    hello_t it;
+    char bytes[HELLO_BYTES];
+} hello_block_t;
+
+_Static_assert(sizeof(hello_block_t) == HELLO_BYTES, "a hello has outgrown its block");
+
+/* What a rank says when all continue with the worst status. */
+typedef struct {
+    int32_t status;
+    char text[TUTTI__ERROR_BYTES - 4];
+} agree_t;
+
+static uint64_t pid_namespace(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+/* My part of the hello, and my door. */
+static tutti_status_t prepare(tutti__boot_t *boot, const tutti__conf_t *conf, hello_t *hello)
+{
+    tutti_status_t status;
+
+    hello->pid_namespace = pid_namespace();
+    hello->conf = conf->shared;
+    status = tutti__topo_detect(conf->host_id, &hello->facts);
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__net_random(&hello->token, sizeof(hello->token));
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__net_random(hello->door, sizeof(hello->door));
+    if (status != TUTTI_OK || boot->meet.size == 1)
+        return status;
+    return tutti__net_unix_listen(hello->door, sizeof(hello->door), &boot->door);
+}
+
+static void version_text(uint32_t version, uint32_t layout, char *ret_text, size_t text_bytes)
+{
+    snprintf(ret_text, text_bytes, "%u.%u.%u (layout %u)", version >> 16, version >> 8 & 255,
+             version & 255, layout);
+}
+
+/* Does rank r fit to rank 0, and is it well? Same answer on all ranks. */
+static tutti_status_t judge(const hello_t *first, const hello_t *hello, uint32_t r)
+{
+    char theirs[48], ours[48];
+
+    if (hello->magic != MAGIC)
+        return tutti__fail(TUTTI_ERR_ABI, "rank %u runs something that is no Tutti of this kind", r);
+    if (hello->layout != first->layout || hello->version != first->version) {
+        version_text(hello->version, hello->layout, theirs, sizeof(theirs));
+        version_text(first->version, first->layout, ours, sizeof(ours));
+        return tutti__fail(TUTTI_ERR_ABI, "rank %u runs Tutti %s, rank 0 runs %s", r, theirs, ours);
+    }
+    if (hello->status != TUTTI_OK)
+        return tutti__fail((tutti_status_t)hello->status, "rank %u: %.*s", r,
+                           (int)sizeof(hello->text), hello->text);
+    return TUTTI_OK;
+}
+
+/* Two ranks on one host must be able to share memory. */
+static tutti_status_t judge_hosts(const tutti__topo_t *topo)
+{
+    for (uint32_t r = 0; r < topo->size; r++) {
+        uint32_t leader = topo->by_host[topo->host_first[topo->host_of[r]]];
+
+        if (topo->machine_of[r] != topo->machine_of[leader])
+            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                               "TUTTI_HOST_ID puts ranks %u and %u on one host, but they run on "
+                               "different machines", leader, r);
+    }
+    return TUTTI_OK;
+}
+
+static uint64_t wait_ms(uint64_t timeout_ms)
+{
+    return timeout_ms == 0 ? SETUP_MS : timeout_ms;
+}
+
+/* Take over what the hellos say. */
+static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hello_block_t *hellos)
+{
+    uint32_t size = boot->meet.size, rank = boot->meet.rank;
+    tutti__topo_facts_t *facts;
+    tutti_status_t status;
+
+    for (uint32_t r = 0; r < size; r++) {
+        status = judge(&hellos[0].it, &hellos[r].it, r);
+        if (status != TUTTI_OK)
+            return status;
+    }
+    facts = calloc(size, sizeof(*facts));
+    boot->peers = calloc(size, sizeof(*boot->peers));
+    if (facts == NULL || boot->peers == NULL) {
+        free(facts);
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "facts of %u ranks", size);
+    }
+    for (uint32_t r = 0; r < size; r++) {
+        int same = hellos[r].it.pid_namespace == hellos[rank].it.pid_namespace;
+
+        facts[r] = hellos[r].it.facts;
+        boot->peers[r].pid = same && hellos[r].it.pid_namespace != 0 ? facts[r].pid : -1;
+        memcpy(boot->peers[r].door, hellos[r].it.door, sizeof(boot->peers[r].door));
+    }
+    boot->peers[rank].pid = (int)boot->owner;
+    boot->token = hellos[0].it.token;
+    conf->shared = hellos[0].it.conf;
+    boot->timeout_ms = wait_ms(conf->shared.timeout_ms);
+    boot->setup_ms = TUTTI__MIN(boot->timeout_ms, SETUP_MS);
+    status = tutti__topo_make(facts, size, rank, &boot->topo);
+    free(facts);
+    return status == TUTTI_OK ? judge_hosts(boot->topo) : status;
+}
+
+static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf)
+{
+    uint32_t size = boot->meet.size;
+    hello_block_t mine, *all = calloc(size, sizeof(*all));
+    tutti_status_t status;
+
+    if (all == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "hellos of %u ranks", size);
+    memset(&mine, 0, sizeof(mine));
+    mine.it.magic = MAGIC;
+    mine.it.layout = TUTTI__BOOT_LAYOUT;
+    mine.it.version = TUTTI_API_VERSION;
+    mine.it.status = (int32_t)prepare(boot, conf, &mine.it);
+    if (mine.it.status != TUTTI_OK)
+        snprintf(mine.it.text, sizeof(mine.it.text), "%s", tutti_last_error());
+    status = boot->meet.allgather(boot->meet.ctx, &mine, sizeof(mine), all, boot->timeout_ms);
+    if (status == TUTTI_OK)
+        status = learn(boot, conf, all);
+    free(all);
+    return status;
+}
+
+/* The door stays open only where descriptors will be passed through it. */
+static void close_door(tutti__boot_t *boot)
+{
+    const tutti__topo_t *topo = boot->topo;
+    int lowest = 1;
+
+    for (uint32_t r = 0; r < topo->rank; r++)
+        lowest = lowest && topo->machine_of[r] != topo->machine_of[topo->rank];
+    if (boot->door >= 0 && (!lowest || topo->machine_ranks == 1)) {
+        close(boot->door);
+        boot->door = -1;
+    }
+}
+
+tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
+                                tutti__boot_t **ret_boot)
+{
+    tutti__boot_t *boot = calloc(1, sizeof(*boot));
+    tutti_status_t status;
+
+    if (boot == NULL) {
+        meet->close(meet->ctx);
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "first contact");
+    }
+    boot->meet = *meet;
+    boot->owner = getpid();
+    boot->door = -1;
+    boot->side.epfd = boot->side.timer = boot->side.parent = -1;
+    boot->timeout_ms = wait_ms(conf->shared.timeout_ms);
+    status = say_hello(boot, conf);
+    if (status != TUTTI_OK)
+        goto close_boot;
+
+    /* From here on all ranks take part to the end, failed or not. */
+    status = tutti__side_begin(boot);
+    status = tutti__boot_agree(boot, status);
+    if (status != TUTTI_OK)
+        goto close_boot;
+    status = tutti__boot_connect(boot, conf);
+    if (status == TUTTI_OK)
+        status = tutti__side_start(boot);
+    status = tutti__boot_agree(boot, status);
+    if (status != TUTTI_OK)
+        goto close_boot;
+    close_door(boot);
+    *ret_boot = boot;
+    return TUTTI_OK;
+
+close_boot:
+    tutti__boot_close(boot);
+    return status;
+}
+
+void tutti__boot_close(tutti__boot_t *boot)
+{
+    if (boot == NULL)
+        return;
+    tutti__side_end(boot);
+    if (boot->door >= 0)
+        close(boot->door);
+    boot->meet.close(boot->meet.ctx);
+    tutti__topo_free(boot->topo);
+    free(boot->peers);
+    free(boot);
+}
+
+void tutti__boot_forked(tutti__boot_t *boot)
+{
+    tutti__side_forked(boot);
+    if (boot->door >= 0)
+        close(boot->door);
+    boot->door = -1;
+}
+
+const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot)
+{
+    return boot->topo;
+}
+
+tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
+                                     void *ret_all)
+{
+    /* A rank may come from a step that has just used up its own deadline. */
+    return boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
+                                boot->timeout_ms + boot->setup_ms);
+}
+
+tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
+{
+    uint32_t size = boot->meet.size;
+    agree_t *all = calloc(size, sizeof(*all)), own = { .status = (int32_t)mine };
+    tutti_status_t status;
+
+    if (all == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "statuses of %u ranks", size);
+    if (mine != TUTTI_OK)
+        snprintf(own.text, sizeof(own.text), "%s", tutti_last_error());
+    status = tutti__boot_allgather(boot, &own, sizeof(own), all);
+    if (status != TUTTI_OK) {
+        free(all);
+        return mine == TUTTI_OK ? status : tutti__fail(mine, "%s", own.text);
+    }
+    for (uint32_t r = 0; r < size && status == TUTTI_OK; r++)
+        if (all[r].status != TUTTI_OK)
+            status = tutti__fail((tutti_status_t)all[r].status, "rank %u: %.*s", r,
+                                 (int)sizeof(all[r].text), all[r].text);
+    free(all);
+    return status;
+}

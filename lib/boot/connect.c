@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Connecting the side channel's tree.
+ *
+ * Inside a host over Unix sockets to the leader, its lowest rank; between hosts over TCP to rank 0.
+ * Nobody but rank 0 listens on TCP, and only if there are several hosts. Each rank first connects to
+ * its parent, then lets its children in; rank 0 has no parent, so nobody waits in a circle.
+ *
+ * Rank 0 may have many addresses, some of which lead elsewhere (each host has its own 172.17.0.1,
+ * behind firewalls connections just hang). They are tried in turn, in rounds with growing patience,
+ * until one leads to a gate that knows the token.
+ */
+#include "base/log.h"
+#include "boot/inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* How long an address is tried in the first round. */
+#define FIRST_TRY_MS 1000u
+
+uint32_t tutti__boot_leader(const tutti__boot_t *boot, uint32_t rank)
+{
+    const tutti__topo_t *topo = boot->topo;
+
+    return topo->by_host[topo->host_first[topo->host_of[rank]]];
+}
+
+static tutti__gate_t make_gate(const tutti__boot_t *boot)
+{
+    return (tutti__gate_t){ .purpose = TUTTI__GATE_SIDE,
+                            .rank = boot->topo->rank,
+                            .size = boot->topo->size,
+                            .token = boot->token };
+}
+
+static tutti__side_link_t *add_link(tutti__boot_t *boot, uint32_t rank, int fd)
+{
+    tutti__side_link_t *link = &boot->side.links[boot->side.nlinks++];
+
+    link->fd = fd;
+    link->rank = rank;
+    link->local = boot->topo->host_of[rank] == boot->topo->host_of[boot->topo->rank];
+    return link;
+}
+
+/* My host's leader is my parent. */
+static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t deadline)
+{
+    const unsigned char *door = boot->peers[leader].door;
+    tutti__gate_t gate = make_gate(boot);
+    tutti_status_t status;
+    int fd;
+
+    status = tutti__net_unix_connect(door, sizeof(boot->peers[leader].door), 0, deadline, &fd);
+    if (status != TUTTI_OK)
+        return tutti__fail(status, "rank %u cannot reach rank %u on its own host (%s); do they have "
+                                   "separate network namespaces? TUTTI_HOST_ID can tell them apart",
+                           boot->topo->rank, leader, tutti_last_error());
+    add_link(boot, leader, fd); /* closed with the others if what follows fails */
+    boot->side.parent = 0;
+    return tutti__gate_knock(&gate, fd, leader, deadline);
+}
+
+/* Try one address until try_deadline. */
+static tutti_status_t try_address(const tutti__boot_t *boot, const tutti__net_addr_t *addr,
+                                  uint64_t try_deadline, int *ret_fd)
+{
+    tutti__gate_t gate = make_gate(boot);
+    tutti_status_t status;
+    int fd;
+
+    status = tutti__net_tcp_connect(addr, try_deadline, &fd);
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__net_tcp_options(fd);
+    if (status == TUTTI_OK)
+        status = tutti__gate_knock(&gate, fd, 0, try_deadline);
+    if (status != TUTTI_OK) {
+        close(fd);
+        return status;
+    }
+    *ret_fd = fd;
+    return TUTTI_OK;
+}
+
+static tutti_status_t unreachable(const tutti__boot_t *boot, const tutti__net_addrs_t *addrs)
+{
+    char text[200] = "", where[64];
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < addrs->count && used < sizeof(text); i++) {
+        tutti__net_addr_text(&addrs->addr[i], where, sizeof(where));
+        used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", where);
+    }
+    return tutti__fail(TUTTI_ERR_TIMEOUT,
+                       "rank %u cannot reach rank 0 at%s (last: %s); TUTTI_INTERFACE names the "
+                       "network interface to use", boot->topo->rank, text, tutti_last_error());
+}
+
+/* Rank 0 is my parent, on another host. */
+static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *addrs,
+                                uint64_t deadline)
+{
+    unsigned try_ms = FIRST_TRY_MS;
+    tutti_status_t status;
+    int fd;
+
+    while (tutti__net_left_ms(deadline) > 0) {
+        for (uint32_t i = 0; i < addrs->count; i++) {
+            uint64_t try_deadline = tutti__net_deadline(try_ms);
+
+            status = try_address(boot, &addrs->addr[i], TUTTI__MIN(try_deadline, deadline), &fd);
+            if (status == TUTTI_OK) {
+                add_link(boot, 0, fd);
+                boot->side.parent = 0;
+                return TUTTI_OK;
+            }
+        }
+        tutti__net_sleep_ms(20);
+        try_ms *= 2;
+    }
+    return unreachable(boot, addrs);
+}
+
+/* Is `rank` a child of mine through the Unix socket, or through TCP? */
+static int is_child(const tutti__boot_t *boot, uint32_t rank, int over_tcp)
+{
+    const tutti__topo_t *topo = boot->topo;
+
+    if (rank == topo->rank)
+        return 0;
+    if (over_tcp)
+        return topo->rank == 0 && rank == tutti__boot_leader(boot, rank);
+    return tutti__boot_leader(boot, rank) == topo->rank;
+}
+
+/* Let my children in through one door; links are in ascending order of ranks. */
+static tutti_status_t admit(tutti__boot_t *boot, int door, int over_tcp, uint64_t deadline)
+{
+    tutti__gate_t gate = make_gate(boot);
+    uint32_t size = boot->topo->size;
+    int *fds = malloc(size * sizeof(*fds));
+    tutti_status_t status;
+
+    if (fds == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "side channel of %u ranks", size);
+    for (uint32_t r = 0; r < size; r++)
+        fds[r] = is_child(boot, r, over_tcp) ? TUTTI__GATE_AWAITED : TUTTI__GATE_NOBODY;
+    status = tutti__gate_admit(&gate, door, fds, deadline);
+    for (uint32_t r = 0; r < size; r++) {
+        if (fds[r] < 0)
+            continue;
+        add_link(boot, r, fds[r]);
+        if (over_tcp && status == TUTTI_OK)
+            status = tutti__net_tcp_options(fds[r]);
+    }
+    free(fds);
+    return status;
+}
+
+/*
+ * Rank 0 listens on TCP, if there are several hosts, and tells everybody where.
+ *
+ * On one machine (pretended hosts) the loopback interface is enough, and nobody outside sees the
+ * port. A rank 0 that cannot listen tells no address; all then fail with its text.
+ */
+static tutti_status_t tell_addresses(tutti__boot_t *boot, const char *interface, int *ret_door,
+                                     tutti__net_addrs_t *ret_addrs)
+{
+    tutti__net_addrs_t mine = { 0 }, *all = calloc(boot->topo->size, sizeof(*all));
+    tutti_status_t status = TUTTI_OK;
+
+    if (all == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "side channel of %u ranks", boot->topo->size);
+    if (boot->topo->rank == 0) {
+        status = tutti__net_addrs(interface, boot->topo->nmachines == 1, &mine);
+        if (status == TUTTI_OK)
+            status = tutti__net_tcp_listen(&mine, ret_door);
+        if (status != TUTTI_OK)
+            mine.count = 0;
+    }
+    status = tutti__boot_agree(boot, status);
+    if (status == TUTTI_OK)
+        status = tutti__boot_allgather(boot, &mine, sizeof(mine), all);
+    if (status == TUTTI_OK) {
+        *ret_addrs = all[0];
+        ret_addrs->count = TUTTI__MIN(ret_addrs->count, (uint32_t)TUTTI__NET_ADDRS);
+    }
+    free(all);
+    return status;
+}
+
+tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *conf)
+{
+    const tutti__topo_t *topo = boot->topo;
+    uint32_t leader = tutti__boot_leader(boot, topo->rank);
+    tutti__net_addrs_t addrs = { 0 };
+    tutti_status_t status = TUTTI_OK;
+    uint64_t deadline;
+    int tcp_door = -1;
+
+    if (topo->nhosts > 1)
+        status = tell_addresses(boot, conf->interface, &tcp_door, &addrs);
+    deadline = tutti__net_deadline(boot->setup_ms);
+    if (status == TUTTI_OK && leader != topo->rank)
+        status = join_leader(boot, leader, deadline);
+    else if (status == TUTTI_OK && topo->rank != 0)
+        status = join_root(boot, &addrs, deadline);
+    if (status == TUTTI_OK && leader == topo->rank)
+        status = admit(boot, boot->door, 0, deadline);
+    if (status == TUTTI_OK && tcp_door >= 0)
+        status = admit(boot, tcp_door, 1, deadline);
+    if (tcp_door >= 0)
+        close(tcp_door);
+    return status;
+}

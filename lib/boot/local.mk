@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+libtutti_all_la_SOURCES += \
+    %reldir%/boot.c \
+    %reldir%/boot.h \
+    %reldir%/connect.c \
+    %reldir%/gate.c \
+    %reldir%/gate.h \
+    %reldir%/inside.h \
+    %reldir%/machine.c \
+    %reldir%/machine.h \
+    %reldir%/meet.c \
+    %reldir%/meet_local.c \
+    %reldir%/meet_self.c \
+    %reldir%/module.c \
+    %reldir%/module.h \
+    %reldir%/net.c \
+    %reldir%/net.h \
+    %reldir%/net_tcp.c \
+    %reldir%/share.c \
+    %reldir%/side.c \
+    %reldir%/side_frame.c \
+    %reldir%/side_frame.h

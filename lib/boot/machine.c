@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Opening the arenas of one machine's ranks, and its wake-up calls. See machine.h.
+ */
+#include "boot/machine.h"
+
+#include "base/status.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What each rank tells the others about its arena. */
+typedef struct {
+    uint64_t base, span;
+} arena_facts_t;
+
+static tutti_status_t make_tables(tutti__machine_t *m, const tutti__topo_t *topo)
+{
+    uint32_t mine = topo->machine_of[topo->rank];
+
+    m->rank = calloc(topo->machine_ranks, sizeof(*m->rank));
+    m->index_of = calloc(topo->size, sizeof(*m->index_of));
+    m->base = calloc(topo->machine_ranks, sizeof(*m->base));
+    m->span = calloc(topo->machine_ranks, sizeof(*m->span));
+    m->pid = calloc(topo->machine_ranks, sizeof(*m->pid));
+    m->bell = calloc(topo->machine_ranks, sizeof(*m->bell));
+    m->door = calloc(topo->machine_ranks, sizeof(*m->door));
+    if (!m->rank || !m->index_of || !m->base || !m->span || !m->pid || !m->bell || !m->door)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "tables for %u ranks", topo->machine_ranks);
+    for (uint32_t r = 0; r < topo->size; r++) {
+        m->index_of[r] = -1;
+        if (topo->machine_of[r] != mine)
+            continue;
+        if (r == topo->rank)
+            m->me = m->nranks;
+        m->index_of[r] = (int32_t)m->nranks;
+        m->bell[m->nranks] = -1;
+        m->rank[m->nranks++] = r;
+    }
+    return TUTTI_OK;
+}
+
+/* My arena with its door, and my bell. */
+static tutti_status_t make_own(tutti__machine_t *m)
+{
+    tutti_status_t status = tutti__arena_create(&m->arena);
+    void *door;
+
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__arena_alloc(m->arena, sizeof(tutti__door_t), &door);
+    if (status != TUTTI_OK)
+        return status;
+    ((tutti__door_t *)door)->layout = TUTTI__LAYOUT;
+    m->bell[m->me] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (m->bell[m->me] < 0)
+        return tutti__fail_errno("eventfd");
+    return TUTTI_OK;
+}
+
+/* Map the peers' arenas from the received descriptors: per rank arena, bell. */
+static tutti_status_t map_peers(tutti__machine_t *m, const arena_facts_t *facts, const int *fds)
+{
+    for (uint32_t i = 0; i < m->nranks; i++) {
+        const arena_facts_t *f = &facts[m->rank[i]];
+        tutti_status_t status;
+
+        m->span[i] = f->span;
+        if (i == m->me) {
+            m->base[i] = tutti__arena_base(m->arena);
+        } else {
+            status = tutti__arena_map(fds[2 * i], f->span, m->pid[i], (char *)(uintptr_t)f->base,
+                                      &m->base[i]);
+            if (status != TUTTI_OK)
+                return status;
+        }
+        m->door[i] = (tutti__door_t *)m->base[i];
+        if (m->door[i]->layout != TUTTI__LAYOUT)
+            return tutti__fail(TUTTI_ERR_ABI, "rank %u uses layout %x of shared memory, this is %x",
+                               m->rank[i], m->door[i]->layout, TUTTI__LAYOUT);
+    }
+    return TUTTI_OK;
+}
+
+/* Exchange arenas and bells. Every rank takes every collective step, failed or not. */
+static tutti_status_t meet_peers(tutti__machine_t *m, tutti__boot_t *boot, tutti_status_t mine)
+{
+    uint32_t size = tutti__boot_topo(boot)->size;
+    arena_facts_t own = { 0 }, *facts = calloc(size, sizeof(*facts));
+    int *fds = calloc(2 * (size_t)m->nranks, sizeof(*fds));
+    tutti_status_t status = mine;
+
+    if (status == TUTTI_OK && (facts == NULL || fds == NULL))
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "tables for %u ranks", size);
+    status = tutti__boot_agree(boot, status);
+    if (status != TUTTI_OK)
+        goto free_tables;
+    own.base = (uint64_t)(uintptr_t)tutti__arena_base(m->arena);
+    own.span = tutti__arena_span(m->arena);
+    status = tutti__boot_allgather(boot, &own, sizeof(own), facts);
+    if (status != TUTTI_OK)
+        goto free_tables;
+    status = tutti__boot_share_fds(boot, (int[]){ tutti__arena_fd(m->arena), m->bell[m->me] }, 2,
+                                   fds, m->pid);
+    if (status == TUTTI_OK) {
+        for (uint32_t i = 0; i < m->nranks; i++) {
+            if (i == m->me)
+                close(fds[2 * i + 1]);
+            else
+                m->bell[i] = fds[2 * i + 1];
+        }
+        status = map_peers(m, facts, fds);
+        for (uint32_t i = 0; i < m->nranks; i++)
+            close(fds[2 * i]);
+    }
+    status = tutti__boot_agree(boot, status);
+
+free_tables:
+    free(fds);
+    free(facts);
+    return status;
+}
+
+tutti_status_t tutti__machine_open(tutti__boot_t *boot, tutti__machine_t **ret_machine)
+{
+    tutti__machine_t *m = calloc(1, sizeof(*m));
+    tutti_status_t status;
+
+    if (m == NULL) {
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "machine");
+        tutti__boot_agree(boot, status);
+        return status;
+    }
+    status = make_tables(m, tutti__boot_topo(boot));
+    if (status == TUTTI_OK)
+        status = make_own(m);
+    status = meet_peers(m, boot, status);
+    if (status != TUTTI_OK) {
+        tutti__machine_close(m);
+        return status;
+    }
+    *ret_machine = m;
+    return TUTTI_OK;
+}
+
+void tutti__machine_close(tutti__machine_t *m)
+{
+    if (m == NULL)
+        return;
+    for (uint32_t i = 0; i < m->nranks; i++) {
+        if (i != m->me && m->base[i] != NULL)
+            tutti__arena_unmap(m->base[i], m->span[i], m->pid[i]);
+        if (m->bell[i] >= 0)
+            close(m->bell[i]);
+    }
+    tutti__arena_destroy(m->arena);
+    free(m->rank);
+    free(m->index_of);
+    free(m->base);
+    free(m->span);
+    free(m->pid);
+    free(m->bell);
+    free(m->door);
+    free(m);
+}
+
+/* Shared, not private, futexes: the word is mapped by several processes. */
+static long futex(tutti__word_t *word, int what, uint32_t value, const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, what, value, timeout, NULL, 0);
+}
+
+void tutti__machine_wake(const tutti__machine_t *machine, tutti__word_t *word)
+{
+    (void)machine;
+    futex(word, FUTEX_WAKE, INT32_MAX, NULL);
+}
+
+void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
+{
+    uint64_t one = 1;
+
+    if (tutti__load_relaxed(&machine->door[index]->sleeping) == 0)
+        return;
+    /* A full counter (EAGAIN) rings as well. */
+    if (write(machine->bell[index], &one, sizeof(one)) < 0)
+        errno = 0;
+}
+
+void tutti__machine_sleep(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
+                          uint32_t value, uint32_t timeout_us)
+{
+    struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000L };
+    tutti__door_t *door = machine->door[peer];
+
+    atomic_fetch_add(&door->waiters, 1);
+    if (tutti__load_acquire(word) == value)
+        futex(word, FUTEX_WAIT, value, &timeout);
+    atomic_fetch_sub(&door->waiters, 1);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Finding and opening the MPI module.
+ *
+ * There is one for each MPI implementation, because their ABIs differ. Two MPIs in one process are
+ * a disaster, so the one that is there already decides, and a module that would bring another one
+ * is refused. A module stays local to the library (RTLD_LOCAL), so that none of its names meets the
+ * application's; but Open MPI loads plugins of its own, which take libmpi's names from the global
+ * scope and do not all link it, so libmpi is raised there before it is initialised.
+ *
+ * Called by tutti_init, which is alone; the lock is for two of them all the same.
+ */
+#include "boot/module.h"
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/status.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for what MPI_Get_library_version writes, in any implementation. */
+#define VERSION_BYTES 16384
+#define REASONS_BYTES 384
+
+typedef int mpi_version_f(char *version, int *length);
+typedef int mpi_flag_f(int *flag);
+
+/* A search through the modules that might do. */
+typedef struct {
+    char dir[4096];
+    const char *running;            /* the MPI in this process, or NULL */
+    char reasons[REASONS_BYTES];    /* why those that were tried do not fit */
+    size_t used;
+} search_t;
+
+static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
+/* Under lock: the module that was opened, for ever. */
+static const tutti__mpi_module_t *opened;
+
+static tutti_status_t core_fail(tutti_status_t status, const char *text)
+{
+    return tutti__fail(status, "%s", text);
+}
+
+static void core_log(tutti__log_level_t level, const char *text)
+{
+    tutti__log_write(level, "%s", text);
+}
+
+const tutti__core_t *tutti__module_core(void)
+{
+    static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, core_fail, tutti__log_on, core_log };
+
+    return &core;
+}
+
+/* Is this file an MPI library, by its name? libmpi.so.40, libmpi.so.12, libmpich.so.12. */
+static int find_libmpi(struct dl_phdr_info *info, size_t bytes, void *ret_path)
+{
+    const char *base = strrchr(info->dlpi_name, '/');
+
+    (void)bytes;
+    base = base == NULL ? info->dlpi_name : base + 1;
+    if (strncmp(base, "libmpi.so", 9) != 0 && strncmp(base, "libmpich.so", 11) != 0)
+        return 0;
+    snprintf(ret_path, PATH_MAX, "%s", info->dlpi_name);
+    return 1;
+}
+
+/* A function of the MPI in this process, if there is one: in the global scope, or hidden in that of
+   a library or plugin that brought it. */
+static void *find_in_process(const char *name)
+{
+    void *found = dlsym(RTLD_DEFAULT, name), *handle;
+    char path[PATH_MAX];
+
+    if (found != NULL || dl_iterate_phdr(find_libmpi, path) == 0)
+        return found;
+    handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (handle == NULL)
+        return NULL;
+    found = dlsym(handle, name);
+    dlclose(handle);
+    return found;
+}
+
+/* The MPI in this process: NULL if there is none, "another MPI" if none of those we know. */
+static const char *running_mpi(void)
+{
+    static const char *const marks[][2] = {
+        { "Open MPI", "openmpi" }, { "MPICH", "mpich" },     { "MVAPICH", "mpich" },
+        { "Intel(R) MPI", "mpich" }, { "CRAY", "mpich" },
+    };
+    mpi_version_f *get = (mpi_version_f *)find_in_process("PMPI_Get_library_version");
+    const char *name = "another MPI";
+    int length = 0;
+    char *version;
+
+    if (get == NULL)
+        return NULL;
+    version = calloc(1, VERSION_BYTES);
+    if (version == NULL || get(version, &length) != 0)
+        length = 0;
+    for (size_t i = sizeof(marks) / sizeof(*marks); i-- > 0 && length > 0;)
+        if (strstr(version, marks[i][0]) != NULL)
+            name = marks[i][1];
+    free(version);
+    return name;
+}
+
+int tutti__module_mpi_runs(void)
+{
+    mpi_flag_f *initialized = (mpi_flag_f *)find_in_process("PMPI_Initialized");
+    mpi_flag_f *finalized = (mpi_flag_f *)find_in_process("PMPI_Finalized");
+    int begun = 0, ended = 0;
+
+    if (initialized == NULL || finalized == NULL)
+        return 0;
+    return initialized(&begun) == 0 && begun && finalized(&ended) == 0 && !ended;
+}
+
+/* tutti/ beside the file that this function is in. */
+static tutti_status_t find_dir(const tutti__conf_t *conf, search_t *search)
+{
+    Dl_info info;
+    const char *slash;
+
+    if (conf->module_dir[0] != '\0') {
+        snprintf(search->dir, sizeof(search->dir), "%s", conf->module_dir);
+        return TUTTI_OK;
+    }
+    if (dladdr((void *)(uintptr_t)find_dir, &info) == 0 || info.dli_fname == NULL)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "cannot find the library's own file; TUTTI_MODULE_DIR names the modules");
+    slash = strrchr(info.dli_fname, '/');
+    snprintf(search->dir, sizeof(search->dir), "%.*s/tutti",
+             slash == NULL ? 1 : (int)(slash - info.dli_fname),
+             slash == NULL ? "." : info.dli_fname);
+    return TUTTI_OK;
+}
+
+static void reject(search_t *search, const char *file, const char *reason)
+{
+    int n = snprintf(search->reasons + search->used, sizeof(search->reasons) - search->used,
+                     "%s%s: %s", search->used == 0 ? "" : "; ", file, reason);
+
+    TUTTI__LOG(TUTTI__LOG_DEBUG, "module %s/%s: %s", search->dir, file, reason);
+    search->used = TUTTI__MIN(search->used + (size_t)n, sizeof(search->reasons) - 1);
+}
+
+/* Let Open MPI's plugins find its names. `function` is one of libmpi. */
+static void raise_libmpi(void *function)
+{
+    Dl_info info;
+
+    if (dladdr(function, &info) != 0 &&
+        dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD) == NULL)
+        TUTTI__LOG(TUTTI__LOG_WARN, "cannot make %s global: %s", info.dli_fname, dlerror());
+}
+
+/* The module in a file, or NULL and a reason noted. */
+static const tutti__mpi_module_t *try_file(search_t *search, const char *file)
+{
+    void *in_process = search->running == NULL ? NULL : find_in_process("PMPI_Init");
+    const tutti__mpi_module_t *module;
+    char path[sizeof(search->dir) + NAME_MAX + 2], reason[128];
+    void *handle, *own;
+
+    snprintf(path, sizeof(path), "%s/%s", search->dir, file);
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) {
+        const char *text = dlerror();
+        size_t skip = strlen(path);
+
+        /* "DIR/FILE: reason" or "other file: reason". */
+        reject(search, file, strncmp(text, path, skip) == 0 ? text + skip + 2 : text);
+        return NULL;
+    }
+    module = dlsym(handle, "tutti_module");
+    own = dlsym(handle, "PMPI_Init");
+    if (module == NULL) {
+        reject(search, file, "is no module of Tutti");
+        goto close_handle;
+    }
+    if (module->abi != TUTTI__MODULE_ABI) {
+        snprintf(reason, sizeof(reason), "module interface %u, the library has %u", module->abi,
+                 (unsigned)TUTTI__MODULE_ABI);
+        reject(search, file, reason);
+        goto close_handle;
+    }
+    if (in_process != NULL && own != in_process) {
+        reject(search, file, "brings another libmpi than the one in this process");
+        goto close_handle;
+    }
+    if (own != NULL && dlsym(handle, "ompi_mpi_init") != NULL)
+        raise_libmpi(own);
+    return module;
+
+close_handle:
+    dlclose(handle);
+    return NULL;
+}
+
+static int is_module(const struct dirent *entry)
+{
+    size_t n = strlen(entry->d_name);
+
+    return n > 7 && strncmp(entry->d_name, "mpi_", 4) == 0 &&
+           strcmp(entry->d_name + n - 3, ".so") == 0;
+}
+
+static const tutti__mpi_module_t *try_all(search_t *search)
+{
+    const tutti__mpi_module_t *module = NULL;
+    struct dirent **list = NULL;
+    int n = scandir(search->dir, &list, is_module, alphasort);
+
+    if (n <= 0)
+        reject(search, "mpi_*.so", "there is none");
+    for (int i = 0; i < n; i++) {
+        if (module == NULL)
+            module = try_file(search, list[i]->d_name);
+        free(list[i]);
+    }
+    free(list);
+    return module;
+}
+
+static tutti_status_t open_module(const tutti__conf_t *conf)
+{
+    search_t *search = calloc(1, sizeof(*search));
+    const char *name;
+    tutti_status_t status;
+    char file[64];
+
+    if (search == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "search for an MPI module");
+    status = find_dir(conf, search);
+    if (status != TUTTI_OK)
+        goto free_search;
+    search->running = running_mpi();
+    name = search->running != NULL ? search->running : tutti__conf_launcher_mpi();
+    if (name == NULL) {
+        opened = try_all(search);
+    } else if (strchr(name, ' ') != NULL) {
+        reject(search, "libmpi", "this process uses an MPI that is neither Open MPI nor MPICH");
+    } else {
+        snprintf(file, sizeof(file), "mpi_%s.so", name);
+        opened = try_file(search, file);
+    }
+    if (opened == NULL)
+        status = tutti__fail(TUTTI_ERR_UNSUPPORTED, "no MPI module fits, in %s: %s", search->dir,
+                             search->reasons);
+
+free_search:
+    free(search);
+    return status;
+}
+
+tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_module_t **ret_module)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    tutti__mutex_lock(&lock);
+    if (opened == NULL)
+        status = open_module(conf);
+    if (status == TUTTI_OK)
+        *ret_module = opened;
+    tutti__mutex_unlock(&lock);
+    return status;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Modules: parts that need a big package, opened at run time from tutti/ beside the library.
+ *
+ * A module is a shared object "mpi_openmpi.so" that exports one symbol, tutti_module, a table. It
+ * does not link the library: what it needs of the core it gets through a table of services. So one
+ * build serves a laptop and a cluster, and a missing package is a message, not a link error.
+ */
+#ifndef TUTTI__BOOT_MODULE_H
+#define TUTTI__BOOT_MODULE_H
+
+#include "base/log.h"
+#include "boot/boot.h"
+
+/* Of xport/xport.h, which stands above this room. */
+typedef struct tutti__xport tutti__xport_t;
+
+#define TUTTI__MODULE_ABI 1
+
+/* What the core offers to modules. */
+typedef struct {
+    uint32_t abi, unused;
+    /* Sets the thread's last error to `text`, returns status. */
+    tutti_status_t (*fail)(tutti_status_t status, const char *text);
+    int (*log_on)(tutti__log_level_t level);
+    void (*log)(tutti__log_level_t level, const char *text);
+} tutti__core_t;
+
+/* What an MPI module offers. */
+typedef struct {
+    uint32_t abi;
+    uint32_t unused;
+    const char *name;   /* "openmpi" */
+    /* Meet over MPI: initialises MPI if nobody has, duplicates *mpi_comm (NULL: MPI_COMM_WORLD). */
+    tutti_status_t (*meet)(const tutti__core_t *core, const void *mpi_comm, tutti__meet_t *ret_meet);
+    /* The transport over the communicator of that meeting. Local. slot_bytes and credits: those of
+       its channels. The meeting outlives it. */
+    tutti_status_t (*xport_open)(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
+                                 tutti__xport_t **ret_xport);
+    /* The job has failed: an MPI that the module started is not finalized at exit, because that
+       would wait for ranks that no longer answer. Any thread, also before meet. */
+    void (*give_up)(void);
+} tutti__mpi_module_t;
+
+/*
+ * Find and open the MPI module that fits: the libmpi already in this process decides, else the
+ * launcher's variables, else the first that opens. Stays loaded for ever (MPI cannot be unloaded).
+ * TUTTI_ERR_UNSUPPORTED, naming the directory and the reasons, if none does.
+ */
+tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_module_t **ret_module);
+
+/* The services for modules. */
+const tutti__core_t *tutti__module_core(void);
+
+/* Has this process initialised an MPI, and not finalized it? */
+int tutti__module_mpi_runs(void);
+
+/*
+ * How this process meets the others: conf->boot if set; the caller's mpi_comm; a launcher's
+ * variables; an MPI that the process itself initialised; else a world of one. Started by a launcher
+ * for N > 1 ranks without a module that fits, or with an MPI that says size 1, is an error, never N
+ * worlds of one. ret_module: NULL unless they meet over MPI.
+ */
+tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
+                                tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Waiting on sockets, and Unix sockets. See net.h; TCP is in net_tcp.c.
+ */
+#include "boot/net.h"
+
+#include "base/time.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* A wait longer than this many milliseconds (three years) is as good as one without an end. */
+#define LONGEST_MS 100000000000u
+
+uint64_t tutti__net_deadline(uint64_t timeout_ms)
+{
+    return tutti__now_ns() + TUTTI__MIN(timeout_ms, LONGEST_MS) * 1000000u;
+}
+
+int tutti__net_left_ms(uint64_t deadline)
+{
+    uint64_t now = tutti__now_ns(), left_ms;
+
+    if (now >= deadline)
+        return 0;
+    left_ms = (deadline - now + 999999u) / 1000000u;
+    return (int)TUTTI__MIN(left_ms, 1000000000u);
+}
+
+void tutti__net_sleep_ms(unsigned ms)
+{
+    poll(NULL, 0, (int)ms);
+}
+
+tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes)
+{
+    char *at = ret_bytes;
+
+    while (bytes > 0) {
+        ssize_t n = getrandom(at, bytes, 0);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return tutti__fail_errno("getrandom");
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return TUTTI_OK;
+}
+
+void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret_text,
+                           size_t text_bytes)
+{
+    enum { SHOWN = 12 };
+    uint32_t count = 0, done = 0;
+    size_t used;
+
+    for (uint32_t r = 0; r < size; r++)
+        count += listed[r] != 0;
+    used = (size_t)snprintf(ret_text, text_bytes, count == 1 ? "rank" : "ranks");
+    for (uint32_t r = 0; r < size && done < SHOWN && used < text_bytes; r++) {
+        const char *before = done == 0 ? " " : done + 1 == count ? " and " : ", ";
+
+        if (!listed[r])
+            continue;
+        used += (size_t)snprintf(ret_text + used, text_bytes - used, "%s%u", before, r);
+        done++;
+    }
+    if (done < count && used < text_bytes)
+        snprintf(ret_text + used, text_bytes - used, " and %u more", count - done);
+}
+
+tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t deadline)
+{
+    struct pollfd pfd = { fd, events, 0 };
+
+    for (;;) {
+        int left_ms = tutti__net_left_ms(deadline);
+        int n = poll(&pfd, 1, left_ms);
+
+        if (n > 0)
+            return TUTTI_OK;
+        if (n < 0 && errno != EINTR)
+            return tutti__fail_errno("poll");
+        if (n == 0 && left_ms == 0)
+            return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %u did not answer in time", rank);
+    }
+}
+
+static tutti_status_t broken(uint32_t rank, const char *what)
+{
+    switch (errno) {
+    case EPIPE:
+    case ECONNRESET:
+    case ETIMEDOUT:
+        return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u closed its connection", rank);
+    default:
+        return tutti__fail_errno("%s rank %u", what, rank);
+    }
+}
+
+tutti_status_t tutti__net_send(int fd, uint32_t rank, const void *data, size_t bytes,
+                               uint64_t deadline)
+{
+    const char *at = data;
+
+    while (bytes > 0) {
+        ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        tutti_status_t status;
+
+        if (n >= 0) {
+            at += n;
+            bytes -= (size_t)n;
+        } else if (errno == EAGAIN) {
+            status = tutti__net_wait(fd, rank, POLLOUT, deadline);
+            if (status != TUTTI_OK)
+                return status;
+        } else if (errno != EINTR) {
+            return broken(rank, "send to");
+        }
+    }
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t bytes,
+                               uint64_t deadline)
+{
+    char *at = ret_data;
+
+    while (bytes > 0) {
+        ssize_t n = recv(fd, at, bytes, MSG_DONTWAIT);
+        tutti_status_t status;
+
+        if (n > 0) {
+            at += n;
+            bytes -= (size_t)n;
+        } else if (n == 0) {
+            return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u closed its connection", rank);
+        } else if (errno == EAGAIN) {
+            status = tutti__net_wait(fd, rank, POLLIN, deadline);
+            if (status != TUTTI_OK)
+                return status;
+        } else if (errno != EINTR) {
+            return broken(rank, "receive from");
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* An abstract address begins with a 0 byte, and its length counts. */
+static socklen_t unix_address(const void *name, size_t name_bytes, struct sockaddr_un *ret_addr)
+{
+    memset(ret_addr, 0, sizeof(*ret_addr));
+    ret_addr->sun_family = AF_UNIX;
+    memcpy(ret_addr->sun_path + 1, name, name_bytes);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + name_bytes);
+}
+
+static tutti_status_t unix_socket(size_t name_bytes, int *ret_fd)
+{
+    int fd = -1;
+
+    if (name_bytes > TUTTI__NET_NAME_BYTES)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a socket's name has at most %d bytes",
+                           TUTTI__NET_NAME_BYTES);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return tutti__fail_errno("unix socket");
+    *ret_fd = fd;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__net_unix_listen(const void *name, size_t name_bytes, int *ret_fd)
+{
+    struct sockaddr_un addr;
+    tutti_status_t status;
+    int fd = -1;
+
+    status = unix_socket(name_bytes, &fd);
+    if (status != TUTTI_OK)
+        return status;
+    if (bind(fd, (struct sockaddr *)&addr, unix_address(name, name_bytes, &addr)) != 0) {
+        status = tutti__fail_errno("bind unix socket");
+        goto close_fd;
+    }
+    if (listen(fd, SOMAXCONN) != 0) {
+        status = tutti__fail_errno("listen on unix socket");
+        goto close_fd;
+    }
+    *ret_fd = fd;
+    return TUTTI_OK;
+
+close_fd:
+    close(fd);
+    return status;
+}
+
+/* A Unix socket connects at once or not at all; EAGAIN is a full queue on the other side. */
+tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int patient,
+                                       uint64_t deadline, int *ret_fd)
+{
+    struct sockaddr_un addr;
+    socklen_t addr_bytes;
+    tutti_status_t status;
+    unsigned pause_ms = 1;
+    int fd = -1;
+
+    status = unix_socket(name_bytes, &fd);
+    if (status != TUTTI_OK)
+        return status;
+    addr_bytes = unix_address(name, name_bytes, &addr);
+    while (connect(fd, (struct sockaddr *)&addr, addr_bytes) != 0) {
+        if (errno != EAGAIN && errno != EINTR && !(errno == ECONNREFUSED && patient)) {
+            status = tutti__fail_errno("connect unix socket");
+            goto close_fd;
+        }
+        if (tutti__net_left_ms(deadline) == 0) {
+            status = tutti__fail(TUTTI_ERR_TIMEOUT, "nobody listened at the unix socket in time");
+            goto close_fd;
+        }
+        tutti__net_sleep_ms(pause_ms);
+        pause_ms = TUTTI__MIN(2 * pause_ms, 20u);
+    }
+    *ret_fd = fd;
+    return TUTTI_OK;
+
+close_fd:
+    close(fd);
+    return status;
+}
+
+tutti_status_t tutti__net_same_user(int fd)
+{
+    struct ucred cred = { 0 };
+    socklen_t bytes = sizeof(cred);
+    int domain = 0;
+    socklen_t domain_bytes = sizeof(domain);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_bytes) != 0)
+        return tutti__fail_errno("SO_DOMAIN");
+    if (domain != AF_UNIX)
+        return TUTTI_OK;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0)
+        return tutti__fail_errno("SO_PEERCRED");
+    if (cred.uid != geteuid())
+        return tutti__fail(TUTTI_ERR_TRANSPORT, "the unix socket's other end belongs to user %u",
+                           (unsigned)cred.uid);
+    return TUTTI_OK;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sockets with deadlines: what first contact and the side channel need of them.
+ *
+ * All sockets here are close-on-exec and non-blocking; the functions that wait do so in poll() until
+ * their deadline, a time of tutti__now_ns(). `rank` is the rank at the other end, for messages.
+ * No state; any thread.
+ */
+#ifndef TUTTI__BOOT_NET_H
+#define TUTTI__BOOT_NET_H
+
+#include "base/status.h"
+
+/* Longest abstract name of a Unix socket. */
+#define TUTTI__NET_NAME_BYTES 100
+
+/* Where somebody listens on TCP. Plain data, sent between ranks as bytes. */
+#define TUTTI__NET_ADDRS 12
+typedef struct {
+    uint16_t port;         /* host byte order */
+    uint16_t family;       /* 4, 6 */
+    unsigned char ip[16];  /* network byte order */
+} tutti__net_addr_t;
+
+typedef struct {
+    uint32_t count;
+    tutti__net_addr_t addr[TUTTI__NET_ADDRS];
+} tutti__net_addrs_t;
+
+/* The time at which a wait of timeout_ms that starts now ends. */
+uint64_t tutti__net_deadline(uint64_t timeout_ms);
+/* What is left until then, as poll() wants it: rounded up, 0 if it has passed. */
+int tutti__net_left_ms(uint64_t deadline);
+void tutti__net_sleep_ms(unsigned ms);
+
+tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes);
+
+/* "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2, ... and 17 more": those with listed[rank] set. */
+void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret_text,
+                           size_t text_bytes);
+
+/*
+ * Abstract Unix sockets: their names are in no file system and end with the last descriptor; they
+ * belong to a network namespace. connect, with `patient`: nobody listening yet is waited for.
+ */
+tutti_status_t tutti__net_unix_listen(const void *name, size_t name_bytes, int *ret_fd);
+tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int patient,
+                                       uint64_t deadline, int *ret_fd);
+/* TUTTI_ERR_TRANSPORT if a Unix socket's other end belongs to another user; other sockets pass. */
+tutti_status_t tutti__net_same_user(int fd);
+
+/* All bytes or an error: TIMEOUT, PEER_LOST if the other end closes. */
+tutti_status_t tutti__net_send(int fd, uint32_t rank, const void *data, size_t bytes,
+                               uint64_t deadline);
+tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t bytes,
+                               uint64_t deadline);
+/* Wait until poll() reports one of `events`, an error or a hang-up. */
+tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t deadline);
+
+/*
+ * This machine's addresses, IPv4 first: those of `interface` if it is not "", else loopback ones if
+ * `loopback`, else all others that are up. Ports are 0. UNSUPPORTED if there is none.
+ */
+tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_addrs_t *ret_addrs);
+/* Listen on a free port for these addresses, and write it into them. */
+tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd);
+tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t deadline,
+                                      int *ret_fd);
+/* Send at once, and notice within 20 seconds a host that vanished, also while nothing is sent. */
+tutti_status_t tutti__net_tcp_options(int fd);
+void tutti__net_addr_text(const tutti__net_addr_t *addr, char *ret_text, size_t text_bytes);
+
+#endif

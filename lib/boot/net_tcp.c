@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * TCP between hosts: addresses at which this machine can be reached, listening, connecting.
+ */
+#include "boot/net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* One address of an interface; 0 if it is of no use between hosts. */
+static int take_address(const struct sockaddr *sa, tutti__net_addr_t *ret_addr)
+{
+    memset(ret_addr, 0, sizeof(*ret_addr));
+    if (sa->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)sa;
+
+        ret_addr->family = 4;
+        memcpy(ret_addr->ip, &in->sin_addr, 4);
+        return 1;
+    }
+    if (sa->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)sa;
+
+        /* A link-local address means another interface on another host. */
+        if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+            return 0;
+        ret_addr->family = 6;
+        memcpy(ret_addr->ip, &in6->sin6_addr, 16);
+        return 1;
+    }
+    return 0;
+}
+
+static int is_wanted(const struct ifaddrs *ifa, const char *interface, int loopback, int family)
+{
+    if (ifa->ifa_addr == NULL || ifa->ifa_addr->sa_family != family || !(ifa->ifa_flags & IFF_UP))
+        return 0;
+    if (interface[0] != '\0')
+        return strcmp(ifa->ifa_name, interface) == 0;
+    return !!(ifa->ifa_flags & IFF_LOOPBACK) == !!loopback;
+}
+
+tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_addrs_t *ret_addrs)
+{
+    static const int families[] = { AF_INET, AF_INET6 };
+    tutti__net_addrs_t addrs = { 0 };
+    struct ifaddrs *list;
+
+    if (getifaddrs(&list) != 0)
+        return tutti__fail_errno("list network interfaces");
+    for (size_t f = 0; f < 2; f++)
+        for (const struct ifaddrs *ifa = list; ifa != NULL; ifa = ifa->ifa_next)
+            if (addrs.count < TUTTI__NET_ADDRS && is_wanted(ifa, interface, loopback, families[f]))
+                addrs.count += take_address(ifa->ifa_addr, &addrs.addr[addrs.count]);
+    freeifaddrs(list);
+    if (addrs.count == 0 && interface[0] != '\0')
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "TUTTI_INTERFACE=%s: no such interface, or it has no address", interface);
+    if (addrs.count == 0)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "no network interface is up; hosts cannot connect");
+    *ret_addrs = addrs;
+    return TUTTI_OK;
+}
+
+static socklen_t make_sockaddr(const tutti__net_addr_t *addr, struct sockaddr_storage *ret_sa)
+{
+    memset(ret_sa, 0, sizeof(*ret_sa));
+    if (addr->family == 4) {
+        struct sockaddr_in *in = (struct sockaddr_in *)ret_sa;
+
+        in->sin_family = AF_INET;
+        in->sin_port = htons(addr->port);
+        memcpy(&in->sin_addr, addr->ip, 4);
+        return sizeof(*in);
+    } else {
+        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ret_sa;
+
+        in6->sin6_family = AF_INET6;
+        in6->sin6_port = htons(addr->port);
+        memcpy(&in6->sin6_addr, addr->ip, 16);
+        return sizeof(*in6);
+    }
+}
+
+void tutti__net_addr_text(const tutti__net_addr_t *addr, char *ret_text, size_t text_bytes)
+{
+    char ip[INET6_ADDRSTRLEN] = "?";
+
+    inet_ntop(addr->family == 4 ? AF_INET : AF_INET6, addr->ip, ip, sizeof(ip));
+    snprintf(ret_text, text_bytes, addr->family == 4 ? "%s:%u" : "[%s]:%u", ip, addr->port);
+}
+
+static tutti_status_t tcp_socket(int domain, int *ret_fd)
+{
+    int fd = socket(domain, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return tutti__fail_errno("tcp socket");
+    *ret_fd = fd;
+    return TUTTI_OK;
+}
+
+/*
+ * One socket for all addresses: bound to the address if there is only one, else to the wildcard,
+ * for both families if one of them is IPv6.
+ */
+tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd)
+{
+    tutti__net_addr_t any = { 0, 4, { 0 } };
+    struct sockaddr_storage sa;
+    socklen_t sa_bytes;
+    tutti_status_t status;
+    int fd = -1, off = 0;
+
+    for (uint32_t i = 0; i < addrs->count; i++)
+        any.family = TUTTI__MAX(any.family, addrs->addr[i].family);
+    if (addrs->count == 1)
+        any = addrs->addr[0];
+    status = tcp_socket(any.family == 4 ? AF_INET : AF_INET6, &fd);
+    if (status != TUTTI_OK)
+        return status;
+    if (any.family == 6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) {
+        status = tutti__fail_errno("IPV6_V6ONLY");
+        goto close_fd;
+    }
+    sa_bytes = make_sockaddr(&any, &sa);
+    if (bind(fd, (struct sockaddr *)&sa, sa_bytes) != 0 || listen(fd, SOMAXCONN) != 0 ||
+        getsockname(fd, (struct sockaddr *)&sa, &sa_bytes) != 0) {
+        status = tutti__fail_errno("listen on tcp");
+        goto close_fd;
+    }
+    for (uint32_t i = 0; i < addrs->count; i++)
+        addrs->addr[i].port = ntohs(any.family == 4 ? ((struct sockaddr_in *)&sa)->sin_port
+                                                    : ((struct sockaddr_in6 *)&sa)->sin6_port);
+    *ret_fd = fd;
+    return TUTTI_OK;
+
+close_fd:
+    close(fd);
+    return status;
+}
+
+/* Wait for a connection under way. */
+static tutti_status_t finish_connect(int fd, const char *where, uint64_t deadline)
+{
+    struct pollfd pfd = { fd, POLLOUT, 0 };
+    int error = 0, left_ms, n;
+    socklen_t bytes = sizeof(error);
+
+    do {
+        left_ms = tutti__net_left_ms(deadline);
+        n = poll(&pfd, 1, left_ms);
+    } while ((n < 0 && errno == EINTR) || (n == 0 && left_ms > 0));
+    if (n == 0)
+        return tutti__fail(TUTTI_ERR_TIMEOUT, "connect %s: no answer", where);
+    if (n < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
+        return tutti__fail_errno("connect %s", where);
+    errno = error;
+    return error == 0 ? TUTTI_OK : tutti__fail_errno("connect %s", where);
+}
+
+tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t deadline, int *ret_fd)
+{
+    struct sockaddr_storage sa;
+    socklen_t sa_bytes = make_sockaddr(addr, &sa);
+    tutti_status_t status;
+    char where[64];
+    int fd = -1;
+
+    tutti__net_addr_text(addr, where, sizeof(where));
+    status = tcp_socket(sa.ss_family, &fd);
+    if (status != TUTTI_OK)
+        return status;
+    if (connect(fd, (struct sockaddr *)&sa, sa_bytes) != 0) {
+        status = errno == EINPROGRESS || errno == EINTR ? finish_connect(fd, where, deadline)
+                                                        : tutti__fail_errno("connect %s", where);
+        if (status != TUTTI_OK) {
+            close(fd);
+            return status;
+        }
+    }
+    *ret_fd = fd;
+    return TUTTI_OK;
+}
+
+/*
+ * Keepalive probes are the kernel's: an idle link sends nothing of ours. TCP_USER_TIMEOUT does the
+ * same for bytes on their way. A stopped process answers both, as its kernel does it for it.
+ */
+tutti_status_t tutti__net_tcp_options(int fd)
+{
+    static const struct {
+        int level, option, value;
+    } list[] = {
+        { IPPROTO_TCP, TCP_NODELAY, 1 },   { SOL_SOCKET, SO_KEEPALIVE, 1 },
+        { IPPROTO_TCP, TCP_KEEPIDLE, 5 },  { IPPROTO_TCP, TCP_KEEPINTVL, 5 },
+        { IPPROTO_TCP, TCP_KEEPCNT, 3 },   { IPPROTO_TCP, TCP_USER_TIMEOUT, 20000 },
+    };
+
+    for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
+        if (setsockopt(fd, list[i].level, list[i].option, &list[i].value, sizeof(int)) != 0)
+            return tutti__fail_errno("tcp option %d", list[i].option);
+    return TUTTI_OK;
+}
