@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+libtutti_all_la_SOURCES += \
+    %reldir%/exec.c \
+    %reldir%/exec.h

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+libtutti_all_la_SOURCES += \
+    %reldir%/node.h
+
+include %reldir%/shm/local.mk

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The one-host table: operations that the ranks of one host do as a whole.
+ *
+ * A node operation is started and then stepped until it is done; nothing here ever blocks or spins.
+ * One operation at a time per lane; all ranks of the host start the same operations in the same
+ * order in a lane. One thread at a time uses a lane.
+ */
+#ifndef TUTTI__NODE_NODE_H
+#define TUTTI__NODE_NODE_H
+
+#include "base/status.h"
+#include "reduce/reduce.h"
+#include "sched/sched.h"
+#include "sched/step.h"
+
+typedef struct tutti__node tutti__node_t;
+
+/* One operation. Copied by start; the buffers live until it is done. */
+typedef struct {
+    tutti__op_kind_t kind;
+    tutti_dtype_t dtype;
+    tutti_op_t op;
+    uint32_t divisor; /* 0: none; see reduce.h */
+    uint32_t root;    /* NODE_BCAST: local rank */
+    const void *src;  /* element 0 of the block map */
+    void *dst;
+    tutti__blockmap_t map;
+    int whole;        /* outside loops: whole blocks; else chunk `trip` of each block */
+    size_t trip;
+    uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
+} tutti__node_call_t;
+
+typedef struct {
+    const char *name;
+    const char *purpose;
+    void (*close)(tutti__node_t *node);
+    void (*start)(tutti__node_t *node, uint32_t lane, const tutti__node_call_t *call);
+    /* TUTTI__AGAIN: call again; *stuck says what for. TUTTI_ERR_MISMATCH: on all ranks of the host,
+       nothing was touched and the lane goes on with its next operation. */
+    tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__stuck_t *stuck);
+} tutti__node_ops_t;
+
+struct tutti__node {
+    const tutti__node_ops_t *ops;
+};
+
+#endif

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Node operations on data that does not fit an announcement: chunked (two-shot) and zero-copy.
+ *
+ * The stages and what each waits for are in shm.h. All ranks reduce at the same time, each its own
+ * part, in one fused pass over all ranks' data in rank order; so results are the same bits on all
+ * ranks and do not depend on how the data is cut.
+ */
+#include "node/shm/shm.h"
+
+#include <string.h>
+
+/* ---- how an operation is cut ----
+ *
+ * Pieces are counted by blocks j: for NODE_ALLREDUCE and NODE_BCAST the elements are cut into one
+ * share per rank here; for the others the blocks are those of the call, nblk for each part. Chunk k
+ * takes elements [k * piece, (k + 1) * piece) of every block, and puts block j's at j * piece in
+ * the slot.
+ */
+
+static int own_shares(const tutti__shm_lane_t *lane)
+{
+    return lane->call.kind == TUTTI__NODE_ALLREDUCE || lane->call.kind == TUTTI__NODE_BCAST;
+}
+
+/* The extent of one block: where it begins in the buffers, and how long it is. */
+static void extent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t j,
+                   size_t *ret_begin, size_t *ret_count)
+{
+    if (own_shares(lane)) {
+        tutti__blockmap_t shares = { lane->count, shm->nlocal, lane->count, NULL };
+
+        *ret_begin = lane->lo + tutti__block_begin(&shares, j);
+        *ret_count = lane->lo + tutti__block_begin(&shares, j + 1) - *ret_begin;
+    } else {
+        tutti__shm_block(&lane->call, j, ret_begin, ret_count);
+    }
+}
+
+static uint32_t owner(const tutti__shm_lane_t *lane, uint32_t j)
+{
+    return own_shares(lane) ? j : j / lane->call.nblk;
+}
+
+/* Count the elements and find the largest block; then how many chunks the slots need. */
+void tutti__shm_cut(tutti__shm_t *shm, tutti__shm_lane_t *lane)
+{
+    const tutti__node_call_t *call = &lane->call;
+    size_t begin, count, room;
+
+    lane->count = lane->lo = lane->largest = 0;
+    for (uint32_t j = 0; j < call->nblk * call->nparts; j++) {
+        tutti__shm_block(call, j, &begin, &count);
+        if (j == 0)
+            lane->lo = begin;
+        lane->count += count;
+        lane->largest = TUTTI__MAX(lane->largest, count);
+    }
+    lane->nblocks = call->nblk * call->nparts;
+    if (own_shares(lane)) {
+        lane->nblocks = shm->nlocal;
+        lane->largest = lane->count / shm->nlocal + (lane->count % shm->nlocal != 0);
+    }
+    /* Slots hold whole cache lines of each block, so that ranks do not write to one line. */
+    room = shm->bulk_bytes / lane->esize / lane->nblocks;
+    if (room > TUTTI__LINE_BYTES)
+        room -= room % TUTTI__LINE_BYTES;
+    lane->piece = TUTTI__MIN(lane->largest, room);
+    lane->nchunks =
+        lane->piece == 0 ? 0 : (uint32_t)((lane->largest + lane->piece - 1) / lane->piece);
+}
+
+/* Piece (j, chunk): elements [*ret_begin, + count) of the buffers; the count may be 0. */
+static size_t piece(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t j,
+                    uint32_t chunk, size_t *ret_begin)
+{
+    size_t begin, count, skip = (size_t)chunk * lane->piece;
+
+    extent(shm, lane, j, &begin, &count);
+    *ret_begin = begin + skip;
+    if (skip >= count)
+        return 0;
+    return TUTTI__MIN(count - skip, lane->piece);
+}
+
+/* Bulk slots take turns over the lane's life, so that a new operation goes on where the last was. */
+size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                              uint32_t chunk)
+{
+    return ((lane->base + chunk) & 1) * shm->bulk_bytes;
+}
+
+static char *slot_of(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t rank,
+                     uint32_t chunk, uint32_t j)
+{
+    return (rank == shm->me ? lane->bulk : lane->peer[rank].bulk) +
+           tutti__shm_slot_offset(shm, lane, chunk) + j * lane->piece * lane->esize;
+}
+
+/* ---- IN ---- */
+
+/* Does this rank put block j into its slot? */
+static int puts_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t j)
+{
+    if (shm->nlocal == 1)
+        return 0;
+    switch (lane->call.kind) {
+    case TUTTI__NODE_ALLGATHER:
+        return owner(lane, j) == shm->me;
+    case TUTTI__NODE_BCAST:
+        return shm->me == lane->call.root;
+    default:
+        return owner(lane, j) != shm->me;
+    }
+}
+
+int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    for (uint32_t j = 0; j < lane->nblocks; j++)
+        if (puts_in(shm, lane, j))
+            return 1;
+    return 0;
+}
+
+/* Which of a peer's three counters. */
+typedef enum { STAGE_IN, STAGE_RED, STAGE_OUT } stage_t;
+
+/* Have all peers' counters of a stage reached `target`? */
+static tutti_status_t all_reached(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                  stage_t stage, uint32_t target, tutti__stuck_t *stuck)
+{
+    for (uint32_t r = 0; r < shm->nlocal; r++) {
+        tutti__progress_t *p = lane->peer[r].progress;
+        tutti__word_t *word = stage == STAGE_IN ? &p->in : stage == STAGE_RED ? &p->red : &p->out;
+        uint32_t value;
+
+        if (r == shm->me)
+            continue;
+        value = tutti__load_acquire(word);
+        if (!tutti__reached(value, target))
+            return tutti__shm_stuck(shm, r, word, value, stuck);
+    }
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk,
+                                  tutti__stuck_t *stuck)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    tutti_status_t status;
+
+    /* The slot was last used for chunk g - 2; everybody must be through with that one. */
+    status = all_reached(shm, lane, STAGE_OUT, lane->base + chunk - 1, stuck);
+    if (status != TUTTI_OK)
+        return status;
+    for (uint32_t j = 0; j < lane->nblocks; j++) {
+        size_t begin, count;
+
+        if (!puts_in(shm, lane, j))
+            continue;
+        count = piece(shm, lane, j, chunk, &begin);
+        memcpy(slot_of(shm, lane, shm->me, chunk, j),
+               (const char *)lane->call.src + begin * lane->esize, count * lane->esize);
+    }
+    return TUTTI_OK;
+}
+
+/* ---- RED ---- */
+
+/* Are all data of a chunk in the slots? An announcement may have said so for chunk 0. */
+static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk,
+                             tutti__stuck_t *stuck)
+{
+    uint32_t target = lane->base + chunk + 1;
+
+    for (uint32_t r = 0; r < shm->nlocal; r++) {
+        tutti__word_t *word = &lane->peer[r].progress->in;
+        uint32_t value;
+
+        if (r == shm->me || (chunk == 0 && (lane->peer[r].announce[lane->seq & 1]->u.large.flags &
+                                            TUTTI__COPIED)))
+            continue;
+        value = tutti__load_acquire(word);
+        if (!tutti__reached(value, target))
+            return tutti__shm_stuck(shm, r, word, value, stuck);
+    }
+    return TUTTI_OK;
+}
+
+/* Reduce my blocks of a chunk over all ranks; an allreduce shows the result in my slot. */
+static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    const void **srcs = tutti__shm_srcs(shm, lane_index);
+
+    for (uint32_t j = 0; j < lane->nblocks; j++) {
+        size_t begin, count;
+        char *dst;
+
+        if (owner(lane, j) != shm->me)
+            continue;
+        count = piece(shm, lane, j, chunk, &begin);
+        if (count == 0)
+            continue;
+        for (uint32_t r = 0; r < shm->nlocal; r++)
+            srcs[r] = r == shm->me ? (const char *)lane->call.src + begin * lane->esize
+                                   : slot_of(shm, lane, r, chunk, j);
+        dst = (char *)lane->call.dst + begin * lane->esize;
+        lane->reduce(dst, srcs, shm->nlocal, count, lane->call.divisor);
+        if (lane->call.kind == TUTTI__NODE_ALLREDUCE && shm->nlocal > 1)
+            memcpy(slot_of(shm, lane, shm->me, chunk, j), dst, count * lane->esize);
+    }
+}
+
+/* ---- OUT ---- */
+
+/* Copy what other ranks own; an allgather also moves its own part if it is not in place. */
+static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk)
+{
+    const tutti__node_call_t *call = &lane->call;
+
+    if (call->kind == TUTTI__NODE_REDUCE_SCATTER)
+        return;
+    for (uint32_t j = 0; j < lane->nblocks; j++) {
+        uint32_t from = call->kind == TUTTI__NODE_BCAST ? call->root : owner(lane, j);
+        size_t begin, count = piece(shm, lane, j, chunk, &begin);
+        char *dst = (char *)call->dst + begin * lane->esize;
+        const char *src = (const char *)call->src + begin * lane->esize;
+
+        if (count == 0)
+            continue;
+        if (from != shm->me)
+            memcpy(dst, slot_of(shm, lane, from, chunk, j), count * lane->esize);
+        else if (call->kind != TUTTI__NODE_ALLREDUCE && dst != src)
+            memcpy(dst, src, count * lane->esize);
+    }
+}
+
+/* What OUT of a chunk waits for: the results. What others copied IN was seen before RED. */
+static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                   uint32_t chunk, tutti__stuck_t *stuck)
+{
+    if (lane->call.kind != TUTTI__NODE_ALLREDUCE)
+        return TUTTI_OK;
+    return all_reached(shm, lane, STAGE_RED, lane->base + chunk + 1, stuck);
+}
+
+/* ---- the pipeline ----
+ *
+ * One stage of one chunk at a time, whichever can go on; IN first, because peers wait for it.
+ */
+
+static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    const tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
+    tutti_status_t status = TUTTI_OK;
+
+    /* My own slot of chunk - 2 must be free of my own reading, too. */
+    if (lane->in == lane->nchunks || lane->in > lane->out + 1)
+        return TUTTI__AGAIN;
+    if (!(lane->in == 0 && (own->u.large.flags & TUTTI__COPIED)) &&
+        tutti__shm_copies_in(shm, lane))
+        status = tutti__shm_copy_in(shm, lane_index, lane->in, stuck);
+    if (status != TUTTI_OK)
+        return status;
+    lane->in++;
+    tutti__shm_publish(shm, lane_index, &lane->peer[shm->me].progress->in, lane->base + lane->in);
+    return TUTTI_OK;
+}
+
+static tutti_status_t stage_red(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    tutti_status_t status;
+
+    if (lane->red == lane->in)
+        return TUTTI__AGAIN;
+    status = all_in(shm, lane, lane->red, stuck);
+    if (status != TUTTI_OK)
+        return status;
+    if (lane->call.kind == TUTTI__NODE_ALLREDUCE || lane->call.kind == TUTTI__NODE_REDUCE_SCATTER)
+        reduce_mine(shm, lane_index, lane->red);
+    lane->red++;
+    tutti__shm_publish(shm, lane_index, &lane->peer[shm->me].progress->red, lane->base + lane->red);
+    return TUTTI_OK;
+}
+
+static tutti_status_t stage_out(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    tutti_status_t status;
+
+    if (lane->out == lane->red)
+        return TUTTI__AGAIN;
+    status = may_copy_out(shm, lane, lane->out, stuck);
+    if (status != TUTTI_OK)
+        return status;
+    copy_out(shm, lane, lane->out);
+    lane->out++;
+    tutti__shm_publish(shm, lane_index, &lane->peer[shm->me].progress->out, lane->base + lane->out);
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+
+    while (lane->out < lane->nchunks) {
+        if (stage_in(shm, lane_index, stuck) == TUTTI__AGAIN &&
+            stage_red(shm, lane_index, stuck) == TUTTI__AGAIN &&
+            stage_out(shm, lane_index, stuck) == TUTTI__AGAIN)
+            return TUTTI__AGAIN;
+    }
+    lane->base += lane->nchunks;
+    lane->phase = SHM_IDLE;
+    return TUTTI_OK;
+}
+
+/* ---- zero-copy ---- */
+
+/* Local rank r's element `begin` of its source or destination, in its arena. */
+static char *in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t r,
+                      int is_dst, size_t begin)
+{
+    const tutti__announce_t *a = lane->peer[r].announce[lane->seq & 1];
+
+    return shm->machine->base[shm->local_to_machine[r]] +
+           (is_dst ? a->u.large.dst_offset : a->u.large.src_offset) + begin * lane->esize;
+}
+
+/* Reduced while it is in the first cache, then written to everybody. */
+#define ZERO_BLOCK_BYTES 8192
+
+static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t begin, size_t count)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    const void **srcs = tutti__shm_srcs(shm, lane_index);
+    size_t most = ZERO_BLOCK_BYTES / lane->esize;
+
+    for (; count > 0; begin += most) {
+        size_t n = TUTTI__MIN(count, most);
+        char *dst = in_arena(shm, lane, shm->me, 1, begin);
+
+        for (uint32_t r = 0; r < shm->nlocal; r++)
+            srcs[r] = in_arena(shm, lane, r, 0, begin);
+        lane->reduce(dst, srcs, shm->nlocal, n, lane->call.divisor);
+        if (lane->call.kind == TUTTI__NODE_ALLREDUCE)
+            for (uint32_t r = 0; r < shm->nlocal; r++)
+                if (r != shm->me)
+                    memcpy(in_arena(shm, lane, r, 1, begin), dst, n * lane->esize);
+        count -= n;
+    }
+}
+
+/* My share of the work: what I own is reduced, or written to all. */
+static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    int bcast = lane->call.kind == TUTTI__NODE_BCAST;
+
+    for (uint32_t j = 0; j < lane->nblocks; j++) {
+        size_t begin, count;
+
+        if (owner(lane, j) != shm->me)
+            continue;
+        extent(shm, lane, j, &begin, &count);
+        if (!bcast && lane->call.kind != TUTTI__NODE_ALLGATHER) {
+            zero_reduce(shm, lane_index, begin, count);
+            continue;
+        }
+        for (uint32_t r = 0; r < shm->nlocal; r++) {
+            char *dst = in_arena(shm, lane, r, 1, begin);
+            char *src = in_arena(shm, lane, bcast ? lane->call.root : shm->me, 0, begin);
+
+            if (dst != src)
+                memcpy(dst, src, count * lane->esize);
+        }
+    }
+}
+
+tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    tutti__progress_t *own = lane->peer[shm->me].progress;
+    tutti_status_t status;
+
+    if (lane->red == 0) {
+        zero_work(shm, lane_index);
+        lane->red = 1;
+        /* One chunk of the lane's life, whose slot nobody used: IN and OUT go along. */
+        tutti__store_relaxed(&own->in, lane->base + 1);
+        tutti__store_relaxed(&own->out, lane->base + 1);
+        tutti__shm_publish(shm, lane_index, &own->red, lane->base + 1);
+    }
+    status = all_reached(shm, lane, STAGE_RED, lane->base + 1, stuck);
+    if (status != TUTTI_OK)
+        return status;
+    lane->base += 1;
+    lane->phase = SHM_IDLE;
+    return TUTTI_OK;
+}

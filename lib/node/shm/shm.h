@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Node operations over shared memory: what the files of this room share.
+ *
+ * Each rank has, per lane, in its own arena (only the owner writes there):
+ *
+ *   announcement slot 0 | announcement slot 1 | progress | bulk slot 0 | bulk slot 1
+ *
+ * Announcements. Every operation, whatever its kernel, begins with one: the operation's number and
+ *   its description, and the data itself when it fits (one-shot). Everybody reads everybody's. That
+ *   is why two slots are enough: a rank announces m only when it is through with m - 1, so seeing
+ *   all m proves that nobody reads slot (m + 1) & 1 any more. No reset, no second barrier. It
+ *   is also where ranks that came with different calls find out, before anything is touched.
+ *
+ * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks; chunk g of the lane's
+ *   life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
+ *      IN   copy what others shall reduce or read into my slot    needs: all OUT >= g - 1
+ *      RED  reduce my part over all ranks' slots                  needs: all IN  >= g + 1
+ *      OUT  copy the parts that others own from their slots       needs: all RED >= g + 1 (allreduce)
+ *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. Reduce-scatter has no OUT,
+ *   allgather and broadcast no RED. My own part goes from sendbuf to recvbuf without the slot.
+ *
+ * Zero-copy. If all ranks announce sendbuf and recvbuf inside their arenas, each reduces its part
+ *   over the buffers themselves and writes the result to all of them: one stage, no chunks.
+ *
+ * No globals; ranks may be threads of one process.
+ */
+#ifndef TUTTI__NODE_SHM_SHM_H
+#define TUTTI__NODE_SHM_SHM_H
+
+#include "boot/machine.h"
+#include "node/node.h"
+
+/* "not in the arena" */
+#define TUTTI__NO_OFFSET UINT64_MAX
+
+/* Flags of an announcement. */
+enum {
+    TUTTI__COPIED = 1, /* chunk 0 is in the bulk slot already: counts as IN */
+    TUTTI__FAILED = 2  /* this rank could not make its bulk slots */
+};
+
+/* The head is 16 bytes, so 48 bytes of data travel in the same cache line. */
+typedef struct {
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t seq;
+    uint8_t kind, dtype, op, finish; /* what this rank came with */
+    uint64_t count;                  /* elements; a broadcast adds its root in the upper bits */
+    union {
+        char data[48]; /* one-shot: goes on behind the structure */
+        struct {
+            uint64_t src_offset, dst_offset; /* in this rank's arena, or NO_OFFSET */
+            uint64_t bulk_offset;            /* of its bulk slots */
+            uint32_t flags;
+        } large;
+    } u;
+} tutti__announce_t;
+
+typedef struct {
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t in;
+    tutti__word_t red;
+    tutti__word_t out;
+} tutti__progress_t;
+
+/* Where an operation stands. */
+typedef enum { SHM_IDLE, SHM_EARLY, SHM_MEET, SHM_CHUNKS, SHM_ZERO } tutti__shm_phase_t;
+
+/* A peer's part of a lane, as mapped here. */
+typedef struct {
+    tutti__announce_t *announce[2];
+    tutti__progress_t *progress;
+    char *bulk; /* of the present operation */
+} tutti__shm_peer_t;
+
+typedef struct {
+    tutti__shm_peer_t *peer; /* [local size], me too */
+    uint32_t seq;            /* of the present operation */
+    uint32_t base;           /* chunks of all earlier operations */
+    char *bulk;              /* my bulk slots, or NULL: not made yet */
+
+    /* the present operation */
+    tutti__node_call_t call;
+    tutti__shm_phase_t phase;
+    tutti__reduce_fn_t reduce;
+    size_t esize;
+    size_t lo, count;      /* first element and number of elements in all its blocks */
+    size_t largest;        /* elements in its largest block */
+    uint32_t nblocks;      /* pieces per chunk */
+    size_t piece;          /* elements in the largest */
+    uint32_t nchunks;
+    uint32_t in, red, out; /* chunks of this operation through each stage */
+    uint32_t seen;         /* MEET: announcements of ranks below are there */
+} tutti__shm_lane_t;
+
+typedef struct {
+    tutti__node_t node;
+    const tutti__machine_t *machine;
+    uint32_t nlocal, me;       /* ranks of this host, and which am I */
+    uint32_t *local_to_machine; /* [nlocal] index among the machine's ranks */
+    uint32_t *local_to_rank;    /* [nlocal] */
+    size_t oneshot_bytes;      /* per rank: the most data in an announcement */
+    size_t bulk_bytes;         /* one bulk slot */
+    const void **srcs;         /* [TUTTI__LANES][nlocal] for kernels */
+    tutti__shm_lane_t lane[TUTTI__LANES];
+} tutti__shm_t;
+
+static inline const void **tutti__shm_srcs(tutti__shm_t *shm, uint32_t lane)
+{
+    return shm->srcs + (size_t)lane * shm->nlocal;
+}
+
+/* Block j of the operation: its elements in the whole buffer. */
+static inline void tutti__shm_block(const tutti__node_call_t *call, uint32_t j, size_t *ret_begin,
+                                    size_t *ret_count)
+{
+    if (call->whole) {
+        *ret_begin = tutti__block_begin(&call->map, call->sblk + j);
+        *ret_count = tutti__block_begin(&call->map, call->sblk + j + 1) - *ret_begin;
+    } else {
+        tutti__block_chunk(&call->map, call->sblk + j, call->trip, ret_begin, ret_count);
+    }
+}
+
+/* Write one of my words and wake who waits for it, in the manner of the lane. */
+void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value);
+
+/* Fill in *stuck for a word of local rank `peer`; returns TUTTI__AGAIN. */
+tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
+                                uint32_t value, tutti__stuck_t *stuck);
+
+/* chunks.c: how the present operation is cut; the stages. */
+void tutti__shm_cut(tutti__shm_t *shm, tutti__shm_lane_t *lane);
+size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                              uint32_t chunk);
+int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
+/* TUTTI__AGAIN while a peer still reads the slot. Does not publish. */
+tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane, uint32_t chunk,
+                                  tutti__stuck_t *stuck);
+tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
+tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
+
+/* The whole room: ranks of my host over `machine`. conf: oneshot_bytes, node_chunk_bytes.
+   Collective over all ranks of boot. */
+tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
+                               const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
+
+/* For tests: the same over arenas that are there already, without boot. `offset`: of each local
+   rank's control area, of tutti__shm_control_bytes() zeroed bytes, in its arena. */
+size_t tutti__shm_control_bytes(uint32_t nlocal, size_t oneshot_bytes);
+tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlocal, uint32_t me,
+                                 const uint32_t *local_to_machine, const uint64_t *offset,
+                                 const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
+
+#endif

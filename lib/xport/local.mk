@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+libtutti_all_la_SOURCES += \
+    %reldir%/xport.h
+
+include %reldir%/shm/local.mk
+include %reldir%/mpi/local.mk

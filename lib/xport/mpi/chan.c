@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One end of a channel over MPI.
+ *
+ * A sender hands the user's block to MPI_Isend; there is one message in flight at most, since a
+ * stream flushes before it sends again.
+ *
+ * A receiver owns `credits` staging slots and keeps receives posted into them, in order, but never
+ * more than the call still expects: a receive posted too many would swallow the first message of
+ * the next call on this lane.
+ *
+ *      slots   | 0 | 1 | 2 | 3 |       expected: messages not posted yet
+ *                    ^head              posted = 2: slots 1 and 2; slot 1 may be lent by view()
+ *
+ * A message never exceeds a slot: all ranks have slots of the same size (rank 0's setting), and the
+ * sender refuses. Truncation would be noticed, but too late: Open MPI 4.1.4 writes a message of
+ * 4 KiB and up past the end of a receive that is shorter (seen over shared memory and over TCP).
+ *
+ * One thread at a time uses an end; the lock is there for MPI and for an application that
+ * finalizes MPI meanwhile.
+ */
+#include "xport/mpi/mpi_module.h"
+
+#include <stdlib.h>
+
+tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan_key_t *key,
+                                    int receives, tutti__chan_t **ret_chan)
+{
+    tutti__chan_t *chan = calloc(1, sizeof(*chan));
+    size_t bytes = TUTTI__ROUND_UP(xport->slot_bytes, (size_t)TUTTI__LINE_BYTES) * xport->credits;
+
+    if (chan == NULL)
+        goto no_memory;
+    chan->xport = xport;
+    chan->key = *key;
+    chan->receives = receives;
+    chan->sending = MPI_REQUEST_NULL;
+    if (receives) {
+        chan->slots = aligned_alloc(TUTTI__LINE_BYTES, bytes);
+        chan->posted_request = malloc(xport->credits * sizeof(MPI_Request));
+        if (chan->slots == NULL || chan->posted_request == NULL)
+            goto no_memory;
+    }
+    *ret_chan = chan;
+    return TUTTI_OK;
+
+no_memory:
+    tutti__mpi_chan_free(chan);
+    return tutti__mpi_fail(TUTTI_ERR_NO_MEMORY, "mpi: no memory for a channel of %zu bytes", bytes);
+}
+
+void tutti__mpi_chan_free(tutti__chan_t *chan)
+{
+    if (chan == NULL)
+        return;
+    free(chan->posted_request);
+    free(chan->slots);
+    free(chan);
+}
+
+static unsigned char *slot(const tutti__chan_t *chan, uint32_t index)
+{
+    size_t stride = TUTTI__ROUND_UP(chan->xport->slot_bytes, (size_t)TUTTI__LINE_BYTES);
+
+    return chan->slots + stride * index;
+}
+
+/* Into a channel's function: the lock, or why there is none. */
+static tutti_status_t enter(tutti__chan_t *chan)
+{
+    if (TUTTI__UNLIKELY(chan->status != TUTTI_OK))
+        return tutti__mpi_fail(chan->status, "mpi: the channel with peer %u has failed before",
+                               chan->key.peer);
+    return tutti__mpi_enter();
+}
+
+/* Out of it; `code` is MPI's. The text is made outside of the lock. */
+static tutti_status_t leave(tutti__chan_t *chan, int code, const char *what)
+{
+    tutti__mpi_leave();
+    if (TUTTI__LIKELY(code == MPI_SUCCESS))
+        return TUTTI_OK;
+    chan->status = tutti__mpi_fail_code(code, "%s with peer %u", what, chan->key.peer);
+    return chan->status;
+}
+
+static tutti_status_t again(const tutti__chan_t *chan, tutti__stuck_t *stuck)
+{
+    *stuck = (tutti__stuck_t){ .peer = (int32_t)chan->key.peer };
+    return TUTTI__AGAIN;
+}
+
+/* Looks at the message in flight, if there is one. */
+static int test_send(tutti__chan_t *chan, int *ret_done)
+{
+    *ret_done = 1;
+    if (chan->sending == MPI_REQUEST_NULL)
+        return MPI_SUCCESS;
+    return PMPI_Test(&chan->sending, ret_done, MPI_STATUS_IGNORE);
+}
+
+tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
+                                    uint32_t signature, int *ret_pending, tutti__stuck_t *stuck)
+{
+    tutti__mpi_meet_t *meet = chan->xport->meet;
+    tutti_status_t status;
+    int sent = 0;
+    int done = 0;
+    int code;
+
+    (void)signature; /* not carried: see xport.c */
+    if (TUTTI__UNLIKELY(bytes > chan->xport->slot_bytes))
+        return tutti__mpi_fail(TUTTI_ERR_INTERNAL, "mpi: a message of %zu bytes, slots have %zu",
+                               bytes, chan->xport->slot_bytes);
+    status = enter(chan);
+    if (status != TUTTI_OK)
+        return status;
+    code = test_send(chan, &done);
+    if (code == MPI_SUCCESS && done) {
+        code = PMPI_Isend(data, (int)bytes, MPI_BYTE, (int)chan->key.peer, chan->tag, meet->comm,
+                          &chan->sending);
+        sent = code == MPI_SUCCESS;
+        if (sent)
+            code = test_send(chan, &done);
+    }
+    status = leave(chan, code, "sending");
+    if (status != TUTTI_OK)
+        return status;
+    if (!sent)
+        return again(chan, stuck);
+    *ret_pending = !done;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
+{
+    tutti_status_t status = enter(chan);
+    int done = 0;
+    int code;
+
+    if (status != TUTTI_OK)
+        return status;
+    code = test_send(chan, &done);
+    status = leave(chan, code, "sending");
+    if (status != TUTTI_OK)
+        return status;
+    return done ? TUTTI_OK : again(chan, stuck);
+}
+
+/* Posts as far as slots and expectations go. Under the lock. */
+static int post(tutti__chan_t *chan)
+{
+    tutti__mpi_xport_t *xport = chan->xport;
+
+    while (chan->expected > 0 && chan->posted < xport->credits) {
+        uint32_t index = (chan->head + chan->posted) % xport->credits;
+        int code =
+            PMPI_Irecv(slot(chan, index), (int)xport->slot_bytes, MPI_BYTE, (int)chan->key.peer,
+                       chan->tag, xport->meet->comm, &chan->posted_request[index]);
+
+        if (code != MPI_SUCCESS)
+            return code;
+        chan->posted++;
+        chan->expected--;
+    }
+    return MPI_SUCCESS;
+}
+
+tutti_status_t tutti__mpi_chan_expect(tutti__chan_t *chan, size_t messages)
+{
+    tutti_status_t status = enter(chan);
+
+    if (status != TUTTI_OK)
+        return status;
+    chan->expected += messages;
+    return leave(chan, post(chan), "posting a receive");
+}
+
+static tutti_status_t wrong_length(tutti__chan_t *chan, size_t bytes, const char *came_with,
+                                   size_t came)
+{
+    chan->status = TUTTI_ERR_MISMATCH;
+    return tutti__mpi_fail(TUTTI_ERR_MISMATCH,
+                           "mpi: peer %u sent %s%zu bytes where this rank expects %zu: the ranks "
+                           "came with different calls",
+                           chan->key.peer, came_with, came, bytes);
+}
+
+/* Looks whether the message of the head slot is there. Under the lock. */
+static int test_head(tutti__chan_t *chan)
+{
+    MPI_Status about;
+    int count = 0;
+    int code;
+
+    code = PMPI_Test(&chan->posted_request[chan->head], &chan->arrived, &about);
+    if (code == MPI_SUCCESS && chan->arrived)
+        code = PMPI_Get_count(&about, MPI_BYTE, &count);
+    chan->arrived_bytes = (size_t)count;
+    return code;
+}
+
+static int is_truncation(int code)
+{
+    int error_class = MPI_SUCCESS;
+
+    if (code != MPI_SUCCESS)
+        PMPI_Error_class(code, &error_class);
+    return error_class == MPI_ERR_TRUNCATE;
+}
+
+tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
+                                    const void **ret_data, tutti__stuck_t *stuck)
+{
+    tutti_status_t status = enter(chan);
+    int code = MPI_SUCCESS;
+
+    (void)signature;
+    if (status != TUTTI_OK)
+        return status;
+    if (TUTTI__UNLIKELY(chan->posted == 0)) {
+        tutti__mpi_leave();
+        return tutti__mpi_fail(TUTTI_ERR_INTERNAL, "mpi: nothing is expected from peer %u",
+                               chan->key.peer);
+    }
+    if (!chan->arrived)
+        code = test_head(chan);
+    if (TUTTI__UNLIKELY(is_truncation(code))) {
+        tutti__mpi_leave();
+        return wrong_length(chan, bytes, "more than ", chan->xport->slot_bytes);
+    }
+    status = leave(chan, code, "receiving");
+    if (status != TUTTI_OK)
+        return status;
+    if (!chan->arrived)
+        return again(chan, stuck);
+    if (TUTTI__UNLIKELY(chan->arrived_bytes != bytes))
+        return wrong_length(chan, bytes, "", chan->arrived_bytes);
+    *ret_data = slot(chan, chan->head);
+    return TUTTI_OK;
+}
+
+/* An error of posting here shows in the next call: it ends the channel. */
+void tutti__mpi_chan_release(tutti__chan_t *chan)
+{
+    if (enter(chan) != TUTTI_OK)
+        return;
+    chan->arrived = 0;
+    chan->head = (chan->head + 1) % chan->xport->credits;
+    chan->posted--;
+    leave(chan, post(chan), "posting a receive");
+}
+
+void tutti__mpi_chan_cancel(tutti__chan_t *chan)
+{
+    chan->expected = 0;
+    for (uint32_t i = 0; i < chan->posted; i++) {
+        uint32_t index = (chan->head + i) % chan->xport->credits;
+
+        if (chan->posted_request[index] != MPI_REQUEST_NULL)
+            PMPI_Cancel(&chan->posted_request[index]);
+    }
+}
+
+/* A request that ends with an error has ended as well; MPI sets it to MPI_REQUEST_NULL. */
+uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan)
+{
+    uint32_t pending = 0;
+    int done;
+
+    test_send(chan, &done);
+    pending += chan->sending != MPI_REQUEST_NULL;
+    for (uint32_t i = 0; i < chan->posted; i++) {
+        uint32_t index = (chan->head + i) % chan->xport->credits;
+
+        if (chan->posted_request[index] == MPI_REQUEST_NULL)
+            continue;
+        PMPI_Test(&chan->posted_request[index], &done, MPI_STATUS_IGNORE);
+        pending += chan->posted_request[index] != MPI_REQUEST_NULL;
+    }
+    if (pending == 0)
+        chan->posted = 0;
+    return pending;
+}
+
+void tutti__mpi_chan_abandon(tutti__chan_t *chan)
+{
+    int receiving = 0;
+
+    if (chan->sending != MPI_REQUEST_NULL)
+        PMPI_Request_free(&chan->sending);
+    for (uint32_t i = 0; i < chan->posted; i++) {
+        uint32_t index = (chan->head + i) % chan->xport->credits;
+
+        if (chan->posted_request[index] == MPI_REQUEST_NULL)
+            continue;
+        PMPI_Request_free(&chan->posted_request[index]);
+        receiving = 1;
+    }
+    chan->posted = 0;
+    if (!receiving)
+        return;
+    /* A message may still arrive there. */
+    tutti__mpi_keep(chan->slots);
+    chan->slots = NULL;
+}

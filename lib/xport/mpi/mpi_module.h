@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the files of the MPI module share: the process's MPI, one meeting, one transport.
+ *
+ * Every call to MPI stands between tutti__mpi_enter() and tutti__mpi_leave(): one lock, which also
+ * protects the fields of channels. Nobody waits while holding it: only calls that return at once
+ * are made.
+ */
+#ifndef TUTTI__XPORT_MPI_MODULE_H
+#define TUTTI__XPORT_MPI_MODULE_H
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "boot/module.h"
+#include "xport/xport.h"
+
+#include <mpi.h>
+#include <pthread.h>
+
+typedef struct tutti__mpi_xport tutti__mpi_xport_t;
+
+/* One meeting: a duplicate of the caller's communicator. */
+typedef struct tutti__mpi_meet {
+    MPI_Comm parent;
+    MPI_Comm comm; /* the duplicate; MPI_COMM_NULL until the first allgather */
+    uint32_t rank, size;
+    uint32_t tag_block; /* the next transport's */
+    int broken;         /* a gather was given up; the next one would not match the peers' */
+    int stale;          /* messages may be under way that nobody will take: see meet_close */
+} tutti__mpi_meet_t;
+
+/* One end of a channel. */
+struct tutti__chan {
+    tutti__mpi_xport_t *xport;
+    tutti__chan_t *next; /* of the same lane */
+    tutti__chan_key_t key;
+    int tag;
+    int receives;
+    tutti_status_t status; /* an error ends a channel */
+
+    /* A sender's end. */
+    MPI_Request sending; /* MPI_REQUEST_NULL: nothing in flight */
+    size_t sending_bytes;
+
+    /* A receiver's end: `posted` slots from `head` on are posted or lent, in order. */
+    unsigned char *slots;        /* [credits x slot_bytes] */
+    MPI_Request *posted_request; /* [credits] */
+    uint32_t head, posted;
+    size_t expected; /* messages of this call that are not posted yet */
+    int arrived;     /* the message in the head slot is there */
+    size_t arrived_bytes;
+};
+
+struct tutti__mpi_xport {
+    tutti__xport_t base;
+    tutti__mpi_xport_t *next; /* of the process */
+    tutti__mpi_meet_t *meet;
+    size_t slot_bytes;
+    uint32_t credits;
+    uint32_t tag_block;
+    tutti__chan_t *chans[TUTTI__LANES];
+};
+
+/* module.c: the process's MPI */
+
+/* Make MPI run and learn who may call it. Before it nothing else here may be called. */
+tutti_status_t tutti__mpi_start(const tutti__core_t *core);
+/* The lock for MPI calls. TUTTI_ERR_SHUTDOWN, without the lock, once MPI has been finalized. */
+tutti_status_t tutti__mpi_enter(void);
+void tutti__mpi_leave(void);
+/* The same lock whether MPI still runs or not: for lists and memory. */
+void tutti__mpi_lock(void);
+int tutti__mpi_is_gone(void); /* under the lock */
+int tutti__mpi_may_call(int is_engine);
+void tutti__mpi_add_xport(tutti__mpi_xport_t *xport);
+void tutti__mpi_remove_xport(tutti__mpi_xport_t *xport);
+void tutti__mpi_count_meets(int change);
+/* Keep for ever: memory that MPI may still read or write, where leak checkers find it. */
+void tutti__mpi_keep(void *memory);
+void tutti__mpi_give_up(void);
+
+tutti_status_t tutti__mpi_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+/* For an MPI call that answered `code`: "mpi: <what>: <MPI's own text>". */
+tutti_status_t tutti__mpi_fail_code(int code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+void tutti__mpi_log(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+
+/* meet.c */
+tutti_status_t tutti__mpi_meet(const tutti__core_t *core, const void *mpi_comm,
+                               tutti__meet_t *ret_meet);
+
+/* xport.c */
+tutti_status_t tutti__mpi_xport_open(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
+                                     tutti__xport_t **ret_xport);
+/* MPI is about to end: give up all messages in flight, at once. Under the lock. */
+void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport);
+
+/* chan.c: the slots of the table that belong to one channel */
+tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan_key_t *key,
+                                    int receives, tutti__chan_t **ret_chan);
+void tutti__mpi_chan_free(tutti__chan_t *chan);
+tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
+                                    uint32_t signature, int *ret_pending, tutti__stuck_t *stuck);
+tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck);
+tutti_status_t tutti__mpi_chan_expect(tutti__chan_t *chan, size_t messages);
+tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
+                                    const void **ret_data, tutti__stuck_t *stuck);
+void tutti__mpi_chan_release(tutti__chan_t *chan);
+/* The three steps of giving up, all under the lock: ask MPI to cancel; how many are still in
+   flight?; forget those, keeping what MPI may touch. */
+void tutti__mpi_chan_cancel(tutti__chan_t *chan);
+uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan);
+void tutti__mpi_chan_abandon(tutti__chan_t *chan);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The transport over MPI: channels are tags on the meeting's communicator.
+ *
+ * All messages are MPI_BYTE. A channel is a (source, tag) pair, and MPI keeps those in order:
+ *
+ *      tag = 64 * (number of the transport on this meeting) + 8 * lane + stream     <= 32767
+ *
+ * Numbers are handed out in the order of opening, which is therefore the same on all ranks, and not
+ * used again. 32767 is what MPI guarantees, and fits in Open MPI's short header as well.
+ *
+ * Only lengths tell calls apart: a signature would need a header in front of each message (a copy),
+ * or bits of the tag, with which a message of another call would wait for ever instead of failing.
+ *
+ * Runs on whatever thread drives a schedule, if may_progress() lets it. Never waits, but for
+ * cancel() and close(), which give messages in flight a tenth of a second.
+ */
+#include "xport/mpi/mpi_module.h"
+
+#include "base/time.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+
+enum {
+    MAX_STREAMS = 8,
+    TAGS_PER_XPORT = 64, /* 8 lanes x 8 streams */
+    MAX_XPORTS = 512,
+    PROBE_TAG = 32767, /* lane 7, which there is not: no message ever has it */
+};
+
+#define GIVE_UP_NS 100000000u
+
+_Static_assert(TUTTI__LANES < 8, "lanes fit in a tag, one is left for the probe");
+
+static void xport_close(tutti__xport_t *base);
+static void xport_cancel(tutti__xport_t *base, uint32_t lane);
+
+static tutti__mpi_xport_t *mine(tutti__xport_t *base)
+{
+    return (tutti__mpi_xport_t *)base;
+}
+
+static tutti_status_t open_end(tutti__mpi_xport_t *xport, const tutti__chan_key_t *key,
+                               int receives, tutti__chan_t **ret_chan)
+{
+    tutti__chan_t *chan;
+    tutti_status_t status;
+
+    if (key->lane >= TUTTI__LANES || key->stream >= MAX_STREAMS || key->peer >= xport->meet->size)
+        return tutti__mpi_fail(TUTTI_ERR_INTERNAL, "mpi: no channel of lane %u, peer %u, stream %u",
+                               key->lane, key->peer, key->stream);
+    tutti__mpi_lock();
+    chan = xport->chans[key->lane];
+    while (chan != NULL && (chan->key.peer != key->peer || chan->key.stream != key->stream ||
+                            chan->receives != receives))
+        chan = chan->next;
+    tutti__mpi_leave();
+    if (chan == NULL) {
+        status = tutti__mpi_chan_open(xport, key, receives, &chan);
+        if (status != TUTTI_OK)
+            return status;
+        chan->tag =
+            (int)(xport->tag_block * TAGS_PER_XPORT + key->lane * MAX_STREAMS + key->stream);
+        tutti__mpi_lock();
+        chan->next = xport->chans[key->lane];
+        xport->chans[key->lane] = chan;
+        tutti__mpi_leave();
+    }
+    *ret_chan = chan;
+    return TUTTI_OK;
+}
+
+static tutti_status_t open_send(tutti__xport_t *base, const tutti__chan_key_t *key,
+                                tutti__chan_t **ret_chan)
+{
+    return open_end(mine(base), key, 0, ret_chan);
+}
+
+static tutti_status_t open_recv(tutti__xport_t *base, const tutti__chan_key_t *key,
+                                tutti__chan_t **ret_chan)
+{
+    return open_end(mine(base), key, 1, ret_chan);
+}
+
+/* A probe for what cannot be there turns MPI's crank. From myself: one queue to look at, while
+   MPI_ANY_SOURCE would look at one for each peer. */
+static tutti_status_t xport_progress(tutti__xport_t *base)
+{
+    tutti__mpi_meet_t *meet = mine(base)->meet;
+    tutti_status_t status = tutti__mpi_enter();
+    int there;
+    int code;
+
+    if (status != TUTTI_OK)
+        return status;
+    code = PMPI_Iprobe((int)meet->rank, PROBE_TAG, meet->comm, &there, MPI_STATUS_IGNORE);
+    tutti__mpi_leave();
+    return code == MPI_SUCCESS ? TUTTI_OK : tutti__mpi_fail_code(code, "MPI_Iprobe");
+}
+
+static int xport_may_progress(tutti__xport_t *base, int is_engine)
+{
+    (void)base;
+    return tutti__mpi_may_call(is_engine);
+}
+
+static const tutti__xport_ops_t ops = {
+    .name = "mpi",
+    .purpose = "messages over the MPI that started the job",
+    .close = xport_close,
+    .open_send = open_send,
+    .open_recv = open_recv,
+    .send = tutti__mpi_chan_send,
+    .flush = tutti__mpi_chan_flush,
+    .expect = tutti__mpi_chan_expect,
+    .view = tutti__mpi_chan_view,
+    .release = tutti__mpi_chan_release,
+    .progress = xport_progress,
+    .may_progress = xport_may_progress,
+    .cancel = xport_cancel,
+};
+
+static void for_lane(tutti__mpi_xport_t *xport, uint32_t lane, void (*act)(tutti__chan_t *chan))
+{
+    for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
+        act(chan);
+}
+
+static uint32_t lane_pending(tutti__mpi_xport_t *xport, uint32_t lane)
+{
+    uint32_t pending = 0;
+
+    for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
+        pending += tutti__mpi_chan_pending(chan);
+    return pending;
+}
+
+/* One look at a lane that ends; answers what is left in flight, 0 also when MPI is gone. */
+static uint32_t look(tutti__mpi_xport_t *xport, uint32_t lane)
+{
+    uint32_t pending = 0;
+
+    tutti__mpi_lock();
+    if (!tutti__mpi_is_gone())
+        pending = lane_pending(xport, lane);
+    tutti__mpi_leave();
+    return pending;
+}
+
+/*
+ * Give up what is in flight in a lane.
+ *
+ * A receive can be cancelled unless its message is arriving; a send cannot (Open MPI ignores it,
+ * and MPI 4 wants it gone), it can only be waited for. The peer may be dead, so the wait is short.
+ * What is left is abandoned: its request is freed, so MPI finishes it if it ever can. Until then
+ * MPI may still read that one block of a sender, which no call stops.
+ */
+static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
+{
+    uint64_t start = tutti__now_ns();
+    uint32_t pending;
+
+    tutti__mpi_lock();
+    if (!tutti__mpi_is_gone())
+        for_lane(xport, lane, tutti__mpi_chan_cancel);
+    tutti__mpi_leave();
+    while ((pending = look(xport, lane)) > 0 && tutti__now_ns() - start < GIVE_UP_NS)
+        sched_yield();
+    if (pending == 0)
+        return;
+    tutti__mpi_lock();
+    if (!tutti__mpi_is_gone())
+        for_lane(xport, lane, tutti__mpi_chan_abandon);
+    xport->meet->stale = 1;
+    tutti__mpi_leave();
+    tutti__mpi_log(TUTTI__LOG_DEBUG, "mpi: lane %u: %u messages abandoned", lane, pending);
+}
+
+static void mark_cancelled(tutti__chan_t *chan)
+{
+    if (chan->status == TUTTI_OK)
+        chan->status = TUTTI_ERR_TRANSPORT;
+}
+
+/* The peers' messages of the failed call cannot be told from later ones, so the lane ends here. */
+static void xport_cancel(tutti__xport_t *base, uint32_t lane)
+{
+    tutti__mpi_xport_t *xport = mine(base);
+
+    if (lane >= TUTTI__LANES)
+        return;
+    end_lane(xport, lane);
+    tutti__mpi_lock();
+    for_lane(xport, lane, mark_cancelled);
+    xport->meet->stale = 1;
+    tutti__mpi_leave();
+}
+
+void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport)
+{
+    for (uint32_t lane = 0; lane < TUTTI__LANES; lane++) {
+        for_lane(xport, lane, tutti__mpi_chan_cancel);
+        if (lane_pending(xport, lane) > 0)
+            for_lane(xport, lane, tutti__mpi_chan_abandon);
+    }
+}
+
+static void xport_close(tutti__xport_t *base)
+{
+    tutti__mpi_xport_t *xport = mine(base);
+    tutti__chan_t *chan;
+
+    if (xport == NULL)
+        return;
+    for (uint32_t lane = 0; lane < TUTTI__LANES; lane++)
+        end_lane(xport, lane);
+    tutti__mpi_lock();
+    tutti__mpi_remove_xport(xport);
+    tutti__mpi_leave();
+    for (uint32_t lane = 0; lane < TUTTI__LANES; lane++) {
+        while ((chan = xport->chans[lane]) != NULL) {
+            xport->chans[lane] = chan->next;
+            tutti__mpi_chan_free(chan);
+        }
+    }
+    free(xport);
+}
+
+tutti_status_t tutti__mpi_xport_open(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
+                                     tutti__xport_t **ret_xport)
+{
+    tutti__mpi_meet_t *over = meet->ctx;
+    tutti__mpi_xport_t *xport;
+
+    if (slot_bytes == 0 || slot_bytes > INT_MAX || credits == 0)
+        return tutti__mpi_fail(TUTTI_ERR_INVALID_ARGUMENT,
+                               "mpi: slots of %zu bytes, %u credits: both must be at least 1, and "
+                               "a slot below 2 GiB",
+                               slot_bytes, credits);
+    if (over->comm == MPI_COMM_NULL)
+        return tutti__mpi_fail(TUTTI_ERR_INTERNAL, "mpi: a transport before the first allgather");
+    if (over->tag_block >= MAX_XPORTS)
+        return tutti__mpi_fail(TUTTI_ERR_UNSUPPORTED,
+                               "mpi: more than %d transports over one communicator: tags are used "
+                               "up",
+                               MAX_XPORTS);
+    xport = calloc(1, sizeof(*xport));
+    if (xport == NULL)
+        return tutti__mpi_fail(TUTTI_ERR_NO_MEMORY, "mpi: out of memory");
+    xport->base.ops = &ops;
+    xport->meet = over;
+    xport->slot_bytes = slot_bytes;
+    xport->credits = credits;
+    xport->tag_block = over->tag_block++;
+    tutti__mpi_lock();
+    tutti__mpi_add_xport(xport);
+    tutti__mpi_leave();
+    *ret_xport = &xport->base;
+    return TUTTI_OK;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Channels over shared memory between ranks of one machine. */
+#ifndef TUTTI__XPORT_SHM_SHM_H
+#define TUTTI__XPORT_SHM_SHM_H
+
+#include "boot/machine.h"
+#include "xport/xport.h"
+
+/* Collective over all ranks of boot. slot_bytes, credits: of every channel. */
+tutti_status_t tutti__xport_shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
+                                     size_t slot_bytes, uint32_t credits,
+                                     tutti__xport_t **ret_xport);
+
+/* For tests: over arenas that are there already. offset: of each machine rank's channel table, of
+   tutti__xport_shm_table_bytes() zeroed bytes, in its arena. */
+size_t tutti__xport_shm_table_bytes(uint32_t nranks);
+tutti_status_t tutti__xport_shm_attach(const tutti__machine_t *machine, const uint64_t *offset,
+                                       size_t slot_bytes, uint32_t credits,
+                                       tutti__xport_t **ret_xport);
+
+#endif

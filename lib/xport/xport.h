@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The point-to-point table: channels between two ranks, as schedules use them.
+ *
+ * A channel is named by (lane, source, destination, stream); it carries messages of at most
+ * slot_bytes, first in first out, with `credits` slots on the receiver's side. Nothing here ever
+ * blocks: what cannot go on answers TUTTI__AGAIN and is called again.
+ *
+ * A sender's end: send() until it is not AGAIN; if it answered TUTTI_OK and *ret_pending is set, the
+ *   bytes are still being read: flush() until OK before they may be overwritten.
+ * A receiver's end: expect() says how many messages this call will bring (they may be posted
+ *   ahead); view() lends the next message where it already is - a slot in shared memory, or a
+ *   posted staging buffer; release() gives the slot back.
+ *
+ * One thread at a time uses one lane of one xport; different lanes may be used by different threads.
+ */
+#ifndef TUTTI__XPORT_XPORT_H
+#define TUTTI__XPORT_XPORT_H
+
+#include "base/status.h"
+#include "conf/conf.h"
+#include "sched/step.h"
+
+#include <tutti/tutti.h>
+
+typedef struct tutti__xport tutti__xport_t;
+typedef struct tutti__chan tutti__chan_t;
+
+typedef struct {
+    uint32_t lane;
+    uint32_t peer;   /* rank at the other end */
+    uint32_t stream; /* the producer's */
+} tutti__chan_key_t;
+
+typedef struct {
+    const char *name;    /* "shm", as in TUTTI_XPORT=shm */
+    const char *purpose; /* one line, for people */
+
+    void (*close)(tutti__xport_t *xport);
+
+    /* Ends are opened at first use, live until close, and may be asked for again: the same end. */
+    tutti_status_t (*open_send)(tutti__xport_t *xport, const tutti__chan_key_t *key,
+                                tutti__chan_t **ret_chan);
+    tutti_status_t (*open_recv)(tutti__xport_t *xport, const tutti__chan_key_t *key,
+                                tutti__chan_t **ret_chan);
+
+    /* signature: of the call; a receiver with another one gets TUTTI_ERR_MISMATCH where the
+       transport can carry it, and a wrong length is a mismatch on all. */
+    tutti_status_t (*send)(tutti__chan_t *chan, const void *data, size_t bytes, uint32_t signature,
+                           int *ret_pending, tutti__stuck_t *stuck);
+    tutti_status_t (*flush)(tutti__chan_t *chan, tutti__stuck_t *stuck);
+
+    tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages);
+    tutti_status_t (*view)(tutti__chan_t *chan, size_t bytes, uint32_t signature,
+                           const void **ret_data, tutti__stuck_t *stuck);
+    void (*release)(tutti__chan_t *chan);
+
+    /* Move what is in flight; NULL if nothing needs it. May the calling thread do so? (An MPI below
+       the level it needs allows some threads only.) is_engine: the library's own thread. */
+    tutti_status_t (*progress)(tutti__xport_t *xport);
+    int (*may_progress)(tutti__xport_t *xport, int is_engine);
+
+    /* After an error: give up all messages of this lane that are in flight, so that no buffer of
+       the user is touched any more. */
+    void (*cancel)(tutti__xport_t *xport, uint32_t lane);
+} tutti__xport_ops_t;
+
+/* Every implementation begins with this. */
+struct tutti__xport {
+    const tutti__xport_ops_t *ops;
+};
+
+#endif
