@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tutti_mem_alloc and tutti_mem_free: ranges of this rank's arena, which all local ranks map. */
+#include "api/comm.h"
+
+#include "base/status.h"
+
+tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr)
+{
+    tutti_status_t status = tutti__comm_check(comm), mine = TUTTI_OK;
+    int32_t worst;
+    void *ptr = NULL;
+
+    if (status != TUTTI_OK)
+        return status;
+    if (ret_ptr == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_ptr is NULL");
+    if (bytes > 0)
+        mine = tutti__arena_alloc(comm->machine->arena, bytes, &ptr);
+    /* All ranks have it, or none. */
+    worst = (int32_t)mine;
+    status = tutti_allreduce(&worst, &worst, 1, TUTTI_INT32, TUTTI_MAX, comm);
+    if (status == TUTTI_OK && worst != TUTTI_OK)
+        status = mine != TUTTI_OK ? mine
+                                  : tutti__fail((tutti_status_t)worst, "another rank could not "
+                                                "allocate its part");
+    if (status != TUTTI_OK) {
+        tutti__arena_free(comm->machine->arena, ptr);
+        return status;
+    }
+    *ret_ptr = ptr;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti_mem_free(tutti_comm_t *comm, void *ptr)
+{
+    tutti_status_t status = tutti__comm_check(comm);
+
+    if (status != TUTTI_OK)
+        return status;
+    return tutti__arena_free(comm->machine->arena, ptr);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tutti_init, tutti_finalize, tutti_world, tutti_abort: the one communicator of all ranks. */
+#include "api/comm.h"
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/status.h"
+
+#include <string.h>
+
+/* Protects `world` while it is made and ended. */
+static tutti__mutex_t world_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_WORLD);
+static tutti_comm_t *_Atomic world;
+
+/*
+ * Take over the caller's options, whichever version he was built with: fields he does not know keep
+ * their defaults; fields that this library does not know must be zero.
+ */
+static tutti_status_t read_options(const tutti_options_t *user, tutti_options_t *ret_options)
+{
+    tutti_options_t options = TUTTI_OPTIONS_INIT;
+    const unsigned char *bytes = (const unsigned char *)user;
+
+    if (user != NULL) {
+        if (user->size < offsetof(tutti_options_t, mpi_comm) + sizeof(user->mpi_comm) ||
+            user->size > 4096)
+            return tutti__fail(TUTTI_ERR_ABI, "options->size is %zu; use TUTTI_OPTIONS_INIT",
+                               user->size);
+        for (size_t i = sizeof(options); i < user->size; i++)
+            if (bytes[i] != 0)
+                return tutti__fail(TUTTI_ERR_ABI, "options has a field that this version of the "
+                                   "library, %x, does not know", tutti_version());
+        memcpy(&options, user, TUTTI__MIN(user->size, sizeof(options)));
+        if (options.reserved != 0)
+            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->reserved is not 0");
+        if (options.api_version >> 16 != TUTTI_VERSION_MAJOR)
+            return tutti__fail(TUTTI_ERR_ABI, "the program was built for version %x, this is %x",
+                               options.api_version, tutti_version());
+    }
+    *ret_options = options;
+    return TUTTI_OK;
+}
+
+static tutti_status_t open_world(const tutti_options_t *options, tutti_comm_t **ret_comm)
+{
+    const tutti__mpi_module_t *module = NULL;
+    tutti__conf_t conf;
+    tutti__meet_t meet;
+    tutti_status_t status = tutti__conf_read(&conf);
+
+    if (status != TUTTI_OK)
+        return status;
+    tutti__log_setup((tutti__log_level_t)conf.log_level, -1);
+    status = tutti__boot_meet(&conf, options->mpi_comm, &meet, &module);
+    if (status != TUTTI_OK)
+        return status;
+    tutti__log_setup((tutti__log_level_t)conf.log_level, (int)meet.rank);
+    return tutti__comm_open(&meet, module, &conf, ret_comm);
+}
+
+tutti_status_t tutti_init(const tutti_options_t *user)
+{
+    tutti_options_t options;
+    tutti_comm_t *comm = NULL;
+    tutti_status_t status = read_options(user, &options);
+
+    if (status != TUTTI_OK)
+        return status;
+    tutti__mutex_lock(&world_lock);
+    if (atomic_load(&world) != NULL)
+        status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_init was called already");
+    else
+        status = open_world(&options, &comm);
+    if (status == TUTTI_OK)
+        atomic_store(&world, comm);
+    tutti__mutex_unlock(&world_lock);
+    return status;
+}
+
+tutti_status_t tutti_finalize(void)
+{
+    tutti_comm_t *comm;
+
+    tutti__mutex_lock(&world_lock);
+    comm = atomic_exchange(&world, NULL);
+    /* In a forked child it is the parent's; leave it alone. */
+    if (comm != NULL && tutti__comm_check(comm) == TUTTI_OK)
+        tutti__comm_close(comm);
+    tutti__mutex_unlock(&world_lock);
+    return TUTTI_OK;
+}
+
+tutti_comm_t *tutti_world(void)
+{
+    return atomic_load(&world);
+}
+
+tutti_status_t tutti_abort(tutti_comm_t *comm, const char *reason)
+{
+    char text[TUTTI__ERROR_BYTES];
+    tutti_status_t status = tutti__comm_check(comm);
+
+    if (status != TUTTI_OK)
+        return status;
+    snprintf(text, sizeof(text), "rank %d called tutti_abort: %.200s", tutti_rank(comm),
+             reason != NULL ? reason : "no reason given");
+    tutti__engine_kill(comm->engine, TUTTI_ERR_PEER_LOST, text);
+    return TUTTI_OK;
+}

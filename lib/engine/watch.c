@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The watch: peers that die, leave or are late.
+ *
+ * A death is seen by a neighbour in the tree (its connection closes, its process ends), who tells
+ * everybody, up and down; so each rank hears of it even if its own data path is stuck elsewhere. The
+ * communicator is dead then: `dead` is set, all pending requests end with the reason, and direct
+ * calls, which look at `dead` while they wait, end too. The first reason wins.
+ *
+ * A rank that calls finalize says goodbye first. What needs it and is not agreed yet ends with
+ * TUTTI_ERR_SHUTDOWN; what is in flight ends well if it can.
+ */
+#include "engine/state.h"
+
+#include "base/log.h"
+#include "base/time.h"
+
+#include <string.h>
+
+/* Tell the neighbours, except the link it came from. */
+static void spread_dead(tutti__engine_t *e, int from, tutti_status_t status, const char *text)
+{
+    tutti__dead_msg_t msg = { (uint32_t)status, (uint32_t)strlen(text) };
+
+    for (uint32_t i = 0; i < e->nlinks; i++)
+        if ((int)i != from && !e->link[i].lost)
+            tutti__link_send(e, i, TUTTI__MSG_DEAD, &msg, sizeof(msg), text, msg.text_bytes, NULL,
+                             0);
+}
+
+/* 1 if this is the first reason. Any thread. */
+static int set_dead(tutti__engine_t *e, tutti_status_t status, const char *text)
+{
+    int first;
+
+    tutti__mutex_lock(&e->queue_lock);
+    first = atomic_load(&e->dead) == 0;
+    if (first) {
+        snprintf(e->dead_text, sizeof(e->dead_text), "%s", text);
+        /* Release: who sees `dead` may read the text. */
+        atomic_store(&e->dead, (int)status);
+    }
+    tutti__mutex_unlock(&e->queue_lock);
+    return first;
+}
+
+static void die(tutti__engine_t *e, int from, tutti_status_t status, const char *text)
+{
+    if (!set_dead(e, status, text))
+        return;
+    /* A peer that ends early is the program's affair, and the calls that fail say so. */
+    TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
+    spread_dead(e, from, status, text);
+}
+
+void tutti__watch_dead(tutti__engine_t *e, tutti_status_t status, const char *text)
+{
+    die(e, -1, status, text);
+}
+
+void tutti__watch_message(tutti__engine_t *e, uint32_t link, const void *body, size_t bytes)
+{
+    const tutti__dead_msg_t *msg = body;
+    char text[TUTTI__ERROR_BYTES];
+
+    if (bytes < sizeof(*msg) || bytes != sizeof(*msg) + msg->text_bytes)
+        return;
+    snprintf(text, sizeof(text), "%.*s", (int)msg->text_bytes,
+             (const char *)body + sizeof(*msg));
+    die(e, (int)link, (tutti_status_t)msg->status, text);
+}
+
+void tutti__watch_lost(tutti__engine_t *e, int link, uint32_t rank)
+{
+    char text[TUTTI__ERROR_BYTES];
+
+    /* A rank that is no neighbour may have said goodbye to its leader; that one knows. */
+    if (link < 0) {
+        for (uint32_t i = 0; i < e->nlinks; i++)
+            if (e->link[i].rank == rank)
+                link = (int)i;
+        if (link < 0)
+            return;
+    }
+    if (atomic_load(&e->left[rank]) || e->link[link].bye)
+        return;
+    snprintf(text, sizeof(text), "rank %u was lost: its process ended or its host is gone", rank);
+    die(e, link, TUTTI_ERR_PEER_LOST, text);
+}
+
+/* Not agreed by all ranks yet, so it needs the one that has left. */
+static int not_agreed(const tutti_request_t *request)
+{
+    return !request->agreed;
+}
+
+static void say_bye(tutti__engine_t *e, uint32_t link, uint32_t rank)
+{
+    tutti__link_send(e, link, TUTTI__MSG_BYE, &rank, sizeof(rank), NULL, 0, NULL, 0);
+}
+
+/*
+ * Goodbyes go up to rank 0 and take effect on their way down, behind all buckets that rank 0 has
+ * sent before; so no rank refuses a tensor that another one reduces. A leader's own goodbye (link
+ * -1) goes both ways: nothing comes through it any more.
+ */
+void tutti__watch_bye(tutti__engine_t *e, int link, uint32_t rank)
+{
+    if (rank >= e->size || atomic_load(&e->left[rank]))
+        return;
+    if (link >= 0 && e->link[link].local)
+        tutti__link_read(e, (uint32_t)link);
+    if (link >= 0 && e->link[link].rank == rank)
+        e->link[link].bye = 1;
+    if (link >= 0 && link != e->parent && e->parent >= 0) {
+        say_bye(e, (uint32_t)e->parent, rank);
+        return;
+    }
+    atomic_store(&e->left[rank], 1);
+    atomic_store(&e->any_left, 1);
+    tutti__links_flush(e);
+    for (uint32_t i = 0; i < e->nlinks; i++)
+        if ((int)i != link)
+            say_bye(e, i, rank);
+    tutti__watch_refuse(e);
+}
+
+void tutti__watch_refuse(tutti__engine_t *e)
+{
+    char text[TUTTI__ERROR_BYTES];
+    uint32_t rank = 0;
+
+    while (rank + 1 < e->size && !atomic_load(&e->left[rank]))
+        rank++;
+    snprintf(text, sizeof(text), "rank %u has called tutti_finalize", rank);
+    tutti__request_clear_queue(e);
+    tutti__agree_clear(e);
+    tutti__request_finish_all(e, not_agreed, TUTTI_ERR_SHUTDOWN, text);
+}
+
+/* Rank 0 knows who has not announced; others can say only what they wait for. */
+static void report_stalls(tutti__engine_t *e, uint64_t now)
+{
+    uint64_t limit = e->env.conf->stall_ms * 1000000u;
+
+    for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)
+        for (const tutti__tensor_t *t = e->tensors[i]; t != NULL; t = t->next)
+            if (now - t->since_ns > limit)
+                TUTTI__LOG(TUTTI__LOG_WARN, "tensor '%s' waits for %llu s: announced by %u of %u "
+                           "ranks here, first by rank %u", t->name,
+                           (unsigned long long)((now - t->since_ns) / 1000000000u), t->msg.nranks,
+                           e->subtree, t->msg.rank);
+}
+
+void tutti__watch_stalls(tutti__engine_t *e)
+{
+    uint64_t now = tutti__now_ns();
+
+    if (e->env.conf->stall_ms == 0 || now - e->stall_ns < e->env.conf->stall_ms * 1000000u)
+        return;
+    e->stall_ns = now;
+    report_stalls(e, now);
+}
