@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Data that can be checked exactly.
+ *
+ * Element i of rank r is a small integer that depends on i mod 251 and on r. Sums over ranks are
+ * integers that the type represents, so any order of addition gives the same bits and a comparison
+ * needs no tolerance. 251 is a prime: blocks that were mixed up (their sizes are mostly powers of
+ * two, or equal shares) do not look alike.
+ */
+#include "bench.h"
+
+#include <string.h>
+
+enum {
+    PERIOD = 251,
+    LARGEST_ELEMENT = 8
+};
+
+static const bench_type_t types[] = {
+    { "float32", "MPI_FLOAT", TUTTI_FLOAT32, 4, 1 << 24 },
+    { "float64", "MPI_DOUBLE", TUTTI_FLOAT64, 8, 1 << 30 },
+    { "int32", "MPI_INT", TUTTI_INT32, 4, 1 << 30 },
+    { "int64", "MPI_INT64_T", TUTTI_INT64, 8, 1 << 30 },
+    { "uint8", "MPI_UINT8_T", TUTTI_UINT8, 1, 0 },
+    { "bfloat16", NULL, TUTTI_BFLOAT16, 2, 1 << 8 },
+};
+
+/* OSU's names for some of them. */
+static const struct {
+    const char *osu;
+    const char *name;
+} aliases[] = {
+    { "mpi_float", "float32" },
+    { "float", "float32" },
+    { "mpi_double", "float64" },
+    { "mpi_int", "int32" },
+};
+
+const bench_type_t *bench_type_at(size_t index)
+{
+    return index < sizeof(types) / sizeof(types[0]) ? &types[index] : NULL;
+}
+
+const bench_type_t *bench_type_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++) {
+        if (strcmp(aliases[i].osu, name) == 0)
+            name = aliases[i].name;
+    }
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (strcmp(types[i].name, name) == 0)
+            return &types[i];
+    }
+    return NULL;
+}
+
+/* From -8 to 8. With so many ranks that even ones would not add up exactly, the rest have 0. */
+static int value(const bench_type_t *type, size_t i, int rank)
+{
+    int mixed = (int)(i * 31 + (size_t)rank * 17 + i * (size_t)rank % 7) % 17 - 8;
+    int share = type->limit / (rank + 1) / 2;
+
+    if (type->limit == 0 || share >= 8)
+        return mixed;
+    return rank < type->limit / 2 ? mixed % 2 : 0;
+}
+
+static void put(const bench_type_t *type, void *to, long long number)
+{
+    float single = (float)number;
+    double twice = (double)number;
+    int32_t int32 = (int32_t)number;
+    int64_t int64 = number;
+    uint8_t uint8 = (uint8_t)number;
+    uint32_t bits;
+    uint16_t upper;
+
+    memcpy(&bits, &single, sizeof(bits));
+    upper = (uint16_t)(bits >> 16); /* nothing is lost: at most 8 significant bits */
+    switch (type->dtype) {
+    case TUTTI_FLOAT32:
+        memcpy(to, &single, sizeof(single));
+        break;
+    case TUTTI_FLOAT64:
+        memcpy(to, &twice, sizeof(twice));
+        break;
+    case TUTTI_INT32:
+        memcpy(to, &int32, sizeof(int32));
+        break;
+    case TUTTI_INT64:
+        memcpy(to, &int64, sizeof(int64));
+        break;
+    case TUTTI_BFLOAT16:
+        memcpy(to, &upper, sizeof(upper));
+        break;
+    default:
+        memcpy(to, &uint8, sizeof(uint8));
+        break;
+    }
+}
+
+/* One period of the sum over ranks `from` to `to - 1`. */
+static void make_period(unsigned char *period, const bench_type_t *type, int from, int to)
+{
+    for (size_t i = 0; i < PERIOD; i++) {
+        long long sum = 0;
+
+        for (int rank = from; rank < to; rank++)
+            sum += value(type, i, rank);
+        put(type, period + i * type->bytes, sum);
+    }
+}
+
+/* How many elements from `place` on, up to `left`, lie in one piece of the period? */
+static size_t piece(size_t place, size_t left)
+{
+    size_t run = PERIOD - place % PERIOD;
+
+    return run < left ? run : left;
+}
+
+void bench_fill(void *data, const bench_type_t *type, size_t first, size_t count, int rank)
+{
+    unsigned char period[PERIOD * LARGEST_ELEMENT];
+    unsigned char *to = data;
+    size_t run;
+
+    make_period(period, type, rank, rank + 1);
+    for (size_t done = 0; done < count; done += run) {
+        run = piece(first + done, count - done);
+        memcpy(to + done * type->bytes, period + (first + done) % PERIOD * type->bytes,
+               run * type->bytes);
+    }
+}
+
+static size_t wrong(const void *data, const bench_type_t *type, size_t first, size_t count,
+                    const unsigned char *period)
+{
+    const unsigned char *from = data;
+    size_t bad = 0;
+    size_t run;
+
+    for (size_t done = 0; done < count; done += run) {
+        const unsigned char *want = period + (first + done) % PERIOD * type->bytes;
+        const unsigned char *have = from + done * type->bytes;
+
+        run = piece(first + done, count - done);
+        if (memcmp(have, want, run * type->bytes) == 0)
+            continue;
+        for (size_t i = 0; i < run; i++)
+            bad += memcmp(have + i * type->bytes, want + i * type->bytes, type->bytes) != 0;
+    }
+    return bad;
+}
+
+size_t bench_wrong(const void *data, const bench_type_t *type, size_t first, size_t count, int rank)
+{
+    unsigned char period[PERIOD * LARGEST_ELEMENT];
+
+    make_period(period, type, rank, rank + 1);
+    return wrong(data, type, first, count, period);
+}
+
+size_t bench_wrong_sum(const void *data, const bench_type_t *type, size_t first, size_t count,
+                       int size)
+{
+    unsigned char period[PERIOD * LARGEST_ELEMENT];
+
+    make_period(period, type, 0, size);
+    return wrong(data, type, first, count, period);
+}

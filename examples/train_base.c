@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What all parts of the trainer use. Nothing here knows of ranks or models.
+ */
+#include "train_base.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+bool train_fail(train_error_t *error, const char *format, ...)
+{
+    /* the first error is kept: what follows is usually only its consequence */
+    if (error->text[0] != '\0')
+        return false;
+
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof(error->text), format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+double train_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+uint64_t train_hash(uint64_t hash, const void *bytes, size_t count)
+{
+    const uint8_t *next = bytes;
+
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ next[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+train_random_t train_random_make(uint64_t seed, uint64_t stream)
+{
+    /* mixed one after the other, so that (1, 2) and (2, 1) do not start near each other */
+    const train_random_t random = { mix(mix(seed + 1) + stream) };
+
+    return random;
+}
+
+static uint64_t random_bits(train_random_t *random)
+{
+    random->state += UINT64_C(0x9e3779b97f4a7c15);
+    return mix(random->state);
+}
+
+/* Uniform in (0, 1]: the upper 53 bits, plus one so that its logarithm exists. */
+static double uniform(train_random_t *random)
+{
+    return (double)((random_bits(random) >> 11) + 1) / 9007199254740992.0;
+}
+
+float train_random_normal(train_random_t *random)
+{
+    /* Box-Muller; its second number is thrown away for the sake of a state of one word */
+    const double radius = sqrt(-2.0 * log(uniform(random)));
+    const double angle = 6.283185307179586 * uniform(random);
+
+    return (float)(radius * cos(angle));
+}
+
+void train_random_permutation(train_random_t *random, uint32_t *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        items[i] = (uint32_t)i;
+
+    /* Fisher-Yates; scaling 32 bits to the range is off by less than count / 2^32, never mind */
+    for (size_t left = count; left > 1; left--) {
+        const size_t pick = (size_t)(((random_bits(random) >> 32) * left) >> 32);
+        const uint32_t item = items[pick];
+
+        items[pick] = items[left - 1];
+        items[left - 1] = item;
+    }
+}

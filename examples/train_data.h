@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Fashion-MNIST, or anything else in the same four files (MNIST, KMNIST).
+ *
+ * Images stay in memory as they are on disk, one byte per pixel; they become floats only when a
+ * batch is gathered. Every rank reads all of it, so each can take any part of any batch.
+ */
+#ifndef TRAIN_DATA_H
+#define TRAIN_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "train_base.h"
+
+#define TRAIN_CLASSES 10
+
+typedef struct {
+    size_t count;    /* images, and labels */
+    size_t rows;     /* pixels */
+    size_t columns;  /* pixels */
+    uint8_t *images; /* count * rows * columns */
+    uint8_t *labels; /* count, each below TRAIN_CLASSES */
+} train_set_t;
+
+typedef struct {
+    train_set_t train;
+    train_set_t test;
+    float mean;      /* of all training pixels, 0 to 255 */
+    float deviation; /* their standard deviation */
+} train_data_t;
+
+/*
+ * Read {train,t10k}-{images-idx3,labels-idx1}-ubyte from a folder, each with .gz or without.
+ *
+ * On failure *ret_data is empty. What was read goes to train_data_free, which takes an empty one.
+ */
+bool train_data_load(const char *folder, train_data_t *ret_data, train_error_t *error);
+void train_data_free(train_data_t *data);
+
+/* A number that differs, most likely, if any byte of the data does. */
+uint32_t train_data_checksum(const train_data_t *data);
+
+/*
+ * Copy some images, scaled to mean 0 and deviation 1 over the training set, and their labels.
+ *
+ * items       `count` indices into the set
+ * ret_inputs  count * rows * columns floats
+ */
+void train_data_gather(const train_data_t *data, const train_set_t *set, const uint32_t *items,
+                       size_t count, float *ret_inputs, uint8_t *ret_labels);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The trainer's side of the collectives.
+ *
+ *     forward  |  backward                              |  wait  |  step
+ *              |  layer 3     layer 2     layer 1       |        |
+ *     ---------+----------------------------------------+--------+-------
+ *     loss     =======>
+ *     layer3/weight         =======>
+ *     layer2/weight                     =======>
+ *     layer1/weight                                     =======>
+ *
+ * Requests are matched by name, so ranks need not start them in the same order. Direct calls
+ * (broadcast, allreduce, allgather, barrier) are made in the same order on all ranks.
+ */
+#include "train_parallel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Keep Tutti's own words; they name the rank and the tensor. */
+static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t status)
+{
+    return train_fail(error, "%s: %s: %s", what, tutti_strerror(status), tutti_last_error());
+}
+
+bool train_parallel_start(train_parallel_t *ret_parallel, train_error_t *error)
+{
+    train_parallel_t parallel = { .size = 1 };
+
+    *ret_parallel = parallel;
+    const tutti_status_t status = tutti_init(NULL);
+    if (status != TUTTI_OK)
+        return fail_tutti(error, "starting Tutti", status);
+
+    parallel.world = tutti_world();
+    parallel.rank = tutti_rank(parallel.world);
+    parallel.size = tutti_size(parallel.world);
+    parallel.hosts = tutti_host_count(parallel.world);
+    *ret_parallel = parallel;
+    return true;
+}
+
+void train_parallel_stop(train_parallel_t *parallel)
+{
+    /* frees the gradients, too */
+    tutti_finalize();
+    memset(parallel, 0, sizeof(*parallel));
+}
+
+train_part_t train_parallel_part(const train_parallel_t *parallel, size_t count)
+{
+    const size_t size = (size_t)parallel->size, rank = (size_t)parallel->rank;
+    const size_t first = rank * count / size;
+    const train_part_t part = { first, (rank + 1) * count / size - first };
+
+    return part;
+}
+
+/* What ranks tell each other in train_parallel_agree. */
+typedef struct {
+    train_error_t error;
+    uint64_t fingerprint;
+} report_t;
+
+/* Look for errors in all ranks' reports; print this rank's, if it is the lowest that has it. */
+static bool judge(const train_parallel_t *parallel, const report_t *reports)
+{
+    const size_t size = (size_t)parallel->size;
+    const char *mine = reports[parallel->rank].error.text;
+    int lowest = parallel->rank;
+    size_t failed = 0, alike = 0;
+
+    for (size_t i = size; i-- > 0;) {
+        failed += reports[i].error.text[0] != '\0';
+        if (strcmp(reports[i].error.text, mine) == 0) {
+            alike++;
+            lowest = (int)i;
+        }
+    }
+    if (mine[0] != '\0' && lowest == parallel->rank) {
+        if (alike == size)
+            fprintf(stderr, "example_train: %s\n", mine);
+        else
+            fprintf(stderr, "example_train: rank %d: %s\n", parallel->rank, mine);
+    }
+    if (failed > 0)
+        return false;
+
+    for (size_t i = 1; i < size; i++) {
+        if (reports[i].fingerprint != reports[0].fingerprint) {
+            if (parallel->rank == 0)
+                fprintf(stderr, "example_train: rank %zu has other options or data than rank 0\n",
+                        i);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool train_parallel_agree(const train_parallel_t *parallel, uint64_t fingerprint,
+                          train_error_t *error)
+{
+    report_t mine = { *error, fingerprint };
+    report_t *reports = malloc((size_t)parallel->size * sizeof(*reports));
+
+    if (reports == NULL) {
+        train_fail(error, "not enough memory");
+        tutti_abort(parallel->world, error->text);
+        return false;
+    }
+    tutti_status_t status =
+        tutti_allgather(&mine, reports, sizeof(mine), TUTTI_UINT8, parallel->world);
+    bool agreed = false;
+    if (status == TUTTI_OK) {
+        agreed = judge(parallel, reports);
+        error->text[0] = '\0';
+        /* a launcher may kill all ranks when the first one fails: let the line be out before */
+        status = tutti_barrier(parallel->world);
+    }
+    free(reports);
+
+    if (status != TUTTI_OK)
+        return fail_tutti(error, "comparing notes with the other ranks", status);
+    return agreed;
+}
+
+bool train_parallel_share_model(train_parallel_t *parallel, train_model_t *model,
+                                train_error_t *error)
+{
+    void *gradients;
+    tutti_status_t status =
+        tutti_mem_alloc(parallel->world, model->parameter_count * sizeof(float), &gradients);
+    if (status != TUTTI_OK)
+        return fail_tutti(error, "allocating gradients", status);
+    train_model_place_gradients(model, gradients);
+    parallel->gradients = gradients;
+
+    status = tutti_broadcast(model->parameters, model->parameter_count, TUTTI_FLOAT32, 0,
+                             parallel->world);
+    if (status != TUTTI_OK)
+        return fail_tutti(error, "sharing the parameters", status);
+    return true;
+}
+
+/* Start to add up `count` elements in place. After a failure the rest of the step is left out. */
+static void reduce(train_parallel_t *parallel, const char *name, void *buffer, size_t count,
+                   tutti_dtype_t dtype)
+{
+    if (parallel->start_error.text[0] != '\0')
+        return;
+
+    const tutti_status_t status =
+        tutti_allreduce_async(name, buffer, buffer, count, dtype, TUTTI_SUM, parallel->world, NULL,
+                              &parallel->requests[parallel->request_count]);
+    if (status != TUTTI_OK) {
+        fail_tutti(&parallel->start_error, name, status);
+        /* the other ranks would wait for this tensor until their deadline */
+        tutti_abort(parallel->world, parallel->start_error.text);
+        return;
+    }
+    parallel->request_count++;
+}
+
+void train_parallel_reduce_loss(train_parallel_t *parallel, double loss)
+{
+    parallel->loss = loss;
+    reduce(parallel, "loss", &parallel->loss, 1, TUTTI_FLOAT64);
+}
+
+void train_parallel_reduce_gradient(void *context, const train_tensor_t *tensor)
+{
+    reduce(context, tensor->name, tensor->gradient, tensor->count, TUTTI_FLOAT32);
+}
+
+bool train_parallel_wait(train_parallel_t *parallel, train_error_t *error)
+{
+    const double begin = train_seconds();
+    bool done = true;
+
+    if (parallel->start_error.text[0] != '\0')
+        done = train_fail(error, "%s", parallel->start_error.text);
+
+    /* after a failure, too: each request is freed by its tutti_wait and by nothing else */
+    for (size_t i = 0; i < parallel->request_count; i++) {
+        const tutti_status_t status = tutti_wait(parallel->requests[i], -1);
+
+        if (status != TUTTI_OK)
+            done = fail_tutti(error, "adding up gradients", status);
+    }
+    parallel->request_count = 0;
+    parallel->wait_seconds += train_seconds() - begin;
+    return done;
+}
+
+bool train_parallel_sum(const train_parallel_t *parallel, double *values, size_t count,
+                        train_error_t *error)
+{
+    const tutti_status_t status =
+        tutti_allreduce(values, values, count, TUTTI_FLOAT64, TUTTI_SUM, parallel->world);
+
+    if (status != TUTTI_OK)
+        return fail_tutti(error, "adding up statistics", status);
+    return true;
+}
+
+bool train_parallel_gather(const train_parallel_t *parallel, uint64_t value, uint64_t *ret_values,
+                           train_error_t *error)
+{
+    const tutti_status_t status =
+        tutti_allgather(&value, ret_values, sizeof(value), TUTTI_UINT8, parallel->world);
+
+    if (status != TUTTI_OK)
+        return fail_tutti(error, "gathering the digests", status);
+    return true;
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Progress for people, numbers for programs.
+ *
+ * A bar is drawn only on a terminal of known width. Open MPI gives each rank a pseudo-terminal for
+ * stdout, even if mpirun itself writes to a file, so isatty() alone says yes too often; but the
+ * width is then 0, and the real terminal's otherwise.
+ */
+#include "train_report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define DRAW_SECONDS 0.1
+#define BAR_MIN 8
+#define BAR_MAX 40
+#define DEFAULT_COLUMNS 80 /* if a bar is asked for where there is no terminal */
+#define LINE_BYTES 256
+
+/* Columns of the terminal on stdout; 0 if there is none. */
+static size_t terminal_columns(void)
+{
+    struct winsize size;
+
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+        return 0;
+    return size.ws_col;
+}
+
+static bool open_file(const char *path, const char *option, FILE **ret_file, train_error_t *error)
+{
+    if (path == NULL)
+        return true;
+    *ret_file = fopen(path, "w");
+    if (*ret_file == NULL)
+        return train_fail(error, "%s %s: %s", option, path, strerror(errno));
+    return true;
+}
+
+bool train_report_open(const train_options_t *options, bool active, train_report_t *ret_report,
+                       train_error_t *error)
+{
+    memset(ret_report, 0, sizeof(*ret_report));
+    if (!active)
+        return true;
+
+    ret_report->active = true;
+    ret_report->bar = options->progress == TRAIN_PROGRESS_BAR ||
+                      (options->progress == TRAIN_PROGRESS_AUTO && terminal_columns() > 0);
+    ret_report->metrics_path = options->metrics;
+    ret_report->log_steps_path = options->log_steps;
+    return open_file(options->metrics, "--metrics", &ret_report->metrics, error) &&
+           open_file(options->log_steps, "--log-steps", &ret_report->log_steps, error);
+}
+
+void train_report_begin(train_report_t *report, const char *format, ...)
+{
+    report->begin_seconds = train_seconds();
+    if (!report->active)
+        return;
+
+    va_list arguments;
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* Write the bar between what stands left and right of it, so that all fits into the columns. */
+static void draw(const char *left, const char *right, double done, size_t columns)
+{
+    char line[LINE_BYTES];
+    const size_t text = strlen(left) + strlen(right) + 4; /* brackets and spaces */
+    size_t width = columns > text + 1 ? columns - text - 1 : 0;
+
+    width = width > BAR_MAX ? BAR_MAX : width;
+    if (width >= BAR_MIN) {
+        char bar[BAR_MAX + 1];
+        const size_t filled = (size_t)(done * (double)width);
+
+        memset(bar, ' ', width);
+        memset(bar, '=', filled);
+        if (filled < width)
+            bar[filled] = '>';
+        bar[width] = '\0';
+        snprintf(line, sizeof(line), "%s [%s] %s", left, bar, right);
+    } else {
+        snprintf(line, sizeof(line), "%s %s", left, right);
+    }
+
+    /* the last column stays free: a character there makes some terminals begin a new line */
+    printf("\r%.*s\033[K", columns > 0 ? (int)columns - 1 : 0, line);
+    fflush(stdout);
+}
+
+static void erase(train_report_t *report)
+{
+    if (report->drawn)
+        printf("\r\033[K");
+    report->drawn = false;
+}
+
+void train_report_step(train_report_t *report, const train_step_t *step)
+{
+    if (report->log_steps != NULL)
+        fprintf(report->log_steps, "%zu %.9f\n", step->step, step->loss);
+    if (!report->bar)
+        return;
+
+    const double now = train_seconds();
+    if (now - report->drawn_seconds < DRAW_SECONDS)
+        return;
+    report->drawn_seconds = now;
+    report->drawn = true;
+
+    const size_t terminal = terminal_columns();
+    const double done = (double)step->epoch_step / (double)step->epoch_steps;
+    const double left_seconds =
+        (now - report->begin_seconds) * (double)(step->steps - step->step) / (double)step->step;
+    const unsigned long seconds = (unsigned long)ceil(left_seconds);
+    char left[64], right[128];
+
+    snprintf(left, sizeof(left), "epoch %zu/%zu", step->epoch, step->epochs);
+    snprintf(right, sizeof(right), "%3.0f%%  loss %.4f  %.0f images/s  %lu:%02lu left",
+             100.0 * done, step->epoch_loss, step->images_per_second, seconds / 60, seconds % 60);
+    draw(left, right, done, terminal > 0 ? terminal : DEFAULT_COLUMNS);
+}
+
+void train_report_epoch(train_report_t *report, const train_epoch_t *epoch)
+{
+    if (!report->active)
+        return;
+
+    erase(report);
+    printf("epoch %zu/%zu  loss %.4f  test accuracy %.4f  %.0f images/s  waiting %.1f%%\n",
+           epoch->epoch, epoch->epochs, epoch->train_loss, epoch->test_accuracy,
+           epoch->images_per_second, 100.0 * epoch->wait_share);
+    fflush(stdout);
+
+    if (report->metrics != NULL) {
+        fprintf(report->metrics,
+                "{\"epoch\": %zu, \"train_loss\": %.9f, \"test_loss\": %.9f, "
+                "\"test_accuracy\": %.6f, \"images_per_second\": %.1f, \"wait_share\": %.6f, "
+                "\"learning_rate\": %.9g}\n",
+                epoch->epoch, epoch->train_loss, epoch->test_loss, epoch->test_accuracy,
+                epoch->images_per_second, epoch->wait_share, epoch->learning_rate);
+        fflush(report->metrics);
+    }
+}
+
+void train_report_digests(train_report_t *report, const uint64_t *digests, size_t count)
+{
+    for (size_t i = 0; report->active && i < count; i++)
+        printf("digest of rank %zu: %016llx\n", i, (unsigned long long)digests[i]);
+}
+
+void train_report_accuracy(train_report_t *report, double accuracy)
+{
+    if (report->active)
+        printf("test accuracy %.4f\n", accuracy);
+}
+
+/* Close a file; an error of any earlier write shows now. */
+static bool close_file(FILE *file, const char *option, const char *path, train_error_t *error)
+{
+    if (file == NULL)
+        return true;
+
+    errno = 0;
+    const bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed)
+        return train_fail(error, "%s %s: %s", option, path,
+                          errno != 0 ? strerror(errno) : "write error");
+    return true;
+}
+
+bool train_report_close(train_report_t *report, train_error_t *error)
+{
+    bool written = true;
+
+    if (!report->active)
+        return true;
+    erase(report);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        written = train_fail(error, "stdout: %s", strerror(errno));
+    if (!close_file(report->metrics, "--metrics", report->metrics_path, error))
+        written = false;
+    if (!close_file(report->log_steps, "--log-steps", report->log_steps_path, error))
+        written = false;
+    report->metrics = report->log_steps = NULL;
+    return written;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the trainer shows: a progress bar or plain lines, and files for programs to read.
+ *
+ * Only rank 0 reports; on the others all of this does nothing.
+ */
+#ifndef TRAIN_REPORT_H
+#define TRAIN_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "train_base.h"
+#include "train_options.h"
+
+typedef struct {
+    bool active; /* rank 0 */
+    bool bar;
+    FILE *metrics;   /* NULL: not wanted */
+    FILE *log_steps; /* NULL: not wanted */
+    const char *metrics_path;
+    const char *log_steps_path;
+    double begin_seconds; /* when training began */
+    double drawn_seconds; /* when the bar was drawn last */
+    bool drawn;           /* the bar is on the screen */
+} train_report_t;
+
+/* Where training is. Numbers count from 1. */
+typedef struct {
+    size_t epoch, epochs;
+    size_t step, steps;             /* in all */
+    size_t epoch_step, epoch_steps; /* in this epoch */
+    double loss;                    /* mean over this step's images, of all ranks */
+    double epoch_loss;              /* mean over this epoch's images so far */
+    double images_per_second;       /* in this epoch so far, of all ranks */
+} train_step_t;
+
+/* What an epoch gave; over all ranks. */
+typedef struct {
+    size_t epoch, epochs;
+    double train_loss;
+    double test_loss;
+    double test_accuracy;
+    double images_per_second; /* training, without the evaluation */
+    double wait_share;        /* of the steps' time, spent waiting for communication; mean */
+    double learning_rate;     /* of the last step */
+} train_epoch_t;
+
+/* Open the files that the options want. train_report_close takes what this left, well or not. */
+bool train_report_open(const train_options_t *options, bool active, train_report_t *ret_report,
+                       train_error_t *error);
+
+/* Print one line about the run before training begins. */
+void train_report_begin(train_report_t *report, const char *format, ...) TRAIN_PRINTF(2, 3);
+
+void train_report_step(train_report_t *report, const train_step_t *step);
+void train_report_epoch(train_report_t *report, const train_epoch_t *epoch);
+void train_report_digests(train_report_t *report, const uint64_t *digests, size_t count);
+void train_report_accuracy(train_report_t *report, double accuracy);
+
+/* Take the bar off the screen and close the files. Fails if anything could not be written. */
+bool train_report_close(train_report_t *report, train_error_t *error);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What every fuzz target defines. A fuzzer (clang -fsanitize=fuzzer) calls LLVMFuzzerTestOneInput;
+ * in normal checks driver.c does.
+ */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+/* A sound input to begin with, the n-th of them; its length, 0 when there are no more. */
+size_t fuzz_seed(unsigned n, uint8_t *ret_data, size_t room);
+
+#endif

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Fuzz targets. Normal checks run each over its seeds, with the small driver; see driver.c. With a
+# fuzzer: clang -fsanitize=fuzzer,address, the target's file and the library's, without driver.c.
+
+fuzz_tests = \
+    %reldir%/fuzz_side_frame
+
+fuzz_driver = %reldir%/driver.c %reldir%/fuzz.h
+%C%_fuzz_side_frame_SOURCES = %reldir%/fuzz_side_frame.c $(fuzz_driver)
+
+check_PROGRAMS += $(fuzz_tests)
+TESTS += $(fuzz_tests)

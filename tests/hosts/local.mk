@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+rank_tests +=
+script_tests +=

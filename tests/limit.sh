@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. TEST_SECONDS changes the limit.
+#
+# Tests that start ranks want the machine for themselves: they queue at a lock, so `make -j check`
+# runs one of them next to single-process tests. Waiting for the lock does not count.
+set -u
+
+case $1 in
+*unit/* | *abi/* | *lint/*) ;;
+*)
+    exec 9>tests/ranks.lock
+    flock 9
+    ;;
+esac
+
+seconds=${TEST_SECONDS:-120}
+run="timeout --kill-after=5 $seconds"
+
+# ThreadSanitizer of GCC 12 and clang 14 cannot live with much address randomisation.
+case ${SANITIZER:-no} in
+*thread*)
+    if setarch -R true 2>/dev/null; then
+        run="setarch -R $run"
+    fi
+    ;;
+esac
+
+$run "$@" 9>&- </dev/null
+status=$?
+if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+    echo "$1: stopped after $seconds s" >&2
+fi
+exit "$status"

@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Every header says what it needs. The public ones compile without a warning as C99 and as C++11,
+# through tutti.h, which includes each of them; the internal ones compile alone, also twice.
+set -eu
+
+top=$(cd "$srcdir" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+# compile NAME COMPILER FLAGS...: checks $work/alone.*
+compile() {
+    name=$1
+    shift
+    if ! "$@" -Wall -Wextra -Werror -fsyntax-only; then
+        echo "$name does not compile: $*"
+        failed=1
+    fi
+}
+
+for path in "$top"/include/tutti/*.h; do
+    name=tutti/${path##*/}
+    # cuda.h is included by those who have CUDA.
+    [ "$name" = tutti/cuda.h ] && continue
+    if [ "$name" != tutti/tutti.h ] && ! grep -q "#include <$name>" "$top/include/tutti/tutti.h"; then
+        echo "tutti/tutti.h does not include <$name>"
+        failed=1
+    fi
+    printf '#include <tutti/tutti.h>\n#include <%s>\nint main(void) { return 0; }\n' "$name" \
+        >"$work/alone.c"
+    cp "$work/alone.c" "$work/alone.cc"
+    # CC and CXX may hold options, such as -std=gnu11.
+    compile "$name as C99" $CC -std=c99 -pedantic -I "$top/include" "$work/alone.c"
+    if command -v ${CXX%% *} >/dev/null; then
+        compile "$name as C++11" $CXX -std=c++11 -pedantic -I "$top/include" "$work/alone.cc"
+    fi
+done
+
+for path in $(cd "$top/lib" && find . -name '*.h' | sort); do
+    name=${path#./}
+    mpi=
+    if grep -q '<mpi.h>\|"xport/mpi/' "$top/lib/$name"; then
+        [ -n "$MPI_LIBS" ] || continue
+        mpi=$MPI_CFLAGS
+    fi
+    printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$name" "$name" \
+        >"$work/alone.c"
+    compile "$name" $CC -std=gnu11 -pthread -I. $LIB_CPPFLAGS $mpi "$work/alone.c"
+done
+exit "$failed"

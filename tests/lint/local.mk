@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+script_tests += \
+    %reldir%/headers.sh \
+    %reldir%/rooms.sh \
+    %reldir%/style.sh
+
+EXTRA_DIST += \
+    %reldir%/code.awk \
+    %reldir%/rooms.awk \
+    %reldir%/style.awk

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Every test is a program or script of its own: 0 passed, 77 skipped, anything else failed.
+#
+#     unit_tests      written with cmocka, link libtutti_all.la; see unit/<room>/local.mk
+#     rank_tests      programs that make several ranks themselves; link libtutti_all.la too
+#     api_tests       like an application; a second line links libtutti.la instead:
+#                     tests_api_name_LDADD = $(API_LIBS)
+#     test_programs   not tests, but started by script_tests
+#     script_tests    scripts, such as those that call mpirun; need the exec bit
+#     tsan_tests      those of the programs above whose ranks are threads, once more: what
+#                     `make check-tsan` runs in a build --with-sanitizer=thread
+#
+# The source of a program is its name with .c, unless name_SOURCES says otherwise. limit.sh runs
+# each test, with a time limit; all but unit, abi and lint tests one at a time.
+
+unit_tests =
+rank_tests =
+api_tests =
+test_programs =
+script_tests =
+tsan_tests =
+
+# Sources that several tests share.
+check_LTLIBRARIES += tests/libtests.la
+tests_libtests_la_SOURCES = %reldir%/ranks.c %reldir%/ranks.h
+
+LDADD = tests/libtests.la libtutti_all.la $(CMOCKA_LIBS)
+API_LIBS = tests/libtests.la libtutti.la $(CMOCKA_LIBS)
+
+include %reldir%/unit/local.mk
+include %reldir%/api/local.mk
+include %reldir%/multi/local.mk
+include %reldir%/hosts/local.mk
+include %reldir%/fault/local.mk
+include %reldir%/machines/local.mk
+include %reldir%/abi/local.mk
+include %reldir%/lint/local.mk
+
+check_PROGRAMS += $(rank_tests) $(api_tests) $(test_programs)
+TESTS += $(rank_tests) $(api_tests) $(script_tests)
+if HAVE_CMOCKA
+check_PROGRAMS += $(unit_tests)
+TESTS += $(unit_tests)
+endif
+EXTRA_DIST += $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/lsan.supp
+
+CLEANFILES += tests/ranks.lock
+
+TEST_EXTENSIONS =
+LOG_COMPILER = $(SHELL) $(top_srcdir)/tests/limit.sh
+AM_TESTS_ENVIRONMENT = \
+    export CC='$(CC)' CXX='$(CXX)' NM='$(NM)' SED='$(SED)' MPIRUN='$(MPIRUN)'; \
+    export LIB_CPPFLAGS='$(LIB_CPPFLAGS)' MPI_CFLAGS='$(MPI_CFLAGS)' MPI_LIBS='$(MPI_LIBS)'; \
+    export TUTTI_MODULE_DIR='$(abs_top_builddir)/tutti/.libs'; \
+    export SANITIZER='$(TUTTI_SANITIZER)'; \
+    export LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0"; \
+    export UBSAN_OPTIONS=print_stacktrace=1; \
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;
+
+check-tsan:
+	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_tests)" TESTS="$(tsan_tests)" check-TESTS
+all-programs: all
+	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
+.PHONY: check-tsan all-programs

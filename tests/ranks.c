@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Running jobs of several ranks. See ranks.h. */
+#include "ranks.h"
+
+#include "base/log.h"
+#include "base/time.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FAILED 1
+
+static __thread int my_rank = -1;
+
+void ranks_fail(const char *file, int line, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    fprintf(stderr, "%s:%d: rank %d: %s\n", file, line, my_rank, text);
+    /* A thread cannot end alone while others wait for it. */
+    _exit(FAILED);
+}
+
+int ranks_can_fork(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return 0;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return 0;
+#endif
+#endif
+    return 1;
+}
+
+typedef struct {
+    const job_t *job;
+    int rank;
+    char name[64];
+    pthread_barrier_t *end; /* threads: mappings are shared, so all close together */
+} member_t;
+
+static void run_rank(const member_t *m)
+{
+    rank_t self = { m->rank, m->job->size, NULL, m->job->arg };
+    tutti__conf_t conf;
+    tutti__meet_t meet;
+
+    my_rank = m->rank;
+    tutti__conf_defaults(&conf);
+    conf.shared.timeout_ms = 30000;
+    if (m->job->hosts != NULL)
+        snprintf(conf.host_id, sizeof(conf.host_id), "host-%c", m->job->hosts[m->rank]);
+    if (m->job->algorithm != NULL)
+        snprintf(conf.shared.algorithm, sizeof(conf.shared.algorithm), "%s", m->job->algorithm);
+    if (m->job->settings != NULL)
+        m->job->settings(&conf, m->rank);
+    CHECK_OK(tutti__meet_local(m->name, (uint32_t)m->rank, (uint32_t)m->job->size,
+                               conf.shared.timeout_ms, &meet));
+    CHECK_OK(tutti__comm_open(&meet, NULL, &conf, &self.comm));
+    m->job->fn(&self);
+    if (m->end != NULL)
+        pthread_barrier_wait(m->end);
+    tutti__comm_close(self.comm);
+}
+
+static void *thread_main(void *arg)
+{
+    run_rank(arg);
+    return NULL;
+}
+
+static int run_threads(const job_t *job, member_t *members)
+{
+    pthread_barrier_t end;
+    pthread_t *threads = calloc((size_t)job->size, sizeof(*threads));
+
+    pthread_barrier_init(&end, NULL, (unsigned)job->size);
+    for (int r = 0; r < job->size; r++) {
+        members[r].end = &end;
+        pthread_create(&threads[r], NULL, thread_main, &members[r]);
+    }
+    for (int r = 0; r < job->size; r++)
+        pthread_join(threads[r], NULL);
+    pthread_barrier_destroy(&end);
+    free(threads);
+    return 0;
+}
+
+/* Did a rank end as it should? */
+static int judge(const job_t *job, int rank, int status)
+{
+    int expected = (job->killed >> rank & 1) != 0;
+
+    if (WIFSIGNALED(status)) {
+        if (!expected)
+            fprintf(stderr, "rank %d was ended by signal %d\n", rank, WTERMSIG(status));
+        return expected ? 0 : 1;
+    }
+    if (expected)
+        fprintf(stderr, "rank %d ended by itself with %d\n", rank, WEXITSTATUS(status));
+    return expected || WEXITSTATUS(status) != 0;
+}
+
+/* Wait for all children; after the time limit kill those that are left. */
+static int reap(const job_t *job, const pid_t *pids)
+{
+    uint64_t limit = (uint64_t)(job->timeout_s ? job->timeout_s : 60) * 1000000000u;
+    uint64_t begin = tutti__now_ns();
+    int failures = 0, left = job->size, late = 0;
+
+    while (left > 0) {
+        int status;
+        pid_t pid = waitpid(-1, &status, late ? 0 : WNOHANG);
+
+        if (pid == 0 && tutti__now_ns() - begin > limit) {
+            fprintf(stderr, "time limit: %d ranks still run\n", left);
+            for (int r = 0; r < job->size; r++)
+                if (waitpid(pids[r], &status, WNOHANG) == 0)
+                    kill(pids[r], SIGKILL);
+            late = failures = 1;
+        }
+        if (pid == 0)
+            usleep(1000);
+        if (pid < 0)
+            break;
+        for (int r = 0; r < job->size; r++) {
+            if (pid == pids[r]) {
+                left--;
+                failures += late || judge(job, r, status);
+            }
+        }
+    }
+    return failures;
+}
+
+static int run_processes(const job_t *job, member_t *members)
+{
+    pid_t *pids = calloc((size_t)job->size, sizeof(*pids));
+    int failures;
+
+    fflush(NULL);
+    for (int r = 0; r < job->size; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            free(pids);
+            run_rank(&members[r]);
+            free(members);
+            exit(0);
+        }
+    }
+    failures = reap(job, pids);
+    free(pids);
+    return failures;
+}
+
+int ranks_run(const job_t *job)
+{
+    static int number;
+    member_t *members = calloc((size_t)job->size, sizeof(*members));
+    int failures;
+
+    number++;
+    for (int r = 0; r < job->size; r++) {
+        members[r].job = job;
+        members[r].rank = r;
+        snprintf(members[r].name, sizeof(members[r].name), "tutti-test-%d-%d", (int)getpid(),
+                 number);
+    }
+    failures = job->threads ? run_threads(job, members) : run_processes(job, members);
+    free(members);
+    return failures;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Several ranks in one test, without mpirun: as forked processes, or as threads of one process,
+ * where TSan sees everything.
+ *
+ * A job is a function that every rank runs with its communicator. A failed CHECK prints both values,
+ * with rank and place, and ends the rank; the job then fails.
+ */
+#ifndef TUTTI_TESTS_RANKS_H
+#define TUTTI_TESTS_RANKS_H
+
+#include "api/comm.h"
+
+#include <stdio.h>
+
+/* What a rank's function gets. */
+typedef struct {
+    int rank, size;
+    tutti_comm_t *comm;
+    void *arg;
+} rank_t;
+
+typedef void (*rank_fn_t)(rank_t *self);
+
+typedef struct {
+    int size;
+    const char *hosts;    /* one letter per rank names its host: "aabbb"; NULL: one host */
+    int threads;          /* ranks are threads, else processes */
+    int timeout_s;        /* for the whole job; 0: 60 */
+    const char *algorithm; /* TUTTI_ALGORITHM */
+    /* Adjust settings; may be NULL. */
+    void (*settings)(tutti__conf_t *conf, int rank);
+    rank_fn_t fn;
+    void *arg;
+    /* Bit r: rank r is expected to die by a signal (processes only). */
+    unsigned killed;
+} job_t;
+
+/* 0 if all ranks ended well. Prints what did not. */
+int ranks_run(const job_t *job);
+
+/* End this rank of a job as failed. */
+void ranks_fail(const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4), noreturn));
+
+#define CHECK_INT(a, b)                                                                            \
+    do {                                                                                           \
+        long long a_ = (long long)(a), b_ = (long long)(b);                                        \
+        if (a_ != b_)                                                                              \
+            ranks_fail(__FILE__, __LINE__, "%s is %lld, %s is %lld", #a, a_, #b, b_);              \
+    } while (0)
+
+#define CHECK(cond)                                                                                \
+    do {                                                                                           \
+        if (!(cond))                                                                               \
+            ranks_fail(__FILE__, __LINE__, "not true: %s", #cond);                                 \
+    } while (0)
+
+/* A call that must answer `want`. */
+#define CHECK_STATUS(call, want)                                                                   \
+    do {                                                                                           \
+        tutti_status_t s_ = (call);                                                                \
+        if (s_ != (want))                                                                          \
+            ranks_fail(__FILE__, __LINE__, "%s: %s (%s), wanted %s", #call, tutti_strerror(s_),    \
+                       s_ == TUTTI_OK ? "" : tutti_last_error(), tutti_strerror(want));            \
+    } while (0)
+
+#define CHECK_OK(call) CHECK_STATUS(call, TUTTI_OK)
+
+/* Run a job from main: prints its name, counts failures. */
+#define RUN_JOB(failures, job)                                                                     \
+    do {                                                                                           \
+        if (ranks_run(job) != 0) {                                                                 \
+            fprintf(stderr, "FAILED: %s:%d: size %d, hosts %s, %s, algorithm %s\n", __FILE__,      \
+                    __LINE__, (job)->size, (job)->hosts ? (job)->hosts : "one",                    \
+                    (job)->threads ? "threads" : "processes",                                      \
+                    (job)->algorithm ? (job)->algorithm : "default");                              \
+            (failures)++;                                                                          \
+        }                                                                                          \
+    } while (0)
+
+/* 1 if ranks can be processes here: TSan sees only threads, and dislikes threads after fork. */
+int ranks_can_fork(void);
+
+#endif

@@ -1,0 +1,155 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Bad input ends the trainer on all ranks, soon, with exactly one line that names what is wrong.
+# Each case runs with two ranks; some again with data that only one of the ranks finds bad.
+set -u
+
+. "${0%/*}/common.sh"
+need_mpirun
+
+out=$work/out
+log=$work/log
+good=$work/good
+bad=$work/bad
+small "$good"
+
+# a rank's exit status on a line of its own, whatever the launcher makes of it
+printf '#!/bin/sh\n"$@"\necho "status $?"\n' >"$work/rank"
+chmod +x "$work/rank"
+rank="$work/rank $trainer"
+
+# judge NAME RANKS PATTERN: looks at $out, $log and $status
+judge() {
+    lines=$(grep -c '^example_train: ' "$log")
+    failed=$(grep -c '^status 1$' "$out")
+    if [ "$status" -ne 0 ]; then
+        wrong "$1: the launcher ended with $status" "$out" "$log"
+    elif [ "$lines" -ne 1 ] || ! grep -q "^example_train: $3" "$log"; then
+        wrong "$1: not one line '$3'" "$log"
+    elif [ "$failed" -ne "$2" ] || grep -q accuracy "$out"; then
+        wrong "$1: $failed of $2 ranks ended with status 1" "$out" "$log"
+    fi
+}
+
+# reject PATTERN ARGUMENT...: two ranks with these arguments
+reject() {
+    pattern=$1
+    shift
+    timeout --kill-after=5 60 $mpirun -np 2 $rank "$@" >"$out" 2>"$log"
+    status=$?
+    judge "$*" 2 "$pattern"
+}
+
+# spoil NAME: a fresh copy of the good data without one file; NAME is for the caller to make
+spoil() {
+    rm -rf "$bad"
+    cp -r "$good" "$bad"
+    rm -f "$bad/$1" "$bad/$1.gz"
+}
+
+# options
+reject '--batch 0: must be from 1' --batch 0
+reject '--batch -3: must be from 1' --batch -3
+reject '--batch x: not a whole number' --batch x
+reject '--batch 12x: not a whole number' --batch=12x
+reject '--batch 1.5: not a whole number' --batch 1.5
+reject '--batch 99999999999999999999: must be' --batch 99999999999999999999
+reject '--epochs 0: must be from 1' --epochs 0
+reject '--lr nan: not a finite number' --lr nan
+reject '--lr inf: not a finite number' --lr inf
+reject '--lr 0.1y: not a finite number' --lr 0.1y
+reject '--lr 0: must be from' --lr 0
+reject '--momentum 1: must be from 0' --momentum 1
+reject '--warmup 9: longer than all 5 epochs' --warmup 9
+reject '--hidden 8,,8: must be whole numbers' --hidden 8,,8
+reject '--hidden 8,0: must be from 1' --hidden 8,0
+reject '--schedule fast: must be cosine|constant' --schedule fast
+reject '--seed  *1: not a whole number' --seed ' 1'
+reject '--batch needs a value' --batch
+reject '--data: is empty' --data ''
+reject '--digest takes no value' --digest=1
+reject 'unknown option --bach' --bach 3
+reject 'unexpected argument 3' 3
+
+# files
+file=train-images-idx3-ubyte
+reject "$work/nowhere/$file, with or without .gz: No such file" --data "$work/nowhere"
+spoil $file
+reject "$bad/$file, with or without .gz: No such file" --data "$bad"
+spoil $file
+mkdir "$bad/$file"
+reject "$bad/$file: Is a directory" --data "$bad"
+spoil $file
+: >"$bad/$file"
+reject "$bad/$file: truncated: ends after 0 of 16 bytes" --data "$bad"
+spoil $file
+images 20 4 | head -c 200 >"$bad/$file"
+reject "$bad/$file: truncated: ends after 184 of 320 bytes" --data "$bad"
+spoil $file
+images 20 4 | gzip | head -c 24 >"$bad/$file.gz"
+reject "$bad/$file.gz: truncated: ends after" --data "$bad"
+spoil $file
+{ images 20 4; echo; } >"$bad/$file"
+reject "$bad/$file: goes on after the 320 bytes" --data "$bad"
+spoil $file
+{ images 20 4 | gzip | head -c -8; bytes 8 1; } >"$bad/$file.gz"
+reject "$bad/$file.gz: incorrect data check" --data "$bad"
+spoil $file
+labels 20 3 >"$bad/$file"
+reject "$bad/$file: magic number 0x00000801 instead of 0x00000803" --data "$bad"
+spoil $file
+images 0 4 >"$bad/$file"
+reject "$bad/$file: is empty" --data "$bad"
+spoil $file
+images 20 4 | tail -c +9 | { printf '\0\0\010\003\377\377\377\377'; cat; } >"$bad/$file"
+reject "$bad/$file: truncated: ends after 320 of 68719476720 bytes" --data "$bad"
+spoil $file
+images 20 4 | tail -c +13 | { printf '\0\0\010\003\0\0\0\001\377\377\377\377'; cat; } >"$bad/$file"
+reject "$bad/$file: an image side of 4294967295 pixels" --data "$bad"
+spoil $file
+images 21 4 >"$bad/$file"
+reject "$bad/train-labels-idx1-ubyte.gz: 20 labels, but there are 21 images" --data "$bad"
+
+file=t10k-labels-idx1-ubyte
+spoil $file
+labels 7 10 >"$bad/$file"
+reject "$bad/$file: label 0 is 10, outside 0 to 9" --data "$bad"
+spoil $file
+images 7 1 >"$bad/$file"
+reject "$bad/$file: magic number 0x00000803 instead of 0x00000801" --data "$bad"
+spoil $file
+labels 7 3 | head -c 6 >"$bad/$file"
+reject "$bad/$file: truncated: ends after 6 of 8 bytes" --data "$bad"
+
+file=t10k-images-idx3-ubyte
+spoil $file
+images 7 5 >"$bad/$file"
+reject "$bad: test images have 5x5 pixels, training images 4x4" --data "$bad"
+
+# output files
+reject "rank 0: --metrics $work/nowhere/file: No such file" --data "$good" --metrics "$work/nowhere/file"
+
+# parameters that grow to infinity
+reject 'the loss of step [0-9]* is [-naif]*; try a smaller --lr' \
+    --data "$good" --batch 1 --reference-batch 1 --lr 1000 --weight-decay 1
+
+# apart NAME PATTERN ARGUMENT...: rank 0 with good data, rank 1 with these arguments
+apart() {
+    name=$1
+    pattern=$2
+    shift 2
+    timeout --kill-after=5 60 $mpirun -np 1 $rank --data "$good" : -np 1 $rank "$@" \
+        >"$out" 2>"$log"
+    status=$?
+    judge "$name" 2 "$pattern"
+}
+
+apart 'data on one rank only' "rank 1: $work/nowhere/train-images" --data "$work/nowhere"
+apart 'an option on one rank only' 'rank 1: unknown option --bach' --bach
+apart 'other options' 'rank 1 has other options or data' --data "$good" --seed 7
+spoil t10k-labels-idx1-ubyte
+labels 7 4 >"$bad/t10k-labels-idx1-ubyte"
+apart 'other data' 'rank 1 has other options or data' --data "$bad"
+
+[ "$errors" -eq 0 ]

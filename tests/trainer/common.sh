@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# For the trainer's shell tests, which run in the build folder: where the trainer is, how ranks are
+# started, small data. Skips the test where the trainer was not built.
+
+trainer=${EXAMPLE_TRAIN:-./examples/example_train}
+fashion=/usr/share/datasets/fashion-mnist
+errors=0
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+if ! test -x "$trainer"; then
+    echo "no $trainer: OpenBLAS or zlib is missing"
+    exit 77
+fi
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+need_mpirun() {
+    if ! command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1; then
+        echo "no mpirun"
+        exit 77
+    fi
+    mpirun=${MPIRUN:-mpirun}
+    case $($mpirun --version 2>&1) in
+    *"Open MPI"* | *OpenRTE*) mpirun="$mpirun --oversubscribe --mca mpi_yield_when_idle 1" ;;
+    esac
+}
+
+need_fashion() {
+    if ! test -e "$fashion/train-images-idx3-ubyte.gz"; then
+        echo "no data: Debian package dataset-fashion-mnist"
+        exit 77
+    fi
+}
+
+# wrong WHAT [FILE...]: counts an error and shows the files
+wrong() {
+    echo "wrong: $1"
+    shift
+    for shown; do
+        sed "s/^/    ${shown##*/}: /" "$shown"
+    done
+    errors=$((errors + 1))
+}
+
+# byte VALUE; bytes COUNT VALUE: so many equal bytes
+byte() {
+    printf "\\$(printf %03o "$1")"
+}
+
+bytes() {
+    head -c "$1" /dev/zero | tr '\0' "\\$(printf %03o "$2")"
+}
+
+# images COUNT SIDE, labels COUNT VALUE: an IDX file on stdout; all numbers below 256
+images() {
+    printf '\0\0\010\003\0\0\0'
+    byte "$1"
+    printf '\0\0\0'
+    byte "$2"
+    printf '\0\0\0'
+    byte "$2"
+    bytes $(($1 * $2 * $2)) 85
+}
+
+labels() {
+    printf '\0\0\010\001\0\0\0'
+    byte "$1"
+    bytes "$1" "$2"
+}
+
+# small FOLDER: makes data of 20 and 7 images with 4 x 4 pixels, two of the files gzipped
+small() {
+    mkdir -p "$1"
+    images 20 4 >"$1/train-images-idx3-ubyte"
+    labels 20 3 | gzip >"$1/train-labels-idx1-ubyte.gz"
+    images 7 4 | gzip >"$1/t10k-images-idx3-ubyte.gz"
+    labels 7 3 >"$1/t10k-labels-idx1-ubyte"
+}

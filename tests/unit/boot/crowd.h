@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A crowd: several ranks made by one test, as forked processes or as threads of the test.
+ *
+ * What a rank finds wrong ends its process at once (die); the parent then sees it fail. Threads take
+ * the whole test with them, which is as good.
+ */
+#ifndef CROWD_H
+#define CROWD_H
+
+#include "boot/boot.h"
+
+#include <sys/types.h>
+
+#define CROWD_MAX 16
+
+typedef struct {
+    uint32_t rank, size;
+    uint32_t hosts;    /* pretended ones; rank r sits on host r % hosts; 0 or 1: no pretence */
+    char name[64];     /* where they meet */
+    const pid_t *pids; /* of a forked crowd: those of lower ranks */
+    void *arg;
+} crowd_rank_t;
+
+typedef void crowd_main_t(const crowd_rank_t *me);
+
+/* Run `size` ranks; returns when all have ended. A failed one fails the cmocka test. */
+void crowd_fork(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg);
+void crowd_threads(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg);
+
+/* In two steps, for tests that do something to the ranks meanwhile. ret_pids [size] */
+void crowd_start(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg, pid_t *ret_pids);
+/* Wait for one of them: its exit status, or 128 + signal. */
+int crowd_end(pid_t pid);
+
+/* Default settings for this rank: 20 s of patience, and its pretended host. */
+void crowd_conf(const crowd_rank_t *me, tutti__conf_t *ret_conf);
+/* Meet and open; dies if that fails. */
+tutti__boot_t *crowd_open(const crowd_rank_t *me);
+void crowd_meet(const crowd_rank_t *me, tutti__meet_t *ret_meet);
+
+/* Open file descriptors of this process. */
+int crowd_open_files(void);
+uint64_t crowd_now_ms(void);
+void crowd_sleep_ms(unsigned ms);
+
+__attribute__((format(printf, 3, 4), noreturn)) void crowd_die(const char *file, int line,
+                                                               const char *fmt, ...);
+
+#define CHECK(x)                                                                                   \
+    do {                                                                                           \
+        if (!(x))                                                                                  \
+            crowd_die(__FILE__, __LINE__, "not true: %s", #x);                                     \
+    } while (0)
+
+#define CHECK_EQUAL(got, want)                                                                     \
+    do {                                                                                           \
+        long long got_ = (long long)(got), want_ = (long long)(want);                              \
+        if (got_ != want_)                                                                         \
+            crowd_die(__FILE__, __LINE__, "%s is %lld, not %lld", #got, got_, want_);              \
+    } while (0)
+
+/* The last error must have `text` in it. */
+#define CHECK_ERROR(text)                                                                          \
+    do {                                                                                           \
+        if (strstr(tutti_last_error(), text) == NULL)                                              \
+            crowd_die(__FILE__, __LINE__, "no \"%s\" in the last error", text);                    \
+    } while (0)
+
+#endif

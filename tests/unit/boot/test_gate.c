@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The gate against strangers: none of them gets in, ends it, or keeps the right ones out.
+ */
+#include "boot/gate.h"
+
+#include "boot/net.h"
+#include "crowd.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SIZE 4u
+
+typedef struct {
+    char name[64];
+    int door;
+    int fds[SIZE];
+    tutti__gate_t gate;
+    uint64_t timeout_ms;
+    tutti_status_t status;
+    char text[256];
+    pthread_t thread;
+} host_t;
+
+static const tutti__gate_t right = { .purpose = TUTTI__GATE_SIDE,
+                                     .number = 5,
+                                     .size = SIZE,
+                                     .token = { "0123456789abcde", "ABCDEFGHIJKLMNO" } };
+
+static void *serve(void *arg)
+{
+    host_t *host = arg;
+
+    host->status = tutti__gate_admit(&host->gate, host->door, host->fds,
+                                     tutti__net_deadline(host->timeout_ms));
+    snprintf(host->text, sizeof(host->text), "%s",
+             host->status == TUTTI_OK ? "" : tutti_last_error());
+    return NULL;
+}
+
+/* Rank 0 waits for 1 and 3; rank 2 is not awaited. */
+static void open_host(host_t *host, uint64_t timeout_ms, int strict)
+{
+    static unsigned number;
+
+    memset(host, 0, sizeof(*host));
+    snprintf(host->name, sizeof(host->name), "tutti-gate-%d-%u", (int)getpid(), ++number);
+    host->gate = right;
+    host->gate.strict = strict;
+    host->timeout_ms = timeout_ms;
+    host->fds[0] = host->fds[2] = TUTTI__GATE_NOBODY;
+    host->fds[1] = host->fds[3] = TUTTI__GATE_AWAITED;
+    assert_int_equal(tutti__net_unix_listen(host->name, strlen(host->name), &host->door), TUTTI_OK);
+    assert_int_equal(pthread_create(&host->thread, NULL, serve, host), 0);
+}
+
+static tutti_status_t close_host(host_t *host)
+{
+    assert_int_equal(pthread_join(host->thread, NULL), 0);
+    for (uint32_t r = 0; r < SIZE; r++)
+        if (host->fds[r] >= 0)
+            close(host->fds[r]);
+    close(host->door);
+    return host->status;
+}
+
+static int reach(const host_t *host)
+{
+    int fd = -1;
+
+    assert_int_equal(tutti__net_unix_connect(host->name, strlen(host->name), 0,
+                                             tutti__net_deadline(5000), &fd), TUTTI_OK);
+    return fd;
+}
+
+static tutti_status_t knock(const host_t *host, const tutti__gate_t *gate, uint32_t rank,
+                            int *ret_fd)
+{
+    tutti__gate_t mine = *gate;
+
+    mine.rank = rank;
+    *ret_fd = reach(host);
+    return tutti__gate_knock(&mine, *ret_fd, 0, tutti__net_deadline(5000));
+}
+
+static void let_in(const host_t *host, uint32_t rank)
+{
+    int fd;
+
+    assert_int_equal(knock(host, &right, rank, &fd), TUTTI_OK);
+    /* The host sees what is sent on it. */
+    assert_int_equal(send(fd, &rank, sizeof(rank), MSG_NOSIGNAL), sizeof(rank));
+    close(fd);
+}
+
+static void refuse(const host_t *host, const tutti__gate_t *gate, uint32_t rank, const char *text)
+{
+    int fd;
+
+    assert_int_not_equal(knock(host, gate, rank, &fd), TUTTI_OK);
+    if (strstr(tutti_last_error(), text) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", tutti_last_error(), text);
+    close(fd);
+}
+
+static void check_admitted(host_t *host)
+{
+    assert_int_equal(pthread_join(host->thread, NULL), 0);
+    assert_int_equal(host->status, TUTTI_OK);
+    for (uint32_t r = 1; r < SIZE; r += 2) {
+        uint32_t rank = 0;
+
+        assert_int_equal(recv(host->fds[r], &rank, sizeof(rank), 0), sizeof(rank));
+        assert_int_equal(rank, r);
+        close(host->fds[r]);
+    }
+    close(host->door);
+}
+
+static void test_strangers(void **state)
+{
+    int silent[80], fd;
+    tutti__gate_t wrong;
+    host_t host;
+
+    (void)state;
+    open_host(&host, 10000, 0);
+    wrong = right;
+    wrong.token.knock[15] ^= 1;
+    refuse(&host, &wrong, 1, "closed");
+    wrong = right;
+    wrong.purpose = TUTTI__GATE_SHARE;
+    refuse(&host, &wrong, 1, "closed");
+    wrong = right;
+    wrong.number = 4;
+    refuse(&host, &wrong, 1, "two processes are rank 1");
+    wrong = right;
+    wrong.size = 5;
+    refuse(&host, &wrong, 1, "rank 1 was told of 5 ranks, rank 0 of 4");
+    refuse(&host, &right, 2, "two processes are rank 2");
+    refuse(&host, &right, 4, "there is no rank 4");
+
+    /* The gate itself shows a token too: a guest is not taken in by another server. */
+    wrong = right;
+    wrong.token.answer[0] ^= 1;
+    refuse(&host, &wrong, 3, "not of this job");
+
+    fd = reach(&host);
+    close(fd);
+    fd = reach(&host);
+    assert_int_equal(send(fd, "GET / HTTP/1.1\r\nHost: somebody.example\r\nUser-Agent: me\r\n", 57,
+                          MSG_NOSIGNAL), 57);
+    let_in(&host, 3);
+    close(fd);
+
+    /* More silent ones than there are places. */
+    for (size_t i = 0; i < 80; i++)
+        silent[i] = reach(&host);
+    let_in(&host, 1);
+    check_admitted(&host);
+    for (size_t i = 0; i < 80; i++)
+        close(silent[i]);
+}
+
+/* One byte at a time, and a guest that gives up before it confirms. */
+static void test_slow(void **state)
+{
+    tutti__gate_t gate = right;
+    host_t host;
+    int fd;
+
+    (void)state;
+    open_host(&host, 10000, 0);
+    gate.rank = 1;
+    fd = reach(&host);
+    /* A deadline that has passed: the knock goes out, the answer is not awaited. */
+    assert_int_equal(tutti__gate_knock(&gate, fd, 0, 0), TUTTI_ERR_TIMEOUT);
+    crowd_sleep_ms(20);
+    close(fd);
+    let_in(&host, 3);
+    let_in(&host, 1);
+    check_admitted(&host);
+}
+
+static void test_missing(void **state)
+{
+    host_t host;
+
+    (void)state;
+    open_host(&host, 100, 0);
+    let_in(&host, 1);
+    assert_int_equal(close_host(&host), TUTTI_ERR_TIMEOUT);
+    assert_non_null(strstr(host.text, "rank 3 did not connect to rank 0"));
+}
+
+static void test_strict(void **state)
+{
+    host_t host;
+
+    (void)state;
+    open_host(&host, 10000, 1);
+    refuse(&host, &right, 2, "two processes are rank 2");
+    assert_int_equal(close_host(&host), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(host.text, "two processes are rank 2"));
+}
+
+static void test_list_ranks(void **state)
+{
+    unsigned char listed[40] = { 0 };
+    char text[100];
+
+    (void)state;
+    listed[7] = 1;
+    tutti__net_list_ranks(listed, 40, text, sizeof(text));
+    assert_string_equal(text, "rank 7");
+    listed[9] = 1;
+    tutti__net_list_ranks(listed, 40, text, sizeof(text));
+    assert_string_equal(text, "ranks 7 and 9");
+    listed[39] = 1;
+    tutti__net_list_ranks(listed, 40, text, sizeof(text));
+    assert_string_equal(text, "ranks 7, 9 and 39");
+    memset(listed, 1, sizeof(listed));
+    tutti__net_list_ranks(listed, 40, text, sizeof(text));
+    assert_string_equal(text, "ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 28 more");
+    tutti__net_list_ranks(listed, 40, text, 10);
+    assert_string_equal(text, "ranks 0, ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strangers), cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_missing),   cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_list_ranks),
+    };
+
+    return cmocka_run_group_tests_name("boot/gate", tests, NULL, NULL);
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The side channel: messages of all sizes both ways along the tree, and who notices whose death.
+ */
+#include "boot/inside.h"
+
+#include "crowd.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { DATA = 1, DONE, NEWS };
+
+#define MIB ((size_t)1 << 20)
+
+/* What the events of one rank brought. */
+typedef struct {
+    const crowd_rank_t *me;
+    tutti__boot_t *boot;
+    unsigned messages;            /* that each end of a link sends */
+    unsigned received[CROWD_MAX]; /* data messages, by link */
+    unsigned done;                /* links whose other end has all of ours */
+    unsigned lost[CROWD_MAX];     /* reports, by rank */
+    unsigned news[CROWD_MAX];     /* deaths heard of from others, by rank */
+    int lost_link[CROWD_MAX];
+} seen_t;
+
+/* Length and bytes of message i from rank r: by their numbers, so that the other end knows them. */
+static const size_t lengths[] = { 0, 1, 100000, 7, 5 * MIB, 0, 65536, 65535, 3, 16 * MIB, 3 };
+/* So many of them. */
+enum { FEW = 4, MANY = 9, ALL = 11 };
+
+static char first_byte(uint32_t rank, unsigned i)
+{
+    return (char)(rank * 16 + i);
+}
+
+static void fill(char *body, size_t bytes, char first)
+{
+    for (size_t i = 0; i < bytes; i++)
+        body[i] = (char)(first + (char)(i % 251));
+}
+
+static int is_filled(const char *body, size_t bytes, char first)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (body[i] != (char)(first + (char)(i % 251)))
+            return 0;
+    return 1;
+}
+
+static void tell_all(seen_t *seen, int but, uint32_t rank)
+{
+    for (uint32_t i = 0; i < tutti__side_links(seen->boot); i++)
+        if ((int)i != but)
+            CHECK_EQUAL(tutti__side_send(seen->boot, i, NEWS, &rank, sizeof(rank)), TUTTI_OK);
+}
+
+static void on_message(void *arg, uint32_t link, uint32_t kind, const void *body, size_t bytes)
+{
+    seen_t *seen = arg;
+    uint32_t from = tutti__side_rank(seen->boot, link), rank;
+    unsigned i = seen->received[link];
+
+    CHECK_EQUAL((uintptr_t)body % 8, 0);
+    switch (kind) {
+    case DATA:
+        CHECK(i < seen->messages);
+        CHECK_EQUAL(bytes, lengths[i]);
+        CHECK(is_filled(body, bytes, first_byte(from, i)));
+        if (++seen->received[link] == seen->messages)
+            CHECK_EQUAL(tutti__side_send(seen->boot, link, DONE, NULL, 0), TUTTI_OK);
+        break;
+    case DONE:
+        CHECK_EQUAL(bytes, 0);
+        seen->done++;
+        break;
+    case NEWS:
+        CHECK_EQUAL(bytes, sizeof(rank));
+        memcpy(&rank, body, sizeof(rank));
+        seen->news[rank]++;
+        tell_all(seen, (int)link, rank);
+        break;
+    default:
+        CHECK_EQUAL(kind, DATA);
+    }
+}
+
+/* As the engine does: pass it on. */
+static void on_lost(void *arg, int link, uint32_t rank)
+{
+    seen_t *seen = arg;
+
+    CHECK(rank < seen->me->size && rank != seen->me->rank);
+    if (link >= 0)
+        CHECK_EQUAL(tutti__side_rank(seen->boot, (uint32_t)link), rank);
+    seen->lost[rank]++;
+    seen->lost_link[rank] = link;
+    if (seen->news[rank] == 0)
+        tell_all(seen, link, rank);
+}
+
+static void step(seen_t *seen, int timeout_ms)
+{
+    const tutti__side_events_t events = { seen, on_message, on_lost };
+    struct pollfd pfd = { tutti__side_fd(seen->boot), POLLIN, 0 };
+
+    poll(&pfd, 1, timeout_ms);
+    CHECK_EQUAL(tutti__side_poll(seen->boot, &events), TUTTI_OK);
+}
+
+static void run_for(seen_t *seen, unsigned ms)
+{
+    uint64_t end = crowd_now_ms() + ms;
+
+    while (crowd_now_ms() < end)
+        step(seen, 10);
+}
+
+static int something_waits(const seen_t *seen)
+{
+    for (uint32_t i = 0; i < tutti__side_links(seen->boot); i++)
+        if (seen->boot->side.links[i].first != NULL)
+            return 1;
+    return 0;
+}
+
+static void check_nobody_lost(const seen_t *seen)
+{
+    for (uint32_t r = 0; r < seen->me->size; r++)
+        CHECK_EQUAL(seen->lost[r] + seen->news[r], 0);
+}
+
+static void exchange(seen_t *seen, unsigned messages)
+{
+    uint32_t links = tutti__side_links(seen->boot);
+    uint64_t end = crowd_now_ms() + 60000;
+    char *body = malloc(16 * MIB);
+
+    /* No message can have come: a rank waits in agree until all others are ready for it. */
+    seen->messages = messages;
+    CHECK_EQUAL(tutti__boot_agree(seen->boot, TUTTI_OK), TUTTI_OK);
+    for (unsigned i = 0; i < messages; i++) {
+        fill(body, lengths[i], first_byte(seen->me->rank, i));
+        for (uint32_t l = 0; l < links; l++)
+            CHECK_EQUAL(tutti__side_send(seen->boot, l, DATA, body, lengths[i]), TUTTI_OK);
+        if (i % 3 == 0)
+            step(seen, 0);
+    }
+    free(body);
+    while (seen->done < links || something_waits(seen)) {
+        CHECK(crowd_now_ms() < end);
+        step(seen, 100);
+    }
+    for (uint32_t l = 0; l < links; l++)
+        CHECK_EQUAL(seen->received[l], messages);
+    check_nobody_lost(seen);
+}
+
+static void send_and_receive(const crowd_rank_t *me)
+{
+    seen_t seen = { .me = me, .boot = crowd_open(me) };
+    struct pollfd pfd = { tutti__side_fd(seen.boot), POLLIN, 0 };
+
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    CHECK_EQUAL(poll(&pfd, 1, 0), 0); /* silent when idle */
+    exchange(&seen, me->size <= 3 ? ALL : MANY);
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    tutti__boot_close(seen.boot);
+}
+
+static void test_messages(void **state)
+{
+    static const uint32_t sizes[] = { 1, 2, 3, 4, 5, 8 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        crowd_fork(sizes[i], 1, send_and_receive, NULL);
+        crowd_threads(sizes[i], 2, send_and_receive, NULL);
+    }
+    crowd_fork(5, 5, send_and_receive, NULL);
+}
+
+static void too_long(const crowd_rank_t *me)
+{
+    tutti__boot_t *boot = crowd_open(me);
+
+    CHECK_EQUAL(tutti__side_send(boot, 0, DATA, me, 16 * MIB + 1), TUTTI_ERR_INTERNAL);
+    CHECK_EQUAL(tutti__boot_agree(boot, TUTTI_OK), TUTTI_OK);
+    tutti__boot_close(boot);
+}
+
+/* Rank 1 says its last words and goes; they come before the news of its going. */
+static void say_goodbye(const crowd_rank_t *me)
+{
+    seen_t seen = { .me = me, .boot = crowd_open(me) };
+    char *body = calloc(1, lengths[2]);
+    uint32_t news = 5;
+
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    if (me->rank == 1) {
+        CHECK_EQUAL(tutti__side_send(seen.boot, 0, NEWS, &news, sizeof(news)), TUTTI_OK);
+        tutti__boot_close(seen.boot);
+    } else {
+        while (seen.lost[1] == 0) {
+            CHECK_EQUAL(seen.boot->side.links[0].fd < 0, 0);
+            step(&seen, 1000);
+        }
+        CHECK_EQUAL(seen.news[5], 1);
+        CHECK_EQUAL(seen.lost_link[1], 0);
+        /* Swallowed. */
+        CHECK_EQUAL(tutti__side_send(seen.boot, 0, DATA, body, lengths[2]), TUTTI_OK);
+        run_for(&seen, 50);
+        CHECK_EQUAL(seen.lost[1], 1);
+        tutti__boot_close(seen.boot);
+    }
+    free(body);
+}
+
+static void test_ends(void **state)
+{
+    (void)state;
+    crowd_fork(2, 1, too_long, NULL);
+    crowd_fork(2, 1, say_goodbye, NULL);
+    crowd_fork(2, 2, say_goodbye, NULL);
+    crowd_threads(2, 1, say_goodbye, NULL);
+    crowd_threads(2, 2, say_goodbye, NULL);
+}
+
+/* Rank 1 writes to its link what is no message. */
+static void talk_nonsense(const crowd_rank_t *me)
+{
+    seen_t seen = { .me = me, .boot = crowd_open(me) };
+    unsigned char nonsense[64];
+
+    memset(nonsense, 0xff, sizeof(nonsense));
+    if (me->rank == 1)
+        CHECK_EQUAL(send(seen.boot->side.links[0].fd, nonsense, sizeof(nonsense), MSG_NOSIGNAL),
+                    sizeof(nonsense));
+    while (me->rank == 0 && seen.lost[1] == 0)
+        step(&seen, 1000);
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    tutti__boot_close(seen.boot);
+}
+
+static void test_nonsense(void **state)
+{
+    (void)state;
+    crowd_fork(2, 1, talk_nonsense, NULL);
+    crowd_threads(2, 2, talk_nonsense, NULL);
+}
+
+/* What test and ranks share while ranks die. */
+typedef struct {
+    atomic_int ready, finish;
+    atomic_int heir; /* the process that the victim leaves behind */
+    uint32_t victim;
+    int has_heir;
+    int calls_forked; /* the heir closes what it inherited */
+    _Atomic uint64_t killed_ms;
+    _Atomic uint64_t slowest_ms;
+} stage_t;
+
+static stage_t *open_stage(uint32_t victim)
+{
+    stage_t *stage = mmap(NULL, sizeof(*stage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                          -1, 0);
+
+    assert_true(stage != MAP_FAILED);
+    stage->victim = victim;
+    return stage;
+}
+
+static void leave_heir(stage_t *stage, tutti__boot_t *boot)
+{
+    pid_t pid = fork();
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        if (stage->calls_forked)
+            tutti__boot_forked(boot);
+        atomic_store(&stage->heir, (int)getpid());
+        for (;;)
+            pause();
+    }
+    while (atomic_load(&stage->heir) == 0)
+        crowd_sleep_ms(1);
+}
+
+static void note_time(stage_t *stage)
+{
+    uint64_t took_ms = crowd_now_ms() - atomic_load(&stage->killed_ms);
+    uint64_t slowest = atomic_load(&stage->slowest_ms);
+
+    while (took_ms > slowest && !atomic_compare_exchange_weak(&stage->slowest_ms, &slowest, took_ms))
+        continue;
+}
+
+static void await_death(const crowd_rank_t *me)
+{
+    stage_t *stage = me->arg;
+    uint32_t victim = stage->victim;
+    seen_t seen = { .me = me, .boot = crowd_open(me) };
+    uint64_t end;
+
+    if (me->rank == victim && stage->has_heir)
+        leave_heir(stage, seen.boot);
+    exchange(&seen, FEW);
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    atomic_fetch_add(&stage->ready, 1);
+    while (atomic_load(&stage->killed_ms) == 0)
+        step(&seen, 5);
+    end = crowd_now_ms() + 10000;
+    while (seen.lost[victim] + seen.news[victim] == 0) {
+        CHECK(crowd_now_ms() < end);
+        step(&seen, 100);
+    }
+    note_time(stage);
+    run_for(&seen, 300);
+    for (uint32_t r = 0; r < me->size; r++) {
+        int same_host = me->hosts < 2 || r % me->hosts == me->rank % me->hosts;
+
+        if (r != victim)
+            CHECK_EQUAL(seen.lost[r] + seen.news[r], 0);
+        else if (same_host || tutti__side_rank(seen.boot, 0) == r)
+            CHECK_EQUAL(seen.lost[r], 1); /* by itself, not only from the news */
+    }
+    atomic_fetch_add(&stage->finish, 1);
+    while (atomic_load(&stage->finish) < (int)me->size - 1)
+        run_for(&seen, 5);
+    tutti__boot_close(seen.boot);
+}
+
+static void kill_one(uint32_t size, uint32_t hosts, uint32_t victim, int has_heir, int calls_forked)
+{
+    stage_t *stage = open_stage(victim);
+    pid_t pids[CROWD_MAX];
+
+    stage->has_heir = has_heir;
+    stage->calls_forked = calls_forked;
+    crowd_start(size, hosts, await_death, stage, pids);
+    while (atomic_load(&stage->ready) < (int)size)
+        crowd_sleep_ms(1);
+    crowd_sleep_ms(20);
+    assert_int_equal(kill(pids[victim], SIGKILL), 0);
+    atomic_store(&stage->killed_ms, crowd_now_ms());
+    for (uint32_t r = 0; r < size; r++)
+        assert_int_equal(crowd_end(pids[r]), r == victim ? 128 + SIGKILL : 0);
+    if (has_heir)
+        assert_int_equal(kill(atomic_load(&stage->heir), SIGKILL), 0);
+    /* Milliseconds on an idle machine; this machine may be anything but idle. */
+    assert_true(atomic_load(&stage->slowest_ms) < 5000);
+    print_message("%u ranks on %u hosts, rank %u dies%s: the last one knows after %u ms\n", size,
+                  hosts, victim, has_heir ? " and leaves a child" : "",
+                  (unsigned)atomic_load(&stage->slowest_ms));
+    munmap(stage, sizeof(*stage));
+}
+
+static void test_death(void **state)
+{
+    (void)state;
+    kill_one(2, 1, 0, 0, 0);
+    kill_one(2, 1, 1, 0, 0);
+    kill_one(4, 1, 0, 0, 0); /* rank 0, leader and root */
+    kill_one(4, 1, 3, 0, 0); /* a leaf */
+    kill_one(5, 2, 0, 0, 0); /* the root of two hosts */
+    kill_one(5, 2, 1, 0, 0); /* the leader of the other host: ranks 1 and 3 */
+    kill_one(5, 2, 3, 0, 0); /* a leaf there */
+}
+
+static void test_death_with_heir(void **state)
+{
+    (void)state;
+    kill_one(4, 1, 0, 1, 0);
+    kill_one(4, 1, 2, 1, 0);
+    kill_one(5, 2, 1, 1, 0);
+    kill_one(5, 2, 1, 1, 1);
+}
+
+/* The parent's side channel is untouched by what its child closes. */
+static void fork_a_child(const crowd_rank_t *me)
+{
+    seen_t seen = { .me = me, .boot = crowd_open(me) };
+    pid_t pid = fork();
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        int before = crowd_open_files();
+
+        tutti__boot_forked(seen.boot);
+        CHECK(crowd_open_files() < before);
+        tutti__boot_close(seen.boot);
+        _exit(0);
+    }
+    CHECK_EQUAL(waitpid(pid, NULL, 0), pid);
+    exchange(&seen, FEW);
+    /* Nor by one that closes it all without having been told. */
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    pid = fork();
+    if (pid == 0) {
+        tutti__boot_close(seen.boot);
+        _exit(0);
+    }
+    CHECK_EQUAL(waitpid(pid, NULL, 0), pid);
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    run_for(&seen, 50);
+    check_nobody_lost(&seen);
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    tutti__boot_close(seen.boot);
+}
+
+static void test_fork(void **state)
+{
+    (void)state;
+    crowd_fork(4, 2, fork_a_child, NULL);
+}
+
+/* Rank 2 is stopped for a while: that is not death. */
+static void be_stopped(const crowd_rank_t *me)
+{
+    seen_t seen = { .me = me, .boot = crowd_open(me) };
+    stage_t *stage = me->arg;
+
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    atomic_fetch_add(&stage->ready, 1);
+    while (!atomic_load(&stage->finish)) {
+        step(&seen, 5);
+        check_nobody_lost(&seen);
+    }
+    exchange(&seen, FEW);
+    CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
+    tutti__boot_close(seen.boot);
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    for (uint32_t hosts = 1; hosts <= 4; hosts++) {
+        stage_t *stage = open_stage(2);
+        pid_t pids[CROWD_MAX];
+
+        crowd_start(4, hosts, be_stopped, stage, pids);
+        while (atomic_load(&stage->ready) < 4)
+            crowd_sleep_ms(1);
+        assert_int_equal(kill(pids[2], SIGSTOP), 0);
+        crowd_sleep_ms(300);
+        atomic_store(&stage->finish, 1);
+        crowd_sleep_ms(100);
+        assert_int_equal(kill(pids[2], SIGCONT), 0);
+        for (uint32_t r = 0; r < 4; r++)
+            assert_int_equal(crowd_end(pids[r]), 0);
+        munmap(stage, sizeof(*stage));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages),        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_nonsense),        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_death_with_heir), cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_stop),
+    };
+
+    return cmocka_run_group_tests_name("boot/side", tests, NULL, NULL);
+}

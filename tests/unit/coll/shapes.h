@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tests of schedules: places of ranks that no machine here has, and all ranks' schedules at
+ * once. Everything fails the cmocka test that runs when memory is short.
+ */
+#ifndef TESTS_UNIT_COLL_SHAPES_H
+#define TESTS_UNIT_COLL_SHAPES_H
+
+#include "coll/coll.h"
+#include "sched/check.h"
+
+typedef struct {
+    tutti__shape_t shape;
+    char name[80]; /* "3+2" */
+    uint32_t *host_of, *local_of, *host_first, *by_host;
+} shape_t;
+
+/* Ranks placed host by host: locals[h] of them on host h. */
+shape_t *shape_split(uint32_t nhosts, const uint32_t *locals);
+/* `nhosts` hosts of `each` ranks. */
+shape_t *shape_even(uint32_t nhosts, uint32_t each);
+/* Any number of hosts up to `size`, ranks in any order on them; the same for the same seed. */
+shape_t *shape_random(uint32_t size, uint32_t seed);
+void shape_free(shape_t *shape);
+
+/* All ranks' schedules of one call. */
+typedef struct {
+    const tutti__algorithm_t *algorithm;
+    const shape_t *shape;
+    const char *sub;
+    uint32_t root;
+    int in_place;
+    tutti__sched_t **scheds; /* [size] */
+} set_t;
+
+/* scheds is filled in; a build that fails fails the test. */
+void set_build(set_t *set);
+void set_free(set_t *set);
+
+/* The checker's word on it. */
+tutti_status_t set_check(const set_t *set, uint32_t credits, uint32_t trips, char *why,
+                         size_t why_bytes);
+
+/* A pseudo-random number; *seed goes on. */
+uint32_t random_next(uint32_t *seed);
+
+#endif

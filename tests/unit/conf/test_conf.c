@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Settings: what texts mean, what is refused and how, what is said about unknown names.
+ */
+#include "conf/conf.h"
+
+#include "base/log.h"
+#include "conf/parse.h"
+#include "unit/base/capture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int clean_environment(void **state)
+{
+    (void)state;
+    return clearenv();
+}
+
+static void test_parse_bytes(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = { { "0", 0 },       { "1", 1 },           { "64K", 65536 },
+                 { "64k", 65536 }, { "2M", 2u << 20 },   { "1GiB", 1u << 30 },
+                 { "3kB", 3072 },  { "1t", 1ull << 40 }, { "18446744073709551615", UINT64_MAX },
+                 { "007", 7 } };
+    static const char *const bad[] = { "",   "K",    "-1",  "+1",   " 1",
+                                       "1 ", "1.5M", "1KK", "1Ki",  "0x10",
+                                       "1x", "1b",   "1bb", "64 K", "18446744073709551616" };
+    uint64_t bytes;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+        bytes = 99;
+        assert_true(tutti__parse_bytes(good[i].text, &bytes));
+        assert_int_equal(bytes, good[i].bytes);
+    }
+    bytes = 99;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+        if (tutti__parse_bytes(bad[i], &bytes))
+            fail_msg("\"%s\" was taken for %llu bytes", bad[i], (unsigned long long)bytes);
+    assert_false(tutti__parse_bytes("18014398509481984K", &bytes)); /* 2^64 */
+    assert_int_equal(bytes, 99);
+}
+
+static void test_parse_seconds(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t ms;
+    } good[] = { { "0", 0 },         { "600", 600000 }, { "0.5", 500 },
+                 { "1.25s", 1250 },  { "0.001", 1 },    { "0.0001", 1 },
+                 { "0.9999", 1000 }, { "2.000", 2000 }, { "2.0000", 2000 } };
+    static const char *const bad[] = { "",    ".5", "1.",    "-1", "1,5",
+                                       "1e3", "1m", "1.5.5", "s",  "18446744073709551" };
+    uint64_t ms;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+        ms = 99;
+        assert_true(tutti__parse_seconds(good[i].text, &ms));
+        assert_int_equal(ms, good[i].ms);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+        if (tutti__parse_seconds(bad[i], &ms))
+            fail_msg("\"%s\" was taken for %llu ms", bad[i], (unsigned long long)ms);
+}
+
+static void test_parse_words(void **state)
+{
+    static const char *const on[] = { "1", "true", "Yes", "ON" };
+    static const char *const off[] = { "0", "FALSE", "no", "off" };
+    uint64_t index = 99;
+    int value;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        assert_true(tutti__parse_boolean(on[i], &value));
+        assert_int_equal(value, 1);
+        assert_true(tutti__parse_boolean(off[i], &value));
+        assert_int_equal(value, 0);
+    }
+    assert_false(tutti__parse_boolean("", &value));
+    assert_false(tutti__parse_boolean("2", &value));
+    assert_false(tutti__parse_boolean("tru", &value));
+
+    assert_true(tutti__parse_choice("Two", "one|two|three", &index));
+    assert_int_equal(index, 1);
+    assert_false(tutti__parse_choice("tw", "one|two|three", &index));
+    assert_false(tutti__parse_choice("", "one|two|three", &index));
+    assert_false(tutti__parse_choice("two|three", "one|two|three", &index));
+    assert_int_equal(index, 1);
+}
+
+static void test_distance(void **state)
+{
+    char longest[80];
+
+    (void)state;
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    assert_int_equal(tutti__parse_distance("", ""), 0);
+    assert_int_equal(tutti__parse_distance("abc", ""), 3);
+    assert_int_equal(tutti__parse_distance("kitten", "sitting"), 3);
+    assert_int_equal(tutti__parse_distance("sitting", "kitten"), 3);
+    assert_true(tutti__parse_distance(longest, "x") > 60);
+}
+
+static void test_defaults(void **state)
+{
+    tutti__conf_t conf, read;
+
+    (void)state;
+    tutti__conf_defaults(&conf);
+    assert_int_equal(conf.shared.fusion_bytes, 64 << 20);
+    assert_int_equal(conf.shared.chunk_bytes, 64 << 10);
+    assert_int_equal(conf.shared.credits, 4);
+    assert_int_equal(conf.shared.oneshot_bytes, 16 << 10);
+    assert_int_equal(conf.shared.node_chunk_bytes, 256 << 10);
+    assert_int_equal(conf.shared.timeout_ms, 600000);
+    assert_int_equal(conf.shared.stall_ms, 60000);
+    assert_int_equal(conf.shared.strict, 0);
+    assert_string_equal(conf.shared.algorithm, "");
+    assert_string_equal(conf.shared.xport, "auto");
+    assert_int_equal(conf.log_level, TUTTI__LOG_WARN);
+    assert_int_equal(conf.rank, -1);
+    assert_int_equal(conf.size, -1);
+
+    /* An empty value is none; and every byte is defined, since they are sent. */
+    setenv("TUTTI_CHUNK_BYTES", "", 1);
+    setenv("TUTTI_RANK", "", 1);
+    memset(&read, 0x55, sizeof(read));
+    assert_int_equal(tutti__conf_read(&read), TUTTI_OK);
+    assert_memory_equal(&read, &conf, sizeof(conf));
+}
+
+static void test_every_setting(void **state)
+{
+    tutti__conf_t conf;
+
+    (void)state;
+    setenv("TUTTI_FUSION_BYTES", "0", 1);
+    setenv("TUTTI_CHUNK_BYTES", "1025", 1);
+    setenv("TUTTI_CREDITS", "64", 1);
+    setenv("TUTTI_ONESHOT_BYTES", "1M", 1);
+    setenv("TUTTI_NODE_CHUNK_BYTES", "1G", 1);
+    setenv("TUTTI_TIMEOUT", "0.25", 1);
+    setenv("TUTTI_STALL_WARNING", "0", 1);
+    setenv("TUTTI_DETERMINISTIC", "Strict", 1);
+    setenv("TUTTI_ALGORITHM", "allreduce:ring", 1);
+    setenv("TUTTI_XPORT", "MPI", 1);
+    setenv("TUTTI_LOG", "trace", 1);
+    setenv("TUTTI_HOST_ID", "left", 1);
+    setenv("TUTTI_MODULE_DIR", "/opt/modules", 1);
+    setenv("TUTTI_BOOT", "local:here", 1);
+    setenv("TUTTI_RANK", "0", 1);
+    setenv("TUTTI_SIZE", "2", 1);
+    setenv("TUTTI_INTERFACE", "eth0", 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
+    assert_int_equal(conf.shared.fusion_bytes, 0);
+    assert_int_equal(conf.shared.chunk_bytes, 1088); /* rounded up to lines */
+    assert_int_equal(conf.shared.credits, 64);
+    assert_int_equal(conf.shared.oneshot_bytes, 1 << 20);
+    assert_int_equal(conf.shared.node_chunk_bytes, 1 << 30);
+    assert_int_equal(conf.shared.timeout_ms, 250);
+    assert_int_equal(conf.shared.stall_ms, 0);
+    assert_int_equal(conf.shared.strict, 1);
+    assert_string_equal(conf.shared.algorithm, "allreduce:ring");
+    assert_string_equal(conf.shared.xport, "mpi");
+    assert_int_equal(conf.log_level, TUTTI__LOG_TRACE);
+    assert_string_equal(conf.host_id, "left");
+    assert_string_equal(conf.module_dir, "/opt/modules");
+    assert_string_equal(conf.boot, "local:here");
+    assert_int_equal(conf.rank, 0);
+    assert_int_equal(conf.size, 2);
+    assert_string_equal(conf.interface, "eth0");
+}
+
+static void test_nonsense_is_refused(void **state)
+{
+    static const struct {
+        const char *name, *value, *allowed;
+    } cases[] = { { "TUTTI_CHUNK_BYTES", "1023", "bytes, 1K to 64M" },
+                  { "TUTTI_CHUNK_BYTES", "65M", "bytes, 1K to 64M" },
+                  { "TUTTI_FUSION_BYTES", "many", "bytes, 0 to 16G" },
+                  { "TUTTI_CREDITS", "0", "a number, 1 to 64" },
+                  { "TUTTI_CREDITS", "65", "a number, 1 to 64" },
+                  { "TUTTI_TIMEOUT", "0", "seconds, 0.001 to 1000000" },
+                  { "TUTTI_TIMEOUT", "1000000.1", "seconds, 0.001 to 1000000" },
+                  { "TUTTI_STALL_WARNING", "-1", "seconds, 0 to 1000000" },
+                  { "TUTTI_DETERMINISTIC", "1", "default|strict" },
+                  { "TUTTI_XPORT", "tcp", "auto|shm|mpi" },
+                  { "TUTTI_LOG", "verbose", "none|error|warn|info|debug|trace|data" },
+                  { "TUTTI_RANK", "-1", "a number, 0 to 16777215" },
+                  { "TUTTI_SIZE", "0", "a number, 1 to 16777216" } };
+    char expected[256];
+    tutti__conf_t conf, before;
+
+    (void)state;
+    memset(&conf, 0x55, sizeof(conf));
+    before = conf;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        setenv(cases[i].name, cases[i].value, 1);
+        assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
+        snprintf(expected, sizeof(expected), "%s=%s makes no sense; allowed: %s", cases[i].name,
+                 cases[i].value, cases[i].allowed);
+        assert_string_equal(tutti_last_error(), expected);
+        unsetenv(cases[i].name);
+    }
+    assert_memory_equal(&conf, &before, sizeof(conf));
+}
+
+static void test_long_texts_are_refused(void **state)
+{
+    char text[TUTTI__CONF_TEXT + 1];
+    tutti__conf_t conf;
+
+    (void)state;
+    memset(text, 'h', sizeof(text));
+    text[TUTTI__CONF_TEXT - 1] = '\0';
+    setenv("TUTTI_HOST_ID", text, 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
+    assert_string_equal(conf.host_id, text);
+    text[TUTTI__CONF_TEXT - 1] = 'h';
+    text[TUTTI__CONF_TEXT] = '\0';
+    setenv("TUTTI_HOST_ID", text, 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(tutti_last_error(), "text, up to 255 bytes"));
+}
+
+/* Things said once per process: each in a process of its own, reading twice. */
+static void said_by_child(char *ret_text, size_t room)
+{
+    pid_t child;
+    int how;
+
+    capture_begin();
+    child = fork();
+    if (child == 0) {
+        tutti__conf_t conf;
+
+        _exit(tutti__conf_read(&conf) != TUTTI_OK || tutti__conf_read(&conf) != TUTTI_OK);
+    }
+    waitpid(child, &how, 0);
+    capture_end(ret_text, room);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+
+    for (; (text = strstr(text, part)) != NULL; text += strlen(part))
+        n++;
+    return n;
+}
+
+static void test_unknown_names_warn(void **state)
+{
+    char text[4096];
+
+    (void)state;
+    setenv("TUTTI_CHUNK_BYTE", "1", 1);
+    setenv("TUTTI_WEATHER", "fine", 1);
+    setenv("TUTTI_TEST_ANYTHING", "1", 1);
+    setenv("TUTTI_HELP", "0", 1);
+    setenv("TUTTIFRUTTI", "1", 1);
+    said_by_child(text, sizeof(text));
+    assert_int_equal(
+        count(text, "tutti warn: TUTTI_CHUNK_BYTE is no setting; did you mean TUTTI_CHUNK_BYTES?"),
+        1);
+    assert_int_equal(count(text, "tutti warn: TUTTI_WEATHER is no setting; TUTTI_HELP=1 lists"), 1);
+    assert_int_equal(count(text, "\n"), 2);
+
+    setenv("TUTTI_LOG", "error", 1);
+    said_by_child(text, sizeof(text));
+    assert_string_equal(text, "");
+
+    /* Other ranks of a job leave it to rank 0. */
+    unsetenv("TUTTI_LOG");
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+    said_by_child(text, sizeof(text));
+    assert_string_equal(text, "");
+}
+
+static void test_help(void **state)
+{
+    static char text[16384];
+
+    (void)state;
+    setenv("TUTTI_HELP", "yes", 1);
+    said_by_child(text, sizeof(text));
+    assert_int_equal(count(text, "set up by these environment variables"), 1);
+    assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
+    assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
+    assert_int_equal(count(text, "\nTUTTI_"), 17);
+}
+
+static void test_launchers(void **state)
+{
+    const char *name = "untouched";
+
+    (void)state;
+    assert_int_equal(tutti__conf_launcher_size(&name), 0);
+    assert_string_equal(name, "untouched");
+    assert_int_equal(tutti__conf_launcher_rank(), -1);
+    assert_null(tutti__conf_launcher_mpi());
+
+    /* A batch script of a job with four tasks runs once. */
+    setenv("SLURM_NTASKS", "4", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    assert_int_equal(tutti__conf_launcher_size(&name), 0);
+
+    /* srun, with its PMI or without. */
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    setenv("SLURM_PROCID", "3", 1);
+    assert_int_equal(tutti__conf_launcher_size(&name), 4);
+    assert_string_equal(name, "srun");
+    assert_int_equal(tutti__conf_launcher_rank(), 3);
+    assert_null(tutti__conf_launcher_mpi());
+    setenv("PMI_SIZE", "4", 1);
+    setenv("PMI_RANK", "3", 1);
+    assert_int_equal(tutti__conf_launcher_size(&name), 4);
+    assert_string_equal(name, "srun");
+    assert_null(tutti__conf_launcher_mpi());
+
+    /* mpiexec, whose helpers srun started, one per host. */
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    setenv("PMI_SIZE", "8", 1);
+    setenv("PMI_RANK", "7", 1);
+    setenv("MPI_LOCALNRANKS", "4", 1);
+    assert_int_equal(tutti__conf_launcher_size(&name), 8);
+    assert_string_equal(name, "mpiexec");
+    assert_int_equal(tutti__conf_launcher_rank(), 7);
+    assert_string_equal(tutti__conf_launcher_mpi(), "mpich");
+
+    setenv("OMPI_COMM_WORLD_SIZE", "16", 1);
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    assert_int_equal(tutti__conf_launcher_size(&name), 16);
+    assert_string_equal(name, "mpirun");
+    assert_int_equal(tutti__conf_launcher_rank(), 0);
+    assert_string_equal(tutti__conf_launcher_mpi(), "openmpi");
+
+    clearenv();
+    setenv("PMI_SIZE", "many", 1);
+    assert_int_equal(tutti__conf_launcher_size(&name), 0);
+    setenv("PMI_SIZE", "2", 1);
+    assert_int_equal(tutti__conf_launcher_size(&name), 2);
+    assert_int_equal(tutti__conf_launcher_rank(), -1);
+    assert_string_equal(tutti__conf_launcher_mpi(), "mpich");
+}
+
+#define cleanly(test) cmocka_unit_test_setup(test, clean_environment)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cleanly(test_parse_bytes),
+        cleanly(test_parse_seconds),
+        cleanly(test_parse_words),
+        cleanly(test_distance),
+        cleanly(test_unknown_names_warn), /* before anything is said in this process */
+        cleanly(test_help),
+        cleanly(test_defaults),
+        cleanly(test_every_setting),
+        cleanly(test_nonsense_is_refused),
+        cleanly(test_long_texts_are_refused),
+        cleanly(test_launchers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+unit_tests += \
+    %reldir%/test_avail \
+    %reldir%/test_ranges \
+    %reldir%/test_shared
