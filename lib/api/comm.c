@@ -72,19 +72,37 @@ static tutti_status_t open_xports(tutti_comm_t *comm, const tutti__meet_t *meet,
     return tutti__boot_agree(comm->boot, status);
 }
 
+/* What TUTTI_ALGORITHM forces must be able to serve: better now than in the first call. */
+static tutti_status_t check_algorithms(const tutti_comm_t *comm, tutti__association_t association)
+{
+    const char *text = comm->conf.shared.algorithm;
+    tutti_status_t status = tutti__algorithm_check_override(text, &comm->shape);
+
+    for (int c = 0; c < TUTTI__COLLECTIVES && status == TUTTI_OK; c++) {
+        const tutti__algorithm_t *algorithm;
+        const char *sub;
+
+        status = tutti__algorithm_choose((tutti__collective_t)c, &comm->shape, SIZE_MAX, text,
+                                         association, &algorithm, &sub);
+    }
+    return status;
+}
+
 /* Everything above the transports. */
 static tutti_status_t open_engine(tutti_comm_t *comm)
 {
     tutti__engine_env_t env = { comm->boot, comm->machine, &comm->exec, &comm->shape,
                                 &comm->conf.shared };
+    tutti__association_t association =
+        comm->conf.shared.strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION;
     tutti_status_t status;
 
     comm->exec = (tutti__exec_env_t){ comm->topo->rank, comm->topo->size, comm->xport, comm->node,
                                       comm->conf.shared.chunk_bytes };
     tutti__run_init(&comm->run, &comm->exec, 0);
     tutti__cache_init(&comm->cache, &comm->shape, comm->topo->rank, comm->conf.shared.algorithm,
-                      comm->conf.shared.strict != 0);
-    status = tutti__algorithm_check_override(comm->conf.shared.algorithm, &comm->shape);
+                      association);
+    status = check_algorithms(comm, association);
     status = tutti__boot_agree(comm->boot, status);
     if (status != TUTTI_OK)
         return status;
@@ -103,6 +121,7 @@ tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_modu
     }
     comm->generation = tutti__fork_generation();
     comm->conf = *conf;
+    comm->module = module;
     status = tutti__boot_open(meet, &comm->conf, &comm->boot);
     if (status != TUTTI_OK)
         goto close_comm;
@@ -136,6 +155,10 @@ void tutti__comm_close(tutti_comm_t *comm)
 {
     if (comm == NULL)
         return;
+    /* Finalizing MPI would wait for ranks that are gone. */
+    if (comm->module != NULL && comm->engine != NULL &&
+        tutti__engine_alive(comm->engine) != TUTTI_OK)
+        comm->module->give_up();
     tutti__engine_close(comm->engine);
     tutti__run_fini(&comm->run);
     tutti__cache_fini(&comm->cache);

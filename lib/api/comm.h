@@ -10,6 +10,7 @@
 
 struct tutti_comm {
     tutti__conf_t conf;
+    const tutti__mpi_module_t *module; /* or NULL */
     tutti__boot_t *boot;
     const tutti__topo_t *topo;
     tutti__shape_t shape;

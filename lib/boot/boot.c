@@ -2,10 +2,10 @@
 /*
  * First contact: who are you, do we fit, and how do we reach each other.
  *
- * The first exchange is one block of HELLO_BYTES from every rank, a size that never changes, so that
- * different versions of the library can at least tell each other so. All ranks then know the same,
- * judge by the same rules, and fail with the same words; what a rank could not do before its hello
- * (no hwloc, no socket) travels in it. Then the tree is connected, and a last agreement makes a
+ * The first exchange is one block of HELLO_BYTES from every rank, a size that never changes, so
+ * that different versions of the library can at least tell each other so. All ranks then know the
+ * same, judge by the same rules, and fail with the same words; what a rank could not do before its
+ * hello (no socket, say) travels in it. Then the tree is connected, and a last agreement makes a
  * failure of one a failure of all.
  *
  * Runs on the thread that makes the communicator.
@@ -90,7 +90,8 @@ static tutti_status_t judge(const hello_t *first, const hello_t *hello, uint32_t
     char theirs[48], ours[48];
 
     if (hello->magic != MAGIC)
-        return tutti__fail(TUTTI_ERR_ABI, "rank %u runs something that is no Tutti of this kind", r);
+        return tutti__fail(TUTTI_ERR_ABI, "rank %u runs something that is no Tutti of this kind",
+                           r);
     if (hello->layout != first->layout || hello->version != first->version) {
         version_text(hello->version, hello->layout, theirs, sizeof(theirs));
         version_text(first->version, first->layout, ours, sizeof(ours));
@@ -99,20 +100,6 @@ static tutti_status_t judge(const hello_t *first, const hello_t *hello, uint32_t
     if (hello->status != TUTTI_OK)
         return tutti__fail((tutti_status_t)hello->status, "rank %u: %.*s", r,
                            (int)sizeof(hello->text), hello->text);
-    return TUTTI_OK;
-}
-
-/* Two ranks on one host must be able to share memory. */
-static tutti_status_t judge_hosts(const tutti__topo_t *topo)
-{
-    for (uint32_t r = 0; r < topo->size; r++) {
-        uint32_t leader = topo->by_host[topo->host_first[topo->host_of[r]]];
-
-        if (topo->machine_of[r] != topo->machine_of[leader])
-            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                               "TUTTI_HOST_ID puts ranks %u and %u on one host, but they run on "
-                               "different machines", leader, r);
-    }
     return TUTTI_OK;
 }
 
@@ -153,7 +140,7 @@ static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hell
     boot->setup_ms = TUTTI__MIN(boot->timeout_ms, SETUP_MS);
     status = tutti__topo_make(facts, size, rank, &boot->topo);
     free(facts);
-    return status == TUTTI_OK ? judge_hosts(boot->topo) : status;
+    return status;
 }
 
 static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf)
@@ -223,6 +210,7 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
     if (status != TUTTI_OK)
         goto close_boot;
     close_door(boot);
+    tutti__boot_remember(boot);
     *ret_boot = boot;
     return TUTTI_OK;
 
@@ -235,6 +223,7 @@ void tutti__boot_close(tutti__boot_t *boot)
 {
     if (boot == NULL)
         return;
+    tutti__boot_forget(boot);
     tutti__side_end(boot);
     if (boot->door >= 0)
         close(boot->door);
@@ -242,14 +231,6 @@ void tutti__boot_close(tutti__boot_t *boot)
     tutti__topo_free(boot->topo);
     free(boot->peers);
     free(boot);
-}
-
-void tutti__boot_forked(tutti__boot_t *boot)
-{
-    tutti__side_forked(boot);
-    if (boot->door >= 0)
-        close(boot->door);
-    boot->door = -1;
 }
 
 const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot)

@@ -53,13 +53,9 @@ typedef struct tutti__boot tutti__boot_t;
    replaced by rank 0's. */
 tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
                                 tutti__boot_t **ret_boot);
-/* Local; peers see the link close. NULL is fine. */
+/* Local; peers see the link close, after the last message that was sent. NULL is fine. A child made
+   by fork() lets go of the sockets by itself and may close what it inherited, or not. */
 void tutti__boot_close(tutti__boot_t *boot);
-
-/* In a child made by fork(): close the inherited sockets, so that peers see the end of the parent
-   even while the child lives. Async-signal-safe; frees nothing, and the boot is of no use then but
-   for tutti__boot_close. Local links do without (pidfd), links between hosts do not. */
-void tutti__boot_forked(tutti__boot_t *boot);
 
 const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot);
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
@@ -84,15 +80,15 @@ tutti_status_t tutti__boot_share_fds(tutti__boot_t *boot, const int *fds, uint32
  * links are all children; tutti__side_parent says -1).
  */
 uint32_t tutti__side_links(const tutti__boot_t *boot);
-int tutti__side_parent(const tutti__boot_t *boot);              /* link, or -1 */
+int tutti__side_parent(const tutti__boot_t *boot);                   /* link, or -1 */
 uint32_t tutti__side_rank(const tutti__boot_t *boot, uint32_t link); /* rank at the other end */
 int tutti__side_is_local(const tutti__boot_t *boot, uint32_t link);  /* on my host */
 
 /* Queue a message; sends what the socket takes now, keeps the rest for tutti__side_poll.
    A lost link swallows it silently (the loss is reported by poll). Body: up to 16 MiB. NO_MEMORY if
    a peer that does not read has left 256 MiB waiting. */
-tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t link, uint32_t kind,
-                                const void *body, size_t bytes);
+tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t link, uint32_t kind, const void *body,
+                                size_t bytes);
 
 /* Called by poll for each whole message, and once when a rank is found dead or gone. */
 typedef struct {

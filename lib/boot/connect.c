@@ -3,8 +3,8 @@
  * Connecting the side channel's tree.
  *
  * Inside a host over Unix sockets to the leader, its lowest rank; between hosts over TCP to rank 0.
- * Nobody but rank 0 listens on TCP, and only if there are several hosts. Each rank first connects to
- * its parent, then lets its children in; rank 0 has no parent, so nobody waits in a circle.
+ * Nobody but rank 0 listens on TCP, and only if there are several hosts. Each rank first connects
+ * to its parent, then lets its children in; rank 0 has no parent, so nobody waits in a circle.
  *
  * Rank 0 may have many addresses, some of which lead elsewhere (each host has its own 172.17.0.1,
  * behind firewalls connections just hang). They are tried in turn, in rounds with growing patience,
@@ -56,8 +56,9 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
 
     status = tutti__net_unix_connect(door, sizeof(boot->peers[leader].door), 0, deadline, &fd);
     if (status != TUTTI_OK)
-        return tutti__fail(status, "rank %u cannot reach rank %u on its own host (%s); do they have "
-                                   "separate network namespaces? TUTTI_HOST_ID can tell them apart",
+        return tutti__fail(status,
+                           "rank %u cannot reach rank %u on its own host (%s); containers with "
+                           "networks of their own must have hostnames of their own",
                            boot->topo->rank, leader, tutti_last_error());
     add_link(boot, leader, fd); /* closed with the others if what follows fails */
     boot->side.parent = 0;
@@ -97,7 +98,8 @@ static tutti_status_t unreachable(const tutti__boot_t *boot, const tutti__net_ad
     }
     return tutti__fail(TUTTI_ERR_TIMEOUT,
                        "rank %u cannot reach rank 0 at%s (last: %s); TUTTI_INTERFACE names the "
-                       "network interface to use", boot->topo->rank, text, tutti_last_error());
+                       "network interface to use",
+                       boot->topo->rank, text, tutti_last_error());
 }
 
 /* Rank 0 is my parent, on another host. */

@@ -40,8 +40,8 @@ typedef struct {
 
 typedef struct {
     int fd;
-    int answered;   /* reads its confirmation, else its knock */
-    size_t have;    /* bytes of either */
+    int answered; /* reads its confirmation, else its knock */
+    size_t have;  /* bytes of either */
     uint32_t confirm;
     knock_t knock;
 } guest_t;
@@ -262,8 +262,9 @@ tutti_status_t tutti__gate_admit(const tutti__gate_t *gate, int door, int *fds, 
 tutti_status_t tutti__gate_knock(const tutti__gate_t *gate, int fd, uint32_t host,
                                  uint64_t deadline)
 {
-    knock_t knock = { MAGIC,      TUTTI__BOOT_LAYOUT, gate->purpose, gate->number,
-                      gate->rank, gate->size,         0,             { 0 } };
+    knock_t knock = {
+        MAGIC, TUTTI__BOOT_LAYOUT, gate->purpose, gate->number, gate->rank, gate->size, 0, { 0 }
+    };
     uint32_t confirm = CONFIRM;
     answer_t answer;
     tutti_status_t status;
@@ -279,8 +280,8 @@ tutti_status_t tutti__gate_knock(const tutti__gate_t *gate, int fd, uint32_t hos
     if (status != TUTTI_OK)
         return status;
     if (answer.magic != MAGIC || !same_token(answer.token, gate->token.answer))
-        return tutti__fail(TUTTI_ERR_TRANSPORT, "who answered instead of rank %u is not of this job",
-                           host);
+        return tutti__fail(TUTTI_ERR_TRANSPORT,
+                           "who answered instead of rank %u is not of this job", host);
     if (answer.status != TUTTI_OK)
         return tutti__fail((tutti_status_t)answer.status, "%.*s", (int)sizeof(answer.text),
                            answer.text);

@@ -12,8 +12,8 @@
  *     guest -- confirm --> gate          now it is admitted
  *
  * Strangers (another user, wrong token, garbage) are closed and forgotten. Only a strict gate, that
- * of a meeting by name alone, is ended by a guest that belongs here and says what cannot be: another
- * number of ranks, or a rank that is there already.
+ * of a meeting by name alone, is ended by a guest that belongs here and says what cannot be:
+ * another number of ranks, or a rank that is there already.
  *
  * No state; any thread.
  */
@@ -29,7 +29,11 @@
 #define TUTTI__GATE_AWAITED (-1)
 #define TUTTI__GATE_NOBODY (-2)
 
-typedef enum { TUTTI__GATE_MEET = 1, TUTTI__GATE_SIDE, TUTTI__GATE_SHARE } tutti__gate_purpose_t;
+typedef enum {
+    TUTTI__GATE_MEET = 1,
+    TUTTI__GATE_SIDE,
+    TUTTI__GATE_SHARE
+} tutti__gate_purpose_t;
 
 typedef struct {
     unsigned char knock[16], answer[16];
@@ -49,7 +53,8 @@ typedef struct {
  * Let in the ranks r with fds[r] == TUTTI__GATE_AWAITED: fds[r] becomes their connection.
  *
  * door  the listening socket
- * fds   [size]; when this fails, those that came before stay in it, for the caller to tell and close
+ * fds   [size]; when this fails, those that came before stay in it, for the caller to tell and
+ *       close
  *
  * TUTTI_ERR_TIMEOUT: names those that did not come.
  */

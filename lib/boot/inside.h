@@ -13,7 +13,11 @@
 #include <sys/types.h>
 
 /* A message, or the rest of one, that waits for room in the socket. */
-typedef struct tutti__side_wait tutti__side_wait_t;
+typedef struct tutti__side_wait {
+    struct tutti__side_wait *next;
+    size_t bytes, sent;
+    char data[];
+} tutti__side_wait_t;
 
 /* One neighbour in the tree. */
 typedef struct {
@@ -30,7 +34,7 @@ typedef struct {
 typedef struct {
     int pidfd; /* -1: ended */
     uint32_t rank;
-    int link; /* -1: no neighbour */
+    int link;        /* -1: no neighbour */
     uint64_t due_ns; /* an end that will be reported then; 0: none */
 } tutti__side_watch_t;
 
@@ -52,13 +56,14 @@ typedef struct {
 } tutti__boot_peer_t;
 
 struct tutti__boot {
+    tutti__boot_t *next; /* of those that are open */
     tutti__meet_t meet;
     tutti__topo_t *topo;
     tutti__boot_peer_t *peers; /* [size] */
     tutti__gate_token_t token;
     uint64_t timeout_ms, setup_ms;
-    pid_t owner;     /* the process that opened it, not one it forked */
-    int door;        /* my Unix socket; after opening only the machine's lowest rank has one, or -1 */
+    pid_t owner; /* the process that opened it, not one it forked */
+    int door;    /* my Unix socket; after opening only the machine's lowest rank has one, or -1 */
     uint32_t shares; /* how often descriptors were passed */
     tutti__side_t side;
 };
@@ -69,10 +74,28 @@ uint32_t tutti__boot_leader(const tutti__boot_t *boot, uint32_t rank);
 /* Connect the tree; collective. Fills boot->side.links, parent. */
 tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *conf);
 
+/* In forked children of this process, let go of boot's sockets, from now on or no longer. */
+void tutti__boot_remember(tutti__boot_t *boot);
+void tutti__boot_forget(tutti__boot_t *boot);
+
 /* Before the first link: links and tables. After the last one: watches and the epoll descriptor. */
 tutti_status_t tutti__side_begin(tutti__boot_t *boot);
 tutti_status_t tutti__side_start(tutti__boot_t *boot);
 void tutti__side_end(tutti__boot_t *boot);
-void tutti__side_forked(tutti__boot_t *boot);
+/* Close all descriptors, nothing else. Async-signal-safe. */
+void tutti__side_let_go(tutti__side_t *side);
+
+/* What an epoll event of the side channel is about: in the upper half of its number, an index in
+   the lower one. */
+typedef enum {
+    TUTTI__ABOUT_LINK,
+    TUTTI__ABOUT_WATCH,
+    TUTTI__ABOUT_TIMER
+} tutti__side_about_t;
+
+/* Send of what waits as much as the socket takes. */
+void tutti__side_flush(tutti__side_t *side, tutti__side_link_t *link);
+/* Forget what waits. */
+void tutti__side_drop(tutti__side_link_t *link);
 
 #endif

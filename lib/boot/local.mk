@@ -4,6 +4,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/boot.c \
     %reldir%/boot.h \
     %reldir%/connect.c \
+    %reldir%/fork.c \
     %reldir%/gate.c \
     %reldir%/gate.h \
     %reldir%/inside.h \
@@ -20,4 +21,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/share.c \
     %reldir%/side.c \
     %reldir%/side_frame.c \
-    %reldir%/side_frame.h
+    %reldir%/side_frame.h \
+    %reldir%/side_send.c

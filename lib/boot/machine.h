@@ -61,11 +61,9 @@ void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index);
 void tutti__machine_sleep(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
                           uint32_t value, uint32_t timeout_us);
 
-/* Write a word that peers may sleep on (direct calls). */
-static inline void tutti__machine_publish(const tutti__machine_t *machine, tutti__word_t *word,
-                                          uint32_t value)
+/* A word that peers may sleep on (direct calls) was written. */
+static inline void tutti__machine_written(const tutti__machine_t *machine, tutti__word_t *word)
 {
-    tutti__store_release(word, value);
     if (TUTTI__UNLIKELY(tutti__load_relaxed(&machine->door[machine->me]->waiters) != 0))
         tutti__machine_wake(machine, word);
 }

@@ -79,7 +79,8 @@ tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
         *ret_module = NULL;
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
                            "%s started %d ranks, but MPI in this process says that it is alone: "
-                           "they are not of the same MPI", launcher, size);
+                           "they are not of the same MPI",
+                           launcher, size);
     }
     return TUTTI_OK;
 }

@@ -9,8 +9,8 @@
  *     rank r -- ask {number, bytes}, my bytes ------------------> rank 0
  *     rank r <-- answer {status, text, bytes}, everyone's bytes -- rank 0
  *
- * An answer with a status other than TUTTI_OK, equal on all ranks, ends the meeting: that is how all
- * of them learn which rank did not come. The others wait a little longer than rank 0 for that.
+ * An answer with a status other than TUTTI_OK, equal on all ranks, ends the meeting: that is how
+ * all of them learn which rank did not come. The others wait a little longer than rank 0 for that.
  *
  * Runs on the thread that calls; blocks until the deadline.
  */
@@ -127,6 +127,22 @@ static tutti_status_t missing(const local_t *local, size_t bytes)
                        local->number);
 }
 
+/* Rank 0: does rank r take part in the same step, with as many bytes? */
+static tutti_status_t judge(const local_t *local, uint32_t r, size_t bytes)
+{
+    const ask_t *ask = &local->asks[r];
+
+    if (ask->number != local->number)
+        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u is at step %u of setting up, rank 0 at %u",
+                           r, ask->number, local->number);
+    if (ask->bytes != bytes)
+        return tutti__fail(
+            TUTTI_ERR_MISMATCH,
+            "rank %u gave %llu bytes where rank 0 gave %zu, at step %u of setting up", r,
+            (unsigned long long)ask->bytes, bytes, local->number);
+    return TUTTI_OK;
+}
+
 /* Rank 0: read what has come from rank r. */
 static tutti_status_t hear_rank(local_t *local, uint32_t r, char *all, size_t bytes)
 {
@@ -134,7 +150,8 @@ static tutti_status_t hear_rank(local_t *local, uint32_t r, char *all, size_t by
 
     while (*have < sizeof(ask_t) + bytes) {
         int in_ask = *have < sizeof(ask_t);
-        char *at = in_ask ? (char *)&local->asks[r] + *have : all + r * bytes + *have - sizeof(ask_t);
+        char *at =
+            in_ask ? (char *)&local->asks[r] + *have : all + r * bytes + *have - sizeof(ask_t);
         size_t room = in_ask ? sizeof(ask_t) - *have : sizeof(ask_t) + bytes - *have;
         ssize_t n = recv(local->fds[r], at, room, MSG_DONTWAIT);
 
@@ -145,14 +162,12 @@ static tutti_status_t hear_rank(local_t *local, uint32_t r, char *all, size_t by
         if (n <= 0)
             return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", r);
         *have += (size_t)n;
-        if (*have == sizeof(ask_t) && local->asks[r].number != local->number)
-            return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u is at step %u of setting up, rank 0 at %u",
-                               r, local->asks[r].number, local->number);
-        if (*have == sizeof(ask_t) && local->asks[r].bytes != bytes)
-            return tutti__fail(TUTTI_ERR_MISMATCH,
-                               "rank %u gave %llu bytes where rank 0 gave %zu, at step %u of setting "
-                               "up", r, (unsigned long long)local->asks[r].bytes, bytes,
-                               local->number);
+        if (*have == sizeof(ask_t)) {
+            tutti_status_t status = judge(local, r, bytes);
+
+            if (status != TUTTI_OK)
+                return status;
+        }
     }
     return TUTTI_OK;
 }
@@ -200,8 +215,8 @@ static tutti_status_t serve(local_t *local, const void *mine, size_t bytes, void
     tutti_status_t status;
 
     if (polls == NULL || all == NULL) {
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes of each of %u ranks", bytes,
-                             local->size);
+        status =
+            tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes of each of %u ranks", bytes, local->size);
     } else {
         if (bytes > 0)
             memcpy(all, mine, bytes);

@@ -21,9 +21,7 @@ static void self_close(void *ctx)
 
 void tutti__meet_self(tutti__meet_t *ret_meet)
 {
-    *ret_meet = (tutti__meet_t){ .name = "self",
-                                 .rank = 0,
-                                 .size = 1,
-                                 .allgather = self_allgather,
-                                 .close = self_close };
+    *ret_meet = (tutti__meet_t){
+        .name = "self", .rank = 0, .size = 1, .allgather = self_allgather, .close = self_close
+    };
 }

@@ -33,8 +33,8 @@ typedef int mpi_flag_f(int *flag);
 /* A search through the modules that might do. */
 typedef struct {
     char dir[4096];
-    const char *running;            /* the MPI in this process, or NULL */
-    char reasons[REASONS_BYTES];    /* why those that were tried do not fit */
+    const char *running;         /* the MPI in this process, or NULL */
+    char reasons[REASONS_BYTES]; /* why those that were tried do not fit */
     size_t used;
 } search_t;
 
@@ -93,7 +93,7 @@ static void *find_in_process(const char *name)
 static const char *running_mpi(void)
 {
     static const char *const marks[][2] = {
-        { "Open MPI", "openmpi" }, { "MPICH", "mpich" },     { "MVAPICH", "mpich" },
+        { "Open MPI", "openmpi" },   { "MPICH", "mpich" }, { "MVAPICH", "mpich" },
         { "Intel(R) MPI", "mpich" }, { "CRAY", "mpich" },
     };
     mpi_version_f *get = (mpi_version_f *)find_in_process("PMPI_Get_library_version");
@@ -135,8 +135,9 @@ static tutti_status_t find_dir(const tutti__conf_t *conf, search_t *search)
         return TUTTI_OK;
     }
     if (dladdr((void *)(uintptr_t)find_dir, &info) == 0 || info.dli_fname == NULL)
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                           "cannot find the library's own file; TUTTI_MODULE_DIR names the modules");
+        return tutti__fail(
+            TUTTI_ERR_UNSUPPORTED,
+            "cannot find the library's own file; TUTTI_MODULE_DIR names the modules");
     slash = strrchr(info.dli_fname, '/');
     snprintf(search->dir, sizeof(search->dir), "%.*s/tutti",
              slash == NULL ? 1 : (int)(slash - info.dli_fname),

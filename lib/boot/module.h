@@ -30,9 +30,10 @@ typedef struct {
 typedef struct {
     uint32_t abi;
     uint32_t unused;
-    const char *name;   /* "openmpi" */
+    const char *name; /* "openmpi" */
     /* Meet over MPI: initialises MPI if nobody has, duplicates *mpi_comm (NULL: MPI_COMM_WORLD). */
-    tutti_status_t (*meet)(const tutti__core_t *core, const void *mpi_comm, tutti__meet_t *ret_meet);
+    tutti_status_t (*meet)(const tutti__core_t *core, const void *mpi_comm,
+                           tutti__meet_t *ret_meet);
     /* The transport over the communicator of that meeting. Local. slot_bytes and credits: those of
        its channels. The meeting outlives it. */
     tutti_status_t (*xport_open)(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,

@@ -59,7 +59,9 @@ tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes)
 void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret_text,
                            size_t text_bytes)
 {
-    enum { SHOWN = 12 };
+    enum {
+        SHOWN = 12
+    };
     uint32_t count = 0, done = 0;
     size_t used;
 

@@ -2,9 +2,9 @@
 /*
  * Sockets with deadlines: what first contact and the side channel need of them.
  *
- * All sockets here are close-on-exec and non-blocking; the functions that wait do so in poll() until
- * their deadline, a time of tutti__now_ns(). `rank` is the rank at the other end, for messages.
- * No state; any thread.
+ * All sockets here are close-on-exec and non-blocking; the functions that wait do so in poll()
+ * until their deadline, a time of tutti__now_ns(). `rank` is the rank at the other end, for
+ * messages. No state; any thread.
  */
 #ifndef TUTTI__BOOT_NET_H
 #define TUTTI__BOOT_NET_H
@@ -17,9 +17,9 @@
 /* Where somebody listens on TCP. Plain data, sent between ranks as bytes. */
 #define TUTTI__NET_ADDRS 12
 typedef struct {
-    uint16_t port;         /* host byte order */
-    uint16_t family;       /* 4, 6 */
-    unsigned char ip[16];  /* network byte order */
+    uint16_t port;        /* host byte order */
+    uint16_t family;      /* 4, 6 */
+    unsigned char ip[16]; /* network byte order */
 } tutti__net_addr_t;
 
 typedef struct {

@@ -64,9 +64,11 @@ tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_
     freeifaddrs(list);
     if (addrs.count == 0 && interface[0] != '\0')
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                           "TUTTI_INTERFACE=%s: no such interface, or it has no address", interface);
+                           "TUTTI_INTERFACE=%s: no such interface, or it has no address",
+                           interface);
     if (addrs.count == 0)
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "no network interface is up; hosts cannot connect");
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "no network interface is up; hosts cannot connect");
     *ret_addrs = addrs;
     return TUTTI_OK;
 }
@@ -201,9 +203,9 @@ tutti_status_t tutti__net_tcp_options(int fd)
     static const struct {
         int level, option, value;
     } list[] = {
-        { IPPROTO_TCP, TCP_NODELAY, 1 },   { SOL_SOCKET, SO_KEEPALIVE, 1 },
-        { IPPROTO_TCP, TCP_KEEPIDLE, 5 },  { IPPROTO_TCP, TCP_KEEPINTVL, 5 },
-        { IPPROTO_TCP, TCP_KEEPCNT, 3 },   { IPPROTO_TCP, TCP_USER_TIMEOUT, 20000 },
+        { IPPROTO_TCP, TCP_NODELAY, 1 },  { SOL_SOCKET, SO_KEEPALIVE, 1 },
+        { IPPROTO_TCP, TCP_KEEPIDLE, 5 }, { IPPROTO_TCP, TCP_KEEPINTVL, 5 },
+        { IPPROTO_TCP, TCP_KEEPCNT, 3 },  { IPPROTO_TCP, TCP_USER_TIMEOUT, 20000 },
     };
 
     for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)

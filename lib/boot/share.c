@@ -140,9 +140,10 @@ static tutti_status_t recv_portion(int fd, uint32_t rank, int *ret_fds, uint32_t
             return tutti__fail_errno("receive descriptors from rank %u", rank);
         taken = take_fds(&msg, ret_fds, n);
         if (msg.msg_flags & MSG_CTRUNC)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "too many open files: only %u of %u descriptors "
-                                                    "from rank %u could be received", taken, n,
-                               rank);
+            return tutti__fail(TUTTI_ERR_NO_MEMORY,
+                               "too many open files: only %u of %u descriptors "
+                               "from rank %u could be received",
+                               taken, n, rank);
         if (told != n || taken != n)
             return tutti__fail(TUTTI_ERR_INTERNAL, "%u descriptors from rank %u, not %u", taken,
                                rank, n);
@@ -271,7 +272,8 @@ static tutti_status_t ask_center(tutti__boot_t *boot, uint32_t center, const tut
         status = tutti__fail((tutti_status_t)answer.status, "%.*s", (int)sizeof(answer.text),
                              answer.text);
     if (status == TUTTI_OK)
-        status = recv_fds(link, center, ret_fds, (size_t)nfds * boot->topo->machine_ranks, deadline);
+        status =
+            recv_fds(link, center, ret_fds, (size_t)nfds * boot->topo->machine_ranks, deadline);
     close(link);
     return status;
 }

@@ -5,8 +5,8 @@
  * One epoll descriptor holds all: each link's socket, a pidfd for each watched process, a timer.
  * Level-triggered, so a poll may leave something for the next one.
  *
- * A dead neighbour usually shows as the end of its stream. It does not if it left a forked child
- * that holds the socket; hence the pidfds. Before a neighbour is reported its stream is read to the
+ * A dead neighbour usually shows as the end of its stream. It does not if it left a child behind
+ * that holds the socket (fork.c helps, but not against all ways to make one); hence the pidfds. Before a neighbour is reported its stream is read to the
  * end: its last words (why it gives up, that it just ended well) come first. For that reason too
  * the end of a process that is no neighbour, but on my host, is reported only GRACE_MS later: its
  * last words come over the leader, and are lost only if the leader is dead or stuck as well.
@@ -26,7 +26,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #define PIECE_BYTES ((size_t)64 << 10)
@@ -34,24 +33,12 @@
 #define PIECES 16
 #define EVENTS 64
 #define GRACE_MS 100u
-/* What a link may hold back for a peer that does not read: far above what control needs. */
-#define WAITING_BYTES ((size_t)256 << 20)
 /* How long the end waits for messages to leave. */
 #define LINGER_MS 200u
 
-struct tutti__side_wait {
-    tutti__side_wait_t *next;
-    size_t bytes, sent;
-    char data[];
-};
-
-/* What an epoll event is about: these in the upper half, an index in the lower. */
-enum { ABOUT_LINK, ABOUT_WATCH, ABOUT_TIMER };
-
 static tutti_status_t add_to_epoll(tutti__side_t *side, int fd, uint32_t about, uint32_t index)
 {
-    struct epoll_event event = { .events = EPOLLIN,
-                                 .data.u64 = (uint64_t)about << 32 | index };
+    struct epoll_event event = { .events = EPOLLIN, .data.u64 = (uint64_t)about << 32 | index };
 
     if (epoll_ctl(side->epfd, EPOLL_CTL_ADD, fd, &event) != 0)
         return tutti__fail_errno("epoll_ctl");
@@ -104,7 +91,7 @@ static tutti_status_t watch(tutti__boot_t *boot, uint32_t rank)
     }
     w->rank = rank;
     w->link = link_to(side, rank);
-    return add_to_epoll(side, w->pidfd, ABOUT_WATCH, side->nwatches++);
+    return add_to_epoll(side, w->pidfd, TUTTI__ABOUT_WATCH, side->nwatches++);
 }
 
 /* All ranks of my host, and neighbours on other hosts that are this machine in truth. */
@@ -141,138 +128,11 @@ tutti_status_t tutti__side_start(tutti__boot_t *boot)
     side->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (side->timer < 0)
         return tutti__fail_errno("timerfd_create");
-    status = add_to_epoll(side, side->timer, ABOUT_TIMER, 0);
+    status = add_to_epoll(side, side->timer, TUTTI__ABOUT_TIMER, 0);
     for (uint32_t i = 0; i < side->nlinks && status == TUTTI_OK; i++)
-        status = add_to_epoll(side, side->links[i].fd, ABOUT_LINK, i);
+        status = add_to_epoll(side, side->links[i].fd, TUTTI__ABOUT_LINK, i);
     return status == TUTTI_OK ? watch_all(boot) : status;
 }
-
-/* --- sending --- */
-
-static void drop_waiting(tutti__side_link_t *link)
-{
-    while (link->first != NULL) {
-        tutti__side_wait_t *next = link->first->next;
-
-        free(link->first);
-        link->first = next;
-    }
-    link->last = &link->first;
-    link->waiting_bytes = 0;
-}
-
-/* Ask epoll for room in the socket while something waits for it. */
-static tutti_status_t want_room(tutti__side_t *side, const tutti__side_link_t *link, int wanted)
-{
-    struct epoll_event event = { .events = EPOLLIN | (wanted ? EPOLLOUT : 0),
-                                 .data.u64 = (uint64_t)ABOUT_LINK << 32 |
-                                             (uint64_t)(link - side->links) };
-
-    if (epoll_ctl(side->epfd, EPOLL_CTL_MOD, link->fd, &event) != 0)
-        return tutti__fail_errno("epoll_ctl");
-    return TUTTI_OK;
-}
-
-/* Give up sending on a link. Reading goes on to the end of what has come, and finds the link lost. */
-static void deafen(tutti__side_link_t *link)
-{
-    link->deaf = 1;
-    drop_waiting(link);
-    shutdown(link->fd, SHUT_RDWR);
-}
-
-/* Send now; the bytes taken, 0 if there is no room. A broken link becomes deaf and takes all. */
-static size_t send_now(tutti__side_link_t *link, struct iovec *iov, size_t niov, size_t bytes)
-{
-    struct msghdr msg = { .msg_iov = iov, .msg_iovlen = niov };
-    ssize_t n;
-
-    do {
-        n = sendmsg(link->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-    } while (n < 0 && errno == EINTR);
-    if (n >= 0)
-        return (size_t)n;
-    if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)
-        return 0;
-    TUTTI__LOG(TUTTI__LOG_DEBUG, "link to rank %u cannot send: error %d", link->rank, errno);
-    deafen(link);
-    return bytes;
-}
-
-static void send_waiting(tutti__side_link_t *link)
-{
-    while (link->first != NULL) {
-        tutti__side_wait_t *w = link->first;
-        struct iovec iov = { w->data + w->sent, w->bytes - w->sent };
-        size_t n = send_now(link, &iov, 1, iov.iov_len);
-
-        if (link->deaf || n == 0)
-            return;
-        w->sent += n;
-        link->waiting_bytes -= n;
-        if (w->sent < w->bytes)
-            continue;
-        link->first = w->next;
-        if (link->first == NULL)
-            link->last = &link->first;
-        free(w);
-    }
-}
-
-/* Keep what is left of head and body after `sent` bytes. */
-static tutti_status_t keep(tutti__side_link_t *link, const tutti__frame_head_t *head,
-                           const char *body, size_t sent)
-{
-    size_t head_sent = TUTTI__MIN(sent, sizeof(*head)), body_sent = sent - head_sent;
-    size_t head_left = sizeof(*head) - head_sent, body_left = head->bytes - body_sent;
-    tutti__side_wait_t *w;
-
-    if (link->waiting_bytes + head_left + body_left > WAITING_BYTES)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "rank %u reads nothing; %zu bytes wait for it",
-                           link->rank, link->waiting_bytes);
-    w = malloc(sizeof(*w) + head_left + body_left);
-    if (w == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "message of %u bytes for rank %u", head->bytes,
-                           link->rank);
-    *w = (tutti__side_wait_t){ NULL, head_left + body_left, 0 };
-    memcpy(w->data, (const char *)head + head_sent, head_left);
-    if (body_left > 0)
-        memcpy(w->data + head_left, body + body_sent, body_left);
-    *link->last = w;
-    link->last = &w->next;
-    link->waiting_bytes += w->bytes;
-    return TUTTI_OK;
-}
-
-tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t index, uint32_t kind,
-                                const void *body, size_t bytes)
-{
-    tutti__side_link_t *link = &boot->side.links[index];
-    tutti__frame_head_t head = { (uint32_t)bytes, kind };
-    struct iovec iov[2] = { { &head, sizeof(head) }, { (void *)(uintptr_t)body, bytes } };
-    size_t all = sizeof(head) + bytes, sent = 0;
-    tutti_status_t status;
-
-    assert(index < boot->side.nlinks);
-    if (bytes > TUTTI__FRAME_BYTES)
-        return tutti__fail(TUTTI_ERR_INTERNAL, "message of %zu bytes on the side channel", bytes);
-    if (link->fd < 0 || link->deaf)
-        return TUTTI_OK;
-    if (link->first == NULL)
-        sent = send_now(link, iov, 2, all);
-    if (sent == all)
-        return TUTTI_OK;
-    status = keep(link, &head, body, sent);
-    if (status != TUTTI_OK) {
-        /* Half a message must not be followed by another one. */
-        if (sent > 0)
-            deafen(link);
-        return status;
-    }
-    return link->first->next == NULL ? want_room(&boot->side, link, 1) : TUTTI_OK;
-}
-
-/* --- what comes --- */
 
 static void report(tutti__side_t *side, const tutti__side_events_t *events, int link, uint32_t rank)
 {
@@ -294,7 +154,7 @@ static void lose(tutti__side_t *side, const tutti__side_events_t *events, uint32
 {
     tutti__side_link_t *link = &side->links[index];
 
-    drop_waiting(link);
+    tutti__side_drop(link);
     tutti__frame_clear(&link->in);
     close_fd(&link->fd);
     report(side, events, (int)index, link->rank);
@@ -353,11 +213,8 @@ static void handle_link(tutti__side_t *side, const tutti__side_events_t *events,
 {
     tutti__side_link_t *link = &side->links[index];
 
-    if (link->fd >= 0 && (what & EPOLLOUT)) {
-        send_waiting(link);
-        if (link->first == NULL)
-            want_room(side, link, 0);
-    }
+    if (link->fd >= 0 && (what & EPOLLOUT))
+        tutti__side_flush(side, link);
     if (link->fd >= 0 && (what & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         read_link(side, events, index, PIECES);
 }
@@ -420,21 +277,19 @@ tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t 
         uint32_t index = (uint32_t)list[i].data.u64;
 
         switch (list[i].data.u64 >> 32) {
-        case ABOUT_LINK:
+        case TUTTI__ABOUT_LINK:
             handle_link(side, events, index, list[i].events);
             break;
-        case ABOUT_WATCH:
+        case TUTTI__ABOUT_WATCH:
             handle_watch(side, events, index);
             break;
-        case ABOUT_TIMER:
+        case TUTTI__ABOUT_TIMER:
             handle_timer(side, events);
             break;
         }
     }
     return TUTTI_OK;
 }
-
-/* --- the rest --- */
 
 uint32_t tutti__side_links(const tutti__boot_t *boot)
 {
@@ -473,7 +328,7 @@ static void hang_up(tutti__side_t *side, tutti__side_link_t *link, uint64_t dead
 
     while (link->first != NULL && tutti__net_left_ms(deadline) > 0) {
         poll(&pfd, 1, tutti__net_left_ms(deadline));
-        send_waiting(link);
+        tutti__side_flush(side, link);
     }
     shutdown(link->fd, SHUT_WR);
     for (unsigned i = 0; i < PIECES; i++)
@@ -481,11 +336,10 @@ static void hang_up(tutti__side_t *side, tutti__side_link_t *link, uint64_t dead
             break;
 }
 
-/* Nothing but close(): epoll_ctl and shutdown would change what the parent still uses. */
-void tutti__side_forked(tutti__boot_t *boot)
+/* Nothing but close(): in a forked child, epoll_ctl and shutdown would change what the parent still
+   uses. */
+void tutti__side_let_go(tutti__side_t *side)
 {
-    tutti__side_t *side = &boot->side;
-
     for (uint32_t i = 0; i < side->nlinks; i++)
         close_fd(&side->links[i].fd);
     for (uint32_t i = 0; i < side->nwatches; i++)
@@ -504,10 +358,10 @@ void tutti__side_end(tutti__boot_t *boot)
 
         if (link->fd >= 0 && boot->owner == getpid())
             hang_up(side, link, deadline);
-        drop_waiting(link);
+        tutti__side_drop(link);
         tutti__frame_clear(&link->in);
     }
-    tutti__side_forked(boot);
+    tutti__side_let_go(side);
     free(side->links);
     free(side->watches);
     free(side->gone);

@@ -62,8 +62,9 @@ tutti_status_t tutti__frame_take(tutti__frame_in_t *in, const char **data, size_
         if (in->have < sizeof(in->head))
             return TUTTI__AGAIN;
         if (in->head.bytes > TUTTI__FRAME_BYTES)
-            return tutti__fail(TUTTI_ERR_TRANSPORT, "a message of %u bytes and kind %u makes no sense",
-                               in->head.bytes, in->head.kind);
+            return tutti__fail(TUTTI_ERR_TRANSPORT,
+                               "a message of %u bytes and kind %u makes no sense", in->head.bytes,
+                               in->head.kind);
     }
     while (in->have < sizeof(in->head) + in->head.bytes) {
         size_t at = in->have - sizeof(in->head);

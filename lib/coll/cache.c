@@ -17,13 +17,13 @@ struct tutti__cache_entry {
 };
 
 void tutti__cache_init(tutti__cache_t *cache, const tutti__shape_t *shape, uint32_t rank,
-                       const char *override, int fixed_association)
+                       const char *override, tutti__association_t association)
 {
     memset(cache, 0, sizeof(*cache));
     cache->shape = shape;
     cache->rank = rank;
     cache->override = override;
-    cache->fixed_association = fixed_association;
+    cache->association = association;
 }
 
 void tutti__cache_fini(tutti__cache_t *cache)
@@ -71,7 +71,7 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, tutti__collective_t colle
         return TUTTI_OK;
     }
     status = tutti__algorithm_choose(collective, cache->shape, bytes, cache->override,
-                                     cache->fixed_association, &key.algorithm, &key.sub);
+                                     cache->association, &key.algorithm, &key.sub);
     if (status != TUTTI_OK)
         return status;
     for (entry = cache->entries; entry != NULL; entry = entry->next)

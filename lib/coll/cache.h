@@ -14,7 +14,7 @@ typedef struct {
     const tutti__shape_t *shape;
     uint32_t rank;
     const char *override;  /* TUTTI_ALGORITHM */
-    int fixed_association; /* always choose algorithms whose bits do not depend on sizes */
+    tutti__association_t association;
     tutti__cache_entry_t *entries;
     /* The last answer for each collective, in place or not. */
     struct {
@@ -25,7 +25,7 @@ typedef struct {
 } tutti__cache_t;
 
 void tutti__cache_init(tutti__cache_t *cache, const tutti__shape_t *shape, uint32_t rank,
-                       const char *override, int fixed_association);
+                       const char *override, tutti__association_t association);
 void tutti__cache_fini(tutti__cache_t *cache);
 
 /* The schedule for a call of `bytes` in all; it lives as long as the cache. */

@@ -62,20 +62,28 @@ const char *tutti__collective_name(tutti__collective_t collective);
 /* NULL: no such algorithm. */
 const tutti__algorithm_t *tutti__algorithm_find(tutti__collective_t collective, const char *name);
 
+/* How much a choice may depend on sizes: bits change with the association of operands. */
+typedef enum {
+    TUTTI__ANY_ASSOCIATION = 0,
+    TUTTI__STRICT_ASSOCIATION = 1, /* only what associates every element alike; else an error */
+    TUTTI__STEADY_ASSOCIATION = 2  /* the same for what is chosen here; an override wins */
+} tutti__association_t;
+
 /*
  * Which algorithm serves a call? Depends on the arguments only, so all ranks choose alike.
  *
  * bytes              of the whole result
  * override           text of TUTTI_ALGORITHM, NULL or "": none. Items `collective:algorithm` or
  *                    `allreduce:hierarchical/sub`, separated by `,` or `;`, blanks between them
- * fixed_association  TUTTI_DETERMINISTIC=strict: take only what associates every element alike
+ * association        TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
  * ret_sub            for args->sub; NULL, or a pointer from the algorithm's subs
  *
  * An override is followed or is an error, never replaced: TUTTI_ERR_INVALID_ARGUMENT for names that
  * do not exist, TUTTI_ERR_UNSUPPORTED if the algorithm cannot serve the shape or the association.
  */
 tutti_status_t tutti__algorithm_choose(tutti__collective_t collective, const tutti__shape_t *shape,
-                                       size_t bytes, const char *override, int fixed_association,
+                                       size_t bytes, const char *override,
+                                       tutti__association_t association,
                                        const tutti__algorithm_t **ret_algorithm,
                                        const char **ret_sub);
 

@@ -265,17 +265,18 @@ static const char *seed(tutti__collective_t collective, const tutti__shape_t *sh
 }
 
 static const char *seed_sub(const tutti__algorithm_t *algorithm, size_t bytes,
-                            int fixed_association)
+                            tutti__association_t association)
 {
     static const char few_steps[] = "recursive_doubling", few_bytes[] = "ring";
 
-    if (bytes > RING_ABOVE_BYTES && !fixed_association)
+    if (bytes > RING_ABOVE_BYTES && association == TUTTI__ANY_ASSOCIATION)
         return find_sub(algorithm, (span_t){ few_bytes, sizeof(few_bytes) - 1 });
     return find_sub(algorithm, (span_t){ few_steps, sizeof(few_steps) - 1 });
 }
 
 tutti_status_t tutti__algorithm_choose(tutti__collective_t collective, const tutti__shape_t *shape,
-                                       size_t bytes, const char *override, int fixed_association,
+                                       size_t bytes, const char *override,
+                                       tutti__association_t association,
                                        const tutti__algorithm_t **ret_algorithm,
                                        const char **ret_sub)
 {
@@ -288,12 +289,12 @@ tutti_status_t tutti__algorithm_choose(tutti__collective_t collective, const tut
     if (choice->algorithm == NULL)
         choice->algorithm = tutti__algorithm_find(collective, seed(collective, shape));
     if (choice->sub == NULL && choice->algorithm->subs != NULL)
-        choice->sub = seed_sub(choice->algorithm, bytes, fixed_association);
+        choice->sub = seed_sub(choice->algorithm, bytes, association);
 
     status = serves(choice, shape);
     if (status != TUTTI_OK)
         return status;
-    if (fixed_association && !is_fixed(choice))
+    if (association == TUTTI__STRICT_ASSOCIATION && !is_fixed(choice))
         return refuse(choice->algorithm, choice->sub,
                       "its association depends on an element's place, against "
                       "TUTTI_DETERMINISTIC=strict");

@@ -14,7 +14,7 @@
  * Waiting. mpirun binds all threads of a rank to one core, so a thread that waits does the work
  *   itself instead of waking another: waking one on another core costs 38 us on a virtual machine.
  *   It spins for a while if there are processors enough, yields a hundred times, then sleeps on the
- *   bell like the thread. The thread stays parked while others help.
+ *   bell like the thread. A thread that is woken while another one works goes back to sleep.
  */
 #include "engine/engine.h"
 
@@ -44,6 +44,8 @@
 #define SIDE_EVERY 16
 /* A sleeper looks after deadlines and stalls at least so often. */
 #define TICK_MS 500
+/* The thread's nap when a socket has news and somebody else has the token. */
+#define BUSY_NAP_US 50
 
 /* ---- steps ---- */
 
@@ -301,19 +303,6 @@ static void leave(tutti__engine_t *e)
     atomic_fetch_sub(&e->inside, 1);
 }
 
-/* The last helper goes: the thread takes over what is in flight. */
-static void unpark(tutti__engine_t *e)
-{
-    if (atomic_fetch_sub(&e->helpers, 1) != 1)
-        return;
-    if (atomic_load(&e->parked)) {
-        atomic_store(&e->parked, 0);
-        syscall(SYS_futex, &e->parked, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-    } else if (atomic_load(&e->polling)) {
-        ring_self(e);
-    }
-}
-
 /* The library's own deadline has passed: nobody will ever complete this request. */
 static void give_up(tutti__engine_t *e, const tutti_request_t *request)
 {
@@ -355,9 +344,10 @@ tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms)
         waiter_t w = { request, tutti__now_ns() + ms * 1000000u, 0 };
         int done;
 
-        atomic_fetch_add(&e->helpers, 1);
         done = wait_done(e, &w);
-        unpark(e);
+        /* What else is in flight and needs polling is the thread's now. */
+        if (atomic_load(&e->polling))
+            ring_self(e);
         if (!done && timeout_ms >= 0) {
             leave(e);
             return tutti__fail(TUTTI_ERR_TIMEOUT, "tensor '%s' is not done after %d ms",
@@ -438,44 +428,36 @@ tutti_status_t tutti__engine_kill(tutti__engine_t *e, tutti_status_t status, con
 
 /* ---- the thread ---- */
 
-/* While others wait, and so do the work, stay out of their way. */
-static void park(tutti__engine_t *e)
-{
-    struct timespec timeout = { 0, TICK_MS * 1000000L };
-
-    atomic_store(&e->parked, 1);
-    if (atomic_load(&e->helpers) > 0 && !atomic_load(&e->stop))
-        syscall(SYS_futex, &e->parked, FUTEX_WAIT_PRIVATE, 1, &timeout, NULL, 0);
-    atomic_store(&e->parked, 0);
-}
-
-/* Work as long as there is progress. */
-static void thread_work(tutti__engine_t *e, int side)
+/* Work as long as there is progress; 0 if somebody else does the work. */
+static int thread_work(tutti__engine_t *e, int side)
 {
     if (!take_token(e))
-        return;
+        return 0;
     do {
         tutti__watch_stalls(e);
     } while (step(e, side, TUTTI__STEP_THREAD));
     leave_token(e, TUTTI__STEP_THREAD);
+    return 1;
 }
 
 static void *thread_main(void *arg)
 {
     tutti__engine_t *e = arg;
+    int busy = 0;
 
     while (!atomic_load(&e->stop)) {
         int64_t nap = -1;
         int side;
 
+        /* Sockets stay readable until the one who works looks at them. */
+        if (busy)
+            usleep(BUSY_NAP_US);
         if (atomic_load(&e->polling))
             nap = POLL_SLEEP_US;
         else if (atomic_load(&e->pending) > 0)
             nap = TICK_MS * 1000;
         side = sleep_bell(e, nap);
-        if (atomic_load(&e->helpers) > 0)
-            park(e);
-        thread_work(e, side);
+        busy = !thread_work(e, side) && side;
     }
     return NULL;
 }
@@ -507,8 +489,6 @@ static void stop_thread(tutti__engine_t *e)
         return;
     atomic_store(&e->stop, 1);
     ring_self(e);
-    atomic_store(&e->parked, 0);
-    syscall(SYS_futex, &e->parked, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     pthread_join(e->thread, NULL);
     e->has_thread = 0;
 }
@@ -592,7 +572,8 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     e->subtree = count_subtree(e);
     tutti__lanes_open(e);
     /* Until plans are learned the buckets depend on timing; results must not. */
-    tutti__cache_init(&e->cache, env->shape, e->rank, env->conf->algorithm, 1);
+    tutti__cache_init(&e->cache, env->shape, e->rank, env->conf->algorithm,
+                      env->conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION);
     e->left = calloc(e->size, sizeof(*e->left));
     if (e->left == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", e->size);

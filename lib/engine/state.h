@@ -149,12 +149,10 @@ struct tutti__engine {
     /* Any thread. */
     atomic_int refs;          /* the communicator's and one per request */
     atomic_int token;         /* 1: somebody owns the state */
-    atomic_int helpers;       /* threads in tutti_wait */
     atomic_int pending;       /* requests that are not done */
     atomic_int queued;        /* the queue is not empty */
     tutti__word_t epoch;      /* changes when a request is done or the token is free; futex */
     atomic_int sleepers;      /* on epoch */
-    tutti__word_t parked;     /* 1: the thread sleeps on this word while helpers work */
     atomic_int dead;          /* a tutti_status_t; see dead_text */
     atomic_int closed;        /* tutti__engine_close has begun */
     atomic_int inside;        /* threads that may still use env */

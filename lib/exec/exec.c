@@ -41,8 +41,11 @@ static span_t span(const tutti__run_t *run, const tutti__stream_t *st, const tut
 {
     size_t begin, count;
 
-    if (buf == TUTTI__SCRATCH)
-        return (span_t){ run->scratch + blk * run->map.chunk * run->esize, run->map.chunk };
+    if (buf == TUTTI__SCRATCH) {
+        /* One chunk of memory per block, as long as what it stands for in this trip. */
+        tutti__block_chunk(&run->map, blk % run->map.nblocks, st->trip - op->shift, &begin, &count);
+        return (span_t){ run->scratch + blk * run->map.chunk * run->esize, count };
+    }
     if (st->loop == NO_LOOP) {
         begin = tutti__block_begin(&run->map, blk);
         count = tutti__block_begin(&run->map, blk + 1) - begin;
@@ -370,11 +373,10 @@ static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
 {
     size_t largest = 0;
 
-    if (op->dbuf == TUTTI__SCRATCH)
-        return run->trips;
     for (uint32_t i = 0; i < op->nblk; i++) {
-        size_t count = tutti__block_begin(&run->map, op->dblk + i + 1) -
-                       tutti__block_begin(&run->map, op->dblk + i);
+        uint32_t blk = (op->dblk + i) % run->map.nblocks;
+        size_t count =
+            tutti__block_begin(&run->map, blk + 1) - tutti__block_begin(&run->map, blk);
 
         largest = TUTTI__MAX(largest, count);
     }

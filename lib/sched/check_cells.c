@@ -4,8 +4,8 @@
  *
  * A contribution (rank, block, chunk) has a pseudo-random 64-bit label. The sum of labels tells
  * what was added up: two different multisets of contributions agree with probability 2^-64. The
- * tree is a hash of the expression; for a pair it does not depend on the operands' order, because
- * floating-point addition, minimum and maximum are commutative bit by bit, but are not associative.
+ * tree is a hash of the expression. For a pair it does not depend on the operands' order, because
+ * reduce/ promises that exchanging two operands never changes a bit; regrouping does.
  *
  * A cell is one chunk of one block of one rank's buffer. Two accesses to a cell, one of them a
  * write, by two streams must be ordered by WAIT. That is found with vector clocks (Fidge 1988,

@@ -210,7 +210,10 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
     return DONE;
 }
 
-/* The mark that is waited for orders the streams; later ones may have been made or not. */
+/*
+ * The mark that is waited for orders the streams; later ones may have been made or not. Which begins
+ * a mark depends on is not kept: a barrier whose streams need that from each other is refused.
+ */
 static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     const tutti__op_t *op = tutti__check_op(stream);

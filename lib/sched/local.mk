@@ -2,7 +2,18 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/blockmap.h \
+    %reldir%/build.c \
     %reldir%/build.h \
+    %reldir%/check.c \
     %reldir%/check.h \
+    %reldir%/check_cells.c \
+    %reldir%/check_make.c \
+    %reldir%/check_node.c \
+    %reldir%/check_run.c \
+    %reldir%/check_run.h \
+    %reldir%/check_stuck.c \
+    %reldir%/print.c \
+    %reldir%/sched.c \
     %reldir%/sched.h \
-    %reldir%/step.h
+    %reldir%/step.h \
+    %reldir%/valid.c

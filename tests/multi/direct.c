@@ -240,8 +240,8 @@ int main(void)
     static const int sizes[] = { 1, 2, 3, 4, 5, 7, 8 };
     static const char *const hosts[] = { "ab", "aabb", "aaabb", "aaaab", "abab", "abc", "aabbc" };
     static const char *const algorithms[] = { "allreduce:ring", "allreduce:recursive_doubling",
-                                              "broadcast:binomial,allgather:ring,"
-                                              "barrier:dissemination" };
+                                              ("broadcast:binomial,allgather:ring,"
+                                               "barrier:dissemination") };
     int failures = 0;
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {

@@ -402,7 +402,7 @@ static void case_wrong_length(void)
     wrong_length(&meet, 4096, 100, 104);
     wrong_length(&meet, 4096, 104, 100);
     wrong_length(&meet, 4096, 0, 4);
-    /* More than fits: MPICH 4.0 then ends the job, whatever the communicator's error handler. Not by
+    /* More than fits: MPICH 4.0 then ends the job, whatever the error handler. Not by
        more than an eager message: Open MPI 4.1.4 then writes past the buffer. */
     if (strcmp(module->name, "openmpi") == 0)
         wrong_length(&meet, 64, 128, 64);

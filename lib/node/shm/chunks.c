@@ -256,8 +256,7 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__st
     const tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
     tutti_status_t status = TUTTI_OK;
 
-    /* My own slot of chunk - 2 must be free of my own reading, too. */
-    if (lane->in == lane->nchunks || lane->in > lane->out + 1)
+    if (lane->in == lane->nchunks)
         return TUTTI__AGAIN;
     if (!(lane->in == 0 && (own->u.large.flags & TUTTI__COPIED)) &&
         tutti__shm_copies_in(shm, lane))

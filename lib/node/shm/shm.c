@@ -20,18 +20,24 @@ static tutti__shm_t *self(tutti__node_t *node)
     return (tutti__shm_t *)node;
 }
 
-void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value)
+/* A word of mine was written; wake who waits for it, in the manner of the lane. */
+static void wake(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word)
 {
     if (lane == 0) {
-        tutti__machine_publish(shm->machine, word, value);
+        tutti__machine_written(shm->machine, word);
         return;
     }
-    tutti__store_release(word, value);
     /* Pairs with the fence between `sleeping = 1` and the engine's last look. */
     tutti__fence();
     for (uint32_t r = 0; r < shm->nlocal; r++)
         if (r != shm->me)
             tutti__machine_ring(shm->machine, shm->local_to_machine[r]);
+}
+
+void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value)
+{
+    tutti__store_release(word, value);
+    wake(shm, lane, word);
 }
 
 tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
@@ -149,10 +155,39 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane, tutti__an
 }
 
 /* Zero-copy needs both buffers of everybody in arenas; then no data is copied ahead either. */
-static int is_private(const tutti__announce_t *announce)
+static int is_private(const tutti__announce_t *a)
 {
-    return announce->u.large.src_offset == TUTTI__NO_OFFSET ||
-           announce->u.large.dst_offset == TUTTI__NO_OFFSET;
+    return a->u.large.src_offset == TUTTI__NO_OFFSET ||
+           a->u.large.dst_offset == TUTTI__NO_OFFSET;
+}
+
+static uint64_t make_head(const tutti__shm_lane_t *lane)
+{
+    tutti__shm_what_t what = { (uint8_t)lane->call.kind, (uint8_t)lane->call.dtype,
+                               (uint8_t)lane->call.op, lane->call.divisor != 0 };
+    uint32_t bits;
+
+    memcpy(&bits, &what, sizeof(bits));
+    return (uint64_t)bits << 32 | lane->seq;
+}
+
+static tutti__shm_what_t what_of(const tutti__announce_t *a)
+{
+    uint32_t bits = (uint32_t)(tutti__load64_acquire(&a->head) >> 32);
+    tutti__shm_what_t what;
+
+    memcpy(&what, &bits, sizeof(what));
+    return what;
+}
+
+static void announce(tutti__shm_t *shm, uint32_t lane_index)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
+
+    lane->phase = SHM_MEET;
+    tutti__store64_release(&own->head, lane->head);
+    wake(shm, lane_index, tutti__shm_seq(own));
 }
 
 static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
@@ -169,10 +204,7 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     lane->in = lane->red = lane->out = 0;
     lane->seen = 0;
     own = lane->peer[shm->me].announce[lane->seq & 1];
-    own->kind = (uint8_t)call->kind;
-    own->dtype = (uint8_t)call->dtype;
-    own->op = (uint8_t)call->op;
-    own->finish = call->divisor != 0;
+    lane->head = make_head(lane);
     own->count = lane->count + ((uint64_t)call->root << 48);
     if (is_oneshot(shm, lane)) {
         pack_oneshot(shm, lane, own->u.data);
@@ -184,16 +216,17 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
             return;
         }
     }
-    lane->phase = SHM_MEET;
-    tutti__shm_publish(shm, lane_index, &own->seq, lane->seq);
+    announce(shm, lane_index);
 }
 
 /* ---- meeting: everybody's announcement is there; do they fit? ---- */
 
+/* All have this number, so heads that differ come from different calls. */
 static int same_call(const tutti__announce_t *a, const tutti__announce_t *b)
 {
-    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->finish == b->finish &&
-           a->count == b->count;
+    return a->count == b->count &&
+           atomic_load_explicit(&a->head, memory_order_relaxed) ==
+               atomic_load_explicit(&b->head, memory_order_relaxed);
 }
 
 static const char *kind_name(uint8_t kind)
@@ -215,14 +248,15 @@ static const char *kind_name(uint8_t kind)
 static void describe(const tutti__announce_t *a, char *text, size_t bytes)
 {
     unsigned long long count = a->count & 0xffffffffffffu;
-    const char *type = tutti__dtype_name((tutti_dtype_t)a->dtype);
+    tutti__shm_what_t what = what_of(a);
+    const char *type = tutti__dtype_name((tutti_dtype_t)what.dtype);
 
-    if (a->kind == TUTTI__NODE_BCAST)
+    if (what.kind == TUTTI__NODE_BCAST)
         snprintf(text, bytes, "a broadcast of %llu elements of %s from local rank %u", count, type,
                  (unsigned)(a->count >> 48));
     else
-        snprintf(text, bytes, "%s of %llu elements of %s, %s", kind_name(a->kind), count, type,
-                 tutti__op_name((tutti_op_t)a->op));
+        snprintf(text, bytes, "%s of %llu elements of %s, %s", kind_name(what.kind), count, type,
+                 tutti__op_name((tutti_op_t)what.op));
 }
 
 /* Compare all with rank 0's; so all ranks find the same two ranks to name. */
@@ -300,7 +334,7 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
     tutti_status_t status;
 
     for (; lane->seen < shm->nlocal; lane->seen++) {
-        tutti__word_t *word = &lane->peer[lane->seen].announce[lane->seq & 1]->seq;
+        tutti__word_t *word = tutti__shm_seq(lane->peer[lane->seen].announce[lane->seq & 1]);
         uint32_t value = tutti__load_acquire(word);
 
         if (value != lane->seq)
@@ -314,6 +348,8 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
     if (is_oneshot(shm, lane)) {
         oneshot(shm, lane_index);
         lane->phase = SHM_IDLE;
+        /* The peers have this line since they read it two operations ago; fetch it back early. */
+        __builtin_prefetch(lane->peer[shm->me].announce[(lane->seq + 1) & 1], 1);
         return TUTTI_OK;
     }
     status = choose_large(shm, lane);
@@ -332,8 +368,7 @@ static tutti_status_t early(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck
     if (status != TUTTI_OK)
         return status;
     own->u.large.flags |= TUTTI__COPIED;
-    lane->phase = SHM_MEET;
-    tutti__shm_publish(shm, lane_index, &own->seq, lane->seq);
+    announce(shm, lane_index);
     return TUTTI_OK;
 }
 

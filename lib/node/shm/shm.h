@@ -40,11 +40,14 @@ enum {
     TUTTI__FAILED = 2  /* this rank could not make its bulk slots */
 };
 
-/* The head is 16 bytes, so 48 bytes of data travel in the same cache line. */
+/*
+ * The head is 16 bytes, so 48 bytes of data travel in the same cache line. Peers read the line again
+ * and again while it is written, and each read takes it away from the writer; so it is written with
+ * few stores: data, count, and last, in one store, number and description.
+ */
 typedef struct {
-    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t seq;
-    uint8_t kind, dtype, op, finish; /* what this rank came with */
-    uint64_t count;                  /* elements; a broadcast adds its root in the upper bits */
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word64_t head; /* see tutti__shm_head */
+    uint64_t count; /* elements; a broadcast adds its root in the upper bits */
     union {
         char data[48]; /* one-shot: goes on behind the structure */
         struct {
@@ -55,11 +58,22 @@ typedef struct {
     } u;
 } tutti__announce_t;
 
+/* The lower half of a head: the operation's number; peers may sleep on it. */
+static inline tutti__word_t *tutti__shm_seq(tutti__announce_t *announce)
+{
+    return (tutti__word_t *)&announce->head + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+}
+
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t in;
     tutti__word_t red;
     tutti__word_t out;
 } tutti__progress_t;
+
+/* The upper half of a head: what a rank came with. */
+typedef struct {
+    uint8_t kind, dtype, op, finish;
+} tutti__shm_what_t;
 
 /* Where an operation stands. */
 typedef enum { SHM_IDLE, SHM_EARLY, SHM_MEET, SHM_CHUNKS, SHM_ZERO } tutti__shm_phase_t;
@@ -74,6 +88,7 @@ typedef struct {
 typedef struct {
     tutti__shm_peer_t *peer; /* [local size], me too */
     uint32_t seq;            /* of the present operation */
+    uint64_t head;           /* of its announcement */
     uint32_t base;           /* chunks of all earlier operations */
     char *bulk;              /* my bulk slots, or NULL: not made yet */
 

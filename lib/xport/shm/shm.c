@@ -90,11 +90,11 @@ static tutti__word_t *table_entry(const shm_xport_t *x, const tutti__chan_key_t 
 /* Write a word that the peer of this channel may wait for. */
 static void publish(const tutti__chan_t *chan, tutti__word_t *word, uint32_t value)
 {
+    tutti__store_release(word, value);
     if (chan->key.lane == 0) {
-        tutti__machine_publish(chan->xport->machine, word, value);
+        tutti__machine_written(chan->xport->machine, word);
         return;
     }
-    tutti__store_release(word, value);
     /* Pairs with the fence between `sleeping = 1` and the engine's last look. */
     tutti__fence();
     tutti__machine_ring(chan->xport->machine, chan->peer);

@@ -2,8 +2,8 @@
 /*
  * A crowd: several ranks made by one test, as forked processes or as threads of the test.
  *
- * What a rank finds wrong ends its process at once (die); the parent then sees it fail. Threads take
- * the whole test with them, which is as good.
+ * What a rank finds wrong ends its process at once (die); the parent then sees it fail. Threads
+ * take the whole test with them, which is as good.
  */
 #ifndef CROWD_H
 #define CROWD_H

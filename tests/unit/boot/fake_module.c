@@ -42,10 +42,9 @@ static tutti_status_t meet(const tutti__core_t *core, const void *mpi_comm, tutt
         return core->fail(TUTTI_ERR_TRANSPORT, "the fake network is down");
     if (core->log_on(TUTTI__LOG_DATA))
         core->log(TUTTI__LOG_DATA, "the fake module meets");
-    *ret_meet = (tutti__meet_t){ .name = "fake",
-                                 .size = (uint32_t)atoi(size),
-                                 .allgather = gather,
-                                 .close = hang_up };
+    *ret_meet = (tutti__meet_t){
+        .name = "fake", .size = (uint32_t)atoi(size), .allgather = gather, .close = hang_up
+    };
     return TUTTI_OK;
 }
 

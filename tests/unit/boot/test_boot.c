@@ -145,7 +145,11 @@ static void close_forged(void *ctx)
 }
 
 /* Where the first words of a hello are, and will be in all versions. */
-enum { AT_MAGIC = 0, AT_LAYOUT = 8, AT_VERSION = 12 };
+enum {
+    AT_MAGIC = 0,
+    AT_LAYOUT = 8,
+    AT_VERSION = 12
+};
 
 static void forge_hello(const crowd_rank_t *me, size_t offset, const char *text)
 {

@@ -79,8 +79,9 @@ static int reach(const host_t *host)
 {
     int fd = -1;
 
-    assert_int_equal(tutti__net_unix_connect(host->name, strlen(host->name), 0,
-                                             tutti__net_deadline(5000), &fd), TUTTI_OK);
+    assert_int_equal(
+        tutti__net_unix_connect(host->name, strlen(host->name), 0, tutti__net_deadline(5000), &fd),
+        TUTTI_OK);
     return fd;
 }
 
@@ -160,7 +161,8 @@ static void test_strangers(void **state)
     close(fd);
     fd = reach(&host);
     assert_int_equal(send(fd, "GET / HTTP/1.1\r\nHost: somebody.example\r\nUser-Agent: me\r\n", 57,
-                          MSG_NOSIGNAL), 57);
+                          MSG_NOSIGNAL),
+                     57);
     let_in(&host, 3);
     close(fd);
 
@@ -240,8 +242,8 @@ static void test_list_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strangers), cmocka_unit_test(test_slow),
-        cmocka_unit_test(test_missing),   cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_strangers),  cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_missing),    cmocka_unit_test(test_strict),
         cmocka_unit_test(test_list_ranks),
     };
 

@@ -103,7 +103,8 @@ static void stay_away(const crowd_rank_t *me)
         return;
     CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, 300, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
-    CHECK(crowd_now_ms() - begin >= 300);
+    if (me->rank == 0)
+        CHECK(crowd_now_ms() - begin >= 300);
 }
 
 static void no_rank_0(const crowd_rank_t *me)

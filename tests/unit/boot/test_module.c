@@ -172,7 +172,8 @@ static void alone(const crowd_rank_t *me)
     pretend_mpirun("3");
     setenv("FAKE_SIZE", "1", 1);
     link_file(BUILT "mpi_fake.so", "mpi_openmpi.so");
-    expect_failure("", TUTTI_ERR_UNSUPPORTED, "mpirun started 3 ranks, but MPI in this process says");
+    expect_failure("", TUTTI_ERR_UNSUPPORTED,
+                   "mpirun started 3 ranks, but MPI in this process says");
     CHECK(getenv("FAKE_CLOSED") != NULL);
 }
 
@@ -182,7 +183,8 @@ static void module_fails(const crowd_rank_t *me)
     pretend_mpirun("3");
     setenv("FAKE_SIZE", "0", 1);
     link_file(BUILT "mpi_fake.so", "mpi_openmpi.so");
-    expect_failure("", TUTTI_ERR_TRANSPORT, "mpirun started 3 ranks, but: the fake network is down");
+    expect_failure("", TUTTI_ERR_TRANSPORT,
+                   "mpirun started 3 ranks, but: the fake network is down");
 }
 
 /* No launcher, or one of a single rank: a world of one, and no module is looked for. */
@@ -211,7 +213,8 @@ static void told(const crowd_rank_t *me)
     tutti__conf_t conf;
     tutti__meet_t got;
 
-    expect_failure("local:somewhere", TUTTI_ERR_INVALID_ARGUMENT, "needs TUTTI_RANK and TUTTI_SIZE");
+    expect_failure("local:somewhere", TUTTI_ERR_INVALID_ARGUMENT,
+                   "needs TUTTI_RANK and TUTTI_SIZE");
     expect_failure("locale", TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_BOOT=locale is not one of");
     tutti__conf_defaults(&conf);
     snprintf(conf.boot, sizeof(conf.boot), "local:%s", me->name);
@@ -225,8 +228,8 @@ static void told(const crowd_rank_t *me)
 
 static void test_all(void **state)
 {
-    static crowd_main_t *const plain[] = { no_module, no_module_at_all, no_library, other_library,
-                                           nobody, told };
+    static crowd_main_t *const plain[] = { no_module,     no_module_at_all, no_library,
+                                           other_library, nobody,           told };
     static crowd_main_t *const with_fake[] = { old_module, right_module, any_module, alone,
                                                module_fails };
 

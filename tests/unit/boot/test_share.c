@@ -65,7 +65,9 @@ static void share_once(const crowd_rank_t *me, tutti__boot_t *boot)
 /* More than fit into one message. */
 static void share_many(const crowd_rank_t *me, tutti__boot_t *boot)
 {
-    enum { MANY = 130 };
+    enum {
+        MANY = 130
+    };
     int *mine = malloc(MANY * sizeof(int)), *fds = malloc(MANY * me->size * sizeof(int));
     int pids[CROWD_MAX];
     uint64_t count;

@@ -18,12 +18,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { DATA = 1, DONE, NEWS };
+enum {
+    DATA = 1,
+    DONE,
+    NEWS
+};
 
 #define MIB ((size_t)1 << 20)
 
@@ -33,6 +38,7 @@ typedef struct {
     tutti__boot_t *boot;
     unsigned messages;            /* that each end of a link sends */
     unsigned received[CROWD_MAX]; /* data messages, by link */
+    unsigned whole;               /* links of which we have all */
     unsigned done;                /* links whose other end has all of ours */
     unsigned lost[CROWD_MAX];     /* reports, by rank */
     unsigned news[CROWD_MAX];     /* deaths heard of from others, by rank */
@@ -42,7 +48,11 @@ typedef struct {
 /* Length and bytes of message i from rank r: by their numbers, so that the other end knows them. */
 static const size_t lengths[] = { 0, 1, 100000, 7, 5 * MIB, 0, 65536, 65535, 3, 16 * MIB, 3 };
 /* So many of them. */
-enum { FEW = 4, MANY = 9, ALL = 11 };
+enum {
+    FEW = 4,
+    MANY = 9,
+    ALL = 11
+};
 
 static char first_byte(uint32_t rank, unsigned i)
 {
@@ -82,8 +92,10 @@ static void on_message(void *arg, uint32_t link, uint32_t kind, const void *body
         CHECK(i < seen->messages);
         CHECK_EQUAL(bytes, lengths[i]);
         CHECK(is_filled(body, bytes, first_byte(from, i)));
-        if (++seen->received[link] == seen->messages)
-            CHECK_EQUAL(tutti__side_send(seen->boot, link, DONE, NULL, 0), TUTTI_OK);
+        if (++seen->received[link] < seen->messages)
+            break;
+        seen->whole++;
+        CHECK_EQUAL(tutti__side_send(seen->boot, link, DONE, NULL, 0), TUTTI_OK);
         break;
     case DONE:
         CHECK_EQUAL(bytes, 0);
@@ -162,12 +174,11 @@ static void exchange(seen_t *seen, unsigned messages)
             step(seen, 0);
     }
     free(body);
-    while (seen->done < links || something_waits(seen)) {
+    /* Done is who has all of the others', and knows that they have all of its own. */
+    while (seen->whole < links || seen->done < links || something_waits(seen)) {
         CHECK(crowd_now_ms() < end);
         step(seen, 100);
     }
-    for (uint32_t l = 0; l < links; l++)
-        CHECK_EQUAL(seen->received[l], messages);
     check_nobody_lost(seen);
 }
 
@@ -264,36 +275,51 @@ static void test_nonsense(void **state)
     crowd_threads(2, 2, talk_nonsense, NULL);
 }
 
+/* What the victim leaves behind: nothing; a child made by fork(), which lets go of the sockets, with
+   nobody watching the victim's process; a child that keeps them, as no handler of fork() ran. */
+typedef enum {
+    NO_HEIR,
+    FORKED_HEIR,
+    CLONED_HEIR
+} heir_t;
+
 /* What test and ranks share while ranks die. */
 typedef struct {
     atomic_int ready, finish;
-    atomic_int heir; /* the process that the victim leaves behind */
+    atomic_int heir; /* its process */
     uint32_t victim;
-    int has_heir;
-    int calls_forked; /* the heir closes what it inherited */
+    heir_t how;
     _Atomic uint64_t killed_ms;
     _Atomic uint64_t slowest_ms;
 } stage_t;
 
 static stage_t *open_stage(uint32_t victim)
 {
-    stage_t *stage = mmap(NULL, sizeof(*stage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                          -1, 0);
+    stage_t *stage =
+        mmap(NULL, sizeof(*stage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     assert_true(stage != MAP_FAILED);
     stage->victim = victim;
     return stage;
 }
 
-static void leave_heir(stage_t *stage, tutti__boot_t *boot)
+static void await_ready(stage_t *stage, int ranks)
 {
-    pid_t pid = fork();
+    uint64_t end = crowd_now_ms() + 60000;
+
+    while (atomic_load(&stage->ready) < ranks) {
+        assert_true(crowd_now_ms() < end);
+        crowd_sleep_ms(1);
+    }
+}
+
+static void leave_heir(stage_t *stage)
+{
+    pid_t pid = stage->how == FORKED_HEIR ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 
     CHECK(pid >= 0);
     if (pid == 0) {
-        if (stage->calls_forked)
-            tutti__boot_forked(boot);
-        atomic_store(&stage->heir, (int)getpid());
+        atomic_store(&stage->heir, (int)syscall(SYS_getpid));
         for (;;)
             pause();
     }
@@ -301,12 +327,22 @@ static void leave_heir(stage_t *stage, tutti__boot_t *boot)
         crowd_sleep_ms(1);
 }
 
+/* As on a kernel without pidfds, or between machines. */
+static void stop_watching(tutti__boot_t *boot)
+{
+    for (uint32_t i = 0; i < boot->side.nwatches; i++) {
+        close(boot->side.watches[i].pidfd);
+        boot->side.watches[i].pidfd = -1;
+    }
+}
+
 static void note_time(stage_t *stage)
 {
     uint64_t took_ms = crowd_now_ms() - atomic_load(&stage->killed_ms);
     uint64_t slowest = atomic_load(&stage->slowest_ms);
 
-    while (took_ms > slowest && !atomic_compare_exchange_weak(&stage->slowest_ms, &slowest, took_ms))
+    while (took_ms > slowest &&
+           !atomic_compare_exchange_weak(&stage->slowest_ms, &slowest, took_ms))
         continue;
 }
 
@@ -317,8 +353,10 @@ static void await_death(const crowd_rank_t *me)
     seen_t seen = { .me = me, .boot = crowd_open(me) };
     uint64_t end;
 
-    if (me->rank == victim && stage->has_heir)
-        leave_heir(stage, seen.boot);
+    if (me->rank == victim && stage->how != NO_HEIR)
+        leave_heir(stage);
+    if (stage->how == FORKED_HEIR)
+        stop_watching(seen.boot);
     exchange(&seen, FEW);
     CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
     atomic_fetch_add(&stage->ready, 1);
@@ -333,10 +371,11 @@ static void await_death(const crowd_rank_t *me)
     run_for(&seen, 300);
     for (uint32_t r = 0; r < me->size; r++) {
         int same_host = me->hosts < 2 || r % me->hosts == me->rank % me->hosts;
+        int watched = same_host && stage->how != FORKED_HEIR;
 
         if (r != victim)
             CHECK_EQUAL(seen.lost[r] + seen.news[r], 0);
-        else if (same_host || tutti__side_rank(seen.boot, 0) == r)
+        else if (watched || tutti__side_rank(seen.boot, 0) == r)
             CHECK_EQUAL(seen.lost[r], 1); /* by itself, not only from the news */
     }
     atomic_fetch_add(&stage->finish, 1);
@@ -345,53 +384,54 @@ static void await_death(const crowd_rank_t *me)
     tutti__boot_close(seen.boot);
 }
 
-static void kill_one(uint32_t size, uint32_t hosts, uint32_t victim, int has_heir, int calls_forked)
+static void kill_one(uint32_t size, uint32_t hosts, uint32_t victim, heir_t how)
 {
+    static const char *const words[] = { "", " and leaves a child", " and leaves a clone" };
+
     stage_t *stage = open_stage(victim);
     pid_t pids[CROWD_MAX];
 
-    stage->has_heir = has_heir;
-    stage->calls_forked = calls_forked;
+    stage->how = how;
     crowd_start(size, hosts, await_death, stage, pids);
-    while (atomic_load(&stage->ready) < (int)size)
-        crowd_sleep_ms(1);
+    await_ready(stage, (int)size);
     crowd_sleep_ms(20);
     assert_int_equal(kill(pids[victim], SIGKILL), 0);
     atomic_store(&stage->killed_ms, crowd_now_ms());
     for (uint32_t r = 0; r < size; r++)
         assert_int_equal(crowd_end(pids[r]), r == victim ? 128 + SIGKILL : 0);
-    if (has_heir)
+    if (how != NO_HEIR)
         assert_int_equal(kill(atomic_load(&stage->heir), SIGKILL), 0);
     /* Milliseconds on an idle machine; this machine may be anything but idle. */
     assert_true(atomic_load(&stage->slowest_ms) < 5000);
     print_message("%u ranks on %u hosts, rank %u dies%s: the last one knows after %u ms\n", size,
-                  hosts, victim, has_heir ? " and leaves a child" : "",
-                  (unsigned)atomic_load(&stage->slowest_ms));
+                  hosts, victim, words[how], (unsigned)atomic_load(&stage->slowest_ms));
     munmap(stage, sizeof(*stage));
 }
 
 static void test_death(void **state)
 {
     (void)state;
-    kill_one(2, 1, 0, 0, 0);
-    kill_one(2, 1, 1, 0, 0);
-    kill_one(4, 1, 0, 0, 0); /* rank 0, leader and root */
-    kill_one(4, 1, 3, 0, 0); /* a leaf */
-    kill_one(5, 2, 0, 0, 0); /* the root of two hosts */
-    kill_one(5, 2, 1, 0, 0); /* the leader of the other host: ranks 1 and 3 */
-    kill_one(5, 2, 3, 0, 0); /* a leaf there */
+    kill_one(2, 1, 0, NO_HEIR);
+    kill_one(2, 1, 1, NO_HEIR);
+    kill_one(4, 1, 0, NO_HEIR); /* rank 0, leader and root */
+    kill_one(4, 1, 3, NO_HEIR); /* a leaf */
+    kill_one(5, 2, 0, NO_HEIR); /* the root of two hosts */
+    kill_one(5, 2, 1, NO_HEIR); /* the leader of the other host: ranks 1 and 3 */
+    kill_one(5, 2, 3, NO_HEIR); /* a leaf there */
 }
 
 static void test_death_with_heir(void **state)
 {
     (void)state;
-    kill_one(4, 1, 0, 1, 0);
-    kill_one(4, 1, 2, 1, 0);
-    kill_one(5, 2, 1, 1, 0);
-    kill_one(5, 2, 1, 1, 1);
+    kill_one(4, 1, 0, CLONED_HEIR);
+    kill_one(4, 1, 2, CLONED_HEIR);
+    kill_one(5, 2, 1, CLONED_HEIR);
+    kill_one(4, 1, 2, FORKED_HEIR);
+    kill_one(5, 2, 0, FORKED_HEIR);
+    kill_one(5, 2, 1, FORKED_HEIR);
 }
 
-/* The parent's side channel is untouched by what its child closes. */
+/* The parent's side channel is untouched by what its children close. */
 static void fork_a_child(const crowd_rank_t *me)
 {
     seen_t seen = { .me = me, .boot = crowd_open(me) };
@@ -399,19 +439,17 @@ static void fork_a_child(const crowd_rank_t *me)
 
     CHECK(pid >= 0);
     if (pid == 0) {
-        int before = crowd_open_files();
-
-        tutti__boot_forked(seen.boot);
-        CHECK(crowd_open_files() < before);
+        CHECK(tutti__side_fd(seen.boot) < 0);
         tutti__boot_close(seen.boot);
         _exit(0);
     }
     CHECK_EQUAL(waitpid(pid, NULL, 0), pid);
     exchange(&seen, FEW);
-    /* Nor by one that closes it all without having been told. */
+    /* Nor by one that closes everything without a handler having run. */
     CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
-    pid = fork();
+    pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
+        CHECK(tutti__side_fd(seen.boot) >= 0);
         tutti__boot_close(seen.boot);
         _exit(0);
     }
@@ -454,8 +492,7 @@ static void test_stop(void **state)
         pid_t pids[CROWD_MAX];
 
         crowd_start(4, hosts, be_stopped, stage, pids);
-        while (atomic_load(&stage->ready) < 4)
-            crowd_sleep_ms(1);
+        await_ready(stage, 4);
         assert_int_equal(kill(pids[2], SIGSTOP), 0);
         crowd_sleep_ms(300);
         atomic_store(&stage->finish, 1);
@@ -470,9 +507,12 @@ static void test_stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_nonsense),        cmocka_unit_test(test_death),
-        cmocka_unit_test(test_death_with_heir), cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_death_with_heir),
+        cmocka_unit_test(test_fork),
         cmocka_unit_test(test_stop),
     };
 

@@ -1,3 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-unit_tests +=
+# The protocols' own sources, built so that a scheduler sits at each access to a shared word.
+unit_tests += %reldir%/test_interleave
+tests_unit_node_test_interleave_SOURCES = \
+    %reldir%/interleave.c \
+    %reldir%/interleave.h \
+    %reldir%/test_interleave.c \
+    lib/node/shm/chunks.c \
+    lib/node/shm/shm.c \
+    lib/xport/shm/shm.c
+tests_unit_node_test_interleave_CPPFLAGS = $(AM_CPPFLAGS) -DTUTTI_INTERLEAVE

@@ -359,7 +359,7 @@ static void put_relay_no_wait(tutti__build_t *b, uint32_t rank)
     put_relay(b, rank, 0, 0);
 }
 
-/* Stream 1 sends once stream 0's message came back from rank 1: an order, but not an empty one's. */
+/* Stream 1 goes on when stream 0's message comes back from rank 1; an empty one would not come. */
 static void put_order_by_message(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);

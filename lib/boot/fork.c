@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Children that a rank forks let go of its sockets.
+ *
+ * A stream ends when its last descriptor is closed, wherever that is. Were a child of a dead rank
+ * (a data loader, say) to keep a socket to another host open, nobody there would notice the death;
+ * on one machine pidfds do. A child that calls exec closes them anyway.
+ */
+#include "boot/inside.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+/* Protects the list. Held across a fork, and for a few instructions else; nothing is taken inside. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static tutti__boot_t *opened;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void before(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* Frees nothing: other threads of the parent may have been using it. */
+static void in_child(void)
+{
+    for (tutti__boot_t *boot = opened; boot != NULL; boot = boot->next) {
+        tutti__side_let_go(&boot->side);
+        if (boot->door >= 0)
+            close(boot->door);
+        boot->door = -1;
+    }
+    opened = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+static void register_handlers(void)
+{
+    pthread_atfork(before, in_parent, in_child);
+}
+
+void tutti__boot_remember(tutti__boot_t *boot)
+{
+    pthread_once(&once, register_handlers);
+    pthread_mutex_lock(&lock);
+    boot->next = opened;
+    opened = boot;
+    pthread_mutex_unlock(&lock);
+}
+
+void tutti__boot_forget(tutti__boot_t *boot)
+{
+    pthread_mutex_lock(&lock);
+    for (tutti__boot_t **at = &opened; *at != NULL; at = &(*at)->next) {
+        if (*at == boot) {
+            *at = boot->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The shared-memory protocols, their real code, under many interleavings of 2 and 3 ranks.
+ *
+ * Each run does a list of operations with data that differ by rank and operation, and compares
+ * every result; so a slot that is overwritten before all have read it, or read before it is full,
+ * shows as a wrong result, and a lost word as a deadlock. Random interleavings with several rates of
+ * switching, and all those with up to two (node) or three (channel) switches at chosen points.
+ */
+#include "interleave.h"
+
+#include "boot/machine.h"
+#include "node/shm/shm.h"
+#include "xport/shm/shm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 9000, OPS = 12 };
+
+/* ---- ranks without boot: machines made by hand over real arenas ---- */
+
+typedef struct {
+    int n;
+    tutti__arena_t *arena[IL_RANKS];
+    tutti__machine_t machine[IL_RANKS];
+    uint32_t rank[IL_RANKS];
+    int32_t index[IL_RANKS];
+    char *base[IL_RANKS];
+    tutti__door_t *door[IL_RANKS];
+    int bell[IL_RANKS];
+    uint64_t node_offset[IL_RANKS], table_offset[IL_RANKS];
+    void *node_area[IL_RANKS], *table[IL_RANKS];
+    tutti__conf_shared_t conf;
+} world_t;
+
+static void world_open(world_t *w, int n)
+{
+    memset(w, 0, sizeof(*w));
+    w->n = n;
+    w->conf.oneshot_bytes = 64;
+    w->conf.node_chunk_bytes = 4096;
+    for (int r = 0; r < n; r++) {
+        void *door;
+
+        assert_int_equal(tutti__arena_create(&w->arena[r]), TUTTI_OK);
+        assert_int_equal(tutti__arena_alloc(w->arena[r], sizeof(tutti__door_t), &door), TUTTI_OK);
+        assert_int_equal(tutti__arena_alloc(w->arena[r],
+                                            tutti__shm_control_bytes((uint32_t)n, 64),
+                                            &w->node_area[r]),
+                         TUTTI_OK);
+        assert_int_equal(tutti__arena_alloc(w->arena[r],
+                                            tutti__xport_shm_table_bytes((uint32_t)n),
+                                            &w->table[r]),
+                         TUTTI_OK);
+        tutti__arena_offset(w->arena[r], w->node_area[r], 1, &w->node_offset[r]);
+        tutti__arena_offset(w->arena[r], w->table[r], 1, &w->table_offset[r]);
+        w->rank[r] = (uint32_t)r;
+        w->index[r] = r;
+        w->base[r] = tutti__arena_base(w->arena[r]);
+        w->door[r] = door;
+        w->bell[r] = -1;
+    }
+    for (int r = 0; r < n; r++)
+        w->machine[r] = (tutti__machine_t){ .nranks = (uint32_t)n, .me = (uint32_t)r,
+                                            .rank = w->rank, .index_of = w->index,
+                                            .arena = w->arena[r], .base = w->base,
+                                            .bell = w->bell, .door = w->door };
+}
+
+static void world_close(world_t *w)
+{
+    for (int r = 0; r < w->n; r++)
+        tutti__arena_destroy(w->arena[r]);
+}
+
+/* ---- node operations ---- */
+
+typedef struct {
+    tutti__op_kind_t kind;
+    size_t count;
+    uint32_t root;
+    int shared; /* buffers in arenas: bit r for rank r */
+} step_t;
+
+typedef struct {
+    world_t *world;
+    tutti__node_t *node[IL_RANKS];
+    uint32_t lane;
+    step_t step[OPS];
+    int nsteps;
+    float *shared[IL_RANKS];
+    float *private[IL_RANKS];
+    int wrong, wrong_op, wrong_rank;
+    size_t wrong_at;
+} node_run_t;
+
+static float value_of(int rank, int op, size_t i)
+{
+    return (float)((rank * 7 + op * 13 + (int)(i % 251)) % 97);
+}
+
+/* Is element i of rank's result what it should be? Elements that are not its business are. */
+static int right(const node_run_t *run, int rank, int op, size_t i, float got)
+{
+    const step_t *s = &run->step[op];
+    tutti__blockmap_t map = { s->count, (uint32_t)run->world->n, s->count, NULL };
+    float sum = 0;
+
+    for (int r = 0; r < run->world->n; r++) {
+        int mine = i >= tutti__block_begin(&map, (uint32_t)r) &&
+                   i < tutti__block_begin(&map, (uint32_t)r + 1);
+
+        if (s->kind == TUTTI__NODE_ALLGATHER && mine)
+            return got == value_of(r, op, i);
+        if (s->kind == TUTTI__NODE_REDUCE_SCATTER && mine && r != rank)
+            return 1;
+        sum += value_of(r, op, i);
+    }
+    return s->kind == TUTTI__NODE_BCAST ? got == value_of((int)s->root, op, i) : got == sum;
+}
+
+static void one_op(node_run_t *run, int rank, int op)
+{
+    const step_t *s = &run->step[op];
+    float *buf = s->shared >> rank & 1 ? run->shared[rank] : run->private[rank];
+    int parts = s->kind == TUTTI__NODE_ALLREDUCE || s->kind == TUTTI__NODE_BCAST;
+    tutti__node_call_t call = {
+        .kind = s->kind,
+        .dtype = TUTTI_FLOAT32,
+        .op = TUTTI_SUM,
+        .root = s->root,
+        .src = buf,
+        .dst = buf,
+        .map = { s->count, parts ? 1 : (uint32_t)run->world->n, s->count, NULL },
+        .whole = 1,
+        .nblk = 1,
+        .nparts = parts ? 1 : (uint32_t)run->world->n,
+    };
+    tutti__stuck_t stuck;
+
+    for (size_t i = 0; i < s->count; i++)
+        buf[i] = value_of(rank, op, i);
+    run->node[rank]->ops->start(run->node[rank], run->lane, &call);
+    while (run->node[rank]->ops->step(run->node[rank], run->lane, &stuck) == TUTTI__AGAIN)
+        il_idle();
+    for (size_t i = 0; i < s->count && !run->wrong; i++) {
+        if (!right(run, rank, op, i, buf[i])) {
+            run->wrong = 1;
+            run->wrong_op = op;
+            run->wrong_rank = rank;
+            run->wrong_at = i;
+        }
+    }
+}
+
+static void node_rank(int rank, void *arg)
+{
+    node_run_t *run = arg;
+
+    for (int op = 0; op < run->nsteps; op++)
+        one_op(run, rank, op);
+}
+
+static void node_open(node_run_t *run, world_t *w, uint32_t lane)
+{
+    memset(run, 0, sizeof(*run));
+    run->world = w;
+    run->lane = lane;
+    for (int r = 0; r < w->n; r++) {
+        void *ptr;
+
+        /* Words as new; the arena keeps its ranges from run to run. */
+        memset(w->node_area[r], 0, tutti__shm_control_bytes((uint32_t)w->n, 64));
+        assert_int_equal(tutti__shm_attach(&w->machine[r], (uint32_t)w->n, (uint32_t)r, w->rank,
+                                           w->node_offset, &w->conf, &run->node[r]),
+                         TUTTI_OK);
+        assert_int_equal(tutti__arena_alloc(w->arena[r], MOST * sizeof(float), &ptr), TUTTI_OK);
+        run->shared[r] = ptr;
+        run->private[r] = malloc(MOST * sizeof(float));
+    }
+}
+
+static void node_close(node_run_t *run)
+{
+    for (int r = 0; r < run->world->n; r++) {
+        run->node[r]->ops->close(run->node[r]);
+        tutti__arena_free(run->world->arena[r], run->shared[r]);
+        free(run->private[r]);
+    }
+}
+
+static void expect_right(const node_run_t *run, uint32_t points, const il_plan_t *plan)
+{
+    if (points == 0)
+        fail_msg("deadlock: seed %u, %u %%, places %u %u %u", plan->seed, plan->percent,
+                 plan->place[0], plan->place[1], plan->place[2]);
+    if (run->wrong)
+        fail_msg("wrong result: operation %d, rank %d, element %zu; seed %u, %u %%, places %u %u",
+                 run->wrong_op, run->wrong_rank, run->wrong_at, plan->seed, plan->percent,
+                 plan->place[0], plan->place[1]);
+}
+
+/* Operations of all kinds and sizes: one-shot, one chunk, many chunks, zero-copy, mixed. */
+static void draw_steps(node_run_t *run, uint32_t seed)
+{
+    static const tutti__op_kind_t kinds[] = { TUTTI__NODE_ALLREDUCE, TUTTI__NODE_ALLREDUCE,
+                                              TUTTI__NODE_REDUCE_SCATTER, TUTTI__NODE_ALLGATHER,
+                                              TUTTI__NODE_BCAST };
+    static const size_t counts[] = { 1, 5, 8, 600, 2500, 9000 };
+
+    srand(seed);
+    run->nsteps = OPS;
+    for (int i = 0; i < OPS; i++) {
+        step_t *s = &run->step[i];
+
+        s->kind = kinds[rand() % 5];
+        s->count = counts[rand() % 6];
+        s->root = s->kind == TUTTI__NODE_BCAST ? (uint32_t)(rand() % run->world->n) : 0;
+        s->shared = rand() % 3 == 0 ? 15 : rand() % 16;
+    }
+}
+
+static void random_node(int n, uint32_t lane, uint32_t runs)
+{
+    static const uint32_t percents[] = { 3, 20, 50, 90 };
+    world_t w;
+
+    world_open(&w, n);
+    for (uint32_t i = 0; i < runs; i++) {
+        il_plan_t plan = { .seed = i + 1, .percent = percents[i % 4], .first = i };
+        node_run_t run;
+        uint32_t points;
+
+        node_open(&run, &w, lane);
+        draw_steps(&run, i);
+        points = il_run(n, node_rank, &run, &plan);
+        expect_right(&run, points, &plan);
+        node_close(&run);
+    }
+    world_close(&w);
+}
+
+static void test_random_two(void **state)
+{
+    (void)state;
+    random_node(2, 0, 1500);
+    random_node(2, 1, 500);
+}
+
+static void test_random_three(void **state)
+{
+    (void)state;
+    random_node(3, 0, 1500);
+    random_node(3, 2, 500);
+}
+
+/* All interleavings of a short list of operations with up to two switches at chosen points. */
+static void enumerate_node(int n, const step_t *steps, int nsteps)
+{
+    world_t w;
+    uint32_t points = 1;
+
+    world_open(&w, n);
+    for (uint32_t first = 0; first < (uint32_t)n; first++) {
+        for (uint32_t a = 0; a <= points; a++) {
+            for (uint32_t b = a; b <= points; b += 1 + (a == 0) * points) {
+                il_plan_t plan = { .nplaces = 2, .place = { a, b }, .first = first };
+                node_run_t run;
+
+                node_open(&run, &w, 0);
+                memcpy(run.step, steps, (size_t)nsteps * sizeof(*steps));
+                run.nsteps = nsteps;
+                points = il_run(n, node_rank, &run, &plan);
+                expect_right(&run, points, &plan);
+                node_close(&run);
+            }
+        }
+    }
+    world_close(&w);
+}
+
+static void test_enumerated(void **state)
+{
+    static const step_t oneshot[] = { { TUTTI__NODE_ALLREDUCE, 4, 0, 0 },
+                                      { TUTTI__NODE_ALLREDUCE, 3, 0, 0 },
+                                      { TUTTI__NODE_BCAST, 4, 1, 0 },
+                                      { TUTTI__NODE_ALLREDUCE, 4, 0, 0 } };
+    static const step_t chunks[] = { { TUTTI__NODE_ALLREDUCE, 1500, 0, 0 },
+                                     { TUTTI__NODE_ALLREDUCE, 900, 0, 0 } };
+    static const step_t mixed[] = { { TUTTI__NODE_ALLREDUCE, 600, 0, 15 },
+                                    { TUTTI__NODE_ALLREDUCE, 600, 0, 1 },
+                                    { TUTTI__NODE_BCAST, 600, 0, 0 } };
+
+    (void)state;
+    enumerate_node(2, oneshot, 4);
+    enumerate_node(2, chunks, 2);
+    enumerate_node(2, mixed, 3);
+    enumerate_node(3, oneshot, 2);
+}
+
+/* ---- channels ---- */
+
+enum { MESSAGES = 7 };
+
+typedef struct {
+    world_t *world;
+    tutti__xport_t *xport[IL_RANKS];
+    int wrong;
+} chan_run_t;
+
+/* Rank 0 sends to 1, and 1 sends back what it got, one more. */
+static void chan_rank(int rank, void *arg)
+{
+    chan_run_t *run = arg;
+    tutti__xport_t *x = run->xport[rank];
+    tutti__chan_key_t key = { 0, (uint32_t)(1 - rank), 0 };
+    tutti__chan_t *in, *out;
+    tutti__stuck_t stuck;
+
+    if (x->ops->open_recv(x, &key, &in) != TUTTI_OK || x->ops->open_send(x, &key, &out) != TUTTI_OK)
+        run->wrong = 1;
+    for (int i = 0; i < MESSAGES && !run->wrong; i++) {
+        uint64_t value = (uint64_t)(i * 2 + rank);
+        const void *data;
+        int pending;
+
+        while (x->ops->send(out, &value, sizeof(value), 7, &pending, &stuck) == TUTTI__AGAIN)
+            il_idle();
+        if (i < 1)
+            continue;
+        while (x->ops->view(in, sizeof(value), 7, &data, &stuck) == TUTTI__AGAIN)
+            il_idle();
+        memcpy(&value, data, sizeof(value));
+        run->wrong |= value != (uint64_t)((i - 1) * 2 + (1 - rank));
+        x->ops->release(in);
+    }
+}
+
+static uint32_t chan_once(world_t *w, uint32_t credits, const il_plan_t *plan)
+{
+    chan_run_t run = { .world = w };
+    uint32_t points;
+
+    for (int r = 0; r < w->n; r++) {
+        memset(w->table[r], 0, tutti__xport_shm_table_bytes((uint32_t)w->n));
+        assert_int_equal(tutti__xport_shm_attach(&w->machine[r], w->table_offset, 64, credits,
+                                                 &run.xport[r]),
+                         TUTTI_OK);
+    }
+    points = il_run(w->n, chan_rank, &run, plan);
+    if (points == 0 || run.wrong)
+        fail_msg("channel: %s; credits %u, seed %u, places %u %u %u",
+                 points == 0 ? "deadlock" : "wrong message", credits, plan->seed, plan->place[0],
+                 plan->place[1], plan->place[2]);
+    for (int r = 0; r < w->n; r++)
+        run.xport[r]->ops->close(run.xport[r]);
+    return points;
+}
+
+static void test_channel(void **state)
+{
+    (void)state;
+    for (uint32_t credits = 2; credits <= 3; credits++) {
+        world_t w;
+        uint32_t points = 1;
+
+        world_open(&w, 2);
+        for (uint32_t i = 0; i < 1000; i++) {
+            il_plan_t plan = { .seed = i + 1, .percent = 10 + i % 80, .first = i };
+
+            chan_once(&w, credits, &plan);
+        }
+        for (uint32_t a = 0; a <= points; a++) {
+            for (uint32_t b = a; b <= points; b += 1 + (a == 0) * points) {
+                il_plan_t plan = { .nplaces = 2, .place = { a, b } };
+
+                points = chan_once(&w, credits, &plan);
+            }
+        }
+        world_close(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_two),
+        cmocka_unit_test(test_random_three),
+        cmocka_unit_test(test_enumerated),
+        cmocka_unit_test(test_channel),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
