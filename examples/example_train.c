@@ -233,7 +233,8 @@ static void plan(trainer_t *trainer)
     trainer->total_steps = (size_t)options->epochs * trainer->epoch_steps;
     trainer->schedule = (train_schedule_t){
         .peak = options->lr * (double)trainer->batch / (double)options->reference_batch,
-        .warmup_steps = options->warmup * (double)trainer->epoch_steps,
+        .warmup_steps =
+            fmin(options->warmup, 0.5 * (double)options->epochs) * (double)trainer->epoch_steps,
         .total_steps = (double)trainer->total_steps,
         .cosine = options->schedule == TRAIN_SCHEDULE_COSINE,
     };

@@ -21,7 +21,7 @@
 
 /* One array of parameters, and its gradient: what ranks add up as one piece. */
 typedef struct {
-    char name[24]; /* such as "layer1/weight" */
+    char name[40]; /* such as "layer1/weight" */
     size_t count;  /* floats */
     float *value;
     float *gradient;

@@ -47,7 +47,7 @@ static const option_t table[] = {
     { "--reference-batch", KIND_COUNT, FIELD(reference_batch), "128", 1, 1 << 24, "N",
       "the learning rate grows linearly with batch / this" },
     { "--warmup", KIND_REAL, FIELD(warmup), "1", 0, 100000, "X",
-      "epochs in which the learning rate rises to its full height" },
+      "epochs in which the learning rate rises; at most half of all" },
     { "--schedule", KIND_WORD, FIELD(schedule), "cosine", 0, 0, "cosine|constant",
       "the learning rate after the warmup" },
     { "--momentum", KIND_REAL, FIELD(momentum), "0.9", 0, 0.9999, "X", "of the optimizer" },
@@ -219,9 +219,6 @@ bool train_options_parse(int argc, char **argv, train_options_t *ret_options, tr
         if (!parse_value(option, value, &options, error))
             return false;
     }
-    if (options.warmup > (double)options.epochs)
-        return train_fail(error, "--warmup %g: longer than all %lld epochs", options.warmup,
-                          (long long)options.epochs);
     *ret_options = options;
     return true;
 }

@@ -149,7 +149,8 @@ void train_report_epoch(train_report_t *report, const train_epoch_t *epoch)
                 "\"learning_rate\": %.9g}\n",
                 epoch->epoch, epoch->train_loss, epoch->test_loss, epoch->test_accuracy,
                 epoch->images_per_second, epoch->wait_share, epoch->learning_rate);
-        fflush(report->metrics);
+        if (fflush(report->metrics) != 0 && report->metrics_errno == 0)
+            report->metrics_errno = errno;
     }
 }
 
@@ -165,17 +166,20 @@ void train_report_accuracy(train_report_t *report, double accuracy)
         printf("test accuracy %.4f\n", accuracy);
 }
 
-/* Close a file; an error of any earlier write shows now. */
-static bool close_file(FILE *file, const char *option, const char *path, train_error_t *error)
+/* Close a file, unless it is NULL; `earlier` is the errno of a write that failed before. */
+static bool close_file(FILE *file, const char *option, const char *path, int earlier,
+                       train_error_t *error)
 {
     if (file == NULL)
         return true;
 
-    errno = 0;
     const bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed)
-        return train_fail(error, "%s %s: %s", option, path,
-                          errno != 0 ? strerror(errno) : "write error");
+    if (fclose(file) != 0 && earlier == 0)
+        earlier = errno;
+    if (earlier == 0 && failed)
+        earlier = EIO; /* a write whose reason is forgotten by now */
+    if (earlier != 0)
+        return train_fail(error, "%s %s: %s", option, path, strerror(earlier));
     return true;
 }
 
@@ -188,10 +192,12 @@ bool train_report_close(train_report_t *report, train_error_t *error)
     erase(report);
     if (fflush(stdout) != 0 || ferror(stdout))
         written = train_fail(error, "stdout: %s", strerror(errno));
-    if (!close_file(report->metrics, "--metrics", report->metrics_path, error))
+    if (!close_file(report->metrics, "--metrics", report->metrics_path, report->metrics_errno,
+                    error))
         written = false;
-    if (!close_file(report->log_steps, "--log-steps", report->log_steps_path, error))
+    if (!close_file(report->log_steps, "--log-steps", report->log_steps_path, 0, error))
         written = false;
     report->metrics = report->log_steps = NULL;
+    report->active = false;
     return written;
 }

@@ -21,6 +21,7 @@ typedef struct {
     FILE *metrics;   /* NULL: not wanted */
     FILE *log_steps; /* NULL: not wanted */
     const char *metrics_path;
+    int metrics_errno; /* why the metrics could not be written, if so */
     const char *log_steps_path;
     double begin_seconds; /* when training began */
     double drawn_seconds; /* when the bar was drawn last */
@@ -60,7 +61,10 @@ void train_report_epoch(train_report_t *report, const train_epoch_t *epoch);
 void train_report_digests(train_report_t *report, const uint64_t *digests, size_t count);
 void train_report_accuracy(train_report_t *report, double accuracy);
 
-/* Take the bar off the screen and close the files. Fails if anything could not be written. */
+/*
+ * Take the bar off the screen and close the files. Fails if anything could not be written. After
+ * it the report is one that does nothing.
+ */
 bool train_report_close(train_report_t *report, train_error_t *error);
 
 #endif

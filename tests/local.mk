@@ -36,6 +36,7 @@ include %reldir%/fault/local.mk
 include %reldir%/machines/local.mk
 include %reldir%/abi/local.mk
 include %reldir%/lint/local.mk
+include %reldir%/trainer/local.mk
 
 check_PROGRAMS += $(rank_tests) $(api_tests) $(test_programs)
 TESTS += $(rank_tests) $(api_tests) $(script_tests)

@@ -87,19 +87,23 @@ static tutti_status_t try_address(const tutti__boot_t *boot, const tutti__net_ad
     return TUTTI_OK;
 }
 
+/* Also a warning: all ranks fail with the words of the first, and only this one knows where. */
 static tutti_status_t unreachable(const tutti__boot_t *boot, const tutti__net_addrs_t *addrs)
 {
     char text[200] = "", where[64];
+    tutti_status_t status;
     size_t used = 0;
 
     for (uint32_t i = 0; i < addrs->count && used < sizeof(text); i++) {
         tutti__net_addr_text(&addrs->addr[i], where, sizeof(where));
         used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", where);
     }
-    return tutti__fail(TUTTI_ERR_TIMEOUT,
-                       "rank %u cannot reach rank 0 at%s (last: %s); TUTTI_INTERFACE names the "
-                       "network interface to use",
-                       boot->topo->rank, text, tutti_last_error());
+    status = tutti__fail(TUTTI_ERR_TIMEOUT,
+                         "rank %u cannot reach rank 0 at%s (last: %s); TUTTI_INTERFACE names the "
+                         "network interface to use",
+                         boot->topo->rank, text, tutti_last_error());
+    TUTTI__LOG(TUTTI__LOG_WARN, "%s", tutti_last_error());
+    return status;
 }
 
 /* Rank 0 is my parent, on another host. */

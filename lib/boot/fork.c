@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-/* Protects the list. Held across a fork, and for a few instructions else; nothing is taken inside. */
+/* Protects the list. Held across a fork, else for a few instructions; nothing is taken inside. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tutti__boot_t *opened;
 

@@ -6,10 +6,11 @@
  * Level-triggered, so a poll may leave something for the next one.
  *
  * A dead neighbour usually shows as the end of its stream. It does not if it left a child behind
- * that holds the socket (fork.c helps, but not against all ways to make one); hence the pidfds. Before a neighbour is reported its stream is read to the
- * end: its last words (why it gives up, that it just ended well) come first. For that reason too
- * the end of a process that is no neighbour, but on my host, is reported only GRACE_MS later: its
- * last words come over the leader, and are lost only if the leader is dead or stuck as well.
+ * that holds the socket (fork.c helps, but not against all ways to make one); hence the pidfds.
+ * Before a neighbour is reported its stream is read to the end: its last words (why it gives up,
+ * that it just ended well) come first. For that reason too the end of a process that is no
+ * neighbour, but on my host, is reported only GRACE_MS later: its last words come over the leader,
+ * and are lost only if the leader is dead or stuck as well.
  *
  * Belongs to whoever owns the engine's token. Never blocks, except a short while when it ends.
  */

@@ -8,7 +8,6 @@
 #include "base/hash.h"
 #include "base/time.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -150,17 +149,11 @@ void tutti__request_clear_queue(tutti__engine_t *e)
     tutti__mutex_unlock(&e->queue_lock);
 }
 
-/* Waiters sleep on the epoch while another thread works, and on the bell while none does. */
 static void wake_waiters(tutti__engine_t *e)
 {
-    uint64_t one = 1;
-
     atomic_fetch_add(&e->epoch, 1);
     if (atomic_load(&e->sleepers) > 0)
         syscall(SYS_futex, &e->epoch, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-    if (atomic_load(&e->bell_sleepers) > 0 &&
-        write(e->env.machine->bell[e->env.machine->me], &one, sizeof(one)) < 0)
-        errno = 0;
 }
 
 static void finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,

@@ -151,7 +151,8 @@ struct tutti__engine {
     atomic_int token;         /* 1: somebody owns the state */
     atomic_int pending;       /* requests that are not done */
     atomic_int queued;        /* the queue is not empty */
-    tutti__word_t epoch;      /* changes when a request is done or the token is free; futex */
+    atomic_int news;          /* the bell or a socket has woken somebody: look at all */
+    tutti__word_t epoch;      /* changes when a request is done; waiters sleep on it */
     atomic_int sleepers;      /* on epoch */
     atomic_int dead;          /* a tutti_status_t; see dead_text */
     atomic_int closed;        /* tutti__engine_close has begun */
@@ -159,7 +160,6 @@ struct tutti__engine {
     atomic_int *left;         /* [size] ranks that have called finalize */
     atomic_int any_left;
     atomic_int polling;       /* something in flight moves only when polled */
-    atomic_int bell_sleepers; /* waiters on the bell */
 
     /* Under queue_lock: what was submitted, and all that is pending by name. dead_text is written
        once under it, before `dead` is set. */

@@ -61,7 +61,7 @@ reject '--lr inf: not a finite number' --lr inf
 reject '--lr 0.1y: not a finite number' --lr 0.1y
 reject '--lr 0: must be from' --lr 0
 reject '--momentum 1: must be from 0' --momentum 1
-reject '--warmup 9: longer than all 5 epochs' --warmup 9
+reject '--warmup -1: must be from 0' --warmup -1
 reject '--hidden 8,,8: must be whole numbers' --hidden 8,,8
 reject '--hidden 8,0: must be from 1' --hidden 8,0
 reject '--schedule fast: must be cosine|constant' --schedule fast

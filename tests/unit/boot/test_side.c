@@ -275,8 +275,10 @@ static void test_nonsense(void **state)
     crowd_threads(2, 2, talk_nonsense, NULL);
 }
 
-/* What the victim leaves behind: nothing; a child made by fork(), which lets go of the sockets, with
-   nobody watching the victim's process; a child that keeps them, as no handler of fork() ran. */
+/*
+ * What the victim leaves behind: nothing; a child made by fork(), which lets go of the sockets,
+ * with nobody watching the victim's process; a child that keeps them, as no handler of fork() ran.
+ */
 typedef enum {
     NO_HEIR,
     FORKED_HEIR,
