@@ -34,6 +34,7 @@ include %reldir%/multi/local.mk
 include %reldir%/hosts/local.mk
 include %reldir%/fault/local.mk
 include %reldir%/machines/local.mk
+include %reldir%/fuzz/local.mk
 include %reldir%/abi/local.mk
 include %reldir%/lint/local.mk
 include %reldir%/trainer/local.mk

@@ -147,7 +147,7 @@ static void any_order(rank_t *self)
 {
     tensor_t *tensors = make_tensors();
 
-    for (int step = 0; step < STEPS; step++) {
+    for (int step = 0; step < (ranks_can_fork() ? STEPS : 2); step++) {
         pthread_t threads[THREADS];
         worker_t workers[THREADS];
         int32_t one = 1;
@@ -169,7 +169,7 @@ static void any_order(rank_t *self)
 
 static void flood(rank_t *self)
 {
-    enum { N = 3000 };
+    enum { N = 1200 };
     tutti_request_t **requests = calloc(N, sizeof(*requests));
     float *x = calloc(N, sizeof(*x));
     char name[200];
@@ -308,6 +308,8 @@ int main(void)
                         .settings = settings };
         job_t end = { .size = sizes[i], .threads = threads, .fn = shutdown_pending };
 
+        if (threads && (sizes[i] == 1 || sizes[i] > 3))
+            continue;
         if (sizes[i] > 1)
             RUN_JOB(failures, &job);
         RUN_JOB(failures, &small);
@@ -324,6 +326,8 @@ int main(void)
         job_t job = { .size = (int)strlen(hosts[i]), .hosts = hosts[i], .threads = threads,
                       .fn = everything };
 
+        if (threads && i % 2)
+            continue;
         RUN_JOB(failures, &job);
         job.fn = shutdown_pending;
         if (!threads)

@@ -129,11 +129,14 @@ static void allreduce_all(rank_t *self)
 {
     static const size_t counts[] = { 0, 1, 2, 3, 12, 13, 100, 1000, 4097, 40000 };
     unsigned salt = 0;
+    size_t step = ranks_can_fork() ? 1 : 3; /* TSan is slow, and races do not depend on types */
 
     for (size_t t = 0; t < sizeof(dtypes) / sizeof(dtypes[0]); t++)
-        for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++)
+        for (size_t o = t % step; o < sizeof(ops) / sizeof(ops[0]); o += step)
             for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
                 allreduce_one(self, counts[c], dtypes[t], ops[o], (t + o + c) % 2, salt++);
+    if (step > 1)
+        return;
     allreduce_one(self, 1000003, TUTTI_FLOAT32, TUTTI_SUM, 0, salt++);
     allreduce_one(self, 1000003, TUTTI_FLOAT32, TUTTI_SUM, 1, salt++);
 }
@@ -242,11 +245,13 @@ int main(void)
     static const char *const algorithms[] = { "allreduce:ring", "allreduce:recursive_doubling",
                                               ("broadcast:binomial,allgather:ring,"
                                                "barrier:dissemination") };
-    int failures = 0;
+    int failures = 0, threads = !ranks_can_fork();
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        job_t job = { .size = sizes[i], .fn = everything, .threads = !ranks_can_fork() };
+        job_t job = { .size = sizes[i], .fn = everything, .threads = threads };
 
+        if (threads && sizes[i] > 3)
+            break;
         RUN_JOB(failures, &job);
         for (size_t a = 0; a < sizeof(algorithms) / sizeof(algorithms[0]); a++) {
             job.algorithm = algorithms[a];
@@ -255,8 +260,10 @@ int main(void)
     }
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
         job_t job = { .size = (int)strlen(hosts[i]), .hosts = hosts[i], .fn = everything,
-                      .threads = !ranks_can_fork() };
+                      .threads = threads };
 
+        if (threads && i > 2)
+            break;
         RUN_JOB(failures, &job);
     }
     return failures != 0;

@@ -2,7 +2,7 @@
 
 rank_tests += %reldir%/direct %reldir%/async
 script_tests +=
-tsan_tests +=
+tsan_tests += %reldir%/direct %reldir%/async
 
 # Needs no MPI to build, and no library: it stands in for the core.
 test_programs += %reldir%/mpi_module
