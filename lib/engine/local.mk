@@ -8,4 +8,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/links.c \
     %reldir%/requests.c \
     %reldir%/state.h \
+    %reldir%/thread.c \
+    %reldir%/token.c \
+    %reldir%/wait.c \
     %reldir%/watch.c

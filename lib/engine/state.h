@@ -258,6 +258,28 @@ void tutti__watch_bye(tutti__engine_t *e, int link, uint32_t rank);
 void tutti__watch_refuse(tutti__engine_t *e);
 void tutti__watch_stalls(tutti__engine_t *e);
 
+/* While something in flight moves only by polling (MPI): the sleep between two looks. */
+#define TUTTI__POLL_SLEEP_US 50
+/* A sleeper looks after deadlines and stalls at least so often. */
+#define TUTTI__TICK_MS 500
+
+/* token.c */
+int tutti__token_take(tutti__engine_t *e);
+/* Give the token back. Nobody polls after this, so peers must ring if anything is pending. */
+void tutti__token_leave(tutti__engine_t *e, tutti__who_t who);
+/* One step; 1 if anything moved. With the token. */
+int tutti__engine_step(tutti__engine_t *e, tutti__who_t who);
+/* Tell peers whether to ring. With the token. */
+void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value);
+/* Work that somebody has left: if the token is free, a round of steps. */
+void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who);
+/* Wake the thread: something needs one that polls, sees the sockets, or has time. */
+void tutti__engine_ring_self(const tutti__engine_t *e);
+
+/* thread.c */
+tutti_status_t tutti__thread_start(tutti__engine_t *e);
+void tutti__thread_stop(tutti__engine_t *e);
+
 /* A message between neighbours for the handler of its kind; also called for oneself. */
 void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const void *body,
                            size_t bytes);

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Steps, and the token that lets a thread take them.
+ *
+ * The token. Whoever wants to work tries to take it; who fails leaves his work in the queue, where
+ *   the owner finds it: after giving the token back the owner looks at `queued` once more.
+ *
+ * Sleeping. Nobody sleeps with the token. Before all activity ends while requests are pending, the
+ *   last one sets `sleeping` in this rank's door, fences, and takes one more step; peers store, fence,
+ *   and look at `sleeping`. So either the step sees what they stored, or they ring the bell. While
+ *   nothing is pending here nobody need wake this rank: no tensor can be complete without its own
+ *   announcement. (What must be seen at once, deaths and goodbyes, comes through sockets.)
+ */
+#include "engine/state.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Sockets are looked at in every n-th step of a busy owner. */
+#define SIDE_EVERY 16
+
+void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const void *body,
+                           size_t bytes)
+{
+    uint32_t rank;
+
+    switch (kind) {
+    case TUTTI__MSG_ANNOUNCE:
+        tutti__agree_announce(e, body, bytes);
+        break;
+    case TUTTI__MSG_BUCKET:
+        tutti__agree_bucket(e, body, bytes);
+        break;
+    case TUTTI__MSG_REJECT:
+        tutti__agree_reject(e, body, bytes);
+        break;
+    case TUTTI__MSG_BYE:
+        if (bytes == sizeof(rank)) {
+            memcpy(&rank, body, sizeof(rank));
+            tutti__watch_bye(e, link, rank);
+        }
+        break;
+    case TUTTI__MSG_DEAD:
+        tutti__watch_message(e, (uint32_t)link, body, bytes);
+        break;
+    default:
+        tutti__watch_dead(e, TUTTI_ERR_ABI, "a control message of an unknown kind");
+    }
+}
+
+/* Announce what was submitted. */
+static int take_queue(tutti__engine_t *e)
+{
+    tutti_request_t *request, *next;
+
+    if (!atomic_load(&e->queued))
+        return 0;
+    tutti__mutex_lock(&e->queue_lock);
+    request = e->queue_first;
+    e->queue_first = e->queue_last = NULL;
+    atomic_store(&e->queued, 0);
+    tutti__mutex_unlock(&e->queue_lock);
+    for (; request != NULL; request = next) {
+        next = request->next;
+        tutti__agree_submit(e, request);
+    }
+    return 1;
+}
+
+/* The communicator has died: end everything that is pending, forget the rest. */
+static void bury(tutti__engine_t *e)
+{
+    tutti__request_clear_queue(e);
+    if (!e->dead_seen) {
+        e->dead_seen = 1;
+        tutti__lanes_clear(e);
+        tutti__agree_clear(e);
+    }
+    tutti__request_finish_all(e, NULL, (tutti_status_t)atomic_load(&e->dead), e->dead_text);
+}
+
+/* Wake our own sleepers: something needs a thread that polls or sees the sockets. */
+void tutti__engine_ring_self(const tutti__engine_t *e)
+{
+    uint64_t one = 1;
+
+    if (e->has_thread && write(e->env.machine->bell[e->env.machine->me], &one, sizeof(one)) < 0)
+        errno = 0;
+}
+
+/* One step; 1 if anything moved. */
+int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
+{
+    int side = e->remote && e->polls++ % SIDE_EVERY == 0;
+    int moved = 0, left;
+
+    if (atomic_load(&e->news))
+        side |= atomic_exchange(&e->news, 0);
+    moved |= tutti__links_poll(e, side);
+    if (atomic_load(&e->dead)) {
+        if (!e->dead_seen || atomic_load(&e->pending) > 0)
+            bury(e);
+        return 0;
+    }
+    if (atomic_load(&e->any_left) && atomic_load(&e->queued))
+        tutti__watch_refuse(e);
+    moved |= take_queue(e);
+    moved |= tutti__agree_plan(e);
+    moved |= tutti__lanes_step(e, who, &left);
+    tutti__links_flush(e);
+    if (left && !moved)
+        tutti__engine_ring_self(e);
+    return moved;
+}
+
+int tutti__token_take(tutti__engine_t *e)
+{
+    return atomic_exchange(&e->token, 1) == 0;
+}
+
+void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)
+{
+    tutti__word_t *word = &e->env.machine->door[e->env.machine->me]->sleeping;
+
+    if (atomic_load_explicit(word, memory_order_relaxed) == value)
+        return;
+    atomic_store_explicit(word, value, memory_order_relaxed);
+    /* Pairs with the fences of all that publish and then ring. */
+    tutti__fence();
+}
+
+/* Give the token back. Nobody polls after this, so peers must ring if anything is pending. */
+void tutti__token_leave(tutti__engine_t *e, tutti__who_t who)
+{
+    do {
+        tutti__engine_sleeping(e, atomic_load(&e->pending) > 0);
+        while ((atomic_load(&e->pending) > 0 || atomic_load(&e->news)) &&
+               tutti__engine_step(e, who)) {
+        }
+        atomic_store(&e->token, 0);
+    } while ((atomic_load(&e->queued) || atomic_load(&e->news)) && tutti__token_take(e));
+}
+
+/* Work that somebody has left: take the token if it is free, one round, and back. */
+void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who)
+{
+    if (!tutti__token_take(e))
+        return;
+    tutti__engine_step(e, who);
+    tutti__token_leave(e, who);
+    if (atomic_load(&e->polling))
+        tutti__engine_ring_self(e);
+}
