@@ -3,8 +3,8 @@
  * Several ranks in one test, without mpirun: as forked processes, or as threads of one process,
  * where TSan sees everything.
  *
- * A job is a function that every rank runs with its communicator. A failed CHECK prints both values,
- * with rank and place, and ends the rank; the job then fails.
+ * A job is a function that every rank runs with its communicator. A failed CHECK prints both
+ * values, with rank and place, and ends the rank; the job then fails.
  */
 #ifndef TUTTI_TESTS_RANKS_H
 #define TUTTI_TESTS_RANKS_H
@@ -24,9 +24,9 @@ typedef void (*rank_fn_t)(rank_t *self);
 
 typedef struct {
     int size;
-    const char *hosts;    /* one letter per rank names its host: "aabbb"; NULL: one host */
-    int threads;          /* ranks are threads, else processes */
-    int timeout_s;        /* for the whole job; 0: 60 */
+    const char *hosts;     /* one letter per rank names its host: "aabbb"; NULL: one host */
+    int threads;           /* ranks are threads, else processes */
+    int timeout_s;         /* for the whole job; 0: 60 */
     const char *algorithm; /* TUTTI_ALGORITHM */
     /* Adjust settings; may be NULL. */
     void (*settings)(tutti__conf_t *conf, int rank);

@@ -13,7 +13,7 @@
  * Where to look
  *     tutti/types.h        statuses, element types, operations
  *     tutti/comm.h         start and end, rank and size, abort
- *     tutti/collectives.h  allreduce, allgather, broadcast, barrier: blocking, on the caller's thread
+ *     tutti/collectives.h  allreduce, allgather, broadcast, barrier: they block
  *     tutti/async.h        named tensors in any order from any thread, fused; test and wait
  *     tutti/mem.h          memory that need not be copied
  *     tutti/version.h      numbers and promises

@@ -15,8 +15,10 @@ static tutti_status_t check_options(const tutti_async_options_t *options)
                            options->size);
     for (size_t i = sizeof(*options); i < options->size; i++)
         if (bytes[i] != 0)
-            return tutti__fail(TUTTI_ERR_ABI, "options has a field that this version of the "
-                               "library, %x, does not know", tutti_version());
+            return tutti__fail(TUTTI_ERR_ABI,
+                               "options has a field that this version of the "
+                               "library, %x, does not know",
+                               tutti_version());
     return TUTTI_OK;
 }
 

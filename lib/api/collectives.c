@@ -123,15 +123,16 @@ static tutti_status_t start(tutti_comm_t *comm, tutti__collective_t collective,
     const tutti__sched_t *sched;
     tutti_status_t status;
 
-    status = tutti__cache_get(&comm->cache, collective,
-                              call->count * tutti_dtype_bytes(call->dtype), root,
-                              call->in == call->out, &sched);
+    status =
+        tutti__cache_get(&comm->cache, collective, call->count * tutti_dtype_bytes(call->dtype),
+                         root, call->in == call->out, &sched);
     if (status != TUTTI_OK)
         return status;
     if (sched->nchans > 0) {
         call->signature = signature(collective, call, root);
         if (tutti__run_forbidden(&comm->exec, sched, 0))
-            return tutti__fail(TUTTI_ERR_UNSUPPORTED, "this thread may not use MPI: it was "
+            return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                               "this thread may not use MPI: it was "
                                "initialised with a thread level below MPI_THREAD_SERIALIZED");
     }
     return tutti__run_start(&comm->run, sched, call);
@@ -229,8 +230,12 @@ tutti_status_t tutti_allgather(const void *sendbuf, void *recvbuf, size_t sendco
     /* The schedule sees this rank's part as its block of the whole; so point before it. As numbers,
        since no object may begin there. */
     before = (uintptr_t)comm->topo->rank * sendcount * tutti_dtype_bytes(dtype);
-    call = (tutti__exec_call_t){ (const void *)((uintptr_t)sendbuf - before), recvbuf,
-                                 sendcount * comm->topo->size, dtype, TUTTI_SUM, 0 };
+    call = (tutti__exec_call_t){ (const void *)((uintptr_t)sendbuf - before),
+                                 recvbuf,
+                                 sendcount * comm->topo->size,
+                                 dtype,
+                                 TUTTI_SUM,
+                                 0 };
     return direct(comm, TUTTI__ALLGATHER, &call, 0);
 }
 
@@ -238,8 +243,7 @@ tutti_status_t tutti_broadcast(void *buffer, size_t count, tutti_dtype_t dtype, 
                                tutti_comm_t *comm)
 {
     tutti__exec_call_t call = { buffer, buffer, count, dtype, TUTTI_SUM, 0 };
-    tutti_status_t status =
-        tutti__comm_check_call(comm, buffer, buffer, count, dtype, TUTTI_SUM);
+    tutti_status_t status = tutti__comm_check_call(comm, buffer, buffer, count, dtype, TUTTI_SUM);
 
     if (status != TUTTI_OK)
         return status;

@@ -22,7 +22,7 @@ tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr)
     if (status == TUTTI_OK && worst != TUTTI_OK)
         status = mine != TUTTI_OK ? mine
                                   : tutti__fail((tutti_status_t)worst, "another rank could not "
-                                                "allocate its part");
+                                                                       "allocate its part");
     if (status != TUTTI_OK) {
         tutti__arena_free(comm->machine->arena, ptr);
         return status;

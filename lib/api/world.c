@@ -28,8 +28,10 @@ static tutti_status_t read_options(const tutti_options_t *user, tutti_options_t 
                                user->size);
         for (size_t i = sizeof(options); i < user->size; i++)
             if (bytes[i] != 0)
-                return tutti__fail(TUTTI_ERR_ABI, "options has a field that this version of the "
-                                   "library, %x, does not know", tutti_version());
+                return tutti__fail(TUTTI_ERR_ABI,
+                                   "options has a field that this version of the "
+                                   "library, %x, does not know",
+                                   tutti_version());
         memcpy(&options, user, TUTTI__MIN(user->size, sizeof(options)));
         if (options.reserved != 0)
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->reserved is not 0");

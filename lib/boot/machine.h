@@ -34,10 +34,10 @@ typedef struct {
 } tutti__door_t;
 
 typedef struct {
-    uint32_t nranks;      /* on this machine */
-    uint32_t me;          /* my index among them */
-    uint32_t *rank;       /* [nranks] their global ranks, ascending */
-    int32_t *index_of;    /* [size of the world] index, or -1 for ranks elsewhere */
+    uint32_t nranks;   /* on this machine */
+    uint32_t me;       /* my index among them */
+    uint32_t *rank;    /* [nranks] their global ranks, ascending */
+    int32_t *index_of; /* [size of the world] index, or -1 for ranks elsewhere */
     tutti__arena_t *arena;
     char **base;          /* [nranks] arenas as this process sees them */
     size_t *span;         /* [nranks] */

@@ -13,7 +13,7 @@ typedef struct tutti__cache_entry tutti__cache_entry_t;
 typedef struct {
     const tutti__shape_t *shape;
     uint32_t rank;
-    const char *override;  /* TUTTI_ALGORITHM */
+    const char *override; /* TUTTI_ALGORITHM */
     tutti__association_t association;
     tutti__cache_entry_t *entries;
     /* The last answer for each collective, in place or not. */

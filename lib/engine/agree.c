@@ -72,8 +72,8 @@ static void reject(tutti__engine_t *e, const tutti__tensor_t *tensor)
 {
     const tutti__announce_msg_t *m = &tensor->msg;
     char one[128], other[128], text[TUTTI__ERROR_BYTES];
-    TUTTI__ALIGNED(8) char body[sizeof(tutti__reject_msg_t) + TUTTI__NAME_BYTES +
-                                TUTTI__ERROR_BYTES];
+    TUTTI__ALIGNED(8)
+    char body[sizeof(tutti__reject_msg_t) + TUTTI__NAME_BYTES + TUTTI__ERROR_BYTES];
     tutti__reject_msg_t msg = { TUTTI_ERR_MISMATCH, 0, m->name_bytes, 0 };
 
     describe(one, sizeof(one), m->rank, m->count, m->dtype, m->op);

@@ -3,9 +3,9 @@
  * The engine: named tensors from any thread in any order, agreed on by all ranks, fused and
  * reduced. Also the watch over peers: who is dead, who has left, what is late.
  *
- * Threads. All work is done in steps by whoever owns the token: a thread that submits, a thread that
- * waits (it helps), or the engine's own thread, which sleeps on the bell and the sockets and is
- * there for progress while nobody waits. Nothing is timed: a step is taken because a tensor was
+ * Threads. All work is done in steps by whoever owns the token: a thread that submits, a thread
+ * that waits (it helps), or the engine's own thread, which sleeps on the bell and the sockets and
+ * is there for progress while nobody waits. Nothing is timed: a step is taken because a tensor was
  * submitted, a peer rang, or a message came.
  *
  *      submit ---> queue ---> announce ---> merge at the host's leader ---> merge at rank 0
@@ -39,8 +39,8 @@ void tutti__engine_close(tutti__engine_t *engine);
 
 /* Start an allreduce. Arguments were checked, except for a name that is pending. Any thread. */
 tutti_status_t tutti__engine_submit(tutti__engine_t *engine, const char *name, const void *sendbuf,
-                                    void *recvbuf, size_t count, tutti_dtype_t dtype,
-                                    tutti_op_t op, tutti_request_t **ret_request);
+                                    void *recvbuf, size_t count, tutti_dtype_t dtype, tutti_op_t op,
+                                    tutti_request_t **ret_request);
 
 /* See tutti_test and tutti_wait. */
 tutti_status_t tutti__engine_test(tutti_request_t *request, int *ret_done);

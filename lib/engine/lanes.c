@@ -137,8 +137,8 @@ static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane)
     }
     lane->bytes = call.count * tutti_dtype_bytes(call.dtype);
     call.signature = (uint32_t)tutti__hash(&bucket->number, sizeof(bucket->number));
-    status = tutti__cache_get(&e->cache, TUTTI__ALLREDUCE, lane->bytes, 0, call.in == call.out,
-                              &sched);
+    status =
+        tutti__cache_get(&e->cache, TUTTI__ALLREDUCE, lane->bytes, 0, call.in == call.out, &sched);
     if (status == TUTTI_OK)
         status = tutti__run_start(&lane->run, sched, &call);
     if (status != TUTTI_OK)
@@ -195,8 +195,8 @@ static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane)
     /* What it wrote before it left may have come after the first look. */
     status = tutti__run_step(&lane->run, &lane->stuck);
     if (status == TUTTI__AGAIN && waits_for_left(e, lane))
-        status = tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has called tutti_finalize",
-                             lane->stuck.peer);
+        status =
+            tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has called tutti_finalize", lane->stuck.peer);
     return status;
 }
 

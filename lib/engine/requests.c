@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests: made by the submitter, ended by the token's owner, freed by the waiter; and the table of
- * pending names. Any thread; see each function.
+ * Requests: made by the submitter, ended by the token's owner, freed by the waiter; and the table
+ * of pending names. Any thread; see each function.
  */
 #include "engine/state.h"
 
@@ -112,7 +112,8 @@ tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t *request)
     } else if (find(&e->names, request->name, strlen(request->name), request->hash) != NULL) {
         status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                              "tensor '%s' is pending already: wait for it before using its name "
-                             "again", request->name);
+                             "again",
+                             request->name);
     } else {
         request->chain = *chain_of(&e->names, request->hash);
         *chain_of(&e->names, request->hash) = request;

@@ -25,13 +25,13 @@ struct tutti_request {
     tutti_dtype_t dtype;
     tutti_op_t op;
     uint64_t since_ns;
-    size_t offset;           /* in its bucket's memory, bytes */
-    tutti_request_t *next;   /* in the queue, a bucket, or a chain of names */
-    tutti_request_t *chain;  /* of the table of pending names */
+    size_t offset;          /* in its bucket's memory, bytes */
+    tutti_request_t *next;  /* in the queue, a bucket, or a chain of names */
+    tutti_request_t *chain; /* of the table of pending names */
     int announced, agreed;
-    tutti__word_t done;      /* release by the owner; acquire by test and wait */
-    tutti_status_t status;   /* valid once done */
-    char *text;              /* of an error, or NULL */
+    tutti__word_t done;    /* release by the owner; acquire by test and wait */
+    tutti_status_t status; /* valid once done */
+    char *text;            /* of an error, or NULL */
 };
 
 /* Pending requests by name: chained hashing, grows. Under queue_lock. */
@@ -65,14 +65,14 @@ typedef struct {
 } tutti__pipe_t;
 
 typedef struct {
-    uint32_t rank;   /* at the other end */
-    int local;       /* pipes, else side channel */
-    uint32_t index;  /* local: among the machine's ranks */
+    uint32_t rank;  /* at the other end */
+    int local;      /* pipes, else side channel */
+    uint32_t index; /* local: among the machine's ranks */
     tutti__pipe_t *in, *out;
-    uint32_t head;   /* written, perhaps not published yet */
+    uint32_t head; /* written, perhaps not published yet */
     int lost;
-    int bye;         /* it has said goodbye */
-    char *backlog;   /* messages that found no room: whole frames */
+    int bye;       /* it has said goodbye */
+    char *backlog; /* messages that found no room: whole frames */
     size_t backlog_bytes, backlog_room, backlog_sent;
 } tutti__link_t;
 
@@ -133,10 +133,10 @@ typedef struct {
     tutti__run_t run;
     tutti__bucket_t *first, *last; /* first: in flight, if running */
     int running;
-    int polls;              /* the run uses a transport that only polling moves (MPI) */
-    size_t bytes;           /* of the run */
+    int polls;    /* the run uses a transport that only polling moves (MPI) */
+    size_t bytes; /* of the run */
     tutti__stuck_t stuck;
-    char *fuse;             /* memory for fused buckets, in the arena */
+    char *fuse; /* memory for fused buckets, in the arena */
     size_t fuse_bytes;
 } tutti__lane_t;
 
@@ -147,19 +147,19 @@ struct tutti__engine {
     uint32_t rank, size;
 
     /* Any thread. */
-    atomic_int refs;          /* the communicator's and one per request */
-    atomic_int token;         /* 1: somebody owns the state */
-    atomic_int pending;       /* requests that are not done */
-    atomic_int queued;        /* the queue is not empty */
-    atomic_int news;          /* the bell or a socket has woken somebody: look at all */
-    tutti__word_t epoch;      /* changes when a request is done; waiters sleep on it */
-    atomic_int sleepers;      /* on epoch */
-    atomic_int dead;          /* a tutti_status_t; see dead_text */
-    atomic_int closed;        /* tutti__engine_close has begun */
-    atomic_int inside;        /* threads that may still use env */
-    atomic_int *left;         /* [size] ranks that have called finalize */
+    atomic_int refs;     /* the communicator's and one per request */
+    atomic_int token;    /* 1: somebody owns the state */
+    atomic_int pending;  /* requests that are not done */
+    atomic_int queued;   /* the queue is not empty */
+    atomic_int news;     /* the bell or a socket has woken somebody: look at all */
+    tutti__word_t epoch; /* changes when a request is done; waiters sleep on it */
+    atomic_int sleepers; /* on epoch */
+    atomic_int dead;     /* a tutti_status_t; see dead_text */
+    atomic_int closed;   /* tutti__engine_close has begun */
+    atomic_int inside;   /* threads that may still use env */
+    atomic_int *left;    /* [size] ranks that have called finalize */
     atomic_int any_left;
-    atomic_int polling;       /* something in flight moves only when polled */
+    atomic_int polling; /* something in flight moves only when polled */
 
     /* Under queue_lock: what was submitted, and all that is pending by name. dead_text is written
        once under it, before `dead` is set. */
@@ -170,25 +170,25 @@ struct tutti__engine {
 
     /* The token's owner. */
     uint32_t nlinks;
-    int parent;               /* link, or -1 at rank 0 */
+    int parent; /* link, or -1 at rank 0 */
     tutti__link_t *link;
-    int remote;               /* some links are sockets: poll them while busy */
+    int remote; /* some links are sockets: poll them while busy */
     uint32_t polls;
-    uint32_t subtree;         /* ranks that announce through me, myself included */
+    uint32_t subtree; /* ranks that announce through me, myself included */
     tutti__tensor_t *tensors[TUTTI__TENSOR_BUCKETS];
     tutti__tensor_t *ready_first, *ready_last; /* rank 0: agreed by all, not yet in a bucket */
-    uint32_t next_bucket;     /* rank 0: number of the next */
-    tutti__bucket_t *filling; /* the bucket whose messages are coming in */
-    uint32_t in_flight;       /* buckets in all lanes */
+    uint32_t next_bucket;                      /* rank 0: number of the next */
+    tutti__bucket_t *filling;                  /* the bucket whose messages are coming in */
+    uint32_t in_flight;                        /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
     tutti__cache_t cache;
-    uint64_t stall_ns;        /* when stalls were last reported */
-    int dead_seen;            /* the state has been cleared after a death */
+    uint64_t stall_ns; /* when stalls were last reported */
+    int dead_seen;     /* the state has been cleared after a death */
 
     /* Set up once. */
-    unsigned generation;      /* see base/forked.h */
-    int spin;                 /* enough processors to spin at all */
-    int epfd;                 /* the bell and the side channel */
+    unsigned generation; /* see base/forked.h */
+    int spin;            /* enough processors to spin at all */
+    int epfd;            /* the bell and the side channel */
     pthread_t thread;
     int has_thread;
     atomic_int stop;

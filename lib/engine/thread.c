@@ -15,8 +15,9 @@
 #define BUSY_NAP_US 50
 
 /*
- * The thread sleeps until the bell rings or a socket has news; 1 if one did. The bell is emptied, so
- * the news must reach whoever works next: the thread, or the token's owner if it does not get that.
+ * The thread sleeps until the bell rings or a socket has news; 1 if one did. The bell is emptied,
+ * so the news must reach whoever works next: the thread, or the token's owner if it does not get
+ * that.
  *
  * Tried: waiters sleep here as well. One drains the bell that was meant for the other: 70 ms a step
  * in the example trainer instead of 2.

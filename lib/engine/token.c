@@ -6,10 +6,11 @@
  *   the owner finds it: after giving the token back the owner looks at `queued` once more.
  *
  * Sleeping. Nobody sleeps with the token. Before all activity ends while requests are pending, the
- *   last one sets `sleeping` in this rank's door, fences, and takes one more step; peers store, fence,
- *   and look at `sleeping`. So either the step sees what they stored, or they ring the bell. While
- *   nothing is pending here nobody need wake this rank: no tensor can be complete without its own
- *   announcement. (What must be seen at once, deaths and goodbyes, comes through sockets.)
+ *   last one sets `sleeping` in this rank's door, fences, and takes one more step; peers store,
+ *   fence, and look at `sleeping`. So either the step sees what they stored, or they ring the
+ *   bell. While nothing is pending here nobody need wake this rank: no tensor can be complete
+ *   without its own announcement. (What must be seen at once, deaths and goodbyes, comes through
+ *   sockets.)
  */
 #include "engine/state.h"
 

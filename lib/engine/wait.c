@@ -116,9 +116,9 @@ static void give_up(tutti__engine_t *e, const tutti_request_t *request)
     char text[TUTTI__ERROR_BYTES];
 
     snprintf(text, sizeof(text), "rank %u waited %llu s for tensor '%.200s': %s", e->rank,
-             (unsigned long long)(tutti__now_ns() - request->since_ns) / 1000000000u,
-             request->name, request->agreed ? "it is in flight, a peer does not go on"
-                                            : "not all ranks have submitted it");
+             (unsigned long long)(tutti__now_ns() - request->since_ns) / 1000000000u, request->name,
+             request->agreed ? "it is in flight, a peer does not go on"
+                             : "not all ranks have submitted it");
     tutti__engine_kill(e, TUTTI_ERR_TIMEOUT, text);
 }
 
@@ -175,8 +175,8 @@ tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms)
 }
 
 tutti_status_t tutti__engine_submit(tutti__engine_t *e, const char *name, const void *sendbuf,
-                                    void *recvbuf, size_t count, tutti_dtype_t dtype,
-                                    tutti_op_t op, tutti_request_t **ret_request)
+                                    void *recvbuf, size_t count, tutti_dtype_t dtype, tutti_op_t op,
+                                    tutti_request_t **ret_request)
 {
     tutti_request_t *request;
     tutti_status_t status = tutti__engine_alive(e);

@@ -3,9 +3,9 @@
  * The watch: peers that die, leave or are late.
  *
  * A death is seen by a neighbour in the tree (its connection closes, its process ends), who tells
- * everybody, up and down; so each rank hears of it even if its own data path is stuck elsewhere. The
- * communicator is dead then: `dead` is set, all pending requests end with the reason, and direct
- * calls, which look at `dead` while they wait, end too. The first reason wins.
+ * everybody, up and down; so each rank hears of it even if its own data path is stuck elsewhere.
+ * The communicator is dead then: `dead` is set, all pending requests end with the reason, and
+ * direct calls, which look at `dead` while they wait, end too. The first reason wins.
  *
  * A rank that calls finalize says goodbye first. What needs it and is not agreed yet ends with
  * TUTTI_ERR_SHUTDOWN; what is in flight ends well if it can.
@@ -65,8 +65,7 @@ void tutti__watch_message(tutti__engine_t *e, uint32_t link, const void *body, s
 
     if (bytes < sizeof(*msg) || bytes != sizeof(*msg) + msg->text_bytes)
         return;
-    snprintf(text, sizeof(text), "%.*s", (int)msg->text_bytes,
-             (const char *)body + sizeof(*msg));
+    snprintf(text, sizeof(text), "%.*s", (int)msg->text_bytes, (const char *)body + sizeof(*msg));
     die(e, (int)link, (tutti_status_t)msg->status, text);
 }
 
@@ -146,10 +145,11 @@ static void report_stalls(tutti__engine_t *e, uint64_t now)
     for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)
         for (const tutti__tensor_t *t = e->tensors[i]; t != NULL; t = t->next)
             if (now - t->since_ns > limit)
-                TUTTI__LOG(TUTTI__LOG_WARN, "tensor '%s' waits for %llu s: announced by %u of %u "
-                           "ranks here, first by rank %u", t->name,
-                           (unsigned long long)((now - t->since_ns) / 1000000000u), t->msg.nranks,
-                           e->subtree, t->msg.rank);
+                TUTTI__LOG(TUTTI__LOG_WARN,
+                           "tensor '%s' waits for %llu s: announced by %u of %u "
+                           "ranks here, first by rank %u",
+                           t->name, (unsigned long long)((now - t->since_ns) / 1000000000u),
+                           t->msg.nranks, e->subtree, t->msg.rank);
 }
 
 void tutti__watch_stalls(tutti__engine_t *e)

@@ -73,8 +73,7 @@ static const tutti__xport_ops_t *ops_of(const tutti__run_t *run, const tutti__op
 }
 
 /* A message of several blocks is put together first. */
-static const void *gather(const tutti__run_t *run, const tutti__stream_t *st,
-                          const tutti__op_t *op)
+static const void *gather(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
 {
     char *to = st->gather;
 
@@ -375,8 +374,7 @@ static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
 
     for (uint32_t i = 0; i < op->nblk; i++) {
         uint32_t blk = (op->dblk + i) % run->map.nblocks;
-        size_t count =
-            tutti__block_begin(&run->map, blk + 1) - tutti__block_begin(&run->map, blk);
+        size_t count = tutti__block_begin(&run->map, blk + 1) - tutti__block_begin(&run->map, blk);
 
         largest = TUTTI__MAX(largest, count);
     }

@@ -18,14 +18,14 @@ typedef struct {
     uint32_t rank, size;
     tutti__xport_t **xport; /* [size] how each peer is reached; own entry unused */
     tutti__node_t *node;
-    size_t slot_bytes;      /* of every channel */
+    size_t slot_bytes; /* of every channel */
 } tutti__exec_env_t;
 
 /* The call that a schedule serves. */
 typedef struct {
     const void *in; /* element 0 of the block map */
     void *out;
-    size_t count;   /* elements in the whole map */
+    size_t count; /* elements in the whole map */
     tutti_dtype_t dtype;
     tutti_op_t op;
     uint32_t signature; /* of collective, count, type, operation, root: equal on all ranks */
@@ -33,11 +33,11 @@ typedef struct {
 
 typedef struct {
     uint32_t pc, end;
-    uint32_t loop;       /* index of the LOOP that it is in, or UINT32_MAX */
+    uint32_t loop; /* index of the LOOP that it is in, or UINT32_MAX */
     size_t trip;
     uint64_t marks;
-    int started;         /* the present operation was posted or started, and is not done */
-    char *gather;        /* for messages of several blocks: one slot */
+    int started;  /* the present operation was posted or started, and is not done */
+    char *gather; /* for messages of several blocks: one slot */
 } tutti__stream_t;
 
 typedef struct {

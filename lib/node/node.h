@@ -26,7 +26,7 @@ typedef struct {
     const void *src;  /* element 0 of the block map */
     void *dst;
     tutti__blockmap_t map;
-    int whole;        /* outside loops: whole blocks; else chunk `trip` of each block */
+    int whole; /* outside loops: whole blocks; else chunk `trip` of each block */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
 } tutti__node_call_t;

@@ -211,8 +211,9 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
 }
 
 /*
- * The mark that is waited for orders the streams; later ones may have been made or not. Which begins
- * a mark depends on is not kept: a barrier whose streams need that from each other is refused.
+ * The mark that is waited for orders the streams; later ones may have been made or not. Which
+ * begins a mark depends on is not kept: a barrier whose streams need that from each other is
+ * refused.
  */
 static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {

@@ -6,13 +6,14 @@
  * slot_bytes, first in first out, with `credits` slots on the receiver's side. Nothing here ever
  * blocks: what cannot go on answers TUTTI__AGAIN and is called again.
  *
- * A sender's end: send() until it is not AGAIN; if it answered TUTTI_OK and *ret_pending is set, the
+ * A sender's end: send() until it is not AGAIN; if it answered TUTTI_OK and set *ret_pending, the
  *   bytes are still being read: flush() until OK before they may be overwritten.
  * A receiver's end: expect() says how many messages this call will bring (they may be posted
  *   ahead); view() lends the next message where it already is - a slot in shared memory, or a
  *   posted staging buffer; release() gives the slot back.
  *
- * One thread at a time uses one lane of one xport; different lanes may be used by different threads.
+ * One thread at a time uses one lane of one xport; different lanes may be used by different
+ * threads.
  */
 #ifndef TUTTI__XPORT_XPORT_H
 #define TUTTI__XPORT_XPORT_H

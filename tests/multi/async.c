@@ -9,7 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TENSORS = 60, THREADS = 3, STEPS = 5 };
+enum {
+    TENSORS = 60,
+    THREADS = 3,
+    STEPS = 5
+};
 
 /* The same sequence on every rank: sizes from nothing to larger than a bucket's brief limit. */
 static size_t count_of(int i)
@@ -73,8 +77,8 @@ static void verify(const tensor_t *t, int size, int tensor, int step)
                                                      : ((float *)t->recv)[i];
 
         if (got != want)
-            ranks_fail(__FILE__, __LINE__, "tensor %d, element %zu, step %d: %g, wanted %g",
-                       tensor, i, step, got, want);
+            ranks_fail(__FILE__, __LINE__, "tensor %d, element %zu, step %d: %g, wanted %g", tensor,
+                       i, step, got, want);
     }
 }
 
@@ -169,7 +173,9 @@ static void any_order(rank_t *self)
 
 static void flood(rank_t *self)
 {
-    enum { N = 1200 };
+    enum {
+        N = 1200
+    };
     tutti_request_t **requests = calloc(N, sizeof(*requests));
     float *x = calloc(N, sizeof(*x));
     char name[200];
@@ -215,8 +221,8 @@ static void mismatches(rank_t *self)
     x[0] = 1;
     if (last)
         CHECK_OK(tutti_barrier(self->comm));
-    CHECK_OK(tutti_allreduce_async("count", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
-                                   &r));
+    CHECK_OK(
+        tutti_allreduce_async("count", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
     if (!last) {
         CHECK_STATUS(tutti_allreduce_async("count", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                            NULL, &again),
@@ -254,8 +260,8 @@ static void shutdown_pending(rank_t *self)
         usleep(200000);
         return;
     }
-    CHECK_OK(tutti_allreduce_async("alone", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
-                                   &r));
+    CHECK_OK(
+        tutti_allreduce_async("alone", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
     CHECK_STATUS(tutti_wait(r, 50), self->size == 1 ? TUTTI_OK : TUTTI_ERR_TIMEOUT);
     if (self->size == 1)
         return;
@@ -304,8 +310,9 @@ int main(void)
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         job_t job = { .size = sizes[i], .threads = threads, .fn = everything };
-        job_t small = { .size = sizes[i], .threads = threads, .fn = any_order,
-                        .settings = settings };
+        job_t small = {
+            .size = sizes[i], .threads = threads, .fn = any_order, .settings = settings
+        };
         job_t end = { .size = sizes[i], .threads = threads, .fn = shutdown_pending };
 
         if (threads && (sizes[i] == 1 || sizes[i] > 3))
@@ -323,8 +330,9 @@ int main(void)
             RUN_JOB(failures, &end);
     }
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
-        job_t job = { .size = (int)strlen(hosts[i]), .hosts = hosts[i], .threads = threads,
-                      .fn = everything };
+        job_t job = {
+            .size = (int)strlen(hosts[i]), .hosts = hosts[i], .threads = threads, .fn = everything
+        };
 
         if (threads && i % 2)
             continue;

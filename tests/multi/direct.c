@@ -212,7 +212,9 @@ static void shared_memory(rank_t *self)
 /* The sum of awkward floats: the same bits on all ranks. */
 static void same_bits(rank_t *self)
 {
-    enum { N = 50000 };
+    enum {
+        N = 50000
+    };
     float *x = malloc(N * sizeof(*x)), *all = malloc(N * sizeof(*all) * (size_t)self->size);
 
     for (int i = 0; i < N; i++)
@@ -259,8 +261,9 @@ int main(void)
         }
     }
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
-        job_t job = { .size = (int)strlen(hosts[i]), .hosts = hosts[i], .fn = everything,
-                      .threads = threads };
+        job_t job = {
+            .size = (int)strlen(hosts[i]), .hosts = hosts[i], .fn = everything, .threads = threads
+        };
 
         if (threads && i > 2)
             break;

@@ -83,7 +83,8 @@ static size_t piece(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint
     return TUTTI__MIN(count - skip, lane->piece);
 }
 
-/* Bulk slots take turns over the lane's life, so that a new operation goes on where the last was. */
+/* Bulk slots take turns over the lane's life, so that a new operation goes on where the last was.
+   */
 size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                               uint32_t chunk)
 {
@@ -123,7 +124,11 @@ int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 }
 
 /* Which of a peer's three counters. */
-typedef enum { STAGE_IN, STAGE_RED, STAGE_OUT } stage_t;
+typedef enum {
+    STAGE_IN,
+    STAGE_RED,
+    STAGE_OUT
+} stage_t;
 
 /* Have all peers' counters of a stage reached `target`? */
 static tutti_status_t all_reached(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
@@ -177,8 +182,8 @@ static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *l
         tutti__word_t *word = &lane->peer[r].progress->in;
         uint32_t value;
 
-        if (r == shm->me || (chunk == 0 && (lane->peer[r].announce[lane->seq & 1]->u.large.flags &
-                                            TUTTI__COPIED)))
+        if (r == shm->me ||
+            (chunk == 0 && (lane->peer[r].announce[lane->seq & 1]->u.large.flags & TUTTI__COPIED)))
             continue;
         value = tutti__load_acquire(word);
         if (!tutti__reached(value, target))
@@ -258,8 +263,7 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__st
 
     if (lane->in == lane->nchunks)
         return TUTTI__AGAIN;
-    if (!(lane->in == 0 && (own->u.large.flags & TUTTI__COPIED)) &&
-        tutti__shm_copies_in(shm, lane))
+    if (!(lane->in == 0 && (own->u.large.flags & TUTTI__COPIED)) && tutti__shm_copies_in(shm, lane))
         status = tutti__shm_copy_in(shm, lane_index, lane->in, stuck);
     if (status != TUTTI_OK)
         return status;

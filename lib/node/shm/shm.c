@@ -157,8 +157,7 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane, tutti__an
 /* Zero-copy needs both buffers of everybody in arenas; then no data is copied ahead either. */
 static int is_private(const tutti__announce_t *a)
 {
-    return a->u.large.src_offset == TUTTI__NO_OFFSET ||
-           a->u.large.dst_offset == TUTTI__NO_OFFSET;
+    return a->u.large.src_offset == TUTTI__NO_OFFSET || a->u.large.dst_offset == TUTTI__NO_OFFSET;
 }
 
 static uint64_t make_head(const tutti__shm_lane_t *lane)
@@ -224,9 +223,8 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
 /* All have this number, so heads that differ come from different calls. */
 static int same_call(const tutti__announce_t *a, const tutti__announce_t *b)
 {
-    return a->count == b->count &&
-           atomic_load_explicit(&a->head, memory_order_relaxed) ==
-               atomic_load_explicit(&b->head, memory_order_relaxed);
+    return a->count == b->count && atomic_load_explicit(&a->head, memory_order_relaxed) ==
+                                       atomic_load_explicit(&b->head, memory_order_relaxed);
 }
 
 static const char *kind_name(uint8_t kind)
@@ -318,9 +316,10 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
         const tutti__announce_t *a = lane->peer[r].announce[lane->seq & 1];
 
         if (a->u.large.flags & TUTTI__FAILED)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "rank %u has no shared memory left for its "
-                               "%zu bytes of bulk slots", shm->local_to_rank[r],
-                               2 * shm->bulk_bytes);
+            return tutti__fail(TUTTI_ERR_NO_MEMORY,
+                               "rank %u has no shared memory left for its "
+                               "%zu bytes of bulk slots",
+                               shm->local_to_rank[r], 2 * shm->bulk_bytes);
         lane->peer[r].bulk = shm->machine->base[shm->local_to_machine[r]] + a->u.large.bulk_offset;
         zero_copy &= !is_private(a);
     }
@@ -470,15 +469,17 @@ static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__
         uint32_t rank = topo->by_host[first + i];
 
         if (machine->index_of[rank] < 0)
-            status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ranks %u and %u have the same "
-                                 "TUTTI_HOST_ID but are on different machines", topo->rank, rank);
+            status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                                 "ranks %u and %u have the same "
+                                 "TUTTI_HOST_ID but are on different machines",
+                                 topo->rank, rank);
         else
             index[i] = (uint32_t)machine->index_of[rank];
         offset[i] = offsets[rank];
     }
     if (status == TUTTI_OK)
-        status = tutti__shm_attach(machine, nlocal, topo->local_of[topo->rank], index, offset,
-                                   conf, ret_node);
+        status = tutti__shm_attach(machine, nlocal, topo->local_of[topo->rank], index, offset, conf,
+                                   ret_node);
     free(offset);
     free(index);
     return status;

@@ -16,7 +16,7 @@
  *   life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
  *      IN   copy what others shall reduce or read into my slot    needs: all OUT >= g - 1
  *      RED  reduce my part over all ranks' slots                  needs: all IN  >= g + 1
- *      OUT  copy the parts that others own from their slots       needs: all RED >= g + 1 (allreduce)
+ *      OUT  copy what others own from their slots     needs: all RED >= g + 1, if it reduces
  *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. Reduce-scatter has no OUT,
  *   allgather and broadcast no RED. My own part goes from sendbuf to recvbuf without the slot.
  *
@@ -41,9 +41,9 @@ enum {
 };
 
 /*
- * The head is 16 bytes, so 48 bytes of data travel in the same cache line. Peers read the line again
- * and again while it is written, and each read takes it away from the writer; so it is written with
- * few stores: data, count, and last, in one store, number and description.
+ * The head is 16 bytes, so 48 bytes of data travel in the same cache line. Peers read the line
+ * again and again while it is written, and each read takes it away from the writer; so it is
+ * written with few stores: data, count, and last, in one store, number and description.
  */
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word64_t head; /* see tutti__shm_head */
@@ -76,7 +76,13 @@ typedef struct {
 } tutti__shm_what_t;
 
 /* Where an operation stands. */
-typedef enum { SHM_IDLE, SHM_EARLY, SHM_MEET, SHM_CHUNKS, SHM_ZERO } tutti__shm_phase_t;
+typedef enum {
+    SHM_IDLE,
+    SHM_EARLY,
+    SHM_MEET,
+    SHM_CHUNKS,
+    SHM_ZERO
+} tutti__shm_phase_t;
 
 /* A peer's part of a lane, as mapped here. */
 typedef struct {
@@ -97,10 +103,10 @@ typedef struct {
     tutti__shm_phase_t phase;
     tutti__reduce_fn_t reduce;
     size_t esize;
-    size_t lo, count;      /* first element and number of elements in all its blocks */
-    size_t largest;        /* elements in its largest block */
-    uint32_t nblocks;      /* pieces per chunk */
-    size_t piece;          /* elements in the largest */
+    size_t lo, count; /* first element and number of elements in all its blocks */
+    size_t largest;   /* elements in its largest block */
+    uint32_t nblocks; /* pieces per chunk */
+    size_t piece;     /* elements in the largest */
     uint32_t nchunks;
     uint32_t in, red, out; /* chunks of this operation through each stage */
     uint32_t seen;         /* MEET: announcements of ranks below are there */
@@ -109,12 +115,12 @@ typedef struct {
 typedef struct {
     tutti__node_t node;
     const tutti__machine_t *machine;
-    uint32_t nlocal, me;       /* ranks of this host, and which am I */
+    uint32_t nlocal, me;        /* ranks of this host, and which am I */
     uint32_t *local_to_machine; /* [nlocal] index among the machine's ranks */
     uint32_t *local_to_rank;    /* [nlocal] */
-    size_t oneshot_bytes;      /* per rank: the most data in an announcement */
-    size_t bulk_bytes;         /* one bulk slot */
-    const void **srcs;         /* [TUTTI__LANES][nlocal] for kernels */
+    size_t oneshot_bytes;       /* per rank: the most data in an announcement */
+    size_t bulk_bytes;          /* one bulk slot */
+    const void **srcs;          /* [TUTTI__LANES][nlocal] for kernels */
     tutti__shm_lane_t lane[TUTTI__LANES];
 } tutti__shm_t;
 

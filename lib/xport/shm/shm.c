@@ -12,8 +12,8 @@
  * Rings are made when the receiver first opens its end. It then writes the ring's page number into
  * its table, at (lane, stream, sender); a sender that comes earlier finds 0 and tries again.
  *
- * Who may be wrong: a message carries its length and its call's signature, so two ranks in different calls
- * find out at the first message.
+ * Who may be wrong: a message carries its length and its call's signature, so two ranks in
+ * different calls find out at the first message.
  */
 #include "xport/shm/shm.h"
 
@@ -52,9 +52,9 @@ struct tutti__chan {
 struct shm_xport {
     tutti__xport_t xport;
     const tutti__machine_t *machine;
-    size_t slot_bytes;      /* of a message */
+    size_t slot_bytes; /* of a message */
     uint32_t credits;
-    tutti__word_t **table;  /* [machine ranks] each rank's channel table */
+    tutti__word_t **table;              /* [machine ranks] each rank's channel table */
     tutti__chan_t *chans[TUTTI__LANES]; /* one list per lane, since lanes have different threads */
 };
 
@@ -75,16 +75,17 @@ static size_t slot_stride(const shm_xport_t *x)
 
 static slot_t *slot_at(const tutti__chan_t *chan, uint32_t count)
 {
-    return (slot_t *)(chan->ring->slots + (count % chan->xport->credits) *
-                                              slot_stride(chan->xport));
+    return (slot_t *)(chan->ring->slots +
+                      (count % chan->xport->credits) * slot_stride(chan->xport));
 }
 
 /* The receiver's table entry for a channel. */
 static tutti__word_t *table_entry(const shm_xport_t *x, const tutti__chan_key_t *key,
                                   uint32_t sender, uint32_t receiver)
 {
-    return &x->table[receiver][(key->lane * TUTTI__SCHED_STREAMS + key->stream) *
-                                   x->machine->nranks + sender];
+    return &x->table[receiver]
+                    [(key->lane * TUTTI__SCHED_STREAMS + key->stream) * x->machine->nranks +
+                     sender];
 }
 
 /* Write a word that the peer of this channel may wait for. */
@@ -155,8 +156,8 @@ static tutti_status_t open_recv(tutti__xport_t *xport, const tutti__chan_key_t *
     if (status != TUTTI_OK)
         return status;
     if (chan->ring == NULL) {
-        status = tutti__arena_alloc(x->machine->arena,
-                                    sizeof(ring_t) + x->credits * slot_stride(x), &ring);
+        status = tutti__arena_alloc(x->machine->arena, sizeof(ring_t) + x->credits * slot_stride(x),
+                                    &ring);
         if (status != TUTTI_OK)
             return status;
         chan->ring = ring;
@@ -230,8 +231,10 @@ static tutti_status_t chan_view(tutti__chan_t *chan, size_t bytes, uint32_t sign
         return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u sent %llu bytes where %zu were expected",
                            chan->key.peer, (unsigned long long)slot->bytes, bytes);
     if (slot->signature != signature)
-        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with another collective, type, "
-                           "operation or count", chan->key.peer);
+        return tutti__fail(TUTTI_ERR_MISMATCH,
+                           "rank %u came with another collective, type, "
+                           "operation or count",
+                           chan->key.peer);
     *ret_data = slot->data;
     return TUTTI_OK;
 }
