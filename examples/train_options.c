@@ -43,9 +43,9 @@ static const option_t table[] = {
     { "--batch", KIND_COUNT, FIELD(batch), "128", 1, 1 << 24, "N",
       "images per step, over all ranks" },
     { "--lr", KIND_REAL, FIELD(lr), "0.05", 1e-9, 1e3, "X",
-      "learning rate for a batch of --reference-batch images" },
+      "learning rate for --reference-batch images per step" },
     { "--reference-batch", KIND_COUNT, FIELD(reference_batch), "128", 1, 1 << 24, "N",
-      "the learning rate grows linearly with batch / this" },
+      "what --lr is meant for; the rate is --lr times batch / this" },
     { "--warmup", KIND_REAL, FIELD(warmup), "1", 0, 100000, "X",
       "epochs in which the learning rate rises; at most half of all" },
     { "--schedule", KIND_WORD, FIELD(schedule), "cosine", 0, 0, "cosine|constant",
@@ -238,6 +238,10 @@ void train_options_print_help(FILE *out)
             fprintf(out, " [%s]", option->default_value);
         fputc('\n', out);
     }
+    fprintf(out,
+            "\n\"waiting\" is the share of the steps' time that ranks spend in tutti_wait, that "
+            "is,\nfor communication that did not finish during the backward pass; the mean "
+            "of all ranks.\n");
 }
 
 uint64_t train_options_fingerprint(const train_options_t *options)

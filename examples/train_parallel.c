@@ -19,10 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keep Tutti's own words; they name the rank and the tensor. */
+/* Keep Tutti's own words, which name the rank and the tensor. */
 static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t status)
 {
-    return train_fail(error, "%s: %s: %s", what, tutti_strerror(status), tutti_last_error());
+    const char *reason = tutti_last_error();
+
+    return train_fail(error, "%s: %s", what, reason[0] != '\0' ? reason : tutti_strerror(status));
 }
 
 bool train_parallel_start(train_parallel_t *ret_parallel, train_error_t *error)

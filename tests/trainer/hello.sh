@@ -4,9 +4,8 @@
 # hello_allreduce says the same sum on all ranks, with a launcher and without.
 set -u
 
-hello=${HELLO_ALLREDUCE:-./examples/hello_allreduce}
-EXAMPLE_TRAIN=$hello
 . "${0%/*}/common.sh"
+hello=${HELLO_ALLREDUCE:-./examples/hello_allreduce}
 
 [ "$("$hello")" = 'rank 0 of 1: the sum is 1' ] || wrong 'without a launcher'
 

@@ -33,6 +33,7 @@ script_tests += \
     %reldir%/accuracy.sh \
     %reldir%/badinput.sh \
     %reldir%/hello.sh \
+    %reldir%/lost.sh \
     %reldir%/output.sh \
     %reldir%/track.sh
 

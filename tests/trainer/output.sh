@@ -6,6 +6,7 @@
 set -u
 
 . "${0%/*}/common.sh"
+need_trainer
 
 out=$work/out
 log=$work/log

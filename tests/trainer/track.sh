@@ -7,6 +7,7 @@
 set -u
 
 . "${0%/*}/common.sh"
+need_trainer
 need_mpirun
 need_fashion
 

@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# One of three ranks is killed while they train: the others end soon, each with one line that says
+# so. Without a launcher, which would kill the others itself.
+set -u
+
+. "${0%/*}/common.sh"
+need_trainer
+small "$work/data"
+export TUTTI_SIZE=3 TUTTI_TIMEOUT=30 TUTTI_LOG=none
+
+# start RANK ARGUMENT...: in the background, with output for each epoch of 20 steps
+start() {
+    rank=$1
+    shift
+    TUTTI_RANK=$rank "$trainer" --data "$work/data" --batch 1 --progress lines "$@" \
+        >"$work/out.$rank" 2>"$work/log.$rank" &
+}
+
+# first without a loss: with sanitizers this is also the run of several ranks that must not leak
+export TUTTI_BOOT="local:trainer-$$"
+start 0 --epochs 3
+zero=$!
+start 1 --epochs 3
+one=$!
+start 2 --epochs 3
+two=$!
+for pid in $zero $one $two; do
+    wait $pid || wrong "a rank ended with $?" "$work/log.0" "$work/log.1" "$work/log.2"
+done
+
+for victim in 0 1 2; do
+    export TUTTI_BOOT="local:trainer-$$-$victim"
+    start 0 --epochs 100000
+    zero=$!
+    start 1 --epochs 100000
+    one=$!
+    start 2 --epochs 100000
+    two=$!
+    tries=0
+    while ! grep -q '^epoch 3/' "$work/out.0" && [ "$tries" -lt 300 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    case $victim in
+    0) kill -9 $zero ;;
+    1) kill -9 $one ;;
+    2) kill -9 $two ;;
+    esac
+
+    rank=0
+    for pid in $zero $one $two; do
+        wait $pid
+        status=$?
+        log=$work/log.$rank
+        if [ "$rank" -ne "$victim" ] && {
+            [ "$status" -ne 1 ] || [ "$(wc -l <"$log")" -ne 1 ] ||
+                ! grep -q "^example_train: rank $rank: .*rank $victim was lost" "$log"
+        }; then
+            wrong "rank $victim was killed, rank $rank ended with $status" "$log"
+        fi
+        rank=$((rank + 1))
+    done
+done
+
+[ "$errors" -eq 0 ]
