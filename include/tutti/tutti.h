@@ -26,9 +26,9 @@
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, or TUTTI_ERR_TRANSPORT, a
  *     communicator is dead: every further call says so at once, and tutti_finalize works. After
- *     TUTTI_ERR_MISMATCH it stays usable if the ranks that differ share a host, or if the call was
- *     asynchronous; a direct call that differs between hosts may have moved data, and ends the
- *     communicator.
+ *     TUTTI_ERR_MISMATCH it stays usable if the call was asynchronous, or if all ranks are on one
+ *     host and no other algorithm than its own is forced. Between hosts a direct call may have
+ *     moved data before the mismatch is found, and ends the communicator.
  *
  * Lifetimes
  *     communicator  from tutti_init to tutti_finalize; tutti_world() is all there is so far

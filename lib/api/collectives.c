@@ -107,10 +107,9 @@ static tutti_status_t run_to_end(tutti_comm_t *comm)
 /* ---- one call ---- */
 
 /* What all ranks must have in common, where a transport can carry it. */
-static uint32_t signature(tutti__collective_t collective, const tutti__exec_call_t *call,
-                          uint32_t root)
+static uint32_t signature(const tutti__exec_call_t *call, uint32_t root)
 {
-    uint64_t facts[] = { (uint64_t)collective, call->count, (uint64_t)call->dtype,
+    uint64_t facts[] = { call->tag, call->count, (uint64_t)call->dtype,
                          (uint64_t)call->op, root };
     uint64_t hash = tutti__hash(facts, sizeof(facts));
 
@@ -129,7 +128,7 @@ static tutti_status_t start(tutti_comm_t *comm, tutti__collective_t collective,
     if (status != TUTTI_OK)
         return status;
     if (sched->nchans > 0) {
-        call->signature = signature(collective, call, root);
+        call->signature = signature(call, root);
         if (tutti__run_forbidden(&comm->exec, sched, 0))
             return tutti__fail(TUTTI_ERR_UNSUPPORTED,
                                "this thread may not use MPI: it was "
@@ -143,14 +142,15 @@ static tutti_status_t end_badly(tutti_comm_t *comm, tutti_status_t status, int h
 {
     char text[TUTTI__ERROR_BYTES];
 
-    if (status == TUTTI_ERR_MISMATCH && !has_channels)
+    /* A node operation has found out on all ranks, and nothing was moved. */
+    if ((status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_NO_MEMORY) && !has_channels)
         return status;
     snprintf(text, sizeof(text), "%.500s", tutti_last_error());
     tutti__run_cancel(&comm->run);
     return tutti__engine_kill(comm->engine, status, text);
 }
 
-static tutti_status_t direct(tutti_comm_t *comm, tutti__collective_t collective,
+tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,
                              tutti__exec_call_t *call, uint32_t root)
 {
     tutti_status_t status = tutti__engine_alive(comm->engine);
@@ -167,6 +167,9 @@ static tutti_status_t direct(tutti_comm_t *comm, tutti__collective_t collective,
         status = run_to_end(comm);
         if (status != TUTTI_OK)
             status = end_badly(comm, status, has_channels);
+    } else if (status != TUTTI_ERR_UNSUPPORTED && status != TUTTI_ERR_INVALID_ARGUMENT) {
+        /* Those are the same on all ranks; of others the peers know nothing yet. */
+        status = end_badly(comm, status, 1);
     }
     atomic_store_explicit(&comm->busy, 0, memory_order_release);
     return status;
@@ -209,12 +212,12 @@ tutti_status_t tutti__comm_check_call(const tutti_comm_t *comm, const void *a, c
 tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, size_t count,
                                tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm)
 {
-    tutti__exec_call_t call = { sendbuf, recvbuf, count, dtype, op, 0 };
+    tutti__exec_call_t call = { sendbuf, recvbuf, count, dtype, op, 0, TUTTI__ALLREDUCE };
     tutti_status_t status = tutti__comm_check_call(comm, sendbuf, recvbuf, count, dtype, op);
 
     if (status != TUTTI_OK || count == 0)
         return status;
-    return direct(comm, TUTTI__ALLREDUCE, &call, 0);
+    return tutti__comm_direct(comm, TUTTI__ALLREDUCE, &call, 0);
 }
 
 tutti_status_t tutti_allgather(const void *sendbuf, void *recvbuf, size_t sendcount,
@@ -235,14 +238,15 @@ tutti_status_t tutti_allgather(const void *sendbuf, void *recvbuf, size_t sendco
                                  sendcount * comm->topo->size,
                                  dtype,
                                  TUTTI_SUM,
-                                 0 };
-    return direct(comm, TUTTI__ALLGATHER, &call, 0);
+                                 0,
+                                 TUTTI__ALLGATHER };
+    return tutti__comm_direct(comm, TUTTI__ALLGATHER, &call, 0);
 }
 
 tutti_status_t tutti_broadcast(void *buffer, size_t count, tutti_dtype_t dtype, int root,
                                tutti_comm_t *comm)
 {
-    tutti__exec_call_t call = { buffer, buffer, count, dtype, TUTTI_SUM, 0 };
+    tutti__exec_call_t call = { buffer, buffer, count, dtype, TUTTI_SUM, 0, TUTTI__BROADCAST };
     tutti_status_t status = tutti__comm_check_call(comm, buffer, buffer, count, dtype, TUTTI_SUM);
 
     if (status != TUTTI_OK)
@@ -252,15 +256,15 @@ tutti_status_t tutti_broadcast(void *buffer, size_t count, tutti_dtype_t dtype, 
                            tutti_size(comm));
     if (count == 0)
         return TUTTI_OK;
-    return direct(comm, TUTTI__BROADCAST, &call, (uint32_t)root);
+    return tutti__comm_direct(comm, TUTTI__BROADCAST, &call, (uint32_t)root);
 }
 
 tutti_status_t tutti_barrier(tutti_comm_t *comm)
 {
-    tutti__exec_call_t call = { NULL, NULL, 1, TUTTI_UINT8, TUTTI_MAX, 0 };
+    tutti__exec_call_t call = { NULL, NULL, 1, TUTTI_UINT8, TUTTI_MAX, 0, TUTTI__BARRIER };
     tutti_status_t status = tutti__comm_check(comm);
 
     if (status != TUTTI_OK)
         return status;
-    return direct(comm, TUTTI__BARRIER, &call, 0);
+    return tutti__comm_direct(comm, TUTTI__BARRIER, &call, 0);
 }

@@ -44,6 +44,10 @@ void tutti__comm_close(tutti_comm_t *comm);
 tutti_status_t tutti__comm_check_call(const tutti_comm_t *comm, const void *a, const void *b,
                                       size_t count, tutti_dtype_t dtype, tutti_op_t op);
 
+/* Run a direct call that was checked; count at least 1. Blocks. */
+tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,
+                                  tutti__exec_call_t *call, uint32_t root);
+
 /* Is `comm` usable in this process? A forked child's is not. */
 tutti_status_t tutti__comm_check(const tutti_comm_t *comm);
 

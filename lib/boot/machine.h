@@ -30,7 +30,8 @@
 typedef struct {
     uint32_t layout;
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t sleeping; /* written by the owner */
-    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t waiters;  /* futex sleepers, by all */
+    tutti__word_t left; /* 1: the owner has called finalize */
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t waiters; /* futex sleepers, by all */
 } tutti__door_t;
 
 typedef struct {

@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 
 #include "base/forked.h"
+#include "base/time.h"
 #include "engine/state.h"
 
 #include <errno.h>
@@ -14,6 +15,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+
+/* How long the end waits for room in peers' rings. */
+#define FLUSH_MS 200u
 
 /* ---- for direct calls ---- */
 
@@ -28,7 +32,11 @@ tutti_status_t tutti__engine_alive(tutti__engine_t *e)
 
 int tutti__engine_has_left(tutti__engine_t *e, uint32_t rank)
 {
-    return atomic_load(&e->left[rank]);
+    int32_t index = e->env.machine->index_of[rank];
+
+    /* On this machine its door says so even if the leader that would tell has left before. */
+    return atomic_load(&e->left[rank]) ||
+           (index >= 0 && tutti__load_acquire(&e->env.machine->door[index]->left));
 }
 
 tutti_status_t tutti__engine_kill(tutti__engine_t *e, tutti_status_t status, const char *text)
@@ -143,6 +151,22 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     return TUTTI_OK;
 }
 
+/* Messages that found no room come before the goodbye; a peer that does not read loses them. */
+static void flush_all(tutti__engine_t *e)
+{
+    uint64_t limit = tutti__now_ns() + FLUSH_MS * 1000000u;
+    size_t left;
+
+    do {
+        left = 0;
+        tutti__links_flush(e);
+        for (uint32_t i = 0; i < e->nlinks; i++)
+            left += e->link[i].lost ? 0 : e->link[i].backlog_bytes;
+        if (left > 0)
+            sched_yield();
+    } while (left > 0 && tutti__now_ns() < limit);
+}
+
 /* Say goodbye, and end what is left here. */
 static void end_all(tutti__engine_t *e)
 {
@@ -152,9 +176,11 @@ static void end_all(tutti__engine_t *e)
         sched_yield();
     atomic_store(&e->news, 1);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
+    flush_all(e);
+    tutti__store_release(&e->env.machine->door[e->env.machine->me]->left, 1);
     if (!atomic_load(&e->dead))
         tutti__watch_bye(e, -1, e->rank);
-    tutti__lanes_clear(e);
+    tutti__lanes_clear(e, TUTTI__STEP_WAITER);
     tutti__request_finish_all(e, NULL, TUTTI_ERR_SHUTDOWN, text);
     tutti__engine_sleeping(e, 0);
     atomic_store(&e->token, 0);

@@ -33,12 +33,21 @@ static void free_buckets(tutti__lane_t *lane)
     lane->running = 0;
 }
 
-void tutti__lanes_clear(tutti__engine_t *e)
+/* May this thread drive the transports of a schedule? Asked only where one minds (MPI). */
+static int forbidden(tutti__engine_t *e, const tutti__sched_t *sched, tutti__who_t who)
+{
+    return tutti__run_forbidden(e->env.exec, sched, who == TUTTI__STEP_THREAD);
+}
+
+void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
-        if (e->lane[i].running)
-            tutti__run_cancel(&e->lane[i].run);
-        free_buckets(&e->lane[i]);
+        tutti__lane_t *lane = &e->lane[i];
+
+        /* A thread that may not call MPI leaves its messages alone; nobody else may come. */
+        if (lane->running && !(lane->polls && forbidden(e, lane->run.sched, who)))
+            tutti__run_cancel(&lane->run);
+        free_buckets(lane);
     }
     e->in_flight = 0;
     atomic_store(&e->polling, 0);
@@ -117,37 +126,48 @@ static void unpack(const tutti__lane_t *lane)
         memcpy(r->recvbuf, lane->fuse + r->offset, request_bytes(r));
 }
 
-static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane)
+/* Does a schedule use a transport that moves only when polled? */
+static int polls(const tutti__engine_t *e, const tutti__sched_t *sched)
+{
+    for (uint32_t i = 0; i < sched->nchans; i++)
+        if (e->env.exec->xport[sched->chans[i].peer]->ops->progress != NULL)
+            return 1;
+    return 0;
+}
+
+/* TUTTI__AGAIN: this thread may not; nothing was done. */
+static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who)
 {
     tutti__bucket_t *bucket = lane->first;
     const tutti_request_t *r = bucket->first;
-    tutti__exec_call_t call = { r->sendbuf, r->recvbuf, r->count, r->dtype, r->op, 0 };
+    tutti__exec_call_t call = { r->sendbuf, r->recvbuf, r->count, r->dtype, r->op, 0, 0 };
     const tutti__sched_t *sched;
+    size_t total = 0;
     tutti_status_t status;
 
     if (bucket->nrequests > 1) {
-        size_t total = lay_out(bucket);
-
+        total = lay_out(bucket);
+        call.count = total / tutti_dtype_bytes(r->dtype);
+    }
+    lane->bytes = call.count * tutti_dtype_bytes(call.dtype);
+    call.signature = (uint32_t)tutti__hash(&bucket->number, sizeof(bucket->number));
+    status = tutti__cache_get(&e->cache, TUTTI__ALLREDUCE, lane->bytes, 0,
+                              total > 0 || call.in == call.out, &sched);
+    if (status != TUTTI_OK)
+        return status;
+    lane->polls = polls(e, sched);
+    if (lane->polls && forbidden(e, sched, who))
+        return TUTTI__AGAIN;
+    if (total > 0) {
         status = get_fuse(e, lane, total);
         if (status != TUTTI_OK)
             return status;
         pack(lane);
         call.in = call.out = lane->fuse;
-        call.count = total / tutti_dtype_bytes(r->dtype);
     }
-    lane->bytes = call.count * tutti_dtype_bytes(call.dtype);
-    call.signature = (uint32_t)tutti__hash(&bucket->number, sizeof(bucket->number));
-    status =
-        tutti__cache_get(&e->cache, TUTTI__ALLREDUCE, lane->bytes, 0, call.in == call.out, &sched);
-    if (status == TUTTI_OK)
-        status = tutti__run_start(&lane->run, sched, &call);
-    if (status != TUTTI_OK)
-        return status;
-    lane->running = 1;
-    lane->polls = 0;
-    for (uint32_t i = 0; i < sched->nchans; i++)
-        lane->polls |= e->env.exec->xport[sched->chans[i].peer]->ops->progress != NULL;
-    return TUTTI_OK;
+    status = tutti__run_start(&lane->run, sched, &call);
+    lane->running = status == TUTTI_OK;
+    return status;
 }
 
 /* The first bucket of a lane is done. */
@@ -173,7 +193,7 @@ static void finish(tutti__engine_t *e, tutti__lane_t *lane)
 /* A peer that has called finalize will never come. */
 static int waits_for_left(tutti__engine_t *e, const tutti__lane_t *lane)
 {
-    return lane->stuck.peer >= 0 && atomic_load(&e->left[lane->stuck.peer]);
+    return lane->stuck.peer >= 0 && tutti__engine_has_left(e, (uint32_t)lane->stuck.peer);
 }
 
 static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t status)
@@ -228,12 +248,11 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
             return moved;
         }
         if (!lane->running && lane->first->first->count > 0) {
-            status = start(e, lane);
-            moved = 1;
+            status = start(e, lane, who);
+            moved |= status == TUTTI_OK;
         }
         if (status == TUTTI_OK && lane->running) {
-            if (lane->polls &&
-                tutti__run_forbidden(e->env.exec, lane->run.sched, who == TUTTI__STEP_THREAD))
+            if (lane->polls && forbidden(e, lane->run.sched, who))
                 return moved;
             status = step_run(e, lane);
         }
@@ -258,8 +277,12 @@ int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
         return 0;
     for (uint32_t i = 1; i < TUTTI__LANES && !atomic_load(&e->dead); i++) {
         moved |= step_lane(e, &e->lane[i], who, ret_left);
-        polling |= e->lane[i].running && e->lane[i].polls;
+        polling |= e->lane[i].first != NULL && e->lane[i].polls;
     }
-    atomic_store_explicit(&e->polling, polling, memory_order_relaxed);
+    /* Waiters that sleep for long must look more often now; perhaps only they may do the work. */
+    if (polling && !atomic_exchange(&e->polling, polling) && who == TUTTI__STEP_THREAD)
+        tutti__request_wake(e);
+    else if (!polling)
+        atomic_store_explicit(&e->polling, 0, memory_order_relaxed);
     return moved;
 }

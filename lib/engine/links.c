@@ -153,7 +153,8 @@ void tutti__link_send(tutti__engine_t *e, uint32_t index, uint32_t kind, const v
         memcpy(message + sizeof(frame) + head_bytes, a, a_bytes);
     if (b_bytes > 0)
         memcpy(message + sizeof(frame) + head_bytes + a_bytes, b, b_bytes);
-    if (!link->local || kind == TUTTI__MSG_DEAD || kind == TUTTI__MSG_BYE) {
+    if (!link->local || kind == TUTTI__MSG_DEAD ||
+        (kind == TUTTI__MSG_BYE && link->backlog_bytes == 0)) {
         if (tutti__side_send(e->env.boot, index, kind, message + sizeof(frame), frame.bytes) !=
             TUTTI_OK)
             tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for control messages");

@@ -142,15 +142,7 @@ tutti_request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_
 
 /* ---- the end ---- */
 
-void tutti__request_clear_queue(tutti__engine_t *e)
-{
-    tutti__mutex_lock(&e->queue_lock);
-    e->queue_first = e->queue_last = NULL;
-    atomic_store(&e->queued, 0);
-    tutti__mutex_unlock(&e->queue_lock);
-}
-
-static void wake_waiters(tutti__engine_t *e)
+void tutti__request_wake(tutti__engine_t *e)
 {
     atomic_fetch_add(&e->epoch, 1);
     if (atomic_load(&e->sleepers) > 0)
@@ -165,7 +157,7 @@ static void finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t 
     atomic_fetch_sub(&e->pending, 1);
     /* From here on the request is its waiter's. */
     tutti__store_release(&request->done, 1);
-    wake_waiters(e);
+    tutti__request_wake(e);
 }
 
 void tutti__request_finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
@@ -182,7 +174,10 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_reque
 {
     tutti_request_t *ended = NULL, *next;
 
+    /* The queue in the same breath: what is ended here may be freed by its waiter at once. */
     tutti__mutex_lock(&e->queue_lock);
+    e->queue_first = e->queue_last = NULL;
+    atomic_store(&e->queued, 0);
     for (uint32_t i = 0; i < e->names.nbuckets; i++) {
         tutti_request_t **at = &e->names.bucket[i];
 

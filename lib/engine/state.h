@@ -45,8 +45,8 @@ typedef struct {
 /*
  * Neighbours in the tree of boot.h. Messages to ranks of my host go through a pair of byte rings in
  * the child's arena, others through the side channel; in order on each link, either way. BYE and
- * DEAD always take the side channel, because an idle rank looks only there; a receiver empties the
- * ring first, so that the order stays.
+ * DEAD take the side channel, because an idle rank looks only there; a receiver empties the ring
+ * first, so that the order stays. (A BYE behind a backlog stays behind it: such a peer is not idle.)
  */
 enum {
     TUTTI__MSG_ANNOUNCE = 1, /* up: tutti__announce_msg_t */
@@ -194,6 +194,13 @@ struct tutti__engine {
     atomic_int stop;
 };
 
+/* Who takes a step, and how much work it may do. */
+typedef enum {
+    TUTTI__STEP_BRIEF, /* a caller that wants to go on: leaves larger buckets to others */
+    TUTTI__STEP_WAITER,
+    TUTTI__STEP_THREAD /* the library's own */
+} tutti__who_t;
+
 /* requests.c; the names are under queue_lock, which these take themselves */
 tutti_status_t tutti__request_new(tutti__engine_t *e, const char *name,
                                   tutti_request_t **ret_request);
@@ -204,9 +211,10 @@ tutti_request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_
 /* End a request. text: NULL or copied. The request may be freed by its waiter at once. */
 void tutti__request_finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
                            const char *text);
-/* Forget the queue; its requests stay pending by name. */
-void tutti__request_clear_queue(tutti__engine_t *e);
-/* End all pending requests for which `pick` (NULL: all) says yes. */
+/* Wake sleeping waiters, to look or to work. */
+void tutti__request_wake(tutti__engine_t *e);
+/* End all pending requests for which `pick` (NULL: all) says yes, and forget the queue: the others
+   must have left it. */
 void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_request_t *),
                                tutti_status_t status, const char *text);
 
@@ -237,17 +245,10 @@ void tutti__agree_clear(tutti__engine_t *e);
 void tutti__lanes_open(tutti__engine_t *e);
 void tutti__lanes_close(tutti__engine_t *e);
 void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket);
-/* Who takes a step, and how much work it may do. */
-typedef enum {
-    TUTTI__STEP_BRIEF, /* a caller that wants to go on: leaves larger buckets to others */
-    TUTTI__STEP_WAITER,
-    TUTTI__STEP_THREAD /* the library's own */
-} tutti__who_t;
-
 /* Go on in all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
 /* Give up everything in flight. */
-void tutti__lanes_clear(tutti__engine_t *e);
+void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who);
 
 /* watch.c */
 void tutti__watch_dead(tutti__engine_t *e, tutti_status_t status, const char *text);

@@ -58,7 +58,7 @@ static void *thread_main(void *arg)
     int busy = 0;
 
     while (!atomic_load(&e->stop)) {
-        int64_t nap = -1;
+        int64_t nap = e->env.conf->stall_ms > 0 ? (int64_t)e->env.conf->stall_ms * 500 : -1;
         int woken;
 
         /* Sockets stay readable until the one who works looks at them. */

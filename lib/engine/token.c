@@ -57,6 +57,11 @@ static int take_queue(tutti__engine_t *e)
 
     if (!atomic_load(&e->queued))
         return 0;
+    /* Nothing new can be agreed any more. */
+    if (atomic_load(&e->any_left)) {
+        tutti__watch_refuse(e);
+        return 1;
+    }
     tutti__mutex_lock(&e->queue_lock);
     request = e->queue_first;
     e->queue_first = e->queue_last = NULL;
@@ -70,12 +75,11 @@ static int take_queue(tutti__engine_t *e)
 }
 
 /* The communicator has died: end everything that is pending, forget the rest. */
-static void bury(tutti__engine_t *e)
+static void bury(tutti__engine_t *e, tutti__who_t who)
 {
-    tutti__request_clear_queue(e);
     if (!e->dead_seen) {
         e->dead_seen = 1;
-        tutti__lanes_clear(e);
+        tutti__lanes_clear(e, who);
         tutti__agree_clear(e);
     }
     tutti__request_finish_all(e, NULL, (tutti_status_t)atomic_load(&e->dead), e->dead_text);
@@ -101,11 +105,9 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
     moved |= tutti__links_poll(e, side);
     if (atomic_load(&e->dead)) {
         if (!e->dead_seen || atomic_load(&e->pending) > 0)
-            bury(e);
+            bury(e, who);
         return 0;
     }
-    if (atomic_load(&e->any_left) && atomic_load(&e->queued))
-        tutti__watch_refuse(e);
     moved |= take_queue(e);
     moved |= tutti__agree_plan(e);
     moved |= tutti__lanes_step(e, who, &left);
@@ -134,13 +136,19 @@ void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)
 /* Give the token back. Nobody polls after this, so peers must ring if anything is pending. */
 void tutti__token_leave(tutti__engine_t *e, tutti__who_t who)
 {
+    int rings;
+
     do {
-        tutti__engine_sleeping(e, atomic_load(&e->pending) > 0);
+        rings = atomic_load(&e->pending) > 0;
+        tutti__engine_sleeping(e, (uint32_t)rings);
         while ((atomic_load(&e->pending) > 0 || atomic_load(&e->news)) &&
                tutti__engine_step(e, who)) {
         }
         atomic_store(&e->token, 0);
-    } while ((atomic_load(&e->queued) || atomic_load(&e->news)) && tutti__token_take(e));
+        /* Again for what came meanwhile: a request of a thread that found the token taken. */
+    } while ((atomic_load(&e->queued) || atomic_load(&e->news) ||
+              (!rings && atomic_load(&e->pending) > 0)) &&
+             tutti__token_take(e));
 }
 
 /* Work that somebody has left: take the token if it is free, one round, and back. */

@@ -38,6 +38,7 @@ static void drive(tutti__engine_t *e, waiter_t *w)
 {
     int idle = 0;
 
+    tutti__watch_stalls(e);
     tutti__engine_sleeping(e, 0);
     while (!is_done(w->request) && idle < SPIN_STEPS + YIELD_STEPS) {
         if (tutti__engine_step(e, TUTTI__STEP_WAITER)) {
@@ -49,8 +50,10 @@ static void drive(tutti__engine_t *e, waiter_t *w)
             tutti__pause();
         else if (idle < SPIN_STEPS)
             idle = SPIN_STEPS;
-        else
+        else if (tutti__now_ns() < w->deadline_ns)
             sched_yield();
+        else
+            break;
     }
     tutti__token_leave(e, TUTTI__STEP_BRIEF);
 }
@@ -151,7 +154,9 @@ tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms)
         waiter_t w = { request, tutti__now_ns() + ms * 1000000u };
         int done;
 
-        done = wait_done(e, &w);
+        if (timeout_ms == 0)
+            tutti__engine_kick(e, TUTTI__STEP_WAITER);
+        done = timeout_ms == 0 ? is_done(request) : wait_done(e, &w);
         /* What else is in flight and needs polling is the thread's now. */
         if (atomic_load(&e->polling))
             tutti__engine_ring_self(e);

@@ -132,7 +132,6 @@ void tutti__watch_refuse(tutti__engine_t *e)
     while (rank + 1 < e->size && !atomic_load(&e->left[rank]))
         rank++;
     snprintf(text, sizeof(text), "rank %u has called tutti_finalize", rank);
-    tutti__request_clear_queue(e);
     tutti__agree_clear(e);
     tutti__request_finish_all(e, not_agreed, TUTTI_ERR_SHUTDOWN, text);
 }

@@ -172,6 +172,7 @@ static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti
         .kind = (tutti__op_kind_t)op->kind,
         .dtype = run->call.dtype,
         .op = run->call.op,
+        .tag = run->call.tag,
         .divisor = op->flags & TUTTI__FINISH ? run->divisor : 0,
         .root = op->kind == TUTTI__NODE_BCAST ? (uint32_t)op->arg : 0,
         .src = run->base[op->sbuf],

@@ -28,7 +28,8 @@ typedef struct {
     size_t count; /* elements in the whole map */
     tutti_dtype_t dtype;
     tutti_op_t op;
-    uint32_t signature; /* of collective, count, type, operation, root: equal on all ranks */
+    uint32_t signature; /* of what for, count, type, operation, root: equal on all ranks */
+    uint8_t tag; /* what the call is for, below 128; ranks with different ones do not fit */
 } tutti__exec_call_t;
 
 typedef struct {

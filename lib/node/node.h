@@ -21,6 +21,7 @@ typedef struct {
     tutti__op_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
+    uint8_t tag;      /* below 128; equal on all ranks, else they do not fit */
     uint32_t divisor; /* 0: none; see reduce.h */
     uint32_t root;    /* NODE_BCAST: local rank */
     const void *src;  /* element 0 of the block map */

@@ -8,6 +8,7 @@
  */
 #include "node/shm/shm.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- how an operation is cut ----
@@ -63,6 +64,7 @@ void tutti__shm_cut(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     }
     /* Slots hold whole cache lines of each block, so that ranks do not write to one line. */
     room = shm->bulk_bytes / lane->esize / lane->nblocks;
+    assert(room > 0);
     if (room > TUTTI__LINE_BYTES)
         room -= room % TUTTI__LINE_BYTES;
     lane->piece = TUTTI__MIN(lane->largest, room);

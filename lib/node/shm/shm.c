@@ -163,7 +163,8 @@ static int is_private(const tutti__announce_t *a)
 static uint64_t make_head(const tutti__shm_lane_t *lane)
 {
     tutti__shm_what_t what = { (uint8_t)lane->call.kind, (uint8_t)lane->call.dtype,
-                               (uint8_t)lane->call.op, lane->call.divisor != 0 };
+                               (uint8_t)lane->call.op,
+                               (uint8_t)(lane->call.tag << 1 | (lane->call.divisor != 0)) };
     uint32_t bits;
 
     memcpy(&bits, &what, sizeof(bits));
@@ -492,6 +493,7 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     uint32_t host = topo->host_of[topo->rank];
     uint32_t nlocal = topo->host_first[host + 1] - topo->host_first[host];
     uint64_t mine = 0, *offsets = calloc(topo->size, sizeof(*offsets));
+    tutti__conf_shared_t large;
     tutti__node_t *node = NULL;
     void *own = NULL;
     tutti_status_t status;
@@ -508,7 +510,11 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     status = tutti__boot_allgather(boot, &mine, sizeof(mine), offsets);
     if (status != TUTTI_OK)
         goto free_own;
-    status = attach_host(machine, topo, offsets, conf, &node);
+    /* A piece of each block must fit: there are at most as many blocks as ranks. */
+    large = *conf;
+    large.node_chunk_bytes =
+        TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);
+    status = attach_host(machine, topo, offsets, &large, &node);
     status = tutti__boot_agree(boot, status);
     if (status != TUTTI_OK) {
         shm_close(node);

@@ -72,7 +72,8 @@ typedef struct {
 
 /* The upper half of a head: what a rank came with. */
 typedef struct {
-    uint8_t kind, dtype, op, finish;
+    uint8_t kind, dtype, op;
+    uint8_t tag; /* of the call, and in the lowest bit: it divides */
 } tutti__shm_what_t;
 
 /* Where an operation stands. */

@@ -306,7 +306,9 @@ tutti_status_t tutti__xport_shm_attach(const tutti__machine_t *machine, const ui
     x->xport.ops = &shm_ops;
     x->machine = machine;
     x->slot_bytes = slot_bytes;
-    x->credits = credits;
+    /* A power of two, so that slots go on in turn when the counters wrap around. */
+    for (x->credits = 1; x->credits < credits; x->credits *= 2) {
+    }
     x->table = calloc(machine->nranks, sizeof(*x->table));
     if (x->table == NULL) {
         shm_close(&x->xport);
