@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-rank_tests += %reldir%/direct %reldir%/async
+rank_tests += %reldir%/direct %reldir%/async %reldir%/leave
 script_tests +=
 tsan_tests += %reldir%/direct %reldir%/async
 

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that leave while others still want something: no hang, no lost request, the right words.
+ */
+#include "ranks.h"
+
+#include "base/time.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { THREADS = 3, FLOOD = 2500 };
+
+/* ---- submitted by several threads while the goodbye comes in ---- */
+
+static void *submit_for_a_while(void *arg)
+{
+    rank_t *self = arg;
+    uint64_t end = tutti__now_ns() + 500000000u;
+    char name[64];
+    float x = 1;
+
+    snprintf(name, sizeof(name), "thread %lx", (unsigned long)pthread_self());
+    while (tutti__now_ns() < end) {
+        tutti_request_t *r;
+        tutti_status_t status = tutti_allreduce_async(name, &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                                      self->comm, NULL, &r);
+
+        if (status == TUTTI_OK)
+            status = tutti_wait(r, -1);
+        CHECK_INT(status, TUTTI_ERR_SHUTDOWN);
+    }
+    return NULL;
+}
+
+static void while_submitting(rank_t *self)
+{
+    pthread_t threads[THREADS];
+
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == self->size - 1)
+        return;
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, submit_for_a_while, self);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* ---- the one whom a direct call needs has left, its leader before it ---- */
+
+static void leaders_first(rank_t *self)
+{
+    float x = 1;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 2)
+        return;
+    if (self->rank == 3) {
+        usleep(100000);
+        return;
+    }
+    CHECK_STATUS(tutti_broadcast(&x, 1, TUTTI_FLOAT32, 3, self->comm), TUTTI_ERR_SHUTDOWN);
+    CHECK(strstr(tutti_last_error(), "tutti_finalize") != NULL);
+}
+
+/* ---- more messages than a ring holds, then the goodbye ---- */
+
+static void flood(rank_t *self)
+{
+    tutti_request_t **r = calloc(FLOOD, sizeof(*r));
+    char name[200];
+
+    for (int i = 0; i < FLOOD; i++) {
+        snprintf(name, sizeof(name), "%0190d", i);
+        CHECK_OK(tutti_allreduce_async(name, NULL, NULL, 0, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &r[i]));
+    }
+    for (int i = 0; i < FLOOD; i++)
+        CHECK_OK(tutti_wait(r[i], -1));
+    free(r);
+}
+
+/* ---- one thread waits for what another one submits, and the reverse ---- */
+
+static void crossed(rank_t *self)
+{
+    for (int i = 0; i < 200; i++) {
+        tutti_request_t *r;
+        float x = 1;
+
+        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
+                                       &r));
+        /* The thread alone makes progress here for all but rank 1. */
+        if (self->rank != 1)
+            CHECK_OK(tutti_barrier(self->comm));
+        CHECK_OK(tutti_wait(r, -1));
+        if (self->rank == 1)
+            CHECK_OK(tutti_barrier(self->comm));
+        CHECK_INT(x, self->size);
+    }
+}
+
+/* ---- looking once ---- */
+
+static void look_once(rank_t *self)
+{
+    tutti_request_t *r;
+    float x = 1;
+
+    if (self->rank != 0) {
+        CHECK_OK(tutti_barrier(self->comm));
+        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
+                                       &r));
+        CHECK_OK(tutti_wait(r, -1));
+        return;
+    }
+    CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
+                                   &r));
+    CHECK_STATUS(tutti_wait(r, 0), TUTTI_ERR_TIMEOUT);
+    CHECK_OK(tutti_barrier(self->comm));
+    while (tutti_wait(r, 0) == TUTTI_ERR_TIMEOUT)
+        usleep(100);
+    CHECK_INT(x, self->size);
+}
+
+int main(void)
+{
+    job_t two = { .size = 2, .fn = while_submitting }, three = two, hosts = two;
+    int failures = 0;
+
+    three.size = 3;
+    hosts.size = 4;
+    hosts.hosts = "aabb";
+    if (!ranks_can_fork())
+        return 77;
+    RUN_JOB(failures, &two);
+    RUN_JOB(failures, &three);
+    RUN_JOB(failures, &hosts);
+    hosts.fn = leaders_first;
+    RUN_JOB(failures, &hosts);
+    three.fn = flood;
+    RUN_JOB(failures, &three);
+    three.fn = crossed;
+    RUN_JOB(failures, &three);
+    two.fn = crossed;
+    RUN_JOB(failures, &two);
+    two.fn = look_once;
+    RUN_JOB(failures, &two);
+    hosts.fn = look_once;
+    RUN_JOB(failures, &hosts);
+    return failures != 0;
+}
