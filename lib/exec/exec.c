@@ -166,6 +166,21 @@ static tutti_status_t do_local(tutti__run_t *run, const tutti__stream_t *st, con
     return TUTTI_OK;
 }
 
+/*
+ * What the node counts from, so that it finds the present chunk: element 0 of the block map. There
+ * is one chunk of SCRATCH per block, so its element 0 is before it.
+ */
+static char *node_base(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
+                       unsigned buf, uint32_t blk)
+{
+    size_t begin, count;
+
+    if (buf != TUTTI__SCRATCH)
+        return run->base[buf];
+    tutti__block_chunk(&run->map, blk % run->map.nblocks, st->trip - op->shift, &begin, &count);
+    return (char *)((uintptr_t)span(run, st, op, buf, blk).ptr - begin * run->esize);
+}
+
 static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
 {
     tutti__node_call_t call = {
@@ -175,18 +190,18 @@ static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti
         .tag = run->call.tag,
         .divisor = op->flags & TUTTI__FINISH ? run->divisor : 0,
         .root = op->kind == TUTTI__NODE_BCAST ? (uint32_t)op->arg : 0,
-        .src = run->base[op->sbuf],
-        .dst = run->base[op->dbuf],
+        .src = node_base(run, st, op, op->sbuf, op->sblk),
+        .dst = node_base(run, st, op, op->dbuf, op->dblk),
         .map = run->map,
         .whole = st->loop == NO_LOOP,
         .trip = st->trip - (st->loop == NO_LOOP ? 0 : op->shift),
-        .sblk = op->sblk,
-        .dblk = op->dblk,
+        .sblk = op->sblk % run->map.nblocks,
+        .dblk = op->dblk % run->map.nblocks,
         .nblk = op->nblk,
         .nparts = op->nparts,
     };
 
-    assert(op->sblk == op->dblk);
+    assert(call.sblk == call.dblk);
     run->env->node->ops->start(run->env->node, run->lane, &call);
 }
 
@@ -410,7 +425,10 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     run->divisor = call->op == TUTTI_AVG ? run->env->size : 0;
     run->map.count = call->count;
     run->map.nblocks = sched->nblocks;
-    run->map.chunk = TUTTI__MAX(run->env->slot_bytes / sched->max_nblk / run->esize, 1);
+    run->map.chunk = run->env->slot_bytes / sched->max_nblk / run->esize;
+    if (run->map.chunk == 0)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "messages of %u blocks do not fit %zu bytes",
+                           sched->max_nblk, run->env->slot_bytes);
     run->map.table = NULL;
     /* A scratch block is one chunk; there is no use in one that is longer than the call. */
     run->map.chunk = TUTTI__MIN(run->map.chunk, call->count);

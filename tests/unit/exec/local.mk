@@ -1,3 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-unit_tests +=
+unit_tests += \
+    %reldir%/test_counters \
+    %reldir%/test_exec \
+    %reldir%/test_schedules
+
+# Ranks in one thread, and what they bring.
+team = %reldir%/data.c %reldir%/data.h %reldir%/lag.c %reldir%/lag.h %reldir%/team.c \
+    %reldir%/team.h $(world) $(shapes)
+hand = %reldir%/hand.c %reldir%/hand.h
+%C%_test_counters_SOURCES = %reldir%/test_counters.c $(hand) $(team)
+%C%_test_counters_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
+    -Wl,--wrap=tutti__arena_alloc
+%C%_test_exec_SOURCES = %reldir%/test_exec.c $(team)
+%C%_test_schedules_SOURCES = %reldir%/test_schedules.c $(hand) $(team)

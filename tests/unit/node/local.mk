@@ -6,7 +6,11 @@ tests_unit_node_test_interleave_SOURCES = \
     %reldir%/interleave.c \
     %reldir%/interleave.h \
     %reldir%/test_interleave.c \
+    $(world) \
     lib/node/shm/chunks.c \
     lib/node/shm/shm.c \
     lib/xport/shm/shm.c
 tests_unit_node_test_interleave_CPPFLAGS = $(AM_CPPFLAGS) -DTUTTI_INTERLEAVE
+
+# Ranks without boot, for tests of all that stands on shared memory.
+world = tests/unit/node/world.c tests/unit/node/world.h

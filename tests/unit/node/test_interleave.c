@@ -4,14 +4,12 @@
  *
  * Each run does a list of operations with data that differ by rank and operation, and compares
  * every result; so a slot that is overwritten before all have read it, or read before it is full,
- * shows as a wrong result, and a lost word as a deadlock. Random interleavings with several rates of
- * switching, and all those with up to two (node) or three (channel) switches at chosen points.
+ * shows as a wrong result, and a lost word as a deadlock. Random interleavings with several rates
+ * of switching, and all those with up to two (node) or three (channel) switches at chosen points.
  */
 #include "interleave.h"
 
-#include "boot/machine.h"
-#include "node/shm/shm.h"
-#include "xport/shm/shm.h"
+#include "unit/node/world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,62 +19,6 @@
 #include <cmocka.h>
 
 enum { MOST = 9000, OPS = 12 };
-
-/* ---- ranks without boot: machines made by hand over real arenas ---- */
-
-typedef struct {
-    int n;
-    tutti__arena_t *arena[IL_RANKS];
-    tutti__machine_t machine[IL_RANKS];
-    uint32_t rank[IL_RANKS];
-    int32_t index[IL_RANKS];
-    char *base[IL_RANKS];
-    tutti__door_t *door[IL_RANKS];
-    int bell[IL_RANKS];
-    uint64_t node_offset[IL_RANKS], table_offset[IL_RANKS];
-    void *node_area[IL_RANKS], *table[IL_RANKS];
-    tutti__conf_shared_t conf;
-} world_t;
-
-static void world_open(world_t *w, int n)
-{
-    memset(w, 0, sizeof(*w));
-    w->n = n;
-    w->conf.oneshot_bytes = 64;
-    w->conf.node_chunk_bytes = 4096;
-    for (int r = 0; r < n; r++) {
-        void *door;
-
-        assert_int_equal(tutti__arena_create(&w->arena[r]), TUTTI_OK);
-        assert_int_equal(tutti__arena_alloc(w->arena[r], sizeof(tutti__door_t), &door), TUTTI_OK);
-        assert_int_equal(tutti__arena_alloc(w->arena[r],
-                                            tutti__shm_control_bytes((uint32_t)n, 64),
-                                            &w->node_area[r]),
-                         TUTTI_OK);
-        assert_int_equal(tutti__arena_alloc(w->arena[r],
-                                            tutti__xport_shm_table_bytes((uint32_t)n),
-                                            &w->table[r]),
-                         TUTTI_OK);
-        tutti__arena_offset(w->arena[r], w->node_area[r], 1, &w->node_offset[r]);
-        tutti__arena_offset(w->arena[r], w->table[r], 1, &w->table_offset[r]);
-        w->rank[r] = (uint32_t)r;
-        w->index[r] = r;
-        w->base[r] = tutti__arena_base(w->arena[r]);
-        w->door[r] = door;
-        w->bell[r] = -1;
-    }
-    for (int r = 0; r < n; r++)
-        w->machine[r] = (tutti__machine_t){ .nranks = (uint32_t)n, .me = (uint32_t)r,
-                                            .rank = w->rank, .index_of = w->index,
-                                            .arena = w->arena[r], .base = w->base,
-                                            .bell = w->bell, .door = w->door };
-}
-
-static void world_close(world_t *w)
-{
-    for (int r = 0; r < w->n; r++)
-        tutti__arena_destroy(w->arena[r]);
-}
 
 /* ---- node operations ---- */
 
@@ -108,10 +50,10 @@ static float value_of(int rank, int op, size_t i)
 static int right(const node_run_t *run, int rank, int op, size_t i, float got)
 {
     const step_t *s = &run->step[op];
-    tutti__blockmap_t map = { s->count, (uint32_t)run->world->n, s->count, NULL };
+    tutti__blockmap_t map = { s->count, run->world->n, s->count, NULL };
     float sum = 0;
 
-    for (int r = 0; r < run->world->n; r++) {
+    for (int r = 0; r < (int)run->world->n; r++) {
         int mine = i >= tutti__block_begin(&map, (uint32_t)r) &&
                    i < tutti__block_begin(&map, (uint32_t)r + 1);
 
@@ -136,10 +78,10 @@ static void one_op(node_run_t *run, int rank, int op)
         .root = s->root,
         .src = buf,
         .dst = buf,
-        .map = { s->count, parts ? 1 : (uint32_t)run->world->n, s->count, NULL },
+        .map = { s->count, parts ? 1 : run->world->n, s->count, NULL },
         .whole = 1,
         .nblk = 1,
-        .nparts = parts ? 1 : (uint32_t)run->world->n,
+        .nparts = parts ? 1 : run->world->n,
     };
     tutti__stuck_t stuck;
 
@@ -171,14 +113,12 @@ static void node_open(node_run_t *run, world_t *w, uint32_t lane)
     memset(run, 0, sizeof(*run));
     run->world = w;
     run->lane = lane;
-    for (int r = 0; r < w->n; r++) {
+    /* The arena keeps its ranges from run to run. */
+    world_wipe(w);
+    for (uint32_t r = 0; r < w->n; r++) {
         void *ptr;
 
-        /* Words as new; the arena keeps its ranges from run to run. */
-        memset(w->node_area[r], 0, tutti__shm_control_bytes((uint32_t)w->n, 64));
-        assert_int_equal(tutti__shm_attach(&w->machine[r], (uint32_t)w->n, (uint32_t)r, w->rank,
-                                           w->node_offset, &w->conf, &run->node[r]),
-                         TUTTI_OK);
+        run->node[r] = world_node(w, r);
         assert_int_equal(tutti__arena_alloc(w->arena[r], MOST * sizeof(float), &ptr), TUTTI_OK);
         run->shared[r] = ptr;
         run->private[r] = malloc(MOST * sizeof(float));
@@ -187,7 +127,7 @@ static void node_open(node_run_t *run, world_t *w, uint32_t lane)
 
 static void node_close(node_run_t *run)
 {
-    for (int r = 0; r < run->world->n; r++) {
+    for (uint32_t r = 0; r < run->world->n; r++) {
         run->node[r]->ops->close(run->node[r]);
         tutti__arena_free(run->world->arena[r], run->shared[r]);
         free(run->private[r]);
@@ -220,7 +160,7 @@ static void draw_steps(node_run_t *run, uint32_t seed)
 
         s->kind = kinds[rand() % 5];
         s->count = counts[rand() % 6];
-        s->root = s->kind == TUTTI__NODE_BCAST ? (uint32_t)(rand() % run->world->n) : 0;
+        s->root = s->kind == TUTTI__NODE_BCAST ? (uint32_t)(rand() % (int)run->world->n) : 0;
         s->shared = rand() % 3 == 0 ? 15 : rand() % 16;
     }
 }
@@ -230,7 +170,7 @@ static void random_node(int n, uint32_t lane, uint32_t runs)
     static const uint32_t percents[] = { 3, 20, 50, 90 };
     world_t w;
 
-    world_open(&w, n);
+    world_open(&w, (uint32_t)n, NULL);
     for (uint32_t i = 0; i < runs; i++) {
         il_plan_t plan = { .seed = i + 1, .percent = percents[i % 4], .first = i };
         node_run_t run;
@@ -265,7 +205,7 @@ static void enumerate_node(int n, const step_t *steps, int nsteps)
     world_t w;
     uint32_t points = 1;
 
-    world_open(&w, n);
+    world_open(&w, (uint32_t)n, NULL);
     for (uint32_t first = 0; first < (uint32_t)n; first++) {
         for (uint32_t a = 0; a <= points; a++) {
             for (uint32_t b = a; b <= points; b += 1 + (a == 0) * points) {
@@ -346,18 +286,15 @@ static uint32_t chan_once(world_t *w, uint32_t credits, const il_plan_t *plan)
     chan_run_t run = { .world = w };
     uint32_t points;
 
-    for (int r = 0; r < w->n; r++) {
-        memset(w->table[r], 0, tutti__xport_shm_table_bytes((uint32_t)w->n));
-        assert_int_equal(tutti__xport_shm_attach(&w->machine[r], w->table_offset, 64, credits,
-                                                 &run.xport[r]),
-                         TUTTI_OK);
-    }
-    points = il_run(w->n, chan_rank, &run, plan);
+    world_wipe(w);
+    for (uint32_t r = 0; r < w->n; r++)
+        run.xport[r] = world_xport(w, r, 64, credits);
+    points = il_run((int)w->n, chan_rank, &run, plan);
     if (points == 0 || run.wrong)
         fail_msg("channel: %s; credits %u, seed %u, places %u %u %u",
                  points == 0 ? "deadlock" : "wrong message", credits, plan->seed, plan->place[0],
                  plan->place[1], plan->place[2]);
-    for (int r = 0; r < w->n; r++)
+    for (uint32_t r = 0; r < w->n; r++)
         run.xport[r]->ops->close(run.xport[r]);
     return points;
 }
@@ -369,7 +306,7 @@ static void test_channel(void **state)
         world_t w;
         uint32_t points = 1;
 
-        world_open(&w, 2);
+        world_open(&w, 2, NULL);
         for (uint32_t i = 0; i < 1000; i++) {
             il_plan_t plan = { .seed = i + 1, .percent = 10 + i % 80, .first = i };
 

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tests of the executor: what each rank brings, and what must come out.
+ *
+ * Element i of rank r is a number drawn from (seed, r, i). Fine numbers are small integers, whose
+ * sums are exact in each type, so a sequential fold in C says what the bits must be. Rough ones are
+ * not; of them results must only be near the fold, and the same bits on all ranks.
+ */
+#ifndef TESTS_UNIT_EXEC_DATA_H
+#define TESTS_UNIT_EXEC_DATA_H
+
+#include <tutti/tutti.h>
+
+#include <stdint.h>
+
+/* Types: FLOAT32, INT64, UINT8, BFLOAT16. */
+typedef struct {
+    tutti_dtype_t dtype;
+    tutti_op_t op;
+    uint32_t nranks, seed;
+    int rough; /* FLOAT32, BFLOAT16 */
+} data_t;
+
+/* Element i of what rank r brings, stored at element i of `array`. */
+void data_put(const data_t *data, void *array, uint32_t rank, size_t i);
+
+/* Is element i of `array` the fold over all ranks? Is it what rank r brought? */
+int data_is_fold(const data_t *data, const void *array, size_t i);
+int data_is_from(const data_t *data, const void *array, uint32_t rank, size_t i);
+
+/* Element i, for messages. */
+double data_get(const data_t *data, const void *array, size_t i);
+double data_fold(const data_t *data, size_t i);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tests of the executor: allreduces written by hand, with what no algorithm here uses:
+ * messages of several blocks, four streams, long pipelines, SCRATCH, STAGE, several loops.
+ */
+#ifndef TESTS_UNIT_EXEC_HAND_H
+#define TESTS_UNIT_EXEC_HAND_H
+
+#include "sched/sched.h"
+
+typedef struct {
+    const char *name;
+    uint32_t least_ranks, most_ranks;
+    uint32_t least_credits; /* with fewer, and two trips, it deadlocks */
+    tutti_status_t (*build)(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched);
+} hand_t;
+
+/* Ended by one without name. */
+extern const hand_t hand_made[];
+
+#endif

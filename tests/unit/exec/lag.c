@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A slow and strict transport before another one. See lag.h. */
+#include "unit/exec/lag.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MOST_CALLS 4 /* a call is put off at most so often */
+
+typedef struct lag lag_t;
+
+struct tutti__chan {
+    lag_t *lag;
+    tutti__chan_t *inner;
+    tutti__chan_key_t key;
+    uint32_t wait; /* calls to put off yet */
+    int is_recv;
+
+    /* sender: pending */
+    const void *data; /* NULL: nothing */
+    size_t bytes;
+    uint32_t signature;
+
+    /* receiver */
+    size_t expected;
+    void *lent;
+    tutti__chan_t *next;
+};
+
+struct lag {
+    tutti__xport_t xport;
+    tutti__xport_t *inner;
+    uint32_t seed;
+    tutti__chan_t *chans;
+};
+
+uint64_t lag_ticks;
+
+static uint32_t draw(lag_t *lag, uint32_t n)
+{
+    lag->seed = lag->seed * 1664525u + 1013904223u;
+    return (lag->seed >> 8) % n;
+}
+
+/* Not at one word: with the next call this transport may do something else. */
+static tutti_status_t no_word(tutti_status_t status, tutti__stuck_t *stuck)
+{
+    if (status == TUTTI__AGAIN)
+        stuck->word = NULL;
+    return status;
+}
+
+static tutti_status_t put_off(const tutti__chan_t *chan, tutti__stuck_t *stuck)
+{
+    lag_ticks++;
+    stuck->word = NULL;
+    stuck->peer = (int32_t)chan->key.peer;
+    return TUTTI__AGAIN;
+}
+
+static tutti_status_t open_end(tutti__xport_t *xport, const tutti__chan_key_t *key, int is_recv,
+                               tutti__chan_t **ret_chan)
+{
+    lag_t *lag = (lag_t *)xport;
+    tutti__chan_t *chan;
+
+    for (chan = lag->chans; chan != NULL; chan = chan->next)
+        if (memcmp(&chan->key, key, sizeof(*key)) == 0 && chan->is_recv == is_recv)
+            break;
+    if (chan == NULL) {
+        chan = calloc(1, sizeof(*chan));
+        assert_non_null(chan);
+        chan->lag = lag;
+        chan->key = *key;
+        chan->is_recv = is_recv;
+        chan->next = lag->chans;
+        lag->chans = chan;
+    }
+    *ret_chan = chan;
+    if (is_recv)
+        return lag->inner->ops->open_recv(lag->inner, key, &chan->inner);
+    return lag->inner->ops->open_send(lag->inner, key, &chan->inner);
+}
+
+static tutti_status_t open_send(tutti__xport_t *xport, const tutti__chan_key_t *key,
+                                tutti__chan_t **ret_chan)
+{
+    return open_end(xport, key, 0, ret_chan);
+}
+
+static tutti_status_t open_recv(tutti__xport_t *xport, const tutti__chan_key_t *key,
+                                tutti__chan_t **ret_chan)
+{
+    return open_end(xport, key, 1, ret_chan);
+}
+
+static tutti_status_t lag_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
+{
+    lag_t *lag = chan->lag;
+    tutti_status_t status;
+    int pending = 0;
+
+    assert_non_null(chan->data);
+    if (chan->wait > 0) {
+        chan->wait--;
+        return put_off(chan, stuck);
+    }
+    status = lag->inner->ops->send(chan->inner, chan->data, chan->bytes, chan->signature, &pending,
+                                   stuck);
+    if (status == TUTTI_OK)
+        chan->data = NULL;
+    assert_int_equal(pending, 0);
+    return no_word(status, stuck);
+}
+
+static tutti_status_t lag_send(tutti__chan_t *chan, const void *data, size_t bytes,
+                               uint32_t signature, int *ret_pending, tutti__stuck_t *stuck)
+{
+    lag_t *lag = chan->lag;
+
+    assert_null(chan->data);
+    switch (draw(lag, 4)) {
+    case 0:
+        return put_off(chan, stuck);
+    case 1:
+        return no_word(
+            lag->inner->ops->send(chan->inner, data, bytes, signature, ret_pending, stuck), stuck);
+    default:
+        chan->data = data;
+        chan->bytes = bytes;
+        chan->signature = signature;
+        chan->wait = draw(lag, MOST_CALLS);
+        *ret_pending = 1;
+        return TUTTI_OK;
+    }
+}
+
+static tutti_status_t lag_expect(tutti__chan_t *chan, size_t messages)
+{
+    chan->expected += messages;
+    return TUTTI_OK;
+}
+
+static tutti_status_t lag_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
+                               const void **ret_data, tutti__stuck_t *stuck)
+{
+    lag_t *lag = chan->lag;
+    const void *data;
+    tutti_status_t status;
+
+    if (chan->expected == 0)
+        fail_msg("more messages from rank %u, stream %u than expected", chan->key.peer,
+                 chan->key.stream);
+    if (draw(lag, 3) == 0)
+        return put_off(chan, stuck);
+    status = lag->inner->ops->view(chan->inner, bytes, signature, &data, stuck);
+    if (status != TUTTI_OK)
+        return no_word(status, stuck);
+    chan->lent = malloc(bytes);
+    assert_non_null(chan->lent);
+    memcpy(chan->lent, data, bytes);
+    *ret_data = chan->lent;
+    return TUTTI_OK;
+}
+
+static void lag_release(tutti__chan_t *chan)
+{
+    assert_non_null(chan->lent);
+    free(chan->lent);
+    chan->lent = NULL;
+    chan->expected--;
+    chan->lag->inner->ops->release(chan->inner);
+}
+
+static void lag_cancel(tutti__xport_t *xport, uint32_t lane)
+{
+    lag_t *lag = (lag_t *)xport;
+
+    for (tutti__chan_t *chan = lag->chans; chan != NULL; chan = chan->next) {
+        if (chan->key.lane == lane) {
+            chan->data = NULL;
+            chan->expected = 0;
+        }
+    }
+    lag->inner->ops->cancel(lag->inner, lane);
+}
+
+static int lag_may_progress(tutti__xport_t *xport, int is_engine)
+{
+    (void)xport;
+    return is_engine;
+}
+
+static void lag_close(tutti__xport_t *xport)
+{
+    lag_t *lag = (lag_t *)xport;
+
+    while (lag->chans != NULL) {
+        tutti__chan_t *chan = lag->chans;
+
+        lag->chans = chan->next;
+        free(chan);
+    }
+    free(lag);
+}
+
+size_t lag_missing(const tutti__xport_t *xport)
+{
+    size_t missing = 0;
+
+    for (tutti__chan_t *chan = ((const lag_t *)xport)->chans; chan != NULL; chan = chan->next)
+        missing += chan->expected;
+    return missing;
+}
+
+tutti__xport_t *lag_open(tutti__xport_t *inner, uint32_t seed)
+{
+    static const tutti__xport_ops_t ops = {
+        .name = "lag",
+        .purpose = "tests: as slow and strict as allowed",
+        .close = lag_close,
+        .open_send = open_send,
+        .open_recv = open_recv,
+        .send = lag_send,
+        .flush = lag_flush,
+        .expect = lag_expect,
+        .view = lag_view,
+        .release = lag_release,
+        .may_progress = lag_may_progress,
+        .cancel = lag_cancel,
+    };
+    lag_t *lag = calloc(1, sizeof(*lag));
+
+    assert_non_null(lag);
+    lag->xport.ops = &ops;
+    lag->inner = inner;
+    lag->seed = seed;
+    return &lag->xport;
+}

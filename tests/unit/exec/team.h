@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tests of the executor: p ranks in one process and one thread, and a crew of p runs that is
+ * stepped in an order of the test's choice until all are done, or stuck for good.
+ *
+ * Nobody else runs while a rank steps, so a rank that is stuck at a word which has not changed must
+ * not be able to go on. crew_drive checks that at each step: a direct call would sleep there.
+ */
+#ifndef TESTS_UNIT_EXEC_TEAM_H
+#define TESTS_UNIT_EXEC_TEAM_H
+
+#include "base/status.h"
+#include "exec/exec.h"
+#include "unit/node/world.h"
+
+typedef struct {
+    world_t world;
+    tutti__node_t *node[WORLD_RANKS];
+    tutti__xport_t *xport[WORLD_RANKS], *lag[WORLD_RANKS];
+    tutti__xport_t *table[WORLD_RANKS][WORLD_RANKS];
+    tutti__exec_env_t env[WORLD_RANKS];
+} team_t;
+
+/* is_lagging: with the transport of lag.h before the shared-memory one. */
+void team_open(team_t *team, uint32_t n, const uint32_t *host_of, size_t slot_bytes,
+               uint32_t credits, int is_lagging);
+void team_close(team_t *team);
+
+/* Whose turn it is. A rank that was seen to be stuck waits until another one has gone on. */
+typedef enum {
+    ORDER_RANDOM, /* even those that are stuck */
+    ORDER_LOWEST, /* always the lowest rank */
+    ORDER_HIGHEST,
+    ORDER_STARVED, /* one rank steps, and begins, only when all others are stuck */
+    ORDER_ASLEEP,  /* a rank that is stuck at a word sleeps until the word changes */
+    ORDERS
+} order_t;
+
+typedef enum {
+    MEMBER_LATE,
+    MEMBER_RUNS,
+    MEMBER_DONE,
+    MEMBER_FAILED
+} member_state_t;
+
+/* One rank's run: begun at its first step. */
+typedef struct {
+    tutti__run_t run;
+    tutti__exec_call_t call;
+    const tutti__sched_t *sched;
+    member_state_t state;
+    tutti__stuck_t stuck;
+    tutti_status_t status;
+    char error[TUTTI__ERROR_BYTES];
+} member_t;
+
+typedef struct {
+    team_t *team;
+    uint32_t lane;
+    member_t member[WORLD_RANKS];
+    int meets; /* nobody may be done before all have begun */
+} crew_t;
+
+/* Runs live from open to close; any number of schedules between. */
+void crew_open(crew_t *crew, team_t *team, uint32_t lane);
+void crew_close(crew_t *crew);
+
+/* The next thing to do: all members late. scheds: [n], calls: [n], the latter copied. */
+void crew_set(crew_t *crew, tutti__sched_t *const *scheds, const tutti__exec_call_t *calls);
+
+/* Until all are done or failed: 1. Until nobody can go on, or `steps` steps (0: any): 0. */
+int crew_drive(crew_t *crew, order_t order, uint32_t seed, uint64_t steps);
+
+/* Drive, and all must be done; `what` is for messages. */
+void crew_finish(crew_t *crew, order_t order, uint32_t seed, const char *what);
+
+/* Cancel all that run or failed; the rest stays as it is. */
+void crew_cancel(crew_t *crew);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tests: ranks without boot. Machines made by hand over real arenas of one process, hosts as
+ * the test pretends them, and the rooms over shared memory attached to them.
+ *
+ * Everything fails the cmocka test that runs when memory is short.
+ */
+#ifndef TESTS_UNIT_NODE_WORLD_H
+#define TESTS_UNIT_NODE_WORLD_H
+
+#include "boot/machine.h"
+#include "conf/conf.h"
+#include "node/node.h"
+#include "xport/xport.h"
+
+#define WORLD_RANKS 8
+
+typedef struct {
+    uint32_t n;
+    tutti__conf_shared_t conf; /* oneshot_bytes, node_chunk_bytes */
+    tutti__arena_t *arena[WORLD_RANKS];
+    tutti__machine_t machine[WORLD_RANKS];
+    uint32_t host_of[WORLD_RANKS];
+
+    /* what machines, nodes and transports point to or begin with */
+    uint32_t rank[WORLD_RANKS];
+    int32_t index[WORLD_RANKS];
+    char *base[WORLD_RANKS];
+    tutti__door_t *door[WORLD_RANKS];
+    int bell[WORLD_RANKS];
+    uint64_t node_offset[WORLD_RANKS], table_offset[WORLD_RANKS];
+    void *node_area[WORLD_RANKS], *table[WORLD_RANKS];
+} world_t;
+
+/* host_of: NULL puts all n ranks on one host. Smallest slots, so that little data is many chunks.
+   */
+void world_open(world_t *w, uint32_t n, const uint32_t *host_of);
+void world_close(world_t *w);
+
+/* All words that ranks share as new; for those who attach again. */
+void world_wipe(world_t *w);
+
+/* One rank's rooms; closed by the caller, with their own close(). */
+tutti__node_t *world_node(world_t *w, uint32_t rank);
+tutti__xport_t *world_xport(world_t *w, uint32_t rank, size_t slot_bytes, uint32_t credits);
+
+#endif
