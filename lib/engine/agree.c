@@ -106,7 +106,8 @@ static void complete(tutti__engine_t *e, tutti__tensor_t *tensor)
     }
 }
 
-static void add(tutti__engine_t *e, const tutti__announce_msg_t *msg, const char *name)
+/* link: where it came from, or -1 for this rank's own. */
+static void add(tutti__engine_t *e, int link, const tutti__announce_msg_t *msg, const char *name)
 {
     uint64_t hash = tutti__hash(name, msg->name_bytes);
     tutti__tensor_t **at = find(e, name, msg->name_bytes, hash), *tensor = *at;
@@ -114,7 +115,7 @@ static void add(tutti__engine_t *e, const tutti__announce_msg_t *msg, const char
     if (tensor != NULL) {
         merge(&tensor->msg, msg);
     } else {
-        tensor = calloc(1, sizeof(*tensor));
+        tensor = calloc(1, sizeof(*tensor) + e->nlinks + 1);
         if (tensor == NULL) {
             tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for announcements");
             return;
@@ -126,6 +127,7 @@ static void add(tutti__engine_t *e, const tutti__announce_msg_t *msg, const char
         tensor->next = *at;
         *at = tensor;
     }
+    tensor->from[link < 0 ? e->nlinks : (uint32_t)link] = 1;
     if (tensor->msg.nranks >= e->subtree) {
         *at = tensor->next;
         complete(e, tensor);
@@ -144,7 +146,7 @@ void tutti__agree_submit(tutti__engine_t *e, tutti_request_t *request)
     };
 
     request->announced = 1;
-    add(e, &msg, request->name);
+    add(e, -1, &msg, request->name);
 }
 
 /* A body of a message with its names after the head: is it as long as it says? */
@@ -156,13 +158,44 @@ static int well_formed(tutti__engine_t *e, size_t bytes, size_t wanted)
     return 0;
 }
 
-void tutti__agree_announce(tutti__engine_t *e, const void *body, size_t bytes)
+void tutti__agree_announce(tutti__engine_t *e, int link, const void *body, size_t bytes)
 {
     const tutti__announce_msg_t *msg = body;
 
     if (bytes < sizeof(*msg) || !well_formed(e, bytes, sizeof(*msg) + msg->name_bytes))
         return;
-    add(e, msg, (const char *)body + sizeof(*msg));
+    add(e, link, msg, (const char *)body + sizeof(*msg));
+}
+
+/* The first link from which a tensor has not come, or -1. */
+static int missing_link(const tutti__engine_t *e, const tutti__tensor_t *tensor)
+{
+    for (uint32_t i = 0; i < e->nlinks; i++)
+        if ((int)i != e->parent && !tensor->from[i])
+            return (int)i;
+    return -1;
+}
+
+int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, char *text,
+                         size_t bytes)
+{
+    const tutti__tensor_t *tensor =
+        *find(e, request->name, strlen(request->name), request->hash);
+    int link = tensor != NULL ? missing_link(e, tensor) : -1;
+
+    if (link >= 0 && e->link[link].local) {
+        snprintf(text, bytes, "rank %u has not submitted it", e->link[link].rank);
+        return 1;
+    }
+    if (link >= 0)
+        snprintf(text, bytes, "rank %u or another one of its host has not submitted it",
+                 e->link[link].rank);
+    else if (e->parent >= 0)
+        snprintf(text, bytes, "rank %u, which knows who has submitted it, does not answer",
+                 e->link[e->parent].rank);
+    else
+        snprintf(text, bytes, "it was not put into a bucket");
+    return 0;
 }
 
 /* ---- buckets ---- */

@@ -177,9 +177,11 @@ static void end_all(tutti__engine_t *e)
     atomic_store(&e->news, 1);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
     flush_all(e);
-    tutti__store_release(&e->env.machine->door[e->env.machine->me]->left, 1);
-    if (!atomic_load(&e->dead))
+    /* After a death this is no goodbye: peers shall hear of the death. */
+    if (!atomic_load(&e->dead)) {
+        tutti__store_release(&e->env.machine->door[e->env.machine->me]->left, 1);
         tutti__watch_bye(e, -1, e->rank);
+    }
     tutti__lanes_clear(e, TUTTI__STEP_WAITER);
     tutti__request_finish_all(e, NULL, TUTTI_ERR_SHUTDOWN, text);
     tutti__engine_sleeping(e, 0);

@@ -268,6 +268,18 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
     return moved;
 }
 
+int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti_request_t *request)
+{
+    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
+        const tutti__bucket_t *bucket = e->lane[i].running ? e->lane[i].first : NULL;
+
+        for (const tutti_request_t *r = bucket ? bucket->first : NULL; r != NULL; r = r->next)
+            if (r == request)
+                return e->lane[i].stuck.peer;
+    }
+    return -1;
+}
+
 int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 {
     int moved = 0, polling = 0;

@@ -114,6 +114,7 @@ struct tutti__tensor {
     tutti__announce_msg_t msg;
     uint64_t since_ns;
     tutti__tensor_t *next;
+    unsigned char from[]; /* [nlinks + 1] who has announced it: links, and last myself */
 };
 
 #define TUTTI__TENSOR_BUCKETS 1024
@@ -233,9 +234,12 @@ int tutti__links_poll(tutti__engine_t *e, int side);
 
 /* agree.c */
 void tutti__agree_submit(tutti__engine_t *e, tutti_request_t *request);
-void tutti__agree_announce(tutti__engine_t *e, const void *body, size_t bytes);
+void tutti__agree_announce(tutti__engine_t *e, int link, const void *body, size_t bytes);
 void tutti__agree_bucket(tutti__engine_t *e, const void *body, size_t bytes);
 void tutti__agree_reject(tutti__engine_t *e, const void *body, size_t bytes);
+/* Say in words whom a request waits for that is not agreed; 1 if this rank knows it exactly. */
+int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, char *text,
+                         size_t bytes);
 /* Rank 0: put what is ready into buckets; 1 if it did anything. */
 int tutti__agree_plan(tutti__engine_t *e);
 /* Forget everything that is not in a lane. */
@@ -247,6 +251,8 @@ void tutti__lanes_close(tutti__engine_t *e);
 void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket);
 /* Go on in all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
+/* The rank that a request in flight waits for, or -1. */
+int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti_request_t *request);
 /* Give up everything in flight. */
 void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who);
 

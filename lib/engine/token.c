@@ -28,7 +28,7 @@ void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const vo
 
     switch (kind) {
     case TUTTI__MSG_ANNOUNCE:
-        tutti__agree_announce(e, body, bytes);
+        tutti__agree_announce(e, link, body, bytes);
         break;
     case TUTTI__MSG_BUCKET:
         tutti__agree_bucket(e, body, bytes);

@@ -21,6 +21,8 @@
    50 ns, so this spins for some 20 us: half of what it costs to be woken. */
 #define SPIN_STEPS 400
 #define YIELD_STEPS 100
+/* After a deadline: how long a rank that does not know the culprit waits for one that does. */
+#define GRACE_MS 500u
 
 typedef struct {
     tutti_request_t *request;
@@ -113,15 +115,45 @@ static void leave(tutti__engine_t *e)
     atomic_fetch_sub(&e->inside, 1);
 }
 
-/* The library's own deadline has passed: nobody will ever complete this request. */
+/* Say in words whom a request waits for; 1 if that is certain. */
+static int find_culprit(tutti__engine_t *e, const tutti_request_t *request, char *text,
+                        size_t bytes)
+{
+    int32_t peer = -1;
+    int certain;
+
+    while (!tutti__token_take(e))
+        sched_yield();
+    if (request->agreed) {
+        peer = tutti__lanes_stuck(e, request);
+        certain = peer >= 0;
+        snprintf(text, bytes, certain ? "rank %d does not go on" : "a peer does not go on", peer);
+    } else {
+        certain = tutti__agree_missing(e, request, text, bytes);
+    }
+    tutti__token_leave(e, TUTTI__STEP_WAITER);
+    return certain;
+}
+
+/*
+ * The library's own deadline has passed: nobody will ever complete this request. Others have the
+ * same deadline; who can name the culprit speaks first.
+ */
 static void give_up(tutti__engine_t *e, const tutti_request_t *request)
 {
-    char text[TUTTI__ERROR_BYTES];
+    uint64_t now = tutti__now_ns();
+    /* Rank 0 knows at least the host. */
+    uint64_t limit = now + (e->parent < 0 ? 1 : 2) * GRACE_MS * 1000000u;
+    uint64_t waited_s = (now - request->since_ns) / 1000000000u;
+    char text[TUTTI__ERROR_BYTES], culprit[128];
 
+    if (!find_culprit(e, request, culprit, sizeof(culprit)))
+        while (!atomic_load(&e->dead) && !is_done(request) && tutti__now_ns() < limit)
+            usleep(1000);
+    if (is_done(request))
+        return;
     snprintf(text, sizeof(text), "rank %u waited %llu s for tensor '%.200s': %s", e->rank,
-             (unsigned long long)(tutti__now_ns() - request->since_ns) / 1000000000u, request->name,
-             request->agreed ? "it is in flight, a peer does not go on"
-                             : "not all ranks have submitted it");
+             (unsigned long long)waited_s, request->name, culprit);
     tutti__engine_kill(e, TUTTI_ERR_TIMEOUT, text);
 }
 
