@@ -1,3 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-api_tests +=
+api_tests += \
+    %reldir%/alone \
+    %reldir%/arguments \
+    %reldir%/environment
+
+api_shared = %reldir%/api.c %reldir%/api.h
+%C%_alone_SOURCES = %reldir%/alone.c $(api_shared)
+%C%_alone_LDADD = $(API_LIBS)
+%C%_arguments_SOURCES = %reldir%/arguments.c $(api_shared)
+%C%_arguments_LDADD = $(API_LIBS)
+%C%_environment_SOURCES = %reldir%/environment.c $(api_shared)
+%C%_environment_LDADD = $(API_LIBS)

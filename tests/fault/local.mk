@@ -1,4 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-rank_tests +=
+fault_tests = \
+    %reldir%/gone \
+    %reldir%/idle \
+    %reldir%/killed \
+    %reldir%/leftovers \
+    %reldir%/memory
+
+fault_shared = %reldir%/fault.c %reldir%/fault.h
+%C%_gone_SOURCES = %reldir%/gone.c $(fault_shared)
+%C%_idle_SOURCES = %reldir%/idle.c $(fault_shared)
+%C%_killed_SOURCES = %reldir%/killed.c $(fault_shared)
+%C%_leftovers_SOURCES = %reldir%/leftovers.c $(fault_shared)
+%C%_memory_SOURCES = %reldir%/memory.c $(fault_shared)
+
+rank_tests += $(fault_tests)
 script_tests +=

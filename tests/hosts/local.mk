@@ -1,4 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 rank_tests +=
-script_tests +=
+
+# Like an application: links the library and not MPI.
+test_programs += %reldir%/hosts_check
+tests_hosts_hosts_check_LDADD = libtutti.la
+
+# Like one that uses MPI itself.
+if HAVE_MPI
+test_programs += %reldir%/app_mpi
+tests_hosts_app_mpi_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+tests_hosts_app_mpi_LDADD = libtutti.la $(MPI_LIBS)
+else
+EXTRA_DIST += %reldir%/app_mpi.c
+endif
+
+script_tests += \
+    %reldir%/app_mpi.sh \
+    %reldir%/hosts.sh \
+    %reldir%/lost.sh \
+    %reldir%/one_host.sh
+
+EXTRA_DIST += %reldir%/common.sh

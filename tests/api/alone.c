@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A world of one: everything works, costs nothing and needs nobody; and init, finalize, init.
+ */
+#include "api/api.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { N = 100000 };
+
+static float x[N], y[N];
+
+static void fill(void)
+{
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)(i % 1000);
+        y[i] = -1;
+    }
+}
+
+static void direct(tutti_comm_t *world)
+{
+    static const tutti_op_t ops[] = { TUTTI_SUM, TUTTI_AVG, TUTTI_MIN, TUTTI_MAX };
+    static const size_t counts[] = { 1, 5, 1000, N };
+
+    for (size_t o = 0; o < sizeof(ops) / sizeof(ops[0]); o++) {
+        for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+            size_t n = counts[c];
+
+            fill();
+            CHECK_OK(tutti_allreduce(x, y, n, TUTTI_FLOAT32, ops[o], world));
+            CHECK_INT(memcmp(x, y, n * sizeof(*x)), 0);
+            CHECK(n == N || y[n] == -1);
+            CHECK_OK(tutti_allreduce(x, x, n, TUTTI_FLOAT32, ops[o], world));
+            CHECK_INT(memcmp(x, y, n * sizeof(*x)), 0);
+        }
+    }
+    fill();
+    CHECK_OK(tutti_allgather(x, y, N, TUTTI_FLOAT32, world));
+    CHECK_INT(memcmp(x, y, sizeof(x)), 0);
+    CHECK_OK(tutti_allgather(x, x, N, TUTTI_FLOAT32, world));
+    CHECK_OK(tutti_broadcast(x, N, TUTTI_FLOAT32, 0, world));
+    CHECK_INT(memcmp(x, y, sizeof(x)), 0);
+    CHECK_OK(tutti_barrier(world));
+}
+
+static void by_name(tutti_comm_t *world)
+{
+    tutti_request_t *request[50];
+    char name[16];
+    int done = 0;
+
+    fill();
+    for (int i = 0; i < 50; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        CHECK_OK(tutti_allreduce_async(name, x + 2000 * i, y + 2000 * i, 2000, TUTTI_FLOAT32,
+                                       TUTTI_AVG, world, NULL, &request[i]));
+    }
+    /* It never frees, and goes on answering. */
+    for (int i = 0; i < 1000000 && !done; i++)
+        CHECK_OK(tutti_test(request[0], &done));
+    CHECK_INT(done, 1);
+    CHECK_OK(tutti_test(request[0], &done));
+    CHECK_INT(done, 1);
+    for (int i = 49; i >= 0; i--)
+        CHECK_OK(tutti_wait(request[i], i % 2 ? -1 : 10000));
+    CHECK_INT(memcmp(x, y, sizeof(x)), 0);
+}
+
+static void memory(tutti_comm_t *world)
+{
+    void *ptr, *other;
+
+    CHECK_OK(tutti_mem_alloc(world, sizeof(x), &ptr));
+    CHECK_OK(tutti_mem_alloc(world, 1, &other));
+    CHECK_INT((size_t)ptr % 4096, 0);
+    CHECK(ptr != other);
+    for (int i = 0; i < N; i++)
+        CHECK(((float *)ptr)[i] == 0);
+    fill();
+    CHECK_OK(tutti_allreduce(x, ptr, N, TUTTI_FLOAT32, TUTTI_SUM, world));
+    CHECK_INT(memcmp(x, ptr, sizeof(x)), 0);
+    CHECK_OK(tutti_mem_free(world, ptr));
+    /* `other` is left to tutti_finalize. */
+}
+
+static void ends_by_abort(tutti_comm_t *world)
+{
+    CHECK_OK(tutti_abort(world, "enough"));
+    CHECK_ERROR(tutti_barrier(world), TUTTI_ERR_PEER_LOST, "enough");
+    CHECK_ERROR(tutti_allreduce(x, x, N, TUTTI_FLOAT32, TUTTI_SUM, world), TUTTI_ERR_PEER_LOST,
+                "enough");
+}
+
+static void *somewhere_else(void *arg)
+{
+    direct(arg);
+    by_name(arg);
+    return NULL;
+}
+
+int main(void)
+{
+    clean_environment();
+    for (int i = 0; i < 5; i++) {
+        tutti_request_t *late;
+        tutti_comm_t *world;
+        pthread_t thread;
+
+        CHECK_OK(tutti_init(NULL));
+        CHECK_ERROR(tutti_init(NULL), TUTTI_ERR_INVALID_ARGUMENT, "already");
+        world = tutti_world();
+        CHECK(world != NULL && world == tutti_world());
+        CHECK_INT(tutti_rank(world), 0);
+        CHECK_INT(tutti_size(world), 1);
+        CHECK_INT(tutti_local_rank(world), 0);
+        CHECK_INT(tutti_local_size(world), 1);
+        CHECK_INT(tutti_host_rank(world), 0);
+        CHECK_INT(tutti_host_count(world), 1);
+        direct(world);
+        by_name(world);
+        memory(world);
+        CHECK_INT(pthread_create(&thread, NULL, somewhere_else, world), 0);
+        CHECK_INT(pthread_join(thread, NULL), 0);
+        CHECK_OK(tutti_allreduce_async("late", x, x, N, TUTTI_FLOAT32, TUTTI_SUM, world, NULL,
+                                       &late));
+        if (i % 2)
+            ends_by_abort(world);
+        CHECK_OK(tutti_finalize());
+        CHECK_OK(tutti_finalize());
+        CHECK(tutti_world() == NULL);
+        /* A request outlives the library; it was done, or it was shut down. */
+        (void)tutti_wait(late, -1);
+    }
+    return 0;
+}

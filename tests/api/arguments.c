@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every public function with arguments that make no sense: the right status, words that say what
+ * was wrong, outputs untouched, and a communicator that works on. In a world of one.
+ */
+#include "api/api.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static float x[16], y[16];
+static tutti_comm_t *world;
+
+static const tutti_dtype_t all_dtypes[] = {
+    TUTTI_INT8,    TUTTI_UINT8,    TUTTI_INT16,   TUTTI_UINT16,  TUTTI_INT32,
+    TUTTI_UINT32,  TUTTI_INT64,    TUTTI_UINT64,  TUTTI_FLOAT16, TUTTI_BFLOAT16,
+    TUTTI_FLOAT32, TUTTI_FLOAT64,  TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2, TUTTI_BOOL,
+};
+static const size_t all_bytes[] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1 };
+
+static int is_served(tutti_dtype_t dtype)
+{
+    return dtype == TUTTI_FLOAT32 || dtype == TUTTI_FLOAT64 || dtype == TUTTI_INT32 ||
+           dtype == TUTTI_INT64 || dtype == TUTTI_UINT8 || dtype == TUTTI_BFLOAT16;
+}
+
+/* ---- texts ---- */
+
+static void texts(void)
+{
+#define TEXT(name, number, text)                                                                   \
+    CHECK_INT(name, number);                                                                       \
+    CHECK(strcmp(tutti_strerror(name), text) == 0);
+    TUTTI_STATUS_LIST(TEXT)
+#undef TEXT
+    CHECK(strcmp(tutti_strerror((tutti_status_t)12), "unknown status") == 0);
+    CHECK(strcmp(tutti_strerror((tutti_status_t)-1), "unknown status") == 0);
+    CHECK_INT(tutti_version(), TUTTI_API_VERSION);
+    for (size_t i = 0; i < sizeof(all_dtypes) / sizeof(all_dtypes[0]); i++)
+        CHECK_INT(tutti_dtype_bytes(all_dtypes[i]), all_bytes[i]);
+    CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)0), 0);
+    CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)16), 0);
+    CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)-1), 0);
+}
+
+/* Each thread has its own last error, "" at first; a success does not wipe it out. */
+static void *other_thread(void *arg)
+{
+    CHECK(tutti_last_error()[0] == '\0');
+    CHECK_ERROR(tutti_test(NULL, NULL), TUTTI_ERR_INVALID_ARGUMENT, "request");
+    return arg;
+}
+
+static void last_error(void)
+{
+    pthread_t thread;
+
+    CHECK_ERROR(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT, "comm is NULL");
+    CHECK_OK(tutti_barrier(world));
+    CHECK_INT(pthread_create(&thread, NULL, other_thread, NULL), 0);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK(strstr(tutti_last_error(), "comm is NULL") != NULL);
+}
+
+/* ---- options ---- */
+
+typedef struct {
+    tutti_options_t known;
+    char more[40];
+} newer_t;
+
+static void options(void)
+{
+    tutti_options_t o = TUTTI_OPTIONS_INIT;
+    newer_t newer = { TUTTI_OPTIONS_INIT, { 0 } };
+
+    o.size = sizeof(o) - 1;
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
+    o.size = 0;
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
+    o.size = SIZE_MAX;
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
+    o = (tutti_options_t)TUTTI_OPTIONS_INIT;
+    o.api_version = (TUTTI_VERSION_MAJOR + 1) << 16;
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "version");
+    o = (tutti_options_t)TUTTI_OPTIONS_INIT;
+    o.reserved = 1;
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_INVALID_ARGUMENT, "reserved");
+    newer.known.size = sizeof(newer);
+    newer.more[39] = 1;
+    CHECK_ERROR(tutti_init(&newer.known), TUTTI_ERR_ABI, "field");
+    CHECK(tutti_world() == NULL);
+    /* A newer program that uses nothing new, and one of an older minor version. */
+    newer.more[39] = 0;
+    CHECK_OK(tutti_init(&newer.known));
+    CHECK_OK(tutti_finalize());
+    o = (tutti_options_t)TUTTI_OPTIONS_INIT;
+    o.api_version = TUTTI_VERSION_MAJOR << 16;
+    CHECK_OK(tutti_init(&o));
+    CHECK_OK(tutti_finalize());
+}
+
+static void async_options(void)
+{
+    struct {
+        tutti_async_options_t known;
+        char more[8];
+    } newer = { { sizeof(newer) }, { 0 } };
+    tutti_async_options_t o = TUTTI_ASYNC_OPTIONS_INIT;
+    tutti_request_t *request = NULL;
+
+#define START(options)                                                                             \
+    tutti_allreduce_async("t", x, x, 16, TUTTI_FLOAT32, TUTTI_SUM, world, options, &request)
+    o.size = sizeof(o) - 1;
+    CHECK_ERROR(START(&o), TUTTI_ERR_ABI, "size");
+    o.size = SIZE_MAX;
+    CHECK_ERROR(START(&o), TUTTI_ERR_ABI, "size");
+    newer.more[7] = 1;
+    CHECK_ERROR(START(&newer.known), TUTTI_ERR_ABI, "field");
+    CHECK(request == NULL);
+    newer.more[7] = 0;
+    CHECK_OK(START(&newer.known));
+    CHECK_OK(tutti_wait(request, -1));
+    o.size = sizeof(o);
+    CHECK_OK(START(&o));
+    CHECK_OK(tutti_wait(request, -1));
+#undef START
+}
+
+/* ---- outside of init and finalize ---- */
+
+static void without_world(void)
+{
+    tutti_request_t *request;
+    void *ptr = x;
+
+    CHECK(tutti_world() == NULL);
+    CHECK_OK(tutti_finalize());
+    CHECK_INT(tutti_rank(NULL), -1);
+    CHECK_INT(tutti_size(NULL), -1);
+    CHECK_INT(tutti_local_rank(NULL), -1);
+    CHECK_INT(tutti_local_size(NULL), -1);
+    CHECK_INT(tutti_host_rank(NULL), -1);
+    CHECK_INT(tutti_host_count(NULL), -1);
+#define NO_COMM(call) CHECK_ERROR(call, TUTTI_ERR_INVALID_ARGUMENT, "comm is NULL")
+    NO_COMM(tutti_allreduce(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, NULL));
+    NO_COMM(tutti_allreduce(NULL, NULL, 0, TUTTI_FLOAT32, TUTTI_SUM, NULL));
+    NO_COMM(tutti_allgather(x, y, 1, TUTTI_FLOAT32, NULL));
+    NO_COMM(tutti_broadcast(x, 1, TUTTI_FLOAT32, 0, NULL));
+    NO_COMM(tutti_barrier(NULL));
+    NO_COMM(tutti_abort(NULL, "x"));
+    NO_COMM(tutti_mem_alloc(NULL, 1, &ptr));
+    NO_COMM(tutti_mem_free(NULL, NULL));
+    NO_COMM(tutti_allreduce_async("t", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, NULL, NULL, &request));
+#undef NO_COMM
+    CHECK(ptr == (void *)x);
+}
+
+/* ---- calls ---- */
+
+static void buffers_and_counts(void)
+{
+    tutti_request_t *request = NULL;
+
+#define WRONG(call, words) CHECK_ERROR(call, TUTTI_ERR_INVALID_ARGUMENT, words)
+    WRONG(tutti_allreduce(NULL, x, 1, TUTTI_FLOAT32, TUTTI_SUM, world), "NULL");
+    WRONG(tutti_allreduce(x, NULL, 1, TUTTI_FLOAT32, TUTTI_SUM, world), "NULL");
+    WRONG(tutti_allgather(NULL, x, 1, TUTTI_FLOAT32, world), "NULL");
+    WRONG(tutti_allgather(x, NULL, 1, TUTTI_FLOAT32, world), "NULL");
+    WRONG(tutti_broadcast(NULL, 1, TUTTI_FLOAT32, 0, world), "NULL");
+    WRONG(tutti_allreduce(x, x, SIZE_MAX, TUTTI_FLOAT32, TUTTI_SUM, world), "count");
+    WRONG(tutti_allreduce(x, x, SIZE_MAX / 4, TUTTI_FLOAT32, TUTTI_SUM, world), "count");
+    WRONG(tutti_allgather(x, y, SIZE_MAX / 2, TUTTI_FLOAT64, world), "count");
+    WRONG(tutti_broadcast(x, SIZE_MAX, TUTTI_UINT8, 0, world), "count");
+    WRONG(tutti_broadcast(x, 1, TUTTI_FLOAT32, 1, world), "root 1");
+    WRONG(tutti_broadcast(x, 1, TUTTI_FLOAT32, -1, world), "root -1");
+    WRONG(tutti_broadcast(NULL, 0, TUTTI_FLOAT32, 7, world), "root 7");
+    WRONG(tutti_mem_alloc(world, 1, NULL), "ret_ptr");
+    WRONG(tutti_mem_free(world, x), "allocated");
+#define START(name, send, recv, count, ret)                                                        \
+    tutti_allreduce_async(name, send, recv, count, TUTTI_FLOAT32, TUTTI_SUM, world, NULL, ret)
+    WRONG(START(NULL, x, x, 1, &request), "name");
+    WRONG(START("", x, x, 1, &request), "name");
+    WRONG(START("t", NULL, x, 1, &request), "NULL");
+    WRONG(START("t", x, NULL, 1, &request), "NULL");
+    WRONG(START("t", x, x, 1, NULL), "ret_request");
+    WRONG(START("t", x, x, SIZE_MAX, &request), "count");
+    WRONG(tutti_wait(NULL, -1), "request");
+    WRONG(tutti_wait(NULL, 0), "request");
+    CHECK(request == NULL);
+    /* Nothing but arguments. */
+    CHECK_OK(tutti_allreduce(NULL, NULL, 0, TUTTI_FLOAT32, TUTTI_SUM, world));
+    CHECK_OK(tutti_allgather(NULL, NULL, 0, TUTTI_FLOAT32, world));
+    CHECK_OK(tutti_broadcast(NULL, 0, TUTTI_FLOAT32, 0, world));
+    CHECK_OK(START("nothing", NULL, NULL, 0, &request));
+    WRONG(tutti_test(request, NULL), "ret_done");
+    CHECK_OK(tutti_wait(request, -1));
+#undef WRONG
+}
+
+/* 255 bytes are a name, 256 are none. */
+static void names(void)
+{
+    tutti_request_t *request = NULL;
+    char name[300];
+
+    memset(name, 'n', sizeof(name));
+    name[256] = '\0';
+    CHECK_ERROR(START(name, x, x, 1, &request), TUTTI_ERR_INVALID_ARGUMENT, "255");
+    CHECK(request == NULL);
+    name[255] = '\0';
+    CHECK_OK(START(name, x, x, 1, &request));
+    /* Copied. */
+    name[0] = 'o';
+    CHECK_OK(tutti_wait(request, -1));
+    CHECK_OK(START(name, x, x, 1, &request));
+    CHECK_OK(tutti_wait(request, -1));
+#undef START
+}
+
+/* Every type with every operation, and numbers beyond both. */
+static void types_and_operations(void)
+{
+    for (int t = -1; t <= 17; t++) {
+        for (int o = -1; o <= 10; o++) {
+            tutti_dtype_t dtype = (tutti_dtype_t)t;
+            tutti_op_t op = (tutti_op_t)o;
+            tutti_status_t want = TUTTI_ERR_INVALID_ARGUMENT;
+            tutti_request_t *request = NULL;
+            static double z[4];
+
+            if (t >= TUTTI_INT8 && t <= TUTTI_BOOL && o >= TUTTI_SUM && o <= TUTTI_BXOR)
+                want = is_served(dtype) && o <= TUTTI_MAX ? TUTTI_OK : TUTTI_ERR_UNSUPPORTED;
+            CHECK_STATUS(tutti_allreduce(z, z, 2, dtype, op, world), want);
+            CHECK_STATUS(tutti_allreduce(NULL, NULL, 0, dtype, op, world), want);
+            CHECK_STATUS(tutti_allreduce_async("z", z, z, 2, dtype, op, world, NULL, &request),
+                         want);
+            CHECK((request == NULL) == (want != TUTTI_OK));
+            if (request != NULL)
+                CHECK_OK(tutti_wait(request, -1));
+        }
+    }
+    for (int t = -1; t <= 17; t++) {
+        tutti_dtype_t dtype = (tutti_dtype_t)t;
+        tutti_status_t want = tutti_dtype_bytes(dtype) == 0 ? TUTTI_ERR_INVALID_ARGUMENT
+                              : is_served(dtype)            ? TUTTI_OK
+                                                            : TUTTI_ERR_UNSUPPORTED;
+
+        CHECK_STATUS(tutti_broadcast(x, 2, dtype, 0, world), want);
+        CHECK_STATUS(tutti_allgather(x, y, 2, dtype, world), want);
+    }
+}
+
+int main(void)
+{
+    clean_environment();
+    texts();
+    without_world();
+    options();
+    CHECK_OK(tutti_init(NULL));
+    world = tutti_world();
+    last_error();
+    async_options();
+    buffers_and_counts();
+    names();
+    types_and_operations();
+    CHECK_OK(tutti_barrier(world));
+    CHECK_OK(tutti_finalize());
+    without_world();
+    return 0;
+}

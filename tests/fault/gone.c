@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that are alive and yet of no use: one gives up with tutti_abort, one is stopped, one leaves
+ * without tutti_finalize, one forks.
+ */
+#include "fault/fault.h"
+
+#include "base/time.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef enum {
+    DIRECT_SMALL,
+    DIRECT_LARGE,
+    BARRIER,
+    ASYNC,
+    ASYNC_LARGE,
+    WAYS
+} way_t;
+
+static const char *const way_names[WAYS] = { "small direct", "large direct", "barrier", "async",
+                                             "large async" };
+
+typedef struct {
+    way_t way;
+    int victim;
+} plan_t;
+
+enum { LARGE = 300000 };
+
+/* A call that needs every rank. */
+static tutti_status_t call(rank_t *self, way_t way)
+{
+    size_t count = way == DIRECT_LARGE || way == ASYNC_LARGE ? LARGE : 4;
+    float *x = calloc(count, sizeof(*x));
+    tutti_request_t *request;
+    tutti_status_t status;
+
+    switch (way) {
+    case BARRIER:
+        status = tutti_barrier(self->comm);
+        break;
+    case ASYNC:
+    case ASYNC_LARGE:
+        status = tutti_allreduce_async("gradient", x, x, count, TUTTI_FLOAT32, TUTTI_SUM,
+                                       self->comm, NULL, &request);
+        if (status == TUTTI_OK)
+            status = tutti_wait(request, -1);
+        break;
+    default:
+        status = tutti_allreduce(x, x, count, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
+    }
+    free(x);
+    return status;
+}
+
+/* All have come here: nobody is still in an earlier call. */
+static void gather(rank_t *self)
+{
+    for (int way = 0; way < WAYS; way++)
+        CHECK_OK(call(self, (way_t)way));
+    atomic_fetch_add(&board->ready, 1);
+    while (atomic_load(&board->ready) < self->size)
+        usleep(1000);
+}
+
+static void check_said(const char *text)
+{
+    if (strstr(tutti_last_error(), text) == NULL)
+        ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), text);
+}
+
+/* ---- tutti_abort ---- */
+
+static void aborts(rank_t *self)
+{
+    const plan_t *plan = self->arg;
+
+    gather(self);
+    if (self->rank == plan->victim) {
+        usleep(50000);
+        atomic_store(&board->when_ns, tutti__now_ns());
+        CHECK_OK(tutti_abort(self->comm, "the disk is full"));
+    } else {
+        CHECK_STATUS(call(self, plan->way), TUTTI_ERR_PEER_LOST);
+        check_said("the disk is full");
+        CHECK(board_age_s() < SOON_S);
+    }
+    check_dead(self, TUTTI_ERR_PEER_LOST, "the disk is full");
+    /* The first reason stays. */
+    CHECK_OK(tutti_abort(self->comm, "another one"));
+    check_dead(self, TUTTI_ERR_PEER_LOST, "the disk is full");
+}
+
+/* ---- a stopped rank ---- */
+
+static void short_timeout(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.timeout_ms = 500;
+}
+
+/*
+ * Is the victim named as the one that is waited for? Over several hosts a direct call names whom the
+ * first to lose patience waits for, which may be another waiter; and of a named tensor rank 0 knows
+ * the host that has not announced it.
+ */
+static int names(rank_t *self, const plan_t *plan)
+{
+    const uint32_t *host_of = self->comm->topo->host_of;
+    int chain = self->comm->topo->nhosts > 1 && plan->way < ASYNC;
+    char text[32];
+
+    if (plan->way >= ASYNC && strstr(tutti_last_error(), "'gradient'") == NULL)
+        return 0;
+    for (int r = 0; r < self->size; r++) {
+        int counts = self->comm->topo->nhosts > 1 && host_of[r] == host_of[plan->victim];
+
+        if (r != plan->victim && !counts && !chain)
+            continue;
+        snprintf(text, sizeof(text), "rank %d", r);
+        /* Not "rank 3 waited" */
+        for (const char *at = tutti_last_error(); (at = strstr(at, text)) != NULL; at++)
+            if (strncmp(at + strlen(text), " waited", 7) != 0)
+                return 1;
+    }
+    return 0;
+}
+
+static void stops(rank_t *self)
+{
+    const plan_t *plan = self->arg;
+    double began;
+
+    gather(self);
+    if (self->rank == plan->victim) {
+        tutti_status_t status;
+
+        atomic_store(&board->pid, (int)getpid());
+        kill(getpid(), SIGSTOP);
+        /* What the others have written may still complete a call. */
+        do {
+            status = call(self, plan->way);
+        } while (status == TUTTI_OK);
+        CHECK_STATUS(status, TUTTI_ERR_TIMEOUT);
+        check_dead(self, TUTTI_ERR_TIMEOUT, "");
+        return;
+    }
+    while (atomic_load(&board->pid) == 0)
+        usleep(1000);
+    began = wall_ms();
+    CHECK_STATUS(call(self, plan->way), TUTTI_ERR_TIMEOUT);
+    CHECK(wall_ms() - began >= 200);
+    CHECK(wall_ms() - began < SOON_S * 1e3);
+    if (!names(self, plan)) {
+        kill(atomic_load(&board->pid), SIGKILL);
+        ranks_fail(__FILE__, __LINE__, "'%s' does not name rank %d", tutti_last_error(),
+                   plan->victim);
+    }
+    check_dead(self, TUTTI_ERR_TIMEOUT, "rank");
+    /* The last one lets it go on, and it must find the same. */
+    if (atomic_fetch_add(&board->done, 1) + 2 == self->size)
+        kill(atomic_load(&board->pid), SIGCONT);
+    for (int i = 0; i < 5000 && atomic_load(&board->done) + 1 < self->size; i++)
+        usleep(1000);
+}
+
+/* A wait with a timeout does no harm: the request ends well when the late one comes. */
+static void comes_late(rank_t *self)
+{
+    const plan_t *plan = self->arg;
+    tutti_request_t *request;
+    float x = 1;
+    int done = 1;
+
+    gather(self);
+    if (self->rank == plan->victim)
+        while (atomic_load(&board->done) + 1 < self->size)
+            usleep(1000);
+    CHECK_OK(tutti_allreduce_async("late", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
+                                   &request));
+    if (self->rank != plan->victim) {
+        CHECK_STATUS(tutti_wait(request, 30), TUTTI_ERR_TIMEOUT);
+        check_said("'late'");
+        CHECK_STATUS(tutti_wait(request, 0), TUTTI_ERR_TIMEOUT);
+        CHECK_OK(tutti_test(request, &done));
+        CHECK_INT(done, 0);
+        atomic_fetch_add(&board->done, 1);
+    }
+    CHECK_OK(tutti_wait(request, -1));
+    CHECK_INT(x, self->size);
+    gather(self);
+}
+
+/* ---- leaving without a word ---- */
+
+static void leaves(rank_t *self)
+{
+    const plan_t *plan = self->arg;
+    char name[32];
+
+    snprintf(name, sizeof(name), "rank %d was lost", plan->victim);
+    gather(self);
+    if (self->rank == plan->victim) {
+        usleep(30000);
+        atomic_store(&board->when_ns, tutti__now_ns());
+        _exit(0);
+    }
+    CHECK_STATUS(call(self, plan->way), TUTTI_ERR_PEER_LOST);
+    CHECK(board_age_s() < SOON_S);
+    check_said(name);
+    check_dead(self, TUTTI_ERR_PEER_LOST, name);
+}
+
+/* ---- fork ---- */
+
+static void in_child(rank_t *self, tutti_request_t *pending)
+{
+    int done;
+
+    check_dead(self, TUTTI_ERR_SHUTDOWN, "forked");
+    CHECK_STATUS(tutti_test(pending, &done), TUTTI_ERR_SHUTDOWN);
+    CHECK_STATUS(tutti_wait(pending, -1), TUTTI_ERR_SHUTDOWN);
+    CHECK_STATUS(tutti_abort(self->comm, "child"), TUTTI_ERR_SHUTDOWN);
+    CHECK_STATUS(tutti_mem_free(self->comm, NULL), TUTTI_ERR_SHUTDOWN);
+    CHECK_INT(tutti_rank(self->comm), self->rank);
+}
+
+/* Children that end in all the ways there are, while something is pending in the parent. */
+static void forks(rank_t *self)
+{
+    const plan_t *plan = self->arg;
+
+    gather(self);
+    for (int round = 0; round < 3; round++) {
+        tutti_request_t *request;
+        float x = 1;
+        int result;
+        pid_t pid;
+
+        CHECK_OK(tutti_allreduce_async("over a fork", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                       self->comm, NULL, &request));
+        if (plan->victim < 0 || self->rank == plan->victim) {
+            fflush(NULL);
+            pid = fork();
+            CHECK(pid >= 0);
+            if (pid == 0) {
+                in_child(self, request);
+                if (round == 0)
+                    _exit(0);
+                if (round == 1)
+                    execlp("true", "true", (char *)NULL);
+                /* With destructors, and with what atexit has gathered. */
+                exit(0);
+            }
+            CHECK_INT(waitpid(pid, &result, 0), pid);
+            CHECK_INT(result, 0);
+        }
+        CHECK_OK(tutti_wait(request, -1));
+        CHECK_INT(x, self->size);
+        for (int way = 0; way < WAYS; way++)
+            CHECK_OK(call(self, (way_t)way));
+    }
+}
+
+/* A child of a rank that is killed lives on: the death is seen all the same. */
+static void orphans(rank_t *self)
+{
+    const plan_t *plan = self->arg;
+    char name[32];
+    pid_t pid;
+
+    snprintf(name, sizeof(name), "rank %d was lost", plan->victim);
+    gather(self);
+    if (self->rank == plan->victim) {
+        fflush(NULL);
+        pid = fork();
+        if (pid == 0) {
+            /* Until the others have seen it, but not for ever. */
+            for (int i = 0; i < 30000 && atomic_load(&board->done) + 1 < self->size; i++)
+                usleep(1000);
+            _exit(0);
+        }
+        CHECK(pid > 0);
+        atomic_store(&board->when_ns, tutti__now_ns());
+        kill(getpid(), SIGKILL);
+    }
+    CHECK_STATUS(call(self, plan->way), TUTTI_ERR_PEER_LOST);
+    CHECK(board_age_s() < SOON_S);
+    check_said(name);
+    atomic_fetch_add(&board->done, 1);
+}
+
+/* ---- all of them ---- */
+
+static const struct {
+    const char *name;
+    rank_fn_t fn;
+    int ways; /* how many of way_t to try */
+    int killed;
+    void (*settings)(tutti__conf_t *conf, int rank);
+} faults[] = {
+    { "aborts", aborts, WAYS, 0, NULL },
+    { "stops", stops, WAYS, 0, short_timeout },
+    { "comes late", comes_late, 1, 0, NULL },
+    { "leaves", leaves, WAYS, 0, NULL },
+    { "forks", forks, 1, 0, NULL },
+    { "orphans", orphans, 2, 1, NULL },
+};
+
+static int run_all(size_t fault, int size, const char *hosts, int victim)
+{
+    int failures = 0;
+
+    for (int way = 0; way < faults[fault].ways; way++) {
+        plan_t plan = { (way_t)way, victim };
+        job_t job = { .size = size,
+                      .hosts = hosts,
+                      .fn = faults[fault].fn,
+                      .settings = faults[fault].settings,
+                      .arg = &plan,
+                      .timeout_s = 25,
+                      .killed = faults[fault].killed ? 1u << victim : 0 };
+
+        board_clear();
+        if (ranks_run(&job) == 0)
+            continue;
+        failures++;
+        fprintf(stderr, "FAILED: rank %d of %d %s, %s, hosts %s\n", victim, size,
+                faults[fault].name, way_names[way], hosts != NULL ? hosts : "one");
+    }
+    return failures;
+}
+
+int main(int argc, char **argv)
+{
+    int failures = 0;
+
+    if (!ranks_can_fork()) {
+        fprintf(stderr, "ranks must be processes\n");
+        return 77;
+    }
+    board_open();
+    for (size_t f = 0; f < sizeof(faults) / sizeof(faults[0]); f++) {
+        /* By hand: only those that begin so. */
+        if (argc > 1 && strncmp(faults[f].name, argv[1], strlen(argv[1])) != 0)
+            continue;
+        failures += run_all(f, 2, NULL, 1);
+        failures += run_all(f, 3, NULL, 0);
+        failures += run_all(f, 5, NULL, 2);
+        failures += run_all(f, 5, "aaabb", 3);
+        failures += run_all(f, 4, "aabb", 3);
+    }
+    return failures != 0;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The library sleeps: when nothing is pending it takes no time and sends nothing, and who waits for
+ * long takes little.
+ *
+ * Nothing here asks that something be fast. A machine that does other things only makes ranks use
+ * less of it.
+ */
+#include "fault/fault.h"
+
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Of a second. Measured: nothing at all; a thread that looks every millisecond takes 30. */
+#define IDLE_MS 20
+/* Times that threads of the process went to sleep; main itself does once. */
+#define IDLE_SLEEPS 12
+/* A waiter's share. Measured: 2 to 5 %; one that yields all the time takes half a processor. */
+#define WAITER_SHARE 0.3
+
+static void some_work(rank_t *self)
+{
+    static float x[70000];
+    tutti_request_t *request[40];
+    char name[32];
+
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof(name), "tensor %d", i);
+        CHECK_OK(tutti_allreduce_async(name, x + 1000 * i, x + 1000 * i, 1000, TUTTI_FLOAT32,
+                                       TUTTI_MAX, self->comm, NULL, &request[i]));
+    }
+    for (int i = 0; i < 40; i++)
+        CHECK_OK(tutti_wait(request[i], -1));
+    for (int i = 0; i < 100; i++)
+        CHECK_OK(tutti_allreduce(x, x, 70000, TUTTI_FLOAT32, TUTTI_MAX, self->comm));
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+static long sleeps(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_nvcsw;
+}
+
+/* One second of nothing. */
+static void check_idle(rank_t *self, const char *when)
+{
+    double cpu;
+    long slept;
+
+    /* The last calls' aftermath on other ranks. */
+    atomic_fetch_add(&board->ready, 1);
+    while (atomic_load(&board->ready) % self->size != 0)
+        usleep(1000);
+    usleep(100000);
+    cpu = cpu_ms();
+    slept = sleeps();
+    usleep(1000000);
+    cpu = cpu_ms() - cpu;
+    slept = sleeps() - slept;
+    if (cpu > IDLE_MS || slept > IDLE_SLEEPS)
+        ranks_fail(__FILE__, __LINE__, "idle %s: %.1f ms, %ld sleeps in a second", when, cpu,
+                   slept);
+    atomic_fetch_add(&board->done, 1);
+    while (atomic_load(&board->done) % self->size != 0)
+        usleep(1000);
+}
+
+static void idle(rank_t *self)
+{
+    check_idle(self, "after the start");
+    some_work(self);
+    check_idle(self, "after work");
+}
+
+typedef enum {
+    IN_BARRIER,
+    IN_LARGE,
+    IN_WAIT,
+    PLACES
+} place_t;
+
+/* All but the last rank wait for it. */
+static void wait_long(rank_t *self)
+{
+    static float x[300000];
+    const place_t *place = self->arg;
+    tutti_request_t *request = NULL;
+    int late = self->rank == self->size - 1;
+    double cpu, wall;
+
+    some_work(self);
+    if (late)
+        usleep(1500000);
+    cpu = cpu_ms();
+    wall = wall_ms();
+    if (*place == IN_BARRIER)
+        CHECK_OK(tutti_barrier(self->comm));
+    if (*place == IN_LARGE)
+        CHECK_OK(tutti_allreduce(x, x, 300000, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+    if (*place == IN_WAIT) {
+        CHECK_OK(tutti_allreduce_async("late", x, x, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &request));
+        CHECK_OK(tutti_wait(request, -1));
+    }
+    cpu = cpu_ms() - cpu;
+    wall = wall_ms() - wall;
+    if (late)
+        return;
+    if (wall < 1000)
+        ranks_fail(__FILE__, __LINE__, "did not wait for the last rank: %.0f ms", wall);
+    if (cpu > WAITER_SHARE * wall)
+        ranks_fail(__FILE__, __LINE__, "waiting took %.0f ms of %.0f", cpu, wall);
+}
+
+int main(void)
+{
+    static const char *const hosts[] = { NULL, NULL, "aabb" };
+    static const int sizes[] = { 2, 8, 4 };
+    int failures = 0;
+
+    if (!ranks_can_fork()) {
+        fprintf(stderr, "ranks must be processes\n");
+        return 77;
+    }
+    board_open();
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        job_t job = { .size = sizes[i], .hosts = hosts[i], .fn = idle };
+
+        board_clear();
+        RUN_JOB(failures, &job);
+        for (int place = 0; place < PLACES; place++) {
+            place_t arg = (place_t)place;
+
+            job.fn = wait_long;
+            job.arg = &arg;
+            RUN_JOB(failures, &job);
+        }
+    }
+    return failures != 0;
+}

@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Ranks under mpirun that take themselves to be on several hosts: TUTTI_HOST_ID tells them apart,
+# and MPI is what they have between them. TUTTI_XPORT=mpi makes tutti_init refuse anything else.
+set -u
+. "$(dirname "$0")/common.sh"
+
+program=tests/hosts/hosts_check
+
+# on A B [C]: ranks on hosts a, b, c. They all take the environment that is exported now.
+on()
+{
+    a="-np $1 env TUTTI_HOST_ID=a $program"
+    b="-np $2 env TUTTI_HOST_ID=b $program"
+    what="hosts with $*: ${TUTTI_ALGORITHM:-default} $TUTTI_XPORT"
+    if [ $# -eq 3 ]; then
+        launch $a data : $b data : -np "$3" env TUTTI_HOST_ID=c $program data
+        passed $(($1 + $2 + $3)) "on 3 hosts: data passed"
+    else
+        launch $a data : $b data
+        passed $(($1 + $2)) "on 2 hosts: data passed"
+    fi
+}
+
+export TUTTI_XPORT=mpi
+for TUTTI_ALGORITHM in "" allreduce:ring allreduce:recursive_doubling; do
+    export TUTTI_ALGORITHM
+    on 1 1
+    on 2 2
+    on 3 2
+    on 4 1
+done
+export TUTTI_ALGORITHM=
+on 1 2 2
+TUTTI_ALGORITHM=broadcast:binomial,allgather:ring,barrier:dissemination
+on 2 1
+TUTTI_ALGORITHM=
+TUTTI_XPORT=shm
+on 2 2
+
+# Several small pieces on their way, and a second start.
+TUTTI_XPORT=mpi
+export TUTTI_CHUNK_BYTES=4K TUTTI_CREDITS=2
+what="small chunks, twice"
+launch -np 2 env TUTTI_HOST_ID=a $program twice : -np 1 env TUTTI_HOST_ID=b $program twice
+passed 3 "on 2 hosts: twice passed"
+
+test $errors -eq 0

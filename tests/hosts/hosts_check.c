@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What every rank of a job under mpirun does here: hosts_check CASE [ARGUMENT]. Like an application
+ * it knows the library only by its headers; started by hosts.sh. Prints "rank R of N on H hosts:
+ * CASE passed" and ends with 0, or says what is wrong.
+ *
+ *     data      all collectives, exact results, direct and by name, up to 2 MB
+ *     twice     the same, with tutti_finalize and tutti_init in between
+ *     many N    N small allreduces; prints their time in milliseconds
+ *     refused   tutti_init must fail here
+ *     killed R  rank R is killed while the others wait for it
+ */
+#include <tutti/tutti.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int rank = -1, size;
+
+#define CHECK(cond, ...)                                                                           \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            fprintf(stderr, "%s:%d: rank %d: %s: ", __FILE__, __LINE__, rank, #cond);              \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, "\n");                                                                 \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+#define OK(call) CHECK((call) == TUTTI_OK, "%s", tutti_last_error())
+
+static double now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+/* Sums of these over 8 ranks are exact in all types used. */
+static float value(int r, size_t i)
+{
+    return (float)((i * 7 + (size_t)r * 5) % 31);
+}
+
+static float sum(size_t i)
+{
+    float total = 0;
+
+    for (int r = 0; r < size; r++)
+        total += value(r, i);
+    return total;
+}
+
+static void *room(size_t bytes)
+{
+    void *ptr = malloc(bytes + 1);
+
+    CHECK(ptr != NULL, "%zu bytes", bytes);
+    return ptr;
+}
+
+/* ---- the collectives ---- */
+
+static void allreduce(size_t count, int in_place)
+{
+    float *x = room(count * sizeof(*x)), *y = in_place ? x : room(count * sizeof(*y));
+
+    for (size_t i = 0; i < count; i++)
+        x[i] = value(rank, i);
+    OK(tutti_allreduce(x, y, count, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()));
+    for (size_t i = 0; i < count; i++)
+        CHECK(y[i] == sum(i), "element %zu of %zu is %g, not %g", i, count, y[i], sum(i));
+    if (!in_place)
+        free(y);
+    free(x);
+}
+
+static void allreduce_max(size_t count)
+{
+    int64_t *x = room(count * sizeof(*x));
+
+    for (size_t i = 0; i < count; i++)
+        x[i] = (int64_t)i * 100 + rank;
+    OK(tutti_allreduce(x, x, count, TUTTI_INT64, TUTTI_MAX, tutti_world()));
+    for (size_t i = 0; i < count; i++)
+        CHECK(x[i] == (int64_t)i * 100 + size - 1, "element %zu is %lld", i, (long long)x[i]);
+    free(x);
+}
+
+static void broadcast(size_t count, int root)
+{
+    int32_t *x = room(count * sizeof(*x));
+
+    for (size_t i = 0; i < count; i++)
+        x[i] = rank == root ? (int32_t)i + root : -1;
+    OK(tutti_broadcast(x, count, TUTTI_INT32, root, tutti_world()));
+    for (size_t i = 0; i < count; i++)
+        CHECK(x[i] == (int32_t)i + root, "root %d, element %zu is %d", root, i, x[i]);
+    free(x);
+}
+
+static void allgather(size_t count)
+{
+    double *all = room(count * (size_t)size * sizeof(*all)), *mine = all + count * (size_t)rank;
+
+    for (size_t i = 0; i < count; i++)
+        mine[i] = rank * 1e6 + (double)i;
+    OK(tutti_allgather(mine, all, count, TUTTI_FLOAT64, tutti_world()));
+    for (int r = 0; r < size; r++)
+        for (size_t i = 0; i < count; i++)
+            CHECK(all[(size_t)r * count + i] == r * 1e6 + (double)i, "rank %d's element %zu", r, i);
+    free(all);
+}
+
+/* Nobody may leave a barrier before the last one has come; clocks of one machine agree. */
+static void barriers(void)
+{
+    for (int late = 0; late < size; late++) {
+        double came, last;
+
+        OK(tutti_barrier(tutti_world()));
+        if (rank == late)
+            usleep(5000);
+        came = now_ms();
+        OK(tutti_barrier(tutti_world()));
+        last = now_ms();
+        OK(tutti_allreduce(&came, &came, 1, TUTTI_FLOAT64, TUTTI_MAX, tutti_world()));
+        CHECK(last >= came, "left a barrier %.3f ms before the last one came", came - last);
+    }
+}
+
+static void mem(void)
+{
+    size_t count = 300000;
+    void *ptr;
+    float *x;
+
+    OK(tutti_mem_alloc(tutti_world(), count * sizeof(*x), &ptr));
+    x = ptr;
+    for (size_t i = 0; i < count; i++)
+        x[i] = value(rank, i);
+    OK(tutti_allreduce(x, x, count, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()));
+    for (size_t i = 0; i < count; i++)
+        CHECK(x[i] == sum(i), "element %zu is %g", i, x[i]);
+    OK(tutti_barrier(tutti_world()));
+    OK(tutti_mem_free(tutti_world(), ptr));
+}
+
+enum { TENSORS = 20 };
+
+/* Each rank has its own order. */
+static void by_name(void)
+{
+    static const size_t counts[] = { 1, 1000, 0, 70000, 12345 };
+    tutti_request_t *request[TENSORS];
+    float *x[TENSORS];
+    char name[32];
+
+    for (int k = 0; k < TENSORS; k++) {
+        int t = (k * 7 + rank * 3) % TENSORS;
+        size_t count = counts[t % 5];
+
+        x[t] = room(count * sizeof(*x[t]));
+        for (size_t i = 0; i < count; i++)
+            x[t][i] = value(rank, i + (size_t)t);
+        snprintf(name, sizeof(name), "tensor %d", t);
+        OK(tutti_allreduce_async(name, x[t], x[t], count, TUTTI_FLOAT32, TUTTI_SUM, tutti_world(),
+                                 NULL, &request[t]));
+        /* Direct calls between, in the same order on all ranks. */
+        if (k % 5 == 2)
+            allreduce(100, 1);
+    }
+    for (int t = 0; t < TENSORS; t++) {
+        OK(tutti_wait(request[t], -1));
+        for (size_t i = 0; i < counts[t % 5]; i++)
+            CHECK(x[t][i] == sum(i + (size_t)t), "tensor %d, element %zu is %g, not %g", t, i,
+                  x[t][i], sum(i + (size_t)t));
+        free(x[t]);
+    }
+}
+
+/* A mistake in a named tensor is everybody's error and nobody's end. */
+static void mismatch(void)
+{
+    tutti_request_t *request;
+    float x[8] = { 0 };
+
+    if (size == 1)
+        return;
+    OK(tutti_allreduce_async("odd", x, x, rank == size - 1 ? 7 : 8, TUTTI_FLOAT32, TUTTI_SUM,
+                             tutti_world(), NULL, &request));
+    CHECK(tutti_wait(request, -1) == TUTTI_ERR_MISMATCH, "%s", tutti_last_error());
+    CHECK(strstr(tutti_last_error(), "'odd'") != NULL, "%s", tutti_last_error());
+}
+
+static void data(void)
+{
+    static const size_t counts[] = { 0, 1, 2, 3, 17, 1000, 4097, 60000, 524288 };
+
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        allreduce(counts[c], 0);
+        allreduce(counts[c], 1);
+        allreduce_max(counts[c] / 2);
+        broadcast(counts[c], (int)c % size);
+        broadcast(counts[c], size - 1);
+        allgather(counts[c] / 16 + 1);
+    }
+    barriers();
+    mem();
+    by_name();
+    mismatch();
+    by_name();
+}
+
+/* ---- the others ---- */
+
+static void many(int times)
+{
+    double began;
+    float x;
+
+    OK(tutti_barrier(tutti_world()));
+    began = now_ms();
+    for (int i = 0; i < times; i++) {
+        x = (float)(rank + i % 7);
+        OK(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()));
+        CHECK(x == (float)(size * (size - 1) / 2 + size * (i % 7)), "%g", x);
+    }
+    if (rank == 0)
+        printf("many: %.0f ms\n", now_ms() - began);
+}
+
+static void killed(int victim)
+{
+    char name[32];
+    float x = 0;
+    double began;
+
+    snprintf(name, sizeof(name), "rank %d", victim);
+    OK(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()));
+    if (rank == victim) {
+        /* Others are in their next call then, most probably; else they come and find out. */
+        usleep(200000);
+        kill(getpid(), SIGKILL);
+    }
+    began = now_ms();
+    CHECK(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()) ==
+              TUTTI_ERR_PEER_LOST,
+          "%s", tutti_last_error());
+    CHECK(now_ms() - began < 15000, "%.0f ms", now_ms() - began);
+    CHECK(strstr(tutti_last_error(), name) != NULL, "%s", tutti_last_error());
+    CHECK(tutti_barrier(tutti_world()) == TUTTI_ERR_PEER_LOST, "%s", tutti_last_error());
+}
+
+static int refused(void)
+{
+    tutti_status_t status = tutti_init(NULL);
+
+    CHECK(status != TUTTI_OK, "a world of %d", tutti_size(tutti_world()));
+    CHECK(tutti_last_error()[0] != '\0', "no words");
+    CHECK(tutti_world() == NULL, "a world all the same");
+    printf("refused: %s: %s\n", tutti_strerror(status), tutti_last_error());
+    return 0;
+}
+
+static void start(void)
+{
+    OK(tutti_init(NULL));
+    rank = tutti_rank(tutti_world());
+    size = tutti_size(tutti_world());
+    if (getenv("OMPI_COMM_WORLD_SIZE") != NULL)
+        CHECK(size == atoi(getenv("OMPI_COMM_WORLD_SIZE")), "%d", size);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "data";
+    int number = argc > 2 ? atoi(argv[2]) : 0, hosts;
+
+    if (strcmp(what, "refused") == 0)
+        return refused();
+    start();
+    if (strcmp(what, "many") == 0)
+        many(number);
+    else if (strcmp(what, "killed") == 0)
+        killed(number);
+    else
+        data();
+    if (strcmp(what, "twice") == 0) {
+        OK(tutti_finalize());
+        CHECK(tutti_world() == NULL, "a world after the end");
+        start();
+        data();
+    }
+    hosts = tutti_host_count(tutti_world());
+    OK(tutti_finalize());
+    printf("rank %d of %d on %d hosts: %s passed\n", rank, size, hosts, what);
+    return 0;
+}

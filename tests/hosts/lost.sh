@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# kill -9 of a rank under mpirun. With --enable-recovery the launcher lets the others live, and they
+# must end by themselves: on one host, and with MPI between them.
+set -u
+. "$(dirname "$0")/common.sh"
+
+program=tests/hosts/hosts_check
+
+[ "$mpi" = openmpi ] || skip "only Open MPI's mpirun lets ranks live on"
+
+# survived N: all but one have passed and mpirun has not been stopped; its status is its own affair
+survived()
+{
+    lines=$(grep -c "killed passed" "$log")
+    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ] || [ "$lines" -ne "$1" ]; then
+        wrong "$what: status $status, $lines of $1 ranks passed"
+    fi
+}
+
+for victim in 0 1 2; do
+    what="rank $victim of 3 on one host"
+    launch --enable-recovery -np 3 $program killed $victim
+    survived 2
+done
+export TUTTI_XPORT=mpi
+for victim in 0 1 3; do
+    what="rank $victim of 2 + 2"
+    launch --enable-recovery -np 2 env TUTTI_HOST_ID=a $program killed $victim : \
+        -np 2 env TUTTI_HOST_ID=b $program killed $victim
+    survived 3
+done
+
+test $errors -eq 0

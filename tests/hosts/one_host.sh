@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Ranks under mpirun on one host, as users start them: results, the example's output, speed that
+# does not fall apart with more ranks than processors, and no world of one where there are several.
+set -u
+. "$(dirname "$0")/common.sh"
+
+program=tests/hosts/hosts_check
+
+for ranks in 1 2 3 5 8; do
+    what="$ranks ranks"
+    launch -np $ranks $program data
+    passed $ranks "of $ranks on 1 hosts: data passed"
+done
+what="twice"
+launch -np 3 $program twice
+passed 3 "twice passed"
+
+# A call takes some 20 us here; where waiting ranks keep each other from the processors it takes a
+# time slice, and this minutes.
+for ranks in 2 8; do
+    what="many with $ranks ranks"
+    launch -np $ranks $program many 1000
+    passed $ranks "many passed"
+    ms=$(sed -n 's/^many: \([0-9]*\) ms/\1/p' "$log")
+    echo "1000 allreduces with $ranks ranks: ${ms:-?} ms"
+    [ "${ms:-9999}" -lt 2000 ] || wrong "$what: ${ms:-?} ms"
+done
+
+# What the example prints is in the manual.
+what="hello_allreduce"
+launch -np 4 examples/hello_allreduce
+passed 4 "^rank [0-3] of 4: the sum is 10$"
+[ "$(sort -u "$log" | grep -c '^rank')" -eq 4 ] || wrong "a rank speaks twice"
+
+# Nobody may go on alone.
+for setting in TUTTI_MODULE_DIR=/nonexistent TUTTI_XPORT=pigeon TUTTI_BOOT=pigeon \
+    TUTTI_ALGORITHM=allreduce:pigeon; do
+    what=$setting
+    launch -np 2 env $setting $program refused
+    passed 2 "^refused: "
+done
+grep -q pigeon "$log" || wrong "the algorithm is not named"
+what="one of two"
+launch -np 1 env TUTTI_ALGORITHM=allreduce:pigeon $program refused : -np 1 $program refused
+passed 2 "^refused: "
+
+test $errors -eq 0
