@@ -7,6 +7,7 @@
 # usage: examples/quickstart.sh [ARGUMENT of example_train...]
 set -eu
 
+here=$PWD
 top=$(cd "$(dirname "$0")/.." && pwd)
 cd "$top"
 . lib/build/setup.sh
@@ -17,6 +18,7 @@ alone quickstart.sh
 need_packages $BUILD_PACKAGES $TRAIN_PACKAGES
 generate
 configure_in $build
+echo "building below $build, log in $build/make.log"
 logged $build/make.log make -C $build -j "$jobs" modules examples/example_train
 exec 8>&-
 
@@ -31,4 +33,5 @@ if [ "$(id -u)" -eq 0 ]; then
     echo "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
 fi
 echo "mpirun -np 2 $*"
+cd "$here"
 exec mpirun -np 2 "$@"

@@ -28,7 +28,8 @@ typedef struct {
  *                   them until the request is done; do not touch them before
  * count             elements; equal on all ranks; may be 0
  * options           NULL: defaults; read during the call only
- * ret_request       to be handed to tutti_wait exactly once, also after tutti_finalize
+ * ret_request       to be handed to tutti_wait exactly once, also after tutti_finalize. Unchanged
+ *                   if this call fails: there is nothing to wait for then
  *
  * Any thread, in any order, on every rank. Errors of this rank are returned at once (a name that is
  * pending already: TUTTI_ERR_INVALID_ARGUMENT); those that need other ranks come from tutti_test

@@ -7,12 +7,14 @@
  * mix freely with asynchronous requests (async.h), which have an order of their own.
  *
  * Buffers belong to the caller and are used during the call only. `sendbuf == recvbuf` works in
- * place; other overlaps are errors that the library does not detect. A call with count 0 does
- * nothing but check the arguments, and needs no peer; its buffers may be NULL.
+ * place; other overlaps are errors that the library does not detect. Buffers need no alignment. A
+ * call with count 0 does nothing but check the arguments, and needs no peer; its buffers may be
+ * NULL. Since it meets nobody, a 0 where others have a count is found at that rank's next call.
  *
  * Common errors: INVALID_ARGUMENT, UNSUPPORTED (type or operation), MISMATCH (a rank came with
- * another call), PEER_LOST, TIMEOUT (a peer did not come within TUTTI_TIMEOUT; the communicator is
- * dead then), SHUTDOWN.
+ * another call: always found inside a host; between hosts over MPI only lengths are compared, so
+ * types of one size, operations and roots are not), PEER_LOST, TIMEOUT (a peer did not come within
+ * TUTTI_TIMEOUT; the communicator is dead then), SHUTDOWN.
  */
 #ifndef TUTTI_COLLECTIVES_H
 #define TUTTI_COLLECTIVES_H

@@ -24,8 +24,10 @@
  *     Outputs (named ret_...) change only on success. The library never exits, aborts, raises or
  *     handles signals, and prints nothing but its log on stderr (TUTTI_LOG).
  *
- *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, or TUTTI_ERR_TRANSPORT, a
- *     communicator is dead: every further call says so at once, and tutti_finalize works. After
+ *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
+ *     peer's tutti_finalize, or TUTTI_ERR_TRANSPORT, a communicator is dead: every further call
+ *     says so at once, and tutti_finalize works. MPI, if Tutti started it, is then not finalized
+ *     unless all peers are alive, so that mpirun reports a failed job. After
  *     TUTTI_ERR_MISMATCH it stays usable if the call was asynchronous, or if all ranks are on one
  *     host and no other algorithm than its own is forced. Between hosts a direct call may have
  *     moved data before the mismatch is found, and ends the communicator.

@@ -16,8 +16,8 @@
  * What a call answers. The one list of numbers and texts: X(name, number, text).
  *
  * INVALID_ARGUMENT  the call makes no sense; nothing was done
- * MISMATCH          ranks came with different calls; no recvbuf was changed; the communicator
- *                   stays usable where the mismatch was found before data moved (see tutti.h)
+ * MISMATCH          ranks came with different calls; where that was found before data moved, no
+ *                   recvbuf was changed and the communicator stays usable (see tutti.h)
  * PEER_LOST         a rank died, or called tutti_abort; the communicator is dead
  * TIMEOUT           a deadline passed; from tutti_wait with a timeout the request lives on
  * SHUTDOWN          the library, or a peer's, was finalized while the call was pending

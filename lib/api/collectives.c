@@ -109,8 +109,7 @@ static tutti_status_t run_to_end(tutti_comm_t *comm)
 /* What all ranks must have in common, where a transport can carry it. */
 static uint32_t signature(const tutti__exec_call_t *call, uint32_t root)
 {
-    uint64_t facts[] = { call->tag, call->count, (uint64_t)call->dtype,
-                         (uint64_t)call->op, root };
+    uint64_t facts[] = { call->tag, call->count, (uint64_t)call->dtype, (uint64_t)call->op, root };
     uint64_t hash = tutti__hash(facts, sizeof(facts));
 
     return (uint32_t)(hash ^ hash >> 32);
@@ -151,7 +150,7 @@ static tutti_status_t end_badly(tutti_comm_t *comm, tutti_status_t status, int h
 }
 
 tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,
-                             tutti__exec_call_t *call, uint32_t root)
+                                  tutti__exec_call_t *call, uint32_t root)
 {
     tutti_status_t status = tutti__engine_alive(comm->engine);
     int has_channels;
@@ -212,7 +211,7 @@ tutti_status_t tutti__comm_check_call(const tutti_comm_t *comm, const void *a, c
 tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, size_t count,
                                tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm)
 {
-    tutti__exec_call_t call = { sendbuf, recvbuf, count, dtype, op, 0, TUTTI__ALLREDUCE };
+    tutti__exec_call_t call = { sendbuf, recvbuf, count, dtype, op, 0, TUTTI__TAG_ALLREDUCE };
     tutti_status_t status = tutti__comm_check_call(comm, sendbuf, recvbuf, count, dtype, op);
 
     if (status != TUTTI_OK || count == 0)
@@ -239,14 +238,14 @@ tutti_status_t tutti_allgather(const void *sendbuf, void *recvbuf, size_t sendco
                                  dtype,
                                  TUTTI_SUM,
                                  0,
-                                 TUTTI__ALLGATHER };
+                                 TUTTI__TAG_ALLGATHER };
     return tutti__comm_direct(comm, TUTTI__ALLGATHER, &call, 0);
 }
 
 tutti_status_t tutti_broadcast(void *buffer, size_t count, tutti_dtype_t dtype, int root,
                                tutti_comm_t *comm)
 {
-    tutti__exec_call_t call = { buffer, buffer, count, dtype, TUTTI_SUM, 0, TUTTI__BROADCAST };
+    tutti__exec_call_t call = { buffer, buffer, count, dtype, TUTTI_SUM, 0, TUTTI__TAG_BROADCAST };
     tutti_status_t status = tutti__comm_check_call(comm, buffer, buffer, count, dtype, TUTTI_SUM);
 
     if (status != TUTTI_OK)
@@ -261,7 +260,7 @@ tutti_status_t tutti_broadcast(void *buffer, size_t count, tutti_dtype_t dtype, 
 
 tutti_status_t tutti_barrier(tutti_comm_t *comm)
 {
-    tutti__exec_call_t call = { NULL, NULL, 1, TUTTI_UINT8, TUTTI_MAX, 0, TUTTI__BARRIER };
+    tutti__exec_call_t call = { NULL, NULL, 1, TUTTI_UINT8, TUTTI_MAX, 0, TUTTI__TAG_BARRIER };
     tutti_status_t status = tutti__comm_check(comm);
 
     if (status != TUTTI_OK)

@@ -153,11 +153,13 @@ close_comm:
 
 void tutti__comm_close(tutti_comm_t *comm)
 {
+    tutti_status_t status;
+
     if (comm == NULL)
         return;
-    /* Finalizing MPI would wait for ranks that are gone. */
-    if (comm->module != NULL && comm->engine != NULL &&
-        tutti__engine_alive(comm->engine) != TUTTI_OK)
+    /* Finalizing MPI would wait for ranks that are gone. One that has only left is not. */
+    status = comm->engine != NULL ? tutti__engine_alive(comm->engine) : TUTTI_OK;
+    if (comm->module != NULL && status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
     tutti__engine_close(comm->engine);
     tutti__run_fini(&comm->run);

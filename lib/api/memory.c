@@ -4,9 +4,6 @@
 
 #include "base/status.h"
 
-/* What peers see of it: no collective that they could call otherwise. */
-#define TAG TUTTI__COLLECTIVES
-
 tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr)
 {
     tutti_status_t status = tutti__comm_check(comm), mine = TUTTI_OK;
@@ -22,7 +19,8 @@ tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr)
         mine = tutti__arena_alloc(comm->machine->arena, bytes, &ptr);
     /* All ranks have it, or none. */
     worst = (int32_t)mine;
-    call = (tutti__exec_call_t){ &worst, &worst, 1, TUTTI_INT32, TUTTI_MAX, 0, TAG };
+    call =
+        (tutti__exec_call_t){ &worst, &worst, 1, TUTTI_INT32, TUTTI_MAX, 0, TUTTI__TAG_MEM_ALLOC };
     status = tutti__comm_direct(comm, TUTTI__ALLREDUCE, &call, 0);
     if (status == TUTTI_OK && worst != TUTTI_OK)
         status = mine != TUTTI_OK ? mine

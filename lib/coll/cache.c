@@ -2,6 +2,7 @@
 /* The schedule cache. See cache.h. */
 #include "coll/cache.h"
 
+#include "base/log.h"
 #include "base/status.h"
 
 #include <stdlib.h>
@@ -52,6 +53,9 @@ static tutti_status_t add(tutti__cache_t *cache, const tutti__cache_entry_t *key
         free(entry);
         return status;
     }
+    TUTTI__LOG(TUTTI__LOG_DEBUG, "%s: algorithm %s%s%s",
+               tutti__collective_name(key->algorithm->collective), key->algorithm->name,
+               key->sub != NULL ? "/" : "", key->sub != NULL ? key->sub : "");
     entry->next = cache->entries;
     cache->entries = entry;
     *ret_entry = entry;

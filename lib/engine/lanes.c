@@ -140,7 +140,8 @@ static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_
 {
     tutti__bucket_t *bucket = lane->first;
     const tutti_request_t *r = bucket->first;
-    tutti__exec_call_t call = { r->sendbuf, r->recvbuf, r->count, r->dtype, r->op, 0, 0 };
+    tutti__exec_call_t call = { r->sendbuf, r->recvbuf, r->count,         r->dtype,
+                                r->op,      0,          TUTTI__TAG_BUCKET };
     const tutti__sched_t *sched;
     size_t total = 0;
     tutti_status_t status;

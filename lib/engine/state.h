@@ -46,7 +46,8 @@ typedef struct {
  * Neighbours in the tree of boot.h. Messages to ranks of my host go through a pair of byte rings in
  * the child's arena, others through the side channel; in order on each link, either way. BYE and
  * DEAD take the side channel, because an idle rank looks only there; a receiver empties the ring
- * first, so that the order stays. (A BYE behind a backlog stays behind it: such a peer is not idle.)
+ * first, so that the order stays. (A BYE behind a backlog stays behind it: such a peer is not
+ * idle.)
  */
 enum {
     TUTTI__MSG_ANNOUNCE = 1, /* up: tutti__announce_msg_t */

@@ -69,7 +69,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
 
 /*
  * Go on as far as possible. TUTTI_OK: done. TUTTI__AGAIN: *stuck says what for. Any other answer
- * ends the run.
+ * ends the run: call tutti__run_cancel then.
  */
 tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck);
 

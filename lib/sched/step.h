@@ -8,6 +8,17 @@
 /* Lanes keep schedules in flight apart. 0: direct calls; 1 to 4: the engine. */
 #define TUTTI__LANES 5
 
+/* What a call is for; ranks with different ones do not fit. The first are the collectives of
+   coll/. */
+typedef enum {
+    TUTTI__TAG_ALLREDUCE,
+    TUTTI__TAG_BROADCAST,
+    TUTTI__TAG_ALLGATHER,
+    TUTTI__TAG_BARRIER,
+    TUTTI__TAG_MEM_ALLOC,
+    TUTTI__TAG_BUCKET
+} tutti__tag_t;
+
 /* Where a step is stuck: for waiting without burning the processor, and for naming the culprit. */
 typedef struct {
     void *word;     /* a 32-bit word in shared memory that will change, or NULL: poll */

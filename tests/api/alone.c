@@ -7,7 +7,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { N = 100000 };
+enum {
+    N = 100000
+};
 
 static float x[N], y[N];
 
@@ -123,8 +125,8 @@ int main(void)
         memory(world);
         CHECK_INT(pthread_create(&thread, NULL, somewhere_else, world), 0);
         CHECK_INT(pthread_join(thread, NULL), 0);
-        CHECK_OK(tutti_allreduce_async("late", x, x, N, TUTTI_FLOAT32, TUTTI_SUM, world, NULL,
-                                       &late));
+        CHECK_OK(
+            tutti_allreduce_async("late", x, x, N, TUTTI_FLOAT32, TUTTI_SUM, world, NULL, &late));
         if (i % 2)
             ends_by_abort(world);
         CHECK_OK(tutti_finalize());

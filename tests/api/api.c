@@ -8,7 +8,9 @@
 
 extern char **environ;
 
-enum { MOST = 16 };
+enum {
+    MOST = 16
+};
 
 static void set_environment(const char *env, int rank, int size)
 {

@@ -7,7 +7,9 @@
 
 #include <stdlib.h>
 
-enum { BYTES = 65536 };
+enum {
+    BYTES = 65536
+};
 
 static int failures;
 static char text[BYTES];
@@ -33,8 +35,8 @@ static void works(int rank, int size)
                 CHECK_INT(x[i], (size_t)(size * (size - 1) / 2) + (size_t)size * (i % 9));
         }
         x[0] = (float)rank;
-        CHECK_OK(tutti_allreduce_async("x", x, x, 1, TUTTI_FLOAT32, TUTTI_MAX, world, NULL,
-                                       &request));
+        CHECK_OK(
+            tutti_allreduce_async("x", x, x, 1, TUTTI_FLOAT32, TUTTI_MAX, world, NULL, &request));
         CHECK_OK(tutti_wait(request, -1));
         CHECK_INT(x[0], size - 1);
         CHECK_OK(tutti_barrier(world));
@@ -194,8 +196,7 @@ static void wrong(void)
     alone("TUTTI_BOOT=local:x\nTUTTI_RANK=3\nTUTTI_SIZE=2", refused);
     expect("[1] ", 1);
     /* A launcher's job of four, and no MPI to find the others. */
-    alone("OMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=1\nTUTTI_MODULE_DIR=/nonexistent",
-          refused);
+    alone("OMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=1\nTUTTI_MODULE_DIR=/nonexistent", refused);
     expect("[6] ", 1);
     expect("mpirun started 4 ranks", 1);
 }

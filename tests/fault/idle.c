@@ -71,7 +71,8 @@ static void check_idle(rank_t *self, const char *when)
 
 static void idle(rank_t *self)
 {
-    check_idle(self, "after the start");
+    if (self->size == 2)
+        check_idle(self, "after the start");
     some_work(self);
     check_idle(self, "after work");
 }
@@ -94,7 +95,7 @@ static void wait_long(rank_t *self)
 
     some_work(self);
     if (late)
-        usleep(1500000);
+        usleep(700000);
     cpu = cpu_ms();
     wall = wall_ms();
     if (*place == IN_BARRIER)
@@ -110,7 +111,7 @@ static void wait_long(rank_t *self)
     wall = wall_ms() - wall;
     if (late)
         return;
-    if (wall < 1000)
+    if (wall < 400)
         ranks_fail(__FILE__, __LINE__, "did not wait for the last rank: %.0f ms", wall);
     if (cpu > WAITER_SHARE * wall)
         ranks_fail(__FILE__, __LINE__, "waiting took %.0f ms of %.0f", cpu, wall);

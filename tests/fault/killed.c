@@ -23,7 +23,9 @@ typedef struct {
     unsigned victims; /* bit r: rank r */
 } plan_t;
 
-enum { TENSORS = 12 };
+enum {
+    TENSORS = 12
+};
 
 static void die(void)
 {
@@ -99,9 +101,9 @@ static void run(rank_t *self)
     if (victim)
         pthread_create(&thread, NULL, killer, self->arg);
     do {
-        status = plan->async ? step_async(self, plan, x)
-                             : tutti_allreduce(x, x, plan->count, TUTTI_FLOAT32, TUTTI_MAX,
-                                               self->comm);
+        status = plan->async
+                     ? step_async(self, plan, x)
+                     : tutti_allreduce(x, x, plan->count, TUTTI_FLOAT32, TUTTI_MAX, self->comm);
     } while (status == TUTTI_OK);
     if (victim) {
         /* Another victim was faster. */

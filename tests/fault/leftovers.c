@@ -35,7 +35,7 @@ static void go_private(void)
     private = 1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
         if (access(places[i], F_OK) == 0 && mount("none", places[i], "tmpfs", 0, "size=64m") != 0)
-            private = 0;
+    private = 0;
 }
 
 /* ---- after a job ---- */
@@ -118,15 +118,17 @@ static int look_around(void)
 
 static void work(rank_t *self)
 {
-    enum { N = 200000 };
+    enum {
+        N = 200000
+    };
     float *x = calloc(N, sizeof(*x));
     tutti_request_t *request;
     void *ptr;
 
     CHECK_OK(tutti_mem_alloc(self->comm, 1 << 20, &ptr));
     CHECK_OK(tutti_allreduce(x, x, N, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
-    CHECK_OK(tutti_allreduce_async("x", x, x, N, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
-                                   &request));
+    CHECK_OK(
+        tutti_allreduce_async("x", x, x, N, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &request));
     CHECK_OK(tutti_wait(request, -1));
     free(x);
 }
@@ -152,8 +154,12 @@ static int endings(int size, const char *hosts)
     int failures = 0;
 
     for (size_t i = 0; i < sizeof(killed) / sizeof(killed[0]); i++) {
-        job_t job = { .size = size, .hosts = hosts, .fn = die, .arg = &killed[i],
-                      .killed = killed[i], .timeout_s = 30 };
+        job_t job = { .size = size,
+                      .hosts = hosts,
+                      .fn = die,
+                      .arg = &killed[i],
+                      .killed = killed[i],
+                      .timeout_s = 30 };
 
         if (size == 1 && i > 0 && i < 3)
             continue;
@@ -236,7 +242,10 @@ static void once_more(rank_t *self, int number)
 
 static void often(rank_t *self)
 {
-    enum { WARM = 6, TIMES = 106 };
+    enum {
+        WARM = 6,
+        TIMES = 106
+    };
     usage_t before = { 0, 0, 0, 0, 0 }, after;
 
     for (int i = 0; i < TIMES; i++) {
@@ -254,9 +263,8 @@ static void often(rank_t *self)
     if (after.mappings > before.mappings + 8)
         ranks_fail(__FILE__, __LINE__, "%d mappings, were %d", after.mappings, before.mappings);
     if (after.rss_kib > before.rss_kib + 1024)
-        ranks_fail(__FILE__, __LINE__, "%ld KiB resident, were %ld", after.rss_kib,
-                   before.rss_kib);
-    /* Measured: up to 6 KB either way, as threads keep what they freed, after any number of times. */
+        ranks_fail(__FILE__, __LINE__, "%ld KiB resident, were %ld", after.rss_kib, before.rss_kib);
+    /* Measured: up to 6 KB after any number of times, as threads keep what they have freed. */
     if (after.heap_bytes > before.heap_bytes + 16384)
         ranks_fail(__FILE__, __LINE__, "%ld bytes allocated, were %ld", after.heap_bytes,
                    before.heap_bytes);

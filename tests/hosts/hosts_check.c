@@ -151,7 +151,9 @@ static void mem(void)
     OK(tutti_mem_free(tutti_world(), ptr));
 }
 
-enum { TENSORS = 20 };
+enum {
+    TENSORS = 20
+};
 
 /* Each rank has its own order. */
 static void by_name(void)

@@ -228,33 +228,29 @@ static int same_call(const tutti__announce_t *a, const tutti__announce_t *b)
                                        atomic_load_explicit(&b->head, memory_order_relaxed);
 }
 
-static const char *kind_name(uint8_t kind)
-{
-    switch (kind) {
-    case TUTTI__NODE_ALLREDUCE:
-        return "an allreduce";
-    case TUTTI__NODE_REDUCE_SCATTER:
-        return "a reduce-scatter";
-    case TUTTI__NODE_ALLGATHER:
-        return "an allgather";
-    case TUTTI__NODE_BCAST:
-        return "a broadcast";
-    default:
-        return "an unknown call";
-    }
-}
-
+/* What a rank came with, as its caller knows it. */
 static void describe(const tutti__announce_t *a, char *text, size_t bytes)
 {
+    static const char *const names[] = {
+        [TUTTI__TAG_ALLREDUCE] = "an allreduce",      [TUTTI__TAG_BROADCAST] = "a broadcast",
+        [TUTTI__TAG_ALLGATHER] = "an allgather",      [TUTTI__TAG_BARRIER] = "a barrier",
+        [TUTTI__TAG_MEM_ALLOC] = "a tutti_mem_alloc", [TUTTI__TAG_BUCKET] = "a bucket",
+    };
     unsigned long long count = a->count & 0xffffffffffffu;
     tutti__shm_what_t what = what_of(a);
+    unsigned tag = what.tag >> 1;
+    const char *name = tag < sizeof(names) / sizeof(names[0]) ? names[tag] : "an unknown call";
     const char *type = tutti__dtype_name((tutti_dtype_t)what.dtype);
 
-    if (what.kind == TUTTI__NODE_BCAST)
-        snprintf(text, bytes, "a broadcast of %llu elements of %s from local rank %u", count, type,
+    if (tag == TUTTI__TAG_BARRIER || tag == TUTTI__TAG_MEM_ALLOC)
+        snprintf(text, bytes, "%s", name);
+    else if (tag == TUTTI__TAG_BROADCAST)
+        snprintf(text, bytes, "%s of %llu x %s, root %u on this host", name, count, type,
                  (unsigned)(a->count >> 48));
+    else if (tag == TUTTI__TAG_ALLGATHER)
+        snprintf(text, bytes, "%s of %llu x %s in all", name, count, type);
     else
-        snprintf(text, bytes, "%s of %llu elements of %s, %s", kind_name(what.kind), count, type,
+        snprintf(text, bytes, "%s of %llu x %s, %s", name, count, type,
                  tutti__op_name((tutti_op_t)what.op));
 }
 

@@ -20,8 +20,11 @@
  *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. Reduce-scatter has no OUT,
  *   allgather and broadcast no RED. My own part goes from sendbuf to recvbuf without the slot.
  *
+ *   OUT is counted by all kernels, also where nothing is copied: it is what frees a slot.
+ *
  * Zero-copy. If all ranks announce sendbuf and recvbuf inside their arenas, each reduces its part
- *   over the buffers themselves and writes the result to all of them: one stage, no chunks.
+ *   over the buffers themselves and writes the result to all of them. It counts as one chunk, and
+ *   ends when all have RED, so nobody reads another's buffer afterwards.
  *
  * No globals; ranks may be threads of one process.
  */
