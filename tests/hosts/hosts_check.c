@@ -202,7 +202,7 @@ static void mismatch(void)
 
 static void data(void)
 {
-    static const size_t counts[] = { 0, 1, 2, 3, 17, 1000, 4097, 60000, 524288 };
+    static const size_t counts[] = { 0, 1, 3, 1000, 60001, 524288 };
 
     for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
         allreduce(counts[c], 0);
