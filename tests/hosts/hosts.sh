@@ -41,7 +41,7 @@ on 2 2
 
 # Several small pieces on their way, and a second start.
 TUTTI_XPORT=mpi
-export TUTTI_CHUNK_BYTES=4K TUTTI_CREDITS=2
+export TUTTI_CHUNK_BYTES=32K TUTTI_CREDITS=1
 what="small chunks, twice"
 launch -np 2 env TUTTI_HOST_ID=a $program twice : -np 1 env TUTTI_HOST_ID=b $program twice
 passed 3 "on 2 hosts: twice passed"
