@@ -4,293 +4,168 @@
  *
  * Every rank holds the whole model and reads all the data, but computes on its part of each batch
  * only. The sum of all ranks' gradients is the gradient of the batch, so N ranks follow the same
- * path as one would, up to rounding, only faster. Read train_step first, then train_parallel.c.
+ * path as one would, up to rounding, only faster. Read train_step in train_run.c first, then
+ * train_parallel.c. Here everything is put together, and taken apart.
  *
- *     train_options     command line
- *     train_data        images and labels
- *     train_model       forward and backward pass
+ *     train_run         the loop: forward, backward, sum, step
  *     train_parallel    the other ranks: the only file that uses Tutti
+ *     train_model       layers in a row; train_dense and train_conv are the layers (train_layer.h)
  *     train_optimizer   parameters follow gradients
- *     train_report      progress and results
- *     train_base        errors, clock, random numbers
+ *     train_schedule    the learning rate
+ *     train_data        images and labels
+ *     train_checkpoint  stop and go on
+ *     train_report      progress and results; train_plot draws them
+ *     train_options     command line; train_value reads its values
+ *     train_base        errors, files, memory, clock, random numbers
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cblas.h>
 
 #include "train_base.h"
-#include "train_data.h"
-#include "train_model.h"
-#include "train_optimizer.h"
-#include "train_options.h"
-#include "train_parallel.h"
-#include "train_report.h"
-
-#define EVALUATION_ROWS 256 /* images that go through the model at once when testing */
-
-typedef struct {
-    train_options_t options;
-    train_parallel_t parallel;
-    train_data_t data;
-    train_model_t model;
-    train_optimizer_t optimizer;
-    train_schedule_t schedule;
-    train_report_t report;
-    uint32_t *train_order; /* the training images in this epoch's order */
-    uint32_t *test_order;  /* the test images, 0, 1, 2, ... */
-    uint8_t *labels;       /* of the rows in model.input */
-    uint64_t *digests;     /* room for one of each rank */
-    size_t batch;          /* images per step, over all ranks; the last of an epoch may be less */
-    size_t epoch_steps;
-    size_t total_steps;
-} trainer_t;
-
-/* Sums over some steps of this rank. */
-typedef struct {
-    double loss;         /* over all images of all ranks */
-    size_t images;       /* of all ranks */
-    double step_seconds; /* this rank's */
-    double rate;         /* the last step's learning rate */
-} progress_t;
-
-/*
- * One step: this rank's part of the batch forward and backward, the sum over ranks, the update.
- *
- * items  the whole batch's images; all ranks have the same
- */
-static bool train_step(trainer_t *trainer, const uint32_t *items, size_t count, float rate,
-                       double *ret_loss, train_error_t *error)
-{
-    train_model_t *model = &trainer->model;
-    train_parallel_t *parallel = &trainer->parallel;
-    const train_part_t part = train_parallel_part(parallel, count);
-
-    train_data_gather(&trainer->data, &trainer->data.train, items + part.first, part.count,
-                      model->input, trainer->labels);
-    const train_score_t score = train_model_forward(model, trainer->labels, part.count);
-    train_parallel_reduce_loss(parallel, score.loss);
-
-    /* each gradient is on its way to the other ranks as soon as it is known */
-    train_model_backward(model, trainer->labels, part.count, 1.0f / (float)count,
-                         train_parallel_reduce_gradient, parallel);
-    if (!train_parallel_wait(parallel, error))
-        return false;
-
-    train_optimizer_step(&trainer->optimizer, model->parameters, parallel->gradients, rate);
-    *ret_loss = parallel->loss / (double)count;
-    return true;
-}
-
-/* Test this rank's part of the test images. */
-static train_score_t evaluate(trainer_t *trainer)
-{
-    const train_part_t part = train_parallel_part(&trainer->parallel, trainer->data.test.count);
-    train_score_t sum = { 0 };
-
-    for (size_t done = 0; done < part.count;) {
-        const size_t left = part.count - done;
-        const size_t rows = left < EVALUATION_ROWS ? left : EVALUATION_ROWS;
-
-        train_data_gather(&trainer->data, &trainer->data.test,
-                          trainer->test_order + part.first + done, rows, trainer->model.input,
-                          trainer->labels);
-        const train_score_t score = train_model_forward(&trainer->model, trainer->labels, rows);
-        sum.loss += score.loss;
-        sum.correct += score.correct;
-        done += rows;
-    }
-    return sum;
-}
-
-/* Put the test and all ranks' statistics of an epoch together. */
-static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *progress,
-                         double *ret_accuracy, train_error_t *error)
-{
-    const train_score_t score = evaluate(trainer);
-    const double tests = (double)trainer->data.test.count;
-
-    /* as doubles, counts are exact, too */
-    double sums[] = { score.loss, (double)score.correct, trainer->parallel.wait_seconds,
-                      progress->step_seconds };
-    if (!train_parallel_sum(&trainer->parallel, sums, sizeof(sums) / sizeof(sums[0]), error))
-        return false;
-
-    const train_epoch_t report = {
-        .epoch = epoch + 1,
-        .epochs = (size_t)trainer->options.epochs,
-        .train_loss = progress->loss / (double)progress->images,
-        .test_loss = sums[0] / tests,
-        .test_accuracy = sums[1] / tests,
-        .images_per_second = (double)progress->images * trainer->parallel.size / sums[3],
-        .wait_share = sums[2] / sums[3],
-        .learning_rate = progress->rate,
-    };
-    train_report_epoch(&trainer->report, &report);
-    *ret_accuracy = report.test_accuracy;
-    return true;
-}
-
-static void report_step(trainer_t *trainer, size_t step, double loss, const progress_t *progress)
-{
-    const train_step_t report = {
-        .epoch = step / trainer->epoch_steps + 1,
-        .epochs = (size_t)trainer->options.epochs,
-        .step = step + 1,
-        .steps = trainer->total_steps,
-        .epoch_step = step % trainer->epoch_steps + 1,
-        .epoch_steps = trainer->epoch_steps,
-        .loss = loss,
-        .epoch_loss = progress->loss / (double)progress->images,
-        .images_per_second = (double)progress->images / progress->step_seconds,
-    };
-
-    train_report_step(&trainer->report, &report);
-}
-
-/* Train on one epoch's shuffle, up to the last step of the run. */
-static bool train_epoch(trainer_t *trainer, size_t epoch, progress_t *ret_progress,
-                        train_error_t *error)
-{
-    const size_t images = trainer->data.train.count;
-    train_random_t random = train_random_make((uint64_t)trainer->options.seed, 1000 + epoch);
-    progress_t progress = { 0 };
-
-    train_random_permutation(&random, trainer->train_order, images);
-    trainer->parallel.wait_seconds = 0.0;
-
-    for (size_t i = 0; i < trainer->epoch_steps; i++) {
-        const size_t step = epoch * trainer->epoch_steps + i;
-        const size_t first = i * trainer->batch;
-        const size_t count = images - first < trainer->batch ? images - first : trainer->batch;
-        const float rate = train_schedule_rate(&trainer->schedule, step);
-        const double begin = train_seconds();
-        double loss;
-
-        if (step == trainer->total_steps)
-            break;
-        if (!train_step(trainer, trainer->train_order + first, count, rate, &loss, error))
-            return false;
-        if (!isfinite(loss))
-            return train_fail(error, "the loss of step %zu is %f; try a smaller --lr", step + 1,
-                              loss);
-
-        progress.step_seconds += train_seconds() - begin;
-        progress.images += count;
-        progress.loss += loss * (double)count;
-        progress.rate = rate;
-        report_step(trainer, step, loss, &progress);
-    }
-    *ret_progress = progress;
-    return true;
-}
-
-/* Show that all ranks ended with the same parameters. */
-static bool report_digests(trainer_t *trainer, train_error_t *error)
-{
-    const train_model_t *model = &trainer->model;
-    const uint64_t digest =
-        train_hash(TRAIN_HASH_START, model->parameters, model->parameter_count * sizeof(float));
-
-    if (!train_parallel_gather(&trainer->parallel, digest, trainer->digests, error))
-        return false;
-    train_report_digests(&trainer->report, trainer->digests, (size_t)trainer->parallel.size);
-    return true;
-}
-
-static bool train(trainer_t *trainer, train_error_t *error)
-{
-    double accuracy = 0.0;
-
-    if (!train_parallel_share_model(&trainer->parallel, &trainer->model, error))
-        return false;
-
-    train_report_begin(&trainer->report, "ranks %d  hosts %d  images %zu  batch %zu  rate %g",
-                       trainer->parallel.size, trainer->parallel.hosts, trainer->data.train.count,
-                       trainer->batch, trainer->schedule.peak);
-    for (size_t epoch = 0; epoch * trainer->epoch_steps < trainer->total_steps; epoch++) {
-        progress_t progress = { 0 };
-
-        if (!train_epoch(trainer, epoch, &progress, error) ||
-            !finish_epoch(trainer, epoch, &progress, &accuracy, error))
-            return false;
-    }
-    if (trainer->options.digest && !report_digests(trainer, error))
-        return false;
-    train_report_accuracy(&trainer->report, accuracy);
-    return true;
-}
+#include "train_run.h"
 
 /* Numbers that follow from options, data and ranks. */
-static void plan(trainer_t *trainer)
+static bool plan(trainer_t *trainer, train_error_t *error)
 {
     const train_options_t *options = &trainer->options;
     const size_t images = trainer->data.train.count;
+    const size_t batch = (size_t)options->batch, accumulate = (size_t)options->accumulate;
 
-    trainer->batch = (size_t)options->batch < images ? (size_t)options->batch : images;
-    trainer->epoch_steps = (images + trainer->batch - 1) / trainer->batch;
+    if (batch > images)
+        return train_fail(error, "--batch %zu: there are only %zu training images", batch, images);
+    if (batch * accumulate > images)
+        return train_fail(error,
+                          "--accumulate %zu: with --batch %zu it needs %zu training images, "
+                          "there are %zu",
+                          accumulate, batch, batch * accumulate, images);
+
+    trainer->batch = batch;
+    trainer->step_images = batch * accumulate;
+    trainer->epoch_steps = (images + trainer->step_images - 1) / trainer->step_images;
     trainer->total_steps = (size_t)options->epochs * trainer->epoch_steps;
+
+    const double epoch_steps = (double)trainer->epoch_steps;
     trainer->schedule = (train_schedule_t){
-        .peak = options->lr * (double)trainer->batch / (double)options->reference_batch,
-        .warmup_steps =
-            fmin(options->warmup, 0.5 * (double)options->epochs) * (double)trainer->epoch_steps,
+        .kind = (train_schedule_kind_t)options->schedule,
+        .peak =
+            train_schedule_scale((train_scaling_t)options->lr_scaling, options->lr,
+                                 (double)trainer->step_images, (double)options->reference_batch),
+        .warmup_steps = options->warmup * epoch_steps,
         .total_steps = (double)trainer->total_steps,
-        .cosine = options->schedule == TRAIN_SCHEDULE_COSINE,
+        .decay_steps = options->decay_every * epoch_steps,
+        .decay = options->decay,
     };
     if (options->steps > 0 && (size_t)options->steps < trainer->total_steps)
         trainer->total_steps = (size_t)options->steps;
+    return true;
 }
 
-/* Allocate the model and what goes with it, for the rows that this rank has at most at once. */
+/* Allocate the model and the optimizer, for the rows that this rank has at most at once. */
 static bool make_model(trainer_t *trainer, train_error_t *error)
 {
     const train_options_t *options = &trainer->options;
     const size_t ranks = (size_t)trainer->parallel.size;
     const size_t part = (trainer->batch + ranks - 1) / ranks;
-    const size_t rows = part > EVALUATION_ROWS ? part : EVALUATION_ROWS;
-    size_t widths[TRAIN_MAX_LAYERS + 1];
+    const size_t rows = part > TRAIN_EVALUATION_ROWS ? part : TRAIN_EVALUATION_ROWS;
+    train_plan_t shape = {
+        .height = trainer->data.train.rows,
+        .width = trainer->data.train.columns,
+        .hidden = options->hidden,
+        .classes = TRAIN_CLASSES,
+        .max_rows = rows,
+    };
+    const train_rule_t rule = {
+        .kind = (train_optimizer_kind_t)options->optimizer,
+        .momentum = options->momentum,
+        .beta1 = options->beta1,
+        .beta2 = options->beta2,
+        .epsilon = options->epsilon,
+        .trust = options->trust,
+        .weight_decay = options->weight_decay,
+    };
 
-    widths[0] = trainer->data.train.rows * trainer->data.train.columns;
-    for (size_t i = 0; i < options->hidden.count; i++)
-        widths[1 + i] = options->hidden.widths[i];
-    widths[1 + options->hidden.count] = TRAIN_CLASSES;
+    if (options->model == TRAIN_MODEL_CNN)
+        shape.convolution = options->channels;
+    trainer->labels = malloc(rows);
+    if (trainer->labels == NULL)
+        return train_fail(error, "not enough memory");
+    if (!train_model_create(&shape, &trainer->model, error))
+        return false;
+    train_model_initialise(&trainer->model, (uint64_t)options->seed);
+    return train_optimizer_create(&rule, trainer->model.tensors, trainer->model.tensor_count,
+                                  &trainer->optimizer, error);
+}
 
+/* Allocate what the run keeps track of. */
+static bool make_lists(trainer_t *trainer, train_error_t *error)
+{
     trainer->train_order = malloc(trainer->data.train.count * sizeof(uint32_t));
     trainer->test_order = malloc(trainer->data.test.count * sizeof(uint32_t));
-    trainer->labels = malloc(rows);
-    trainer->digests = malloc(ranks * sizeof(uint64_t));
-    if (trainer->train_order == NULL || trainer->test_order == NULL || trainer->labels == NULL ||
-        trainer->digests == NULL)
+    trainer->digests = malloc((size_t)trainer->parallel.size * sizeof(uint64_t));
+    trainer->results = calloc((size_t)trainer->options.epochs, sizeof(train_result_t));
+    if (trainer->train_order == NULL || trainer->test_order == NULL || trainer->digests == NULL ||
+        trainer->results == NULL)
         return train_fail(error, "not enough memory");
     for (size_t i = 0; i < trainer->data.test.count; i++)
         trainer->test_order[i] = (uint32_t)i;
+    return true;
+}
 
-    if (!train_model_create(widths, options->hidden.count + 1, rows, &trainer->model, error))
-        return false;
-    train_model_initialise(&trainer->model, (uint64_t)options->seed);
-    return train_optimizer_create(trainer->model.parameter_count, (float)options->momentum,
-                                  (float)options->weight_decay, &trainer->optimizer, error);
+/* Point the checkpoint to what it saves; rank 0 reads it if the run is to be resumed. */
+static bool make_checkpoint(trainer_t *trainer, train_error_t *error)
+{
+    const train_options_t *options = &trainer->options;
+    char *about = malloc(TRAIN_TEXT_BYTES + 100);
+
+    if (about == NULL)
+        return train_fail(error, "not enough memory");
+    train_options_describe(options, about);
+    snprintf(about + strlen(about), 100, "ranks %d\ndata %08x\n", trainer->parallel.size,
+             train_data_checksum(&trainer->data));
+
+    trainer->checkpoint = (train_checkpoint_t){
+        .about = about,
+        .epochs_max = (uint64_t)options->epochs,
+        .results = trainer->results,
+        .parameters = trainer->model.parameters,
+        .parameter_count = trainer->model.parameter_count,
+        .state = trainer->optimizer.state,
+        .state_count = trainer->optimizer.state_count,
+    };
+    if (options->checkpoint == NULL || trainer->parallel.rank != 0)
+        return true;
+    return train_checkpoint_probe(options->checkpoint, error) &&
+           (!options->resume ||
+            train_checkpoint_read(options->checkpoint, &trainer->checkpoint, error));
 }
 
 /* All that can go wrong on one rank and not on another. Talks to nobody. */
 static bool prepare(trainer_t *trainer, train_error_t *error)
 {
+    const bool active = trainer->parallel.rank == 0;
+
     openblas_set_num_threads((int)trainer->options.threads);
-    if (!train_data_load(trainer->options.data, &trainer->data, error))
+    if (!train_data_load(trainer->options.data, &trainer->data, error) || !plan(trainer, error) ||
+        !make_model(trainer, error) || !make_lists(trainer, error) ||
+        !make_checkpoint(trainer, error))
         return false;
-    plan(trainer);
-    return make_model(trainer, error) &&
-           train_report_open(&trainer->options, trainer->parallel.rank == 0, &trainer->report,
-                             error);
+    if (active && trainer->options.plot != NULL &&
+        !train_probe_file("--plot", trainer->options.plot, error))
+        return false;
+    return train_report_open(&trainer->options, active, &trainer->report, error);
 }
 
 static void clean_up(trainer_t *trainer)
 {
+    free((void *)trainer->checkpoint.about);
     free(trainer->train_order);
     free(trainer->test_order);
     free(trainer->labels);
     free(trainer->digests);
+    free(trainer->results);
     train_optimizer_free(&trainer->optimizer);
     train_model_free(&trainer->model);
     train_data_free(&trainer->data);
@@ -312,18 +187,16 @@ static bool run(trainer_t *trainer, int argc, char **argv, train_error_t *error)
                 train_options_fingerprint(&trainer->options) ^ train_data_checksum(&trainer->data);
     }
 
-    bool good = train_parallel_agree(&trainer->parallel, fingerprint, error);
-    if (good) {
-        train(trainer, error);
-        train_report_close(&trainer->report, error);
-        good = train_parallel_agree(&trainer->parallel, fingerprint, error);
-    }
-    return good;
+    if (!train_parallel_agree(&trainer->parallel, fingerprint, error))
+        return false;
+    const bool trained = train_run(trainer, error);
+    train_report_close(&trainer->report, error);
+    return train_parallel_agree(&trainer->parallel, fingerprint, error) && trained;
 }
 
 int main(int argc, char **argv)
 {
-    trainer_t trainer = { 0 };
+    static trainer_t trainer;
     train_error_t error = { "" };
     bool good = false;
 

@@ -4,10 +4,17 @@
  */
 #include "train_base.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+#define LINE_BYTES 64 /* of the cache */
 
 bool train_fail(train_error_t *error, const char *format, ...)
 {
@@ -20,6 +27,29 @@ bool train_fail(train_error_t *error, const char *format, ...)
     vsnprintf(error->text, sizeof(error->text), format, arguments);
     va_end(arguments);
     return false;
+}
+
+float *train_floats(size_t count)
+{
+    const size_t bytes = (count * sizeof(float) + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+    float *floats = aligned_alloc(LINE_BYTES, bytes);
+
+    if (floats != NULL)
+        memset(floats, 0, bytes);
+    return floats;
+}
+
+bool train_probe_file(const char *option, const char *path, train_error_t *error)
+{
+    const bool there = access(path, F_OK) == 0;
+    const int file = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+
+    if (file < 0)
+        return train_fail(error, "%s %s: %s", option, path, strerror(errno));
+    close(file);
+    if (!there)
+        unlink(path);
+    return true;
 }
 
 double train_seconds(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all parts of the trainer use: errors, a clock, a hash, random numbers.
+ * What all parts of the trainer use: errors, lists, memory, a clock, a hash, random numbers.
  */
 #ifndef TRAIN_BASE_H
 #define TRAIN_BASE_H
@@ -31,6 +31,25 @@ typedef struct {
 
 /* Set the text, unless an earlier error stands there. Always returns false, to be passed on. */
 bool train_fail(train_error_t *error, const char *format, ...) TRAIN_PRINTF(2, 3);
+
+/* A few numbers from the command line, such as 512,256. */
+#define TRAIN_MAX_LIST 16
+
+typedef struct {
+    size_t count;
+    size_t items[TRAIN_MAX_LIST];
+} train_list_t;
+
+/* `count` zeros that begin on a cache line; for free(). NULL if memory is short. */
+float *train_floats(size_t count);
+
+/*
+ * Could the file be written? Fails early what would otherwise fail after hours. Leaves a file that
+ * is there as it is, and none where there is none.
+ *
+ * option  to be named in the error
+ */
+bool train_probe_file(const char *option, const char *path, train_error_t *error);
 
 /* Seconds since some fixed moment; never runs backwards. */
 double train_seconds(void);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A multi-layer perceptron: layers of weights with ReLU between them, softmax at the end.
+ * A model: layers one after the other, softmax at the end.
  *
- * The model knows nothing of ranks. It sees the rows (images) of its own part of a batch, and calls
- * back for each gradient as soon as the backward pass has produced it: that is where data-parallel
- * training hooks in. All parameters lie in one array and all gradients in another of the same
- * layout, so one broadcast shares a model and one loop updates it.
+ * The perceptron (mlp) has dense layers only, the convolutional network (cnn) begins with
+ * convolutions. Neither knows anything of ranks. A model sees the rows (images) of its own part of
+ * a batch, and calls back for each gradient as soon as the backward pass has produced it: that is
+ * where data-parallel training hooks in. All parameters lie in one array and all gradients in
+ * another of the same layout, so one broadcast shares a model.
  */
 #ifndef TRAIN_MODEL_H
 #define TRAIN_MODEL_H
@@ -15,33 +16,30 @@
 #include <stdint.h>
 
 #include "train_base.h"
+#include "train_layer.h"
 
-#define TRAIN_MAX_LAYERS 17
+#define TRAIN_MAX_LAYERS (2 * TRAIN_MAX_LIST + 1)
 #define TRAIN_MAX_TENSORS (2 * TRAIN_MAX_LAYERS)
 
-/* One array of parameters, and its gradient: what ranks add up as one piece. */
+/* What to build. */
 typedef struct {
-    char name[40]; /* such as "layer1/weight" */
-    size_t count;  /* floats */
-    float *value;
-    float *gradient;
-} train_tensor_t;
+    size_t height, width;     /* of an image, in pixels */
+    train_list_t convolution; /* filters of each convolution; empty for an mlp */
+    train_list_t hidden;      /* widths of the dense layers but the last */
+    size_t classes;           /* width of the last */
+    size_t max_rows;          /* how many rows at once, at most */
+} train_plan_t;
 
-typedef struct {
-    size_t inputs;
-    size_t outputs;
-    train_tensor_t weight; /* inputs x outputs, row-major */
-    train_tensor_t bias;   /* outputs */
-    float *activation;     /* rows x outputs: after ReLU; in the last layer probabilities */
-} train_layer_t;
-
+/* Points into itself: not to be copied. */
 typedef struct {
     size_t layer_count;
     train_layer_t layers[TRAIN_MAX_LAYERS];
+    size_t tensor_count;
+    train_tensor_t tensors[TRAIN_MAX_TENSORS]; /* weight and bias of the first layer, ... */
     size_t parameter_count; /* floats in `parameters`, with some padding, which stays 0 */
     float *parameters;      /* all tensors' values */
     float *input;           /* rows x inputs of the first layer; the caller fills it */
-    float *delta;           /* backward: gradient by the sums that a layer computes */
+    float *delta;           /* backward: gradient by a layer's output */
     float *delta_below;     /* the same for the layer below */
 } train_model_t;
 
@@ -54,15 +52,8 @@ typedef struct {
 /* Called when a gradient is complete. Backward will not touch it again in this pass. */
 typedef void train_ready_t(void *context, const train_tensor_t *tensor);
 
-/*
- * Allocate a model for up to `max_rows` rows at once.
- *
- * widths  layer_count + 1 numbers: inputs of the first layer, then outputs of each
- *
- * On failure *ret_model is empty. train_model_free takes an empty one.
- */
-bool train_model_create(const size_t *widths, size_t layer_count, size_t max_rows,
-                        train_model_t *ret_model, train_error_t *error);
+/* On failure *ret_model is empty. train_model_free takes an empty one. */
+bool train_model_create(const train_plan_t *plan, train_model_t *ret_model, train_error_t *error);
 void train_model_free(train_model_t *model);
 
 /*
@@ -82,11 +73,13 @@ train_score_t train_model_forward(train_model_t *model, const uint8_t *labels, s
 /*
  * Compute all gradients for the rows of the last forward pass, from the last layer to the first.
  *
- * share  the weight of one row: 1 / (rows in the whole batch) gives gradients whose sum over all
- *        ranks is that of the batch's mean loss, however unevenly the rows are spread
- * ready  called once per tensor; with 0 rows too, as the other ranks count on this one's zeros
+ * share  the weight of one row: 1 / (rows in the whole step) gives gradients whose sum over all
+ *        ranks is that of the step's mean loss, however unevenly the rows are spread
+ * add    to the gradients that are there, those of an earlier part of the same step
+ * ready  called once per tensor; with 0 rows too, as the other ranks count on this one's zeros.
+ *        NULL: nobody waits for these gradients yet
  */
 void train_model_backward(train_model_t *model, const uint8_t *labels, size_t rows, float share,
-                          train_ready_t *ready, void *context);
+                          bool add, train_ready_t *ready, void *context);
 
 #endif

@@ -2,241 +2,203 @@
 /*
  * One table says all about the options: parsing, defaults, limits and help come from it.
  *
- * Rejected: getopt_long. It prints by itself, once per rank, and leaves the numbers to atoi, which
- * reads "12x" as 12.
+ * Rejected: getopt_long. It prints by itself, once per rank, and leaves the values to its caller.
  */
 #include "train_options.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-typedef enum {
-    KIND_COUNT,  /* whole number from `low` to `high`: int64_t */
-    KIND_REAL,   /* any number from `low` to `high`: double */
-    KIND_WORD,   /* one of the words in `metavar`, separated by |: its index as int64_t */
-    KIND_LAYERS, /* train_hidden_t */
-    KIND_TEXT,   /* const char * */
-    KIND_SWITCH, /* takes no value: bool */
-} kind_t;
-
-typedef struct {
-    const char *name;
-    kind_t kind;
-    size_t offset;             /* of the field in train_options_t */
-    const char *default_value; /* NULL: none */
-    double low, high;
-    const char *metavar;
-    const char *help;
-} option_t;
+#include "train_optimizer.h"
+#include "train_schedule.h"
+#include "train_value.h"
 
 #define FIELD(name) offsetof(train_options_t, name)
 
-static const option_t table[] = {
-    { "--data", KIND_TEXT, FIELD(data), "/usr/share/datasets/fashion-mnist", 0, 0, "DIR",
-      "where the four IDX files are, gzipped or not" },
-    { "--hidden", KIND_LAYERS, FIELD(hidden), "512,256", 1, 65536, "LIST",
-      "widths of the hidden layers, such as 512,256; or none" },
-    { "--epochs", KIND_COUNT, FIELD(epochs), "5", 1, 100000, "N",
+/* Does another value lead to other parameters? */
+enum {
+    OTHER = false,
+    COURSE = true
+};
+
+static const train_option_t table[] = {
+    { "--data", TRAIN_KIND_TEXT, OTHER, FIELD(data), "/usr/share/datasets/fashion-mnist", 0, 0,
+      "DIR", "where the four IDX files are, gzipped or not" },
+    { "--model", TRAIN_KIND_WORD, COURSE, FIELD(model), "mlp", 0, 0, "mlp|cnn",
+      "a perceptron, or two convolutions before it" },
+    { "--channels", TRAIN_KIND_LIST, COURSE, FIELD(channels), "16,32", 1, 4096, "LIST",
+      "cnn: filters of each 3x3 convolution" },
+    { "--hidden", TRAIN_KIND_LIST, COURSE, FIELD(hidden), "512,256", 1, 65536, "LIST",
+      "widths of the hidden dense layers, or none" },
+    { "--epochs", TRAIN_KIND_COUNT, COURSE, FIELD(epochs), "5", 1, 100000, "N",
       "how often to go through the training set" },
-    { "--batch", KIND_COUNT, FIELD(batch), "128", 1, 1 << 24, "N",
-      "images per step, over all ranks" },
-    { "--lr", KIND_REAL, FIELD(lr), "0.05", 1e-9, 1e3, "X",
+    { "--batch", TRAIN_KIND_COUNT, COURSE, FIELD(batch), "128", 1, 1 << 24, "N",
+      "images that are computed at once, over all ranks" },
+    { "--accumulate", TRAIN_KIND_COUNT, COURSE, FIELD(accumulate), "1", 1, 1 << 24, "K",
+      "batches per step; ranks exchange gradients once for all K" },
+    { "--clip", TRAIN_KIND_REAL, COURSE, FIELD(clip), "0", 0, 1e9, "NORM",
+      "longest gradient, over all parameters and ranks; 0: any" },
+    { "--optimizer", TRAIN_KIND_WORD, COURSE, FIELD(optimizer), "sgd", 0, 0, "sgd|adamw|lars|lamb",
+      "how parameters follow their gradients" },
+    { "--lr", TRAIN_KIND_REAL, COURSE, FIELD(lr), "0.05", 1e-9, 1e3, "X",
       "learning rate for --reference-batch images per step" },
-    { "--reference-batch", KIND_COUNT, FIELD(reference_batch), "128", 1, 1 << 24, "N",
-      "what --lr is meant for; the rate is --lr times batch / this" },
-    { "--warmup", KIND_REAL, FIELD(warmup), "1", 0, 100000, "X",
-      "epochs in which the learning rate rises; at most half of all" },
-    { "--schedule", KIND_WORD, FIELD(schedule), "cosine", 0, 0, "cosine|constant",
-      "the learning rate after the warmup" },
-    { "--momentum", KIND_REAL, FIELD(momentum), "0.9", 0, 0.9999, "X", "of the optimizer" },
-    { "--weight-decay", KIND_REAL, FIELD(weight_decay), "0.0001", 0, 1, "X", "of the optimizer" },
-    { "--seed", KIND_COUNT, FIELD(seed), "1", 0, 9e18, "N",
+    { "--reference-batch", TRAIN_KIND_COUNT, COURSE, FIELD(reference_batch), "128", 1, 1 << 24, "N",
+      "what --lr is meant for" },
+    { "--lr-scaling", TRAIN_KIND_WORD, COURSE, FIELD(lr_scaling), "linear", 0, 0, "linear|sqrt",
+      "the rate's growth with images per step / --reference-batch" },
+    { "--warmup", TRAIN_KIND_REAL, COURSE, FIELD(warmup), "1", 0, 100000, "X",
+      "epochs in which the rate rises; at most half of all" },
+    { "--schedule", TRAIN_KIND_WORD, COURSE, FIELD(schedule), "cosine", 0, 0,
+      "cosine|step|constant", "the rate after the warmup" },
+    { "--decay-every", TRAIN_KIND_REAL, COURSE, FIELD(decay_every), "2", 1e-3, 100000, "X",
+      "step: epochs with the same rate" },
+    { "--decay", TRAIN_KIND_REAL, COURSE, FIELD(decay), "0.1", 0, 1, "X",
+      "step: the factor between them" },
+    { "--momentum", TRAIN_KIND_REAL, COURSE, FIELD(momentum), "0.9", 0, 0.9999, "X",
+      "of sgd and lars" },
+    { "--beta1", TRAIN_KIND_REAL, COURSE, FIELD(beta1), "0.9", 0, 0.9999, "X",
+      "adamw, lamb: the gradients' running mean" },
+    { "--beta2", TRAIN_KIND_REAL, COURSE, FIELD(beta2), "0.999", 0, 0.999999, "X",
+      "adamw, lamb: their squares' running mean" },
+    { "--epsilon", TRAIN_KIND_REAL, COURSE, FIELD(epsilon), "1e-08", 1e-30, 1, "X",
+      "adamw, lamb: added to what is divided by" },
+    { "--trust", TRAIN_KIND_REAL, COURSE, FIELD(trust), "0.001", 1e-9, 1e3, "X",
+      "lars: length of a step / length of the parameters" },
+    { "--weight-decay", TRAIN_KIND_REAL, COURSE, FIELD(weight_decay), "0.0001", 0, 1, "X",
+      "of the optimizer" },
+    { "--seed", TRAIN_KIND_COUNT, COURSE, FIELD(seed), "1", 0, 9e18, "N",
       "first weights and shuffles follow from it" },
-    { "--threads", KIND_COUNT, FIELD(threads), "1", 1, 1024, "N",
+    { "--threads", TRAIN_KIND_COUNT, OTHER, FIELD(threads), "1", 1, 1024, "N",
       "threads of each rank for matrix products" },
-    { "--steps", KIND_COUNT, FIELD(steps), "0", 0, 9e18, "N",
+    { "--steps", TRAIN_KIND_COUNT, OTHER, FIELD(steps), "0", 0, 9e18, "N",
       "stop after so many steps; 0: go through all epochs" },
-    { "--progress", KIND_WORD, FIELD(progress), "auto", 0, 0, "auto|bar|lines",
+    { "--checkpoint", TRAIN_KIND_TEXT, OTHER, FIELD(checkpoint), NULL, 0, 0, "FILE",
+      "after each epoch, save all that --resume needs" },
+    { "--resume", TRAIN_KIND_SWITCH, OTHER, FIELD(resume), NULL, 0, 0, "",
+      "go on from the --checkpoint" },
+    { "--progress", TRAIN_KIND_WORD, OTHER, FIELD(progress), "auto", 0, 0, "auto|bar|lines",
       "auto: a bar on a terminal, else one line per epoch" },
-    { "--metrics", KIND_TEXT, FIELD(metrics), NULL, 0, 0, "FILE",
+    { "--plot", TRAIN_KIND_TEXT, OTHER, FIELD(plot), NULL, 0, 0, "FILE.svg",
+      "draw loss and accuracy at the end, with gnuplot" },
+    { "--metrics", TRAIN_KIND_TEXT, OTHER, FIELD(metrics), NULL, 0, 0, "FILE",
       "write each epoch's numbers as a line of JSON" },
-    { "--log-steps", KIND_TEXT, FIELD(log_steps), NULL, 0, 0, "FILE",
+    { "--log-steps", TRAIN_KIND_TEXT, OTHER, FIELD(log_steps), NULL, 0, 0, "FILE",
       "write each step's number and loss" },
-    { "--digest", KIND_SWITCH, FIELD(digest), NULL, 0, 0, "",
+    { "--digest", TRAIN_KIND_SWITCH, OTHER, FIELD(digest), NULL, 0, 0, "",
       "print a digest of each rank's parameters at the end" },
-    { "--help", KIND_SWITCH, FIELD(help), NULL, 0, 0, "", "print this and end" },
+    { "--help", TRAIN_KIND_SWITCH, OTHER, FIELD(help), NULL, 0, 0, "", "print this and end" },
 };
 
 #define OPTION_COUNT (sizeof(table) / sizeof(table[0]))
 
-static bool fail_range(const option_t *option, const char *value, train_error_t *error)
-{
-    return train_fail(error, "%s %s: must be from %.10g to %.10g", option->name, value, option->low,
-                      option->high);
-}
+/* Other defaults, where another option has a certain word. */
+static const struct {
+    const char *name;
+    size_t offset; /* of the other option's field */
+    int64_t word;
+    const char *word_text;
+    const char *value;
+} special_defaults[] = {
+    { "--hidden", FIELD(model), TRAIN_MODEL_CNN, "cnn", "128" },
+    { "--lr", FIELD(optimizer), TRAIN_OPTIMIZER_ADAMW, "adamw", "0.001" },
+    { "--lr", FIELD(optimizer), TRAIN_OPTIMIZER_LARS, "lars", "2" },
+    { "--lr", FIELD(optimizer), TRAIN_OPTIMIZER_LAMB, "lamb", "0.005" },
+    { "--lr-scaling", FIELD(optimizer), TRAIN_OPTIMIZER_ADAMW, "adamw", "sqrt" },
+    { "--lr-scaling", FIELD(optimizer), TRAIN_OPTIMIZER_LAMB, "lamb", "sqrt" },
+    { "--epsilon", FIELD(optimizer), TRAIN_OPTIMIZER_LAMB, "lamb", "1e-06" },
+    { "--weight-decay", FIELD(optimizer), TRAIN_OPTIMIZER_ADAMW, "adamw", "0.01" },
+    { "--weight-decay", FIELD(optimizer), TRAIN_OPTIMIZER_LAMB, "lamb", "0.01" },
+};
 
-static bool parse_count(const option_t *option, const char *value, int64_t *ret_count,
-                        train_error_t *error)
-{
-    char *end;
+#define SPECIAL_COUNT (sizeof(special_defaults) / sizeof(special_defaults[0]))
 
-    errno = 0;
-    const long long count = strtoll(value, &end, 10);
-    if (strchr("-0123456789", value[0]) == NULL || end == value || *end != '\0')
-        return train_fail(error, "%s %s: not a whole number", option->name, value);
-    if (errno == ERANGE || (double)count < option->low || (double)count > option->high)
-        return fail_range(option, value, error);
-    *ret_count = count;
-    return true;
-}
-
-static bool parse_real(const option_t *option, const char *value, double *ret_real,
-                       train_error_t *error)
-{
-    char *end;
-    const double real = strtod(value, &end);
-
-    /* strtod also takes spaces, "nan" and "inf" */
-    if (strchr("-.0123456789", value[0]) == NULL || end == value || *end != '\0' || !isfinite(real))
-        return train_fail(error, "%s %s: not a finite number", option->name, value);
-    if (real < option->low || real > option->high)
-        return fail_range(option, value, error);
-    *ret_real = real;
-    return true;
-}
-
-static bool parse_word(const option_t *option, const char *value, int64_t *ret_index,
-                       train_error_t *error)
-{
-    const char *word = option->metavar;
-
-    for (int64_t i = 0;; i++) {
-        const size_t length = strcspn(word, "|");
-
-        if (strlen(value) == length && strncmp(value, word, length) == 0) {
-            *ret_index = i;
-            return true;
-        }
-        if (word[length] == '\0')
-            return train_fail(error, "%s %s: must be %s", option->name, value, option->metavar);
-        word += length + 1;
-    }
-}
-
-static bool parse_layers(const option_t *option, const char *value, train_hidden_t *ret_hidden,
-                         train_error_t *error)
-{
-    train_hidden_t hidden = { 0 };
-    const char *next = value;
-
-    while (strcmp(value, "none") != 0) {
-        char *end;
-
-        errno = 0;
-        const long long width = strtoll(next, &end, 10);
-        if (strchr("-0123456789", *next) == NULL || end == next || (*end != ',' && *end != '\0'))
-            return train_fail(error, "%s %s: must be whole numbers and commas, or none",
-                              option->name, value);
-        if (errno == ERANGE || (double)width < option->low || (double)width > option->high)
-            return fail_range(option, value, error);
-        if (hidden.count == TRAIN_MAX_HIDDEN)
-            return train_fail(error, "%s %s: more than %d layers", option->name, value,
-                              TRAIN_MAX_HIDDEN);
-        hidden.widths[hidden.count++] = (size_t)width;
-        if (*end == '\0')
-            break;
-        next = end + 1;
-    }
-    *ret_hidden = hidden;
-    return true;
-}
-
-static bool parse_value(const option_t *option, const char *value, train_options_t *options,
-                        train_error_t *error)
-{
-    void *field = (char *)options + option->offset;
-
-    switch (option->kind) {
-    case KIND_COUNT:
-        return parse_count(option, value, field, error);
-    case KIND_REAL:
-        return parse_real(option, value, field, error);
-    case KIND_WORD:
-        return parse_word(option, value, field, error);
-    case KIND_LAYERS:
-        return parse_layers(option, value, field, error);
-    case KIND_TEXT:
-        if (value[0] == '\0')
-            return train_fail(error, "%s: is empty", option->name);
-        *(const char **)field = value;
-        return true;
-    case KIND_SWITCH:
-        break;
-    }
-    *(bool *)field = true;
-    return true;
-}
-
-/* The row of an argument; its name ends at '=' or at the argument's end. */
-static const option_t *find(const char *argument, train_error_t *error)
+/* The row of an argument; its name ends at '=' or at the argument's end. NULL: there is none. */
+static const train_option_t *find(const char *argument)
 {
     const size_t length = strcspn(argument, "=");
 
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (strlen(table[i].name) == length && strncmp(table[i].name, argument, length) == 0)
             return &table[i];
-    train_fail(error, "%s %s; --help shows what there is",
-               argument[0] == '-' ? "unknown option" : "unexpected argument", argument);
     return NULL;
+}
+
+static bool parse_field(const train_option_t *option, const char *value, train_options_t *options,
+                        train_error_t *error)
+{
+    return train_value_parse(option, value, (char *)options + option->offset, error);
+}
+
+static bool parse_arguments(int argc, char **argv, train_options_t *options, bool *given,
+                            train_error_t *error)
+{
+    for (int i = 1; i < argc; i++) {
+        const train_option_t *option = find(argv[i]);
+        const char *value = strchr(argv[i], '=');
+
+        if (option == NULL)
+            return train_fail(error, "%s %s; --help shows what there is",
+                              argv[i][0] == '-' ? "unknown option" : "unexpected argument",
+                              argv[i]);
+        if (option->kind == TRAIN_KIND_SWITCH && value != NULL)
+            return train_fail(error, "%s takes no value", option->name);
+        if (value != NULL)
+            value++;
+        else if (option->kind != TRAIN_KIND_SWITCH && i + 1 < argc)
+            value = argv[++i];
+        else if (option->kind != TRAIN_KIND_SWITCH)
+            return train_fail(error, "%s needs a value", option->name);
+        if (!parse_field(option, value, options, error))
+            return false;
+        given[option - table] = true;
+    }
+    return true;
 }
 
 bool train_options_parse(int argc, char **argv, train_options_t *ret_options, train_error_t *error)
 {
     train_options_t options = { 0 };
+    bool given[OPTION_COUNT] = { false };
 
     *ret_options = options;
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (table[i].default_value != NULL &&
-            !parse_value(&table[i], table[i].default_value, &options, error))
+            !parse_field(&table[i], table[i].default_value, &options, error))
             return false;
+    if (!parse_arguments(argc, argv, &options, given, error))
+        return false;
 
-    for (int i = 1; i < argc; i++) {
-        const option_t *option = find(argv[i], error);
-        const char *value = strchr(argv[i], '=');
+    for (size_t i = 0; i < SPECIAL_COUNT; i++) {
+        const train_option_t *option = find(special_defaults[i].name);
+        const int64_t *word = (void *)((char *)&options + special_defaults[i].offset);
 
-        if (option == NULL)
-            return false;
-        if (option->kind == KIND_SWITCH && value != NULL)
-            return train_fail(error, "%s takes no value", option->name);
-        if (value != NULL)
-            value++;
-        else if (option->kind != KIND_SWITCH && i + 1 < argc)
-            value = argv[++i];
-        else if (option->kind != KIND_SWITCH)
-            return train_fail(error, "%s needs a value", option->name);
-        if (!parse_value(option, value, &options, error))
+        if (!given[option - table] && *word == special_defaults[i].word &&
+            !parse_field(option, special_defaults[i].value, &options, error))
             return false;
     }
+    if (options.resume && options.checkpoint == NULL)
+        return train_fail(error, "--resume needs --checkpoint FILE to go on from");
+    options.warmup = fmin(options.warmup, 0.5 * (double)options.epochs);
     *ret_options = options;
     return true;
 }
 
 void train_options_print_help(FILE *out)
 {
-    fprintf(out,
-            "usage: mpirun -np N example_train [OPTION...]\n\n"
-            "Trains a multi-layer perceptron on Fashion-MNIST, data-parallel over N ranks.\n\n");
+    fprintf(out, "usage: mpirun -np N example_train [OPTION...]\n\n"
+                 "Trains a small network on Fashion-MNIST, data-parallel over N ranks.\n\n");
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const option_t *option = &table[i];
+        const train_option_t *option = &table[i];
         char left[64];
 
         snprintf(left, sizeof(left), "%s %s", option->name, option->metavar);
-        fprintf(out, "  %-26s %s", left, option->help);
+        fprintf(out, "  %-31s %s", left, option->help);
         if (option->default_value != NULL)
-            fprintf(out, " [%s]", option->default_value);
-        fputc('\n', out);
+            fprintf(out, " [%s", option->default_value);
+        for (size_t j = 0; j < SPECIAL_COUNT; j++)
+            if (strcmp(special_defaults[j].name, option->name) == 0)
+                fprintf(out, ", %s %s", special_defaults[j].word_text, special_defaults[j].value);
+        fputs(option->default_value != NULL ? "]\n" : "\n", out);
     }
     fprintf(out,
             "\n\"waiting\" is the share of the steps' time that ranks spend in tutti_wait, that "
@@ -244,17 +206,46 @@ void train_options_print_help(FILE *out)
             "of all ranks.\n");
 }
 
+void train_options_value(const train_options_t *options, const char *name, char *ret_text,
+                         size_t bytes)
+{
+    const train_option_t *option = find(name);
+
+    train_value_format(option, (const char *)options + option->offset, ret_text, bytes);
+}
+
+void train_options_describe(const train_options_t *options, char *ret_text)
+{
+    const bool epochs_count = options->schedule == TRAIN_SCHEDULE_COSINE;
+    size_t used = 0;
+
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        char value[8 * TRAIN_MAX_LIST];
+
+        if (!table[i].course || (table[i].offset == FIELD(epochs) && !epochs_count))
+            continue;
+        train_value_format(&table[i], (const char *)options + table[i].offset, value,
+                           sizeof(value));
+        used += (size_t)snprintf(ret_text + used, TRAIN_TEXT_BYTES - used, "%s %s\n", table[i].name,
+                                 value);
+    }
+}
+
 uint64_t train_options_fingerprint(const train_options_t *options)
 {
-    /* texts are paths, which may differ from host to host */
-    static const size_t bytes[] = {
-        [KIND_COUNT] = sizeof(int64_t), [KIND_REAL] = sizeof(double),
-        [KIND_WORD] = sizeof(int64_t),  [KIND_LAYERS] = sizeof(train_hidden_t),
-        [KIND_SWITCH] = sizeof(bool),   [KIND_TEXT] = 0,
-    };
+    char text[TRAIN_TEXT_BYTES];
     uint64_t sum = TRAIN_HASH_START;
 
-    for (size_t i = 0; i < OPTION_COUNT; i++)
-        sum = train_hash(sum, (const char *)options + table[i].offset, bytes[table[i].kind]);
-    return sum;
+    /* what is not on the course of training, but must be the same on all ranks, too */
+    const int64_t others[] = { options->epochs,
+                               options->steps,
+                               options->resume,
+                               options->digest,
+                               options->checkpoint != NULL,
+                               options->help };
+
+    train_options_describe(options, text);
+    sum = train_hash(sum, text, strlen(text));
+    return train_hash(sum, others, sizeof(others));
 }

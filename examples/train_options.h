@@ -12,18 +12,10 @@
 
 #include "train_base.h"
 
-#define TRAIN_MAX_HIDDEN 16
-
-/* Hidden layers' widths. */
-typedef struct {
-    size_t count;
-    size_t widths[TRAIN_MAX_HIDDEN];
-} train_hidden_t;
-
-/* What --schedule and --progress may say, in the order of their words. */
+/* What words may say, in their order; those of the optimizer and the schedule are theirs. */
 enum {
-    TRAIN_SCHEDULE_COSINE,
-    TRAIN_SCHEDULE_CONSTANT
+    TRAIN_MODEL_MLP,
+    TRAIN_MODEL_CNN
 };
 
 enum {
@@ -35,32 +27,61 @@ enum {
 /* One field per option; the table in train_options.c says what they mean. */
 typedef struct {
     const char *data; /* texts point into argv or are constant */
-    train_hidden_t hidden;
+    int64_t model;
+    train_list_t channels;
+    train_list_t hidden;
     int64_t epochs;
     int64_t batch;
-    int64_t reference_batch;
+    int64_t accumulate;
+    double clip; /* 0: no limit */
+    int64_t optimizer;
     double lr;
+    int64_t reference_batch;
+    int64_t lr_scaling;
     double warmup;
     int64_t schedule;
+    double decay_every;
+    double decay;
     double momentum;
+    double beta1, beta2;
+    double epsilon;
+    double trust;
     double weight_decay;
     int64_t seed;
     int64_t threads;
     int64_t steps;
     int64_t progress;
-    const char *metrics;   /* NULL: none */
-    const char *log_steps; /* NULL: none */
+    const char *checkpoint; /* NULL: none; so the next three */
+    const char *plot;
+    const char *metrics;
+    const char *log_steps;
+    bool resume;
     bool digest;
     bool help;
 } train_options_t;
 
-/* Read the command line: `--name value`, `--name=value`. What it does not mention has a default. */
+/* Read the command line: `--name value`, `--name=value`. The rest has defaults. */
 bool train_options_parse(int argc, char **argv, train_options_t *ret_options, train_error_t *error);
 
 /* Print all options with their defaults. */
 void train_options_print_help(FILE *out);
 
-/* A number that differs, most likely, if the options lead to another course of training. */
+/* The value of the option `name`, as it would be typed; cut off if `bytes` is too few. */
+void train_options_value(const train_options_t *options, const char *name, char *ret_text,
+                         size_t bytes);
+
+/*
+ * Write down all options on which the course of training depends, one line each: "--batch 128".
+ * With the same lines, data and ranks two runs make the same parameters, bit by bit.
+ *
+ * --epochs is left out unless the schedule ends with them: otherwise more epochs just go on.
+ *
+ * ret_text  TRAIN_TEXT_BYTES, which always suffice
+ */
+#define TRAIN_TEXT_BYTES 4096
+void train_options_describe(const train_options_t *options, char *ret_text);
+
+/* A number that differs, most likely, if ranks with these options do not fit together. */
 uint64_t train_options_fingerprint(const train_options_t *options);
 
 #endif

@@ -146,6 +146,16 @@ bool train_parallel_share_model(train_parallel_t *parallel, train_model_t *model
     return true;
 }
 
+bool train_parallel_share(const train_parallel_t *parallel, void *buffer, size_t bytes,
+                          train_error_t *error)
+{
+    const tutti_status_t status = tutti_broadcast(buffer, bytes, TUTTI_UINT8, 0, parallel->world);
+
+    if (status != TUTTI_OK)
+        return fail_tutti(error, "sharing the state", status);
+    return true;
+}
+
 /* Start to add up `count` elements in place. After a failure the rest of the step is left out. */
 static void reduce(train_parallel_t *parallel, const char *name, void *buffer, size_t count,
                    tutti_dtype_t dtype)
@@ -163,6 +173,7 @@ static void reduce(train_parallel_t *parallel, const char *name, void *buffer, s
         return;
     }
     parallel->request_count++;
+    parallel->reductions++;
 }
 
 void train_parallel_reduce_loss(train_parallel_t *parallel, double loss)

@@ -30,7 +30,10 @@ typedef struct {
     size_t request_count;
     train_error_t start_error; /* why a request could not be started, if so */
     double loss;               /* this rank's part; the sum over ranks once waited for */
-    double wait_seconds;       /* spent in train_parallel_wait, since the caller set it to 0 */
+
+    /* since the caller set them to 0 */
+    double wait_seconds; /* spent in train_parallel_wait */
+    size_t reductions;   /* requests started */
 } train_parallel_t;
 
 /* A rank's part of `count` items. */
@@ -62,6 +65,10 @@ bool train_parallel_agree(const train_parallel_t *parallel, uint64_t fingerprint
 /* Give the model memory for its gradients, and rank 0's parameters. */
 bool train_parallel_share_model(train_parallel_t *parallel, train_model_t *model,
                                 train_error_t *error);
+
+/* Give all ranks what rank 0 has in these bytes. */
+bool train_parallel_share(const train_parallel_t *parallel, void *buffer, size_t bytes,
+                          train_error_t *error);
 
 /* Start to add up the loss, before the backward pass; a gradient, as a train_ready_t of it. */
 void train_parallel_reduce_loss(train_parallel_t *parallel, double loss);

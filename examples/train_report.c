@@ -31,11 +31,12 @@ static size_t terminal_columns(void)
     return size.ws_col;
 }
 
-static bool open_file(const char *path, const char *option, FILE **ret_file, train_error_t *error)
+static bool open_file(const char *path, const char *option, bool add, FILE **ret_file,
+                      train_error_t *error)
 {
     if (path == NULL)
         return true;
-    *ret_file = fopen(path, "w");
+    *ret_file = fopen(path, add ? "a" : "w");
     if (*ret_file == NULL)
         return train_fail(error, "%s %s: %s", option, path, strerror(errno));
     return true;
@@ -53,8 +54,9 @@ bool train_report_open(const train_options_t *options, bool active, train_report
                       (options->progress == TRAIN_PROGRESS_AUTO && terminal_columns() > 0);
     ret_report->metrics_path = options->metrics;
     ret_report->log_steps_path = options->log_steps;
-    return open_file(options->metrics, "--metrics", &ret_report->metrics, error) &&
-           open_file(options->log_steps, "--log-steps", &ret_report->log_steps, error);
+    return open_file(options->metrics, "--metrics", options->resume, &ret_report->metrics, error) &&
+           open_file(options->log_steps, "--log-steps", options->resume, &ret_report->log_steps,
+                     error);
 }
 
 void train_report_begin(train_report_t *report, const char *format, ...)
@@ -120,8 +122,8 @@ void train_report_step(train_report_t *report, const train_step_t *step)
 
     const size_t terminal = terminal_columns();
     const double done = (double)step->epoch_step / (double)step->epoch_steps;
-    const double left_seconds =
-        (now - report->begin_seconds) * (double)(step->steps - step->step) / (double)step->step;
+    const double left_seconds = (now - report->begin_seconds) * (double)(step->steps - step->step) /
+                                (double)(step->step - step->earlier_steps);
     const unsigned long seconds = (unsigned long)ceil(left_seconds);
     char left[64], right[128];
 
@@ -133,12 +135,14 @@ void train_report_step(train_report_t *report, const train_step_t *step)
 
 void train_report_epoch(train_report_t *report, const train_epoch_t *epoch)
 {
+    const train_result_t *result = &epoch->result;
+
     if (!report->active)
         return;
 
     erase(report);
     printf("epoch %zu/%zu  loss %.4f  test accuracy %.4f  %.0f images/s  waiting %.1f%%\n",
-           epoch->epoch, epoch->epochs, epoch->train_loss, epoch->test_accuracy,
+           epoch->epoch, epoch->epochs, result->train_loss, result->test_accuracy,
            epoch->images_per_second, 100.0 * epoch->wait_share);
     fflush(stdout);
 
@@ -146,9 +150,10 @@ void train_report_epoch(train_report_t *report, const train_epoch_t *epoch)
         fprintf(report->metrics,
                 "{\"epoch\": %zu, \"train_loss\": %.9f, \"test_loss\": %.9f, "
                 "\"test_accuracy\": %.6f, \"images_per_second\": %.1f, \"wait_share\": %.6f, "
-                "\"learning_rate\": %.9g}\n",
-                epoch->epoch, epoch->train_loss, epoch->test_loss, epoch->test_accuracy,
-                epoch->images_per_second, epoch->wait_share, epoch->learning_rate);
+                "\"learning_rate\": %.9g, \"reductions\": %zu}\n",
+                epoch->epoch, result->train_loss, result->test_loss, result->test_accuracy,
+                epoch->images_per_second, epoch->wait_share, result->learning_rate,
+                epoch->reductions);
         if (fflush(report->metrics) != 0 && report->metrics_errno == 0)
             report->metrics_errno = errno;
     }

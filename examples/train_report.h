@@ -32,24 +32,34 @@ typedef struct {
 typedef struct {
     size_t epoch, epochs;
     size_t step, steps;             /* in all */
+    size_t earlier_steps;           /* made before this program began, if it resumed a run */
     size_t epoch_step, epoch_steps; /* in this epoch */
     double loss;                    /* mean over this step's images, of all ranks */
     double epoch_loss;              /* mean over this epoch's images so far */
     double images_per_second;       /* in this epoch so far, of all ranks */
 } train_step_t;
 
-/* What an epoch gave; over all ranks. */
+/* What an epoch gave, over all ranks: the same numbers whenever the run is repeated. */
 typedef struct {
-    size_t epoch, epochs;
     double train_loss;
     double test_loss;
     double test_accuracy;
+    double learning_rate; /* of the last step */
+} train_result_t;
+
+/* The same, with what differs from run to run. */
+typedef struct {
+    size_t epoch, epochs;
+    train_result_t result;
     double images_per_second; /* training, without the evaluation */
     double wait_share;        /* of the steps' time, spent waiting for communication; mean */
-    double learning_rate;     /* of the last step */
+    size_t reductions;        /* asynchronous allreduces of each rank */
 } train_epoch_t;
 
-/* Open the files that the options want. train_report_close takes what this left, well or not. */
+/*
+ * Open the files that the options want; a resumed run adds to them. train_report_close takes what
+ * this left, well or not.
+ */
 bool train_report_open(const train_options_t *options, bool active, train_report_t *ret_report,
                        train_error_t *error);
 

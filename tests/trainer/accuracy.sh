@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Two ranks with all defaults reach an accuracy of 0.87 on Fashion-MNIST.
+# Two ranks with all defaults reach an accuracy of 0.87 on Fashion-MNIST, and the convolutional
+# network one of 0.85 in its first epoch. (0.905 takes it about four: README.md.)
 set -u
 
 . "${0%/*}/common.sh"
@@ -17,8 +18,19 @@ no) ;;
     ;;
 esac
 
-timeout --kill-after=5 110 $mpirun -np 2 "$trainer" >"$work/out" 2>"$work/log"
-status=$?
-cat "$work/out" "$work/log"
-[ "$status" -eq 0 ] &&
-    tail -n 1 "$work/out" | awk '/^test accuracy/ { exit !($3 >= 0.87) } { exit 1 }'
+# reach ACCURACY ARGUMENT...
+reach() {
+    wanted=$1
+    shift
+    timeout --kill-after=5 110 $mpirun -np 2 "$trainer" "$@" >"$work/out" 2>"$work/log"
+    status=$?
+    cat "$work/out" "$work/log"
+    [ "$status" -eq 0 ] && tail -n 1 "$work/out" |
+        awk -v wanted="$wanted" '/^test accuracy/ { exit !($3 >= wanted) } { exit 1 }' ||
+        wrong "not $wanted, or an error: $status"
+}
+
+reach 0.87
+reach 0.85 --model cnn --epochs 1
+
+[ "$errors" -eq 0 ]

@@ -14,6 +14,7 @@ log=$work/log
 good=$work/good
 bad=$work/bad
 small "$good"
+varied "$work/varied"
 
 # a rank's exit status on a line of its own, whatever the launcher makes of it
 printf '#!/bin/sh\n"$@"\necho "status $?"\n' >"$work/rank"
@@ -65,7 +66,16 @@ reject '--momentum 1: must be from 0' --momentum 1
 reject '--warmup -1: must be from 0' --warmup -1
 reject '--hidden 8,,8: must be whole numbers' --hidden 8,,8
 reject '--hidden 8,0: must be from 1' --hidden 8,0
-reject '--schedule fast: must be cosine|constant' --schedule fast
+reject '--schedule fast: must be cosine|step|constant' --schedule fast
+reject '--model tree: must be mlp|cnn' --model tree
+reject '--optimizer adam: must be sgd|adamw|lars|lamb' --optimizer adam
+reject '--lr-scaling cube: must be linear|sqrt' --lr-scaling cube
+reject '--channels 16,0: must be from 1' --channels 16,0
+reject '--clip -1: must be from 0' --clip -1
+reject '--accumulate 0: must be from 1' --accumulate 0
+reject '--beta1 1: must be from 0' --beta1 1
+reject '--decay 2: must be from 0 to 1' --decay 2
+reject '--resume needs --checkpoint FILE' --resume
 reject '--seed  *1: not a whole number' --seed ' 1'
 reject '--batch needs a value' --batch
 reject '--data: is empty' --data ''
@@ -129,18 +139,68 @@ images 7 5 >"$bad/$file"
 reject "$bad: test images have 5x5 pixels, training images 4x4" --data "$bad"
 
 # output files
-reject "rank 0: --metrics $work/nowhere/file: No such file" --data "$good" --metrics "$work/nowhere/file"
+for option in --metrics --log-steps --plot; do
+    reject "rank 0: $option $work/nowhere/file: No such file" --data "$good" --batch 20 \
+        $option "$work/nowhere/file"
+done
+reject "rank 0: --checkpoint $work/nowhere/file.tmp: No such file" --data "$good" --batch 20 \
+    --checkpoint "$work/nowhere/file"
+reject "rank 0: --checkpoint $work: not a file" --data "$good" --batch 20 --checkpoint "$work"
+
+# options that do not suit the data
+reject '--batch 21: there are only 20 training images' --data "$good" --batch 21
+reject '--accumulate 3: with --batch 10 it needs 30 training images, there are 20' \
+    --data "$good" --batch 10 --accumulate 3
+reject 'images of 4x4 pixels are too small for 3 convolutions' --data "$good" --batch 20 \
+    --model cnn --channels 1,1,1
+
+# checkpoints
+tiny="--data $work/varied --batch 45 --hidden 4 --channels 2,2"
+$mpirun -np 2 "$trainer" $tiny --epochs 2 --checkpoint "$work/saved" >"$out" 2>&1 ||
+    wrong 'no checkpoint' "$out"
+
+# resume PATTERN ARGUMENT...: what is wrong with $work/saved
+resume() {
+    pattern=$1
+    shift
+    reject "rank 0: $work/saved: $pattern" $tiny --epochs 2 --checkpoint "$work/saved" --resume "$@"
+}
+
+resume "made with '--model mlp', but this run has '--model cnn'" --model cnn
+resume "made with '--optimizer sgd', but this run has '--optimizer lamb'" --optimizer lamb
+resume "made with '--batch 45', but this run has '--batch 44'" --batch 44
+resume "made with '--seed 1', but this run has '--seed 2'" --seed 2
+resume "made with '--epochs 2', but this run has '--epochs 3'" --epochs 3
+labels 11 3 >"$work/varied/t10k-labels-idx1-ubyte"
+resume "made with 'data [0-9a-f]*', but this run has 'data [0-9a-f]*'"
+varied "$work/varied"
+timeout --kill-after=5 60 "$trainer" $tiny --epochs 2 --checkpoint "$work/saved" --resume \
+    >"$out" 2>"$log" && wrong 'one rank takes the checkpoint of two' "$out"
+grep -q "^example_train: $work/saved: made with 'ranks 2', but this run has 'ranks 1'" "$log" ||
+    wrong 'ranks' "$log"
+cp "$work/saved" "$work/whole"
+head -c 700 "$work/whole" >"$work/saved"
+resume 'truncated: 700 of [0-9]* bytes'
+{ head -c 1000 "$work/whole"; printf '\252'; tail -c +1002 "$work/whole"; } >"$work/saved"
+resume 'damaged: its checksum is wrong'
+cp "$good/train-labels-idx1-ubyte.gz" "$work/saved"
+resume 'not a checkpoint of example_train'
+: >"$work/saved"
+resume 'truncated: 0 of 64 bytes'
+rm "$work/saved"
+resume 'No such file'
 
 # parameters that grow to infinity
 reject 'the loss of step [0-9]* is [-naif]*; try a smaller --lr' \
     --data "$good" --batch 1 --reference-batch 1 --lr 1000 --weight-decay 1
 
-# apart NAME PATTERN ARGUMENT...: rank 0 with good data, rank 1 with these arguments
+# apart NAME PATTERN ARGUMENT...: rank 0 with good data, rank 1 with these arguments, after the same batch
 apart() {
     name=$1
     pattern=$2
     shift 2
-    timeout --kill-after=5 60 $mpirun -np 1 $rank --data "$good" : -np 1 $rank "$@" \
+    timeout --kill-after=5 60 $mpirun -np 1 $rank --data "$good" --batch 20 : \
+        -np 1 $rank --batch 20 "$@" \
         >"$out" 2>"$log"
     status=$?
     judge "$name" 2 "$pattern"
@@ -151,6 +211,8 @@ apart 'an option on one rank only' 'rank 1: unknown option --bach' --bach
 apart 'other options' 'rank 1 has other options or data' --data "$good" --seed 7
 spoil t10k-labels-idx1-ubyte
 labels 7 4 >"$bad/t10k-labels-idx1-ubyte"
+apart 'a checkpoint on one rank only' 'rank 1 has other options or data' --data "$good" \
+    --checkpoint "$work/one"
 apart 'other data' 'rank 1 has other options or data' --data "$bad"
 
 [ "$errors" -eq 0 ]

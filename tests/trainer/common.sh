@@ -83,3 +83,31 @@ small() {
     images 7 4 | gzip >"$1/t10k-images-idx3-ubyte.gz"
     labels 7 3 >"$1/t10k-labels-idx1-ubyte"
 }
+
+# varied FOLDER: makes data of 45 and 11 images with 8 x 8 pixels, all different; the same each time
+varied() {
+    mkdir -p "$1"
+    { images 45 8 | head -c 16; noise 2880 1; } >"$1/train-images-idx3-ubyte"
+    { labels 45 0 | head -c 8; noise 45 2 10; } >"$1/train-labels-idx1-ubyte"
+    { images 11 8 | head -c 16; noise 704 3; } >"$1/t10k-images-idx3-ubyte"
+    { labels 11 0 | head -c 8; noise 11 4 10; } >"$1/t10k-labels-idx1-ubyte"
+}
+
+# noise COUNT SEED [LIMIT]: bytes from a linear congruence, below LIMIT
+noise() {
+    printf "$(awk -v count="$1" -v x="$2" -v limit="${3:-256}" 'BEGIN {
+        for (i = 0; i < count; i++) {
+            x = (x * 16807 + 12345) % 2147483647
+            printf "\\%03o", int(x / 2147483647 * limit)
+        }
+    }')"
+}
+
+# epochs_of FILE: how many a checkpoint has; 0 if there is none
+epochs_of() {
+    if [ -e "$1" ]; then
+        od -A n -t u8 -j 32 -N 8 "$1" | tr -d ' '
+    else
+        echo 0
+    fi
+}

@@ -14,7 +14,7 @@ small "$work/data"
 
 # train ARGUMENT...: must end well, and with the accuracy
 train() {
-    timeout --kill-after=5 60 "$trainer" --data "$work/data" "$@" >"$out" 2>"$log"
+    timeout --kill-after=5 60 "$trainer" --data "$work/data" --batch 20 "$@" >"$out" 2>"$log"
     status=$?
     if [ "$status" -ne 0 ] || [ -s "$log" ]; then
         wrong "$* ended with $status" "$out" "$log"
@@ -54,6 +54,59 @@ if ! grep -q '^digest of rank 0: [0-9a-f]\{16\}$' "$out"; then
     wrong 'no digest' "$out"
 fi
 
+# gradients are exchanged once for all accumulated batches: 20 images in steps of 3, or of 3 * 3,
+# with four tensors and a loss
+train --hidden 4 --epochs 1 --batch 3 --metrics "$work/metrics"
+grep -q '"reductions": 35}$' "$work/metrics" || wrong 'not 7 steps' "$work/metrics"
+train --hidden 4 --epochs 1 --batch 3 --accumulate 3 --metrics "$work/metrics"
+grep -q '"reductions": 15}$' "$work/metrics" || wrong 'not 3 steps' "$work/metrics"
+
+# a resumed run adds to its files
+train --epochs 4 --schedule constant --checkpoint "$work/saved" --metrics "$work/metrics" \
+    --log-steps "$work/steps" --steps 2
+train --epochs 4 --schedule constant --checkpoint "$work/saved" --metrics "$work/metrics" \
+    --log-steps "$work/steps" --resume
+if [ "$(grep -o '^{"epoch": [0-9]*' "$work/metrics" | tr -dc '0-9')" != 1234 ] ||
+    [ "$(cut -d ' ' -f 1 "$work/steps" | tr -d '\n')" != 1234 ]; then
+    wrong 'not all epochs and steps' "$work/metrics" "$work/steps"
+fi
+
+# a drawing of all epochs, also of those before --resume
+mkdir "$work/bin"
+printf '#!/bin/sh\ncat\n' >"$work/bin/gnuplot"
+chmod +x "$work/bin/gnuplot"
+path=$PATH
+PATH=$work/bin:$PATH
+train --epochs 4 --schedule constant --checkpoint "$work/saved" --resume --plot "$work/plot.svg"
+if [ "$(grep -c '^[1-4] [0-9.]* [0-9.]* [0-9.]*$' "$work/plot.svg")" -ne 4 ]; then
+    wrong 'gnuplot gets other numbers' "$work/plot.svg"
+fi
+printf '#!/bin/sh\necho half\nexit 3\n' >"$work/bin/gnuplot"
+cp "$work/plot.svg" "$work/before"
+if "$trainer" --data "$work/data" --batch 20 --plot "$work/plot.svg" >"$out" 2>"$log" ||
+    ! grep -q '^example_train: --plot .*: gnuplot failed with status 3$' "$log"; then
+    wrong 'gnuplot fails unnoticed' "$log"
+fi
+cmp "$work/plot.svg" "$work/before" || wrong 'a failed drawing replaces an older one'
+PATH=$path
+
+# without gnuplot: one line, no drawing, no failure
+if ! PATH=$work/nowhere "$trainer" --data "$work/data" --batch 20 --plot "$work/none.svg" \
+    >"$out" 2>"$log" || [ "$(wc -l <"$log")" -ne 1 ] ||
+    ! grep -q '^example_train: --plot .*: not drawn, there is no gnuplot$' "$log" ||
+    [ -e "$work/none.svg" ] || ! grep -q '^test accuracy' "$out"; then
+    wrong 'without gnuplot' "$out" "$log"
+fi
+if command -v gnuplot >/dev/null; then
+    for epochs in 1 2 30; do
+        train --epochs $epochs --plot "$work/plot.svg"
+        if ! grep -q '^</svg>' "$work/plot.svg" ||
+            ! grep -q 'mlp with sgd on 1 rank: test accuracy' "$work/plot.svg"; then
+            wrong "no drawing of $epochs epochs"
+        fi
+    done
+fi
+
 # gzipped or not is the same
 train --digest
 cp "$out" "$work/mixed"
@@ -68,14 +121,14 @@ fi
 
 # what cannot be written is an error
 if test -c /dev/full; then
-    if "$trainer" --data "$work/data" --epochs 1 >/dev/full 2>"$log"; then
+    if "$trainer" --data "$work/data" --batch 20 --epochs 1 >/dev/full 2>"$log"; then
         wrong 'a full disk goes unnoticed' "$log"
     fi
     if ! grep -q '^example_train: stdout: No space left' "$log" || [ "$(wc -l <"$log")" -ne 1 ]; then
         wrong 'not said of stdout' "$log"
     fi
     for option in --metrics --log-steps; do
-        if "$trainer" --data "$work/data" --epochs 1 $option /dev/full >"$out" 2>"$log"; then
+        if "$trainer" --data "$work/data" --batch 20 --epochs 1 $option /dev/full >"$out" 2>"$log"; then
             wrong "a full disk goes unnoticed: $option" "$log"
         fi
         if ! grep -q "^example_train: $option /dev/full: No space left" "$log" ||

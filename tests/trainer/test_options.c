@@ -11,7 +11,9 @@
 #include <cmocka.h>
 
 #include "train_base.h"
+#include "train_optimizer.h"
 #include "train_options.h"
+#include "train_schedule.h"
 
 #define ARGUMENTS(...)                                                                             \
     (char *[]){ "example_train", __VA_ARGS__ },                                                    \
@@ -35,8 +37,8 @@ static void has_defaults(void **state)
     (void)state;
     assert_string_equal(options.data, "/usr/share/datasets/fashion-mnist");
     assert_int_equal(options.hidden.count, 2);
-    assert_int_equal(options.hidden.widths[0], 512);
-    assert_int_equal(options.hidden.widths[1], 256);
+    assert_int_equal(options.hidden.items[0], 512);
+    assert_int_equal(options.hidden.items[1], 256);
     assert_int_equal(options.batch, 128);
     assert_int_equal(options.threads, 1);
     assert_float_equal(options.momentum, 0.9, 0.0);
@@ -58,7 +60,7 @@ static void reads_values(void **state)
     assert_int_equal(options.batch, 64);
     assert_float_equal(options.lr, 0.5, 0.0);
     assert_int_equal(options.hidden.count, 3);
-    assert_int_equal(options.hidden.widths[2], 65536);
+    assert_int_equal(options.hidden.items[2], 65536);
     assert_int_equal(options.seed, INT64_C(9000000000000000000));
     assert_true(options.digest);
     assert_int_equal(options.progress, TRAIN_PROGRESS_LINES);
@@ -69,6 +71,69 @@ static void reads_values(void **state)
 
     assert_int_equal(parse(ARGUMENTS("--hidden", "none")).hidden.count, 0);
     assert_int_equal(parse(ARGUMENTS("--batch", "1", "--batch", "2")).batch, 2);
+}
+
+/* Defaults follow the model and the optimizer, wherever these stand; what was given stays. */
+static void adapts_defaults(void **state)
+{
+    train_options_t options = parse(ARGUMENTS("--model=cnn", "--optimizer", "lamb"));
+
+    (void)state;
+    assert_int_equal(options.model, TRAIN_MODEL_CNN);
+    assert_int_equal(options.hidden.count, 1);
+    assert_int_equal(options.hidden.items[0], 128);
+    assert_int_equal(options.optimizer, TRAIN_OPTIMIZER_LAMB);
+    assert_float_equal(options.lr, 0.005, 0.0);
+    assert_float_equal(options.epsilon, 1e-6, 0.0);
+    assert_float_equal(options.weight_decay, 0.01, 0.0);
+    assert_int_equal(options.lr_scaling, TRAIN_SCALING_SQRT);
+
+    options = parse(ARGUMENTS("--lr=0.05", "--optimizer=adamw", "--hidden=512,256", "--model=cnn",
+                              "--lr-scaling=linear"));
+    assert_float_equal(options.lr, 0.05, 0.0);
+    assert_int_equal(options.hidden.count, 2);
+    assert_int_equal(options.lr_scaling, TRAIN_SCALING_LINEAR);
+    assert_float_equal(options.epsilon, 1e-8, 0.0);
+}
+
+static void limits_the_warmup(void **state)
+{
+    (void)state;
+    assert_float_equal(parse(ARGUMENTS("--epochs=8", "--warmup=3")).warmup, 3.0, 0.0);
+    assert_float_equal(parse(ARGUMENTS("--epochs=3", "--warmup=3")).warmup, 1.5, 0.0);
+}
+
+/* The text of all options can be typed again and gives the same text. */
+static void describes_what_matters(void **state)
+{
+    const train_options_t options =
+        parse(ARGUMENTS("--lr=0.1", "--warmup=0.3333333333333333", "--hidden=7,8", "--channels=3",
+                        "--model=cnn", "--schedule=step", "--epsilon=1e-7", "--seed=9"));
+    char text[TRAIN_TEXT_BYTES], again[TRAIN_TEXT_BYTES], arguments[TRAIN_TEXT_BYTES];
+    char *argv[100] = { "example_train" };
+    size_t argc = 1;
+
+    (void)state;
+    train_options_describe(&options, text);
+    assert_non_null(strstr(text, "--lr 0.1\n"));
+    assert_non_null(strstr(text, "--hidden 7,8\n"));
+    assert_non_null(strstr(text, "--model cnn\n"));
+    assert_non_null(strstr(text, "--epsilon 1e-07\n"));
+    assert_null(strstr(text, "--epochs"));
+    assert_null(strstr(text, "--threads"));
+    assert_null(strstr(text, "--data"));
+
+    strcpy(arguments, text);
+    for (char *next = strtok(arguments, " \n"); next != NULL; next = strtok(NULL, " \n"))
+        argv[argc++] = next;
+    const train_options_t same = parse(argv, argc);
+    train_options_describe(&same, again);
+    assert_string_equal(text, again);
+
+    /* a cosine ends with the epochs */
+    const train_options_t cosine = parse(ARGUMENTS("--epochs=17"));
+    train_options_describe(&cosine, text);
+    assert_non_null(strstr(text, "--epochs 17\n"));
 }
 
 static void leaves_nothing_on_failure(void **state)
@@ -90,7 +155,19 @@ static void leaves_nothing_on_failure(void **state)
                            "",
                            "--",
                            "--lr=-1",
-                           "--momentum=1e400" };
+                           "--momentum=1e400",
+                           "--resume",
+                           "--checkpoint=",
+                           "--plot=",
+                           "--model=cn",
+                           "--optimizer=adam",
+                           "--channels=0",
+                           "--accumulate=0",
+                           "--clip=-1",
+                           "--beta2=1",
+                           "--trust=0",
+                           "--decay=2",
+                           "--lr-scaling=cubic" };
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -114,6 +191,10 @@ static void fingerprints_what_matters(void **state)
     (void)state;
     assert_true(train_options_fingerprint(&options) == train_options_fingerprint(&same));
     assert_true(train_options_fingerprint(&options) != train_options_fingerprint(&other));
+
+    /* not for the parameters, but for what the ranks say to each other */
+    const train_options_t saves = parse(ARGUMENTS("--seed", "3", "--checkpoint", "file"));
+    assert_true(train_options_fingerprint(&options) != train_options_fingerprint(&saves));
 }
 
 int main(void)
@@ -121,6 +202,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_defaults),
         cmocka_unit_test(reads_values),
+        cmocka_unit_test(adapts_defaults),
+        cmocka_unit_test(limits_the_warmup),
+        cmocka_unit_test(describes_what_matters),
         cmocka_unit_test(leaves_nothing_on_failure),
         cmocka_unit_test(fingerprints_what_matters),
     };

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ranks only share the work: the losses of 50 steps are those of one rank, up to rounding, also
-# where parts are uneven or empty. All ranks end with the same parameters, and the same run gives
+# where parts are uneven or empty, with either model, and with the same images in parts. All ranks end with the same parameters, and the same run gives
 # the same ones, bit by bit.
 set -u
 
@@ -57,7 +57,31 @@ alike one three
 same two two_again
 same three three_again
 
+# the same images per step, in four parts
+train three_parts 3 --batch 32 --accumulate 4
+alike one three_parts
+
+# a shorter gradient is another way, the same for all
+train one_clipped 1 --clip 0.1
+train three_clipped 3 --clip 0.1
+alike one_clipped three_clipped
+if cmp -s "$work/one.steps" "$work/one_clipped.steps"; then
+    wrong '--clip changes nothing'
+fi
+
+# convolutions, with an optimizer that looks at each tensor as a whole
+steps=20
+cnn="--model cnn --channels 8,8 --optimizer lamb --batch 64"
+train one_cnn 1 $cnn
+train two_cnn 2 $cnn
+train three_cnn 3 $cnn --batch 16 --accumulate 4
+train three_cnn_again 3 $cnn --batch 16 --accumulate 4
+alike one_cnn two_cnn
+alike one_cnn three_cnn
+same three_cnn three_cnn_again
+
 # one of three ranks has no images
+steps=50
 train one_small 1 --batch 2
 train three_empty 3 --batch 2
 alike one_small three_empty

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The file of a checkpoint, in the machine's own byte order:
+ *
+ *     header | about: text | results of epochs | parameters | optimizer's state | CRC-32 of it all
+ *
+ * Reading believes nothing before magic, order, version, length and CRC are right. They are looked
+ * at in that order, so each kind of wrong file gets the reason that helps most.
+ */
+#include "train_checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define PATH_BYTES 4096
+#define MAGIC "TuttiTrn"
+#define VERSION 1
+#define ORDER 0x01020304u
+#define ORDER_SWAPPED 0x04030201u
+
+typedef struct {
+    char magic[8];
+    uint32_t order;
+    uint32_t version;
+    uint64_t file_bytes;
+    uint64_t about_bytes;
+    uint64_t epochs;
+    uint64_t steps;
+    uint64_t parameter_count;
+    uint64_t state_count;
+} header_t;
+
+/* One of the arrays in the file, in their order. */
+typedef struct {
+    void *bytes;
+    size_t count;
+} part_t;
+
+#define PARTS 4
+
+static void list_parts(const train_checkpoint_t *checkpoint, part_t *ret_parts)
+{
+    const part_t parts[PARTS] = {
+        { (void *)checkpoint->about, strlen(checkpoint->about) },
+        { checkpoint->results, checkpoint->epochs * sizeof(*checkpoint->results) },
+        { checkpoint->parameters, checkpoint->parameter_count * sizeof(float) },
+        { checkpoint->state, checkpoint->state_count * sizeof(float) },
+    };
+
+    memcpy(ret_parts, parts, sizeof(parts));
+}
+
+static bool temporary_path(const char *path, char *ret_path, train_error_t *error)
+{
+    const int length = snprintf(ret_path, PATH_BYTES, "%s.tmp", path);
+
+    if (length < 0 || length >= PATH_BYTES)
+        return train_fail(error, "--checkpoint: the path is longer than %d bytes", PATH_BYTES - 5);
+    return true;
+}
+
+bool train_checkpoint_probe(const char *path, train_error_t *error)
+{
+    char temporary[PATH_BYTES];
+    struct stat info;
+
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return train_fail(error, "--checkpoint %s: not a file", path);
+    return temporary_path(path, temporary, error) &&
+           train_probe_file("--checkpoint", temporary, error);
+}
+
+/* Write everything. Returns 0 or an errno. */
+static int write_parts(FILE *file, const train_checkpoint_t *checkpoint)
+{
+    part_t parts[PARTS];
+    header_t header = {
+        .magic = MAGIC,
+        .order = ORDER,
+        .version = VERSION,
+        .file_bytes = sizeof(header) + sizeof(uint32_t),
+        .about_bytes = strlen(checkpoint->about),
+        .epochs = checkpoint->epochs,
+        .steps = checkpoint->steps,
+        .parameter_count = checkpoint->parameter_count,
+        .state_count = checkpoint->state_count,
+    };
+
+    list_parts(checkpoint, parts);
+    for (size_t i = 0; i < PARTS; i++)
+        header.file_bytes += parts[i].count;
+
+    uint32_t sum = (uint32_t)crc32_z(0, (const void *)&header, sizeof(header));
+    errno = 0;
+    fwrite(&header, sizeof(header), 1, file);
+    for (size_t i = 0; i < PARTS; i++) {
+        sum = (uint32_t)crc32_z(sum, parts[i].bytes, parts[i].count);
+        fwrite(parts[i].bytes, 1, parts[i].count, file);
+    }
+    fwrite(&sum, sizeof(sum), 1, file);
+
+    /* on the disk before it gets its name, or a power cut could leave the name with nothing */
+    if (fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0)
+        return errno != 0 ? errno : EIO;
+    return 0;
+}
+
+/* Bring a rename to the disk. Some file systems cannot, which is as good as they get. */
+static int sync_folder(const char *path)
+{
+    char folder[PATH_BYTES] = ".";
+    const char *slash = strrchr(path, '/');
+
+    if (slash != NULL)
+        snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0)
+        return errno;
+    const int result = fsync(file) == 0 || errno == EINVAL ? 0 : errno;
+    close(file);
+    return result;
+}
+
+bool train_checkpoint_write(const char *path, const train_checkpoint_t *checkpoint,
+                            train_error_t *error)
+{
+    char temporary[PATH_BYTES];
+
+    if (!temporary_path(path, temporary, error))
+        return false;
+    FILE *file = fopen(temporary, "wbe");
+    if (file == NULL)
+        return train_fail(error, "--checkpoint %s: %s", temporary, strerror(errno));
+
+    int reason = write_parts(file, checkpoint);
+    if (fclose(file) != 0 && reason == 0)
+        reason = errno;
+    if (reason == 0 && rename(temporary, path) != 0)
+        reason = errno;
+    if (reason == 0)
+        reason = sync_folder(path);
+    else
+        unlink(temporary);
+    if (reason != 0)
+        return train_fail(error, "--checkpoint %s: %s", path, strerror(reason));
+    return true;
+}
+
+static bool fail_truncated(const char *path, uint64_t has, uint64_t wants, train_error_t *error)
+{
+    return train_fail(error, "%s: truncated: %llu of %llu bytes", path, (unsigned long long)has,
+                      (unsigned long long)wants);
+}
+
+/* Is this the beginning of a checkpoint of this program, in a file of `bytes` bytes? */
+static bool check_header(const char *path, const header_t *header, uint64_t bytes,
+                         train_error_t *error)
+{
+    if (memcmp(header->magic, MAGIC, sizeof(header->magic)) != 0)
+        return train_fail(error, "%s: not a checkpoint of example_train", path);
+    if (header->order == ORDER_SWAPPED)
+        return train_fail(error, "%s: made on a machine with the other byte order", path);
+    if (header->order != ORDER)
+        return train_fail(error, "%s: damaged: its byte order is unknown", path);
+    if (header->version != VERSION)
+        return train_fail(error, "%s: has version %u, this program reads version %d", path,
+                          header->version, VERSION);
+    if (bytes < header->file_bytes)
+        return fail_truncated(path, bytes, header->file_bytes, error);
+    if (bytes > header->file_bytes)
+        return train_fail(error, "%s: damaged: goes on after its %llu bytes", path,
+                          (unsigned long long)header->file_bytes);
+    return true;
+}
+
+/* Read a whole file whose header is good and whose sum is right. */
+static bool read_file(const char *path, FILE *file, char **ret_bytes, train_error_t *error)
+{
+    struct stat info;
+    header_t header = { 0 };
+    uint32_t sum;
+
+    if (fstat(fileno(file), &info) != 0)
+        return train_fail(error, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return train_fail(error, "%s: not a file", path);
+
+    const size_t bytes = (size_t)info.st_size, got = fread(&header, 1, sizeof(header), file);
+    if (ferror(file))
+        return train_fail(error, "%s: %s", path, strerror(errno));
+    if (got < sizeof(header) &&
+        memcmp(header.magic, MAGIC, got < sizeof(header.magic) ? got : sizeof(header.magic)) == 0)
+        return fail_truncated(path, got, sizeof(header), error);
+    if (!check_header(path, &header, bytes, error))
+        return false;
+
+    char *all = malloc(bytes);
+    if (all == NULL)
+        return train_fail(error, "%s: not enough memory for it", path);
+    rewind(file);
+    if (fread(all, 1, bytes, file) != bytes) {
+        free(all);
+        return train_fail(error, "%s: could not be read to its end", path);
+    }
+    memcpy(&sum, all + bytes - sizeof(sum), sizeof(sum));
+    if (sum != (uint32_t)crc32_z(0, (const void *)all, bytes - sizeof(sum))) {
+        free(all);
+        return train_fail(error, "%s: damaged: its checksum is wrong", path);
+    }
+    *ret_bytes = all;
+    return true;
+}
+
+/* Compare two texts line by line; the error shows the first line that differs. */
+static bool compare_about(const char *path, const char *theirs, size_t their_bytes,
+                          const char *ours, train_error_t *error)
+{
+    const char *end = theirs + their_bytes;
+
+    while (theirs < end || *ours != '\0') {
+        const char *newline = memchr(theirs, '\n', (size_t)(end - theirs));
+        const size_t their_line =
+            newline != NULL ? (size_t)(newline - theirs) : (size_t)(end - theirs);
+        const size_t our_line = strcspn(ours, "\n");
+
+        if (their_line != our_line || memcmp(theirs, ours, our_line) != 0)
+            return train_fail(error, "%s: made with '%.*s', but this run has '%.*s'", path,
+                              (int)their_line, theirs, (int)our_line, ours);
+        theirs += their_line + (newline != NULL);
+        ours += our_line + (ours[our_line] == '\n');
+    }
+    return true;
+}
+
+/* Compare what a good file says with what this run wants, and copy it into the run's arrays. */
+static bool take(const char *path, const char *bytes, train_checkpoint_t *checkpoint,
+                 train_error_t *error)
+{
+    train_checkpoint_t found = *checkpoint;
+    part_t parts[PARTS];
+    header_t header;
+
+    memcpy(&header, bytes, sizeof(header));
+    bytes += sizeof(header);
+    if (header.about_bytes > header.file_bytes - sizeof(header))
+        return train_fail(error, "%s: damaged: its sizes do not fit together", path);
+    if (!compare_about(path, bytes, (size_t)header.about_bytes, checkpoint->about, error))
+        return false;
+    if (header.epochs > checkpoint->epochs_max)
+        return train_fail(error, "%s: has %llu epochs already, this run wants %llu", path,
+                          (unsigned long long)header.epochs,
+                          (unsigned long long)checkpoint->epochs_max);
+
+    found.epochs = header.epochs;
+    found.steps = header.steps;
+    list_parts(&found, parts);
+    uint64_t wanted = sizeof(header) + sizeof(uint32_t);
+    for (size_t i = 0; i < PARTS; i++)
+        wanted += parts[i].count;
+    if (header.parameter_count != checkpoint->parameter_count ||
+        header.state_count != checkpoint->state_count || header.file_bytes != wanted)
+        return train_fail(error, "%s: damaged: its sizes do not fit together", path);
+
+    bytes += parts[0].count;
+    for (size_t i = 1; i < PARTS; bytes += parts[i].count, i++)
+        memcpy(parts[i].bytes, bytes, parts[i].count);
+    *checkpoint = found;
+    return true;
+}
+
+bool train_checkpoint_read(const char *path, train_checkpoint_t *checkpoint, train_error_t *error)
+{
+    char *bytes = NULL;
+
+    /* not fopen: it would wait for somebody to write, if the path is a pipe */
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0)
+        return train_fail(error, "%s: %s", path, strerror(errno));
+    FILE *file = fdopen(descriptor, "rb");
+    if (file == NULL) {
+        close(descriptor);
+        return train_fail(error, "%s: not enough memory", path);
+    }
+
+    const bool good = read_file(path, file, &bytes, error) && take(path, bytes, checkpoint, error);
+    free(bytes);
+    fclose(file);
+    return good;
+}

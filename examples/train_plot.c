@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Writes a script for gnuplot, data included, and lets gnuplot turn it into an SVG file.
+ *
+ * Script and drawing lie in files without names, gnuplot's stdin and stdout; the drawing is copied
+ * when it is complete, so an older one is not lost where gnuplot is missing or fails.
+ *
+ * Rejected: popen. It asks a shell, whose "not found" cannot be told from other failures, and a
+ * pipe to a gnuplot that ended early kills the writer.
+ */
+#include "train_plot.h"
+
+#include <errno.h>
+#include <math.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char script_head[] = "set terminal svg size 960,420 dynamic font "
+                                  "'Helvetica,Arial,sans-serif,14' background 'white'\n"
+                                  "set style line 1 lc rgb '#0072b2' lw 2.5 pt 7 ps 0.6\n"
+                                  "set style line 2 lc rgb '#d55e00' lw 2.5 pt 7 ps 0.6\n"
+                                  "set border 3 lc rgb '#555555'\n"
+                                  "set grid lc rgb '#dddddd' lt 1\n"
+                                  "set tics nomirror\n"
+                                  "set xlabel 'epoch'\n";
+
+static const char script_tail[] = "set ylabel 'cross-entropy loss'\n"
+                                  "set yrange [0:loss]\n"
+                                  "set key top right\n"
+                                  "plot $results using 1:2 with linespoints ls 1 title 'training',"
+                                  " $results using 1:3 with linespoints ls 2 title 'test'\n"
+                                  "set ylabel 'test accuracy'\n"
+                                  "set yrange [least:most]\n"
+                                  "set format y '%.3f'\n"
+                                  "set key bottom right\n"
+                                  "plot $results using 1:4 with linespoints ls 2 title 'test'\n"
+                                  "unset multiplot\n";
+
+/* Ranges that show all numbers, and are never empty, which gnuplot would complain about. */
+static void write_ranges(FILE *script, const train_result_t *results, size_t count)
+{
+    double most_loss = 1e-3, least = 1.0, most = 0.0;
+
+    for (size_t i = 0; i < count; i++) {
+        most_loss = fmax(most_loss, fmax(results[i].train_loss, results[i].test_loss));
+        least = fmin(least, results[i].test_accuracy);
+        most = fmax(most, results[i].test_accuracy);
+    }
+    const double margin = fmax(0.01, 0.1 * (most - least));
+
+    fprintf(script, "loss = %.9g\nleast = %.9g\nmost = %.9g\n",
+            isfinite(most_loss) ? 1.05 * most_loss : 1.0, least - margin, most + margin);
+
+    /* one epoch is a point, which wants a range around it; ticks are whole epochs, at most ten */
+    fprintf(script, "set xrange [%s:%s]\n", count > 1 ? "1" : "0", count > 1 ? "*" : "2");
+    fprintf(script, "set xtics %zu\n", count / 10 + 1);
+}
+
+static void write_script(FILE *script, const char *title, const train_result_t *results,
+                         size_t count)
+{
+    fputs("$results << end\n", script);
+    for (size_t i = 0; i < count; i++)
+        fprintf(script, "%zu %.9g %.9g %.9g\n", i + 1, results[i].train_loss, results[i].test_loss,
+                results[i].test_accuracy);
+    fputs("end\n", script);
+    fputs(script_head, script);
+    write_ranges(script, results, count);
+    fprintf(script, "set multiplot layout 1,2 title \"%s\" noenhanced\n", title);
+    fputs(script_tail, script);
+}
+
+/* Run gnuplot from one file to another. Returns what waitpid says of it, or -errno. */
+static int run_gnuplot(int script, int drawing)
+{
+    char *const arguments[] = { "gnuplot", NULL };
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int status;
+
+    if (posix_spawn_file_actions_init(&actions) != 0)
+        return -ENOMEM;
+    int reason = posix_spawn_file_actions_adddup2(&actions, script, STDIN_FILENO);
+    if (reason == 0)
+        reason = posix_spawn_file_actions_adddup2(&actions, drawing, STDOUT_FILENO);
+    if (reason == 0)
+        reason = posix_spawnp(&pid, arguments[0], &actions, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (reason != 0)
+        return -reason;
+
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return status;
+}
+
+/* Copy a finished drawing to where it is wanted. */
+static bool copy(FILE *from, const char *path, train_error_t *error)
+{
+    char bytes[4096];
+    size_t got;
+    FILE *to = fopen(path, "wbe");
+
+    if (to == NULL)
+        return train_fail(error, "--plot %s: %s", path, strerror(errno));
+    errno = 0;
+    while ((got = fread(bytes, 1, sizeof(bytes), from)) > 0)
+        fwrite(bytes, 1, got, to);
+
+    const bool failed = ferror(to) != 0 || ferror(from) != 0;
+    if (fclose(to) != 0 || failed)
+        return train_fail(error, "--plot %s: %s", path, strerror(errno != 0 ? errno : EIO));
+    return true;
+}
+
+static bool draw(FILE *script, FILE *drawing, const char *path, train_error_t *error)
+{
+    if (fflush(script) != 0 || ferror(script))
+        return train_fail(error, "--plot: a temporary file: %s", strerror(errno));
+    rewind(script);
+
+    const int status = run_gnuplot(fileno(script), fileno(drawing));
+    if (status == -ENOENT) {
+        fprintf(stderr, "example_train: --plot %s: not drawn, there is no gnuplot\n", path);
+        return true;
+    }
+    if (status < 0)
+        return train_fail(error, "--plot %s: starting gnuplot: %s", path, strerror(-status));
+    if (status > 0)
+        return train_fail(error, "--plot %s: gnuplot failed with status %d", path,
+                          WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    rewind(drawing);
+    return copy(drawing, path, error);
+}
+
+bool train_plot(const char *path, const char *title, const train_result_t *results, size_t count,
+                train_error_t *error)
+{
+    FILE *script = tmpfile(), *drawing = tmpfile();
+    bool drawn = false;
+
+    if (script == NULL || drawing == NULL) {
+        train_fail(error, "--plot: a temporary file: %s", strerror(errno));
+    } else {
+        write_script(script, title, results, count);
+        drawn = draw(script, drawing, path, error);
+    }
+    if (script != NULL)
+        fclose(script);
+    if (drawing != NULL)
+        fclose(drawing);
+    return drawn;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The loop that data-parallel training is: part of a batch, forward, backward, sum, step.
+ *
+ * All ranks go through it in step with each other and see the same numbers wherever they decide
+ * something: the losses they look at are sums over all ranks. So they also stop together.
+ */
+#include "train_run.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "train_plot.h"
+
+/* Sums over some steps of this rank. */
+typedef struct {
+    double loss;         /* over all images of all ranks */
+    size_t images;       /* of all ranks */
+    double step_seconds; /* this rank's */
+    double rate;         /* the last step's learning rate */
+} progress_t;
+
+/*
+ * One step: this rank's part of each batch forward and backward, the sum over ranks, the update.
+ *
+ * items  the images of the whole step, one batch after the other; all ranks have the same
+ */
+static bool train_step(trainer_t *trainer, const uint32_t *items, size_t count, double rate,
+                       double *ret_loss, train_error_t *error)
+{
+    train_model_t *model = &trainer->model;
+    train_parallel_t *parallel = &trainer->parallel;
+    double loss = 0.0;
+
+    for (size_t first = 0; first < count; first += trainer->batch) {
+        const size_t left = count - first;
+        const bool is_last = left <= trainer->batch;
+        const train_part_t part = train_parallel_part(parallel, is_last ? left : trainer->batch);
+
+        train_data_gather(&trainer->data, &trainer->data.train, items + first + part.first,
+                          part.count, model->input, trainer->labels);
+        loss += train_model_forward(model, trainer->labels, part.count).loss;
+        if (is_last)
+            train_parallel_reduce_loss(parallel, loss);
+
+        /* the last batch completes the sums, each on its way to the other ranks at once */
+        train_model_backward(model, trainer->labels, part.count, 1.0f / (float)count, first > 0,
+                             is_last ? train_parallel_reduce_gradient : NULL, parallel);
+    }
+    if (!train_parallel_wait(parallel, error))
+        return false;
+
+    if (trainer->options.clip > 0.0)
+        train_optimizer_clip(model->tensors, model->tensor_count, trainer->options.clip);
+    train_optimizer_step(&trainer->optimizer, model->tensors, model->tensor_count, rate);
+    *ret_loss = parallel->loss / (double)count;
+    return true;
+}
+
+/* Test this rank's part of the test images. */
+static train_score_t evaluate(trainer_t *trainer)
+{
+    const train_part_t part = train_parallel_part(&trainer->parallel, trainer->data.test.count);
+    train_score_t sum = { 0 };
+
+    for (size_t done = 0; done < part.count;) {
+        const size_t left = part.count - done;
+        const size_t rows = left < TRAIN_EVALUATION_ROWS ? left : TRAIN_EVALUATION_ROWS;
+
+        train_data_gather(&trainer->data, &trainer->data.test,
+                          trainer->test_order + part.first + done, rows, trainer->model.input,
+                          trainer->labels);
+        const train_score_t score = train_model_forward(&trainer->model, trainer->labels, rows);
+        sum.loss += score.loss;
+        sum.correct += score.correct;
+        done += rows;
+    }
+    return sum;
+}
+
+/* Test, and put all ranks' statistics of an epoch together. */
+static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *progress,
+                         train_error_t *error)
+{
+    const train_score_t score = evaluate(trainer);
+    const double tests = (double)trainer->data.test.count;
+
+    /* as doubles, counts are exact, too */
+    double sums[] = { score.loss, (double)score.correct, trainer->parallel.wait_seconds,
+                      progress->step_seconds };
+    if (!train_parallel_sum(&trainer->parallel, sums, sizeof(sums) / sizeof(sums[0]), error))
+        return false;
+
+    const train_epoch_t report = {
+        .epoch = epoch + 1,
+        .epochs = (size_t)trainer->options.epochs,
+        .result = {
+            .train_loss = progress->loss / (double)progress->images,
+            .test_loss = sums[0] / tests,
+            .test_accuracy = sums[1] / tests,
+            .learning_rate = progress->rate,
+        },
+        .images_per_second = (double)progress->images * trainer->parallel.size / sums[3],
+        .wait_share = sums[2] / sums[3],
+        .reductions = trainer->parallel.reductions,
+    };
+    train_report_epoch(&trainer->report, &report);
+    trainer->results[epoch] = report.result;
+    return true;
+}
+
+/* Rank 0 writes; all ranks learn whether it could. */
+static bool save(trainer_t *trainer, size_t epochs, train_error_t *error)
+{
+    trainer->checkpoint.epochs = epochs;
+    trainer->checkpoint.steps = trainer->optimizer.steps;
+    if (trainer->options.checkpoint == NULL)
+        return true;
+    if (trainer->parallel.rank == 0)
+        train_checkpoint_write(trainer->options.checkpoint, &trainer->checkpoint, error);
+    return train_parallel_agree(&trainer->parallel, 0, error);
+}
+
+static void report_step(trainer_t *trainer, size_t step, double loss, const progress_t *progress)
+{
+    const train_step_t report = {
+        .epoch = step / trainer->epoch_steps + 1,
+        .epochs = (size_t)trainer->options.epochs,
+        .step = step + 1,
+        .steps = trainer->total_steps,
+        .earlier_steps = trainer->earlier_steps,
+        .epoch_step = step % trainer->epoch_steps + 1,
+        .epoch_steps = trainer->epoch_steps,
+        .loss = loss,
+        .epoch_loss = progress->loss / (double)progress->images,
+        .images_per_second = (double)progress->images / progress->step_seconds,
+    };
+
+    train_report_step(&trainer->report, &report);
+}
+
+/* Train on one epoch's shuffle, up to the last step of the run. */
+static bool train_epoch(trainer_t *trainer, size_t epoch, progress_t *ret_progress,
+                        train_error_t *error)
+{
+    const size_t images = trainer->data.train.count;
+    train_random_t random = train_random_make((uint64_t)trainer->options.seed, 1000 + epoch);
+    progress_t progress = { 0 };
+
+    train_random_permutation(&random, trainer->train_order, images);
+    trainer->parallel.wait_seconds = 0.0;
+    trainer->parallel.reductions = 0;
+
+    for (size_t i = 0; i < trainer->epoch_steps; i++) {
+        const size_t step = epoch * trainer->epoch_steps + i;
+        const size_t first = i * trainer->step_images;
+        const size_t left = images - first;
+        const size_t count = left < trainer->step_images ? left : trainer->step_images;
+        const double rate = train_schedule_rate(&trainer->schedule, step);
+        const double begin = train_seconds();
+        double loss;
+
+        if (step == trainer->total_steps)
+            break;
+        if (!train_step(trainer, trainer->train_order + first, count, rate, &loss, error))
+            return false;
+        if (!isfinite(loss))
+            return train_fail(error, "the loss of step %zu is %f; try a smaller --lr", step + 1,
+                              loss);
+
+        progress.step_seconds += train_seconds() - begin;
+        progress.images += count;
+        progress.loss += loss * (double)count;
+        progress.rate = rate;
+        report_step(trainer, step, loss, &progress);
+    }
+    *ret_progress = progress;
+    return true;
+}
+
+/* Show that all ranks ended with the same parameters. */
+static bool report_digests(trainer_t *trainer, train_error_t *error)
+{
+    const train_model_t *model = &trainer->model;
+    const uint64_t digest =
+        train_hash(TRAIN_HASH_START, model->parameters, model->parameter_count * sizeof(float));
+
+    if (!train_parallel_gather(&trainer->parallel, digest, trainer->digests, error))
+        return false;
+    train_report_digests(&trainer->report, trainer->digests, (size_t)trainer->parallel.size);
+    return true;
+}
+
+static bool plot(trainer_t *trainer, size_t epochs, train_error_t *error)
+{
+    char model[16], optimizer[16], title[256];
+
+    if (trainer->options.plot == NULL || trainer->parallel.rank != 0 || epochs == 0)
+        return true;
+    train_options_value(&trainer->options, "--model", model, sizeof(model));
+    train_options_value(&trainer->options, "--optimizer", optimizer, sizeof(optimizer));
+    snprintf(title, sizeof(title), "%s with %s on %d rank%s: test accuracy %.4f", model, optimizer,
+             trainer->parallel.size, trainer->parallel.size > 1 ? "s" : "",
+             trainer->results[epochs - 1].test_accuracy);
+    return train_plot(trainer->options.plot, title, trainer->results, epochs, error);
+}
+
+/* Rank 0's model, optimizer and place in the run become everybody's. */
+static bool share(trainer_t *trainer, train_error_t *error)
+{
+    train_checkpoint_t *from = &trainer->checkpoint;
+    train_parallel_t *parallel = &trainer->parallel;
+    uint64_t place[] = { from->epochs, from->steps };
+
+    if (!train_parallel_share_model(parallel, &trainer->model, error) ||
+        !train_parallel_share(parallel, place, sizeof(place), error))
+        return false;
+    from->epochs = place[0];
+    from->steps = trainer->optimizer.steps = place[1];
+    return train_parallel_share(parallel, from->results, from->epochs * sizeof(*from->results),
+                                error) &&
+           train_parallel_share(parallel, from->state, from->state_count * sizeof(float), error);
+}
+
+static void report_begin(trainer_t *trainer)
+{
+    char model[16], optimizer[16], resumed[64] = "";
+
+    train_options_value(&trainer->options, "--model", model, sizeof(model));
+    train_options_value(&trainer->options, "--optimizer", optimizer, sizeof(optimizer));
+    if (trainer->options.resume)
+        snprintf(resumed, sizeof(resumed), "  after epoch %zu", (size_t)trainer->checkpoint.epochs);
+    train_report_begin(&trainer->report,
+                       "ranks %d  hosts %d  images %zu  batch %zu  rate %g  model %s  "
+                       "optimizer %s%s",
+                       trainer->parallel.size, trainer->parallel.hosts, trainer->data.train.count,
+                       trainer->step_images, trainer->schedule.peak, model, optimizer, resumed);
+}
+
+bool train_run(trainer_t *trainer, train_error_t *error)
+{
+    if (!share(trainer, error))
+        return false;
+    report_begin(trainer);
+
+    size_t epoch = (size_t)trainer->checkpoint.epochs;
+    trainer->earlier_steps = epoch * trainer->epoch_steps;
+    for (; epoch * trainer->epoch_steps < trainer->total_steps; epoch++) {
+        const bool complete = (epoch + 1) * trainer->epoch_steps <= trainer->total_steps;
+        progress_t progress = { 0 };
+
+        if (!train_epoch(trainer, epoch, &progress, error) ||
+            !finish_epoch(trainer, epoch, &progress, error) ||
+            (complete && !save(trainer, epoch + 1, error)))
+            return false;
+    }
+    if (trainer->options.digest && !report_digests(trainer, error))
+        return false;
+    if (epoch > 0)
+        train_report_accuracy(&trainer->report, trainer->results[epoch - 1].test_accuracy);
+    return plot(trainer, epoch, error);
+}

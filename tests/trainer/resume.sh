@@ -1,0 +1,112 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A run that is stopped and resumed ends with the same checkpoint, bit by bit, as one that is not:
+# with one, two and three ranks, each model and each optimizer. Also after kill -9. Small data, no
+# launcher.
+set -u
+
+. "${0%/*}/common.sh"
+need_trainer
+varied "$work/data"
+export TUTTI_TIMEOUT=30
+
+# train NAME RANKS ARGUMENT...: leaves $work/NAME.out of rank 0 and .log; 0 if all ranks end with 0
+train() {
+    name=$1
+    ranks=$2
+    shift 2
+    pids=
+    rank=$ranks
+    while [ "$rank" -gt 0 ]; do
+        rank=$((rank - 1))
+        TUTTI_BOOT="local:resume-$$" TUTTI_SIZE=$ranks TUTTI_RANK=$rank \
+            timeout --kill-after=5 60 "$trainer" --data "$work/data" "$@" \
+            >"$work/$name.out.$rank" 2>>"$work/$name.log" &
+        pids="$pids $!"
+    done
+    result=0
+    for pid in $pids; do
+        wait "$pid" || result=1
+    done
+    mv "$work/$name.out.0" "$work/$name.out"
+    return $result
+}
+
+# compare NAME RANKS ARGUMENT...: 4 epochs of 3 steps; stopped within the third, whose 7th step is
+# lost
+compare() {
+    name=$1
+    shift
+    rm -f "$work/whole" "$work/parts"
+    train "$name" "$@" --epochs 4 --checkpoint "$work/whole" &&
+        train "$name" "$@" --epochs 4 --checkpoint "$work/parts" --steps 7 ||
+        wrong "$name" "$work/$name.log"
+    if cmp -s "$work/whole" "$work/parts"; then
+        wrong "$name: 2 epochs make the same as 4"
+    fi
+    train "$name" "$@" --epochs 4 --checkpoint "$work/parts" --resume --plot "$work/plot.svg" \
+        --metrics "$work/metrics" || wrong "$name, resumed" "$work/$name.log"
+    cmp "$work/whole" "$work/parts" || wrong "$name: resumed is not uninterrupted"
+    if ! head -n 1 "$work/$name.out" | grep -q 'after epoch 2$' ||
+        [ "$(grep -c '^epoch [34]/4' "$work/$name.out")" -ne 2 ] ||
+        grep -q '^epoch [12]/4' "$work/$name.out"; then
+        wrong "$name: resumed is not epochs 3 and 4" "$work/$name.out"
+    fi
+}
+
+# 45 images: the steps have 20, 20 and 5, the last of one batch only
+small="--batch 10 --accumulate 2 --hidden 6 --channels 2,3 --lr 0.1 --clip 2"
+for ranks in 1 2 3; do
+    for model in mlp cnn; do
+        for optimizer in sgd adamw lars lamb; do
+            compare "$model.$optimizer.$ranks" $ranks --model $model --optimizer $optimizer $small
+        done
+    done
+done
+
+# a run that is at its end has nothing to do but to say so
+cp "$work/parts" "$work/before"
+train again 3 --model cnn --optimizer lamb $small --epochs 4 --checkpoint "$work/parts" --resume ||
+    wrong 'resumed at the end' "$work/again.log"
+cmp "$work/before" "$work/parts" || wrong 'resumed at the end: changed'
+tail -n 1 "$work/again.out" | grep -q '^test accuracy' || wrong 'no accuracy' "$work/again.out"
+
+# until_epoch N FILE: waits until a checkpoint has so many epochs
+until_epoch() {
+    tries=0
+    while [ "$(epochs_of "$2")" -lt "$1" ] && [ "$tries" -lt 300 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+}
+
+# killed while it trains, and saves: whatever was saved last is whole
+long="--model cnn --schedule constant $small"
+TUTTI_SIZE=1 "$trainer" --data "$work/data" $long --epochs 100000 --checkpoint "$work/killed" \
+    >/dev/null 2>&1 &
+victim=$!
+until_epoch 20 "$work/killed"
+kill -9 $victim
+wait $victim 2>/dev/null
+epochs=$(($(epochs_of "$work/killed") + 3))
+train killed 1 $long --epochs $epochs --checkpoint "$work/killed" --resume ||
+    wrong 'resumed after kill -9' "$work/killed.log"
+train never 1 $long --epochs $epochs --checkpoint "$work/never" || wrong 'never' "$work/never.log"
+cmp "$work/never" "$work/killed" || wrong 'resumed after kill -9 is not uninterrupted'
+
+# a disk that goes away ends all ranks, with one line
+mkdir "$work/disk"
+train disk 2 $long --epochs 100000 --checkpoint "$work/disk/file" &
+job=$!
+until_epoch 3 "$work/disk/file"
+mv "$work/disk" "$work/gone"
+if wait $job; then
+    wrong 'a checkpoint that cannot be written goes unnoticed'
+fi
+if [ "$(wc -l <"$work/disk.log")" -ne 1 ] ||
+    ! grep -q "^example_train: rank 0: --checkpoint $work/disk/file.*: No such" "$work/disk.log"; then
+    wrong 'a checkpoint that cannot be written is not said in one line' "$work/disk.log"
+fi
+
+[ "$errors" -eq 0 ]

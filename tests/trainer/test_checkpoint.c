@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Checkpoints: what is written is read again; nothing that is not exactly that is taken, at any
+ * length and with any byte changed; and a write that fails leaves the old file as it was.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <zlib.h>
+
+#include "train_base.h"
+#include "train_checkpoint.h"
+
+#define EPOCHS 3
+#define PARAMETERS 5
+#define STATE 7
+#define FILE_BYTES 4096
+
+typedef struct {
+    train_result_t results[EPOCHS];
+    float parameters[PARAMETERS];
+    float state[STATE];
+    train_checkpoint_t checkpoint;
+} saved_t;
+
+static char folder[] = "/tmp/test_checkpointXXXXXX";
+static char path[64];
+
+/* A checkpoint after two epochs, with numbers made from `first`. */
+static void fill(saved_t *saved, float first)
+{
+    memset(saved, 0, sizeof(*saved));
+    for (size_t i = 0; i < 2; i++)
+        saved->results[i] = (train_result_t){ first + (float)i, 2.0 * first, 0.5, 0.125 };
+    for (size_t i = 0; i < PARAMETERS; i++)
+        saved->parameters[i] = first * (float)(i + 1);
+    for (size_t i = 0; i < STATE; i++)
+        saved->state[i] = -first * (float)(i + 1);
+    saved->checkpoint = (train_checkpoint_t){
+        .about = "--model mlp\n--batch 8\nranks 2\n",
+        .epochs = 2,
+        .epochs_max = EPOCHS,
+        .steps = 40,
+        .results = saved->results,
+        .parameters = saved->parameters,
+        .parameter_count = PARAMETERS,
+        .state = saved->state,
+        .state_count = STATE,
+    };
+}
+
+static void write_checkpoint(float first)
+{
+    train_error_t error = { "" };
+    saved_t saved;
+
+    fill(&saved, first);
+    if (!train_checkpoint_write(path, &saved.checkpoint, &error))
+        fail_msg("%s", error.text);
+}
+
+/* The file must be the checkpoint of `first`, and nothing may lie next to it. */
+static void expect(float first)
+{
+    train_error_t error = { "" };
+    saved_t saved, wanted;
+    char temporary[80];
+
+    fill(&wanted, first);
+    fill(&saved, 0.0f);
+    saved.checkpoint.epochs = saved.checkpoint.steps = 0;
+    if (!train_checkpoint_read(path, &saved.checkpoint, &error))
+        fail_msg("%s", error.text);
+    assert_memory_equal(saved.results, wanted.results, sizeof(saved.results));
+    assert_memory_equal(saved.parameters, wanted.parameters, sizeof(saved.parameters));
+    assert_memory_equal(saved.state, wanted.state, sizeof(saved.state));
+    assert_int_equal(saved.checkpoint.epochs, 2);
+    assert_int_equal(saved.checkpoint.steps, 40);
+    snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+    assert_int_not_equal(access(temporary, F_OK), 0);
+}
+
+/* Reading must fail with a text that contains `wanted`, and change nothing. */
+static void refuse(saved_t *saved, const char *wanted)
+{
+    train_error_t error = { "" };
+    saved_t before = *saved;
+
+    if (train_checkpoint_read(path, &saved->checkpoint, &error))
+        fail_msg("taken, instead of '%s'", wanted);
+    if (strstr(error.text, wanted) == NULL || strstr(error.text, path) == NULL ||
+        strchr(error.text, '\n') != NULL)
+        fail_msg("'%s' instead of '%s'", error.text, wanted);
+    assert_memory_equal(saved, &before, sizeof(before));
+}
+
+static size_t read_bytes(char *bytes)
+{
+    FILE *file = fopen(path, "rb");
+
+    assert_non_null(file);
+    const size_t count = fread(bytes, 1, FILE_BYTES, file);
+    fclose(file);
+    assert_true(count < FILE_BYTES);
+    return count;
+}
+
+static void write_bytes(const char *bytes, size_t count)
+{
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Set the sum right again, so that what was changed before it counts. */
+static void seal(char *bytes, size_t count)
+{
+    const uint32_t sum = (uint32_t)crc32(0, (const void *)bytes, (uInt)(count - sizeof(sum)));
+
+    memcpy(bytes + count - sizeof(sum), &sum, sizeof(sum));
+}
+
+static void reads_what_was_written(void **state)
+{
+    (void)state;
+    write_checkpoint(1.5f);
+    expect(1.5f);
+    write_checkpoint(-2.25f);
+    expect(-2.25f);
+}
+
+static void refuses_every_length(void **state)
+{
+    char bytes[FILE_BYTES];
+    saved_t saved;
+
+    (void)state;
+    fill(&saved, 0.0f);
+    write_checkpoint(1.5f);
+    const size_t count = read_bytes(bytes);
+    for (size_t length = 0; length < count; length++) {
+        write_bytes(bytes, length);
+        refuse(&saved, "truncated: ");
+    }
+    bytes[count] = 0;
+    write_bytes(bytes, count + 1);
+    refuse(&saved, "damaged: goes on after its ");
+}
+
+static void refuses_every_other_byte(void **state)
+{
+    char bytes[FILE_BYTES];
+    saved_t saved;
+
+    (void)state;
+    fill(&saved, 0.0f);
+    write_checkpoint(1.5f);
+    const size_t count = read_bytes(bytes);
+    for (size_t i = 0; i < count; i++) {
+        bytes[i] ^= 0x10;
+        write_bytes(bytes, count);
+        refuse(&saved, i < 8 ? "not a checkpoint of example_train" : "");
+        bytes[i] ^= 0x10;
+    }
+    bytes[count - 20] ^= 1;
+    write_bytes(bytes, count);
+    refuse(&saved, "damaged: its checksum is wrong");
+}
+
+/* Headers whose checksum is right and whose content is not. Offsets as in header_t. */
+static void refuses_other_headers(void **state)
+{
+    static const struct {
+        size_t offset;
+        char from, to;
+        const char *wanted;
+    } changes[] = {
+        { 8, 4, 5, "damaged: its byte order is unknown" },
+        { 12, 1, 2, "has version 2, this program reads version 1" },
+        { 24, 30, 31, "" },
+        { 31, 0, 127, "damaged: its sizes do not fit together" },
+        { 32, 2, 1, "damaged: its sizes do not fit together" },
+        { 32, 2, 4, "has 4 epochs already, this run wants 3" },
+        { 48, PARAMETERS, PARAMETERS + 1, "damaged: its sizes do not fit together" },
+        { 56, STATE, STATE - 1, "damaged: its sizes do not fit together" },
+    };
+    char bytes[FILE_BYTES], swapped[4];
+    saved_t saved;
+
+    (void)state;
+    fill(&saved, 0.0f);
+    write_checkpoint(1.5f);
+    const size_t count = read_bytes(bytes);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        if (bytes[changes[i].offset] != changes[i].from)
+            continue; /* a machine with the other byte order */
+        bytes[changes[i].offset] = changes[i].to;
+        seal(bytes, count);
+        write_bytes(bytes, count);
+        refuse(&saved, changes[i].wanted);
+        bytes[changes[i].offset] = changes[i].from;
+    }
+    for (size_t i = 0; i < 4; i++)
+        swapped[i] = bytes[8 + 3 - i];
+    memcpy(bytes + 8, swapped, 4);
+    write_bytes(bytes, count);
+    refuse(&saved, "made on a machine with the other byte order");
+}
+
+static void refuses_other_runs(void **state)
+{
+    static const char *const runs[][2] = {
+        { "--model mlp\n--batch 9\nranks 2\n",
+          "made with '--batch 8', but this run has '--batch 9'" },
+        { "--model mlp\n--batch 8\nranks 3\n", "made with 'ranks 2', but this run has 'ranks 3'" },
+        { "--model mlp\n--batch 8\n", "made with 'ranks 2', but this run has ''" },
+        { "--model mlp\n--batch 8\nranks 2\ndata 1\n", "made with '', but this run has 'data 1'" },
+    };
+    saved_t saved;
+
+    (void)state;
+    write_checkpoint(1.5f);
+    for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+        fill(&saved, 0.0f);
+        saved.checkpoint.about = runs[i][0];
+        refuse(&saved, runs[i][1]);
+    }
+}
+
+static void refuses_what_is_no_file(void **state)
+{
+    saved_t saved;
+
+    (void)state;
+    fill(&saved, 0.0f);
+    unlink(path);
+    refuse(&saved, "No such file");
+    write_bytes("\x1f\x8b and so on, as long as a header is, at least, so 64 bytes or more", 68);
+    refuse(&saved, "not a checkpoint of example_train");
+    write_bytes("short", 5);
+    refuse(&saved, "not a checkpoint of example_train");
+    unlink(path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    refuse(&saved, "not a file");
+    rmdir(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    refuse(&saved, "not a file"); /* and does not wait for a writer */
+    unlink(path);
+}
+
+/* A full disk, at every length: the old checkpoint stays. */
+static void keeps_the_old_one(void **state)
+{
+    char bytes[FILE_BYTES];
+    struct rlimit before, limit;
+
+    (void)state;
+    write_checkpoint(1.5f);
+    const size_t count = read_bytes(bytes);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    for (size_t length = 0; length < count; length += 9) {
+        train_error_t error = { "" };
+        saved_t saved;
+
+        limit = before;
+        limit.rlim_cur = length;
+        fill(&saved, 7.0f);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        const bool written = train_checkpoint_write(path, &saved.checkpoint, &error);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_false(written);
+        assert_non_null(strstr(error.text, "File too large"));
+        expect(1.5f);
+    }
+    signal(SIGXFSZ, SIG_DFL);
+}
+
+/* What a program that was killed while it wrote leaves behind is not in the way. */
+static void writes_over_leftovers(void **state)
+{
+    char temporary[80];
+
+    (void)state;
+    write_checkpoint(1.5f);
+    snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+    assert_int_equal(rename(path, temporary), 0);
+    write_checkpoint(2.5f);
+    expect(2.5f);
+}
+
+static void probes(void **state)
+{
+    train_error_t error = { "" };
+    char other[128];
+
+    (void)state;
+    unlink(path);
+    assert_true(train_checkpoint_probe(path, &error));
+    assert_int_not_equal(access(path, F_OK), 0);
+    write_checkpoint(1.5f);
+    assert_true(train_checkpoint_probe(path, &error));
+    expect(1.5f);
+
+    snprintf(other, sizeof(other), "%s/nowhere/file", folder);
+    assert_false(train_checkpoint_probe(other, &error));
+    assert_non_null(strstr(error.text, "--checkpoint"));
+    assert_non_null(strstr(error.text, "No such file"));
+    error.text[0] = '\0';
+    assert_false(train_checkpoint_probe(folder, &error));
+    assert_non_null(strstr(error.text, "not a file"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_what_was_written),
+        cmocka_unit_test(refuses_every_length),
+        cmocka_unit_test(refuses_every_other_byte),
+        cmocka_unit_test(refuses_other_headers),
+        cmocka_unit_test(refuses_other_runs),
+        cmocka_unit_test(refuses_what_is_no_file),
+        cmocka_unit_test(keeps_the_old_one),
+        cmocka_unit_test(writes_over_leftovers),
+        cmocka_unit_test(probes),
+    };
+
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(path, sizeof(path), "%s/checkpoint", folder);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    rmdir(folder);
+    return failed;
+}
