@@ -25,7 +25,23 @@ endif
 
 EXTRA_DIST += %reldir%/README.md
 
+# Looks at schedules, inside the library.
+noinst_PROGRAMS += %reldir%/tutti_sched
+bench_tutti_sched_LDADD = libtutti_all.la
+
 noinst_PROGRAMS += %reldir%/tutti_allreduce
 bench_tutti_allreduce_SOURCES = %reldir%/tutti_allreduce.c $(bench_shared)
 bench_tutti_allreduce_CPPFLAGS = $(BENCH_CPPFLAGS)
 bench_tutti_allreduce_LDADD = $(BENCH_LIBS)
+
+# Calls the reduce room directly, which libtutti.la does not export.
+noinst_PROGRAMS += %reldir%/tutti_kernels
+bench_tutti_kernels_SOURCES = %reldir%/tutti_kernels.c
+bench_tutti_kernels_CPPFLAGS = $(LIB_CPPFLAGS)
+bench_tutti_kernels_LDADD = libtutti_all.la
+
+# Calls the exec, coll and xport rooms directly.
+noinst_PROGRAMS += %reldir%/tutti_exec
+bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/exec_world.c %reldir%/exec_world.h
+bench_tutti_exec_CPPFLAGS = $(LIB_CPPFLAGS)
+bench_tutti_exec_LDADD = libtutti_all.la

@@ -2,19 +2,29 @@
 /*
  * Direct collectives: they run on the caller's thread and block until done.
  *
- * As in MPI and NCCL, all ranks make the same direct calls in the same order. One communicator
- * takes one direct call at a time; a second thread's call answers TUTTI_ERR_INVALID_ARGUMENT. They
- * mix freely with asynchronous requests (async.h), which have an order of their own.
+ * As in MPI and NCCL, all ranks make the same direct calls in the same order; tutti_send,
+ * tutti_recv and tutti_sendrecv concern the two ranks only that they name. One communicator takes
+ * one direct call at a time; a second thread's call answers TUTTI_ERR_INVALID_ARGUMENT. They mix
+ * freely with asynchronous requests (async.h), which have an order of their own.
  *
- * Buffers belong to the caller and are used during the call only. `sendbuf == recvbuf` works in
- * place; other overlaps are errors that the library does not detect. Buffers need no alignment. A
- * call with count 0 does nothing but check the arguments, and needs no peer; its buffers may be
- * NULL. Since it meets nobody, a 0 where others have a count is found at that rank's next call.
+ * Buffers belong to the caller and are used during the call only. They need no alignment. What
+ * works in place is said with each call; a sendbuf and a recvbuf that overlap in another way are
+ * TUTTI_ERR_INVALID_ARGUMENT. Where a rank has nothing to give or to get, its buffer may be NULL.
+ * A call in which no rank has any element does nothing but check the arguments, and needs no peer;
+ * so a rank that comes with count 0 where others have some returns at once, and the error is found
+ * at its next call. (Of gatherv, scatterv and alltoallv a rank knows its own counts only. There, on
+ * one host, all ranks meet.)
  *
- * Common errors: INVALID_ARGUMENT, UNSUPPORTED (type or operation), MISMATCH (a rank came with
- * another call: always found inside a host; between hosts over MPI only lengths are compared, so
- * types of one size, operations and roots are not), PEER_LOST, TIMEOUT (a peer did not come within
- * TUTTI_TIMEOUT; the communicator is dead then), SHUTDOWN.
+ * Counts are elements, not bytes, and may exceed 2^31. Counts and displacements in arrays have one
+ * entry for each rank; displacements count elements from the buffer's begin, and NULL stands for
+ * parts that follow each other without gaps. Arrays are read during the call only.
+ *
+ * Common errors: INVALID_ARGUMENT (also: a root or peer that is no rank, count 0 with a type that
+ * is none; nothing was done, and no other rank knows of it), UNSUPPORTED (type and operation do not
+ * go together, or TUTTI_ALGORITHM does not serve the operation), MISMATCH (a rank came with another
+ * call: always found inside a host; between hosts over MPI only lengths are compared, so types of
+ * one size, operations and roots are not; see tutti.h), PEER_LOST, TIMEOUT (a peer did not come
+ * within TUTTI_TIMEOUT; the communicator is dead then), SHUTDOWN, NO_MEMORY.
  */
 #ifndef TUTTI_COLLECTIVES_H
 #define TUTTI_COLLECTIVES_H
@@ -37,6 +47,46 @@ TUTTI_API tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, siz
                                          tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm);
 
 /*
+ * The same, with factors: each rank's data is multiplied by `prescale` before, and the result by
+ * `postscale` after the reduction.
+ *
+ * dtype  a floating point type; else TUTTI_ERR_UNSUPPORTED. Products are rounded to it. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvbuf, size_t count,
+                                                tutti_dtype_t dtype, tutti_op_t op, double prescale,
+                                                double postscale, tutti_comm_t *comm);
+
+/*
+ * Reduce `count` elements over all ranks; rank `root` gets the result.
+ *
+ * recvbuf  `count` elements on root, where it may be sendbuf; not used elsewhere. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_reduce(const void *sendbuf, void *recvbuf, size_t count,
+                                      tutti_dtype_t dtype, tutti_op_t op, int root,
+                                      tutti_comm_t *comm);
+
+/*
+ * Reduce over all ranks; rank r gets part r of the result.
+ *
+ * sendbuf    size * recvcount elements
+ * recvbuf    `recvcount` elements. In place: this rank's own part of sendbuf, at element
+ *            rank * recvcount, as in NCCL; or sendbuf itself, as in MPI, which costs a copy
+ * recvcount  elements for each rank; equal on all ranks. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_reduce_scatter(const void *sendbuf, void *recvbuf, size_t recvcount,
+                                              tutti_dtype_t dtype, tutti_op_t op,
+                                              tutti_comm_t *comm);
+
+/*
+ * The same with parts of different lengths: rank r gets recvcounts[r] elements.
+ *
+ * recvcounts  [size] equal on all ranks. The parts follow each other in sendbuf. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_reduce_scatterv(const void *sendbuf, void *recvbuf,
+                                               const size_t *recvcounts, tutti_dtype_t dtype,
+                                               tutti_op_t op, tutti_comm_t *comm);
+
+/*
  * Gather `sendcount` elements of every rank, in rank order, on every rank.
  *
  * sendbuf    `sendcount` elements
@@ -46,6 +96,97 @@ TUTTI_API tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, siz
  */
 TUTTI_API tutti_status_t tutti_allgather(const void *sendbuf, void *recvbuf, size_t sendcount,
                                          tutti_dtype_t dtype, tutti_comm_t *comm);
+
+/*
+ * The same with parts of different lengths: recvcounts[r] elements come from rank r.
+ *
+ * sendbuf     `sendcount` elements. In place: this rank's own part of recvbuf
+ * sendcount   equals recvcounts[rank]
+ * recvcounts  [size] equal on all ranks
+ * displs      [size] where each part begins in recvbuf, or NULL; may differ between ranks.
+ *             Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_allgatherv(const void *sendbuf, size_t sendcount, void *recvbuf,
+                                          const size_t *recvcounts, const size_t *displs,
+                                          tutti_dtype_t dtype, tutti_comm_t *comm);
+
+/*
+ * Gather `sendcount` elements of every rank, in rank order, on rank `root`.
+ *
+ * recvbuf  on root size * sendcount elements; not used elsewhere. In place, on root: sendbuf points
+ *          at root's own part of recvbuf. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_gather(const void *sendbuf, void *recvbuf, size_t sendcount,
+                                      tutti_dtype_t dtype, int root, tutti_comm_t *comm);
+
+/*
+ * The same with parts of different lengths.
+ *
+ * sendcount           on rank r what root has in recvcounts[r]
+ * recvcounts, displs  [size] on root, see tutti_allgatherv; not used elsewhere. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_gatherv(const void *sendbuf, size_t sendcount, void *recvbuf,
+                                       const size_t *recvcounts, const size_t *displs,
+                                       tutti_dtype_t dtype, int root, tutti_comm_t *comm);
+
+/*
+ * Give rank r the r-th `recvcount` elements of rank `root`.
+ *
+ * sendbuf  on root size * recvcount elements; not used elsewhere. In place, on root: recvbuf points
+ *          at root's own part of sendbuf. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_scatter(const void *sendbuf, void *recvbuf, size_t recvcount,
+                                       tutti_dtype_t dtype, int root, tutti_comm_t *comm);
+
+/*
+ * The same with parts of different lengths.
+ *
+ * sendcounts, displs  [size] on root: rank r gets sendcounts[r] elements from element displs[r] on;
+ *                     not used elsewhere
+ * recvcount           on rank r what root has in sendcounts[r]. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_scatterv(const void *sendbuf, const size_t *sendcounts,
+                                        const size_t *displs, void *recvbuf, size_t recvcount,
+                                        tutti_dtype_t dtype, int root, tutti_comm_t *comm);
+
+/*
+ * Every rank gives `count` elements to every rank: part r of sendbuf goes to rank r, and part r of
+ * recvbuf comes from rank r.
+ *
+ * sendbuf, recvbuf  size * count elements each; equal pointers work in place. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_alltoall(const void *sendbuf, void *recvbuf, size_t count,
+                                        tutti_dtype_t dtype, tutti_comm_t *comm);
+
+/*
+ * The same with parts of different lengths.
+ *
+ * sendcounts, senddispls  [size] of the parts of sendbuf; displacements may be NULL
+ * recvcounts, recvdispls  [size] of recvbuf; recvcounts[r] is what rank r has in sendcounts[rank].
+ *                         Equal buffers work in place if counts and displacements are equal, too.
+ *                         Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_alltoallv(const void *sendbuf, const size_t *sendcounts,
+                                         const size_t *senddispls, void *recvbuf,
+                                         const size_t *recvcounts, const size_t *recvdispls,
+                                         tutti_dtype_t dtype, tutti_comm_t *comm);
+
+/*
+ * Reduce over the ranks up to this one: rank r gets the result of ranks 0 to r.
+ *
+ * sendbuf, recvbuf  `count` elements each; equal pointers work in place. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_scan(const void *sendbuf, void *recvbuf, size_t count,
+                                    tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm);
+
+/*
+ * Reduce over the ranks before this one: rank r gets the result of ranks 0 to r - 1; recvbuf of
+ * rank 0 stays as it is.
+ *
+ * op  not TUTTI_AVG, which answers TUTTI_ERR_UNSUPPORTED here and in tutti_scan. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_exscan(const void *sendbuf, void *recvbuf, size_t count,
+                                      tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm);
 
 /*
  * Copy `count` elements from rank `root` to all ranks.
@@ -60,5 +201,29 @@ TUTTI_API tutti_status_t tutti_broadcast(void *buffer, size_t count, tutti_dtype
  * Return only after every rank has called it. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
+
+/*
+ * Send `count` elements to rank `dest`, which calls tutti_recv or tutti_sendrecv. May return before
+ * the peer has them, or wait for it. Between two ranks messages stay in order; there are no tags.
+ *
+ * A receiver that comes with another type or count gets TUTTI_ERR_MISMATCH where that is seen
+ * (types of one size are told apart inside a host only; a message that is longer by whole chunks at
+ * the next one); that ends the communicator. count 0 sends nothing, and neither rank waits.
+ * Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_send(const void *buffer, size_t count, tutti_dtype_t dtype, int dest,
+                                    tutti_comm_t *comm);
+
+/* Receive `count` elements from rank `source`. See tutti_send. Since 0.1. */
+TUTTI_API tutti_status_t tutti_recv(void *buffer, size_t count, tutti_dtype_t dtype, int source,
+                                    tutti_comm_t *comm);
+
+/*
+ * Send to `dest` and receive from `source` at the same time, so that rings and exchanges do not
+ * deadlock. The buffers do not overlap. dest and source may be equal, but not this rank. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_sendrecv(const void *sendbuf, size_t sendcount, int dest,
+                                        void *recvbuf, size_t recvcount, int source,
+                                        tutti_dtype_t dtype, tutti_comm_t *comm);
 
 #endif

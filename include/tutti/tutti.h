@@ -13,7 +13,7 @@
  * Where to look
  *     tutti/types.h        statuses, element types, operations
  *     tutti/comm.h         start and end, rank and size, abort
- *     tutti/collectives.h  allreduce, allgather, broadcast, barrier: they block
+ *     tutti/collectives.h  allreduce, alltoallv, send and receive, ...: they block
  *     tutti/async.h        named tensors in any order from any thread, fused; test and wait
  *     tutti/mem.h          memory that need not be copied
  *     tutti/version.h      numbers and promises
@@ -27,13 +27,15 @@
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
  *     peer's tutti_finalize, or TUTTI_ERR_TRANSPORT, a communicator is dead: every further call
  *     says so at once, and tutti_finalize works. MPI, if Tutti started it, is then not finalized
- *     unless all peers are alive, so that mpirun reports a failed job. After
- *     TUTTI_ERR_MISMATCH it stays usable if the call was asynchronous, or if all ranks are on one
- *     host and no other algorithm than its own is forced. Between hosts a direct call may have
- *     moved data before the mismatch is found, and ends the communicator.
+ *     unless all peers are alive, so that mpirun reports a failed job.
+ *
+ *     After TUTTI_ERR_MISMATCH it stays usable if the call was asynchronous, or collective with all
+ *     ranks on one host: it was found on all ranks before anything moved. Direct calls between
+ *     hosts, and messages between two ranks, may have moved data before it is found, and end it.
  *
  * Lifetimes
- *     communicator  from tutti_init to tutti_finalize; tutti_world() is all there is so far
+ *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split
+ *                   or tutti_comm_create to tutti_comm_free
  *     request       from tutti_allreduce_async to the tutti_wait that returns anything but a
  *                   timeout; it may outlive tutti_finalize
  *     memory        from tutti_mem_alloc to tutti_mem_free or tutti_finalize

@@ -50,11 +50,17 @@ typedef enum {
 } tutti_status_t;
 
 /*
- * Element types. In this version FLOAT32, FLOAT64, INT32, INT64, UINT8 and BFLOAT16 are served;
- * the others answer TUTTI_ERR_UNSUPPORTED.
+ * Element types.
  *
- * BFLOAT16 is the upper half of a FLOAT32. Within one pass over several ranks' data its sums are
- * kept in float32 and rounded once, to nearest even.
+ * FLOAT16 is IEEE binary16, BFLOAT16 the upper half of a FLOAT32; FLOAT8_E4M3 (no infinity, largest
+ * 448) and FLOAT8_E5M2 are those of the OCP 8-bit floating point specification. Within one pass
+ * over several ranks' data these four are kept in float32 and rounded once, to nearest even; what
+ * is larger than the type can hold becomes infinity, or NaN where there is none.
+ *
+ * BOOL is one byte; everything but 0 is true, results are 0 or 1.
+ *
+ * The last four are pairs of a value and an index, for MINLOC and MAXLOC only, laid out as a
+ * C structure of the two.
  */
 typedef enum {
     TUTTI_INT8 = 1,
@@ -72,15 +78,27 @@ typedef enum {
     TUTTI_FLOAT8_E4M3 = 13,
     TUTTI_FLOAT8_E5M2 = 14,
     TUTTI_BOOL = 15,
+    TUTTI_FLOAT32_INT32 = 16,
+    TUTTI_FLOAT64_INT64 = 17,
+    TUTTI_INT32_INT32 = 18,
+    TUTTI_INT64_INT64 = 19,
     TUTTI_DTYPE_FORCE_INT = 0x7fffffff
 } tutti_dtype_t;
 
 /*
- * Reduction operations. In this version SUM, AVG, MIN and MAX are served; the others answer
- * TUTTI_ERR_UNSUPPORTED.
+ * Reduction operations, and the types they are for; other pairs answer TUTTI_ERR_UNSUPPORTED.
  *
- * AVG is the sum divided by the number of ranks; for integers the quotient is truncated toward
- * zero. Integer sums wrap around, the sum inside an AVG too. MIN and MAX propagate NaN.
+ *   SUM, PROD        all numbers; integers wrap around. BOOL: or, and
+ *   AVG              all numbers, not BOOL: the sum divided by the number of ranks. For integers
+ *                    the sum wraps around and the quotient is truncated toward zero
+ *   MIN, MAX         all numbers: NaN if any operand is a NaN; -0 is less than +0. BOOL: and, or
+ *   BAND, BOR, BXOR  integers and BOOL: bit by bit
+ *   LAND, LOR, LXOR  integers and BOOL: 0 is false, all else true; results are 0 or 1
+ *   MINLOC, MAXLOC   pairs: the least or largest value with its index; of equal values the lowest
+ *                    index; -0 is less than +0; a NaN wins over all numbers, of several the lowest
+ *                    index
+ *
+ * All of them give the same bits in whatever order two operands stand. tutti_op_create makes more.
  */
 typedef enum {
     TUTTI_SUM = 1,
@@ -91,8 +109,48 @@ typedef enum {
     TUTTI_BAND = 6,
     TUTTI_BOR = 7,
     TUTTI_BXOR = 8,
+    TUTTI_LAND = 9,
+    TUTTI_LOR = 10,
+    TUTTI_LXOR = 11,
+    TUTTI_MINLOC = 12,
+    TUTTI_MAXLOC = 13,
     TUTTI_OP_FORCE_INT = 0x7fffffff
 } tutti_op_t;
+
+/*
+ * An operation of the caller's own: dst[i] = left[i] (op) right[i] for `count` elements.
+ *
+ * dst      may be `left` or `right` itself; else they do not overlap. No alignment is promised
+ *          beyond that of the buffers of the call
+ * dtype    of the call
+ * context  as given to tutti_op_create
+ *
+ * Must be associative. Called on the thread that makes the collective call, or on the library's for
+ * asynchronous ones; several threads may be in it at once. It must not call Tutti.
+ */
+typedef void (*tutti_op_function_t)(void *dst, const void *left, const void *right, size_t count,
+                                    tutti_dtype_t dtype, void *context);
+
+/*
+ * Make an operation from a function.
+ *
+ * commutative  0: operands always stand in the order of their ranks, lower ranks left. This limits
+ *              the algorithms that serve it
+ * ret_op       for any reducing call, with any type; AVG of it there is none
+ *
+ * Local; every rank makes its own, in the same order as the others, so that the numbers fit: they
+ * are compared like those of the operations above. TUTTI_ERR_NO_MEMORY: there are 1024 already.
+ * Any thread. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_op_create(tutti_op_function_t function, void *context,
+                                         int commutative, tutti_op_t *ret_op);
+
+/*
+ * Forget an operation from tutti_op_create; no call that uses it may be pending.
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT: it is none. Its number may be given again. Any thread. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_op_free(tutti_op_t op);
 
 /* A group of ranks that call collectives together. Opaque; belongs to the library. */
 typedef struct tutti_comm tutti_comm_t;

@@ -1,56 +1,159 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asynchronous calls: argument checks; the rest is the engine's. */
-#include "api/comm.h"
-
-#include "base/status.h"
-
-static tutti_status_t check_options(const tutti_async_options_t *options)
-{
-    const unsigned char *bytes = (const unsigned char *)options;
-
-    if (options == NULL)
-        return TUTTI_OK;
-    if (options->size < sizeof(*options) || options->size > 4096)
-        return tutti__fail(TUTTI_ERR_ABI, "options->size is %zu; use TUTTI_ASYNC_OPTIONS_INIT",
-                           options->size);
-    for (size_t i = sizeof(*options); i < options->size; i++)
-        if (bytes[i] != 0)
-            return tutti__fail(TUTTI_ERR_ABI,
-                               "options has a field that this version of the "
-                               "library, %x, does not know",
-                               tutti_version());
-    return TUTTI_OK;
-}
+/* The asynchronous collectives. The work is done in submit.c and by the engine. */
+#include "api/submit.h"
 
 tutti_status_t tutti_allreduce_async(const char *name, const void *sendbuf, void *recvbuf,
                                      size_t count, tutti_dtype_t dtype, tutti_op_t op,
                                      tutti_comm_t *comm, const tutti_async_options_t *options,
                                      tutti_request_t **ret_request)
 {
-    tutti_status_t status = tutti__comm_check_call(comm, sendbuf, recvbuf, count, dtype, op);
+    tutti__call_t call = { .kind = TUTTI_CALL_ALLREDUCE,
+                           .dtype = dtype,
+                           .op = op,
+                           .sendbuf = sendbuf,
+                           .recvbuf = recvbuf,
+                           .count = count };
 
-    if (status == TUTTI_OK)
-        status = check_options(options);
-    if (status != TUTTI_OK)
-        return status;
-    if (name == NULL || ret_request == NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s is NULL",
-                           name == NULL ? "name" : "ret_request");
-    return tutti__engine_submit(comm->engine, name, sendbuf, recvbuf, count, dtype, op,
-                                ret_request);
+    return tutti__submit_one(comm, name, &call, options, ret_request);
 }
 
-tutti_status_t tutti_test(tutti_request_t *request, int *ret_done)
+tutti_status_t tutti_reduce_async(const char *name, const void *sendbuf, void *recvbuf,
+                                  size_t count, tutti_dtype_t dtype, tutti_op_t op, int root,
+                                  tutti_comm_t *comm, const tutti_async_options_t *options,
+                                  tutti_request_t **ret_request)
 {
-    if (request == NULL || ret_done == NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s is NULL",
-                           request == NULL ? "request" : "ret_done");
-    return tutti__engine_test(request, ret_done);
+    tutti__call_t call = { .kind = TUTTI_CALL_REDUCE,
+                           .dtype = dtype,
+                           .op = op,
+                           .root = (uint32_t)root,
+                           .sendbuf = sendbuf,
+                           .recvbuf = recvbuf,
+                           .count = count };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
 }
 
-tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms)
+tutti_status_t tutti_broadcast_async(const char *name, void *buffer, size_t count,
+                                     tutti_dtype_t dtype, int root, tutti_comm_t *comm,
+                                     const tutti_async_options_t *options,
+                                     tutti_request_t **ret_request)
 {
-    if (request == NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request is NULL");
-    return tutti__engine_wait(request, timeout_ms);
+    tutti__call_t call = { .kind = TUTTI_CALL_BROADCAST,
+                           .dtype = dtype,
+                           .root = (uint32_t)root,
+                           .recvbuf = buffer,
+                           .count = count };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
+}
+
+tutti_status_t tutti_reduce_scatter_async(const char *name, const void *sendbuf, void *recvbuf,
+                                          size_t recvcount, tutti_dtype_t dtype, tutti_op_t op,
+                                          tutti_comm_t *comm, const tutti_async_options_t *options,
+                                          tutti_request_t **ret_request)
+{
+    tutti__call_t call = { .kind = TUTTI_CALL_REDUCE_SCATTER,
+                           .dtype = dtype,
+                           .op = op,
+                           .sendbuf = sendbuf,
+                           .recvbuf = recvbuf,
+                           .count = recvcount };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
+}
+
+tutti_status_t tutti_allgather_async(const char *name, const void *sendbuf, void *recvbuf,
+                                     size_t sendcount, tutti_dtype_t dtype, tutti_comm_t *comm,
+                                     const tutti_async_options_t *options,
+                                     tutti_request_t **ret_request)
+{
+    tutti__call_t call = { .kind = TUTTI_CALL_ALLGATHER,
+                           .dtype = dtype,
+                           .sendbuf = sendbuf,
+                           .recvbuf = recvbuf,
+                           .count = sendcount };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
+}
+
+tutti_status_t tutti_gather_async(const char *name, const void *sendbuf, void *recvbuf,
+                                  size_t sendcount, tutti_dtype_t dtype, int root,
+                                  tutti_comm_t *comm, const tutti_async_options_t *options,
+                                  tutti_request_t **ret_request)
+{
+    tutti__call_t call = { .kind = TUTTI_CALL_GATHER,
+                           .dtype = dtype,
+                           .root = (uint32_t)root,
+                           .sendbuf = sendbuf,
+                           .recvbuf = recvbuf,
+                           .count = sendcount };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
+}
+
+tutti_status_t tutti_scatter_async(const char *name, const void *sendbuf, void *recvbuf,
+                                   size_t recvcount, tutti_dtype_t dtype, int root,
+                                   tutti_comm_t *comm, const tutti_async_options_t *options,
+                                   tutti_request_t **ret_request)
+{
+    tutti__call_t call = { .kind = TUTTI_CALL_SCATTER,
+                           .dtype = dtype,
+                           .root = (uint32_t)root,
+                           .sendbuf = sendbuf,
+                           .recvbuf = recvbuf,
+                           .count = recvcount };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
+}
+
+tutti_status_t tutti_alltoall_async(const char *name, const void *sendbuf, void *recvbuf,
+                                    size_t count, tutti_dtype_t dtype, tutti_comm_t *comm,
+                                    const tutti_async_options_t *options,
+                                    tutti_request_t **ret_request)
+{
+    tutti__call_t call = { .kind = TUTTI_CALL_ALLTOALL,
+                           .dtype = dtype,
+                           .sendbuf = sendbuf,
+                           .recvbuf = recvbuf,
+                           .count = count };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
+}
+
+tutti_status_t tutti_scan_async(const char *name, const void *sendbuf, void *recvbuf, size_t count,
+                                tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm,
+                                const tutti_async_options_t *options, tutti_request_t **ret_request)
+{
+    tutti__call_t call = { .kind = TUTTI_CALL_SCAN,
+                           .dtype = dtype,
+                           .op = op,
+                           .sendbuf = sendbuf,
+                           .recvbuf = recvbuf,
+                           .count = count };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
+}
+
+tutti_status_t tutti_exscan_async(const char *name, const void *sendbuf, void *recvbuf,
+                                  size_t count, tutti_dtype_t dtype, tutti_op_t op,
+                                  tutti_comm_t *comm, const tutti_async_options_t *options,
+                                  tutti_request_t **ret_request)
+{
+    tutti__call_t call = { .kind = TUTTI_CALL_EXSCAN,
+                           .dtype = dtype,
+                           .op = op,
+                           .sendbuf = sendbuf,
+                           .recvbuf = recvbuf,
+                           .count = count };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
+}
+
+tutti_status_t tutti_barrier_async(const char *name, tutti_comm_t *comm,
+                                   const tutti_async_options_t *options,
+                                   tutti_request_t **ret_request)
+{
+    tutti__call_t call = { .kind = TUTTI_CALL_BARRIER };
+
+    return tutti__submit_one(comm, name, &call, options, ret_request);
 }

@@ -33,6 +33,7 @@ static void take_shape(tutti_comm_t *comm)
         .host_first = topo->host_first,
         .by_host = topo->by_host,
         .min_local = topo->min_local,
+        .group_size = (uint32_t)comm->conf.shared.group_size,
     };
 }
 
@@ -54,18 +55,61 @@ static tutti_status_t route(const tutti_comm_t *comm, uint32_t rank, tutti__xpor
     return TUTTI_OK;
 }
 
-static tutti_status_t open_xports(tutti_comm_t *comm, const tutti__meet_t *meet,
-                                  const tutti__mpi_module_t *module)
+/* What ranks of a part tell each other before they open a transport over the world's MPI. */
+typedef struct {
+    uint32_t world_rank, number;
+} part_facts_t;
+
+/* Every rank takes every collective step, failed or not. */
+static tutti_status_t open_mpi_part(tutti_comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
+    const tutti__meet_t *meet = &comm->world->meet;
+    uint32_t size = comm->topo->size, rank = comm->topo->rank;
+    uint32_t *tables = malloc(2 * (size_t)size * sizeof(*tables));
+    part_facts_t mine = { comm->world_rank[rank], 0 }, *all = calloc(size, sizeof(*all));
+    tutti__part_t part = { rank, size, tables, tables + size };
+    tutti_status_t status;
+
+    if (tables == NULL || all == NULL)
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "routes to %u ranks", size);
+    else
+        status = comm->module->take_number(meet, &mine.number);
+    status = tutti__boot_agree(comm->boot, status);
+    if (status == TUTTI_OK)
+        status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), all);
+    for (uint32_t r = 0; status == TUTTI_OK && r < size; r++) {
+        tables[r] = all[r].world_rank;
+        tables[size + r] = all[r].number;
+    }
+    if (status == TUTTI_OK)
+        status = comm->module->xport_open_part(meet, &part, conf->chunk_bytes,
+                                               (uint32_t)conf->credits, &comm->mpi);
+    free(all);
+    free(tables);
+    return status;
+}
+
+static tutti_status_t open_mpi(tutti_comm_t *comm)
+{
+    const tutti__conf_shared_t *conf = &comm->conf.shared;
+
+    if (comm->module == NULL || comm->topo->nhosts == 1)
+        return TUTTI_OK;
+    if (comm->world != comm)
+        return open_mpi_part(comm);
+    return comm->module->xport_open(&comm->meet, conf->chunk_bytes, (uint32_t)conf->credits,
+                                    &comm->mpi);
+}
+
+static tutti_status_t open_xports(tutti_comm_t *comm)
+{
     uint32_t size = comm->topo->size;
-    tutti_status_t status = TUTTI_OK;
+    tutti_status_t status = open_mpi(comm);
 
     comm->xport = calloc(size, sizeof(*comm->xport));
-    if (comm->xport == NULL)
+    if (status == TUTTI_OK && comm->xport == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "routes to %u ranks", size);
-    if (status == TUTTI_OK && module != NULL && comm->topo->nhosts > 1)
-        status = module->xport_open(meet, conf->chunk_bytes, (uint32_t)conf->credits, &comm->mpi);
     for (uint32_t r = 0; status == TUTTI_OK && r < size; r++)
         if (r != comm->topo->rank)
             status = route(comm, r, &comm->xport[r]);
@@ -79,11 +123,11 @@ static tutti_status_t check_algorithms(const tutti_comm_t *comm, tutti__associat
     tutti_status_t status = tutti__algorithm_check_override(text, &comm->shape);
 
     for (int c = 0; c < TUTTI__COLLECTIVES && status == TUTTI_OK; c++) {
-        const tutti__algorithm_t *algorithm;
-        const char *sub;
+        const tutti__want_t want = { (tutti__collective_t)c, SIZE_MAX, 0, 0 };
+        tutti__choice_t choice;
+        const char *why;
 
-        status = tutti__algorithm_choose((tutti__collective_t)c, &comm->shape, SIZE_MAX, text,
-                                         association, &algorithm, &sub);
+        status = tutti__algorithm_choose(&want, &comm->shape, text, association, &choice, &why);
     }
     return status;
 }
@@ -93,15 +137,16 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
 {
     tutti__engine_env_t env = { comm->boot, comm->machine, &comm->exec, &comm->shape,
                                 &comm->conf.shared };
+    const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =
-        comm->conf.shared.strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION;
+        conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION;
     tutti_status_t status;
 
     comm->exec = (tutti__exec_env_t){ comm->topo->rank, comm->topo->size, comm->xport, comm->node,
                                       comm->conf.shared.chunk_bytes };
     tutti__run_init(&comm->run, &comm->exec, 0);
     tutti__cache_init(&comm->cache, &comm->shape, comm->topo->rank, comm->conf.shared.algorithm,
-                      association);
+                      association, conf->check ? (uint32_t)conf->credits : 0);
     status = check_algorithms(comm, association);
     status = tutti__boot_agree(comm->boot, status);
     if (status != TUTTI_OK)
@@ -109,11 +154,38 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
     return tutti__engine_open(&env, &comm->engine);
 }
 
-tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
-                                const tutti__conf_t *conf, tutti_comm_t **ret_comm)
+/* Everything, over comm->meet. */
+static tutti_status_t open_all(tutti_comm_t *comm)
+{
+    const tutti__conf_shared_t *conf = &comm->conf.shared;
+    tutti_status_t status;
+
+    status = tutti__boot_open(&comm->meet, &comm->conf, &comm->boot);
+    if (status != TUTTI_OK)
+        return status;
+    comm->topo = tutti__boot_topo(comm->boot);
+    comm->spin = !comm->topo->oversubscribed;
+    take_shape(comm);
+    status = tutti__machine_open(comm->boot, &comm->machine);
+    if (status == TUTTI_OK)
+        status = tutti__shm_open(comm->boot, comm->machine, conf, &comm->node);
+    if (status == TUTTI_OK)
+        status = tutti__xport_shm_open(comm->boot, comm->machine, conf->chunk_bytes,
+                                       (uint32_t)conf->credits, &comm->shm);
+    if (status == TUTTI_OK)
+        status = open_xports(comm);
+    if (status == TUTTI_OK)
+        status = open_engine(comm);
+    if (status == TUTTI_OK)
+        tutti__boot_settle(comm->boot);
+    return status;
+}
+
+/* A communicator whose world is not set yet. */
+static tutti_status_t make(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
+                           const tutti__conf_t *conf, tutti_comm_t **ret_comm)
 {
     tutti_comm_t *comm = calloc(1, sizeof(*comm));
-    tutti_status_t status;
 
     if (comm == NULL) {
         meet->close(meet->ctx);
@@ -122,33 +194,55 @@ tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_modu
     comm->generation = tutti__fork_generation();
     comm->conf = *conf;
     comm->module = module;
-    status = tutti__boot_open(meet, &comm->conf, &comm->boot);
-    if (status != TUTTI_OK)
-        goto close_comm;
-    comm->topo = tutti__boot_topo(comm->boot);
-    comm->spin = !comm->topo->oversubscribed;
-    take_shape(comm);
-    status = tutti__machine_open(comm->boot, &comm->machine);
-    if (status == TUTTI_OK)
-        status = tutti__shm_open(comm->boot, comm->machine, &comm->conf.shared, &comm->node);
-    if (status == TUTTI_OK)
-        status = tutti__xport_shm_open(comm->boot, comm->machine, comm->conf.shared.chunk_bytes,
-                                       (uint32_t)comm->conf.shared.credits, &comm->shm);
-    if (status == TUTTI_OK)
-        status = open_xports(comm, meet, module);
-    if (status == TUTTI_OK)
-        status = open_engine(comm);
-    if (status != TUTTI_OK)
-        goto close_comm;
-    TUTTI__LOG(TUTTI__LOG_INFO, "rank %u of %u, host %u of %u, %s", comm->topo->rank,
-               comm->topo->size, comm->topo->host_of[comm->topo->rank], comm->topo->nhosts,
+    comm->meet = *meet;
+    tutti__mutex_init(&comm->parts_lock, TUTTI__LOCK_PARTS);
+    *ret_comm = comm;
+    return TUTTI_OK;
+}
+
+static tutti_status_t open_made(tutti_comm_t *comm, tutti_comm_t **ret_comm)
+{
+    tutti_status_t status = open_all(comm);
+
+    if (status != TUTTI_OK) {
+        tutti__comm_close(comm);
+        return status;
+    }
+    TUTTI__LOG(comm->world == comm ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
+               "rank %u of %u, host %u of %u, %s", comm->topo->rank, comm->topo->size,
+               comm->topo->host_of[comm->topo->rank], comm->topo->nhosts,
                comm->spin ? "spins while it waits" : "more ranks than processors: yields");
     *ret_comm = comm;
     return TUTTI_OK;
+}
 
-close_comm:
-    tutti__comm_close(comm);
-    return status;
+tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
+                                const tutti__conf_t *conf, tutti_comm_t **ret_comm)
+{
+    tutti_status_t status;
+    tutti_comm_t *comm;
+
+    status = make(meet, module, conf, &comm);
+    if (status != TUTTI_OK)
+        return status;
+    comm->world = comm;
+    return open_made(comm, ret_comm);
+}
+
+tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti_comm_t *parent,
+                                     uint32_t *world_rank, tutti_comm_t **ret_comm)
+{
+    tutti_status_t status;
+    tutti_comm_t *comm;
+
+    status = make(meet, parent->module, &parent->conf, &comm);
+    if (status != TUTTI_OK) {
+        free(world_rank);
+        return status;
+    }
+    comm->world = parent->world;
+    comm->world_rank = world_rank;
+    return open_made(comm, ret_comm);
 }
 
 void tutti__comm_close(tutti_comm_t *comm)
@@ -157,13 +251,18 @@ void tutti__comm_close(tutti_comm_t *comm)
 
     if (comm == NULL)
         return;
-    /* Finalizing MPI would wait for ranks that are gone. One that has only left is not. */
+    tutti__parts_close(comm);
+    /* Finalizing MPI would wait for ranks that are gone. One that has only left is not. A part
+       leaves it to its world, which loses the same ranks. */
     status = comm->engine != NULL ? tutti__engine_alive(comm->engine) : TUTTI_OK;
-    if (comm->module != NULL && status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN)
+    if (comm->module != NULL && comm->world == comm && status != TUTTI_OK &&
+        status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
     tutti__engine_close(comm->engine);
     tutti__run_fini(&comm->run);
     tutti__cache_fini(&comm->cache);
+    tutti__call_room_free(&comm->room);
+    free(comm->counts);
     if (comm->mpi != NULL)
         comm->mpi->ops->close(comm->mpi);
     if (comm->shm != NULL)
@@ -172,7 +271,9 @@ void tutti__comm_close(tutti_comm_t *comm)
         comm->node->ops->close(comm->node);
     tutti__machine_close(comm->machine);
     free(comm->xport);
+    free(comm->world_rank);
     tutti__boot_close(comm->boot);
+    tutti__mutex_destroy(&comm->parts_lock);
     free(comm);
 }
 

@@ -5,12 +5,15 @@
 #ifndef TUTTI__API_COMM_H
 #define TUTTI__API_COMM_H
 
+#include "base/lock.h"
 #include "boot/module.h"
+#include "engine/call.h"
 #include "engine/engine.h"
 
 struct tutti_comm {
     tutti__conf_t conf;
     const tutti__mpi_module_t *module; /* or NULL */
+    tutti__meet_t meet;                /* of all its ranks; a part's is over */
     tutti__boot_t *boot;
     const tutti__topo_t *topo;
     tutti__shape_t shape;
@@ -27,6 +30,17 @@ struct tutti_comm {
     atomic_int busy;
     tutti__run_t run;
     tutti__cache_t cache;
+    tutti__call_room_t room;
+    uint64_t *counts; /* see counts.c */
+    size_t counts_bytes;
+
+    /* A world and its parts, which tutti_comm_split and tutti_comm_create make of it and of each
+       other. A part uses nothing of where it came from, but the world's MPI. */
+    tutti_comm_t *world;  /* itself, if it is one */
+    uint32_t *world_rank; /* [size] ranks in the world; NULL: the same */
+    tutti__mutex_t parts_lock;
+    tutti_comm_t *parts;     /* under parts_lock: a world's, latest first */
+    tutti_comm_t *next_part; /* under the world's parts_lock */
 };
 
 /*
@@ -37,12 +51,20 @@ struct tutti_comm {
  */
 tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
                                 const tutti__conf_t *conf, tutti_comm_t **ret_comm);
-/* Local. NULL and half-built ones are fine. */
+/*
+ * The same for a part of the ranks of `parent`, whose settings it takes over.
+ *
+ * world_rank  [meet->size]; taken over: freed with the communicator, or when this fails
+ *
+ * Not in the world's list yet.
+ */
+tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti_comm_t *parent,
+                                     uint32_t *world_rank, tutti_comm_t **ret_comm);
+/* Local. NULL and half-built ones are fine. A world's parts are closed before it. */
 void tutti__comm_close(tutti_comm_t *comm);
 
-/* Is a call on `count` elements in order? Buffers may be NULL if count is 0. */
-tutti_status_t tutti__comm_check_call(const tutti_comm_t *comm, const void *a, const void *b,
-                                      size_t count, tutti_dtype_t dtype, tutti_op_t op);
+/* groups.c: close all parts of a world. */
+void tutti__parts_close(tutti_comm_t *world);
 
 /* Run a direct call that was checked; count at least 1. Blocks. */
 tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,

@@ -1,9 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 libtutti_all_la_SOURCES += \
+    %reldir%/arguments.c \
+    %reldir%/arguments.h \
     %reldir%/async.c \
+    %reldir%/async_parts.c \
     %reldir%/collectives.c \
     %reldir%/comm.c \
     %reldir%/comm.h \
+    %reldir%/counts.c \
+    %reldir%/direct.c \
+    %reldir%/direct.h \
+    %reldir%/groups.c \
     %reldir%/memory.c \
+    %reldir%/message.c \
+    %reldir%/ops.c \
+    %reldir%/request.c \
+    %reldir%/sides.c \
+    %reldir%/sides.h \
+    %reldir%/submit.c \
+    %reldir%/submit.h \
+    %reldir%/vector.c \
     %reldir%/world.c

@@ -19,8 +19,12 @@ tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr)
         mine = tutti__arena_alloc(comm->machine->arena, bytes, &ptr);
     /* All ranks have it, or none. */
     worst = (int32_t)mine;
-    call =
-        (tutti__exec_call_t){ &worst, &worst, 1, TUTTI_INT32, TUTTI_MAX, 0, TUTTI__TAG_MEM_ALLOC };
+    call = (tutti__exec_call_t){ .in = &worst,
+                                 .out = &worst,
+                                 .count = 1,
+                                 .dtype = TUTTI_INT32,
+                                 .op = TUTTI_MAX,
+                                 .tag = TUTTI__TAG_MEM_ALLOC };
     status = tutti__comm_direct(comm, TUTTI__ALLREDUCE, &call, 0);
     if (status == TUTTI_OK && worst != TUTTI_OK)
         status = mine != TUTTI_OK ? mine

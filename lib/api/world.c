@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tutti_init, tutti_finalize, tutti_world, tutti_abort: the one communicator of all ranks. */
+/* tutti_init, tutti_finalize, tutti_world, tutti_abort: the one communicator of all ranks. And
+   unique ids. */
 #include "api/comm.h"
 
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "boot/meet.h"
+#include "reduce/reduce.h"
 
 #include <string.h>
+
+/* Where options->mpi_comm, the last field of the first version, ends. */
+#define OPTIONS_LEAST                                                                              \
+    (offsetof(tutti_options_t, mpi_comm) + sizeof(((tutti_options_t *)0)->mpi_comm))
 
 /* Protects `world` while it is made and ended. */
 static tutti__mutex_t world_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_WORLD);
@@ -22,8 +29,7 @@ static tutti_status_t read_options(const tutti_options_t *user, tutti_options_t 
     const unsigned char *bytes = (const unsigned char *)user;
 
     if (user != NULL) {
-        if (user->size < offsetof(tutti_options_t, mpi_comm) + sizeof(user->mpi_comm) ||
-            user->size > 4096)
+        if ((user->size < sizeof(options) && user->size != OPTIONS_LEAST) || user->size > 4096)
             return tutti__fail(TUTTI_ERR_ABI, "options->size is %zu; use TUTTI_OPTIONS_INIT",
                                user->size);
         for (size_t i = sizeof(options); i < user->size; i++)
@@ -43,6 +49,48 @@ static tutti_status_t read_options(const tutti_options_t *user, tutti_options_t 
     return TUTTI_OK;
 }
 
+/* Without a launcher: what the program must tell, and what must not tell otherwise. */
+static tutti_status_t check_told(const tutti_options_t *options, const tutti__conf_t *conf)
+{
+    const char *what = options->unique_id != NULL ? "options->unique_id" : "options->store";
+
+    if (options->unique_id == NULL && options->store == NULL) {
+        if (options->rank != 0 || options->nranks != 0)
+            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                               "options->rank and nranks are for unique_id and store, which are "
+                               "NULL");
+        return TUTTI_OK;
+    }
+    if (options->unique_id != NULL && options->store != NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "options has both a unique_id and a store; one is enough");
+    if (options->mpi_comm != NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options has both an mpi_comm and %s", what);
+    if (options->nranks < 1 || options->rank < 0 || options->rank >= options->nranks)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options: there is no rank %d among %d",
+                           options->rank, options->nranks);
+    if (conf->boot[0] != '\0')
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "TUTTI_BOOT=%s, but the program has set %s: which one?", conf->boot,
+                           what);
+    return TUTTI_OK;
+}
+
+static tutti_status_t meet_others(const tutti_options_t *options, const tutti__conf_t *conf,
+                                  tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
+{
+    uint32_t rank = (uint32_t)options->rank, size = (uint32_t)options->nranks;
+    tutti_status_t status = check_told(options, conf);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (options->unique_id != NULL)
+        return tutti__meet_id(options->unique_id, conf, rank, size, ret_meet);
+    if (options->store != NULL)
+        return tutti__meet_store(options->store, conf, rank, size, ret_meet);
+    return tutti__boot_meet(conf, options->mpi_comm, ret_meet, ret_module);
+}
+
 static tutti_status_t open_world(const tutti_options_t *options, tutti_comm_t **ret_comm)
 {
     const tutti__mpi_module_t *module = NULL;
@@ -53,7 +101,9 @@ static tutti_status_t open_world(const tutti_options_t *options, tutti_comm_t **
     if (status != TUTTI_OK)
         return status;
     tutti__log_setup((tutti__log_level_t)conf.log_level, -1);
-    status = tutti__boot_meet(&conf, options->mpi_comm, &meet, &module);
+    if (!tutti__reduce_force(conf.isa))
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ISA=%s is not on this machine", conf.isa);
+    status = meet_others(options, &conf, &meet, &module);
     if (status != TUTTI_OK)
         return status;
     tutti__log_setup((tutti__log_level_t)conf.log_level, (int)meet.rank);
@@ -88,8 +138,20 @@ tutti_status_t tutti_finalize(void)
     /* In a forked child it is the parent's; leave it alone. */
     if (comm != NULL && tutti__comm_check(comm) == TUTTI_OK)
         tutti__comm_close(comm);
+    tutti__id_end_all();
     tutti__mutex_unlock(&world_lock);
     return TUTTI_OK;
+}
+
+tutti_status_t tutti_unique_id_create(tutti_unique_id_t *ret_id)
+{
+    tutti__conf_t conf;
+    tutti_status_t status;
+
+    if (ret_id == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_id is NULL");
+    status = tutti__conf_read(&conf);
+    return status == TUTTI_OK ? tutti__id_create(&conf, ret_id) : status;
 }
 
 tutti_comm_t *tutti_world(void)

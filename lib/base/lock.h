@@ -14,6 +14,7 @@
 /* The order in which they may be taken. Each lock's comment says what it protects. */
 typedef enum {
     TUTTI__LOCK_WORLD,        /* init, finalize, the world's pointer */
+    TUTTI__LOCK_PARTS,        /* the list of a world's other communicators */
     TUTTI__LOCK_ENGINE,       /* the engine's steps */
     TUTTI__LOCK_ENGINE_QUEUE, /* what was submitted and not yet taken */
     TUTTI__LOCK_MODULE,       /* one call into MPI or another package */

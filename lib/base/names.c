@@ -2,6 +2,8 @@
 /* See names.h. */
 #include "base/names.h"
 
+#include <stdio.h>
+
 const char *tutti__dtype_name(tutti_dtype_t dtype)
 {
     static const char *const names[] = {
@@ -20,6 +22,10 @@ const char *tutti__dtype_name(tutti_dtype_t dtype)
         [TUTTI_FLOAT8_E4M3] = "float8_e4m3",
         [TUTTI_FLOAT8_E5M2] = "float8_e5m2",
         [TUTTI_BOOL] = "bool",
+        [TUTTI_FLOAT32_INT32] = "float32_int32",
+        [TUTTI_FLOAT64_INT64] = "float64_int64",
+        [TUTTI_INT32_INT32] = "int32_int32",
+        [TUTTI_INT64_INT64] = "int64_int64",
     };
 
     if ((unsigned)dtype >= sizeof(names) / sizeof(names[0]) || names[dtype] == NULL)
@@ -27,13 +33,29 @@ const char *tutti__dtype_name(tutti_dtype_t dtype)
     return names[dtype];
 }
 
+/* Four texts in turn, so that one message can name several. */
+static const char *user_op_name(unsigned index)
+{
+    static _Thread_local char texts[4][32];
+    static _Thread_local unsigned turn;
+    char *text = texts[turn++ % 4];
+
+    snprintf(text, sizeof(texts[0]), "user operation %u", index);
+    return text;
+}
+
 const char *tutti__op_name(tutti_op_t op)
 {
     static const char *const names[] = {
-        [TUTTI_SUM] = "sum",   [TUTTI_AVG] = "avg",   [TUTTI_MIN] = "min", [TUTTI_MAX] = "max",
-        [TUTTI_PROD] = "prod", [TUTTI_BAND] = "band", [TUTTI_BOR] = "bor", [TUTTI_BXOR] = "bxor",
+        [TUTTI_SUM] = "sum",       [TUTTI_AVG] = "avg",   [TUTTI_MIN] = "min",
+        [TUTTI_MAX] = "max",       [TUTTI_PROD] = "prod", [TUTTI_BAND] = "band",
+        [TUTTI_BOR] = "bor",       [TUTTI_BXOR] = "bxor", [TUTTI_LAND] = "land",
+        [TUTTI_LOR] = "lor",       [TUTTI_LXOR] = "lxor", [TUTTI_MINLOC] = "minloc",
+        [TUTTI_MAXLOC] = "maxloc",
     };
 
+    if ((unsigned)op - TUTTI__USER_OP_FIRST < TUTTI__USER_OPS)
+        return user_op_name((unsigned)op - TUTTI__USER_OP_FIRST);
     if ((unsigned)op >= sizeof(names) / sizeof(names[0]) || names[op] == NULL)
         return "unknown operation";
     return names[op];

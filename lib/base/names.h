@@ -5,7 +5,12 @@
 
 #include <tutti/tutti.h>
 
-/* Static texts; "unknown type" and "unknown operation" for other numbers. Any thread. */
+/* Operations of the caller's own (tutti_op_create): the number of the first, and how many. */
+#define TUTTI__USER_OP_FIRST 64
+#define TUTTI__USER_OPS 1024
+
+/* Static texts; "unknown type" and "unknown operation" for other numbers. Only "user operation 3",
+   counting from 0, is gone after this thread's fourth next one. Any thread. */
 const char *tutti__dtype_name(tutti_dtype_t dtype);
 const char *tutti__op_name(tutti_op_t op);
 

@@ -28,7 +28,12 @@ size_t tutti_dtype_bytes(tutti_dtype_t dtype)
     case TUTTI_INT64:
     case TUTTI_UINT64:
     case TUTTI_FLOAT64:
+    case TUTTI_FLOAT32_INT32:
+    case TUTTI_INT32_INT32:
         return 8;
+    case TUTTI_FLOAT64_INT64:
+    case TUTTI_INT64_INT64:
+        return 16;
     case TUTTI_DTYPE_FORCE_INT:
         break;
     }

@@ -173,10 +173,8 @@ static void close_door(tutti__boot_t *boot)
 
     for (uint32_t r = 0; r < topo->rank; r++)
         lowest = lowest && topo->machine_of[r] != topo->machine_of[topo->rank];
-    if (boot->door >= 0 && (!lowest || topo->machine_ranks == 1)) {
-        close(boot->door);
-        boot->door = -1;
-    }
+    if (!lowest || topo->machine_ranks == 1)
+        tutti__boot_shut_door(boot);
 }
 
 tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
@@ -219,14 +217,20 @@ close_boot:
     return status;
 }
 
+void tutti__boot_settle(tutti__boot_t *boot)
+{
+    tutti__boot_shut_door(boot);
+    if (boot->meet.settle != NULL)
+        boot->meet.settle(boot->meet.ctx);
+}
+
 void tutti__boot_close(tutti__boot_t *boot)
 {
     if (boot == NULL)
         return;
     tutti__boot_forget(boot);
     tutti__side_end(boot);
-    if (boot->door >= 0)
-        close(boot->door);
+    tutti__boot_shut_door(boot);
     boot->meet.close(boot->meet.ctx);
     tutti__topo_free(boot->topo);
     free(boot->peers);

@@ -36,6 +36,8 @@ typedef struct {
     /* Every rank gives `bytes` bytes, everyone gets all of them in rank order. Collective. */
     tutti_status_t (*allgather)(void *ctx, const void *mine, size_t bytes, void *ret_all,
                                 uint64_t timeout_ms);
+    /* There will be no allgather any more: let go of what serves nothing else. May be NULL. */
+    void (*settle)(void *ctx);
     void (*close)(void *ctx);
 } tutti__meet_t;
 
@@ -56,6 +58,10 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
 /* Local; peers see the link close, after the last message that was sent. NULL is fine. A child made
    by fork() lets go of the sockets by itself and may close what it inherited, or not. */
 void tutti__boot_close(tutti__boot_t *boot);
+
+/* Set-up is over: keep the side channel only, which is what the rest of this header needs. No
+   collective of boot may come after it, on any rank. */
+void tutti__boot_settle(tutti__boot_t *boot);
 
 const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot);
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,

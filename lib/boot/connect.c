@@ -5,10 +5,6 @@
  * Inside a host over Unix sockets to the leader, its lowest rank; between hosts over TCP to rank 0.
  * Nobody but rank 0 listens on TCP, and only if there are several hosts. Each rank first connects
  * to its parent, then lets its children in; rank 0 has no parent, so nobody waits in a circle.
- *
- * Rank 0 may have many addresses, some of which lead elsewhere (each host has its own 172.17.0.1,
- * behind firewalls connections just hang). They are tried in turn, in rounds with growing patience,
- * until one leads to a gate that knows the token.
  */
 #include "base/log.h"
 #include "boot/inside.h"
@@ -17,9 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* How long an address is tried in the first round. */
-#define FIRST_TRY_MS 1000u
 
 uint32_t tutti__boot_leader(const tutti__boot_t *boot, uint32_t rank)
 {
@@ -65,70 +58,23 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
     return tutti__gate_knock(&gate, fd, leader, deadline);
 }
 
-/* Try one address until try_deadline. */
-static tutti_status_t try_address(const tutti__boot_t *boot, const tutti__net_addr_t *addr,
-                                  uint64_t try_deadline, int *ret_fd)
+/* Rank 0 is my parent, on another host. A failure is also a warning: all ranks fail with the words
+   of the first, and only this one knows where. */
+static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *addrs,
+                                uint64_t deadline)
 {
     tutti__gate_t gate = make_gate(boot);
     tutti_status_t status;
     int fd;
 
-    status = tutti__net_tcp_connect(addr, try_deadline, &fd);
-    if (status != TUTTI_OK)
-        return status;
-    status = tutti__net_tcp_options(fd);
-    if (status == TUTTI_OK)
-        status = tutti__gate_knock(&gate, fd, 0, try_deadline);
+    status = tutti__gate_reach(&gate, addrs, 0, 1, deadline, &fd);
     if (status != TUTTI_OK) {
-        close(fd);
+        TUTTI__LOG(TUTTI__LOG_WARN, "%s", tutti_last_error());
         return status;
     }
-    *ret_fd = fd;
+    add_link(boot, 0, fd);
+    boot->side.parent = 0;
     return TUTTI_OK;
-}
-
-/* Also a warning: all ranks fail with the words of the first, and only this one knows where. */
-static tutti_status_t unreachable(const tutti__boot_t *boot, const tutti__net_addrs_t *addrs)
-{
-    char text[200] = "", where[64];
-    tutti_status_t status;
-    size_t used = 0;
-
-    for (uint32_t i = 0; i < addrs->count && used < sizeof(text); i++) {
-        tutti__net_addr_text(&addrs->addr[i], where, sizeof(where));
-        used += (size_t)snprintf(text + used, sizeof(text) - used, " %s", where);
-    }
-    status = tutti__fail(TUTTI_ERR_TIMEOUT,
-                         "rank %u cannot reach rank 0 at%s (last: %s); TUTTI_INTERFACE names the "
-                         "network interface to use",
-                         boot->topo->rank, text, tutti_last_error());
-    TUTTI__LOG(TUTTI__LOG_WARN, "%s", tutti_last_error());
-    return status;
-}
-
-/* Rank 0 is my parent, on another host. */
-static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *addrs,
-                                uint64_t deadline)
-{
-    unsigned try_ms = FIRST_TRY_MS;
-    tutti_status_t status;
-    int fd;
-
-    while (tutti__net_left_ms(deadline) > 0) {
-        for (uint32_t i = 0; i < addrs->count; i++) {
-            uint64_t try_deadline = tutti__net_deadline(try_ms);
-
-            status = try_address(boot, &addrs->addr[i], TUTTI__MIN(try_deadline, deadline), &fd);
-            if (status == TUTTI_OK) {
-                add_link(boot, 0, fd);
-                boot->side.parent = 0;
-                return TUTTI_OK;
-            }
-        }
-        tutti__net_sleep_ms(20);
-        try_ms *= 2;
-    }
-    return unreachable(boot, addrs);
 }
 
 /* Is `rank` a child of mine through the Unix socket, or through TCP? */

@@ -65,3 +65,12 @@ void tutti__boot_forget(tutti__boot_t *boot)
     }
     pthread_mutex_unlock(&lock);
 }
+
+void tutti__boot_shut_door(tutti__boot_t *boot)
+{
+    pthread_mutex_lock(&lock);
+    if (boot->door >= 0)
+        close(boot->door);
+    boot->door = -1;
+    pthread_mutex_unlock(&lock);
+}

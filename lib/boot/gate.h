@@ -20,7 +20,7 @@
 #ifndef TUTTI__BOOT_GATE_H
 #define TUTTI__BOOT_GATE_H
 
-#include "base/status.h"
+#include "boot/net.h"
 
 /* The number of the layout of all that ranks say to each other before and on the side channel. */
 #define TUTTI__BOOT_LAYOUT 1
@@ -32,7 +32,8 @@
 typedef enum {
     TUTTI__GATE_MEET = 1,
     TUTTI__GATE_SIDE,
-    TUTTI__GATE_SHARE
+    TUTTI__GATE_SHARE,
+    TUTTI__GATE_ID
 } tutti__gate_purpose_t;
 
 typedef struct {
@@ -60,8 +61,36 @@ typedef struct {
  */
 tutti_status_t tutti__gate_admit(const tutti__gate_t *gate, int door, int *fds, uint64_t deadline);
 
+/*
+ * The same at a gate that nobody told how many will come: the first guest that belongs here says
+ * it. All are awaited; gate->size and rank do not count.
+ *
+ * stop        a descriptor; TUTTI_ERR_SHUTDOWN once it is readable
+ * timeout_ms  from that first guest's knock
+ * ret_fds     [*ret_size] for the caller to close and free, also when this fails; NULL and 0 if
+ *             none came. Written as soon as the first guest is there
+ */
+tutti_status_t tutti__gate_admit_all(const tutti__gate_t *gate, int door, int stop,
+                                     uint64_t timeout_ms, uint32_t *ret_size, int **ret_fds);
+
+/* Answer whoever belongs here with TUTTI_ERR_INVALID_ARGUMENT and `text`, until `stop` is readable.
+ */
+void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const char *text);
+
 /* Knock, as gate->rank, at the gate of `host` behind the connection fd. fd stays the caller's. */
 tutti_status_t tutti__gate_knock(const tutti__gate_t *gate, int fd, uint32_t host,
                                  uint64_t deadline);
+
+/*
+ * Connect over TCP to one of these addresses and knock there.
+ *
+ * Some addresses may lead elsewhere (each host has its own 172.17.0.1, behind firewalls connections
+ * just hang). They are tried in turn, in rounds with growing patience, until one leads to a gate
+ * that knows the token. What that gate answers counts, also a refusal.
+ *
+ * patient  nobody may be listening yet; else TUTTI_ERR_TRANSPORT if nobody is, at any of them
+ */
+tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs,
+                                 uint32_t host, int patient, uint64_t deadline, int *ret_fd);
 
 #endif

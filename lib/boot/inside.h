@@ -63,7 +63,8 @@ struct tutti__boot {
     tutti__gate_token_t token;
     uint64_t timeout_ms, setup_ms;
     pid_t owner; /* the process that opened it, not one it forked */
-    int door;    /* my Unix socket; after opening only the machine's lowest rank has one, or -1 */
+    int door; /* my Unix socket, or -1: after opening only the machine's lowest rank has one, once
+                    settled nobody */
     uint32_t shares; /* how often descriptors were passed */
     tutti__side_t side;
 };
@@ -77,6 +78,8 @@ tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *con
 /* In forked children of this process, let go of boot's sockets, from now on or no longer. */
 void tutti__boot_remember(tutti__boot_t *boot);
 void tutti__boot_forget(tutti__boot_t *boot);
+/* Close the door, if it is open; not while a fork copies it. */
+void tutti__boot_shut_door(tutti__boot_t *boot);
 
 /* Before the first link: links and tables. After the last one: watches and the epoll descriptor. */
 tutti_status_t tutti__side_begin(tutti__boot_t *boot);

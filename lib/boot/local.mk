@@ -7,12 +7,18 @@ libtutti_all_la_SOURCES += \
     %reldir%/fork.c \
     %reldir%/gate.c \
     %reldir%/gate.h \
+    %reldir%/gate_reach.c \
+    %reldir%/id.c \
+    %reldir%/id_server.c \
     %reldir%/inside.h \
     %reldir%/machine.c \
     %reldir%/machine.h \
     %reldir%/meet.c \
+    %reldir%/meet.h \
     %reldir%/meet_local.c \
     %reldir%/meet_self.c \
+    %reldir%/meet_store.c \
+    %reldir%/meet_tcp.c \
     %reldir%/module.c \
     %reldir%/module.h \
     %reldir%/net.c \
@@ -22,4 +28,6 @@ libtutti_all_la_SOURCES += \
     %reldir%/side.c \
     %reldir%/side_frame.c \
     %reldir%/side_frame.h \
-    %reldir%/side_send.c
+    %reldir%/side_send.c \
+    %reldir%/star.c \
+    %reldir%/star.h

@@ -49,7 +49,7 @@ static tutti_status_t make_tables(tutti__machine_t *m, const tutti__topo_t *topo
 /* My arena with its door, and my bell. */
 static tutti_status_t make_own(tutti__machine_t *m)
 {
-    tutti_status_t status = tutti__arena_create(&m->arena);
+    tutti_status_t status = tutti__arena_create_among(m->nranks, &m->arena);
     void *door;
 
     if (status != TUTTI_OK)

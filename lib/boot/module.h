@@ -15,7 +15,7 @@
 /* Of xport/xport.h, which stands above this room. */
 typedef struct tutti__xport tutti__xport_t;
 
-#define TUTTI__MODULE_ABI 1
+#define TUTTI__MODULE_ABI 2
 
 /* What the core offers to modules. */
 typedef struct {
@@ -25,6 +25,13 @@ typedef struct {
     int (*log_on)(tutti__log_level_t level);
     void (*log)(tutti__log_level_t level, const char *text);
 } tutti__core_t;
+
+/* Some ranks of a meeting, which have a transport of their own. */
+typedef struct {
+    uint32_t rank, size;
+    const uint32_t *world;  /* [size] their ranks in the meeting */
+    const uint32_t *number; /* [size] what each of them got from take_number */
+} tutti__part_t;
 
 /* What an MPI module offers. */
 typedef struct {
@@ -38,6 +45,14 @@ typedef struct {
        its channels. The meeting outlives it. */
     tutti_status_t (*xport_open)(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                  tutti__xport_t **ret_xport);
+    /* The same for a part of the meeting's ranks, once they have told each other their numbers.
+       Any thread. Local. */
+    tutti_status_t (*xport_open_part)(const tutti__meet_t *meet, const tutti__part_t *part,
+                                      size_t slot_bytes, uint32_t credits,
+                                      tutti__xport_t **ret_xport);
+    /* A number for messages to this rank over one transport: no other one of the meeting has it
+       here. Others may have it elsewhere. Not given again. Any thread. Local. */
+    tutti_status_t (*take_number)(const tutti__meet_t *meet, uint32_t *ret_number);
     /* The job has failed: an MPI that the module started is not finalized at exit, because that
        would wait for ranks that no longer answer. Any thread, also before meet. */
     void (*give_up)(void);

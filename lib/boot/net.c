@@ -7,10 +7,11 @@
 #include "base/time.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -18,6 +19,24 @@
 
 /* A wait longer than this many milliseconds (three years) is as good as one without an end. */
 #define LONGEST_MS 100000000000u
+/* How often a wait asks whether it still makes sense. */
+#define CHECK_MS 100
+
+static __thread struct {
+    tutti__net_check_t *check;
+    void *arg;
+} watch;
+
+void tutti__net_watch(tutti__net_check_t *check, void *arg)
+{
+    watch.check = check;
+    watch.arg = arg;
+}
+
+tutti_status_t tutti__net_still(void)
+{
+    return watch.check == NULL ? TUTTI_OK : watch.check(watch.arg);
+}
 
 uint64_t tutti__net_deadline(uint64_t timeout_ms)
 {
@@ -37,6 +56,28 @@ int tutti__net_left_ms(uint64_t deadline)
 void tutti__net_sleep_ms(unsigned ms)
 {
     poll(NULL, 0, (int)ms);
+}
+
+/* The limit alone does not say how many are open, so they are tried. */
+tutti_status_t tutti__net_files_left(uint32_t count)
+{
+    int *fds = calloc(count, sizeof(*fds));
+    tutti_status_t status = TUTTI_OK;
+    uint32_t opened = 0;
+
+    if (fds == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "table of %u descriptors", count);
+    while (opened < count && status == TUTTI_OK) {
+        fds[opened] = eventfd(0, EFD_CLOEXEC);
+        if (fds[opened] >= 0)
+            opened++;
+        else
+            status = tutti__fail_errno("%u more files are needed, %u can be opened", count, opened);
+    }
+    while (opened > 0)
+        close(fds[--opened]);
+    free(fds);
+    return status;
 }
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes)
@@ -80,32 +121,67 @@ void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret
         snprintf(ret_text + used, text_bytes - used, " and %u more", count - done);
 }
 
+/* "rank 3", or what else is at the other end. */
+static const char *name_peer(uint32_t rank, char *text, size_t text_bytes)
+{
+    if (rank == TUTTI__NET_MAKER)
+        return "the process that made the unique id";
+    snprintf(text, text_bytes, "rank %u", rank);
+    return text;
+}
+
+tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadline, int *ret_ready)
+{
+    for (;;) {
+        int left_ms = tutti__net_left_ms(deadline);
+        int n = poll(fds, nfds, watch.check != NULL ? TUTTI__MIN(left_ms, CHECK_MS) : left_ms);
+        tutti_status_t status;
+
+        if (n < 0 && errno != EINTR)
+            return tutti__fail_errno("poll");
+        if (n > 0 || left_ms == 0) {
+            *ret_ready = TUTTI__MAX(n, 0);
+            return TUTTI_OK;
+        }
+        status = tutti__net_still();
+        if (status != TUTTI_OK)
+            return status;
+    }
+}
+
 tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t deadline)
 {
     struct pollfd pfd = { fd, events, 0 };
+    tutti_status_t status;
+    char who[24];
+    int ready;
 
-    for (;;) {
-        int left_ms = tutti__net_left_ms(deadline);
-        int n = poll(&pfd, 1, left_ms);
+    status = tutti__net_poll(&pfd, 1, deadline, &ready);
+    if (status != TUTTI_OK || ready > 0)
+        return status;
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not answer in time",
+                       name_peer(rank, who, sizeof(who)));
+}
 
-        if (n > 0)
-            return TUTTI_OK;
-        if (n < 0 && errno != EINTR)
-            return tutti__fail_errno("poll");
-        if (n == 0 && left_ms == 0)
-            return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %u did not answer in time", rank);
-    }
+static tutti_status_t closed(uint32_t rank)
+{
+    char who[24];
+
+    return tutti__fail(TUTTI_ERR_PEER_LOST, "%s closed its connection",
+                       name_peer(rank, who, sizeof(who)));
 }
 
 static tutti_status_t broken(uint32_t rank, const char *what)
 {
+    char who[24];
+
     switch (errno) {
     case EPIPE:
     case ECONNRESET:
     case ETIMEDOUT:
-        return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u closed its connection", rank);
+        return closed(rank);
     default:
-        return tutti__fail_errno("%s rank %u", what, rank);
+        return tutti__fail_errno("%s %s", what, name_peer(rank, who, sizeof(who)));
     }
 }
 
@@ -145,7 +221,7 @@ tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t byt
             at += n;
             bytes -= (size_t)n;
         } else if (n == 0) {
-            return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u closed its connection", rank);
+            return closed(rank);
         } else if (errno == EAGAIN) {
             status = tutti__net_wait(fd, rank, POLLIN, deadline);
             if (status != TUTTI_OK)
@@ -229,6 +305,9 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
             goto close_fd;
         }
         tutti__net_sleep_ms(pause_ms);
+        status = tutti__net_still();
+        if (status != TUTTI_OK)
+            goto close_fd;
         pause_ms = TUTTI__MIN(2 * pause_ms, 20u);
     }
     *ret_fd = fd;

@@ -4,12 +4,17 @@
  *
  * All sockets here are close-on-exec and non-blocking; the functions that wait do so in poll()
  * until their deadline, a time of tutti__now_ns(). `rank` is the rank at the other end, for
- * messages. No state; any thread.
+ * messages. No state but a thread's own watch; any thread.
  */
 #ifndef TUTTI__BOOT_NET_H
 #define TUTTI__BOOT_NET_H
 
 #include "base/status.h"
+
+#include <poll.h>
+
+/* Who is at the other end, if it is none of the ranks: the process that made a unique id. */
+#define TUTTI__NET_MAKER UINT32_MAX
 
 /* Longest abstract name of a Unix socket. */
 #define TUTTI__NET_NAME_BYTES 100
@@ -32,6 +37,23 @@ uint64_t tutti__net_deadline(uint64_t timeout_ms);
 /* What is left until then, as poll() wants it: rounded up, 0 if it has passed. */
 int tutti__net_left_ms(uint64_t deadline);
 void tutti__net_sleep_ms(unsigned ms);
+
+/*
+ * What ends this thread's waits early: it is asked every 100 ms of waiting, and an answer other
+ * than TUTTI_OK is that of the wait. For meetings inside a job, whose ranks may die meanwhile.
+ * NULL: nothing.
+ */
+typedef tutti_status_t tutti__net_check_t(void *arg);
+void tutti__net_watch(tutti__net_check_t *check, void *arg);
+/* Ask it. */
+tutti_status_t tutti__net_still(void);
+
+/* poll() until the deadline. TUTTI_OK with *ret_ready 0: it has passed. */
+tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadline,
+                               int *ret_ready);
+
+/* TUTTI_ERR_NO_MEMORY if this process cannot open `count` more files at this moment. */
+tutti_status_t tutti__net_files_left(uint32_t count);
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes);
 
@@ -64,6 +86,7 @@ tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t dea
 tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_addrs_t *ret_addrs);
 /* Listen on a free port for these addresses, and write it into them. */
 tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd);
+/* TUTTI_ERR_TRANSPORT: nobody listens there. */
 tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t deadline,
                                       int *ret_fd);
 /* Send at once, and notice within 20 seconds a host that vanished, also while nothing is sent. */

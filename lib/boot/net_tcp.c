@@ -10,7 +10,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -151,23 +150,38 @@ close_fd:
     return status;
 }
 
+/* Nobody listens or no way leads there, or another error of errno. */
+static tutti_status_t no_connection(const char *where)
+{
+    switch (errno) {
+    case ECONNREFUSED:
+        return tutti__fail(TUTTI_ERR_TRANSPORT, "connect %s: nobody listens there", where);
+    case ENETUNREACH:
+    case EADDRNOTAVAIL:
+    case EAFNOSUPPORT:
+        return tutti__fail(TUTTI_ERR_TRANSPORT, "connect %s: no network leads there", where);
+    default:
+        return tutti__fail_errno("connect %s", where);
+    }
+}
+
 /* Wait for a connection under way. */
 static tutti_status_t finish_connect(int fd, const char *where, uint64_t deadline)
 {
     struct pollfd pfd = { fd, POLLOUT, 0 };
-    int error = 0, left_ms, n;
-    socklen_t bytes = sizeof(error);
+    socklen_t bytes = sizeof(int);
+    int error = 0, ready;
+    tutti_status_t status;
 
-    do {
-        left_ms = tutti__net_left_ms(deadline);
-        n = poll(&pfd, 1, left_ms);
-    } while ((n < 0 && errno == EINTR) || (n == 0 && left_ms > 0));
-    if (n == 0)
+    status = tutti__net_poll(&pfd, 1, deadline, &ready);
+    if (status != TUTTI_OK)
+        return status;
+    if (ready == 0)
         return tutti__fail(TUTTI_ERR_TIMEOUT, "connect %s: no answer", where);
-    if (n < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
         return tutti__fail_errno("connect %s", where);
     errno = error;
-    return error == 0 ? TUTTI_OK : tutti__fail_errno("connect %s", where);
+    return error == 0 ? TUTTI_OK : no_connection(where);
 }
 
 tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t deadline, int *ret_fd)
@@ -181,10 +195,10 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
     tutti__net_addr_text(addr, where, sizeof(where));
     status = tcp_socket(sa.ss_family, &fd);
     if (status != TUTTI_OK)
-        return status;
+        return errno == EAFNOSUPPORT ? no_connection(where) : status;
     if (connect(fd, (struct sockaddr *)&sa, sa_bytes) != 0) {
         status = errno == EINPROGRESS || errno == EINTR ? finish_connect(fd, where, deadline)
-                                                        : tutti__fail_errno("connect %s", where);
+                                                        : no_connection(where);
         if (status != TUTTI_OK) {
             close(fd);
             return status;

@@ -50,18 +50,29 @@ AC_DEFUN([TUTTI_FLAGS],
     AC_SUBST([TUTTI_SHLIB_LDFLAGS])])
 
 # lib/reduce/kernels.c is compiled once for each instruction set; which one runs is decided at run
-# time. -O2 of GCC 12 vectorises only where it is free, hence the cost model for users' -O2.
+# time. -O2 of GCC 12 vectorises only where it is free, hence the cost model for users' -O2. Nobody
+# looks at the floating point exceptions of kernels; where they count, a choice between two results
+# stays a branch.
 AC_DEFUN([TUTTI_KERNELS],
     [TUTTI_KERNEL_CFLAGS=$TUTTI_OPT_KERNEL_CFLAGS
     TUTTI_CHECK_CFLAG([-fvect-cost-model=dynamic],
         [TUTTI_KERNEL_CFLAGS="$TUTTI_KERNEL_CFLAGS -ftree-vectorize -fvect-cost-model=dynamic"])
+    TUTTI_KERNEL_CFLAGS="$TUTTI_KERNEL_CFLAGS -fno-trapping-math"
     AC_SUBST([TUTTI_KERNEL_CFLAGS])
-    AC_SUBST([TUTTI_AVX2_CFLAGS], ["-mavx2"])
-    AC_SUBST([TUTTI_AVX512_CFLAGS], ["-mavx512f -mavx512bw -mavx512vl -mavx512dq"])
-    tutti_kernels=base
-    AS_VAR_IF([host_cpu], [x86_64],
-        [TUTTI_CHECK_CFLAG([-mavx512f -mavx512bw -mavx512vl -mavx512dq],
-            [tutti_kernels="base avx2 avx512"
-            AC_DEFINE([TUTTI__HAVE_X86_KERNELS], [1],
-                [Define to 1 if the avx2 and avx512 kernels are built.])])])
-    AM_CONDITIONAL([X86_KERNELS], [test "$tutti_kernels" != base])])
+    AC_SUBST([TUTTI_SCALAR_CFLAGS], ["-fno-tree-vectorize -fno-tree-slp-vectorize"])
+    AC_SUBST([TUTTI_AVX2_CFLAGS], ["-mavx2 -mf16c"])
+    AC_SUBST([TUTTI_AVX512_CFLAGS],
+        ["-mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq"])
+    tutti_kernels=scalar
+    AS_CASE([$host_cpu],
+        [x86_64],
+            [TUTTI_CHECK_CFLAG([-mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq],
+                [tutti_kernels="scalar sse2 avx2 avx512"
+                AC_DEFINE([TUTTI__HAVE_X86_KERNELS], [1],
+                    [Define to 1 if the sse2, avx2 and avx512 kernels are built.])])],
+        [aarch64],
+            [tutti_kernels="scalar neon"
+            AC_DEFINE([TUTTI__HAVE_NEON_KERNELS], [1],
+                [Define to 1 if the neon kernels are built.])])
+    AM_CONDITIONAL([X86_KERNELS], [test "$tutti_kernels" = "scalar sse2 avx2 avx512"])
+    AM_CONDITIONAL([NEON_KERNELS], [test "$tutti_kernels" = "scalar neon"])])

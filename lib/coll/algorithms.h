@@ -3,8 +3,9 @@
  * Inside coll/: who takes part in an algorithm, and what the files offer each other.
  *
  * An allreduce between ranks serves two masters: as an algorithm of its own for all ranks, and as
- * the part between hosts of the hierarchical one. So it is written as a `put` function that appends
- * to a schedule in the making, for a party of ranks, inside a chunk loop that the caller made.
+ * the part between hosts of the hierarchical ones. So it is written as a `put` function that
+ * appends to a schedule in the making, for a party of ranks, inside a chunk loop that the caller
+ * made. The same with trees.
  */
 #ifndef TUTTI__COLL_ALGORITHMS_H
 #define TUTTI__COLL_ALGORITHMS_H
@@ -12,34 +13,56 @@
 #include "coll/coll.h"
 #include "sched/build.h"
 
-/* Ranks that work together, numbered from 0 to n - 1. */
+/*
+ * Ranks that work together, numbered from 0 to n - 1.
+ *
+ *      all      host by host, so that neighbours in a ring or tree mostly share a host
+ *      ranked   all, in the order of ranks: what operations that do not commute need, and what
+ *               makes neighbouring blocks of neighbouring members
+ *      across   of each host the rank with the same local number
+ */
 typedef struct {
     const tutti__shape_t *shape;
     uint32_t n, me; /* me: this rank's number */
-    int per_host;   /* 0: all ranks, host by host; 1: of each host the rank with local number.. */
-    uint32_t local; /* ..local */
+    enum {
+        TUTTI__PARTY_RANKED, /* member i is rank first + i */
+        TUTTI__PARTY_PLACED, /* member i is by_host[first + i * step] */
+        TUTTI__PARTY_ACROSS  /* ..the local rank `first` of host i */
+    } kind;
+    uint32_t first, step;
 } tutti__party_t;
 
-/* All ranks. Host by host, so that neighbours in a ring or tree mostly share a host. */
 static inline tutti__party_t tutti__party_all(const tutti__shape_t *shape, uint32_t rank)
 {
     uint32_t me = shape->host_first[shape->host_of[rank]] + shape->local_of[rank];
 
-    return (tutti__party_t){ shape, shape->size, me, 0, 0 };
+    return (tutti__party_t){ shape, shape->size, me, TUTTI__PARTY_PLACED, 0, 1 };
+}
+
+static inline tutti__party_t tutti__party_ranked(const tutti__shape_t *shape, uint32_t rank)
+{
+    return (tutti__party_t){ shape, shape->size, rank, TUTTI__PARTY_RANKED, 0, 1 };
 }
 
 /* This rank's counterparts on all hosts. Its local number must exist on all of them. */
 static inline tutti__party_t tutti__party_across(const tutti__shape_t *shape, uint32_t rank)
 {
-    return (tutti__party_t){ shape, shape->nhosts, shape->host_of[rank], 1, shape->local_of[rank] };
+    return (tutti__party_t){
+        shape, shape->nhosts, shape->host_of[rank], TUTTI__PARTY_ACROSS, shape->local_of[rank], 1
+    };
 }
 
 /* The rank of member i. */
 static inline uint32_t tutti__party_rank(const tutti__party_t *party, uint32_t i)
 {
-    const tutti__shape_t *shape = party->shape;
-
-    return shape->by_host[party->per_host ? shape->host_first[i] + party->local : i];
+    switch (party->kind) {
+    case TUTTI__PARTY_PLACED:
+        return party->shape->by_host[party->first + i * party->step];
+    case TUTTI__PARTY_ACROSS:
+        return party->shape->by_host[party->shape->host_first[i] + party->first];
+    default:
+        return party->first + i;
+    }
 }
 
 static inline tutti__at_t tutti__at(tutti__buf_t buf, uint32_t blk)
@@ -47,39 +70,221 @@ static inline tutti__at_t tutti__at(tutti__buf_t buf, uint32_t blk)
     return (tutti__at_t){ buf, blk };
 }
 
+/* The same place, some blocks further on. */
+static inline tutti__at_t tutti__beyond(tutti__at_t at, uint32_t blocks)
+{
+    return (tutti__at_t){ at.buf, at.blk + blocks };
+}
+
+/* The largest power of two up to n; n >= 1. */
+static inline uint32_t tutti__power_upto(uint32_t n)
+{
+    uint32_t power = 1;
+
+    while (power <= n / 2)
+        power *= 2;
+    return power;
+}
+
+/*
+ * Recursive algorithms want a power of two. Where n is none, the first members pair up: the even
+ * one of a pair steps aside, the odd one stands for both.
+ *
+ *      members  0 1   2 3   4   5      n = 6: power 4, extra 2
+ *      numbers   0     1    2   3
+ */
+typedef struct {
+    uint32_t power, extra;
+} tutti__pairs_t;
+
+static inline tutti__pairs_t tutti__pairs_of(uint32_t n)
+{
+    uint32_t power = tutti__power_upto(n);
+
+    return (tutti__pairs_t){ power, n - power };
+}
+
+static inline uint32_t tutti__pairs_number(tutti__pairs_t pairs, uint32_t member)
+{
+    return member < 2 * pairs.extra ? member / 2 : member - pairs.extra;
+}
+
+/* The first member that has this number; of `power` itself: n. */
+static inline uint32_t tutti__pairs_first(tutti__pairs_t pairs, uint32_t number)
+{
+    return number < pairs.extra ? 2 * number : number + pairs.extra;
+}
+
+/* The one that stands for this number. */
+static inline uint32_t tutti__pairs_proxy(tutti__pairs_t pairs, uint32_t number)
+{
+    return number < pairs.extra ? 2 * number + 1 : number + pairs.extra;
+}
+
+static inline int tutti__pairs_is_aside(tutti__pairs_t pairs, uint32_t member)
+{
+    return member < 2 * pairs.extra && member % 2 == 0;
+}
+
+/* ---- pieces.c: what many algorithms are made of ---- */
+
+/* n blocks one way, in messages of at most `max`. Not for both ways at once: with one slot per
+   channel, two ranks would wait for each other. */
+void tutti__coll_put_send(tutti__build_t *b, uint32_t peer, tutti__at_t src, uint32_t n,
+                          uint32_t max);
+void tutti__coll_put_recv(tutti__build_t *b, uint32_t peer, unsigned stream, tutti__at_t dst,
+                          uint32_t n, uint32_t max);
+/* left: the message is the left operand. */
+void tutti__coll_put_recv_reduce(tutti__build_t *b, uint32_t peer, unsigned stream, int left,
+                                 tutti__at_t src, tutti__at_t dst, uint32_t n, uint32_t max);
+
+/* The n blocks from `from` on around a circle of `size`: in two messages where they cross its
+   end. */
+void tutti__coll_put_send_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf, uint32_t from,
+                              uint32_t n, uint32_t size);
+void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf, uint32_t from,
+                              uint32_t n, uint32_t size);
+
+/* The most blocks in a message of a binomial tree or of Bruck's allgather, of n blocks in all. */
+uint32_t tutti__coll_arc_blocks(uint32_t n);
+
+/*
+ * Reduce some blocks of each of n members, in their order, at one of them: call
+ * tutti__coll_collect(&c, rank) for each of them in turn, this one too. Zero the rest.
+ */
+typedef struct {
+    tutti__build_t *b;
+    uint32_t n, me;
+    tutti__at_t own, dst; /* own: what this one gives; dst: the result. May be the same memory */
+    tutti__at_t tmp;      /* a place beside; not needed if me < 2 */
+    uint32_t blocks;
+    unsigned stream; /* of the senders */
+    int finish;
+    uint32_t i; /* the next member */
+} tutti__collect_t;
+
+void tutti__coll_collect(tutti__collect_t *c, uint32_t rank);
+
+/* ---- allreduces as parts of others ---- */
+
 /*
  * Append an allreduce over `party` (n >= 2) to stream `stream`, which is the current one and stands
  * in a chunk loop; all members use the same stream. Reads src, writes dst; the result is finished.
- * src and dst name the first of `blocks` blocks: n for the ring, 1 for recursive doubling.
+ * src and dst name the first of so many blocks.
  */
-typedef void (*tutti__coll_put_t)(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
-                                  tutti__at_t dst, unsigned stream);
-void tutti__coll_put_ring(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
-                          tutti__at_t dst, unsigned stream);
-void tutti__coll_put_recursive_doubling(tutti__build_t *b, const tutti__party_t *party,
-                                        tutti__at_t src, tutti__at_t dst, unsigned stream);
+typedef void tutti__coll_put_t(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
+                               tutti__at_t dst, unsigned stream);
+tutti__coll_put_t tutti__coll_put_ring;
+tutti__coll_put_t tutti__coll_put_recursive_doubling;
+tutti__coll_put_t tutti__coll_put_halving_doubling;
 
-/* An allreduce of all ranks that is `put` and nothing else, with nblocks blocks. */
-tutti_status_t tutti__coll_build_flat(const char *name, tutti__coll_put_t put, uint32_t nblocks,
-                                      const tutti__shape_t *shape, const tutti__coll_args_t *args,
-                                      tutti__sched_t **ret_sched);
+typedef struct {
+    tutti__coll_put_t *put;
+    uint32_t blocks;  /* for the n members asked for */
+    uint32_t message; /* most blocks in one */
+} tutti__coll_between_t;
 
-/* The algorithms themselves, as tutti__algorithm_t.build has them. */
-typedef tutti_status_t tutti__coll_build_t(const tutti__shape_t *shape,
-                                           const tutti__coll_args_t *args,
-                                           tutti__sched_t **ret_sched);
-tutti__coll_build_t tutti__coll_build_ring;
-tutti__coll_build_t tutti__coll_build_recursive_doubling;
-tutti__coll_build_t tutti__coll_build_hierarchical;
-tutti__coll_build_t tutti__coll_build_node_allreduce;
-tutti__coll_build_t tutti__coll_build_node_broadcast;
-tutti__coll_build_t tutti__coll_build_node_allgather;
-tutti__coll_build_t tutti__coll_build_node_barrier;
-tutti__coll_build_t tutti__coll_build_binomial;
-tutti__coll_build_t tutti__coll_build_ring_allgather;
-tutti__coll_build_t tutti__coll_build_dissemination;
+/* The names in tutti__coll_between_names, ended by NULL; NULL is the first. 0: no such name. */
+extern const char *const tutti__coll_between_names[];
+int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret_between);
+
+/* An allreduce of all ranks that is one of those and nothing else. ranked: in the order of
+   ranks. */
+tutti_status_t tutti__coll_build_flat(const char *name, int ranked, const tutti__shape_t *shape,
+                                      const tutti__coll_args_t *args, tutti__sched_t **ret_sched);
+
+/*
+ * A binomial tree over `party`, so many blocks, in the current stream `stream`. Up: member 0 gets
+ * in dst what all have in src, in their order; others keep partial results in dst. Down: from
+ * member `root`.
+ */
+void tutti__coll_put_tree_up(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
+                             tutti__at_t dst, uint32_t blocks, unsigned stream, int finish);
+void tutti__coll_put_tree_down(tutti__build_t *b, const tutti__party_t *party, uint32_t root,
+                               tutti__at_t data, uint32_t blocks, unsigned stream);
+
+/*
+ * The first half of halving-doubling: of the party's blocks in src, each member of the power of two
+ * gets one reduced in dst, in the order of members. Returns its number, or UINT32_MAX for a
+ * member that stepped aside and has given all.
+ */
+uint32_t tutti__coll_put_halve(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
+                               tutti__at_t dst, unsigned stream);
+
+/* The number with its bits below `power` in reverse order. */
+uint32_t tutti__coll_reversed(uint32_t number, uint32_t power);
+
+/* Not a collective: see cache.h. */
+tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
+                                          uint32_t source, tutti__sched_t **ret_sched);
 
 /* Why the node algorithms cannot serve this shape; NULL if they can. */
 const char *tutti__coll_node_refuses(const tutti__shape_t *shape);
+/* ..and those that need a power of two. */
+const char *tutti__coll_power_refuses(const tutti__shape_t *shape);
+
+/* ---- the algorithms themselves, as tutti__algorithm_t.build has them ---- */
+
+typedef tutti_status_t tutti__coll_build_t(const tutti__shape_t *shape,
+                                           const tutti__coll_args_t *args,
+                                           tutti__sched_t **ret_sched);
+
+tutti__coll_build_t tutti__coll_node_allreduce;
+tutti__coll_build_t tutti__coll_node_reduce;
+tutti__coll_build_t tutti__coll_node_broadcast;
+tutti__coll_build_t tutti__coll_node_reduce_scatter;
+tutti__coll_build_t tutti__coll_node_allgather;
+tutti__coll_build_t tutti__coll_node_barrier;
+
+tutti__coll_build_t tutti__coll_allreduce_binomial;
+tutti__coll_build_t tutti__coll_allreduce_direct;
+tutti__coll_build_t tutti__coll_allreduce_double_tree;
+tutti__coll_build_t tutti__coll_allreduce_halving_doubling;
+tutti__coll_build_t tutti__coll_allreduce_hierarchical;
+tutti__coll_build_t tutti__coll_allreduce_knomial;
+tutti__coll_build_t tutti__coll_allreduce_recursive_doubling;
+tutti__coll_build_t tutti__coll_allreduce_ring;
+tutti__coll_build_t tutti__coll_allreduce_three_level;
+
+tutti__coll_build_t tutti__coll_reduce_binomial;
+tutti__coll_build_t tutti__coll_reduce_chain;
+tutti__coll_build_t tutti__coll_reduce_scatter_gather;
+
+tutti__coll_build_t tutti__coll_broadcast_binomial;
+tutti__coll_build_t tutti__coll_broadcast_chain;
+tutti__coll_build_t tutti__coll_broadcast_scatter_allgather;
+
+tutti__coll_build_t tutti__coll_reduce_scatter_direct;
+tutti__coll_build_t tutti__coll_reduce_scatter_halving;
+tutti__coll_build_t tutti__coll_reduce_scatter_pairwise;
+tutti__coll_build_t tutti__coll_reduce_scatter_ring;
+
+tutti__coll_build_t tutti__coll_allgather_bruck; /* ALLGATHERV too, and so are the next */
+tutti__coll_build_t tutti__coll_allgather_direct;
+tutti__coll_build_t tutti__coll_allgather_pairwise;
+tutti__coll_build_t tutti__coll_allgather_recursive_doubling;
+tutti__coll_build_t tutti__coll_allgather_ring;
+
+tutti__coll_build_t tutti__coll_gather_binomial;
+tutti__coll_build_t tutti__coll_gather_direct;
+tutti__coll_build_t tutti__coll_gatherv_direct;
+tutti__coll_build_t tutti__coll_scatter_binomial;
+tutti__coll_build_t tutti__coll_scatter_direct;
+tutti__coll_build_t tutti__coll_scatterv_direct;
+
+tutti__coll_build_t tutti__coll_alltoall_bruck;
+tutti__coll_build_t tutti__coll_alltoall_direct;
+tutti__coll_build_t tutti__coll_alltoall_pairwise;
+tutti__coll_build_t tutti__coll_alltoall_recursive_doubling;
+tutti__coll_build_t tutti__coll_alltoall_ring;
+tutti__coll_build_t tutti__coll_alltoallv_direct;
+tutti__coll_build_t tutti__coll_alltoallv_pairwise;
+
+tutti__coll_build_t tutti__coll_scan_chain;
+tutti__coll_build_t tutti__coll_scan_recursive_doubling;
+tutti__coll_build_t tutti__coll_exscan_chain;
+tutti__coll_build_t tutti__coll_exscan_recursive_doubling;
+
+tutti__coll_build_t tutti__coll_barrier_dissemination;
 
 #endif

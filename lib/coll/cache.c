@@ -1,30 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The schedule cache. See cache.h. */
+/*
+ * The schedule cache. See cache.h.
+ *
+ * Two calls share a schedule if they differ in bytes only and get the same algorithm. A proof
+ * (TUTTI_CHECK=1) builds the schedules of all ranks: it is meant for tests and for doubts, not for
+ * every day.
+ */
 #include "coll/cache.h"
 
 #include "base/log.h"
 #include "base/status.h"
+#include "coll/algorithms.h"
+#include "coll/prove.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct tutti__cache_entry {
-    const tutti__algorithm_t *algorithm;
-    const char *sub;
+    tutti__choice_t choice;
     uint32_t root;
     int in_place;
     tutti__sched_t *sched;
     tutti__cache_entry_t *next;
 };
 
+struct tutti__cache_pair {
+    uint32_t dest, source;
+    tutti__sched_t *sched;
+    tutti__cache_pair_t *next;
+};
+
 void tutti__cache_init(tutti__cache_t *cache, const tutti__shape_t *shape, uint32_t rank,
-                       const char *override, tutti__association_t association)
+                       const char *override, tutti__association_t association, uint32_t prove)
 {
     memset(cache, 0, sizeof(*cache));
     cache->shape = shape;
     cache->rank = rank;
     cache->override = override;
     cache->association = association;
+    cache->prove = prove;
 }
 
 void tutti__cache_fini(tutti__cache_t *cache)
@@ -36,60 +50,130 @@ void tutti__cache_fini(tutti__cache_t *cache)
         tutti__sched_free(entry->sched);
         free(entry);
     }
+    for (int i = 0; i < TUTTI__CACHE_PAIRS; i++) {
+        while (cache->pairs[i] != NULL) {
+            tutti__cache_pair_t *pair = cache->pairs[i];
+
+            cache->pairs[i] = pair->next;
+            tutti__sched_free(pair->sched);
+            free(pair);
+        }
+    }
+}
+
+/* All ranks choose alike, so one line says it for all. */
+static void tell(const tutti__cache_t *cache, const tutti__want_t *want,
+                 const tutti__choice_t *choice, const char *why)
+{
+    char bytes[40] = "", radix[16] = "";
+
+    if (want->bytes > 0) /* else not known to all */
+        snprintf(bytes, sizeof(bytes), " of %zu bytes", want->bytes);
+    if (choice->radix > 0)
+        snprintf(radix, sizeof(radix), "(%u)", choice->radix);
+    TUTTI__LOG(cache->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG, "%s%s: %s%s%s%s, %s",
+               tutti__collective_name(want->collective), bytes, choice->algorithm->name,
+               choice->sub != NULL ? "/" : "", choice->sub != NULL ? choice->sub : "", radix, why);
 }
 
 static tutti_status_t add(tutti__cache_t *cache, const tutti__cache_entry_t *key,
                           tutti__cache_entry_t **ret_entry)
 {
-    tutti__cache_entry_t *entry = malloc(sizeof(*entry));
-    tutti__coll_args_t args = { cache->rank, key->root, key->in_place, key->sub };
-    tutti_status_t status;
+    const tutti__algorithm_t *algorithm = key->choice.algorithm;
+    tutti__coll_args_t args = { cache->rank, key->root, key->in_place, key->choice.sub,
+                                key->choice.radix };
+    tutti__cache_entry_t *entry;
+    tutti_status_t status = TUTTI_OK;
 
+    if (cache->prove > 0)
+        status = tutti__coll_prove(algorithm, cache->shape, &args, cache->prove);
+    if (status != TUTTI_OK)
+        return status;
+    entry = malloc(sizeof(*entry));
     if (entry == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "schedule");
     *entry = *key;
-    status = key->algorithm->build(cache->shape, &args, &entry->sched);
+    status = algorithm->build(cache->shape, &args, &entry->sched);
     if (status != TUTTI_OK) {
         free(entry);
         return status;
     }
-    TUTTI__LOG(TUTTI__LOG_DEBUG, "%s: algorithm %s%s%s",
-               tutti__collective_name(key->algorithm->collective), key->algorithm->name,
-               key->sub != NULL ? "/" : "", key->sub != NULL ? key->sub : "");
     entry->next = cache->entries;
     cache->entries = entry;
     *ret_entry = entry;
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__cache_get(tutti__cache_t *cache, tutti__collective_t collective, size_t bytes,
-                                uint32_t root, int in_place, const tutti__sched_t **ret_sched)
+static int same_choice(const tutti__choice_t *a, const tutti__choice_t *b)
 {
-    tutti__cache_entry_t key = { NULL, NULL, root, in_place != 0, NULL, NULL }, *entry;
+    return a->algorithm == b->algorithm && a->sub == b->sub && a->radix == b->radix;
+}
+
+static int same_want(const tutti__want_t *a, const tutti__want_t *b)
+{
+    return a->bytes == b->bytes && a->root == b->root && a->ordered == b->ordered;
+}
+
+tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
+                                const tutti__sched_t **ret_sched)
+{
+    tutti__cache_entry_t key = { .root = want->root, .in_place = in_place != 0 }, *entry;
+    int is_known = 0;
+    const char *why;
     tutti_status_t status;
 
-    if (cache->last[collective][key.in_place].sched != NULL &&
-        cache->last[collective][key.in_place].bytes == bytes &&
-        cache->last[collective][key.in_place].root == root) {
-        *ret_sched = cache->last[collective][key.in_place].sched;
+    if (cache->last[want->collective][key.in_place].sched != NULL &&
+        same_want(&cache->last[want->collective][key.in_place].want, want)) {
+        *ret_sched = cache->last[want->collective][key.in_place].sched;
         return TUTTI_OK;
     }
-    status = tutti__algorithm_choose(collective, cache->shape, bytes, cache->override,
-                                     cache->association, &key.algorithm, &key.sub);
+    status = tutti__algorithm_choose(want, cache->shape, cache->override, cache->association,
+                                     &key.choice, &why);
     if (status != TUTTI_OK)
         return status;
-    for (entry = cache->entries; entry != NULL; entry = entry->next)
-        if (entry->algorithm == key.algorithm && entry->sub == key.sub && entry->root == root &&
-            entry->in_place == key.in_place)
+    for (entry = cache->entries; entry != NULL; entry = entry->next) {
+        if (!same_choice(&entry->choice, &key.choice))
+            continue;
+        is_known = 1;
+        if (entry->root == key.root && entry->in_place == key.in_place)
             break;
+    }
     if (entry == NULL) {
         status = add(cache, &key, &entry);
         if (status != TUTTI_OK)
             return status;
     }
-    cache->last[collective][key.in_place].bytes = bytes;
-    cache->last[collective][key.in_place].root = root;
-    cache->last[collective][key.in_place].sched = entry->sched;
+    if (!is_known)
+        tell(cache, want, &key.choice, why);
+    cache->last[want->collective][key.in_place].want = *want;
+    cache->last[want->collective][key.in_place].sched = entry->sched;
     *ret_sched = entry->sched;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint32_t source,
+                                     const tutti__sched_t **ret_sched)
+{
+    tutti__cache_pair_t **first = &cache->pairs[(dest + 31 * source) % TUTTI__CACHE_PAIRS];
+    tutti__cache_pair_t *pair = *first;
+    tutti_status_t status;
+
+    while (pair != NULL && (pair->dest != dest || pair->source != source))
+        pair = pair->next;
+    if (pair == NULL) {
+        pair = malloc(sizeof(*pair));
+        if (pair == NULL)
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "schedule");
+        status = tutti__coll_build_sendrecv(cache->shape, cache->rank, dest, source, &pair->sched);
+        if (status != TUTTI_OK) {
+            free(pair);
+            return status;
+        }
+        pair->dest = dest;
+        pair->source = source;
+        pair->next = *first;
+        *first = pair;
+    }
+    *ret_sched = pair->sched;
     return TUTTI_OK;
 }

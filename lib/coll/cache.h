@@ -8,28 +8,38 @@
 
 #include "coll/coll.h"
 
+#define TUTTI__CACHE_PAIRS 64 /* a power of two */
+
 typedef struct tutti__cache_entry tutti__cache_entry_t;
+typedef struct tutti__cache_pair tutti__cache_pair_t;
 
 typedef struct {
     const tutti__shape_t *shape;
     uint32_t rank;
     const char *override; /* TUTTI_ALGORITHM */
     tutti__association_t association;
+    uint32_t prove; /* TUTTI_CHECK=1: prove what is built, with so many credits; 0: do not */
     tutti__cache_entry_t *entries;
     /* The last answer for each collective, in place or not. */
     struct {
-        size_t bytes;
-        uint32_t root;
+        tutti__want_t want;
         const tutti__sched_t *sched;
     } last[TUTTI__COLLECTIVES][2];
+    tutti__cache_pair_t *pairs[TUTTI__CACHE_PAIRS]; /* of tutti__cache_sendrecv; by dest, source */
 } tutti__cache_t;
 
 void tutti__cache_init(tutti__cache_t *cache, const tutti__shape_t *shape, uint32_t rank,
-                       const char *override, tutti__association_t association);
+                       const char *override, tutti__association_t association, uint32_t prove);
 void tutti__cache_fini(tutti__cache_t *cache);
 
-/* The schedule for a call of `bytes` in all; it lives as long as the cache. */
-tutti_status_t tutti__cache_get(tutti__cache_t *cache, tutti__collective_t collective, size_t bytes,
-                                uint32_t root, int in_place, const tutti__sched_t **ret_sched);
+/* The schedule for a call; it lives as long as the cache. The first of its kind is logged at info:
+   what was chosen and why. */
+tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
+                                const tutti__sched_t **ret_sched);
+
+/* Between two ranks: dest receives what is IN, source's arrives in OUT; UINT32_MAX: nobody. Both
+   may be this rank itself. */
+tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint32_t source,
+                                     const tutti__sched_t **ret_sched);
 
 #endif

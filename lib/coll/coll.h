@@ -13,8 +13,19 @@
 
 typedef enum {
     TUTTI__ALLREDUCE,
+    TUTTI__ROOT_REDUCE, /* reduce to a root; TUTTI__REDUCE is an operation in sched.h */
     TUTTI__BROADCAST,
+    TUTTI__REDUCE_SCATTER, /* v too: BY_NUMBER schedules take any block map */
     TUTTI__ALLGATHER,
+    TUTTI__ALLGATHERV, /* as ALLGATHER, but blocks of different lengths and places: no node op */
+    TUTTI__GATHER,
+    TUTTI__GATHERV,
+    TUTTI__SCATTER,
+    TUTTI__SCATTERV,
+    TUTTI__ALLTOALL,
+    TUTTI__ALLTOALLV,
+    TUTTI__SCAN,
+    TUTTI__EXSCAN,
     TUTTI__BARRIER,
     TUTTI__COLLECTIVES
 } tutti__collective_t;
@@ -30,14 +41,17 @@ typedef struct {
     const uint32_t *host_first; /* [nhosts + 1] */
     const uint32_t *by_host;    /* [size] */
     uint32_t min_local;         /* the smallest number of ranks on a host */
+    uint32_t group_size;        /* of core groups inside a host: local ranks are cut into runs of so
+                                   many (the last may be shorter); 0: the host is one group */
 } tutti__shape_t;
 
 /* What a schedule depends on besides the shape. Zero the rest. */
 typedef struct {
     uint32_t rank;
-    uint32_t root;   /* BROADCAST: a rank */
-    int in_place;    /* IN is OUT (allgather: IN is its own block of OUT) */
-    const char *sub; /* hierarchical: the algorithm between hosts; NULL: recursive_doubling */
+    uint32_t root;   /* BROADCAST, REDUCE, GATHER(V), SCATTER(V): a rank */
+    int in_place;    /* IN is OUT (see below) */
+    const char *sub; /* hierarchical: the algorithm between hosts; NULL: its default */
+    uint32_t radix;  /* of one that has it, >= 2; 0: its default */
 } tutti__coll_args_t;
 
 typedef struct {
@@ -47,6 +61,9 @@ typedef struct {
     /* Every element's result is associated alike, wherever it stands, however long the buffer is
        and however it is chunked. Of one with subs: if its sub is so. */
     int fixed_association;
+    int ordered; /* operands stand in the order of ranks, on any shape it serves; of one with subs:
+                    if its sub is so. Needed for operations that do not commute */
+    uint32_t radix;          /* its default radix; 0: it has none */
     const char *const *subs; /* what args->sub may be, ended by NULL; NULL: it has none */
     /* Can it serve this shape? NULL: any. Else NULL for yes or the reason why not. */
     const char *(*refuses)(const tutti__shape_t *shape);
@@ -69,36 +86,63 @@ typedef enum {
     TUTTI__STEADY_ASSOCIATION = 2  /* the same for what is chosen here; an override wins */
 } tutti__association_t;
 
+/* What a call needs of an algorithm. Equal on all ranks. */
+typedef struct {
+    tutti__collective_t collective;
+    size_t bytes; /* of the whole: the larger of all ranks' IN and OUT; 0 if ranks do not know it
+                     alike (v forms) */
+    uint32_t root;
+    int ordered; /* the operation does not commute */
+} tutti__want_t;
+
+typedef struct {
+    const tutti__algorithm_t *algorithm;
+    const char *sub; /* NULL, or a pointer from the algorithm's subs */
+    uint32_t radix;  /* 0: it has none */
+} tutti__choice_t;
+
 /*
  * Which algorithm serves a call? Depends on the arguments only, so all ranks choose alike.
  *
- * bytes              of the whole result
- * override           text of TUTTI_ALGORITHM, NULL or "": none. Items `collective:algorithm` or
- *                    `allreduce:hierarchical/sub`, separated by `,` or `;`, blanks between them
- * association        TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
- * ret_sub            for args->sub; NULL, or a pointer from the algorithm's subs
+ * override     text of TUTTI_ALGORITHM, NULL or "": none. Items separated by `,` or `;`, blanks
+ *              between them, of the form  collective:algorithm  collective:algorithm/sub
+ *              collective:algorithm(radix)  or with a range of bytes, as in
+ *              allreduce:0-4k:recursive_doubling,allreduce:4k-:ring ; outside all ranges the seeds
+ *              serve
+ * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
+ * why          for people: "seed: one host", "TUTTI_ALGORITHM"; static
  *
  * An override is followed or is an error, never replaced: TUTTI_ERR_INVALID_ARGUMENT for names that
- * do not exist, TUTTI_ERR_UNSUPPORTED if the algorithm cannot serve the shape or the association.
+ * do not exist and ranges that overlap, TUTTI_ERR_UNSUPPORTED if the algorithm cannot serve the
+ * shape, the association, or an operation that does not commute.
  */
-tutti_status_t tutti__algorithm_choose(tutti__collective_t collective, const tutti__shape_t *shape,
-                                       size_t bytes, const char *override,
-                                       tutti__association_t association,
-                                       const tutti__algorithm_t **ret_algorithm,
-                                       const char **ret_sub);
+tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__shape_t *shape,
+                                       const char *override, tutti__association_t association,
+                                       tutti__choice_t *ret_choice, const char **ret_why);
 
 /* At init: would any collective's choice fail because of `override`? (But for the association.)
    shape: NULL looks at the names only. */
 tutti_status_t tutti__algorithm_check_override(const char *override, const tutti__shape_t *shape);
 
 /*
- * The buffers of each collective, as block maps see them:
- *   ALLREDUCE  IN, OUT: the call's count, in the schedule's nblocks equal shares
- *   BROADCAST  OUT only (IN is OUT): count in nblocks equal shares
- *   ALLGATHER  OUT: size blocks of sendcount elements, block r from rank r. IN: its own part, seen
- *              as block `rank` of IN (the executor passes IN shifted back), so in place they alias
- *   BARRIER    nblocks 1, count 1 of UINT8, SCRATCH only; the executor gives a one-element map.
- *              What SCRATCH holds does not matter, but set it once, for tools that look
+ * The buffers of each collective, as block maps see them. n is the number of ranks, r this rank.
+ *   ALLREDUCE       IN, OUT: the call's count, in the schedule's nblocks equal shares
+ *   REDUCE          the same; OUT on root only. In place on root: IN is OUT
+ *   SCAN, EXSCAN    the same
+ *   BROADCAST       OUT only (IN is OUT): count in nblocks equal shares
+ *   REDUCE_SCATTER  IN: n blocks; OUT: block r only. In place: it is block r of IN
+ *   ALLGATHER(V)    OUT: n blocks, block s from rank s. IN: block r only, the rank's own. In place:
+ *                   it is block r of OUT
+ *   GATHER(V)       the same with OUT on root only; in place on root only
+ *   SCATTER(V)      IN: n blocks, on root only; OUT: block r only. In place on root: block r of IN
+ *   ALLTOALL(V)     IN, OUT: n blocks; IN block s goes to rank s. In place: IN is OUT
+ *   BARRIER         nblocks 1, count 1 of UINT8, SCRATCH only. What SCRATCH holds does not matter,
+ *                   but set it once, for tools that look
+ * Where a rank has one block only, the executor passes the buffer shifted back, so that it stands
+ * where the whole would have it.
+ *
+ * Sizes: ALLGATHER, GATHER, SCATTER, ALLTOALL have equal blocks: ALL_EQUAL or BY_NUMBER, as an
+ * algorithm needs. ALLGATHERV, REDUCE_SCATTER: BY_NUMBER. GATHERV, SCATTERV, ALLTOALLV: BY_PAIR.
  */
 
 #endif

@@ -2,14 +2,52 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/algorithms.h \
-    %reldir%/binomial.c \
+    %reldir%/allgather_bruck.c \
+    %reldir%/allgather_direct.c \
+    %reldir%/allgather_pairwise.c \
+    %reldir%/allgather_recursive_doubling.c \
+    %reldir%/allgather_ring.c \
+    %reldir%/allreduce_binomial.c \
+    %reldir%/allreduce_direct.c \
+    %reldir%/allreduce_double_tree.c \
+    %reldir%/allreduce_halving_doubling.c \
+    %reldir%/allreduce_hierarchical.c \
+    %reldir%/allreduce_knomial.c \
+    %reldir%/allreduce_recursive_doubling.c \
+    %reldir%/allreduce_ring.c \
+    %reldir%/allreduce_three_level.c \
+    %reldir%/alltoall_bruck.c \
+    %reldir%/alltoall_direct.c \
+    %reldir%/alltoall_pairwise.c \
+    %reldir%/alltoall_recursive_doubling.c \
+    %reldir%/alltoall_ring.c \
+    %reldir%/barrier_dissemination.c \
+    %reldir%/between.c \
+    %reldir%/broadcast_binomial.c \
+    %reldir%/broadcast_chain.c \
+    %reldir%/broadcast_scatter_allgather.c \
     %reldir%/cache.c \
     %reldir%/cache.h \
     %reldir%/coll.h \
-    %reldir%/dissemination.c \
-    %reldir%/hierarchical.c \
+    %reldir%/gather_binomial.c \
+    %reldir%/gather_direct.c \
     %reldir%/node.c \
-    %reldir%/recursive_doubling.c \
-    %reldir%/ring.c \
-    %reldir%/ring_allgather.c \
-    %reldir%/select.c
+    %reldir%/override.c \
+    %reldir%/override.h \
+    %reldir%/pieces.c \
+    %reldir%/prove.c \
+    %reldir%/prove.h \
+    %reldir%/reduce_binomial.c \
+    %reldir%/reduce_chain.c \
+    %reldir%/reduce_scatter_direct.c \
+    %reldir%/reduce_scatter_gather.c \
+    %reldir%/reduce_scatter_halving.c \
+    %reldir%/reduce_scatter_pairwise.c \
+    %reldir%/reduce_scatter_ring.c \
+    %reldir%/scan_chain.c \
+    %reldir%/scan_recursive_doubling.c \
+    %reldir%/scatter_binomial.c \
+    %reldir%/scatter_direct.c \
+    %reldir%/select.c \
+    %reldir%/sendrecv.c \
+    %reldir%/table.c

@@ -4,6 +4,10 @@
  *
  * They stand outside of loops where they can: the host's kernels cut large buffers into chunks of
  * their own size. The barrier reduces a block that nobody looks at: everyone hears from everyone.
+ * So does reduce, where only the root looks: there is no OUT elsewhere, and SCRATCH stands in
+ * loops.
+ *
+ * A node operation reduces in the order of local ranks, which on a single host is that of ranks.
  */
 #include "coll/algorithms.h"
 
@@ -21,9 +25,9 @@ static tutti__build_t *begin(const tutti__shape_t *shape, const tutti__coll_args
     return tutti__build_begin("node", args->rank, shape->size, nblocks, scratch_blocks, 1);
 }
 
-tutti_status_t tutti__coll_build_node_allreduce(const tutti__shape_t *shape,
-                                                const tutti__coll_args_t *args,
-                                                tutti__sched_t **ret_sched)
+tutti_status_t tutti__coll_node_allreduce(const tutti__shape_t *shape,
+                                          const tutti__coll_args_t *args,
+                                          tutti__sched_t **ret_sched)
 {
     tutti__build_t *b = begin(shape, args, 1, 0);
 
@@ -33,9 +37,24 @@ tutti_status_t tutti__coll_build_node_allreduce(const tutti__shape_t *shape,
     return tutti__build_end(b, ret_sched);
 }
 
-tutti_status_t tutti__coll_build_node_broadcast(const tutti__shape_t *shape,
-                                                const tutti__coll_args_t *args,
-                                                tutti__sched_t **ret_sched)
+tutti_status_t tutti__coll_node_reduce(const tutti__shape_t *shape, const tutti__coll_args_t *args,
+                                       tutti__sched_t **ret_sched)
+{
+    tutti__build_t *b = begin(shape, args, 1, 1);
+
+    tutti__build_loop(b);
+    tutti__build_finish(b);
+    tutti__build_node(b, TUTTI__NODE_ALLREDUCE, tutti__at(TUTTI__IN, 0),
+                      tutti__at(TUTTI__SCRATCH, 0), 1, 1, 0);
+    if (args->rank == args->root)
+        tutti__build_copy(b, tutti__at(TUTTI__SCRATCH, 0), tutti__at(TUTTI__OUT, 0), 1);
+    tutti__build_end_loop(b);
+    return tutti__build_end(b, ret_sched);
+}
+
+tutti_status_t tutti__coll_node_broadcast(const tutti__shape_t *shape,
+                                          const tutti__coll_args_t *args,
+                                          tutti__sched_t **ret_sched)
 {
     tutti__build_t *b = begin(shape, args, 1, 0);
 
@@ -45,9 +64,21 @@ tutti_status_t tutti__coll_build_node_broadcast(const tutti__shape_t *shape,
 }
 
 /* Part i belongs to local rank i, which on a single host is rank i. */
-tutti_status_t tutti__coll_build_node_allgather(const tutti__shape_t *shape,
-                                                const tutti__coll_args_t *args,
-                                                tutti__sched_t **ret_sched)
+tutti_status_t tutti__coll_node_reduce_scatter(const tutti__shape_t *shape,
+                                               const tutti__coll_args_t *args,
+                                               tutti__sched_t **ret_sched)
+{
+    tutti__build_t *b = begin(shape, args, shape->size, 0);
+
+    tutti__build_finish(b);
+    tutti__build_node(b, TUTTI__NODE_REDUCE_SCATTER, tutti__at(TUTTI__IN, 0),
+                      tutti__at(TUTTI__OUT, 0), 1, shape->size, 0);
+    return tutti__build_end(b, ret_sched);
+}
+
+tutti_status_t tutti__coll_node_allgather(const tutti__shape_t *shape,
+                                          const tutti__coll_args_t *args,
+                                          tutti__sched_t **ret_sched)
 {
     tutti__build_t *b = begin(shape, args, shape->size, 0);
 
@@ -57,9 +88,8 @@ tutti_status_t tutti__coll_build_node_allgather(const tutti__shape_t *shape,
 }
 
 /* SCRATCH stands in loops only; this one has a single trip. */
-tutti_status_t tutti__coll_build_node_barrier(const tutti__shape_t *shape,
-                                              const tutti__coll_args_t *args,
-                                              tutti__sched_t **ret_sched)
+tutti_status_t tutti__coll_node_barrier(const tutti__shape_t *shape, const tutti__coll_args_t *args,
+                                        tutti__sched_t **ret_sched)
 {
     tutti__build_t *b = begin(shape, args, 1, 1);
 

@@ -1,316 +1,301 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which algorithm serves a call: the table, the seeds, and TUTTI_ALGORITHM.
+ * Which algorithm serves a call: the seeds, and what TUTTI_ALGORITHM forces.
  *
  * The choice depends on the call, the shape and the settings, which are the same on all ranks; so
  * all ranks choose alike without asking each other. What the user forces is done or refused, never
  * silently replaced: each algorithm says itself which shapes it cannot serve, so a setting made for
  * another job is a clear error (MPICH issue 7456 is the crash that happens else).
+ *
+ * The seeds are a table, looked through from above: the first row serves that fits the call, whose
+ * algorithm can serve the shape and, where that is asked for, keeps the order of ranks and one
+ * association. Its bytes and ranks are seeds, to be tuned by measurement: they come from the cost
+ * formulas in the algorithms' files with alpha = 2 us and 1/beta = 10 GB/s, and from slots of
+ * 64 KiB. What they say in words:
+ *
+ *      one host         node operations, where there are any; a reduce to one rank only while it
+ *                       is small, as it then would be one to all and a copy: at 2 ranks and 1 MiB
+ *                       118 us, and the chain 40
+ *      allreduce        hierarchical; between hosts recursive doubling while messages are small,
+ *                       halving-doubling for many hosts, a ring for large buffers
+ *      rooted ones      a tree while it is small; scatter-and-gather kinds while filling a chain
+ *                       would take longer than what is sent twice; then a chain
+ *      reduce_scatter,  logarithmic while small, then a ring, which crosses between hosts once
+ *      allgather
+ *      alltoall         Bruck's for a few bytes each, all at once, then one after another
+ *      v forms          where nobody knows all lengths: what is never bad
+ *      no commuting     the tree of recursive doubling, in the order of ranks
+ *
+ * Where association is fixed, rows with one tree of operands only may be taken, so that bits do not
+ * depend on sizes: recursive doubling and halving have the same.
  */
-#include "base/compiler.h"
 #include "base/status.h"
-#include "coll/algorithms.h"
+#include "coll/override.h"
 
 #include <string.h>
 
-/*
- * Up to here the allreduce between hosts is recursive doubling, which has fewer steps; above it is
- * the ring, which sends fewer bytes. A seed for the tuner.
- */
-#define RING_ABOVE_BYTES ((size_t)256 << 10)
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define ALL SIZE_MAX
 
-/* Names in messages are cut at this many bytes. */
-#define NAME_SHOWN 64
+typedef enum {
+    ANY_HOSTS,
+    ONE_HOST
+} hosts_t;
 
-/* What stands in several rows. */
-#define ONE_HOST "one operation in the shared memory of one host"
+typedef struct {
+    tutti__collective_t collective;
+    hosts_t hosts;
+    uint32_t ranks; /* at least */
+    size_t bytes;   /* at most, of the whole */
+    const char *algorithm;
+    int strict; /* also where association is fixed */
+    const char *why;
+} seed_t;
 
-static const char *const between_hosts[] = { "recursive_doubling", "ring", NULL };
+/* Whys. */
+#define HOST "seed: one host"
+#define HOSTS "seed: several hosts"
+#define SMALL "seed: small"
+#define MEDIUM "seed: medium, for so many ranks"
+#define LARGE "seed: large"
+#define FEW "seed: large, or few ranks"
+#define MANY "seed: many ranks"
+#define LENGTHS "seed: unknown lengths"
+#define ORDER "seed: in the order of ranks"
+#define FIXED "seed: one association"
+#define ONLY "seed: the only one"
 
-const tutti__algorithm_t tutti__algorithms[] = {
-    { "node", TUTTI__ALLREDUCE, ONE_HOST, 1, NULL, tutti__coll_node_refuses,
-      tutti__coll_build_node_allreduce },
-    { "hierarchical", TUTTI__ALLREDUCE, "inside the hosts, between them, inside again", 1,
-      between_hosts, NULL, tutti__coll_build_hierarchical },
-    { "recursive_doubling", TUTTI__ALLREDUCE, "between all ranks, fewest steps", 1, NULL, NULL,
-      tutti__coll_build_recursive_doubling },
-    { "ring", TUTTI__ALLREDUCE, "between all ranks, fewest bytes", 0, NULL, NULL,
-      tutti__coll_build_ring },
-    { "node", TUTTI__BROADCAST, ONE_HOST, 1, NULL, tutti__coll_node_refuses,
-      tutti__coll_build_node_broadcast },
-    { "binomial", TUTTI__BROADCAST, "a tree of all ranks", 1, NULL, NULL,
-      tutti__coll_build_binomial },
-    { "node", TUTTI__ALLGATHER, ONE_HOST, 1, NULL, tutti__coll_node_refuses,
-      tutti__coll_build_node_allgather },
-    { "ring", TUTTI__ALLGATHER, "a ring of all ranks, fewest bytes", 1, NULL, NULL,
-      tutti__coll_build_ring_allgather },
-    { "node", TUTTI__BARRIER, ONE_HOST, 1, NULL, tutti__coll_node_refuses,
-      tutti__coll_build_node_barrier },
-    { "dissemination", TUTTI__BARRIER, "between all ranks, fewest steps", 1, NULL, NULL,
-      tutti__coll_build_dissemination },
-    { NULL, TUTTI__COLLECTIVES, NULL, 0, NULL, NULL, NULL },
+static const seed_t seeds[] = {
+    { TUTTI__ALLREDUCE, ONE_HOST, 1, ALL, "node", 1, HOST },
+    { TUTTI__ALLREDUCE, ANY_HOSTS, 1, ALL, "hierarchical", 1, HOSTS },
+    { TUTTI__ALLREDUCE, ANY_HOSTS, 1, 64 * KIB, "recursive_doubling", 1, ORDER },
+    { TUTTI__ALLREDUCE, ANY_HOSTS, 1, ALL, "halving_doubling", 1, ORDER },
+
+    { TUTTI__ROOT_REDUCE, ONE_HOST, 1, 2 * KIB, "node", 0, HOST },
+    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, 64 * KIB, "binomial", 1, SMALL },
+    { TUTTI__ROOT_REDUCE, ONE_HOST, 1, ALL, "chain", 0, HOST },
+    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1024, 64 * MIB, "scatter_gather", 0, MEDIUM },
+    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 128, 8 * MIB, "scatter_gather", 0, MEDIUM },
+    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 8, 1 * MIB, "scatter_gather", 0, MEDIUM },
+    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, ALL, "chain", 0, LARGE },
+    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, ALL, "binomial", 1, FIXED },
+
+    { TUTTI__BROADCAST, ONE_HOST, 1, ALL, "node", 1, HOST },
+    { TUTTI__BROADCAST, ANY_HOSTS, 1, 64 * KIB, "binomial", 1, SMALL },
+    { TUTTI__BROADCAST, ANY_HOSTS, 1024, 64 * MIB, "scatter_allgather", 1, MEDIUM },
+    { TUTTI__BROADCAST, ANY_HOSTS, 128, 8 * MIB, "scatter_allgather", 1, MEDIUM },
+    { TUTTI__BROADCAST, ANY_HOSTS, 8, 1 * MIB, "scatter_allgather", 1, MEDIUM },
+    { TUTTI__BROADCAST, ANY_HOSTS, 1, ALL, "chain", 1, LARGE },
+
+    { TUTTI__REDUCE_SCATTER, ONE_HOST, 1, ALL, "node", 1, HOST },
+    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 1, 256 * KIB, "halving", 1, SMALL },
+    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 64, 4 * MIB, "halving", 1, MEDIUM },
+    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 1, ALL, "ring", 0, LARGE },
+    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 1, ALL, "halving", 1, FIXED },
+
+    { TUTTI__ALLGATHER, ONE_HOST, 1, ALL, "node", 1, HOST },
+    { TUTTI__ALLGATHER, ANY_HOSTS, 1, 32 * KIB, "bruck", 1, SMALL },
+    { TUTTI__ALLGATHER, ANY_HOSTS, 64, 1 * MIB, "bruck", 1, MEDIUM },
+    { TUTTI__ALLGATHER, ANY_HOSTS, 8, 128 * KIB, "bruck", 1, MEDIUM },
+    { TUTTI__ALLGATHER, ANY_HOSTS, 1, ALL, "ring", 1, LARGE },
+
+    { TUTTI__ALLGATHERV, ANY_HOSTS, 1, 0, "ring", 1, LENGTHS },
+    { TUTTI__ALLGATHERV, ANY_HOSTS, 1, 32 * KIB, "bruck", 1, SMALL },
+    { TUTTI__ALLGATHERV, ANY_HOSTS, 64, 1 * MIB, "bruck", 1, MEDIUM },
+    { TUTTI__ALLGATHERV, ANY_HOSTS, 8, 128 * KIB, "bruck", 1, MEDIUM },
+    { TUTTI__ALLGATHERV, ANY_HOSTS, 1, ALL, "ring", 1, LARGE },
+
+    { TUTTI__GATHER, ANY_HOSTS, 8, 256 * KIB, "binomial", 1, SMALL },
+    { TUTTI__GATHER, ANY_HOSTS, 1, ALL, "direct", 1, FEW },
+    { TUTTI__GATHERV, ANY_HOSTS, 1, ALL, "direct", 1, ONLY },
+    { TUTTI__SCATTER, ANY_HOSTS, 8, 256 * KIB, "binomial", 1, SMALL },
+    { TUTTI__SCATTER, ANY_HOSTS, 1, ALL, "direct", 1, FEW },
+    { TUTTI__SCATTERV, ANY_HOSTS, 1, ALL, "direct", 1, ONLY },
+
+    { TUTTI__ALLTOALL, ONE_HOST, 1, ALL, "direct", 1, HOST },
+    { TUTTI__ALLTOALL, ANY_HOSTS, 512, 256 * KIB, "bruck", 1, SMALL },
+    { TUTTI__ALLTOALL, ANY_HOSTS, 64, 32 * KIB, "bruck", 1, SMALL },
+    { TUTTI__ALLTOALL, ANY_HOSTS, 8, 4 * KIB, "bruck", 1, SMALL },
+    { TUTTI__ALLTOALL, ANY_HOSTS, 1, 1 * MIB, "direct", 1, SMALL },
+    { TUTTI__ALLTOALL, ANY_HOSTS, 1, ALL, "pairwise", 1, LARGE },
+    { TUTTI__ALLTOALLV, ONE_HOST, 1, ALL, "direct", 1, HOST },
+    { TUTTI__ALLTOALLV, ANY_HOSTS, 64, ALL, "pairwise", 1, MANY },
+    { TUTTI__ALLTOALLV, ANY_HOSTS, 1, ALL, "direct", 1, LENGTHS },
+
+    { TUTTI__SCAN, ANY_HOSTS, 1, 64 * KIB, "recursive_doubling", 1, SMALL },
+    { TUTTI__SCAN, ANY_HOSTS, 64, 4 * MIB, "recursive_doubling", 1, MEDIUM },
+    { TUTTI__SCAN, ANY_HOSTS, 1, ALL, "chain", 0, LARGE },
+    { TUTTI__SCAN, ANY_HOSTS, 1, ALL, "recursive_doubling", 1, FIXED },
+    { TUTTI__EXSCAN, ANY_HOSTS, 1, 64 * KIB, "recursive_doubling", 1, SMALL },
+    { TUTTI__EXSCAN, ANY_HOSTS, 64, 4 * MIB, "recursive_doubling", 1, MEDIUM },
+    { TUTTI__EXSCAN, ANY_HOSTS, 1, ALL, "chain", 0, LARGE },
+    { TUTTI__EXSCAN, ANY_HOSTS, 1, ALL, "recursive_doubling", 1, FIXED },
+
+    { TUTTI__BARRIER, ONE_HOST, 1, ALL, "node", 1, HOST },
+    { TUTTI__BARRIER, ANY_HOSTS, 1, ALL, "dissemination", 1, HOSTS },
 };
 
-/* A piece of the override's text. */
+/* Between hosts: the same, for the subs of an algorithm. */
 typedef struct {
-    const char *text;
-    size_t n;
-} span_t;
-
-/* What the override says about a collective; algorithm NULL: nothing. */
-typedef struct {
-    const tutti__algorithm_t *algorithm;
+    uint32_t hosts; /* at least */
+    size_t bytes;   /* at most */
     const char *sub;
-} choice_t;
+    int strict;
+} sub_seed_t;
 
-const char *tutti__collective_name(tutti__collective_t collective)
+static const sub_seed_t sub_seeds[] = {
+    { 1, 256 * KIB, "recursive_doubling", 1 },
+    { 8, 16 * MIB, "halving_doubling", 1 },
+    { 1, ALL, "ring", 0 },
+    { 1, ALL, "halving_doubling", 1 },
+};
+
+static const char not_fixed[] =
+    "its association depends on an element's place, against TUTTI_DETERMINISTIC=strict";
+static const char not_ordered[] = "it does not keep the order of ranks, which the operation needs";
+
+/* The pointer from the algorithm's subs. */
+static const char *seed_sub(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
+                            size_t bytes, tutti__association_t association)
 {
-    static const char *const names[] = {
-        [TUTTI__ALLREDUCE] = "allreduce",
-        [TUTTI__BROADCAST] = "broadcast",
-        [TUTTI__ALLGATHER] = "allgather",
-        [TUTTI__BARRIER] = "barrier",
-    };
+    for (size_t i = 0; i < sizeof(sub_seeds) / sizeof(sub_seeds[0]); i++) {
+        const sub_seed_t *seed = &sub_seeds[i];
 
-    return (unsigned)collective < TUTTI__COLLECTIVES ? names[collective] : "?";
-}
-
-static int is_name(span_t span, const char *name)
-{
-    return strlen(name) == span.n && memcmp(span.text, name, span.n) == 0;
-}
-
-static const tutti__algorithm_t *find(tutti__collective_t collective, span_t name)
-{
-    for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++) {
-        if (a->collective == collective && is_name(name, a->name))
-            return a;
+        if (shape->nhosts < seed->hosts || bytes > seed->bytes ||
+            (association != TUTTI__ANY_ASSOCIATION && !seed->strict))
+            continue;
+        for (const char *const *sub = algorithm->subs; *sub != NULL; sub++) {
+            if (strcmp(*sub, seed->sub) == 0)
+                return *sub;
+        }
     }
-    return NULL;
+    return algorithm->subs[0];
 }
 
-const tutti__algorithm_t *tutti__algorithm_find(tutti__collective_t collective, const char *name)
+static const tutti__algorithm_t *sub_algorithm(const tutti__choice_t *choice)
 {
-    return find(collective, (span_t){ name, strlen(name) });
+    return tutti__algorithm_find(choice->algorithm->collective, choice->sub);
 }
 
-static span_t trim(span_t span)
+static int is_fixed(const tutti__choice_t *choice)
 {
-    while (span.n > 0 && strchr(" \t\r\n", span.text[0]) != NULL) {
-        span.text++;
-        span.n--;
+    return choice->algorithm->fixed_association &&
+           (choice->sub == NULL || sub_algorithm(choice)->fixed_association);
+}
+
+/* What does not reduce has no operands to put out of order. */
+static int is_ordered(const tutti__choice_t *choice)
+{
+    switch (choice->algorithm->collective) {
+    case TUTTI__ALLREDUCE:
+    case TUTTI__ROOT_REDUCE:
+    case TUTTI__REDUCE_SCATTER:
+    case TUTTI__SCAN:
+    case TUTTI__EXSCAN:
+        return choice->algorithm->ordered &&
+               (choice->sub == NULL || sub_algorithm(choice)->ordered);
+    default:
+        return 1;
     }
-    while (span.n > 0 && strchr(" \t\r\n", span.text[span.n - 1]) != NULL)
-        span.n--;
-    return span;
 }
 
-/* Cut off what stands before the first of `ends`; *rest is what stands behind it. 0: none there. */
-static int cut(span_t *rest, const char *ends, span_t *ret_head)
-{
-    size_t n = 0;
-
-    while (n < rest->n && strchr(ends, rest->text[n]) == NULL)
-        n++;
-    *ret_head = trim((span_t){ rest->text, n });
-    if (n == rest->n) {
-        rest->text += n;
-        rest->n = 0;
-        return 0;
-    }
-    rest->text += n + 1;
-    rest->n -= n + 1;
-    return 1;
-}
-
-static int shown(span_t span)
-{
-    return (int)TUTTI__MIN(span.n, (size_t)NAME_SHOWN);
-}
-
-/* Add a name to a list in words; what does not fit is left out. */
-static void list_name(char *list, size_t bytes, const char *name)
-{
-    size_t used = strlen(list);
-
-    snprintf(list + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
-}
-
-static tutti_status_t unknown_collective(span_t name)
-{
-    char list[TUTTI__ERROR_BYTES / 2] = "";
-
-    for (int c = 0; c < TUTTI__COLLECTIVES; c++)
-        list_name(list, sizeof(list), tutti__collective_name((tutti__collective_t)c));
-    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                       "TUTTI_ALGORITHM: no collective is called \"%.*s\"; there are %s",
-                       shown(name), name.text, list);
-}
-
-static tutti_status_t unknown_algorithm(tutti__collective_t collective, span_t name)
-{
-    char list[TUTTI__ERROR_BYTES / 2] = "";
-
-    for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++) {
-        if (a->collective == collective)
-            list_name(list, sizeof(list), a->name);
-    }
-    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                       "TUTTI_ALGORITHM: %s has no algorithm called \"%.*s\"; there are %s",
-                       tutti__collective_name(collective), shown(name), name.text, list);
-}
-
-/* Always the pointer from the table, so that callers may compare pointers. NULL: no such sub. */
-static const char *find_sub(const tutti__algorithm_t *algorithm, span_t name)
-{
-    const char *const *sub = algorithm->subs;
-
-    while (sub != NULL && *sub != NULL && !is_name(name, *sub))
-        sub++;
-    return sub != NULL ? *sub : NULL;
-}
-
-static tutti_status_t parse_sub(span_t name, choice_t *choice)
-{
-    const tutti__algorithm_t *a = choice->algorithm;
-
-    choice->sub = find_sub(a, name);
-    if (choice->sub != NULL)
-        return TUTTI_OK;
-    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                       "TUTTI_ALGORITHM: %s:%s has no algorithm \"%.*s\" inside",
-                       tutti__collective_name(a->collective), a->name, shown(name), name.text);
-}
-
-/* One `collective:algorithm` or `collective:algorithm/sub`. */
-static tutti_status_t parse_item(span_t item, choice_t choices[TUTTI__COLLECTIVES])
-{
-    span_t rest = item, collective, algorithm;
-    int c = 0, has_sub;
-
-    if (!cut(&rest, ":", &collective))
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "TUTTI_ALGORITHM: \"%.*s\" is not of the form collective:algorithm",
-                           shown(item), item.text);
-    has_sub = cut(&rest, "/", &algorithm);
-
-    while (c < TUTTI__COLLECTIVES &&
-           !is_name(collective, tutti__collective_name((tutti__collective_t)c)))
-        c++;
-    if (c == TUTTI__COLLECTIVES)
-        return unknown_collective(collective);
-    if (choices[c].algorithm != NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGORITHM: %s is named twice",
-                           tutti__collective_name((tutti__collective_t)c));
-    choices[c].algorithm = find((tutti__collective_t)c, algorithm);
-    if (choices[c].algorithm == NULL)
-        return unknown_algorithm((tutti__collective_t)c, algorithm);
-    return has_sub ? parse_sub(trim(rest), &choices[c]) : TUTTI_OK;
-}
-
-static tutti_status_t parse(const char *override, choice_t choices[TUTTI__COLLECTIVES])
-{
-    span_t rest = { override, override != NULL ? strlen(override) : 0 };
-
-    memset(choices, 0, TUTTI__COLLECTIVES * sizeof(*choices));
-    while (rest.n > 0) {
-        span_t item;
-        tutti_status_t status;
-
-        cut(&rest, ",;", &item);
-        status = item.n > 0 ? parse_item(item, choices) : TUTTI_OK;
-        if (status != TUTTI_OK)
-            return status;
-    }
-    return TUTTI_OK;
-}
-
-static tutti_status_t refuse(const tutti__algorithm_t *algorithm, const char *sub,
-                             const char *reason)
-{
-    return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ALGORITHM=%s:%s%s%s cannot be used: %s",
-                       tutti__collective_name(algorithm->collective), algorithm->name,
-                       sub != NULL ? "/" : "", sub != NULL ? sub : "", reason);
-}
-
-static tutti_status_t serves(const choice_t *choice, const tutti__shape_t *shape)
+/* Why it cannot serve; NULL if it can. */
+static const char *refusal(const tutti__choice_t *choice, const tutti__shape_t *shape, int ordered)
 {
     const tutti__algorithm_t *a = choice->algorithm;
     const char *reason = a->refuses != NULL ? a->refuses(shape) : NULL;
 
-    return reason != NULL ? refuse(a, choice->sub, reason) : TUTTI_OK;
+    if (reason == NULL && ordered && !is_ordered(choice))
+        reason = not_ordered;
+    return reason;
 }
 
-static int is_fixed(const choice_t *choice)
+static tutti_status_t refuse(const tutti__choice_t *choice, const char *reason)
 {
-    const tutti__algorithm_t *a = choice->algorithm;
-
-    if (!a->fixed_association)
-        return 0;
-    return choice->sub == NULL ||
-           tutti__algorithm_find(a->collective, choice->sub)->fixed_association;
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ALGORITHM=%s:%s%s%s cannot be used: %s",
+                       tutti__collective_name(choice->algorithm->collective),
+                       choice->algorithm->name, choice->sub != NULL ? "/" : "",
+                       choice->sub != NULL ? choice->sub : "", reason);
 }
 
-/* What is taken without an override. */
-static const char *seed(tutti__collective_t collective, const tutti__shape_t *shape)
+/* What was left open. */
+static void complete(tutti__choice_t *choice, const tutti__want_t *want,
+                     const tutti__shape_t *shape, tutti__association_t association)
 {
-    static const char *const between[] = {
-        [TUTTI__ALLREDUCE] = "hierarchical",
-        [TUTTI__BROADCAST] = "binomial",
-        [TUTTI__ALLGATHER] = "ring",
-        [TUTTI__BARRIER] = "dissemination",
-    };
-
-    return shape->nhosts == 1 ? "node" : between[collective];
-}
-
-static const char *seed_sub(const tutti__algorithm_t *algorithm, size_t bytes,
-                            tutti__association_t association)
-{
-    static const char few_steps[] = "recursive_doubling", few_bytes[] = "ring";
-
-    if (bytes > RING_ABOVE_BYTES && association == TUTTI__ANY_ASSOCIATION)
-        return find_sub(algorithm, (span_t){ few_bytes, sizeof(few_bytes) - 1 });
-    return find_sub(algorithm, (span_t){ few_steps, sizeof(few_steps) - 1 });
-}
-
-tutti_status_t tutti__algorithm_choose(tutti__collective_t collective, const tutti__shape_t *shape,
-                                       size_t bytes, const char *override,
-                                       tutti__association_t association,
-                                       const tutti__algorithm_t **ret_algorithm,
-                                       const char **ret_sub)
-{
-    choice_t choices[TUTTI__COLLECTIVES], *choice;
-    tutti_status_t status = parse(override, choices);
-
-    if (status != TUTTI_OK)
-        return status;
-    choice = &choices[collective];
-    if (choice->algorithm == NULL)
-        choice->algorithm = tutti__algorithm_find(collective, seed(collective, shape));
     if (choice->sub == NULL && choice->algorithm->subs != NULL)
-        choice->sub = seed_sub(choice->algorithm, bytes, association);
+        choice->sub = seed_sub(choice->algorithm, shape, want->bytes, association);
+    if (choice->radix == 0)
+        choice->radix = choice->algorithm->radix;
+}
 
-    status = serves(choice, shape);
+static int seed_fits(const seed_t *seed, const tutti__want_t *want, const tutti__shape_t *shape,
+                     tutti__association_t association)
+{
+    return seed->collective == want->collective &&
+           (seed->hosts == ANY_HOSTS || shape->nhosts == 1) && shape->size >= seed->ranks &&
+           want->bytes <= seed->bytes && (association == TUTTI__ANY_ASSOCIATION || seed->strict);
+}
+
+static tutti_status_t choose_seed(const tutti__want_t *want, const tutti__shape_t *shape,
+                                  tutti__association_t association, tutti__choice_t *ret_choice,
+                                  const char **ret_why)
+{
+    for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
+        tutti__choice_t choice = { NULL, NULL, 0 };
+
+        if (!seed_fits(&seeds[i], want, shape, association))
+            continue;
+        choice.algorithm = tutti__algorithm_find(want->collective, seeds[i].algorithm);
+        complete(&choice, want, shape, association);
+        if (refusal(&choice, shape, want->ordered) != NULL)
+            continue;
+        *ret_choice = choice;
+        *ret_why = seeds[i].why;
+        return TUTTI_OK;
+    }
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED, "there is no algorithm for this %s",
+                       tutti__collective_name(want->collective));
+}
+
+tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__shape_t *shape,
+                                       const char *override, tutti__association_t association,
+                                       tutti__choice_t *ret_choice, const char **ret_why)
+{
+    const tutti__override_item_t *item;
+    tutti__override_t forced;
+    tutti__choice_t choice;
+    const char *reason;
+    tutti_status_t status = tutti__override_parse(override, &forced);
+
     if (status != TUTTI_OK)
         return status;
-    if (association == TUTTI__STRICT_ASSOCIATION && !is_fixed(choice))
-        return refuse(choice->algorithm, choice->sub,
-                      "its association depends on an element's place, against "
-                      "TUTTI_DETERMINISTIC=strict");
-    *ret_algorithm = choice->algorithm;
-    *ret_sub = choice->sub;
+    item = tutti__override_find(&forced, want->collective, want->bytes);
+    if (item == NULL)
+        return choose_seed(want, shape, association, ret_choice, ret_why);
+
+    choice = item->choice;
+    complete(&choice, want, shape, association);
+    reason = refusal(&choice, shape, want->ordered);
+    if (reason == NULL && association == TUTTI__STRICT_ASSOCIATION && !is_fixed(&choice))
+        reason = not_fixed;
+    if (reason != NULL)
+        return refuse(&choice, reason);
+    *ret_choice = choice;
+    *ret_why = "TUTTI_ALGORITHM";
     return TUTTI_OK;
 }
 
 tutti_status_t tutti__algorithm_check_override(const char *override, const tutti__shape_t *shape)
 {
-    choice_t choices[TUTTI__COLLECTIVES];
-    tutti_status_t status = parse(override, choices);
+    tutti__override_t forced;
+    tutti_status_t status = tutti__override_parse(override, &forced);
 
-    for (int c = 0; c < TUTTI__COLLECTIVES && status == TUTTI_OK && shape != NULL; c++) {
-        if (choices[c].algorithm != NULL)
-            status = serves(&choices[c], shape);
+    for (uint32_t i = 0; status == TUTTI_OK && shape != NULL && i < forced.n; i++) {
+        const char *reason = refusal(&forced.items[i].choice, shape, 0);
+
+        if (reason != NULL)
+            status = refuse(&forced.items[i].choice, reason);
     }
     return status;
 }

@@ -24,6 +24,8 @@ typedef struct {
     uint64_t timeout_ms;       /* TUTTI_TIMEOUT (seconds in the variable): deadline of each wait */
     uint64_t stall_ms;         /* TUTTI_STALL_WARNING (seconds): report tensors missing so long */
     uint64_t strict;           /* TUTTI_DETERMINISTIC=strict: one association class */
+    uint64_t check;            /* TUTTI_CHECK: 1: prove schedules */
+    uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: all */
     char algorithm[TUTTI__CONF_TEXT]; /* TUTTI_ALGORITHM */
     char xport[TUTTI__CONF_TEXT];     /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
 } tutti__conf_shared_t;
@@ -31,6 +33,7 @@ typedef struct {
 typedef struct {
     tutti__conf_shared_t shared;
     int64_t log_level;                /* TUTTI_LOG: tutti__log_level_t */
+    char isa[TUTTI__CONF_TEXT];       /* TUTTI_ISA: as tutti__reduce_force takes it */
     char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = this machine's own */
     char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = tutti/ beside the library */
     char boot[TUTTI__CONF_TEXT];      /* TUTTI_BOOT: "" = find out; "self"; "mpi"; "local:NAME" */

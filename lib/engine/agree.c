@@ -1,335 +1,233 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Agreement: which tensors are ready on all ranks, in which order, in which buckets.
+ * Agreement: which tensors are ready on all ranks.
  *
  * Announcements go up the tree. Each rank with children keeps a table of tensors by name; when all
  * ranks of its subtree have announced one, a leader passes on ONE merged announcement, and rank 0
- * has an agreed tensor. Differences in type, count or operation are found where they meet, and
- * travel along as a pair of ranks. Rank 0 puts agreed tensors into buckets in the order in which
- * they became ready, and sends those down; so all ranks run the same buckets in the same order.
+ * has an agreed tensor (decide.c), which goes into a bucket (plan.c). Differences are found where
+ * they meet, and travel along as a pair of ranks.
  *
- * There is no timer: tensors are collected into one bucket while a lane's worth of buckets is in
- * flight, and sent at once when the lanes are idle.
+ * Two kinds are not merged but passed on at once, and rank 0 sees each rank's: messages, which
+ * concern some ranks only, and groups, which are served or refused as a whole. So that a rank that
+ * came with one of those under a name that others use for something else is no riddle, it counts as
+ * having come: the leader passes on what the others have announced, and rank 0 tells them all.
+ *
+ * A rank that has joined (tutti_join) counts as having announced everything.
  *
  * Learned plans (the same buckets step after step without agreeing again) will stand between
  * tutti__agree_submit and the announcement.
  */
 #include "engine/state.h"
 
-#include "base/hash.h"
-#include "base/names.h"
-#include "base/time.h"
-
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- the table of announced tensors ---- */
+/* An announcement in pieces. */
+typedef struct {
+    tutti__announce_msg_t msg;
+    tutti__facts_t other;
+    tutti__group_msg_t group;
+    const char *name;
+} news_t;
 
-static tutti__tensor_t **find(tutti__engine_t *e, const char *name, size_t bytes, uint64_t hash)
+static void send_up(tutti__engine_t *e, const news_t *news)
 {
-    tutti__tensor_t **at = &e->tensors[hash % TUTTI__TENSOR_BUCKETS];
+    TUTTI__ALIGNED(8) char body[TUTTI__BODY_BYTES];
+    size_t bytes = sizeof(news->msg);
 
-    while (*at != NULL && ((*at)->hash != hash || memcmp((*at)->name, name, bytes) != 0 ||
-                           (*at)->name[bytes] != '\0'))
-        at = &(*at)->next;
-    return at;
+    memcpy(body, &news->msg, bytes);
+    if (news->msg.conflict) {
+        memcpy(body + bytes, &news->other, sizeof(news->other));
+        bytes += sizeof(news->other);
+    }
+    if (news->msg.grouped) {
+        memcpy(body + bytes, &news->group, sizeof(news->group));
+        bytes += sizeof(news->group);
+    }
+    memcpy(body + bytes, news->name, news->msg.name_bytes);
+    tutti__link_send(e, (uint32_t)e->parent, TUTTI__MSG_ANNOUNCE, body,
+                     bytes + news->msg.name_bytes);
 }
 
-static int differ(const tutti__announce_msg_t *a, const tutti__announce_msg_t *b)
+/* A leader: everybody here has come with something of this name. 1 if that was news. */
+static int pass_on(tutti__engine_t *e, tutti__tensor_t *tensor)
 {
-    return a->count != b->count || a->dtype != b->dtype || a->op != b->op;
+    news_t news = { .msg = tensor->msg, .other = tensor->other, .name = tensor->name };
+    int moved = tensor->msg.nranks > tensor->passed;
+
+    news.msg.nranks -= tensor->passed;
+    if (moved)
+        send_up(e, &news);
+    tensor->passed = tensor->msg.nranks;
+    /* The ranks that came with something else may yet come with this. */
+    if (tensor->nparties > 0)
+        return moved;
+    tutti__tensor_take_out(e, tensor);
+    tutti__tensor_free(e, tensor);
+    return 1;
 }
 
-/* Add one announcement to what is known; remember the first pair of ranks that differ. */
-static void merge(tutti__announce_msg_t *into, const tutti__announce_msg_t *from)
+/* Have all ranks come that are to come? 1 if that changed anything: at rank 0 the tensor is gone,
+   perhaps others with it. */
+static int settle(tutti__engine_t *e, tutti__tensor_t *tensor)
 {
-    into->nranks += from->nranks;
-    if (into->conflict)
+    if (tensor->msg.nranks + tensor->nparties + e->njoined < e->subtree)
+        return 0;
+    if (e->parent >= 0)
+        return pass_on(e, tensor);
+    return tutti__decide(e, tensor);
+}
+
+static void add_message(tutti__engine_t *e, const news_t *news)
+{
+    tutti__tensor_t *tensor;
+    tutti__party_t *party;
+
+    if (!tutti__tensor_add_party(e, &news->msg, NULL, news->name, &party))
         return;
-    if (from->conflict) {
-        uint32_t nranks = into->nranks;
-
-        *into = *from;
-        into->nranks = nranks;
-    } else if (differ(into, from)) {
-        into->conflict = 1;
-        into->other_rank = from->rank;
-        into->other_count = from->count;
-        into->other_dtype = from->dtype;
-        into->other_op = from->op;
-    }
+    if (e->parent < 0)
+        tutti__decide_message(e, party->tensor, party->rank);
+    /* If that did not decide it, it may be the last that was missing for a riddle. */
+    tensor = tutti__tensor_find(e, news->name, news->msg.name_bytes, news->msg.facts.phase);
+    if (tensor != NULL)
+        settle(e, tensor);
 }
 
-static void describe(char *text, size_t bytes, uint32_t rank, uint64_t count, uint8_t dtype,
-                     uint8_t op)
+static void add_grouped(tutti__engine_t *e, const news_t *news)
 {
-    snprintf(text, bytes, "rank %u has %llu elements of %s, %s", rank, (unsigned long long)count,
-             tutti__dtype_name((tutti_dtype_t)dtype), tutti__op_name((tutti_op_t)op));
-}
+    tutti__party_t *party;
+    uint32_t size = news->group.size;
 
-/* Rank 0: tell everybody that a tensor does not fit. */
-static void reject(tutti__engine_t *e, const tutti__tensor_t *tensor)
-{
-    const tutti__announce_msg_t *m = &tensor->msg;
-    char one[128], other[128], text[TUTTI__ERROR_BYTES];
-    TUTTI__ALIGNED(8)
-    char body[sizeof(tutti__reject_msg_t) + TUTTI__NAME_BYTES + TUTTI__ERROR_BYTES];
-    tutti__reject_msg_t msg = { TUTTI_ERR_MISMATCH, 0, m->name_bytes, 0 };
-
-    describe(one, sizeof(one), m->rank, m->count, m->dtype, m->op);
-    describe(other, sizeof(other), m->other_rank, m->other_count, m->other_dtype, m->other_op);
-    snprintf(text, sizeof(text), "tensor '%.200s': %s, %s", tensor->name, one, other);
-    msg.text_bytes = (uint16_t)strlen(text);
-    memcpy(body, &msg, sizeof(msg));
-    memcpy(body + sizeof(msg), tensor->name, msg.name_bytes);
-    memcpy(body + sizeof(msg) + msg.name_bytes, text, msg.text_bytes);
-    tutti__agree_reject(e, body, sizeof(msg) + msg.name_bytes + msg.text_bytes);
-}
-
-/* All ranks of my subtree have announced it. */
-static void complete(tutti__engine_t *e, tutti__tensor_t *tensor)
-{
-    if (e->parent >= 0) {
-        tutti__link_send(e, (uint32_t)e->parent, TUTTI__MSG_ANNOUNCE, &tensor->msg,
-                         sizeof(tensor->msg), tensor->name, tensor->msg.name_bytes, NULL, 0);
-        free(tensor);
-    } else if (tensor->msg.conflict) {
-        reject(e, tensor);
-        free(tensor);
-    } else {
-        tensor->next = NULL;
-        if (e->ready_last != NULL)
-            e->ready_last->next = tensor;
-        else
-            e->ready_first = tensor;
-        e->ready_last = tensor;
-    }
-}
-
-/* link: where it came from, or -1 for this rank's own. */
-static void add(tutti__engine_t *e, int link, const tutti__announce_msg_t *msg, const char *name)
-{
-    uint64_t hash = tutti__hash(name, msg->name_bytes);
-    tutti__tensor_t **at = find(e, name, msg->name_bytes, hash), *tensor = *at;
-
-    if (tensor != NULL) {
-        merge(&tensor->msg, msg);
-    } else {
-        tensor = calloc(1, sizeof(*tensor) + e->nlinks + 1);
-        if (tensor == NULL) {
-            tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for announcements");
+    if (!tutti__tensor_add_party(e, &news->msg, &news->group, news->name, &party))
+        return;
+    /* Once rank 0 has decided one tensor of it, all are decided. */
+    for (uint32_t i = 0; i < size; i++)
+        if (settle(e, party->gang->party[i]->tensor) && e->parent < 0)
             return;
-        }
-        memcpy(tensor->name, name, msg->name_bytes);
-        tensor->hash = hash;
-        tensor->msg = *msg;
-        tensor->since_ns = tutti__now_ns();
-        tensor->next = *at;
-        *at = tensor;
+}
+
+static void add(tutti__engine_t *e, int link, const news_t *news)
+{
+    int apart = news->msg.grouped || tutti__facts_is_message(&news->msg.facts);
+    tutti__tensor_t *tensor;
+
+    if (e->parent >= 0 && (apart || e->subtree == 1)) {
+        /* Rank 0 has this to do even if no tensor of its own is pending. */
+        e->link[e->parent].urgent |= apart;
+        send_up(e, news);
+        if (e->subtree == 1)
+            return;
     }
+    if (apart) {
+        if (news->msg.grouped)
+            add_grouped(e, news);
+        else
+            add_message(e, news);
+        return;
+    }
+    tensor = tutti__tensor_get(e, news->name, news->msg.name_bytes, news->msg.facts.phase);
+    if (tensor == NULL)
+        return;
+    tutti__facts_merge(tensor, &news->msg, &news->other);
     tensor->from[link < 0 ? e->nlinks : (uint32_t)link] = 1;
-    if (tensor->msg.nranks >= e->subtree) {
-        *at = tensor->next;
-        complete(e, tensor);
-    }
+    settle(e, tensor);
 }
 
 void tutti__agree_submit(tutti__engine_t *e, tutti_request_t *request)
 {
-    tutti__announce_msg_t msg = {
-        .count = request->count,
-        .rank = e->rank,
-        .nranks = 1,
-        .dtype = (uint8_t)request->dtype,
-        .op = (uint8_t)request->op,
-        .name_bytes = (uint8_t)strlen(request->name),
-    };
+    news_t news = { .group = request->group, .name = request->name };
 
-    request->announced = 1;
-    add(e, -1, &msg, request->name);
+    if (request->joins) {
+        tutti__agree_join(e, e->rank);
+        return;
+    }
+    news.msg.facts = tutti__facts_of(e, request);
+    news.msg.rank = e->rank;
+    news.msg.nranks = 1;
+    news.msg.grouped = request->group.size > 0 && request->phase == 0;
+    news.msg.name_bytes = (uint8_t)strlen(request->name);
+    add(e, -1, &news);
 }
 
-/* A body of a message with its names after the head: is it as long as it says? */
-static int well_formed(tutti__engine_t *e, size_t bytes, size_t wanted)
+static int is_sound(const tutti__engine_t *e, const tutti__announce_msg_t *msg)
 {
-    if (bytes == wanted)
+    if (msg->rank >= e->size || msg->name_bytes == 0)
+        return 0;
+    if (!tutti__facts_is_message(&msg->facts))
         return 1;
-    tutti__watch_dead(e, TUTTI_ERR_INTERNAL, "a control message has a wrong length");
-    return 0;
+    return (msg->facts.root < e->size || msg->facts.root == TUTTI__NOBODY) &&
+           (msg->facts.source < e->size || msg->facts.source == TUTTI__NOBODY);
 }
 
 void tutti__agree_announce(tutti__engine_t *e, int link, const void *body, size_t bytes)
 {
-    const tutti__announce_msg_t *msg = body;
+    const char *at = body;
+    news_t news = { 0 };
+    size_t wanted = sizeof(news.msg);
 
-    if (bytes < sizeof(*msg) || !well_formed(e, bytes, sizeof(*msg) + msg->name_bytes))
-        return;
-    add(e, link, msg, (const char *)body + sizeof(*msg));
-}
-
-/* The first link from which a tensor has not come, or -1. */
-static int missing_link(const tutti__engine_t *e, const tutti__tensor_t *tensor)
-{
-    for (uint32_t i = 0; i < e->nlinks; i++)
-        if ((int)i != e->parent && !tensor->from[i])
-            return (int)i;
-    return -1;
-}
-
-int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, char *text,
-                         size_t bytes)
-{
-    const tutti__tensor_t *tensor =
-        *find(e, request->name, strlen(request->name), request->hash);
-    int link = tensor != NULL ? missing_link(e, tensor) : -1;
-
-    if (link >= 0 && e->link[link].local) {
-        snprintf(text, bytes, "rank %u has not submitted it", e->link[link].rank);
-        return 1;
+    if (bytes >= wanted) {
+        memcpy(&news.msg, at, sizeof(news.msg));
+        wanted += (news.msg.conflict ? sizeof(news.other) : 0) +
+                  (news.msg.grouped ? sizeof(news.group) : 0) + news.msg.name_bytes;
     }
-    if (link >= 0)
-        snprintf(text, bytes, "rank %u or another one of its host has not submitted it",
-                 e->link[link].rank);
-    else if (e->parent >= 0)
-        snprintf(text, bytes, "rank %u, which knows who has submitted it, does not answer",
-                 e->link[e->parent].rank);
-    else
-        snprintf(text, bytes, "it was not put into a bucket");
+    if (bytes != wanted || !is_sound(e, &news.msg)) {
+        tutti__watch_dead(e, TUTTI_ERR_INTERNAL, "an announcement is damaged");
+        return;
+    }
+    at += sizeof(news.msg);
+    if (news.msg.conflict) {
+        memcpy(&news.other, at, sizeof(news.other));
+        at += sizeof(news.other);
+    }
+    if (news.msg.grouped) {
+        memcpy(&news.group, at, sizeof(news.group));
+        at += sizeof(news.group);
+    }
+    news.name = at;
+    add(e, link, &news);
+}
+
+/* ---- joining ---- */
+
+/* Whether one more tensor is settled now; others may have gone with it. */
+static int settle_one(tutti__engine_t *e)
+{
+    for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)
+        for (tutti__tensor_t *t = e->tensors[i]; t != NULL; t = t->next)
+            if ((e->parent < 0 && tutti__decide_joined(e, t)) || settle(e, t))
+                return 1;
     return 0;
 }
 
-/* ---- buckets ---- */
-
-static void send_down(tutti__engine_t *e, uint32_t kind, const void *body, size_t bytes)
+void tutti__agree_join(tutti__engine_t *e, uint32_t rank)
 {
-    for (uint32_t i = 0; i < e->nlinks; i++)
-        if ((int)i != e->parent)
-            tutti__link_send(e, i, kind, body, bytes, NULL, 0, NULL, 0);
-}
-
-void tutti__agree_reject(tutti__engine_t *e, const void *body, size_t bytes)
-{
-    const tutti__reject_msg_t *msg = body;
-    const char *name = (const char *)body + sizeof(*msg);
-    char text[TUTTI__ERROR_BYTES];
-    tutti_request_t *request;
-
-    if (bytes < sizeof(*msg) ||
-        !well_formed(e, bytes, sizeof(*msg) + msg->name_bytes + msg->text_bytes))
+    if (rank >= e->size || e->subtree == 0)
         return;
-    send_down(e, TUTTI__MSG_REJECT, body, bytes);
-    snprintf(text, sizeof(text), "%.*s", (int)msg->text_bytes, name + msg->name_bytes);
-    request = tutti__request_find(e, name, msg->name_bytes);
-    if (request != NULL)
-        tutti__request_finish(e, request, (tutti_status_t)msg->status, text);
-}
-
-/* Collect the bucket's requests in the order of its messages. */
-void tutti__agree_bucket(tutti__engine_t *e, const void *body, size_t bytes)
-{
-    const tutti__bucket_msg_t *msg = body;
-    tutti__bucket_t *bucket = e->filling;
-    tutti_request_t *request;
-
-    if (bytes < sizeof(*msg) || !well_formed(e, bytes, sizeof(*msg) + msg->name_bytes))
+    if (e->parent >= 0)
+        tutti__link_send(e, (uint32_t)e->parent, TUTTI__MSG_JOIN, &rank, sizeof(rank));
+    if (e->joined[rank])
         return;
-    send_down(e, TUTTI__MSG_BUCKET, body, bytes);
-    if (bucket == NULL) {
-        bucket = e->filling = calloc(1, sizeof(*bucket));
-        if (bucket == NULL) {
-            tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for a bucket");
-            return;
-        }
-        bucket->number = msg->bucket;
-    }
-    request = tutti__request_find(e, (const char *)body + sizeof(*msg), msg->name_bytes);
-    if (request == NULL) {
-        tutti__watch_dead(e, atomic_load(&e->any_left) ? TUTTI_ERR_SHUTDOWN : TUTTI_ERR_INTERNAL,
-                          "a bucket names a tensor that is not pending");
+    e->joined[rank] = 1;
+    e->njoined++;
+    if (e->parent < 0 && e->njoined == e->size) {
+        tutti__agree_joined(e, rank);
         return;
     }
-    request->agreed = 1;
-    request->next = NULL;
-    if (bucket->last != NULL)
-        bucket->last->next = request;
-    else
-        bucket->first = request;
-    bucket->last = request;
-    bucket->nrequests++;
-    if (msg->last) {
-        e->filling = NULL;
-        tutti__lanes_add(e, bucket);
+    while (settle_one(e)) {
     }
 }
 
-/* Bytes that a tensor takes in a fused bucket; parts begin at cache lines. */
-static size_t fused_bytes(const tutti__announce_msg_t *m)
+void tutti__agree_joined(tutti__engine_t *e, uint32_t last_rank)
 {
-    return TUTTI__ROUND_UP((size_t)m->count * tutti_dtype_bytes((tutti_dtype_t)m->dtype),
-                           TUTTI__LINE_BYTES);
-}
+    tutti_request_t *join;
 
-/* May b follow a in a bucket that has `total` bytes? */
-static int fits(const tutti__engine_t *e, const tutti__announce_msg_t *a,
-                const tutti__announce_msg_t *b, size_t total)
-{
-    return a->dtype == b->dtype && a->op == b->op && a->count > 0 && b->count > 0 &&
-           total + fused_bytes(b) <= e->env.conf->fusion_bytes;
-}
-
-/* One bucket from the head of the list. */
-static void plan_one(tutti__engine_t *e)
-{
-    size_t total = fused_bytes(&e->ready_first->msg);
-    uint32_t number = e->next_bucket++;
-    int last = 0;
-
-    while (!last && e->ready_first != NULL) {
-        tutti__tensor_t *tensor = e->ready_first;
-        tutti__bucket_msg_t msg = { number, 0, tensor->msg.name_bytes, { 0 } };
-        TUTTI__ALIGNED(8) char body[sizeof(msg) + TUTTI__NAME_BYTES];
-
-        last = tensor->next == NULL || !fits(e, &tensor->msg, &tensor->next->msg, total);
-        if (!last)
-            total += fused_bytes(&tensor->next->msg);
-        msg.last = (uint8_t)last;
-        memcpy(body, &msg, sizeof(msg));
-        memcpy(body + sizeof(msg), tensor->name, msg.name_bytes);
-        e->ready_first = tensor->next;
-        if (e->ready_first == NULL)
-            e->ready_last = NULL;
-        free(tensor);
-        tutti__agree_bucket(e, body, sizeof(msg) + msg.name_bytes);
-    }
-}
-
-int tutti__agree_plan(tutti__engine_t *e)
-{
-    int moved = 0;
-
-    while (e->ready_first != NULL && e->in_flight < TUTTI__LANES - 1) {
-        plan_one(e);
-        moved = 1;
-    }
-    return moved;
-}
-
-void tutti__agree_clear(tutti__engine_t *e)
-{
-    tutti__tensor_t *next;
-
-    for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++) {
-        for (tutti__tensor_t *t = e->tensors[i]; t != NULL; t = next) {
-            next = t->next;
-            free(t);
-        }
-        e->tensors[i] = NULL;
-    }
-    for (tutti__tensor_t *t = e->ready_first; t != NULL; t = next) {
-        next = t->next;
-        free(t);
-    }
-    e->ready_first = e->ready_last = NULL;
-    free(e->filling);
-    e->filling = NULL;
+    tutti__links_send_down(e, TUTTI__MSG_JOINED, &last_rank, sizeof(last_rank));
+    memset(e->joined, 0, e->size);
+    e->njoined = 0;
+    tutti__mutex_lock(&e->queue_lock);
+    join = e->join;
+    tutti__mutex_unlock(&e->queue_lock);
+    if (join == NULL)
+        return;
+    join->last_rank = last_rank;
+    tutti__request_finish(e, join, TUTTI_OK, NULL);
 }

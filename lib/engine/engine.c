@@ -100,6 +100,9 @@ static void destroy(tutti__engine_t *e)
     e->names.nbuckets = 0;
     tutti__mutex_destroy(&e->queue_lock);
     free(e->left);
+    free(e->gang);
+    free(e->joined);
+    free(e->members);
     e->left = NULL;
     if (atomic_fetch_sub(&e->refs, 1) == 1)
         free(e);
@@ -130,9 +133,13 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     tutti__lanes_open(e);
     /* Until plans are learned the buckets depend on timing; results must not. */
     tutti__cache_init(&e->cache, env->shape, e->rank, env->conf->algorithm,
-                      env->conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION);
+                      env->conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
+                      env->conf->check ? (uint32_t)env->conf->credits : 0);
     e->left = calloc(e->size, sizeof(*e->left));
-    if (e->left == NULL)
+    e->gang = calloc(e->size, sizeof(*e->gang));
+    e->joined = calloc(e->size, sizeof(*e->joined));
+    e->members = calloc(e->size, sizeof(*e->members));
+    if (e->left == NULL || e->gang == NULL || e->joined == NULL || e->members == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", e->size);
     status = tutti__boot_agree(env->boot, status);
     if (status == TUTTI_OK)
@@ -186,6 +193,7 @@ static void end_all(tutti__engine_t *e)
     tutti__request_finish_all(e, NULL, TUTTI_ERR_SHUTDOWN, text);
     tutti__engine_sleeping(e, 0);
     atomic_store(&e->token, 0);
+    tutti__request_callbacks(e);
 }
 
 void tutti__engine_close(tutti__engine_t *e)

@@ -11,12 +11,15 @@
  *      submit ---> queue ---> announce ---> merge at the host's leader ---> merge at rank 0
  *                                                                              |
  *      done  <--- unpack <--- run a lane's schedule <--- pack <--- bucket <----+
+ *
+ * Calls whose counts ranks do not know of each other go round twice: see exchange.c.
  */
 #ifndef TUTTI__ENGINE_ENGINE_H
 #define TUTTI__ENGINE_ENGINE_H
 
 #include "boot/machine.h"
 #include "coll/cache.h"
+#include "engine/call.h"
 #include "exec/exec.h"
 
 typedef struct tutti__engine tutti__engine_t;
@@ -37,14 +40,47 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
    valid for wait; `env` is not used any more when this returns. */
 void tutti__engine_close(tutti__engine_t *engine);
 
-/* Start an allreduce. Arguments were checked, except for a name that is pending. Any thread. */
-tutti_status_t tutti__engine_submit(tutti__engine_t *engine, const char *name, const void *sendbuf,
-                                    void *recvbuf, size_t count, tutti_dtype_t dtype, tutti_op_t op,
-                                    tutti_request_t **ret_request);
+/* ---- asynchronous calls: see async.h for what they promise ---- */
 
-/* See tutti_test and tutti_wait. */
+/* One call to be submitted. Its arguments were checked; arrays are copied. */
+typedef struct {
+    const char *name;
+    tutti__call_t call;
+    int counts_later;          /* recvcounts is NULL, and to be found out */
+    tutti_callback_t callback; /* or NULL */
+    void *callback_arg;
+} tutti__entry_t;
+
+/*
+ * Submit calls; more than one are a group, all or nothing. Any thread.
+ *
+ * ret_requests  [nentries]
+ *
+ * INVALID_ARGUMENT: a name is too long, empty, pending, or there twice.
+ */
+tutti_status_t tutti__engine_submit(tutti__engine_t *engine, const tutti__entry_t *entries,
+                                    size_t nentries, tutti_request_t **ret_requests);
+
+/* Persistent requests. */
+tutti_status_t tutti__engine_create(tutti__engine_t *engine, const tutti__entry_t *entry,
+                                    tutti_request_t **ret_request);
+tutti_status_t tutti__engine_start(tutti_request_t *request);
+tutti_status_t tutti__engine_free(tutti_request_t *request);
+
+/* See the public functions of these names. */
 tutti_status_t tutti__engine_test(tutti_request_t *request, int *ret_done);
 tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms);
+tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms);
+tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nrequests, int timeout_ms,
+                                      size_t *ret_index);
+tutti_status_t tutti__engine_recvcounts(tutti_request_t *request, int timeout_ms,
+                                        size_t *ret_counts);
+tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
+                                     const size_t *recvdispls);
+tutti_status_t tutti__engine_join(tutti__engine_t *engine, int *ret_last_rank);
+
+/* Is this thread inside one of the caller's callbacks? Then it may not wait for anything. */
+int tutti__engine_in_callback(void);
 
 /* ---- for direct calls, which run beside the engine ---- */
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lanes: buckets in flight, packing and unpacking.
+ * Lanes: buckets in flight.
  *
  * Bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank; so ranks
- * never wait for each other in different orders. A bucket of one tensor runs on the user's buffers.
- * Several are packed into one array in memory that the other ranks of the host map, reduced there
- * in place without further copies, and unpacked.
+ * never wait for each other in different orders. A bucket of one tensor runs on the user's buffers;
+ * several are one call in the lane's memory (fuse.c). Collectives whose counts ranks do not know of
+ * each other exchange those first, in the same lane (exchange.c).
  */
 #include "engine/state.h"
 
 #include "base/hash.h"
-#include "base/log.h"
+#include "base/time.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +21,25 @@ void tutti__lanes_open(tutti__engine_t *e)
         tutti__run_init(&e->lane[i].run, e->env.exec, i);
 }
 
+void tutti__bucket_free(tutti__bucket_t *bucket)
+{
+    tutti_request_t *next;
+
+    for (tutti_request_t *r = bucket != NULL ? bucket->first : NULL; r != NULL; r = next) {
+        next = r->next;
+        if (r->ghost)
+            tutti__request_free(r);
+    }
+    free(bucket);
+}
+
 static void free_buckets(tutti__lane_t *lane)
 {
     while (lane->first != NULL) {
         tutti__bucket_t *bucket = lane->first;
 
         lane->first = bucket->next;
-        free(bucket);
+        tutti__bucket_free(bucket);
     }
     lane->last = NULL;
     lane->running = 0;
@@ -58,6 +70,7 @@ void tutti__lanes_close(tutti__engine_t *e)
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         free_buckets(&e->lane[i]);
         tutti__run_fini(&e->lane[i].run);
+        tutti__call_room_free(&e->lane[i].room);
     }
 }
 
@@ -76,56 +89,6 @@ void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket)
 
 /* ---- one bucket ---- */
 
-static size_t request_bytes(const tutti_request_t *r)
-{
-    return r->count * tutti_dtype_bytes(r->dtype);
-}
-
-/* Give each tensor its place; returns the bytes in all. */
-static size_t lay_out(tutti__bucket_t *bucket)
-{
-    size_t total = 0;
-
-    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next) {
-        r->offset = total;
-        total += TUTTI__ROUND_UP(request_bytes(r), TUTTI__LINE_BYTES);
-    }
-    return total;
-}
-
-/* Memory for a fused bucket; grows with use, by powers of two. */
-static tutti_status_t get_fuse(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes)
-{
-    size_t room = 65536;
-    void *ptr;
-    tutti_status_t status;
-
-    if (lane->fuse_bytes >= bytes)
-        return TUTTI_OK;
-    while (room < bytes)
-        room *= 2;
-    status = tutti__arena_alloc(e->env.machine->arena, room, &ptr);
-    if (status != TUTTI_OK)
-        return status;
-    /* Nobody reads the old one: a zero-copy operation ends for all ranks at once. */
-    tutti__arena_free(e->env.machine->arena, lane->fuse);
-    lane->fuse = ptr;
-    lane->fuse_bytes = room;
-    return TUTTI_OK;
-}
-
-static void pack(const tutti__lane_t *lane)
-{
-    for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next)
-        memcpy(lane->fuse + r->offset, r->sendbuf, request_bytes(r));
-}
-
-static void unpack(const tutti__lane_t *lane)
-{
-    for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next)
-        memcpy(r->recvbuf, lane->fuse + r->offset, request_bytes(r));
-}
-
 /* Does a schedule use a transport that moves only when polled? */
 static int polls(const tutti__engine_t *e, const tutti__sched_t *sched)
 {
@@ -135,60 +98,132 @@ static int polls(const tutti__engine_t *e, const tutti__sched_t *sched)
     return 0;
 }
 
-/* TUTTI__AGAIN: this thread may not; nothing was done. */
-static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who)
+/* The call that serves the bucket: counts first, then on the user's buffers or fused. */
+static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane)
 {
-    tutti__bucket_t *bucket = lane->first;
-    const tutti_request_t *r = bucket->first;
-    tutti__exec_call_t call = { r->sendbuf, r->recvbuf, r->count,         r->dtype,
-                                r->op,      0,          TUTTI__TAG_BUCKET };
+    tutti_request_t *r = lane->first->first;
+
+    if (r->ghost && r->phase > 0 && r->call.recvcounts == NULL && !tutti__join_counts(e, r))
+        return TUTTI__AGAIN;
+    lane->counting = lane->first->counts;
+    lane->fused = 0;
+    if (lane->counting)
+        return tutti__exchange_call(e, lane, &lane->call);
+    lane->fused = lane->first->nrequests > 1 || r->ghost;
+    if (lane->fused)
+        return tutti__fuse_call(e, lane, &lane->call);
+    lane->call = r->call;
+    return TUTTI_OK;
+}
+
+static tutti_status_t get_schedule(tutti__engine_t *e, const tutti__call_t *call,
+                                   const tutti__want_t *want, int in_place,
+                                   const tutti__sched_t **ret_sched)
+{
+    switch (call->kind) {
+    case TUTTI_CALL_SEND:
+        return tutti__cache_sendrecv(&e->cache, call->root, TUTTI__NOBODY, ret_sched);
+    case TUTTI_CALL_RECV:
+        return tutti__cache_sendrecv(&e->cache, TUTTI__NOBODY, call->root, ret_sched);
+    case TUTTI_CALL_SENDRECV:
+        return tutti__cache_sendrecv(&e->cache, call->root, call->source, ret_sched);
+    default:
+        return tutti__cache_get(&e->cache, want, in_place, ret_sched);
+    }
+}
+
+/*
+ * Begin the first bucket of a lane; afterwards `running`, unless there is nothing to do.
+ *
+ * TUTTI__AGAIN: this thread may not; nothing was done. *ret_refused: the call cannot be served, on
+ * no rank.
+ */
+static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
+                            tutti_status_t *ret_refused)
+{
     const tutti__sched_t *sched;
-    size_t total = 0;
+    tutti__want_t want = { 0 };
+    int in_place, empty;
     tutti_status_t status;
 
-    if (bucket->nrequests > 1) {
-        total = lay_out(bucket);
-        call.count = total / tutti_dtype_bytes(r->dtype);
+    if (lane->first->nrequests == 0)
+        return TUTTI_OK;
+    status = make_call(e, lane);
+    if (status == TUTTI_OK)
+        status = tutti__call_prepare(&lane->call, e->rank, e->size, &lane->room, &want, &lane->exec,
+                                     &in_place, &empty);
+    if (status != TUTTI_OK || empty)
+        return status;
+    status = get_schedule(e, &lane->call, &want, in_place, &sched);
+    if (status == TUTTI_ERR_UNSUPPORTED || status == TUTTI_ERR_INVALID_ARGUMENT) {
+        *ret_refused = status;
+        return TUTTI_OK;
     }
-    lane->bytes = call.count * tutti_dtype_bytes(call.dtype);
-    call.signature = (uint32_t)tutti__hash(&bucket->number, sizeof(bucket->number));
-    status = tutti__cache_get(&e->cache, TUTTI__ALLREDUCE, lane->bytes, 0,
-                              total > 0 || call.in == call.out, &sched);
     if (status != TUTTI_OK)
         return status;
     lane->polls = polls(e, sched);
     if (lane->polls && forbidden(e, sched, who))
         return TUTTI__AGAIN;
-    if (total > 0) {
-        status = get_fuse(e, lane, total);
-        if (status != TUTTI_OK)
-            return status;
-        pack(lane);
-        call.in = call.out = lane->fuse;
-    }
-    status = tutti__run_start(&lane->run, sched, &call);
+    lane->bytes =
+        TUTTI__MAX(lane->exec.count, lane->exec.in_count) * tutti_dtype_bytes(lane->exec.dtype);
+    lane->exec.tag = TUTTI__TAG_BUCKET;
+    lane->exec.signature = (uint32_t)tutti__hash(&lane->first->number, sizeof(uint32_t));
+    if (lane->fused)
+        tutti__fuse_pack(e, lane);
+    else
+        tutti__call_begin(&lane->call, &lane->room, &lane->exec);
+    status = tutti__run_start(&lane->run, sched, &lane->exec);
     lane->running = status == TUTTI_OK;
     return status;
 }
 
-/* The first bucket of a lane is done. */
-static void finish(tutti__engine_t *e, tutti__lane_t *lane)
+/* The results of a run that is done go where the user wants them. */
+static void deliver(tutti__engine_t *e, tutti__lane_t *lane)
+{
+    if (lane->fused)
+        tutti__fuse_unpack(e, lane);
+    else
+        tutti__call_end(&lane->call, &lane->room, &lane->exec);
+}
+
+/* The first bucket of a lane leaves it; its requests end, unless they go on elsewhere. */
+static void finish(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t status, const char *text)
 {
     tutti__bucket_t *bucket = lane->first;
     tutti_request_t *next;
 
-    if (bucket->nrequests > 1)
-        unpack(lane);
-    for (tutti_request_t *r = bucket->first; r != NULL; r = next) {
+    for (tutti_request_t *r = bucket->first; r != NULL && status != TUTTI__AGAIN; r = next) {
         next = r->next;
-        tutti__request_finish(e, r, TUTTI_OK, NULL);
+        tutti__request_finish(e, r, status, text);
     }
     lane->first = bucket->next;
     if (lane->first == NULL)
         lane->last = NULL;
     lane->running = 0;
     e->in_flight--;
+    if (e->joined[e->rank])
+        atomic_store_explicit(&e->moved_ns, tutti__now_ns(), memory_order_relaxed);
     free(bucket);
+}
+
+/* The run is done, or there was none. */
+static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t refused)
+{
+    char text[TUTTI__ERROR_BYTES];
+    tutti_status_t status = refused;
+
+    snprintf(text, sizeof(text), "%s", refused != TUTTI_OK ? tutti_last_error() : "");
+    if (lane->running && lane->counting) {
+        lane->running = 0;
+        status = tutti__exchange_done(e, lane, text, sizeof(text));
+        if (status == TUTTI_OK) {
+            lane->first->counts = 0;
+            return;
+        }
+    } else if (lane->running) {
+        deliver(e, lane);
+    }
+    finish(e, lane, status, status == TUTTI_OK ? NULL : text);
 }
 
 /* A peer that has called finalize will never come. */
@@ -229,7 +264,7 @@ static size_t bucket_bytes(const tutti__lane_t *lane)
     if (lane->running)
         return lane->bytes;
     for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next)
-        total += request_bytes(r);
+        total += r->bytes;
     return total;
 }
 
@@ -242,14 +277,14 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
     int moved = 0;
 
     while (lane->first != NULL) {
-        tutti_status_t status = TUTTI_OK;
+        tutti_status_t status = TUTTI_OK, refused = TUTTI_OK;
 
         if (who == TUTTI__STEP_BRIEF && bucket_bytes(lane) > BRIEF_BYTES) {
             *ret_left = 1;
             return moved;
         }
-        if (!lane->running && lane->first->first->count > 0) {
-            status = start(e, lane, who);
+        if (!lane->running) {
+            status = start(e, lane, who, &refused);
             moved |= status == TUTTI_OK;
         }
         if (status == TUTTI_OK && lane->running) {
@@ -263,7 +298,7 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
             fail(e, lane, status);
             return 1;
         }
-        finish(e, lane);
+        end_bucket(e, lane, refused);
         moved = 1;
     }
     return moved;

@@ -9,10 +9,10 @@
  */
 #include "engine/state.h"
 
-#include "base/log.h"
-
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
     uint32_t kind, bytes;
@@ -135,37 +135,59 @@ static void send_backlog(tutti__link_t *link)
     link->backlog_sent = link->backlog_bytes = 0;
 }
 
-void tutti__link_send(tutti__engine_t *e, uint32_t index, uint32_t kind, const void *head,
-                      size_t head_bytes, const void *a, size_t a_bytes, const void *b,
-                      size_t b_bytes)
+/* By the side channel? See messages.h. */
+static int by_side(const tutti__link_t *link, uint32_t kind)
 {
-    char message[sizeof(frame_t) + 64 + TUTTI__NAME_BYTES + TUTTI__ERROR_BYTES];
+    return !link->local || kind == TUTTI__MSG_DEAD ||
+           (kind == TUTTI__MSG_BYE && link->backlog_bytes == 0);
+}
+
+void tutti__link_send(tutti__engine_t *e, uint32_t index, uint32_t kind, const void *body,
+                      size_t body_bytes)
+{
+    char message[sizeof(frame_t) + TUTTI__BODY_BYTES];
     tutti__link_t *link = &e->link[index];
-    frame_t frame = { kind, (uint32_t)(head_bytes + a_bytes + b_bytes) };
-    size_t bytes = sizeof(frame) + TUTTI__ROUND_UP((size_t)frame.bytes, 8);
+    frame_t frame = { kind, (uint32_t)body_bytes };
+    size_t bytes = sizeof(frame) + TUTTI__ROUND_UP(body_bytes, 8);
 
     if (link->lost)
         return;
-    memset(message + bytes - 8, 0, 8);
-    memcpy(message, &frame, sizeof(frame));
-    memcpy(message + sizeof(frame), head, head_bytes);
-    if (a_bytes > 0)
-        memcpy(message + sizeof(frame) + head_bytes, a, a_bytes);
-    if (b_bytes > 0)
-        memcpy(message + sizeof(frame) + head_bytes + a_bytes, b, b_bytes);
-    if (!link->local || kind == TUTTI__MSG_DEAD ||
-        (kind == TUTTI__MSG_BYE && link->backlog_bytes == 0)) {
-        if (tutti__side_send(e->env.boot, index, kind, message + sizeof(frame), frame.bytes) !=
-            TUTTI_OK)
+    if (by_side(link, kind)) {
+        if (tutti__side_send(e->env.boot, index, kind, body, body_bytes) != TUTTI_OK)
             tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
         return;
     }
+    memset(message + bytes - 8, 0, 8);
+    memcpy(message, &frame, sizeof(frame));
+    memcpy(message + sizeof(frame), body, body_bytes);
     if (link->backlog_bytes == 0 && has_room(link, bytes)) {
         copy_to_ring(link->out, link->head, message, bytes);
         link->head += (uint32_t)bytes;
-    } else if (!add_backlog(link, message, bytes)) {
-        tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
+        return;
     }
+    /* A peer that has nothing pending would never read. */
+    link->urgent = 1;
+    if (!add_backlog(link, message, bytes))
+        tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
+}
+
+void tutti__links_send_down(tutti__engine_t *e, uint32_t kind, const void *body, size_t bytes)
+{
+    for (uint32_t i = 0; i < e->nlinks; i++)
+        if ((int)i != e->parent)
+            tutti__link_send(e, i, kind, body, bytes);
+}
+
+/* Ring a peer's engine; one that has nothing pending does not say that it sleeps. */
+static void ring(const tutti__engine_t *e, tutti__link_t *link)
+{
+    uint64_t one = 1;
+
+    if (!link->urgent)
+        tutti__machine_ring(e->env.machine, link->index);
+    else if (write(e->env.machine->bell[link->index], &one, sizeof(one)) < 0)
+        errno = 0;
+    link->urgent = 0;
 }
 
 void tutti__links_flush(tutti__engine_t *e)
@@ -177,12 +199,15 @@ void tutti__links_flush(tutti__engine_t *e)
             continue;
         if (link->backlog_bytes > 0)
             send_backlog(link);
-        if (link->head == atomic_load_explicit(&link->out->head, memory_order_relaxed))
+        if (link->head == atomic_load_explicit(&link->out->head, memory_order_relaxed)) {
+            if (link->urgent)
+                ring(e, link);
             continue;
+        }
         tutti__store_release(&link->out->head, link->head);
         /* Pairs with the fence between `sleeping = 1` and the engine's last look. */
         tutti__fence();
-        tutti__machine_ring(e->env.machine, link->index);
+        ring(e, link);
     }
 }
 
@@ -202,7 +227,7 @@ int tutti__link_read(tutti__engine_t *e, uint32_t index)
     tutti__link_t *link = &e->link[index];
     uint32_t head = tutti__load_acquire(&link->in->head);
     uint32_t tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
-    TUTTI__ALIGNED(8) char body[64 + TUTTI__NAME_BYTES + TUTTI__ERROR_BYTES];
+    TUTTI__ALIGNED(8) char body[TUTTI__BODY_BYTES];
     int was_full = head - tail > TUTTI__PIPE_BYTES / 2;
 
     if (head == tail)

@@ -2,12 +2,26 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/agree.c \
+    %reldir%/call.c \
+    %reldir%/call.h \
+    %reldir%/call_kinds.c \
+    %reldir%/decide.c \
     %reldir%/engine.c \
     %reldir%/engine.h \
+    %reldir%/exchange.c \
+    %reldir%/facts.c \
+    %reldir%/fuse.c \
+    %reldir%/join.c \
     %reldir%/lanes.c \
     %reldir%/links.c \
+    %reldir%/messages.h \
+    %reldir%/missing.c \
+    %reldir%/pending.c \
+    %reldir%/plan.c \
     %reldir%/requests.c \
     %reldir%/state.h \
+    %reldir%/submit.c \
+    %reldir%/tensors.c \
     %reldir%/thread.c \
     %reldir%/token.c \
     %reldir%/wait.c \

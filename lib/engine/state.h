@@ -10,27 +10,44 @@
 #include "base/lock.h"
 #include "base/status.h"
 #include "engine/engine.h"
-
-#define TUTTI__NAME_BYTES 256
+#include "engine/messages.h"
 
 /* ---- requests ---- */
+
+/* How far a request is. */
+enum {
+    TUTTI__NOT_DONE = 0, /* a persistent one may also be inactive */
+    TUTTI__ENDED,        /* its status is known; its callback has not returned yet */
+    TUTTI__DONE          /* the waiter may take it */
+};
 
 struct tutti_request {
     tutti__engine_t *engine; /* a reference, held until the request is freed */
     char name[TUTTI__NAME_BYTES];
-    uint64_t hash; /* of the name */
-    const void *sendbuf;
-    void *recvbuf;
-    size_t count;
-    tutti_dtype_t dtype;
-    tutti_op_t op;
+    uint64_t hash;      /* of the name */
+    tutti__call_t call; /* arrays: in `arrays` */
+    size_t *arrays;
+    size_t bytes; /* about what a step of it may cost */
+    tutti_callback_t callback;
+    void *callback_arg;
     uint64_t since_ns;
-    size_t offset;          /* in its bucket's memory, bytes */
-    tutti_request_t *next;  /* in the queue, a bucket, or a chain of names */
+    size_t offset;          /* in each part of its bucket's memory, bytes */
+    tutti_request_t *next;  /* in the queue, a bucket, or those with callbacks to call */
     tutti_request_t *chain; /* of the table of pending names */
-    int announced, agreed;
-    tutti__word_t done;    /* release by the owner; acquire by test and wait */
-    tutti_status_t status; /* valid once done */
+    tutti__group_msg_t group;
+    uint8_t counts_later; /* recvcounts are found out by phase 0 */
+    uint8_t phase;        /* 1: its counts are known and checked */
+    uint8_t agreed;       /* in a bucket */
+    uint8_t joins;        /* tutti_join's */
+    uint8_t ghost;        /* of a rank that has joined; nobody waits for it */
+    uint8_t persistent;
+    uint32_t last_rank;    /* of a join */
+    uint32_t turn;         /* in which order requests ended */
+    atomic_int active;     /* persistent: started, and not waited for */
+    tutti__word_t counted; /* 1: phase 0 is over, recvcounts are there; 2: the buffer too. Release
+                              by the owner, acquire by tutti_request_recvcounts */
+    tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
+    tutti_status_t status; /* valid once ended */
     char *text;            /* of an error, or NULL */
 };
 
@@ -40,82 +57,43 @@ typedef struct {
     uint32_t nbuckets, count;
 } tutti__names_t;
 
-/* ---- control messages ---- */
-
-/*
- * Neighbours in the tree of boot.h. Messages to ranks of my host go through a pair of byte rings in
- * the child's arena, others through the side channel; in order on each link, either way. BYE and
- * DEAD take the side channel, because an idle rank looks only there; a receiver empties the ring
- * first, so that the order stays. (A BYE behind a backlog stays behind it: such a peer is not
- * idle.)
- */
-enum {
-    TUTTI__MSG_ANNOUNCE = 1, /* up: tutti__announce_msg_t */
-    TUTTI__MSG_BUCKET,       /* down: tutti__bucket_msg_t */
-    TUTTI__MSG_REJECT,       /* down: tutti__reject_msg_t */
-    TUTTI__MSG_BYE,          /* both: uint32_t rank: has called finalize */
-    TUTTI__MSG_DEAD          /* both: tutti__dead_msg_t */
-};
-
-#define TUTTI__PIPE_BYTES 65536 /* a power of two, larger than several of the largest messages */
-
-typedef struct {
-    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t head; /* bytes ever written */
-    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t tail; /* bytes ever read */
-    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) char bytes[TUTTI__PIPE_BYTES];
-} tutti__pipe_t;
-
-typedef struct {
-    uint32_t rank;  /* at the other end */
-    int local;      /* pipes, else side channel */
-    uint32_t index; /* local: among the machine's ranks */
-    tutti__pipe_t *in, *out;
-    uint32_t head; /* written, perhaps not published yet */
-    int lost;
-    int bye;       /* it has said goodbye */
-    char *backlog; /* messages that found no room: whole frames */
-    size_t backlog_bytes, backlog_room, backlog_sent;
-} tutti__link_t;
-
-/* One tensor as the ranks of a subtree announced it. `name` follows, without its end. */
-typedef struct {
-    uint64_t count, other_count;
-    uint32_t rank;       /* lowest link's first rank that announced it */
-    uint32_t other_rank; /* conflict: a rank that announced it differently */
-    uint32_t nranks;     /* of this subtree that have announced it */
-    uint8_t dtype, op, other_dtype, other_op;
-    uint8_t conflict, name_bytes, unused[2];
-} tutti__announce_msg_t;
-
-/* One tensor of a bucket. */
-typedef struct {
-    uint32_t bucket; /* number of the bucket; goes up by 1 */
-    uint8_t last;    /* the bucket is complete */
-    uint8_t name_bytes, unused[2];
-} tutti__bucket_msg_t;
-
-typedef struct {
-    uint32_t status;
-    uint16_t text_bytes;
-    uint8_t name_bytes, unused;
-} tutti__reject_msg_t; /* name and text follow */
-
-typedef struct {
-    uint32_t status;
-    uint32_t text_bytes;
-} tutti__dead_msg_t; /* text follows */
-
 /* ---- agreement ---- */
 
-/* A tensor that some ranks of my subtree have announced. */
 typedef struct tutti__tensor tutti__tensor_t;
+typedef struct tutti__party tutti__party_t;
+typedef struct tutti__gang tutti__gang_t;
+
+/* The group of calls that one rank has submitted together. */
+struct tutti__gang {
+    uint64_t hash;
+    uint32_t rank;
+    uint32_t size, received; /* counts only once all of it are here */
+    tutti__party_t *party[]; /* [size] */
+};
+
+/* One rank's announcement that is not merged with others: of a message, or of a group. */
+struct tutti__party {
+    uint32_t rank;
+    uint32_t mark;
+    tutti__facts_t facts;
+    tutti__gang_t *gang; /* or NULL */
+    tutti__tensor_t *tensor;
+};
+
+/* A tensor that some ranks of my subtree have announced. */
 struct tutti__tensor {
     char name[TUTTI__NAME_BYTES];
     uint64_t hash;
-    tutti__announce_msg_t msg;
+    tutti__announce_msg_t msg; /* what was merged */
+    tutti__facts_t other;      /* if there is a conflict */
+    uint32_t passed;           /* of msg.nranks: announced to the parent already */
+    uint32_t nparties;         /* of whole gangs, or without one */
+    tutti__party_t **party;    /* [size of the world], or NULL if there are none */
     uint64_t since_ns;
+    uint64_t clash_ns; /* since when it is known not to fit; 0: it is not */
     tutti__tensor_t *next;
-    unsigned char from[]; /* [nlinks + 1] who has announced it: links, and last myself */
+    tutti__tensor_t *related; /* see decide.c */
+    unsigned char from[];     /* [nlinks + 1] who has announced it: links, and last myself */
 };
 
 #define TUTTI__TENSOR_BUCKETS 1024
@@ -125,7 +103,8 @@ struct tutti__tensor {
 typedef struct tutti__bucket tutti__bucket_t;
 struct tutti__bucket {
     uint32_t number;
-    uint32_t nrequests;
+    uint32_t nrequests; /* 0: it does not concern this rank */
+    int counts;         /* exchange the counts first */
     tutti_request_t *first, *last;
     tutti__bucket_t *next; /* in its lane */
 };
@@ -135,9 +114,14 @@ typedef struct {
     tutti__run_t run;
     tutti__bucket_t *first, *last; /* first: in flight, if running */
     int running;
+    int counting; /* the run exchanges counts */
+    int fused;    /* the run works in `fuse` */
     int polls;    /* the run uses a transport that only polling moves (MPI) */
     size_t bytes; /* of the run */
     tutti__stuck_t stuck;
+    tutti__call_t call; /* that the run serves, and what it is made of */
+    tutti__exec_call_t exec;
+    tutti__call_room_t room;
     char *fuse; /* memory for fused buckets, in the arena */
     size_t fuse_bytes;
 } tutti__lane_t;
@@ -149,25 +133,29 @@ struct tutti__engine {
     uint32_t rank, size;
 
     /* Any thread. */
-    atomic_int refs;     /* the communicator's and one per request */
-    atomic_int token;    /* 1: somebody owns the state */
-    atomic_int pending;  /* requests that are not done */
-    atomic_int queued;   /* the queue is not empty */
-    atomic_int news;     /* the bell or a socket has woken somebody: look at all */
-    tutti__word_t epoch; /* changes when a request is done; waiters sleep on it */
-    atomic_int sleepers; /* on epoch */
-    atomic_int dead;     /* a tutti_status_t; see dead_text */
-    atomic_int closed;   /* tutti__engine_close has begun */
-    atomic_int inside;   /* threads that may still use env */
-    atomic_int *left;    /* [size] ranks that have called finalize */
+    atomic_int refs;      /* the communicator's and one per request */
+    atomic_int token;     /* 1: somebody owns the state */
+    atomic_int pending;   /* requests that are not done */
+    atomic_int queued;    /* the queue is not empty */
+    atomic_int news;      /* the bell or a socket has woken somebody: look at all */
+    tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
+    atomic_int sleepers;  /* on epoch */
+    atomic_int callbacks; /* there are some to be called */
+    atomic_int dead;      /* a tutti_status_t; see dead_text */
+    atomic_int closed;    /* tutti__engine_close has begun */
+    atomic_int inside;    /* threads that may still use env */
+    atomic_int *left;     /* [size] ranks that have called finalize */
     atomic_int any_left;
-    atomic_int polling; /* something in flight moves only when polled */
+    atomic_int polling;        /* something in flight moves only when polled */
+    _Atomic uint64_t moved_ns; /* while this rank has joined: when a bucket was served last */
 
-    /* Under queue_lock: what was submitted, and all that is pending by name. dead_text is written
-       once under it, before `dead` is set. */
+    /* Under queue_lock: what was submitted, all that is pending by name, and a pending join; what
+       has ended and has a callback. dead_text is written once under it, before `dead` is set. */
     tutti__mutex_t queue_lock;
     tutti_request_t *queue_first, *queue_last;
     tutti__names_t names;
+    tutti_request_t *join;
+    tutti_request_t *ended_first, *ended_last;
     char dead_text[TUTTI__ERROR_BYTES];
 
     /* The token's owner. */
@@ -178,9 +166,16 @@ struct tutti__engine {
     uint32_t polls;
     uint32_t subtree; /* ranks that announce through me, myself included */
     tutti__tensor_t *tensors[TUTTI__TENSOR_BUCKETS];
+    uint32_t nparties;     /* in all tensors */
+    tutti__gang_t **gang;  /* [size] the group that is coming in from each rank */
+    unsigned char *joined; /* [size] of my subtree */
+    uint32_t njoined;
+    uint32_t *members; /* [size] scratch, at rank 0 */
+    uint64_t clash_ns; /* rank 0: since when some tensors are given time; 0: none are */
     tutti__tensor_t *ready_first, *ready_last; /* rank 0: agreed by all, not yet in a bucket */
     uint32_t next_bucket;                      /* rank 0: number of the next */
     tutti__bucket_t *filling;                  /* the bucket whose messages are coming in */
+    tutti_request_t *ghosts;                   /* that have learnt counts for their second phase */
     uint32_t in_flight;                        /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
     tutti__cache_t cache;
@@ -203,14 +198,17 @@ typedef enum {
     TUTTI__STEP_THREAD /* the library's own */
 } tutti__who_t;
 
-/* requests.c; the names are under queue_lock, which these take themselves */
-tutti_status_t tutti__request_new(tutti__engine_t *e, const char *name,
+/* requests.c, pending.c; what is under queue_lock they lock themselves */
+tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entry,
                                   tutti_request_t **ret_request);
 void tutti__request_free(tutti_request_t *request);
-/* Add to queue and names; INVALID_ARGUMENT if the name is pending. */
-tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t *request);
+/* Add to queue and names, all or none; INVALID_ARGUMENT if a name is pending. */
+tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t **requests, size_t n);
+/* Add one that is pending to the queue once more, for its next phase. With queue_lock. */
+void tutti__request_queue(tutti__engine_t *e, tutti_request_t *request);
 tutti_request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_t name_bytes);
-/* End a request. text: NULL or copied. The request may be freed by its waiter at once. */
+
+/* text: NULL or copied. The request may be freed by its waiter at once. */
 void tutti__request_finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
                            const char *text);
 /* Wake sleeping waiters, to look or to work. */
@@ -219,37 +217,132 @@ void tutti__request_wake(tutti__engine_t *e);
    must have left it. */
 void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_request_t *),
                                tutti_status_t status, const char *text);
+/* Call the callbacks of what has ended. Without the token, without a lock. */
+void tutti__request_callbacks(tutti__engine_t *e);
 
 /* links.c */
 tutti_status_t tutti__links_open(tutti__engine_t *e);
 void tutti__links_close(tutti__engine_t *e);
 /* Read what a local neighbour has written so far. 1 if anything was there. */
 int tutti__link_read(tutti__engine_t *e, uint32_t link);
-/* Queue a message of a head and two optional tails; published by flush. */
-void tutti__link_send(tutti__engine_t *e, uint32_t link, uint32_t kind, const void *head,
-                      size_t head_bytes, const void *a, size_t a_bytes, const void *b,
-                      size_t b_bytes);
+/* Queue a message; published by flush. */
+void tutti__link_send(tutti__engine_t *e, uint32_t link, uint32_t kind, const void *body,
+                      size_t bytes);
+/* The same to all links that go down. */
+void tutti__links_send_down(tutti__engine_t *e, uint32_t kind, const void *body, size_t bytes);
 void tutti__links_flush(tutti__engine_t *e);
 /* Read all that is there; 1 if anything was. side: look at the sockets, too. */
 int tutti__links_poll(tutti__engine_t *e, int side);
 
-/* agree.c */
+/* agree.c: announcements */
 void tutti__agree_submit(tutti__engine_t *e, tutti_request_t *request);
 void tutti__agree_announce(tutti__engine_t *e, int link, const void *body, size_t bytes);
-void tutti__agree_bucket(tutti__engine_t *e, const void *body, size_t bytes);
-void tutti__agree_reject(tutti__engine_t *e, const void *body, size_t bytes);
+/* This rank, or one of my subtree, joins; all have joined. */
+void tutti__agree_join(tutti__engine_t *e, uint32_t rank);
+void tutti__agree_joined(tutti__engine_t *e, uint32_t last_rank);
+/* Forget everything that is not in a lane. */
+void tutti__agree_clear(tutti__engine_t *e);
+
+/* tensors.c: the table of what was announced */
+tutti__tensor_t *tutti__tensor_find(tutti__engine_t *e, const char *name, size_t bytes,
+                                    uint8_t phase);
+/* Found or made; NULL: no memory, and the communicator is dead. */
+tutti__tensor_t *tutti__tensor_get(tutti__engine_t *e, const char *name, size_t bytes,
+                                   uint8_t phase);
+void tutti__tensor_take_out(tutti__engine_t *e, tutti__tensor_t *tensor);
+void tutti__tensor_free(tutti__engine_t *e, tutti__tensor_t *tensor);
+/* If nobody's announcement is left of it. */
+void tutti__tensor_free_if_empty(tutti__engine_t *e, tutti__tensor_t *tensor);
+/* Out of the table, with all announcements that were submitted together with one of it. */
+void tutti__tensor_drop(tutti__engine_t *e, tutti__tensor_t *tensor);
+/* Forget one rank's announcement, with its group; the tensor too if it was all. */
+void tutti__tensor_drop_party(tutti__engine_t *e, tutti__tensor_t *tensor, uint32_t rank);
+/* 1 if it was added and counts; its gang is whole then. */
+int tutti__tensor_add_party(tutti__engine_t *e, const tutti__announce_msg_t *msg,
+                            const tutti__group_msg_t *group, const char *name,
+                            tutti__party_t **ret_party);
+
+/* facts.c: what must fit */
+tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *request);
+int tutti__facts_is_message(const tutti__facts_t *facts);
+int tutti__facts_differ(const tutti__facts_t *a, const tutti__facts_t *b);
+/* Add one announcement to what is known; remember the first pair of ranks that differ. */
+void tutti__facts_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from,
+                        const tutti__facts_t *other);
+/* "rank 1 has an allreduce of 8 elements of float32, sum" */
+void tutti__facts_text(char *text, size_t bytes, uint32_t rank, const tutti__facts_t *facts,
+                       const tutti__gang_t *gang);
+
+/* decide.c: rank 0, when all have announced a tensor */
+/* 1: it is gone from the table, perhaps others with it. 0: it does not fit, but is given time until
+   what was submitted together with it is here as well. */
+int tutti__decide(tutti__engine_t *e, tutti__tensor_t *tensor);
+/* `rank` has announced a message: are the ranks that it concerns all there? */
+void tutti__decide_message(tutti__engine_t *e, tutti__tensor_t *tensor, uint32_t rank);
+/* Ranks have joined: messages end, whoever they concern. 1 if there were any; the tensor may be
+   gone. */
+int tutti__decide_joined(tutti__engine_t *e, tutti__tensor_t *tensor);
+
+/* What was given time has had it, perhaps. If clash_ns is set. */
+void tutti__decide_late(tutti__engine_t *e);
+
+/* missing.c */
 /* Say in words whom a request waits for that is not agreed; 1 if this rank knows it exactly. */
 int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, char *text,
                          size_t bytes);
+/* Tell of tensors that wait for longer than limit_ns. */
+void tutti__missing_report(tutti__engine_t *e, uint64_t now, uint64_t limit_ns);
+/* A leader tells of one. */
+void tutti__missing_message(tutti__engine_t *e, const void *body, size_t bytes);
+
+/* plan.c: buckets */
 /* Rank 0: put what is ready into buckets; 1 if it did anything. */
-int tutti__agree_plan(tutti__engine_t *e);
-/* Forget everything that is not in a lane. */
-void tutti__agree_clear(tutti__engine_t *e);
+int tutti__plan(tutti__engine_t *e);
+void tutti__plan_ready(tutti__engine_t *e, tutti__tensor_t *tensor);
+void tutti__plan_bucket(tutti__engine_t *e, const void *body, size_t bytes);
+void tutti__plan_reject(tutti__engine_t *e, const void *body, size_t bytes);
+/* Rank 0: tell everybody, or the members [nmembers] if there are any, that a tensor ends. */
+void tutti__plan_refuse(tutti__engine_t *e, const tutti__tensor_t *tensor, tutti_status_t status,
+                        const char *text, const uint32_t *members, uint32_t nmembers);
+
+/* fuse.c: several tensors as one call, in a lane's memory */
+/* Memory of a lane, at least so much. */
+tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes);
+/* Lay out the lane's first bucket and make the call that serves it. */
+tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_t *ret_call);
+void tutti__fuse_pack(const tutti__engine_t *e, const tutti__lane_t *lane);
+void tutti__fuse_unpack(const tutti__engine_t *e, const tutti__lane_t *lane);
+/* May tensors of these facts be served together at all? */
+int tutti__fuse_fits(const tutti__facts_t *a, const tutti__facts_t *b);
+/* Bytes that a tensor takes in a fused bucket. */
+size_t tutti__fuse_bytes(const tutti__facts_t *facts, uint32_t size);
+
+/* exchange.c: what ranks tell each other before the data of v collectives moves */
+/* Does this kind need it? */
+int tutti__exchange_needed(const tutti__facts_t *facts);
+/* The call that sums up all ranks' counts in the lane's memory. */
+tutti_status_t tutti__exchange_call(tutti__engine_t *e, tutti__lane_t *lane,
+                                    tutti__call_t *ret_call);
+/* It is done. OK: go on with the data; AGAIN: somebody has no buffer yet; MISMATCH, with text. All
+   ranks come to the same answer. */
+tutti_status_t tutti__exchange_done(tutti__engine_t *e, const tutti__lane_t *lane, char *text,
+                                    size_t bytes);
+
+/* join.c: what ranks that have joined do */
+/* The request of a rank that has none itself, or NULL: no memory. */
+tutti_request_t *tutti__join_ghost(tutti__engine_t *e, const tutti__facts_t *facts,
+                                   const char *name, size_t name_bytes);
+/* The counts that the ghost of the first phase has learnt; 0: it is not done yet. */
+int tutti__join_counts(tutti__engine_t *e, tutti_request_t *ghost);
+/* Rank 0: may this be served while some have joined? NULL: yes; else why not. */
+const char *tutti__join_refuses(const tutti__engine_t *e, const tutti__facts_t *facts);
 
 /* lanes.c */
 void tutti__lanes_open(tutti__engine_t *e);
 void tutti__lanes_close(tutti__engine_t *e);
 void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket);
+/* With the ghosts in it; other requests stay. NULL is fine. */
+void tutti__bucket_free(tutti__bucket_t *bucket);
 /* Go on in all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
 /* The rank that a request in flight waits for, or -1. */
@@ -283,6 +376,10 @@ void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value);
 void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who);
 /* Wake the thread: something needs one that polls, sees the sockets, or has time. */
 void tutti__engine_ring_self(const tutti__engine_t *e);
+
+/* submit.c: may this thread use the engine's surroundings? They live until the last one is out. */
+int tutti__engine_enter(tutti__engine_t *e);
+void tutti__engine_leave(tutti__engine_t *e);
 
 /* thread.c */
 tutti_status_t tutti__thread_start(tutti__engine_t *e);

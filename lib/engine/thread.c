@@ -43,12 +43,18 @@ static int sleep_bell(tutti__engine_t *e, int64_t timeout_us)
 /* Work as long as there is progress; 0 if somebody else does the work. */
 static int thread_work(tutti__engine_t *e)
 {
-    if (!tutti__token_take(e))
-        return 0;
+    int moved;
+
     do {
-        tutti__watch_stalls(e);
-    } while (tutti__engine_step(e, TUTTI__STEP_THREAD));
-    tutti__token_leave(e, TUTTI__STEP_THREAD);
+        if (!tutti__token_take(e))
+            return 0;
+        do {
+            tutti__watch_stalls(e);
+            moved = tutti__engine_step(e, TUTTI__STEP_THREAD);
+        } while (moved && !atomic_load(&e->callbacks));
+        /* Callbacks are called when the token is back. */
+        tutti__token_leave(e, TUTTI__STEP_THREAD);
+    } while (moved);
     return 1;
 }
 

@@ -21,6 +21,16 @@
 /* Sockets are looked at in every n-th step of a busy owner. */
 #define SIDE_EVERY 16
 
+static void about_rank(tutti__engine_t *e, int link, uint32_t kind, uint32_t rank)
+{
+    if (kind == TUTTI__MSG_BYE)
+        tutti__watch_bye(e, link, rank);
+    else if (kind == TUTTI__MSG_JOIN)
+        tutti__agree_join(e, rank);
+    else
+        tutti__agree_joined(e, rank);
+}
+
 void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const void *body,
                            size_t bytes)
 {
@@ -31,16 +41,21 @@ void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const vo
         tutti__agree_announce(e, link, body, bytes);
         break;
     case TUTTI__MSG_BUCKET:
-        tutti__agree_bucket(e, body, bytes);
+        tutti__plan_bucket(e, body, bytes);
         break;
     case TUTTI__MSG_REJECT:
-        tutti__agree_reject(e, body, bytes);
+        tutti__plan_reject(e, body, bytes);
         break;
     case TUTTI__MSG_BYE:
+    case TUTTI__MSG_JOIN:
+    case TUTTI__MSG_JOINED:
         if (bytes == sizeof(rank)) {
             memcpy(&rank, body, sizeof(rank));
-            tutti__watch_bye(e, link, rank);
+            about_rank(e, link, kind, rank);
         }
+        break;
+    case TUTTI__MSG_MISSING:
+        tutti__missing_message(e, body, bytes);
         break;
     case TUTTI__MSG_DEAD:
         tutti__watch_message(e, (uint32_t)link, body, bytes);
@@ -109,7 +124,9 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
         return 0;
     }
     moved |= take_queue(e);
-    moved |= tutti__agree_plan(e);
+    if (e->clash_ns != 0)
+        tutti__decide_late(e);
+    moved |= tutti__plan(e);
     moved |= tutti__lanes_step(e, who, &left);
     tutti__links_flush(e);
     if (left && !moved)
@@ -149,6 +166,7 @@ void tutti__token_leave(tutti__engine_t *e, tutti__who_t who)
     } while ((atomic_load(&e->queued) || atomic_load(&e->news) ||
               (!rings && atomic_load(&e->pending) > 0)) &&
              tutti__token_take(e));
+    tutti__request_callbacks(e);
 }
 
 /* Work that somebody has left: take the token if it is free, one round, and back. */

@@ -21,11 +21,13 @@
 static void spread_dead(tutti__engine_t *e, int from, tutti_status_t status, const char *text)
 {
     tutti__dead_msg_t msg = { (uint32_t)status, (uint32_t)strlen(text) };
+    char body[sizeof(msg) + TUTTI__ERROR_BYTES];
 
+    memcpy(body, &msg, sizeof(msg));
+    memcpy(body + sizeof(msg), text, msg.text_bytes);
     for (uint32_t i = 0; i < e->nlinks; i++)
         if ((int)i != from && !e->link[i].lost)
-            tutti__link_send(e, i, TUTTI__MSG_DEAD, &msg, sizeof(msg), text, msg.text_bytes, NULL,
-                             0);
+            tutti__link_send(e, i, TUTTI__MSG_DEAD, body, sizeof(msg) + msg.text_bytes);
 }
 
 /* 1 if this is the first reason. Any thread. */
@@ -95,7 +97,7 @@ static int not_agreed(const tutti_request_t *request)
 
 static void say_bye(tutti__engine_t *e, uint32_t link, uint32_t rank)
 {
-    tutti__link_send(e, link, TUTTI__MSG_BYE, &rank, sizeof(rank), NULL, 0, NULL, 0);
+    tutti__link_send(e, link, TUTTI__MSG_BYE, &rank, sizeof(rank));
 }
 
 /*
@@ -136,21 +138,6 @@ void tutti__watch_refuse(tutti__engine_t *e)
     tutti__request_finish_all(e, not_agreed, TUTTI_ERR_SHUTDOWN, text);
 }
 
-/* Rank 0 knows who has not announced; others can say only what they wait for. */
-static void report_stalls(tutti__engine_t *e, uint64_t now)
-{
-    uint64_t limit = e->env.conf->stall_ms * 1000000u;
-
-    for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)
-        for (const tutti__tensor_t *t = e->tensors[i]; t != NULL; t = t->next)
-            if (now - t->since_ns > limit)
-                TUTTI__LOG(TUTTI__LOG_WARN,
-                           "tensor '%s' waits for %llu s: announced by %u of %u "
-                           "ranks here, first by rank %u",
-                           t->name, (unsigned long long)((now - t->since_ns) / 1000000000u),
-                           t->msg.nranks, e->subtree, t->msg.rank);
-}
-
 void tutti__watch_stalls(tutti__engine_t *e)
 {
     uint64_t now = tutti__now_ns();
@@ -158,5 +145,5 @@ void tutti__watch_stalls(tutti__engine_t *e)
     if (e->env.conf->stall_ms == 0 || now - e->stall_ns < e->env.conf->stall_ms * 1000000u)
         return;
     e->stall_ns = now;
-    report_stalls(e, now);
+    tutti__missing_report(e, now, e->env.conf->stall_ms * 1000000u);
 }

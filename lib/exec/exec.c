@@ -1,224 +1,205 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor. See exec.h, and sched.h for what the operations mean.
+ * The executor: operations and streams. See exec.h, and sched.h for what the operations mean;
+ * start.c has what happens before the first operation.
+ *
+ * Everything that an operation needs was looked up at the start: where each block is, in bytes, and
+ * both ends of its channel. So an operation is a table look-up, a clamp, and the transport's or the
+ * kernel's own work. Whatever divides, compares names or allocates belongs into start.c.
  */
-#include "exec/exec.h"
+#include "exec/inside.h"
 
 #include "base/compiler.h"
 #include "base/status.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define NO_LOOP UINT32_MAX
-
-void tutti__run_init(tutti__run_t *run, const tutti__exec_env_t *env, uint32_t lane)
-{
-    memset(run, 0, sizeof(*run));
-    run->env = env;
-    run->lane = lane;
-}
-
-void tutti__run_fini(tutti__run_t *run)
-{
-    for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++)
-        free(run->stream[s].gather);
-    free(run->scratch);
-    free(run->chans);
-}
 
 /* ---- blocks ---- */
 
-/* Chunk of one block, as the present trip of a stream sees it. */
 typedef struct {
     char *ptr;
-    size_t count; /* elements */
+    size_t bytes;
 } span_t;
 
-static span_t span(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
-                   unsigned buf, uint32_t blk)
+/* Chunk of one block, as the present trip of a stream sees it. */
+static inline span_t chunk_of(const tutti__run_t *run, const tutti__stream_t *st,
+                              const tutti__op_t *op, unsigned buf, uint32_t blk)
 {
-    size_t begin, count;
+    const tutti__place_t *place = &run->place[buf];
+    const tutti__block_t *block = &place->block[blk];
+    size_t trip = st->trip - op->shift, skip = trip * st->chunk;
 
-    if (buf == TUTTI__SCRATCH) {
-        /* One chunk of memory per block, as long as what it stands for in this trip. */
-        tutti__block_chunk(&run->map, blk % run->map.nblocks, st->trip - op->shift, &begin, &count);
-        return (span_t){ run->scratch + blk * run->map.chunk * run->esize, count };
-    }
-    if (st->loop == NO_LOOP) {
-        begin = tutti__block_begin(&run->map, blk);
-        count = tutti__block_begin(&run->map, blk + 1) - begin;
-    } else {
-        tutti__block_chunk(&run->map, blk, st->trip - op->shift, &begin, &count);
-    }
-    return (span_t){ run->base[buf] + begin * run->esize, count };
+    if (skip >= block->bytes)
+        return (span_t){ place->base, 0 };
+    return (span_t){ place->base + block->begin + trip * place->step,
+                     TUTTI__MIN(block->bytes - skip, st->chunk) };
 }
 
-static size_t message_bytes(const tutti__run_t *run, const tutti__stream_t *st,
-                            const tutti__op_t *op, unsigned buf, uint32_t blk)
+/* Several blocks as one, where they are joint. */
+static span_t join(const tutti__run_t *run, unsigned buf, uint32_t blk, uint32_t nblk)
 {
-    size_t elements = 0;
+    const tutti__place_t *place = &run->place[buf];
+    const tutti__block_t *first = &place->block[blk], *last = first + nblk - 1;
 
-    for (uint32_t i = 0; i < op->nblk; i++)
-        elements += span(run, st, op, buf, blk + i).count;
-    return elements * run->esize;
+    return (span_t){ place->base + first->begin, last->begin + last->bytes - first->begin };
 }
 
-/* ---- operations; each answers OK when it is complete ---- */
-
-static const tutti__xport_ops_t *ops_of(const tutti__run_t *run, const tutti__op_t *op)
+/* All blocks of an operation in one buffer; more than one only where they are joint. */
+static inline span_t span(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
+                          unsigned buf, uint32_t blk)
 {
-    return run->env->xport[run->sched->chans[op->chan].peer]->ops;
+    return op->nblk == 1 ? chunk_of(run, st, op, buf, blk) : join(run, buf, blk, op->nblk);
+}
+
+static size_t sum_bytes(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
+                        unsigned buf, uint32_t blk, uint32_t nblk)
+{
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < nblk; i++)
+        bytes += chunk_of(run, st, op, buf, blk + i).bytes;
+    return bytes;
 }
 
 /* A message of several blocks is put together first. */
-static const void *gather(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
+static span_t gather(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
 {
     char *to = st->gather;
 
     for (uint32_t i = 0; i < op->nblk; i++) {
-        span_t s = span(run, st, op, op->sbuf, op->sblk + i);
+        span_t from = chunk_of(run, st, op, op->sbuf, op->sblk + i);
 
-        memcpy(to, s.ptr, s.count * run->esize);
-        to += s.count * run->esize;
+        if (from.bytes == 0)
+            continue;
+        memcpy(to, from.ptr, from.bytes);
+        to += from.bytes;
     }
-    return st->gather;
+    return (span_t){ st->gather, (size_t)(to - st->gather) };
 }
 
-static tutti_status_t do_send(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                              tutti__stuck_t *stuck)
+/* ---- operations; each answers OK when it is complete ---- */
+
+static uint32_t divisor(const tutti__run_t *run, const tutti__op_t *op)
 {
-    const tutti__xport_ops_t *x = ops_of(run, op);
-    tutti__chan_t *chan = run->chans[op->chan];
-    const void *data;
-    size_t bytes;
+    return op->flags & TUTTI__FINISH ? run->divisor : 0;
+}
+
+/* dst = what is there (op) what arrives; LEFT: the other way round. */
+static inline void fold(const tutti__run_t *run, const tutti__op_t *op, span_t dst,
+                        const char *there, const char *arrives)
+{
+    const void *srcs[2] = { there, arrives };
+
+    if (op->flags & TUTTI__LEFT) {
+        srcs[0] = arrives;
+        srcs[1] = there;
+    }
+    tutti__reduce(&run->reducer, dst.ptr, srcs, 2, dst.bytes >> run->eshift, divisor(run, op));
+}
+
+static inline tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *st,
+                                     const tutti__op_t *op, tutti__stuck_t *stuck)
+{
+    const tutti__end_t *end = &run->ends[op->chan];
     int pending = 0;
     tutti_status_t status;
+    span_t from;
 
     if (st->started)
-        return x->flush(chan, stuck);
-    bytes = message_bytes(run, st, op, op->sbuf, op->sblk);
-    if (bytes == 0)
+        return end->ops->flush(end->chan, stuck);
+    if (op->nblk == 1 || run->place[op->sbuf].joint)
+        from = span(run, st, op, op->sbuf, op->sblk);
+    else
+        from = gather(run, st, op);
+    if (from.bytes == 0)
         return TUTTI_OK;
-    data = op->nblk == 1 ? span(run, st, op, op->sbuf, op->sblk).ptr : gather(run, st, op);
-    status = x->send(chan, data, bytes, run->call.signature, &pending, stuck);
+    status = end->ops->send(end->chan, from.ptr, from.bytes, run->signature, &pending, stuck);
     if (status != TUTTI_OK || !pending)
         return status;
     st->started = 1;
-    return x->flush(chan, stuck);
+    return end->ops->flush(end->chan, stuck);
 }
 
-/* Take a message apart into dst; with `reduce`, dst = src (op) message. */
-static void take(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
-                 const char *data)
+static inline void take(const tutti__run_t *run, const tutti__op_t *op, span_t dst, span_t src,
+                        const char *data)
 {
-    uint32_t divisor = op->flags & TUTTI__FINISH ? run->divisor : 0;
+    if (op->kind == TUTTI__RECV)
+        memcpy(dst.ptr, data, dst.bytes);
+    else
+        fold(run, op, dst, src.ptr, data);
+}
 
+/* Take a message of several blocks apart. */
+static void take_apart(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
+                       const char *data)
+{
     for (uint32_t i = 0; i < op->nblk; i++) {
-        span_t dst = span(run, st, op, op->dbuf, op->dblk + i);
+        span_t dst = chunk_of(run, st, op, op->dbuf, op->dblk + i), src = dst;
 
-        if (op->kind == TUTTI__RECV_REDUCE) {
-            span_t src = span(run, st, op, op->sbuf, op->sblk + i);
-
-            run->reduce(dst.ptr, (const void *[]){ src.ptr, data }, 2, dst.count, divisor);
-        } else {
-            memcpy(dst.ptr, data, dst.count * run->esize);
-        }
-        data += dst.count * run->esize;
+        if (dst.bytes == 0)
+            continue;
+        if (op->kind == TUTTI__RECV_REDUCE)
+            src = chunk_of(run, st, op, op->sbuf, op->sblk + i);
+        take(run, op, dst, src, data);
+        data += dst.bytes;
     }
 }
 
-static tutti_status_t do_recv(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                              tutti__stuck_t *stuck)
+static inline tutti_status_t do_recv(const tutti__run_t *run, const tutti__stream_t *st,
+                                     const tutti__op_t *op, tutti__stuck_t *stuck)
 {
-    const tutti__xport_ops_t *x = ops_of(run, op);
-    tutti__chan_t *chan = run->chans[op->chan];
-    size_t bytes = message_bytes(run, st, op, op->dbuf, op->dblk);
+    const tutti__end_t *end = &run->ends[op->chan];
+    int is_one = op->nblk == 1 || (run->place[op->dbuf].joint &&
+                                   (op->kind == TUTTI__RECV || run->place[op->sbuf].joint));
+    span_t dst = { NULL, 0 }, src = { NULL, 0 };
     const void *data;
     tutti_status_t status;
 
-    if (bytes == 0)
+    if (is_one)
+        dst = span(run, st, op, op->dbuf, op->dblk);
+    else
+        dst.bytes = sum_bytes(run, st, op, op->dbuf, op->dblk, op->nblk);
+    if (dst.bytes == 0)
         return TUTTI_OK;
-    status = x->view(chan, bytes, run->call.signature, &data, stuck);
+    status = end->ops->view(end->chan, dst.bytes, run->signature, &data, stuck);
     if (status != TUTTI_OK)
         return status;
-    take(run, st, op, data);
-    x->release(chan);
+    if (is_one && op->kind == TUTTI__RECV_REDUCE)
+        src = span(run, st, op, op->sbuf, op->sblk);
+    if (is_one)
+        take(run, op, dst, src, data);
+    else
+        take_apart(run, st, op, data);
+    end->ops->release(end->chan);
     return TUTTI_OK;
 }
 
-static tutti_status_t do_local(tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
+static void do_local(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
 {
-    uint32_t divisor = op->flags & TUTTI__FINISH ? run->divisor : 0;
+    int is_one = op->nblk == 1 || (run->place[op->dbuf].joint && run->place[op->sbuf].joint);
+    uint32_t pieces = is_one ? 1 : op->nblk;
 
-    for (uint32_t i = 0; i < op->nblk; i++) {
-        span_t dst = span(run, st, op, op->dbuf, op->dblk + i);
-        span_t src = span(run, st, op, op->sbuf, op->sblk + i);
+    for (uint32_t i = 0; i < pieces; i++) {
+        span_t dst, src;
 
+        if (is_one) {
+            dst = span(run, st, op, op->dbuf, op->dblk);
+            src = span(run, st, op, op->sbuf, op->sblk);
+        } else {
+            dst = chunk_of(run, st, op, op->dbuf, op->dblk + i);
+            src = chunk_of(run, st, op, op->sbuf, op->sblk + i);
+        }
+        if (dst.bytes == 0)
+            continue;
         if (op->kind == TUTTI__REDUCE)
-            run->reduce(dst.ptr, (const void *[]){ dst.ptr, src.ptr }, 2, dst.count, divisor);
-        else if (divisor != 0)
-            run->reduce(dst.ptr, (const void *[]){ src.ptr }, 1, dst.count, divisor);
+            fold(run, op, dst, dst.ptr, src.ptr);
+        else if (divisor(run, op) != 0)
+            tutti__reduce(&run->reducer, dst.ptr, (const void *[]){ src.ptr }, 1,
+                          dst.bytes >> run->eshift, divisor(run, op));
         else if (dst.ptr != src.ptr)
-            memcpy(dst.ptr, src.ptr, dst.count * run->esize);
+            memcpy(dst.ptr, src.ptr, dst.bytes);
     }
-    return TUTTI_OK;
-}
-
-/*
- * What the node counts from, so that it finds the present chunk: element 0 of the block map. There
- * is one chunk of SCRATCH per block, so its element 0 is before it.
- */
-static char *node_base(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
-                       unsigned buf, uint32_t blk)
-{
-    size_t begin, count;
-
-    if (buf != TUTTI__SCRATCH)
-        return run->base[buf];
-    tutti__block_chunk(&run->map, blk % run->map.nblocks, st->trip - op->shift, &begin, &count);
-    return (char *)((uintptr_t)span(run, st, op, buf, blk).ptr - begin * run->esize);
-}
-
-static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
-{
-    tutti__node_call_t call = {
-        .kind = (tutti__op_kind_t)op->kind,
-        .dtype = run->call.dtype,
-        .op = run->call.op,
-        .tag = run->call.tag,
-        .divisor = op->flags & TUTTI__FINISH ? run->divisor : 0,
-        .root = op->kind == TUTTI__NODE_BCAST ? (uint32_t)op->arg : 0,
-        .src = node_base(run, st, op, op->sbuf, op->sblk),
-        .dst = node_base(run, st, op, op->dbuf, op->dblk),
-        .map = run->map,
-        .whole = st->loop == NO_LOOP,
-        .trip = st->trip - (st->loop == NO_LOOP ? 0 : op->shift),
-        .sblk = op->sblk % run->map.nblocks,
-        .dblk = op->dblk % run->map.nblocks,
-        .nblk = op->nblk,
-        .nparts = op->nparts,
-    };
-
-    assert(call.sblk == call.dblk);
-    run->env->node->ops->start(run->env->node, run->lane, &call);
-}
-
-static tutti_status_t do_node(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                              tutti__stuck_t *stuck)
-{
-    if (!st->started) {
-        size_t elements = 0;
-
-        for (uint32_t i = 0; i < op->nblk * op->nparts; i++)
-            elements += span(run, st, op, op->sbuf, op->sblk + i).count;
-        if (elements == 0)
-            return TUTTI_OK;
-        start_node(run, st, op);
-        st->started = 1;
-    }
-    return run->env->node->ops->step(run->env->node, run->lane, stuck);
 }
 
 static tutti_status_t do_wait(const tutti__run_t *run, const tutti__stream_t *st,
@@ -226,15 +207,96 @@ static tutti_status_t do_wait(const tutti__run_t *run, const tutti__stream_t *st
 {
     int64_t target = op->arg;
 
-    if (st->loop != NO_LOOP)
+    if (st->loop != TUTTI__NO_LOOP)
         target += (int64_t)(st->trip - op->shift) * run->sched->marks[op->stream];
     return (int64_t)run->stream[op->stream].marks >= target ? TUTTI_OK : TUTTI__AGAIN;
 }
 
+/* ---- the host as a whole ---- */
+
+/* What the node counts from: element 0 of the map, or the first of SCRATCH's blocks. */
+static char *node_base(const tutti__run_t *run, unsigned buf, uint32_t blk)
+{
+    const tutti__place_t *place = &run->place[buf];
+
+    return buf == TUTTI__SCRATCH ? place->base + place->block[blk].begin : place->base;
+}
+
+/* start.c has filled in what is the same for all operations of the call. */
+static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
+{
+    tutti__node_call_t *call = &run->node_call;
+    uint32_t nblocks = call->map.nblocks;
+
+    assert(run->sched->sizes != TUTTI__BY_PAIR);
+    call->kind = (tutti__op_kind_t)op->kind;
+    call->divisor = divisor(run, op);
+    call->root = op->kind == TUTTI__NODE_BCAST ? (uint32_t)op->arg : run->root;
+    call->src = node_base(run, op->sbuf, op->sblk);
+    call->dst = node_base(run, op->dbuf, op->dblk);
+    call->src_step = op->sbuf == TUTTI__SCRATCH ? call->map.chunk : 0;
+    call->dst_step = op->dbuf == TUTTI__SCRATCH ? call->map.chunk : 0;
+    call->whole = st->loop == TUTTI__NO_LOOP;
+    call->trip = st->trip - op->shift;
+    call->sblk = op->sblk < nblocks ? op->sblk : op->sblk % nblocks;
+    call->dblk = op->dblk < nblocks ? op->dblk : op->dblk % nblocks;
+    call->nblk = op->nblk;
+    call->nparts = op->nparts;
+    run->env->node->ops->start(run->env->node, run->lane, call);
+}
+
+static tutti_status_t do_node(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                              tutti__stuck_t *stuck)
+{
+    if (!st->started) {
+        if (sum_bytes(run, st, op, op->sbuf, op->sblk, op->nblk * op->nparts) == 0)
+            return TUTTI_OK;
+        start_node(run, st, op);
+        st->started = 1;
+    }
+    return run->env->node->ops->step(run->env->node, run->lane, stuck);
+}
+
+/* The meeting before the first operation. */
+static tutti_status_t do_meet(tutti__run_t *run, tutti__stuck_t *stuck)
+{
+    tutti_status_t status;
+
+    stuck->word = NULL;
+    stuck->peer = -1;
+    status = run->env->node->ops->step(run->env->node, run->lane, stuck);
+    if (status != TUTTI_OK)
+        return status;
+    run->meeting = 0;
+    return tutti__run_expect(run);
+}
+
 /* ---- streams ---- */
 
-static tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                            tutti__stuck_t *stuck)
+/* Enter, repeat or leave a loop. */
+static void do_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op)
+{
+    if (op->kind == TUTTI__LOOP) {
+        st->loop = st->pc++;
+        st->trip = 0;
+        st->trips = run->trips;
+        st->chunk = run->chunk;
+        return;
+    }
+    st->trip++;
+    if (st->trip < run->trips + (size_t)run->sched->ops[st->loop].arg) {
+        st->pc = st->loop + 1;
+        return;
+    }
+    st->loop = TUTTI__NO_LOOP;
+    st->trip = 0;
+    st->trips = 1;
+    st->chunk = SIZE_MAX;
+    st->pc++;
+}
+
+static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                   tutti__stuck_t *stuck)
 {
     switch (op->kind) {
     case TUTTI__SEND:
@@ -244,7 +306,8 @@ static tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const tutti_
         return do_recv(run, st, op, stuck);
     case TUTTI__COPY:
     case TUTTI__REDUCE:
-        return do_local(run, st, op);
+        do_local(run, st, op);
+        return TUTTI_OK;
     case TUTTI__WAIT:
         return do_wait(run, st, op);
     default:
@@ -252,42 +315,23 @@ static tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const tutti_
     }
 }
 
-/* Enter, repeat or leave a loop. */
-static void do_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op)
-{
-    if (op->kind == TUTTI__LOOP) {
-        st->loop = st->pc++;
-        st->trip = 0;
-        return;
-    }
-    st->trip++;
-    if (st->trip < run->trips + (size_t)run->sched->ops[st->loop].arg) {
-        st->pc = st->loop + 1;
-        return;
-    }
-    st->loop = NO_LOOP;
-    st->pc++;
-}
-
-static int skipped(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
-{
-    return st->loop != NO_LOOP && (st->trip < op->shift || st->trip - op->shift >= run->trips);
-}
-
 /* Run one stream until it is done (OK) or blocked (AGAIN). *moved: it did something. */
 static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__stuck_t *stuck,
                                  int *moved)
 {
+    const tutti__op_t *ops = run->sched->ops;
+
     while (st->pc < st->end) {
-        const tutti__op_t *op = &run->sched->ops[st->pc];
-        tutti_status_t status;
+        const tutti__op_t *op = &ops[st->pc];
 
         if (op->kind == TUTTI__LOOP || op->kind == TUTTI__END_LOOP) {
             do_loop(run, st, op);
             continue;
         }
-        if (!skipped(run, st, op)) {
-            status = do_op(run, st, op, stuck);
+        /* Else its chunk is none; a trip before the first is a very large one. */
+        if (st->trip - op->shift < st->trips) {
+            tutti_status_t status = do_op(run, st, op, stuck);
+
             if (status != TUTTI_OK)
                 return status;
             st->started = 0;
@@ -303,6 +347,12 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
 {
     int moved, blocked, places;
 
+    if (run->meeting) {
+        tutti_status_t status = do_meet(run, stuck);
+
+        if (status != TUTTI_OK)
+            return status;
+    }
     do {
         moved = blocked = places = 0;
         stuck->word = NULL;
@@ -330,149 +380,4 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
     if (places > 1)
         stuck->word = NULL;
     return TUTTI__AGAIN;
-}
-
-/* ---- starting ---- */
-
-/* The channel ends of this schedule; kept while the same schedule is run again. */
-static tutti_status_t bind_chans(tutti__run_t *run, const tutti__sched_t *sched)
-{
-    if (run->bound == sched)
-        return TUTTI_OK;
-    run->bound = NULL;
-    if (run->chans_room < sched->nchans) {
-        tutti__chan_t **chans = realloc(run->chans, sched->nchans * sizeof(*chans));
-
-        if (chans == NULL)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%u channels", sched->nchans);
-        run->chans = chans;
-        run->chans_room = sched->nchans;
-    }
-    for (uint32_t i = 0; i < sched->nchans; i++) {
-        const tutti__sched_chan_t *c = &sched->chans[i];
-        tutti__xport_t *x = run->env->xport[c->peer];
-        tutti__chan_key_t key = { run->lane, c->peer, c->stream };
-        tutti_status_t status = c->is_recv ? x->ops->open_recv(x, &key, &run->chans[i])
-                                           : x->ops->open_send(x, &key, &run->chans[i]);
-
-        if (status != TUTTI_OK)
-            return status;
-    }
-    run->bound = sched;
-    return TUTTI_OK;
-}
-
-static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
-{
-    size_t scratch = (size_t)sched->scratch_blocks * run->map.chunk * run->esize;
-
-    if (run->scratch_bytes < scratch) {
-        free(run->scratch);
-        /* Zeroed: a barrier sends what nobody ever wrote. */
-        run->scratch = calloc(1, scratch);
-        run->scratch_bytes = run->scratch == NULL ? 0 : scratch;
-        if (run->scratch == NULL)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes of scratch", scratch);
-    }
-    for (uint32_t s = 0; sched->max_nblk > 1 && s < sched->nstreams; s++) {
-        if (run->stream[s].gather == NULL)
-            run->stream[s].gather = malloc(run->env->slot_bytes);
-        if (run->stream[s].gather == NULL)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes to gather", run->env->slot_bytes);
-    }
-    return TUTTI_OK;
-}
-
-/* Messages that one operation receives in the whole run: trips in which it is not empty. */
-static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
-{
-    size_t largest = 0;
-
-    for (uint32_t i = 0; i < op->nblk; i++) {
-        uint32_t blk = (op->dblk + i) % run->map.nblocks;
-        size_t count = tutti__block_begin(&run->map, blk + 1) - tutti__block_begin(&run->map, blk);
-
-        largest = TUTTI__MAX(largest, count);
-    }
-    return (largest + run->map.chunk - 1) / run->map.chunk;
-}
-
-/* Tell each receiving end how many messages this run brings. */
-static tutti_status_t expect_messages(tutti__run_t *run, const tutti__sched_t *sched)
-{
-    for (uint32_t i = 0; i < sched->nops; i++) {
-        const tutti__op_t *op = &sched->ops[i];
-        tutti_status_t status;
-
-        if (op->kind != TUTTI__RECV && op->kind != TUTTI__RECV_REDUCE)
-            continue;
-        status = run->env->xport[sched->chans[op->chan].peer]->ops->expect(run->chans[op->chan],
-                                                                           messages_of(run, op));
-        if (status != TUTTI_OK)
-            return status;
-    }
-    return TUTTI_OK;
-}
-
-tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
-                                const tutti__exec_call_t *call)
-{
-    tutti_status_t status;
-
-    run->call = *call;
-    run->esize = tutti_dtype_bytes(call->dtype);
-    run->reduce = tutti__reduce_find(call->dtype, call->op);
-    run->divisor = call->op == TUTTI_AVG ? run->env->size : 0;
-    run->map.count = call->count;
-    run->map.nblocks = sched->nblocks;
-    run->map.chunk = run->env->slot_bytes / sched->max_nblk / run->esize;
-    if (run->map.chunk == 0)
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "messages of %u blocks do not fit %zu bytes",
-                           sched->max_nblk, run->env->slot_bytes);
-    run->map.table = NULL;
-    /* A scratch block is one chunk; there is no use in one that is longer than the call. */
-    run->map.chunk = TUTTI__MIN(run->map.chunk, call->count);
-    run->trips = tutti__blockmap_trips(&run->map);
-    run->base[TUTTI__IN] = (char *)(uintptr_t)call->in;
-    run->base[TUTTI__OUT] = call->out;
-    run->base[TUTTI__STAGE] = call->out;
-    status = get_memory(run, sched);
-    if (status == TUTTI_OK)
-        status = bind_chans(run, sched);
-    if (status == TUTTI_OK)
-        status = expect_messages(run, sched);
-    if (status != TUTTI_OK)
-        return status;
-    run->base[TUTTI__SCRATCH] = run->scratch;
-    for (uint32_t s = 0; s < sched->nstreams; s++) {
-        tutti__stream_t *st = &run->stream[s];
-
-        st->pc = sched->first[s];
-        st->end = sched->first[s + 1];
-        st->loop = NO_LOOP;
-        st->trip = 0;
-        st->marks = 0;
-        st->started = 0;
-    }
-    run->sched = sched;
-    return TUTTI_OK;
-}
-
-void tutti__run_cancel(tutti__run_t *run)
-{
-    for (uint32_t r = 0; r < run->env->size; r++)
-        if (r != run->env->rank)
-            run->env->xport[r]->ops->cancel(run->env->xport[r], run->lane);
-    run->sched = NULL;
-}
-
-int tutti__run_forbidden(const tutti__exec_env_t *env, const tutti__sched_t *sched, int is_engine)
-{
-    for (uint32_t i = 0; i < sched->nchans; i++) {
-        tutti__xport_t *x = env->xport[sched->chans[i].peer];
-
-        if (!x->ops->may_progress(x, is_engine))
-            return 1;
-    }
-    return 0;
 }

@@ -17,53 +17,103 @@
 typedef struct {
     uint32_t rank, size;
     tutti__xport_t **xport; /* [size] how each peer is reached; own entry unused */
-    tutti__node_t *node;
-    size_t slot_bytes; /* of every channel */
+    tutti__node_t *node;    /* NULL: no node operations, no meetings */
+    size_t slot_bytes;      /* of every channel */
 } tutti__exec_env_t;
 
 /* The call that a schedule serves. */
 typedef struct {
     const void *in; /* element 0 of the block map */
     void *out;
-    size_t count; /* elements in the whole map */
+    size_t count; /* elements in the whole map; 0 only where there are tables */
     tutti_dtype_t dtype;
     tutti_op_t op;
     uint32_t signature; /* of what for, count, type, operation, root: equal on all ranks */
-    uint8_t tag; /* what the call is for, below 128; ranks with different ones do not fit */
+    uint8_t tag;        /* what the call is for, below 128; ranks with different ones do not fit */
+    /* Begin with a meeting of the host's ranks (NODE_MEET), so that those that came with another
+       call find out before anything moves. For schedules without node operations. */
+    int meet;
+    uint32_t root; /* for the meeting */
+    /* Blocks of different lengths (see blockmap.h), NULL: equal shares. Live until the run ends.
+       in_*: of IN, where the schedule's sizes are BY_PAIR; else IN has OUT's. */
+    const size_t *table, *begins;
+    const size_t *in_table, *in_begins;
+    size_t in_count; /* BY_PAIR: elements in IN's whole map; `count` is OUT's */
 } tutti__exec_call_t;
+
+/* A block of a buffer in the present call, in bytes. */
+typedef struct {
+    size_t begin, bytes;
+} tutti__block_t;
+
+/* Where the blocks of a buffer are. */
+typedef struct {
+    char *base;
+    const tutti__block_t *block;
+    size_t step; /* bytes from one chunk of a block to the next; SCRATCH: 0, all in one place */
+    int joint;   /* there is one trip, and the blocks stand end to end: many are like one */
+} tutti__place_t;
+
+/* One end of a channel, ready for use. */
+typedef struct {
+    const tutti__xport_ops_t *ops;
+    tutti__chan_t *chan;
+    tutti__sched_chan_t key;
+} tutti__end_t;
 
 typedef struct {
     uint32_t pc, end;
     uint32_t loop; /* index of the LOOP that it is in, or UINT32_MAX */
     size_t trip;
+    size_t trips; /* in loops: those with a chunk; outside: 1 */
+    size_t chunk; /* in loops: bytes of a chunk; outside: no limit */
     uint64_t marks;
     int started;  /* the present operation was posted or started, and is not done */
     char *gather; /* for messages of several blocks: one slot */
 } tutti__stream_t;
 
+/* What the blocks of a call with equal shares depend on. */
+typedef struct {
+    size_t count, esize;
+    uint32_t nblocks, scratch_blocks, max_nblk;
+} tutti__layout_t;
+
+/*
+ * What is kept from call to call is found again by its value, never by a schedule's address: so a
+ * schedule has to live while it runs, not longer.
+ */
 typedef struct {
     const tutti__exec_env_t *env;
     uint32_t lane;
     const tutti__sched_t *sched; /* NULL: no run */
-    tutti__exec_call_t call;
-    tutti__reduce_fn_t reduce;
-    size_t esize;
+    uint32_t signature, root;    /* of the call */
     uint32_t divisor;
-    tutti__blockmap_t map;
+    int meeting; /* the host's ranks meet; nothing else has begun */
+    tutti__reducer_t reducer;
+    tutti__node_call_t node_call; /* what is the same in the whole call; the present operation */
+    tutti__stream_t stream[TUTTI__SCHED_STREAMS];
+
+    /* channels: those of the last schedule that had some */
+    tutti__end_t *ends;
+    uint32_t nends, ends_room;
+    int expects; /* one of them wants to know how many messages will come */
+
+    /* blocks */
+    tutti__layout_t layout; /* of the last call; count 0: had tables */
+    unsigned eshift;        /* bytes to elements */
+    size_t chunk;           /* bytes */
     size_t trips;
-    char *base[TUTTI__BUFS];
+    tutti__place_t place[TUTTI__BUFS];
+    tutti__block_t *blocks;
+    size_t blocks_room;
     char *scratch;
     size_t scratch_bytes;
-    tutti__stream_t stream[TUTTI__SCHED_STREAMS];
-    const tutti__sched_t *bound; /* whose channels are in chans */
-    tutti__chan_t **chans;
-    uint32_t chans_room;
 } tutti__run_t;
 
 void tutti__run_init(tutti__run_t *run, const tutti__exec_env_t *env, uint32_t lane);
 void tutti__run_fini(tutti__run_t *run);
 
-/* Begin. Opens channels and memory where needed. call->count is at least 1. */
+/* Begin. Opens channels and memory where needed. */
 tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
                                 const tutti__exec_call_t *call);
 

@@ -2,4 +2,6 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/exec.c \
-    %reldir%/exec.h
+    %reldir%/exec.h \
+    %reldir%/inside.h \
+    %reldir%/start.c

@@ -69,6 +69,18 @@ int tutti__mapping_join(const char *base)
     return mapping != NULL;
 }
 
+uint64_t tutti__mapping_total(void)
+{
+    unsigned generation = tutti__fork_generation();
+    uint64_t total = 0;
+
+    tutti__mutex_lock(&lock);
+    for (const mapping_t *m = mappings; m != NULL; m = m->next)
+        total += m->generation == generation ? m->span : 0;
+    tutti__mutex_unlock(&lock);
+    return total;
+}
+
 void tutti__mapping_leave(const char *base)
 {
     mapping_t **at, *mapping;

@@ -20,4 +20,7 @@ int tutti__mapping_join(const char *base);
    mappings, it does nothing. */
 void tutti__mapping_leave(const char *base);
 
+/* Bytes of addresses of all mappings of this process. */
+uint64_t tutti__mapping_total(void);
+
 #endif

@@ -31,10 +31,16 @@
 /* Addresses, not memory. The sanitizers keep books about addresses, and have less of them. */
 #ifdef TUTTI__SANITIZED
 #define SPAN_MOST (4096 * MIB)
+#define ADDRESSES (1024 * 1024 * MIB)
 #else
 #define SPAN_MOST (65536 * MIB)
+#define ADDRESSES (96 * 1024 * 1024 * MIB)
 #endif
 #define SPAN_LEAST (256 * MIB)
+
+/* The first communicator's arenas take half of the addresses at most, each further one's this part
+   of what is left: with 4 ranks, more than 400 have 64 GiB each. */
+#define FURTHER_PART 32
 
 /* Where RLIMIT_AS is set, a peer's arena must fit as well: with so many ranks it does. */
 #define SPAN_RANKS 16
@@ -66,14 +72,18 @@ struct tutti__arena {
     tutti__ranges_t *ranges; /* protected by lock */
 };
 
-static size_t span_wanted(void)
+static size_t span_wanted(uint32_t nranks)
 {
-    uint64_t span = SPAN_MOST;
+    uint64_t span = SPAN_MOST, total = tutti__mapping_total();
+    uint64_t left = total < ADDRESSES ? ADDRESSES - total : 0;
     struct rlimit limit;
 
+    while (span > SPAN_LEAST && span > left / (total == 0 ? 2 : FURTHER_PART) / nranks)
+        span /= 2;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return span;
-    while (span > SPAN_LEAST && span > limit.rlim_cur / SPAN_RANKS)
+    left = total < limit.rlim_cur ? limit.rlim_cur - total : 0;
+    while (span > SPAN_LEAST && span > left / SPAN_RANKS)
         span /= 2;
     return span;
 }
@@ -92,6 +102,11 @@ static tutti_status_t open_memfd(int *ret_fd)
 
 tutti_status_t tutti__arena_create(tutti__arena_t **ret_arena)
 {
+    return tutti__arena_create_among(1, ret_arena);
+}
+
+tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_arena)
+{
     tutti__arena_t *arena = calloc(1, sizeof(*arena));
     tutti_status_t status;
 
@@ -104,7 +119,7 @@ tutti_status_t tutti__arena_create(tutti__arena_t **ret_arena)
     if (status != TUTTI_OK)
         goto free_arena;
 
-    arena->span = span_wanted();
+    arena->span = span_wanted(nranks);
     for (;;) {
         status = tutti__mapping_open(arena->fd, arena->span, &arena->base);
         if (status == TUTTI_OK || arena->span <= SPAN_LEAST)

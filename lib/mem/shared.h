@@ -8,7 +8,7 @@
  * mapping on the way, no generation numbers, and one descriptor per pair of ranks is ever passed.
  *
  *      file   |ctl|lanes| fusion |  tutti_mem_alloc |(not yet)...............|
- *      span   |<----------------- 64 GiB, mapped at once -------------------->|
+ *      span   |<------------- up to 64 GiB, mapped at once ------------------>|
  *
  * Ranges are reserved with fallocate, so a full limit is an error here and never a SIGBUS later.
  * Nothing has a name; the kernel frees it with the last process. Ranks that are threads of one
@@ -23,8 +23,16 @@
 
 typedef struct tutti__arena tutti__arena_t;
 
-/* An own arena, empty. Any thread may allocate and free. The span is 64 GiB, less under RLIMIT_AS
-   and sanitizers. */
+/*
+ * An own arena, empty. Any thread may allocate and free.
+ *
+ * nranks  that map each other's arenas; this process maps as many
+ *
+ * The span is 64 GiB; less under RLIMIT_AS and sanitizers, and where there are many arenas already:
+ * a process has 128 TiB of addresses, and each communicator takes its part of what is left.
+ */
+tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_arena);
+/* The same for one rank. */
 tutti_status_t tutti__arena_create(tutti__arena_t **ret_arena);
 void tutti__arena_destroy(tutti__arena_t *arena);
 

@@ -5,6 +5,9 @@
  * A node operation is started and then stepped until it is done; nothing here ever blocks or spins.
  * One operation at a time per lane; all ranks of the host start the same operations in the same
  * order in a lane. One thread at a time uses a lane.
+ *
+ * NODE_MEET moves no data: all ranks of the host say what they came with (kind, dtype, op, tag,
+ * root, map.count; the rest is not looked at) and hear whether it is the same.
  */
 #ifndef TUTTI__NODE_NODE_H
 #define TUTTI__NODE_NODE_H
@@ -16,18 +19,20 @@
 
 typedef struct tutti__node tutti__node_t;
 
-/* One operation. Copied by start; the buffers live until it is done. */
+/* One operation. It and its buffers live until it is done. */
 typedef struct {
     tutti__op_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
-    uint8_t tag;      /* below 128; equal on all ranks, else they do not fit */
-    uint32_t divisor; /* 0: none; see reduce.h */
-    uint32_t root;    /* NODE_BCAST: local rank */
-    const void *src;  /* element 0 of the block map */
+    const tutti__reducer_t *reducer; /* of those two, for what reduces */
+    uint8_t tag;                     /* below 128; equal on all ranks, else they do not fit */
+    uint32_t divisor;                /* 0: none; see reduce.h */
+    uint32_t root;   /* NODE_BCAST: local rank; else the call's, which is compared only */
+    const void *src; /* element 0 of the block map; with src_step: block sblk */
     void *dst;
     tutti__blockmap_t map;
-    int whole; /* outside loops: whole blocks; else chunk `trip` of each block */
+    size_t src_step, dst_step; /* 0, or SCRATCH: elements from one block to the next */
+    int whole;                 /* outside loops: whole blocks; else chunk `trip` of each block */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
 } tutti__node_call_t;

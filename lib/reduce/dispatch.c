@@ -12,20 +12,33 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#ifdef TUTTI__HAVE_X86_KERNELS
+#include <cpuid.h>
+#endif
+
 static int always(void)
 {
     return 1;
 }
 
 #ifdef TUTTI__HAVE_X86_KERNELS
+/* Asked of the processor itself: not all compilers know the name. What avx2 needs of the operating
+   system is enough for it, too. */
+static int has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+
 static int has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") != 0;
+    return __builtin_cpu_supports("avx2") && has_f16c();
 }
 
 static int has_avx512(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 #endif
@@ -38,8 +51,12 @@ static const struct {
 #ifdef TUTTI__HAVE_X86_KERNELS
     { &tutti__kernels_avx512, has_avx512 },
     { &tutti__kernels_avx2, has_avx2 },
+    { &tutti__kernels_sse2, always },
 #endif
-    { &tutti__kernels_base, always },
+#ifdef TUTTI__HAVE_NEON_KERNELS
+    { &tutti__kernels_neon, always },
+#endif
+    { &tutti__kernels_scalar, always },
 };
 
 /* NULL: not chosen yet. Relaxed: the tables are constant, and two threads choose alike. */
@@ -49,6 +66,8 @@ static const tutti__kernels_t *kernels(void)
 {
     const tutti__kernels_t *best = atomic_load_explicit(&in_use, memory_order_relaxed);
 
+    if (best != NULL)
+        return best;
     for (size_t i = 0; best == NULL; i++)
         if (sets[i].runs_here())
             best = sets[i].kernels;
@@ -56,52 +75,41 @@ static const tutti__kernels_t *kernels(void)
     return best;
 }
 
-static int row_of(tutti_dtype_t dtype)
-{
-    switch (dtype) {
-    case TUTTI_FLOAT32:
-        return TUTTI__KERNEL_FLOAT32;
-    case TUTTI_FLOAT64:
-        return TUTTI__KERNEL_FLOAT64;
-    case TUTTI_BFLOAT16:
-        return TUTTI__KERNEL_BFLOAT16;
-    case TUTTI_INT32:
-        return TUTTI__KERNEL_INT32;
-    case TUTTI_INT64:
-        return TUTTI__KERNEL_INT64;
-    case TUTTI_UINT8:
-        return TUTTI__KERNEL_UINT8;
-    default:
-        return -1;
-    }
-}
-
-static int column_of(tutti_op_t op)
-{
-    switch (op) {
-    case TUTTI_SUM:
-    case TUTTI_AVG:
-        return TUTTI__KERNEL_SUM;
-    case TUTTI_MIN:
-        return TUTTI__KERNEL_MIN;
-    case TUTTI_MAX:
-        return TUTTI__KERNEL_MAX;
-    default:
-        return -1;
-    }
-}
-
 tutti__reduce_fn_t tutti__reduce_find(tutti_dtype_t dtype, tutti_op_t op)
 {
-    int row = row_of(dtype), column = column_of(op);
+    if ((unsigned)dtype >= TUTTI__KERNEL_DTYPES || (unsigned)op >= TUTTI__KERNEL_OPS)
+        return NULL;
+    return kernels()->fold[dtype][op];
+}
 
-    return row < 0 || column < 0 ? NULL : kernels()->fold[row][column];
+int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *ret_reducer)
+{
+    tutti__reducer_t reducer = { tutti__reduce_find(dtype, op), NULL, dtype };
+
+    if (reducer.fold == NULL && tutti_dtype_bytes(dtype) != 0)
+        reducer.user = tutti__user_op_find(op);
+    if (reducer.fold == NULL && reducer.user == NULL)
+        return 0;
+    *ret_reducer = reducer;
+    return 1;
+}
+
+int tutti__reduce_scales(tutti_dtype_t dtype)
+{
+    return (unsigned)dtype < TUTTI__KERNEL_DTYPES && kernels()->scale[dtype] != NULL;
+}
+
+void tutti__reduce_scale(void *dst, const void *src, size_t count, tutti_dtype_t dtype,
+                         double factor)
+{
+    kernels()->scale[dtype](dst, src, count, factor);
 }
 
 int tutti__reduce_force(const char *isa)
 {
     for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++)
-        if (strcmp(sets[i].kernels->isa, isa) == 0 && sets[i].runs_here()) {
+        if ((strcmp(isa, "auto") == 0 || strcmp(sets[i].kernels->isa, isa) == 0) &&
+            sets[i].runs_here()) {
             atomic_store_explicit(&in_use, sets[i].kernels, memory_order_relaxed);
             return 1;
         }

@@ -7,30 +7,21 @@
 
 #include "reduce/reduce.h"
 
-/* Rows and columns of a table. */
-typedef enum {
-    TUTTI__KERNEL_FLOAT32,
-    TUTTI__KERNEL_FLOAT64,
-    TUTTI__KERNEL_BFLOAT16,
-    TUTTI__KERNEL_INT32,
-    TUTTI__KERNEL_INT64,
-    TUTTI__KERNEL_UINT8,
-    TUTTI__KERNEL_TYPES
-} tutti__kernel_type_t;
+/* Rows and columns of a table: the public numbers, so that nothing is translated. */
+#define TUTTI__KERNEL_DTYPES (TUTTI_INT64_INT64 + 1)
+#define TUTTI__KERNEL_OPS (TUTTI_MAXLOC + 1)
 
-typedef enum {
-    TUTTI__KERNEL_SUM,
-    TUTTI__KERNEL_MIN,
-    TUTTI__KERNEL_MAX,
-    TUTTI__KERNEL_OPS
-} tutti__kernel_op_t;
+typedef void (*tutti__scale_fn_t)(void *dst, const void *src, size_t count, double factor);
 
 typedef struct {
     const char *isa;
-    tutti__reduce_fn_t fold[TUTTI__KERNEL_TYPES][TUTTI__KERNEL_OPS];
+    tutti__reduce_fn_t fold[TUTTI__KERNEL_DTYPES][TUTTI__KERNEL_OPS]; /* NULL: not served */
+    tutti__scale_fn_t scale[TUTTI__KERNEL_DTYPES];
 } tutti__kernels_t;
 
-extern const tutti__kernels_t tutti__kernels_base;
+extern const tutti__kernels_t tutti__kernels_scalar;
+extern const tutti__kernels_t tutti__kernels_sse2;
+extern const tutti__kernels_t tutti__kernels_neon;
 extern const tutti__kernels_t tutti__kernels_avx2;
 extern const tutti__kernels_t tutti__kernels_avx512;
 

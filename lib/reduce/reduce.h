@@ -21,17 +21,62 @@
  * dst      may be one of the sources; other overlaps are not allowed. All arrays at any address
  * count    may be 0; pointers may be NULL then
  * divisor  0: none; else divide the fold by it before it is rounded and stored (AVG's last step;
- *          integers truncate toward zero)
+ *          integers truncate toward zero). For the kernels of SUM; the others ignore it
  */
 typedef void (*tutti__reduce_fn_t)(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
                                    uint32_t divisor);
 
 /*
- * The kernel of a type and operation (AVG: the kernel of SUM), or NULL if not served.
+ * The built-in kernel of a type and operation (AVG: the kernel of SUM), or NULL if not served.
+ *
+ * Of MINLOC and MAXLOC values -0 is less than +0, as for MIN and MAX; indices are signed.
  */
 tutti__reduce_fn_t tutti__reduce_find(tutti_dtype_t dtype, tutti_op_t op);
 
-/* Force an instruction set for tests: "base", "avx2", "avx512". 0 if this machine has it not. */
+/* ---- operations of the caller's own (tutti_op_create); user.c ---- */
+
+typedef struct tutti__user_op tutti__user_op_t;
+
+/* The lowest number that is free, or 0 if there is none. Any thread. */
+tutti_op_t tutti__user_op_make(tutti_op_function_t function, void *context, int commutative);
+/* 0 if `op` is none. */
+int tutti__user_op_drop(tutti_op_t op);
+/* NULL: `op` is no such operation. Takes no lock. */
+const tutti__user_op_t *tutti__user_op_find(tutti_op_t op);
+int tutti__user_op_commutes(const tutti__user_op_t *user);
+/* As a kernel; divisor is ignored. Folds from left to right; dst may be any of the sources. */
+void tutti__user_op_fold(const tutti__user_op_t *user, void *dst, const void *const *srcs,
+                         size_t nsrcs, size_t count, tutti_dtype_t dtype);
+
+/* ---- what calls hold: either of the two ---- */
+
+typedef struct {
+    tutti__reduce_fn_t fold; /* NULL: user */
+    const tutti__user_op_t *user;
+    tutti_dtype_t dtype;
+} tutti__reducer_t;
+
+/* 0 if the pair is not served. */
+int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *ret_reducer);
+
+static inline void tutti__reduce(const tutti__reducer_t *reducer, void *dst,
+                                 const void *const *srcs, size_t nsrcs, size_t count,
+                                 uint32_t divisor)
+{
+    if (reducer->fold != NULL)
+        reducer->fold(dst, srcs, nsrcs, count, divisor);
+    else
+        tutti__user_op_fold(reducer->user, dst, srcs, nsrcs, count, reducer->dtype);
+}
+
+/* dst = src * factor, in float64 for FLOAT64, else in float32, rounded once; dst may be src.
+   Floating point types only: tutti__reduce_scales says which. */
+int tutti__reduce_scales(tutti_dtype_t dtype);
+void tutti__reduce_scale(void *dst, const void *src, size_t count, tutti_dtype_t dtype,
+                         double factor);
+
+/* Force an instruction set: "scalar" (no vector instructions), "sse2" or "neon" (what every
+   processor of the architecture has), "avx2", "avx512", or "auto". 0 if this machine has it not. */
 int tutti__reduce_force(const char *isa);
 /* The one in use. */
 const char *tutti__reduce_isa(void);

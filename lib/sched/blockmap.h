@@ -3,8 +3,9 @@
  * Block maps: where block b of a buffer begins, in elements.
  *
  * Schedules name blocks, never addresses. A map cuts `count` elements into `nblocks` blocks: equal
- * shares by floor(b * count / nblocks), or a table given with the call. In a chunk loop, trip t
- * works on chunk t of each block: its elements [t * chunk, (t + 1) * chunk).
+ * shares by floor(b * count / nblocks), or a table given with the call. A table may come with a
+ * place of its own for each block; lengths are what ranks must agree on, places are local. In a
+ * chunk loop, trip t works on chunk t of each block: its elements [t * chunk, (t + 1) * chunk).
  */
 #ifndef TUTTI__SCHED_BLOCKMAP_H
 #define TUTTI__SCHED_BLOCKMAP_H
@@ -13,14 +14,17 @@
 #include <stdint.h>
 
 typedef struct {
-    size_t count;        /* elements in all blocks */
-    uint32_t nblocks;    /* at least 1 */
-    size_t chunk;        /* elements of one chunk; at least 1 */
-    const size_t *table; /* NULL: equal shares; else nblocks + 1 ascending borders */
+    size_t count;         /* elements in all blocks */
+    uint32_t nblocks;     /* at least 1 */
+    size_t chunk;         /* elements of one chunk; at least 1 */
+    const size_t *table;  /* NULL: equal shares; else [nblocks + 1], block b is as long as
+                             table[b + 1] - table[b] */
+    const size_t *begins; /* with a table: [nblocks], where each block begins; NULL: at table[b] */
 } tutti__blockmap_t;
 
-/* The first element of block b; b == nblocks gives count. Split so that nothing overflows. */
-static inline size_t tutti__block_begin(const tutti__blockmap_t *map, uint32_t b)
+/* Border b of the blocks laid end to end: b == nblocks gives count. Split so that nothing
+   overflows. */
+static inline size_t tutti__block_border(const tutti__blockmap_t *map, uint32_t b)
 {
     size_t whole, rest;
 
@@ -31,12 +35,23 @@ static inline size_t tutti__block_begin(const tutti__blockmap_t *map, uint32_t b
     return whole * b + rest * b / map->nblocks;
 }
 
+/* The first element of block b < nblocks. */
+static inline size_t tutti__block_begin(const tutti__blockmap_t *map, uint32_t b)
+{
+    return map->begins != NULL ? map->begins[b] : tutti__block_border(map, b);
+}
+
+static inline size_t tutti__block_count(const tutti__blockmap_t *map, uint32_t b)
+{
+    return tutti__block_border(map, b + 1) - tutti__block_border(map, b);
+}
+
 /* The elements [*ret_begin, + *ret_count) of chunk `trip` of block b; the count may be 0. */
 static inline void tutti__block_chunk(const tutti__blockmap_t *map, uint32_t b, size_t trip,
                                       size_t *ret_begin, size_t *ret_count)
 {
     size_t begin = tutti__block_begin(map, b);
-    size_t end = tutti__block_begin(map, b + 1);
+    size_t end = begin + tutti__block_count(map, b);
     size_t skip = trip * map->chunk;
 
     if (skip >= end - begin) {

@@ -13,6 +13,7 @@
 #include "sched/build.h"
 
 #include "base/status.h"
+#include "sched/chans.h"
 #include "sched/check.h"
 
 #include <stdarg.h>
@@ -30,8 +31,8 @@ typedef struct {
 } line_t;
 
 struct tutti__build {
-    tutti__sched_t *sched; /* its ops stay NULL until the end */
-    uint32_t chan_room;
+    tutti__sched_t *sched;     /* its ops stay NULL until the end */
+    tutti__chan_table_t table; /* of sched->chans */
     line_t lines[TUTTI__SCHED_STREAMS];
     unsigned stream; /* the current one */
     uint8_t flags;   /* for the next operation */
@@ -59,24 +60,26 @@ static int is_spoilt(const tutti__build_t *b)
     return b == NULL || b->status != TUTTI_OK;
 }
 
-/* Make room for one more item; the array's new place, or NULL and the old one is untouched. */
-static void *grow(tutti__build_t *b, void *items, uint32_t n, uint32_t *room, size_t item_bytes)
+/* Make room for one more operation. */
+static int grow(tutti__build_t *b, line_t *line)
 {
-    uint32_t more;
+    uint32_t more = line->room == 0 ? 16 : 2 * line->room;
+    tutti__op_t *ops;
 
-    if (n < *room)
-        return items;
-    if (*room > INT32_MAX / 2) { /* END_LOOP's arg has to hold an index */
+    if (line->nops < line->room)
+        return 1;
+    if (line->room > INT32_MAX / 2) { /* END_LOOP's arg has to hold an index */
         spoil(b, TUTTI_ERR_UNSUPPORTED, "too many operations");
-        return NULL;
+        return 0;
     }
-    more = *room == 0 ? 16 : 2 * *room;
-    items = realloc(items, more * item_bytes);
-    if (items == NULL)
-        spoil(b, TUTTI_ERR_NO_MEMORY, "no memory for %u items", more);
-    else
-        *room = more;
-    return items;
+    ops = realloc(line->ops, more * sizeof(*ops));
+    if (ops == NULL) {
+        spoil(b, TUTTI_ERR_NO_MEMORY, "no memory for %u operations", more);
+        return 0;
+    }
+    line->ops = ops;
+    line->room = more;
+    return 1;
 }
 
 /* The next operation of the current stream, zeroed but for its kind; NULL after an error. */
@@ -88,11 +91,9 @@ static tutti__op_t *append(tutti__build_t *b, tutti__op_kind_t kind)
     if (is_spoilt(b))
         return NULL;
     line = &b->lines[b->stream];
-    op = grow(b, line->ops, line->nops, &line->room, sizeof(*op));
-    if (op == NULL)
+    if (!grow(b, line))
         return NULL;
-    line->ops = op;
-    op += line->nops++;
+    op = &line->ops[line->nops++];
     memset(op, 0, sizeof(*op));
     op->kind = (uint8_t)kind;
     op->nparts = 1;
@@ -128,25 +129,18 @@ static tutti__op_t *append_flagged(tutti__build_t *b, tutti__op_kind_t kind)
 /* The index of a channel end, which is new or in use already. */
 static uint16_t find_chan(tutti__build_t *b, uint32_t peer, unsigned stream, int is_recv)
 {
-    tutti__sched_t *sched = b->sched;
-    tutti__sched_chan_t *chans = sched->chans;
-    uint32_t i;
+    tutti__sched_chan_t name = { peer, (uint8_t)stream, (uint8_t)is_recv };
+    uint16_t index = 0;
+    tutti_status_t status;
 
-    for (i = 0; i < sched->nchans; i++) {
-        if (chans[i].peer == peer && chans[i].stream == stream && chans[i].is_recv == is_recv)
-            return (uint16_t)i;
-    }
-    if (i > UINT16_MAX || stream > UINT8_MAX) {
-        spoil(b, TUTTI_ERR_UNSUPPORTED, "more than %u channel ends", UINT16_MAX + 1u);
+    if (stream > UINT8_MAX) {
+        spoil(b, TUTTI_ERR_INTERNAL, "there is no stream %u", stream);
         return 0;
     }
-    chans = grow(b, chans, i, &b->chan_room, sizeof(*chans));
-    if (chans == NULL)
-        return 0;
-    chans[i] = (tutti__sched_chan_t){ peer, (uint8_t)stream, (uint8_t)is_recv };
-    sched->chans = chans;
-    sched->nchans++;
-    return (uint16_t)i;
+    status = tutti__chan_table_find(&b->table, b->sched, name, &index);
+    if (status != TUTTI_OK)
+        spoil(b, status, "no room for more than %u channel ends", b->sched->nchans);
+    return index;
 }
 
 tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t size, uint32_t nblocks,
@@ -172,6 +166,12 @@ tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t siz
     return b;
 }
 
+void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes)
+{
+    if (!is_spoilt(b))
+        b->sched->sizes = sizes;
+}
+
 void tutti__build_stream(tutti__build_t *b, unsigned s)
 {
     if (is_spoilt(b))
@@ -192,6 +192,12 @@ void tutti__build_finish(tutti__build_t *b)
 {
     if (!is_spoilt(b))
         b->flags |= TUTTI__FINISH;
+}
+
+void tutti__build_left(tutti__build_t *b)
+{
+    if (!is_spoilt(b))
+        b->flags |= TUTTI__LEFT;
 }
 
 void tutti__build_shift(tutti__build_t *b, unsigned shift)
@@ -335,7 +341,25 @@ void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src
     if (nparts > UINT16_MAX)
         spoil(b, TUTTI_ERR_UNSUPPORTED, "%u parts of a node operation", nparts);
     op->nparts = (uint16_t)nparts;
-    op->arg = root;
+    if (kind == TUTTI__NODE_BCAST) /* the others have none */
+        op->arg = root;
+}
+
+/* Stream 0 is all there is: its operations are the schedule's. */
+static void take_only_line(tutti__build_t *b)
+{
+    tutti__sched_t *sched = b->sched;
+    line_t *line = &b->lines[0];
+    tutti__op_t *ops = realloc(line->ops, line->nops * sizeof(*ops));
+
+    if (line->loop != NO_LOOP)
+        spoil(b, TUTTI_ERR_INTERNAL, "stream 0 ends inside a loop");
+    sched->ops = ops != NULL ? ops : line->ops; /* not shorter, then */
+    line->ops = NULL;
+    sched->nops = line->nops;
+    sched->nstreams = 1;
+    for (uint32_t s = 1; s <= TUTTI__SCHED_STREAMS; s++)
+        sched->first[s] = sched->nops;
 }
 
 /* All streams behind each other in one array. */
@@ -348,6 +372,10 @@ static void join(tutti__build_t *b)
         nops += b->lines[s].nops;
     if (nops > INT32_MAX) {
         spoil(b, TUTTI_ERR_UNSUPPORTED, "too many operations");
+        return;
+    }
+    if (nops > 0 && nops == b->lines[0].nops) { /* the common case */
+        take_only_line(b);
         return;
     }
     sched->ops = calloc(nops + 1, sizeof(*sched->ops)); /* + 1: never 0 bytes */
@@ -386,6 +414,8 @@ tutti_status_t tutti__build_end(tutti__build_t *b, tutti__sched_t **ret_sched)
         spoil(b, TUTTI_ERR_INTERNAL, "flags without an operation");
     if (b->status == TUTTI_OK)
         join(b);
+    if (b->status == TUTTI_OK && !tutti__chans_sort(b->sched))
+        spoil(b, TUTTI_ERR_NO_MEMORY, "no memory for %u channel ends", b->sched->nchans);
     if (b->status == TUTTI_OK && !tutti__sched_is_valid(b->sched, b->why, sizeof(b->why)))
         b->status = TUTTI_ERR_INTERNAL;
 
@@ -398,6 +428,7 @@ tutti_status_t tutti__build_end(tutti__build_t *b, tutti__sched_t **ret_sched)
     }
     for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
         free(b->lines[s].ops);
+    tutti__chan_table_clear(&b->table);
     tutti__sched_free(b->sched);
     free(b);
     return status;

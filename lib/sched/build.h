@@ -23,12 +23,16 @@ typedef struct {
 tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t size, uint32_t nblocks,
                                    uint32_t scratch_blocks, uint32_t max_nblk);
 
+/* At first BY_NUMBER. */
+void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes);
+
 /* Following operations go to stream s (0 to 3); the stream named in channels is the sender's s. */
 void tutti__build_stream(tutti__build_t *b, unsigned s);
 
 /* Set for the following operation only; they add up. */
 void tutti__build_mark(tutti__build_t *b);
 void tutti__build_finish(tutti__build_t *b);
+void tutti__build_left(tutti__build_t *b);
 void tutti__build_shift(tutti__build_t *b, unsigned shift);
 /* Mark the latest operation of the current stream. */
 void tutti__build_mark_last(tutti__build_t *b);

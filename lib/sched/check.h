@@ -5,9 +5,10 @@
  * A schedule set is a Kahn process network: its result, and whether it deadlocks, do not depend on
  * timing. So ONE symbolic run proves a given (ranks, credits, trips, shape) for every timing.
  * Values are symbolic: a set of contributions, kept as the sum of random 64-bit labels (exactly
- * once, but for 2^-64), and a hash of the expression tree (same association everywhere, hence the
- * same bits). Streams of one rank that touch one cell without an order are found by vector clocks;
- * only WAIT orders streams there, because an empty message is skipped and then orders nothing.
+ * once, but for 2^-64), and a hash of the expression tree over ranks (same association everywhere,
+ * hence the same bits). Streams of one rank that touch one cell without an order are found by
+ * vector clocks; only WAIT orders streams there, because an empty message is skipped and then
+ * orders nothing.
  */
 #ifndef TUTTI__SCHED_CHECK_H
 #define TUTTI__SCHED_CHECK_H
@@ -20,8 +21,19 @@ typedef enum {
                                 same association on all ranks */
     TUTTI__EXPECT_BROADCAST, /* every OUT block: root's OUT block as it was; IN is OUT */
     TUTTI__EXPECT_ALLGATHER, /* OUT block r: rank r's IN block r */
-    TUTTI__EXPECT_BARRIER    /* every rank's end depends on every rank's begin; what SCRATCH holds
+    TUTTI__EXPECT_BARRIER,   /* every rank's end depends on every rank's begin; what SCRATCH holds
                                 does not matter */
+    TUTTI__EXPECT_REDUCE,    /* root: as ALLREDUCE; OUT elsewhere is not touched */
+    TUTTI__EXPECT_REDUCE_SCATTER, /* OUT block r of rank r: as ALLREDUCE; rank r's OUT has no other
+                                     block. In place: it is rank r's IN block r */
+    TUTTI__EXPECT_GATHER,   /* root: as ALLGATHER; OUT elsewhere is not touched. Of rank r's IN
+                                there is block r only */
+    TUTTI__EXPECT_SCATTER,  /* OUT block r of rank r: root's IN block r. Elsewhere there is no IN,
+                               and of OUT no other block. In place: on root, it is IN's block */
+    TUTTI__EXPECT_ALLTOALL, /* OUT block s of rank r: rank s's IN block r, as it was */
+    TUTTI__EXPECT_SCAN,     /* every OUT block of rank r: IN of ranks 0 to r, each exactly once,
+                                finished */
+    TUTTI__EXPECT_EXSCAN    /* of ranks 0 to r - 1; OUT of rank 0 is not touched */
 } tutti__expect_t;
 
 typedef struct {
@@ -31,7 +43,12 @@ typedef struct {
     const uint32_t *host_of;       /* [size], for node operations; NULL: there are none */
     const uint32_t *local_of;      /* [size] */
     uint32_t nhosts;
-    uint32_t root; /* BROADCAST */
+    uint32_t root; /* BROADCAST, REDUCE, GATHER, SCATTER */
+    int ordered;   /* reductions: operands stand in the order of ranks everywhere, so operations
+                      that do not commute are served */
+    int fixed;     /* reductions: what a rank gets is associated alike in all blocks and chunks; and
+                      in the blocks of all ranks for REDUCE_SCATTER */
+    unsigned sizes; /* what the schedules' sizes may be: bits 1 << tutti__sizes_t; 0: anything */
     int in_place;
     uint32_t credits; /* slots per channel, >= 1 */
     uint32_t trips;   /* T, >= 1 */

@@ -4,8 +4,11 @@
  *
  * A contribution (rank, block, chunk) has a pseudo-random 64-bit label. The sum of labels tells
  * what was added up: two different multisets of contributions agree with probability 2^-64. The
- * tree is a hash of the expression. For a pair it does not depend on the operands' order, because
- * reduce/ promises that exchanging two operands never changes a bit; regrouping does.
+ * tree is a hash of the expression over ranks, the same in all blocks. For a pair it does not
+ * depend on the operands' order, because reduce/ promises that exchanging two operands never
+ * changes a bit; regrouping does. Operations of the caller's own need not commute: where the order
+ * counts, a value also knows the ranks it is of, which must be neighbours in their order whenever
+ * two values meet.
  *
  * A cell is one chunk of one block of one rank's buffer. Two accesses to a cell, one of them a
  * write, by two streams must be ordered by WAIT. That is found with vector clocks (Fidge 1988,
@@ -28,33 +31,40 @@ tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip)
 {
     uint64_t label = mix(mix((uint64_t)rank << 32 | blk) + trip);
 
-    return (tutti__value_t){ label, mix(label), trip, TUTTI__VALUE_WRITTEN };
+    return (
+        tutti__value_t){ label, mix(~(uint64_t)rank), trip, TUTTI__VALUE_WRITTEN, rank, rank + 1 };
 }
 
-static int unfinished(tutti__check_run_t *run, const tutti__check_stream_t *stream,
-                      const tutti__value_t *a, const tutti__value_t *b)
+/* What all reductions have in common: all but the tree. */
+static int join(tutti__check_run_t *run, const tutti__check_stream_t *stream, tutti__value_t *into,
+                const tutti__value_t *right)
 {
-    if ((a->state | b->state) & TUTTI__VALUE_FINISHED)
+    if ((into->state | right->state) & TUTTI__VALUE_FINISHED)
         return tutti__check_blame(run, stream, "reduces what is finished already");
+    if (run->check->ordered && into->hi != right->lo)
+        return tutti__check_blame(run, stream,
+                                  "puts what is of ranks %u to %u left of what is of ranks %u to "
+                                  "%u: not the order of ranks",
+                                  into->lo, into->hi - 1, right->lo, right->hi - 1);
+    into->sum += right->sum;
+    into->hi = right->hi;
     return 1;
 }
 
 int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
-                        const tutti__value_t *a, tutti__value_t *into)
+                        tutti__value_t *into, const tutti__value_t *right)
 {
-    uint64_t low = TUTTI__MIN(a->tree, into->tree), high = TUTTI__MAX(a->tree, into->tree);
+    uint64_t low = TUTTI__MIN(right->tree, into->tree), high = TUTTI__MAX(right->tree, into->tree);
 
-    into->sum += a->sum;
     into->tree = mix(mix(low) + high);
-    return unfinished(run, stream, a, into);
+    return join(run, stream, into, right);
 }
 
 int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
-                      const tutti__value_t *a, tutti__value_t *into)
+                      tutti__value_t *into, const tutti__value_t *right)
 {
-    into->sum += a->sum;
-    into->tree = mix(mix(~into->tree) ^ a->tree);
-    return unfinished(run, stream, a, into);
+    into->tree = mix(mix(~into->tree) ^ right->tree);
+    return join(run, stream, into, right);
 }
 
 int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,
@@ -121,47 +131,101 @@ static int note_write(tutti__check_run_t *run, const tutti__check_stream_t *stre
     return 1;
 }
 
-/* IN out of place: never written, so it needs neither cells nor an order. */
+/* Blocks' chunks as the call gave them; IN is never written, so it needs no order. */
 static int read_in(tutti__check_run_t *run, const tutti__check_stream_t *stream, uint32_t blk,
-                   uint32_t trip, tutti__value_t *ret_value)
+                   uint32_t n, uint32_t trip, tutti__value_t *ret_values)
 {
-    tutti__expect_t expect = run->check->expect;
+    tutti__blocks_t in = run->places[stream->rank].in;
 
-    if (expect != TUTTI__EXPECT_ALLREDUCE &&
-        !(expect == TUTTI__EXPECT_ALLGATHER && blk == stream->rank))
-        return tutti__check_blame(run, stream, "reads IN[%u], which does not exist", blk);
-    *ret_value = tutti__value_leaf(stream->rank, blk, trip);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!tutti__blocks_hold(in, blk + i))
+            return tutti__check_blame(run, stream, "reads IN[%u], which this rank has not",
+                                      blk + i);
+        ret_values[i] = tutti__value_leaf(stream->rank, blk + i, trip);
+    }
     return 1;
 }
 
-int tutti__cell_read(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
-                     uint32_t blk, uint32_t trip, tutti__value_t *ret_value)
+/* All of blocks [blk, + n) must be there. */
+static int are_there(tutti__check_run_t *run, const tutti__check_stream_t *stream, const char *does,
+                     unsigned buf, uint32_t blk, uint32_t n)
 {
-    size_t cell;
+    tutti__blocks_t out = run->places[stream->rank].out;
 
-    if (buf == TUTTI__IN && !run->in_is_out)
-        return read_in(run, stream, blk, trip, ret_value);
+    if (buf == TUTTI__SCRATCH || (buf == TUTTI__STAGE && !run->stage_is_out))
+        return 1;
+    if (blk >= out.from && blk + n <= out.upto)
+        return 1;
+    while (tutti__blocks_hold(out, blk))
+        blk++;
+    return tutti__check_blame(run, stream, "%s %s[%u], which this rank has not", does,
+                              tutti__sched_buf_name(buf), blk);
+}
 
-    cell = tutti__cell_index(run, stream->rank, buf, blk, trip);
-    *ret_value = run->cells[cell];
-    if (!(ret_value->state & TUTTI__VALUE_WRITTEN))
+/* What a cell has can be used: it was written, and SCRATCH has no other trip's chunk. */
+static int is_usable(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                     uint32_t blk, uint32_t trip, const tutti__value_t *value)
+{
+    if (!(value->state & TUTTI__VALUE_WRITTEN))
         return tutti__check_blame(run, stream,
                                   "reads %s[%u] of chunk %u, which nothing has written yet",
                                   tutti__sched_buf_name(buf), blk, trip);
-    if (buf == TUTTI__SCRATCH && ret_value->trip != trip &&
-        run->check->expect != TUTTI__EXPECT_BARRIER)
+    if (buf == TUTTI__SCRATCH && value->trip != trip && run->check->expect != TUTTI__EXPECT_BARRIER)
         return tutti__check_blame(run, stream,
                                   "reads SCRATCH[%u] for chunk %u, but it holds chunk %u", blk,
-                                  trip, ret_value->trip);
-    return run->accesses == NULL || note_read(run, stream, cell, buf, blk, trip);
+                                  trip, value->trip);
+    return 1;
 }
 
-int tutti__cell_write(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
-                      uint32_t blk, uint32_t trip, const tutti__value_t *value)
+static int read_cells(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                      uint32_t blk, uint32_t n, uint32_t trip, tutti__value_t *ret_values)
 {
     size_t cell = tutti__cell_index(run, stream->rank, buf, blk, trip);
 
-    run->cells[cell] = *value;
-    run->cells[cell].trip = trip;
-    return run->accesses == NULL || note_write(run, stream, cell, buf, blk, trip);
+    if (!are_there(run, stream, "reads", buf, blk, n))
+        return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        ret_values[i] = run->cells[cell + i];
+        if (!is_usable(run, stream, buf, blk + i, trip, &ret_values[i]))
+            return 0;
+    }
+    for (uint32_t i = 0; i < n && run->accesses != NULL; i++) {
+        if (!note_read(run, stream, cell + i, buf, blk + i, trip))
+            return 0;
+    }
+    return 1;
+}
+
+int tutti__cells_read(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                      uint32_t blk, uint32_t n, uint32_t trip, tutti__value_t *ret_values)
+{
+    tutti__blocks_t alias = run->places[stream->rank].alias;
+
+    if (buf != TUTTI__IN || (blk >= alias.from && blk + n <= alias.upto))
+        return read_cells(run, stream, buf, blk, n, trip, ret_values);
+    if (blk >= alias.upto || blk + n <= alias.from)
+        return read_in(run, stream, blk, n, trip, ret_values);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!tutti__cells_read(run, stream, buf, blk + i, 1, trip, &ret_values[i]))
+            return 0;
+    }
+    return 1;
+}
+
+int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                       uint32_t blk, uint32_t n, uint32_t trip, const tutti__value_t *values)
+{
+    size_t cell = tutti__cell_index(run, stream->rank, buf, blk, trip);
+
+    if (!are_there(run, stream, "writes", buf, blk, n))
+        return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        run->cells[cell + i] = values[i];
+        run->cells[cell + i].trip = trip;
+    }
+    for (uint32_t i = 0; i < n && run->accesses != NULL; i++) {
+        if (!note_write(run, stream, cell + i, buf, blk + i, trip))
+            return 0;
+    }
+    return 1;
 }

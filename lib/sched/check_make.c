@@ -28,16 +28,34 @@ void tutti__check_clear(tutti__check_run_t *run)
     free(run->knows);
     free(run->members);
     free(run->hosts);
+    free(run->received);
     free(run->values);
     free(run->messages);
     free(run->chan_of);
     free(run->chan_first);
     free(run->chans);
     free(run->accesses);
+    free(run->places);
     free(run->cells);
     free(run->ready);
     free(run->marks);
     free(run->streams);
+}
+
+/* Do the schedules' blocks suit the collective? */
+static int blocks_suit(tutti__check_run_t *run)
+{
+    tutti__expect_t expect = run->check->expect;
+
+    if (tutti__check_has_parts(expect) && run->nblocks != run->check->size)
+        return tutti__check_blame(run, NULL, "%u blocks for %u ranks", run->nblocks,
+                                  run->check->size);
+    if (run->sizes == TUTTI__BY_PAIR && expect != TUTTI__EXPECT_ALLTOALL &&
+        expect != TUTTI__EXPECT_GATHER && expect != TUTTI__EXPECT_SCATTER)
+        return tutti__check_blame(run, NULL, "sizes by pair, where no pair of ranks has its own");
+    if (run->check->sizes != 0 && !(run->check->sizes >> run->sizes & 1))
+        return tutti__check_blame(run, NULL, "the collective does not know sizes in this way");
+    return 1;
 }
 
 /* Does each rank keep the rules, and do all speak of the same blocks? */
@@ -59,11 +77,15 @@ static int heads_agree(tutti__check_run_t *run)
             return tutti__check_blame(
                 run, NULL, "rank %u has %u blocks, %u a message, but rank 0 %u and %u", r,
                 sched->nblocks, sched->max_nblk, first->nblocks, first->max_nblk);
+        if (sched->sizes != first->sizes)
+            return tutti__check_blame(run, NULL, "rank %u knows sizes in another way than rank 0",
+                                      r);
         run->scratch_blocks = TUTTI__MAX(run->scratch_blocks, sched->scratch_blocks);
     }
     run->nblocks = first->nblocks;
     run->max_nblk = first->max_nblk;
-    return 1;
+    run->sizes = first->sizes;
+    return blocks_suit(run);
 }
 
 /* Marks that a stream makes in the whole run. Shifts take no trip away: the loop has more. */
@@ -98,7 +120,8 @@ static int make_streams(tutti__check_run_t *run)
         stream->sched = check->scheds[stream->rank];
         stream->pc = stream->sched->first[stream->stream];
         stream->end = stream->sched->first[stream->stream + 1];
-        stream->all_marks = count_marks(stream->sched, stream->stream, check->trips);
+        if (stream->sched->nstreams > 1)
+            stream->all_marks = count_marks(stream->sched, stream->stream, check->trips);
         nmarks += stream->all_marks;
     }
     run->marks = room(run, nmarks, sizeof(*run->marks));
@@ -131,16 +154,12 @@ static void fill_cells(tutti__check_run_t *run)
     const tutti__check_t *check = run->check;
 
     for (uint32_t r = 0; r < check->size; r++) {
-        for (uint32_t t = 0; t < check->trips; t++) {
-            for (uint32_t b = 0; b < run->nblocks; b++) {
-                int given = (check->expect == TUTTI__EXPECT_ALLREDUCE && run->in_is_out) ||
-                            (check->expect == TUTTI__EXPECT_BROADCAST && r == check->root) ||
-                            (check->expect == TUTTI__EXPECT_ALLGATHER && run->in_is_out && b == r);
+        tutti__blocks_t given = run->places[r].given;
 
-                if (given)
-                    run->cells[tutti__cell_index(run, r, TUTTI__OUT, b, t)] =
-                        tutti__value_leaf(r, b, t);
-            }
+        for (uint32_t t = 0; t < check->trips; t++) {
+            for (uint32_t b = given.from; b < given.upto; b++)
+                run->cells[tutti__cell_index(run, r, TUTTI__OUT, b, t)] =
+                    tutti__value_leaf(r, b, t);
         }
         for (uint32_t b = 0; b < run->scratch_blocks && check->expect == TUTTI__EXPECT_BARRIER; b++)
             run->cells[tutti__cell_index(run, r, TUTTI__SCRATCH, b, 0)] =
@@ -152,7 +171,7 @@ static int make_cells(tutti__check_run_t *run)
 {
     const tutti__check_t *check = run->check;
     size_t buffer = (size_t)run->nblocks * check->trips;
-    int has_stage = tutti__check_uses_stage(check) && !run->stage_is_out;
+    int has_stage = run->uses_stage && !run->stage_is_out;
     int has_streams = 0;
 
     for (uint32_t r = 0; r < check->size; r++)
@@ -161,26 +180,19 @@ static int make_cells(tutti__check_run_t *run)
     run->scratch_at = has_stage ? 2 * buffer : buffer;
     run->rank_cells = run->scratch_at + run->scratch_blocks;
     run->cells = room(run, run->rank_cells * check->size, sizeof(*run->cells));
+    run->places = room(run, check->size, sizeof(*run->places));
     if (has_streams)
         run->accesses = room(run, run->rank_cells * check->size, sizeof(*run->accesses));
     if (run->status != TUTTI_OK)
         return 0;
+    for (uint32_t r = 0; r < check->size; r++)
+        run->places[r] = tutti__check_place(check, run->nblocks, r);
     fill_cells(run);
     return 1;
 }
 
-/* The receiving end for what stream `stream` of rank `from` sends; NONE: there is none. */
-static uint32_t find_receiver(const tutti__sched_t *to, uint32_t from, uint32_t stream)
-{
-    for (uint32_t i = 0; i < to->nchans; i++) {
-        if (to->chans[i].is_recv && to->chans[i].peer == from && to->chans[i].stream == stream)
-            return i;
-    }
-    return TUTTI__CHECK_NONE;
-}
-
-/* Every sending end becomes a channel, and is tied to its receiving end. */
-static int tie_ends(tutti__check_run_t *run)
+/* Every sending end becomes a channel. of[r] lists those to rank r: the latest, next[it], ... */
+static void make_senders(tutti__check_run_t *run, uint32_t *of, uint32_t *next)
 {
     const tutti__check_t *check = run->check;
 
@@ -189,61 +201,129 @@ static int tie_ends(tutti__check_run_t *run)
 
         for (uint32_t i = 0; i < sched->nchans; i++) {
             const tutti__sched_chan_t *end = &sched->chans[i];
-            uint32_t other;
 
             if (end->is_recv)
                 continue;
-            other = find_receiver(check->scheds[end->peer], r, end->stream);
-            if (other == TUTTI__CHECK_NONE)
-                return tutti__check_blame(run, NULL,
-                                          "rank %u stream %u sends to rank %u, which has no end "
-                                          "for it",
-                                          r, end->stream, end->peer);
             run->chans[run->nchans].from = r * TUTTI__SCHED_STREAMS + end->stream;
             run->chans[run->nchans].to = TUTTI__CHECK_NONE;
             run->chan_of[run->chan_first[r] + i] = run->nchans;
-            run->chan_of[run->chan_first[end->peer] + other] = run->nchans++;
+            next[run->nchans] = of[end->peer];
+            of[end->peer] = run->nchans++;
+        }
+    }
+}
+
+/* Tie rank r's receiving ends to the channels in its list. chan_from: [streams], all NONE. */
+static int tie_receiver(tutti__check_run_t *run, uint32_t r, uint32_t list, const uint32_t *next,
+                        uint32_t *chan_from)
+{
+    const tutti__sched_t *sched = run->check->scheds[r];
+    uint32_t *chan_of = run->chan_of + run->chan_first[r];
+
+    for (uint32_t chan = list; chan != TUTTI__CHECK_NONE; chan = next[chan])
+        chan_from[run->chans[chan].from] = chan;
+    for (uint32_t i = 0; i < sched->nchans; i++) {
+        const tutti__sched_chan_t *end = &sched->chans[i];
+        uint32_t *from = &chan_from[end->peer * TUTTI__SCHED_STREAMS + end->stream];
+
+        if (end->is_recv) {
+            chan_of[i] = *from;
+            *from = TUTTI__CHECK_NONE;
+        }
+    }
+    for (uint32_t chan = list; chan != TUTTI__CHECK_NONE; chan = next[chan]) {
+        uint32_t from = run->chans[chan].from;
+
+        if (chan_from[from] != TUTTI__CHECK_NONE)
+            return tutti__check_blame(run, NULL,
+                                      "rank %u stream %u sends to rank %u, which has no end for it",
+                                      from / TUTTI__SCHED_STREAMS, from % TUTTI__SCHED_STREAMS, r);
+    }
+    return 1;
+}
+
+static int tie_ends(tutti__check_run_t *run, uint32_t nsends)
+{
+    uint32_t size = run->check->size, nstreams = size * TUTTI__SCHED_STREAMS;
+    uint32_t *of = room(run, size, sizeof(*of));
+    uint32_t *next = room(run, nsends, sizeof(*next));
+    uint32_t *chan_from = room(run, nstreams, sizeof(*chan_from));
+    int ok = run->status == TUTTI_OK;
+
+    if (ok) {
+        memset(of, 0xff, size * sizeof(*of));
+        memset(chan_from, 0xff, nstreams * sizeof(*chan_from));
+        make_senders(run, of, next);
+    }
+    for (uint32_t r = 0; r < size && ok; r++)
+        ok = tie_receiver(run, r, of[r], next, chan_from);
+    free(chan_from);
+    free(next);
+    free(of);
+    return ok;
+}
+
+/* A stream receives from this channel. There must be no other one. */
+static int note_consumer(tutti__check_run_t *run, uint32_t chan, const tutti__sched_t *sched,
+                         uint32_t s, const tutti__op_t *op)
+{
+    const tutti__sched_chan_t *end = &sched->chans[op->chan];
+    uint32_t me = sched->rank * TUTTI__SCHED_STREAMS + s;
+
+    if (chan == TUTTI__CHECK_NONE)
+        return tutti__check_blame(
+            run, NULL, "rank %u receives from rank %u stream %u, which has no end for it",
+            sched->rank, end->peer, end->stream);
+    if (run->chans[chan].to != TUTTI__CHECK_NONE && run->chans[chan].to != me)
+        return tutti__check_blame(run, NULL, "rank %u receives from rank %u in streams %u and %u",
+                                  sched->rank, end->peer,
+                                  run->chans[chan].to % TUTTI__SCHED_STREAMS, s);
+    run->chans[chan].to = me;
+    return 1;
+}
+
+/* Which stream receives from each channel, and how long are the messages sent? */
+static int look_at_uses(tutti__check_run_t *run, uint32_t r)
+{
+    const tutti__sched_t *sched = run->check->scheds[r];
+    const uint32_t *chan_of = run->chan_of + run->chan_first[r];
+
+    for (uint32_t s = 0; s < sched->nstreams; s++) {
+        for (uint32_t i = sched->first[s]; i < sched->first[s + 1]; i++) {
+            const tutti__op_t *op = &sched->ops[i];
+
+            if (op->kind == TUTTI__SEND) {
+                uint32_t *nblk = &run->chans[chan_of[op->chan]].nblk;
+
+                *nblk = TUTTI__MAX(*nblk, op->nblk);
+            } else if ((op->kind == TUTTI__RECV || op->kind == TUTTI__RECV_REDUCE) &&
+                       !note_consumer(run, chan_of[op->chan], sched, s, op)) {
+                return 0;
+            }
         }
     }
     return 1;
 }
 
-/* Which stream receives from each channel? One only. */
-static int find_consumers(tutti__check_run_t *run, uint32_t r)
+static int make_slots(tutti__check_run_t *run)
 {
-    const tutti__sched_t *sched = run->check->scheds[r];
+    size_t messages = (size_t)run->nchans * run->check->credits, values = 0;
 
-    for (uint32_t s = 0; s < sched->nstreams; s++) {
-        uint32_t me = r * TUTTI__SCHED_STREAMS + s;
-
-        for (uint32_t i = sched->first[s]; i < sched->first[s + 1]; i++) {
-            const tutti__op_t *op = &sched->ops[i];
-            uint32_t chan;
-
-            if (op->kind != TUTTI__RECV && op->kind != TUTTI__RECV_REDUCE)
-                continue;
-            chan = run->chan_of[run->chan_first[r] + op->chan];
-            if (chan == TUTTI__CHECK_NONE)
-                return tutti__check_blame(run, NULL,
-                                          "rank %u receives from rank %u stream %u, which has no "
-                                          "end for it",
-                                          r, sched->chans[op->chan].peer,
-                                          sched->chans[op->chan].stream);
-            if (run->chans[chan].to != TUTTI__CHECK_NONE && run->chans[chan].to != me)
-                return tutti__check_blame(
-                    run, NULL, "rank %u receives from rank %u in streams %u and %u", r,
-                    sched->chans[op->chan].peer, run->chans[chan].to % TUTTI__SCHED_STREAMS, s);
-            run->chans[chan].to = me;
-        }
+    for (uint32_t i = 0; i < run->nchans; i++) {
+        run->chans[i].first_value = values;
+        values += (size_t)run->chans[i].nblk * run->check->credits;
     }
-    return 1;
+    run->messages = room(run, messages, sizeof(*run->messages));
+    run->values = room(run, values, sizeof(*run->values));
+    run->received = room(run, run->max_nblk, sizeof(*run->received));
+    run->message_knows = room(run, messages * run->words, sizeof(*run->message_knows));
+    return run->status == TUTTI_OK;
 }
 
 static int make_chans(tutti__check_run_t *run)
 {
     const tutti__check_t *check = run->check;
     uint32_t nends = 0, nsends = 0;
-    size_t slots;
 
     run->chan_first = room(run, check->size, sizeof(*run->chan_first));
     for (uint32_t r = 0; r < check->size && run->chan_first != NULL; r++) {
@@ -252,23 +332,19 @@ static int make_chans(tutti__check_run_t *run)
         for (uint32_t i = 0; i < check->scheds[r]->nchans; i++)
             nsends += !check->scheds[r]->chans[i].is_recv;
     }
-    slots = (size_t)nsends * check->credits;
     run->chans = room(run, nsends, sizeof(*run->chans));
     run->chan_of = room(run, nends, sizeof(*run->chan_of));
-    run->messages = room(run, slots, sizeof(*run->messages));
-    run->values = room(run, slots * run->max_nblk, sizeof(*run->values));
-    run->message_knows = room(run, slots * run->words, sizeof(*run->message_knows));
     if (run->status != TUTTI_OK)
         return 0;
     for (uint32_t i = 0; i < nends; i++)
         run->chan_of[i] = TUTTI__CHECK_NONE;
-    if (!tie_ends(run))
+    if (!tie_ends(run, nsends))
         return 0;
     for (uint32_t r = 0; r < check->size; r++) {
-        if (!find_consumers(run, r))
+        if (!look_at_uses(run, r))
             return 0;
     }
-    return 1;
+    return make_slots(run);
 }
 
 static int make_hosts(tutti__check_run_t *run)

@@ -60,14 +60,14 @@ static int fold(tutti__check_run_t *run, const tutti__check_host_t *host, uint32
         tutti__value_t value;
         int ok = 1;
 
-        if (!tutti__cell_read(run, stream, op->sbuf, blk, trip, &value))
+        if (!tutti__cells_read(run, stream, op->sbuf, blk, 1, trip, &value))
             return 0;
         if (i == 0)
             *ret_value = value;
         else if (i == 1)
-            ok = tutti__value_reduce(run, stream, &value, ret_value);
+            ok = tutti__value_reduce(run, stream, ret_value, &value);
         else
-            ok = tutti__value_fuse(run, stream, &value, ret_value);
+            ok = tutti__value_fuse(run, stream, ret_value, &value);
         if (!ok)
             return 0;
     }
@@ -81,7 +81,7 @@ static int write_all(tutti__check_run_t *run, const tutti__check_host_t *host, u
     for (uint32_t i = 0; i < host->nranks; i++) {
         const tutti__check_stream_t *stream = member(run, host, i);
 
-        if (!tutti__cell_write(run, stream, tutti__check_op(stream)->dbuf, blk, trip, value))
+        if (!tutti__cells_write(run, stream, tutti__check_op(stream)->dbuf, blk, 1, trip, value))
             return 0;
     }
     return 1;
@@ -100,13 +100,13 @@ static int do_block(tutti__check_run_t *run, const tutti__check_host_t *host, ui
         return fold(run, host, from, trip, &value) && write_all(run, host, to, trip, &value);
     case TUTTI__NODE_REDUCE_SCATTER:
         return fold(run, host, from, trip, &value) &&
-               tutti__cell_write(run, member(run, host, part), op->dbuf, to, trip, &value);
+               tutti__cells_write(run, member(run, host, part), op->dbuf, to, 1, trip, &value);
     case TUTTI__NODE_ALLGATHER:
-        return tutti__cell_read(run, member(run, host, part), op->sbuf, from, trip, &value) &&
+        return tutti__cells_read(run, member(run, host, part), op->sbuf, from, 1, trip, &value) &&
                write_all(run, host, to, trip, &value);
     default: /* NODE_BCAST */
-        return tutti__cell_read(run, member(run, host, (uint32_t)op->arg), op->sbuf, from, trip,
-                                &value) &&
+        return tutti__cells_read(run, member(run, host, (uint32_t)op->arg), op->sbuf, from, 1, trip,
+                                 &value) &&
                write_all(run, host, to, trip, &value);
     }
 }

@@ -6,7 +6,9 @@
  * bounded channel is one with a second channel of free slots in the other direction). So the order
  * in which streams are continued does not change what they compute nor whether they get stuck, and
  * the simplest order will do: continue a stream until it blocks, and again when what it waits for
- * has come. The work is proportional to the operations.
+ * has come. The work is proportional to the operations. Whoever was woken last goes on first, while
+ * what was handed to it is in the cache: with 256 ranks in a ring that is twice as fast as taking
+ * turns.
  *
  * The run assumes that no message is empty. A real call skips empty ones, at both ends; that takes
  * pairs of operations out, and with them only things to wait for: a send that waits for the slot of
@@ -29,10 +31,8 @@ static outcome_t outcome(int ok)
 
 void tutti__check_wake(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
-    uint32_t room = run->check->size * TUTTI__SCHED_STREAMS;
-
     stream->state = TUTTI__STREAM_READY;
-    run->ready[(run->ready_head + run->nready++) % room] = (uint32_t)(stream - run->streams);
+    run->ready[run->nready++] = (uint32_t)(stream - run->streams);
 }
 
 uint64_t *tutti__check_knows(const tutti__check_run_t *run, const tutti__check_stream_t *stream)
@@ -56,7 +56,7 @@ void tutti__check_complete(tutti__check_run_t *run, tutti__check_stream_t *strea
 
     stream->pc++;
     stream->clock[stream->stream]++;
-    if (!(op->flags & TUTTI__MARK))
+    if (!(op->flags & TUTTI__MARK) || stream->all_marks == 0)
         return;
     memcpy(stream->marks[stream->nmarks++].clock, stream->clock, sizeof(stream->clock));
     for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++, mate++) {
@@ -94,36 +94,45 @@ static void nudge(tutti__check_run_t *run, uint32_t other, tutti__stream_state_t
         tutti__check_wake(run, stream);
 }
 
-static size_t slot_of(const tutti__check_run_t *run, const tutti__check_chan_t *chan, uint32_t nth)
+/* The slot that is `nth` behind the channel's first message. */
+static uint32_t slot_of(const tutti__check_run_t *run, const tutti__check_chan_t *chan,
+                        uint32_t nth)
 {
     uint32_t credits = run->check->credits, slot = chan->head + nth;
 
-    return (size_t)(chan - run->chans) * credits + (slot < credits ? slot : slot - credits);
+    return slot < credits ? slot : slot - credits;
 }
 
-/* What a block's size depends on. Divisions are what this run would spend its time with. */
-static uint32_t size_class(const tutti__check_run_t *run, uint32_t blk)
+static size_t message_at(const tutti__check_run_t *run, const tutti__check_chan_t *chan,
+                         uint32_t slot)
 {
-    return blk < run->nblocks ? blk : blk % run->nblocks;
+    return (size_t)(chan - run->chans) * run->check->credits + slot;
+}
+
+static tutti__value_t *values_at(const tutti__check_run_t *run, const tutti__check_chan_t *chan,
+                                 uint32_t slot)
+{
+    return run->values + chan->first_value + (size_t)slot * chan->nblk;
 }
 
 static outcome_t do_send(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     const tutti__op_t *op = tutti__check_op(stream);
     tutti__check_chan_t *chan = chan_of(run, stream);
-    size_t slot = slot_of(run, chan, chan->count);
-    tutti__value_t *values = run->values + slot * run->max_nblk;
+    uint32_t slot = slot_of(run, chan, chan->count);
+    size_t message = message_at(run, chan, slot);
+    tutti__value_t *values = values_at(run, chan, slot);
 
     if (chan->count == run->check->credits)
         return block_on(run, stream, TUTTI__STREAM_ON_SEND, chan);
 
-    run->messages[slot] = (tutti__message_t){ size_class(run, op->sblk), op->nblk, stream->begin };
-    for (uint32_t i = 0; i < op->nblk; i++) {
-        if (!tutti__cell_read(run, stream, op->sbuf, op->sblk + i, stream->begin, &values[i]))
-            return FAILED;
-    }
+    run->messages[message] =
+        (tutti__message_t){ tutti__check_length(run, stream->rank, op->sbuf, op->sblk), op->sblk,
+                            op->nblk, stream->begin };
+    if (!tutti__cells_read(run, stream, op->sbuf, op->sblk, op->nblk, stream->begin, values))
+        return FAILED;
     if (run->words > 0)
-        memcpy(run->message_knows + slot * run->words, tutti__check_knows(run, stream),
+        memcpy(run->message_knows + message * run->words, tutti__check_knows(run, stream),
                run->words * sizeof(uint64_t));
     chan->count++;
     nudge(run, chan->to, TUTTI__STREAM_ON_RECV, chan);
@@ -136,8 +145,8 @@ static int message_fits(tutti__check_run_t *run, const tutti__check_stream_t *st
 {
     const tutti__op_t *op = tutti__check_op(stream);
 
-    if (message->blk == size_class(run, op->dblk) && message->nblk == op->nblk &&
-        message->trip == stream->begin)
+    if (message->length == tutti__check_length(run, stream->rank, op->dbuf, op->dblk) &&
+        message->nblk == op->nblk && message->trip == stream->begin)
         return 1;
     return tutti__check_blame(run, stream,
                               "the message has %u blocks from %u on of chunk %u, so it may have "
@@ -145,33 +154,59 @@ static int message_fits(tutti__check_run_t *run, const tutti__check_stream_t *st
                               message->nblk, message->blk, message->trip);
 }
 
+/* *into = *into (op) other; the other way round where what arrives is the left operand. */
+static int reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
+                  tutti__value_t *into, const tutti__value_t *arrives)
+{
+    tutti__value_t left = *arrives;
+
+    if (!(tutti__check_op(stream)->flags & TUTTI__LEFT))
+        return tutti__value_reduce(run, stream, into, arrives);
+    if (!tutti__value_reduce(run, stream, &left, into))
+        return 0;
+    *into = left;
+    return 1;
+}
+
+/* What becomes of a message: NULL after an error. */
+static const tutti__value_t *take_message(tutti__check_run_t *run,
+                                          const tutti__check_stream_t *stream,
+                                          const tutti__value_t *message)
+{
+    const tutti__op_t *op = tutti__check_op(stream);
+    tutti__value_t *values = run->received;
+
+    if (op->kind == TUTTI__RECV)
+        return message;
+    if (!tutti__cells_read(run, stream, op->sbuf, op->sblk, op->nblk, stream->begin, values))
+        return NULL;
+    for (uint32_t i = 0; i < op->nblk; i++) {
+        if (!reduce(run, stream, &values[i], &message[i]))
+            return NULL;
+        if ((op->flags & TUTTI__FINISH) && !tutti__value_finish(run, stream, &values[i]))
+            return NULL;
+    }
+    return values;
+}
+
 static outcome_t do_recv(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     const tutti__op_t *op = tutti__check_op(stream);
     tutti__check_chan_t *chan = chan_of(run, stream);
-    size_t slot = slot_of(run, chan, 0);
-    const tutti__value_t *values = run->values + slot * run->max_nblk;
+    uint32_t slot = slot_of(run, chan, 0);
+    size_t message = message_at(run, chan, slot);
+    const tutti__value_t *values;
 
     if (chan->count == 0)
         return block_on(run, stream, TUTTI__STREAM_ON_RECV, chan);
-    if (!message_fits(run, stream, &run->messages[slot]))
+    if (!message_fits(run, stream, &run->messages[message]))
         return FAILED;
-
-    for (uint32_t i = 0; i < op->nblk; i++) {
-        tutti__value_t value = values[i];
-
-        if (op->kind == TUTTI__RECV_REDUCE) {
-            if (!tutti__cell_read(run, stream, op->sbuf, op->sblk + i, stream->begin, &value) ||
-                !tutti__value_reduce(run, stream, &values[i], &value))
-                return FAILED;
-        }
-        if ((op->flags & TUTTI__FINISH) && !tutti__value_finish(run, stream, &value))
-            return FAILED;
-        if (!tutti__cell_write(run, stream, op->dbuf, op->dblk + i, stream->begin, &value))
-            return FAILED;
-    }
+    values = take_message(run, stream, values_at(run, chan, slot));
+    if (values == NULL ||
+        !tutti__cells_write(run, stream, op->dbuf, op->dblk, op->nblk, stream->begin, values))
+        return FAILED;
     if (run->words > 0)
-        tutti__check_learn(run, stream, run->message_knows + slot * run->words);
+        tutti__check_learn(run, stream, run->message_knows + message * run->words);
     chan->head = chan->head + 1 < run->check->credits ? chan->head + 1 : 0;
     chan->count--;
     nudge(run, chan->from, TUTTI__STREAM_ON_SEND, chan);
@@ -183,24 +218,29 @@ static int move_chunk(tutti__check_run_t *run, const tutti__check_stream_t *stre
                       uint32_t trip)
 {
     const tutti__op_t *op = tutti__check_op(stream);
-    tutti__value_t value, other;
+    tutti__value_t value, arrives;
 
-    if (!tutti__cell_read(run, stream, op->sbuf, op->sblk + i, trip, &value))
+    if (!tutti__cells_read(run, stream, op->sbuf, op->sblk + i, 1, trip, &value))
         return 0;
     if (op->kind == TUTTI__REDUCE) {
-        if (!tutti__cell_read(run, stream, op->dbuf, op->dblk + i, trip, &other) ||
-            !tutti__value_reduce(run, stream, &other, &value))
+        arrives = value;
+        if (!tutti__cells_read(run, stream, op->dbuf, op->dblk + i, 1, trip, &value) ||
+            !reduce(run, stream, &value, &arrives))
             return 0;
     }
     if ((op->flags & TUTTI__FINISH) && !tutti__value_finish(run, stream, &value))
         return 0;
-    return tutti__cell_write(run, stream, op->dbuf, op->dblk + i, trip, &value);
+    return tutti__cells_write(run, stream, op->dbuf, op->dblk + i, 1, trip, &value);
 }
 
 static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *stream)
 {
     const tutti__op_t *op = tutti__check_op(stream);
 
+    if (tutti__check_length(run, stream->rank, op->sbuf, op->sblk) !=
+        tutti__check_length(run, stream->rank, op->dbuf, op->dblk))
+        return outcome(
+            tutti__check_blame(run, stream, "source and destination may have different sizes"));
     for (uint32_t trip = stream->begin; trip < stream->upto; trip++) {
         for (uint32_t i = 0; i < op->nblk; i++) {
             if (!move_chunk(run, stream, i, trip))
@@ -344,13 +384,11 @@ int tutti__check_go(tutti__check_run_t *run)
     uint32_t all = run->check->size * TUTTI__SCHED_STREAMS;
     uint32_t ended = 0;
 
-    for (uint32_t i = 0; i < all; i++)
-        tutti__check_wake(run, &run->streams[i]);
+    for (uint32_t i = all; i > 0; i--)
+        tutti__check_wake(run, &run->streams[i - 1]);
     while (run->nready > 0) {
-        tutti__check_stream_t *stream = &run->streams[run->ready[run->ready_head]];
+        tutti__check_stream_t *stream = &run->streams[run->ready[--run->nready]];
 
-        run->ready_head = (run->ready_head + 1) % all;
-        run->nready--;
         if (!run_stream(run, stream))
             return 0;
         ended += stream->state == TUTTI__STREAM_ENDED;

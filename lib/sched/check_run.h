@@ -2,12 +2,13 @@
 /*
  * Inside the checker: the state of one symbolic run. Only sched/check*.c include this.
  *
- *      check.c        what is promised, and whether it holds at the end
- *      check_make.c   set-up: streams, cells and start values, channels, hosts
- *      check_run.c    streams and channels: the Kahn network
- *      check_node.c   node operations: the meeting of a host's ranks
- *      check_cells.c  blocks and the values in them; order of the streams that touch them
- *      check_stuck.c  who waits for whom, when nothing goes on
+ *      check.c          the whole of it
+ *      check_promise.c  what is promised: which blocks there are, what they hold at the end
+ *      check_make.c     set-up: streams, cells and start values, channels, hosts
+ *      check_run.c      streams and channels: the Kahn network
+ *      check_node.c     node operations: the meeting of a host's ranks
+ *      check_cells.c    blocks and the values in them; order of the streams that touch them
+ *      check_stuck.c    who waits for whom, when nothing goes on
  *
  * Functions that can find an error return 1, or 0 after tutti__check_blame() has said what it is.
  */
@@ -21,10 +22,11 @@
 
 /* A symbolic value: which contributions it holds, and how they were put together. */
 typedef struct {
-    uint64_t sum;   /* of the labels of its contributions */
-    uint64_t tree;  /* hash of the expression; a (op) b and b (op) a are the same */
-    uint32_t trip;  /* in SCRATCH: the chunk it belongs to */
-    uint32_t state; /* TUTTI__VALUE_* */
+    uint64_t sum;    /* of the labels of its contributions */
+    uint64_t tree;   /* hash of the expression; a (op) b and b (op) a are the same */
+    uint32_t trip;   /* in SCRATCH: the chunk it belongs to */
+    uint32_t state;  /* TUTTI__VALUE_* */
+    uint32_t lo, hi; /* where the order counts: of ranks [lo, hi), in their order */
 } tutti__value_t;
 
 enum {
@@ -61,17 +63,33 @@ typedef struct {
     uint32_t trip, trips; /* of the open loop; trips is 0 outside of loops */
     uint32_t begin, upto; /* chunks [begin, upto) that the current operation works on */
     uint32_t clock[TUTTI__SCHED_STREAMS]; /* vector clock; its own component counts operations */
-    uint32_t nmarks, all_marks;           /* made; to be made in the whole run */
+    uint32_t nmarks, all_marks;           /* made; to be made in the whole run, if any stream can
+                                             wait for them */
     tutti__check_mark_t *marks;           /* [all_marks] */
 } tutti__check_stream_t;
 
 typedef struct {
-    uint32_t blk, nblk, trip; /* blk is modulo nblocks: what the length depends on */
+    uint64_t length; /* of its first block, as a symbol: see tutti__check_length */
+    uint32_t blk, nblk, trip;
 } tutti__message_t;
+
+/* Blocks [from, upto). */
+typedef struct {
+    uint32_t from, upto;
+} tutti__blocks_t;
+
+/* What a rank has of the call's buffers. */
+typedef struct {
+    tutti__blocks_t in, out; /* that there are */
+    tutti__blocks_t alias;   /* where IN is OUT */
+    tutti__blocks_t given;   /* of OUT: that hold something at first */
+} tutti__check_place_t;
 
 typedef struct {
     uint32_t from, to;    /* streams; `to` is NONE if nobody receives */
     uint32_t head, count; /* messages [head, head + count), modulo credits, are in slots */
+    uint32_t nblk;        /* most blocks of a message in it: a slot's size */
+    size_t first_value;   /* in run->values: credits slots of nblk */
 } tutti__check_chan_t;
 
 typedef struct {
@@ -81,18 +99,20 @@ typedef struct {
 
 typedef struct {
     const tutti__check_t *check;
-    int in_is_out, stage_is_out;
+    int uses_stage, stage_is_out;
     char *why;
     size_t why_bytes;
     tutti_status_t status; /* TUTTI_OK until an error is found */
 
     uint32_t nblocks, scratch_blocks, max_nblk; /* the same on all ranks */
+    tutti__sizes_t sizes;                       /* this too */
+    tutti__check_place_t *places;               /* [size] */
     uint32_t words; /* of a set of ranks; 0 where nobody asks for them */
 
     tutti__check_stream_t *streams; /* [size * STREAMS]: rank r's stream s is r * STREAMS + s */
     tutti__check_mark_t *marks;     /* all streams' */
-    uint32_t *ready;                /* streams to be continued: a ring of size * STREAMS */
-    uint32_t ready_head, nready;
+    uint32_t *ready;                /* [nready] streams to be continued, the last one first */
+    uint32_t nready;
 
     size_t rank_cells;           /* of one rank, OUT first.. */
     size_t stage_at, scratch_at; /* ..and where the others begin */
@@ -104,7 +124,8 @@ typedef struct {
     uint32_t *chan_first; /* [size]: rank r's channel end i is chan_of[chan_first[r] + i] */
     uint32_t *chan_of;
     tutti__message_t *messages; /* [nchans * credits] */
-    tutti__value_t *values;     /* [nchans * credits * max_nblk] */
+    tutti__value_t *values;     /* what is in the slots, channel by channel */
+    tutti__value_t *received;   /* [max_nblk]: what an operation makes of a message */
 
     tutti__check_host_t *hosts; /* NULL: no node operations */
     uint32_t *members;          /* [size] */
@@ -117,27 +138,40 @@ typedef struct {
 int tutti__check_blame(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                        const char *fmt, ...) TUTTI__PRINTF(3, 4);
 
-/* check_make.c. Set up a run that has its `check`, the two aliases and `why`; and free what it has,
-   however far set-up came. */
+/* check_promise.c */
+int tutti__check_has_root(tutti__expect_t expect);
+/* Is there a block for each rank? */
+int tutti__check_has_parts(tutti__expect_t expect);
+tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nblocks,
+                                        uint32_t rank);
+/* How long a rank's block is, as a symbol: blocks with equal symbols are equally long. */
+uint64_t tutti__check_length(const tutti__check_run_t *run, uint32_t rank, unsigned buf,
+                             uint32_t blk);
+int tutti__check_promise_holds(tutti__check_run_t *run);
+
+/* check_make.c. Set up a run that has its `check`, `why` and what is said of STAGE; and free what
+   it has, however far set-up came. */
 int tutti__check_make(tutti__check_run_t *run);
 void tutti__check_clear(tutti__check_run_t *run);
 int tutti__check_uses_stage(const tutti__check_t *check);
 
 /* check_cells.c. A cell is named by (rank of the stream, buffer, block, chunk). */
 tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip);
+/* *into = *into (op) right */
 int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
-                        const tutti__value_t *a, tutti__value_t *into);
+                        tutti__value_t *into, const tutti__value_t *right);
 /* The third and later operands of one fused pass: not the same bits as a pass for each of them. */
 int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
-                      const tutti__value_t *a, tutti__value_t *into);
+                      tutti__value_t *into, const tutti__value_t *right);
 int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         tutti__value_t *value);
 size_t tutti__cell_index(const tutti__check_run_t *run, uint32_t rank, unsigned buf, uint32_t blk,
                          uint32_t trip);
-int tutti__cell_read(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
-                     uint32_t blk, uint32_t trip, tutti__value_t *ret_value);
-int tutti__cell_write(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
-                      uint32_t blk, uint32_t trip, const tutti__value_t *value);
+/* Blocks [blk, + n), chunk `trip`. */
+int tutti__cells_read(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                      uint32_t blk, uint32_t n, uint32_t trip, tutti__value_t *ret_values);
+int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
+                       uint32_t blk, uint32_t n, uint32_t trip, const tutti__value_t *values);
 
 /* check_run.c */
 int tutti__check_go(tutti__check_run_t *run);
@@ -153,6 +187,11 @@ int tutti__check_node(tutti__check_run_t *run, const tutti__check_host_t *host);
 
 /* check_stuck.c: blame whoever waits. */
 int tutti__check_stuck(tutti__check_run_t *run);
+
+static inline int tutti__blocks_hold(tutti__blocks_t blocks, uint32_t blk)
+{
+    return blk >= blocks.from && blk < blocks.upto;
+}
 
 static inline const tutti__op_t *tutti__check_op(const tutti__check_stream_t *stream)
 {

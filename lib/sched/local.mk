@@ -4,11 +4,14 @@ libtutti_all_la_SOURCES += \
     %reldir%/blockmap.h \
     %reldir%/build.c \
     %reldir%/build.h \
+    %reldir%/chans.c \
+    %reldir%/chans.h \
     %reldir%/check.c \
     %reldir%/check.h \
     %reldir%/check_cells.c \
     %reldir%/check_make.c \
     %reldir%/check_node.c \
+    %reldir%/check_promise.c \
     %reldir%/check_run.c \
     %reldir%/check_run.h \
     %reldir%/check_stuck.c \
@@ -16,4 +19,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/sched.c \
     %reldir%/sched.h \
     %reldir%/step.h \
-    %reldir%/valid.c
+    %reldir%/text.c \
+    %reldir%/valid.c \
+    %reldir%/words.c \
+    %reldir%/words.h

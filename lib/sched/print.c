@@ -5,7 +5,8 @@
  *     RECV_REDUCE from rank 3: IN[2] -> OUT[2], finish
  *
  * OUT[2:5] are blocks 2 to 4. "shift 1" works on the chunk of the trip before, "mark" counts for
- * WAIT, "finish" is where AVG divides.
+ * WAIT, "finish" is where AVG divides, "left" puts what arrives on the left. text.c has the
+ * grammar.
  */
 #include "sched/sched.h"
 
@@ -140,6 +141,8 @@ const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t 
         put(&paper, " ");
         put_operands(&paper, sched, op);
     }
+    if (op->flags & TUTTI__LEFT)
+        put(&paper, ", left");
     if (op->flags & TUTTI__FINISH)
         put(&paper, ", finish");
     if (op->flags & TUTTI__MARK)
@@ -149,12 +152,22 @@ const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t 
     return buffer;
 }
 
+/* A name ends at its colon, and a text is a line. */
+static void print_name(const char *name, FILE *file)
+{
+    for (; *name != '\0'; name++)
+        fputc(*name == ':' || *name == '#' || (unsigned char)*name < ' ' ? '_' : *name, file);
+}
+
 void tutti__sched_print(const tutti__sched_t *sched, FILE *file)
 {
+    static const char *const sizes[] = { "", ", sizes all equal", ", sizes by pair" };
     char text[160];
 
-    fprintf(file, "%s: rank %u of %u, blocks %u, scratch %u, blocks per message %u\n", sched->name,
-            sched->rank, sched->size, sched->nblocks, sched->scratch_blocks, sched->max_nblk);
+    print_name(sched->name, file);
+    fprintf(file, ": rank %u of %u, blocks %u, scratch %u, blocks per message %u%s\n", sched->rank,
+            sched->size, sched->nblocks, sched->scratch_blocks, sched->max_nblk,
+            sched->sizes <= TUTTI__BY_PAIR ? sizes[sched->sizes] : "");
     for (uint32_t s = 0; s < sched->nstreams; s++) {
         int depth = 0;
 

@@ -28,7 +28,7 @@ size_t tutti__blockmap_trips(const tutti__blockmap_t *map)
         return divide_up(divide_up(map->count, map->nblocks), map->chunk);
 
     for (uint32_t b = 0; b < map->nblocks; b++) {
-        size_t n = map->table[b + 1] - map->table[b];
+        size_t n = tutti__block_count(map, b);
 
         if (n > largest)
             largest = n;

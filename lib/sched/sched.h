@@ -22,9 +22,18 @@
  *   outside and then work on whole blocks. Loops do not nest. Empty messages are skipped on both
  *   sides, which works because both know the block map.
  *
- * Blocks. IN is never written. Source and destination of an operation are blocks of equal sizes:
- *   the same numbers modulo nblocks, and so are both ends of a message; they are the same blocks of
- *   the same buffer or do not overlap.
+ * Blocks. IN is never written. Source and destination of an operation are blocks of equal sizes,
+ *   and so are both ends of a message; they are the same blocks of the same buffer or do not
+ *   overlap. How a schedule knows sizes is its `sizes`:
+ *      BY_NUMBER  blocks with the same number modulo nblocks are equally long, on all ranks
+ *      ALL_EQUAL  all blocks are equally long: they may be renumbered freely
+ *      BY_PAIR    IN and OUT have maps of their own, known to this rank only. Blocks of IN are as
+ *                 long as their counterparts in OUT of another rank (see the collective, coll.h).
+ *                 Only SEND from IN, RECV to OUT, and COPY from IN to OUT, a block at a time
+ *
+ * Order of operands. RECV_REDUCE and REDUCE put what arrives (the message, src) to the right of
+ *   what is there; flagged LEFT, to its left. It matters to operations that do not commute. Node
+ *   operations reduce in the order of local ranks.
  *
  * Marks. An operation flagged MARK counts when it completes. WAIT(stream s, k) in trip t blocks
  *   until stream s has completed (t - shift) * M + k marks, k >= 1, M being the marks in one trip
@@ -55,16 +64,17 @@
 typedef enum {
     TUTTI__SEND = 1,    /* send src blocks to channel */
     TUTTI__RECV,        /* dst blocks = message */
-    TUTTI__RECV_REDUCE, /* dst blocks = src blocks (op) message */
+    TUTTI__RECV_REDUCE, /* dst blocks = src blocks (op) message; LEFT: message (op) src */
     TUTTI__COPY,        /* dst blocks = src blocks */
-    TUTTI__REDUCE,      /* dst blocks = dst blocks (op) src blocks */
+    TUTTI__REDUCE,      /* dst blocks = dst blocks (op) src blocks; LEFT: src (op) dst */
     TUTTI__WAIT,        /* until stream `stream` has `arg` marks, see above */
     TUTTI__LOOP,        /* arg: trips beyond T (the largest shift inside) */
     TUTTI__END_LOOP,    /* arg: index of its LOOP in ops */
     TUTTI__NODE_ALLREDUCE,
     TUTTI__NODE_REDUCE_SCATTER,
     TUTTI__NODE_ALLGATHER,
-    TUTTI__NODE_BCAST
+    TUTTI__NODE_BCAST,
+    TUTTI__NODE_MEET /* not in schedules: the executor's own, see exec.h */
 } tutti__op_kind_t;
 
 /*
@@ -82,14 +92,23 @@ typedef enum {
 } tutti__buf_t;
 
 enum {
-    TUTTI__MARK = 1,  /* counts for WAIT when it completes */
-    TUTTI__FINISH = 2 /* RECV_REDUCE, REDUCE, COPY, NODE_ALLREDUCE, NODE_REDUCE_SCATTER: this result
-                         is final, so AVG divides here; exactly once on the way to each output */
+    TUTTI__MARK = 1,   /* counts for WAIT when it completes */
+    TUTTI__FINISH = 2, /* RECV_REDUCE, REDUCE, COPY, NODE_ALLREDUCE, NODE_REDUCE_SCATTER: this
+                          result is final, so AVG divides here; exactly once on the way to each
+                          output */
+    TUTTI__LEFT = 4    /* RECV_REDUCE, REDUCE: what arrives is the left operand */
 };
+
+/* How a schedule knows the lengths of blocks; see above. */
+typedef enum {
+    TUTTI__BY_NUMBER,
+    TUTTI__ALL_EQUAL,
+    TUTTI__BY_PAIR
+} tutti__sizes_t;
 
 typedef struct {
     uint8_t kind;    /* tutti__op_kind_t */
-    uint8_t flags;   /* TUTTI__MARK, TUTTI__FINISH */
+    uint8_t flags;   /* TUTTI__MARK, TUTTI__FINISH, TUTTI__LEFT */
     uint8_t sbuf;    /* tutti__buf_t; SEND, RECV_REDUCE, COPY, REDUCE, NODE_* */
     uint8_t dbuf;    /* all that write */
     uint8_t shift;   /* in loops: works on chunk (trip - shift) */
@@ -115,6 +134,7 @@ typedef struct {
 typedef struct {
     const char *name; /* of the algorithm, for people; static */
     uint32_t rank, size;
+    tutti__sizes_t sizes;
     uint32_t nblocks;        /* of the call's block map */
     uint32_t scratch_blocks; /* each of one chunk */
     uint32_t max_nblk;       /* most blocks in one message; equal on all ranks. A chunk is a slot's
@@ -137,7 +157,20 @@ const char *tutti__sched_buf_name(unsigned buf);
 const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t *op, char *buffer,
                                  size_t bytes);
 
-/* Print for people, one operation a line. */
+/* Print for people, one operation a line. What is printed can be read back. */
 void tutti__sched_print(const tutti__sched_t *sched, FILE *file);
+
+/*
+ * Read the schedules of all ranks from text: what tutti__sched_print wrote for rank 0, 1, ... one
+ * after another; `#` begins a comment. See text.c for the grammar.
+ *
+ * name       of the text, for messages; lives as long as the schedules, and is their name
+ * ret_sched  [size] to be freed one by one
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT, naming line and word; or if the text has not `size` ranks, or breaks
+ * a rule of the language. What the schedules compute is for tutti__sched_check to say.
+ */
+tutti_status_t tutti__sched_parse(const char *text, const char *name, uint32_t size,
+                                  tutti__sched_t **ret_sched);
 
 #endif

@@ -12,10 +12,24 @@
    coll/. */
 typedef enum {
     TUTTI__TAG_ALLREDUCE,
+    TUTTI__TAG_REDUCE,
     TUTTI__TAG_BROADCAST,
+    TUTTI__TAG_REDUCE_SCATTER,
     TUTTI__TAG_ALLGATHER,
+    TUTTI__TAG_ALLGATHERV,
+    TUTTI__TAG_GATHER,
+    TUTTI__TAG_GATHERV,
+    TUTTI__TAG_SCATTER,
+    TUTTI__TAG_SCATTERV,
+    TUTTI__TAG_ALLTOALL,
+    TUTTI__TAG_ALLTOALLV,
+    TUTTI__TAG_SCAN,
+    TUTTI__TAG_EXSCAN,
     TUTTI__TAG_BARRIER,
+    TUTTI__TAG_SENDRECV, /* also send, receive */
     TUTTI__TAG_MEM_ALLOC,
+    TUTTI__TAG_COUNTS, /* what v collectives tell each other first */
+    TUTTI__TAG_SPLIT,
     TUTTI__TAG_BUCKET
 } tutti__tag_t;
 

@@ -7,12 +7,16 @@
  * - is left to the run.
  */
 #include "base/compiler.h"
+#include "sched/chans.h"
 #include "sched/check.h"
 
 #include <stdarg.h>
 #include <string.h>
 
 #define MOVES_FLAGS (TUTTI__MARK | TUTTI__FINISH)
+#define REDUCES_FLAGS (MOVES_FLAGS | TUTTI__LEFT)
+
+#define NAME_BITS 16384 /* channel ends of 2048 ranks */
 
 typedef struct {
     const tutti__sched_t *sched;
@@ -35,9 +39,9 @@ typedef struct {
 static const trait_t traits[] = {
     [TUTTI__SEND] = { 1, 0, 1, 0, TUTTI__MARK },
     [TUTTI__RECV] = { 0, 1, 1, 0, TUTTI__MARK },
-    [TUTTI__RECV_REDUCE] = { 1, 1, 1, 0, MOVES_FLAGS },
+    [TUTTI__RECV_REDUCE] = { 1, 1, 1, 0, REDUCES_FLAGS },
     [TUTTI__COPY] = { 1, 1, 0, 0, MOVES_FLAGS },
-    [TUTTI__REDUCE] = { 1, 1, 0, 0, MOVES_FLAGS },
+    [TUTTI__REDUCE] = { 1, 1, 0, 0, REDUCES_FLAGS },
     [TUTTI__WAIT] = { 0, 0, 0, 0, 0 },
     [TUTTI__LOOP] = { 0, 0, 0, 0, 0 },
     [TUTTI__END_LOOP] = { 0, 0, 0, 0, 0 },
@@ -78,6 +82,20 @@ static int blocks_valid(const look_t *look, unsigned buf, uint32_t blk)
     return 1;
 }
 
+/* Lengths known by pairs of ranks: nothing but to hand blocks of IN to where they belong in OUT. */
+static int pairs_valid(const look_t *look, const trait_t *trait)
+{
+    const tutti__op_t *op = &look->sched->ops[look->i];
+
+    if (op->kind != TUTTI__SEND && op->kind != TUTTI__RECV && op->kind != TUTTI__COPY)
+        return bad(look, "blocks with sizes by pair can be sent, received and copied only");
+    if (op->nblk != 1)
+        return bad(look, "blocks with sizes by pair go one at a time");
+    if ((trait->reads && op->sbuf != TUTTI__IN) || (trait->writes && op->dbuf != TUTTI__OUT))
+        return bad(look, "blocks with sizes by pair go from IN to OUT");
+    return 1;
+}
+
 static int operands_valid(const look_t *look, const trait_t *trait)
 {
     const tutti__sched_t *sched = look->sched;
@@ -92,9 +110,12 @@ static int operands_valid(const look_t *look, const trait_t *trait)
         return 0;
     if (trait->writes && op->dbuf == TUTTI__IN)
         return bad(look, "IN is not to be written");
+    if (sched->sizes == TUTTI__BY_PAIR && !pairs_valid(look, trait))
+        return 0;
     if (!trait->reads || !trait->writes)
         return 1;
-    if (op->sblk != op->dblk && op->sblk % sched->nblocks != op->dblk % sched->nblocks)
+    if (sched->sizes == TUTTI__BY_NUMBER && op->sblk != op->dblk &&
+        op->sblk % sched->nblocks != op->dblk % sched->nblocks)
         return bad(look, "source and destination may have different sizes");
     if (op->sbuf == op->dbuf && op->sblk != op->dblk && op->sblk < op->dblk + n &&
         op->dblk < op->sblk + n)
@@ -130,7 +151,7 @@ static int node_valid(const look_t *look)
         return bad(look, "node operations stand in stream 0 only");
     if (op->nparts != 1 && (op->kind == TUTTI__NODE_ALLREDUCE || op->kind == TUTTI__NODE_BCAST))
         return bad(look, "cannot have parts");
-    if (op->kind == TUTTI__NODE_BCAST && op->arg < 0)
+    if (op->arg < 0 || (op->arg > 0 && op->kind != TUTTI__NODE_BCAST))
         return bad(look, "there is no local rank %d", op->arg);
     return 1;
 }
@@ -236,8 +257,9 @@ static int stream_valid(look_t *look)
 static int head_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
     int ok = sched->rank < sched->size && sched->nblocks > 0 && sched->max_nblk > 0 &&
-             sched->nstreams <= TUTTI__SCHED_STREAMS && sched->first[0] == 0 &&
-             sched->first[TUTTI__SCHED_STREAMS] == sched->nops && sched->nops <= INT32_MAX;
+             sched->sizes <= TUTTI__BY_PAIR && sched->nstreams <= TUTTI__SCHED_STREAMS &&
+             sched->first[0] == 0 && sched->first[TUTTI__SCHED_STREAMS] == sched->nops &&
+             sched->nops <= INT32_MAX;
 
     for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
         ok = ok && sched->first[s] <= sched->first[s + 1];
@@ -251,10 +273,26 @@ static int head_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
     return ok;
 }
 
+/* Has an end before number i the same name? */
+static int is_twice(const tutti__sched_t *sched, uint32_t i, char *why, size_t why_bytes)
+{
+    for (uint32_t k = 0; k < i; k++) {
+        if (tutti__chan_key(sched->chans[k]) != tutti__chan_key(sched->chans[i]))
+            continue;
+        snprintf(why, why_bytes, "channels %u and %u are the same", k, i);
+        return 1;
+    }
+    return 0;
+}
+
+/* Names that were met before are found by a bit each; where two share one, by a search. */
 static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
+    uint64_t met[NAME_BITS / 64] = { 0 };
+
     for (uint32_t i = 0; i < sched->nchans; i++) {
         const tutti__sched_chan_t *chan = &sched->chans[i];
+        uint32_t bit = tutti__chan_key(*chan) % NAME_BITS;
 
         if (chan->peer >= sched->size || chan->peer == sched->rank ||
             chan->stream >= TUTTI__SCHED_STREAMS || chan->is_recv > 1) {
@@ -262,15 +300,9 @@ static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
                      chan->stream);
             return 0;
         }
-        for (uint32_t k = 0; k < i; k++) {
-            const tutti__sched_chan_t *other = &sched->chans[k];
-
-            if (other->peer == chan->peer && other->stream == chan->stream &&
-                other->is_recv == chan->is_recv) {
-                snprintf(why, why_bytes, "channels %u and %u are the same", k, i);
-                return 0;
-            }
-        }
+        if ((met[bit / 64] >> bit % 64 & 1) && is_twice(sched, i, why, why_bytes))
+            return 0;
+        met[bit / 64] |= (uint64_t)1 << bit % 64;
     }
     return 1;
 }

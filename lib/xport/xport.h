@@ -51,7 +51,7 @@ typedef struct {
                            int *ret_pending, tutti__stuck_t *stuck);
     tutti_status_t (*flush)(tutti__chan_t *chan, tutti__stuck_t *stuck);
 
-    tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages);
+    tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages); /* NULL: no need to know */
     tutti_status_t (*view)(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                            const void **ret_data, tutti__stuck_t *stuck);
     void (*release)(tutti__chan_t *chan);

@@ -14,14 +14,73 @@
 #define OFFSET(type, field, bytes)                                                                 \
     _Static_assert(offsetof(type, field) == (bytes), #type "." #field " has moved")
 
-SIZE(tutti_options_t, 2 * sizeof(size_t) + 8);
+SIZE(tutti_options_t, 4 * sizeof(size_t) + 16);
 OFFSET(tutti_options_t, size, 0);
 OFFSET(tutti_options_t, api_version, sizeof(size_t));
 OFFSET(tutti_options_t, reserved, sizeof(size_t) + 4);
 OFFSET(tutti_options_t, mpi_comm, sizeof(size_t) + 8);
+OFFSET(tutti_options_t, unique_id, 2 * sizeof(size_t) + 8);
+OFFSET(tutti_options_t, store, 3 * sizeof(size_t) + 8);
+OFFSET(tutti_options_t, rank, 4 * sizeof(size_t) + 8);
+OFFSET(tutti_options_t, nranks, 4 * sizeof(size_t) + 12);
 
-SIZE(tutti_async_options_t, sizeof(size_t));
+SIZE(tutti_unique_id_t, 128);
+OFFSET(tutti_unique_id_t, bytes, 0);
+
+SIZE(tutti_store_t, 5 * sizeof(size_t));
+OFFSET(tutti_store_t, size, 0);
+OFFSET(tutti_store_t, context, sizeof(size_t));
+OFFSET(tutti_store_t, prefix, 2 * sizeof(size_t));
+OFFSET(tutti_store_t, set, 3 * sizeof(size_t));
+OFFSET(tutti_store_t, get, 4 * sizeof(size_t));
+
+NUMBER(TUTTI_COLOR_NONE, -1);
+
+SIZE(tutti_async_options_t, 3 * sizeof(size_t) + 16);
 OFFSET(tutti_async_options_t, size, 0);
+OFFSET(tutti_async_options_t, callback, sizeof(size_t));
+OFFSET(tutti_async_options_t, callback_arg, 2 * sizeof(size_t));
+OFFSET(tutti_async_options_t, prescale, 3 * sizeof(size_t));
+OFFSET(tutti_async_options_t, postscale, 3 * sizeof(size_t) + 8);
+
+SIZE(tutti_call_t, 11 * sizeof(size_t) + 24);
+OFFSET(tutti_call_t, size, 0);
+OFFSET(tutti_call_t, kind, sizeof(size_t));
+OFFSET(tutti_call_t, dtype, sizeof(size_t) + 4);
+OFFSET(tutti_call_t, op, sizeof(size_t) + 8);
+OFFSET(tutti_call_t, root, sizeof(size_t) + 12);
+OFFSET(tutti_call_t, source, sizeof(size_t) + 16);
+OFFSET(tutti_call_t, name, sizeof(size_t) + 24);
+OFFSET(tutti_call_t, sendbuf, 2 * sizeof(size_t) + 24);
+OFFSET(tutti_call_t, recvbuf, 3 * sizeof(size_t) + 24);
+OFFSET(tutti_call_t, count, 4 * sizeof(size_t) + 24);
+OFFSET(tutti_call_t, recvcount, 5 * sizeof(size_t) + 24);
+OFFSET(tutti_call_t, sendcounts, 6 * sizeof(size_t) + 24);
+OFFSET(tutti_call_t, senddispls, 7 * sizeof(size_t) + 24);
+OFFSET(tutti_call_t, recvcounts, 8 * sizeof(size_t) + 24);
+OFFSET(tutti_call_t, recvdispls, 9 * sizeof(size_t) + 24);
+OFFSET(tutti_call_t, options, 10 * sizeof(size_t) + 24);
+
+NUMBER(TUTTI_CALL_ALLREDUCE, 1);
+NUMBER(TUTTI_CALL_REDUCE, 2);
+NUMBER(TUTTI_CALL_BROADCAST, 3);
+NUMBER(TUTTI_CALL_REDUCE_SCATTER, 4);
+NUMBER(TUTTI_CALL_REDUCE_SCATTERV, 5);
+NUMBER(TUTTI_CALL_ALLGATHER, 6);
+NUMBER(TUTTI_CALL_ALLGATHERV, 7);
+NUMBER(TUTTI_CALL_GATHER, 8);
+NUMBER(TUTTI_CALL_GATHERV, 9);
+NUMBER(TUTTI_CALL_SCATTER, 10);
+NUMBER(TUTTI_CALL_SCATTERV, 11);
+NUMBER(TUTTI_CALL_ALLTOALL, 12);
+NUMBER(TUTTI_CALL_ALLTOALLV, 13);
+NUMBER(TUTTI_CALL_SCAN, 14);
+NUMBER(TUTTI_CALL_EXSCAN, 15);
+NUMBER(TUTTI_CALL_BARRIER, 16);
+NUMBER(TUTTI_CALL_SEND, 17);
+NUMBER(TUTTI_CALL_RECV, 18);
+NUMBER(TUTTI_CALL_SENDRECV, 19);
+NUMBER(TUTTI_CALL_FORCE_INT, 0x7fffffff);
 
 SIZE(tutti_status_t, 4);
 NUMBER(TUTTI_OK, 0);
@@ -54,6 +113,10 @@ NUMBER(TUTTI_FLOAT64, 12);
 NUMBER(TUTTI_FLOAT8_E4M3, 13);
 NUMBER(TUTTI_FLOAT8_E5M2, 14);
 NUMBER(TUTTI_BOOL, 15);
+NUMBER(TUTTI_FLOAT32_INT32, 16);
+NUMBER(TUTTI_FLOAT64_INT64, 17);
+NUMBER(TUTTI_INT32_INT32, 18);
+NUMBER(TUTTI_INT64_INT64, 19);
 NUMBER(TUTTI_DTYPE_FORCE_INT, 0x7fffffff);
 
 SIZE(tutti_op_t, 4);
@@ -65,6 +128,11 @@ NUMBER(TUTTI_PROD, 5);
 NUMBER(TUTTI_BAND, 6);
 NUMBER(TUTTI_BOR, 7);
 NUMBER(TUTTI_BXOR, 8);
+NUMBER(TUTTI_LAND, 9);
+NUMBER(TUTTI_LOR, 10);
+NUMBER(TUTTI_LXOR, 11);
+NUMBER(TUTTI_MINLOC, 12);
+NUMBER(TUTTI_MAXLOC, 13);
 NUMBER(TUTTI_OP_FORCE_INT, 0x7fffffff);
 
 int main(void)

@@ -47,6 +47,44 @@ static void direct(tutti_comm_t *world)
     CHECK_OK(tutti_barrier(world));
 }
 
+/* The other collectives: all of them copy, or do nothing in place. */
+static void copies(tutti_comm_t *world)
+{
+    static const size_t counts[] = { N }, displs[] = { 5 }, small[] = { N - 5 };
+    const tutti_dtype_t f32 = TUTTI_FLOAT32;
+
+#define COPIES(send, recv, call)                                                                   \
+    do {                                                                                           \
+        const float *send = x;                                                                     \
+        float *recv = y;                                                                           \
+                                                                                                   \
+        fill();                                                                                    \
+        CHECK_OK(call);                                                                            \
+        CHECK_INT(memcmp(x, y, sizeof(x)), 0);                                                     \
+        recv = x;                                                                                  \
+        CHECK_OK(call);                                                                            \
+        CHECK_INT(memcmp(x, y, sizeof(x)), 0);                                                     \
+    } while (0)
+    COPIES(s, r, tutti_reduce(s, r, N, f32, TUTTI_SUM, 0, world));
+    COPIES(s, r, tutti_reduce_scatter(s, r, N, f32, TUTTI_AVG, world));
+    COPIES(s, r, tutti_reduce_scatterv(s, r, counts, f32, TUTTI_MAX, world));
+    COPIES(s, r, tutti_allgatherv(s, N, r, counts, NULL, f32, world));
+    COPIES(s, r, tutti_gather(s, r, N, f32, 0, world));
+    COPIES(s, r, tutti_gatherv(s, N, r, counts, NULL, f32, 0, world));
+    COPIES(s, r, tutti_scatter(s, r, N, f32, 0, world));
+    COPIES(s, r, tutti_scatterv(s, counts, NULL, r, N, f32, 0, world));
+    COPIES(s, r, tutti_alltoall(s, r, N, f32, world));
+    COPIES(s, r, tutti_alltoallv(s, counts, NULL, r, counts, NULL, f32, world));
+    COPIES(s, r, tutti_scan(s, r, N, f32, TUTTI_SUM, world));
+#undef COPIES
+    fill();
+    CHECK_OK(tutti_exscan(x, y, N, f32, TUTTI_SUM, world));
+    CHECK(y[0] == -1 && y[N - 1] == -1);
+    CHECK_OK(tutti_alltoallv(x, small, displs, y, small, NULL, f32, world));
+    CHECK_INT(memcmp(x + 5, y, (N - 5) * sizeof(*x)), 0);
+    CHECK(y[N - 5] == -1);
+}
+
 static void by_name(tutti_comm_t *world)
 {
     tutti_request_t *request[50];
@@ -121,6 +159,7 @@ int main(void)
         CHECK_INT(tutti_host_rank(world), 0);
         CHECK_INT(tutti_host_count(world), 1);
         direct(world);
+        copies(world);
         by_name(world);
         memory(world);
         CHECK_INT(pthread_create(&thread, NULL, somewhere_else, world), 0);

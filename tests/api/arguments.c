@@ -11,17 +11,24 @@
 static float x[16], y[16];
 static tutti_comm_t *world;
 
-static const tutti_dtype_t all_dtypes[] = {
-    TUTTI_INT8,    TUTTI_UINT8,   TUTTI_INT16,       TUTTI_UINT16,      TUTTI_INT32,
-    TUTTI_UINT32,  TUTTI_INT64,   TUTTI_UINT64,      TUTTI_FLOAT16,     TUTTI_BFLOAT16,
-    TUTTI_FLOAT32, TUTTI_FLOAT64, TUTTI_FLOAT8_E4M3, TUTTI_FLOAT8_E5M2, TUTTI_BOOL,
-};
-static const size_t all_bytes[] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1 };
+static const size_t all_bytes[] = { 0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 8, 16, 8, 16 };
 
-static int is_served(tutti_dtype_t dtype)
+enum {
+    TYPES = 19,
+    OPS = 13
+};
+
+/* The table in types.h. */
+static int is_served(int t, int o)
 {
-    return dtype == TUTTI_FLOAT32 || dtype == TUTTI_FLOAT64 || dtype == TUTTI_INT32 ||
-           dtype == TUTTI_INT64 || dtype == TUTTI_UINT8 || dtype == TUTTI_BFLOAT16;
+    int is_pair = t >= TUTTI_FLOAT32_INT32, is_bool = t == TUTTI_BOOL;
+    int is_float = t >= TUTTI_FLOAT16 && t <= TUTTI_FLOAT8_E5M2;
+
+    if (o == TUTTI_MINLOC || o == TUTTI_MAXLOC || is_pair)
+        return is_pair && (o == TUTTI_MINLOC || o == TUTTI_MAXLOC);
+    if (is_bool)
+        return o != TUTTI_AVG;
+    return !is_float || o <= TUTTI_PROD;
 }
 
 /* ---- texts ---- */
@@ -36,10 +43,9 @@ static void texts(void)
     CHECK(strcmp(tutti_strerror((tutti_status_t)12), "unknown status") == 0);
     CHECK(strcmp(tutti_strerror((tutti_status_t)-1), "unknown status") == 0);
     CHECK_INT(tutti_version(), TUTTI_API_VERSION);
-    for (size_t i = 0; i < sizeof(all_dtypes) / sizeof(all_dtypes[0]); i++)
-        CHECK_INT(tutti_dtype_bytes(all_dtypes[i]), all_bytes[i]);
-    CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)0), 0);
-    CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)16), 0);
+    for (int t = 0; t <= TYPES; t++)
+        CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)t), all_bytes[t]);
+    CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)(TYPES + 1)), 0);
     CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)-1), 0);
 }
 
@@ -74,7 +80,8 @@ static void options(void)
     tutti_options_t o = TUTTI_OPTIONS_INIT;
     newer_t newer = { TUTTI_OPTIONS_INIT, { 0 } };
 
-    o.size = sizeof(o) - 1;
+    /* Smaller than in the first version. */
+    o.size = offsetof(tutti_options_t, mpi_comm) + sizeof(o.mpi_comm) - 1;
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
     o.size = 0;
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
@@ -95,6 +102,7 @@ static void options(void)
     CHECK_OK(tutti_init(&newer.known));
     CHECK_OK(tutti_finalize());
     o = (tutti_options_t)TUTTI_OPTIONS_INIT;
+    o.size = offsetof(tutti_options_t, mpi_comm) + sizeof(o.mpi_comm);
     o.api_version = TUTTI_VERSION_MAJOR << 16;
     CHECK_OK(tutti_init(&o));
     CHECK_OK(tutti_finalize());
@@ -105,13 +113,14 @@ static void async_options(void)
     struct {
         tutti_async_options_t known;
         char more[8];
-    } newer = { { sizeof(newer) }, { 0 } };
+    } newer = { TUTTI_ASYNC_OPTIONS_INIT, { 0 } };
     tutti_async_options_t o = TUTTI_ASYNC_OPTIONS_INIT;
     tutti_request_t *request = NULL;
 
+    newer.known.size = sizeof(newer);
 #define START(options)                                                                             \
     tutti_allreduce_async("t", x, x, 16, TUTTI_FLOAT32, TUTTI_SUM, world, options, &request)
-    o.size = sizeof(o) - 1;
+    o.size = sizeof(o.size) - 1;
     CHECK_ERROR(START(&o), TUTTI_ERR_ABI, "size");
     o.size = SIZE_MAX;
     CHECK_ERROR(START(&o), TUTTI_ERR_ABI, "size");
@@ -132,6 +141,7 @@ static void async_options(void)
 static void without_world(void)
 {
     tutti_request_t *request;
+    const size_t n[] = { 1 };
     void *ptr = x;
 
     CHECK(tutti_world() == NULL);
@@ -148,6 +158,22 @@ static void without_world(void)
     NO_COMM(tutti_allgather(x, y, 1, TUTTI_FLOAT32, NULL));
     NO_COMM(tutti_broadcast(x, 1, TUTTI_FLOAT32, 0, NULL));
     NO_COMM(tutti_barrier(NULL));
+    NO_COMM(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 1, 1, NULL));
+    NO_COMM(tutti_reduce(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 0, NULL));
+    NO_COMM(tutti_reduce_scatter(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, NULL));
+    NO_COMM(tutti_reduce_scatterv(x, y, n, TUTTI_FLOAT32, TUTTI_SUM, NULL));
+    NO_COMM(tutti_allgatherv(x, 1, y, n, NULL, TUTTI_FLOAT32, NULL));
+    NO_COMM(tutti_gather(x, y, 1, TUTTI_FLOAT32, 0, NULL));
+    NO_COMM(tutti_gatherv(x, 1, y, n, NULL, TUTTI_FLOAT32, 0, NULL));
+    NO_COMM(tutti_scatter(x, y, 1, TUTTI_FLOAT32, 0, NULL));
+    NO_COMM(tutti_scatterv(x, n, NULL, y, 1, TUTTI_FLOAT32, 0, NULL));
+    NO_COMM(tutti_alltoall(x, y, 1, TUTTI_FLOAT32, NULL));
+    NO_COMM(tutti_alltoallv(x, n, NULL, y, n, NULL, TUTTI_FLOAT32, NULL));
+    NO_COMM(tutti_scan(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, NULL));
+    NO_COMM(tutti_exscan(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, NULL));
+    NO_COMM(tutti_send(x, 1, TUTTI_FLOAT32, 0, NULL));
+    NO_COMM(tutti_recv(x, 1, TUTTI_FLOAT32, 0, NULL));
+    NO_COMM(tutti_sendrecv(x, 1, 0, y, 1, 0, TUTTI_FLOAT32, NULL));
     NO_COMM(tutti_abort(NULL, "x"));
     NO_COMM(tutti_mem_alloc(NULL, 1, &ptr));
     NO_COMM(tutti_mem_free(NULL, NULL));
@@ -175,6 +201,11 @@ static void buffers_and_counts(void)
     WRONG(tutti_broadcast(x, 1, TUTTI_FLOAT32, 1, world), "root 1");
     WRONG(tutti_broadcast(x, 1, TUTTI_FLOAT32, -1, world), "root -1");
     WRONG(tutti_broadcast(NULL, 0, TUTTI_FLOAT32, 7, world), "root 7");
+    WRONG(tutti_allreduce(x, x + 1, 3, TUTTI_FLOAT32, TUTTI_SUM, world), "overlap");
+    WRONG(tutti_allgather(x, x + 1, 3, TUTTI_FLOAT32, world), "overlap");
+    WRONG(tutti_send(x, 1, TUTTI_FLOAT32, 0, world), "dest 0 is this rank itself");
+    WRONG(tutti_recv(x, 1, TUTTI_FLOAT32, 0, world), "source 0 is this rank itself");
+    WRONG(tutti_sendrecv(x, 1, 0, y, 1, 0, TUTTI_FLOAT32, world), "dest 0 is this rank itself");
     WRONG(tutti_mem_alloc(world, 1, NULL), "ret_ptr");
     WRONG(tutti_mem_free(world, x), "allocated");
 #define START(name, send, recv, count, ret)                                                        \
@@ -221,18 +252,23 @@ static void names(void)
 /* Every type with every operation, and numbers beyond both. */
 static void types_and_operations(void)
 {
-    for (int t = -1; t <= 17; t++) {
-        for (int o = -1; o <= 10; o++) {
+    for (int t = -1; t <= TYPES + 2; t++) {
+        for (int o = -1; o <= OPS + 2; o++) {
             tutti_dtype_t dtype = (tutti_dtype_t)t;
             tutti_op_t op = (tutti_op_t)o;
-            tutti_status_t want = TUTTI_ERR_INVALID_ARGUMENT;
+            tutti_status_t want = TUTTI_ERR_INVALID_ARGUMENT, scan;
             tutti_request_t *request = NULL;
-            static double z[4];
+            static double z[4], u[4];
 
-            if (t >= TUTTI_INT8 && t <= TUTTI_BOOL && o >= TUTTI_SUM && o <= TUTTI_BXOR)
-                want = is_served(dtype) && o <= TUTTI_MAX ? TUTTI_OK : TUTTI_ERR_UNSUPPORTED;
+            if (t >= 1 && t <= TYPES && o >= 1 && o <= OPS)
+                want = is_served(t, o) ? TUTTI_OK : TUTTI_ERR_UNSUPPORTED;
+            scan = want == TUTTI_OK && op == TUTTI_AVG ? TUTTI_ERR_UNSUPPORTED : want;
             CHECK_STATUS(tutti_allreduce(z, z, 2, dtype, op, world), want);
             CHECK_STATUS(tutti_allreduce(NULL, NULL, 0, dtype, op, world), want);
+            CHECK_STATUS(tutti_reduce(z, u, 2, dtype, op, 0, world), want);
+            CHECK_STATUS(tutti_reduce_scatter(z, u, 2, dtype, op, world), want);
+            CHECK_STATUS(tutti_scan(z, u, 2, dtype, op, world), scan);
+            CHECK_STATUS(tutti_exscan(z, u, 2, dtype, op, world), scan);
             CHECK_STATUS(tutti_allreduce_async("z", z, z, 2, dtype, op, world, NULL, &request),
                          want);
             CHECK((request == NULL) == (want != TUTTI_OK));
@@ -240,15 +276,62 @@ static void types_and_operations(void)
                 CHECK_OK(tutti_wait(request, -1));
         }
     }
-    for (int t = -1; t <= 17; t++) {
+    for (int t = -1; t <= TYPES + 2; t++) {
         tutti_dtype_t dtype = (tutti_dtype_t)t;
-        tutti_status_t want = tutti_dtype_bytes(dtype) == 0 ? TUTTI_ERR_INVALID_ARGUMENT
-                              : is_served(dtype)            ? TUTTI_OK
-                                                            : TUTTI_ERR_UNSUPPORTED;
+        tutti_status_t want = t >= 1 && t <= TYPES ? TUTTI_OK : TUTTI_ERR_INVALID_ARGUMENT;
 
-        CHECK_STATUS(tutti_broadcast(x, 2, dtype, 0, world), want);
-        CHECK_STATUS(tutti_allgather(x, y, 2, dtype, world), want);
+        CHECK_STATUS(tutti_broadcast(x, 1, dtype, 0, world), want);
+        CHECK_STATUS(tutti_allgather(x, y, 1, dtype, world), want);
+        CHECK_STATUS(tutti_alltoall(NULL, NULL, 0, dtype, world), want);
     }
+}
+
+/* Scaling is for floating point types. */
+static void scaling(void)
+{
+    for (int t = 1; t <= TYPES; t++) {
+        static char z[32];
+        int is_float = t >= TUTTI_FLOAT16 && t <= TUTTI_FLOAT8_E5M2;
+        tutti_op_t op = t > TUTTI_BOOL ? TUTTI_MINLOC : TUTTI_MAX;
+
+        CHECK_STATUS(tutti_allreduce_scaled(z, z, 2, (tutti_dtype_t)t, op, 1, 1, world),
+                     is_float ? TUTTI_OK : TUTTI_ERR_UNSUPPORTED);
+        CHECK_STATUS(tutti_allreduce_scaled(z, z, 2, (tutti_dtype_t)t, op, 2, 0.5, world),
+                     is_float ? TUTTI_OK : TUTTI_ERR_UNSUPPORTED);
+    }
+    x[0] = 3;
+    CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 2, 5, world));
+    CHECK(x[0] == 3 && y[0] == 30);
+}
+
+/* ---- the caller's own operations ---- */
+
+static void keep_right(void *dst, const void *left, const void *right, size_t count,
+                       tutti_dtype_t dtype, void *context)
+{
+    (void)left;
+    (void)context;
+    memmove(dst, right, count * tutti_dtype_bytes(dtype));
+}
+
+static void user_operations(void)
+{
+    tutti_op_t op = (tutti_op_t)0;
+
+    CHECK_STATUS(tutti_op_create(NULL, NULL, 1, &op), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_STATUS(tutti_op_create(keep_right, NULL, 1, NULL), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_INT(op, 0);
+    CHECK_OK(tutti_op_create(keep_right, NULL, 0, &op));
+    CHECK(op > TUTTI_MAXLOC);
+    for (int t = 1; t <= TYPES; t++) {
+        CHECK_OK(tutti_allreduce(x, y, 1, (tutti_dtype_t)t, op, world));
+        CHECK_OK(tutti_scan(x, y, 1, (tutti_dtype_t)t, op, world));
+    }
+    CHECK_STATUS(tutti_allreduce(x, y, 1, (tutti_dtype_t)0, op, world), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_OK(tutti_op_free(op));
+    CHECK_ERROR(tutti_allreduce(x, y, 1, TUTTI_INT8, op, world), TUTTI_ERR_INVALID_ARGUMENT, "op");
+    CHECK_STATUS(tutti_op_free(op), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_STATUS(tutti_op_free(TUTTI_SUM), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
 int main(void)
@@ -264,6 +347,8 @@ int main(void)
     buffers_and_counts();
     names();
     types_and_operations();
+    scaling();
+    user_operations();
     CHECK_OK(tutti_barrier(world));
     CHECK_OK(tutti_finalize());
     without_world();

@@ -3,6 +3,7 @@
 api_tests += \
     %reldir%/alone \
     %reldir%/arguments \
+    %reldir%/bootstrap \
     %reldir%/environment
 
 api_shared = %reldir%/api.c %reldir%/api.h
@@ -10,5 +11,7 @@ api_shared = %reldir%/api.c %reldir%/api.h
 %C%_alone_LDADD = $(API_LIBS)
 %C%_arguments_SOURCES = %reldir%/arguments.c $(api_shared)
 %C%_arguments_LDADD = $(API_LIBS)
+%C%_bootstrap_SOURCES = %reldir%/bootstrap.c $(api_shared)
+%C%_bootstrap_LDADD = $(API_LIBS)
 %C%_environment_SOURCES = %reldir%/environment.c $(api_shared)
 %C%_environment_LDADD = $(API_LIBS)

@@ -7,11 +7,15 @@
  *     data      all collectives, exact results, direct and by name, up to 2 MB
  *     twice     the same, with tutti_finalize and tutti_init in between
  *     many N    N small allreduces; prints their time in milliseconds
+ *     groups N  communicators of parts of the ranks, at the same time; N rounds
+ *     aborted   the same, one of which is ended
  *     refused   tutti_init must fail here
  *     killed R  rank R is killed while the others wait for it
+ *     groupkilled R  the same, and those who have a group without it go on there
  */
 #include <tutti/tutti.h>
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,6 +223,94 @@ static void data(void)
     by_name();
 }
 
+/* ---- groups ---- */
+
+/* In-place sums of all sizes over `comm`, of which this rank knows the members' sum. */
+static void sums(tutti_comm_t *comm, int times)
+{
+    static const size_t counts[] = { 1, 700, 40000, 200000 };
+    int members = tutti_size(comm), total = rank;
+    float *x = room(200000 * sizeof(*x));
+
+    OK(tutti_allreduce(&total, &total, 1, TUTTI_INT32, TUTTI_SUM, comm));
+    for (int t = 0; t < times; t++) {
+        size_t count = counts[t % 4];
+        tutti_request_t *request;
+
+        for (size_t i = 0; i < count; i++)
+            x[i] = (float)(rank + (int)(i % 100) + t);
+        if (t % 3 == 2) {
+            OK(tutti_allreduce_async("x", x, x, count, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL,
+                                     &request));
+            OK(tutti_wait(request, -1));
+        } else {
+            OK(tutti_allreduce(x, x, count, TUTTI_FLOAT32, TUTTI_SUM, comm));
+        }
+        for (size_t i = 0; i < count; i++)
+            CHECK(x[i] == (float)(total + members * ((int)(i % 100) + t)), "element %zu is %g", i,
+                  x[i]);
+    }
+    free(x);
+}
+
+static void *sums_there(void *comm)
+{
+    sums(comm, 24);
+    return NULL;
+}
+
+/* Groups that share ranks, made in different orders by different ranks: their messages must not be
+   taken for each other's. */
+static void groups(int rounds)
+{
+    for (int round = 0; round < rounds; round++) {
+        tutti_comm_t *half, *pair = NULL, *back;
+        pthread_t thread;
+        double began = now_ms();
+
+        OK(tutti_comm_split(tutti_world(), rank % 2, rank, &half));
+        if (rank % 2 == 0)
+            OK(tutti_comm_split(half, tutti_rank(half) / 2, 0, &pair));
+        OK(tutti_comm_split(tutti_world(), 0, -rank, &back));
+        if (rank == 0 && round == 0)
+            printf("groups: %.1f ms for three\n", now_ms() - began);
+        CHECK(tutti_rank(back) == size - 1 - rank, "%d", tutti_rank(back));
+        CHECK(pthread_create(&thread, NULL, sums_there, half) == 0, "no thread");
+        if (pair != NULL)
+            sums(pair, 8);
+        sums(back, 24);
+        CHECK(pthread_join(thread, NULL) == 0, "no end");
+        sums(tutti_world(), 4);
+        OK(tutti_comm_free(half));
+        OK(tutti_comm_free(pair));
+        /* The other one is left to tutti_finalize in the last round. */
+        if (round < rounds - 1)
+            OK(tutti_comm_free(back));
+    }
+}
+
+/* One that is ended by a rank leaves the others, and MPI, in order. */
+static void aborted(void)
+{
+    tutti_comm_t *comm, *other;
+    float *x = room(500000 * sizeof(*x));
+
+    OK(tutti_comm_split(tutti_world(), 0, 0, &comm));
+    OK(tutti_comm_split(tutti_world(), 0, 0, &other));
+    for (size_t i = 0; i < 500000; i++)
+        x[i] = 1;
+    if (rank == size - 1) {
+        usleep(100000);
+        OK(tutti_abort(comm, "for the test"));
+    } else {
+        CHECK(tutti_allreduce(x, x, 500000, TUTTI_FLOAT32, TUTTI_SUM, comm) == TUTTI_ERR_PEER_LOST,
+              "%s", tutti_last_error());
+    }
+    sums(other, 8);
+    sums(tutti_world(), 4);
+    free(x);
+}
+
 /* ---- the others ---- */
 
 static void many(int times)
@@ -259,6 +351,27 @@ static void killed(int victim)
     CHECK(tutti_barrier(tutti_world()) == TUTTI_ERR_PEER_LOST, "%s", tutti_last_error());
 }
 
+/* The groups of even and of odd ranks: the one without the victim lives on. */
+static void killed_in_group(int victim)
+{
+    tutti_comm_t *comm;
+    float x = 0;
+
+    OK(tutti_comm_split(tutti_world(), rank % 2, 0, &comm));
+    sums(comm, 4);
+    OK(tutti_barrier(tutti_world()));
+    if (rank == victim) {
+        usleep(200000);
+        kill(getpid(), SIGKILL);
+    }
+    CHECK(tutti_barrier(tutti_world()) == TUTTI_ERR_PEER_LOST, "%s", tutti_last_error());
+    if (rank % 2 != victim % 2)
+        sums(comm, 40);
+    else
+        CHECK(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm) == TUTTI_ERR_PEER_LOST,
+              "%s", tutti_last_error());
+}
+
 static int refused(void)
 {
     tutti_status_t status = tutti_init(NULL);
@@ -291,6 +404,12 @@ int main(int argc, char **argv)
         many(number);
     else if (strcmp(what, "killed") == 0)
         killed(number);
+    else if (strcmp(what, "groups") == 0)
+        groups(number);
+    else if (strcmp(what, "groupkilled") == 0)
+        killed_in_group(number);
+    else if (strcmp(what, "aborted") == 0)
+        aborted();
     else
         data();
     if (strcmp(what, "twice") == 0) {

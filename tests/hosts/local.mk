@@ -4,7 +4,9 @@ rank_tests +=
 
 # Like an application: links the library and not MPI.
 test_programs += %reldir%/hosts_check
-tests_hosts_hosts_check_LDADD = libtutti.la
+tests_hosts_hosts_check_LDADD = libtutti.la -lpthread
+test_programs += %reldir%/collectives_check
+tests_hosts_collectives_check_LDADD = libtutti.la
 
 # Like one that uses MPI itself.
 if HAVE_MPI
@@ -17,6 +19,8 @@ endif
 
 script_tests += \
     %reldir%/app_mpi.sh \
+    %reldir%/collectives.sh \
+    %reldir%/groups.sh \
     %reldir%/hosts.sh \
     %reldir%/lost.sh \
     %reldir%/one_host.sh

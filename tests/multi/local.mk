@@ -1,8 +1,36 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-rank_tests += %reldir%/direct %reldir%/async %reldir%/leave
+rank_tests += %reldir%/async %reldir%/groups %reldir%/leave
 script_tests +=
-tsan_tests += %reldir%/direct %reldir%/async
+tsan_tests += %reldir%/async %reldir%/groups
+
+# All asynchronous calls.
+rank_tests += %reldir%/async_all %reldir%/async_errors %reldir%/join %reldir%/persistent
+tsan_tests += %reldir%/async_all %reldir%/join %reldir%/persistent
+async_shared = %reldir%/async_calls.c %reldir%/async_calls.h
+%C%_async_all_SOURCES = %reldir%/async_all.c $(async_shared)
+%C%_async_errors_SOURCES = %reldir%/async_errors.c $(async_shared)
+%C%_persistent_SOURCES = %reldir%/persistent.c $(async_shared)
+
+# Direct calls against a sequential reference.
+rank_tests += %reldir%/collectives %reldir%/collectives_bad %reldir%/collectives_forced \
+    %reldir%/collectives_large %reldir%/collectives_v %reldir%/messages %reldir%/mismatches
+tsan_tests += %reldir%/collectives %reldir%/collectives_bad %reldir%/collectives_forced \
+    %reldir%/collectives_v %reldir%/messages %reldir%/mismatches
+multi_case = %reldir%/coll_case.c %reldir%/coll_case.h %reldir%/forced.c \
+    %reldir%/reference.c %reldir%/reference.h %reldir%/reference_user.c
+%C%_collectives_SOURCES = %reldir%/collectives.c $(multi_case)
+%C%_collectives_LDADD = $(LDADD) -lm
+%C%_collectives_v_SOURCES = %reldir%/collectives_v.c $(multi_case)
+%C%_collectives_v_LDADD = $(LDADD) -lm
+%C%_collectives_bad_SOURCES = %reldir%/collectives_bad.c $(multi_case)
+%C%_collectives_bad_LDADD = $(LDADD) -lm
+%C%_collectives_forced_SOURCES = %reldir%/collectives_forced.c $(multi_case)
+%C%_collectives_forced_LDADD = $(LDADD) -lm
+%C%_messages_SOURCES = %reldir%/messages.c $(multi_case)
+%C%_messages_LDADD = $(LDADD) -lm
+%C%_mismatches_SOURCES = %reldir%/mismatches.c $(multi_case)
+%C%_mismatches_LDADD = $(LDADD) -lm
 
 # Needs no MPI to build, and no library: it stands in for the core.
 test_programs += %reldir%/mpi_module
@@ -11,3 +39,4 @@ tests_multi_mpi_module_LDADD = -lpthread -ldl
 script_tests += %reldir%/mpi_module.sh
 
 script_tests += %reldir%/bench_allreduce.sh
+script_tests += %reldir%/bench_sched.sh

@@ -8,82 +8,9 @@
  */
 #include "node/shm/shm.h"
 
-#include <assert.h>
 #include <string.h>
 
-/* ---- how an operation is cut ----
- *
- * Pieces are counted by blocks j: for NODE_ALLREDUCE and NODE_BCAST the elements are cut into one
- * share per rank here; for the others the blocks are those of the call, nblk for each part. Chunk k
- * takes elements [k * piece, (k + 1) * piece) of every block, and puts block j's at j * piece in
- * the slot.
- */
-
-static int own_shares(const tutti__shm_lane_t *lane)
-{
-    return lane->call.kind == TUTTI__NODE_ALLREDUCE || lane->call.kind == TUTTI__NODE_BCAST;
-}
-
-/* The extent of one block: where it begins in the buffers, and how long it is. */
-static void extent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t j,
-                   size_t *ret_begin, size_t *ret_count)
-{
-    if (own_shares(lane)) {
-        tutti__blockmap_t shares = { lane->count, shm->nlocal, lane->count, NULL };
-
-        *ret_begin = lane->lo + tutti__block_begin(&shares, j);
-        *ret_count = lane->lo + tutti__block_begin(&shares, j + 1) - *ret_begin;
-    } else {
-        tutti__shm_block(&lane->call, j, ret_begin, ret_count);
-    }
-}
-
-static uint32_t owner(const tutti__shm_lane_t *lane, uint32_t j)
-{
-    return own_shares(lane) ? j : j / lane->call.nblk;
-}
-
-/* Count the elements and find the largest block; then how many chunks the slots need. */
-void tutti__shm_cut(tutti__shm_t *shm, tutti__shm_lane_t *lane)
-{
-    const tutti__node_call_t *call = &lane->call;
-    size_t begin, count, room;
-
-    lane->count = lane->lo = lane->largest = 0;
-    for (uint32_t j = 0; j < call->nblk * call->nparts; j++) {
-        tutti__shm_block(call, j, &begin, &count);
-        if (j == 0)
-            lane->lo = begin;
-        lane->count += count;
-        lane->largest = TUTTI__MAX(lane->largest, count);
-    }
-    lane->nblocks = call->nblk * call->nparts;
-    if (own_shares(lane)) {
-        lane->nblocks = shm->nlocal;
-        lane->largest = lane->count / shm->nlocal + (lane->count % shm->nlocal != 0);
-    }
-    /* Slots hold whole cache lines of each block, so that ranks do not write to one line. */
-    room = shm->bulk_bytes / lane->esize / lane->nblocks;
-    assert(room > 0);
-    if (room > TUTTI__LINE_BYTES)
-        room -= room % TUTTI__LINE_BYTES;
-    lane->piece = TUTTI__MIN(lane->largest, room);
-    lane->nchunks =
-        lane->piece == 0 ? 0 : (uint32_t)((lane->largest + lane->piece - 1) / lane->piece);
-}
-
-/* Piece (j, chunk): elements [*ret_begin, + count) of the buffers; the count may be 0. */
-static size_t piece(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t j,
-                    uint32_t chunk, size_t *ret_begin)
-{
-    size_t begin, count, skip = (size_t)chunk * lane->piece;
-
-    extent(shm, lane, j, &begin, &count);
-    *ret_begin = begin + skip;
-    if (skip >= count)
-        return 0;
-    return TUTTI__MIN(count - skip, lane->piece);
-}
+/* ---- slots ---- */
 
 /* Bulk slots take turns over the lane's life, so that a new operation goes on where the last was.
    */
@@ -107,13 +34,13 @@ static int puts_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint3
 {
     if (shm->nlocal == 1)
         return 0;
-    switch (lane->call.kind) {
+    switch (lane->call->kind) {
     case TUTTI__NODE_ALLGATHER:
-        return owner(lane, j) == shm->me;
+        return tutti__shm_owner(lane, j) == shm->me;
     case TUTTI__NODE_BCAST:
-        return shm->me == lane->call.root;
+        return shm->me == lane->call->root;
     default:
-        return owner(lane, j) != shm->me;
+        return tutti__shm_owner(lane, j) != shm->me;
     }
 }
 
@@ -161,13 +88,14 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
     if (status != TUTTI_OK)
         return status;
     for (uint32_t j = 0; j < lane->nblocks; j++) {
-        size_t begin, count;
+        tutti__shm_part_t part;
 
         if (!puts_in(shm, lane, j))
             continue;
-        count = piece(shm, lane, j, chunk, &begin);
-        memcpy(slot_of(shm, lane, shm->me, chunk, j),
-               (const char *)lane->call.src + begin * lane->esize, count * lane->esize);
+        part = tutti__shm_piece(shm, lane, j, chunk);
+        if (part.count > 0)
+            memcpy(slot_of(shm, lane, shm->me, chunk, j), tutti__shm_src(lane, part),
+                   part.count * lane->esize);
     }
     return TUTTI_OK;
 }
@@ -201,21 +129,20 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
     const void **srcs = tutti__shm_srcs(shm, lane_index);
 
     for (uint32_t j = 0; j < lane->nblocks; j++) {
-        size_t begin, count;
+        tutti__shm_part_t part;
         char *dst;
 
-        if (owner(lane, j) != shm->me)
+        if (tutti__shm_owner(lane, j) != shm->me)
             continue;
-        count = piece(shm, lane, j, chunk, &begin);
-        if (count == 0)
+        part = tutti__shm_piece(shm, lane, j, chunk);
+        if (part.count == 0)
             continue;
         for (uint32_t r = 0; r < shm->nlocal; r++)
-            srcs[r] = r == shm->me ? (const char *)lane->call.src + begin * lane->esize
-                                   : slot_of(shm, lane, r, chunk, j);
-        dst = (char *)lane->call.dst + begin * lane->esize;
-        lane->reduce(dst, srcs, shm->nlocal, count, lane->call.divisor);
-        if (lane->call.kind == TUTTI__NODE_ALLREDUCE && shm->nlocal > 1)
-            memcpy(slot_of(shm, lane, shm->me, chunk, j), dst, count * lane->esize);
+            srcs[r] = r == shm->me ? tutti__shm_src(lane, part) : slot_of(shm, lane, r, chunk, j);
+        dst = tutti__shm_dst(lane, part);
+        tutti__reduce(lane->call->reducer, dst, srcs, shm->nlocal, part.count, lane->call->divisor);
+        if (lane->call->kind == TUTTI__NODE_ALLREDUCE && shm->nlocal > 1)
+            memcpy(slot_of(shm, lane, shm->me, chunk, j), dst, part.count * lane->esize);
     }
 }
 
@@ -224,15 +151,16 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 /* Copy what other ranks own; an allgather also moves its own part if it is not in place. */
 static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk)
 {
-    const tutti__node_call_t *call = &lane->call;
+    const tutti__node_call_t *call = lane->call;
 
     if (call->kind == TUTTI__NODE_REDUCE_SCATTER)
         return;
     for (uint32_t j = 0; j < lane->nblocks; j++) {
-        uint32_t from = call->kind == TUTTI__NODE_BCAST ? call->root : owner(lane, j);
-        size_t begin, count = piece(shm, lane, j, chunk, &begin);
-        char *dst = (char *)call->dst + begin * lane->esize;
-        const char *src = (const char *)call->src + begin * lane->esize;
+        uint32_t from = call->kind == TUTTI__NODE_BCAST ? call->root : tutti__shm_owner(lane, j);
+        tutti__shm_part_t part = tutti__shm_piece(shm, lane, j, chunk);
+        const char *src = tutti__shm_src(lane, part);
+        char *dst = tutti__shm_dst(lane, part);
+        size_t count = part.count;
 
         if (count == 0)
             continue;
@@ -247,7 +175,7 @@ static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uin
 static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                    uint32_t chunk, tutti__stuck_t *stuck)
 {
-    if (lane->call.kind != TUTTI__NODE_ALLREDUCE)
+    if (lane->call->kind != TUTTI__NODE_ALLREDUCE)
         return TUTTI_OK;
     return all_reached(shm, lane, STAGE_RED, lane->base + chunk + 1, stuck);
 }
@@ -284,7 +212,7 @@ static tutti_status_t stage_red(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     status = all_in(shm, lane, lane->red, stuck);
     if (status != TUTTI_OK)
         return status;
-    if (lane->call.kind == TUTTI__NODE_ALLREDUCE || lane->call.kind == TUTTI__NODE_REDUCE_SCATTER)
+    if (lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE_SCATTER)
         reduce_mine(shm, lane_index, lane->red);
     lane->red++;
     tutti__shm_publish(shm, lane_index, &lane->peer[shm->me].progress->red, lane->base + lane->red);
@@ -324,37 +252,44 @@ tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__
 
 /* ---- zero-copy ---- */
 
-/* Local rank r's element `begin` of its source or destination, in its arena. */
-static char *in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t r,
-                      int is_dst, size_t begin)
+/* A part of local rank r's source or destination, in its arena. */
+static char *src_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t r,
+                          tutti__shm_part_t part)
 {
-    const tutti__announce_t *a = lane->peer[r].announce[lane->seq & 1];
-
     return shm->machine->base[shm->local_to_machine[r]] +
-           (is_dst ? a->u.large.dst_offset : a->u.large.src_offset) + begin * lane->esize;
+           lane->peer[r].announce[lane->seq & 1]->u.large.src_offset + part.src * lane->esize;
+}
+
+static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t r,
+                          tutti__shm_part_t part)
+{
+    return shm->machine->base[shm->local_to_machine[r]] +
+           lane->peer[r].announce[lane->seq & 1]->u.large.dst_offset + part.dst * lane->esize;
 }
 
 /* Reduced while it is in the first cache, then written to everybody. */
 #define ZERO_BLOCK_BYTES 8192
 
-static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t begin, size_t count)
+static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t part)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     const void **srcs = tutti__shm_srcs(shm, lane_index);
     size_t most = ZERO_BLOCK_BYTES / lane->esize;
 
-    for (; count > 0; begin += most) {
-        size_t n = TUTTI__MIN(count, most);
-        char *dst = in_arena(shm, lane, shm->me, 1, begin);
+    while (part.count > 0) {
+        size_t n = TUTTI__MIN(part.count, most);
+        char *dst = dst_in_arena(shm, lane, shm->me, part);
 
         for (uint32_t r = 0; r < shm->nlocal; r++)
-            srcs[r] = in_arena(shm, lane, r, 0, begin);
-        lane->reduce(dst, srcs, shm->nlocal, n, lane->call.divisor);
-        if (lane->call.kind == TUTTI__NODE_ALLREDUCE)
+            srcs[r] = src_in_arena(shm, lane, r, part);
+        tutti__reduce(lane->call->reducer, dst, srcs, shm->nlocal, n, lane->call->divisor);
+        if (lane->call->kind == TUTTI__NODE_ALLREDUCE)
             for (uint32_t r = 0; r < shm->nlocal; r++)
                 if (r != shm->me)
-                    memcpy(in_arena(shm, lane, r, 1, begin), dst, n * lane->esize);
-        count -= n;
+                    memcpy(dst_in_arena(shm, lane, r, part), dst, n * lane->esize);
+        part.src += n;
+        part.dst += n;
+        part.count -= n;
     }
 }
 
@@ -362,24 +297,25 @@ static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t begin, si
 static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
-    int bcast = lane->call.kind == TUTTI__NODE_BCAST;
+    int bcast = lane->call->kind == TUTTI__NODE_BCAST;
 
     for (uint32_t j = 0; j < lane->nblocks; j++) {
-        size_t begin, count;
+        tutti__shm_part_t part;
+        const char *src;
 
-        if (owner(lane, j) != shm->me)
+        if (tutti__shm_owner(lane, j) != shm->me)
             continue;
-        extent(shm, lane, j, &begin, &count);
-        if (!bcast && lane->call.kind != TUTTI__NODE_ALLGATHER) {
-            zero_reduce(shm, lane_index, begin, count);
+        part = tutti__shm_extent(shm, lane, j);
+        if (!bcast && lane->call->kind != TUTTI__NODE_ALLGATHER) {
+            zero_reduce(shm, lane_index, part);
             continue;
         }
+        src = src_in_arena(shm, lane, bcast ? lane->call->root : shm->me, part);
         for (uint32_t r = 0; r < shm->nlocal; r++) {
-            char *dst = in_arena(shm, lane, r, 1, begin);
-            char *src = in_arena(shm, lane, bcast ? lane->call.root : shm->me, 0, begin);
+            char *dst = dst_in_arena(shm, lane, r, part);
 
             if (dst != src)
-                memcpy(dst, src, count * lane->esize);
+                memcpy(dst, src, part.count * lane->esize);
         }
     }
 }

@@ -2,5 +2,8 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/chunks.c \
+    %reldir%/cut.c \
+    %reldir%/meet.c \
+    %reldir%/open.c \
     %reldir%/shm.c \
     %reldir%/shm.h

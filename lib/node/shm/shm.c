@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations over shared memory: opening, announcing, one-shot. See shm.h for the protocol;
- * chunks.c has the larger kernels.
+ * Node operations over shared memory: announcing, meeting, one-shot. See shm.h for the protocol;
+ * meet.c says whether announcements fit, chunks.c has the larger kernels.
  *
  * The one-shot kernel follows the symmetric scheme of DeepSpeed's CPU allreduce and Open MPI's XHC
  * (inline payload): everybody writes its data once and reads all others', so a small allreduce is
@@ -9,10 +9,9 @@
  */
 #include "node/shm/shm.h"
 
-#include "base/names.h"
 #include "base/status.h"
 
-#include <stdlib.h>
+#include <assert.h>
 #include <string.h>
 
 static tutti__shm_t *self(tutti__node_t *node)
@@ -49,40 +48,6 @@ tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__w
     return TUTTI__AGAIN;
 }
 
-/* ---- one lane's memory ---- */
-
-static size_t slot_bytes(size_t oneshot_bytes)
-{
-    return TUTTI__ROUND_UP(offsetof(tutti__announce_t, u) + oneshot_bytes + TUTTI__LINE_BYTES,
-                           TUTTI__FALSE_SHARING_BYTES);
-}
-
-static size_t lane_bytes(size_t oneshot_bytes)
-{
-    return 2 * slot_bytes(oneshot_bytes) + sizeof(tutti__progress_t);
-}
-
-/* oneshot_bytes is for all ranks together (p * n); each has its share. */
-static size_t oneshot_share(size_t all_bytes, uint32_t nlocal)
-{
-    return TUTTI__MAX(all_bytes / nlocal, sizeof(((tutti__announce_t *)0)->u.data));
-}
-
-size_t tutti__shm_control_bytes(uint32_t nlocal, size_t oneshot_bytes)
-{
-    return TUTTI__LANES * lane_bytes(oneshot_share(oneshot_bytes, nlocal));
-}
-
-static void find_peer(const tutti__shm_t *shm, char *control, uint32_t lane,
-                      tutti__shm_peer_t *peer)
-{
-    char *at = control + lane * lane_bytes(shm->oneshot_bytes);
-
-    peer->announce[0] = (tutti__announce_t *)at;
-    peer->announce[1] = (tutti__announce_t *)(at + slot_bytes(shm->oneshot_bytes));
-    peer->progress = (tutti__progress_t *)(at + 2 * slot_bytes(shm->oneshot_bytes));
-}
-
 /* ---- start: is it one-shot, zero-copy or chunked; what do I announce ---- */
 
 /* The same decision on all ranks, because it depends on the call alone. */
@@ -90,8 +55,8 @@ static int is_oneshot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     size_t bytes;
 
-    if (lane->call.kind == TUTTI__NODE_ALLGATHER)
-        bytes = (size_t)lane->call.nblk * lane->largest * lane->esize;
+    if (lane->call->kind == TUTTI__NODE_ALLGATHER)
+        bytes = (size_t)lane->call->nblk * lane->largest * lane->esize;
     else
         bytes = lane->count * lane->esize;
     return bytes <= shm->oneshot_bytes;
@@ -100,9 +65,8 @@ static int is_oneshot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 /* Write my data behind the head, blocks packed one after another. */
 static void pack_oneshot(tutti__shm_t *shm, tutti__shm_lane_t *lane, char *to)
 {
-    const tutti__node_call_t *call = &lane->call;
+    const tutti__node_call_t *call = lane->call;
     uint32_t first = 0, end = call->nblk * call->nparts;
-    size_t begin, count;
 
     if (call->kind == TUTTI__NODE_BCAST && shm->me != call->root)
         return;
@@ -111,9 +75,10 @@ static void pack_oneshot(tutti__shm_t *shm, tutti__shm_lane_t *lane, char *to)
         end = TUTTI__MIN(first + call->nblk, end);
     }
     for (uint32_t j = first; j < end; j++) {
-        tutti__shm_block(call, j, &begin, &count);
-        memcpy(to, (const char *)call->src + begin * lane->esize, count * lane->esize);
-        to += count * lane->esize;
+        tutti__shm_part_t part = tutti__shm_block(lane, j);
+
+        memcpy(to, tutti__shm_src(lane, part), part.count * lane->esize);
+        to += part.count * lane->esize;
     }
 }
 
@@ -139,13 +104,18 @@ static int make_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     return 1;
 }
 
-/* The announcement of an operation that is not one-shot. */
+/*
+ * The announcement of an operation that is not one-shot. Zero-copy finds a peer's block where its
+ * own is; blocks that have places of their own are elsewhere on each rank.
+ */
 static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane, tutti__announce_t *own)
 {
-    size_t bytes = lane->call.map.count * lane->esize;
+    const tutti__node_call_t *call = lane->call;
+    size_t bytes = call->map.count * lane->esize;
+    int is_alike = call->map.begins == NULL && call->src_step == 0 && call->dst_step == 0;
 
-    own->u.large.src_offset = offset_or_none(shm, lane->call.src, bytes);
-    own->u.large.dst_offset = offset_or_none(shm, lane->call.dst, bytes);
+    own->u.large.src_offset = is_alike ? offset_or_none(shm, call->src, bytes) : TUTTI__NO_OFFSET;
+    own->u.large.dst_offset = is_alike ? offset_or_none(shm, call->dst, bytes) : TUTTI__NO_OFFSET;
     own->u.large.flags = 0;
     own->u.large.bulk_offset = TUTTI__NO_OFFSET;
     if (!make_bulk(shm, lane))
@@ -160,32 +130,14 @@ static int is_private(const tutti__announce_t *a)
     return a->u.large.src_offset == TUTTI__NO_OFFSET || a->u.large.dst_offset == TUTTI__NO_OFFSET;
 }
 
-static uint64_t make_head(const tutti__shm_lane_t *lane)
-{
-    tutti__shm_what_t what = { (uint8_t)lane->call.kind, (uint8_t)lane->call.dtype,
-                               (uint8_t)lane->call.op,
-                               (uint8_t)(lane->call.tag << 1 | (lane->call.divisor != 0)) };
-    uint32_t bits;
-
-    memcpy(&bits, &what, sizeof(bits));
-    return (uint64_t)bits << 32 | lane->seq;
-}
-
-static tutti__shm_what_t what_of(const tutti__announce_t *a)
-{
-    uint32_t bits = (uint32_t)(tutti__load64_acquire(&a->head) >> 32);
-    tutti__shm_what_t what;
-
-    memcpy(&what, &bits, sizeof(what));
-    return what;
-}
-
 static void announce(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
 
     lane->phase = SHM_MEET;
+    /* Not earlier: between two stores to it a peer that looks may take the line away. */
+    own->count = tutti__shm_count(lane->call);
     tutti__store64_release(&own->head, lane->head);
     wake(shm, lane_index, tutti__shm_seq(own));
 }
@@ -196,19 +148,23 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti__announce_t *own;
 
-    lane->call = *call;
+    lane->call = call;
     lane->esize = tutti_dtype_bytes(call->dtype);
-    lane->reduce = tutti__reduce_find(call->dtype, call->op);
-    tutti__shm_cut(shm, lane);
     lane->seq++;
     lane->in = lane->red = lane->out = 0;
     lane->seen = 0;
     own = lane->peer[shm->me].announce[lane->seq & 1];
-    lane->head = make_head(lane);
-    own->count = lane->count + ((uint64_t)call->root << 48);
+    lane->head = tutti__shm_head(lane);
+    if (call->kind == TUTTI__NODE_MEET) {
+        own->u.root = call->root;
+        announce(shm, lane_index);
+        return;
+    }
+    tutti__shm_measure(lane);
     if (is_oneshot(shm, lane)) {
         pack_oneshot(shm, lane, own->u.data);
     } else {
+        tutti__shm_cut(shm, lane);
         describe_large(shm, lane, own);
         if (is_private(own) && !(own->u.large.flags & TUTTI__FAILED) &&
             tutti__shm_copies_in(shm, lane)) {
@@ -219,88 +175,35 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     announce(shm, lane_index);
 }
 
-/* ---- meeting: everybody's announcement is there; do they fit? ---- */
-
-/* All have this number, so heads that differ come from different calls. */
-static int same_call(const tutti__announce_t *a, const tutti__announce_t *b)
-{
-    return a->count == b->count && atomic_load_explicit(&a->head, memory_order_relaxed) ==
-                                       atomic_load_explicit(&b->head, memory_order_relaxed);
-}
-
-/* What a rank came with, as its caller knows it. */
-static void describe(const tutti__announce_t *a, char *text, size_t bytes)
-{
-    static const char *const names[] = {
-        [TUTTI__TAG_ALLREDUCE] = "an allreduce",      [TUTTI__TAG_BROADCAST] = "a broadcast",
-        [TUTTI__TAG_ALLGATHER] = "an allgather",      [TUTTI__TAG_BARRIER] = "a barrier",
-        [TUTTI__TAG_MEM_ALLOC] = "a tutti_mem_alloc", [TUTTI__TAG_BUCKET] = "a bucket",
-    };
-    unsigned long long count = a->count & 0xffffffffffffu;
-    tutti__shm_what_t what = what_of(a);
-    unsigned tag = what.tag >> 1;
-    const char *name = tag < sizeof(names) / sizeof(names[0]) ? names[tag] : "an unknown call";
-    const char *type = tutti__dtype_name((tutti_dtype_t)what.dtype);
-
-    if (tag == TUTTI__TAG_BARRIER || tag == TUTTI__TAG_MEM_ALLOC)
-        snprintf(text, bytes, "%s", name);
-    else if (tag == TUTTI__TAG_BROADCAST)
-        snprintf(text, bytes, "%s of %llu x %s, root %u on this host", name, count, type,
-                 (unsigned)(a->count >> 48));
-    else if (tag == TUTTI__TAG_ALLGATHER)
-        snprintf(text, bytes, "%s of %llu x %s in all", name, count, type);
-    else
-        snprintf(text, bytes, "%s of %llu x %s, %s", name, count, type,
-                 tutti__op_name((tutti_op_t)what.op));
-}
-
-/* Compare all with rank 0's; so all ranks find the same two ranks to name. */
-static tutti_status_t compare(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
-{
-    const tutti__announce_t *first = lane->peer[0].announce[lane->seq & 1];
-    char a[96], b[96];
-
-    for (uint32_t r = 1; r < shm->nlocal; r++) {
-        const tutti__announce_t *other = lane->peer[r].announce[lane->seq & 1];
-
-        if (same_call(first, other))
-            continue;
-        describe(first, a, sizeof(a));
-        describe(other, b, sizeof(b));
-        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with %s, rank %u with %s",
-                           shm->local_to_rank[0], a, shm->local_to_rank[r], b);
-    }
-    return TUTTI_OK;
-}
+/* ---- everybody's announcement is there ---- */
 
 /* Every rank's data is in its announcement: reduce or copy straight from there. */
 static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
-    const tutti__node_call_t *call = &lane->call;
+    const tutti__node_call_t *call = lane->call;
     const void **srcs = tutti__shm_srcs(shm, lane_index);
     uint32_t slot = lane->seq & 1, nblocks = call->nblk * call->nparts;
-    size_t begin, count, at = 0;
+    size_t at = 0;
 
     for (uint32_t j = 0; j < nblocks; j++) {
-        uint32_t owner = j / call->nblk;
-        char *dst;
+        tutti__shm_part_t part = tutti__shm_block(lane, j);
+        size_t bytes = part.count * lane->esize;
+        char *dst = tutti__shm_dst(lane, part);
 
-        tutti__shm_block(call, j, &begin, &count);
-        dst = (char *)call->dst + begin * lane->esize;
-        if (call->kind == TUTTI__NODE_ALLGATHER && j % call->nblk == 0)
-            at = 0;
-        if (call->kind == TUTTI__NODE_BCAST)
-            owner = call->root;
         if (call->kind == TUTTI__NODE_ALLGATHER || call->kind == TUTTI__NODE_BCAST) {
-            if (owner != shm->me || call->src != call->dst)
-                memcpy(dst, lane->peer[owner].announce[slot]->u.data + at, count * lane->esize);
-        } else if (call->kind == TUTTI__NODE_ALLREDUCE || owner == shm->me) {
+            uint32_t owner = call->kind == TUTTI__NODE_BCAST ? call->root : j / call->nblk;
+
+            if (call->kind == TUTTI__NODE_ALLGATHER && j % call->nblk == 0)
+                at = 0;
+            if (owner != shm->me || tutti__shm_src(lane, part) != dst)
+                memcpy(dst, lane->peer[owner].announce[slot]->u.data + at, bytes);
+        } else if (call->kind == TUTTI__NODE_ALLREDUCE || j / call->nblk == shm->me) {
             for (uint32_t r = 0; r < shm->nlocal; r++)
                 srcs[r] = lane->peer[r].announce[slot]->u.data + at;
-            lane->reduce(dst, srcs, shm->nlocal, count, call->divisor);
+            tutti__reduce(call->reducer, dst, srcs, shm->nlocal, part.count, call->divisor);
         }
-        at += count * lane->esize;
+        at += bytes;
     }
 }
 
@@ -336,8 +239,8 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
         if (value != lane->seq)
             return tutti__shm_stuck(shm, lane->seen, word, value, stuck);
     }
-    status = compare(shm, lane);
-    if (status != TUTTI_OK) {
+    status = tutti__shm_compare(shm, lane);
+    if (status != TUTTI_OK || lane->call->kind == TUTTI__NODE_MEET) {
         lane->phase = SHM_IDLE;
         return status;
     }
@@ -385,143 +288,10 @@ static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__stuc
     return status;
 }
 
-/* ---- opening and closing ---- */
-
-static void shm_close(tutti__node_t *node)
-{
-    tutti__shm_t *shm = self(node);
-
-    if (shm == NULL)
-        return;
-    /* Ranges stay in the arena: a peer may still read its last result there. */
-    for (uint32_t i = 0; i < TUTTI__LANES; i++)
-        free(shm->lane[i].peer);
-    free(shm->local_to_machine);
-    free(shm->local_to_rank);
-    free(shm->srcs);
-    free(shm);
-}
-
-static const tutti__node_ops_t shm_ops = {
+const tutti__node_ops_t tutti__shm_ops = {
     .name = "shm",
     .purpose = "shared memory: one-shot, two-shot and zero-copy kernels on the processor",
-    .close = shm_close,
+    .close = tutti__shm_close,
     .start = start,
     .step = step,
 };
-
-tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlocal, uint32_t me,
-                                 const uint32_t *local_to_machine, const uint64_t *offset,
-                                 const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
-{
-    tutti__shm_t *shm = calloc(1, sizeof(*shm));
-
-    if (shm == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/shm");
-    shm->node.ops = &shm_ops;
-    shm->machine = machine;
-    shm->nlocal = nlocal;
-    shm->me = me;
-    shm->oneshot_bytes = oneshot_share(conf->oneshot_bytes, nlocal);
-    shm->bulk_bytes = TUTTI__ROUND_UP(conf->node_chunk_bytes, 4096);
-    shm->local_to_machine = calloc(nlocal, sizeof(*shm->local_to_machine));
-    shm->local_to_rank = calloc(nlocal, sizeof(*shm->local_to_rank));
-    shm->srcs = calloc((size_t)TUTTI__LANES * nlocal, sizeof(*shm->srcs));
-    if (!shm->local_to_machine || !shm->local_to_rank || !shm->srcs)
-        goto no_memory;
-    for (uint32_t i = 0; i < nlocal; i++) {
-        shm->local_to_machine[i] = local_to_machine[i];
-        shm->local_to_rank[i] = machine->rank[local_to_machine[i]];
-    }
-    for (uint32_t i = 0; i < TUTTI__LANES; i++) {
-        shm->lane[i].peer = calloc(nlocal, sizeof(*shm->lane[i].peer));
-        if (shm->lane[i].peer == NULL)
-            goto no_memory;
-        for (uint32_t r = 0; r < nlocal; r++)
-            find_peer(shm, machine->base[local_to_machine[r]] + offset[r], i,
-                      &shm->lane[i].peer[r]);
-    }
-    *ret_node = &shm->node;
-    return TUTTI_OK;
-
-no_memory:
-    shm_close(&shm->node);
-    return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/shm for %u ranks", nlocal);
-}
-
-/* Which ranks of the machine are on my host, and where their control areas are. */
-static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__topo_t *topo,
-                                  const uint64_t *offsets, const tutti__conf_shared_t *conf,
-                                  tutti__node_t **ret_node)
-{
-    uint32_t host = topo->host_of[topo->rank], first = topo->host_first[host];
-    uint32_t nlocal = topo->host_first[host + 1] - first;
-    uint32_t *index = calloc(nlocal, sizeof(*index));
-    uint64_t *offset = calloc(nlocal, sizeof(*offset));
-    tutti_status_t status = TUTTI_OK;
-
-    if (index == NULL || offset == NULL)
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "node/shm for %u ranks", nlocal);
-    for (uint32_t i = 0; status == TUTTI_OK && i < nlocal; i++) {
-        uint32_t rank = topo->by_host[first + i];
-
-        if (machine->index_of[rank] < 0)
-            status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                                 "ranks %u and %u have the same "
-                                 "TUTTI_HOST_ID but are on different machines",
-                                 topo->rank, rank);
-        else
-            index[i] = (uint32_t)machine->index_of[rank];
-        offset[i] = offsets[rank];
-    }
-    if (status == TUTTI_OK)
-        status = tutti__shm_attach(machine, nlocal, topo->local_of[topo->rank], index, offset, conf,
-                                   ret_node);
-    free(offset);
-    free(index);
-    return status;
-}
-
-tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
-                               const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
-{
-    const tutti__topo_t *topo = tutti__boot_topo(boot);
-    uint32_t host = topo->host_of[topo->rank];
-    uint32_t nlocal = topo->host_first[host + 1] - topo->host_first[host];
-    uint64_t mine = 0, *offsets = calloc(topo->size, sizeof(*offsets));
-    tutti__conf_shared_t large;
-    tutti__node_t *node = NULL;
-    void *own = NULL;
-    tutti_status_t status;
-
-    if (offsets == NULL)
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "table for %u ranks", topo->size);
-    else
-        status = tutti__arena_alloc(machine->arena,
-                                    tutti__shm_control_bytes(nlocal, conf->oneshot_bytes), &own);
-    status = tutti__boot_agree(boot, status);
-    if (status != TUTTI_OK)
-        goto free_own;
-    tutti__arena_offset(machine->arena, own, 1, &mine);
-    status = tutti__boot_allgather(boot, &mine, sizeof(mine), offsets);
-    if (status != TUTTI_OK)
-        goto free_own;
-    /* A piece of each block must fit: there are at most as many blocks as ranks. */
-    large = *conf;
-    large.node_chunk_bytes =
-        TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);
-    status = attach_host(machine, topo, offsets, &large, &node);
-    status = tutti__boot_agree(boot, status);
-    if (status != TUTTI_OK) {
-        shm_close(node);
-        goto free_own;
-    }
-    *ret_node = node;
-    free(offsets);
-    return TUTTI_OK;
-
-free_own:
-    tutti__arena_free(machine->arena, own);
-    free(offsets);
-    return status;
-}

@@ -49,10 +49,13 @@ enum {
  * written with few stores: data, count, and last, in one store, number and description.
  */
 typedef struct {
-    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word64_t head; /* see tutti__shm_head */
-    uint64_t count; /* elements; a broadcast adds its root in the upper bits */
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES)
+    tutti__word64_t head; /* the operation's
+                                                             number, and above it meet.c's what_t */
+    uint64_t count; /* elements in the call's whole map; its upper 16 bits: see tutti__shm_count */
     union {
         char data[48]; /* one-shot: goes on behind the structure */
+        uint32_t root; /* NODE_MEET */
         struct {
             uint64_t src_offset, dst_offset; /* in this rank's arena, or NO_OFFSET */
             uint64_t bulk_offset;            /* of its bulk slots */
@@ -73,12 +76,6 @@ typedef struct {
     tutti__word_t out;
 } tutti__progress_t;
 
-/* The upper half of a head: what a rank came with. */
-typedef struct {
-    uint8_t kind, dtype, op;
-    uint8_t tag; /* of the call, and in the lowest bit: it divides */
-} tutti__shm_what_t;
-
 /* Where an operation stands. */
 typedef enum {
     SHM_IDLE,
@@ -87,6 +84,11 @@ typedef enum {
     SHM_CHUNKS,
     SHM_ZERO
 } tutti__shm_phase_t;
+
+/* Elements that belong together: how many, and how far behind the call's src and dst. */
+typedef struct {
+    size_t src, dst, count;
+} tutti__shm_part_t;
 
 /* A peer's part of a lane, as mapped here. */
 typedef struct {
@@ -103,14 +105,14 @@ typedef struct {
     char *bulk;              /* my bulk slots, or NULL: not made yet */
 
     /* the present operation */
-    tutti__node_call_t call;
+    const tutti__node_call_t *call;
     tutti__shm_phase_t phase;
-    tutti__reduce_fn_t reduce;
     size_t esize;
-    size_t lo, count; /* first element and number of elements in all its blocks */
-    size_t largest;   /* elements in its largest block */
-    uint32_t nblocks; /* pieces per chunk */
-    size_t piece;     /* elements in the largest */
+    tutti__shm_part_t first; /* its block 0; mostly there is no other */
+    size_t count;            /* elements in all its blocks */
+    size_t largest;          /* in its largest block */
+    uint32_t nblocks;        /* pieces per chunk */
+    size_t piece;            /* elements in the largest */
     uint32_t nchunks;
     uint32_t in, red, out; /* chunks of this operation through each stage */
     uint32_t seen;         /* MEET: announcements of ranks below are there */
@@ -133,16 +135,22 @@ static inline const void **tutti__shm_srcs(tutti__shm_t *shm, uint32_t lane)
     return shm->srcs + (size_t)lane * shm->nlocal;
 }
 
-/* Block j of the operation: its elements in the whole buffer. */
-static inline void tutti__shm_block(const tutti__node_call_t *call, uint32_t j, size_t *ret_begin,
-                                    size_t *ret_count)
+tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t j);
+
+/* Block j of the operation, as the present trip sees it. */
+static inline tutti__shm_part_t tutti__shm_block(const tutti__shm_lane_t *lane, uint32_t j)
 {
-    if (call->whole) {
-        *ret_begin = tutti__block_begin(&call->map, call->sblk + j);
-        *ret_count = tutti__block_begin(&call->map, call->sblk + j + 1) - *ret_begin;
-    } else {
-        tutti__block_chunk(&call->map, call->sblk + j, call->trip, ret_begin, ret_count);
-    }
+    return j == 0 ? lane->first : tutti__shm_find_block(lane->call, j);
+}
+
+static inline const char *tutti__shm_src(const tutti__shm_lane_t *lane, tutti__shm_part_t part)
+{
+    return (const char *)lane->call->src + part.src * lane->esize;
+}
+
+static inline char *tutti__shm_dst(const tutti__shm_lane_t *lane, tutti__shm_part_t part)
+{
+    return (char *)lane->call->dst + part.dst * lane->esize;
 }
 
 /* Write one of my words and wake who waits for it, in the manner of the lane. */
@@ -152,8 +160,27 @@ void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, u
 tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
                                 uint32_t value, tutti__stuck_t *stuck);
 
-/* chunks.c: how the present operation is cut; the stages. */
-void tutti__shm_cut(tutti__shm_t *shm, tutti__shm_lane_t *lane);
+/* meet.c: what a rank came with. */
+uint64_t tutti__shm_head(const tutti__shm_lane_t *lane);
+uint64_t tutti__shm_count(const tutti__node_call_t *call);
+/* Everybody's announcement is there. MISMATCH, naming the same two ranks on all of them, if they
+   are not alike. */
+tutti_status_t tutti__shm_compare(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
+
+/* The table of operations that open.c hands out. */
+extern const tutti__node_ops_t tutti__shm_ops;
+void tutti__shm_close(tutti__node_t *node);
+
+/* cut.c: how the present operation is cut. */
+void tutti__shm_measure(tutti__shm_lane_t *lane);
+void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
+uint32_t tutti__shm_owner(const tutti__shm_lane_t *lane, uint32_t j);
+tutti__shm_part_t tutti__shm_extent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                    uint32_t j);
+tutti__shm_part_t tutti__shm_piece(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                   uint32_t j, uint32_t chunk);
+
+/* chunks.c: the stages. */
 size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                               uint32_t chunk);
 int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);

@@ -117,7 +117,7 @@ tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_
         return status;
     code = test_send(chan, &done);
     if (code == MPI_SUCCESS && done) {
-        code = PMPI_Isend(data, (int)bytes, MPI_BYTE, (int)chan->key.peer, chan->tag, meet->comm,
+        code = PMPI_Isend(data, (int)bytes, MPI_BYTE, chan->mpi_rank, chan->tag, meet->comm,
                           &chan->sending);
         sent = code == MPI_SUCCESS;
         if (sent)
@@ -154,9 +154,8 @@ static int post(tutti__chan_t *chan)
 
     while (chan->expected > 0 && chan->posted < xport->credits) {
         uint32_t index = (chan->head + chan->posted) % xport->credits;
-        int code =
-            PMPI_Irecv(slot(chan, index), (int)xport->slot_bytes, MPI_BYTE, (int)chan->key.peer,
-                       chan->tag, xport->meet->comm, &chan->posted_request[index]);
+        int code = PMPI_Irecv(slot(chan, index), (int)xport->slot_bytes, MPI_BYTE, chan->mpi_rank,
+                              chan->tag, xport->meet->comm, &chan->posted_request[index]);
 
         if (code != MPI_SUCCESS)
             return code;

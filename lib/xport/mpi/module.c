@@ -42,6 +42,7 @@ static struct {
     int started;
     int ours;  /* the module started MPI */
     int level; /* MPI_THREAD_... */
+    int most_tag;
     int has_main;
     pthread_t main_thread;
     pid_t pid; /* a forked child inherits the exit handler, but has no MPI */
@@ -148,6 +149,11 @@ void tutti__mpi_give_up(void)
     tutti__store_release(&mpi.failed, 1);
 }
 
+int tutti__mpi_most_tag(void)
+{
+    return mpi.most_tag;
+}
+
 /*
  * At MULTIPLE anybody may. An application that asked for SERIALIZED keeps its own threads apart,
  * but cannot know of the library's; if the module got no more than SERIALIZED itself, its lock
@@ -243,6 +249,17 @@ static void finalize_at_exit(void)
         PMPI_Finalize();
 }
 
+/* MPI guarantees 32767; Open MPI and MPICH have 2^31 - 1 and 2^28 - 1, over some networks 2^23. */
+static void ask_most_tag(void)
+{
+    void *value = NULL;
+    int there = 0;
+
+    mpi.most_tag = 32767;
+    if (PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &there) == MPI_SUCCESS && there)
+        mpi.most_tag = *(int *)value;
+}
+
 /* Blocks inside MPI until all ranks of the launcher came, without a deadline: MPI has none. */
 static tutti_status_t start_ours(void)
 {
@@ -272,6 +289,7 @@ static tutti_status_t start_first(void)
         return status;
     PMPI_Is_thread_main(&mpi.has_main);
     mpi.main_thread = pthread_self();
+    ask_most_tag();
     status = watch_finalize();
     if (status != TUTTI_OK)
         return status;
@@ -324,5 +342,7 @@ const tutti__mpi_module_t tutti_module = {
     .name = MPI_NAME,
     .meet = tutti__mpi_meet,
     .xport_open = tutti__mpi_xport_open,
+    .xport_open_part = tutti__mpi_xport_open_part,
+    .take_number = tutti__mpi_take_number,
     .give_up = tutti__mpi_give_up,
 };

@@ -24,9 +24,9 @@ typedef struct tutti__mpi_meet {
     MPI_Comm parent;
     MPI_Comm comm; /* the duplicate; MPI_COMM_NULL until the first allgather */
     uint32_t rank, size;
-    uint32_t tag_block; /* the next transport's */
-    int broken;         /* a gather was given up; the next one would not match the peers' */
-    int stale;          /* messages may be under way that nobody will take: see meet_close */
+    uint32_t next_number; /* of a transport, at this rank */
+    int broken;           /* a gather was given up; the next one would not match the peers' */
+    int stale;            /* messages may be under way that nobody will take: see meet_close */
 } tutti__mpi_meet_t;
 
 /* One end of a channel. */
@@ -34,6 +34,7 @@ struct tutti__chan {
     tutti__mpi_xport_t *xport;
     tutti__chan_t *next; /* of the same lane */
     tutti__chan_key_t key;
+    int mpi_rank; /* the peer's */
     int tag;
     int receives;
     tutti_status_t status; /* an error ends a channel */
@@ -57,7 +58,9 @@ struct tutti__mpi_xport {
     tutti__mpi_meet_t *meet;
     size_t slot_bytes;
     uint32_t credits;
-    uint32_t tag_block;
+    uint32_t rank, size;
+    uint32_t *world;  /* [size] ranks in the meeting */
+    uint32_t *number; /* [size] that of messages to each rank */
     tutti__chan_t *chans[TUTTI__LANES];
 };
 
@@ -71,6 +74,7 @@ void tutti__mpi_leave(void);
 /* The same lock whether MPI still runs or not: for lists and memory. */
 void tutti__mpi_lock(void);
 int tutti__mpi_is_gone(void); /* under the lock */
+int tutti__mpi_most_tag(void);
 int tutti__mpi_may_call(int is_engine);
 void tutti__mpi_add_xport(tutti__mpi_xport_t *xport);
 void tutti__mpi_remove_xport(tutti__mpi_xport_t *xport);
@@ -91,6 +95,10 @@ tutti_status_t tutti__mpi_meet(const tutti__core_t *core, const void *mpi_comm,
 /* xport.c */
 tutti_status_t tutti__mpi_xport_open(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                      tutti__xport_t **ret_xport);
+tutti_status_t tutti__mpi_xport_open_part(const tutti__meet_t *meet, const tutti__part_t *part,
+                                          size_t slot_bytes, uint32_t credits,
+                                          tutti__xport_t **ret_xport);
+tutti_status_t tutti__mpi_take_number(const tutti__meet_t *meet, uint32_t *ret_number);
 /* MPI is about to end: give up all messages in flight, at once. Under the lock. */
 void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport);
 

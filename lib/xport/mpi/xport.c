@@ -4,10 +4,15 @@
  *
  * All messages are MPI_BYTE. A channel is a (source, tag) pair, and MPI keeps those in order:
  *
- *      tag = 64 * (number of the transport on this meeting) + 8 * lane + stream     <= 32767
+ *      tag = 64 * (number of the transport at the receiver) + 8 * lane + stream
  *
- * Numbers are handed out in the order of opening, which is therefore the same on all ranks, and not
- * used again. 32767 is what MPI guarantees, and fits in Open MPI's short header as well.
+ * Several transports share the meeting: communicators of parts of its ranks. A receiver must tell
+ * them apart, and nobody else; so each rank counts for itself, and senders use the receiver's
+ * number. Nothing has to be agreed on by ranks that are in different groups, some at the same time.
+ *
+ * Numbers are not used again, since a peer that has not heard of the end of a transport may still
+ * be sending to it, and that message would be taken for one of the next. MPI guarantees tags for
+ * 512 transports; those it has are enough for 2^17 at least.
  *
  * Only lengths tell calls apart: a signature would need a header in front of each message (a copy),
  * or bits of the tag, with which a message of another call would wait for ever instead of failing.
@@ -22,12 +27,12 @@
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     MAX_STREAMS = 8,
     TAGS_PER_XPORT = 64, /* 8 lanes x 8 streams */
-    MAX_XPORTS = 512,
-    PROBE_TAG = 32767, /* lane 7, which there is not: no message ever has it */
+    PROBE_TAG = 32767,   /* lane 7, which there is not: no message ever has it */
 };
 
 #define GIVE_UP_NS 100000000u
@@ -47,8 +52,9 @@ static tutti_status_t open_end(tutti__mpi_xport_t *xport, const tutti__chan_key_
 {
     tutti__chan_t *chan;
     tutti_status_t status;
+    uint32_t number;
 
-    if (key->lane >= TUTTI__LANES || key->stream >= MAX_STREAMS || key->peer >= xport->meet->size)
+    if (key->lane >= TUTTI__LANES || key->stream >= MAX_STREAMS || key->peer >= xport->size)
         return tutti__mpi_fail(TUTTI_ERR_INTERNAL, "mpi: no channel of lane %u, peer %u, stream %u",
                                key->lane, key->peer, key->stream);
     tutti__mpi_lock();
@@ -61,8 +67,9 @@ static tutti_status_t open_end(tutti__mpi_xport_t *xport, const tutti__chan_key_
         status = tutti__mpi_chan_open(xport, key, receives, &chan);
         if (status != TUTTI_OK)
             return status;
-        chan->tag =
-            (int)(xport->tag_block * TAGS_PER_XPORT + key->lane * MAX_STREAMS + key->stream);
+        number = xport->number[receives ? xport->rank : key->peer];
+        chan->mpi_rank = (int)xport->world[key->peer];
+        chan->tag = (int)(number * TAGS_PER_XPORT + key->lane * MAX_STREAMS + key->stream);
         tutti__mpi_lock();
         chan->next = xport->chans[key->lane];
         xport->chans[key->lane] = chan;
@@ -225,11 +232,49 @@ static void xport_close(tutti__xport_t *base)
             tutti__mpi_chan_free(chan);
         }
     }
+    free(xport->world);
     free(xport);
 }
 
-tutti_status_t tutti__mpi_xport_open(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
-                                     tutti__xport_t **ret_xport)
+tutti_status_t tutti__mpi_take_number(const tutti__meet_t *meet, uint32_t *ret_number)
+{
+    tutti__mpi_meet_t *over = meet->ctx;
+    uint32_t numbers = ((uint32_t)tutti__mpi_most_tag() + 1) / TAGS_PER_XPORT;
+    uint32_t number;
+
+    tutti__mpi_lock();
+    number = over->next_number;
+    over->next_number += number < numbers;
+    tutti__mpi_leave();
+    if (number >= numbers)
+        return tutti__mpi_fail(TUTTI_ERR_UNSUPPORTED,
+                               "mpi: more than %u communicators were made: this MPI's tags are "
+                               "used up",
+                               numbers);
+    *ret_number = number;
+    return TUTTI_OK;
+}
+
+/* With room for the tables, which are one piece. */
+static tutti__mpi_xport_t *make(uint32_t size)
+{
+    tutti__mpi_xport_t *xport = calloc(1, sizeof(*xport));
+
+    if (xport == NULL)
+        return NULL;
+    xport->size = size;
+    xport->world = malloc(2 * (size_t)size * sizeof(*xport->world));
+    if (xport->world == NULL) {
+        free(xport);
+        return NULL;
+    }
+    xport->number = xport->world + size;
+    return xport;
+}
+
+tutti_status_t tutti__mpi_xport_open_part(const tutti__meet_t *meet, const tutti__part_t *part,
+                                          size_t slot_bytes, uint32_t credits,
+                                          tutti__xport_t **ret_xport)
 {
     tutti__mpi_meet_t *over = meet->ctx;
     tutti__mpi_xport_t *xport;
@@ -241,22 +286,40 @@ tutti_status_t tutti__mpi_xport_open(const tutti__meet_t *meet, size_t slot_byte
                                slot_bytes, credits);
     if (over->comm == MPI_COMM_NULL)
         return tutti__mpi_fail(TUTTI_ERR_INTERNAL, "mpi: a transport before the first allgather");
-    if (over->tag_block >= MAX_XPORTS)
-        return tutti__mpi_fail(TUTTI_ERR_UNSUPPORTED,
-                               "mpi: more than %d transports over one communicator: tags are used "
-                               "up",
-                               MAX_XPORTS);
-    xport = calloc(1, sizeof(*xport));
+    xport = make(part->size);
     if (xport == NULL)
         return tutti__mpi_fail(TUTTI_ERR_NO_MEMORY, "mpi: out of memory");
     xport->base.ops = &ops;
     xport->meet = over;
     xport->slot_bytes = slot_bytes;
     xport->credits = credits;
-    xport->tag_block = over->tag_block++;
+    xport->rank = part->rank;
+    memcpy(xport->world, part->world, part->size * sizeof(*part->world));
+    memcpy(xport->number, part->number, part->size * sizeof(*part->number));
     tutti__mpi_lock();
     tutti__mpi_add_xport(xport);
     tutti__mpi_leave();
     *ret_xport = &xport->base;
     return TUTTI_OK;
+}
+
+/* All ranks open their transports of all in the same order, so they need not tell each other. */
+tutti_status_t tutti__mpi_xport_open(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
+                                     tutti__xport_t **ret_xport)
+{
+    uint32_t *tables = malloc(2 * (size_t)meet->size * sizeof(*tables)), mine = 0;
+    tutti__part_t part = { meet->rank, meet->size, tables, tables + meet->size };
+    tutti_status_t status;
+
+    if (tables == NULL)
+        return tutti__mpi_fail(TUTTI_ERR_NO_MEMORY, "mpi: out of memory");
+    status = tutti__mpi_take_number(meet, &mine);
+    for (uint32_t r = 0; r < meet->size; r++) {
+        tables[r] = r;
+        tables[meet->size + r] = mine;
+    }
+    if (status == TUTTI_OK)
+        status = tutti__mpi_xport_open_part(meet, &part, slot_bytes, credits, ret_xport);
+    free(tables);
+    return status;
 }

@@ -39,14 +39,20 @@ typedef struct {
 
 typedef struct shm_xport shm_xport_t;
 
+/*
+ * One end. The peer's counter is on a line that the peer writes, so it is read only when what was
+ * last seen of it does not allow to go on; what a message needs of the transport is kept here too.
+ */
 struct tutti__chan {
+    ring_t *ring;   /* NULL: the receiver has not made it yet */
+    uint32_t count; /* my counter: head of a sender, tail of a receiver */
+    uint32_t seen;  /* the peer's, as last read */
+    uint32_t credits;
+    size_t stride;                /* bytes from slot to slot */
+    const tutti__word_t *waiters; /* lane 0: whether peers sleep on words of mine; else NULL */
     shm_xport_t *xport;
     tutti__chan_key_t key;
     uint32_t peer; /* index among the machine's ranks */
-    int is_recv;
-    ring_t *ring;   /* NULL: the receiver has not made it yet */
-    uint32_t count; /* my counter: head of a sender, tail of a receiver */
-    tutti__chan_t *next;
 };
 
 struct shm_xport {
@@ -54,8 +60,9 @@ struct shm_xport {
     const tutti__machine_t *machine;
     size_t slot_bytes; /* of a message */
     uint32_t credits;
-    tutti__word_t **table;              /* [machine ranks] each rank's channel table */
-    tutti__chan_t *chans[TUTTI__LANES]; /* one list per lane, since lanes have different threads */
+    tutti__word_t **table; /* [machine ranks] each rank's channel table */
+    tutti__chan_t **ends;  /* [lanes][streams][sends, receives][machine ranks], NULL: not open.
+                              Lanes have different threads */
 };
 
 static shm_xport_t *self(tutti__xport_t *xport)
@@ -73,10 +80,22 @@ static size_t slot_stride(const shm_xport_t *x)
     return TUTTI__ROUND_UP(sizeof(slot_t) + x->slot_bytes, TUTTI__FALSE_SHARING_BYTES);
 }
 
-static slot_t *slot_at(const tutti__chan_t *chan, uint32_t count)
+/* The slot that my counter stands at. */
+static slot_t *slot_of(const tutti__chan_t *chan)
 {
-    return (slot_t *)(chan->ring->slots +
-                      (count % chan->xport->credits) * slot_stride(chan->xport));
+    return (slot_t *)(chan->ring->slots + (chan->count & (chan->credits - 1)) * chan->stride);
+}
+
+static size_t ends_count(const shm_xport_t *x)
+{
+    return (size_t)TUTTI__LANES * TUTTI__SCHED_STREAMS * 2 * x->machine->nranks;
+}
+
+static tutti__chan_t **end_entry(const shm_xport_t *x, const tutti__chan_key_t *key, int is_recv)
+{
+    size_t line = (key->lane * TUTTI__SCHED_STREAMS + key->stream) * 2 + (is_recv != 0);
+
+    return &x->ends[line * x->machine->nranks + (uint32_t)x->machine->index_of[key->peer]];
 }
 
 /* The receiver's table entry for a channel. */
@@ -92,8 +111,9 @@ static tutti__word_t *table_entry(const shm_xport_t *x, const tutti__chan_key_t 
 static void publish(const tutti__chan_t *chan, tutti__word_t *word, uint32_t value)
 {
     tutti__store_release(word, value);
-    if (chan->key.lane == 0) {
-        tutti__machine_written(chan->xport->machine, word);
+    if (TUTTI__LIKELY(chan->waiters != NULL)) {
+        if (TUTTI__UNLIKELY(tutti__load_relaxed(chan->waiters) != 0))
+            tutti__machine_wake(chan->xport->machine, word);
         return;
     }
     /* Pairs with the fence between `sleeping = 1` and the engine's last look. */
@@ -116,24 +136,23 @@ static tutti_status_t open_end(tutti__xport_t *xport, const tutti__chan_key_t *k
                                tutti__chan_t **ret_chan)
 {
     shm_xport_t *x = self(xport);
-    tutti__chan_t *chan;
+    tutti__chan_t **entry = end_entry(x, key, is_recv), *chan;
 
-    for (chan = x->chans[key->lane]; chan != NULL; chan = chan->next) {
-        if (chan->key.peer == key->peer && chan->key.stream == key->stream &&
-            chan->is_recv == is_recv) {
-            *ret_chan = chan;
-            return TUTTI_OK;
-        }
+    if (*entry != NULL) {
+        *ret_chan = *entry;
+        return TUTTI_OK;
     }
     chan = calloc(1, sizeof(*chan));
     if (chan == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "channel with rank %u", key->peer);
+    chan->credits = x->credits;
+    chan->stride = slot_stride(x);
+    if (key->lane == 0)
+        chan->waiters = &x->machine->door[x->machine->me]->waiters;
     chan->xport = x;
     chan->key = *key;
     chan->peer = (uint32_t)x->machine->index_of[key->peer];
-    chan->is_recv = is_recv;
-    chan->next = x->chans[key->lane];
-    x->chans[key->lane] = chan;
+    *entry = chan;
     *ret_chan = chan;
     return TUTTI_OK;
 }
@@ -187,15 +206,17 @@ static tutti_status_t find_ring(tutti__chan_t *chan, tutti__stuck_t *stuck)
 static tutti_status_t chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
                                 uint32_t signature, int *ret_pending, tutti__stuck_t *stuck)
 {
-    uint32_t tail;
     slot_t *slot;
 
-    if (chan->ring == NULL && find_ring(chan, stuck) != TUTTI_OK)
+    if (TUTTI__UNLIKELY(chan->ring == NULL) && find_ring(chan, stuck) != TUTTI_OK)
         return TUTTI__AGAIN;
-    tail = tutti__load_acquire(&chan->ring->tail);
-    if (chan->count - tail == chan->xport->credits)
-        return wait_for(chan, &chan->ring->tail, tail, stuck);
-    slot = slot_at(chan, chan->count);
+    if (chan->count - chan->seen == chan->credits) {
+        /* Pairs with the release in chan_release: who gave the slot back has read it. */
+        chan->seen = tutti__load_acquire(&chan->ring->tail);
+        if (chan->count - chan->seen == chan->credits)
+            return wait_for(chan, &chan->ring->tail, chan->seen, stuck);
+    }
+    slot = slot_of(chan);
     slot->bytes = bytes;
     slot->signature = signature;
     memcpy(slot->data, data, bytes);
@@ -211,30 +232,30 @@ static tutti_status_t chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
     return TUTTI_OK;
 }
 
-static tutti_status_t chan_expect(tutti__chan_t *chan, size_t messages)
+static tutti_status_t mismatch(const tutti__chan_t *chan, const slot_t *slot, size_t bytes)
 {
-    (void)chan;
-    (void)messages;
-    return TUTTI_OK;
+    if (slot->bytes != bytes)
+        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u sent %llu bytes where %zu were expected",
+                           chan->key.peer, (unsigned long long)slot->bytes, bytes);
+    return tutti__fail(TUTTI_ERR_MISMATCH,
+                       "rank %u came with another collective, type, operation or count",
+                       chan->key.peer);
 }
 
 static tutti_status_t chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                                 const void **ret_data, tutti__stuck_t *stuck)
 {
-    uint32_t head = tutti__load_acquire(&chan->ring->head);
-    slot_t *slot;
+    const slot_t *slot;
 
-    if (head == chan->count)
-        return wait_for(chan, &chan->ring->head, head, stuck);
-    slot = slot_at(chan, chan->count);
-    if (slot->bytes != bytes)
-        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u sent %llu bytes where %zu were expected",
-                           chan->key.peer, (unsigned long long)slot->bytes, bytes);
-    if (slot->signature != signature)
-        return tutti__fail(TUTTI_ERR_MISMATCH,
-                           "rank %u came with another collective, type, "
-                           "operation or count",
-                           chan->key.peer);
+    if (chan->seen == chan->count) {
+        /* Pairs with the release in chan_send. */
+        chan->seen = tutti__load_acquire(&chan->ring->head);
+        if (chan->seen == chan->count)
+            return wait_for(chan, &chan->ring->head, chan->seen, stuck);
+    }
+    slot = slot_of(chan);
+    if (TUTTI__UNLIKELY(slot->bytes != bytes || slot->signature != signature))
+        return mismatch(chan, slot, bytes);
     *ret_data = slot->data;
     return TUTTI_OK;
 }
@@ -266,15 +287,10 @@ static void shm_close(tutti__xport_t *xport)
 
     if (x == NULL)
         return;
-    for (uint32_t lane = 0; lane < TUTTI__LANES; lane++) {
-        while (x->chans[lane] != NULL) {
-            tutti__chan_t *chan = x->chans[lane];
-
-            x->chans[lane] = chan->next;
-            free(chan);
-        }
-    }
+    for (size_t i = 0; x->ends != NULL && i < ends_count(x); i++)
+        free(x->ends[i]);
     /* Rings and table stay in the arena: a slower peer may still look. */
+    free(x->ends);
     free(x->table);
     free(x);
 }
@@ -287,7 +303,7 @@ static const tutti__xport_ops_t shm_ops = {
     .open_recv = open_recv,
     .send = chan_send,
     .flush = chan_flush,
-    .expect = chan_expect,
+    .expect = NULL,
     .view = chan_view,
     .release = chan_release,
     .progress = NULL,
@@ -310,7 +326,8 @@ tutti_status_t tutti__xport_shm_attach(const tutti__machine_t *machine, const ui
     for (x->credits = 1; x->credits < credits; x->credits *= 2) {
     }
     x->table = calloc(machine->nranks, sizeof(*x->table));
-    if (x->table == NULL) {
+    x->ends = calloc(ends_count(x), sizeof(*x->ends));
+    if (x->table == NULL || x->ends == NULL) {
         shm_close(&x->xport);
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "xport/shm for %u ranks", machine->nranks);
     }

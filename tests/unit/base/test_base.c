@@ -34,7 +34,8 @@ static void test_every_status_has_a_text(void **state)
 
 static void test_element_sizes(void **state)
 {
-    static const size_t bytes[] = { 0, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 0, 0 };
+    static const size_t bytes[] = { 0, 1, 1, 2, 2, 4, 4,  8, 8,  2, 2,
+                                    4, 8, 1, 1, 1, 8, 16, 8, 16, 0, 0 };
 
     (void)state;
     for (unsigned i = 0; i < sizeof(bytes) / sizeof(*bytes); i++)

@@ -3,15 +3,19 @@
 unit_tests += \
     %reldir%/test_boot \
     %reldir%/test_gate \
+    %reldir%/test_id \
     %reldir%/test_meet \
     %reldir%/test_module \
+    %reldir%/test_place \
     %reldir%/test_share \
     %reldir%/test_side
 
 tsan_tests += \
     %reldir%/test_boot \
     %reldir%/test_gate \
+    %reldir%/test_id \
     %reldir%/test_meet \
+    %reldir%/test_place \
     %reldir%/test_share \
     %reldir%/test_side
 
@@ -19,8 +23,10 @@ tsan_tests += \
 crowd = %reldir%/crowd.c %reldir%/crowd.h
 %C%_test_boot_SOURCES = %reldir%/test_boot.c $(crowd)
 %C%_test_gate_SOURCES = %reldir%/test_gate.c $(crowd)
+%C%_test_id_SOURCES = %reldir%/test_id.c $(crowd)
 %C%_test_meet_SOURCES = %reldir%/test_meet.c $(crowd)
 %C%_test_module_SOURCES = %reldir%/test_module.c $(crowd)
+%C%_test_place_SOURCES = %reldir%/test_place.c $(crowd)
 %C%_test_share_SOURCES = %reldir%/test_share.c $(crowd)
 %C%_test_side_SOURCES = %reldir%/test_side.c $(crowd)
 

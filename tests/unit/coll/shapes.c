@@ -2,6 +2,8 @@
 /* Shapes and schedule sets for tests. See shapes.h. */
 #include "unit/coll/shapes.h"
 
+#include "coll/prove.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +11,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#define NAME_BYTES 72 /* the rest is for groups */
 
 uint32_t random_next(uint32_t *seed)
 {
@@ -56,9 +60,9 @@ static void complete(shape_t *s)
         }
         if (n - s->host_first[h] < s->shape.min_local)
             s->shape.min_local = n - s->host_first[h];
-        if (used < sizeof(s->name))
-            used += (size_t)snprintf(s->name + used, sizeof(s->name) - used, "%s%u",
-                                     h > 0 ? "+" : "", n - s->host_first[h]);
+        if (used < NAME_BYTES)
+            used += (size_t)snprintf(s->name + used, NAME_BYTES - used, "%s%u", h > 0 ? "+" : "",
+                                     n - s->host_first[h]);
     }
     s->host_first[nhosts] = n;
 }
@@ -107,6 +111,16 @@ shape_t *shape_random(uint32_t size, uint32_t seed)
     return s;
 }
 
+shape_t *shape_grouped(shape_t *shape, uint32_t group_size)
+{
+    size_t used = strlen(shape->name);
+
+    shape->shape.group_size = group_size;
+    if (group_size > 0)
+        snprintf(shape->name + used, sizeof(shape->name) - used, " in groups of %u", group_size);
+    return shape;
+}
+
 void shape_free(shape_t *shape)
 {
     free(shape->host_of);
@@ -116,10 +130,17 @@ void shape_free(shape_t *shape)
     free(shape);
 }
 
+static tutti__coll_args_t set_args(const set_t *set)
+{
+    return (tutti__coll_args_t){
+        .root = set->root, .in_place = set->in_place, .sub = set->sub, .radix = set->radix
+    };
+}
+
 void set_build(set_t *set)
 {
     const tutti__shape_t *shape = &set->shape->shape;
-    tutti__coll_args_t args = { 0, set->root, set->in_place, set->sub };
+    tutti__coll_args_t args = set_args(set);
 
     set->scheds = get(shape->size, sizeof(tutti__sched_t *));
     for (args.rank = 0; args.rank < shape->size; args.rank++) {
@@ -140,25 +161,11 @@ void set_free(set_t *set)
 tutti_status_t set_check(const set_t *set, uint32_t credits, uint32_t trips, char *why,
                          size_t why_bytes)
 {
-    static const tutti__expect_t expect[] = {
-        [TUTTI__ALLREDUCE] = TUTTI__EXPECT_ALLREDUCE,
-        [TUTTI__BROADCAST] = TUTTI__EXPECT_BROADCAST,
-        [TUTTI__ALLGATHER] = TUTTI__EXPECT_ALLGATHER,
-        [TUTTI__BARRIER] = TUTTI__EXPECT_BARRIER,
-    };
-    const tutti__shape_t *shape = &set->shape->shape;
-    tutti__check_t check = {
-        .expect = expect[set->algorithm->collective],
-        .size = shape->size,
-        .scheds = set->scheds,
-        .host_of = shape->host_of,
-        .local_of = shape->local_of,
-        .nhosts = shape->nhosts,
-        .root = set->root,
-        .in_place = set->in_place,
-        .credits = credits,
-        .trips = trips,
-    };
+    tutti__coll_args_t args = set_args(set);
+    tutti__check_t check =
+        tutti__coll_check(set->algorithm, &set->shape->shape, &args, set->scheds);
 
+    check.credits = credits;
+    check.trips = trips;
     return tutti__sched_check(&check, why, why_bytes);
 }

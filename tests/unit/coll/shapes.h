@@ -11,7 +11,7 @@
 
 typedef struct {
     tutti__shape_t shape;
-    char name[80]; /* "3+2" */
+    char name[96]; /* "3+2", or "3+2 in groups of 2" */
     uint32_t *host_of, *local_of, *host_first, *by_host;
 } shape_t;
 
@@ -21,6 +21,8 @@ shape_t *shape_split(uint32_t nhosts, const uint32_t *locals);
 shape_t *shape_even(uint32_t nhosts, uint32_t each);
 /* Any number of hosts up to `size`, ranks in any order on them; the same for the same seed. */
 shape_t *shape_random(uint32_t size, uint32_t seed);
+/* The same shape, its hosts in groups of so many local ranks; 0: none. */
+shape_t *shape_grouped(shape_t *shape, uint32_t group_size);
 void shape_free(shape_t *shape);
 
 /* All ranks' schedules of one call. */
@@ -28,7 +30,7 @@ typedef struct {
     const tutti__algorithm_t *algorithm;
     const shape_t *shape;
     const char *sub;
-    uint32_t root;
+    uint32_t radix, root;
     int in_place;
     tutti__sched_t **scheds; /* [size] */
 } set_t;

@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every algorithm is proved for every number of ranks from 1 to 128.
- *
- * The table of algorithms drives it, so a new row is proved without a change here. Each proof is of
- * one (ranks, places, root, in place or not, credits, trips). What is tried:
- *
- *      ranks     1 to 128
- *      places    one host, a host for each rank, two hosts, two random ones; and those in `splits`
- *      credits   1, 2, and up to ALL_CREDITS ranks 4
- *      trips     1, 2, c, c + 1, 2c + 1 up to ALL_TRIPS ranks, above that 1 with one credit and
- *                2c + 1 with each
- *      roots     all up to ALL_ROOTS ranks, above that the first two, the middle and the last
- *
- * An algorithm between all ranks does not care much who sits where; above ALL_PLACES ranks it is
- * tried on hosts of one rank and on one random placing only. The hierarchical one is not tried
- * there on one host nor on hosts of one rank, where it builds another one's schedule.
+ * All algorithms for few ranks, on all kinds of places; and TUTTI_CHECK. See provings.h.
  */
-#include "unit/coll/shapes.h"
+#include "unit/coll/provings.h"
 
-#include "base/compiler.h"
+#include "coll/prove.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,127 +13,10 @@
 
 #include <cmocka.h>
 
-#define MOST_RANKS 128
-/* All of them take 17 s; with a sanitizer five times that, where a part is enough. */
-#ifdef TUTTI__SANITIZED
-#define ALL_TRIPS 24
-#define ALL_CREDITS 64
-#else
-#define ALL_TRIPS MOST_RANKS
-#define ALL_CREDITS MOST_RANKS
-#endif
-#define ALL_ROOTS 12
-#define ALL_PLACES 24
-
-/* What was done, for the last line. */
-static struct {
-    unsigned long sets, schedules, proofs;
-} done;
-
-static void prove(const set_t *set, uint32_t credits, uint32_t trips)
-{
-    char why[1200];
-
-    done.proofs++;
-    if (set_check(set, credits, trips, why, sizeof(why)) != TUTTI_OK)
-        fail_msg("%s %s%s%s on %s, root %u, in place %d, credits %u, trips %u: %s",
-                 tutti__collective_name(set->algorithm->collective), set->algorithm->name,
-                 set->sub != NULL ? "/" : "", set->sub != NULL ? set->sub : "", set->shape->name,
-                 set->root, set->in_place, credits, trips, why);
-}
-
-static void prove_trips(const set_t *set)
-{
-    uint32_t most = set->shape->shape.size <= ALL_CREDITS ? 4 : 2;
-
-    for (uint32_t c = 1; c <= most; c *= 2) {
-        if (set->shape->shape.size <= ALL_TRIPS) {
-            prove(set, c, 1);
-            prove(set, c, 2);
-            if (c > 2)
-                prove(set, c, c);
-            if (c > 1)
-                prove(set, c, c + 1);
-        } else if (c == 1) {
-            prove(set, c, 1);
-        }
-        prove(set, c, 2 * c + 1);
-    }
-}
-
-static void prove_set(const tutti__algorithm_t *algorithm, const shape_t *shape, const char *sub,
-                      uint32_t root, int in_place)
-{
-    set_t set = { algorithm, shape, sub, root, in_place, NULL };
-
-    set_build(&set);
-    done.sets++;
-    done.schedules += shape->shape.size;
-    prove_trips(&set);
-    set_free(&set);
-}
-
-static void prove_roots(const tutti__algorithm_t *algorithm, const shape_t *shape, const char *sub,
-                        int in_place)
-{
-    uint32_t size = shape->shape.size;
-
-    if (algorithm->collective != TUTTI__BROADCAST) {
-        prove_set(algorithm, shape, sub, 0, in_place);
-        return;
-    }
-    for (uint32_t root = 0; root < size; root++) {
-        if (size <= ALL_ROOTS || root < 2 || root == size / 2 || root == size - 1)
-            prove_set(algorithm, shape, sub, root, in_place);
-    }
-}
-
-/* Is a placing worth a try? `is_main`: the random one is. */
-static int is_wanted(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape, int is_main)
-{
-    if (algorithm->refuses != NULL)
-        return algorithm->refuses(shape) == NULL;
-    if (shape->size <= ALL_PLACES)
-        return 1;
-    if (algorithm->subs != NULL)
-        return shape->nhosts != 1 && shape->nhosts != shape->size;
-    return shape->nhosts == shape->size || is_main;
-}
-
-static void prove_algorithms(const shape_t *shape, int is_main)
-{
-    for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++) {
-        int has_places = a->collective == TUTTI__ALLREDUCE || a->collective == TUTTI__ALLGATHER;
-
-        if (!is_wanted(a, &shape->shape, is_main))
-            continue;
-        for (int in_place = 0; in_place <= has_places; in_place++) {
-            if (a->subs == NULL)
-                prove_roots(a, shape, NULL, in_place);
-            for (int i = 0; a->subs != NULL && a->subs[i] != NULL; i++)
-                prove_roots(a, shape, a->subs[i], in_place);
-        }
-    }
-}
-
-static void prove_shape(shape_t *shape, int is_main)
-{
-    prove_algorithms(shape, is_main);
-    shape_free(shape);
-}
-
-static void test_all_sizes(void **state)
+static void test_sizes(void **state)
 {
     (void)state;
-    for (uint32_t p = 1; p <= MOST_RANKS; p++) {
-        prove_shape(shape_even(1, p), 0);
-        prove_shape(shape_random(p, p), 1);
-        if (p == 1)
-            continue;
-        prove_shape(shape_even(p, 1), 0);
-        prove_shape(shape_split(2, (uint32_t[]){ p / 2, p - p / 2 }), 0);
-        prove_shape(shape_random(p, 1000 + p), 0);
-    }
+    provings_sizes(1, PROVINGS_FULL);
 }
 
 static void test_splits(void **state)
@@ -166,25 +35,51 @@ static void test_splits(void **state)
 
         while (nhosts < 6 && splits[i][nhosts] != 0)
             nhosts++;
-        prove_shape(shape_split(nhosts, splits[i]), 0);
+        for (uint32_t group = 0; group < 4; group++)
+            provings_shape(shape_grouped(shape_split(nhosts, splits[i]), group), 0);
     }
     for (uint32_t seed = 0; seed < 200; seed++)
-        prove_shape(shape_random(2 + seed % 20, 7777 + seed), 0);
+        provings_shape(shape_grouped(shape_random(2 + seed % 20, 7777 + seed), seed % 4), 0);
+}
+
+/* What TUTTI_CHECK=1 does. */
+static void test_prove(void **state)
+{
+    shape_t *shape = shape_split(2, (uint32_t[]){ 3, 2 });
+    tutti__coll_args_t args = { .root = 4 };
+    tutti__algorithm_t liar = { .name = "liar", .collective = TUTTI__ALLGATHER };
+
+    (void)state;
+    for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++) {
+        if (a->refuses != NULL && a->refuses(&shape->shape) != NULL)
+            continue;
+        args.sub = a->subs != NULL ? a->subs[0] : NULL;
+        for (uint32_t credits = 1; credits <= 4; credits++) {
+            if (tutti__coll_prove(a, &shape->shape, &args, credits) != TUTTI_OK)
+                fail_msg("%s", tutti_last_error());
+        }
+    }
+    args.sub = NULL;
+    liar.build = tutti__algorithm_find(TUTTI__ALLREDUCE, "ring")->build;
+    assert_int_equal(tutti__coll_prove(&liar, &shape->shape, &args, 4), TUTTI_ERR_INTERNAL);
+    if (strstr(tutti_last_error(), "TUTTI_CHECK: allgather:liar (radix 0, root 4) of 5 ranks, 4 "
+                                   "credits, 1 trips: rank ") == NULL)
+        fail_msg("%s", tutti_last_error());
+    shape_free(shape);
 }
 
 static void test_report(void **state)
 {
     (void)state;
-    print_message("proved %lu sets of schedules (%lu schedules) in %lu runs\n", done.sets,
-                  done.schedules, done.proofs);
-    assert_true(done.proofs > 0);
+    provings_report();
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_sizes),
+        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_prove),
         cmocka_unit_test(test_report),
     };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which algorithm is taken, and what TUTTI_ALGORITHM may say.
+ * Which algorithm is taken for a call: seeds, forced ones, order of operands, association. What
+ * TUTTI_ALGORITHM may say is in test_override.c, what the cache makes of it in test_cache.c.
  */
 #include "base/status.h"
 #include "unit/coll/shapes.h"
@@ -12,9 +13,10 @@
 
 #include <cmocka.h>
 
-#define SMALL ((size_t)256 << 10)
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
 
-static shape_t *one_host, *hosts_3_2, *hosts_1;
+static shape_t *one_host, *hosts_3_2, *hosts_1, *hosts_16, *mixed;
 
 static int make_shapes(void **state)
 {
@@ -22,6 +24,8 @@ static int make_shapes(void **state)
     one_host = shape_even(1, 4);
     hosts_3_2 = shape_split(2, (uint32_t[]){ 3, 2 });
     hosts_1 = shape_even(4, 1);
+    hosts_16 = shape_even(16, 8);
+    mixed = shape_random(20, 3);
     return 0;
 }
 
@@ -31,54 +35,161 @@ static int free_shapes(void **state)
     shape_free(one_host);
     shape_free(hosts_3_2);
     shape_free(hosts_1);
+    shape_free(hosts_16);
+    shape_free(mixed);
     return 0;
 }
 
-/* "name" or "name/sub" is chosen. */
-static void chosen(tutti__collective_t collective, const shape_t *shape, size_t bytes,
-                   const char *override, int fixed, const char *want)
+static const char *name_of(const tutti__choice_t *choice, char *buffer, size_t bytes)
 {
-    const tutti__algorithm_t *algorithm = NULL;
-    const char *sub = NULL;
-    char have[80];
+    int n = snprintf(buffer, bytes, "%s%s%s", choice->algorithm->name,
+                     choice->sub != NULL ? "/" : "", choice->sub != NULL ? choice->sub : "");
 
-    if (tutti__algorithm_choose(collective, &shape->shape, bytes, override, fixed, &algorithm,
-                                &sub) != TUTTI_OK)
-        fail_msg("%s", tutti_last_error());
-    snprintf(have, sizeof(have), "%s%s%s", algorithm->name, sub != NULL ? "/" : "",
-             sub != NULL ? sub : "");
-    assert_string_equal(have, want);
-    assert_int_equal(algorithm->collective, collective);
+    if (choice->radix != 0)
+        snprintf(buffer + n, bytes - (size_t)n, "(%u)", choice->radix);
+    return buffer;
 }
 
-static void refused(tutti__collective_t collective, const shape_t *shape, const char *override,
-                    int fixed, tutti_status_t status, const char *text)
+static const char *chosen_for(const tutti__want_t *want, const shape_t *shape, const char *override,
+                              tutti__association_t association, const char *name)
 {
-    const tutti__algorithm_t *algorithm = NULL;
-    const char *sub = NULL;
+    tutti__choice_t choice = { NULL, NULL, 0 };
+    const char *why = NULL;
+    char have[80];
+
+    if (tutti__algorithm_choose(want, &shape->shape, override, association, &choice, &why) !=
+        TUTTI_OK)
+        fail_msg("%s", tutti_last_error());
+    assert_string_equal(name_of(&choice, have, sizeof(have)), name);
+    assert_int_equal(choice.algorithm->collective, want->collective);
+    assert_non_null(why);
+    return why;
+}
+
+/* "name", "name/sub" or "name(radix)" is chosen for an operation that commutes. */
+static const char *chosen(tutti__collective_t collective, const shape_t *shape, size_t bytes,
+                          const char *override, tutti__association_t association, const char *name)
+{
+    tutti__want_t want = { collective, bytes, 0, 0 };
+
+    return chosen_for(&want, shape, override, association, name);
+}
+
+static void chosen_ordered(tutti__collective_t collective, const shape_t *shape, size_t bytes,
+                           const char *override, tutti__association_t association, const char *name)
+{
+    tutti__want_t want = { collective, bytes, 0, 1 };
+
+    chosen_for(&want, shape, override, association, name);
+}
+
+static void refused(const tutti__want_t *want, const shape_t *shape, const char *override,
+                    tutti__association_t association, tutti_status_t status, const char *text)
+{
+    tutti__choice_t choice = { NULL, NULL, 0 };
+    const char *why = NULL;
 
     assert_int_equal(
-        tutti__algorithm_choose(collective, &shape->shape, 8, override, fixed, &algorithm, &sub),
-        status);
-    assert_true(algorithm == NULL && sub == NULL);
+        tutti__algorithm_choose(want, &shape->shape, override, association, &choice, &why), status);
+    assert_true(choice.algorithm == NULL && why == NULL);
     if (strstr(tutti_last_error(), text) == NULL)
         fail_msg("expected \"%s\", got: %s", text, tutti_last_error());
 }
 
 static void test_seeds(void **state)
 {
+    static const tutti__collective_t node[] = { TUTTI__ALLREDUCE, TUTTI__BROADCAST,
+                                                TUTTI__REDUCE_SCATTER, TUTTI__ALLGATHER,
+                                                TUTTI__BARRIER };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(node) / sizeof(node[0]); i++) {
+        chosen(node[i], one_host, 8, NULL, 0, "node");
+        assert_string_equal(chosen(node[i], one_host, SIZE_MAX, "", 1, "node"), "seed: one host");
+    }
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, 256 * KIB, NULL, 0, "hierarchical/recursive_doubling");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, 256 * KIB + 1, NULL, 0, "hierarchical/ring");
+    chosen(TUTTI__ALLREDUCE, hosts_16, 256 * KIB + 1, NULL, 0, "hierarchical/halving_doubling");
+    chosen(TUTTI__ALLREDUCE, hosts_16, SIZE_MAX, NULL, 0, "hierarchical/ring");
+    chosen(TUTTI__ALLREDUCE, hosts_1, 8, NULL, 0, "hierarchical/recursive_doubling");
+    chosen(TUTTI__ROOT_REDUCE, one_host, 8, NULL, 0, "node");
+    chosen(TUTTI__ROOT_REDUCE, one_host, 4 * KIB, NULL, 0, "binomial");
+    chosen(TUTTI__ROOT_REDUCE, one_host, 1 * MIB, NULL, 0, "chain");
+    chosen(TUTTI__ROOT_REDUCE, one_host, 8, NULL, 1, "binomial");
+    chosen(TUTTI__ROOT_REDUCE, one_host, 1 * MIB, NULL, 1, "binomial");
+    chosen(TUTTI__BROADCAST, hosts_3_2, 8, NULL, 0, "binomial");
+    chosen(TUTTI__BROADCAST, hosts_16, 1 * MIB, NULL, 0, "scatter_allgather");
+    assert_string_equal(chosen(TUTTI__BROADCAST, hosts_3_2, 1 * MIB, NULL, 0, "chain"),
+                        "seed: large");
+    chosen(TUTTI__ALLGATHER, hosts_3_2, 8, NULL, 1, "bruck");
+    chosen(TUTTI__ALLGATHER, hosts_3_2, 1 * MIB, NULL, 1, "ring");
+    chosen(TUTTI__ALLTOALL, one_host, 8, NULL, 0, "direct");
+    chosen(TUTTI__ALLTOALL, hosts_16, 1 * KIB, NULL, 0, "bruck");
+    chosen(TUTTI__ALLTOALLV, hosts_16, 0, NULL, 0, "pairwise");
+    chosen(TUTTI__BARRIER, hosts_1, 0, NULL, 0, "dissemination(2)");
+}
+
+/* Everything is served everywhere, whatever is asked for. */
+static void test_all_served(void **state)
+{
+    const shape_t *shapes[] = { one_host, hosts_3_2, hosts_1, hosts_16, mixed };
+
     (void)state;
     for (int c = 0; c < TUTTI__COLLECTIVES; c++) {
-        chosen((tutti__collective_t)c, one_host, 8, NULL, 0, "node");
-        chosen((tutti__collective_t)c, one_host, SIZE_MAX, "", 1, "node");
+        for (size_t i = 0; i < 5 * 2 * 3 * 41; i++) {
+            tutti__want_t want = { (tutti__collective_t)c, (size_t)1 << i % 41, 0,
+                                   i / 41 % 2 == 1 };
+            tutti__association_t association = (tutti__association_t)(i / 82 % 3);
+            tutti__choice_t choice = { NULL, NULL, 0 };
+            const char *why;
+
+            if (tutti__algorithm_choose(&want, &shapes[i / 246]->shape, NULL, association, &choice,
+                                        &why) != TUTTI_OK)
+                fail_msg("%s", tutti_last_error());
+        }
     }
-    chosen(TUTTI__ALLREDUCE, hosts_3_2, SMALL, NULL, 0, "hierarchical/recursive_doubling");
-    chosen(TUTTI__ALLREDUCE, hosts_3_2, SMALL + 1, NULL, 0, "hierarchical/ring");
-    chosen(TUTTI__ALLREDUCE, hosts_3_2, SMALL + 1, NULL, 1, "hierarchical/recursive_doubling");
-    chosen(TUTTI__ALLREDUCE, hosts_1, 8, NULL, 0, "hierarchical/recursive_doubling");
-    chosen(TUTTI__BROADCAST, hosts_3_2, 8, NULL, 0, "binomial");
-    chosen(TUTTI__ALLGATHER, hosts_3_2, 8, NULL, 1, "ring");
-    chosen(TUTTI__BARRIER, hosts_1, 0, NULL, 0, "dissemination");
+}
+
+/* One association: the tree of operands does not depend on bytes. */
+static void test_strict(void **state)
+{
+    (void)state;
+    for (tutti__association_t a = TUTTI__STRICT_ASSOCIATION; a <= TUTTI__STEADY_ASSOCIATION; a++) {
+        chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, NULL, a, "hierarchical/recursive_doubling");
+        chosen(TUTTI__ALLREDUCE, hosts_3_2, SIZE_MAX, NULL, a, "hierarchical/halving_doubling");
+        chosen(TUTTI__ROOT_REDUCE, hosts_16, 8, NULL, a, "binomial");
+        assert_string_equal(chosen(TUTTI__ROOT_REDUCE, hosts_16, SIZE_MAX, NULL, a, "binomial"),
+                            "seed: one association");
+        chosen(TUTTI__REDUCE_SCATTER, hosts_3_2, 8, NULL, a, "halving");
+        chosen(TUTTI__REDUCE_SCATTER, hosts_3_2, SIZE_MAX, NULL, a, "halving");
+        chosen(TUTTI__SCAN, one_host, 8, NULL, a, "recursive_doubling");
+        chosen(TUTTI__SCAN, one_host, SIZE_MAX, NULL, a, "recursive_doubling");
+    }
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, SIZE_MAX, NULL, 0, "hierarchical/ring");
+    chosen(TUTTI__REDUCE_SCATTER, hosts_3_2, SIZE_MAX, NULL, 0, "ring");
+    chosen(TUTTI__SCAN, one_host, SIZE_MAX, NULL, 0, "chain");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:ring", TUTTI__STEADY_ASSOCIATION, "ring");
+}
+
+static void test_ordered(void **state)
+{
+    tutti__want_t want = { TUTTI__ALLREDUCE, 8, 0, 1 };
+
+    (void)state;
+    chosen_ordered(TUTTI__ALLREDUCE, one_host, SIZE_MAX, NULL, 0, "node");
+    chosen_ordered(TUTTI__ALLREDUCE, mixed, 8, NULL, 0, "recursive_doubling");
+    chosen_ordered(TUTTI__ALLREDUCE, mixed, SIZE_MAX, NULL, 1, "halving_doubling");
+    chosen_ordered(TUTTI__REDUCE_SCATTER, mixed, SIZE_MAX, NULL, 0, "halving");
+    chosen_ordered(TUTTI__ROOT_REDUCE, mixed, SIZE_MAX, NULL, 0, "chain");
+    chosen_ordered(TUTTI__ALLREDUCE, mixed, 8, "allreduce:knomial(3)", 1, "knomial(3)");
+    chosen_ordered(TUTTI__BARRIER, hosts_1, 0, NULL, 0, "dissemination(2)");
+
+    refused(&want, mixed, "allreduce:ring", 0, TUTTI_ERR_UNSUPPORTED,
+            "TUTTI_ALGORITHM=allreduce:ring cannot be used: it does not keep the order of ranks");
+    refused(&want, mixed, "allreduce:hierarchical", 0, TUTTI_ERR_UNSUPPORTED,
+            "allreduce:hierarchical/recursive_doubling cannot be used: it does not keep the order");
+    want.ordered = 0;
+    chosen_for(&want, mixed, "allreduce:ring", 0, "ring");
 }
 
 static void test_override(void **state)
@@ -86,115 +197,62 @@ static void test_override(void **state)
     static const char both[] = "allreduce:ring,broadcast:binomial";
 
     (void)state;
-    chosen(TUTTI__ALLREDUCE, one_host, 8, both, 0, "ring");
+    assert_string_equal(chosen(TUTTI__ALLREDUCE, one_host, 8, both, 0, "ring"), "TUTTI_ALGORITHM");
     chosen(TUTTI__BROADCAST, one_host, 8, both, 0, "binomial");
-    chosen(TUTTI__BARRIER, one_host, 8, both, 0, "node");
-    chosen(TUTTI__ALLGATHER, one_host, 8, " allgather : ring ;", 0, "ring");
-    chosen(TUTTI__BARRIER, one_host, 8, ",;,barrier:dissemination;;", 0, "dissemination");
+    assert_string_equal(chosen(TUTTI__BARRIER, one_host, 8, both, 0, "node"), "seed: one host");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:hierarchical", 0,
            "hierarchical/recursive_doubling");
-    chosen(TUTTI__ALLREDUCE, hosts_3_2, SMALL + 1, "allreduce:hierarchical", 0,
-           "hierarchical/ring");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, MIB, "allreduce:hierarchical", 0, "hierarchical/ring");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:hierarchical/ring", 0, "hierarchical/ring");
-    chosen(TUTTI__ALLREDUCE, hosts_3_2, SMALL + 1, "allreduce:hierarchical / recursive_doubling", 0,
-           "hierarchical/recursive_doubling");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, MIB, "allreduce:three_level / halving_doubling", 0,
+           "three_level/halving_doubling");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:recursive_doubling", 1, "recursive_doubling");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:knomial", 1, "knomial(4)");
+    chosen(TUTTI__BARRIER, one_host, 0, "barrier:dissemination(3)", 1, "dissemination(3)");
     /* What it says about another collective may be refused without harm here. */
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "broadcast:node,allreduce:ring", 0, "ring");
 }
 
-static void test_override_refused(void **state)
+/* The beginning belongs to a range, the end does not. */
+static void test_ranges(void **state)
 {
-    static const struct {
-        const char *override, *text;
-    } wrong[] = {
-        { "ring", "\"ring\" is not of the form" },
-        { "allreduce", "not of the form" },
-        { "allreduce:", "allreduce has no algorithm called \"\"; there are node, hierarchical, "
-                        "recursive_doubling, ring" },
-        { ":ring", "no collective is called \"\"; there are allreduce, broadcast" },
-        { "allreduce:rong", "no algorithm called \"rong\"" },
-        { "allreduce:ring:x", "no algorithm called \"ring:x\"" },
-        { "allreduce:Ring", "no algorithm called \"Ring\"" },
-        { "allreduc:ring", "no collective is called \"allreduc\"" },
-        { "barrier:ring", "barrier has no algorithm called \"ring\"; there are node, dissemi" },
-        { "allreduce:ring,allreduce:node", "allreduce is named twice" },
-        { "allreduce:ring/ring", "allreduce:ring has no algorithm \"ring\" inside" },
-        { "allreduce:hierarchical/", "has no algorithm \"\" inside" },
-        { "allreduce:hierarchical/node", "has no algorithm \"node\" inside" },
-        { "broadcast:binomial,nonsense", "\"nonsense\" is not of the form" },
-    };
+    static const char two[] = "allreduce:0-4k:recursive_doubling,allreduce:4k-:ring";
+    static const char hole[] = "allreduce:16-1k:direct;allreduce:2K-1m:knomial(8)";
 
     (void)state;
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        refused(TUTTI__ALLREDUCE, one_host, wrong[i].override, 0, TUTTI_ERR_INVALID_ARGUMENT,
-                wrong[i].text);
-        assert_int_equal(tutti__algorithm_check_override(wrong[i].override, &one_host->shape),
-                         TUTTI_ERR_INVALID_ARGUMENT);
-        assert_int_equal(tutti__algorithm_check_override(wrong[i].override, NULL),
-                         TUTTI_ERR_INVALID_ARGUMENT);
-    }
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, 0, two, 0, "recursive_doubling");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, 4095, two, 0, "recursive_doubling");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, 4096, two, 0, "ring");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, SIZE_MAX, two, 0, "ring");
+    chosen(TUTTI__BARRIER, hosts_3_2, 4096, two, 0, "dissemination(2)");
+
+    chosen(TUTTI__ALLREDUCE, one_host, 15, hole, 0, "node");
+    chosen(TUTTI__ALLREDUCE, one_host, 16, hole, 0, "direct");
+    chosen(TUTTI__ALLREDUCE, one_host, 1023, hole, 0, "direct");
+    assert_string_equal(chosen(TUTTI__ALLREDUCE, one_host, 1024, hole, 0, "node"),
+                        "seed: one host");
+    chosen(TUTTI__ALLREDUCE, one_host, 2048, hole, 0, "knomial(8)");
+    chosen(TUTTI__ALLREDUCE, one_host, MIB, hole, 0, "node");
 }
 
 static void test_unsupported(void **state)
 {
+    static const tutti__want_t allreduce = { TUTTI__ALLREDUCE, 8, 0, 0 },
+                               barrier = { TUTTI__BARRIER, 0, 0, 0 },
+                               alltoall = { TUTTI__ALLTOALL, 8, 0, 0 };
+
     (void)state;
-    refused(TUTTI__ALLREDUCE, hosts_3_2, "allreduce:node", 0, TUTTI_ERR_UNSUPPORTED,
+    refused(&allreduce, hosts_3_2, "allreduce:node", 0, TUTTI_ERR_UNSUPPORTED,
             "TUTTI_ALGORITHM=allreduce:node cannot be used: it serves the ranks of one host only");
-    refused(TUTTI__BARRIER, hosts_1, "barrier:node", 0, TUTTI_ERR_UNSUPPORTED, "barrier:node");
-    refused(TUTTI__ALLREDUCE, one_host, "allreduce:ring", 1, TUTTI_ERR_UNSUPPORTED,
+    refused(&barrier, hosts_1, "barrier:node", 0, TUTTI_ERR_UNSUPPORTED, "barrier:node");
+    refused(&allreduce, one_host, "allreduce:ring", 1, TUTTI_ERR_UNSUPPORTED,
             "allreduce:ring cannot be used: its association");
-    refused(TUTTI__ALLREDUCE, hosts_3_2, "allreduce:hierarchical/ring", 1, TUTTI_ERR_UNSUPPORTED,
+    refused(&allreduce, hosts_3_2, "allreduce:hierarchical/ring", 1, TUTTI_ERR_UNSUPPORTED,
             "allreduce:hierarchical/ring cannot be used");
-}
-
-static void test_check_override(void **state)
-{
-    (void)state;
-    assert_int_equal(tutti__algorithm_check_override(NULL, &one_host->shape), TUTTI_OK);
-    assert_int_equal(tutti__algorithm_check_override("", &one_host->shape), TUTTI_OK);
-    assert_int_equal(tutti__algorithm_check_override("broadcast:node", &one_host->shape), TUTTI_OK);
-    assert_int_equal(tutti__algorithm_check_override("broadcast:node", NULL), TUTTI_OK);
-    assert_int_equal(tutti__algorithm_check_override("broadcast:node", &hosts_3_2->shape),
-                     TUTTI_ERR_UNSUPPORTED);
-    assert_non_null(strstr(tutti_last_error(), "broadcast:node"));
-}
-
-/* Pieces of good and bad settings in any order: an answer, whatever it is, and no crash. */
-static void test_any_text(void **state)
-{
-    static const char *const pieces[] = {
-        "allreduce", "broadcast", "allgather", "barrier", ":",    ":",        ",",
-        ";",         "/",         " ",         "ring",    "node", "binomial", "\n",
-        "\t",        "%s",        "%",         "",        "\xff", "a",        "hierarchical",
-    };
-    char text[400], longest[3000];
-    uint32_t seed = 1;
-
-    (void)state;
-    for (int i = 0; i < 20000; i++) {
-        const tutti__algorithm_t *algorithm = NULL;
-        const char *sub;
-        tutti_status_t status;
-
-        text[0] = '\0';
-        for (uint32_t n = random_next(&seed) % 12; n > 0; n--)
-            strcat(text, pieces[random_next(&seed) % (sizeof(pieces) / sizeof(pieces[0]))]);
-        status = tutti__algorithm_choose(TUTTI__ALLREDUCE, &one_host->shape, 8, text, 0, &algorithm,
-                                         &sub);
-        assert_true((status == TUTTI_OK) == (algorithm != NULL));
-        assert_true(status == TUTTI_OK || tutti__algorithm_check_override(text, NULL) != TUTTI_OK);
-        for (size_t k = 0; text[k] != '\0'; k++)
-            text[k] = (char)(1 + random_next(&seed) % 255);
-        (void)tutti__algorithm_check_override(text, &hosts_3_2->shape);
-    }
-    for (size_t n = 0; n < sizeof(longest) - 1; n += 100) {
-        memset(longest, 'x', sizeof(longest));
-        longest[n] = ':';
-        longest[sizeof(longest) - 1] = '\0';
-        assert_int_equal(tutti__algorithm_check_override(longest, NULL),
-                         TUTTI_ERR_INVALID_ARGUMENT);
-    }
+    refused(&alltoall, hosts_3_2, "alltoall:recursive_doubling", 0, TUTTI_ERR_UNSUPPORTED,
+            "powers of two");
+    refused(&allreduce, one_host, "allreduce:rong", 0, TUTTI_ERR_INVALID_ARGUMENT,
+            "no algorithm called \"rong\"");
 }
 
 /* The table is well formed, and every row can be found. */
@@ -208,52 +266,19 @@ static void test_table(void **state)
             assert_non_null(tutti__algorithm_find(a->collective, a->subs[i]));
     }
     assert_null(tutti__algorithm_find(TUTTI__BARRIER, "ring"));
-    assert_string_equal(tutti__collective_name(TUTTI__ALLGATHER), "allgather");
+    assert_string_equal(tutti__collective_name(TUTTI__ROOT_REDUCE), "reduce");
     assert_string_equal(tutti__collective_name(TUTTI__COLLECTIVES), "?");
-}
-
-static void test_unknown_sub(void **state)
-{
-    const tutti__algorithm_t *a = tutti__algorithm_find(TUTTI__ALLREDUCE, "hierarchical");
-    tutti__coll_args_t args = { .sub = "binomial" };
-    tutti__sched_t *sched = NULL;
-
-    (void)state;
-    assert_int_equal(a->build(&hosts_3_2->shape, &args, &sched), TUTTI_ERR_INVALID_ARGUMENT);
-    assert_null(sched);
-}
-
-/* Where there is one host, or one rank on each, hierarchical is another algorithm. */
-static void test_hierarchical_degenerates(void **state)
-{
-    static const tutti__op_kind_t first[] = { TUTTI__LOOP, TUTTI__NODE_ALLREDUCE };
-    const shape_t *shapes[] = { hosts_1, one_host };
-    const tutti__algorithm_t *a = tutti__algorithm_find(TUTTI__ALLREDUCE, "hierarchical");
-    tutti__coll_args_t args = { .rank = 2 };
-
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        tutti__sched_t *sched = NULL;
-
-        assert_int_equal(a->build(&shapes[i]->shape, &args, &sched), TUTTI_OK);
-        assert_int_equal(sched->nstreams, 1);
-        assert_int_equal(sched->ops[0].kind, first[i]);
-        tutti__sched_free(sched);
-    }
+    for (int c = 0; c < TUTTI__COLLECTIVES; c++)
+        assert_string_not_equal(tutti__collective_name((tutti__collective_t)c), "?");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seeds),
-        cmocka_unit_test(test_override),
-        cmocka_unit_test(test_override_refused),
-        cmocka_unit_test(test_unsupported),
-        cmocka_unit_test(test_check_override),
-        cmocka_unit_test(test_any_text),
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_unknown_sub),
-        cmocka_unit_test(test_hierarchical_degenerates),
+        cmocka_unit_test(test_seeds),       cmocka_unit_test(test_all_served),
+        cmocka_unit_test(test_strict),      cmocka_unit_test(test_ordered),
+        cmocka_unit_test(test_override),    cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_unsupported), cmocka_unit_test(test_table),
     };
 
     return cmocka_run_group_tests(tests, make_shapes, free_shapes);

@@ -2,7 +2,9 @@
 
 unit_tests += \
     %reldir%/test_counters \
+    %reldir%/test_calls \
     %reldir%/test_exec \
+    %reldir%/test_maps \
     %reldir%/test_schedules
 
 # Ranks in one thread, and what they bring.
@@ -12,5 +14,7 @@ hand = %reldir%/hand.c %reldir%/hand.h
 %C%_test_counters_SOURCES = %reldir%/test_counters.c $(hand) $(team)
 %C%_test_counters_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
     -Wl,--wrap=tutti__arena_alloc
-%C%_test_exec_SOURCES = %reldir%/test_exec.c $(team)
+%C%_test_calls_SOURCES = %reldir%/test_calls.c $(team)
+%C%_test_exec_SOURCES = %reldir%/test_exec.c %reldir%/model.c %reldir%/model.h $(team)
+%C%_test_maps_SOURCES = %reldir%/test_maps.c $(hand) $(team)
 %C%_test_schedules_SOURCES = %reldir%/test_schedules.c $(hand) $(team)

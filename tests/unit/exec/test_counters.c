@@ -117,9 +117,13 @@ static void age_channels(life_t *life, uint32_t start)
     for (uint32_t r = 0; r < life->team.world.n; r++) {
         shm_xport_t *x = self(life->team.xport[r]);
 
-        for (tutti__chan_t *chan = x->chans[life->crew.lane]; chan != NULL; chan = chan->next) {
+        for (size_t i = 0; i < ends_count(x); i++) {
+            tutti__chan_t *chan = x->ends[i];
+
+            if (chan == NULL || chan->key.lane != life->crew.lane)
+                continue;
             assert_non_null(chan->ring);
-            chan->count = start;
+            chan->count = chan->seen = start;
             tutti__store_relaxed(&chan->ring->head, start);
             tutti__store_relaxed(&chan->ring->tail, start);
         }

@@ -3,14 +3,12 @@
  * The executor with every algorithm: p ranks in one thread, stepped in random and in adversarial
  * orders, over shared memory with slots so small that there are many trips.
  *
- * Results are compared with a sequential fold, and bit by bit between ranks; behind each buffer
- * stand bytes that nobody may touch. Each combination of shape, credits and slots is a team of its
- * own that does all algorithms with all counts one after the other, so channels and node lanes go
- * on with what the last one left. What does not multiply (type, operation, order, lane, root) takes
- * turns.
+ * What must come out says model.h. Each combination of shape, credits and slots is a team of its
+ * own that does all algorithms one after the other, so channels and node lanes go on with what the
+ * last one left. What does not multiply (count, type, operation, order, lane, root) takes turns.
  */
 #include "unit/coll/shapes.h"
-#include "unit/exec/data.h"
+#include "unit/exec/model.h"
 #include "unit/exec/team.h"
 
 #include <setjmp.h>
@@ -21,204 +19,92 @@
 
 #include <cmocka.h>
 
-#define GUARD 64
-#define MOST_COUNT 5003
-#define MOST_BYTES ((size_t)MOST_COUNT * WORLD_RANKS * 8 + GUARD)
+enum {
+    COUNTS = 3 /* of each set, drawn from some more */
+};
 
 typedef struct {
     team_t team;
     const shape_t *shape;
-    void *shared[WORLD_RANKS][2]; /* in arenas: for zero-copy */
+    char *buffers[2][WORLD_RANKS][2]; /* private ones; in arenas, for zero-copy */
     uint32_t seed;
     char text[200];
 } court_t;
 
-typedef struct {
-    set_t set;
-    data_t data;
-    size_t count;    /* of a rank */
-    uint32_t shared; /* bit r: rank r's buffers are in its arena */
-    void *in[WORLD_RANKS], *out[WORLD_RANKS];
-} case_t;
-
-/* ---- buffers ---- */
-
-static size_t out_count(const case_t *c)
-{
-    int gathers = c->set.algorithm->collective == TUTTI__ALLGATHER;
-
-    return gathers ? c->count * c->set.shape->shape.size : c->count;
-}
-
-static size_t esize(const case_t *c)
-{
-    return tutti_dtype_bytes(c->data.dtype);
-}
-
-static void *get_buffer(const court_t *court, const case_t *c, uint32_t rank, int is_out,
-                        size_t count)
-{
-    size_t bytes = count * esize(c);
-    char *buffer = c->shared >> rank & 1 ? court->shared[rank][is_out] : malloc(bytes + GUARD);
-
-    assert_non_null(buffer);
-    memset(buffer, 0xee, bytes + GUARD);
-    return buffer;
-}
-
-static void fill(const case_t *c, void *buffer, uint32_t rank, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        data_put(&c->data, buffer, rank, i);
-}
-
-static void get_buffers(const court_t *court, case_t *c)
-{
-    tutti__collective_t collective = c->set.algorithm->collective;
-
-    for (uint32_t r = 0; r < c->set.shape->shape.size; r++) {
-        c->out[r] = get_buffer(court, c, r, 1, out_count(c));
-        if (collective == TUTTI__BROADCAST) {
-            c->in[r] = c->out[r];
-            if (r == c->set.root)
-                fill(c, c->in[r], r, c->count);
-            continue;
-        }
-        if (!c->set.in_place)
-            c->in[r] = get_buffer(court, c, r, 0, c->count);
-        else if (collective == TUTTI__ALLGATHER)
-            c->in[r] = (char *)c->out[r] + r * c->count * esize(c);
-        else
-            c->in[r] = c->out[r];
-        fill(c, c->in[r], r, c->count);
-    }
-}
-
-static void free_buffers(const case_t *c)
-{
-    for (uint32_t r = 0; r < c->set.shape->shape.size; r++) {
-        if (c->shared >> r & 1)
-            continue;
-        free(c->out[r]);
-        if (!c->set.in_place && c->set.algorithm->collective != TUTTI__BROADCAST)
-            free(c->in[r]);
-    }
-}
-
-/* ---- results ---- */
-
-static void check_guard(const court_t *court, const void *buffer, size_t bytes, uint32_t rank)
-{
-    for (size_t i = 0; i < GUARD; i++)
-        if (((const uint8_t *)buffer)[bytes + i] != 0xee)
-            fail_msg("%s: rank %u wrote behind a buffer", court->text, rank);
-}
-
-static void check_element(const court_t *court, const case_t *c, size_t i)
-{
-    const void *out = c->out[0];
-    uint32_t from;
-    size_t at;
-
-    switch (c->set.algorithm->collective) {
-    case TUTTI__ALLREDUCE:
-        if (!data_is_fold(&c->data, out, i))
-            fail_msg("%s: element %zu is %g, not %g", court->text, i, data_get(&c->data, out, i),
-                     data_fold(&c->data, i));
-        return;
-    case TUTTI__BROADCAST:
-        if (!data_is_from(&c->data, out, c->set.root, i))
-            fail_msg("%s: element %zu is %g", court->text, i, data_get(&c->data, out, i));
-        return;
-    default:
-        from = (uint32_t)(i / c->count);
-        at = i % c->count;
-        if (!data_is_from(&c->data, (const char *)out + from * c->count * esize(c), from, at))
-            fail_msg("%s: element %zu from rank %u is %g", court->text, at, from,
-                     data_get(&c->data, out, i));
-    }
-}
-
-static void check_results(const court_t *court, const case_t *c)
-{
-    size_t bytes = out_count(c) * esize(c);
-
-    for (size_t i = 0; i < out_count(c); i++)
-        check_element(court, c, i);
-    for (uint32_t r = 0; r < c->set.shape->shape.size; r++) {
-        check_guard(court, c->out[r], bytes, r);
-        if (memcmp(c->out[r], c->out[0], bytes) != 0)
-            fail_msg("%s: ranks 0 and %u have different bits", court->text, r);
-        if (c->set.in_place || c->set.algorithm->collective == TUTTI__BROADCAST)
-            continue;
-        check_guard(court, c->in[r], c->count * esize(c), r);
-        for (size_t i = 0; i < c->count; i++)
-            if (!data_is_from(&c->data, c->in[r], r, i))
-                fail_msg("%s: rank %u wrote into element %zu of IN", court->text, r, i);
-    }
-}
-
 /* ---- one call ---- */
 
-static void set_calls(const case_t *c, tutti__exec_call_t *calls)
+static int has_node_ops(const tutti__sched_t *sched)
 {
-    size_t count = out_count(c);
-
-    for (uint32_t r = 0; r < c->set.shape->shape.size; r++) {
-        const void *in = c->in[r];
-
-        /* IN is seen as block `rank`. */
-        if (c->set.algorithm->collective == TUTTI__ALLGATHER)
-            in = (const void *)((uintptr_t)in - r * c->count * esize(c));
-        calls[r] = (tutti__exec_call_t){ .in = in,
-                                         .out = c->out[r],
-                                         .count = count,
-                                         .dtype = c->data.dtype,
-                                         .op = c->data.op,
-                                         .signature = (uint32_t)count };
-    }
+    for (uint32_t i = 0; i < sched->nops; i++)
+        if (sched->ops[i].kind >= TUTTI__NODE_ALLREDUCE)
+            return 1;
+    return 0;
 }
 
-static void draw_data(court_t *court, case_t *c)
+static void draw_data(court_t *court, model_t *m)
 {
     static const tutti_dtype_t dtypes[] = { TUTTI_FLOAT32, TUTTI_INT64, TUTTI_UINT8,
                                             TUTTI_BFLOAT16 };
-    static const tutti_op_t ops[] = { TUTTI_SUM, TUTTI_AVG, TUTTI_MIN, TUTTI_MAX };
-    uint32_t n = c->set.shape->shape.size;
+    static const tutti_op_t ops[] = { TUTTI_SUM, TUTTI_MIN, TUTTI_MAX, TUTTI_AVG };
 
-    c->data.dtype = dtypes[random_next(&court->seed) % 4];
-    c->data.op = ops[random_next(&court->seed) % 4];
-    c->data.nranks = n;
-    c->data.seed = court->seed;
-    c->data.rough = (c->data.dtype == TUTTI_FLOAT32 || c->data.dtype == TUTTI_BFLOAT16) &&
+    m->data.dtype = dtypes[random_next(&court->seed) % 4];
+    /* Of a scan there is no average. */
+    m->data.op = ops[random_next(&court->seed) % (model_is_scan(m->collective) ? 3 : 4)];
+    m->data.nranks = m->n;
+    m->data.seed = court->seed;
+    m->data.rough = (m->data.dtype == TUTTI_FLOAT32 || m->data.dtype == TUTTI_BFLOAT16) &&
                     random_next(&court->seed) % 2;
-    /* All, none, or any. */
-    c->shared = random_next(&court->seed) % 3 * 0xff / 2;
-    if (c->shared == 0x7f)
-        c->shared = random_next(&court->seed);
 }
 
-static void one_call(court_t *court, crew_t *crew, case_t *c)
+/* All ranks' buffers are in arenas, or none's, or any. */
+static void choose_buffers(court_t *court, uint32_t n, char **in, char **out)
 {
-    tutti__exec_call_t calls[WORLD_RANKS];
-    order_t order = (order_t)(random_next(&court->seed) % ORDERS);
+    uint32_t shared = random_next(&court->seed) % 3 * 0xff / 2;
 
-    draw_data(court, c);
-    snprintf(court->text, sizeof(court->text),
-             "%s:%s/%s on %s, %zu elements, %s, type %d, operation %d, lane %u",
-             tutti__collective_name(c->set.algorithm->collective), c->set.algorithm->name,
-             c->set.sub != NULL ? c->set.sub : "", court->shape->name, c->count,
-             c->set.in_place ? "in place" : "out of place", (int)c->data.dtype, (int)c->data.op,
-             crew->lane);
-    get_buffers(court, c);
-    set_calls(c, calls);
-    crew_set(crew, c->set.scheds, calls);
-    crew_finish(crew, order, court->seed, court->text);
-    check_results(court, c);
-    free_buffers(c);
+    if (shared == 0x7f)
+        shared = random_next(&court->seed);
+    for (uint32_t r = 0; r < n; r++) {
+        in[r] = court->buffers[shared >> r & 1][r][0];
+        out[r] = court->buffers[shared >> r & 1][r][1];
+    }
 }
 
-static void one_barrier(court_t *court, crew_t *crew, case_t *c)
+static void one_call(court_t *court, crew_t *crew, const set_t *set, size_t count)
+{
+    model_t model = { .collective = set->algorithm->collective,
+                      .n = set->shape->shape.size,
+                      .root = set->root,
+                      .in_place = set->in_place };
+    order_t order = (order_t)(random_next(&court->seed) % ORDERS);
+    tutti__exec_call_t calls[WORLD_RANKS];
+    char *in[WORLD_RANKS], *out[WORLD_RANKS];
+    uint32_t meet = random_next(&court->seed) % 3 == 0 && !has_node_ops(set->scheds[0]);
+    const char *wrong;
+
+    model.unequal = model_has_tables(model.collective) ||
+                    (model.collective == TUTTI__REDUCE_SCATTER && random_next(&court->seed) % 2);
+    if (!model_lay_out(&model, count, &court->seed))
+        return;
+    draw_data(court, &model);
+    snprintf(court->text, sizeof(court->text),
+             "%s:%s/%s radix %u on %s, root %u, %zu elements, %s, type %d, operation %d, lane %u",
+             tutti__collective_name(model.collective), set->algorithm->name,
+             set->sub != NULL ? set->sub : "", set->radix, court->shape->name, set->root, count,
+             set->in_place ? "in place" : "out of place", (int)model.data.dtype, (int)model.data.op,
+             crew->lane);
+    choose_buffers(court, model.n, in, out);
+    model_fill(&model, in, out, calls);
+    for (uint32_t r = 0; r < model.n; r++)
+        calls[r].meet = (int)meet;
+    crew_set(crew, set->scheds, calls);
+    crew_finish(crew, order, court->seed, court->text);
+    wrong = model_check(&model);
+    if (wrong != NULL)
+        fail_msg("%s: %s", court->text, wrong);
+    model_free(&model);
+}
+
+static void one_barrier(court_t *court, crew_t *crew, const set_t *set)
 {
     tutti__exec_call_t calls[WORLD_RANKS];
 
@@ -226,53 +112,49 @@ static void one_barrier(court_t *court, crew_t *crew, case_t *c)
         calls[r] = (tutti__exec_call_t){ .count = 1, .dtype = TUTTI_UINT8, .op = TUTTI_SUM };
     crew->meets = 1;
     for (int order = 0; order < ORDERS; order++) {
-        snprintf(court->text, sizeof(court->text), "barrier:%s on %s", c->set.algorithm->name,
+        snprintf(court->text, sizeof(court->text), "barrier:%s on %s", set->algorithm->name,
                  court->shape->name);
-        crew_set(crew, c->set.scheds, calls);
+        crew_set(crew, set->scheds, calls);
         crew_finish(crew, (order_t)order, court->seed, court->text);
     }
 }
 
 /* ---- all calls ---- */
 
-/* One schedule set with all counts. */
-static void one_set(court_t *court, case_t *c)
+/* One schedule set with some of the counts. */
+static void one_set(court_t *court, set_t *set)
 {
-    uint32_t n = c->set.shape->shape.size;
-    size_t counts[] = { 1, 2, n - 1, n, n + 1, 63, 1000, MOST_COUNT };
+    uint32_t n = set->shape->shape.size;
+    size_t counts[] = { 1, 2, n - 1, n, n + 1, 63, 700, 1000, 5003 };
+    size_t ncounts = sizeof(counts) / sizeof(*counts), each = ncounts / COUNTS;
     crew_t crew;
 
-    set_build(&c->set);
+    set_build(set);
     crew_open(&crew, &court->team, random_next(&court->seed) % TUTTI__LANES);
-    if (c->set.algorithm->collective == TUTTI__BARRIER) {
-        one_barrier(court, &crew, c);
-    } else {
-        for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
-            c->count = counts[i];
-            if (c->count > 0)
-                one_call(court, &crew, c);
-        }
-    }
+    if (set->algorithm->collective == TUTTI__BARRIER)
+        one_barrier(court, &crew, set);
+    for (size_t i = 0; i < COUNTS && set->algorithm->collective != TUTTI__BARRIER; i++)
+        one_call(court, &crew, set, counts[i * each + random_next(&court->seed) % each]);
     crew_close(&crew);
-    set_free(&c->set);
+    set_free(set);
 }
 
 static void one_algorithm(court_t *court, const tutti__algorithm_t *algorithm)
 {
     static const char *const no_subs[] = { NULL };
     const char *const *sub = algorithm->subs != NULL ? algorithm->subs : no_subs;
-    case_t c = { .set = { .algorithm = algorithm, .shape = court->shape } };
-    uint32_t n = court->shape->shape.size;
+    set_t set = { .algorithm = algorithm, .shape = court->shape };
 
     if (algorithm->refuses != NULL && algorithm->refuses(&court->shape->shape) != NULL)
         return;
     do {
-        c.set.sub = *sub;
-        for (c.set.in_place = 0; c.set.in_place < 2; c.set.in_place++) {
-            c.set.root = 0;
-            if (algorithm->collective == TUTTI__BROADCAST)
-                c.set.root = c.set.in_place ? n - 1 : random_next(&court->seed) % n;
-            one_set(court, &c);
+        set.sub = *sub;
+        for (set.in_place = 0; set.in_place < 2; set.in_place++) {
+            set.radix = algorithm->radix != 0 ? 2 + random_next(&court->seed) % 4 : 0;
+            set.root = 0;
+            if (model_has_root(algorithm->collective))
+                set.root = random_next(&court->seed) % court->shape->shape.size;
+            one_set(court, &set);
         }
     } while (*sub != NULL && *++sub != NULL);
 }
@@ -283,13 +165,22 @@ static void one_team(const shape_t *shape, size_t slot_bytes, uint32_t credits, 
     court_t court = { .shape = shape, .seed = n * 100 + credits + (uint32_t)slot_bytes };
 
     team_open(&court.team, n, shape->host_of, slot_bytes, credits, is_lagging);
-    for (uint32_t r = 0; r < n; r++)
-        for (int i = 0; i < 2; i++)
-            assert_int_equal(
-                tutti__arena_alloc(court.team.world.arena[r], MOST_BYTES, &court.shared[r][i]),
-                TUTTI_OK);
+    for (uint32_t r = 0; r < n; r++) {
+        for (int i = 0; i < 2; i++) {
+            void *shared;
+
+            assert_int_equal(tutti__arena_alloc(court.team.world.arena[r], MODEL_BYTES, &shared),
+                             TUTTI_OK);
+            court.buffers[0][r][i] = malloc(MODEL_BYTES);
+            court.buffers[1][r][i] = shared;
+            assert_non_null(court.buffers[0][r][i]);
+        }
+    }
     for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++)
         one_algorithm(&court, a);
+    for (uint32_t r = 0; r < n; r++)
+        for (int i = 0; i < 2; i++)
+            free(court.buffers[0][r][i]);
     team_close(&court.team);
 }
 
@@ -297,6 +188,7 @@ static void one_shape(shape_t *shape)
 {
     static const size_t slots[] = { 64, 128, 1000 };
 
+    shape->shape.group_size = shape->shape.size % 2 == 0 ? 2 : 0;
     for (size_t i = 0; i < sizeof(slots) / sizeof(*slots); i++)
         for (uint32_t credits = 1; credits <= 4; credits += credits)
             one_team(shape, slots[i], credits, 0);

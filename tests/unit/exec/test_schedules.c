@@ -217,13 +217,11 @@ typedef struct {
 static void look(tutti__node_t *node, uint32_t lane, const tutti__node_call_t *call)
 {
     looking_t *looking = (looking_t *)node;
-    size_t begin, count, esize = tutti_dtype_bytes(call->dtype);
 
     (void)lane;
-    tutti__block_chunk(&call->map, call->sblk, call->trip, &begin, &count);
     looking->trips++;
     /* There is one block of SCRATCH, so each chunk is at its beginning. */
-    looking->wrong += (uintptr_t)call->src + begin * esize != (uintptr_t)looking->run->scratch;
+    looking->wrong += call->src != looking->run->scratch || call->src_step == 0;
 }
 
 static tutti_status_t look_step(tutti__node_t *node, uint32_t lane, tutti__stuck_t *stuck)

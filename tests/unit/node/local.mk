@@ -8,6 +8,9 @@ tests_unit_node_test_interleave_SOURCES = \
     %reldir%/test_interleave.c \
     $(world) \
     lib/node/shm/chunks.c \
+    lib/node/shm/cut.c \
+    lib/node/shm/meet.c \
+    lib/node/shm/open.c \
     lib/node/shm/shm.c \
     lib/xport/shm/shm.c
 tests_unit_node_test_interleave_CPPFLAGS = $(AM_CPPFLAGS) -DTUTTI_INTERLEAVE

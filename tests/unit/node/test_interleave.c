@@ -6,6 +6,9 @@
  * every result; so a slot that is overwritten before all have read it, or read before it is full,
  * shows as a wrong result, and a lost word as a deadlock. Random interleavings with several rates
  * of switching, and all those with up to two (node) or three (channel) switches at chosen points.
+ *
+ * Of a meeting it is checked that nobody leaves before all have come, and that a rank which came
+ * with another call is found out by all, however far the others are in what comes next.
  */
 #include "interleave.h"
 
@@ -18,7 +21,10 @@
 
 #include <cmocka.h>
 
-enum { MOST = 9000, OPS = 12 };
+enum {
+    MOST = 9000,
+    OPS = 12
+};
 
 /* ---- node operations ---- */
 
@@ -27,6 +33,7 @@ typedef struct {
     size_t count;
     uint32_t root;
     int shared; /* buffers in arenas: bit r for rank r */
+    int odd;    /* NODE_MEET: a rank that comes with another root; -1: none */
 } step_t;
 
 typedef struct {
@@ -37,6 +44,7 @@ typedef struct {
     int nsteps;
     float *shared[IL_RANKS];
     float *private[IL_RANKS];
+    uint32_t begun[OPS]; /* ranks that have begun each operation */
     int wrong, wrong_op, wrong_rank;
     size_t wrong_at;
 } node_run_t;
@@ -50,12 +58,12 @@ static float value_of(int rank, int op, size_t i)
 static int right(const node_run_t *run, int rank, int op, size_t i, float got)
 {
     const step_t *s = &run->step[op];
-    tutti__blockmap_t map = { s->count, run->world->n, s->count, NULL };
+    tutti__blockmap_t map = { s->count, run->world->n, s->count, NULL, NULL };
     float sum = 0;
 
     for (int r = 0; r < (int)run->world->n; r++) {
         int mine = i >= tutti__block_begin(&map, (uint32_t)r) &&
-                   i < tutti__block_begin(&map, (uint32_t)r + 1);
+                   i < tutti__block_border(&map, (uint32_t)r + 1);
 
         if (s->kind == TUTTI__NODE_ALLGATHER && mine)
             return got == value_of(r, op, i);
@@ -66,46 +74,84 @@ static int right(const node_run_t *run, int rank, int op, size_t i, float got)
     return s->kind == TUTTI__NODE_BCAST ? got == value_of((int)s->root, op, i) : got == sum;
 }
 
+static void is_wrong(node_run_t *run, int rank, int op, size_t at)
+{
+    if (run->wrong)
+        return;
+    run->wrong = 1;
+    run->wrong_op = op;
+    run->wrong_rank = rank;
+    run->wrong_at = at;
+}
+
+static tutti_status_t finish(node_run_t *run, int rank, const tutti__node_call_t *call)
+{
+    tutti__stuck_t stuck;
+    tutti_status_t status;
+
+    run->node[rank]->ops->start(run->node[rank], run->lane, call);
+    while ((status = run->node[rank]->ops->step(run->node[rank], run->lane, &stuck)) ==
+           TUTTI__AGAIN)
+        il_idle();
+    return status;
+}
+
+static void one_meeting(node_run_t *run, int rank, int op)
+{
+    const step_t *s = &run->step[op];
+    tutti__node_call_t call = { .kind = TUTTI__NODE_MEET,
+                                .dtype = TUTTI_FLOAT32,
+                                .op = TUTTI_SUM,
+                                .root = s->root + (s->odd == rank ? 65536 : 0),
+                                .map = { .count = s->count } };
+    tutti_status_t status;
+
+    run->begun[op]++;
+    status = finish(run, rank, &call);
+    if (status != (s->odd >= 0 ? TUTTI_ERR_MISMATCH : TUTTI_OK) || run->begun[op] != run->world->n)
+        is_wrong(run, rank, op, 0);
+}
+
 static void one_op(node_run_t *run, int rank, int op)
 {
     const step_t *s = &run->step[op];
     float *buf = s->shared >> rank & 1 ? run->shared[rank] : run->private[rank];
+    tutti__reducer_t reducer;
     int parts = s->kind == TUTTI__NODE_ALLREDUCE || s->kind == TUTTI__NODE_BCAST;
     tutti__node_call_t call = {
         .kind = s->kind,
         .dtype = TUTTI_FLOAT32,
         .op = TUTTI_SUM,
+        .reducer = &reducer,
         .root = s->root,
         .src = buf,
         .dst = buf,
-        .map = { s->count, parts ? 1 : run->world->n, s->count, NULL },
+        .map = { s->count, parts ? 1 : run->world->n, s->count, NULL, NULL },
         .whole = 1,
         .nblk = 1,
         .nparts = parts ? 1 : run->world->n,
     };
-    tutti__stuck_t stuck;
 
+    assert_true(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_SUM, &reducer));
     for (size_t i = 0; i < s->count; i++)
         buf[i] = value_of(rank, op, i);
-    run->node[rank]->ops->start(run->node[rank], run->lane, &call);
-    while (run->node[rank]->ops->step(run->node[rank], run->lane, &stuck) == TUTTI__AGAIN)
-        il_idle();
-    for (size_t i = 0; i < s->count && !run->wrong; i++) {
-        if (!right(run, rank, op, i, buf[i])) {
-            run->wrong = 1;
-            run->wrong_op = op;
-            run->wrong_rank = rank;
-            run->wrong_at = i;
-        }
-    }
+    if (finish(run, rank, &call) != TUTTI_OK)
+        is_wrong(run, rank, op, 0);
+    for (size_t i = 0; i < s->count && !run->wrong; i++)
+        if (!right(run, rank, op, i, buf[i]))
+            is_wrong(run, rank, op, i);
 }
 
 static void node_rank(int rank, void *arg)
 {
     node_run_t *run = arg;
 
-    for (int op = 0; op < run->nsteps; op++)
-        one_op(run, rank, op);
+    for (int op = 0; op < run->nsteps; op++) {
+        if (run->step[op].kind == TUTTI__NODE_MEET)
+            one_meeting(run, rank, op);
+        else
+            one_op(run, rank, op);
+    }
 }
 
 static void node_open(node_run_t *run, world_t *w, uint32_t lane)
@@ -148,9 +194,9 @@ static void expect_right(const node_run_t *run, uint32_t points, const il_plan_t
 /* Operations of all kinds and sizes: one-shot, one chunk, many chunks, zero-copy, mixed. */
 static void draw_steps(node_run_t *run, uint32_t seed)
 {
-    static const tutti__op_kind_t kinds[] = { TUTTI__NODE_ALLREDUCE, TUTTI__NODE_ALLREDUCE,
+    static const tutti__op_kind_t kinds[] = { TUTTI__NODE_ALLREDUCE,      TUTTI__NODE_ALLREDUCE,
                                               TUTTI__NODE_REDUCE_SCATTER, TUTTI__NODE_ALLGATHER,
-                                              TUTTI__NODE_BCAST };
+                                              TUTTI__NODE_BCAST,          TUTTI__NODE_MEET };
     static const size_t counts[] = { 1, 5, 8, 600, 2500, 9000 };
 
     srand(seed);
@@ -158,10 +204,11 @@ static void draw_steps(node_run_t *run, uint32_t seed)
     for (int i = 0; i < OPS; i++) {
         step_t *s = &run->step[i];
 
-        s->kind = kinds[rand() % 5];
+        s->kind = kinds[rand() % 6];
         s->count = counts[rand() % 6];
         s->root = s->kind == TUTTI__NODE_BCAST ? (uint32_t)(rand() % (int)run->world->n) : 0;
         s->shared = rand() % 3 == 0 ? 15 : rand() % 16;
+        s->odd = rand() % 2 == 0 ? -1 : rand() % (int)run->world->n;
     }
 }
 
@@ -226,26 +273,35 @@ static void enumerate_node(int n, const step_t *steps, int nsteps)
 
 static void test_enumerated(void **state)
 {
-    static const step_t oneshot[] = { { TUTTI__NODE_ALLREDUCE, 4, 0, 0 },
-                                      { TUTTI__NODE_ALLREDUCE, 3, 0, 0 },
-                                      { TUTTI__NODE_BCAST, 4, 1, 0 },
-                                      { TUTTI__NODE_ALLREDUCE, 4, 0, 0 } };
-    static const step_t chunks[] = { { TUTTI__NODE_ALLREDUCE, 1500, 0, 0 },
-                                     { TUTTI__NODE_ALLREDUCE, 900, 0, 0 } };
-    static const step_t mixed[] = { { TUTTI__NODE_ALLREDUCE, 600, 0, 15 },
-                                    { TUTTI__NODE_ALLREDUCE, 600, 0, 1 },
-                                    { TUTTI__NODE_BCAST, 600, 0, 0 } };
+    static const step_t oneshot[] = { { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1 },
+                                      { TUTTI__NODE_ALLREDUCE, 3, 0, 0, -1 },
+                                      { TUTTI__NODE_BCAST, 4, 1, 0, -1 },
+                                      { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1 } };
+    static const step_t chunks[] = { { TUTTI__NODE_ALLREDUCE, 1500, 0, 0, -1 },
+                                     { TUTTI__NODE_ALLREDUCE, 900, 0, 0, -1 } };
+    static const step_t mixed[] = { { TUTTI__NODE_ALLREDUCE, 600, 0, 15, -1 },
+                                    { TUTTI__NODE_ALLREDUCE, 600, 0, 1, -1 },
+                                    { TUTTI__NODE_BCAST, 600, 0, 0, -1 } };
+    static const step_t meetings[] = { { TUTTI__NODE_MEET, 8, 3, 0, -1 },
+                                       { TUTTI__NODE_MEET, 8, 3, 0, 1 },
+                                       { TUTTI__NODE_MEET, 8, 4, 0, -1 },
+                                       { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1 },
+                                       { TUTTI__NODE_MEET, 8, 4, 0, 0 } };
 
     (void)state;
     enumerate_node(2, oneshot, 4);
     enumerate_node(2, chunks, 2);
     enumerate_node(2, mixed, 3);
+    enumerate_node(2, meetings, 5);
     enumerate_node(3, oneshot, 2);
+    enumerate_node(3, meetings, 3);
 }
 
 /* ---- channels ---- */
 
-enum { MESSAGES = 7 };
+enum {
+    MESSAGES = 7
+};
 
 typedef struct {
     world_t *world;

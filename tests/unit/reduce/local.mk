@@ -1,4 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 unit_tests += \
-    %reldir%/test_reduce
+    %reldir%/test_isa \
+    %reldir%/test_large \
+    %reldir%/test_narrow \
+    %reldir%/test_reduce \
+    %reldir%/test_user
+
+# What types.h says, once more.
+reference = %reldir%/reference.c %reldir%/reference.h
+%C%_test_narrow_SOURCES = %reldir%/test_narrow.c $(reference)
+%C%_test_reduce_SOURCES = %reldir%/test_reduce.c $(reference)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels of every instruction set this machine has, against element-wise arithmetic written
- * down once more, bit by bit.
- *
- * Elements are handled as raw bits in a uint64_t, so that NaNs and zeros are told apart.
+ * The kernels of every instruction set this machine has, all types and operations, against
+ * reference.c, bit by bit; each set gets the same data, so all sets give the same bits.
  */
 #include "reduce/reduce.h"
+
+#include "unit/reduce/reference.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,364 +19,197 @@
 
 #define MAX_SRCS 17
 #define MAX_COUNT 1100
+#define MAX_ESIZE 16
 #define GUARD 64 /* bytes around dst that must stay as they are */
-
-static const char *const isas[] = { "base", "avx2", "avx512" };
-static const tutti_dtype_t dtypes[] = { TUTTI_FLOAT32, TUTTI_FLOAT64, TUTTI_BFLOAT16,
-                                        TUTTI_INT32,   TUTTI_INT64,   TUTTI_UINT8 };
-static const tutti_op_t ops[] = { TUTTI_SUM, TUTTI_MIN, TUTTI_MAX };
-
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-
-/* A small generator of our own: rand() differs between systems. */
-static uint64_t next_random(void)
-{
-    static uint64_t x = 88172645463325252u;
-
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    return x;
-}
-
-static float f32_of(uint64_t raw)
-{
-    uint32_t bits = (uint32_t)raw;
-    float x;
-
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-static uint64_t f32_raw(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return isnan(x) ? 0x7fc00000u : bits;
-}
-
-static double f64_of(uint64_t raw)
-{
-    double x;
-
-    memcpy(&x, &raw, sizeof(x));
-    return x;
-}
-
-static uint64_t f64_raw(double x)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return isnan(x) ? 0x7ff8000000000000u : bits;
-}
-
-/* The nearer of the two bfloat16 around a float, found by distance; of equal ones the even one.
-   What would follow the largest finite number counts as 2^128. */
-static uint64_t bf16_raw(float x)
-{
-    uint64_t below = f32_raw(x) & 0xffff0000u, above = below + 0x10000u;
-    double low, high;
-
-    if (!isfinite(x))
-        return f32_raw(x) >> 16;
-    low = fabs((double)x - (double)f32_of(below));
-    high = isinf(f32_of(above)) ? ldexp(1, 128) - fabs((double)x)
-                                : fabs((double)x - (double)f32_of(above));
-    if (low < high || (low == high && (below >> 16) % 2 == 0))
-        return below >> 16;
-    return above >> 16;
-}
-
-static double pick(double a, double b, tutti_op_t op)
-{
-    if (isnan(a) || isnan(b))
-        return NAN;
-    if (a == b)
-        return op == TUTTI_MIN ? (signbit(a) ? a : b) : (signbit(a) ? b : a);
-    return (op == TUTTI_MIN) == (a < b) ? a : b;
-}
-
-static int64_t pick_int(int64_t a, int64_t b, tutti_op_t op)
-{
-    return (op == TUTTI_MIN) == (a < b) ? a : b;
-}
-
-static uint64_t fold_f32(const uint64_t *raw, size_t n, tutti_op_t op, uint32_t divisor, int narrow)
-{
-    int shift = narrow ? 16 : 0;
-    volatile float x = f32_of(raw[0] << shift);
-
-    for (size_t i = 1; i < n; i++) {
-        float y = f32_of(raw[i] << shift);
-
-        x = op == TUTTI_SUM ? x + y : (float)pick((double)x, (double)y, op);
-    }
-    if (divisor > 0)
-        x = x / (float)divisor;
-    return narrow ? bf16_raw(x) : f32_raw(x);
-}
-
-static uint64_t fold_f64(const uint64_t *raw, size_t n, tutti_op_t op, uint32_t divisor)
-{
-    volatile double x = f64_of(raw[0]);
-
-    for (size_t i = 1; i < n; i++)
-        x = op == TUTTI_SUM ? x + f64_of(raw[i]) : pick(x, f64_of(raw[i]), op);
-    if (divisor > 0)
-        x = x / divisor;
-    return f64_raw(x);
-}
-
-/* Sign-extend the low `bits` bits, or keep them if the type has no sign. */
-static int64_t as_int(uint64_t raw, tutti_dtype_t dtype)
-{
-    switch (dtype) {
-    case TUTTI_INT32:
-        return (int32_t)(uint32_t)raw;
-    case TUTTI_UINT8:
-        return (uint8_t)raw;
-    default:
-        return (int64_t)raw;
-    }
-}
-
-static uint64_t fold_int(const uint64_t *raw, size_t n, tutti_op_t op, uint32_t divisor,
-                         tutti_dtype_t dtype)
-{
-    int64_t x = as_int(raw[0], dtype);
-
-    for (size_t i = 1; i < n; i++) {
-        int64_t y = as_int(raw[i], dtype);
-
-        x = op == TUTTI_SUM ? as_int((uint64_t)x + (uint64_t)y, dtype) : pick_int(x, y, op);
-    }
-    return (uint64_t)(divisor > 0 ? x / (int64_t)divisor : x);
-}
-
-static uint64_t expected(const uint64_t *raw, size_t n, tutti_op_t op, uint32_t divisor,
-                         tutti_dtype_t dtype)
-{
-    uint64_t bits;
-
-    if (n == 1 && divisor <= 1)
-        return raw[0]; /* a copy, whatever it is */
-    switch (dtype) {
-    case TUTTI_FLOAT32:
-        bits = fold_f32(raw, n, op, divisor, 0);
-        break;
-    case TUTTI_BFLOAT16:
-        bits = fold_f32(raw, n, op, divisor, 1);
-        break;
-    case TUTTI_FLOAT64:
-        bits = fold_f64(raw, n, op, divisor);
-        break;
-    default:
-        bits = fold_int(raw, n, op, divisor, dtype);
-        break;
-    }
-    return tutti_dtype_bytes(dtype) == 8 ? bits
-                                         : bits & ((1ull << 8 * tutti_dtype_bytes(dtype)) - 1);
-}
-
-/* Zeros, ones, smallest and largest, infinities, quiet and signaling NaNs of both signs. */
-static uint64_t special(tutti_dtype_t dtype)
-{
-    static const uint64_t f32[] = { 0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x00000001,
-                                    0x807fffff, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f800000,
-                                    0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0xffa00000 };
-    static const uint64_t f64[] = { 0x0000000000000000, 0x8000000000000000, 0x3ff0000000000000,
-                                    0xbff0000000000000, 0x0000000000000001, 0x800fffffffffffff,
-                                    0x7fefffffffffffff, 0xffefffffffffffff, 0x7ff0000000000000,
-                                    0xfff0000000000000, 0x7ff8000000000000, 0xfff8000000000001,
-                                    0x7ff0000000000001, 0xfff4000000000000 };
-    static const uint64_t ints[] = { 0,
-                                     1,
-                                     UINT64_MAX,
-                                     0x7f,
-                                     0x80,
-                                     0x7fffffff,
-                                     0x80000000,
-                                     0x7fffffffffffffff,
-                                     0x80000000ull << 32 };
-    uint64_t r = next_random();
-
-    switch (dtype) {
-    case TUTTI_FLOAT32:
-        return f32[r % LENGTH(f32)];
-    case TUTTI_BFLOAT16:
-        /* The signaling NaN whose mark is in the lower half would become an infinity. */
-        return f32[r % LENGTH(f32)] >> 16;
-    case TUTTI_FLOAT64:
-        return f64[r % LENGTH(f64)];
-    default:
-        return ints[r % LENGTH(ints)];
-    }
-}
-
-/* Half of the floats are near each other, so that sums round and cancel. */
-static uint64_t any_value(tutti_dtype_t dtype)
-{
-    uint64_t r = next_random();
-    double near = (double)(int64_t)(r >> 20 & 0xfffff) / 1024 - 512;
-
-    if (r % 8 == 0)
-        return special(dtype);
-    if (r % 8 < 4) {
-        if (dtype == TUTTI_FLOAT32)
-            return f32_raw((float)near);
-        if (dtype == TUTTI_BFLOAT16)
-            return f32_raw((float)near) >> 16;
-        if (dtype == TUTTI_FLOAT64)
-            return f64_raw(near);
-    }
-    return next_random();
-}
 
 /* Room for one array, anywhere within a line, and guards on both sides. */
 typedef struct {
-    unsigned char room[GUARD + MAX_COUNT * 8 + 64 + GUARD];
+    unsigned char room[GUARD + MAX_COUNT * MAX_ESIZE + 64 + GUARD];
     unsigned char *at;
 } array_t;
 
+typedef struct {
+    size_t n, count;
+    tutti_dtype_t dtype;
+    tutti_op_t op;
+    uint32_t divisor;
+    size_t alias; /* dst is this source, or apart if it is n */
+} fold_t;
+
 static array_t srcs[MAX_SRCS], result;
-static uint64_t values[MAX_SRCS][MAX_COUNT];
+static raw_t values[MAX_SRCS][MAX_COUNT], wanted[MAX_COUNT];
 
 static void place(array_t *array)
 {
     array->at = array->room + GUARD + next_random() % 64;
 }
 
-/* Little endian, as everything this runs on. */
-static void fill(array_t *array, const uint64_t *raw, size_t count, size_t bytes)
+static void fill(array_t *array, const raw_t *raw, const fold_t *fold)
 {
-    for (size_t i = 0; i < count; i++)
-        memcpy(array->at + i * bytes, &raw[i], bytes);
+    memset(array->room, 0xa5, sizeof(array->room));
+    for (size_t i = 0; i < fold->count; i++)
+        raw_store(array->at + i * tutti_dtype_bytes(fold->dtype), fold->dtype, raw[i]);
 }
 
-static void check(const array_t *dst, size_t n, size_t count, tutti_dtype_t dtype, tutti_op_t op,
-                  uint32_t divisor)
+static void check(const array_t *dst, const fold_t *fold)
 {
-    size_t bytes = tutti_dtype_bytes(dtype);
+    size_t bytes = tutti_dtype_bytes(fold->dtype);
 
-    for (size_t i = 0; i < count; i++) {
-        uint64_t raw[MAX_SRCS], seen = 0, want;
+    for (size_t i = 0; i < fold->count; i++) {
+        raw_t seen = raw_load(dst->at + i * bytes, fold->dtype);
 
-        for (size_t s = 0; s < n; s++)
-            raw[s] = bytes == 8 ? values[s][i] : values[s][i] & ((1ull << 8 * bytes) - 1);
-        want = expected(raw, n, op, divisor, dtype);
-        memcpy(&seen, dst->at + i * bytes, bytes);
-        if (seen != want)
+        if (seen.value != wanted[i].value || seen.index != wanted[i].index)
             fail_msg("%s: type %d op %d, %zu sources, divisor %u, element %zu of %zu: "
-                     "%#llx instead of %#llx; first two sources %#llx %#llx",
-                     tutti__reduce_isa(), (int)dtype, (int)op, n, divisor, i, count,
-                     (unsigned long long)seen, (unsigned long long)want, (unsigned long long)raw[0],
-                     (unsigned long long)raw[n > 1]);
+                     "%#llx %#llx instead of %#llx %#llx; first two sources %#llx %#llx",
+                     tutti__reduce_isa(), (int)fold->dtype, (int)fold->op, fold->n, fold->divisor,
+                     i, fold->count, (unsigned long long)seen.value, (unsigned long long)seen.index,
+                     (unsigned long long)wanted[i].value, (unsigned long long)wanted[i].index,
+                     (unsigned long long)values[0][i].value,
+                     (unsigned long long)values[fold->n > 1][i].value);
     }
     for (size_t i = 0; i < GUARD; i++) {
         assert_int_equal(dst->at[(ptrdiff_t)i - GUARD], 0xa5);
-        assert_int_equal(dst->at[count * bytes + i], 0xa5);
+        assert_int_equal(dst->at[fold->count * bytes + i], 0xa5);
     }
 }
 
-/* One call with random data, places and alias: dst is source `alias`, or apart if that is n. */
-static void one_call(size_t n, size_t count, tutti_dtype_t dtype, tutti_op_t op, uint32_t divisor,
-                     size_t alias)
+/* Random data, at random places, for all sets. */
+static void on_all_sets(const fold_t *fold)
 {
-    array_t *dst = alias < n ? &srcs[alias] : &result;
+    array_t *dst = fold->alias < fold->n ? &srcs[fold->alias] : &result;
     const void *pointers[MAX_SRCS];
-    size_t bytes = tutti_dtype_bytes(dtype);
 
-    place(&result);
-    memset(dst->room, 0xa5, sizeof(dst->room));
-    for (size_t s = 0; s < n; s++) {
-        place(&srcs[s]);
-        for (size_t i = 0; i < count; i++)
-            values[s][i] = any_value(dtype);
-        fill(&srcs[s], values[s], count, bytes);
-        pointers[s] = srcs[s].at;
+    for (size_t s = 0; s < fold->n; s++)
+        for (size_t i = 0; i < fold->count; i++)
+            values[s][i] = any_value(fold->dtype);
+    for (size_t i = 0; i < fold->count; i++) {
+        raw_t raw[MAX_SRCS];
+
+        for (size_t s = 0; s < fold->n; s++)
+            raw[s] = values[s][i];
+        wanted[i] = expected_fold(raw, fold->n, fold->op, fold->divisor, fold->dtype);
     }
-    tutti__reduce_find(dtype, op)(dst->at, pointers, n, count, divisor);
-    check(dst, n, count, dtype, op, divisor);
+    for (size_t k = 0; k < ISAS; k++) {
+        if (!tutti__reduce_force(isas[k]))
+            continue;
+        place(&result);
+        memset(result.room, 0xa5, sizeof(result.room));
+        for (size_t s = 0; s < fold->n; s++) {
+            place(&srcs[s]);
+            fill(&srcs[s], values[s], fold);
+            pointers[s] = srcs[s].at;
+        }
+        tutti__reduce_find(fold->dtype, fold->op)(dst->at, pointers, fold->n, fold->count,
+                                                  fold->divisor);
+        check(dst, fold);
+    }
 }
 
-static void all_calls(void)
+static void all_counts(tutti_dtype_t dtype, tutti_op_t op)
 {
-    static const size_t long_counts[] = { 127, 511, 512, 513, 1025, MAX_COUNT };
-    static const size_t many[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, MAX_SRCS };
+    static const size_t counts[] = { 0,  1,  2,  3,  5,  7,   8,   9,   15,  16,   17,
+                                     31, 33, 63, 64, 65, 127, 130, 511, 513, 1025, MAX_COUNT };
+    static const size_t many[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, MAX_SRCS };
     static const uint32_t divisors[] = { 0, 1, 2, 3, 5, 8, 100, 1u << 31, UINT32_MAX };
-    uint64_t turn = 0;
+    static uint64_t turn;
 
-    for (size_t t = 0; t < LENGTH(dtypes); t++)
-        for (size_t o = 0; o < LENGTH(ops); o++)
-            for (size_t m = 0; m < LENGTH(many); m++) {
-                for (size_t count = 0; count <= 70; count++, turn++)
-                    one_call(many[m], count, dtypes[t], ops[o], divisors[turn % LENGTH(divisors)],
-                             turn % (many[m] + 1));
-                for (size_t c = 0; c < LENGTH(long_counts); c++, turn++)
-                    one_call(many[m], long_counts[c], dtypes[t], ops[o],
-                             divisors[turn % LENGTH(divisors)], turn % (many[m] + 1));
-            }
+    for (size_t m = 0; m < LENGTH(many); m++)
+        for (size_t c = 0; c < LENGTH(counts); c++, turn++)
+            on_all_sets(&(fold_t){ many[m], counts[c], dtype, op, divisors[turn % LENGTH(divisors)],
+                                   turn % (many[m] + 1) });
 }
 
-static void on_isa(const char *isa)
+static void test_integers(void **state)
 {
-    if (!tutti__reduce_force(isa)) {
-        print_message("this machine has no %s kernels\n", isa);
-        skip();
+    (void)state;
+    for (tutti_dtype_t t = FIRST_DTYPE; t <= TUTTI_UINT64; t++)
+        for (tutti_op_t o = FIRST_OP; o <= TUTTI_LXOR; o++)
+            all_counts(t, o);
+}
+
+static void test_floats(void **state)
+{
+    (void)state;
+    for (tutti_dtype_t t = TUTTI_FLOAT16; t <= TUTTI_FLOAT8_E5M2; t++)
+        for (tutti_op_t o = FIRST_OP; o <= TUTTI_PROD; o++)
+            all_counts(t, o);
+}
+
+static void test_bool(void **state)
+{
+    (void)state;
+    for (tutti_op_t o = FIRST_OP; o <= TUTTI_LXOR; o++)
+        if (o != TUTTI_AVG)
+            all_counts(TUTTI_BOOL, o);
+}
+
+static void test_pairs(void **state)
+{
+    (void)state;
+    for (tutti_dtype_t t = TUTTI_FLOAT32_INT32; t <= LAST_DTYPE; t++) {
+        all_counts(t, TUTTI_MINLOC);
+        all_counts(t, TUTTI_MAXLOC);
     }
-    assert_string_equal(tutti__reduce_isa(), isa);
-    all_calls();
 }
 
-static void test_base(void **state)
-{
-    (void)state;
-    on_isa("base");
-}
-
-static void test_avx2(void **state)
-{
-    (void)state;
-    on_isa("avx2");
-}
-
-static void test_avx512(void **state)
-{
-    (void)state;
-    on_isa("avx512");
-}
-
-/* Sums of two: any order of operands gives the same bits, NaNs too. MIN and MAX: of any number. */
+/* Of two, any order of operands gives the same bits, NaNs too; of operations that never round, of
+   any number. */
 static void test_order_does_not_matter(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < LENGTH(isas); k++) {
-        if (!tutti__reduce_force(isas[k]))
+    for (int round = 0; round < 20000; round++) {
+        tutti_dtype_t dtype = FIRST_DTYPE + (unsigned)round % (LAST_DTYPE - FIRST_DTYPE + 1);
+        tutti_op_t op = FIRST_OP + (unsigned)round / 19 % (LAST_OP - FIRST_OP + 1);
+        size_t n = op == TUTTI_SUM || op == TUTTI_AVG || op == TUTTI_PROD ? 2 : 3;
+        size_t bytes = tutti_dtype_bytes(dtype);
+        unsigned char raw[3][33 * MAX_ESIZE], one[33 * MAX_ESIZE], two[33 * MAX_ESIZE];
+        const void *forward[3], *backward[3];
+
+        if (!is_served(dtype, op) || !tutti__reduce_force(isas[(unsigned)round % ISAS]))
             continue;
-        for (int round = 0; round < 2000; round++) {
-            tutti_dtype_t dtype = dtypes[round % LENGTH(dtypes)];
-            tutti_op_t op = ops[round / 7 % LENGTH(ops)];
-            size_t n = op == TUTTI_SUM ? 2 : 3, bytes = tutti_dtype_bytes(dtype);
-            uint64_t raw[3][33], one[33] = { 0 }, two[33] = { 0 };
-            const void *forward[3], *backward[3];
-
-            for (size_t s = 0; s < n; s++) {
-                unsigned char *at = (unsigned char *)raw[s];
-
-                for (size_t i = 0; i < 33; i++) {
-                    uint64_t value = special(dtype);
-
-                    memcpy(at + i * bytes, &value, bytes);
-                }
-                forward[s] = backward[n - 1 - s] = at;
-            }
-            tutti__reduce_find(dtype, op)(one, forward, n, 33, 0);
-            tutti__reduce_find(dtype, op)(two, backward, n, 33, 0);
-            assert_memory_equal(one, two, 33 * bytes);
+        for (size_t s = 0; s < n; s++) {
+            for (size_t i = 0; i < 33; i++)
+                raw_store(raw[s] + i * bytes, dtype, special_value(dtype));
+            forward[s] = backward[n - 1 - s] = raw[s];
         }
+        tutti__reduce_find(dtype, op)(one, forward, n, 33, 0);
+        tutti__reduce_find(dtype, op)(two, backward, n, 33, 0);
+        if (memcmp(one, two, 33 * bytes) != 0)
+            fail_msg("type %d op %d depends on the order", (int)dtype, (int)op);
     }
+}
+
+static void test_scale(void **state)
+{
+    static const double factors[] = { 1.0,   -1.0,   0.5,  1.0 / 3,    1e30,     1e-30,
+                                      1e300, 1e-300, 1e-8, 1.0 + 1e-9, INFINITY, 0.0 };
+    uint64_t turn = 0;
+
+    (void)state;
+    for (tutti_dtype_t dtype = FIRST_DTYPE; dtype <= LAST_DTYPE; dtype++) {
+        assert_int_equal(tutti__reduce_scales(dtype), is_float(dtype));
+        for (size_t count = 0; is_float(dtype) && count < 600; count += count < 70 ? 1 : 97)
+            for (size_t k = 0; k < ISAS; k++, turn++) {
+                fold_t fold = { 1, count, dtype, TUTTI_SUM, 0, turn % 2 };
+                array_t *dst = fold.alias == 0 ? &srcs[0] : &result;
+                double factor = factors[turn / 2 % LENGTH(factors)];
+
+                if (!tutti__reduce_force(isas[k]))
+                    continue;
+                for (size_t i = 0; i < count; i++) {
+                    values[0][i] = any_value(dtype);
+                    wanted[i] = expected_scale(values[0][i], dtype, factor);
+                }
+                place(&result);
+                memset(result.room, 0xa5, sizeof(result.room));
+                place(&srcs[0]);
+                fill(&srcs[0], values[0], &fold);
+                tutti__reduce_scale(dst->at, srcs[0].at, count, dtype, factor);
+                check(dst, &fold);
+            }
+    }
+    assert_false(tutti__reduce_scales((tutti_dtype_t)0));
+    assert_false(tutti__reduce_scales((tutti_dtype_t)-1));
 }
 
 static void test_bf16_rounds_once(void **state)
@@ -394,7 +227,8 @@ static void test_average_of_integers(void **state)
 {
     int32_t a[] = { -7, 7, INT32_MIN, INT32_MAX }, b[] = { 0, 0, -1, 1 }, mean[4];
     uint8_t c[] = { 200, 255 }, d[] = { 100, 0 }, small[2];
-    const void *wide[] = { a, b }, *narrow[] = { c, d };
+    int8_t e[] = { -128, 100 }, f[] = { 127, 100 }, tiny[2];
+    const void *wide[] = { a, b }, *narrow[] = { c, d }, *narrowest[] = { e, f };
 
     (void)state;
     tutti__reduce_find(TUTTI_INT32, TUTTI_AVG)(mean, wide, 2, 4, 2);
@@ -405,56 +239,106 @@ static void test_average_of_integers(void **state)
     tutti__reduce_find(TUTTI_UINT8, TUTTI_AVG)(small, narrow, 2, 2, 2);
     assert_int_equal(small[0], (300 - 256) / 2);
     assert_int_equal(small[1], 127);
+    tutti__reduce_find(TUTTI_INT8, TUTTI_AVG)(tiny, narrowest, 2, 2, 2);
+    assert_int_equal(tiny[0], 0);
+    assert_int_equal(tiny[1], (200 - 256) / 2);
 }
 
-/* The float quotients of small integers: all of them. */
-static void test_every_quotient_of_bytes(void **state)
+/* The float quotients of small integers: all of bytes, and all 16-bit numbers for some divisors. */
+static void test_every_quotient(void **state)
 {
-    uint8_t all[256], zero[256] = { 0 }, quotient[256];
-    const void *pointers[] = { all, zero };
+    static uint8_t all[256], zero[65536 * 2], quotient[256];
+    static uint16_t wide[65536], wide_quotient[65536];
+    const void *bytes[] = { all, zero }, *words[] = { wide, zero };
 
     (void)state;
     for (int i = 0; i < 256; i++)
         all[i] = (uint8_t)i;
+    for (int i = 0; i < 65536; i++)
+        wide[i] = (uint16_t)i;
     for (uint32_t divisor = 1; divisor < 300; divisor++) {
-        tutti__reduce_find(TUTTI_UINT8, TUTTI_AVG)(quotient, pointers, 2, 256, divisor);
+        tutti__reduce_find(TUTTI_UINT8, TUTTI_AVG)(quotient, bytes, 2, 256, divisor);
         for (uint32_t i = 0; i < 256; i++)
             assert_int_equal(quotient[i], i / divisor);
+        tutti__reduce_find(TUTTI_INT8, TUTTI_AVG)(quotient, bytes, 2, 256, divisor);
+        for (uint32_t i = 0; i < 256; i++)
+            assert_int_equal((int8_t)quotient[i], (int8_t)i / (int)divisor);
+    }
+    for (uint32_t divisor = 1; divisor < 65600; divisor += divisor < 100 ? 1 : 6543) {
+        tutti__reduce_find(TUTTI_UINT16, TUTTI_AVG)(wide_quotient, words, 2, 65536, divisor);
+        for (uint32_t i = 0; i < 65536; i++)
+            if (wide_quotient[i] != i / divisor)
+                fail_msg("%u / %u is not %u", i, divisor, wide_quotient[i]);
+        tutti__reduce_find(TUTTI_INT16, TUTTI_AVG)(wide_quotient, words, 2, 65536, divisor);
+        for (uint32_t i = 0; i < 65536; i++)
+            if ((int16_t)wide_quotient[i] != (int16_t)i / (int)divisor)
+                fail_msg("%d / %u is not %d", (int16_t)i, divisor, (int16_t)wide_quotient[i]);
     }
 }
 
 static void test_find(void **state)
 {
     const void *nothing[] = { NULL };
+    tutti__reducer_t reducer;
 
     (void)state;
-    tutti__reduce_find(TUTTI_FLOAT32, TUTTI_SUM)(NULL, nothing, 1, 0, 0);
+    for (unsigned t = 0; t < 40; t++)
+        for (unsigned o = 0; o < 64; o++) {
+            tutti_dtype_t dtype = (tutti_dtype_t)t;
+            tutti_op_t op = (tutti_op_t)o;
+            int served = t >= FIRST_DTYPE && t <= LAST_DTYPE && o >= FIRST_OP && o <= LAST_OP &&
+                         is_served(dtype, op);
+
+            assert_int_equal(tutti__reduce_find(dtype, op) != NULL, served);
+            assert_int_equal(tutti__reducer_find(dtype, op, &reducer), served);
+            if (!served)
+                continue;
+            assert_ptr_equal(reducer.fold, tutti__reduce_find(dtype, op));
+            tutti__reduce(&reducer, NULL, nothing, 1, 0, 0);
+        }
+    assert_null(tutti__reduce_find(TUTTI_DTYPE_FORCE_INT, TUTTI_SUM));
+    assert_null(tutti__reduce_find((tutti_dtype_t)-1, (tutti_op_t)-1));
     assert_ptr_equal(tutti__reduce_find(TUTTI_FLOAT32, TUTTI_AVG),
                      tutti__reduce_find(TUTTI_FLOAT32, TUTTI_SUM));
-    assert_null(tutti__reduce_find(TUTTI_FLOAT16, TUTTI_SUM));
-    assert_null(tutti__reduce_find(TUTTI_BOOL, TUTTI_SUM));
-    assert_null(tutti__reduce_find((tutti_dtype_t)0, TUTTI_SUM));
-    assert_null(tutti__reduce_find(TUTTI_FLOAT32, TUTTI_PROD));
-    assert_null(tutti__reduce_find(TUTTI_INT32, (tutti_op_t)0));
-    for (size_t t = 0; t < LENGTH(dtypes); t++)
-        for (size_t o = 0; o < LENGTH(ops); o++)
-            assert_non_null(tutti__reduce_find(dtypes[t], ops[o]));
+}
+
+static void test_force(void **state)
+{
+    char best[16];
+    int sets = 0;
+
+    (void)state;
+    assert_int_equal(tutti__reduce_force("auto"), 1);
+    snprintf(best, sizeof(best), "%s", tutti__reduce_isa());
+    for (size_t k = 0; k < ISAS; k++)
+        if (tutti__reduce_force(isas[k])) {
+            assert_string_equal(tutti__reduce_isa(), isas[k]);
+            sets++;
+        }
+    print_message("%d sets, the best is %s\n", sets, best);
+    assert_true(sets >= 1);
     assert_int_equal(tutti__reduce_force("mmx"), 0);
-    assert_int_equal(tutti__reduce_force("base"), 1);
-    assert_string_equal(tutti__reduce_isa(), "base");
+    assert_int_equal(tutti__reduce_force(""), 0);
+    assert_int_equal(tutti__reduce_force("scalar"), 1);
+    assert_string_equal(tutti__reduce_isa(), "scalar");
+    assert_int_equal(tutti__reduce_force("auto"), 1);
+    assert_string_equal(tutti__reduce_isa(), best);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_base),
-        cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_bool),
+        cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_order_does_not_matter),
+        cmocka_unit_test(test_scale),
         cmocka_unit_test(test_bf16_rounds_once),
         cmocka_unit_test(test_average_of_integers),
-        cmocka_unit_test(test_every_quotient_of_bytes),
+        cmocka_unit_test(test_every_quotient),
         cmocka_unit_test(test_find),
+        cmocka_unit_test(test_force),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

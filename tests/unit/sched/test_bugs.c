@@ -4,11 +4,13 @@
  *
  * Each kind of bug is planted into real schedules at every operation of every rank where it makes
  * sense, one at a time, and each time the checker has to say no for some number of credits and
- * trips. Where a change can be harmless (two sends to different ranks swapped), the kind says when.
- * After a change marks and loops are counted anew, so that a bug is not found by a number in the
- * schedule's head. At the end stand small schedules with bugs that take more than one operation.
+ * trips. A change can be harmless (two sends to different ranks swapped, a receive at the end of a
+ * trip put off to the next one): where the checker says yes, the schedules are run with numbers,
+ * and nothing may be wrong then. After a change marks and loops are counted anew, so that a bug is
+ * not found by a number in the schedule's head.
  */
-#include "unit/coll/shapes.h"
+#include "unit/coll/interpret.h"
+#include "unit/coll/plant.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,140 +20,30 @@
 
 #include <cmocka.h>
 
-#define SPARE 2 /* operations that a bug may add */
-
-/* ---- changing schedules ---- */
-
-static tutti__sched_t *clone(const tutti__sched_t *sched)
-{
-    tutti__sched_t *copy = malloc(sizeof(*copy));
-
-    assert_non_null(copy);
-    *copy = *sched;
-    copy->ops = calloc(sched->nops + SPARE, sizeof(*copy->ops));
-    copy->chans = calloc(sched->nchans + 1, sizeof(*copy->chans));
-    assert_true(copy->ops != NULL && copy->chans != NULL);
-    memcpy(copy->ops, sched->ops, sched->nops * sizeof(*copy->ops));
-    if (sched->nchans > 0)
-        memcpy(copy->chans, sched->chans, sched->nchans * sizeof(*copy->chans));
-    return copy;
-}
-
-static uint32_t stream_of(const tutti__sched_t *sched, uint32_t i)
-{
-    uint32_t s = 0;
-
-    while (i >= sched->first[s + 1])
-        s++;
-    return s;
-}
-
-static int is_loop(const tutti__op_t *op)
-{
-    return op->kind == TUTTI__LOOP || op->kind == TUTTI__END_LOOP;
-}
-
-static int is_node(const tutti__op_t *op)
-{
-    return op->kind >= TUTTI__NODE_ALLREDUCE;
-}
-
-static int has_channel(const tutti__op_t *op)
-{
-    return op->kind == TUTTI__SEND || op->kind == TUTTI__RECV || op->kind == TUTTI__RECV_REDUCE;
-}
-
-static int reads(const tutti__op_t *op)
-{
-    return !is_loop(op) && op->kind != TUTTI__WAIT && op->kind != TUTTI__RECV;
-}
-
-static int writes(const tutti__op_t *op)
-{
-    return !is_loop(op) && op->kind != TUTTI__WAIT && op->kind != TUTTI__SEND;
-}
-
-static void remove_op(tutti__sched_t *sched, uint32_t i)
-{
-    uint32_t s = stream_of(sched, i);
-
-    memmove(sched->ops + i, sched->ops + i + 1, (sched->nops - i - 1) * sizeof(*sched->ops));
-    sched->nops--;
-    while (s < TUTTI__SCHED_STREAMS)
-        sched->first[++s]--;
-}
-
-/* Into stream s, before operation i. */
-static void insert_op(tutti__sched_t *sched, uint32_t s, uint32_t i, tutti__op_t op)
-{
-    memmove(sched->ops + i + 1, sched->ops + i, (sched->nops - i) * sizeof(*sched->ops));
-    sched->ops[i] = op;
-    sched->nops++;
-    while (s < TUTTI__SCHED_STREAMS)
-        sched->first[++s]++;
-}
-
-/* Count anew what the builder counts. */
-static void settle(tutti__sched_t *sched)
-{
-    for (uint32_t s = 0; s < sched->nstreams; s++) {
-        uint32_t loop = 0;
-        int in_loop = 0;
-
-        sched->marks[s] = 0;
-        for (uint32_t i = sched->first[s]; i < sched->first[s + 1]; i++) {
-            tutti__op_t *op = &sched->ops[i];
-
-            if (op->kind == TUTTI__LOOP) {
-                loop = i;
-                op->arg = 0;
-                in_loop = 1;
-            } else if (op->kind == TUTTI__END_LOOP) {
-                op->arg = (int32_t)loop;
-                in_loop = 0;
-            } else if (in_loop) {
-                if (op->shift > sched->ops[loop].arg)
-                    sched->ops[loop].arg = op->shift;
-                sched->marks[s] += (op->flags & TUTTI__MARK) != 0;
-            }
-        }
-    }
-}
-
 /* ---- kinds of bugs: plant one at operation i; 0 if there is no such bug there ---- */
 
 static int drop(tutti__sched_t *sched, uint32_t i)
 {
-    if (is_loop(&sched->ops[i]))
+    if (op_is_loop(&sched->ops[i]))
         return 0;
-    remove_op(sched, i);
+    sched_remove(sched, i);
     return 1;
 }
 
-/* A WAIT twice is harmless; so is the first copy of the same again. */
 static int duplicate(tutti__sched_t *sched, uint32_t i)
 {
-    if (!has_channel(&sched->ops[i]) && !is_node(&sched->ops[i]))
+    if (!op_has_channel(&sched->ops[i]) && !op_is_node(&sched->ops[i]))
         return 0;
-    insert_op(sched, stream_of(sched, i), i, sched->ops[i]);
+    sched_insert(sched, sched_stream_of(sched, i), i, sched->ops[i]);
     return 1;
 }
 
-/*
- * Only where the second needs the first: it reads what that wrote, or stands behind its WAIT. The
- * last send of a barrier whose ranks are no power of two need not wait for the step before: the
- * last step tells more than is missing.
- */
 static int swap(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *a = &sched->ops[i], *b = a + 1, c;
 
-    if (i + 1 == sched->nops || stream_of(sched, i) != stream_of(sched, i + 1) || is_loop(b))
-        return 0;
-    if (!(writes(a) && reads(b) && a->dbuf == b->sbuf && a->dblk == b->sblk) &&
-        a->kind != TUTTI__WAIT)
-        return 0;
-    if (a->dbuf == TUTTI__SCRATCH && i + 4 == sched->nops)
+    if (i + 1 == sched->nops || sched_stream_of(sched, i) != sched_stream_of(sched, i + 1) ||
+        op_is_loop(a) || op_is_loop(b))
         return 0;
     c = *a;
     *a = *b;
@@ -163,7 +55,7 @@ static int wrong_peer(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
 
-    if (!has_channel(op))
+    if (!op_has_channel(op))
         return 0;
     for (uint32_t n = 1; n < sched->nchans; n++) {
         uint32_t chan = (op->chan + n) % sched->nchans;
@@ -181,7 +73,7 @@ static int stray_channel(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
 
-    if (!has_channel(op) || sched->size < 3)
+    if (!op_has_channel(op) || sched->size < 3)
         return 0;
     do
         sched->chans[op->chan].peer = (sched->chans[op->chan].peer + 1) % sched->size;
@@ -193,7 +85,7 @@ static int wrong_end(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
 
-    if (!has_channel(op))
+    if (!op_has_channel(op))
         return 0;
     for (uint32_t chan = 0; chan < sched->nchans; chan++) {
         if (sched->chans[chan].is_recv != sched->chans[op->chan].is_recv) {
@@ -206,7 +98,7 @@ static int wrong_end(tutti__sched_t *sched, uint32_t i)
 
 static int wrong_source_block(tutti__sched_t *sched, uint32_t i)
 {
-    if (!reads(&sched->ops[i]) || sched->nblocks == 1 || sched->ops[i].sbuf == TUTTI__SCRATCH)
+    if (!op_reads(&sched->ops[i]) || sched->nblocks == 1 || sched->ops[i].sbuf == TUTTI__SCRATCH)
         return 0;
     sched->ops[i].sblk = (sched->ops[i].sblk + 1) % sched->nblocks;
     return 1;
@@ -214,7 +106,7 @@ static int wrong_source_block(tutti__sched_t *sched, uint32_t i)
 
 static int wrong_target_block(tutti__sched_t *sched, uint32_t i)
 {
-    if (!writes(&sched->ops[i]) || sched->nblocks == 1 || sched->ops[i].dbuf == TUTTI__SCRATCH)
+    if (!op_writes(&sched->ops[i]) || sched->nblocks == 1 || sched->ops[i].dbuf == TUTTI__SCRATCH)
         return 0;
     sched->ops[i].dblk = (sched->ops[i].dblk + 1) % sched->nblocks;
     return 1;
@@ -229,9 +121,9 @@ static int block_out_of_bounds(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
 
-    if (!reads(op) && !writes(op))
+    if (!op_reads(op) && !op_writes(op))
         return 0;
-    if (reads(op))
+    if (op_reads(op))
         op->sblk = UINT32_MAX;
     else
         op->dblk = sched->nblocks;
@@ -240,7 +132,7 @@ static int block_out_of_bounds(tutti__sched_t *sched, uint32_t i)
 
 static int too_long(tutti__sched_t *sched, uint32_t i)
 {
-    if (!reads(&sched->ops[i]) && !writes(&sched->ops[i]))
+    if (!op_reads(&sched->ops[i]) && !op_writes(&sched->ops[i]))
         return 0;
     sched->ops[i].nblk++;
     return 1;
@@ -274,12 +166,12 @@ static int finish_a_send(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* Reads the input again, or a result that is not there. In a broadcast the two are the same. */
+/* Reads the input again, or a result that is not there. */
 static int wrong_source_buffer(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
 
-    if (!reads(op) || op->sbuf == TUTTI__SCRATCH || strcmp(sched->name, "binomial") == 0)
+    if (!op_reads(op) || op->sbuf == TUTTI__SCRATCH)
         return 0;
     op->sbuf = op->sbuf == TUTTI__IN ? TUTTI__OUT : TUTTI__IN;
     return 1;
@@ -287,7 +179,7 @@ static int wrong_source_buffer(tutti__sched_t *sched, uint32_t i)
 
 static int write_input(tutti__sched_t *sched, uint32_t i)
 {
-    if (!writes(&sched->ops[i]))
+    if (!op_writes(&sched->ops[i]))
         return 0;
     sched->ops[i].dbuf = TUTTI__IN;
     return 1;
@@ -295,7 +187,7 @@ static int write_input(tutti__sched_t *sched, uint32_t i)
 
 static int write_stage(tutti__sched_t *sched, uint32_t i)
 {
-    if (!writes(&sched->ops[i]) || sched->ops[i].dbuf != TUTTI__OUT)
+    if (!op_writes(&sched->ops[i]) || sched->ops[i].dbuf != TUTTI__OUT)
         return 0;
     sched->ops[i].dbuf = TUTTI__STAGE;
     return 1;
@@ -335,7 +227,7 @@ static int no_mark(tutti__sched_t *sched, uint32_t i)
 /* The mark is made by the operation before: too early. */
 static int early_mark(tutti__sched_t *sched, uint32_t i)
 {
-    if (i == 0 || !(sched->ops[i].flags & TUTTI__MARK) || !has_channel(&sched->ops[i - 1]))
+    if (i == 0 || !(sched->ops[i].flags & TUTTI__MARK) || !op_has_channel(&sched->ops[i - 1]))
         return 0;
     sched->ops[i].flags &= (uint8_t)~TUTTI__MARK;
     sched->ops[i - 1].flags |= TUTTI__MARK;
@@ -362,7 +254,7 @@ static int wait_for_itself(tutti__sched_t *sched, uint32_t i)
 {
     if (sched->ops[i].kind != TUTTI__WAIT)
         return 0;
-    sched->ops[i].stream = (uint8_t)stream_of(sched, i);
+    sched->ops[i].stream = (uint8_t)sched_stream_of(sched, i);
     return 1;
 }
 
@@ -374,14 +266,12 @@ static int wait_too_short(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* In a pipeline. A receive at the end of a trip may as well be the first of the next one. */
+/* In a pipeline. */
 static int other_shift(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
 
-    if (sched->nstreams == 1 || (!is_node(op) && !has_channel(op)))
-        return 0;
-    if (op[1].kind == TUTTI__END_LOOP && writes(op) && !is_node(op))
+    if (sched->nstreams == 1 || (!op_is_node(op) && !op_has_channel(op)))
         return 0;
     op->shift = op->shift == 0 ? 1 : 0;
     return 1;
@@ -389,7 +279,7 @@ static int other_shift(tutti__sched_t *sched, uint32_t i)
 
 static int wrong_parts(tutti__sched_t *sched, uint32_t i)
 {
-    if (!is_node(&sched->ops[i]) || sched->ops[i].nparts < 2)
+    if (!op_is_node(&sched->ops[i]) || sched->ops[i].nparts < 2)
         return 0;
     sched->ops[i].nparts--;
     return 1;
@@ -399,7 +289,7 @@ static int other_node_op(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
 
-    if (!is_node(op))
+    if (!op_is_node(op))
         return 0;
     op->kind =
         op->kind == TUTTI__NODE_ALLGATHER ? TUTTI__NODE_REDUCE_SCATTER : TUTTI__NODE_ALLGATHER;
@@ -415,38 +305,22 @@ static int other_root(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* Does no other operation touch the blocks that this one writes? */
-static int is_alone(const tutti__sched_t *sched, uint32_t i)
-{
-    const tutti__op_t *op = &sched->ops[i];
-
-    for (uint32_t k = 0; k < sched->nops; k++) {
-        const tutti__op_t *other = &sched->ops[k];
-
-        if (k != i && reads(other) && other->sbuf == op->dbuf && other->sblk == op->dblk)
-            return 0;
-        if (k != i && writes(other) && other->dbuf == op->dbuf && other->dblk == op->dblk)
-            return 0;
-    }
-    return writes(op);
-}
-
-/* Done by a second stream, at any time; harmless if nobody else needs it. */
+/* Done by a stream of its own, at any time. */
 static int other_stream(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t op = sched->ops[i], loop = { .kind = TUTTI__LOOP, .nparts = 1 };
     uint32_t s = sched->nstreams;
 
-    if (is_loop(&op) || op.kind == TUTTI__WAIT || (is_alone(sched, i) && !is_node(&op)))
+    if (op_is_loop(&op) || op.kind == TUTTI__WAIT || s == TUTTI__SCHED_STREAMS)
         return 0;
-    remove_op(sched, i);
+    sched_remove(sched, i);
     sched->ops = realloc(sched->ops, (sched->nops + 3) * sizeof(*sched->ops));
     assert_non_null(sched->ops);
-    insert_op(sched, s, sched->nops, loop);
+    sched_insert(sched, s, sched->nops, loop);
     op.shift = 0;
-    insert_op(sched, s, sched->nops, op);
+    sched_insert(sched, s, sched->nops, op);
     loop.kind = TUTTI__END_LOOP;
-    insert_op(sched, s, sched->nops, loop);
+    sched_insert(sched, s, sched->nops, loop);
     if (op.kind == TUTTI__SEND)
         sched->chans[op.chan].stream = (uint8_t)s;
     sched->nstreams++;
@@ -456,12 +330,12 @@ static int other_stream(tutti__sched_t *sched, uint32_t i)
 static int outside_loop(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t op = sched->ops[i];
-    uint32_t s = stream_of(sched, i);
+    uint32_t s = sched_stream_of(sched, i);
 
-    if (!has_channel(&op))
+    if (!op_has_channel(&op))
         return 0;
-    remove_op(sched, i);
-    insert_op(sched, s, sched->first[s + 1], op);
+    sched_remove(sched, i);
+    sched_insert(sched, s, sched->first[s + 1], op);
     return 1;
 }
 
@@ -476,10 +350,48 @@ static int no_such_kind(tutti__sched_t *sched, uint32_t i)
 typedef struct {
     const char *name;
     int (*plant)(tutti__sched_t *sched, uint32_t i);
-    int skip_in_place; /* harmless there */
-    unsigned planted, survived;
+    unsigned planted, harmless, survived;
     char why[160]; /* what the checker said first */
 } bug_t;
+
+/* Credits and trips. */
+static const uint32_t runs[][2] = { { 1, 1 }, { 1, 3 }, { 2, 5 } };
+#define RUNS (sizeof(runs) / sizeof(*runs))
+
+static int is_caught(const set_t *set, bug_t *bug)
+{
+    char why[1200];
+
+    for (size_t i = 0; i < RUNS; i++) {
+        if (set_check(set, runs[i][0], runs[i][1], why, sizeof(why)) == TUTTI_OK)
+            continue;
+        if (bug->why[0] == '\0')
+            snprintf(bug->why, sizeof(bug->why), "%.159s", why);
+        return 1;
+    }
+    return 0;
+}
+
+/* A bug stands at operation i of rank r, which was `op`. */
+static void judge(const set_t *set, bug_t *bug, uint32_t r, uint32_t i, const tutti__op_t *op)
+{
+    const char *wrong;
+    char text[160];
+
+    bug->planted++;
+    if (is_caught(set, bug))
+        return;
+    wrong = interpret_all(set, runs, RUNS);
+    if (wrong == NULL) {
+        bug->harmless++;
+        return;
+    }
+    bug->survived++;
+    print_error("%s survived: %s %s on %s, in place %d, rank %u operation %u: %s: %s\n", bug->name,
+                tutti__collective_name(set->algorithm->collective), set->algorithm->name,
+                set->shape->name, set->in_place, r, i,
+                tutti__sched_op_text(set->scheds[r], op, text, sizeof(text)), wrong);
+}
 
 static void bugs_in(const set_t *set, bug_t *bug)
 {
@@ -487,25 +399,10 @@ static void bugs_in(const set_t *set, bug_t *bug)
         tutti__sched_t *right = set->scheds[r];
 
         for (uint32_t i = 0; i < right->nops; i++) {
-            static const uint32_t runs[][2] = { { 1, 1 }, { 1, 3 }, { 2, 5 } };
-            char why[1200] = "", text[160];
-            int caught = 0;
-
-            set->scheds[r] = clone(right);
+            set->scheds[r] = sched_clone(right);
             if (bug->plant(set->scheds[r], i)) {
-                settle(set->scheds[r]);
-                bug->planted++;
-                for (int k = 0; k < 3 && !caught; k++)
-                    caught = set_check(set, runs[k][0], runs[k][1], why, sizeof(why)) != TUTTI_OK;
-                if (caught && bug->why[0] == '\0')
-                    snprintf(bug->why, sizeof(bug->why), "%.159s", why);
-                if (!caught) {
-                    tutti__sched_op_text(right, &right->ops[i], text, sizeof(text));
-                    print_error("%s survived: %s %s on %s, in place %d, rank %u operation %u: %s\n",
-                                bug->name, tutti__collective_name(set->algorithm->collective),
-                                set->algorithm->name, set->shape->name, set->in_place, r, i, text);
-                    bug->survived++;
-                }
+                sched_settle(set->scheds[r]);
+                judge(set, bug, r, i, &right->ops[i]);
             }
             tutti__sched_free(set->scheds[r]);
             set->scheds[r] = right;
@@ -516,17 +413,17 @@ static void bugs_in(const set_t *set, bug_t *bug)
 static void bugs_on(shape_t *shape, bug_t *bug)
 {
     for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++) {
+        set_t set = { .algorithm = a, .shape = shape, .root = shape->shape.size - 1 };
+
         if (a->refuses != NULL && a->refuses(&shape->shape) != NULL)
             continue;
-        for (int i = 0; i < 4; i++) {
-            const char *sub = a->subs != NULL ? a->subs[i % 2] : NULL;
-            set_t set = { a, shape, sub, shape->shape.size - 1, i / 2, NULL };
-
-            if ((i % 2 == 1 && sub == NULL) || (set.in_place && bug->skip_in_place))
-                continue;
-            set_build(&set);
-            bugs_in(&set, bug);
-            set_free(&set);
+        for (int k = 0; k == 0 || (a->subs != NULL && a->subs[k] != NULL); k++) {
+            set.sub = a->subs != NULL ? a->subs[k] : NULL;
+            for (set.in_place = 0; set.in_place < 2; set.in_place++) {
+                set_build(&set);
+                bugs_in(&set, bug);
+                set_free(&set);
+            }
         }
     }
     shape_free(shape);
@@ -549,7 +446,7 @@ static void test_planted_bugs(void **state)
         { .name = "no_finish", .plant = no_finish },
         { .name = "more_finish", .plant = more_finish },
         { .name = "finish_a_send", .plant = finish_a_send },
-        { .name = "wrong_source_buffer", .plant = wrong_source_buffer, .skip_in_place = 1 },
+        { .name = "wrong_source_buffer", .plant = wrong_source_buffer },
         { .name = "write_input", .plant = write_input },
         { .name = "write_stage", .plant = write_stage },
         { .name = "reduce_not", .plant = reduce_not },
@@ -576,9 +473,9 @@ static void test_planted_bugs(void **state)
         bugs_on(shape_even(5, 1), &bugs[i]);
         bugs_on(shape_even(2, 2), &bugs[i]);
         bugs_on(shape_split(2, (uint32_t[]){ 3, 2 }), &bugs[i]);
-        print_message("%-20s %4u planted, %u survived: %s\n", bugs[i].name, bugs[i].planted,
-                      bugs[i].survived, bugs[i].why);
-        assert_true(bugs[i].planted > 0);
+        print_message("%-20s %5u planted, %4u harmless, %u survived: %s\n", bugs[i].name,
+                      bugs[i].planted, bugs[i].harmless, bugs[i].survived, bugs[i].why);
+        assert_true(bugs[i].planted > bugs[i].harmless);
         survived += bugs[i].survived;
     }
     assert_int_equal(survived, 0);

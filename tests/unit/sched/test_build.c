@@ -403,7 +403,7 @@ static void blocks_add_up(const tutti__blockmap_t *map)
     size_t trips = tutti__blockmap_trips(map), largest = 0;
 
     assert_int_equal(tutti__block_begin(map, 0), 0);
-    assert_int_equal(tutti__block_begin(map, map->nblocks), map->count);
+    assert_int_equal(tutti__block_border(map, map->nblocks), map->count);
     for (uint32_t b = 0; b < map->nblocks; b++) {
         size_t at_element = tutti__block_begin(map, b), begin, count, n = 0;
 
@@ -414,7 +414,7 @@ static void blocks_add_up(const tutti__blockmap_t *map)
             at_element += count;
             n += count > 0;
         }
-        assert_int_equal(at_element, tutti__block_begin(map, b + 1));
+        assert_int_equal(at_element, tutti__block_border(map, b + 1));
         largest = n > largest ? n : largest;
     }
     assert_int_equal(trips, largest);
@@ -423,20 +423,20 @@ static void blocks_add_up(const tutti__blockmap_t *map)
 static void test_block_maps(void **state)
 {
     static const size_t borders[] = { 0, 0, 7, 8, 20 };
-    tutti__blockmap_t huge = { SIZE_MAX, UINT32_MAX, SIZE_MAX, NULL };
+    tutti__blockmap_t huge = { SIZE_MAX, UINT32_MAX, SIZE_MAX, NULL, NULL };
 
     (void)state;
     for (size_t count = 0; count < 40; count++) {
         for (uint32_t nblocks = 1; nblocks < 12; nblocks++) {
             for (size_t chunk = 1; chunk < 6; chunk++)
-                blocks_add_up(&(tutti__blockmap_t){ count, nblocks, chunk, NULL });
+                blocks_add_up(&(tutti__blockmap_t){ count, nblocks, chunk, NULL, NULL });
         }
     }
     for (size_t chunk = 1; chunk < 14; chunk++)
-        blocks_add_up(&(tutti__blockmap_t){ 20, 4, chunk, borders });
+        blocks_add_up(&(tutti__blockmap_t){ 20, 4, chunk, borders, NULL });
 
     assert_int_equal(tutti__blockmap_trips(&huge), 1);
-    assert_true(tutti__block_begin(&huge, UINT32_MAX) == SIZE_MAX);
+    assert_true(tutti__block_border(&huge, UINT32_MAX) == SIZE_MAX);
     huge.nblocks = 1;
     huge.chunk = 1;
     assert_true(tutti__blockmap_trips(&huge) == SIZE_MAX);

@@ -541,7 +541,12 @@ static void test_hosts(void **state)
     static const small_t small = { TUTTI__EXPECT_ALLREDUCE, 2, put_through_scratch };
     static const uint32_t none[] = { 0, 1 }, same[] = { 0, 0 };
     tutti__sched_t *scheds[MOST_RANKS];
-    tutti__check_t all = { TUTTI__EXPECT_ALLREDUCE, 2, scheds, NULL, NULL, 1, 0, 0, 1, 1 };
+    tutti__check_t all = { .expect = TUTTI__EXPECT_ALLREDUCE,
+                           .size = 2,
+                           .scheds = scheds,
+                           .nhosts = 1,
+                           .credits = 1,
+                           .trips = 1 };
 
     (void)state;
     build(&small, scheds);

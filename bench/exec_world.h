@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tutti_exec: p ranks of one host, all in this thread, over a transport that moves nothing or
+ * over the shared-memory one. Errors end the program.
+ */
+#ifndef BENCH_EXEC_WORLD_H
+#define BENCH_EXEC_WORLD_H
+
+#include "coll/coll.h"
+#include "exec/exec.h"
+#include "xport/shm/shm.h"
+
+typedef struct {
+    size_t elements;   /* float32, of each block */
+    size_t slot_bytes; /* of a channel */
+    uint32_t credits;
+} world_options_t;
+
+typedef struct {
+    tutti__shape_t shape;
+    uint32_t *numbers; /* what the shape's tables are cut from */
+} host_t;
+
+/* All ranks, in one arena: each with its doors, tables and channels. */
+typedef struct {
+    tutti__arena_t *arena; /* NULL: over null */
+    tutti__machine_t *machine;
+    tutti__xport_t **xport; /* [n] each rank's */
+    tutti__xport_t ***table;
+    tutti__exec_env_t *env;
+    tutti__run_t *run;
+    tutti__sched_t **sched;
+    tutti__exec_call_t *call;
+    float *memory;
+    uint32_t n;
+} world_t;
+
+/* What "arrives" over the transport that moves nothing: the caller's, as long as any message. */
+extern char *null_message;
+
+__attribute__((noreturn)) void die(const char *what);
+/* `memory`, unless it is NULL. */
+void *need(void *memory);
+
+void host_open(host_t *host, uint32_t n);
+void host_close(host_t *host);
+
+/* The algorithm's schedules are built, the runs not started. */
+void world_open(world_t *w, const tutti__algorithm_t *algorithm, const host_t *host, int is_shm,
+                const world_options_t *options);
+void world_close(world_t *w);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The checks of a call's arguments: the same for direct and asynchronous calls. Any thread. */
+#ifndef TUTTI__API_ARGUMENTS_H
+#define TUTTI__API_ARGUMENTS_H
+
+#include "api/comm.h"
+#include "engine/call.h"
+
+/*
+ * Is a call in order? Root and peers may be any int, cast.
+ *
+ * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then nothing is said about
+ *               the receiving side
+ *
+ * INVALID_ARGUMENT or UNSUPPORTED, naming argument and value; NO_MEMORY for sorting many parts.
+ */
+tutti_status_t tutti__call_check(const tutti_comm_t *comm, const tutti__call_t *call,
+                                 int counts_later);
+
+#endif

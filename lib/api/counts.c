@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the ranks of one host tell each other before a call that has more to compare than a meeting
+ * does, arrays of counts or factors: which call it is, and what each gives to and expects from
+ * each. So all of them find the same two ranks that do not fit, and nothing was moved.
+ *
+ * One allgather of 2 n + 4 numbers. Rejected: an alltoall of the counts and an allreduce of what
+ * was found, which moves less, but takes two rounds.
+ */
+#include "api/direct.h"
+
+#include "base/names.h"
+#include "base/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One rank's numbers: */
+enum {
+    WHAT,     /* kind, type, operation, root */
+    COUNT,    /* 0 if ranks know their own only */
+    PRESCALE, /* as bits */
+    POSTSCALE,
+    GIVES /* [size] to each rank, then [size] from each; or [size] recvcounts; or nothing */
+};
+
+/* Calls whose counts all ranks know. */
+static int has_common_counts(tutti_call_kind_t kind)
+{
+    return kind == TUTTI_CALL_ALLGATHERV || kind == TUTTI_CALL_REDUCE_SCATTERV;
+}
+
+static size_t words_of(const tutti__call_t *call, uint32_t size)
+{
+    if (tutti__call_by_pair(call->kind))
+        return GIVES + 2 * (size_t)size;
+    return GIVES + (has_common_counts(call->kind) ? size : 0);
+}
+
+int tutti__counts_needed(const tutti_comm_t *comm, const tutti__call_t *call)
+{
+    if (comm->shape.nhosts > 1 || comm->shape.size == 1)
+        return 0;
+    /* Scaling changes recvbuf before the run finds out that calls do not fit. */
+    return tutti__call_by_pair(call->kind) || has_common_counts(call->kind) ||
+           (call->prescale != 1 && tutti__call_reduces(call->kind));
+}
+
+static uint64_t bits_of(double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+static void copy_counts(uint64_t *to, const size_t *counts, uint32_t size)
+{
+    for (uint32_t r = 0; r < size; r++)
+        to[r] = counts[r];
+}
+
+static void tell(const tutti__call_t *call, uint32_t rank, uint32_t size, uint64_t *words)
+{
+    uint64_t *gives = words + GIVES, *expects = gives + size;
+    int by_pair = tutti__call_by_pair(call->kind), is_root = rank == call->root;
+    int common = has_common_counts(call->kind);
+
+    memset(words, 0, words_of(call, size) * sizeof(*words));
+    words[WHAT] = (uint64_t)call->kind | (uint64_t)call->dtype << 8 |
+                  (tutti__call_reduces(call->kind) ? (uint64_t)call->op << 16 : 0) |
+                  (uint64_t)call->root << 32;
+    words[COUNT] = by_pair || common ? 0 : call->count;
+    words[PRESCALE] = bits_of(call->prescale);
+    words[POSTSCALE] = bits_of(call->postscale);
+    if (call->kind == TUTTI_CALL_GATHERV) {
+        gives[call->root] = call->count;
+        if (is_root)
+            copy_counts(expects, call->recvcounts, size);
+    } else if (call->kind == TUTTI_CALL_SCATTERV) {
+        expects[call->root] = call->count;
+        if (is_root)
+            copy_counts(gives, call->sendcounts, size);
+    } else if (common) {
+        copy_counts(gives, call->recvcounts, size);
+    } else if (by_pair) {
+        copy_counts(gives, call->sendcounts, size);
+        copy_counts(expects, call->recvcounts, size);
+    }
+}
+
+/* ---- comparing ---- */
+
+/* "a gatherv of float32, root 2" */
+static void describe(const uint64_t *words, char *text, size_t bytes)
+{
+    tutti_call_kind_t kind = (tutti_call_kind_t)(words[WHAT] & 0xff);
+    const char *op = tutti__op_name((tutti_op_t)(words[WHAT] >> 16 & 0xffff));
+    char count[32] = "", root[32] = "";
+    double scales[2];
+
+    memcpy(scales, words + PRESCALE, sizeof(scales));
+    if (words[COUNT] > 0)
+        snprintf(count, sizeof(count), "%llu x ", (unsigned long long)words[COUNT]);
+    if (kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTERV || kind == TUTTI_CALL_REDUCE)
+        snprintf(root, sizeof(root), ", root %u", (unsigned)(words[WHAT] >> 32));
+    snprintf(text, bytes, "%s of %s%s%s%s%s", tutti__call_name(kind), count,
+             tutti__dtype_name((tutti_dtype_t)(words[WHAT] >> 8 & 0xff)),
+             tutti__call_reduces(kind) ? ", " : "", tutti__call_reduces(kind) ? op : "", root);
+    bytes -= strlen(text);
+    text += strlen(text);
+    if (scales[0] != 1 || scales[1] != 1)
+        snprintf(text, bytes, ", scaled by %g and %g", scales[0], scales[1]);
+}
+
+static tutti_status_t compare_calls(const uint64_t *all, size_t nwords, uint32_t size)
+{
+    char a[160], b[160];
+
+    for (uint32_t r = 1; r < size; r++) {
+        const uint64_t *other = all + r * nwords;
+
+        if (memcmp(all, other, GIVES * sizeof(*all)) == 0)
+            continue;
+        describe(all, a, sizeof(a));
+        describe(other, b, sizeof(b));
+        return tutti__fail(TUTTI_ERR_MISMATCH, "rank 0 came with %s, rank %u with %s", a, r, b);
+    }
+    return TUTTI_OK;
+}
+
+static tutti_status_t compare_common(const uint64_t *all, size_t nwords, uint32_t size)
+{
+    for (uint32_t r = 1; r < size; r++)
+        for (uint32_t s = 0; s < size; s++) {
+            uint64_t a = all[GIVES + s], b = all[r * nwords + GIVES + s];
+
+            if (a != b)
+                return tutti__fail(TUTTI_ERR_MISMATCH,
+                                   "recvcounts[%u] is %llu on rank 0 and %llu on rank %u", s,
+                                   (unsigned long long)a, (unsigned long long)b, r);
+        }
+    return TUTTI_OK;
+}
+
+static tutti_status_t compare_counts(const uint64_t *all, size_t nwords, uint32_t size)
+{
+    for (uint32_t r = 0; r < size; r++) {
+        for (uint32_t s = 0; s < size; s++) {
+            uint64_t gives = all[r * nwords + GIVES + s];
+            uint64_t expects = all[s * nwords + GIVES + size + r];
+
+            if (gives != expects)
+                return tutti__fail(TUTTI_ERR_MISMATCH,
+                                   "rank %u gives rank %u %llu elements, which expects %llu", r, s,
+                                   (unsigned long long)gives, (unsigned long long)expects);
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* ---- the exchange ---- */
+
+static tutti_status_t need_counts(tutti_comm_t *comm, size_t bytes)
+{
+    uint64_t *counts;
+
+    if (comm->counts_bytes >= bytes)
+        return TUTTI_OK;
+    counts = realloc(comm->counts, bytes);
+    if (counts == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes for counts", bytes);
+    comm->counts = counts;
+    comm->counts_bytes = bytes;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call)
+{
+    uint32_t rank = comm->topo->rank, size = comm->topo->size;
+    size_t nwords = words_of(call, size);
+    tutti__want_t want = { TUTTI__ALLGATHER, size * nwords * sizeof(uint64_t), 0, 0 };
+    tutti__exec_call_t exec = {
+        .count = size * nwords,
+        .dtype = TUTTI_UINT64,
+        .op = TUTTI_SUM,
+        .tag = TUTTI__TAG_COUNTS,
+        .signature = (uint32_t)(TUTTI__TAG_COUNTS << 24 ^ nwords),
+    };
+    const tutti__sched_t *sched;
+    tutti_status_t status = need_counts(comm, want.bytes);
+
+    if (status != TUTTI_OK)
+        return tutti__comm_end_badly(comm, status);
+    status = tutti__comm_find(comm, &want, 1, &sched);
+    if (status != TUTTI_OK)
+        return status;
+    tell(call, rank, size, comm->counts + rank * nwords);
+    exec.in = exec.out = comm->counts;
+    status = tutti__comm_run(comm, sched, &exec, 1);
+    if (status == TUTTI_OK)
+        status = compare_calls(comm->counts, nwords, size);
+    if (status == TUTTI_OK && has_common_counts(call->kind))
+        status = compare_common(comm->counts, nwords, size);
+    if (status == TUTTI_OK && tutti__call_by_pair(call->kind))
+        status = compare_counts(comm->counts, nwords, size);
+    return status;
+}

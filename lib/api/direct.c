@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct calls: check the arguments, take the cached schedule, run it on this thread.
+ *
+ * Waiting adapts: spin for about as long as waking a sleeper costs, if there are processors enough;
+ * then yield, which is all that ranks sharing a core need; then sleep on the very word that is
+ * waited for. Only a sleeper looks after deadlines and dead peers.
+ *
+ * Mismatches. Inside one host all ranks hear from all before anything moves: a node operation
+ * begins so, and schedules without any begin with a meeting. So ranks that came with different
+ * calls all find out, and the communicator stays usable. Between hosts, and between two ranks,
+ * messages that do not fit are found on the way, and end it.
+ */
+#include "api/direct.h"
+
+#include "api/arguments.h"
+#include "base/status.h"
+#include "base/time.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+/* A look at a peer's word takes 20 to 50 ns with its pause, so this is some 50 us. */
+#define SPIN_LOOKS 1500
+#define YIELD_LOOKS 100
+/* Sleeps are bounded: see machine.h on wake-ups that can be missed, and deaths are looked after. */
+#define SLEEP_US 2000
+#define POLL_SLEEP_US 20
+
+/* ---- waiting ---- */
+
+typedef struct {
+    tutti__stuck_t stuck;
+    uint32_t looks;       /* at the same word, without effect */
+    uint64_t deadline_ns; /* 0: not set yet */
+} patience_t;
+
+/* Peers that are dead, have left, or are too late. */
+static tutti_status_t check_peers(tutti_comm_t *comm, patience_t *p)
+{
+    uint64_t now = tutti__now_ns();
+    tutti_status_t status = tutti__engine_alive(comm->engine);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (p->deadline_ns == 0)
+        p->deadline_ns = now + comm->conf.shared.timeout_ms * 1000000u;
+    if (now < p->deadline_ns)
+        return TUTTI_OK;
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s in a direct call for rank %d",
+                       tutti_rank(comm), (double)comm->conf.shared.timeout_ms / 1000,
+                       p->stuck.peer);
+}
+
+/* Nothing could be done: spend some time, more the longer it lasts. */
+static tutti_status_t wait_a_little(tutti_comm_t *comm, patience_t *p, const tutti__stuck_t *now)
+{
+    int32_t index;
+
+    if (now->word != p->stuck.word || now->value != p->stuck.value) {
+        p->looks = 0;
+        p->deadline_ns = 0;
+    }
+    p->stuck = *now;
+    p->looks++;
+    if (p->looks < SPIN_LOOKS && comm->spin) {
+        tutti__pause();
+        return TUTTI_OK;
+    }
+    if (p->looks < SPIN_LOOKS)
+        p->looks = SPIN_LOOKS;
+    if (p->looks < SPIN_LOOKS + YIELD_LOOKS) {
+        sched_yield();
+        return TUTTI_OK;
+    }
+    index = now->peer < 0 ? -1 : comm->machine->index_of[now->peer];
+    if (now->word != NULL && index >= 0)
+        tutti__machine_sleep(comm->machine, (uint32_t)index, now->word, now->value, SLEEP_US);
+    else
+        usleep(POLL_SLEEP_US);
+    return check_peers(comm, p);
+}
+
+static tutti_status_t run_to_end(tutti_comm_t *comm)
+{
+    patience_t patience = { { NULL, 0, -1 }, 0, 0 };
+
+    for (;;) {
+        tutti__stuck_t stuck;
+        tutti_status_t status = tutti__run_step(&comm->run, &stuck);
+        int left;
+
+        if (status != TUTTI__AGAIN)
+            return status;
+        left = stuck.peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)stuck.peer);
+        if (left) {
+            /* What it wrote before it left may have come after the first look. */
+            status = tutti__run_step(&comm->run, &stuck);
+            if (status != TUTTI__AGAIN)
+                return status;
+            if (stuck.peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)stuck.peer))
+                return tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has called tutti_finalize",
+                                   stuck.peer);
+        }
+        status = wait_a_little(comm, &patience, &stuck);
+        if (status != TUTTI_OK)
+            return status;
+    }
+}
+
+/* ---- one schedule ---- */
+
+tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status)
+{
+    char text[TUTTI__ERROR_BYTES];
+
+    snprintf(text, sizeof(text), "%.500s", tutti_last_error());
+    tutti__run_cancel(&comm->run);
+    return tutti__engine_kill(comm->engine, status, text);
+}
+
+/* Did all ranks of the communicator find this error, before anything was moved? */
+static int is_common(tutti_status_t status, const tutti__exec_call_t *exec, int has_channels)
+{
+    if (status == TUTTI_ERR_MISMATCH)
+        return exec->meet || !has_channels;
+    return status == TUTTI_ERR_NO_MEMORY && !has_channels;
+}
+
+tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
+                               tutti__exec_call_t *exec, int meets)
+{
+    int has_channels = sched->nchans > 0;
+    tutti_status_t status;
+
+    if (has_channels && tutti__run_forbidden(&comm->exec, sched, 0))
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "this thread may not use MPI: it was "
+                           "initialised with a thread level below MPI_THREAD_SERIALIZED");
+    exec->meet = meets && has_channels && comm->shape.nhosts == 1;
+    status = tutti__run_start(&comm->run, sched, exec);
+    if (TUTTI__UNLIKELY(status != TUTTI_OK)) {
+        /* That one is the same on all ranks; of others the peers know nothing yet. */
+        return status == TUTTI_ERR_UNSUPPORTED ? status : tutti__comm_end_badly(comm, status);
+    }
+    status = run_to_end(comm);
+    if (TUTTI__UNLIKELY(status != TUTTI_OK) && !is_common(status, exec, has_channels))
+        return tutti__comm_end_badly(comm, status);
+    return status;
+}
+
+/* ---- one call ---- */
+
+static tutti_status_t enter(tutti_comm_t *comm)
+{
+    tutti_status_t status = tutti__engine_alive(comm->engine);
+
+    if (TUTTI__UNLIKELY(status != TUTTI_OK))
+        return status;
+    if (atomic_exchange_explicit(&comm->busy, 1, memory_order_acquire))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "another thread is in a direct call on this communicator");
+    return TUTTI_OK;
+}
+
+static void leave(tutti_comm_t *comm)
+{
+    atomic_store_explicit(&comm->busy, 0, memory_order_release);
+}
+
+/* Errors of the choice are the same on all ranks; without memory this one cannot follow. */
+static tutti_status_t found(tutti_comm_t *comm, tutti_status_t status)
+{
+    if (status == TUTTI_OK || status == TUTTI_ERR_UNSUPPORTED ||
+        status == TUTTI_ERR_INVALID_ARGUMENT)
+        return status;
+    return tutti__comm_end_badly(comm, status);
+}
+
+tutti_status_t tutti__comm_find(tutti_comm_t *comm, const tutti__want_t *want, int in_place,
+                                const tutti__sched_t **ret_sched)
+{
+    return found(comm, tutti__cache_get(&comm->cache, want, in_place, ret_sched));
+}
+
+static tutti_status_t find_message(tutti_comm_t *comm, const tutti__call_t *call,
+                                   const tutti__sched_t **ret_sched)
+{
+    uint32_t dest = call->root, source = call->source;
+
+    if (call->kind == TUTTI_CALL_RECV) {
+        source = call->root;
+        dest = UINT32_MAX;
+    } else if (call->kind == TUTTI_CALL_SEND) {
+        source = UINT32_MAX;
+    }
+    return found(comm, tutti__cache_sendrecv(&comm->cache, dest, source, ret_sched));
+}
+
+static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
+{
+    int is_message = tutti__call_collective(call->kind) == TUTTI__COLLECTIVES;
+    int in_place, empty, agreed = 0;
+    const tutti__sched_t *sched;
+    tutti__exec_call_t exec;
+    tutti__want_t want;
+    tutti_status_t status;
+
+    status = tutti__call_prepare(call, comm->topo->rank, comm->shape.size, &comm->room, &want,
+                                 &exec, &in_place, &empty);
+    if (TUTTI__UNLIKELY(status != TUTTI_OK))
+        return tutti__comm_end_badly(comm, status);
+    if (empty && !tutti__call_by_pair(call->kind))
+        return TUTTI_OK;
+    if (TUTTI__UNLIKELY(tutti__counts_needed(comm, call))) {
+        status = tutti__counts_agree(comm, call);
+        agreed = 1;
+    }
+    if (status != TUTTI_OK || empty)
+        return status;
+    status = is_message ? find_message(comm, call, &sched)
+                        : tutti__comm_find(comm, &want, in_place, &sched);
+    if (status != TUTTI_OK)
+        return status;
+    if (sched->nchans > 0)
+        exec.signature = tutti__call_signature(call, &exec, comm->shape.size);
+    tutti__call_begin(call, &comm->room, &exec);
+    status = tutti__comm_run(comm, sched, &exec, !agreed && !is_message);
+    if (status == TUTTI_OK)
+        tutti__call_end(call, &comm->room, &exec);
+    return status;
+}
+
+tutti_status_t tutti__comm_call(tutti_comm_t *comm, const tutti__call_t *call)
+{
+    tutti_status_t status = tutti__call_check(comm, call, 0);
+
+    if (status == TUTTI_OK)
+        status = enter(comm);
+    if (status != TUTTI_OK)
+        return status;
+    status = make(comm, call);
+    leave(comm);
+    return status;
+}
+
+tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,
+                                  tutti__exec_call_t *call, uint32_t root)
+{
+    tutti__want_t want = { collective, call->count * tutti_dtype_bytes(call->dtype), root, 0 };
+    const tutti__sched_t *sched;
+    tutti_status_t status = enter(comm);
+
+    if (status != TUTTI_OK)
+        return status;
+    /* The count is no secret: whoever came with another fits nowhere. */
+    call->signature = (uint32_t)call->tag << 24 ^ (uint32_t)call->count;
+    call->root = root;
+    status = tutti__comm_find(comm, &want, call->in == call->out, &sched);
+    if (status == TUTTI_OK)
+        status = tutti__comm_run(comm, sched, call, 1);
+    leave(comm);
+    return status;
+}

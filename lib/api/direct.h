@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Direct calls: on the caller's thread, one at a time on a communicator, until they are done. */
+#ifndef TUTTI__API_DIRECT_H
+#define TUTTI__API_DIRECT_H
+
+#include "api/comm.h"
+#include "engine/call.h"
+
+/* Check a call's arguments and make it. Blocks. */
+tutti_status_t tutti__comm_call(tutti_comm_t *comm, const tutti__call_t *call);
+
+/* For initialisers. */
+#define TUTTI__UNSCALED .prescale = 1, .postscale = 1
+
+/* ---- inside of a direct call ---- */
+
+/* The schedule of a collective. What is wrong with the choice is wrong on all ranks. */
+tutti_status_t tutti__comm_find(tutti_comm_t *comm, const tutti__want_t *want, int in_place,
+                                const tutti__sched_t **ret_sched);
+
+/* Run one schedule of lane 0 to its end. meets: the ranks of the host find out first whether they
+   came with the same call. An error that leaves ranks in different places ends the communicator. */
+tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
+                               tutti__exec_call_t *exec, int meets);
+
+/* Such an error: end it. Returns `status`. */
+tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status);
+
+/* counts.c: tell each other what the call is and what goes from whom to whom, before anything
+   moves. Where needed: on one host. MISMATCH on all ranks, naming two. */
+int tutti__counts_needed(const tutti_comm_t *comm, const tutti__call_t *call);
+tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call);
+
+#endif

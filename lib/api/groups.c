@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Communicators of parts of another one's ranks: tutti_comm_split, tutti_comm_create,
+ * tutti_comm_free.
+ *
+ * All ranks of the parent take part, by direct calls on it:
+ *
+ *      1. everyone says what it wants      all know all groups then, and judge alike
+ *      2. everyone says whether it can     the first of each group has opened a place to meet,
+ *                                          the others know that they can come
+ *      3. the ranks of each group meet, and open a communicator as those of a world do
+ *
+ * So a rank that cannot, or asks for what makes no sense, is an error on all that are concerned
+ * before anybody waits for it; and one that dies meanwhile is noticed by the parent, which is
+ * watched during step 3.
+ *
+ * Runs on the thread that calls.
+ */
+#include "api/comm.h"
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "boot/meet.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Descriptors that one rank of a group opens, at most, but for those to each other rank. */
+#define FILES 8u
+#define FILES_EACH 6u
+
+typedef enum {
+    SPLIT = 1,
+    CREATE
+} kind_t;
+
+/* Step 1. */
+typedef struct {
+    uint32_t kind;
+    int32_t status; /* of what this rank's caller gave, with its text */
+    char text[104];
+    int32_t color, key; /* split */
+    uint32_t nranks;    /* create: of the list */
+    uint32_t unused;
+    uint64_t hash;
+} wish_t;
+
+/* Step 2. */
+typedef struct {
+    int32_t status;
+    char text[252];
+    tutti__venue_t place; /* of the group's first rank */
+} ready_t;
+
+/* A call, and what this rank knows of it so far. */
+typedef struct {
+    tutti_comm_t *parent;
+    const int *list;   /* create: the caller's */
+    wish_t *wishes;    /* [parent's size] */
+    ready_t *readies;  /* the same */
+    uint64_t *line;    /* [the same] for sorting */
+    uint32_t *members; /* [n] of my group, ranks of the parent */
+    uint32_t n, me;    /* n 0: I am in none */
+    int meetings;      /* some group has to meet */
+    int door;          /* where others come, or -1 */
+} making_t;
+
+/* A direct allgather that is no other call's. */
+static tutti_status_t gather(tutti_comm_t *comm, const void *mine, void *all, size_t bytes)
+{
+    size_t before = comm->topo->rank * bytes;
+    /* See tutti_allgather. */
+    tutti__exec_call_t call = { .in = (const void *)((uintptr_t)mine - before),
+                                .out = all,
+                                .count = comm->topo->size * bytes,
+                                .dtype = TUTTI_UINT8,
+                                .op = TUTTI_SUM,
+                                .tag = TUTTI__TAG_SPLIT };
+
+    return tutti__comm_direct(comm, TUTTI__ALLGATHER, &call, 0);
+}
+
+/* ---- step 1: who is with whom ---- */
+
+static const char *name_of(uint32_t kind)
+{
+    return kind == SPLIT ? "tutti_comm_split" : "tutti_comm_create";
+}
+
+/* Do all say what makes sense, and the same? Same answer on all ranks. */
+static tutti_status_t judge(const making_t *m)
+{
+    const wish_t *first = &m->wishes[0];
+
+    for (uint32_t r = 0; r < m->parent->topo->size; r++) {
+        const wish_t *wish = &m->wishes[r];
+
+        if (wish->kind != first->kind)
+            return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u called %s, rank 0 %s", r,
+                               name_of(wish->kind), name_of(first->kind));
+        if (wish->status != TUTTI_OK)
+            return tutti__fail((tutti_status_t)wish->status, "rank %u: %.*s", r,
+                               (int)sizeof(wish->text), wish->text);
+    }
+    for (uint32_t r = 1; first->kind == CREATE && r < m->parent->topo->size; r++)
+        if (m->wishes[r].nranks != first->nranks || m->wishes[r].hash != first->hash)
+            return tutti__fail(TUTTI_ERR_MISMATCH,
+                               "tutti_comm_create: rank %u gave another list of ranks than rank 0",
+                               r);
+    return TUTTI_OK;
+}
+
+/* In this order: a rank's key and the rank in one number. */
+static uint64_t place_in_line(const making_t *m, uint32_t rank)
+{
+    /* The least key becomes 0. */
+    return (uint64_t)((uint32_t)m->wishes[rank].key ^ 0x80000000u) << 32 | rank;
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* n log n also for the question whether anybody else has company. */
+static void group_by_color(making_t *m)
+{
+    uint32_t size = m->parent->topo->size, rank = m->parent->topo->rank;
+    int32_t color = m->wishes[rank].color;
+    uint64_t *line = m->line;
+
+    for (uint32_t r = 0; r < size; r++)
+        line[r] = (uint64_t)(uint32_t)m->wishes[r].color;
+    qsort(line, size, sizeof(*line), compare);
+    for (uint32_t r = 1; r < size; r++)
+        m->meetings |= line[r] == line[r - 1] && line[r] != (uint32_t)TUTTI_COLOR_NONE;
+    for (uint32_t r = 0; r < size; r++)
+        if (color != TUTTI_COLOR_NONE && m->wishes[r].color == color)
+            line[m->n++] = place_in_line(m, r);
+    qsort(line, m->n, sizeof(*line), compare);
+    for (uint32_t i = 0; i < m->n; i++) {
+        m->members[i] = (uint32_t)line[i];
+        if (m->members[i] == rank)
+            m->me = i;
+    }
+}
+
+static void group_by_list(making_t *m)
+{
+    uint32_t nranks = m->wishes[0].nranks;
+
+    m->meetings = nranks > 1;
+    for (uint32_t i = 0; i < nranks; i++) {
+        m->members[i] = (uint32_t)m->list[i];
+        if (m->members[i] == m->parent->topo->rank) {
+            m->me = i;
+            m->n = nranks;
+        }
+    }
+}
+
+/* ---- step 2: can all come ---- */
+
+/* Do all ranks of my group share this machine? */
+static int on_machine(const making_t *m)
+{
+    const tutti__topo_t *topo = m->parent->topo;
+
+    for (uint32_t i = 0; i < m->n; i++)
+        if (topo->machine_of[m->members[i]] != topo->machine_of[topo->rank])
+            return 0;
+    return 1;
+}
+
+/* What can fail here is better found now than when others wait. */
+static void get_ready(making_t *m, ready_t *ret_ready)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    memset(ret_ready, 0, sizeof(*ret_ready));
+    if (m->n > 1)
+        status = tutti__net_files_left(FILES + FILES_EACH * m->n);
+    if (status == TUTTI_OK && m->n > 1 && m->me == 0)
+        status = tutti__venue_open(m->parent->conf.interface, on_machine(m), &ret_ready->place,
+                                   &m->door);
+    ret_ready->status = (int32_t)status;
+    if (status != TUTTI_OK)
+        snprintf(ret_ready->text, sizeof(ret_ready->text), "%.250s", tutti_last_error());
+}
+
+static tutti_status_t judge_ready(const making_t *m)
+{
+    for (uint32_t i = 0; i < m->n; i++) {
+        const ready_t *ready = &m->readies[m->members[i]];
+
+        if (ready->status != TUTTI_OK)
+            return tutti__fail((tutti_status_t)ready->status, "rank %u: %.*s", m->members[i],
+                               (int)sizeof(ready->text), ready->text);
+    }
+    return TUTTI_OK;
+}
+
+/* ---- step 3: meeting ---- */
+
+static tutti_status_t parent_lives(void *arg)
+{
+    const tutti_comm_t *parent = arg;
+
+    return tutti__engine_alive(parent->engine);
+}
+
+static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
+{
+    uint64_t timeout_ms = m->parent->conf.shared.timeout_ms;
+    const tutti__venue_t *place = &m->readies[m->members[0]].place;
+    tutti_status_t status;
+
+    if (m->n == 1) {
+        tutti__meet_self(ret_meet);
+        return TUTTI_OK;
+    }
+    if (m->me > 0)
+        return tutti__venue_join(place, m->me, m->n, timeout_ms, ret_meet);
+    status = tutti__venue_host(place, m->door, m->n, timeout_ms, ret_meet);
+    m->door = -1;
+    return status;
+}
+
+/* Take its place in the list of the world's parts. */
+static void enlist(tutti_comm_t *comm)
+{
+    tutti_comm_t *world = comm->world;
+
+    tutti__mutex_lock(&world->parts_lock);
+    comm->next_part = world->parts;
+    world->parts = comm;
+    tutti__mutex_unlock(&world->parts_lock);
+}
+
+static tutti_status_t open_group(making_t *m, tutti_comm_t **ret_comm)
+{
+    const tutti_comm_t *parent = m->parent;
+    uint32_t *world_rank = malloc(m->n * sizeof(*world_rank));
+    tutti_status_t status;
+    tutti_comm_t *comm;
+    tutti__meet_t way;
+
+    if (world_rank == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "group of %u ranks", m->n);
+    for (uint32_t i = 0; i < m->n; i++)
+        world_rank[i] =
+            parent->world_rank == NULL ? m->members[i] : parent->world_rank[m->members[i]];
+    tutti__net_watch(parent_lives, m->parent);
+    status = meet(m, &way);
+    if (status == TUTTI_OK)
+        status = tutti__comm_open_part(&way, parent, world_rank, &comm);
+    else
+        free(world_rank);
+    tutti__net_watch(NULL, NULL);
+    if (status != TUTTI_OK)
+        return status;
+    enlist(comm);
+    *ret_comm = comm;
+    return TUTTI_OK;
+}
+
+/* ---- the calls ---- */
+
+static tutti_status_t run(making_t *m, const wish_t *mine, tutti_comm_t **ret_comm)
+{
+    tutti_comm_t *comm = NULL;
+    tutti_status_t status;
+    ready_t ready;
+
+    status = gather(m->parent, mine, m->wishes, sizeof(*mine));
+    if (status == TUTTI_OK)
+        status = judge(m);
+    if (status != TUTTI_OK)
+        return status;
+    if (mine->kind == SPLIT)
+        group_by_color(m);
+    else
+        group_by_list(m);
+    if (m->meetings) {
+        get_ready(m, &ready);
+        status = gather(m->parent, &ready, m->readies, sizeof(ready));
+        if (status == TUTTI_OK)
+            status = judge_ready(m);
+    }
+    if (status == TUTTI_OK && m->n > 0)
+        status = open_group(m, &comm);
+    if (status == TUTTI_OK)
+        *ret_comm = comm;
+    return status;
+}
+
+/* Without memory for that much the others cannot be told in an orderly way. */
+static tutti_status_t no_memory(tutti_comm_t *parent)
+{
+    char text[96];
+
+    snprintf(text, sizeof(text), "rank %d has no memory for groups of %d ranks", tutti_rank(parent),
+             tutti_size(parent));
+    return tutti__engine_kill(parent->engine, TUTTI_ERR_NO_MEMORY, text);
+}
+
+static tutti_status_t make(tutti_comm_t *parent, const wish_t *mine, const int *list,
+                           tutti_comm_t **ret_comm)
+{
+    size_t size = parent->topo->size;
+    making_t m = { .parent = parent, .list = list, .door = -1 };
+    tutti_status_t status;
+
+    m.wishes = malloc(size * sizeof(*m.wishes));
+    m.readies = malloc(size * sizeof(*m.readies));
+    m.line = malloc(size * sizeof(*m.line));
+    m.members = malloc(size * sizeof(*m.members));
+    if (m.wishes == NULL || m.readies == NULL || m.line == NULL || m.members == NULL)
+        status = no_memory(parent);
+    else
+        status = run(&m, mine, ret_comm);
+    if (m.door >= 0)
+        close(m.door);
+    free(m.members);
+    free(m.line);
+    free(m.readies);
+    free(m.wishes);
+    return status;
+}
+
+/* What the others will be told, and this rank's caller. */
+static void refuse(wish_t *wish, const char *text)
+{
+    wish->status = TUTTI_ERR_INVALID_ARGUMENT;
+    snprintf(wish->text, sizeof(wish->text), "%s: %s", name_of(wish->kind), text);
+}
+
+tutti_status_t tutti_comm_split(tutti_comm_t *comm, int color, int key, tutti_comm_t **ret_comm)
+{
+    tutti_status_t status = tutti__comm_check(comm);
+    wish_t mine;
+    char text[64];
+
+    if (status != TUTTI_OK)
+        return status;
+    memset(&mine, 0, sizeof(mine));
+    mine.kind = SPLIT;
+    mine.color = color;
+    mine.key = key;
+    snprintf(text, sizeof(text), "color %d is neither >= 0 nor TUTTI_COLOR_NONE", color);
+    if (color < 0 && color != TUTTI_COLOR_NONE)
+        refuse(&mine, text);
+    if (ret_comm == NULL)
+        refuse(&mine, "ret_comm is NULL");
+    return make(comm, &mine, NULL, ret_comm);
+}
+
+/* Different ranks of the parent? */
+static void check_list(const tutti_comm_t *comm, const int *ranks, int nranks, wish_t *wish)
+{
+    int size = tutti_size(comm);
+    char text[80];
+
+    snprintf(text, sizeof(text), "%d ranks of %d", nranks, size);
+    if (nranks < 0 || nranks > size) {
+        refuse(wish, text);
+        return;
+    }
+    if (ranks == NULL && nranks > 0) {
+        refuse(wish, "ranks is NULL");
+        return;
+    }
+    for (int i = 0; i < nranks; i++) {
+        snprintf(text, sizeof(text), "%d in the list is no rank: there are %d", ranks[i], size);
+        if (ranks[i] < 0 || ranks[i] >= size)
+            refuse(wish, text);
+        snprintf(text, sizeof(text), "rank %d stands in the list twice", ranks[i]);
+        for (int j = 0; j < i && wish->status == TUTTI_OK; j++)
+            if (ranks[j] == ranks[i])
+                refuse(wish, text);
+        if (wish->status != TUTTI_OK)
+            return;
+    }
+}
+
+tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks, int nranks,
+                                 tutti_comm_t **ret_comm)
+{
+    tutti_status_t status = tutti__comm_check(comm);
+    wish_t mine;
+
+    if (status != TUTTI_OK)
+        return status;
+    memset(&mine, 0, sizeof(mine));
+    mine.kind = CREATE;
+    check_list(comm, ranks, nranks, &mine);
+    if (ret_comm == NULL)
+        refuse(&mine, "ret_comm is NULL");
+    if (mine.status == TUTTI_OK) {
+        mine.nranks = (uint32_t)nranks;
+        mine.hash = tutti__hash(ranks, (size_t)nranks * sizeof(*ranks));
+    }
+    return make(comm, &mine, ranks, ret_comm);
+}
+
+tutti_status_t tutti_comm_free(tutti_comm_t *comm)
+{
+    tutti_status_t status;
+    tutti_comm_t **at;
+
+    if (comm == NULL)
+        return TUTTI_OK;
+    status = tutti__comm_check(comm);
+    if (status != TUTTI_OK)
+        return status;
+    if (comm->world == comm)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "the world is ended by tutti_finalize, not by tutti_comm_free");
+    tutti__mutex_lock(&comm->world->parts_lock);
+    at = &comm->world->parts;
+    while (*at != NULL && *at != comm)
+        at = &(*at)->next_part;
+    if (*at != NULL)
+        *at = comm->next_part;
+    tutti__mutex_unlock(&comm->world->parts_lock);
+    tutti__comm_close(comm);
+    return TUTTI_OK;
+}
+
+static tutti_comm_t *take_part(tutti_comm_t *world)
+{
+    tutti_comm_t *part;
+
+    tutti__mutex_lock(&world->parts_lock);
+    part = world->parts;
+    if (part != NULL)
+        world->parts = part->next_part;
+    tutti__mutex_unlock(&world->parts_lock);
+    return part;
+}
+
+void tutti__parts_close(tutti_comm_t *world)
+{
+    tutti_comm_t *part;
+
+    while ((part = take_part(world)) != NULL)
+        tutti__comm_close(part);
+}

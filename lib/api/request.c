@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests: starting, testing, waiting. Argument checks; the rest is the engine's. */
+#include "api/comm.h"
+
+#include "base/status.h"
+
+static tutti_status_t is_null(const char *what)
+{
+    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s is NULL", what);
+}
+
+tutti_status_t tutti_start(tutti_request_t *request)
+{
+    if (request == NULL)
+        return is_null("request");
+    return tutti__engine_start(request);
+}
+
+tutti_status_t tutti_request_free(tutti_request_t *request)
+{
+    return request == NULL ? TUTTI_OK : tutti__engine_free(request);
+}
+
+tutti_status_t tutti_test(tutti_request_t *request, int *ret_done)
+{
+    if (request == NULL || ret_done == NULL)
+        return is_null(request == NULL ? "request" : "ret_done");
+    return tutti__engine_test(request, ret_done);
+}
+
+tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms)
+{
+    if (request == NULL)
+        return is_null("request");
+    return tutti__engine_wait(request, timeout_ms);
+}
+
+tutti_status_t tutti_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms)
+{
+    if (requests == NULL && nrequests > 0)
+        return is_null("requests");
+    return tutti__engine_wait_all(requests, nrequests, timeout_ms);
+}
+
+tutti_status_t tutti_wait_any(tutti_request_t **requests, size_t nrequests, int timeout_ms,
+                              size_t *ret_index)
+{
+    if ((requests == NULL && nrequests > 0) || ret_index == NULL)
+        return is_null(ret_index == NULL ? "ret_index" : "requests");
+    return tutti__engine_wait_any(requests, nrequests, timeout_ms, ret_index);
+}
+
+tutti_status_t tutti_request_recvcounts(tutti_request_t *request, int timeout_ms,
+                                        size_t *ret_counts)
+{
+    if (request == NULL || ret_counts == NULL)
+        return is_null(request == NULL ? "request" : "ret_counts");
+    return tutti__engine_recvcounts(request, timeout_ms, ret_counts);
+}
+
+tutti_status_t tutti_request_receive(tutti_request_t *request, void *recvbuf,
+                                     const size_t *recvdispls)
+{
+    if (request == NULL)
+        return is_null("request");
+    return tutti__engine_receive(request, recvbuf, recvdispls);
+}

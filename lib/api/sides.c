@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Overlaps of buffers. Whole buffers and parts in ascending order are compared at a glance; others
+ * are sorted by address, which takes n log n for n parts.
+ */
+#include "api/sides.h"
+
+#include "base/compiler.h"
+#include "base/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const char *begin, *end;
+    const tutti__side_t *side;
+    uint32_t rank;
+} part_t;
+
+static int by_begin(const void *a, const void *b)
+{
+    const part_t *x = a, *y = b;
+
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* The parts of a side that are not empty; returns how many. */
+static size_t list_parts(const tutti__side_t *side, uint32_t size, size_t esize, part_t *parts)
+{
+    size_t n = 0, next = 0;
+
+    for (uint32_t r = 0; r < (side->counts != NULL ? size : 1); r++) {
+        size_t count = side->counts != NULL ? side->counts[r] : side->count;
+        size_t begin = side->displs != NULL ? side->displs[r] : next;
+
+        next += count;
+        if (count > 0)
+            parts[n++] =
+                (part_t){ side->ptr + begin * esize, side->ptr + (begin + count) * esize, side, r };
+    }
+    return n;
+}
+
+static tutti_status_t overlap(const part_t *a, const part_t *b)
+{
+    if (a->side == b->side)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "the parts of ranks %u and %u in %s overlap: see %s", a->rank, b->rank,
+                           a->side->name, a->side->displs_name);
+    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                       "%s and %s overlap, and not as a call in place does", a->side->name,
+                       b->side->name);
+}
+
+/* Go through all parts by address: none may begin inside one that is written, and none that is
+   written inside any. */
+static tutti_status_t sweep(part_t *parts, size_t n, const tutti__side_t *recv)
+{
+    const part_t *read = NULL, *written = NULL; /* those that reach farthest */
+    tutti_status_t status = TUTTI_OK;
+
+    qsort(parts, n, sizeof(*parts), by_begin);
+    for (size_t i = 0; i < n && status == TUTTI_OK; i++) {
+        const part_t **same = parts[i].side == recv ? &written : &read;
+
+        if (written != NULL && parts[i].begin < written->end)
+            status = overlap(written, &parts[i]);
+        else if (parts[i].side == recv && read != NULL && parts[i].begin < read->end)
+            status = overlap(read, &parts[i]);
+        if (*same == NULL || parts[i].end > (*same)->end)
+            *same = &parts[i];
+    }
+    return status;
+}
+
+static tutti_status_t check_parts(const tutti__side_t *send, const tutti__side_t *recv,
+                                  uint32_t size, size_t esize)
+{
+    part_t *parts = malloc(2 * (size_t)size * sizeof(*parts));
+    tutti_status_t status;
+    size_t n;
+
+    if (parts == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%u parts to compare", size);
+    n = list_parts(recv, size, esize, parts);
+    if (send != NULL)
+        n += list_parts(send, size, esize, parts + n);
+    status = sweep(parts, n, recv);
+    free(parts);
+    return status;
+}
+
+/* Parts in ascending order, the usual case, are seen at a glance. */
+static int is_ascending(const tutti__side_t *side, uint32_t size)
+{
+    size_t end = 0;
+
+    if (side->displs == NULL)
+        return 1;
+    for (uint32_t r = 0; r < size; r++) {
+        if (side->counts[r] > 0 && side->displs[r] < end)
+            return 0;
+        if (side->counts[r] > 0)
+            end = side->displs[r] + side->counts[r];
+    }
+    return 1;
+}
+
+/* Element where rank's own part begins in a side of all ranks' parts. */
+static size_t own_begin(const tutti__side_t *side, uint32_t rank, uint32_t size)
+{
+    size_t begin = 0;
+
+    if (side->displs != NULL)
+        return side->displs[rank];
+    if (side->counts == NULL)
+        return side->count / size * rank;
+    for (uint32_t r = 0; r < rank; r++)
+        begin += side->counts[r];
+    return begin;
+}
+
+static int same_parts(const tutti__side_t *a, const tutti__side_t *b, uint32_t size)
+{
+    size_t bytes = size * sizeof(size_t);
+
+    if (memcmp(a->counts, b->counts, bytes) != 0 || (a->displs == NULL) != (b->displs == NULL))
+        return 0;
+    return a->displs == NULL || memcmp(a->displs, b->displs, bytes) == 0;
+}
+
+/* Is it one of the ways in which a call may work in place? */
+static int in_place(const tutti__call_t *call, const tutti__side_t *send, const tutti__side_t *recv,
+                    uint32_t rank, uint32_t size, size_t esize)
+{
+    switch (call->kind) {
+    case TUTTI_CALL_SENDRECV:
+        return 0;
+    case TUTTI_CALL_ALLTOALLV:
+        return send->ptr == recv->ptr && same_parts(send, recv, size);
+    case TUTTI_CALL_REDUCE_SCATTER:
+    case TUTTI_CALL_REDUCE_SCATTERV:
+        if (send->ptr == recv->ptr)
+            return 1;
+        /* fall through */
+    case TUTTI_CALL_SCATTER:
+    case TUTTI_CALL_SCATTERV:
+        return recv->ptr == send->ptr + own_begin(send, rank, size) * esize;
+    case TUTTI_CALL_ALLGATHER:
+    case TUTTI_CALL_ALLGATHERV:
+    case TUTTI_CALL_GATHER:
+    case TUTTI_CALL_GATHERV:
+        return send->ptr == recv->ptr + own_begin(recv, rank, size) * esize;
+    default:
+        return send->ptr == recv->ptr;
+    }
+}
+
+tutti_status_t tutti__sides_check(const tutti__call_t *call, const tutti__side_t *send,
+                                  const tutti__side_t *recv, uint32_t rank, uint32_t size)
+{
+    size_t esize = tutti_dtype_bytes(call->dtype);
+    tutti_status_t status;
+
+    if (recv->count == 0)
+        return TUTTI_OK;
+    if (!is_ascending(recv, size)) {
+        status = check_parts(NULL, recv, size, esize);
+        if (status != TUTTI_OK)
+            return status;
+    }
+    if (send->count == 0 || in_place(call, send, recv, rank, size, esize))
+        return TUTTI_OK;
+    if (send->ptr + send->end * esize <= recv->ptr || recv->ptr + recv->end * esize <= send->ptr)
+        return TUTTI_OK;
+    return check_parts(send, recv, size, esize);
+}

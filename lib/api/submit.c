@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Asynchronous calls, singly, in groups, and persistent: argument checks; the rest is the
+   engine's. */
+#include "api/submit.h"
+
+#include "api/arguments.h"
+
+#include "base/status.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* ---- options ---- */
+
+/* A structure of the caller's: neither older than this library knows nor with news that it does
+   not. `what` and `init` are for messages. */
+static tutti_status_t check_size(const void *structure, size_t size, size_t known, const char *what,
+                                 const char *init)
+{
+    const unsigned char *bytes = structure;
+
+    if (size < known || size > 4096)
+        return tutti__fail(TUTTI_ERR_ABI, "%s->size is %zu; use %s", what, size, init);
+    for (size_t i = known; i < size; i++)
+        if (bytes[i] != 0)
+            return tutti__fail(TUTTI_ERR_ABI,
+                               "%s has a field that this version of the library, %x, does not know",
+                               what, tutti_version());
+    return TUTTI_OK;
+}
+
+static tutti_status_t read_options(const tutti_async_options_t *options, tutti__entry_t *entry)
+{
+    tutti__call_t *call = &entry->call;
+    tutti_status_t status;
+
+    call->prescale = call->postscale = 1;
+    if (options == NULL)
+        return TUTTI_OK;
+    status =
+        check_size(options, options->size, sizeof(*options), "options", "TUTTI_ASYNC_OPTIONS_INIT");
+    if (status != TUTTI_OK)
+        return status;
+    entry->callback = options->callback;
+    entry->callback_arg = options->callback_arg;
+    if (options->prescale != 0)
+        call->prescale = options->prescale;
+    if (options->postscale != 0)
+        call->postscale = options->postscale;
+    if ((call->prescale != 1 || call->postscale != 1) && !tutti__call_reduces(call->kind))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "options->prescale and postscale are for reductions, not for %s",
+                           tutti__call_name(call->kind));
+    return TUTTI_OK;
+}
+
+/* ---- one entry ---- */
+
+/* allgatherv and alltoallv may find out their recvcounts. */
+static tutti_status_t check_later(const tutti__call_t *call, int *ret_later)
+{
+    *ret_later = (call->kind == TUTTI_CALL_ALLGATHERV || call->kind == TUTTI_CALL_ALLTOALLV) &&
+                 call->recvcounts == NULL;
+    if (*ret_later && (call->recvbuf != NULL || call->recvdispls != NULL))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "recvcounts is NULL, but %s is not: it is given with "
+                           "tutti_request_receive",
+                           call->recvbuf != NULL ? "recvbuf" : "recvdispls");
+    return TUTTI_OK;
+}
+
+static tutti_status_t check_entry(tutti_comm_t *comm, tutti__entry_t *entry,
+                                  const tutti_async_options_t *options)
+{
+    tutti_status_t status = tutti__comm_check(comm);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (entry->name == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "name is NULL");
+    status = read_options(options, entry);
+    if (status == TUTTI_OK)
+        status = check_later(&entry->call, &entry->counts_later);
+    if (status == TUTTI_OK)
+        status = tutti__call_check(comm, &entry->call, entry->counts_later);
+    /* Where nothing is reduced it has no meaning. */
+    if (!tutti__call_reduces(entry->call.kind))
+        entry->call.op = (tutti_op_t)0;
+    return status;
+}
+
+static tutti_status_t check_ret(const void *ret_request)
+{
+    if (ret_request == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_request is NULL");
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__submit_one(tutti_comm_t *comm, const char *name, tutti__call_t *call,
+                                 const tutti_async_options_t *options,
+                                 tutti_request_t **ret_request)
+{
+    tutti__entry_t entry = { .name = name, .call = *call };
+    tutti_status_t status = check_entry(comm, &entry, options);
+
+    if (status == TUTTI_OK)
+        status = check_ret(ret_request);
+    if (status != TUTTI_OK)
+        return status;
+    return tutti__engine_submit(comm->engine, &entry, 1, ret_request);
+}
+
+/* ---- calls that are written down ---- */
+
+static tutti_status_t read_call(tutti_comm_t *comm, const tutti_call_t *call,
+                                tutti__entry_t *ret_entry)
+{
+    tutti_status_t status;
+
+    if (call == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call is NULL");
+    status = check_size(call, call->size, sizeof(*call), "call", "TUTTI_CALL_INIT");
+    if (status != TUTTI_OK)
+        return status;
+    if (call->kind < TUTTI_CALL_ALLREDUCE || call->kind > TUTTI_CALL_SENDRECV)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call->kind %d is none", (int)call->kind);
+    *ret_entry = (tutti__entry_t){
+        .name = call->name,
+        .call = {
+            .kind = call->kind,
+            .dtype = call->dtype,
+            .op = call->op,
+            .root = (uint32_t)call->root,
+            .source = (uint32_t)call->source,
+            .sendbuf = call->sendbuf,
+            .recvbuf = call->recvbuf,
+            .count = call->count,
+            .recvcount = call->recvcount,
+            .sendcounts = call->sendcounts,
+            .senddispls = call->senddispls,
+            .recvcounts = call->recvcounts,
+            .recvdispls = call->recvdispls,
+        },
+    };
+    return check_entry(comm, ret_entry, call->options);
+}
+
+tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
+                            tutti_request_t **ret_request)
+{
+    tutti_status_t status = tutti__comm_check(comm);
+    tutti__entry_t *entries;
+
+    if (status != TUTTI_OK || ncalls == 0)
+        return status;
+    if (calls == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "calls is NULL");
+    status = check_ret(ret_request);
+    if (status != TUTTI_OK)
+        return status;
+    if (ncalls > UINT32_MAX)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ncalls %zu is too many", ncalls);
+    entries = malloc(ncalls * sizeof(*entries));
+    if (entries == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu calls", ncalls);
+    /* By the caller's stride: its structures may be longer than ours. */
+    for (size_t i = 0; status == TUTTI_OK && i < ncalls; i++)
+        status = read_call(
+            comm, (const tutti_call_t *)(const void *)((const char *)calls + i * calls->size),
+            &entries[i]);
+    if (status == TUTTI_OK)
+        status = tutti__engine_submit(comm->engine, entries, ncalls, ret_request);
+    free(entries);
+    return status;
+}
+
+tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti_comm_t *comm,
+                                       tutti_request_t **ret_request)
+{
+    tutti__entry_t entry;
+    tutti_status_t status = tutti__comm_check(comm);
+
+    if (status == TUTTI_OK)
+        status = read_call(comm, call, &entry);
+    if (status == TUTTI_OK)
+        status = check_ret(ret_request);
+    if (status != TUTTI_OK)
+        return status;
+    return tutti__engine_create(comm->engine, &entry, ret_request);
+}
+
+tutti_status_t tutti_join(tutti_comm_t *comm, int *ret_last_rank)
+{
+    tutti_status_t status = tutti__comm_check(comm);
+
+    return status != TUTTI_OK ? status : tutti__engine_join(comm->engine, ret_last_rank);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Meeting through a key-value store of the caller's: rank 0 writes its place under one key, the
+ * others read it and join. See meet.h.
+ *
+ * If rank 0 cannot listen it writes that, so nobody waits for it.
+ */
+#include "boot/meet.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char key_name[] = "/tutti/place";
+
+typedef struct {
+    uint32_t layout;
+    int32_t status;
+    char text[248];
+    tutti__venue_t place;
+} entry_t;
+
+static tutti_status_t check_store(const tutti_store_t *store)
+{
+    if (store->size < sizeof(*store) || store->size > 4096)
+        return tutti__fail(TUTTI_ERR_ABI, "store->size is %zu, not %zu", store->size,
+                           sizeof(*store));
+    for (size_t i = sizeof(*store); i < store->size; i++)
+        if (((const unsigned char *)store)[i] != 0)
+            return tutti__fail(TUTTI_ERR_ABI,
+                               "store has a field that this version of the library, %x, does not "
+                               "know",
+                               tutti_version());
+    if (store->prefix == NULL || store->set == NULL || store->get == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "store->%s is NULL",
+                           store->prefix == NULL ? "prefix"
+                           : store->set == NULL  ? "set"
+                                                 : "get");
+    return TUTTI_OK;
+}
+
+static tutti_status_t host(const tutti_store_t *store, const char *key, const tutti__conf_t *conf,
+                           uint32_t size, tutti__meet_t *ret_meet)
+{
+    tutti_status_t status;
+    int door = -1, code;
+    entry_t entry;
+
+    memset(&entry, 0, sizeof(entry));
+    entry.layout = TUTTI__BOOT_LAYOUT;
+    status = tutti__venue_open(conf->interface, 0, &entry.place, &door);
+    entry.status = (int32_t)status;
+    if (status != TUTTI_OK)
+        snprintf(entry.text, sizeof(entry.text), "rank 0: %.230s", tutti_last_error());
+    code = store->set(store->context, key, &entry, sizeof(entry));
+    if (status != TUTTI_OK)
+        return tutti__fail(status, "%s", entry.text);
+    if (code != 0) {
+        close(door);
+        return tutti__fail(TUTTI_ERR_SYSTEM, "the store's set of key %s answered %d", key, code);
+    }
+    return tutti__venue_host(&entry.place, door, size, conf->shared.timeout_ms, ret_meet);
+}
+
+static tutti_status_t join(const tutti_store_t *store, const char *key, const tutti__conf_t *conf,
+                           uint32_t rank, uint32_t size, tutti__meet_t *ret_meet)
+{
+    uint64_t timeout_ms = conf->shared.timeout_ms;
+    uint64_t deadline = tutti__net_deadline(timeout_ms);
+    tutti_status_t status;
+    size_t bytes = 0;
+    entry_t entry;
+    int code;
+
+    code = store->get(store->context, key, &entry, sizeof(entry), &bytes,
+                      (int)TUTTI__MIN(timeout_ms, (uint64_t)INT_MAX));
+    if (code != 0)
+        return tutti__fail(tutti__net_left_ms(deadline) == 0 ? TUTTI_ERR_TIMEOUT : TUTTI_ERR_SYSTEM,
+                           "the store's get of key %s answered %d: rank 0 has not written it, or "
+                           "the store does not work",
+                           key, code);
+    if (bytes != sizeof(entry) || entry.layout != TUTTI__BOOT_LAYOUT)
+        return tutti__fail(TUTTI_ERR_ABI,
+                           "the store's key %s has %zu bytes that are not this library's: another "
+                           "version, or a prefix used for something else",
+                           key, bytes);
+    if (entry.status != TUTTI_OK)
+        return tutti__fail((tutti_status_t)entry.status, "%.*s", (int)sizeof(entry.text),
+                           entry.text);
+    status = tutti__venue_join(&entry.place, rank, size, timeout_ms, ret_meet);
+    if (status == TUTTI_ERR_TRANSPORT)
+        return tutti__fail(status,
+                           "the store's key %s: %s; has rank 0 ended, or was the prefix used "
+                           "before?",
+                           key, tutti_last_error());
+    return status;
+}
+
+tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t *conf,
+                                 uint32_t rank, uint32_t size, tutti__meet_t *ret_meet)
+{
+    tutti_status_t status = check_store(store);
+    size_t bytes;
+    char *key;
+
+    if (status != TUTTI_OK)
+        return status;
+    bytes = strlen(store->prefix) + sizeof(key_name);
+    key = malloc(bytes);
+    if (key == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "key of %zu bytes", bytes);
+    snprintf(key, bytes, "%s%s", store->prefix, key_name);
+    status = rank == 0 ? host(store, key, conf, size, ret_meet)
+                       : join(store, key, conf, rank, size, ret_meet);
+    free(key);
+    return status;
+}

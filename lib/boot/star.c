@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The star's two sides. See star.h.
+ *
+ *     rank r -- ask {number, bytes}, my bytes ------------------> rank 0
+ *     rank r <-- answer {status, text, bytes}, everyone's bytes -- rank 0
+ *
+ * An answer with a status other than TUTTI_OK, equal on all ranks, ends the meeting: that is how
+ * all of them learn which rank did not come. The others wait a little longer than rank 0 for that.
+ *
+ * Runs on the thread that calls; blocks until the deadline.
+ */
+#include "boot/star.h"
+
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+typedef struct {
+    uint32_t number, unused; /* of this allgather, from 1 */
+    uint64_t bytes;
+} ask_t;
+
+typedef struct {
+    int32_t status;
+    uint32_t unused;
+    uint64_t bytes; /* that follow */
+    char text[240];
+} answer_t;
+
+typedef struct {
+    uint32_t rank, size;
+    uint32_t nfds;         /* of fds, asks and have: rank 0: size, others: 1 */
+    int *fds;              /* rank 0: its own is NOBODY; others: that to rank 0 */
+    uint32_t number;       /* of the last allgather */
+    tutti_status_t failed; /* what ended the meeting */
+    ask_t *asks;           /* rank 0: what is being received */
+    size_t *have;          /* rank 0: bytes received of ask and data */
+} star_t;
+
+uint64_t tutti__star_patience(uint64_t timeout_ms)
+{
+    return timeout_ms + TUTTI__MIN(timeout_ms / 4, 2000u);
+}
+
+static void close_fds(star_t *star)
+{
+    for (uint32_t i = 0; star->fds != NULL && i < star->nfds; i++) {
+        if (star->fds[i] >= 0)
+            close(star->fds[i]);
+        star->fds[i] = TUTTI__GATE_NOBODY;
+    }
+}
+
+static void star_settle(void *ctx)
+{
+    star_t *star = ctx;
+
+    close_fds(star);
+    star->failed = TUTTI_ERR_INTERNAL;
+}
+
+static void star_close(void *ctx)
+{
+    star_t *star = ctx;
+
+    if (star == NULL)
+        return;
+    close_fds(star);
+    free(star->fds);
+    free(star->asks);
+    free(star->have);
+    free(star);
+}
+
+/* Rank 0: the outcome to all that are here; the first failure to send is the result. */
+static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void *data,
+                                 size_t bytes, uint64_t deadline)
+{
+    answer_t answer = { .status = (int32_t)status };
+    tutti_status_t result = status;
+
+    if (status != TUTTI_OK)
+        snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
+    else
+        answer.bytes = bytes;
+    for (uint32_t r = 1; r < star->size; r++) {
+        tutti_status_t sent;
+
+        if (star->fds[r] < 0)
+            continue;
+        sent = tutti__net_send(star->fds[r], r, &answer, sizeof(answer), deadline);
+        if (sent == TUTTI_OK && answer.bytes > 0)
+            sent = tutti__net_send(star->fds[r], r, data, answer.bytes, deadline);
+        if (result == TUTTI_OK)
+            result = sent;
+    }
+    /* Sending may have set another text. */
+    return status == TUTTI_OK ? result : tutti__fail(status, "%s", answer.text);
+}
+
+/* Others: the outcome, and everyone's bytes. */
+static tutti_status_t hear_answer(star_t *star, void *ret_all, size_t bytes, uint64_t deadline)
+{
+    answer_t answer;
+    tutti_status_t status;
+
+    status = tutti__net_recv(star->fds[0], 0, &answer, sizeof(answer), deadline);
+    if (status != TUTTI_OK)
+        return status;
+    if (answer.status != TUTTI_OK)
+        return tutti__fail((tutti_status_t)answer.status, "%.*s", (int)sizeof(answer.text),
+                           answer.text);
+    if (answer.bytes != bytes)
+        return tutti__fail(TUTTI_ERR_INTERNAL, "rank 0 answers %llu bytes, not %zu",
+                           (unsigned long long)answer.bytes, bytes);
+    return tutti__net_recv(star->fds[0], 0, ret_all, bytes, deadline);
+}
+
+static tutti_status_t missing(const star_t *star, size_t bytes)
+{
+    unsigned char *listed = calloc(star->size, 1);
+    char text[160] = "some ranks";
+
+    for (uint32_t r = 1; listed != NULL && r < star->size; r++)
+        listed[r] = star->have[r] < sizeof(ask_t) + bytes;
+    if (listed != NULL)
+        tutti__net_list_ranks(listed, star->size, text, sizeof(text));
+    free(listed);
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not come to step %u of setting up in time", text,
+                       star->number);
+}
+
+/* Rank 0: does rank r take part in the same step, with as many bytes? */
+static tutti_status_t judge(const star_t *star, uint32_t r, size_t bytes)
+{
+    const ask_t *ask = &star->asks[r];
+
+    if (ask->number != star->number)
+        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u is at step %u of setting up, rank 0 at %u",
+                           r, ask->number, star->number);
+    if (ask->bytes != bytes)
+        return tutti__fail(
+            TUTTI_ERR_MISMATCH,
+            "rank %u gave %llu bytes where rank 0 gave %zu, at step %u of setting up", r,
+            (unsigned long long)ask->bytes, bytes, star->number);
+    return TUTTI_OK;
+}
+
+/* Rank 0: read what has come from rank r. */
+static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t bytes)
+{
+    size_t *have = &star->have[r];
+
+    while (*have < sizeof(ask_t) + bytes) {
+        int in_ask = *have < sizeof(ask_t);
+        char *at =
+            in_ask ? (char *)&star->asks[r] + *have : all + r * bytes + *have - sizeof(ask_t);
+        size_t room = in_ask ? sizeof(ask_t) - *have : sizeof(ask_t) + bytes - *have;
+        ssize_t n = recv(star->fds[r], at, room, MSG_DONTWAIT);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return TUTTI_OK;
+        if (n <= 0)
+            return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", r);
+        *have += (size_t)n;
+        if (*have == sizeof(ask_t)) {
+            tutti_status_t status = judge(star, r, bytes);
+
+            if (status != TUTTI_OK)
+                return status;
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* Rank 0: everyone's bytes. */
+static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollfd *polls,
+                             uint64_t deadline)
+{
+    uint32_t waiting = star->size - 1;
+
+    for (uint32_t r = 0; r < star->size; r++) {
+        polls[r] = (struct pollfd){ r == 0 ? -1 : star->fds[r], POLLIN, 0 };
+        star->have[r] = 0;
+    }
+    while (waiting > 0) {
+        tutti_status_t status;
+        int ready;
+
+        status = tutti__net_poll(polls, star->size, deadline, &ready);
+        if (status != TUTTI_OK)
+            return status;
+        if (ready == 0)
+            return missing(star, bytes);
+        for (uint32_t r = 1; r < star->size; r++) {
+            if (polls[r].fd < 0 || polls[r].revents == 0)
+                continue;
+            status = hear_rank(star, r, all, bytes);
+            if (status != TUTTI_OK)
+                return status;
+            if (star->have[r] == sizeof(ask_t) + bytes) {
+                polls[r].fd = -1;
+                waiting--;
+            }
+        }
+    }
+    return TUTTI_OK;
+}
+
+static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *ret_all,
+                            uint64_t deadline)
+{
+    struct pollfd *polls = calloc(star->size, sizeof(*polls));
+    char *all = malloc(star->size * bytes + 1);
+    tutti_status_t status;
+
+    if (polls == NULL || all == NULL) {
+        status =
+            tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes of each of %u ranks", bytes, star->size);
+    } else {
+        if (bytes > 0)
+            memcpy(all, mine, bytes);
+        status = gather(star, all, bytes, polls, deadline);
+    }
+    /* All are listening now, but a stopped one may leave its bytes in the socket for a while. */
+    status = answer_all(star, status, all, star->size * bytes, deadline);
+    if (status == TUTTI_OK && bytes > 0)
+        memcpy(ret_all, all, star->size * bytes);
+    free(polls);
+    free(all);
+    return status;
+}
+
+static tutti_status_t star_allgather(void *ctx, const void *mine, size_t bytes, void *ret_all,
+                                     uint64_t timeout_ms)
+{
+    star_t *star = ctx;
+    ask_t ask = { .number = ++star->number, .bytes = bytes };
+    tutti_status_t status;
+    uint64_t deadline;
+
+    if (star->failed != TUTTI_OK)
+        return tutti__fail(star->failed, "an earlier step of setting up failed");
+    if (star->rank == 0) {
+        status = serve(star, mine, bytes, ret_all, tutti__net_deadline(timeout_ms));
+    } else {
+        deadline = tutti__net_deadline(tutti__star_patience(timeout_ms));
+        status = tutti__net_send(star->fds[0], 0, &ask, sizeof(ask), deadline);
+        if (status == TUTTI_OK)
+            status = tutti__net_send(star->fds[0], 0, mine, bytes, deadline);
+        /* Rank 0 may have told why it ended the meeting before it closed. */
+        if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
+            status = hear_answer(star, ret_all, star->size * bytes, deadline);
+    }
+    star->failed = status;
+    return status;
+}
+
+/* With room for `nfds` connections, none of which is there. */
+static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, star_t **ret_star)
+{
+    star_t *star = calloc(1, sizeof(*star));
+
+    if (star != NULL) {
+        star->rank = gate->rank;
+        star->size = gate->size;
+        star->nfds = nfds;
+        star->fds = malloc(nfds * sizeof(*star->fds));
+        star->asks = calloc(nfds, sizeof(*star->asks));
+        star->have = calloc(nfds, sizeof(*star->have));
+        for (uint32_t i = 0; star->fds != NULL && i < nfds; i++)
+            star->fds[i] = TUTTI__GATE_NOBODY;
+    }
+    if (star == NULL || star->fds == NULL || star->asks == NULL || star->have == NULL) {
+        star_close(star);
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "meeting of %u ranks", gate->size);
+    }
+    *ret_star = star;
+    return TUTTI_OK;
+}
+
+/* The result of coming together. */
+static tutti_status_t begin(star_t *star, const char *name, tutti_status_t status,
+                            tutti__meet_t *ret_meet)
+{
+    if (status != TUTTI_OK) {
+        star_close(star);
+        return status;
+    }
+    *ret_meet = (tutti__meet_t){ name,           star,        star->rank, star->size,
+                                 star_allgather, star_settle, star_close };
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door, int over_tcp,
+                                uint64_t timeout_ms, tutti__meet_t *ret_meet)
+{
+    tutti_status_t status;
+    star_t *star;
+
+    status = make(gate, gate->size, &star);
+    if (status != TUTTI_OK) {
+        close(door);
+        return status;
+    }
+    for (uint32_t r = 1; r < star->size; r++)
+        star->fds[r] = TUTTI__GATE_AWAITED;
+    status = tutti__gate_admit(gate, door, star->fds, tutti__net_deadline(timeout_ms));
+    close(door);
+    for (uint32_t r = 1; over_tcp && status == TUTTI_OK && r < star->size; r++)
+        status = tutti__net_tcp_options(star->fds[r]);
+    status = answer_all(star, status, NULL, 0, tutti__net_deadline(1000));
+    return begin(star, name, status, ret_meet);
+}
+
+tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
+                                uint64_t deadline, tutti__meet_t *ret_meet)
+{
+    tutti_status_t status;
+    star_t *star;
+
+    status = make(gate, 1, &star);
+    if (status != TUTTI_OK) {
+        close(fd);
+        return status;
+    }
+    star->fds[0] = fd;
+    return begin(star, name, hear_answer(star, NULL, 0, deadline), ret_meet);
+}

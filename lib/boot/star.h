@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The star: a meeting that rank 0 serves, over any stream sockets.
+ *
+ * Rank 0 lets everybody in through a strict gate (see gate.h) at a door that the others find in one
+ * way or another; from then on each allgather is one message from every rank to rank 0 and one
+ * answer back. Whoever cannot come, or dies, is named to all.
+ */
+#ifndef TUTTI__BOOT_STAR_H
+#define TUTTI__BOOT_STAR_H
+
+#include "boot/boot.h"
+#include "boot/gate.h"
+
+/*
+ * Rank 0: wait until all have come.
+ *
+ * gate  rank 0's; strict
+ * name  of the meeting, see tutti__meet_t
+ * door  listening; closed by this, also when it fails
+ */
+tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door, int over_tcp,
+                                uint64_t timeout_ms, tutti__meet_t *ret_meet);
+
+/* Others: wait until all have come. fd: to rank 0, where this one has knocked; taken over, also
+   when this fails. */
+tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
+                                uint64_t deadline, tutti__meet_t *ret_meet);
+
+/* The others' patience, longer than rank 0's: so they hear what it has to say. */
+uint64_t tutti__star_patience(uint64_t timeout_ms);
+
+#endif

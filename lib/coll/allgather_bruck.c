@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bruck's allgather (Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient algorithms for all-to-all
+ * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997). For blocks of any
+ * lengths.
+ *
+ * Ranks stand on a circle. A rank has the blocks from its own on, 1, 2, 4 ... of them; in a step it
+ * gives all it has to the rank as many before it, and so everyone has twice as many.
+ *
+ *      5 ranks, rank 0:   0        0 1         0 1 2 3        0 1 2 3 4
+ *                         gets 1   gets 2 3    gets 4
+ *
+ * The fewest steps there are for any number of ranks, and no byte twice. The original keeps blocks
+ * in the order of the circle and turns them at the end; here each stands in its place from the
+ * beginning, and an arc that crosses the circle's end goes as two messages.
+ *
+ * Cost: ceil(lg p) alpha + (p-1)/p n beta; at most twice the alpha for ranks near the end.
+ */
+#include "base/compiler.h"
+#include "coll/algorithms.h"
+
+tutti_status_t tutti__coll_allgather_bruck(const tutti__shape_t *shape,
+                                           const tutti__coll_args_t *args,
+                                           tutti__sched_t **ret_sched)
+{
+    uint32_t n = shape->size, me = args->rank;
+    tutti__build_t *b = tutti__build_begin("bruck", me, n, n, 0, tutti__coll_arc_blocks(n));
+
+    tutti__build_loop(b);
+    if (!args->in_place)
+        tutti__build_copy(b, tutti__at(TUTTI__IN, me), tutti__at(TUTTI__OUT, me), 1);
+    for (uint64_t far = 1; far < n; far *= 2) {
+        uint32_t count = (uint32_t)TUTTI__MIN(far, n - far);
+        uint32_t before = (uint32_t)((me + n - far) % n), behind = (uint32_t)((me + far) % n);
+
+        tutti__coll_put_send_arc(b, before, TUTTI__OUT, me, count, n);
+        tutti__coll_put_recv_arc(b, behind, TUTTI__OUT, behind, count, n);
+    }
+    tutti__build_end_loop(b);
+    return tutti__build_end(b, ret_sched);
+}

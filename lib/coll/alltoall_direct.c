@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct alltoall: everyone sends everyone its block, then takes what has come. For alltoallv, too:
+ * only the two ranks of a message know its length.
+ *
+ * All messages are under way at once, which suits small blocks; the pairwise one has one at a time.
+ * Each rank begins with its right neighbour, so that not all send to one at a time. In place is
+ * free: a sent block has left its place.
+ *
+ * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
+ */
+#include "coll/algorithms.h"
+
+static tutti_status_t build(tutti__sizes_t sizes, const tutti__shape_t *shape,
+                            const tutti__coll_args_t *args, tutti__sched_t **ret_sched)
+{
+    uint32_t n = shape->size, me = args->rank;
+    tutti__build_t *b = tutti__build_begin("direct", me, n, n, 0, 1);
+
+    tutti__build_sizes(b, sizes);
+    tutti__build_loop(b);
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t to = (uint32_t)(((uint64_t)me + k) % n);
+
+        tutti__build_send(b, to, tutti__at(TUTTI__IN, to), 1);
+    }
+    if (!args->in_place)
+        tutti__build_copy(b, tutti__at(TUTTI__IN, me), tutti__at(TUTTI__OUT, me), 1);
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t from = (uint32_t)(((uint64_t)me + n - k) % n);
+
+        tutti__build_recv(b, from, 0, tutti__at(TUTTI__OUT, from), 1);
+    }
+    tutti__build_end_loop(b);
+    return tutti__build_end(b, ret_sched);
+}
+
+tutti_status_t tutti__coll_alltoall_direct(const tutti__shape_t *shape,
+                                           const tutti__coll_args_t *args,
+                                           tutti__sched_t **ret_sched)
+{
+    return build(TUTTI__ALL_EQUAL, shape, args, ret_sched);
+}
+
+tutti_status_t tutti__coll_alltoallv_direct(const tutti__shape_t *shape,
+                                            const tutti__coll_args_t *args,
+                                            tutti__sched_t **ret_sched)
+{
+    return build(TUTTI__BY_PAIR, shape, args, ret_sched);
+}

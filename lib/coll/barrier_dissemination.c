@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Dissemination barrier (Hensgen, Finkel, Manber: "Two algorithms for barrier synchronization",
+ * International Journal of Parallel Programming 17(1), 1988), with any radix (Hoefler, Mehlan,
+ * Mietke, Rehm: "Fast barrier synchronization for InfiniBand", IPDPS 2006).
+ *
+ * In step i every rank tells the ranks k^i, 2 k^i, ... (k-1) k^i further on that it has come, and
+ * hears from those so far before it. After step i a rank has heard, directly or not, from the
+ * k^(i+1) ranks up to itself; so after ceil(log_k n) steps from all, for any n. No rank is special.
+ *
+ * What a message says does not matter, only that it came: one element of SCRATCH.
+ *
+ * Cost: ceil(log_k p) steps of (k-1) alpha, which overlap.
+ */
+#include "coll/algorithms.h"
+
+tutti_status_t tutti__coll_barrier_dissemination(const tutti__shape_t *shape,
+                                                 const tutti__coll_args_t *args,
+                                                 tutti__sched_t **ret_sched)
+{
+    uint32_t n = shape->size, rank = args->rank, radix = args->radix != 0 ? args->radix : 2;
+    tutti__build_t *b = tutti__build_begin("dissemination", rank, n, 1, 1, 1);
+    tutti__at_t token = tutti__at(TUTTI__SCRATCH, 0);
+
+    tutti__build_loop(b);
+    for (uint64_t unit = 1; unit < n; unit *= radix) {
+        for (uint64_t far = unit; far < unit * radix && far < n; far += unit)
+            tutti__build_send(b, (uint32_t)((rank + far) % n), token, 1);
+        for (uint64_t far = unit; far < unit * radix && far < n; far += unit)
+            tutti__build_recv(b, (uint32_t)((rank + n - far) % n), 0, token, 1);
+    }
+    tutti__build_end_loop(b);
+    return tutti__build_end(b, ret_sched);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Proofs of algorithms. See prove.h.
+ *
+ * One rank's schedule proves nothing. But builders are pure, so any rank can build those of all
+ * others, and the checker's answer is about the very schedules that will run, but for two things:
+ * the trips, of which a few are tried, and the sizes of blocks, of which it takes none for granted.
+ */
+#include "coll/prove.h"
+
+#include "base/status.h"
+
+#include <stdlib.h>
+
+typedef struct {
+    tutti__expect_t expect;
+    unsigned sizes; /* bits 1 << tutti__sizes_t; what the call knows of its blocks, see coll.h */
+} promise_t;
+
+#define BY_NUMBER (1u << TUTTI__BY_NUMBER)
+#define EQUAL (1u << TUTTI__ALL_EQUAL | BY_NUMBER)
+#define BY_PAIR (1u << TUTTI__BY_PAIR)
+
+static const promise_t promises[TUTTI__COLLECTIVES] = {
+    [TUTTI__ALLREDUCE] = { TUTTI__EXPECT_ALLREDUCE, BY_NUMBER },
+    [TUTTI__ROOT_REDUCE] = { TUTTI__EXPECT_REDUCE, BY_NUMBER },
+    [TUTTI__BROADCAST] = { TUTTI__EXPECT_BROADCAST, BY_NUMBER },
+    [TUTTI__REDUCE_SCATTER] = { TUTTI__EXPECT_REDUCE_SCATTER, BY_NUMBER },
+    [TUTTI__ALLGATHER] = { TUTTI__EXPECT_ALLGATHER, EQUAL },
+    [TUTTI__ALLGATHERV] = { TUTTI__EXPECT_ALLGATHER, BY_NUMBER },
+    [TUTTI__GATHER] = { TUTTI__EXPECT_GATHER, EQUAL },
+    [TUTTI__GATHERV] = { TUTTI__EXPECT_GATHER, BY_PAIR },
+    [TUTTI__SCATTER] = { TUTTI__EXPECT_SCATTER, EQUAL },
+    [TUTTI__SCATTERV] = { TUTTI__EXPECT_SCATTER, BY_PAIR },
+    [TUTTI__ALLTOALL] = { TUTTI__EXPECT_ALLTOALL, EQUAL },
+    [TUTTI__ALLTOALLV] = { TUTTI__EXPECT_ALLTOALL, BY_PAIR },
+    [TUTTI__SCAN] = { TUTTI__EXPECT_SCAN, BY_NUMBER },
+    [TUTTI__EXSCAN] = { TUTTI__EXPECT_EXSCAN, BY_NUMBER },
+    [TUTTI__BARRIER] = { TUTTI__EXPECT_BARRIER, EQUAL },
+};
+
+/* Of an algorithm with another one inside, both must say it. */
+static const tutti__algorithm_t *find_inner(const tutti__algorithm_t *algorithm, const char *sub)
+{
+    static const tutti__algorithm_t none = { .name = NULL };
+    const tutti__algorithm_t *inner = algorithm;
+
+    if (algorithm->subs != NULL)
+        inner = sub != NULL ? tutti__algorithm_find(algorithm->collective, sub) : NULL;
+    return inner != NULL ? inner : &none;
+}
+
+tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
+                                 const tutti__coll_args_t *args, tutti__sched_t *const *scheds)
+{
+    const promise_t *promise = &promises[algorithm->collective];
+    const tutti__algorithm_t *inner = find_inner(algorithm, args->sub);
+    tutti__check_t check = {
+        .expect = promise->expect,
+        .sizes = promise->sizes,
+        .size = shape->size,
+        .scheds = scheds,
+        .host_of = shape->host_of,
+        .local_of = shape->local_of,
+        .nhosts = shape->nhosts,
+        .root = args->root,
+        .ordered = algorithm->ordered && inner->ordered,
+        .fixed = algorithm->fixed_association && inner->fixed_association,
+        .in_place = args->in_place,
+        .credits = 1,
+        .trips = 1,
+    };
+
+    return check;
+}
+
+static tutti_status_t build_all(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
+                                const tutti__coll_args_t *args, tutti__sched_t **scheds)
+{
+    tutti__coll_args_t of = *args;
+    tutti_status_t status = TUTTI_OK;
+
+    for (of.rank = 0; of.rank < shape->size && status == TUTTI_OK; of.rank++)
+        status = algorithm->build(shape, &of, &scheds[of.rank]);
+    return status;
+}
+
+static tutti_status_t prove(const tutti__algorithm_t *algorithm, const tutti__check_t *check,
+                            const tutti__coll_args_t *args)
+{
+    char why[TUTTI__ERROR_BYTES / 2];
+    tutti_status_t status = tutti__sched_check(check, why, sizeof(why));
+
+    if (status != TUTTI_ERR_INTERNAL)
+        return status;
+    return tutti__fail(status,
+                       "TUTTI_CHECK: %s:%s%s%s (radix %u, root %u%s) of %u ranks, %u credits, %u "
+                       "trips: %s",
+                       tutti__collective_name(algorithm->collective), algorithm->name,
+                       args->sub != NULL ? "/" : "", args->sub != NULL ? args->sub : "",
+                       args->radix, args->root, args->in_place ? ", in place" : "", check->size,
+                       check->credits, check->trips, why);
+}
+
+tutti_status_t tutti__coll_prove(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
+                                 const tutti__coll_args_t *args, uint32_t credits)
+{
+    const uint32_t trips[] = { 1, 2, credits + 1 };
+    tutti__sched_t **scheds = calloc(shape->size, sizeof(*scheds));
+    tutti__check_t check;
+    tutti_status_t status;
+
+    if (scheds == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory to prove schedules");
+    status = build_all(algorithm, shape, args, scheds);
+    check = tutti__coll_check(algorithm, shape, args, scheds);
+    check.credits = credits;
+    for (size_t i = 0; i < sizeof(trips) / sizeof(*trips) && status == TUTTI_OK; i++) {
+        check.trips = trips[i];
+        status = prove(algorithm, &check, args);
+    }
+    for (uint32_t r = 0; r < shape->size; r++)
+        tutti__sched_free(scheds[r]);
+    free(scheds);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Between two ranks: send IN to one, receive OUT from another, or one of the two only.
+ *
+ * The two directions are streams of their own, so that neither waits for the other: two ranks that
+ * send each other more than the slots hold would deadlock in one stream. The sender's stream, which
+ * names the channel, is always 0: whoever receives need not know whether the other one receives
+ * something, too.
+ *
+ * Cost: alpha + n beta.
+ */
+#include "base/status.h"
+#include "coll/algorithms.h"
+
+#define NOBODY UINT32_MAX
+
+/* To itself: both ends in one call. */
+static tutti_status_t build_self(tutti__build_t *b, tutti__sched_t **ret_sched)
+{
+    tutti__build_copy(b, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0), 1);
+    return tutti__build_end(b, ret_sched);
+}
+
+tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
+                                          uint32_t source, tutti__sched_t **ret_sched)
+{
+    tutti__build_t *b;
+
+    if ((dest == rank) != (source == rank))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "rank %u sends to itself, or receives from itself, but not both", rank);
+    b = tutti__build_begin("sendrecv", rank, shape->size, 1, 0, 1);
+    tutti__build_sizes(b, TUTTI__BY_PAIR);
+    if (dest == rank)
+        return build_self(b, ret_sched);
+    if (dest != NOBODY) {
+        tutti__build_loop(b);
+        tutti__build_send(b, dest, tutti__at(TUTTI__IN, 0), 1);
+        tutti__build_end_loop(b);
+    }
+    if (source != NOBODY) {
+        tutti__build_stream(b, dest != NOBODY);
+        tutti__build_loop(b);
+        tutti__build_recv(b, source, 0, tutti__at(TUTTI__OUT, 0), 1);
+        tutti__build_end_loop(b);
+    }
+    return tutti__build_end(b, ret_sched);
+}

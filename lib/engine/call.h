@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A call: any collective, or a message between two ranks, as the API took it. Direct and
+ * asynchronous calls share what is here: how a call becomes what coll/ and exec/ want.
+ */
+#ifndef TUTTI__ENGINE_CALL_H
+#define TUTTI__ENGINE_CALL_H
+
+#include "coll/coll.h"
+#include "exec/exec.h"
+
+/* Arguments that were checked. Arrays are the caller's, [size], and live until the call is done. */
+typedef struct {
+    tutti_call_kind_t kind;
+    tutti_dtype_t dtype;
+    tutti_op_t op;
+    uint32_t root;   /* also: dest of a send, source of a receive */
+    uint32_t source; /* SENDRECV */
+    const void *sendbuf;
+    void *recvbuf; /* BROADCAST: the buffer. SEND: sendbuf, RECV: recvbuf */
+    size_t count;  /* of the public call: count, sendcount or recvcount */
+    size_t recvcount;
+    const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
+    double prescale, postscale; /* 1: none. Reductions only */
+} tutti__call_t;
+
+/* What a call needs to be run: block maps, and memory for them. Zero it first; reused from call to
+   call, so it describes the call that was prepared last. */
+typedef struct {
+    size_t *table, *in_table; /* [room + 1] */
+    size_t room;
+    void *temp; /* scaled operands, or a result, that cannot stand in recvbuf */
+    size_t temp_bytes;
+    size_t result; /* elements that this rank gets of a reduction */
+    int copies;    /* its result is made in temp */
+} tutti__call_room_t;
+
+void tutti__call_room_free(tutti__call_room_t *room);
+
+/*
+ * A call as schedule and executor see it. All ranks get equal `want`s for calls that fit. Not set:
+ * exec->meet and exec->signature.
+ *
+ * ret_in_place  the schedule's in_place
+ * ret_empty     there is nothing to run: nobody has any element; or, where ranks know their own
+ *               counts only (gatherv, scatterv, alltoallv, messages), this rank has none
+ *
+ * NO_MEMORY is all that can happen.
+ */
+tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uint32_t size,
+                                   tutti__call_room_t *room, tutti__want_t *ret_want,
+                                   tutti__exec_call_t *ret_exec, int *ret_in_place, int *ret_empty);
+
+/* For exec->signature, where channels are used: equal on all ranks for calls that fit. */
+uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call_t *exec,
+                               uint32_t size);
+
+/* Before and after the run: scaling, and the copy of a result that was made in `temp`. Only calls
+   that need it do anything. Prescaled data goes to recvbuf where it fits there. */
+void tutti__call_begin(const tutti__call_t *call, const tutti__call_room_t *room,
+                       tutti__exec_call_t *exec);
+void tutti__call_end(const tutti__call_t *call, const tutti__call_room_t *room,
+                     const tutti__exec_call_t *exec);
+
+/* ---- kinds; call_kinds.c ---- */
+
+typedef struct {
+    const char *name;               /* "a reduce_scatter" */
+    tutti__collective_t collective; /* COLLECTIVES for messages between two ranks */
+    tutti__tag_t tag;
+    int reduces;
+} tutti__call_kind_t;
+
+extern const tutti__call_kind_t tutti__call_kinds[TUTTI_CALL_SENDRECV + 1];
+
+tutti__collective_t tutti__call_collective(tutti_call_kind_t kind);
+int tutti__call_reduces(tutti_call_kind_t kind);
+/* Do ranks know their own counts only? gatherv, scatterv, alltoallv. */
+int tutti__call_by_pair(tutti_call_kind_t kind);
+/* "no call" for what is none; static. */
+const char *tutti__call_name(tutti_call_kind_t kind);
+
+#endif

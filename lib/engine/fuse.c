@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Several tensors as one call. They are packed into memory that the other ranks of the host map,
+ * served there in place without further copies, and unpacked. Scaling is part of the copies.
+ *
+ *      allreduce, reduce, broadcast    |a         |b  |c     |
+ *      reduce_scatter, allgather       |a0  |b0|c0|a1  |b1|c1|     block r: what is rank r's
+ *
+ * Tensors begin at cache lines, and what is between them is zero; but a caller's own operation sees
+ * elements of tensors only, so there is nothing between them then.
+ *
+ * A rank that has joined has ghosts of the tensors: zeros, in the same places.
+ */
+#include "engine/state.h"
+
+#include <string.h>
+
+static int is_parted(tutti_call_kind_t kind)
+{
+    return kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_ALLGATHER;
+}
+
+static int can_fuse(const tutti__facts_t *facts)
+{
+    return facts->kind <= TUTTI_CALL_BROADCAST || is_parted((tutti_call_kind_t)facts->kind);
+}
+
+int tutti__fuse_fits(const tutti__facts_t *a, const tutti__facts_t *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
+           a->count > 0 && b->count > 0 && can_fuse(a);
+}
+
+size_t tutti__fuse_bytes(const tutti__facts_t *facts, uint32_t size)
+{
+    size_t part = TUTTI__ROUND_UP(
+        (size_t)facts->count * tutti_dtype_bytes((tutti_dtype_t)facts->dtype), TUTTI__LINE_BYTES);
+
+    return is_parted((tutti_call_kind_t)facts->kind) ? part * size : part;
+}
+
+tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes)
+{
+    size_t room = 65536;
+    void *ptr;
+    tutti_status_t status;
+
+    if (lane->fuse_bytes >= bytes)
+        return TUTTI_OK;
+    while (room < bytes)
+        room *= 2;
+    status = tutti__arena_alloc(e->env.machine->arena, room, &ptr);
+    if (status != TUTTI_OK)
+        return status;
+    /* Nobody reads the old one: a zero-copy operation ends for all ranks at once. */
+    tutti__arena_free(e->env.machine->arena, lane->fuse);
+    lane->fuse = ptr;
+    lane->fuse_bytes = room;
+    return TUTTI_OK;
+}
+
+/* ---- places ---- */
+
+static size_t part_bytes(const tutti_request_t *r)
+{
+    return r->call.count * tutti_dtype_bytes(r->call.dtype);
+}
+
+/* Give each tensor its place; returns the bytes of one block. */
+static size_t lay_out(tutti__bucket_t *bucket)
+{
+    /* A lone ghost stands beside calls that are not fused. */
+    int tight = bucket->nrequests == 1 || bucket->first->call.op > TUTTI_MAXLOC;
+    size_t total = 0;
+
+    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next) {
+        r->offset = total;
+        total += tight ? part_bytes(r) : TUTTI__ROUND_UP(part_bytes(r), TUTTI__LINE_BYTES);
+    }
+    return total;
+}
+
+/* A ghost's own recvcounts say how much it receives and throws away. */
+static size_t ghost_bytes(const tutti_request_t *r, uint32_t size)
+{
+    size_t total = 0;
+
+    for (uint32_t s = 0; r->call.recvcounts != NULL && s < size; s++)
+        total += r->call.recvcounts[s];
+    return total * tutti_dtype_bytes(r->call.dtype);
+}
+
+tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_t *ret_call)
+{
+    tutti__call_t call = lane->first->first->call;
+    size_t block = lay_out(lane->first);
+    size_t bytes = is_parted(call.kind) ? block * e->size : block;
+    tutti_status_t status;
+
+    if (call.kind == TUTTI_CALL_ALLGATHERV)
+        bytes = ghost_bytes(lane->first->first, e->size);
+    status = tutti__fuse_memory(e, lane, TUTTI__MAX(bytes, 1));
+    if (status != TUTTI_OK)
+        return status;
+    call.prescale = call.postscale = 1;
+    call.sendbuf = call.recvbuf = lane->fuse;
+    if (call.kind != TUTTI_CALL_ALLGATHERV && call.kind != TUTTI_CALL_BARRIER)
+        call.count = block / tutti_dtype_bytes(call.dtype);
+    if (call.kind == TUTTI_CALL_REDUCE_SCATTER)
+        call.recvbuf = lane->fuse + block * e->rank;
+    if (call.kind == TUTTI_CALL_ALLGATHER)
+        call.sendbuf = lane->fuse + block * e->rank;
+    *ret_call = call;
+    return TUTTI_OK;
+}
+
+/* ---- copies ---- */
+
+static void copy(void *to, const void *from, const tutti_request_t *r, double scale)
+{
+    if (TUTTI__LIKELY(scale == 1))
+        memcpy(to, from, part_bytes(r));
+    else
+        tutti__reduce_scale(to, from, r->call.count, r->call.dtype, scale);
+}
+
+static char *place(const tutti__lane_t *lane, const tutti_request_t *r, uint32_t part)
+{
+    return lane->fuse + part * lane->call.count * tutti_dtype_bytes(r->call.dtype) + r->offset;
+}
+
+/* What this rank gives of one tensor to one block. */
+static void pack_part(const tutti__lane_t *lane, const tutti_request_t *r, const void *from,
+                      uint32_t part)
+{
+    size_t bytes = part_bytes(r);
+    char *to = place(lane, r, part);
+
+    if (TUTTI__UNLIKELY(r->ghost))
+        memset(to, 0, bytes);
+    else
+        copy(to, (const char *)from + (is_parted(r->call.kind) ? part * bytes : 0), r,
+             r->call.prescale);
+    if (lane->first->nrequests > 1 && r->call.op <= TUTTI_MAXLOC)
+        memset(to + bytes, 0, TUTTI__ROUND_UP(bytes, TUTTI__LINE_BYTES) - bytes);
+}
+
+void tutti__fuse_pack(const tutti__engine_t *e, const tutti__lane_t *lane)
+{
+    for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next) {
+        switch (r->call.kind) {
+        case TUTTI_CALL_ALLREDUCE:
+        case TUTTI_CALL_REDUCE:
+            pack_part(lane, r, r->call.sendbuf, 0);
+            break;
+        case TUTTI_CALL_BROADCAST:
+            if (r->call.root == e->rank)
+                pack_part(lane, r, r->call.recvbuf, 0);
+            break;
+        case TUTTI_CALL_REDUCE_SCATTER:
+            for (uint32_t part = 0; part < e->size; part++)
+                pack_part(lane, r, r->call.sendbuf, part);
+            break;
+        case TUTTI_CALL_ALLGATHER:
+            copy(place(lane, r, e->rank), r->call.sendbuf, r, 1);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+void tutti__fuse_unpack(const tutti__engine_t *e, const tutti__lane_t *lane)
+{
+    for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next) {
+        if (r->ghost)
+            continue;
+        switch (r->call.kind) {
+        case TUTTI_CALL_ALLREDUCE:
+            copy(r->call.recvbuf, place(lane, r, 0), r, r->call.postscale);
+            break;
+        case TUTTI_CALL_REDUCE:
+            if (r->call.root == e->rank)
+                copy(r->call.recvbuf, place(lane, r, 0), r, r->call.postscale);
+            break;
+        case TUTTI_CALL_BROADCAST:
+            if (r->call.root != e->rank)
+                copy(r->call.recvbuf, place(lane, r, 0), r, 1);
+            break;
+        case TUTTI_CALL_REDUCE_SCATTER:
+            copy(r->call.recvbuf, place(lane, r, e->rank), r, r->call.postscale);
+            break;
+        case TUTTI_CALL_ALLGATHER:
+            for (uint32_t part = 0; part < e->size; part++)
+                copy((char *)r->call.recvbuf + part * part_bytes(r), place(lane, r, part), r, 1);
+            break;
+        default:
+            break;
+        }
+    }
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is pending: the queue, the table of names, and how requests end.
+ *
+ * A request that has a callback ends in two steps: it is put aside with its status known, and
+ * whoever has released the token calls the callback; only then may the waiter take the request. So
+ * a callback runs under no lock, and its argument may be freed after tutti_wait.
+ */
+#include "engine/state.h"
+
+#include "base/hash.h"
+#include "base/time.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- names; the caller holds queue_lock ---- */
+
+static tutti_request_t **chain_of(tutti__names_t *names, uint64_t hash)
+{
+    return &names->bucket[hash % names->nbuckets];
+}
+
+/* Keep chains short. Without memory they get longer, which is no error. */
+static void grow(tutti__names_t *names)
+{
+    tutti__names_t larger = { NULL, names->nbuckets ? 2 * names->nbuckets : 256, names->count };
+
+    if (names->nbuckets != 0 && names->count < 2 * names->nbuckets)
+        return;
+    larger.bucket = calloc(larger.nbuckets, sizeof(*larger.bucket));
+    if (larger.bucket == NULL)
+        return;
+    for (uint32_t i = 0; i < names->nbuckets; i++) {
+        tutti_request_t *next;
+
+        for (tutti_request_t *r = names->bucket[i]; r != NULL; r = next) {
+            tutti_request_t **chain = chain_of(&larger, r->hash);
+
+            next = r->chain;
+            r->chain = *chain;
+            *chain = r;
+        }
+    }
+    free(names->bucket);
+    *names = larger;
+}
+
+static tutti_request_t *find(tutti__names_t *names, const char *name, size_t bytes, uint64_t hash)
+{
+    if (names->nbuckets == 0)
+        return NULL;
+    for (tutti_request_t *r = *chain_of(names, hash); r != NULL; r = r->chain)
+        if (r->hash == hash && memcmp(r->name, name, bytes) == 0 && r->name[bytes] == '\0')
+            return r;
+    return NULL;
+}
+
+static void take_out(tutti__names_t *names, tutti_request_t *request)
+{
+    for (tutti_request_t **at = chain_of(names, request->hash); *at != NULL; at = &(*at)->chain) {
+        if (*at == request) {
+            *at = request->chain;
+            names->count--;
+            return;
+        }
+    }
+}
+
+static tutti_status_t add_name(tutti__engine_t *e, tutti_request_t *request)
+{
+    grow(&e->names);
+    if (e->names.nbuckets == 0)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "table of names");
+    if (find(&e->names, request->name, strlen(request->name), request->hash) != NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "tensor '%s' is pending already: wait for it before using its name "
+                           "again",
+                           request->name);
+    request->chain = *chain_of(&e->names, request->hash);
+    *chain_of(&e->names, request->hash) = request;
+    e->names.count++;
+    return TUTTI_OK;
+}
+
+/* ---- the queue ---- */
+
+void tutti__request_queue(tutti__engine_t *e, tutti_request_t *request)
+{
+    request->next = NULL;
+    if (e->queue_last != NULL)
+        e->queue_last->next = request;
+    else
+        e->queue_first = request;
+    e->queue_last = request;
+    atomic_store(&e->queued, 1);
+}
+
+/* May this be submitted now? Under queue_lock. */
+static tutti_status_t may_push(tutti__engine_t *e, const tutti_request_t *request)
+{
+    if (atomic_load(&e->closed))
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "tutti_finalize was called");
+    if (e->join != NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "this rank has called tutti_join, which has not returned");
+    if (request->joins && atomic_load(&e->pending) > 0)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "tutti_join: %d requests of this rank are pending",
+                           atomic_load(&e->pending));
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t **requests, size_t n)
+{
+    uint64_t now = tutti__now_ns();
+    tutti_status_t status;
+    size_t named = 0;
+
+    tutti__mutex_lock(&e->queue_lock);
+    status = may_push(e, requests[0]);
+    if (status == TUTTI_OK && requests[0]->joins)
+        e->join = requests[0];
+    else
+        while (status == TUTTI_OK && named < n)
+            status = add_name(e, requests[named++]);
+    if (status != TUTTI_OK && named > 0)
+        for (named--; named > 0; named--)
+            take_out(&e->names, requests[named - 1]);
+    for (size_t i = 0; status == TUTTI_OK && i < n; i++) {
+        requests[i]->since_ns = now;
+        tutti__request_queue(e, requests[i]);
+        atomic_fetch_add(&e->pending, 1);
+    }
+    tutti__mutex_unlock(&e->queue_lock);
+    return status;
+}
+
+tutti_request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_t name_bytes)
+{
+    tutti_request_t *r;
+
+    tutti__mutex_lock(&e->queue_lock);
+    r = find(&e->names, name, name_bytes, tutti__hash(name, name_bytes));
+    tutti__mutex_unlock(&e->queue_lock);
+    return r;
+}
+
+/* ---- the end ---- */
+
+void tutti__request_wake(tutti__engine_t *e)
+{
+    atomic_fetch_add(&e->epoch, 1);
+    if (atomic_load(&e->sleepers) > 0)
+        syscall(SYS_futex, &e->epoch, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* To those whose callbacks are to be called. Under queue_lock. */
+static void put_aside(tutti__engine_t *e, tutti_request_t *request)
+{
+    request->next = NULL;
+    if (e->ended_last != NULL)
+        e->ended_last->next = request;
+    else
+        e->ended_first = request;
+    e->ended_last = request;
+    atomic_store(&e->callbacks, 1);
+}
+
+static void finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
+                   const char *text)
+{
+    request->status = status;
+    request->text = text != NULL ? strdup(text) : NULL;
+    request->turn = atomic_load(&e->epoch);
+    atomic_fetch_sub(&e->pending, 1);
+    if (request->callback != NULL) {
+        tutti__mutex_lock(&e->queue_lock);
+        put_aside(e, request);
+        tutti__store_release(&request->done, TUTTI__ENDED);
+        tutti__mutex_unlock(&e->queue_lock);
+    } else {
+        /* From here on the request is its waiter's. */
+        tutti__store_release(&request->done, TUTTI__DONE);
+    }
+    tutti__request_wake(e);
+}
+
+void tutti__request_finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
+                           const char *text)
+{
+    if (request->ghost) {
+        tutti__request_free(request);
+        return;
+    }
+    tutti__mutex_lock(&e->queue_lock);
+    if (request->joins)
+        e->join = NULL;
+    else
+        take_out(&e->names, request);
+    tutti__mutex_unlock(&e->queue_lock);
+    finish(e, request, status, text);
+}
+
+void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_request_t *),
+                               tutti_status_t status, const char *text)
+{
+    tutti_request_t *ended = NULL, *next;
+
+    /* The queue in the same breath: what is ended here may be freed by its waiter at once. */
+    tutti__mutex_lock(&e->queue_lock);
+    e->queue_first = e->queue_last = NULL;
+    atomic_store(&e->queued, 0);
+    if (e->join != NULL) {
+        ended = e->join;
+        ended->chain = NULL;
+        e->join = NULL;
+    }
+    for (uint32_t i = 0; i < e->names.nbuckets; i++) {
+        tutti_request_t **at = &e->names.bucket[i];
+
+        while (*at != NULL) {
+            tutti_request_t *r = *at;
+
+            if (pick != NULL && !pick(r)) {
+                at = &r->chain;
+                continue;
+            }
+            *at = r->chain;
+            r->chain = ended;
+            ended = r;
+            e->names.count--;
+        }
+    }
+    tutti__mutex_unlock(&e->queue_lock);
+    for (; ended != NULL; ended = next) {
+        next = ended->chain;
+        finish(e, ended, status, text);
+    }
+}
+
+/* ---- callbacks ---- */
+
+static _Thread_local int in_callback;
+
+int tutti__engine_in_callback(void)
+{
+    return in_callback;
+}
+
+static tutti_request_t *next_ended(tutti__engine_t *e)
+{
+    tutti_request_t *r;
+
+    tutti__mutex_lock(&e->queue_lock);
+    r = e->ended_first;
+    if (r != NULL)
+        e->ended_first = r->next;
+    if (e->ended_first == NULL) {
+        e->ended_last = NULL;
+        atomic_store(&e->callbacks, 0);
+    }
+    tutti__mutex_unlock(&e->queue_lock);
+    return r;
+}
+
+void tutti__request_callbacks(tutti__engine_t *e)
+{
+    tutti_request_t *r;
+
+    /* What ends inside a callback waits until that has returned, or for another thread. */
+    if (!atomic_load(&e->callbacks) || in_callback)
+        return;
+    while ((r = next_ended(e)) != NULL) {
+        in_callback = 1;
+        r->callback(r->callback_arg, r->status);
+        in_callback = 0;
+        tutti__store_release(&r->done, TUTTI__DONE);
+        tutti__request_wake(e);
+    }
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Submitting: single calls, groups, persistent requests, joining. Any thread. */
+#include "engine/state.h"
+
+#include "base/forked.h"
+#include "base/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int tutti__engine_enter(tutti__engine_t *e)
+{
+    atomic_fetch_add(&e->inside, 1);
+    if (!atomic_load(&e->closed))
+        return 1;
+    atomic_fetch_sub(&e->inside, 1);
+    return 0;
+}
+
+void tutti__engine_leave(tutti__engine_t *e)
+{
+    atomic_fetch_sub(&e->inside, 1);
+}
+
+/* Hand over what was made; all or nothing. */
+static tutti_status_t push(tutti__engine_t *e, tutti_request_t **requests, size_t n)
+{
+    tutti_status_t status;
+
+    if (!tutti__engine_enter(e))
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "tutti_finalize was called");
+    status = tutti__request_push(e, requests, n);
+    /* Larger buckets are the thread's, if there is one, so that this returns at once. */
+    if (status == TUTTI_OK)
+        tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
+    tutti__engine_leave(e);
+    return status;
+}
+
+/* Several are a group: known by their names. */
+static void make_group(tutti_request_t **requests, size_t n)
+{
+    uint64_t hash = TUTTI__HASH_INIT;
+
+    for (size_t i = 0; i < n; i++)
+        hash = tutti__hash_more(hash, requests[i]->name, strlen(requests[i]->name) + 1);
+    for (size_t i = 0; i < n; i++)
+        requests[i]->group = (tutti__group_msg_t){ hash, (uint32_t)i, (uint32_t)n };
+}
+
+static tutti_status_t submit_group(tutti__engine_t *e, const tutti__entry_t *entries, size_t n,
+                                   tutti_request_t **ret_requests)
+{
+    tutti_request_t **requests = calloc(n, sizeof(tutti_request_t *));
+    tutti_status_t status = TUTTI_OK;
+    size_t made = 0;
+
+    if (requests == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu requests", n);
+    for (; status == TUTTI_OK && made < n; made += status == TUTTI_OK)
+        status = tutti__request_new(e, &entries[made], &requests[made]);
+    if (status == TUTTI_OK) {
+        make_group(requests, n);
+        status = push(e, requests, n);
+    }
+    if (status == TUTTI_OK)
+        memcpy(ret_requests, requests, n * sizeof(tutti_request_t *));
+    for (size_t i = 0; status != TUTTI_OK && i < made; i++)
+        tutti__request_free(requests[i]);
+    free(requests);
+    return status;
+}
+
+tutti_status_t tutti__engine_submit(tutti__engine_t *e, const tutti__entry_t *entries,
+                                    size_t nentries, tutti_request_t **ret_requests)
+{
+    tutti_request_t *request;
+    tutti_status_t status = tutti__engine_alive(e);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (nentries > 1)
+        return submit_group(e, entries, nentries, ret_requests);
+    status = tutti__request_new(e, entries, &request);
+    if (status != TUTTI_OK)
+        return status;
+    status = push(e, &request, 1);
+    if (status == TUTTI_OK)
+        *ret_requests = request;
+    else
+        tutti__request_free(request);
+    return status;
+}
+
+/* ---- persistent requests ---- */
+
+tutti_status_t tutti__engine_create(tutti__engine_t *e, const tutti__entry_t *entry,
+                                    tutti_request_t **ret_request)
+{
+    tutti_status_t status = tutti__engine_alive(e);
+
+    if (status == TUTTI_OK)
+        status = tutti__request_new(e, entry, ret_request);
+    if (status == TUTTI_OK)
+        (*ret_request)->persistent = 1;
+    return status;
+}
+
+static tutti_status_t not_persistent(const tutti_request_t *request)
+{
+    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not persistent", request->name);
+}
+
+/* As it was made. */
+static void reset(tutti_request_t *r)
+{
+    free(r->text);
+    r->text = NULL;
+    r->status = TUTTI_OK;
+    r->phase = 0;
+    r->agreed = 0;
+    if (r->counts_later) {
+        r->call.recvbuf = NULL;
+        r->call.recvcounts = r->call.recvdispls = NULL;
+    }
+    atomic_store(&r->counted, 0);
+    atomic_store(&r->done, TUTTI__NOT_DONE);
+}
+
+tutti_status_t tutti__engine_start(tutti_request_t *request)
+{
+    tutti__engine_t *e = request->engine;
+    tutti_status_t status = tutti__fork_check(e->generation);
+    int inactive = 0;
+
+    if (status != TUTTI_OK)
+        return status;
+    if (!request->persistent)
+        return not_persistent(request);
+    /* dead_text lives as long as the request. */
+    status = tutti__engine_alive(e);
+    if (status != TUTTI_OK)
+        return status;
+    if (!atomic_compare_exchange_strong(&request->active, &inactive, 1))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "request '%s' is active: wait for it before starting it again",
+                           request->name);
+    reset(request);
+    status = push(e, &request, 1);
+    if (status != TUTTI_OK)
+        atomic_store(&request->active, 0);
+    return status;
+}
+
+tutti_status_t tutti__engine_free(tutti_request_t *request)
+{
+    tutti_status_t status = tutti__fork_check(request->engine->generation);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (!request->persistent)
+        return not_persistent(request);
+    if (atomic_load(&request->active))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "request '%s' is active: wait for it before freeing it", request->name);
+    tutti__request_free(request);
+    return TUTTI_OK;
+}
+
+/* ---- the second phase, and joining ---- */
+
+/* Is it in the state between counts and buffer? */
+static tutti_status_t may_receive(const tutti_request_t *r)
+{
+    if (!r->counts_later || (r->persistent && !atomic_load(&r->active)))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "request '%s' is none whose recvcounts were NULL", r->name);
+    if (tutti__load_acquire(&r->done))
+        return tutti__fail(r->status, "%s", r->text != NULL ? r->text : "");
+    if (tutti__load_acquire(&r->counted) == 0)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "the recvcounts of request '%s' are not known yet: see "
+                           "tutti_request_recvcounts",
+                           r->name);
+    return TUTTI_OK;
+}
+
+/* Announce it again, now that it has a buffer. Under queue_lock. */
+static tutti_status_t give_buffer(tutti__engine_t *e, tutti_request_t *r, void *recvbuf,
+                                  const size_t *recvdispls, size_t total)
+{
+    size_t *displs = r->arrays + 3 * (size_t)e->size;
+
+    /* What has ended it meanwhile is for tutti_wait to say. */
+    if (tutti__load_acquire(&r->done))
+        return TUTTI_OK;
+    if (atomic_load(&r->counted) != 1)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' has its buffer already",
+                           r->name);
+    r->call.recvbuf = recvbuf;
+    if (recvdispls != NULL) {
+        memcpy(displs, recvdispls, e->size * sizeof(*displs));
+        r->call.recvdispls = displs;
+    }
+    r->bytes = total * tutti_dtype_bytes(r->call.dtype);
+    tutti__store_release(&r->counted, 2);
+    tutti__request_queue(e, r);
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
+                                     const size_t *recvdispls)
+{
+    tutti__engine_t *e = request->engine;
+    tutti_status_t status = tutti__fork_check(e->generation);
+    size_t total = 0;
+
+    if (status == TUTTI_OK)
+        status = may_receive(request);
+    if (status != TUTTI_OK)
+        return status;
+    for (uint32_t r = 0; r < e->size; r++)
+        total += request->call.recvcounts[r];
+    if (total > 0 && recvbuf == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "recvbuf is NULL, but request '%s' receives %zu elements", request->name,
+                           total);
+    if (!tutti__engine_enter(e))
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "tutti_finalize was called");
+    tutti__mutex_lock(&e->queue_lock);
+    status = give_buffer(e, request, recvbuf, recvdispls, total);
+    tutti__mutex_unlock(&e->queue_lock);
+    tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
+    tutti__engine_leave(e);
+    return status;
+}
+
+tutti_status_t tutti__engine_join(tutti__engine_t *e, int *ret_last_rank)
+{
+    tutti__entry_t entry = { .name = "tutti_join", .call = { .kind = TUTTI_CALL_BARRIER } };
+    tutti_request_t *request;
+    tutti_status_t status = tutti__engine_alive(e);
+    uint32_t last_rank;
+
+    if (status != TUTTI_OK)
+        return status;
+    if (tutti__engine_in_callback())
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_join inside a callback");
+    status = tutti__request_new(e, &entry, &request);
+    if (status != TUTTI_OK)
+        return status;
+    request->joins = 1;
+    /* So that it outlives the waiting, which says who was the last. */
+    request->persistent = 1;
+    atomic_store(&request->active, 1);
+    status = push(e, &request, 1);
+    if (status == TUTTI_OK)
+        status = tutti__engine_wait(request, -1);
+    last_rank = request->last_rank;
+    tutti__request_free(request);
+    if (status == TUTTI_OK && ret_last_rank != NULL)
+        *ret_last_rank = (int)last_rank;
+    return status;
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The executor before its first operation: memory, channels, where each block of the call is.
+ *
+ * A small call on one host takes 150 ns in all, so nothing is done here again that the last call
+ * did already: its channels serve if they are the same, its blocks if it had as many of the same
+ * size. Tables of block lengths belong to the caller and are read anew each time.
+ */
+#include "exec/inside.h"
+
+#include "base/compiler.h"
+#include "base/status.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tutti__run_init(tutti__run_t *run, const tutti__exec_env_t *env, uint32_t lane)
+{
+    memset(run, 0, sizeof(*run));
+    run->env = env;
+    run->lane = lane;
+}
+
+void tutti__run_fini(tutti__run_t *run)
+{
+    for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++)
+        free(run->stream[s].gather);
+    free(run->scratch);
+    free(run->blocks);
+    free(run->ends);
+}
+
+/* ---- blocks ---- */
+
+/* Equal shares, as tutti__block_border cuts them, without a division for each. Returns the bytes of
+   the largest. */
+static size_t put_shares(tutti__block_t *block, size_t count, uint32_t n, size_t esize)
+{
+    size_t whole = count / n * esize, rest = count % n, carry = 0, begin = 0;
+
+    for (uint32_t b = 0; b < n; b++) {
+        carry += rest;
+        block[b] = (tutti__block_t){ begin, whole };
+        if (carry >= n) {
+            carry -= n;
+            block[b].bytes += esize;
+        }
+        begin += block[b].bytes;
+    }
+    return rest == 0 ? whole : whole + esize;
+}
+
+static size_t put_table(tutti__block_t *block, const size_t *table, const size_t *begins,
+                        uint32_t n, size_t esize)
+{
+    size_t largest = 0;
+
+    for (uint32_t b = 0; b < n; b++) {
+        block[b].begin = (begins != NULL ? begins[b] : table[b]) * esize;
+        block[b].bytes = (table[b + 1] - table[b]) * esize;
+        largest = TUTTI__MAX(largest, block[b].bytes);
+    }
+    return largest;
+}
+
+static size_t put_blocks(tutti__block_t *block, const size_t *table, const size_t *begins,
+                         size_t count, uint32_t n, size_t esize)
+{
+    return table != NULL ? put_table(block, table, begins, n, esize)
+                         : put_shares(block, count, n, esize);
+}
+
+/* One chunk of memory per block, as long as what it stands for. */
+static void put_scratch(tutti__block_t *scratch, const tutti__block_t *out,
+                        const tutti__sched_t *sched, size_t chunk)
+{
+    for (uint32_t i = 0, b = 0; i < sched->scratch_blocks; i++) {
+        scratch[i] = (tutti__block_t){ i * chunk, out[b].bytes };
+        b = b + 1 == sched->nblocks ? 0 : b + 1;
+    }
+}
+
+static int is_chunks_only(const tutti__block_t *block, uint32_t n, size_t chunk)
+{
+    for (uint32_t b = 0; b < n; b++)
+        if (block[b].bytes != chunk)
+            return 0;
+    return 1;
+}
+
+static tutti_status_t get_blocks(tutti__run_t *run, const tutti__sched_t *sched)
+{
+    size_t need = (size_t)sched->nblocks * 2 + sched->scratch_blocks;
+    tutti__block_t *blocks;
+
+    if (run->blocks_room >= need)
+        return TUTTI_OK;
+    blocks = realloc(run->blocks, need * sizeof(*blocks));
+    if (blocks == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "table of %zu blocks", need);
+    run->blocks = blocks;
+    run->blocks_room = need;
+    return TUTTI_OK;
+}
+
+static size_t divide_up(size_t n, size_t by)
+{
+    return n <= by ? n > 0 : n / by + (n % by != 0);
+}
+
+/* Where the blocks are, how long a chunk is, and how many there are. */
+static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
+                              const tutti__exec_call_t *call, size_t esize)
+{
+    size_t largest, chunk = run->env->slot_bytes / (sched->max_nblk * esize) * esize;
+    int is_pair = sched->sizes == TUTTI__BY_PAIR;
+    tutti__block_t *out, *in, *scratch;
+    tutti_status_t status;
+
+    if (chunk == 0)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "messages of %u blocks do not fit %zu bytes",
+                           sched->max_nblk, run->env->slot_bytes);
+    status = get_blocks(run, sched);
+    if (status != TUTTI_OK)
+        return status;
+    out = run->blocks;
+    in = is_pair ? out + sched->nblocks : out;
+    scratch = out + 2 * (size_t)sched->nblocks;
+    largest = put_blocks(out, call->table, call->begins, call->count, sched->nblocks, esize);
+    if (is_pair) {
+        size_t longest =
+            put_blocks(in, call->in_table, call->in_begins, call->in_count, sched->nblocks, esize);
+
+        /* Chunks are alike on all ranks, and these sizes are known to this one only. */
+        largest = TUTTI__MAX(largest, longest);
+    } else {
+        /* A scratch block is one chunk; there is no use in one that is longer than the call. */
+        chunk = TUTTI__MIN(chunk, TUTTI__MAX(largest, esize));
+    }
+    assert(sched->sizes != TUTTI__ALL_EQUAL || is_chunks_only(out, sched->nblocks, largest));
+    put_scratch(scratch, out, sched, chunk);
+    run->chunk = chunk;
+    run->trips = divide_up(largest, chunk);
+    run->eshift = (unsigned)__builtin_ctzl(esize);
+    run->place[TUTTI__IN] = (tutti__place_t){ NULL, in, chunk, 0 };
+    run->place[TUTTI__OUT] = (tutti__place_t){ NULL, out, chunk, 0 };
+    run->place[TUTTI__STAGE] = (tutti__place_t){ NULL, out, chunk, 0 };
+    run->place[TUTTI__SCRATCH] = (tutti__place_t){ NULL, scratch, 0, 0 };
+    if (run->trips == 1) {
+        run->place[TUTTI__OUT].joint = run->place[TUTTI__STAGE].joint = call->begins == NULL;
+        run->place[TUTTI__IN].joint = (is_pair ? call->in_begins : call->begins) == NULL;
+        run->place[TUTTI__SCRATCH].joint = is_chunks_only(scratch, sched->scratch_blocks, chunk);
+    }
+    return TUTTI_OK;
+}
+
+/* The same, but for what the last call left. */
+static tutti_status_t find_layout(tutti__run_t *run, const tutti__sched_t *sched,
+                                  const tutti__exec_call_t *call)
+{
+    size_t esize = tutti_dtype_bytes(call->dtype);
+    tutti__layout_t *last = &run->layout;
+    int is_even = call->table == NULL && sched->sizes != TUTTI__BY_PAIR;
+    tutti_status_t status;
+
+    assert(esize > 0 && (esize & (esize - 1)) == 0);
+    assert(call->count > 0 || !is_even);
+    if (is_even && last->count == call->count && last->esize == esize &&
+        last->nblocks == sched->nblocks && last->scratch_blocks == sched->scratch_blocks &&
+        last->max_nblk == sched->max_nblk)
+        return TUTTI_OK;
+    last->count = 0;
+    status = lay_out(run, sched, call, esize);
+    if (status == TUTTI_OK && is_even)
+        *last = (tutti__layout_t){ call->count, esize, sched->nblocks, sched->scratch_blocks,
+                                   sched->max_nblk };
+    return status;
+}
+
+/* ---- memory ---- */
+
+static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
+{
+    size_t scratch = sched->scratch_blocks * run->chunk;
+
+    if (run->scratch_bytes < scratch) {
+        free(run->scratch);
+        /* Zeroed: a barrier sends what nobody ever wrote. */
+        run->scratch = calloc(1, scratch);
+        run->scratch_bytes = run->scratch == NULL ? 0 : scratch;
+        if (run->scratch == NULL)
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes of scratch", scratch);
+    }
+    for (uint32_t s = 0; sched->max_nblk > 1 && s < sched->nstreams; s++) {
+        if (run->stream[s].gather == NULL)
+            run->stream[s].gather = malloc(run->env->slot_bytes);
+        if (run->stream[s].gather == NULL)
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes to gather", run->env->slot_bytes);
+    }
+    return TUTTI_OK;
+}
+
+/* ---- channels ---- */
+
+static int has_ends(const tutti__run_t *run, const tutti__sched_t *sched)
+{
+    uint32_t differs = run->nends != sched->nchans;
+
+    for (uint32_t i = 0; i < sched->nchans && !differs; i++) {
+        const tutti__sched_chan_t *a = &run->ends[i].key, *b = &sched->chans[i];
+
+        differs = (a->peer ^ b->peer) | (a->stream ^ b->stream) | (a->is_recv ^ b->is_recv);
+    }
+    return !differs;
+}
+
+static tutti_status_t open_end(tutti__run_t *run, const tutti__sched_chan_t *key,
+                               tutti__end_t *ret_end)
+{
+    tutti__xport_t *x = run->env->xport[key->peer];
+    tutti__chan_key_t name = { run->lane, key->peer, key->stream };
+    tutti_status_t status = key->is_recv ? x->ops->open_recv(x, &name, &ret_end->chan)
+                                         : x->ops->open_send(x, &name, &ret_end->chan);
+
+    if (status != TUTTI_OK)
+        return status;
+    ret_end->ops = x->ops;
+    ret_end->key = *key;
+    run->expects |= key->is_recv && x->ops->expect != NULL;
+    return TUTTI_OK;
+}
+
+/* The channel ends of this schedule. */
+static tutti_status_t get_ends(tutti__run_t *run, const tutti__sched_t *sched)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    if (sched->nchans == 0 || has_ends(run, sched))
+        return TUTTI_OK;
+    run->nends = 0;
+    run->expects = 0;
+    if (run->ends_room < sched->nchans) {
+        tutti__end_t *ends = realloc(run->ends, sched->nchans * sizeof(*ends));
+
+        if (ends == NULL)
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%u channels", sched->nchans);
+        run->ends = ends;
+        run->ends_room = sched->nchans;
+    }
+    for (uint32_t i = 0; status == TUTTI_OK && i < sched->nchans; i++)
+        status = open_end(run, &sched->chans[i], &run->ends[i]);
+    if (status == TUTTI_OK)
+        run->nends = sched->nchans;
+    return status;
+}
+
+/* Messages that one operation receives in the whole run: trips in which it is not empty. */
+static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
+{
+    const tutti__block_t *block = &run->place[op->dbuf].block[op->dblk];
+    size_t largest = 0;
+
+    for (uint32_t i = 0; i < op->nblk; i++)
+        largest = TUTTI__MAX(largest, block[i].bytes);
+    return divide_up(largest, run->chunk);
+}
+
+tutti_status_t tutti__run_expect(tutti__run_t *run)
+{
+    const tutti__sched_t *sched = run->sched;
+
+    for (uint32_t i = 0; i < sched->nops && run->expects; i++) {
+        const tutti__op_t *op = &sched->ops[i];
+        const tutti__end_t *end;
+        size_t messages;
+        tutti_status_t status;
+
+        if (op->kind != TUTTI__RECV && op->kind != TUTTI__RECV_REDUCE)
+            continue;
+        end = &run->ends[op->chan];
+        messages = messages_of(run, op);
+        if (end->ops->expect == NULL || messages == 0)
+            continue;
+        status = end->ops->expect(end->chan, messages);
+        if (status != TUTTI_OK)
+            return status;
+    }
+    return TUTTI_OK;
+}
+
+/* ---- beginning and giving up ---- */
+
+/* What is the same for all node operations of a call. */
+static void prepare_node(tutti__run_t *run, const tutti__sched_t *sched,
+                         const tutti__exec_call_t *call)
+{
+    tutti__node_call_t *node = &run->node_call;
+
+    node->dtype = call->dtype;
+    node->op = call->op;
+    node->reducer = &run->reducer;
+    node->tag = call->tag;
+    node->map.count = call->count;
+    node->map.nblocks = sched->nblocks;
+    node->map.chunk = run->chunk >> run->eshift;
+    node->map.table = call->table;
+    node->map.begins = call->begins;
+}
+
+static void start_meeting(tutti__run_t *run)
+{
+    tutti__node_call_t *meet = &run->node_call;
+
+    meet->kind = TUTTI__NODE_MEET;
+    meet->root = run->root;
+    meet->divisor = 0;
+    /* What each rank brings BY_PAIR is its own affair. */
+    if (run->sched->sizes == TUTTI__BY_PAIR)
+        meet->map.count = 0;
+    run->env->node->ops->start(run->env->node, run->lane, meet);
+    run->meeting = 1;
+}
+
+static void start_streams(tutti__run_t *run)
+{
+    const tutti__sched_t *sched = run->sched;
+
+    for (uint32_t s = 0; s < sched->nstreams; s++) {
+        tutti__stream_t *st = &run->stream[s];
+
+        st->pc = sched->first[s];
+        st->end = sched->first[s + 1];
+        st->loop = TUTTI__NO_LOOP;
+        st->trip = 0;
+        st->trips = 1;
+        st->chunk = SIZE_MAX;
+        st->marks = 0;
+        st->started = 0;
+    }
+}
+
+tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
+                                const tutti__exec_call_t *call)
+{
+    tutti_status_t status;
+
+    /* Calls that reduce were checked; others may come with any pair. */
+    if (!tutti__reducer_find(call->dtype, call->op, &run->reducer))
+        run->reducer.fold = NULL;
+    run->divisor = call->op == TUTTI_AVG ? run->env->size : 0;
+    run->signature = call->signature;
+    run->root = call->root;
+    status = find_layout(run, sched, call);
+    if (status == TUTTI_OK)
+        status = get_memory(run, sched);
+    if (status == TUTTI_OK)
+        status = get_ends(run, sched);
+    if (status != TUTTI_OK)
+        return status;
+    run->place[TUTTI__IN].base = (char *)(uintptr_t)call->in;
+    run->place[TUTTI__OUT].base = call->out;
+    run->place[TUTTI__STAGE].base = call->out;
+    run->place[TUTTI__SCRATCH].base = run->scratch;
+    prepare_node(run, sched, call);
+    run->sched = sched;
+    run->meeting = 0;
+    start_streams(run);
+    if (call->meet) {
+        start_meeting(run);
+        return TUTTI_OK;
+    }
+    status = run->expects ? tutti__run_expect(run) : TUTTI_OK;
+    if (status != TUTTI_OK)
+        run->sched = NULL;
+    return status;
+}
+
+void tutti__run_cancel(tutti__run_t *run)
+{
+    for (uint32_t r = 0; r < run->env->size; r++)
+        if (r != run->env->rank)
+            run->env->xport[r]->ops->cancel(run->env->xport[r], run->lane);
+    run->sched = NULL;
+}
+
+int tutti__run_forbidden(const tutti__exec_env_t *env, const tutti__sched_t *sched, int is_engine)
+{
+    for (uint32_t i = 0; i < sched->nchans; i++) {
+        tutti__xport_t *x = env->xport[sched->chans[i].peer];
+
+        if (!x->ops->may_progress(x, is_engine))
+            return 1;
+    }
+    return 0;
+}

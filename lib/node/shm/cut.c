@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How a node operation on large data is cut. The stages that work on the pieces are in chunks.c.
+ *
+ * Pieces are counted by blocks j: for NODE_ALLREDUCE and NODE_BCAST the elements are cut into one
+ * share per rank here; for the others the blocks are those of the call, nblk for each part. Chunk k
+ * takes elements [k * piece, (k + 1) * piece) of every block, and puts block j's at j * piece in
+ * the slot.
+ */
+#include "node/shm/shm.h"
+
+#include <assert.h>
+
+tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t j)
+{
+    uint32_t blk = call->sblk + j;
+    tutti__shm_part_t part;
+
+    assert(blk < call->map.nblocks);
+    if (!call->whole) {
+        tutti__block_chunk(&call->map, blk, call->trip, &part.src, &part.count);
+    } else if (call->map.nblocks == 1 && call->map.table == NULL) {
+        part.src = 0; /* as below, without its divisions */
+        part.count = call->map.count;
+    } else {
+        part.src = tutti__block_begin(&call->map, blk);
+        part.count = tutti__block_count(&call->map, blk);
+    }
+    part.dst = part.src;
+    if (call->dblk != call->sblk) /* blocks as long, but elsewhere */
+        part.dst +=
+            tutti__block_begin(&call->map, call->dblk + j) - tutti__block_begin(&call->map, blk);
+    if (call->src_step != 0)
+        part.src = j * call->src_step;
+    if (call->dst_step != 0)
+        part.dst = j * call->dst_step;
+    return part;
+}
+
+static int own_shares(const tutti__shm_lane_t *lane)
+{
+    return lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_BCAST;
+}
+
+/* The extent of one block: where it begins in the buffers, and how long it is. */
+tutti__shm_part_t tutti__shm_extent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                    uint32_t j)
+{
+    tutti__shm_part_t part;
+
+    if (own_shares(lane)) {
+        tutti__blockmap_t shares = { lane->count, shm->nlocal, lane->count, NULL, NULL };
+        size_t begin = tutti__block_border(&shares, j);
+
+        part = lane->first;
+        part.src += begin;
+        part.dst += begin;
+        part.count = tutti__block_border(&shares, j + 1) - begin;
+    } else {
+        part = tutti__shm_block(lane, j);
+    }
+    return part;
+}
+
+uint32_t tutti__shm_owner(const tutti__shm_lane_t *lane, uint32_t j)
+{
+    return own_shares(lane) ? j : j / lane->call->nblk;
+}
+
+/* Count the elements and find the largest block. */
+void tutti__shm_measure(tutti__shm_lane_t *lane)
+{
+    const tutti__node_call_t *call = lane->call;
+    tutti__shm_part_t first = tutti__shm_find_block(call, 0);
+
+    lane->first = first;
+    lane->count = lane->largest = first.count;
+    for (uint32_t j = 1; j < call->nblk * call->nparts; j++) {
+        tutti__shm_part_t part = tutti__shm_find_block(call, j);
+
+        /* Shares are cut out of all blocks, so those have to stand end to end. */
+        assert(!own_shares(lane) || part.count == 0 || part.src == first.src + lane->count);
+        assert(!own_shares(lane) || part.count == 0 || part.dst == first.dst + lane->count);
+        lane->count += part.count;
+        lane->largest = TUTTI__MAX(lane->largest, part.count);
+    }
+}
+
+/* How many chunks the slots need. */
+void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
+{
+    size_t room;
+
+    lane->nblocks = lane->call->nblk * lane->call->nparts;
+    if (own_shares(lane)) {
+        lane->nblocks = shm->nlocal;
+        lane->largest = lane->count / shm->nlocal + (lane->count % shm->nlocal != 0);
+    }
+    /* Slots hold whole cache lines of each block, so that ranks do not write to one line. */
+    room = shm->bulk_bytes / lane->esize / lane->nblocks;
+    assert(room > 0);
+    if (room > TUTTI__LINE_BYTES)
+        room -= room % TUTTI__LINE_BYTES;
+    lane->piece = TUTTI__MIN(lane->largest, room);
+    lane->nchunks =
+        lane->piece == 0 ? 0 : (uint32_t)((lane->largest + lane->piece - 1) / lane->piece);
+}
+
+/* Piece (j, chunk) of the buffers; its count may be 0. */
+tutti__shm_part_t tutti__shm_piece(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                   uint32_t j, uint32_t chunk)
+{
+    tutti__shm_part_t part = tutti__shm_extent(shm, lane, j);
+    size_t skip = (size_t)chunk * lane->piece;
+
+    part.src += skip;
+    part.dst += skip;
+    part.count = skip >= part.count ? 0 : TUTTI__MIN(part.count - skip, lane->piece);
+    return part;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Did all ranks of the host come with the same call? See shm.h on announcements.
+ *
+ * The hot path compares two words per peer: the head (number, kind, type, operation, tag) and the
+ * count, whose upper 16 bits mix in the root. Only what does not fit is put into words, from the
+ * announcements alone, so that all ranks say the same about the same two ranks.
+ */
+#include "node/shm/shm.h"
+
+#include "base/names.h"
+#include "base/status.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The upper half of a head. */
+typedef struct {
+    uint32_t kind : 4;
+    uint32_t dtype : 6;
+    uint32_t op : 14; /* those of tutti_op_create go up to some thousand */
+    uint32_t tag : 7;
+    uint32_t divides : 1;
+} what_t;
+
+#define COUNT_BITS 48
+
+uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
+{
+    const tutti__node_call_t *call = lane->call;
+    what_t what = { call->kind, call->dtype, (uint32_t)call->op & 0x3fff, call->tag,
+                    call->divisor != 0 };
+    uint32_t bits;
+
+    static_assert(sizeof(what) == sizeof(bits), "half a head");
+    memcpy(&bits, &what, sizeof(bits));
+    return (uint64_t)bits << 32 | lane->seq;
+}
+
+/*
+ * Elements in the call's whole map, not only in this operation: so ranks with different counts find
+ * out at their first chunk. Roots below 65536 are shown as they are; larger ones are mixed in, so
+ * two different ones are told apart but for one pair in 65536. A meeting brings its root in full.
+ */
+uint64_t tutti__shm_count(const tutti__node_call_t *call)
+{
+    uint32_t root = call->root;
+
+    if (call->kind == TUTTI__NODE_MEET)
+        return call->map.count;
+    return call->map.count + ((uint64_t)((root ^ root >> 16) & 0xffff) << COUNT_BITS);
+}
+
+static what_t what_of(const tutti__announce_t *a)
+{
+    uint32_t bits = (uint32_t)(tutti__load64_acquire(&a->head) >> 32);
+    what_t what;
+
+    memcpy(&what, &bits, sizeof(what));
+    return what;
+}
+
+/* All have this number, so heads that differ come from different calls. */
+static int same_call(const tutti__announce_t *a, const tutti__announce_t *b, int is_meet)
+{
+    return a->count == b->count && (!is_meet || a->u.root == b->u.root) &&
+           atomic_load_explicit(&a->head, memory_order_relaxed) ==
+               atomic_load_explicit(&b->head, memory_order_relaxed);
+}
+
+/* ---- in words ---- */
+
+enum {
+    COUNT = 1,  /* " of 10", of elements in all blocks */
+    IN_ALL = 2, /* the caller gave the count of one block: say that this is not it */
+    OP = 4,
+    ROOT = 8
+};
+
+static const struct {
+    const char *name;
+    unsigned says;
+} tags[] = {
+    [TUTTI__TAG_ALLREDUCE] = { "an allreduce", COUNT | OP },
+    [TUTTI__TAG_REDUCE] = { "a reduce", COUNT | OP | ROOT },
+    [TUTTI__TAG_BROADCAST] = { "a broadcast", COUNT | ROOT },
+    [TUTTI__TAG_REDUCE_SCATTER] = { "a reduce_scatter", COUNT | IN_ALL | OP },
+    [TUTTI__TAG_ALLGATHER] = { "an allgather", COUNT | IN_ALL },
+    [TUTTI__TAG_ALLGATHERV] = { "an allgatherv", COUNT | IN_ALL },
+    [TUTTI__TAG_GATHER] = { "a gather", COUNT | IN_ALL | ROOT },
+    [TUTTI__TAG_GATHERV] = { "a gatherv", ROOT },
+    [TUTTI__TAG_SCATTER] = { "a scatter", COUNT | IN_ALL | ROOT },
+    [TUTTI__TAG_SCATTERV] = { "a scatterv", ROOT },
+    [TUTTI__TAG_ALLTOALL] = { "an alltoall", COUNT | IN_ALL },
+    [TUTTI__TAG_ALLTOALLV] = { "an alltoallv", 0 },
+    [TUTTI__TAG_SCAN] = { "a scan", COUNT | OP },
+    [TUTTI__TAG_EXSCAN] = { "an exscan", COUNT | OP },
+    [TUTTI__TAG_BARRIER] = { "a barrier", 0 },
+    [TUTTI__TAG_SENDRECV] = { "a message between two ranks", 0 },
+    [TUTTI__TAG_MEM_ALLOC] = { "a tutti_mem_alloc", 0 },
+    [TUTTI__TAG_COUNTS] = { "the counts of a v collective", 0 },
+    [TUTTI__TAG_SPLIT] = { "a tutti_comm_split", 0 },
+    [TUTTI__TAG_BUCKET] = { "a bucket", COUNT | OP },
+};
+
+static int has_type(unsigned tag)
+{
+    return tags[tag].says != 0 || tag == TUTTI__TAG_ALLTOALLV;
+}
+
+static void say_root(const tutti__announce_t *a, what_t what, char *text, size_t bytes)
+{
+    if (what.kind == TUTTI__NODE_MEET)
+        snprintf(text, bytes, ", root %u", a->u.root);
+    else if (what.kind == TUTTI__NODE_BCAST)
+        snprintf(text, bytes, ", root %u on this host", (unsigned)(a->count >> COUNT_BITS));
+    else
+        snprintf(text, bytes, ", root %u", (unsigned)(a->count >> COUNT_BITS));
+}
+
+/* What a rank came with, as its caller knows it: "a reduce of 10 x float32, sum, root 3". */
+static void describe(const tutti__announce_t *a, char *text, size_t bytes)
+{
+    what_t what = what_of(a);
+    unsigned long long count = a->count;
+    char number[32] = "", root[40] = "";
+    unsigned says;
+
+    if (what.tag >= sizeof(tags) / sizeof(tags[0])) {
+        snprintf(text, bytes, "an unknown call");
+        return;
+    }
+    says = tags[what.tag].says;
+    if (what.kind != TUTTI__NODE_MEET)
+        count &= (1ull << COUNT_BITS) - 1;
+    if (says & COUNT)
+        snprintf(number, sizeof(number), "%llu x ", count);
+    if (says & ROOT)
+        say_root(a, what, root, sizeof(root));
+    snprintf(text, bytes, "%s%s%s%s%s%s%s%s", tags[what.tag].name, has_type(what.tag) ? " of " : "",
+             number, has_type(what.tag) ? tutti__dtype_name((tutti_dtype_t)what.dtype) : "",
+             says & IN_ALL ? " in all" : "", says & OP ? ", " : "",
+             says & OP ? tutti__op_name((tutti_op_t)what.op) : "", root);
+}
+
+/* Compare all with rank 0's; so all ranks find the same two ranks to name. */
+tutti_status_t tutti__shm_compare(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    const tutti__announce_t *first = lane->peer[0].announce[lane->seq & 1];
+    int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* rank 0's: alike on all ranks */
+    char a[128], b[128];
+
+    for (uint32_t r = 1; r < shm->nlocal; r++) {
+        const tutti__announce_t *other = lane->peer[r].announce[lane->seq & 1];
+
+        if (same_call(first, other, is_meet))
+            continue;
+        describe(first, a, sizeof(a));
+        describe(other, b, sizeof(b));
+        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with %s, rank %u with %s",
+                           shm->local_to_rank[0], a, shm->local_to_rank[r], b);
+    }
+    return TUTTI_OK;
+}

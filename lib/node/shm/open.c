@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Node operations over shared memory: opening, closing, and where everything is in the arenas.
+ */
+#include "node/shm/shm.h"
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+/* ---- one lane's memory ---- */
+
+static size_t slot_bytes(size_t oneshot_bytes)
+{
+    return TUTTI__ROUND_UP(offsetof(tutti__announce_t, u) + oneshot_bytes + TUTTI__LINE_BYTES,
+                           TUTTI__FALSE_SHARING_BYTES);
+}
+
+static size_t lane_bytes(size_t oneshot_bytes)
+{
+    return 2 * slot_bytes(oneshot_bytes) + sizeof(tutti__progress_t);
+}
+
+/* oneshot_bytes is for all ranks together (p * n); each has its share. */
+static size_t oneshot_share(size_t all_bytes, uint32_t nlocal)
+{
+    return TUTTI__MAX(all_bytes / nlocal, sizeof(((tutti__announce_t *)0)->u.data));
+}
+
+size_t tutti__shm_control_bytes(uint32_t nlocal, size_t oneshot_bytes)
+{
+    return TUTTI__LANES * lane_bytes(oneshot_share(oneshot_bytes, nlocal));
+}
+
+static void find_peer(const tutti__shm_t *shm, char *control, uint32_t lane,
+                      tutti__shm_peer_t *peer)
+{
+    char *at = control + lane * lane_bytes(shm->oneshot_bytes);
+
+    peer->announce[0] = (tutti__announce_t *)at;
+    peer->announce[1] = (tutti__announce_t *)(at + slot_bytes(shm->oneshot_bytes));
+    peer->progress = (tutti__progress_t *)(at + 2 * slot_bytes(shm->oneshot_bytes));
+}
+
+/* ---- opening and closing ---- */
+
+void tutti__shm_close(tutti__node_t *node)
+{
+    tutti__shm_t *shm = (tutti__shm_t *)node;
+
+    if (shm == NULL)
+        return;
+    /* Ranges stay in the arena: a peer may still read its last result there. */
+    for (uint32_t i = 0; i < TUTTI__LANES; i++)
+        free(shm->lane[i].peer);
+    free(shm->local_to_machine);
+    free(shm->local_to_rank);
+    free(shm->srcs);
+    free(shm);
+}
+
+tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlocal, uint32_t me,
+                                 const uint32_t *local_to_machine, const uint64_t *offset,
+                                 const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
+{
+    tutti__shm_t *shm = calloc(1, sizeof(*shm));
+
+    if (shm == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/shm");
+    shm->node.ops = &tutti__shm_ops;
+    shm->machine = machine;
+    shm->nlocal = nlocal;
+    shm->me = me;
+    shm->oneshot_bytes = oneshot_share(conf->oneshot_bytes, nlocal);
+    shm->bulk_bytes = TUTTI__ROUND_UP(conf->node_chunk_bytes, 4096);
+    shm->local_to_machine = calloc(nlocal, sizeof(*shm->local_to_machine));
+    shm->local_to_rank = calloc(nlocal, sizeof(*shm->local_to_rank));
+    shm->srcs = calloc((size_t)TUTTI__LANES * nlocal, sizeof(*shm->srcs));
+    if (!shm->local_to_machine || !shm->local_to_rank || !shm->srcs)
+        goto no_memory;
+    for (uint32_t i = 0; i < nlocal; i++) {
+        shm->local_to_machine[i] = local_to_machine[i];
+        shm->local_to_rank[i] = machine->rank[local_to_machine[i]];
+    }
+    for (uint32_t i = 0; i < TUTTI__LANES; i++) {
+        shm->lane[i].peer = calloc(nlocal, sizeof(*shm->lane[i].peer));
+        if (shm->lane[i].peer == NULL)
+            goto no_memory;
+        for (uint32_t r = 0; r < nlocal; r++)
+            find_peer(shm, machine->base[local_to_machine[r]] + offset[r], i,
+                      &shm->lane[i].peer[r]);
+    }
+    *ret_node = &shm->node;
+    return TUTTI_OK;
+
+no_memory:
+    tutti__shm_close(&shm->node);
+    return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/shm for %u ranks", nlocal);
+}
+
+/* Which ranks of the machine are on my host, and where their control areas are. */
+static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__topo_t *topo,
+                                  const uint64_t *offsets, const tutti__conf_shared_t *conf,
+                                  tutti__node_t **ret_node)
+{
+    uint32_t host = topo->host_of[topo->rank], first = topo->host_first[host];
+    uint32_t nlocal = topo->host_first[host + 1] - first;
+    uint32_t *index = calloc(nlocal, sizeof(*index));
+    uint64_t *offset = calloc(nlocal, sizeof(*offset));
+    tutti_status_t status = TUTTI_OK;
+
+    if (index == NULL || offset == NULL)
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "node/shm for %u ranks", nlocal);
+    for (uint32_t i = 0; status == TUTTI_OK && i < nlocal; i++) {
+        uint32_t rank = topo->by_host[first + i];
+
+        if (machine->index_of[rank] < 0)
+            status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                                 "ranks %u and %u have the same "
+                                 "TUTTI_HOST_ID but are on different machines",
+                                 topo->rank, rank);
+        else
+            index[i] = (uint32_t)machine->index_of[rank];
+        offset[i] = offsets[rank];
+    }
+    if (status == TUTTI_OK)
+        status = tutti__shm_attach(machine, nlocal, topo->local_of[topo->rank], index, offset, conf,
+                                   ret_node);
+    free(offset);
+    free(index);
+    return status;
+}
+
+tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
+                               const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
+{
+    const tutti__topo_t *topo = tutti__boot_topo(boot);
+    uint32_t host = topo->host_of[topo->rank];
+    uint32_t nlocal = topo->host_first[host + 1] - topo->host_first[host];
+    uint64_t mine = 0, *offsets = calloc(topo->size, sizeof(*offsets));
+    tutti__conf_shared_t large;
+    tutti__node_t *node = NULL;
+    void *own = NULL;
+    tutti_status_t status;
+
+    if (offsets == NULL)
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "table for %u ranks", topo->size);
+    else
+        status = tutti__arena_alloc(machine->arena,
+                                    tutti__shm_control_bytes(nlocal, conf->oneshot_bytes), &own);
+    status = tutti__boot_agree(boot, status);
+    if (status != TUTTI_OK)
+        goto free_own;
+    tutti__arena_offset(machine->arena, own, 1, &mine);
+    status = tutti__boot_allgather(boot, &mine, sizeof(mine), offsets);
+    if (status != TUTTI_OK)
+        goto free_own;
+    /* A piece of each block must fit: there are at most as many blocks as ranks. */
+    large = *conf;
+    large.node_chunk_bytes =
+        TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);
+    status = attach_host(machine, topo, offsets, &large, &node);
+    status = tutti__boot_agree(boot, status);
+    if (status != TUTTI_OK) {
+        tutti__shm_close(node);
+        goto free_own;
+    }
+    *ret_node = node;
+    free(offsets);
+    return TUTTI_OK;
+
+free_own:
+    tutti__arena_free(machine->arena, own);
+    free(offsets);
+    return status;
+}

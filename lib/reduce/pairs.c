@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Folding any number of sources with a function of two, which is all that operations other than
+ * sums have: those of kernels.c whose results need no rounding, and those of the caller's own.
+ */
+#include "reduce/pairs.h"
+
+#include "base/compiler.h"
+
+#include <string.h>
+
+/* Of one array; three of them fit the first-level cache. */
+#define BLOCK_BYTES 4096
+
+/* Would writing the first results overwrite a source that is read later? */
+static int overwrites(const void *dst, const void *const *srcs, size_t nsrcs)
+{
+    for (size_t s = 2; s < nsrcs; s++)
+        if (srcs[s] == dst)
+            return 1;
+    return 0;
+}
+
+void tutti__fold_pairs(tutti_op_function_t function, void *context, void *dst,
+                       const void *const *srcs, size_t nsrcs, size_t count, tutti_dtype_t dtype,
+                       size_t esize)
+{
+    char room[BLOCK_BYTES] TUTTI__ALIGNED(TUTTI__LINE_BYTES);
+    size_t most = nsrcs > 2 ? BLOCK_BYTES / esize : count;
+    int apart = overwrites(dst, srcs, nsrcs);
+
+    if (count == 0)
+        return; /* memmove, at least, takes no NULL */
+    if (nsrcs == 1) {
+        memmove(dst, srcs[0], count * esize);
+        return;
+    }
+    for (size_t begin = 0; begin < count; begin += most) {
+        size_t n = TUTTI__MIN(count - begin, most), skip = begin * esize;
+        char *to = (char *)dst + skip, *acc = apart ? room : to;
+        const char *left = (const char *)srcs[0] + skip;
+
+        for (size_t s = 1; s < nsrcs; s++) {
+            char *result = s == nsrcs - 1 ? to : acc;
+
+            function(result, left, (const char *)srcs[s] + skip, n, dtype, context);
+            left = result;
+        }
+    }
+}

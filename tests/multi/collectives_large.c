@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * More than 2^31 elements, also more than 2^31 in one part; skipped where there is not memory
+ * enough. Every element is compared, by blocks that repeat.
+ */
+#include "ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A prime: no power of two divides what goes wrong. */
+#define PERIOD 65521
+#define COUNT (((size_t)1 << 31) + 5)
+#define NEED_GIB 14
+
+static char pattern[2][PERIOD];
+
+static size_t available_gib(void)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    unsigned long long kib = 0;
+    char line[256];
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return (size_t)(kib >> 20);
+}
+
+static void fill(char *buf, const char *with)
+{
+    for (size_t at = 0; at < COUNT; at += PERIOD)
+        memcpy(buf + at, with, TUTTI__MIN(COUNT - at, (size_t)PERIOD));
+}
+
+static void check(const char *buf, const char *with)
+{
+    for (size_t at = 0; at < COUNT; at += PERIOD)
+        if (memcmp(buf + at, with, TUTTI__MIN(COUNT - at, (size_t)PERIOD)) != 0)
+            ranks_fail(__FILE__, __LINE__, "wrong from element %zu on", at);
+}
+
+static void large(rank_t *self)
+{
+    char *buf = malloc(COUNT);
+
+    CHECK(buf != NULL);
+    fill(buf, pattern[self->rank]);
+    CHECK_OK(tutti_broadcast(buf, COUNT, TUTTI_UINT8, 1, self->comm));
+    check(buf, pattern[1]);
+    fill(buf, pattern[self->rank]);
+    CHECK_OK(tutti_allreduce(buf, buf, COUNT, TUTTI_UINT8, TUTTI_BXOR, self->comm));
+    for (int i = 0; i < PERIOD; i++)
+        pattern[0][i] ^= pattern[1][i];
+    check(buf, pattern[0]);
+    /* A message: rank 1 has another pattern. */
+    if (self->rank == 1) {
+        fill(buf, pattern[1]);
+        CHECK_OK(tutti_send(buf, COUNT, TUTTI_UINT8, 0, self->comm));
+    } else {
+        CHECK_OK(tutti_recv(buf, COUNT, TUTTI_UINT8, 1, self->comm));
+        check(buf, pattern[1]);
+    }
+    free(buf);
+}
+
+int main(void)
+{
+    job_t job = { .size = 2, .fn = large, .timeout_s = 100 };
+    int failures = 0;
+
+    if (available_gib() < NEED_GIB || !ranks_can_fork()) {
+        printf("%zu GiB of memory are available, %d needed; processes too\n", available_gib(),
+               NEED_GIB);
+        return 77;
+    }
+    for (int i = 0; i < PERIOD; i++) {
+        pattern[0][i] = (char)(i * 7 + i / 251);
+        pattern[1][i] = (char)(i * 13 + i / 127 + 1);
+    }
+    RUN_JOB(failures, &job);
+    job.algorithm = "allreduce:ring,broadcast:binomial";
+    RUN_JOB(failures, &job);
+    return failures != 0;
+}

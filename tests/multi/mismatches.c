@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct calls that do not fit each other: MISMATCH on every rank, words that name two of them, no
+ * recvbuf touched, and a communicator that serves the next call. Inside one host with every
+ * algorithm; between hosts, and between two ranks, it ends, on all ranks alike.
+ */
+#include "multi/coll_case.h"
+#include "multi/reference.h"
+
+#include <string.h>
+
+#define WRONG(call, status, words)                                                                 \
+    do {                                                                                           \
+        CHECK_STATUS(call, status);                                                                \
+        check_words(words);                                                                        \
+    } while (0)
+
+/* ---- calls that do not fit ---- */
+
+/* All ranks say that ranks came with different calls, and the next call works. */
+static void expect_mismatch(area_t *area, const case_t *good, const case_t *odd, int rank)
+{
+    case_run(area, area->self->rank == rank ? odd : good, TUTTI_ERR_MISMATCH);
+    check_words("came with");
+    case_works(area->self);
+}
+
+static void mismatches_of(area_t *area, tutti_call_kind_t kind, size_t count, place_t place)
+{
+    case_t good = { kind, TUTTI_FLOAT32, TUTTI_SUM, count, 0, place, PRIVATE };
+    int size = area->self->size;
+
+    for (int rank = 0; rank < size; rank += size - 1) {
+        case_t odd = good;
+
+        odd.count = count + 1;
+        expect_mismatch(area, &good, &odd, rank);
+        odd = good;
+        odd.dtype = TUTTI_INT32;
+        expect_mismatch(area, &good, &odd, rank);
+        odd = good;
+        odd.root = 1;
+        if (case_is_rooted(kind))
+            expect_mismatch(area, &good, &odd, rank);
+        odd = good;
+        odd.op = TUTTI_MAX;
+        if (case_reduces(kind))
+            expect_mismatch(area, &good, &odd, rank);
+    }
+}
+
+/* Every call with every other, and with a barrier. */
+static void other_calls(area_t *area, tutti_call_kind_t kind)
+{
+    rank_t *self = area->self;
+    case_t good = { kind, TUTTI_FLOAT32, TUTTI_SUM, 12, 0, APART, PRIVATE };
+
+    for (int k = 0; k < CASE_KINDS; k++) {
+        case_t odd = good;
+
+        odd.kind = case_kinds[k];
+        if (odd.kind != kind)
+            expect_mismatch(area, &good, &odd, self->size - 1);
+    }
+    if (self->rank == 0) {
+        WRONG(tutti_barrier(self->comm), TUTTI_ERR_MISMATCH, "barrier");
+        area->salt++;
+    } else {
+        case_run(area, &good, TUTTI_ERR_MISMATCH);
+        check_words("barrier");
+    }
+    case_works(self);
+}
+
+/* Who comes with nothing goes on; it is found out at its next call. */
+static void nothing_and_something(area_t *area, tutti_call_kind_t kind)
+{
+    case_t good = { kind, TUTTI_FLOAT32, TUTTI_SUM, 7, 0, APART, PRIVATE };
+    case_t nothing = good;
+
+    nothing.count = 0;
+    if (area->self->rank == 1) {
+        CHECK_OK(case_call(&nothing, NULL, NULL, area->self->comm));
+        CHECK_STATUS(tutti_barrier(area->self->comm), TUTTI_ERR_MISMATCH);
+        area->salt++;
+    } else {
+        case_run(area, &good, TUTTI_ERR_MISMATCH);
+    }
+    case_works(area->self);
+}
+
+static void mismatches(rank_t *self)
+{
+    area_t area;
+
+    area_open(&area, self, AREA_BYTES);
+    for (int k = 0; k < CASE_KINDS; k++) {
+        mismatches_of(&area, case_kinds[k], 10, APART);
+        mismatches_of(&area, case_kinds[k], 3000, IN_PLACE);
+        other_calls(&area, case_kinds[k]);
+        nothing_and_something(&area, case_kinds[k]);
+    }
+    area_close(&area);
+}
+
+static void forced_mismatches(rank_t *self)
+{
+    const forced_t *forced = self->arg;
+    area_t area;
+
+    area_open(&area, self, AREA_BYTES);
+    for (int k = 0; k < CASE_KINDS; k++)
+        if (tutti__call_collective(case_kinds[k]) == forced->algorithm->collective) {
+            mismatches_of(&area, case_kinds[k], 3000, APART);
+            other_calls(&area, case_kinds[k]);
+        }
+    area_close(&area);
+}
+
+/* ---- arrays that do not fit ---- */
+
+static _Thread_local int x[64], y[64];
+
+static void vector_mismatch(rank_t *self, tutti_status_t status, const char *words)
+{
+    CHECK_INT(status, TUTTI_ERR_MISMATCH);
+    check_words(words);
+    for (int i = 0; i < 64; i++)
+        CHECK_INT(y[i], -1);
+    case_works(self);
+}
+
+/* Rank 1 is the one that errs. */
+static void vectors(rank_t *self)
+{
+    int me = self->rank, wrong = me == 1;
+    size_t counts[MOST_RANKS] = { 2, 2, 2, 2, 2, 2, 2, 2 }, more[MOST_RANKS];
+    size_t mine = 2 + (size_t)wrong;
+
+    memcpy(more, counts, sizeof(more));
+    more[0] += (size_t)wrong;
+    for (int i = 0; i < 64; i++)
+        y[i] = -1;
+    vector_mismatch(self, tutti_gatherv(x, mine, y, counts, NULL, TUTTI_INT32, 0, self->comm),
+                    "rank 1 gives rank 0 3 elements, which expects 2");
+    vector_mismatch(self, tutti_scatterv(x, counts, NULL, y, mine, TUTTI_INT32, 0, self->comm),
+                    "rank 0 gives rank 1 2 elements, which expects 3");
+    vector_mismatch(self, tutti_alltoallv(x, more, NULL, y, counts, NULL, TUTTI_INT32, self->comm),
+                    "rank 1 gives rank 0 3 elements, which expects 2");
+    vector_mismatch(self, tutti_alltoallv(x, counts, NULL, y, more, NULL, TUTTI_INT32, self->comm),
+                    "rank 0 gives rank 1 2 elements, which expects 3");
+    vector_mismatch(self, tutti_allgatherv(x, 2, y, more, NULL, TUTTI_INT32, self->comm),
+                    "recvcounts[0] is 2 on rank 0 and 3 on rank 1");
+    vector_mismatch(self, tutti_reduce_scatterv(x, y, more, TUTTI_INT32, TUTTI_SUM, self->comm),
+                    "recvcounts[0] is 2 on rank 0 and 3 on rank 1");
+    /* The sum is the same. */
+    more[self->size - 1] -= (size_t)(wrong && self->size > 2);
+    vector_mismatch(self, tutti_reduce_scatterv(x, y, more, TUTTI_INT32, TUTTI_SUM, self->comm),
+                    "recvcounts[0] is 2 on rank 0 and 3 on rank 1");
+    /* Types and roots, and other calls altogether. */
+    vector_mismatch(self,
+                    tutti_alltoallv(x, counts, NULL, y, counts, NULL,
+                                    wrong ? TUTTI_FLOAT32 : TUTTI_INT32, self->comm),
+                    "rank 0 came with an alltoallv of int32, rank 1 with an alltoallv of float32");
+    vector_mismatch(self, tutti_gatherv(x, 2, y, counts, NULL, TUTTI_INT32, wrong, self->comm),
+                    "rank 1 with a gatherv of int32, root 1");
+    vector_mismatch(self,
+                    wrong ? tutti_scatterv(x, counts, NULL, y, 2, TUTTI_INT32, 1, self->comm)
+                          : tutti_gatherv(x, 2, y, counts, NULL, TUTTI_INT32, 1, self->comm),
+                    "rank 1 with a scatterv of int32, root 1");
+    vector_mismatch(self,
+                    wrong ? tutti_barrier(self->comm)
+                          : tutti_gatherv(x, 2, y, counts, NULL, TUTTI_INT32, 1, self->comm),
+                    "a barrier");
+}
+
+/* Prescaling writes to recvbuf, but not before all know that they fit. */
+static void factors(rank_t *self)
+{
+    float a = 1, b = -1;
+    double prescale = self->rank == 1 ? 0.5 : 0.25;
+
+    WRONG(tutti_allreduce_scaled(&a, &b, 1, TUTTI_FLOAT32, TUTTI_SUM, prescale, 1, self->comm),
+          TUTTI_ERR_MISMATCH, "scaled by 0.5 and 1");
+    CHECK(a == 1 && b == -1);
+    case_works(self);
+    CHECK_STATUS(tutti_allreduce_scaled(&a, &b, 1, TUTTI_FLOAT32,
+                                        self->rank == 0 ? TUTTI_MAX : TUTTI_SUM, 2, 1, self->comm),
+                 TUTTI_ERR_MISMATCH);
+    CHECK(a == 1 && b == -1);
+    case_works(self);
+}
+
+static void all_vectors(rank_t *self)
+{
+    vectors(self);
+    factors(self);
+}
+
+/* ---- those that end the communicator ---- */
+
+static void is_dead(rank_t *self, tutti_status_t status)
+{
+    CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST);
+    CHECK_STATUS(tutti_barrier(self->comm), status);
+}
+
+/* Between hosts data may have moved before it is found. */
+static void between_hosts(rank_t *self)
+{
+    float a[20] = { 0 };
+
+    is_dead(self,
+            tutti_allreduce(a, a, self->rank == 0 ? 19 : 20, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+}
+
+/* The receiver finds it, and the sender at its next call. */
+static void messages(rank_t *self)
+{
+    float a[20] = { 0 };
+
+    if (self->rank == 0) {
+        CHECK_OK(tutti_send(a, 20, TUTTI_FLOAT32, 1, self->comm));
+        for (int i = 0; i < 1000 && tutti_barrier(self->comm) == TUTTI_OK; i++)
+            ;
+        is_dead(self, tutti_barrier(self->comm));
+    } else {
+        is_dead(self, tutti_recv(a, 19, TUTTI_FLOAT32, 0, self->comm));
+        check_words("rank 0");
+    }
+}
+
+static void message_types(rank_t *self)
+{
+    float a[20] = { 0 };
+
+    if (self->rank == 0) {
+        CHECK_OK(tutti_send(a, 20, TUTTI_FLOAT32, 1, self->comm));
+        for (int i = 0; i < 1000 && tutti_barrier(self->comm) == TUTTI_OK; i++)
+            ;
+        is_dead(self, tutti_barrier(self->comm));
+    } else {
+        is_dead(self, tutti_recv(a, 20, TUTTI_INT32, 0, self->comm));
+    }
+}
+
+static int run(rank_fn_t fn, int size, const char *hosts, int threads)
+{
+    job_t job = {
+        .size = size, .hosts = hosts, .fn = fn, .threads = threads, .settings = small_pieces
+    };
+    int failures = 0;
+
+    RUN_JOB(failures, &job);
+    return failures;
+}
+
+int main(void)
+{
+    static const int sizes[] = { 2, 3, 5, 8 };
+    int failures = 0, threads = !ranks_can_fork();
+
+    reference_create_ops();
+    for (size_t i = 0; i < COUNT_OF(sizes) && !(threads && sizes[i] > 3); i++) {
+        failures += run(mismatches, sizes[i], NULL, threads);
+        failures += run(all_vectors, sizes[i], NULL, threads);
+    }
+    failures += run_each_algorithm(forced_mismatches, 3, NULL, threads);
+    if (!threads)
+        failures += run_each_algorithm(forced_mismatches, 8, NULL, threads);
+    failures += run(between_hosts, 2, "ab", threads);
+    failures += run(between_hosts, 4, "aabb", threads);
+    failures += run(messages, 2, NULL, threads);
+    failures += run(message_types, 2, NULL, threads);
+    return failures != 0;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What collectives must compute, element by element and one rank after the other, with code of its
+ * own: nothing of the library's kernels. Values are chosen so that every result is exact, whatever
+ * the association: small integers in floating point types, any bits in integers.
+ */
+#ifndef TUTTI_TESTS_REFERENCE_H
+#define TUTTI_TESTS_REFERENCE_H
+
+#include <tutti/tutti.h>
+
+#define REFERENCE_MOST_BYTES 16 /* of one element */
+
+/* Types 1 to REFERENCE_TYPES, operations 1 to REFERENCE_OPS. */
+enum {
+    REFERENCE_TYPES = 19,
+    REFERENCE_OPS = 13
+};
+
+/* Is a pair served, by the table in types.h? */
+int reference_serves(tutti_dtype_t dtype, tutti_op_t op);
+
+/* Element i of what `rank` sends; op decides which values are exact. Operations of the caller's
+   own: any bits. */
+void reference_value(tutti_dtype_t dtype, tutti_op_t op, int rank, size_t i, unsigned salt,
+                     void *ret_element);
+
+/* Element i reduced over the ranks [first, end), at least one; AVG divides by their number. */
+void reference_fold(tutti_dtype_t dtype, tutti_op_t op, int first, int end, size_t i, unsigned salt,
+                    void *ret_element);
+
+/* For tutti_op_create. Affine maps x -> a x + b of 32-bit numbers, of UINT64: do not commute. */
+void reference_affine(void *dst, const void *left, const void *right, size_t count,
+                      tutti_dtype_t dtype, void *context);
+/* (1 + a)(1 + b) - 1 of UINT64: commutes. */
+void reference_shifted_product(void *dst, const void *left, const void *right, size_t count,
+                               tutti_dtype_t dtype, void *context);
+/* The left operand, of any type: does not commute. */
+void reference_left(void *dst, const void *left, const void *right, size_t count,
+                    tutti_dtype_t dtype, void *context);
+
+/* The context of all three. */
+extern int reference_context;
+
+typedef enum {
+    REFERENCE_AFFINE,
+    REFERENCE_SHIFTED_PRODUCT,
+    REFERENCE_LEFT,
+    REFERENCE_USER_OPS
+} reference_user_t;
+
+/* Make them; in each process once, before the first job. */
+void reference_create_ops(void);
+/* Their numbers, which the functions above know. */
+tutti_op_t reference_user_op(reference_user_t user);
+
+#endif

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Meeting at a place, over TCP and on one machine: who comes late, not at all, twice, or does not
+ * belong there; and by way of a store.
+ */
+#include "boot/meet.h"
+
+#include "crowd.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const uint32_t sizes[] = { 1, 2, 3, 4, 5, 8 };
+
+/* What ranks have in common. The door is open in all processes, but only rank 0 uses it. */
+typedef struct {
+    tutti__venue_t place;
+    int door;
+    uint32_t who;
+} common_t;
+
+static void open_place(common_t *common, int on_machine)
+{
+    assert_int_equal(tutti__venue_open("", on_machine, &common->place, &common->door), TUTTI_OK);
+}
+
+static tutti_status_t meet_as(const common_t *common, uint32_t rank, uint32_t size,
+                              uint64_t timeout_ms, tutti__meet_t *ret_meet)
+{
+    if (rank == 0)
+        return tutti__venue_host(&common->place, dup(common->door), size, timeout_ms, ret_meet);
+    return tutti__venue_join(&common->place, rank, size, timeout_ms, ret_meet);
+}
+
+static void check_gather(const tutti__meet_t *meet, size_t bytes)
+{
+    unsigned char *mine = malloc(bytes), *all = malloc(bytes * meet->size);
+
+    memset(mine, (int)meet->rank + 1, bytes);
+    CHECK_EQUAL(meet->allgather(meet->ctx, mine, bytes, all, 20000), TUTTI_OK);
+    for (uint32_t r = 0; r < meet->size; r++)
+        for (size_t i = 0; i < bytes; i++)
+            CHECK_EQUAL(all[r * bytes + i], r + 1);
+    free(mine);
+    free(all);
+}
+
+static void meet_and_gather(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+    char byte[CROWD_MAX];
+
+    CHECK_EQUAL(meet_as(me->arg, me->rank, me->size, 20000, &meet), TUTTI_OK);
+    CHECK_EQUAL(meet.rank, me->rank);
+    CHECK_EQUAL(meet.size, me->size);
+    check_gather(&meet, 1);
+    check_gather(&meet, 200000);
+    meet.settle(meet.ctx);
+    CHECK(meet.allgather(meet.ctx, byte, 1, byte, 100) != TUTTI_OK);
+    meet.close(meet.ctx);
+}
+
+static void run_crowds(uint32_t size, crowd_main_t *run, int on_machine, uint32_t who)
+{
+    for (int threads = 0; threads < 2; threads++) {
+        int files = crowd_open_files();
+        common_t common = { .who = who };
+
+        open_place(&common, on_machine);
+        if (threads)
+            crowd_threads(size, 0, run, &common);
+        else
+            crowd_fork(size, 0, run, &common);
+        close(common.door);
+        assert_int_equal(crowd_open_files(), files);
+    }
+}
+
+static void test_contents(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        for (int on_machine = 0; on_machine < 2; on_machine++)
+            run_crowds(sizes[i], meet_and_gather, on_machine, 0);
+}
+
+static void come_late(const crowd_rank_t *me)
+{
+    const common_t *common = me->arg;
+
+    if (me->rank == common->who)
+        crowd_sleep_ms(150);
+    meet_and_gather(me);
+}
+
+static void test_late(void **state)
+{
+    (void)state;
+    for (uint32_t late = 0; late < 3; late++)
+        run_crowds(3, come_late, (int)late % 2, late);
+}
+
+static void stay_away(const crowd_rank_t *me)
+{
+    uint64_t begin = crowd_now_ms();
+    tutti__meet_t meet;
+
+    if (me->rank == 2 || me->rank == 4)
+        return;
+    CHECK_EQUAL(meet_as(me->arg, me->rank, me->size, 1000, &meet), TUTTI_ERR_TIMEOUT);
+    CHECK_ERROR("ranks 2 and 4 did not connect");
+    CHECK(crowd_now_ms() - begin < 10000);
+}
+
+/* The place is there, but rank 0 does not look: its kernel takes the connections. */
+static void no_rank_0(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+
+    if (me->rank == 0)
+        return;
+    CHECK_EQUAL(meet_as(me->arg, me->rank, me->size, 300, &meet), TUTTI_ERR_TIMEOUT);
+    CHECK_ERROR("rank 0");
+}
+
+static void test_missing(void **state)
+{
+    tutti__meet_t meet;
+    common_t common;
+
+    (void)state;
+    for (int on_machine = 0; on_machine < 2; on_machine++) {
+        uint64_t begin = crowd_now_ms();
+
+        run_crowds(5, stay_away, on_machine, 0);
+        run_crowds(2, no_rank_0, on_machine, 0);
+        /* Nobody listens: that is known at once. */
+        open_place(&common, on_machine);
+        close(common.door);
+        begin = crowd_now_ms();
+        assert_int_not_equal(tutti__venue_join(&common.place, 1, 2, 20000, &meet), TUTTI_OK);
+        assert_true(crowd_now_ms() - begin < 5000);
+    }
+}
+
+/* ---- of another mind ---- */
+
+static void come_twice(const crowd_rank_t *me)
+{
+    uint32_t rank = me->rank == 2 ? 1 : me->rank;
+    tutti__meet_t meet;
+
+    CHECK(meet_as(me->arg, rank, me->size, 3000, &meet) != TUTTI_OK);
+    if (me->rank == 0)
+        CHECK_ERROR("two processes are rank 1");
+}
+
+static void other_size(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+
+    CHECK_EQUAL(meet_as(me->arg, me->rank, me->rank == 1 ? 7 : me->size, 3000, &meet),
+                TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_ERROR("rank 1 was told of 7 ranks, rank 0 of 2");
+}
+
+static void no_such_rank(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+
+    CHECK_EQUAL(meet_as(me->arg, me->rank == 1 ? 2 : 0, 2, 3000, &meet),
+                TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_ERROR("no rank 2 among 2");
+}
+
+static void test_other_mind(void **state)
+{
+    (void)state;
+    run_crowds(3, come_twice, 0, 0);
+    run_crowds(2, other_size, 0, 0);
+    run_crowds(2, no_such_rank, 1, 0);
+}
+
+/* ---- strangers ---- */
+
+static int connect_to(const tutti__venue_t *place)
+{
+    int fd = -1;
+
+    assert_int_equal(tutti__net_tcp_connect(&place->addrs.addr[0], tutti__net_deadline(5000), &fd),
+                     TUTTI_OK);
+    return fd;
+}
+
+static void *be_strange(void *arg)
+{
+    const common_t *common = arg;
+    char garbage[5000];
+    int fd[6];
+
+    memset(garbage, 'G', sizeof(garbage));
+    for (int i = 0; i < 6; i++)
+        fd[i] = connect_to(&common->place);
+    /* One closes, one sends too much, one half of something, one stays silent, one is half closed,
+       one resets. */
+    close(fd[0]);
+    (void)send(fd[1], garbage, sizeof(garbage), MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)send(fd[2], "GET / HTTP/1.0\r\n", 16, MSG_NOSIGNAL);
+    shutdown(fd[4], SHUT_WR);
+    setsockopt(fd[5], SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 }, sizeof(struct linger));
+    close(fd[5]);
+    crowd_sleep_ms(400);
+    for (int i = 1; i < 5; i++)
+        close(fd[i]);
+    return NULL;
+}
+
+static void *wrong_token(void *arg)
+{
+    common_t common = *(const common_t *)arg;
+    tutti__meet_t meet;
+
+    common.place.token.knock[3] ^= 1;
+    assert_int_equal(tutti__venue_join(&common.place, 1, 3, 200, &meet), TUTTI_ERR_TIMEOUT);
+    return NULL;
+}
+
+/* Who has the right knock but not the right answer is no rank 0. */
+static void wrong_answer(const crowd_rank_t *me)
+{
+    common_t common = *(const common_t *)me->arg;
+    tutti__meet_t meet;
+
+    if (me->rank == 1)
+        common.place.token.answer[15] ^= 1;
+    CHECK_EQUAL(meet_as(&common, me->rank, 2, 400, &meet), TUTTI_ERR_TIMEOUT);
+    CHECK_ERROR(me->rank == 0 ? "rank 1 did not connect" : "cannot reach rank 0");
+}
+
+static void test_strangers(void **state)
+{
+    pthread_t thread[2];
+    common_t common;
+
+    (void)state;
+    open_place(&common, 0);
+    pthread_create(&thread[0], NULL, be_strange, &common);
+    pthread_create(&thread[1], NULL, wrong_token, &common);
+    crowd_sleep_ms(50);
+    crowd_threads(3, 0, meet_and_gather, &common);
+    for (int i = 0; i < 2; i++)
+        pthread_join(thread[i], NULL);
+    close(common.door);
+    run_crowds(2, wrong_answer, 0, 0);
+}
+
+/* ---- a watch ends waits ---- */
+
+static tutti_status_t say_enough(void *arg)
+{
+    int *times = arg;
+
+    return ++*times < 3 ? TUTTI_OK : tutti__fail(TUTTI_ERR_PEER_LOST, "enough");
+}
+
+static void test_watch(void **state)
+{
+    tutti__meet_t meet;
+    common_t common;
+    int files = crowd_open_files(), times;
+
+    (void)state;
+    for (int on_machine = 0; on_machine < 2; on_machine++) {
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            uint64_t begin = crowd_now_ms();
+
+            times = 0;
+            open_place(&common, on_machine);
+            tutti__net_watch(say_enough, &times);
+            assert_int_equal(meet_as(&common, rank, 2, 30000, &meet), TUTTI_ERR_PEER_LOST);
+            tutti__net_watch(NULL, NULL);
+            assert_string_equal(tutti_last_error(), "enough");
+            assert_true(crowd_now_ms() - begin < 10000);
+            close(common.door);
+        }
+    }
+    assert_int_equal(crowd_open_files(), files);
+}
+
+/* ---- a store ---- */
+
+/* One key, in memory that all processes share. */
+typedef struct {
+    pthread_mutex_t lock;
+    size_t bytes;
+    char key[64], value[1024];
+    int set_code, get_code; /* what the functions answer */
+    int spoil;              /* get forgets a byte */
+} shelf_t;
+
+static int set(void *context, const char *key, const void *value, size_t bytes)
+{
+    shelf_t *shelf = context;
+
+    if (shelf->set_code != 0)
+        return shelf->set_code;
+    pthread_mutex_lock(&shelf->lock);
+    CHECK(bytes <= sizeof(shelf->value));
+    snprintf(shelf->key, sizeof(shelf->key), "%s", key);
+    memcpy(shelf->value, value, bytes);
+    shelf->bytes = bytes;
+    pthread_mutex_unlock(&shelf->lock);
+    return 0;
+}
+
+static int get(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
+               int timeout_ms)
+{
+    shelf_t *shelf = context;
+
+    for (int waited = 0; shelf->get_code == 0 && waited <= timeout_ms; waited += 10) {
+        size_t bytes;
+
+        pthread_mutex_lock(&shelf->lock);
+        bytes = shelf->bytes;
+        if (bytes > 0) {
+            CHECK(strcmp(key, shelf->key) == 0);
+            CHECK(room >= bytes);
+            memcpy(value, shelf->value, bytes);
+            *ret_bytes = bytes - (shelf->spoil != 0);
+        }
+        pthread_mutex_unlock(&shelf->lock);
+        if (bytes > 0)
+            return 0;
+        crowd_sleep_ms(10);
+    }
+    return shelf->get_code != 0 ? shelf->get_code : -110;
+}
+
+static tutti_store_t make_store(shelf_t *shelf)
+{
+    return (tutti_store_t){ sizeof(tutti_store_t), shelf, "job 7", set, get };
+}
+
+static shelf_t *new_shelf(void)
+{
+    shelf_t *shelf =
+        mmap(NULL, sizeof(*shelf), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_mutexattr_t attr;
+
+    assert_true(shelf != MAP_FAILED);
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&shelf->lock, &attr);
+    return shelf;
+}
+
+static tutti_status_t by_store(const crowd_rank_t *me, uint64_t timeout_ms, const char *interface,
+                               tutti__meet_t *ret_meet)
+{
+    tutti_store_t store = make_store(me->arg);
+    tutti__conf_t conf;
+
+    tutti__conf_defaults(&conf);
+    conf.shared.timeout_ms = timeout_ms;
+    snprintf(conf.interface, sizeof(conf.interface), "%s", interface);
+    return tutti__meet_store(&store, &conf, me->rank, me->size, ret_meet);
+}
+
+static void meet_by_store(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+
+    CHECK_EQUAL(by_store(me, 20000, "", &meet), TUTTI_OK);
+    check_gather(&meet, 100);
+    meet.close(meet.ctx);
+}
+
+static void set_fails(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+
+    CHECK(by_store(me, 300, "", &meet) != TUTTI_OK);
+    CHECK_ERROR("key job 7/tutti/place");
+    CHECK_ERROR(me->rank == 0 ? "answered -5" : "answered -110");
+}
+
+static void get_fails(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+
+    if (me->rank == 0) {
+        CHECK_EQUAL(by_store(me, 300, "", &meet), TUTTI_ERR_TIMEOUT);
+        return;
+    }
+    CHECK_EQUAL(by_store(me, 20000, "", &meet), TUTTI_ERR_SYSTEM);
+    CHECK_ERROR("get of key job 7/tutti/place answered 42");
+}
+
+static void get_spoils(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+
+    if (me->rank == 0) {
+        CHECK_EQUAL(by_store(me, 300, "", &meet), TUTTI_ERR_TIMEOUT);
+        return;
+    }
+    CHECK_EQUAL(by_store(me, 20000, "", &meet), TUTTI_ERR_ABI);
+    CHECK_ERROR("not this library's");
+}
+
+/* Rank 0 cannot listen, and says so. */
+static void cannot_listen(const crowd_rank_t *me)
+{
+    tutti__meet_t meet;
+
+    CHECK_EQUAL(by_store(me, 20000, "nonesuch0", &meet), TUTTI_ERR_UNSUPPORTED);
+    CHECK_ERROR("rank 0: TUTTI_INTERFACE=nonesuch0");
+}
+
+static void with_shelf(uint32_t size, crowd_main_t *run, int set_code, int get_code, int spoil)
+{
+    for (int threads = 0; threads < 2; threads++) {
+        shelf_t *shelf = new_shelf();
+
+        shelf->set_code = set_code;
+        shelf->get_code = get_code;
+        shelf->spoil = spoil;
+        if (threads)
+            crowd_threads(size, 0, run, shelf);
+        else
+            crowd_fork(size, 0, run, shelf);
+        munmap(shelf, sizeof(*shelf));
+    }
+}
+
+static void test_store(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        with_shelf(sizes[i], meet_by_store, 0, 0, 0);
+    with_shelf(3, set_fails, -5, 0, 0);
+    with_shelf(2, get_fails, 0, 42, 0);
+    with_shelf(2, get_spoils, 0, 0, 1);
+    with_shelf(3, cannot_listen, 0, 0, 0);
+}
+
+static void test_store_arguments(void **state)
+{
+    struct {
+        tutti_store_t store;
+        char more[16];
+    } newer = { make_store(NULL), { 0 } };
+    tutti_store_t store;
+    tutti__meet_t meet;
+    tutti__conf_t conf;
+
+    (void)state;
+    tutti__conf_defaults(&conf);
+    conf.shared.timeout_ms = 100;
+    store = make_store(NULL);
+    store.size = 8;
+    assert_int_equal(tutti__meet_store(&store, &conf, 0, 1, &meet), TUTTI_ERR_ABI);
+    newer.store.size = sizeof(newer);
+    newer.more[15] = 1;
+    assert_int_equal(tutti__meet_store(&newer.store, &conf, 0, 1, &meet), TUTTI_ERR_ABI);
+    store = make_store(NULL);
+    store.get = NULL;
+    assert_int_equal(tutti__meet_store(&store, &conf, 0, 1, &meet), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_string_equal(tutti_last_error(), "store->get is NULL");
+    store = make_store(NULL);
+    store.prefix = NULL;
+    assert_int_equal(tutti__meet_store(&store, &conf, 0, 1, &meet), TUTTI_ERR_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_contents),  cmocka_unit_test(test_late),
+        cmocka_unit_test(test_missing),   cmocka_unit_test(test_other_mind),
+        cmocka_unit_test(test_strangers), cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_store),     cmocka_unit_test(test_store_arguments),
+    };
+
+    return cmocka_run_group_tests_name("boot/place", tests, NULL, NULL);
+}

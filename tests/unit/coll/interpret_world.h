@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Inside the interpreter: the ranks' memory and what the collectives are by definition. Only
+ * interpret*.c include this.
+ */
+#ifndef TESTS_UNIT_COLL_INTERPRET_WORLD_H
+#define TESTS_UNIT_COLL_INTERPRET_WORLD_H
+
+#include "unit/coll/interpret.h"
+
+#define STREAMS TUTTI__SCHED_STREAMS
+#define LONGEST 3 /* elements of a block's chunk */
+#define MOST_STEPS 1000000
+
+/* Sums of two numbers; where the order counts, the functions x -> a x + b, one after the other. */
+typedef struct {
+    uint64_t a, b;
+} number_t;
+
+typedef struct {
+    uint32_t pc, end, trip, trips; /* trips 0: outside of loops */
+    uint32_t marks;
+    int at_node;     /* stands at a node operation */
+    uint32_t passed; /* operations */
+} stream_t;
+
+typedef struct {
+    number_t *numbers;
+    uint32_t count;
+} message_t;
+
+typedef struct {
+    message_t *slots; /* [credits] */
+    uint32_t head, count;
+} chan_t;
+
+typedef struct {
+    const set_t *set;
+    int ordered;
+    uint32_t size, nblocks, credits, trips, order;
+    tutti__collective_t collective;
+    uint32_t seed;
+    const char *wrong;
+    stream_t *streams; /* [size * STREAMS] */
+    number_t *memory;  /* [size][BUFS][trips][room] */
+    size_t room;       /* elements of one buffer and trip */
+    chan_t *chans;     /* [from][to][stream] */
+} world_t;
+
+/* Keep the first error. Returns 0. */
+int world_wrong(world_t *w, const char *wrong);
+/* Elements in a chunk of block blk; another map in each order. */
+uint32_t world_length(const world_t *w, uint32_t rank, unsigned buf, uint32_t blk);
+/* Element e of a block's chunk; NULL beyond the buffer's end. */
+number_t *world_element(const world_t *w, uint32_t rank, unsigned buf, uint32_t blk, uint32_t trip,
+                        uint32_t e);
+number_t world_combine(const world_t *w, number_t left, number_t right);
+number_t world_finished(number_t x);
+/* What memory holds at first: rubbish, another one in each order, and what the call gives. */
+void world_fill(world_t *w);
+/* Is a block's chunk as it should be at the end? `before` is the memory at first. */
+void world_look(world_t *w, uint32_t r, uint32_t blk, uint32_t trip, const number_t *before);
+
+#endif

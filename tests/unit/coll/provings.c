@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Algorithms proved. See provings.h. */
+#include "unit/coll/provings.h"
+
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* With a sanitizer all of it takes five times as long; a part is enough. */
+#ifdef TUTTI__SANITIZED
+#define EVERY 7 /* above PROVINGS_FULL: each 7th number of ranks */
+#else
+#define EVERY 1
+#endif
+#define ALL_ROOTS 12
+#define ALL_PLACES 24
+#define MANY_BLOCKS ((uint64_t)1 << 21)
+
+/* What was done, for the last line. */
+static struct {
+    unsigned long sets, schedules, proofs;
+} done;
+
+static void prove(const set_t *set, uint32_t credits, uint32_t trips)
+{
+    char why[1200];
+
+    done.proofs++;
+    if (set_check(set, credits, trips, why, sizeof(why)) != TUTTI_OK)
+        fail_msg("%s %s%s%s on %s, radix %u, root %u, in place %d, credits %u, trips %u: %s",
+                 tutti__collective_name(set->algorithm->collective), set->algorithm->name,
+                 set->sub != NULL ? "/" : "", set->sub != NULL ? set->sub : "", set->shape->name,
+                 set->radix, set->root, set->in_place, credits, trips, why);
+}
+
+static int is_heavy(const set_t *set)
+{
+    uint64_t blocks = 0;
+
+    for (uint32_t r = 0; r < set->shape->shape.size; r++) {
+        for (uint32_t i = 0; i < set->scheds[r]->nops; i++)
+            blocks += set->scheds[r]->ops[i].nblk;
+    }
+    return blocks > MANY_BLOCKS;
+}
+
+static void prove_trips(const set_t *set)
+{
+    uint32_t size = set->shape->shape.size;
+
+    if (size > PROVINGS_FULL) {
+        prove(set, 1, is_heavy(set) ? 1 : 1 + (size / 2 + (uint32_t)set->in_place) % 2);
+        return;
+    }
+    for (uint32_t c = 1; c <= 4; c *= 2) {
+        prove(set, c, 1);
+        prove(set, c, 2);
+        if (c > 2)
+            prove(set, c, c);
+        if (c > 1)
+            prove(set, c, c + 1);
+        prove(set, c, 2 * c + 1);
+    }
+}
+
+static void prove_places(set_t *set)
+{
+    tutti__collective_t collective = set->algorithm->collective;
+    int has_places = collective != TUTTI__BROADCAST && collective != TUTTI__BARRIER;
+
+    for (set->in_place = 0; set->in_place <= has_places; set->in_place++) {
+        set_build(set);
+        done.sets++;
+        done.schedules += set->shape->shape.size;
+        prove_trips(set);
+        set_free(set);
+    }
+}
+
+static int has_root(tutti__collective_t collective)
+{
+    return collective == TUTTI__BROADCAST || collective == TUTTI__ROOT_REDUCE ||
+           collective == TUTTI__GATHER || collective == TUTTI__GATHERV ||
+           collective == TUTTI__SCATTER || collective == TUTTI__SCATTERV;
+}
+
+static void prove_roots(set_t *set)
+{
+    uint32_t size = set->shape->shape.size;
+    const uint32_t some[] = { 0, 1, size / 2, size - 1 };
+
+    set->root = 0;
+    if (!has_root(set->algorithm->collective)) {
+        prove_places(set);
+    } else if (size <= ALL_ROOTS) {
+        for (; set->root < size; set->root++)
+            prove_places(set);
+    } else if (size <= PROVINGS_FULL) {
+        for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
+            set->root = some[i];
+            prove_places(set);
+        }
+    } else {
+        set->root = some[size / 2 % 4];
+        prove_places(set);
+    }
+}
+
+static void prove_radixes(set_t *set)
+{
+    static const uint32_t radixes[] = { 2, 3, 4, 5, 8 };
+    uint32_t n = sizeof(radixes) / sizeof(*radixes), size = set->shape->shape.size;
+
+    set->radix = 0;
+    prove_roots(set);
+    if (set->algorithm->radix == 0)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        set->radix = radixes[i];
+        if (set->radix != set->algorithm->radix && (size <= PROVINGS_FULL || size % n == i))
+            prove_roots(set);
+    }
+    set->radix = size;
+    if (size > 8 && (size <= PROVINGS_FULL || size % 4 == 0))
+        prove_roots(set);
+}
+
+/* Is a placing worth a try? `is_main`: the random one is. */
+static int is_wanted(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape, int is_main)
+{
+    int is_odd = shape->size % 2 != 0;
+
+    if (algorithm->refuses != NULL && algorithm->refuses(shape) != NULL)
+        return 0;
+    if (shape->size <= ALL_PLACES)
+        return 1;
+    if (shape->nhosts == 1)
+        return algorithm->refuses != NULL;
+    if (algorithm->subs != NULL)
+        return shape->nhosts != shape->size && is_main == is_odd;
+    return is_odd ? is_main : shape->nhosts == shape->size;
+}
+
+void provings_shape(shape_t *shape, int is_main)
+{
+    for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++) {
+        set_t set = { .algorithm = a, .shape = shape };
+
+        if (!is_wanted(a, &shape->shape, is_main))
+            continue;
+        if (a->subs == NULL)
+            prove_radixes(&set);
+        for (int i = 0; a->subs != NULL && a->subs[i] != NULL; i++) {
+            set.sub = a->subs[i];
+            prove_radixes(&set);
+        }
+    }
+    shape_free(shape);
+}
+
+/* A proof takes megabytes and gives them back: the next one shall have them without a page fault
+   for each. */
+void provings_sizes(uint32_t from, uint32_t upto)
+{
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    for (uint32_t p = from; p <= upto; p += p < PROVINGS_FULL ? 1 : EVERY) {
+        provings_shape(shape_grouped(shape_even(1, p), p % 7), 0);
+        provings_shape(shape_grouped(shape_random(p, p), p % 5), 1);
+        if (p == 1)
+            continue;
+        provings_shape(shape_even(p, 1), 0);
+        provings_shape(shape_grouped(shape_split(2, (uint32_t[]){ p / 2, p - p / 2 }), p % 11), 0);
+        if (p <= ALL_PLACES)
+            provings_shape(shape_random(p, 1000 + p), 0);
+    }
+}
+
+void provings_report(void)
+{
+    print_message("proved %lu sets of schedules (%lu schedules) in %lu runs\n", done.sets,
+                  done.schedules, done.proofs);
+    assert_true(done.proofs > 0);
+}

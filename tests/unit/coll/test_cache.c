@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The schedule cache: what is built once, what is proved, and the schedules between two ranks.
+ */
+#include "coll/cache.h"
+#include "unit/coll/shapes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB ((size_t)1 << 20)
+
+static const tutti__sched_t *get(tutti__cache_t *cache, const tutti__want_t *want, int in_place)
+{
+    const tutti__sched_t *sched = NULL;
+
+    if (tutti__cache_get(cache, want, in_place, &sched) != TUTTI_OK)
+        fail_msg("%s", tutti_last_error());
+    return sched;
+}
+
+/* The same schedule for the same choice; and every choice's schedules are proved when asked for. */
+static void test_cache(void **state)
+{
+    tutti__want_t want = { TUTTI__BROADCAST, 8, 1, 0 };
+    tutti__cache_t cache;
+    const tutti__sched_t *first;
+    shape_t *shape = shape_split(2, (uint32_t[]){ 3, 2 });
+
+    (void)state;
+    tutti__cache_init(&cache, &shape->shape, 0, NULL, 0, 2);
+    first = get(&cache, &want, 0);
+    assert_ptr_equal(get(&cache, &want, 0), first);
+    want.bytes = 16;
+    assert_ptr_equal(get(&cache, &want, 0), first);
+    want.root = 2;
+    assert_ptr_not_equal(get(&cache, &want, 0), first);
+    want.root = 1;
+    assert_ptr_equal(get(&cache, &want, 0), first);
+    want.bytes = MIB;
+    assert_string_equal(get(&cache, &want, 0)->name, "chain");
+    for (int c = 0; c < TUTTI__COLLECTIVES; c++) {
+        for (int i = 0; i < 8; i++) {
+            want =
+                (tutti__want_t){ (tutti__collective_t)c, i % 2 == 0 ? 8 : SIZE_MAX, 3, i / 2 % 2 };
+            get(&cache, &want, i / 4);
+        }
+    }
+    tutti__cache_fini(&cache);
+    shape_free(shape);
+}
+
+static void test_cache_refuses(void **state)
+{
+    tutti__want_t want = { TUTTI__BROADCAST, 8, 0, 0 };
+    const tutti__sched_t *sched = NULL;
+    tutti__cache_t cache;
+    shape_t *shape = shape_split(2, (uint32_t[]){ 3, 2 });
+
+    (void)state;
+    tutti__cache_init(&cache, &shape->shape, 0, "broadcast:node", 0, 0);
+    assert_int_equal(tutti__cache_get(&cache, &want, 0, &sched), TUTTI_ERR_UNSUPPORTED);
+    assert_null(sched);
+    tutti__cache_fini(&cache);
+    shape_free(shape);
+}
+
+static void test_sendrecv(void **state)
+{
+    const uint32_t nobody = UINT32_MAX;
+    const tutti__sched_t *both = NULL, *again = NULL, *sched = NULL;
+    tutti__cache_t cache;
+    shape_t *shape = shape_even(16, 8);
+
+    (void)state;
+    tutti__cache_init(&cache, &shape->shape, 5, NULL, 0, 0);
+    assert_int_equal(tutti__cache_sendrecv(&cache, 7, 9, &both), TUTTI_OK);
+    assert_int_equal(both->nstreams, 2);
+    assert_int_equal(both->sizes, TUTTI__BY_PAIR);
+    assert_int_equal(both->nchans, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(both->chans[i].stream, 0);
+    assert_int_equal(tutti__cache_sendrecv(&cache, 7, nobody, &sched), TUTTI_OK);
+    assert_int_equal(sched->nstreams, 1);
+    assert_int_equal(sched->ops[1].kind, TUTTI__SEND);
+    assert_int_equal(tutti__cache_sendrecv(&cache, nobody, 9, &sched), TUTTI_OK);
+    assert_int_equal(sched->nstreams, 1);
+    assert_int_equal(sched->ops[1].kind, TUTTI__RECV);
+    assert_int_equal(sched->chans[0].peer, 9);
+    assert_int_equal(tutti__cache_sendrecv(&cache, nobody, nobody, &sched), TUTTI_OK);
+    assert_int_equal(sched->nops, 0);
+    assert_int_equal(tutti__cache_sendrecv(&cache, 5, 5, &sched), TUTTI_OK);
+    assert_int_equal(sched->ops[0].kind, TUTTI__COPY);
+    assert_int_equal(tutti__cache_sendrecv(&cache, 5, 6, &sched), TUTTI_ERR_INVALID_ARGUMENT);
+    for (uint32_t dest = 0; dest < 128; dest++) {
+        if (dest != 5)
+            assert_int_equal(tutti__cache_sendrecv(&cache, dest, (dest + 7) % 5, &sched), TUTTI_OK);
+    }
+    assert_int_equal(tutti__cache_sendrecv(&cache, 7, 9, &again), TUTTI_OK);
+    assert_ptr_equal(again, both);
+    tutti__cache_fini(&cache);
+    shape_free(shape);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_cache_refuses),
+        cmocka_unit_test(test_sendrecv),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All algorithms for many ranks; test_check_largest goes on. See provings.h. */
+#include "unit/coll/provings.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define MOST 200
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    provings_sizes(PROVINGS_FULL + 1, MOST);
+    provings_report();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_sizes) };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

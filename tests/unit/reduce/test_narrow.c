@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * float16, bfloat16 and float8, exhaustively, on every instruction set of this machine: all codes,
+ * all pairs of float8, and rounding of the float32 around every midpoint, against reference.c.
+ *
+ * Conversions of float32 are reached through tutti__reduce_scale: 1.0 times a factor.
+ *
+ * Once, all four conversions, and sums, products, minima and maxima of pairs, were also compared
+ * with ml_dtypes 0.6.0 and numpy, on half a million float32 for each type; no bit differed, but for
+ * the sign and payload of NaNs, of which there is one here, and which zero is the lesser.
+ */
+#include "reduce/reduce.h"
+
+#include "unit/reduce/reference.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const tutti_dtype_t narrow[] = { TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT8_E4M3,
+                                        TUTTI_FLOAT8_E5M2 };
+
+static uint64_t codes_of(tutti_dtype_t dtype)
+{
+    return 1ull << 8 * tutti_dtype_bytes(dtype);
+}
+
+static void put(void *array, size_t i, tutti_dtype_t dtype, uint64_t code)
+{
+    raw_store((char *)array + i * tutti_dtype_bytes(dtype), dtype, (raw_t){ code, 0 });
+}
+
+static uint64_t get(const void *array, size_t i, tutti_dtype_t dtype)
+{
+    return raw_load((const char *)array + i * tutti_dtype_bytes(dtype), dtype).value;
+}
+
+/* What the OCP specification and IEEE 754 say about some codes; the reference has them right. */
+static void test_known_codes(void **state)
+{
+    static const struct {
+        tutti_dtype_t dtype;
+        uint64_t code;
+        double x;
+    } known[] = {
+        { TUTTI_FLOAT8_E4M3, 0x7e, 448 },       { TUTTI_FLOAT8_E4M3, 0xfe, -448 },
+        { TUTTI_FLOAT8_E4M3, 0x08, 0x1p-6 },    { TUTTI_FLOAT8_E4M3, 0x07, 0x1.cp-7 },
+        { TUTTI_FLOAT8_E4M3, 0x01, 0x1p-9 },    { TUTTI_FLOAT8_E4M3, 0x38, 1 },
+        { TUTTI_FLOAT8_E5M2, 0x7b, 57344 },     { TUTTI_FLOAT8_E5M2, 0x7c, INFINITY },
+        { TUTTI_FLOAT8_E5M2, 0xfc, -INFINITY }, { TUTTI_FLOAT8_E5M2, 0x04, 0x1p-14 },
+        { TUTTI_FLOAT8_E5M2, 0x03, 0x1.8p-15 }, { TUTTI_FLOAT8_E5M2, 0x01, 0x1p-16 },
+        { TUTTI_FLOAT16, 0x7bff, 65504 },       { TUTTI_FLOAT16, 0x0001, 0x1p-24 },
+        { TUTTI_FLOAT16, 0x0400, 0x1p-14 },     { TUTTI_FLOAT16, 0x7c00, INFINITY },
+        { TUTTI_BFLOAT16, 0x3f80, 1 },          { TUTTI_BFLOAT16, 0x0001, 0x1p-133 },
+        { TUTTI_BFLOAT16, 0x7f7f, 0x1.fep127 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH(known); i++) {
+        assert_true(decode(known[i].code, known[i].dtype) == known[i].x);
+        assert_int_equal(encode(known[i].x, known[i].dtype), known[i].code);
+    }
+    assert_true(isnan(decode(0x7f, TUTTI_FLOAT8_E4M3)) && isnan(decode(0xff, TUTTI_FLOAT8_E4M3)));
+    for (uint64_t code = 0x7d; code <= 0x7f; code++)
+        assert_true(isnan(decode(code, TUTTI_FLOAT8_E5M2)));
+    /* Half way beyond the largest number: down if that is even, else over the edge. */
+    assert_int_equal(encode(464, TUTTI_FLOAT8_E4M3), 0x7e);
+    assert_int_equal(encode(464.001, TUTTI_FLOAT8_E4M3), 0x7f);
+    assert_int_equal(encode(-1000, TUTTI_FLOAT8_E4M3), 0x7f);
+    assert_int_equal(encode(61440, TUTTI_FLOAT8_E5M2), 0x7c);
+    assert_int_equal(encode(61439.9, TUTTI_FLOAT8_E5M2), 0x7b);
+    assert_int_equal(encode(-65520, TUTTI_FLOAT16), 0xfc00);
+}
+
+/* Every code and itself: x + -0 = x, max(x, x) = x; a NaN becomes the one NaN. */
+static void test_all_codes(void **state)
+{
+    static unsigned char all[65536 * 2], minus[65536 * 2], seen[65536 * 2];
+
+    (void)state;
+    for (size_t t = 0; t < LENGTH(narrow); t++)
+        for (size_t k = 0; k < ISAS; k++) {
+            uint64_t codes = codes_of(narrow[t]);
+            const void *sum[] = { all, minus }, *twice[] = { all, all };
+
+            if (!tutti__reduce_force(isas[k]))
+                continue;
+            for (uint64_t c = 0; c < codes; c++) {
+                put(all, c, narrow[t], c);
+                put(minus, c, narrow[t], codes / 2);
+            }
+            for (int turn = 0; turn < 3; turn++) {
+                if (turn == 0)
+                    tutti__reduce_find(narrow[t], TUTTI_SUM)(seen, sum, 2, codes, 0);
+                else if (turn == 1)
+                    tutti__reduce_find(narrow[t], TUTTI_MAX)(seen, twice, 2, codes, 0);
+                else
+                    tutti__reduce_scale(seen, all, codes, narrow[t], 1.0);
+                for (uint64_t c = 0; c < codes; c++)
+                    if (get(seen, c, narrow[t]) != encode(decode(c, narrow[t]), narrow[t]))
+                        fail_msg("%s: type %d, code %#llx became %#llx", isas[k], (int)narrow[t],
+                                 (unsigned long long)c,
+                                 (unsigned long long)get(seen, c, narrow[t]));
+            }
+        }
+}
+
+/*
+ * All pairs of float8, in double: sums and products of two are exact in it, or so far apart that
+ * the nearest code is the greater operand; so there is one rounding. AVG is divided in float32.
+ */
+static double in_double(double a, double b, tutti_op_t op)
+{
+    switch (op) {
+    case TUTTI_SUM:
+        return a + b;
+    case TUTTI_AVG:
+        return (double)((float)(a + b) / 3.0f);
+    case TUTTI_PROD:
+        return a * b;
+    default:
+        if (isnan(a) || isnan(b))
+            return NAN;
+        if (a == b)
+            return (signbit(a) != 0) == (op == TUTTI_MIN) ? a : b;
+        return (a < b) == (op == TUTTI_MIN) ? a : b;
+    }
+}
+
+static void test_all_pairs_of_float8(void **state)
+{
+    static const tutti_op_t ops[] = { TUTTI_SUM, TUTTI_AVG, TUTTI_MIN, TUTTI_MAX, TUTTI_PROD };
+    static uint8_t left[65536], right[65536], seen[65536];
+    const void *both[] = { left, right };
+
+    (void)state;
+    for (size_t i = 0; i < 65536; i++) {
+        left[i] = (uint8_t)(i >> 8);
+        right[i] = (uint8_t)i;
+    }
+    for (size_t t = 2; t < LENGTH(narrow); t++)
+        for (size_t o = 0; o < LENGTH(ops); o++)
+            for (size_t k = 0; k < ISAS; k++) {
+                if (!tutti__reduce_force(isas[k]))
+                    continue;
+                tutti__reduce_find(narrow[t], ops[o])(seen, both, 2, 65536,
+                                                      ops[o] == TUTTI_AVG ? 3 : 0);
+                for (size_t i = 0; i < 65536; i++) {
+                    double a = decode(left[i], narrow[t]), b = decode(right[i], narrow[t]);
+
+                    if (seen[i] != encode(in_double(a, b, ops[o]), narrow[t]))
+                        fail_msg("%s: type %d op %d: %#x and %#x give %#x", isas[k], (int)narrow[t],
+                                 (int)ops[o], left[i], right[i], seen[i]);
+                }
+            }
+}
+
+/* A vector and a rest of elements, all the same. */
+static void check_rounding(float x, tutti_dtype_t dtype)
+{
+    unsigned char ones[17 * 2], want[17 * 2], seen[17 * 2];
+    uint64_t one = encode(1, dtype), code = encode((double)x, dtype);
+
+    for (size_t i = 0; i < 17; i++) {
+        put(ones, i, dtype, one);
+        put(want, i, dtype, code);
+    }
+    tutti__reduce_scale(seen, ones, 17, dtype, (double)x);
+    if (memcmp(seen, want, 17 * tutti_dtype_bytes(dtype)) != 0)
+        fail_msg("%s: type %d: %a became %#llx or %#llx, not %#llx", tutti__reduce_isa(),
+                 (int)dtype, (double)x, (unsigned long long)get(seen, 0, dtype),
+                 (unsigned long long)get(seen, 16, dtype), (unsigned long long)code);
+}
+
+/* Around each code and around the middle between it and the next one; the last one's next is what
+   would follow the largest number. */
+static void check_all_rounding(tutti_dtype_t dtype)
+{
+    static const float far[] = { 0x1p-149f, 0x1p-126f, 1e30f, 0x1.fffffep127f, INFINITY };
+
+    for (uint64_t code = 0; isfinite(decode(code, dtype)); code++) {
+        double here = decode(code, dtype), next = decode(code + 1, dtype);
+        float x = (float)here;
+
+        check_rounding(x, dtype);
+        check_rounding(nextafterf(x, INFINITY), dtype);
+        if (!isfinite(next))
+            next = 2 * here - decode(code - 1, dtype);
+        x = (float)(here + (next - here) / 2);
+        for (int sign = 0; sign < 2; sign++, x = -x) {
+            check_rounding(x, dtype);
+            check_rounding(nextafterf(x, INFINITY), dtype);
+            check_rounding(nextafterf(x, -INFINITY), dtype);
+        }
+    }
+    for (size_t i = 0; i < LENGTH(far); i++) {
+        check_rounding(far[i], dtype);
+        check_rounding(-far[i], dtype);
+    }
+    check_rounding(NAN, dtype);
+}
+
+static void test_rounding(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < ISAS; k++)
+        for (size_t t = 0; tutti__reduce_force(isas[k]) && t < LENGTH(narrow); t++)
+            check_all_rounding(narrow[t]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_known_codes),
+        cmocka_unit_test(test_all_codes),
+        cmocka_unit_test(test_all_pairs_of_float8),
+        cmocka_unit_test(test_rounding),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
