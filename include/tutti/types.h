@@ -98,7 +98,8 @@ typedef enum {
  *                    index; -0 is less than +0; a NaN wins over all numbers, of several the lowest
  *                    index
  *
- * All of them give the same bits in whatever order two operands stand. tutti_op_create makes more.
+ * All of them give the same bits in whatever order two operands stand. A single operand (of a world
+ * of one, or rank 0's of a scan) is copied as it is. tutti_op_create makes more.
  */
 typedef enum {
     TUTTI_SUM = 1,
