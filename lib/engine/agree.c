@@ -17,7 +17,7 @@
  * Learned plans (the same buckets step after step without agreeing again) will stand between
  * tutti__agree_submit and the announcement.
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include <string.h>
 

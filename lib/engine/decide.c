@@ -10,7 +10,7 @@
  * If all ranks have come with something of one name, and it is neither a collective of all nor a
  * closed set, then it will never be: that is a mismatch, too.
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include "base/time.h"
 
@@ -158,97 +158,7 @@ int tutti__decide_joined(tutti__engine_t *e, tutti__tensor_t *tensor)
     return 1;
 }
 
-/* ---- what does not fit, with all that was submitted together with it ---- */
-
-/* All have come, one way or another. */
-static int is_complete(const tutti__engine_t *e, const tutti__tensor_t *tensor)
-{
-    return tensor->msg.nranks + tensor->nparties + e->njoined >= e->size;
-}
-
-/* Chain (by `related`) the tensors that share groups with the first, and those with them; 1 if all
-   of them are complete. */
-static int gather(const tutti__engine_t *e, tutti__tensor_t *first)
-{
-    tutti__tensor_t *end = first;
-    int complete = 1;
-
-    first->related = first;
-    for (tutti__tensor_t *t = first;; t = t->related) {
-        complete &= is_complete(e, t);
-        for (uint32_t r = 0; t->party != NULL && r < e->size; r++) {
-            const tutti__gang_t *gang = t->party[r] != NULL ? t->party[r]->gang : NULL;
-
-            for (uint32_t i = 0; gang != NULL && i < gang->received; i++) {
-                tutti__tensor_t *other = gang->party[i]->tensor;
-
-                if (other->related != NULL)
-                    continue;
-                end->related = other;
-                end = other->related = other;
-            }
-        }
-        if (t->related == t)
-            return complete;
-    }
-}
-
-/* The next of the chain, which is undone on the way. */
-static tutti__tensor_t *next_related(tutti__tensor_t *tensor)
-{
-    tutti__tensor_t *next = tensor->related == tensor ? NULL : tensor->related;
-
-    tensor->related = NULL;
-    return next;
-}
-
-/* Parties of groups become parties of their own, marked. */
-static void dissolve(const tutti__engine_t *e, tutti__tensor_t *tensor)
-{
-    for (uint32_t r = 0; tensor->party != NULL && r < e->size; r++) {
-        tutti__gang_t *gang = tensor->party[r] != NULL ? tensor->party[r]->gang : NULL;
-
-        for (uint32_t i = 0; gang != NULL && i < gang->received; i++) {
-            gang->party[i]->gang = NULL;
-            gang->party[i]->mark = 1;
-        }
-        if (gang != NULL && e->gang[r] == gang)
-            e->gang[r] = NULL;
-        free(gang);
-    }
-}
-
-/* End one tensor for all who have it; if not all have come, only for those whose groups are ended:
-   others may yet be served. */
-static void refuse_one(tutti__engine_t *e, tutti__tensor_t *tensor, tutti_status_t status,
-                       const char *text)
-{
-    uint32_t n = 0;
-
-    if (is_complete(e, tensor)) {
-        tutti__plan_refuse(e, tensor, status, text, NULL, 0);
-        return;
-    }
-    for (uint32_t r = 0; tensor->party != NULL && r < e->size; r++)
-        if (tensor->party[r] != NULL && tensor->party[r]->mark)
-            e->members[n++] = r;
-    if (n > 0)
-        tutti__plan_refuse(e, tensor, status, text, e->members, n);
-}
-
-/* Each rank hears of each name once, so what it submits again is not meant. */
-static void refuse_related(tutti__engine_t *e, tutti__tensor_t *first, tutti_status_t status,
-                           const char *text)
-{
-    tutti__tensor_t *next;
-
-    for (tutti__tensor_t *t = first; t != NULL; t = t->related == t ? NULL : t->related)
-        dissolve(e, t);
-    for (tutti__tensor_t *t = first; t != NULL; t = next) {
-        next = next_related(t);
-        refuse_one(e, t, status, text);
-    }
-}
+/* ---- what does not fit ---- */
 
 /* 1 if it was refused; 0: it is given time. */
 static int refuse(tutti__engine_t *e, tutti__tensor_t *tensor, const clash_t *clash)
@@ -256,18 +166,17 @@ static int refuse(tutti__engine_t *e, tutti__tensor_t *tensor, const clash_t *cl
     char text[TUTTI__ERROR_BYTES];
     uint64_t now = tutti__now_ns();
 
-    if (!gather(e, tensor)) {
+    if (!tutti__refuse_gather(e, tensor)) {
         if (tensor->clash_ns == 0)
             tensor->clash_ns = now;
         if (now - tensor->clash_ns < GRACE_NS) {
             e->clash_ns = e->clash_ns == 0 ? now : e->clash_ns;
-            while (tensor != NULL)
-                tensor = next_related(tensor);
+            tutti__refuse_ungather(tensor);
             return 0;
         }
     }
     clash_text(text, sizeof(text), tensor, clash);
-    refuse_related(e, tensor, TUTTI_ERR_MISMATCH, text);
+    tutti__refuse_gathered(e, tensor, TUTTI_ERR_MISMATCH, text);
     return 1;
 }
 
@@ -280,8 +189,8 @@ static int refuse_joined(tutti__engine_t *e, tutti__tensor_t *tensor, const tutt
     if (why == NULL)
         return 0;
     snprintf(text, sizeof(text), "tensor '%.200s': %s", tensor->name, why);
-    gather(e, tensor);
-    refuse_related(e, tensor, TUTTI_ERR_UNSUPPORTED, text);
+    tutti__refuse_gather(e, tensor);
+    tutti__refuse_gathered(e, tensor, TUTTI_ERR_UNSUPPORTED, text);
     return 1;
 }
 
@@ -293,7 +202,7 @@ void tutti__decide_late(tutti__engine_t *e)
     for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++) {
         tutti__tensor_t *t = e->tensors[i];
 
-        while (t != NULL && (t->clash_ns == 0 || !is_complete(e, t)))
+        while (t != NULL && (t->clash_ns == 0 || !tutti__refuse_is_complete(e, t)))
             t = t->next;
         if (t == NULL)
             continue;
@@ -402,7 +311,7 @@ static int decide_group(tutti__engine_t *e, tutti__tensor_t *tensor)
         *end = gang->party[i]->tensor;
         end = &gang->party[i]->tensor->next;
     }
-    dissolve(e, first);
+    tutti__refuse_dissolve(e, first);
     for (; first != NULL; first = next) {
         next = first->next;
         tutti__plan_ready(e, first);

@@ -7,7 +7,7 @@
 
 #include "base/forked.h"
 #include "base/time.h"
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include <errno.h>
 #include <sched.h>

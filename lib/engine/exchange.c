@@ -17,7 +17,7 @@
  *   allgatherv          [n] given; [n] expected, times [1] how many ranks know
  *   alltoallv           [n][n] rank r gives to s; [n][n] r expects from s; [n] does r know that?
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include "base/names.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ranks must have in common to make one tensor of their calls: taken, compared, told. */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include "base/hash.h"
 #include "base/names.h"

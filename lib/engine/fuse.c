@@ -11,7 +11,7 @@
  *
  * A rank that has joined has ghosts of the tensors: zeros, in the same places.
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * submit. Rank 0 tells them what it is with each bucket; each makes a ghost of the tensor, which
  * lives in the lane's memory and gives zeros.
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include <string.h>
 

@@ -2,6 +2,7 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/agree.c \
+    %reldir%/agree.h \
     %reldir%/call.c \
     %reldir%/call.h \
     %reldir%/call_kinds.c \
@@ -18,6 +19,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/missing.c \
     %reldir%/pending.c \
     %reldir%/plan.c \
+    %reldir%/refuse.c \
     %reldir%/requests.c \
     %reldir%/state.h \
     %reldir%/submit.c \
@@ -25,4 +27,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/thread.c \
     %reldir%/token.c \
     %reldir%/wait.c \
+    %reldir%/wait_calls.c \
     %reldir%/watch.c

@@ -5,7 +5,7 @@
  * A leader knows exactly who of its host has not come; rank 0 knows it of its own host, and of
  * another one only that somebody there is missing. So leaders tell rank 0 what they warn of.
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include "base/log.h"
 

@@ -6,7 +6,7 @@
  * There is no timer: tensors are collected into one bucket while a lane's worth of buckets is in
  * flight, and sent at once when the lanes are idle.
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,9 +88,10 @@ tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entr
     if (bytes == 0 || bytes == TUTTI__NAME_BYTES)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a tensor's name has 1 to %d bytes",
                            TUTTI__NAME_BYTES - 1);
-    r = calloc(1, sizeof(*r));
+    r = malloc(sizeof(*r));
     if (r == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "request for tensor '%s'", entry->name);
+    memset(r, 0, offsetof(tutti_request_t, name));
     memcpy(r->name, entry->name, bytes + 1);
     r->hash = tutti__hash(r->name, bytes);
     r->call = entry->call;

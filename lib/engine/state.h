@@ -23,9 +23,8 @@ enum {
 
 struct tutti_request {
     tutti__engine_t *engine; /* a reference, held until the request is freed */
-    char name[TUTTI__NAME_BYTES];
-    uint64_t hash;      /* of the name */
-    tutti__call_t call; /* arrays: in `arrays` */
+    uint64_t hash;           /* of the name */
+    tutti__call_t call;      /* arrays: in `arrays` */
     size_t *arrays;
     size_t bytes; /* about what a step of it may cost */
     tutti_callback_t callback;
@@ -49,6 +48,7 @@ struct tutti_request {
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
     tutti_status_t status; /* valid once ended */
     char *text;            /* of an error, or NULL */
+    char name[TUTTI__NAME_BYTES]; /* last: not cleared before it is set */
 };
 
 /* Pending requests by name: chained hashing, grows. Under queue_lock. */
@@ -57,44 +57,11 @@ typedef struct {
     uint32_t nbuckets, count;
 } tutti__names_t;
 
-/* ---- agreement ---- */
+/* ---- agreement: see agree.h ---- */
 
 typedef struct tutti__tensor tutti__tensor_t;
 typedef struct tutti__party tutti__party_t;
 typedef struct tutti__gang tutti__gang_t;
-
-/* The group of calls that one rank has submitted together. */
-struct tutti__gang {
-    uint64_t hash;
-    uint32_t rank;
-    uint32_t size, received; /* counts only once all of it are here */
-    tutti__party_t *party[]; /* [size] */
-};
-
-/* One rank's announcement that is not merged with others: of a message, or of a group. */
-struct tutti__party {
-    uint32_t rank;
-    uint32_t mark;
-    tutti__facts_t facts;
-    tutti__gang_t *gang; /* or NULL */
-    tutti__tensor_t *tensor;
-};
-
-/* A tensor that some ranks of my subtree have announced. */
-struct tutti__tensor {
-    char name[TUTTI__NAME_BYTES];
-    uint64_t hash;
-    tutti__announce_msg_t msg; /* what was merged */
-    tutti__facts_t other;      /* if there is a conflict */
-    uint32_t passed;           /* of msg.nranks: announced to the parent already */
-    uint32_t nparties;         /* of whole gangs, or without one */
-    tutti__party_t **party;    /* [size of the world], or NULL if there are none */
-    uint64_t since_ns;
-    uint64_t clash_ns; /* since when it is known not to fit; 0: it is not */
-    tutti__tensor_t *next;
-    tutti__tensor_t *related; /* see decide.c */
-    unsigned char from[];     /* [nlinks + 1] who has announced it: links, and last myself */
-};
 
 #define TUTTI__TENSOR_BUCKETS 1024
 
@@ -234,77 +201,6 @@ void tutti__links_flush(tutti__engine_t *e);
 /* Read all that is there; 1 if anything was. side: look at the sockets, too. */
 int tutti__links_poll(tutti__engine_t *e, int side);
 
-/* agree.c: announcements */
-void tutti__agree_submit(tutti__engine_t *e, tutti_request_t *request);
-void tutti__agree_announce(tutti__engine_t *e, int link, const void *body, size_t bytes);
-/* This rank, or one of my subtree, joins; all have joined. */
-void tutti__agree_join(tutti__engine_t *e, uint32_t rank);
-void tutti__agree_joined(tutti__engine_t *e, uint32_t last_rank);
-/* Forget everything that is not in a lane. */
-void tutti__agree_clear(tutti__engine_t *e);
-
-/* tensors.c: the table of what was announced */
-tutti__tensor_t *tutti__tensor_find(tutti__engine_t *e, const char *name, size_t bytes,
-                                    uint8_t phase);
-/* Found or made; NULL: no memory, and the communicator is dead. */
-tutti__tensor_t *tutti__tensor_get(tutti__engine_t *e, const char *name, size_t bytes,
-                                   uint8_t phase);
-void tutti__tensor_take_out(tutti__engine_t *e, tutti__tensor_t *tensor);
-void tutti__tensor_free(tutti__engine_t *e, tutti__tensor_t *tensor);
-/* If nobody's announcement is left of it. */
-void tutti__tensor_free_if_empty(tutti__engine_t *e, tutti__tensor_t *tensor);
-/* Out of the table, with all announcements that were submitted together with one of it. */
-void tutti__tensor_drop(tutti__engine_t *e, tutti__tensor_t *tensor);
-/* Forget one rank's announcement, with its group; the tensor too if it was all. */
-void tutti__tensor_drop_party(tutti__engine_t *e, tutti__tensor_t *tensor, uint32_t rank);
-/* 1 if it was added and counts; its gang is whole then. */
-int tutti__tensor_add_party(tutti__engine_t *e, const tutti__announce_msg_t *msg,
-                            const tutti__group_msg_t *group, const char *name,
-                            tutti__party_t **ret_party);
-
-/* facts.c: what must fit */
-tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *request);
-int tutti__facts_is_message(const tutti__facts_t *facts);
-int tutti__facts_differ(const tutti__facts_t *a, const tutti__facts_t *b);
-/* Add one announcement to what is known; remember the first pair of ranks that differ. */
-void tutti__facts_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from,
-                        const tutti__facts_t *other);
-/* "rank 1 has an allreduce of 8 elements of float32, sum" */
-void tutti__facts_text(char *text, size_t bytes, uint32_t rank, const tutti__facts_t *facts,
-                       const tutti__gang_t *gang);
-
-/* decide.c: rank 0, when all have announced a tensor */
-/* 1: it is gone from the table, perhaps others with it. 0: it does not fit, but is given time until
-   what was submitted together with it is here as well. */
-int tutti__decide(tutti__engine_t *e, tutti__tensor_t *tensor);
-/* `rank` has announced a message: are the ranks that it concerns all there? */
-void tutti__decide_message(tutti__engine_t *e, tutti__tensor_t *tensor, uint32_t rank);
-/* Ranks have joined: messages end, whoever they concern. 1 if there were any; the tensor may be
-   gone. */
-int tutti__decide_joined(tutti__engine_t *e, tutti__tensor_t *tensor);
-
-/* What was given time has had it, perhaps. If clash_ns is set. */
-void tutti__decide_late(tutti__engine_t *e);
-
-/* missing.c */
-/* Say in words whom a request waits for that is not agreed; 1 if this rank knows it exactly. */
-int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, char *text,
-                         size_t bytes);
-/* Tell of tensors that wait for longer than limit_ns. */
-void tutti__missing_report(tutti__engine_t *e, uint64_t now, uint64_t limit_ns);
-/* A leader tells of one. */
-void tutti__missing_message(tutti__engine_t *e, const void *body, size_t bytes);
-
-/* plan.c: buckets */
-/* Rank 0: put what is ready into buckets; 1 if it did anything. */
-int tutti__plan(tutti__engine_t *e);
-void tutti__plan_ready(tutti__engine_t *e, tutti__tensor_t *tensor);
-void tutti__plan_bucket(tutti__engine_t *e, const void *body, size_t bytes);
-void tutti__plan_reject(tutti__engine_t *e, const void *body, size_t bytes);
-/* Rank 0: tell everybody, or the members [nmembers] if there are any, that a tensor ends. */
-void tutti__plan_refuse(tutti__engine_t *e, const tutti__tensor_t *tensor, tutti_status_t status,
-                        const char *text, const uint32_t *members, uint32_t nmembers);
-
 /* fuse.c: several tensors as one call, in a lane's memory */
 /* Memory of a lane, at least so much. */
 tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes);
@@ -334,8 +230,6 @@ tutti_request_t *tutti__join_ghost(tutti__engine_t *e, const tutti__facts_t *fac
                                    const char *name, size_t name_bytes);
 /* The counts that the ghost of the first phase has learnt; 0: it is not done yet. */
 int tutti__join_counts(tutti__engine_t *e, tutti_request_t *ghost);
-/* Rank 0: may this be served while some have joined? NULL: yes; else why not. */
-const char *tutti__join_refuses(const tutti__engine_t *e, const tutti__facts_t *facts);
 
 /* lanes.c */
 void tutti__lanes_open(tutti__engine_t *e);
@@ -376,6 +270,30 @@ void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value);
 void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who);
 /* Wake the thread: something needs one that polls, sees the sockets, or has time. */
 void tutti__engine_ring_self(const tutti__engine_t *e);
+
+/* wait.c */
+typedef struct {
+    tutti_request_t *const *requests; /* NULL entries do not count */
+    size_t n;
+    int for_counts; /* one request; its recvcounts are enough */
+    uint64_t deadline_ns;
+    size_t ready;    /* several: the one that ended first, or n */
+    uint32_t looked; /* several: the epoch of the last look */
+    int has_looked;
+} tutti__waiter_t;
+
+/* Is it done? In lists: does it count at all? */
+int tutti__wait_is_done(const tutti_request_t *request);
+int tutti__wait_counts(const tutti_request_t *request);
+/* The first that counts, or NULL. */
+const tutti_request_t *tutti__wait_first(const tutti__waiter_t *w);
+/* Find the one that is ready now. */
+void tutti__wait_look(tutti__waiter_t *w);
+tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
+/* The library's own deadline has passed: end the communicator. */
+void tutti__wait_give_up(tutti__engine_t *e, const tutti_request_t *request);
+/* Wait for it, all of one engine. OK: it is ready; TIMEOUT: not yet. */
+tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_ms);
 
 /* submit.c: may this thread use the engine's surroundings? They live until the last one is out. */
 int tutti__engine_enter(tutti__engine_t *e);

@@ -7,11 +7,12 @@
  * thing: it is served or refused as a whole. A leader passes parties on at once and remembers them
  * only to know that the rank has come with something of that name.
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include "base/hash.h"
 #include "base/time.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,12 +49,15 @@ tutti__tensor_t *tutti__tensor_get(tutti__engine_t *e, const char *name, size_t 
 
     if (tensor != NULL)
         return tensor;
-    tensor = calloc(1, sizeof(*tensor) + e->nlinks + 1);
+    tensor = malloc(sizeof(*tensor) + e->nlinks + 1);
     if (tensor == NULL) {
         no_memory(e);
         return NULL;
     }
+    memset(tensor, 0, offsetof(tutti__tensor_t, name));
+    memset(tensor->from, 0, e->nlinks + 1);
     memcpy(tensor->name, name, bytes);
+    tensor->name[bytes] = '\0';
     tensor->hash = hash;
     tensor->msg.facts.phase = phase;
     tensor->msg.name_bytes = (uint8_t)bytes;

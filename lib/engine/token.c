@@ -12,7 +12,7 @@
  *   without its own announcement. (What must be seen at once, deaths and goodbyes, comes through
  *   sockets.)
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include <errno.h>
 #include <string.h>

@@ -10,7 +10,7 @@
  * A rank that calls finalize says goodbye first. What needs it and is not agreed yet ends with
  * TUTTI_ERR_SHUTDOWN; what is in flight ends well if it can.
  */
-#include "engine/state.h"
+#include "engine/agree.h"
 
 #include "base/log.h"
 #include "base/time.h"

@@ -12,8 +12,9 @@
 enum {
     THREADS = 3,
     VARIANTS = 6,
+    COPIES = 3, /* of each kind and type, so that there is something to fuse */
     KINDS = TUTTI_CALL_SENDRECV,
-    TASKS = KINDS * VARIANTS
+    TASKS = KINDS * VARIANTS * COPIES
 };
 
 static int is_reduction(tutti_call_kind_t kind)
@@ -24,7 +25,7 @@ static int is_reduction(tutti_call_kind_t kind)
 }
 
 /* Types and operations by variant. */
-static void choose_types(task_facts_t *f, int variant)
+static void choose_types(task_facts_t *f, int variant, int copy)
 {
     static const tutti_dtype_t types[VARIANTS] = { TUTTI_FLOAT32,  TUTTI_INT32,
                                                    TUTTI_BFLOAT16, TUTTI_FLOAT32_INT32,
@@ -39,23 +40,24 @@ static void choose_types(task_facts_t *f, int variant)
     f->op = variant == 5 ? task_affine() : ops[variant];
     if (f->op == TUTTI_AVG && (f->kind == TUTTI_CALL_SCAN || f->kind == TUTTI_CALL_EXSCAN))
         f->op = TUTTI_SUM;
-    if (variant == 0 && f->kind != TUTTI_CALL_EXSCAN) {
-        f->prescale = 2;
-        f->postscale = 0.5;
+    if (variant == 0 && f->kind != TUTTI_CALL_EXSCAN && copy < 2) {
+        f->prescale = copy == 0 ? 2 : 0.5;
+        f->postscale = copy == 0 ? 0.5 : 4;
     }
 }
 
 static task_facts_t facts_of(int number, int size)
 {
     static const size_t counts[] = { 1, 3, 250, 17, 5000, 64, 0, 30000 };
-    int variant = number % VARIANTS;
+    int variant = number % VARIANTS, copy = number / (KINDS * VARIANTS);
+    int kind = 1 + number / VARIANTS % KINDS;
     task_facts_t f = { .number = number,
-                       .kind = (tutti_call_kind_t)(1 + number / VARIANTS),
+                       .kind = (tutti_call_kind_t)kind,
                        .count = counts[(number * 5 + number / 7) % 8],
-                       .root = number % size,
+                       .root = (kind + variant) % size,
                        .displs = variant % 2 };
 
-    choose_types(&f, variant);
+    choose_types(&f, variant, copy);
     if (f.kind == TUTTI_CALL_ALLREDUCE || f.kind == TUTTI_CALL_SCAN ||
         f.kind == TUTTI_CALL_ALLTOALL)
         f.in_place = variant % 3 == 1;

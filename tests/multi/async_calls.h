@@ -55,4 +55,9 @@ void task_verify(const task_t *task);
 /* Operations of pairs of int64: what x is mapped to by a x + b; they do not commute. */
 tutti_op_t task_affine(void);
 
+/* The communicator is as good as new, this very name too. */
+void still_works(const rank_t *self, const char *name);
+/* Does tutti_last_error have these in it? NULL: nothing. */
+void last_error_says(const char *name, const char *one, const char *other);
+
 #endif

@@ -211,6 +211,11 @@ static void refused(rank_t *self)
     CHECK_OK(tutti_allreduce_async("sum", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
     CHECK_OK(tutti_wait(r, -1));
     CHECK_INT(x[0], self->size - 1);
+    x[0] = x[1] = 1;
+    calls[0].op = TUTTI_SUM;
+    CHECK_OK(tutti_submit(calls, 2, self->comm, both));
+    CHECK_OK(tutti_wait_all(both, 2, -1));
+    CHECK_INT(x[0] + x[1], 2 * (self->size - 1));
     CHECK_OK(tutti_join(self->comm, &last));
     CHECK(last < self->size - 1);
 }

@@ -389,6 +389,32 @@ static void timeouts(rank_t *self)
     CHECK_INT(x[0] + x[1], 2 * self->size);
 }
 
+/* Requests of two communicators in one list. */
+static void mixed(rank_t *self)
+{
+    float x[2] = { 1, 1 };
+    tutti_comm_t *half;
+    tutti_request_t *r[2];
+    size_t index;
+
+    CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, 0, &half));
+    for (int i = 0; i < 40; i++) {
+        CHECK_OK(tutti_allreduce_async("all", &x[0], &x[0], 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm,
+                                       NULL, &r[i % 2]));
+        CHECK_OK(tutti_allreduce_async("half", &x[1], &x[1], 1, TUTTI_FLOAT32, TUTTI_MAX, half,
+                                       NULL, &r[1 - i % 2]));
+        if (i % 4 == 3) {
+            CHECK_OK(tutti_wait_all(r, 2, -1));
+            continue;
+        }
+        CHECK_OK(tutti_wait_any(r, 2, -1, &index));
+        CHECK(index < 2 && r[index] == NULL);
+        CHECK_OK(tutti_wait_any(r, 2, -1, &index));
+        CHECK(r[0] == NULL && r[1] == NULL);
+    }
+    CHECK_OK(tutti_comm_free(half));
+}
+
 static void everything(rank_t *self)
 {
     many_starts(self);
@@ -400,6 +426,7 @@ static void everything(rank_t *self)
     if (self->size == 1)
         fair(self);
     timeouts(self);
+    mixed(self);
     bad_ends(self);
 }
 

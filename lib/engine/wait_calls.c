@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Testing, and waiting for one, all or any of several: the calls. wait.c has how. Any thread. */
+#include "engine/state.h"
+
+#include "base/forked.h"
+#include "base/time.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Between two looks at requests of several communicators. */
+#define MIXED_NAP_US 100
+
+static tutti_status_t status_of(const tutti_request_t *request)
+{
+    if (request->status == TUTTI_OK)
+        return TUTTI_OK;
+    return tutti__fail(request->status, "%s", request->text ? request->text : "");
+}
+
+static tutti_status_t check_active(const tutti_request_t *request)
+{
+    tutti_status_t status = tutti__fork_check(request->engine->generation);
+
+    if (status == TUTTI_OK && !tutti__wait_counts(request))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not active", request->name);
+    return status;
+}
+
+/* One that is done leaves: freed, or ready to be started again (1). */
+static tutti_status_t take(tutti_request_t *request, int *ret_stays)
+{
+    tutti_status_t status = status_of(request);
+
+    *ret_stays = request->persistent;
+    if (request->persistent)
+        atomic_store(&request->active, 0);
+    else
+        tutti__request_free(request);
+    return status;
+}
+
+tutti_status_t tutti__engine_test(tutti_request_t *request, int *ret_done)
+{
+    tutti__engine_t *e = request->engine;
+    tutti_status_t status = check_active(request);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (!tutti__wait_is_done(request) && tutti__engine_enter(e)) {
+        tutti__engine_kick(e, TUTTI__STEP_WAITER);
+        tutti__engine_leave(e);
+    }
+    *ret_done = tutti__wait_is_done(request);
+    return *ret_done ? status_of(request) : TUTTI_OK;
+}
+
+tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms)
+{
+    tutti__waiter_t w = { .requests = &request, .n = 1 };
+    tutti_status_t status = check_active(request);
+    int stays;
+
+    if (status == TUTTI_OK)
+        status = tutti__wait(request->engine, &w, timeout_ms);
+    return status == TUTTI_OK ? take(request, &stays) : status;
+}
+
+tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms)
+{
+    uint64_t deadline = tutti__now_ns() + (uint64_t)TUTTI__MAX(timeout_ms, 0) * 1000000u;
+    tutti_status_t first = TUTTI_OK;
+    char text[TUTTI__ERROR_BYTES] = "";
+
+    for (size_t i = 0; i < nrequests; i++) {
+        tutti__waiter_t w = { .requests = &requests[i], .n = 1 };
+        uint64_t now = timeout_ms > 0 ? tutti__now_ns() : 0;
+        int left_ms = now < deadline ? (int)((deadline - now + 999999u) / 1000000u) : 0, stays;
+        tutti_status_t status;
+
+        if (!tutti__wait_counts(requests[i]))
+            continue;
+        status = check_active(requests[i]);
+        if (status == TUTTI_OK)
+            status = tutti__wait(requests[i]->engine, &w, timeout_ms > 0 ? left_ms : timeout_ms);
+        if (status == TUTTI_OK) {
+            status = take(requests[i], &stays);
+            if (!stays)
+                requests[i] = NULL;
+        }
+        if (first == TUTTI_OK && status != TUTTI_OK) {
+            first = status;
+            snprintf(text, sizeof(text), "%s", tutti_last_error());
+        }
+    }
+    return first == TUTTI_OK ? TUTTI_OK : tutti__fail(first, "%s", text);
+}
+
+/* Requests of several communicators: look at all of them, in turns, with naps. */
+static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
+{
+    uint64_t ms =
+        timeout_ms < 0 ? tutti__wait_first(w)->engine->env.conf->timeout_ms : (uint64_t)timeout_ms;
+    uint64_t deadline = tutti__now_ns() + ms * 1000000u;
+
+    for (;;) {
+        for (size_t i = 0; i < w->n; i++) {
+            const tutti_request_t *r = w->requests[i];
+
+            if (!tutti__wait_counts(r) || tutti__wait_is_done(r) || !tutti__engine_enter(r->engine))
+                continue;
+            tutti__engine_kick(r->engine, TUTTI__STEP_WAITER);
+            tutti__engine_leave(r->engine);
+        }
+        tutti__wait_look(w);
+        if (w->ready < w->n)
+            return TUTTI_OK;
+        if (tutti__engine_in_callback())
+            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                               "a callback must not wait for what is not done");
+        if (tutti__now_ns() >= deadline && timeout_ms >= 0)
+            return tutti__wait_not_yet(w, timeout_ms);
+        if (tutti__now_ns() >= deadline && tutti__engine_enter(tutti__wait_first(w)->engine)) {
+            tutti__wait_give_up(tutti__wait_first(w)->engine, tutti__wait_first(w));
+            tutti__engine_leave(tutti__wait_first(w)->engine);
+        }
+        usleep(MIXED_NAP_US);
+    }
+}
+
+tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nrequests, int timeout_ms,
+                                      size_t *ret_index)
+{
+    tutti__waiter_t w = { .requests = requests, .n = nrequests };
+    const tutti_request_t *first = tutti__wait_first(&w);
+    tutti_status_t status;
+    int mixed = 0, stays;
+
+    if (first == NULL) {
+        *ret_index = nrequests;
+        return TUTTI_OK;
+    }
+    status = tutti__fork_check(first->engine->generation);
+    if (status != TUTTI_OK)
+        return status;
+    for (size_t i = 0; i < nrequests; i++)
+        mixed |= tutti__wait_counts(requests[i]) && requests[i]->engine != first->engine;
+    status = mixed ? await_mixed(&w, timeout_ms) : tutti__wait(first->engine, &w, timeout_ms);
+    if (status != TUTTI_OK)
+        return status;
+    if (w.n == 1)
+        w.ready = 0;
+    status = take(requests[w.ready], &stays);
+    if (!stays)
+        requests[w.ready] = NULL;
+    *ret_index = w.ready;
+    return status;
+}
+
+tutti_status_t tutti__engine_recvcounts(tutti_request_t *request, int timeout_ms,
+                                        size_t *ret_counts)
+{
+    tutti__waiter_t w = { .requests = &request, .n = 1, .for_counts = 1 };
+    tutti_call_kind_t kind = request->call.kind;
+    tutti_status_t status = check_active(request);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (kind != TUTTI_CALL_ALLTOALLV && kind != TUTTI_CALL_ALLGATHERV)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s, request '%s', has no recvcounts",
+                           tutti__call_name(kind), request->name);
+    if (request->counts_later) {
+        status = tutti__wait(request->engine, &w, timeout_ms);
+        if (status != TUTTI_OK)
+            return status;
+        if (!tutti__load_acquire(&request->counted))
+            return status_of(request);
+    }
+    memcpy(ret_counts, request->call.recvcounts, request->engine->size * sizeof(*ret_counts));
+    return TUTTI_OK;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What ranks must have in common: compared, merged, told. */
+#include "engine/agree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t bits(double x)
+{
+    uint64_t b;
+
+    memcpy(&b, &x, sizeof(b));
+    return b;
+}
+
+static tutti__facts_t allreduce(uint64_t count)
+{
+    return (tutti__facts_t){ .count = count,
+                             .prescale = bits(1),
+                             .postscale = bits(1),
+                             .op = TUTTI_SUM,
+                             .kind = TUTTI_CALL_ALLREDUCE,
+                             .dtype = TUTTI_FLOAT32 };
+}
+
+static tutti__announce_msg_t announce(uint32_t rank, tutti__facts_t facts)
+{
+    return (tutti__announce_msg_t){ .facts = facts, .rank = rank, .nranks = 1, .name_bytes = 1 };
+}
+
+/* Every single fact counts. */
+static void test_differ(void **state)
+{
+    tutti__facts_t a = allreduce(8), b[] = { a, a, a, a, a, a, a, a };
+
+    (void)state;
+    assert_false(tutti__facts_differ(&a, &a));
+    b[0].count = 9;
+    b[1].op = TUTTI_MAX;
+    b[2].root = 1;
+    b[3].prescale = bits(2);
+    b[4].postscale = bits(2);
+    b[5].kind = TUTTI_CALL_SCAN;
+    b[6].dtype = TUTTI_INT32;
+    b[7].more = 77;
+    for (size_t i = 0; i < 8; i++)
+        assert_true(tutti__facts_differ(&a, &b[i]));
+}
+
+/* The first pair that differs is kept, whatever comes then. */
+static void test_merge_conflict(void **state)
+{
+    tutti__tensor_t *t = calloc(1, sizeof(*t) + 8);
+    tutti__announce_msg_t m[] = { announce(3, allreduce(8)), announce(1, allreduce(8)),
+                                  announce(2, allreduce(7)), announce(0, allreduce(6)) };
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        tutti__facts_merge(t, &m[i], NULL);
+    assert_int_equal(t->msg.nranks, 4);
+    assert_int_equal(t->msg.conflict, 1);
+    assert_int_equal(t->msg.rank, 3);
+    assert_int_equal(t->msg.other_rank, 2);
+    assert_int_equal(t->other.count, 7);
+    free(t);
+}
+
+/* A conflict that a leader has found wins over what is merely there. */
+static void test_merge_found(void **state)
+{
+    tutti__tensor_t *t = calloc(1, sizeof(*t) + 8);
+    tutti__announce_msg_t first = announce(0, allreduce(8)), found = announce(4, allreduce(8));
+    tutti__facts_t other = allreduce(5);
+
+    (void)state;
+    found.nranks = 3;
+    found.conflict = 1;
+    found.other_rank = 6;
+    tutti__facts_merge(t, &first, NULL);
+    tutti__facts_merge(t, &found, &other);
+    assert_int_equal(t->msg.nranks, 4);
+    assert_int_equal(t->msg.conflict, 1);
+    assert_int_equal(t->msg.rank, 4);
+    assert_int_equal(t->msg.other_rank, 6);
+    assert_int_equal(t->other.count, 5);
+    free(t);
+}
+
+/* Ranks that know recvcounts are compared with each other, in whatever order they come. */
+static void test_merge_unsure(void **state)
+{
+    tutti__facts_t knows = allreduce(10), differs, asks;
+
+    (void)state;
+    knows.kind = TUTTI_CALL_ALLGATHERV;
+    knows.op = 0;
+    knows.more = 1234;
+    differs = knows;
+    differs.more = 4321;
+    asks = knows;
+    asks.count = asks.more = 0;
+    asks.unsure = 1;
+    for (int order = 0; order < 3; order++) {
+        tutti__tensor_t *t = calloc(1, sizeof(*t) + 8);
+        tutti__announce_msg_t m[3] = { announce(0, knows), announce(1, knows), announce(2, knows) };
+
+        m[order].facts = asks;
+        for (int i = 0; i < 3; i++)
+            tutti__facts_merge(t, &m[i], NULL);
+        assert_int_equal(t->msg.conflict, 0);
+        assert_int_equal(t->msg.facts.unsure, 1);
+        assert_int_equal(t->msg.facts.more, 1234);
+        m[0].facts = differs;
+        tutti__facts_merge(t, &m[0], NULL);
+        assert_int_equal(t->msg.conflict, 1);
+        free(t);
+    }
+}
+
+static void test_text(void **state)
+{
+    tutti__facts_t f = allreduce(8);
+    tutti__gang_t gang = { .hash = 0xab, .size = 3 };
+    char text[256], tiny[16];
+
+    (void)state;
+    tutti__facts_text(text, sizeof(text), 5, &f, NULL);
+    assert_string_equal(text, "rank 5 has an allreduce of 8 elements of float32, sum");
+    f.prescale = bits(0.5);
+    tutti__facts_text(text, sizeof(text), 5, &f, &gang);
+    assert_non_null(strstr(text, "scaled by 0.5 and 1"));
+    assert_non_null(strstr(text, "in a group of 3"));
+    tutti__facts_text(tiny, sizeof(tiny), 5, &f, &gang);
+    assert_string_equal(tiny, "rank 5 has an a");
+    f = (tutti__facts_t){ .count = 4,
+                          .more = 5,
+                          .root = 1,
+                          .source = 2,
+                          .kind = TUTTI_CALL_SENDRECV,
+                          .dtype = TUTTI_INT32 };
+    tutti__facts_text(text, sizeof(text), 0, &f, NULL);
+    assert_string_equal(text, "rank 0 has a sendrecv of 4 elements of int32 to rank 1, and of 5 "
+                              "from rank 2");
+    f.kind = TUTTI_CALL_BARRIER;
+    tutti__facts_text(text, sizeof(text), 0, &f, NULL);
+    assert_string_equal(text, "rank 0 has a barrier");
+}
+
+/* Control messages stay small: see the pipes. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    assert_true(sizeof(tutti__announce_msg_t) + sizeof(tutti__group_msg_t) <= 128);
+    assert_true(sizeof(tutti__announce_msg_t) + sizeof(tutti__facts_t) <= 128);
+    assert_true(sizeof(tutti__bucket_msg_t) + sizeof(tutti__facts_t) <= 128);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_differ),      cmocka_unit_test(test_merge_conflict),
+        cmocka_unit_test(test_merge_found), cmocka_unit_test(test_merge_unsure),
+        cmocka_unit_test(test_text),        cmocka_unit_test(test_sizes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
