@@ -6,9 +6,9 @@
  * timing. So ONE symbolic run proves a given (ranks, credits, trips, shape) for every timing.
  * Values are symbolic: a set of contributions, kept as the sum of random 64-bit labels (exactly
  * once, but for 2^-64), and a hash of the expression tree over ranks (same association everywhere,
- * hence the same bits). Streams of one rank that touch one cell without an order are found by
- * vector clocks; only WAIT orders streams there, because an empty message is skipped and then
- * orders nothing.
+ * hence the same bits). A sum that is finished by a copy is refused: see sched.h. Streams of one
+ * rank that touch one cell without an order are found by vector clocks; only WAIT orders streams
+ * there, because an empty message is skipped and then orders nothing.
  */
 #ifndef TUTTI__SCHED_CHECK_H
 #define TUTTI__SCHED_CHECK_H

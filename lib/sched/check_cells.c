@@ -10,6 +10,11 @@
  * counts, a value also knows the ranks it is of, which must be neighbours in their order whenever
  * two values meet.
  *
+ * A sum is rounded to its type where it is stored. An average that is divided later, by a copy, is
+ * rounded a second time: other bits than on ranks that divide while they add. So a sum is finished
+ * by the operation that adds the last of it. A scan has no average, so there a copy may do it: what
+ * goes on to other ranks is not finished.
+ *
  * A cell is one chunk of one block of one rank's buffer. Two accesses to a cell, one of them a
  * write, by two streams must be ordered by WAIT. That is found with vector clocks (Fidge 1988,
  * Mattern 1989), kept per cell as in FastTrack (Flanagan, Freund 2009): the last write, and each
@@ -48,6 +53,7 @@ static int join(tutti__check_run_t *run, const tutti__check_stream_t *stream, tu
                                   into->lo, into->hi - 1, right->lo, right->hi - 1);
     into->sum += right->sum;
     into->hi = right->hi;
+    into->state |= TUTTI__VALUE_SUM;
     return 1;
 }
 
@@ -68,10 +74,14 @@ int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stre
 }
 
 int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,
-                        tutti__value_t *value)
+                        tutti__value_t *value, int adds)
 {
     if (value->state & TUTTI__VALUE_FINISHED)
         return tutti__check_blame(run, stream, "finishes what is finished already");
+    if (!adds && (value->state & TUTTI__VALUE_SUM) && !tutti__check_is_scan(run->check->expect))
+        return tutti__check_blame(run, stream,
+                                  "finishes a copy of a sum, which is rounded already: FINISH "
+                                  "belongs on the last addition");
     value->state |= TUTTI__VALUE_FINISHED;
     value->tree = mix(value->tree ^ 0xf1);
     return 1;

@@ -49,7 +49,7 @@ static int arguments_agree(tutti__check_run_t *run, const tutti__check_host_t *h
     return 1;
 }
 
-/* All ranks' source block, reduced in one pass. */
+/* All ranks' source block, reduced in one pass; of a host's only rank it is a copy. */
 static int fold(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t blk,
                 uint32_t trip, tutti__value_t *ret_value)
 {
@@ -72,7 +72,7 @@ static int fold(tutti__check_run_t *run, const tutti__check_host_t *host, uint32
             return 0;
     }
     return !(op->flags & TUTTI__FINISH) ||
-           tutti__value_finish(run, member(run, host, 0), ret_value);
+           tutti__value_finish(run, member(run, host, 0), ret_value, host->nranks > 1);
 }
 
 static int write_all(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t blk,

@@ -21,7 +21,7 @@ int tutti__check_has_parts(tutti__expect_t expect)
            expect == TUTTI__EXPECT_ALLTOALL;
 }
 
-static int is_scan(tutti__expect_t expect)
+int tutti__check_is_scan(tutti__expect_t expect)
 {
     return expect == TUTTI__EXPECT_SCAN || expect == TUTTI__EXPECT_EXSCAN;
 }
@@ -29,7 +29,7 @@ static int is_scan(tutti__expect_t expect)
 static int is_reduction(tutti__expect_t expect)
 {
     return expect == TUTTI__EXPECT_ALLREDUCE || expect == TUTTI__EXPECT_REDUCE ||
-           expect == TUTTI__EXPECT_REDUCE_SCATTER || is_scan(expect);
+           expect == TUTTI__EXPECT_REDUCE_SCATTER || tutti__check_is_scan(expect);
 }
 
 /* Out of place, so without aliases. */
@@ -185,7 +185,7 @@ static int value_holds(tutti__check_run_t *run, uint32_t r, uint32_t b, uint32_t
     else if (have->sum != want.sum)
         what = is_reduction(run->check->expect) ? "not each contribution exactly once"
                                                 : "something else than it should";
-    else if (have->state != want.state)
+    else if ((have->state ^ want.state) & TUTTI__VALUE_FINISHED)
         what = have->state & TUTTI__VALUE_FINISHED ? "a finished value"
                                                    : "a value that is not finished";
     else if (have->tree != want.tree)
@@ -202,10 +202,10 @@ static int block_holds(tutti__check_run_t *run, uint32_t b, uint32_t t)
     tutti__expect_t expect = run->check->expect;
     uint64_t sum = 0;
 
-    if (is_reduction(expect) && !is_scan(expect))
+    if (is_reduction(expect) && !tutti__check_is_scan(expect))
         sum = sum_before(run->check->size, b, t);
     for (uint32_t r = 0; r < run->check->size; r++) {
-        uint64_t own = is_scan(expect) ? tutti__value_leaf(r, b, t).sum : 0;
+        uint64_t own = tutti__check_is_scan(expect) ? tutti__value_leaf(r, b, t).sum : 0;
 
         if (expect == TUTTI__EXPECT_SCAN)
             sum += own;

@@ -183,7 +183,7 @@ static const tutti__value_t *take_message(tutti__check_run_t *run,
     for (uint32_t i = 0; i < op->nblk; i++) {
         if (!reduce(run, stream, &values[i], &message[i]))
             return NULL;
-        if ((op->flags & TUTTI__FINISH) && !tutti__value_finish(run, stream, &values[i]))
+        if ((op->flags & TUTTI__FINISH) && !tutti__value_finish(run, stream, &values[i], 1))
             return NULL;
     }
     return values;
@@ -228,7 +228,8 @@ static int move_chunk(tutti__check_run_t *run, const tutti__check_stream_t *stre
             !reduce(run, stream, &value, &arrives))
             return 0;
     }
-    if ((op->flags & TUTTI__FINISH) && !tutti__value_finish(run, stream, &value))
+    if ((op->flags & TUTTI__FINISH) &&
+        !tutti__value_finish(run, stream, &value, op->kind == TUTTI__REDUCE))
         return 0;
     return tutti__cells_write(run, stream, op->dbuf, op->dblk + i, 1, trip, &value);
 }

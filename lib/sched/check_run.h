@@ -31,7 +31,8 @@ typedef struct {
 
 enum {
     TUTTI__VALUE_WRITTEN = 1,
-    TUTTI__VALUE_FINISHED = 2
+    TUTTI__VALUE_FINISHED = 2,
+    TUTTI__VALUE_SUM = 4 /* of several contributions: rounded where it is stored */
 };
 
 /* Who touched a cell, as clocks of its rank's streams; 0: never. */
@@ -142,6 +143,8 @@ int tutti__check_blame(tutti__check_run_t *run, const tutti__check_stream_t *str
 int tutti__check_has_root(tutti__expect_t expect);
 /* Is there a block for each rank? */
 int tutti__check_has_parts(tutti__expect_t expect);
+/* SCAN, EXSCAN. */
+int tutti__check_is_scan(tutti__expect_t expect);
 tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank);
 /* How long a rank's block is, as a symbol: blocks with equal symbols are equally long. */
@@ -163,8 +166,9 @@ int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *st
 /* The third and later operands of one fused pass: not the same bits as a pass for each of them. */
 int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                       tutti__value_t *into, const tutti__value_t *right);
+/* adds: the operation also adds to the value. Else it may finish what was never added up only. */
 int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,
-                        tutti__value_t *value);
+                        tutti__value_t *value, int adds);
 size_t tutti__cell_index(const tutti__check_run_t *run, uint32_t rank, unsigned buf, uint32_t blk,
                          uint32_t trip);
 /* Blocks [blk, + n), chunk `trip`. */

@@ -35,6 +35,11 @@
  *   what is there; flagged LEFT, to its left. It matters to operations that do not commute. Node
  *   operations reduce in the order of local ranks.
  *
+ * The end of a reduction. FINISH stands on the last addition, wherever its result goes first: a
+ *   stored sum is rounded to its type, and dividing it later would round narrow floats twice. On a
+ *   COPY, and on a node operation of a host's only rank, it is right where nothing was added up,
+ *   as with one rank; and in scans, which have no AVG and pass on what is not finished.
+ *
  * Marks. An operation flagged MARK counts when it completes. WAIT(stream s, k) in trip t blocks
  *   until stream s has completed (t - shift) * M + k marks, k >= 1, M being the marks in one trip
  *   of s's loop; outside loops, k marks. Operations skipped by their shift do not count. (Empty
@@ -95,7 +100,7 @@ enum {
     TUTTI__MARK = 1,   /* counts for WAIT when it completes */
     TUTTI__FINISH = 2, /* RECV_REDUCE, REDUCE, COPY, NODE_ALLREDUCE, NODE_REDUCE_SCATTER: this
                           result is final, so AVG divides here; exactly once on the way to each
-                          output */
+                          output; see above */
     TUTTI__LEFT = 4    /* RECV_REDUCE, REDUCE: what arrives is the left operand */
 };
 

@@ -37,7 +37,9 @@ static int write(world_t *w, uint32_t rank, unsigned buf, uint32_t blk, uint32_t
 
     if (at == NULL || buf == TUTTI__IN)
         return world_wrong(w, "writes beyond a buffer or to IN");
-    *at = op->flags & TUTTI__FINISH ? world_finished(number) : number;
+    *at = op->flags & TUTTI__FINISH ? world_finished(w, number) : number;
+    if (at->is == ADDED)
+        at->is = ROUNDED;
     return 1;
 }
 
@@ -164,7 +166,7 @@ static int node_element(world_t *w, uint32_t host, uint32_t nlocal, const tutti_
                         uint32_t part, uint32_t blk, uint32_t trip, uint32_t e)
 {
     uint32_t giver = op->kind == TUTTI__NODE_BCAST ? (uint32_t)op->arg : part;
-    number_t x = { 0, 0 }, next;
+    number_t x = { 0, 0, GIVEN }, next;
 
     if (giver >= nlocal)
         return world_wrong(w, "no such local rank");

@@ -15,6 +15,11 @@
 /* Sums of two numbers; where the order counts, the functions x -> a x + b, one after the other. */
 typedef struct {
     uint64_t a, b;
+    enum {
+        GIVEN, /* not added up */
+        ADDED, /* and not stored since, so exact */
+        ROUNDED
+    } is;
 } number_t;
 
 typedef struct {
@@ -55,7 +60,8 @@ uint32_t world_length(const world_t *w, uint32_t rank, unsigned buf, uint32_t bl
 number_t *world_element(const world_t *w, uint32_t rank, unsigned buf, uint32_t blk, uint32_t trip,
                         uint32_t e);
 number_t world_combine(const world_t *w, number_t left, number_t right);
-number_t world_finished(number_t x);
+/* Divided. Of an average that was rounded before, wrong. */
+number_t world_finished(const world_t *w, number_t x);
 /* What memory holds at first: rubbish, another one in each order, and what the call gives. */
 void world_fill(world_t *w);
 /* Is a block's chunk as it should be at the end? `before` is the memory at first. */

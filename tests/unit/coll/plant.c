@@ -81,6 +81,23 @@ void sched_insert(tutti__sched_t *sched, uint32_t s, uint32_t i, tutti__op_t op)
         sched->first[++s]++;
 }
 
+int sched_finish_late(tutti__sched_t *sched, uint32_t i)
+{
+    tutti__op_t *op = &sched->ops[i], copy = *op;
+
+    if ((op->kind != TUTTI__RECV_REDUCE && op->kind != TUTTI__REDUCE) ||
+        !(op->flags & TUTTI__FINISH))
+        return 0;
+    copy.kind = TUTTI__COPY;
+    copy.sbuf = copy.dbuf;
+    copy.sblk = copy.dblk;
+    copy.chan = 0;
+    copy.flags &= (uint8_t)~TUTTI__LEFT;
+    op->flags &= TUTTI__LEFT; /* a mark is the copy's, too */
+    sched_insert(sched, sched_stream_of(sched, i), i + 1, copy);
+    return 1;
+}
+
 /* Count anew what the builder counts. */
 void sched_settle(tutti__sched_t *sched)
 {

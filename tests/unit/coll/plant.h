@@ -12,6 +12,8 @@ uint32_t sched_stream_of(const tutti__sched_t *sched, uint32_t i);
 void sched_remove(tutti__sched_t *sched, uint32_t i);
 /* Into stream s, before operation i. */
 void sched_insert(tutti__sched_t *sched, uint32_t s, uint32_t i, tutti__op_t op);
+/* Move FINISH from addition i to a copy of its result onto itself; 0: it has none. */
+int sched_finish_late(tutti__sched_t *sched, uint32_t i);
 /* Count anew what the builder counts: marks, trips of loops. */
 void sched_settle(tutti__sched_t *sched);
 

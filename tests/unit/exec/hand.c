@@ -202,7 +202,7 @@ static tutti_status_t late(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched
     return tutti__build_end(b, ret_sched);
 }
 
-/* One loop to rank 0, a whole COPY onto itself that finishes, and another loop back. */
+/* One loop to rank 0, a whole REDUCE that finishes, and another loop back. */
 static tutti_status_t loops(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {
     tutti__build_t *b = tutti__build_begin("loops", rank, n, 2, 0, 2);
@@ -210,12 +210,14 @@ static tutti_status_t loops(uint32_t rank, uint32_t n, tutti__sched_t **ret_sche
     tutti__build_loop(b);
     if (rank != 0)
         tutti__build_send(b, 0, in, 2);
-    for (uint32_t r = 1; rank == 0 && r < n; r++)
-        tutti__build_recv_reduce(b, r, 0, r == 1 ? in : out, out, 2);
+    if (rank == 0)
+        tutti__build_recv(b, 1, 0, out, 2);
+    for (uint32_t r = 2; rank == 0 && r < n; r++)
+        tutti__build_recv_reduce(b, r, 0, out, out, 2);
     tutti__build_end_loop(b);
     if (rank == 0) {
         tutti__build_finish(b);
-        tutti__build_copy(b, out, out, 2);
+        tutti__build_reduce(b, in, out, 2);
     }
     tutti__build_loop(b);
     if (rank != 0)

@@ -445,6 +445,7 @@ static void test_planted_bugs(void **state)
         { .name = "too_long", .plant = too_long },
         { .name = "no_finish", .plant = no_finish },
         { .name = "more_finish", .plant = more_finish },
+        { .name = "finish_late", .plant = sched_finish_late },
         { .name = "finish_a_send", .plant = finish_a_send },
         { .name = "wrong_source_buffer", .plant = wrong_source_buffer },
         { .name = "write_input", .plant = write_input },

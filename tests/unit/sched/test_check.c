@@ -192,6 +192,137 @@ static void test_finish(void **state)
     bad(&twice, 1, 1, "finishes what is finished already");
 }
 
+/* ---- FINISH on a copy ---- */
+
+static void put_sum(tutti__build_t *b, uint32_t rank, tutti__at_t to)
+{
+    tutti__build_send(b, 1 - rank, in, 1);
+    tutti__build_recv_reduce(b, 1 - rank, 0, in, to, 1);
+}
+
+/* Rank 1 divides what it has stored already, rank 0 while it adds. */
+static void put_late_on_one(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    tutti__build_send(b, 1 - rank, in, 1);
+    if (rank == 0)
+        tutti__build_finish(b);
+    tutti__build_recv_reduce(b, 1 - rank, 0, in, scratch, 1);
+    if (rank == 1)
+        tutti__build_finish(b);
+    tutti__build_copy(b, scratch, out, 1);
+    tutti__build_end_loop(b);
+}
+
+/* All ranks get the same bits, but these are rounded twice. */
+static void put_late_on_all(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    put_sum(b, rank, out);
+    tutti__build_end_loop(b);
+    tutti__build_finish(b);
+    tutti__build_copy(b, out, out, 1);
+}
+
+/* The sum comes from another rank, by a message. */
+static void put_late_elsewhere(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    if (rank == 0) {
+        tutti__build_recv_reduce(b, 1, 0, in, scratch, 1);
+        tutti__build_send(b, 1, scratch, 1);
+    } else {
+        tutti__build_send(b, 0, in, 1);
+        tutti__build_recv(b, 0, 0, scratch, 1);
+    }
+    tutti__build_finish(b);
+    tutti__build_copy(b, scratch, out, 1);
+    tutti__build_end_loop(b);
+}
+
+/* Reduced over a host: of one rank, that adds nothing. */
+static void put_late_on_node(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    put_sum(b, rank, scratch);
+    tutti__build_finish(b);
+    tutti__build_node(b, TUTTI__NODE_ALLREDUCE, scratch, out, 1, 1, 0);
+    tutti__build_end_loop(b);
+}
+
+static void put_alone(tutti__build_t *b, uint32_t rank)
+{
+    (void)rank;
+    tutti__build_finish(b);
+    tutti__build_copy(b, in, out, 1);
+}
+
+static void put_node_alone(tutti__build_t *b, uint32_t rank)
+{
+    (void)rank;
+    tutti__build_finish(b);
+    tutti__build_node(b, TUTTI__NODE_ALLREDUCE, in, out, 1, 1, 0);
+}
+
+/* Rank 0 has one contribution only, rank 1 a sum that goes on. */
+static void put_scan(tutti__build_t *b, uint32_t rank)
+{
+    tutti__build_loop(b);
+    if (rank > 0) {
+        tutti__build_left(b);
+        tutti__build_recv_reduce(b, rank - 1, 0, in, scratch, 1);
+    }
+    if (rank < 2)
+        tutti__build_send(b, rank + 1, rank > 0 ? scratch : in, 1);
+    tutti__build_finish(b);
+    tutti__build_copy(b, rank > 0 ? scratch : in, out, 1);
+    tutti__build_end_loop(b);
+}
+
+static void test_finish_on_copy(void **state)
+{
+    static const char text[] = "finishes a copy of a sum, which is rounded already";
+    static const small_t on_one = { TUTTI__EXPECT_ALLREDUCE, 2, put_late_on_one };
+    static const small_t on_all = { TUTTI__EXPECT_ALLREDUCE, 2, put_late_on_all };
+    static const small_t elsewhere = { TUTTI__EXPECT_ALLREDUCE, 2, put_late_elsewhere };
+    static const small_t alone = { TUTTI__EXPECT_ALLREDUCE, 1, put_alone };
+    static const small_t node_alone = { TUTTI__EXPECT_ALLREDUCE, 1, put_node_alone };
+    static const small_t scan = { TUTTI__EXPECT_SCAN, 3, put_scan };
+
+    (void)state;
+    bad(&on_one, 1, 1,
+        "rank 1 stream 0 operation 3 (COPY SCRATCH[0] -> OUT[0], finish), chunk 0: finishes a "
+        "copy of a sum, which is rounded already: FINISH belongs on the last addition");
+    bad(&on_all, 1, 3, text);
+    bad(&elsewhere, 1, 3, text);
+    good(&alone, 1, 3);
+    good(&node_alone, 1, 3);
+    good(&scan, 1, 3);
+}
+
+static void test_finish_on_lonely_host(void **state)
+{
+    static const small_t small = { TUTTI__EXPECT_ALLREDUCE, 2, put_late_on_node };
+    static const uint32_t host_of[] = { 0, 1 }, local_of[] = { 0, 0 };
+    tutti__sched_t *scheds[MOST_RANKS];
+    tutti__check_t all = { .expect = TUTTI__EXPECT_ALLREDUCE,
+                           .size = 2,
+                           .scheds = scheds,
+                           .host_of = host_of,
+                           .local_of = local_of,
+                           .nhosts = 2,
+                           .credits = 1,
+                           .trips = 1 };
+
+    (void)state;
+    build(&small, scheds);
+    assert_int_equal(tutti__sched_check(&all, why, sizeof(why)), TUTTI_ERR_INTERNAL);
+    assert_non_null(strstr(why, "(NODE_ALLREDUCE SCRATCH[0] -> OUT[0], finish), chunk 0: finishes "
+                                "a copy of a sum"));
+    for (uint32_t r = 0; r < small.size; r++)
+        tutti__sched_free(scheds[r]);
+}
+
 /* One more time its own share. */
 static void put_counts_twice(tutti__build_t *b, uint32_t rank)
 {
@@ -213,8 +344,8 @@ static void put_fused_and_not(tutti__build_t *b, uint32_t rank)
         tutti__build_recv(b, 1, 0, scratch, 1);
         tutti__build_reduce(b, in, scratch, 1);
         tutti__build_recv(b, 2, 0, scratch_1, 1);
-        tutti__build_reduce(b, scratch_1, scratch, 1);
         tutti__build_finish(b);
+        tutti__build_reduce(b, scratch_1, scratch, 1);
         tutti__build_copy(b, scratch, out, 1);
     } else {
         tutti__build_send(b, 0, in, 1);
@@ -240,8 +371,8 @@ static void put_through_scratch(tutti__build_t *b, uint32_t rank)
     tutti__build_copy(b, in, scratch_1, 1);
     tutti__build_send(b, 1 - rank, scratch_1, 1);
     tutti__build_recv(b, 1 - rank, 0, scratch, 1);
-    tutti__build_reduce(b, scratch_1, scratch, 1);
     tutti__build_finish(b);
+    tutti__build_reduce(b, scratch_1, scratch, 1);
     tutti__build_copy(b, scratch, out, 1);
     tutti__build_end_loop(b);
 }
@@ -568,6 +699,8 @@ int main(void)
         cmocka_unit_test(test_too_few_credits),
         cmocka_unit_test(test_association),
         cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_finish_on_copy),
+        cmocka_unit_test(test_finish_on_lonely_host),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_scratch),
         cmocka_unit_test(test_stage),

@@ -121,8 +121,12 @@ static void test_order(void **state)
                                "RECV_REDUCE from rank 2: SCRATCH[0] -> OUT[0], finish";
     static const char middle[] = "RECV_REDUCE from rank 0: IN[0] -> SCRATCH[0], left\n"
                                  "RECV from rank 2: SCRATCH[1]\n"
-                                 "REDUCE SCRATCH[0] -> SCRATCH[1], left\n"
-                                 "COPY SCRATCH[1] -> OUT[0], finish";
+                                 "REDUCE SCRATCH[0] -> SCRATCH[1], left, finish\n"
+                                 "COPY SCRATCH[1] -> OUT[0]";
+    static const char late[] = "RECV_REDUCE from rank 0: IN[0] -> SCRATCH[0], left\n"
+                               "RECV from rank 2: SCRATCH[1]\n"
+                               "REDUCE SCRATCH[0] -> SCRATCH[1], left\n"
+                               "COPY SCRATCH[1] -> OUT[0], finish";
 
     (void)state;
     good((call_t){ REDUCE3(right, TO_0, TO_0) });
@@ -131,6 +135,9 @@ static void test_order(void **state)
         "what is of ranks 0 to 0 left of what is of ranks 2 to 2: not the order of ranks");
     bad((call_t){ REDUCE3(left, TO_0, TO_0) }, "puts what is of ranks 1 to 1 left of what is of "
                                                "ranks 0 to 0");
+    bad((call_t){ REDUCE3(TO_1, late, TO_1), .root = 1 },
+        "rank 1 stream 0 operation 4 (COPY SCRATCH[1] -> OUT[0], finish), chunk 0: finishes a copy "
+        "of a sum");
     good((call_t){ REDUCE3(TO_1, middle, TO_1), .root = 1 });
     good((call_t){ REDUCE3(TO_1, middle, TO_1), .root = 1, .fixed = 1 });
 }
@@ -370,8 +377,8 @@ static void test_fixed(void **state)
                                "RECV_REDUCE from rank 2: SCRATCH[0] -> OUT[0], finish\n"
                                "RECV from rank 1: SCRATCH[1]\n"
                                "RECV_REDUCE from rank 2: SCRATCH[1] -> SCRATCH[1]\n"
-                               "REDUCE IN[1] -> SCRATCH[1], left\n"
-                               "COPY SCRATCH[1] -> OUT[1], finish";
+                               "REDUCE IN[1] -> SCRATCH[1], left, finish\n"
+                               "COPY SCRATCH[1] -> OUT[1]";
     static const char gives[] = "SEND IN[0] to rank 0\nSEND IN[1] to rank 0";
     call_t call = { REDUCE3(root, gives, gives) };
 
