@@ -4,8 +4,8 @@
  * avx2, avx512.
  *
  * Nothing here names an instruction: the element functions are plain C, sum.inc and PAIRWISE make
- * loops of them, and the compiler vectorises those for its set; only float16 needs to be told
- * (kernels_f16c.inc). Equal bits from all sets follow from
+ * loops of them, and the compiler vectorises those for its set; only float16, and in sse2 bfloat16,
+ * need to be told (kernels_f16c.inc, kernels_sse2.inc). Equal bits from all sets follow from
  *   - IEEE arithmetic without contraction (no product is ever added to anything),
  *   - one order of operands, that of the sources, in vector and scalar parts alike,
  *   - one NaN: which of two NaNs survives an addition depends on how the compiler places operands,

@@ -13,6 +13,7 @@ EXTRA_DIST += \
     %reldir%/kernels_int.inc \
     %reldir%/kernels_loc.inc \
     %reldir%/kernels_narrow.inc \
+    %reldir%/kernels_sse2.inc \
     %reldir%/sum.inc
 
 noinst_LTLIBRARIES += libtutti_kernels_scalar.la

@@ -22,6 +22,10 @@
 
 #include <cmocka.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 static const tutti_dtype_t narrow[] = { TUTTI_FLOAT16, TUTTI_BFLOAT16, TUTTI_FLOAT8_E4M3,
                                         TUTTI_FLOAT8_E5M2 };
 
@@ -78,36 +82,36 @@ static void test_known_codes(void **state)
 }
 
 /* Every code and itself: x + -0 = x, max(x, x) = x; a NaN becomes the one NaN. */
-static void test_all_codes(void **state)
+static void check_all_codes(tutti_dtype_t dtype)
 {
     static unsigned char all[65536 * 2], minus[65536 * 2], seen[65536 * 2];
+    const void *sum[] = { all, minus }, *twice[] = { all, all };
+    uint64_t codes = codes_of(dtype);
 
+    for (uint64_t c = 0; c < codes; c++) {
+        put(all, c, dtype, c);
+        put(minus, c, dtype, codes / 2);
+    }
+    for (int turn = 0; turn < 3; turn++) {
+        if (turn == 0)
+            tutti__reduce_find(dtype, TUTTI_SUM)(seen, sum, 2, codes, 0);
+        else if (turn == 1)
+            tutti__reduce_find(dtype, TUTTI_MAX)(seen, twice, 2, codes, 0);
+        else
+            tutti__reduce_scale(seen, all, codes, dtype, 1.0);
+        for (uint64_t c = 0; c < codes; c++)
+            if (get(seen, c, dtype) != encode(decode(c, dtype), dtype))
+                fail_msg("%s: type %d, code %#llx became %#llx", tutti__reduce_isa(), (int)dtype,
+                         (unsigned long long)c, (unsigned long long)get(seen, c, dtype));
+    }
+}
+
+static void test_all_codes(void **state)
+{
     (void)state;
-    for (size_t t = 0; t < LENGTH(narrow); t++)
-        for (size_t k = 0; k < ISAS; k++) {
-            uint64_t codes = codes_of(narrow[t]);
-            const void *sum[] = { all, minus }, *twice[] = { all, all };
-
-            if (!tutti__reduce_force(isas[k]))
-                continue;
-            for (uint64_t c = 0; c < codes; c++) {
-                put(all, c, narrow[t], c);
-                put(minus, c, narrow[t], codes / 2);
-            }
-            for (int turn = 0; turn < 3; turn++) {
-                if (turn == 0)
-                    tutti__reduce_find(narrow[t], TUTTI_SUM)(seen, sum, 2, codes, 0);
-                else if (turn == 1)
-                    tutti__reduce_find(narrow[t], TUTTI_MAX)(seen, twice, 2, codes, 0);
-                else
-                    tutti__reduce_scale(seen, all, codes, narrow[t], 1.0);
-                for (uint64_t c = 0; c < codes; c++)
-                    if (get(seen, c, narrow[t]) != encode(decode(c, narrow[t]), narrow[t]))
-                        fail_msg("%s: type %d, code %#llx became %#llx", isas[k], (int)narrow[t],
-                                 (unsigned long long)c,
-                                 (unsigned long long)get(seen, c, narrow[t]));
-            }
-        }
+    for (size_t k = 0; k < ISAS; k++)
+        for (size_t t = 0; tutti__reduce_force(isas[k]) && t < LENGTH(narrow); t++)
+            check_all_codes(narrow[t]);
 }
 
 /*
@@ -213,6 +217,27 @@ static void test_rounding(void **state)
             check_all_rounding(narrow[t]);
 }
 
+/* The caller's processor takes subnormal float32 for zeros, which no code of these types is. Last:
+   what fails leaves it so. */
+static void test_flushing(void **state)
+{
+#ifdef __SSE2__
+    unsigned before = _mm_getcsr();
+
+    (void)state;
+    for (size_t k = 0; k < ISAS; k++)
+        for (size_t t = 0; tutti__reduce_force(isas[k]) && t < LENGTH(narrow); t++) {
+            _mm_setcsr(before | 0x8040);
+            if (narrow[t] != TUTTI_BFLOAT16)
+                check_all_codes(narrow[t]);
+            _mm_setcsr(before);
+        }
+#else
+    (void)state;
+    skip();
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_all_codes),
         cmocka_unit_test(test_all_pairs_of_float8),
         cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_flushing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
