@@ -135,8 +135,8 @@ static tutti_status_t check_algorithms(const tutti_comm_t *comm, tutti__associat
 /* Everything above the transports. */
 static tutti_status_t open_engine(tutti_comm_t *comm)
 {
-    tutti__engine_env_t env = { comm->boot, comm->machine, &comm->exec, &comm->shape,
-                                &comm->conf.shared };
+    tutti__engine_env_t env = { comm->boot,   comm->machine,      &comm->exec,
+                                &comm->shape, &comm->conf.shared, comm->world != comm };
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =
         conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION;

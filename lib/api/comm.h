@@ -33,6 +33,7 @@ struct tutti_comm {
     tutti__call_room_t room;
     uint64_t *counts; /* see counts.c */
     size_t counts_bytes;
+    uint32_t groupings; /* calls that make groups, so far; the same number on all ranks */
 
     /* A world and its parts, which tutti_comm_split and tutti_comm_create make of it and of each
        other. A part uses nothing of where it came from, but the world's MPI. */

@@ -9,10 +9,12 @@
  *      2. everyone says whether it can     the first of each group has opened a place to meet,
  *                                          the others know that they can come
  *      3. the ranks of each group meet, and open a communicator as those of a world do
+ *      4. everyone says how it went        all ranks of a group have it, or none
  *
  * So a rank that cannot, or asks for what makes no sense, is an error on all that are concerned
- * before anybody waits for it; and one that dies meanwhile is noticed by the parent, which is
- * watched during step 3.
+ * before anybody waits for it. In step 3 they wait for each other, and watch the parent meanwhile:
+ * it notices one that dies, and its side channel tells of one that gives up (no files are left
+ * after all, say). Step 4 brings the reason.
  *
  * Runs on the thread that calls.
  */
@@ -47,11 +49,12 @@ typedef struct {
     uint64_t hash;
 } wish_t;
 
-/* Step 2. */
+/* Steps 2 and 4. */
 typedef struct {
     int32_t status;
-    char text[252];
-    tutti__venue_t place; /* of the group's first rank */
+    int32_t own; /* this rank found the error; else it was told, or follows from another's */
+    char text[248];
+    tutti__venue_t place; /* step 2: of the group's first rank */
 } ready_t;
 
 /* A call, and what this rank knows of it so far. */
@@ -59,12 +62,14 @@ typedef struct {
     tutti_comm_t *parent;
     const int *list;   /* create: the caller's */
     wish_t *wishes;    /* [parent's size] */
-    ready_t *readies;  /* the same */
+    ready_t ready;     /* this rank's */
+    ready_t *readies;  /* [parent's size] */
     uint64_t *line;    /* [the same] for sorting */
     uint32_t *members; /* [n] of my group, ranks of the parent */
     uint32_t n, me;    /* n 0: I am in none */
     int meetings;      /* some group has to meet */
     int door;          /* where others come, or -1 */
+    uint32_t number;   /* of this call */
 } making_t;
 
 /* A direct allgather that is no other call's. */
@@ -176,46 +181,87 @@ static int on_machine(const making_t *m)
     return 1;
 }
 
+static void note(ready_t *ready, tutti_status_t status, int own)
+{
+    ready->status = (int32_t)status;
+    ready->own = own;
+    snprintf(ready->text, sizeof(ready->text), "%.240s",
+             status == TUTTI_OK ? "" : tutti_last_error());
+}
+
 /* What can fail here is better found now than when others wait. */
-static void get_ready(making_t *m, ready_t *ret_ready)
+static void get_ready(making_t *m)
 {
     tutti_status_t status = TUTTI_OK;
 
-    memset(ret_ready, 0, sizeof(*ret_ready));
     if (m->n > 1)
         status = tutti__net_files_left(FILES + FILES_EACH * m->n);
     if (status == TUTTI_OK && m->n > 1 && m->me == 0)
-        status = tutti__venue_open(m->parent->conf.interface, on_machine(m), &ret_ready->place,
-                                   &m->door);
-    ret_ready->status = (int32_t)status;
-    if (status != TUTTI_OK)
-        snprintf(ret_ready->text, sizeof(ret_ready->text), "%.250s", tutti_last_error());
+        status =
+            tutti__venue_open(m->parent->conf.interface, on_machine(m), &m->ready.place, &m->door);
+    note(&m->ready, status, 1);
 }
 
-static tutti_status_t judge_ready(const making_t *m)
+/* All ranks of the parent say how they are. */
+static tutti_status_t share(making_t *m)
 {
-    for (uint32_t i = 0; i < m->n; i++) {
+    return gather(m->parent, &m->ready, m->readies, sizeof(m->ready));
+}
+
+/* Is all well in my group? Else in the words of the first that found an error; the same answer on
+   all its ranks. */
+static tutti_status_t judge_group(const making_t *m)
+{
+    uint32_t failed = m->n;
+
+    for (uint32_t i = m->n; i-- > 0;) {
         const ready_t *ready = &m->readies[m->members[i]];
 
-        if (ready->status != TUTTI_OK)
-            return tutti__fail((tutti_status_t)ready->status, "rank %u: %.*s", m->members[i],
-                               (int)sizeof(ready->text), ready->text);
+        if (ready->status != TUTTI_OK &&
+            (ready->own || failed == m->n || !m->readies[m->members[failed]].own))
+            failed = i;
     }
-    return TUTTI_OK;
+    if (failed == m->n)
+        return TUTTI_OK;
+    return tutti__fail((tutti_status_t)m->readies[m->members[failed]].status, "rank %u: %.*s",
+                       m->members[failed], (int)sizeof(m->ready.text),
+                       m->readies[m->members[failed]].text);
 }
 
 /* ---- step 3: meeting ---- */
 
-static tutti_status_t parent_lives(void *arg)
+static int is_cancelled(const making_t *m)
 {
-    const tutti_comm_t *parent = arg;
+    return tutti__engine_cancelled(m->parent->engine, m->members[0], m->number);
+}
 
-    return tutti__engine_alive(parent->engine);
+/* Does it make sense to wait for the others? */
+static tutti_status_t look(void *arg)
+{
+    const making_t *m = arg;
+    tutti_status_t status = tutti__engine_alive(m->parent->engine);
+
+    if (status == TUTTI_OK && is_cancelled(m))
+        status = tutti__fail(TUTTI_ERR_PEER_LOST, "another rank of the group has given up");
+    return status;
+}
+
+/* This rank has found an error: others may wait for it. A lost connection follows from another
+   rank's error, as the parent lives. */
+static void give_up(void *arg, tutti_status_t status)
+{
+    making_t *m = arg;
+
+    if (m->ready.status == TUTTI_OK && status != TUTTI_ERR_PEER_LOST)
+        note(&m->ready, status, 1);
+    if (!is_cancelled(m))
+        tutti__engine_cancel(m->parent->engine, m->members[0], m->number);
 }
 
 static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
 {
-    uint64_t timeout_ms = m->parent->conf.shared.timeout_ms;
+    /* Other groups wait in step 4 meanwhile, with the whole deadline. */
+    uint64_t timeout_ms = m->parent->conf.shared.timeout_ms / 2;
     const tutti__venue_t *place = &m->readies[m->members[0]].place;
     tutti_status_t status;
 
@@ -246,39 +292,56 @@ static tutti_status_t open_group(making_t *m, tutti_comm_t **ret_comm)
     const tutti_comm_t *parent = m->parent;
     uint32_t *world_rank = malloc(m->n * sizeof(*world_rank));
     tutti_status_t status;
-    tutti_comm_t *comm;
     tutti__meet_t way;
 
-    if (world_rank == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "group of %u ranks", m->n);
+    if (world_rank == NULL) {
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "group of %u ranks", m->n);
+        give_up(m, status);
+        return status;
+    }
     for (uint32_t i = 0; i < m->n; i++)
         world_rank[i] =
             parent->world_rank == NULL ? m->members[i] : parent->world_rank[m->members[i]];
-    tutti__net_watch(parent_lives, m->parent);
     status = meet(m, &way);
-    if (status == TUTTI_OK)
-        status = tutti__comm_open_part(&way, parent, world_rank, &comm);
-    else
+    if (status != TUTTI_OK) {
         free(world_rank);
-    tutti__net_watch(NULL, NULL);
-    if (status != TUTTI_OK)
+        give_up(m, status);
         return status;
-    enlist(comm);
-    *ret_comm = comm;
-    return TUTTI_OK;
+    }
+    return tutti__comm_open_part(&way, parent, world_rank, ret_comm);
+}
+
+/* Steps 3 and 4. status: of step 2; groups that cannot be made wait for the others. */
+static tutti_status_t make_group(making_t *m, tutti_status_t status, tutti_comm_t **ret_comm)
+{
+    if (status == TUTTI_OK && m->n > 0) {
+        tutti__net_watch(look, m);
+        tutti__net_watch_failures(give_up, m);
+        status = open_group(m, ret_comm);
+        tutti__net_watch_failures(NULL, NULL);
+        tutti__net_watch(NULL, NULL);
+    }
+    if (!m->meetings)
+        return status;
+    if (m->ready.status == TUTTI_OK)
+        note(&m->ready, status, 0);
+    status = share(m);
+    return status == TUTTI_OK ? judge_group(m) : status;
 }
 
 /* ---- the calls ---- */
 
 static tutti_status_t run(making_t *m, const wish_t *mine, tutti_comm_t **ret_comm)
 {
+    char text[TUTTI__ERROR_BYTES];
     tutti_comm_t *comm = NULL;
     tutti_status_t status;
-    ready_t ready;
 
     status = gather(m->parent, mine, m->wishes, sizeof(*mine));
-    if (status == TUTTI_OK)
-        status = judge(m);
+    if (status != TUTTI_OK)
+        return status;
+    m->number = ++m->parent->groupings;
+    status = judge(m);
     if (status != TUTTI_OK)
         return status;
     if (mine->kind == SPLIT)
@@ -286,16 +349,22 @@ static tutti_status_t run(making_t *m, const wish_t *mine, tutti_comm_t **ret_co
     else
         group_by_list(m);
     if (m->meetings) {
-        get_ready(m, &ready);
-        status = gather(m->parent, &ready, m->readies, sizeof(ready));
-        if (status == TUTTI_OK)
-            status = judge_ready(m);
+        get_ready(m);
+        status = share(m);
+        if (status != TUTTI_OK)
+            return status;
+        status = judge_group(m);
     }
-    if (status == TUTTI_OK && m->n > 0)
-        status = open_group(m, &comm);
-    if (status == TUTTI_OK)
-        *ret_comm = comm;
-    return status;
+    status = make_group(m, status, &comm);
+    if (status != TUTTI_OK) {
+        snprintf(text, sizeof(text), "%s", tutti_last_error());
+        tutti__comm_close(comm);
+        return tutti__fail(status, "%s", text);
+    }
+    if (comm != NULL)
+        enlist(comm);
+    *ret_comm = comm;
+    return TUTTI_OK;
 }
 
 /* Without memory for that much the others cannot be told in an orderly way. */

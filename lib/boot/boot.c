@@ -156,8 +156,10 @@ static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf)
     mine.it.layout = TUTTI__BOOT_LAYOUT;
     mine.it.version = TUTTI_API_VERSION;
     mine.it.status = (int32_t)prepare(boot, conf, &mine.it);
-    if (mine.it.status != TUTTI_OK)
+    if (mine.it.status != TUTTI_OK) {
         snprintf(mine.it.text, sizeof(mine.it.text), "%s", tutti_last_error());
+        tutti__net_failed((tutti_status_t)mine.it.status);
+    }
     status = boot->meet.allgather(boot->meet.ctx, &mine, sizeof(mine), all, boot->timeout_ms);
     if (status == TUTTI_OK)
         status = learn(boot, conf, all);
@@ -258,8 +260,10 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
 
     if (all == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "statuses of %u ranks", size);
-    if (mine != TUTTI_OK)
+    if (mine != TUTTI_OK) {
         snprintf(own.text, sizeof(own.text), "%s", tutti_last_error());
+        tutti__net_failed(mine);
+    }
     status = tutti__boot_allgather(boot, &own, sizeof(own), all);
     if (status != TUTTI_OK) {
         free(all);

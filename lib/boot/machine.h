@@ -24,13 +24,21 @@
 #include "mem/shared.h"
 
 /* "tutti" and the number of the layout of everything in arenas; ranks must agree on it. */
-#define TUTTI__LAYOUT 0x74757401u
+#define TUTTI__LAYOUT 0x74757402u
+
+/* How near its end a rank's communicator is, in this order. */
+enum {
+    TUTTI__DOOR_OPEN = 0,
+    TUTTI__DOOR_IDLE,  /* no bucket is run any more, since a rank has left; direct calls may be */
+    TUTTI__DOOR_ENDED, /* it has ended because another rank has left */
+    TUTTI__DOOR_LEFT   /* the owner has called finalize, or freed it */
+};
 
 /* The first page of each arena. Each word has a line pair of its own. */
 typedef struct {
     uint32_t layout;
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t sleeping; /* written by the owner */
-    tutti__word_t left; /* 1: the owner has called finalize */
+    tutti__word_t end; /* TUTTI__DOOR_..., written by the owner */
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t waiters; /* futex sleepers, by all */
 } tutti__door_t;
 

@@ -25,6 +25,8 @@
 static __thread struct {
     tutti__net_check_t *check;
     void *arg;
+    tutti__net_failed_t *failed;
+    void *failed_arg;
 } watch;
 
 void tutti__net_watch(tutti__net_check_t *check, void *arg)
@@ -36,6 +38,18 @@ void tutti__net_watch(tutti__net_check_t *check, void *arg)
 tutti_status_t tutti__net_still(void)
 {
     return watch.check == NULL ? TUTTI_OK : watch.check(watch.arg);
+}
+
+void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg)
+{
+    watch.failed = failed;
+    watch.failed_arg = arg;
+}
+
+void tutti__net_failed(tutti_status_t status)
+{
+    if (watch.failed != NULL)
+        watch.failed(watch.failed_arg, status);
 }
 
 uint64_t tutti__net_deadline(uint64_t timeout_ms)

@@ -48,6 +48,15 @@ void tutti__net_watch(tutti__net_check_t *check, void *arg);
 /* Ask it. */
 tutti_status_t tutti__net_still(void);
 
+/*
+ * What is told at once when this thread finds an error in setting up, before it meets the others
+ * again: some of them may wait for a connection that will not come. NULL: nothing.
+ */
+typedef void tutti__net_failed_t(void *arg, tutti_status_t status);
+void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg);
+/* Tell it; the text is the thread's last error. */
+void tutti__net_failed(tutti_status_t status);
+
 /* poll() until the deadline. TUTTI_OK with *ret_ready 0: it has passed. */
 tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadline,
                                int *ret_ready);

@@ -32,15 +32,16 @@ tutti_status_t tutti__engine_alive(tutti__engine_t *e)
 
 int tutti__engine_has_left(tutti__engine_t *e, uint32_t rank)
 {
-    int32_t index = e->env.machine->index_of[rank];
-
-    /* On this machine its door says so even if the leader that would tell has left before. */
-    return atomic_load(&e->left[rank]) ||
-           (index >= 0 && tutti__load_acquire(&e->env.machine->door[index]->left));
+    /* On this machine its door says so even if those who would tell have left before. */
+    return atomic_load(&e->left[rank]) || tutti__watch_door(e, rank) >= TUTTI__DOOR_ENDED;
 }
 
 tutti_status_t tutti__engine_kill(tutti__engine_t *e, tutti_status_t status, const char *text)
 {
+    char left[128];
+
+    if (status == TUTTI_ERR_SHUTDOWN && tutti__watch_left(e, TUTTI__NOBODY, left, sizeof(left)))
+        text = left;
     /* Any thread: wait for the token, which nobody keeps for long. */
     while (!tutti__token_take(e))
         sched_yield();
@@ -48,6 +49,21 @@ tutti_status_t tutti__engine_kill(tutti__engine_t *e, tutti_status_t status, con
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
     tutti__token_leave(e, TUTTI__STEP_BRIEF);
     return tutti__engine_alive(e);
+}
+
+void tutti__engine_cancel(tutti__engine_t *e, uint32_t first, uint32_t number)
+{
+    tutti__cancel_msg_t msg = { first, number };
+
+    while (!tutti__token_take(e))
+        sched_yield();
+    tutti__watch_cancel(e, -1, &msg, sizeof(msg));
+    tutti__token_leave(e, TUTTI__STEP_BRIEF);
+}
+
+int tutti__engine_cancelled(tutti__engine_t *e, uint32_t first, uint32_t number)
+{
+    return atomic_load(&e->cancelled[first]) == number;
 }
 
 /* ---- opening and closing ---- */
@@ -100,6 +116,7 @@ static void destroy(tutti__engine_t *e)
     e->names.nbuckets = 0;
     tutti__mutex_destroy(&e->queue_lock);
     free(e->left);
+    free(e->cancelled);
     free(e->gang);
     free(e->joined);
     free(e->members);
@@ -136,10 +153,12 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
                       env->conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
                       env->conf->check ? (uint32_t)env->conf->credits : 0);
     e->left = calloc(e->size, sizeof(*e->left));
+    e->cancelled = calloc(e->size, sizeof(*e->cancelled));
     e->gang = calloc(e->size, sizeof(*e->gang));
     e->joined = calloc(e->size, sizeof(*e->joined));
     e->members = calloc(e->size, sizeof(*e->members));
-    if (e->left == NULL || e->gang == NULL || e->joined == NULL || e->members == NULL)
+    if (e->left == NULL || e->cancelled == NULL || e->gang == NULL || e->joined == NULL ||
+        e->members == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", e->size);
     status = tutti__boot_agree(env->boot, status);
     if (status == TUTTI_OK)
@@ -177,8 +196,6 @@ static void flush_all(tutti__engine_t *e)
 /* Say goodbye, and end what is left here. */
 static void end_all(tutti__engine_t *e)
 {
-    const char *text = "tutti_finalize was called on this rank";
-
     while (!tutti__token_take(e))
         sched_yield();
     atomic_store(&e->news, 1);
@@ -186,11 +203,11 @@ static void end_all(tutti__engine_t *e)
     flush_all(e);
     /* After a death this is no goodbye: peers shall hear of the death. */
     if (!atomic_load(&e->dead)) {
-        tutti__store_release(&e->env.machine->door[e->env.machine->me]->left, 1);
+        tutti__watch_close_door(e, TUTTI__DOOR_LEFT);
         tutti__watch_bye(e, -1, e->rank);
     }
     tutti__lanes_clear(e, TUTTI__STEP_WAITER);
-    tutti__request_finish_all(e, NULL, TUTTI_ERR_SHUTDOWN, text);
+    tutti__request_finish_all(e, NULL, TUTTI_ERR_SHUTDOWN, tutti__watch_closed(e));
     tutti__engine_sleeping(e, 0);
     atomic_store(&e->token, 0);
     tutti__request_callbacks(e);

@@ -31,6 +31,7 @@ typedef struct {
     const tutti__exec_env_t *exec;
     const tutti__shape_t *shape;
     const tutti__conf_shared_t *conf;
+    int is_part; /* ended by tutti_comm_free, not by tutti_finalize */
 } tutti__engine_env_t;
 
 /* Collective over all ranks of boot. */
@@ -87,11 +88,21 @@ int tutti__engine_in_callback(void);
 /* TUTTI_OK, or why the communicator can do nothing any more, with the thread's last error set. */
 tutti_status_t tutti__engine_alive(tutti__engine_t *engine);
 
-/* Has this peer called tutti_finalize? */
+/* Has this peer left, or ended the communicator because another one has? It does nothing more. */
 int tutti__engine_has_left(tutti__engine_t *engine, uint32_t rank);
 
+/*
+ * This rank cannot take part in a group of this communicator's ranks that is being made: tell those
+ * who wait for it. first: the group's first rank; number: of the call, from 1, equal on all ranks.
+ * Any thread.
+ */
+void tutti__engine_cancel(tutti__engine_t *engine, uint32_t first, uint32_t number);
+/* Has any rank said so? */
+int tutti__engine_cancelled(tutti__engine_t *engine, uint32_t first, uint32_t number);
+
 /* End the communicator on all ranks: every pending and later call answers `status` with `text`.
-   The first reason wins. Returns `status`, with the thread's last error set. Any thread. */
+   The first reason wins. Returns `status`, with the thread's last error set. Any thread.
+   TUTTI_ERR_SHUTDOWN: the text says which rank has left instead, and how, if one has. */
 tutti_status_t tutti__engine_kill(tutti__engine_t *engine, tutti_status_t status, const char *text);
 
 #endif

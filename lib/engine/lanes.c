@@ -226,10 +226,16 @@ static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t r
     finish(e, lane, status, status == TUTTI_OK ? NULL : text);
 }
 
-/* A peer that has called finalize will never come. */
+/* A peer that has left will never come; nor will one that runs no bucket any more, and whose data
+   are here once its door says so (what goes over MPI may be late). */
 static int waits_for_left(tutti__engine_t *e, const tutti__lane_t *lane)
 {
-    return lane->stuck.peer >= 0 && tutti__engine_has_left(e, (uint32_t)lane->stuck.peer);
+    uint32_t peer = (uint32_t)lane->stuck.peer;
+
+    if (lane->stuck.peer < 0)
+        return 0;
+    return tutti__engine_has_left(e, peer) || (e->env.exec->xport[peer]->ops->progress == NULL &&
+                                               tutti__watch_door(e, peer) == TUTTI__DOOR_IDLE);
 }
 
 static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t status)
@@ -245,15 +251,18 @@ static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t s
 static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane)
 {
     tutti_status_t status = tutti__run_step(&lane->run, &lane->stuck);
+    char text[128];
 
     if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
         return status;
     /* What it wrote before it left may have come after the first look. */
     status = tutti__run_step(&lane->run, &lane->stuck);
-    if (status == TUTTI__AGAIN && waits_for_left(e, lane))
-        status =
-            tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has called tutti_finalize", lane->stuck.peer);
-    return status;
+    if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
+        return status;
+    if (tutti__watch_left(e, (uint32_t)lane->stuck.peer, text, sizeof(text)))
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
+    return tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has ended, as another rank has left",
+                       lane->stuck.peer);
 }
 
 /* Bytes of the first bucket of a lane: what a step there may cost. */

@@ -138,7 +138,7 @@ static void send_backlog(tutti__link_t *link)
 /* By the side channel? See messages.h. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
-    return !link->local || kind == TUTTI__MSG_DEAD ||
+    return !link->local || kind == TUTTI__MSG_DEAD || kind == TUTTI__MSG_CANCEL ||
            (kind == TUTTI__MSG_BYE && link->backlog_bytes == 0);
 }
 

@@ -3,9 +3,9 @@
  * Control messages between neighbours in the tree of boot.h, and the ends of a link.
  *
  * Messages to ranks of my host go through a pair of byte rings in the child's arena, others through
- * the side channel; in order on each link, either way. BYE and DEAD take the side channel, because
- * an idle rank looks only there; a receiver empties the ring first, so that the order stays. (A BYE
- * behind a backlog stays behind it: such a peer is not idle.)
+ * the side channel; in order on each link, either way. BYE, DEAD and CANCEL take the side channel,
+ * because an idle rank looks only there; where the order matters a receiver empties the ring first.
+ * (A BYE behind a backlog stays behind it: such a peer is not idle.)
  */
 #ifndef TUTTI__ENGINE_MESSAGES_H
 #define TUTTI__ENGINE_MESSAGES_H
@@ -28,7 +28,8 @@ enum {
     TUTTI__MSG_DEAD,         /* both: tutti__dead_msg_t */
     TUTTI__MSG_JOIN,         /* up: uint32_t rank: has no more data */
     TUTTI__MSG_JOINED,       /* down: uint32_t rank, the last one: all have joined */
-    TUTTI__MSG_MISSING       /* up: a text about a tensor that waits for long */
+    TUTTI__MSG_MISSING,      /* up: a text about a tensor that waits for long */
+    TUTTI__MSG_CANCEL        /* both: tutti__cancel_msg_t */
 };
 
 /*
@@ -91,6 +92,12 @@ typedef struct {
     uint32_t status;
     uint32_t text_bytes;
 } tutti__dead_msg_t; /* text follows */
+
+/* A group that is not made after all. */
+typedef struct {
+    uint32_t first;  /* its first rank */
+    uint32_t number; /* of the call that makes groups */
+} tutti__cancel_msg_t;
 
 /* Most members in one message; more of them need several. */
 #define TUTTI__MEMBERS 64

@@ -104,7 +104,7 @@ void tutti__request_queue(tutti__engine_t *e, tutti_request_t *request)
 static tutti_status_t may_push(tutti__engine_t *e, const tutti_request_t *request)
 {
     if (atomic_load(&e->closed))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "tutti_finalize was called");
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
     if (e->join != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "this rank has called tutti_join, which has not returned");

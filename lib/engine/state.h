@@ -111,8 +111,10 @@ struct tutti__engine {
     atomic_int dead;      /* a tutti_status_t; see dead_text */
     atomic_int closed;    /* tutti__engine_close has begun */
     atomic_int inside;    /* threads that may still use env */
-    atomic_int *left;     /* [size] ranks that have called finalize */
+    atomic_int *left;     /* [size] ranks that have said goodbye */
     atomic_int any_left;
+    atomic_uint *cancelled;    /* [size] number of the call that failed last to make a group with
+                                  this first rank */
     atomic_int polling;        /* something in flight moves only when polled */
     _Atomic uint64_t moved_ns; /* while this rank has joined: when a bucket was served last */
 
@@ -249,8 +251,18 @@ void tutti__watch_dead(tutti__engine_t *e, tutti_status_t status, const char *te
 void tutti__watch_message(tutti__engine_t *e, uint32_t link, const void *body, size_t bytes);
 void tutti__watch_lost(tutti__engine_t *e, int link, uint32_t rank);
 void tutti__watch_bye(tutti__engine_t *e, int link, uint32_t rank);
+void tutti__watch_cancel(tutti__engine_t *e, int link, const void *body, size_t bytes);
 /* After a goodbye: end what is not agreed, the queue too. */
 void tutti__watch_refuse(tutti__engine_t *e);
+/* What a rank's door says, TUTTI__DOOR_...; open on other machines. Any thread. */
+uint32_t tutti__watch_door(const tutti__engine_t *e, uint32_t rank);
+/* Write it into my own, if that is nearer the end, and wake those who wait for this rank. */
+void tutti__watch_close_door(const tutti__engine_t *e, uint32_t end);
+/* Say in words who has left: `rank`, or another one if that has not; 0 if no one is known. Any
+   thread. */
+int tutti__watch_left(tutti__engine_t *e, uint32_t rank, char *text, size_t bytes);
+/* The same of this rank. */
+const char *tutti__watch_closed(const tutti__engine_t *e);
 void tutti__watch_stalls(tutti__engine_t *e);
 
 /* While something in flight moves only by polling (MPI): the sleep between two looks. */

@@ -28,7 +28,7 @@ static tutti_status_t push(tutti__engine_t *e, tutti_request_t **requests, size_
     tutti_status_t status;
 
     if (!tutti__engine_enter(e))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "tutti_finalize was called");
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
     status = tutti__request_push(e, requests, n);
     /* Larger buckets are the thread's, if there is one, so that this returns at once. */
     if (status == TUTTI_OK)
@@ -226,7 +226,7 @@ tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
                            "recvbuf is NULL, but request '%s' receives %zu elements", request->name,
                            total);
     if (!tutti__engine_enter(e))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "tutti_finalize was called");
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
     tutti__mutex_lock(&e->queue_lock);
     status = give_buffer(e, request, recvbuf, recvdispls, total);
     tutti__mutex_unlock(&e->queue_lock);

@@ -57,6 +57,9 @@ void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const vo
     case TUTTI__MSG_MISSING:
         tutti__missing_message(e, body, bytes);
         break;
+    case TUTTI__MSG_CANCEL:
+        tutti__watch_cancel(e, link, body, bytes);
+        break;
     case TUTTI__MSG_DEAD:
         tutti__watch_message(e, (uint32_t)link, body, bytes);
         break;
@@ -129,6 +132,9 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
     moved |= tutti__plan(e);
     moved |= tutti__lanes_step(e, who, &left);
     tutti__links_flush(e);
+    /* After a goodbye no bucket comes any more. */
+    if (atomic_load(&e->any_left) && e->in_flight == 0)
+        tutti__watch_close_door(e, TUTTI__DOOR_IDLE);
     if (left && !moved)
         tutti__engine_ring_self(e);
     return moved;

@@ -9,6 +9,11 @@
  *
  * A rank that calls finalize says goodbye first. What needs it and is not agreed yet ends with
  * TUTTI_ERR_SHUTDOWN; what is in flight ends well if it can.
+ *
+ * Whoever has left passes nothing on: without rank 0 hosts hear nothing of each other, without its
+ * leader a host hears nothing. So each rank writes how near its end it is into its door, too, where
+ * all of its machine look who wait for it. Between machines the first goodbye is what is heard, and
+ * a wait for a rank behind the gap ends by its deadline.
  */
 #include "engine/agree.h"
 
@@ -46,10 +51,66 @@ static int set_dead(tutti__engine_t *e, tutti_status_t status, const char *text)
     return first;
 }
 
+/* ---- doors ---- */
+
+uint32_t tutti__watch_door(const tutti__engine_t *e, uint32_t rank)
+{
+    int32_t index = e->env.machine->index_of[rank];
+
+    return index < 0 ? TUTTI__DOOR_OPEN : tutti__load_acquire(&e->env.machine->door[index]->end);
+}
+
+void tutti__watch_close_door(const tutti__engine_t *e, uint32_t end)
+{
+    const tutti__machine_t *machine = e->env.machine;
+    tutti__word_t *word = &machine->door[machine->me]->end;
+
+    if (tutti__load_relaxed(word) >= end)
+        return;
+    /* Release: who sees it sees all that this rank has written before. */
+    tutti__store_release(word, end);
+    tutti__fence();
+    for (uint32_t i = 0; i < machine->nranks; i++)
+        if (i != machine->me)
+            tutti__machine_ring(machine, i);
+}
+
+/* ---- words ---- */
+
+static int is_gone(tutti__engine_t *e, uint32_t rank)
+{
+    return atomic_load(&e->left[rank]) || tutti__watch_door(e, rank) == TUTTI__DOOR_LEFT;
+}
+
+int tutti__watch_left(tutti__engine_t *e, uint32_t rank, char *text, size_t bytes)
+{
+    if (rank >= e->size || !is_gone(e, rank))
+        for (rank = 0; rank < e->size && !is_gone(e, rank); rank++) {
+        }
+    if (rank == e->size)
+        return 0;
+    snprintf(text, bytes, "rank %u has %s", rank,
+             e->env.is_part ? "freed this communicator (tutti_comm_free or tutti_finalize)"
+                            : "called tutti_finalize");
+    return 1;
+}
+
+const char *tutti__watch_closed(const tutti__engine_t *e)
+{
+    return e->env.is_part ? "this communicator was freed on this rank (tutti_comm_free or "
+                            "tutti_finalize)"
+                          : "tutti_finalize was called on this rank";
+}
+
+/* ---- deaths ---- */
+
 static void die(tutti__engine_t *e, int from, tutti_status_t status, const char *text)
 {
     if (!set_dead(e, status, text))
         return;
+    /* Of other deaths the tree tells, or nobody. */
+    if (status == TUTTI_ERR_SHUTDOWN)
+        tutti__watch_close_door(e, TUTTI__DOOR_ENDED);
     /* A peer that ends early is the program's affair, and the calls that fail say so. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
     spread_dead(e, from, status, text);
@@ -89,6 +150,8 @@ void tutti__watch_lost(tutti__engine_t *e, int link, uint32_t rank)
     die(e, link, TUTTI_ERR_PEER_LOST, text);
 }
 
+/* ---- goodbyes ---- */
+
 /* Not agreed by all ranks yet, so it needs the one that has left. */
 static int not_agreed(const tutti_request_t *request)
 {
@@ -126,14 +189,29 @@ void tutti__watch_bye(tutti__engine_t *e, int link, uint32_t rank)
     tutti__watch_refuse(e);
 }
 
+/* ---- groups ---- */
+
+void tutti__watch_cancel(tutti__engine_t *e, int link, const void *body, size_t bytes)
+{
+    tutti__cancel_msg_t msg;
+
+    if (bytes != sizeof(msg))
+        return;
+    memcpy(&msg, body, sizeof(msg));
+    /* Several ranks may say it, so one of an earlier call may be late. */
+    if (msg.first >= e->size || (int32_t)(msg.number - atomic_load(&e->cancelled[msg.first])) <= 0)
+        return;
+    atomic_store(&e->cancelled[msg.first], msg.number);
+    for (uint32_t i = 0; i < e->nlinks; i++)
+        if ((int)i != link)
+            tutti__link_send(e, i, TUTTI__MSG_CANCEL, &msg, sizeof(msg));
+}
+
 void tutti__watch_refuse(tutti__engine_t *e)
 {
-    char text[TUTTI__ERROR_BYTES];
-    uint32_t rank = 0;
+    char text[128] = "";
 
-    while (rank + 1 < e->size && !atomic_load(&e->left[rank]))
-        rank++;
-    snprintf(text, sizeof(text), "rank %u has called tutti_finalize", rank);
+    tutti__watch_left(e, TUTTI__NOBODY, text, sizeof(text));
     tutti__agree_clear(e);
     tutti__request_finish_all(e, not_agreed, TUTTI_ERR_SHUTDOWN, text);
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 fault_tests = \
+    %reldir%/files \
     %reldir%/gone \
     %reldir%/idle \
     %reldir%/killed \
@@ -8,6 +9,7 @@ fault_tests = \
     %reldir%/memory
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
+%C%_files_SOURCES = %reldir%/files.c $(fault_shared)
 %C%_gone_SOURCES = %reldir%/gone.c $(fault_shared)
 %C%_idle_SOURCES = %reldir%/idle.c $(fault_shared)
 %C%_killed_SOURCES = %reldir%/killed.c $(fault_shared)

@@ -355,28 +355,81 @@ static void made_at_once(rank_t *self)
     free_one(self, two);
 }
 
-/* What was pending in a part that is freed; peers hear of it, and of nothing else. */
-static void freed_pending(rank_t *self)
+/* What a rank says whose peer has freed a part. */
+static void check_freed(tutti_comm_t *comm, const char *who)
 {
     tutti_request_t *request;
-    tutti_comm_t *comm;
     float x = 1;
 
-    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &comm));
-    if (self->rank == 0)
+    CHECK_STATUS(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm), TUTTI_ERR_SHUTDOWN);
+    CHECK_SAYS(who);
+    CHECK_SAYS("has freed this communicator (tutti_comm_free");
+    CHECK_STATUS(
+        tutti_allreduce_async("y", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL, &request),
+        TUTTI_ERR_SHUTDOWN);
+    CHECK_SAYS(who);
+    CHECK_OK(tutti_comm_free(comm));
+}
+
+/* What was pending in a part that is freed by one rank; peers hear of it, and of nothing else. */
+static void freed_pending(rank_t *self)
+{
+    static const char *const who[] = { "rank 0 has", "rank 1 has", "rank 2 has", "rank 3 has" };
+
+    for (int leaver = 0; leaver < self->size; leaver++) {
+        uint64_t begin = tutti__now_ns();
+        tutti_request_t *request;
+        tutti_comm_t *comm;
+        float x = 1;
+
+        CHECK_OK(tutti_comm_split(self->comm, 0, 0, &comm));
+        if (self->rank != (leaver + 1) % self->size)
+            CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL,
+                                           &request));
+        CHECK_OK(tutti_barrier(self->comm));
+        if (self->rank == leaver)
+            CHECK_OK(tutti_comm_free(comm));
+        if (self->rank != (leaver + 1) % self->size)
+            CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_SHUTDOWN);
+        CHECK_SAYS(self->rank == (leaver + 1) % self->size ? "" : "tutti_comm_free");
+        if (self->rank != leaver)
+            check_freed(comm, who[leaver]);
+        work(self->comm, self->rank, 4);
+        CHECK(tutti__now_ns() - begin < 10000000000u);
+        CHECK_OK(tutti_barrier(self->comm));
+    }
+}
+
+/* Freed at once by one after the other, in all orders of the first two, while a tensor is on its
+   way: all get the sum or hear of the end. */
+static void freed_in_flight(rank_t *self)
+{
+    for (int i = 0; i < 36; i++) {
+        int first = i % self->size, second = (first + 1 + i / self->size % 3) % self->size;
+        uint64_t begin = tutti__now_ns();
+        tutti_request_t *request;
+        tutti_status_t status;
+        tutti_comm_t *comm;
+        float x = 1;
+
+        CHECK_OK(tutti_comm_split(self->comm, 0, 0, &comm));
         CHECK_OK(
             tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL, &request));
-    CHECK_OK(tutti_barrier(self->comm));
-    if (self->rank == 0) {
-        CHECK_OK(tutti_comm_free(comm));
-        CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_SHUTDOWN);
-    } else {
-        CHECK_STATUS(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm),
-                     TUTTI_ERR_SHUTDOWN);
-        CHECK_OK(tutti_comm_free(comm));
+        if (self->rank == second)
+            usleep((unsigned)i * 10);
+        if (self->rank == first || self->rank == second)
+            CHECK_OK(tutti_comm_free(comm));
+        status = tutti_wait(request, -1);
+        if (status != TUTTI_OK)
+            CHECK_STATUS(status, TUTTI_ERR_SHUTDOWN);
+        else
+            CHECK_INT(x, self->size);
+        CHECK(tutti__now_ns() - begin < 10000000000u);
+        /* The others leave when all are done. */
+        CHECK_OK(tutti_barrier(self->comm));
+        if (self->rank != first && self->rank != second)
+            CHECK_OK(tutti_comm_free(comm));
     }
-    work(self->comm, self->rank, 4);
-    CHECK_OK(tutti_barrier(self->comm));
 }
 
 static void aborted(rank_t *self)
@@ -558,6 +611,7 @@ int main(void)
 {
     static const int sizes[] = { 1, 2, 3, 4, 5, 8 };
     static const char *const hosts[] = { "a", "ab", "aab", "abab", "aabbc", "aaaabbbb" };
+    static const char *const four[] = { NULL, "aabb", "abab", "abcd" };
     static const rank_fn_t any[] = { split, keys, deeper, create };
     static const rank_fn_t some[] = { overlapping, beside_work, made_at_once, aborted };
     int failures = 0, can_fork = ranks_can_fork();
@@ -583,9 +637,16 @@ int main(void)
         job.size = 1;
         RUN_JOB(failures, &job);
         job.size = 4;
-        /* On one host: without its root the tree does not tell those behind it who gave up. */
-        job.fn = freed_pending;
-        RUN_JOB(failures, &job);
+        for (size_t h = 0; h < sizeof(four) / sizeof(four[0]); h++) {
+            job.hosts = four[h];
+            job.fn = freed_pending;
+            RUN_JOB(failures, &job);
+            job.fn = freed_in_flight;
+            RUN_JOB(failures, &job);
+            job.algorithm = "allreduce:ring";
+            RUN_JOB(failures, &job);
+            job.algorithm = NULL;
+        }
         for (int several = 0; several < 2; several++) {
             job.hosts = several ? "aabb" : NULL;
             for (size_t f = 0; f < sizeof(some) / sizeof(some[0]); f++) {

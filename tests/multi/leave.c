@@ -65,6 +65,35 @@ static void leaders_first(rank_t *self)
     CHECK(strstr(tutti_last_error(), "tutti_finalize") != NULL);
 }
 
+/* ---- rank 0 has left: those it does not concern go on, all others hear of it ---- */
+
+static void root_first(rank_t *self)
+{
+    uint64_t begin = tutti__now_ns();
+    int last = self->size - 1;
+    tutti_request_t *request;
+    float x = (float)self->rank, y = -1;
+
+    /* Its own part is done when it has sent. */
+    CHECK_OK(tutti_broadcast(&y, 1, TUTTI_FLOAT32, 0, self->comm));
+    if (self->rank == 0)
+        return;
+    usleep(self->rank == 1 || self->rank == last ? 50000 : 150000);
+    if (self->rank == 1)
+        CHECK_OK(tutti_send(&x, 1, TUTTI_FLOAT32, last, self->comm));
+    if (self->rank == last) {
+        CHECK_OK(tutti_recv(&y, 1, TUTTI_FLOAT32, 1, self->comm));
+        CHECK_INT(y, 1);
+    }
+    CHECK_STATUS(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm),
+                 TUTTI_ERR_SHUTDOWN);
+    CHECK(strstr(tutti_last_error(), "rank 0 has called tutti_finalize") != NULL);
+    CHECK_STATUS(
+        tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &request),
+        TUTTI_ERR_SHUTDOWN);
+    CHECK(tutti__now_ns() - begin < 10000000000u);
+}
+
 /* ---- more messages than a ring holds, then the goodbye ---- */
 
 static void flood(rank_t *self)
@@ -127,6 +156,9 @@ static void look_once(rank_t *self)
 
 int main(void)
 {
+    static const char *const many_hosts[] = { "aaaaa", "aabbc", "abcde", "ababa" };
+    static const char *const algorithms[] = { NULL, "allreduce:ring",
+                                              "allreduce:recursive_doubling" };
     job_t two = { .size = 2, .fn = while_submitting }, three = two, hosts = two;
     int failures = 0;
 
@@ -140,6 +172,15 @@ int main(void)
     RUN_JOB(failures, &hosts);
     hosts.fn = leaders_first;
     RUN_JOB(failures, &hosts);
+    for (size_t h = 0; h < sizeof(many_hosts) / sizeof(many_hosts[0]); h++) {
+        for (size_t a = 0; a < sizeof(algorithms) / sizeof(algorithms[0]); a++) {
+            job_t five = { .size = 5, .fn = root_first };
+
+            five.hosts = many_hosts[h];
+            five.algorithm = algorithms[a];
+            RUN_JOB(failures, &five);
+        }
+    }
     three.fn = flood;
     RUN_JOB(failures, &three);
     three.fn = crossed;
