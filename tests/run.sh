@@ -92,6 +92,9 @@ if ! need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $TEST_PACKAGES || ! generate;
 fi
 for build in $builds; do
     case $build in
+    *san) export TEST_SECONDS="${TEST_SECONDS:-300}" ;;
+    esac
+    case $build in
     check) run_build check check --enable-werror ;;
     clang) run_build clang all-programs --enable-werror CC=clang CXX=clang++ ;;
     asan) run_build asan check --with-sanitizer=address,undefined CFLAGS="-O1 -g" ;;

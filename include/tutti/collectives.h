@@ -13,7 +13,7 @@
  * A call in which no rank has any element does nothing but check the arguments, and needs no peer;
  * so a rank that comes with count 0 where others have some returns at once, and the error is found
  * at its next call. (Of gatherv, scatterv and alltoallv a rank knows its own counts only. There, on
- * one host, all ranks meet.)
+ * one host or with TUTTI_CHECK=1, all ranks meet.)
  *
  * Counts are elements, not bytes, and may exceed 2^31. Counts and displacements in arrays have one
  * entry for each rank; displacements count elements from the buffer's begin, and NULL stands for
@@ -22,9 +22,17 @@
  * Common errors: INVALID_ARGUMENT (also: a root or peer that is no rank, count 0 with a type that
  * is none; nothing was done, and no other rank knows of it), UNSUPPORTED (type and operation do not
  * go together, or TUTTI_ALGORITHM does not serve the operation), MISMATCH (a rank came with another
- * call: always found inside a host; between hosts over MPI only lengths are compared, so types of
- * one size, operations and roots are not; see tutti.h), PEER_LOST, TIMEOUT (a peer did not come
- * within TUTTI_TIMEOUT; the communicator is dead then), SHUTDOWN, NO_MEMORY.
+ * call, see below), PEER_LOST, TIMEOUT (a peer did not come within TUTTI_TIMEOUT; the communicator
+ * is dead then), SHUTDOWN, NO_MEMORY.
+ *
+ * TUTTI_ERR_MISMATCH of collective calls. Inside a host it is always found before anything moves:
+ * all ranks get it, with words that name two of them and what they came with, no buffer was
+ * written, and the next call works. Between hosts over MPI only lengths are compared, on the way;
+ * so types of one size, operations and roots are not, and the communicator ends. With TUTTI_CHECK=1
+ * it is between hosts as inside one: before each call the ranks tell each other kind, type,
+ * operation, root, count and factors, and then the counts of v forms, which costs a small allgather
+ * or two. That is for finding an error, not for every day; on one host it adds nothing to a call.
+ * Messages between two ranks are not compared beforehand; nor are they with collective calls.
  */
 #ifndef TUTTI_COLLECTIVES_H
 #define TUTTI_COLLECTIVES_H
@@ -50,7 +58,9 @@ TUTTI_API tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, siz
  * The same, with factors: each rank's data is multiplied by `prescale` before, and the result by
  * `postscale` after the reduction.
  *
- * dtype  a floating point type; else TUTTI_ERR_UNSUPPORTED. Products are rounded to it. Since 0.1.
+ * dtype      a floating point type; else TUTTI_ERR_UNSUPPORTED. Products are rounded to it
+ * prescale,
+ * postscale  equal on all ranks. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvbuf, size_t count,
                                                 tutti_dtype_t dtype, tutti_op_t op, double prescale,

@@ -30,8 +30,9 @@
  *     unless all peers are alive, so that mpirun reports a failed job.
  *
  *     After TUTTI_ERR_MISMATCH it stays usable if the call was asynchronous, or collective with all
- *     ranks on one host: it was found on all ranks before anything moved. Direct calls between
- *     hosts, and messages between two ranks, may have moved data before it is found, and end it.
+ *     ranks on one host or with TUTTI_CHECK=1: it was found on all ranks before anything moved.
+ *     Other direct calls between hosts, and messages between two ranks, may have moved data before
+ *     it is found, and end it.
  *
  * Lifetimes
  *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the ranks of one host tell each other before a call that has more to compare than a meeting
- * does, arrays of counts or factors: which call it is, and what each gives to and expects from
- * each. So all of them find the same two ranks that do not fit, and nothing was moved.
+ * What ranks tell each other before a call: which one it is, and what each gives to and expects
+ * from each. So all of them find the same two ranks that do not fit, and nothing was moved.
+ *
+ * On one host: where there is more to compare than a meeting does, arrays of counts or factors.
+ * Between hosts nobody meets: before every collective call, if TUTTI_CHECK asks for it, and also
+ * before those that the library makes for itself.
  *
  * One allgather of 2 n + 4 numbers. Rejected: an alltoall of the counts and an allreduce of what
- * was found, which moves less, but takes two rounds.
+ * was found, which moves less, but takes two rounds; and between hosts an allreduce of hashes,
+ * which does not tell who came with what.
  */
 #include "api/direct.h"
 
@@ -17,12 +21,15 @@
 
 /* One rank's numbers: */
 enum {
-    WHAT,     /* kind, type, operation, root */
+    WHAT,     /* kind, type, operation, root; or OWN and a tag */
     COUNT,    /* 0 if ranks know their own only */
     PRESCALE, /* as bits */
     POSTSCALE,
     GIVES /* [size] to each rank, then [size] from each; or [size] recvcounts; or nothing */
 };
+
+/* The library's own: above all kinds. */
+#define OWN 0x80u
 
 /* Calls whose counts all ranks know. */
 static int has_common_counts(tutti_call_kind_t kind)
@@ -37,10 +44,17 @@ static size_t words_of(const tutti__call_t *call, uint32_t size)
     return GIVES + (has_common_counts(call->kind) ? size : 0);
 }
 
+int tutti__counts_checked(const tutti_comm_t *comm)
+{
+    return comm->conf.shared.check && comm->shape.nhosts > 1;
+}
+
 int tutti__counts_needed(const tutti_comm_t *comm, const tutti__call_t *call)
 {
-    if (comm->shape.nhosts > 1 || comm->shape.size == 1)
+    if (comm->shape.size == 1)
         return 0;
+    if (comm->shape.nhosts > 1)
+        return comm->conf.shared.check && call->kind < TUTTI_CALL_SEND;
     /* Scaling changes recvbuf before the run finds out that calls do not fit. */
     return tutti__call_by_pair(call->kind) || has_common_counts(call->kind) ||
            (call->prescale != 1 && tutti__call_reduces(call->kind));
@@ -60,19 +74,24 @@ static void copy_counts(uint64_t *to, const size_t *counts, uint32_t size)
         to[r] = counts[r];
 }
 
-static void tell(const tutti__call_t *call, uint32_t rank, uint32_t size, uint64_t *words)
+static void tell_what(const tutti__call_t *call, uint64_t *words)
 {
-    uint64_t *gives = words + GIVES, *expects = gives + size;
-    int by_pair = tutti__call_by_pair(call->kind), is_root = rank == call->root;
-    int common = has_common_counts(call->kind);
+    int is_apart = tutti__call_by_pair(call->kind) || has_common_counts(call->kind);
 
-    memset(words, 0, words_of(call, size) * sizeof(*words));
     words[WHAT] = (uint64_t)call->kind | (uint64_t)call->dtype << 8 |
                   (tutti__call_reduces(call->kind) ? (uint64_t)call->op << 16 : 0) |
                   (uint64_t)call->root << 32;
-    words[COUNT] = by_pair || common ? 0 : call->count;
+    words[COUNT] = is_apart ? 0 : call->count;
     words[PRESCALE] = bits_of(call->prescale);
     words[POSTSCALE] = bits_of(call->postscale);
+}
+
+static void tell_counts(const tutti__call_t *call, uint32_t rank, uint32_t size, uint64_t *gives)
+{
+    int by_pair = tutti__call_by_pair(call->kind), is_root = rank == call->root;
+    uint64_t *expects = gives + size;
+
+    memset(gives, 0, (words_of(call, size) - GIVES) * sizeof(*gives));
     if (call->kind == TUTTI_CALL_GATHERV) {
         gives[call->root] = call->count;
         if (is_root)
@@ -81,7 +100,7 @@ static void tell(const tutti__call_t *call, uint32_t rank, uint32_t size, uint64
         expects[call->root] = call->count;
         if (is_root)
             copy_counts(gives, call->sendcounts, size);
-    } else if (common) {
+    } else if (has_common_counts(call->kind)) {
         copy_counts(gives, call->recvcounts, size);
     } else if (by_pair) {
         copy_counts(gives, call->sendcounts, size);
@@ -91,20 +110,41 @@ static void tell(const tutti__call_t *call, uint32_t rank, uint32_t size, uint64
 
 /* ---- comparing ---- */
 
+static int is_rooted(tutti_call_kind_t kind)
+{
+    return kind == TUTTI_CALL_REDUCE || kind == TUTTI_CALL_BROADCAST ||
+           kind == TUTTI_CALL_GATHER || kind == TUTTI_CALL_GATHERV ||
+           kind == TUTTI_CALL_SCATTER || kind == TUTTI_CALL_SCATTERV;
+}
+
+static const char *name_of(uint32_t what)
+{
+    if (what == (OWN | TUTTI__TAG_MEM_ALLOC))
+        return "a tutti_mem_alloc";
+    if (what == (OWN | TUTTI__TAG_SPLIT))
+        return "a tutti_comm_split or tutti_comm_create";
+    return tutti__call_name((tutti_call_kind_t)what);
+}
+
 /* "a gatherv of float32, root 2" */
 static void describe(const uint64_t *words, char *text, size_t bytes)
 {
-    tutti_call_kind_t kind = (tutti_call_kind_t)(words[WHAT] & 0xff);
+    uint32_t what = words[WHAT] & 0xff;
+    tutti_call_kind_t kind = (tutti_call_kind_t)what;
     const char *op = tutti__op_name((tutti_op_t)(words[WHAT] >> 16 & 0xffff));
     char count[32] = "", root[32] = "";
     double scales[2];
 
+    if (what & OWN || kind == TUTTI_CALL_BARRIER) {
+        snprintf(text, bytes, "%s", name_of(what));
+        return;
+    }
     memcpy(scales, words + PRESCALE, sizeof(scales));
     if (words[COUNT] > 0)
         snprintf(count, sizeof(count), "%llu x ", (unsigned long long)words[COUNT]);
-    if (kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTERV || kind == TUTTI_CALL_REDUCE)
+    if (is_rooted(kind))
         snprintf(root, sizeof(root), ", root %u", (unsigned)(words[WHAT] >> 32));
-    snprintf(text, bytes, "%s of %s%s%s%s%s", tutti__call_name(kind), count,
+    snprintf(text, bytes, "%s of %s%s%s%s%s", name_of(what), count,
              tutti__dtype_name((tutti_dtype_t)(words[WHAT] >> 8 & 0xff)),
              tutti__call_reduces(kind) ? ", " : "", tutti__call_reduces(kind) ? op : "", root);
     bytes -= strlen(text);
@@ -175,10 +215,12 @@ static tutti_status_t need_counts(tutti_comm_t *comm, size_t bytes)
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call)
+/* Each rank's head and, of a call that has them, its counts; to comm->counts, compared by nobody
+   but for the heads. call: NULL if there is only the head. */
+static tutti_status_t exchange(tutti_comm_t *comm, const uint64_t *head, const tutti__call_t *call)
 {
     uint32_t rank = comm->topo->rank, size = comm->topo->size;
-    size_t nwords = words_of(call, size);
+    size_t nwords = call != NULL ? words_of(call, size) : GIVES;
     tutti__want_t want = { TUTTI__ALLGATHER, size * nwords * sizeof(uint64_t), 0, 0 };
     tutti__exec_call_t exec = {
         .count = size * nwords,
@@ -189,20 +231,45 @@ tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call
     };
     const tutti__sched_t *sched;
     tutti_status_t status = need_counts(comm, want.bytes);
+    uint64_t *mine;
 
     if (status != TUTTI_OK)
         return tutti__comm_end_badly(comm, status);
     status = tutti__comm_find(comm, &want, 1, &sched);
     if (status != TUTTI_OK)
         return status;
-    tell(call, rank, size, comm->counts + rank * nwords);
+    mine = comm->counts + rank * nwords;
+    memcpy(mine, head, GIVES * sizeof(*head));
+    if (nwords > GIVES)
+        tell_counts(call, rank, size, mine + GIVES);
     exec.in = exec.out = comm->counts;
     status = tutti__comm_run(comm, sched, &exec, 1);
-    if (status == TUTTI_OK)
-        status = compare_calls(comm->counts, nwords, size);
+    return status == TUTTI_OK ? compare_calls(comm->counts, nwords, size) : status;
+}
+
+tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call)
+{
+    uint32_t size = comm->topo->size;
+    size_t nwords = words_of(call, size);
+    tutti_status_t status = TUTTI_OK;
+    uint64_t head[GIVES];
+
+    tell_what(call, head);
+    /* Other calls bring other counts, and only a meeting would notice. So heads go first. */
+    if (comm->shape.nhosts > 1)
+        status = exchange(comm, head, NULL);
+    if (status == TUTTI_OK && (comm->shape.nhosts == 1 || nwords > GIVES))
+        status = exchange(comm, head, call);
     if (status == TUTTI_OK && has_common_counts(call->kind))
         status = compare_common(comm->counts, nwords, size);
     if (status == TUTTI_OK && tutti__call_by_pair(call->kind))
         status = compare_counts(comm->counts, nwords, size);
     return status;
+}
+
+tutti_status_t tutti__counts_agree_own(tutti_comm_t *comm, uint32_t tag, size_t count)
+{
+    const uint64_t head[GIVES] = { [WHAT] = OWN | tag, [COUNT] = count };
+
+    return exchange(comm, head, NULL);
 }

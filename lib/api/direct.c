@@ -9,7 +9,8 @@
  * Mismatches. Inside one host all ranks hear from all before anything moves: a node operation
  * begins so, and schedules without any begin with a meeting. So ranks that came with different
  * calls all find out, and the communicator stays usable. Between hosts, and between two ranks,
- * messages that do not fit are found on the way, and end it.
+ * messages that do not fit are found on the way, and end it; unless TUTTI_CHECK has the hosts'
+ * ranks tell each other first what they came with (counts.c).
  */
 #include "api/direct.h"
 
@@ -120,10 +121,10 @@ tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status)
 }
 
 /* Did all ranks of the communicator find this error, before anything was moved? */
-static int is_common(tutti_status_t status, const tutti__exec_call_t *exec, int has_channels)
+static int is_common(tutti_status_t status, const tutti__run_t *run, int has_channels)
 {
     if (status == TUTTI_ERR_MISMATCH)
-        return exec->meet || !has_channels;
+        return run->meeting || !has_channels;
     return status == TUTTI_ERR_NO_MEMORY && !has_channels;
 }
 
@@ -144,7 +145,7 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
         return status == TUTTI_ERR_UNSUPPORTED ? status : tutti__comm_end_badly(comm, status);
     }
     status = run_to_end(comm);
-    if (TUTTI__UNLIKELY(status != TUTTI_OK) && !is_common(status, exec, has_channels))
+    if (TUTTI__UNLIKELY(status != TUTTI_OK) && !is_common(status, &comm->run, has_channels))
         return tutti__comm_end_badly(comm, status);
     return status;
 }
@@ -256,7 +257,10 @@ tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collec
     /* The count is no secret: whoever came with another fits nowhere. */
     call->signature = (uint32_t)call->tag << 24 ^ (uint32_t)call->count;
     call->root = root;
-    status = tutti__comm_find(comm, &want, call->in == call->out, &sched);
+    if (tutti__counts_checked(comm))
+        status = tutti__counts_agree_own(comm, call->tag, call->count);
+    if (status == TUTTI_OK)
+        status = tutti__comm_find(comm, &want, call->in == call->out, &sched);
     if (status == TUTTI_OK)
         status = tutti__comm_run(comm, sched, call, 1);
     leave(comm);

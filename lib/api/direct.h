@@ -27,8 +27,12 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
 tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status);
 
 /* counts.c: tell each other what the call is and what goes from whom to whom, before anything
-   moves. Where needed: on one host. MISMATCH on all ranks, naming two. */
+   moves. Where needed: on one host, and between hosts that are checked. MISMATCH on all ranks,
+   naming two. */
 int tutti__counts_needed(const tutti_comm_t *comm, const tutti__call_t *call);
 tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call);
+/* The same for what the library calls itself, if it is checked: between hosts, TUTTI_CHECK=1. */
+int tutti__counts_checked(const tutti_comm_t *comm);
+tutti_status_t tutti__counts_agree_own(tutti_comm_t *comm, uint32_t tag, size_t count);
 
 #endif

@@ -79,7 +79,7 @@ static const row_t rows[] = {
       "Force algorithms: COLLECTIVE:[BYTES-BYTES:]NAME[(RADIX)][/SUB], several with commas.",
       0, SIZE(shared.algorithm), NULL },
     { "TUTTI_CHECK", CONF_CHOICE, AT(shared.check), "0",
-      "1: prove each schedule with the checker when it is built.",
+      "1: prove each schedule when it is built; between hosts, compare direct calls first.",
       0, 0, "0|1" },
     { "TUTTI_GROUP_SIZE", CONF_COUNT, AT(shared.group_size), "0",
       "Ranks of a core group, for algorithms of three levels. 0: a host is one group.",

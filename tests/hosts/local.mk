@@ -7,6 +7,8 @@ test_programs += %reldir%/hosts_check
 tests_hosts_hosts_check_LDADD = libtutti.la -lpthread
 test_programs += %reldir%/collectives_check
 tests_hosts_collectives_check_LDADD = libtutti.la
+test_programs += %reldir%/direct_check
+tests_hosts_direct_check_LDADD = libtutti.la
 
 # Like one that uses MPI itself.
 if HAVE_MPI
@@ -20,6 +22,7 @@ endif
 script_tests += \
     %reldir%/app_mpi.sh \
     %reldir%/collectives.sh \
+    %reldir%/direct_check.sh \
     %reldir%/groups.sh \
     %reldir%/hosts.sh \
     %reldir%/lost.sh \

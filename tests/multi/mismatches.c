@@ -2,7 +2,8 @@
 /*
  * Direct calls that do not fit each other: MISMATCH on every rank, words that name two of them, no
  * recvbuf touched, and a communicator that serves the next call. Inside one host with every
- * algorithm; between hosts, and between two ranks, it ends, on all ranks alike.
+ * algorithm; between hosts with TUTTI_CHECK=1. Without it, and between two ranks, the communicator
+ * ends, on all ranks alike.
  */
 #include "multi/coll_case.h"
 #include "multi/reference.h"
@@ -28,9 +29,9 @@ static void expect_mismatch(area_t *area, const case_t *good, const case_t *odd,
 static void mismatches_of(area_t *area, tutti_call_kind_t kind, size_t count, place_t place)
 {
     case_t good = { kind, TUTTI_FLOAT32, TUTTI_SUM, count, 0, place, PRIVATE };
-    int size = area->self->size;
+    int size = area->self->size, step = size <= 5 ? 1 : size - 1;
 
-    for (int rank = 0; rank < size; rank += size - 1) {
+    for (int rank = 0; rank < size; rank += step) {
         case_t odd = good;
 
         odd.count = count + 1;
@@ -197,6 +198,50 @@ static void all_vectors(rank_t *self)
     factors(self);
 }
 
+/* ---- calls that the library makes for itself ---- */
+
+/* Rank `odd` comes with a reduction, the others with what concerns all of the communicator. */
+static void own_calls(rank_t *self, int odd)
+{
+    tutti_comm_t *part = NULL;
+    float a = 1, b = -1;
+    void *ptr = NULL;
+
+    if (self->rank == odd)
+        WRONG(tutti_allreduce(&a, &b, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm), TUTTI_ERR_MISMATCH,
+              "a tutti_mem_alloc");
+    else
+        WRONG(tutti_mem_alloc(self->comm, 64, &ptr), TUTTI_ERR_MISMATCH, "1 x float32, sum");
+    case_works(self);
+    if (self->rank == odd)
+        WRONG(tutti_allreduce(&a, &b, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm), TUTTI_ERR_MISMATCH,
+              "a tutti_comm_split");
+    else
+        WRONG(tutti_comm_split(self->comm, 0, 0, &part), TUTTI_ERR_MISMATCH, "an allreduce");
+    CHECK(b == -1 && ptr == NULL && part == NULL);
+    case_works(self);
+}
+
+/* ---- in a group ---- */
+
+/* Everything above between the ranks of a part, while the others are in one of their own. */
+static void in_parts(rank_t *self)
+{
+    rank_t member = *self;
+
+    for (int odd = 0; odd < self->size; odd++)
+        own_calls(self, odd);
+    CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, -self->rank, &member.comm));
+    member.rank = tutti_rank(member.comm);
+    member.size = tutti_size(member.comm);
+    if (member.size > 1) {
+        mismatches(&member);
+        all_vectors(&member);
+    }
+    CHECK_OK(tutti_comm_free(member.comm));
+    case_works(self);
+}
+
 /* ---- those that end the communicator ---- */
 
 static void is_dead(rank_t *self, tutti_status_t status)
@@ -212,6 +257,15 @@ static void between_hosts(rank_t *self)
 
     is_dead(self,
             tutti_allreduce(a, a, self->rank == 0 ? 19 : 20, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+}
+
+/* The host's ranks meet, but the meeting looks at no factors. */
+static void after_the_meeting(rank_t *self)
+{
+    float a[20] = { 0 };
+
+    is_dead(self, tutti_allreduce_scaled(a, a, 20, TUTTI_FLOAT32, TUTTI_SUM, 1,
+                                         self->rank == 0 ? 0.5 : 0.25, self->comm));
 }
 
 /* The receiver finds it, and the sender at its next call. */
@@ -255,8 +309,46 @@ static int run(rank_fn_t fn, int size, const char *hosts, int threads)
     return failures;
 }
 
+static void checked(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.check = 1;
+}
+
+/* With TUTTI_CHECK=1 all is as on one host. */
+static int run_checked(const char *hosts, int threads)
+{
+    static const rank_fn_t fns[] = { mismatches, all_vectors, in_parts };
+    int failures = 0;
+
+    for (size_t f = 0; f < COUNT_OF(fns); f++) {
+        job_t job = { .size = (int)strlen(hosts),
+                      .hosts = hosts,
+                      .fn = fns[f],
+                      .threads = threads,
+                      .settings = checked };
+
+        RUN_JOB(failures, &job);
+    }
+    return failures;
+}
+
+static int run_after_the_meeting(int threads)
+{
+    job_t job = { .size = 3,
+                  .fn = after_the_meeting,
+                  .threads = threads,
+                  .algorithm = "allreduce:ring",
+                  .timeout_s = 20 };
+    int failures = 0;
+
+    RUN_JOB(failures, &job);
+    return failures;
+}
+
 int main(void)
 {
+    static const char *const places[] = { "ab", "aab", "abc", "abab", "aabbc", "abcca" };
     static const int sizes[] = { 2, 3, 5, 8 };
     int failures = 0, threads = !ranks_can_fork();
 
@@ -268,8 +360,12 @@ int main(void)
     failures += run_each_algorithm(forced_mismatches, 3, NULL, threads);
     if (!threads)
         failures += run_each_algorithm(forced_mismatches, 8, NULL, threads);
+    failures += run(in_parts, 5, NULL, threads);
+    for (size_t i = 0; i < COUNT_OF(places); i++)
+        failures += run_checked(places[i], threads);
     failures += run(between_hosts, 2, "ab", threads);
     failures += run(between_hosts, 4, "aabb", threads);
+    failures += run_after_the_meeting(threads);
     failures += run(messages, 2, NULL, threads);
     failures += run(message_types, 2, NULL, threads);
     return failures != 0;

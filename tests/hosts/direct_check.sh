@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# TUTTI_CHECK=1: direct calls that do not fit, between ranks that take themselves to be on two or
+# three hosts with MPI between them, are found before anything moves; see hosts.sh. Those that do fit
+# work as ever.
+set -u
+. "$(dirname "$0")/common.sh"
+
+# on A B [C]: ranks of $program on hosts a, b, c
+on()
+{
+    what="$program on hosts with $*"
+    a="-np $1 env TUTTI_HOST_ID=a $program"
+    b="-np $2 env TUTTI_HOST_ID=b $program"
+    if [ $# -eq 3 ]; then
+        launch $a : $b : -np "$3" env TUTTI_HOST_ID=c $program
+        passed $(($1 + $2 + $3)) "on 3 hosts: .* passed"
+    else
+        launch $a : $b
+        passed $(($1 + $2)) "on 2 hosts: .* passed"
+    fi
+}
+
+# Each mismatch is an error on every rank, and nobody wants to see them all.
+export TUTTI_XPORT=mpi TUTTI_CHECK=1 TUTTI_LOG=none
+program=tests/hosts/direct_check
+on 1 1
+on 2 1
+on 2 2
+on 3 2
+on 1 1 1
+on 1 2 2
+program=tests/hosts/collectives_check
+on 2 2
+on 1 1 1
+
+test $errors -eq 0
