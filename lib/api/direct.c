@@ -15,6 +15,7 @@
 #include "api/direct.h"
 
 #include "api/arguments.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/time.h"
 
@@ -33,24 +34,31 @@
 typedef struct {
     tutti__stuck_t stuck;
     uint32_t looks;       /* at the same word, without effect */
-    uint64_t deadline_ns; /* 0: not set yet */
+    uint64_t since_ns;    /* 0: not looked at the clock yet */
+    int warned;
 } patience_t;
 
 /* Peers that are dead, have left, or are too late. */
 static tutti_status_t check_peers(tutti_comm_t *comm, patience_t *p)
 {
+    const tutti__conf_shared_t *conf = &comm->conf.shared;
+    const char *what = tutti__tag_name(comm->run.node_call.tag);
     uint64_t now = tutti__now_ns();
     tutti_status_t status = tutti__engine_alive(comm->engine);
 
     if (status != TUTTI_OK)
         return status;
-    if (p->deadline_ns == 0)
-        p->deadline_ns = now + comm->conf.shared.timeout_ms * 1000000u;
-    if (now < p->deadline_ns)
+    if (p->since_ns == 0)
+        p->since_ns = now;
+    if (!p->warned && conf->stall_ms > 0 && now - p->since_ns >= conf->stall_ms * 1000000u) {
+        p->warned = 1;
+        TUTTI__LOG(TUTTI__LOG_WARN, "rank %d has waited %.3g s in %s (direct) for rank %d",
+                   tutti_rank(comm), (double)conf->stall_ms / 1000, what, p->stuck.peer);
+    }
+    if (now - p->since_ns < conf->timeout_ms * 1000000u)
         return TUTTI_OK;
-    return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s in a direct call for rank %d",
-                       tutti_rank(comm), (double)comm->conf.shared.timeout_ms / 1000,
-                       p->stuck.peer);
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s in %s (direct) for rank %d",
+                       tutti_rank(comm), (double)conf->timeout_ms / 1000, what, p->stuck.peer);
 }
 
 /* Nothing could be done: spend some time, more the longer it lasts. */
@@ -60,7 +68,8 @@ static tutti_status_t wait_a_little(tutti_comm_t *comm, patience_t *p, const tut
 
     if (now->word != p->stuck.word || now->value != p->stuck.value) {
         p->looks = 0;
-        p->deadline_ns = 0;
+        p->since_ns = 0;
+        p->warned = 0;
     }
     p->stuck = *now;
     p->looks++;
@@ -84,7 +93,7 @@ static tutti_status_t wait_a_little(tutti_comm_t *comm, patience_t *p, const tut
 
 static tutti_status_t run_to_end(tutti_comm_t *comm)
 {
-    patience_t patience = { { NULL, 0, -1 }, 0, 0 };
+    patience_t patience = { { NULL, 0, -1 }, 0, 0, 0 };
 
     for (;;) {
         tutti__stuck_t stuck;

@@ -18,6 +18,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/print.c \
     %reldir%/sched.c \
     %reldir%/sched.h \
+    %reldir%/step.c \
     %reldir%/step.h \
     %reldir%/text.c \
     %reldir%/valid.c \

@@ -33,6 +33,9 @@ typedef enum {
     TUTTI__TAG_BUCKET
 } tutti__tag_t;
 
+/* "an allreduce", "a barrier", for messages; NULL for what is none. Static. */
+const char *tutti__tag_name(unsigned tag);
+
 /* Where a step is stuck: for waiting without burning the processor, and for naming the culprit. */
 typedef struct {
     void *word;     /* a 32-bit word in shared memory that will change, or NULL: poll */

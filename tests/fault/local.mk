@@ -6,7 +6,8 @@ fault_tests = \
     %reldir%/idle \
     %reldir%/killed \
     %reldir%/leftovers \
-    %reldir%/memory
+    %reldir%/memory \
+    %reldir%/stalled
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_files_SOURCES = %reldir%/files.c $(fault_shared)
@@ -15,6 +16,7 @@ fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_killed_SOURCES = %reldir%/killed.c $(fault_shared)
 %C%_leftovers_SOURCES = %reldir%/leftovers.c $(fault_shared)
 %C%_memory_SOURCES = %reldir%/memory.c $(fault_shared)
+%C%_stalled_SOURCES = %reldir%/stalled.c $(fault_shared)
 
 rank_tests += $(fault_tests)
 script_tests +=

@@ -78,35 +78,27 @@ enum {
     ROOT = 8
 };
 
-static const struct {
-    const char *name;
-    unsigned says;
-} tags[] = {
-    [TUTTI__TAG_ALLREDUCE] = { "an allreduce", COUNT | OP },
-    [TUTTI__TAG_REDUCE] = { "a reduce", COUNT | OP | ROOT },
-    [TUTTI__TAG_BROADCAST] = { "a broadcast", COUNT | ROOT },
-    [TUTTI__TAG_REDUCE_SCATTER] = { "a reduce_scatter", COUNT | IN_ALL | OP },
-    [TUTTI__TAG_ALLGATHER] = { "an allgather", COUNT | IN_ALL },
-    [TUTTI__TAG_ALLGATHERV] = { "an allgatherv", COUNT | IN_ALL },
-    [TUTTI__TAG_GATHER] = { "a gather", COUNT | IN_ALL | ROOT },
-    [TUTTI__TAG_GATHERV] = { "a gatherv", ROOT },
-    [TUTTI__TAG_SCATTER] = { "a scatter", COUNT | IN_ALL | ROOT },
-    [TUTTI__TAG_SCATTERV] = { "a scatterv", ROOT },
-    [TUTTI__TAG_ALLTOALL] = { "an alltoall", COUNT | IN_ALL },
-    [TUTTI__TAG_ALLTOALLV] = { "an alltoallv", 0 },
-    [TUTTI__TAG_SCAN] = { "a scan", COUNT | OP },
-    [TUTTI__TAG_EXSCAN] = { "an exscan", COUNT | OP },
-    [TUTTI__TAG_BARRIER] = { "a barrier", 0 },
-    [TUTTI__TAG_SENDRECV] = { "a message between two ranks", 0 },
-    [TUTTI__TAG_MEM_ALLOC] = { "a tutti_mem_alloc", 0 },
-    [TUTTI__TAG_COUNTS] = { "the counts of a v collective", 0 },
-    [TUTTI__TAG_SPLIT] = { "a tutti_comm_split", 0 },
-    [TUTTI__TAG_BUCKET] = { "a bucket", COUNT | OP },
+/* What a call has; what is missing here has none of these. */
+static const unsigned tags[] = {
+    [TUTTI__TAG_ALLREDUCE] = COUNT | OP,
+    [TUTTI__TAG_REDUCE] = COUNT | OP | ROOT,
+    [TUTTI__TAG_BROADCAST] = COUNT | ROOT,
+    [TUTTI__TAG_REDUCE_SCATTER] = COUNT | IN_ALL | OP,
+    [TUTTI__TAG_ALLGATHER] = COUNT | IN_ALL,
+    [TUTTI__TAG_ALLGATHERV] = COUNT | IN_ALL,
+    [TUTTI__TAG_GATHER] = COUNT | IN_ALL | ROOT,
+    [TUTTI__TAG_GATHERV] = ROOT,
+    [TUTTI__TAG_SCATTER] = COUNT | IN_ALL | ROOT,
+    [TUTTI__TAG_SCATTERV] = ROOT,
+    [TUTTI__TAG_ALLTOALL] = COUNT | IN_ALL,
+    [TUTTI__TAG_SCAN] = COUNT | OP,
+    [TUTTI__TAG_EXSCAN] = COUNT | OP,
+    [TUTTI__TAG_BUCKET] = COUNT | OP,
 };
 
 static int has_type(unsigned tag)
 {
-    return tags[tag].says != 0 || tag == TUTTI__TAG_ALLTOALLV;
+    return tags[tag] != 0 || tag == TUTTI__TAG_ALLTOALLV;
 }
 
 static void say_root(const tutti__announce_t *a, what_t what, char *text, size_t bytes)
@@ -127,18 +119,18 @@ static void describe(const tutti__announce_t *a, char *text, size_t bytes)
     char number[32] = "", root[40] = "";
     unsigned says;
 
-    if (what.tag >= sizeof(tags) / sizeof(tags[0])) {
+    if (tutti__tag_name(what.tag) == NULL) {
         snprintf(text, bytes, "an unknown call");
         return;
     }
-    says = tags[what.tag].says;
+    says = tags[what.tag];
     if (what.kind != TUTTI__NODE_MEET)
         count &= (1ull << COUNT_BITS) - 1;
     if (says & COUNT)
         snprintf(number, sizeof(number), "%llu x ", count);
     if (says & ROOT)
         say_root(a, what, root, sizeof(root));
-    snprintf(text, bytes, "%s%s%s%s%s%s%s%s", tags[what.tag].name, has_type(what.tag) ? " of " : "",
+    snprintf(text, bytes, "%s%s%s%s%s%s%s%s", tutti__tag_name(what.tag), has_type(what.tag) ? " of " : "",
              number, has_type(what.tag) ? tutti__dtype_name((tutti_dtype_t)what.dtype) : "",
              says & IN_ALL ? " in all" : "", says & OP ? ", " : "",
              says & OP ? tutti__op_name((tutti_op_t)what.op) : "", root);
