@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the OSU-style programs share: flags, ranks, data, the measuring loop, the table.
+ * What the OSU-style programs share: flags, ranks, data, the measuring loop, the figures.
  *
  * A program describes its collective in a bench_program_t and calls bench_main(). For each size,
  * contestants (Tutti, and what it is compared with) take turns in blocks of iterations, in the same
  * run, on the same buffers. README.md has the method.
+ *
+ *      tutti_x.c --> bench.c --> measure.c --> figures.c --> table.c csv.c json.c plot.c compare.c
+ *                       |            |
+ *                  options.c    buffers.c check.c disturb.c limits.c world.c
  */
 #ifndef TUTTI_BENCH_H
 #define TUTTI_BENCH_H
@@ -15,32 +19,17 @@
 #include <mpi.h>
 #endif
 
-/* An element type, as -T names it. */
-typedef struct {
-    const char *name;     /* "float32" */
-    const char *mpi_name; /* "MPI_FLOAT", or NULL if MPI has none */
-    tutti_dtype_t dtype;
-    size_t bytes;
-    int limit; /* integers up to here are exact, sums included; 0: sums wrap around */
-} bench_type_t;
+#include "pattern.h"
+#include "stats.h"
 
-typedef struct {
-    size_t min_bytes, max_bytes;
-    size_t memory_bytes;   /* -M: no message above it */
-    long iterations, skip; /* -1: by size, as OSU */
-    long rounds;
-    const bench_type_t *type;
-    int full, validate, in_place;
-    int stats; /* medians and bus bandwidth, also without a peer */
-    int peer_mpi, async;
-    int back_to_back;  /* no barrier between iterations */
-    int shared;        /* buffers from tutti_mem_alloc */
-    int barrier_tutti; /* the harness's barrier; else MPI's */
-    int mpi_level;     /* 0 to 3: SINGLE to MULTIPLE */
-    uint64_t seed;
-    int help, version;
-    char error[160]; /* what is wrong with the flags, or "" */
-} bench_options_t;
+#include <stdio.h>
+
+enum {
+    BENCH_CONTESTANTS = 5, /* at most, of one program */
+    BENCH_TAILS = 8        /* percentiles of -z */
+};
+
+/* ---- what a program says about itself ---- */
 
 /* The ranks of the job, as the harness sees them. It uses MPI where there is one. */
 typedef struct {
@@ -52,68 +41,263 @@ typedef struct {
 
 /* One call of the collective under test. */
 typedef struct {
-    const void *sendbuf; /* equal to recvbuf: in place */
-    void *recvbuf;
-    size_t count; /* elements of the size column */
+    const void *sendbuf;
+    void *recvbuf; /* in place: sendbuf, or around it (allgather) */
+    size_t count;  /* elements of the size column */
+    int in_place;
     const bench_type_t *type;
     const bench_world_t *world;
 } bench_call_t;
 
 typedef struct {
+    const char *flag; /* "mpi", as in --peer; NULL: the program's own subject */
     const char *name; /* as in the table's head: "Tutti", "MPI" */
-    /* Once. 0, or -1 after saying why on stderr. */
+    /* Once. 0, or -1 after saying why on stderr. NULL: this build cannot. */
     int (*run)(const bench_call_t *call);
 } bench_contestant_t;
 
-/* A collective. */
+/* How many elements a rank's buffer has, where the size column has `count`. */
+typedef enum {
+    BENCH_NOTHING,
+    BENCH_COUNT,
+    BENCH_ALL_RANKS, /* count x ranks */
+    BENCH_SHARE      /* this rank's part of count: bench_share() */
+} bench_extent_t;
+
+typedef enum {
+    BENCH_NO_IN_PLACE,
+    BENCH_SAME_BUFFER, /* sendbuf equals recvbuf */
+    BENCH_OWN_PART     /* sendbuf is this rank's part of recvbuf */
+} bench_in_place_t;
+
+/* Puts `count` elements of rank `rank`'s data, from `first` on: bench_fill or bench_fill_rough. */
+typedef void (*bench_put_t)(void *data, const bench_type_t *type, size_t first, size_t count,
+                            int rank);
+
 typedef struct {
-    const char *title;                       /* "Allreduce" */
-    const bench_contestant_t *tutti, *async; /* async: NULL if there is none */
-    const bench_contestant_t *mpi;           /* NULL if built without MPI */
-    double (*bus_factor)(int ranks);         /* bus bandwidth = factor * size / time */
+    bench_extent_t send, recv; /* send BENCH_NOTHING: recvbuf is the only buffer */
+    bench_in_place_t in_place; /* what -l does */
+    int sums;                  /* iterations in place would grow without limit */
+    int same_everywhere;       /* all ranks get the same bits */
+    /* For n ranks. Bus bandwidth = factor * size / time. */
+    double (*bus_factor)(int ranks);
+    /* Bytes that all ranks together read and write at least, for each byte of the size column. */
+    double (*traffic)(int ranks, int in_place);
     /* Fill the buffers so that a call can be checked; how many elements are wrong after it? */
-    void (*fill)(const bench_call_t *call);
+    void (*fill)(const bench_call_t *call, bench_put_t put);
     size_t (*count_wrong)(const bench_call_t *call);
+} bench_collective_t;
+
+typedef struct {
+    const char *name;  /* "tutti_allreduce" */
+    const char *title; /* "Allreduce" */
+    const bench_collective_t *collective;
+    /* [0] is what the program is about; then its peers; ends with one that has no name. */
+    bench_contestant_t contestants[BENCH_CONTESTANTS + 1];
 } bench_program_t;
 
 /* All of a program's main(). */
 int bench_main(int argc, char **argv, const bench_program_t *program);
 
-/* options.c */
-void bench_parse(int argc, char **argv, bench_options_t *ret_options);
+/* Rank `rank`'s part of `count` elements, as OSU divides them: the first ranks get one more. */
+size_t bench_share(size_t count, int ranks, int rank);
+size_t bench_share_begin(size_t count, int ranks, int rank);
+size_t bench_extent(bench_extent_t extent, const bench_call_t *call);
+
+/* A contestant that needs MPI. */
+#ifdef HAVE_MPI
+#define BENCH_MPI(run) run
+#else
+#define BENCH_MPI(run) NULL
+#endif
+
+/* ---- flags: options.c ---- */
+
+typedef struct {
+    uint64_t min_bytes, max_bytes;
+    uint64_t memory_bytes;    /* -M: no message above it */
+    int64_t iterations, skip; /* -1: by size, as OSU */
+    int64_t rounds;
+    const bench_type_t *type;
+    int full, validate, in_place;
+    int ntails;
+    int tails[BENCH_TAILS]; /* -z: percent */
+    int stats;              /* medians and bus bandwidth, also without a peer */
+    int npeers;
+    int peers[BENCH_CONTESTANTS]; /* of the program's contestants */
+    int back_to_back;             /* no barrier between iterations */
+    int shared, rotate;           /* buffers from tutti_mem_alloc; a pool of them */
+    int64_t skew_us;              /* one rank comes so late */
+    int64_t load;                 /* busy threads on each host */
+    int spoil;                    /* one element of each result is damaged before the check */
+    int barrier_tutti;            /* the harness's barrier; else MPI's */
+    int mpi_level;                /* 0 to 3: SINGLE to MULTIPLE */
+    uint64_t seed;
+    const char *csv, *json, *plot, *compare; /* file names, or NULL; "-": stdout, no table */
+    double fail_above;                       /* percent; below 0: not given */
+    int help, version;
+    char error[200]; /* what is wrong with the flags, or "" */
+} bench_options_t;
+
+void bench_parse(int argc, char **argv, const bench_program_t *program,
+                 bench_options_t *ret_options);
 void bench_usage(const char *name, const bench_program_t *program);
+/* Texts as the flags have them: "64K"; "5%". 1 if it is one. */
+int bench_number(const char *text, uint64_t *ret_number);
+/* "8:64K", "64K" (then first is left alone). */
+int bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last);
+/* "50,99" becomes up to BENCH_TAILS numbers from 1 to 100; how many, or 0. */
+int bench_percentiles(const char *text, int *ret_percent);
 
-/* world.c */
+/* ---- ranks: world.c ---- */
 
-/* Starts MPI, where a launcher or the peer wants it, and Tutti. */
-void bench_world_open(const bench_options_t *options, bench_world_t *ret_world);
+/* Starts MPI, where a launcher or a peer wants it, and Tutti. */
+void bench_world_open(const bench_options_t *options, int wants_mpi, bench_world_t *ret_world);
 void bench_world_close(bench_world_t *world);
 void bench_barrier(const bench_world_t *world);
 /* Each element becomes the largest of all ranks'; the sum. */
 void bench_max(const bench_world_t *world, double *values, size_t count);
-double bench_sum(const bench_world_t *world, double value);
+void bench_sum(const bench_world_t *world, double *values, size_t count);
 /* Rank 0's value, for all. */
 uint64_t bench_same(const bench_world_t *world, uint64_t value);
+/* Do all ranks have the same value? */
+int bench_agree(const bench_world_t *world, uint64_t value);
 /* Ends the job on all ranks; bench_die says first what failed in Tutti. */
-void bench_stop(const bench_world_t *world);
-void bench_die(const bench_world_t *world, const char *what);
+void bench_stop(const bench_world_t *world) __attribute__((noreturn));
+void bench_die(const bench_world_t *world, const char *what) __attribute__((noreturn));
 /* 0 for TUTTI_OK; else -1, and the cause on stderr. */
 int bench_check(const bench_world_t *world, tutti_status_t status, const char *what);
+/* Is it tutti_wait, after the call itself went well? Takes the request in any case. */
+int bench_check_wait(const bench_world_t *world, tutti_status_t status, tutti_request_t *request,
+                     const char *what);
 /* "Open MPI v4.1.4" or "none". */
 const char *bench_mpi_version(char *text, size_t bytes);
-#ifdef HAVE_MPI
-MPI_Datatype bench_mpi_type(const bench_type_t *type);
-#endif
+uint64_t bench_now_ns(void);
 
-/* pattern.c: small integers that depend on place and rank, so that sums are exact */
-const bench_type_t *bench_type_find(const char *name);
-const bench_type_t *bench_type_at(size_t index); /* NULL at the end */
-/* Element i becomes element `first + i` of rank `rank`'s pattern. */
-void bench_fill(void *data, const bench_type_t *type, size_t first, size_t count, int rank);
-/* How many elements differ from that; from the sum of the patterns of ranks 0 to size-1? */
-size_t bench_wrong(const void *data, const bench_type_t *type, size_t first, size_t count,
-                   int rank);
-size_t bench_wrong_sum(const void *data, const bench_type_t *type, size_t first, size_t count,
-                       int size);
+/* ---- one run of a program ---- */
+
+/* Memory of both buffers: buffers.c. */
+typedef struct {
+    void *memory[2];    /* send and recv; send NULL: there is one buffer */
+    size_t bytes[2];    /* of each region */
+    size_t stride[2];   /* from one pair to the next */
+    size_t pairs, next; /* more than one: rotate */
+} bench_buffers_t;
+
+typedef struct {
+    const bench_program_t *program;
+    bench_options_t options;
+    bench_world_t world;
+    const bench_contestant_t *contestants[BENCH_CONTESTANTS]; /* [0] is Tutti */
+    int count;
+    bench_buffers_t buffers;
+    uint64_t random; /* equal on all ranks */
+    double line_us;  /* limits.c; below 0: not known */
+    int argc;
+    char **argv;
+} bench_t;
+
+/* buffers.c */
+void bench_buffers_open(bench_t *bench);
+void bench_buffers_close(bench_t *bench);
+/* The next call with `bytes` in the size column: the same buffers again, or the next pair. */
+bench_call_t bench_next_call(bench_t *bench, size_t bytes);
+/* As many calls as there are pairs. */
+size_t bench_pairs(bench_t *bench, size_t bytes);
+void bench_buffers_describe(const bench_t *bench, char *text, size_t bytes);
+
+/* check.c: one call that nobody times. 1 if every rank's result is right. */
+int bench_result_right(bench_t *bench, int who, size_t bytes);
+/* One call on data whose sums need rounding: 1 if all ranks have the same bits, 0 if not, -1 if
+   this collective gives them different results. */
+int bench_result_same(bench_t *bench, int who, size_t bytes);
+
+/* disturb.c */
+void bench_load_start(const bench_world_t *world, int64_t threads);
+void bench_load_stop(void);
+/* Spins until then. */
+void bench_spin_until(uint64_t ns);
+
+/* limits.c: one-way time of a cache line between ranks, us; below 0 on several hosts. */
+double bench_line_us(const bench_t *bench);
+/* All ranks copy at once: us per byte of the size column that the least traffic takes. */
+double bench_copy_us(bench_t *bench, size_t bytes);
+
+/* ---- what was measured ---- */
+
+/* Microseconds of one contestant at one size, [rounds x block]. */
+typedef struct {
+    double *own;     /* this rank's */
+    double *slowest; /* over all ranks */
+    double *mean;    /* over all ranks; NULL without -z */
+    int right;       /* results, on all ranks */
+    int same_bits;   /* as bench_result_same */
+} bench_samples_t;
+
+typedef struct {
+    size_t bytes;
+    long block; /* iterations */
+    long skip;  /* before each block */
+    double *copy_us;
+    bench_samples_t samples[BENCH_CONTESTANTS];
+} bench_trip_t;
+
+/* measure.c: everything about one size. */
+bench_trip_t bench_trip_open(const bench_t *bench, size_t bytes);
+void bench_measure(bench_t *bench, bench_trip_t *trip);
+void bench_trip_close(const bench_t *bench, bench_trip_t *trip);
+
+/* One contestant at one size. */
+typedef struct {
+    const char *name;
+    long iterations;
+    double avg_us, min_us, max_us; /* OSU's: of the ranks' own means */
+    double tails_us[BENCH_TAILS];
+    double median_us, p10_us, p90_us, p99_us; /* of the slowest rank's times */
+    double bus_gbs;                           /* GB/s */
+    double *round_us;                         /* [rounds] medians */
+    bench_interval_t ratio;                   /* its time / Tutti's, formed in each round */
+    double extra_us;                          /* its time - Tutti's, the same way */
+    int right, same_bits;
+} bench_figures_t;
+
+typedef struct {
+    size_t bytes;
+    double copy_us;                        /* limits.c */
+    double limit_us;                       /* below 0: not known */
+    bench_figures_t of[BENCH_CONTESTANTS]; /* as bench_t's contestants */
+} bench_row_t;
+
+/* figures.c. All ranks call it; only rank 0's row is filled. */
+bench_row_t bench_row_make(const bench_t *bench, const bench_trip_t *trip);
+void bench_row_free(const bench_t *bench, bench_row_t *row);
+double bench_of_limit(const bench_row_t *row, int who);
+
+/* ---- where it goes; on rank 0 ---- */
+
+/* table.c */
+int bench_is_long(const bench_t *bench);
+void bench_table_head(const bench_t *bench);
+void bench_table_row(const bench_t *bench, const bench_row_t *row);
+/* csv.c */
+void bench_csv_head(const bench_t *bench, FILE *to);
+void bench_csv_row(const bench_t *bench, const bench_row_t *row, FILE *to);
+/* json.c. 0, or -1 after saying why not. */
+int bench_json_write(const bench_t *bench, const bench_row_t *rows, size_t count);
+/* plot.c. The same. NULL, or why --plot cannot work here. */
+const char *bench_plot_missing(void);
+int bench_plot_write(const bench_t *bench, const bench_row_t *rows, size_t count);
+/* compare.c: how many sizes are slower than in the old file; -1 after saying why not. */
+int bench_compare(const bench_t *bench, const bench_row_t *rows, size_t count);
+/* The old file can be read and fits? NULL, or what is wrong, in `text`. */
+const char *bench_compare_missing(const bench_t *bench, char *text, size_t bytes);
+
+/* facts.c */
+void bench_fact_host(char *text, size_t bytes);
+void bench_fact_cpu(char *text, size_t bytes);
+void bench_fact_kernel(char *text, size_t bytes);
+const char *bench_fact_commit(void);
+/* The i-th variable that matters, as NAME=VALUE; NULL at the end. */
+const char *bench_fact_variable(size_t index);
 
 #endif

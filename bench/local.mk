@@ -1,27 +1,73 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# To add a program:
+# To add a program of the family:
 #
 #     noinst_PROGRAMS += %reldir%/tutti_x
-#     bench_tutti_x_SOURCES = %reldir%/tutti_x.c $(bench_shared)
 #     bench_tutti_x_CPPFLAGS = $(BENCH_CPPFLAGS)
 #     bench_tutti_x_LDADD = $(BENCH_LIBS)
 #
-# HAVE_MPI is defined where there is an MPI to compare with.
+# HAVE_MPI is defined where there is an MPI to compare with, HAVE_JANSSON where JSON can be written
+# and read.
 
-bench_shared = \
+# What all of the family are made of.
+noinst_LTLIBRARIES += %reldir%/libbench.la
+bench_libbench_la_SOURCES = \
+    %reldir%/allreduce.c \
+    %reldir%/allreduce.h \
     %reldir%/bench.c \
     %reldir%/bench.h \
+    %reldir%/buffers.c \
+    %reldir%/check.c \
+    %reldir%/compare.c \
+    %reldir%/csv.c \
+    %reldir%/disturb.c \
+    %reldir%/facts.c \
+    %reldir%/figures.c \
+    %reldir%/flags.c \
+    %reldir%/flags.h \
+    %reldir%/json.c \
+    %reldir%/limits.c \
+    %reldir%/measure.c \
+    %reldir%/mpi.c \
+    %reldir%/naive.c \
     %reldir%/options.c \
     %reldir%/pattern.c \
+    %reldir%/pattern.h \
+    %reldir%/peers.h \
+    %reldir%/plot.c \
+    %reldir%/stats.c \
+    %reldir%/stats.h \
+    %reldir%/table.c \
+    %reldir%/values.c \
     %reldir%/world.c
+bench_libbench_la_CPPFLAGS = $(BENCH_CPPFLAGS)
 
-BENCH_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include
-BENCH_LIBS = libtutti.la -lm
+BENCH_CPPFLAGS = -D_GNU_SOURCE -Ibench -I$(top_srcdir)/bench -I$(top_srcdir)/include
+BENCH_LIBS = bench/libbench.la libtutti.la -lm
 if HAVE_MPI
 BENCH_CPPFLAGS += -DHAVE_MPI=1 $(MPI_CFLAGS)
 BENCH_LIBS += $(MPI_LIBS)
 endif
+if HAVE_JANSSON
+BENCH_CPPFLAGS += -DHAVE_JANSSON=1 $(JANSSON_CFLAGS)
+BENCH_LIBS += $(JANSSON_LIBS)
+endif
+
+# The commit that figures belong to; it changes without any source, so it is asked for each time.
+# A tarball inside another project's repository must not take that one's.
+CLEANFILES += %reldir%/commit.h
+%reldir%/commit.h: bench-commit
+	@$(MKDIR_P) %D%
+	@commit=unknown; \
+	if test -e $(top_srcdir)/.git; then \
+	    commit=`cd $(top_srcdir) && git describe --always --dirty 2>/dev/null || echo unknown`; \
+	fi; \
+	line="#define BENCH_COMMIT \"$$commit\""; \
+	test "`cat $@ 2>/dev/null`" = "$$line" || echo "$$line" >$@
+bench-commit:
+.PHONY: bench-commit
+bench_facts_object = %reldir%/libbench_la-facts.lo
+$(bench_facts_object): %reldir%/commit.h
 
 EXTRA_DIST += %reldir%/README.md
 
@@ -29,10 +75,31 @@ EXTRA_DIST += %reldir%/README.md
 noinst_PROGRAMS += %reldir%/tutti_sched
 bench_tutti_sched_LDADD = libtutti_all.la
 
-noinst_PROGRAMS += %reldir%/tutti_allreduce
-bench_tutti_allreduce_SOURCES = %reldir%/tutti_allreduce.c $(bench_shared)
+noinst_PROGRAMS += \
+    %reldir%/tutti_allgather \
+    %reldir%/tutti_allreduce \
+    %reldir%/tutti_allreduce_async \
+    %reldir%/tutti_alltoall \
+    %reldir%/tutti_barrier \
+    %reldir%/tutti_broadcast \
+    %reldir%/tutti_reduce \
+    %reldir%/tutti_reduce_scatter
+bench_tutti_allgather_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_tutti_allgather_LDADD = $(BENCH_LIBS)
 bench_tutti_allreduce_CPPFLAGS = $(BENCH_CPPFLAGS)
 bench_tutti_allreduce_LDADD = $(BENCH_LIBS)
+bench_tutti_allreduce_async_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_tutti_allreduce_async_LDADD = $(BENCH_LIBS)
+bench_tutti_alltoall_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_tutti_alltoall_LDADD = $(BENCH_LIBS)
+bench_tutti_barrier_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_tutti_barrier_LDADD = $(BENCH_LIBS)
+bench_tutti_broadcast_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_tutti_broadcast_LDADD = $(BENCH_LIBS)
+bench_tutti_reduce_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_tutti_reduce_LDADD = $(BENCH_LIBS)
+bench_tutti_reduce_scatter_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_tutti_reduce_scatter_LDADD = $(BENCH_LIBS)
 
 # Calls the reduce room directly, which libtutti.la does not export.
 noinst_PROGRAMS += %reldir%/tutti_kernels

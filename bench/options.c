@@ -1,259 +1,99 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flags: OSU 7's letters with OSU 7's meaning, and long ones for what OSU does not have.
- *
- * Parsed before MPI runs, on all ranks alike; rank 0 speaks for all afterwards.
+ * Reading the command line. It is parsed before MPI runs, on all ranks alike; rank 0 speaks for all
+ * afterwards.
  */
-#include "bench.h"
+#include "flags.h"
 
 #include <getopt.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
-static const char *const levels[] = { "single", "funneled", "serialized", "multiple" };
-
-enum {
-    OPT_PEER = 256,
-    OPT_ASYNC,
-    OPT_ROUNDS,
-    OPT_BUFFERS,
-    OPT_SEED,
-    OPT_STATS,
-    OPT_BARRIER,
-    OPT_BACK_TO_BACK,
-    OPT_MPI_LEVEL,
-};
-
-static const struct option long_options[] = {
-    { "message-size", required_argument, NULL, 'm' },
-    { "iterations", required_argument, NULL, 'i' },
-    { "warmup", required_argument, NULL, 'x' },
-    { "mem-limit", required_argument, NULL, 'M' },
-    { "type", required_argument, NULL, 'T' },
-    { "accelerator", required_argument, NULL, 'd' },
-    { "full", no_argument, NULL, 'f' },
-    { "validation", no_argument, NULL, 'c' },
-    { "in-place", no_argument, NULL, 'l' },
-    { "help", no_argument, NULL, 'h' },
-    { "version", no_argument, NULL, 'v' },
-    { "peer", required_argument, NULL, OPT_PEER },
-    { "async", no_argument, NULL, OPT_ASYNC },
-    { "rounds", required_argument, NULL, OPT_ROUNDS },
-    { "buffers", required_argument, NULL, OPT_BUFFERS },
-    { "seed", required_argument, NULL, OPT_SEED },
-    { "stats", no_argument, NULL, OPT_STATS },
-    { "barrier", required_argument, NULL, OPT_BARRIER },
-    { "back-to-back", no_argument, NULL, OPT_BACK_TO_BACK },
-    { "mpi-level", required_argument, NULL, OPT_MPI_LEVEL },
-    { NULL, 0, NULL, 0 },
-};
-
-static const char usage[] =
-    "  -m, --message-size [MIN:]MAX  sizes in bytes, doubled from MIN to MAX; K, M, G are binary\n"
-    "                                (default 4:1M; MIN is at least one element)\n"
-    "  -i, --iterations N            timed iterations of each contestant and size\n"
-    "                                (default 1000 up to 8192 bytes, 100 above)\n"
-    "  -x, --warmup N                untimed iterations before them (default 100 and 10)\n"
-    "  -f, --full                    also least and largest rank's average, and iterations\n"
-    "  -c, --validation              check results exactly, before and after timing\n"
-    "  -l, --in-place                reduce in place\n"
-    "  -T, --type TYPE               float32 (default), float64, int32, int64, uint8, bfloat16;\n"
-    "                                OSU's mpi_float, mpi_int\n"
-    "  -M, --mem-limit BYTES         no message above it (default 512M)\n"
-    "  -d, --accelerator KIND        none so far\n"
-    "  -h, --help    -v, --version\n"
-    "\n"
-    "Not in OSU:\n"
-    "      --peer mpi                time MPI in the same run, in turns\n"
-    "      --async                   time the asynchronous call and its wait, too\n"
-    "      --rounds R                blocks per contestant, in random order (default 10)\n"
-    "      --seed N                  of that order (default: the clock)\n"
-    "      --buffers private|shared  shared: from tutti_mem_alloc (default private)\n"
-    "      --stats                   medians and bus bandwidth, also without a peer\n"
-    "      --barrier mpi|tutti       the barrier between iterations (default mpi, if MPI runs)\n"
-    "      --back-to-back            no barrier between the iterations of a block\n"
-    "      --mpi-level LEVEL         single, funneled (default), serialized or multiple\n";
-
-void bench_usage(const char *name, const bench_program_t *program)
+/* What getopt wants to have: "+:m:z::f", and the long ones. */
+static void describe(char *letters, struct option *longs)
 {
-    printf("Usage: mpirun -np N %s [options]\n\nLatency of %s.\n\n%s", name, program->title, usage);
-}
+    *letters++ = '+';
+    *letters++ = ':';
+    for (int i = 0; i < BENCH_FLAGS; i++) {
+        const char *value = bench_flags[i].value;
+        int optional = value != NULL && strcmp(value, "[LIST]") == 0;
 
-__attribute__((format(printf, 2, 3))) static void complain(bench_options_t *options,
-                                                           const char *fmt, ...)
-{
-    va_list args;
-
-    if (options->error[0] != '\0')
-        return; /* the first counts */
-    va_start(args, fmt);
-    vsnprintf(options->error, sizeof(options->error), fmt, args);
-    va_end(args);
-}
-
-/* A number with K, M or G; answers where it ends, NULL if there is none. */
-static const char *number(const char *text, uint64_t *ret_number)
-{
-    char *end;
-    uint64_t n;
-    int shift = 0;
-
-    if (*text < '0' || *text > '9')
-        return NULL;
-    n = strtoull(text, &end, 10);
-    switch (*end) {
-    case 'k':
-    case 'K':
-        shift = 10;
-        break;
-    case 'm':
-    case 'M':
-        shift = 20;
-        break;
-    case 'g':
-    case 'G':
-        shift = 30;
-        break;
-    default:
-        break;
+        longs[i] = (struct option){ .name = bench_flags[i].name,
+                                    .has_arg = optional        ? optional_argument
+                                               : value != NULL ? required_argument
+                                                               : no_argument,
+                                    .val = bench_flags[i].letter };
+        if (bench_flags[i].letter > 255)
+            continue;
+        *letters++ = (char)bench_flags[i].letter;
+        for (int colons = longs[i].has_arg; colons > 0; colons--)
+            *letters++ = ':';
     }
-    if (n > (UINT64_C(1) << 60) >> shift)
-        return NULL;
-    *ret_number = n << shift;
-    return end + (shift != 0);
+    *letters = '\0';
+    longs[BENCH_FLAGS] = (struct option){ 0 };
 }
 
-static uint64_t whole_number(bench_options_t *options, const char *flag, const char *text,
-                             uint64_t least)
+static const bench_flag_t *find(int letter)
 {
-    uint64_t n = least;
-    const char *end = number(text, &n);
-
-    if (end == NULL || *end != '\0' || n < least)
-        complain(options, "%s %s: want a number of at least %llu", flag, text,
-                 (unsigned long long)least);
-    return n;
-}
-
-static void sizes(bench_options_t *options, const char *text)
-{
-    uint64_t first = 0;
-    uint64_t last = 0;
-    const char *end = number(text, &first);
-
-    if (end != NULL && *end == '\0') {
-        options->max_bytes = first;
-        return;
+    for (int i = 0; i < BENCH_FLAGS; i++) {
+        if (bench_flags[i].letter == letter)
+            return &bench_flags[i];
     }
-    if (end == NULL || *end != ':' || (end = number(end + 1, &last)) == NULL || *end != '\0' ||
-        first > last) {
-        complain(options, "-m %s: want [MIN:]MAX", text);
-        return;
-    }
-    options->min_bytes = first;
-    options->max_bytes = last;
+    return NULL;
 }
 
-/* Which of `words` is it? Their number, and a complaint, if none. */
-static int one_of(bench_options_t *options, const char *flag, const char *text,
-                  const char *const *words, int count)
+/* An option that getopt did not like. */
+static void refuse(bench_parse_t *parse, int why, char **argv)
 {
-    for (int i = 0; i < count; i++) {
-        if (strcmp(words[i], text) == 0)
-            return i;
-    }
-    complain(options, "%s %s: not known; see --help", flag, text);
-    return count;
+    const bench_flag_t *flag = find(optopt);
+
+    if (why == ':' && flag != NULL)
+        bench_complain(parse, "%s: wants a value, %s", bench_flag_shown(flag), flag->value);
+    else if (optopt != 0 && flag == NULL)
+        bench_complain(parse, "-%c: unknown option; see --help", optopt);
+    else if (flag != NULL)
+        bench_complain(parse, "%s: takes no value", argv[optind - 1]);
+    else
+        bench_complain(parse, "%s: unknown option; see --help", argv[optind - 1]);
 }
 
-static void take_long(bench_options_t *options, int option)
+/* What each flag alone cannot know. */
+static void judge(bench_parse_t *parse)
 {
-    static const char *const peers[] = { "mpi" };
-    static const char *const buffers[] = { "private", "shared" };
-    static const char *const barriers[] = { "mpi", "tutti" };
+    const bench_options_t *options = parse->options;
+    const bench_collective_t *collective = parse->program->collective;
 
-    switch (option) {
-    case OPT_PEER:
-        options->peer_mpi = one_of(options, "--peer", optarg, peers, 1) == 0;
-        break;
-    case OPT_ASYNC:
-        options->async = 1;
-        break;
-    case OPT_ROUNDS:
-        options->rounds = (long)whole_number(options, "--rounds", optarg, 1);
-        break;
-    case OPT_BUFFERS:
-        options->shared = one_of(options, "--buffers", optarg, buffers, 2);
-        break;
-    case OPT_SEED:
-        options->seed = whole_number(options, "--seed", optarg, 1);
-        break;
-    case OPT_STATS:
-        options->stats = 1;
-        break;
-    case OPT_BARRIER:
-        options->barrier_tutti = one_of(options, "--barrier", optarg, barriers, 2);
-        break;
-    case OPT_BACK_TO_BACK:
-        options->back_to_back = 1;
-        break;
-    case OPT_MPI_LEVEL:
-        options->mpi_level = one_of(options, "--mpi-level", optarg, levels, 4);
-        break;
-    default:
-        complain(options, "unknown option; see --help");
-        break;
+    for (int i = 0; i < options->npeers; i++) {
+        const char *flag = parse->program->contestants[options->peers[i]].flag;
+        int mpi = strcmp(flag, "mpi") == 0 || strcmp(flag, "naive") == 0;
+
+        if (mpi && options->type != NULL && options->type->mpi_name == NULL)
+            bench_complain(parse, "-T %s: MPI has no such type; leave out --peer %s",
+                           options->type->name, flag);
+        if (mpi && options->type != NULL && options->max_bytes / options->type->bytes > INT_MAX)
+            bench_complain(parse, "-m: MPI's counts end at 2^31 - 1 elements; leave out --peer %s",
+                           flag);
     }
+    if (options->in_place && collective->in_place == BENCH_NO_IN_PLACE)
+        bench_complain(parse, "-l: %s has no two buffers", parse->program->title);
+    if (options->validate && collective->count_wrong == NULL)
+        bench_complain(parse, "-c: %s has no result to check", parse->program->title);
+    if (options->spoil && !options->validate)
+        bench_complain(parse, "--spoil: only with -c");
+    if (options->skew_us > 0 && options->back_to_back)
+        bench_complain(parse, "--skew: not with --back-to-back, where iterations have no begin");
+    if (options->fail_above >= 0.0 && options->compare == NULL)
+        bench_complain(parse, "--fail-above: only with --compare");
+    if (options->plot != NULL && collective->recv == BENCH_NOTHING)
+        bench_complain(parse, "--plot: %s has no sizes", parse->program->title);
 }
 
-static void take(bench_options_t *options, int option)
+void bench_parse(int argc, char **argv, const bench_program_t *program,
+                 bench_options_t *ret_options)
 {
-    switch (option) {
-    case 'm':
-        sizes(options, optarg);
-        break;
-    case 'i':
-        options->iterations = (long)whole_number(options, "-i", optarg, 1);
-        break;
-    case 'x':
-        options->skip = (long)whole_number(options, "-x", optarg, 0);
-        break;
-    case 'M':
-        options->memory_bytes = whole_number(options, "-M", optarg, 1);
-        break;
-    case 'T':
-        options->type = bench_type_find(optarg);
-        if (options->type == NULL)
-            complain(options, "-T %s: not known; see --help", optarg);
-        break;
-    case 'd':
-        complain(options, "-d %s: this build measures host memory only", optarg);
-        break;
-    case 'f':
-        options->full = 1;
-        break;
-    case 'c':
-        options->validate = 1;
-        break;
-    case 'l':
-        options->in_place = 1;
-        break;
-    case 'h':
-        options->help = 1;
-        break;
-    case 'v':
-        options->version = 1;
-        break;
-    default:
-        take_long(options, option);
-        break;
-    }
-}
-
-void bench_parse(int argc, char **argv, bench_options_t *ret_options)
-{
+    bench_parse_t parse = { ret_options, program };
+    char letters[2 + 3 * BENCH_FLAGS + 1];
+    struct option longs[BENCH_FLAGS + 1];
     int option;
 
     *ret_options = (bench_options_t){
@@ -265,13 +105,42 @@ void bench_parse(int argc, char **argv, bench_options_t *ret_options)
         .rounds = 10,
         .type = bench_type_find("float32"),
         .mpi_level = 1,
+        .fail_above = -1.0,
     };
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, "hvfclm:i:x:M:T:d:", long_options, NULL)) != -1)
-        take(ret_options, option);
+    describe(letters, longs);
+    while ((option = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+        const bench_flag_t *flag = find(option);
+
+        if (flag == NULL)
+            refuse(&parse, option, argv);
+        else
+            flag->take(&parse, flag, optarg);
+    }
     if (optind < argc)
-        complain(ret_options, "%s: what is this? see --help", argv[optind]);
-    if (ret_options->type != NULL && ret_options->type->mpi_name == NULL && ret_options->peer_mpi)
-        complain(ret_options, "-T %s: MPI has no such type; leave out --peer mpi",
-                 ret_options->type->name);
+        bench_complain(&parse, "%s: what is this? see --help", argv[optind]);
+    judge(&parse);
+}
+
+static void print_flag(const bench_flag_t *flag, const bench_program_t *program)
+{
+    char start[48];
+    int length = snprintf(start, sizeof(start), "--%s", flag->name);
+
+    if (flag->value != NULL)
+        snprintf(start + length, sizeof(start) - (size_t)length, " %s", flag->value);
+    printf(flag->letter < 256 ? "  -%c, " : "      ", flag->letter);
+    printf("%-24s  %s", start, flag->help);
+    for (int i = 1; strcmp(flag->name, "peer") == 0 && program->contestants[i].name != NULL; i++)
+        printf("%s%s", i > 1 ? ", " : " ", program->contestants[i].flag);
+    printf("\n");
+}
+
+void bench_usage(const char *name, const bench_program_t *program)
+{
+    printf("Usage: mpirun -np N %s [options]\n\nLatency of %s.\n\n", name, program->title);
+    for (int i = 0; i < BENCH_FLAGS; i++) {
+        if (strcmp(bench_flags[i].name, "peer") == 0)
+            printf("\nNot in OSU:\n");
+        print_flag(&bench_flags[i], program);
+    }
 }

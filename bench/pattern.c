@@ -7,7 +7,7 @@
  * needs no tolerance. 251 is a prime: blocks that were mixed up (their sizes are mostly powers of
  * two, or equal shares) do not look alike.
  */
-#include "bench.h"
+#include "pattern.h"
 
 #include <string.h>
 
@@ -21,6 +21,7 @@ static const bench_type_t types[] = {
     { "float64", "MPI_DOUBLE", TUTTI_FLOAT64, 8, 1 << 30 },
     { "int32", "MPI_INT", TUTTI_INT32, 4, 1 << 30 },
     { "int64", "MPI_INT64_T", TUTTI_INT64, 8, 1 << 30 },
+    { "int8", "MPI_SIGNED_CHAR", TUTTI_INT8, 1, 0 },
     { "uint8", "MPI_UINT8_T", TUTTI_UINT8, 1, 0 },
     { "bfloat16", NULL, TUTTI_BFLOAT16, 2, 1 << 8 },
 };
@@ -30,16 +31,9 @@ static const struct {
     const char *osu;
     const char *name;
 } aliases[] = {
-    { "mpi_float", "float32" },
-    { "float", "float32" },
-    { "mpi_double", "float64" },
-    { "mpi_int", "int32" },
+    { "mpi_char", "int8" },      { "mpi_float", "float32" }, { "float", "float32" },
+    { "mpi_double", "float64" }, { "mpi_int", "int32" },
 };
-
-const bench_type_t *bench_type_at(size_t index)
-{
-    return index < sizeof(types) / sizeof(types[0]) ? &types[index] : NULL;
-}
 
 const bench_type_t *bench_type_find(const char *name)
 {
@@ -54,10 +48,19 @@ const bench_type_t *bench_type_find(const char *name)
     return NULL;
 }
 
+/* Bits that look random, from place and rank. */
+static uint64_t scramble(size_t i, int rank)
+{
+    uint64_t x = (uint64_t)i * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xbf58476d1ce4e5b9u + 1;
+
+    x = (x ^ x >> 31) * 0x94d049bb133111ebu;
+    return x ^ x >> 29;
+}
+
 /* From -8 to 8. With so many ranks that even ones would not add up exactly, the rest have 0. */
 static int value(const bench_type_t *type, size_t i, int rank)
 {
-    int mixed = (int)(i * 31 + (size_t)rank * 17 + i * (size_t)rank % 7) % 17 - 8;
+    int mixed = (int)(scramble(i, rank) % 17) - 8;
     int share = type->limit / (rank + 1) / 2;
 
     if (type->limit == 0 || share >= 8)
@@ -133,6 +136,32 @@ void bench_fill(void *data, const bench_type_t *type, size_t first, size_t count
     }
 }
 
+void bench_fill_rough(void *data, const bench_type_t *type, size_t first, size_t count, int rank)
+{
+    unsigned char *to = data;
+
+    if (type->dtype != TUTTI_FLOAT32 && type->dtype != TUTTI_FLOAT64 &&
+        type->dtype != TUTTI_BFLOAT16) {
+        bench_fill(data, type, first, count, rank);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        double twice = (double)scramble(first + i, rank) / 18446744073709551616.0 - 0.5;
+        float single = (float)twice;
+        uint32_t bits;
+        uint16_t upper;
+
+        memcpy(&bits, &single, sizeof(bits));
+        upper = (uint16_t)(bits >> 16);
+        if (type->dtype == TUTTI_FLOAT32)
+            memcpy(to + i * sizeof(single), &single, sizeof(single));
+        else if (type->dtype == TUTTI_FLOAT64)
+            memcpy(to + i * sizeof(twice), &twice, sizeof(twice));
+        else
+            memcpy(to + i * sizeof(upper), &upper, sizeof(upper));
+    }
+}
+
 static size_t wrong(const void *data, const bench_type_t *type, size_t first, size_t count,
                     const unsigned char *period)
 {
@@ -168,4 +197,20 @@ size_t bench_wrong_sum(const void *data, const bench_type_t *type, size_t first,
 
     make_period(period, type, 0, size);
     return wrong(data, type, first, count, period);
+}
+
+uint64_t bench_hash(const void *data, size_t bytes)
+{
+    const unsigned char *from = data;
+    uint64_t hash = 0xcbf29ce484222325u;
+
+    for (size_t done = 0; done < bytes; done += sizeof(uint64_t)) {
+        size_t left = bytes - done;
+        uint64_t word = 0;
+
+        memcpy(&word, from + done, left < sizeof(word) ? left : sizeof(word));
+        hash = (hash ^ word) * 0x100000001b3u;
+        hash ^= hash >> 29;
+    }
+    return hash;
 }

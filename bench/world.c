@@ -10,6 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+uint64_t bench_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
 
 static void say(const bench_world_t *world, const char *what)
 {
@@ -33,34 +42,16 @@ static int launched(void)
     return 0;
 }
 
-static void open_mpi(const bench_options_t *options, bench_world_t *world)
+static void open_mpi(const bench_options_t *options, int wanted, bench_world_t *world)
 {
     int got;
 
-    if (!launched() && !options->peer_mpi)
+    if (!launched() && !wanted)
         return;
     MPI_Init_thread(NULL, NULL, mpi_levels[options->mpi_level], &got);
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
     world->has_mpi = 1;
-}
-
-MPI_Datatype bench_mpi_type(const bench_type_t *type)
-{
-    switch (type->dtype) {
-    case TUTTI_FLOAT32:
-        return MPI_FLOAT;
-    case TUTTI_FLOAT64:
-        return MPI_DOUBLE;
-    case TUTTI_INT32:
-        return MPI_INT32_T;
-    case TUTTI_INT64:
-        return MPI_INT64_T;
-    case TUTTI_UINT8:
-        return MPI_UINT8_T;
-    default:
-        return MPI_DATATYPE_NULL;
-    }
 }
 
 const char *bench_mpi_version(char *text, size_t bytes)
@@ -76,9 +67,10 @@ const char *bench_mpi_version(char *text, size_t bytes)
 
 #else
 
-static void open_mpi(const bench_options_t *options, bench_world_t *world)
+static void open_mpi(const bench_options_t *options, int wanted, bench_world_t *world)
 {
     (void)options;
+    (void)wanted;
     (void)world;
 }
 
@@ -90,13 +82,13 @@ const char *bench_mpi_version(char *text, size_t bytes)
 
 #endif
 
-void bench_world_open(const bench_options_t *options, bench_world_t *ret_world)
+void bench_world_open(const bench_options_t *options, int wants_mpi, bench_world_t *ret_world)
 {
     tutti_options_t tutti_options = TUTTI_OPTIONS_INIT;
     tutti_status_t status;
 
     *ret_world = (bench_world_t){ .size = 1 };
-    open_mpi(options, ret_world);
+    open_mpi(options, wants_mpi, ret_world);
 #ifdef HAVE_MPI
     MPI_Comm comm = MPI_COMM_WORLD;
 
@@ -148,6 +140,14 @@ int bench_check(const bench_world_t *world, tutti_status_t status, const char *w
     return -1;
 }
 
+int bench_check_wait(const bench_world_t *world, tutti_status_t status, tutti_request_t *request,
+                     const char *what)
+{
+    if (status == TUTTI_OK)
+        status = tutti_wait(request, -1);
+    return bench_check(world, status, what);
+}
+
 void bench_barrier(const bench_world_t *world)
 {
 #ifdef HAVE_MPI
@@ -186,17 +186,28 @@ void bench_max(const bench_world_t *world, double *values, size_t count)
     reduce(world, values, count, TUTTI_MAX);
 }
 
-double bench_sum(const bench_world_t *world, double value)
+void bench_sum(const bench_world_t *world, double *values, size_t count)
 {
-    reduce(world, &value, 1, TUTTI_SUM);
-    return value;
+    reduce(world, values, count, TUTTI_SUM);
 }
 
 /* In two halves, since a double holds 53 bits of an integer. */
 uint64_t bench_same(const bench_world_t *world, uint64_t value)
 {
-    double low = world->rank == 0 ? (double)(value & 0xffffffffu) : 0.0;
-    double high = world->rank == 0 ? (double)(value >> 32) : 0.0;
+    double halves[2] = { 0.0, 0.0 };
 
-    return ((uint64_t)bench_sum(world, high) << 32) | (uint64_t)bench_sum(world, low);
+    if (world->rank == 0) {
+        halves[0] = (double)(value & 0xffffffffu);
+        halves[1] = (double)(value >> 32);
+    }
+    bench_sum(world, halves, 2);
+    return ((uint64_t)halves[1] << 32) | (uint64_t)halves[0];
+}
+
+int bench_agree(const bench_world_t *world, uint64_t value)
+{
+    double differs = value != bench_same(world, value);
+
+    bench_sum(world, &differs, 1);
+    return differs == 0.0;
 }

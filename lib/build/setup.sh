@@ -6,7 +6,7 @@
 # All of it is cheap when there is nothing to do.
 
 BUILD_PACKAGES="gcc libc6-dev make autoconf automake libtool pkg-config libhwloc-dev libopenmpi-dev
-    openmpi-bin"
+    openmpi-bin libjansson-dev"
 TRAIN_PACKAGES="libopenblas-dev zlib1g-dev dataset-fashion-mnist"
 TEST_PACKAGES="g++ clang binutils libcmocka-dev xz-utils"
 

@@ -13,3 +13,4 @@ include %reldir%/node/local.mk
 include %reldir%/exec/local.mk
 include %reldir%/engine/local.mk
 include %reldir%/api/local.mk
+include %reldir%/bench/local.mk

@@ -130,8 +130,9 @@ static void describe(const tutti__announce_t *a, char *text, size_t bytes)
         snprintf(number, sizeof(number), "%llu x ", count);
     if (says & ROOT)
         say_root(a, what, root, sizeof(root));
-    snprintf(text, bytes, "%s%s%s%s%s%s%s%s", tutti__tag_name(what.tag), has_type(what.tag) ? " of " : "",
-             number, has_type(what.tag) ? tutti__dtype_name((tutti_dtype_t)what.dtype) : "",
+    snprintf(text, bytes, "%s%s%s%s%s%s%s%s", tutti__tag_name(what.tag),
+             has_type(what.tag) ? " of " : "", number,
+             has_type(what.tag) ? tutti__dtype_name((tutti_dtype_t)what.dtype) : "",
              says & IN_ALL ? " in all" : "", says & OP ? ", " : "",
              says & OP ? tutti__op_name((tutti_op_t)what.op) : "", root);
 }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory that is sent and received.
+ *
+ * One pair of buffers, used over and over; or, with --buffers rotate, a pool that is larger than
+ * the caches, of which each call takes the next pair:
+ *
+ *      send  | pair 0 |page| pair 1 |page| pair 2 | ...
+ *      recv  | pair 0 |page| pair 1 |page| pair 2 | ...
+ *
+ * All contestants walk through the same pool.
+ */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SEND,
+    RECV,
+    PAGE = 4096,
+    LINE = 64
+};
+
+static const size_t pool_bytes = (size_t)256 << 20; /* of both regions together */
+
+size_t bench_share(size_t count, int ranks, int rank)
+{
+    return count / (size_t)ranks + ((size_t)rank < count % (size_t)ranks);
+}
+
+size_t bench_share_begin(size_t count, int ranks, int rank)
+{
+    size_t more = count % (size_t)ranks;
+
+    return count / (size_t)ranks * (size_t)rank + ((size_t)rank < more ? (size_t)rank : more);
+}
+
+size_t bench_extent(bench_extent_t extent, const bench_call_t *call)
+{
+    switch (extent) {
+    case BENCH_COUNT:
+        return call->count;
+    case BENCH_ALL_RANKS:
+        return call->count * (size_t)call->world->size;
+    case BENCH_SHARE:
+        return bench_share(call->count, call->world->size, call->world->rank);
+    default:
+        return 0;
+    }
+}
+
+static bench_call_t empty_call(const bench_t *bench, size_t bytes)
+{
+    return (bench_call_t){
+        .count = bytes / bench->options.type->bytes,
+        .in_place = bench->options.in_place,
+        .type = bench->options.type,
+        .world = &bench->world,
+    };
+}
+
+/* Bytes of each of the two at this size; in place, the one has room for both. */
+static void extents(const bench_t *bench, size_t bytes, size_t *ret_both)
+{
+    const bench_collective_t *collective = bench->program->collective;
+    bench_call_t call = empty_call(bench, bytes);
+
+    ret_both[SEND] = bench_extent(collective->send, &call) * call.type->bytes;
+    ret_both[RECV] = bench_extent(collective->recv, &call) * call.type->bytes;
+    if (call.in_place) {
+        if (ret_both[SEND] > ret_both[RECV])
+            ret_both[RECV] = ret_both[SEND];
+        ret_both[SEND] = 0;
+    }
+}
+
+/* Of the region at its largest. The pool may not be larger than -M, unless one pair is. */
+static size_t region_bytes(const bench_t *bench, size_t extent)
+{
+    size_t bytes = 4 * extent;
+
+    if (!bench->options.rotate)
+        return extent;
+    if (bytes < pool_bytes / 2)
+        bytes = pool_bytes / 2;
+    if (bytes > bench->options.memory_bytes)
+        bytes = bench->options.memory_bytes;
+    return bytes > extent ? bytes : extent;
+}
+
+static void *get_region(const bench_t *bench, size_t bytes)
+{
+    void *memory = NULL;
+
+    if (bench->options.shared) {
+        if (tutti_mem_alloc(bench->world.comm, bytes, &memory) != TUTTI_OK)
+            bench_die(&bench->world, "tutti_mem_alloc");
+    } else if (posix_memalign(&memory, PAGE, bytes) != 0) {
+        fprintf(stderr, "rank %d: no memory for %zu bytes\n", bench->world.rank, bytes);
+        bench_stop(&bench->world);
+    }
+    memset(memory, 0, bytes); /* so that the pages are there */
+    return memory;
+}
+
+void bench_buffers_open(bench_t *bench)
+{
+    bench_buffers_t *buffers = &bench->buffers;
+    size_t largest[2];
+
+    extents(bench, bench->options.max_bytes, largest);
+    for (int i = SEND; i <= RECV; i++) {
+        /* A share differs between ranks, and may be empty; tutti_mem_alloc is collective. */
+        if (i == RECV && bench->program->collective->recv == BENCH_SHARE)
+            largest[i] += bench->options.type->bytes;
+        if (largest[i] == 0)
+            continue;
+        buffers->bytes[i] = region_bytes(bench, largest[i]);
+        buffers->memory[i] = get_region(bench, buffers->bytes[i]);
+    }
+    buffers->pairs = 1;
+}
+
+void bench_buffers_close(bench_t *bench)
+{
+    for (int i = SEND; i <= RECV; i++) {
+        if (bench->options.shared)
+            tutti_mem_free(bench->world.comm, bench->buffers.memory[i]);
+        else
+            free(bench->buffers.memory[i]);
+    }
+}
+
+size_t bench_pairs(bench_t *bench, size_t bytes)
+{
+    bench_buffers_t *buffers = &bench->buffers;
+    size_t now[2];
+    size_t pairs = SIZE_MAX;
+    double least;
+
+    buffers->next = 0;
+    buffers->pairs = 1;
+    if (!bench->options.rotate)
+        return 1;
+    extents(bench, bytes, now);
+    for (int i = SEND; i <= RECV; i++) {
+        if (buffers->memory[i] == NULL)
+            continue;
+        /* A line more than whole pages: else all pairs would share a few sets of the caches. */
+        buffers->stride[i] = (now[i] + PAGE - 1) / PAGE * PAGE + LINE;
+        if (now[i] == 0)
+            buffers->stride[i] = PAGE + LINE;
+        if (pairs > (buffers->bytes[i] - now[i]) / buffers->stride[i] + 1)
+            pairs = (buffers->bytes[i] - now[i]) / buffers->stride[i] + 1;
+    }
+    /* Shares differ; the pool is walked alike on all ranks. */
+    least = pairs == SIZE_MAX ? -1.0 : -(double)pairs;
+    bench_max(&bench->world, &least, 1);
+    buffers->pairs = (size_t)-least;
+    return buffers->pairs;
+}
+
+bench_call_t bench_next_call(bench_t *bench, size_t bytes)
+{
+    const bench_collective_t *collective = bench->program->collective;
+    bench_buffers_t *buffers = &bench->buffers;
+    bench_call_t call = empty_call(bench, bytes);
+    char *send = buffers->memory[SEND];
+    char *recv = buffers->memory[RECV];
+    size_t part = bench_extent(collective->send, &call) * call.type->bytes;
+
+    if (send != NULL)
+        send += buffers->next * buffers->stride[SEND];
+    if (recv != NULL)
+        recv += buffers->next * buffers->stride[RECV];
+    if (++buffers->next >= buffers->pairs)
+        buffers->next = 0;
+    if (send == NULL)
+        send = recv;
+    if (call.in_place && collective->in_place == BENCH_OWN_PART)
+        send += part * (size_t)bench->world.rank;
+    call.sendbuf = send;
+    call.recvbuf = recv;
+    return call;
+}
+
+void bench_buffers_describe(const bench_t *bench, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s%s, %s", bench->options.shared ? "shared" : "private",
+             bench->options.rotate ? " and rotating" : "",
+             bench->options.in_place ? "in place" : "out of place");
+}

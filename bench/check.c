@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Are results right, and the same on all ranks?
+ */
+#include "bench.h"
+
+#include <string.h>
+
+static void run(const bench_t *bench, int who, const bench_call_t *call)
+{
+    if (bench->contestants[who]->run(call) == 0)
+        return;
+    fprintf(stderr, "rank %d: %s failed with %zu elements\n", bench->world.rank,
+            bench->contestants[who]->name, call->count);
+    bench_stop(&bench->world);
+}
+
+static size_t result_bytes(const bench_t *bench, const bench_call_t *call)
+{
+    return bench_extent(bench->program->collective->recv, call) * call->type->bytes;
+}
+
+/* --spoil: as if the collective had made a mistake. Rank 0 is root, where there is one. */
+static void spoil(const bench_t *bench, const bench_call_t *call)
+{
+    size_t bytes = result_bytes(bench, call);
+
+    if (bench->options.spoil && bench->world.rank == 0 && bytes > 0)
+        ((unsigned char *)call->recvbuf)[bytes - 1] ^= 0x40;
+}
+
+static bench_call_t call_once(bench_t *bench, int who, size_t bytes, bench_put_t put)
+{
+    bench_call_t call = bench_next_call(bench, bytes);
+
+    memset(call.recvbuf, 0xa5, result_bytes(bench, &call));
+    bench->program->collective->fill(&call, put);
+    bench_barrier(&bench->world);
+    run(bench, who, &call);
+    spoil(bench, &call);
+    return call;
+}
+
+int bench_result_right(bench_t *bench, int who, size_t bytes)
+{
+    bench_call_t call = call_once(bench, who, bytes, bench_fill);
+    size_t wrong = bench->program->collective->count_wrong(&call);
+    double all = (double)wrong;
+
+    if (wrong > 0)
+        fprintf(stderr, "rank %d: %s: %zu elements are wrong\n", bench->world.rank,
+                bench->contestants[who]->name, wrong);
+    bench_sum(&bench->world, &all, 1);
+    return all == 0.0;
+}
+
+int bench_result_same(bench_t *bench, int who, size_t bytes)
+{
+    bench_call_t call;
+
+    if (!bench->program->collective->same_everywhere)
+        return -1;
+    call = call_once(bench, who, bytes, bench_fill_rough);
+    return bench_agree(&bench->world, bench_hash(call.recvbuf, result_bytes(bench, &call)));
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What Tutti is compared with. Only where there is an MPI; name them inside BENCH_MPI().
+ */
+#ifndef TUTTI_BENCH_PEERS_H
+#define TUTTI_BENCH_PEERS_H
+
+#include "bench.h"
+
+#ifdef HAVE_MPI
+
+MPI_Datatype bench_mpi_type(const bench_type_t *type);
+
+/* mpi.c: MPI's own. */
+int bench_mpi_allreduce(const bench_call_t *call);
+int bench_mpi_iallreduce(const bench_call_t *call);
+int bench_mpi_reduce(const bench_call_t *call);
+int bench_mpi_reduce_scatter(const bench_call_t *call);
+int bench_mpi_allgather(const bench_call_t *call);
+int bench_mpi_broadcast(const bench_call_t *call);
+int bench_mpi_alltoall(const bench_call_t *call);
+int bench_mpi_barrier(const bench_call_t *call);
+
+/* naive.c: by hand, with MPI_Isend and MPI_Irecv. */
+int bench_naive_allreduce(const bench_call_t *call);
+int bench_naive_reduce(const bench_call_t *call);
+int bench_naive_reduce_scatter(const bench_call_t *call);
+int bench_naive_allgather(const bench_call_t *call);
+int bench_naive_broadcast(const bench_call_t *call);
+int bench_naive_alltoall(const bench_call_t *call);
+int bench_naive_barrier(const bench_call_t *call);
+
+#endif
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Latency of tutti_allreduce_async and its wait. MPI's is MPI_Iallreduce and MPI_Wait.
+ */
+#include "allreduce.h"
+#include "peers.h"
+
+int main(int argc, char **argv)
+{
+    static const bench_program_t program = {
+        .name = "tutti_allreduce_async",
+        .title = "Non-blocking Allreduce",
+        .collective = &bench_allreduce,
+        .contestants = {
+            { NULL, "Tutti", bench_allreduce_async },
+            { "direct", "Direct", bench_allreduce_direct },
+            { "mpi", "MPI", BENCH_MPI(bench_mpi_iallreduce) },
+            { "naive", "Naive", BENCH_MPI(bench_naive_allreduce) },
+        },
+    };
+
+    return bench_main(argc, argv, &program);
+}

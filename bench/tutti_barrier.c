@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Latency of tutti_barrier. Between two of them there is the harness's own barrier, as in OSU.
+ */
+#include "peers.h"
+
+static int run_direct(const bench_call_t *call)
+{
+    return bench_check(call->world, tutti_barrier(call->world->comm), "tutti_barrier");
+}
+
+static int run_async(const bench_call_t *call)
+{
+    tutti_request_t *request = NULL;
+    tutti_status_t status = tutti_barrier_async("bench", call->world->comm, NULL, &request);
+
+    return bench_check_wait(call->world, status, request, "tutti_barrier_async");
+}
+
+/* There is nothing to send, to read or to check. */
+static double bus_factor(int ranks)
+{
+    (void)ranks;
+    return 0.0;
+}
+
+int main(int argc, char **argv)
+{
+    static const bench_collective_t collective = {
+        .send = BENCH_NOTHING,
+        .recv = BENCH_NOTHING,
+        .bus_factor = bus_factor,
+    };
+    static const bench_program_t program = {
+        .name = "tutti_barrier",
+        .title = "Barrier",
+        .collective = &collective,
+        .contestants = {
+            { NULL, "Tutti", run_direct },
+            { "async", "Async", run_async },
+            { "mpi", "MPI", BENCH_MPI(bench_mpi_barrier) },
+            { "naive", "Naive", BENCH_MPI(bench_naive_barrier) },
+        },
+    };
+
+    return bench_main(argc, argv, &program);
+}

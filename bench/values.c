@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Texts of flags that are numbers.
+ */
+#include "bench.h"
+
+#include <stdlib.h>
+
+/* A number with K, M or G; answers where it ends, NULL if there is none. */
+static const char *number(const char *text, uint64_t *ret_number)
+{
+    char *end;
+    uint64_t n;
+    int shift = 0;
+
+    if (*text < '0' || *text > '9')
+        return NULL;
+    n = strtoull(text, &end, 10);
+    switch (*end) {
+    case 'k':
+    case 'K':
+        shift = 10;
+        break;
+    case 'm':
+    case 'M':
+        shift = 20;
+        break;
+    case 'g':
+    case 'G':
+        shift = 30;
+        break;
+    default:
+        break;
+    }
+    if (n > (UINT64_C(1) << 60) >> shift)
+        return NULL;
+    *ret_number = n << shift;
+    return end + (shift != 0);
+}
+
+int bench_number(const char *text, uint64_t *ret_number)
+{
+    uint64_t n;
+    const char *end = number(text, &n);
+
+    if (end == NULL || *end != '\0')
+        return 0;
+    *ret_number = n;
+    return 1;
+}
+
+int bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last)
+{
+    uint64_t first;
+    uint64_t last;
+    const char *end = number(text, &first);
+
+    if (end != NULL && *end == '\0') {
+        *ret_last = first;
+        return 1;
+    }
+    if (end == NULL || *end != ':')
+        return 0;
+    end = number(end + 1, &last);
+    if (end == NULL || *end != '\0' || first > last)
+        return 0;
+    *ret_first = first;
+    *ret_last = last;
+    return 1;
+}
+
+int bench_percentiles(const char *text, int *ret_percent)
+{
+    int count = 0;
+
+    for (;; text++) {
+        char *end;
+        long percent = strtol(text, &end, 10);
+
+        if (*text < '0' || *text > '9' || percent < 1 || percent > 100 || count == BENCH_TAILS)
+            return 0;
+        ret_percent[count++] = (int)percent;
+        text = end;
+        if (*text == '\0')
+            return count;
+        if (*text != ',')
+            return 0;
+    }
+}

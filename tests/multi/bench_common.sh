@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# What the tests of the bench programs share; sourced by them. Numbers are nobody's business there.
+
+errors=0
+log=$(mktemp) || exit 1
+files=$(mktemp -d) || exit 1
+trap 'rm -rf "$log" "$files"' EXIT
+# Open MPI leaves memory behind in plugins that it has unloaded: there is no name left to suppress.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+
+mpirun=
+if [ -n "${MPI_LIBS:-}" ] && command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1; then
+    mpirun=${MPIRUN:-mpirun}
+    case $($mpirun --version 2>&1) in
+    *"Open MPI"* | *OpenRTE*) mpirun="$mpirun --oversubscribe --mca mpi_yield_when_idle 1" ;;
+    esac
+fi
+
+number='+-?[0-9]+\.[0-9]+'
+
+wrong()
+{
+    echo "$1"
+    cat "$log"
+    errors=$((errors + 1))
+}
+
+# ran COMMAND...: into $log, with its status in $status.
+ran()
+{
+    "$@" >"$log" 2>&1
+    status=$?
+}
+
+# rows N PATTERN WHAT: the table has N rows that look so, and no others.
+rows()
+{
+    if [ "$status" -ne 0 ] || [ "$(grep -cE '^ *[0-9]' "$log")" -ne "$1" ] ||
+        [ "$(grep -cE "$2" "$log")" -ne "$1" ]; then
+        wrong "$3: status $status"
+    fi
+}
+
+# refuses WHAT COMMAND...: fails, saying WHAT.
+refuses()
+{
+    what=$1
+    shift
+    ran "$@"
+    if [ $status -eq 0 ] || ! grep -q -e "$what" "$log"; then
+        wrong "$*: status $status, or no '$what'"
+    fi
+}
+
+finish()
+{
+    test $errors -eq 0
+    exit
+}

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+unit_tests += \
+    %reldir%/test_buffers \
+    %reldir%/test_pattern \
+    %reldir%/test_stats \
+    %reldir%/test_values
+
+# The bench programs' own sources, without MPI.
+bench_unit_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/bench
+%C%_test_buffers_SOURCES = %reldir%/test_buffers.c bench/buffers.c
+%C%_test_buffers_CPPFLAGS = $(bench_unit_cppflags)
+%C%_test_pattern_SOURCES = %reldir%/test_pattern.c bench/pattern.c
+%C%_test_pattern_CPPFLAGS = $(bench_unit_cppflags)
+%C%_test_stats_SOURCES = %reldir%/test_stats.c bench/stats.c
+%C%_test_stats_CPPFLAGS = $(bench_unit_cppflags)
+%C%_test_stats_LDADD = $(LDADD) -lm
+%C%_test_values_SOURCES = %reldir%/test_values.c bench/values.c
+%C%_test_values_CPPFLAGS = $(bench_unit_cppflags)
