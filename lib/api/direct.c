@@ -25,6 +25,7 @@
 /* A look at a peer's word takes 20 to 50 ns with its pause, so this is some 50 us. */
 #define SPIN_LOOKS 1500
 #define YIELD_LOOKS 100
+#define CLOSE_LOOKS 50
 /* Sleeps are bounded: see machine.h on wake-ups that can be missed, and deaths are looked after. */
 #define SLEEP_US 2000
 #define POLL_SLEEP_US 20
@@ -91,6 +92,19 @@ static tutti_status_t wait_a_little(tutti_comm_t *comm, patience_t *p, const tut
     return check_peers(comm, p);
 }
 
+/* Look at the word that is waited for, and at nothing else, for about a microsecond. */
+static int comes_soon(const tutti__stuck_t *stuck)
+{
+    if (stuck->word == NULL)
+        return 0;
+    for (int i = 0; i < CLOSE_LOOKS; i++) {
+        if (tutti__load_acquire(stuck->word) != stuck->value)
+            return 1;
+        tutti__pause();
+    }
+    return 0;
+}
+
 static tutti_status_t run_to_end(tutti_comm_t *comm)
 {
     patience_t patience = { { NULL, 0, -1 }, 0, 0, 0 };
@@ -102,6 +116,8 @@ static tutti_status_t run_to_end(tutti_comm_t *comm)
 
         if (status != TUTTI__AGAIN)
             return status;
+        if (comm->spin && comes_soon(&stuck))
+            continue;
         left = stuck.peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)stuck.peer);
         if (left) {
             /* What it wrote before it left may have come after the first look. */
