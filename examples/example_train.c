@@ -153,7 +153,7 @@ static bool prepare(trainer_t *trainer, train_error_t *error)
         !make_checkpoint(trainer, error))
         return false;
     if (active && trainer->options.plot != NULL &&
-        !train_probe_file("--plot", trainer->options.plot, error))
+        !train_probe_file("--plot", trainer->options.plot, trainer->options.plot, error))
         return false;
     return train_report_open(&trainer->options, active, &trainer->report, error);
 }

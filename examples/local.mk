@@ -2,10 +2,13 @@
 
 EXAMPLES_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include
 
-noinst_PROGRAMS += %reldir%/hello_allreduce
+noinst_PROGRAMS += %reldir%/hello_allreduce %reldir%/tour
 %canon_reldir%_hello_allreduce_SOURCES = %reldir%/hello_allreduce.c
 %canon_reldir%_hello_allreduce_CPPFLAGS = $(EXAMPLES_CPPFLAGS)
 %canon_reldir%_hello_allreduce_LDADD = libtutti.la
+%canon_reldir%_tour_SOURCES = %reldir%/tour.c
+%canon_reldir%_tour_CPPFLAGS = $(EXAMPLES_CPPFLAGS)
+%canon_reldir%_tour_LDADD = libtutti.la
 
 if HAVE_OPENBLAS
 if HAVE_ZLIB

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Trains a small network on Fashion-MNIST with two processes, from nothing: installs what a fresh
-# Debian 12 lacks, builds the library and the trainer below build/quickstart, and starts it.
+# Debian 12 lacks, builds the library and the examples below build/quickstart, and starts the trainer.
 #
-# usage: examples/quickstart.sh [ARGUMENT of example_train...]
+# usage: examples/quickstart.sh [ARGUMENT of example_train...], such as --model cnn or --help
 set -eu
 
 here=$PWD
@@ -16,10 +16,17 @@ build=build/quickstart
 mkdir -p build
 alone quickstart.sh
 need_packages $BUILD_PACKAGES $TRAIN_PACKAGES
+if [ -x $build/examples/example_train ]; then
+    echo "building what has changed below $build"
+else
+    echo "building library, modules and examples below $build: a minute or two on two cores"
+fi
+echo "(the compiler's output goes to $build/make.log)"
 generate
 configure_in $build
-echo "building below $build, log in $build/make.log"
-logged $build/make.log make -C $build -j "$jobs" modules examples/example_train
+logged $build/make.log make -C $build -j "$jobs" modules examples/example_train \
+    examples/hello_allreduce examples/tour
+grep -q '^  CC' $build/make.log || echo "nothing has changed"
 exec 8>&-
 
 # Open MPI counts cores, not hardware threads, and refuses to start more ranks than that.
@@ -32,6 +39,7 @@ fi
 if [ "$(id -u)" -eq 0 ]; then
     echo "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
 fi
+echo "starting two processes:"
 echo "mpirun -np 2 $*"
 cd "$here"
 exec mpirun -np 2 "$@"

@@ -39,13 +39,13 @@ float *train_floats(size_t count)
     return floats;
 }
 
-bool train_probe_file(const char *option, const char *path, train_error_t *error)
+bool train_probe_file(const char *option, const char *given, const char *path, train_error_t *error)
 {
     const bool there = access(path, F_OK) == 0;
     const int file = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
 
     if (file < 0)
-        return train_fail(error, "%s %s: %s", option, path, strerror(errno));
+        return train_fail(error, "%s %s: %s", option, given, strerror(errno));
     close(file);
     if (!there)
         unlink(path);

@@ -47,9 +47,10 @@ float *train_floats(size_t count);
  * Could the file be written? Fails early what would otherwise fail after hours. Leaves a file that
  * is there as it is, and none where there is none.
  *
- * option  to be named in the error
+ * option, given  to be named in the error: what the user wrote, from which `path` may be made
  */
-bool train_probe_file(const char *option, const char *path, train_error_t *error);
+bool train_probe_file(const char *option, const char *given, const char *path,
+                      train_error_t *error);
 
 /* Seconds since some fixed moment; never runs backwards. */
 double train_seconds(void);

@@ -4,6 +4,8 @@
  *
  *     header | about: text | results of epochs | parameters | optimizer's state | CRC-32 of it all
  *
+ * An epoch that has begun has a result, too, until its end a preliminary one.
+ *
  * Reading believes nothing before magic, order, version, length and CRC are right. They are looked
  * at in that order, so each kind of wrong file gets the reason that helps most.
  */
@@ -20,7 +22,7 @@
 
 #define PATH_BYTES 4096
 #define MAGIC "TuttiTrn"
-#define VERSION 1
+#define VERSION 2
 #define ORDER 0x01020304u
 #define ORDER_SWAPPED 0x04030201u
 
@@ -34,6 +36,7 @@ typedef struct {
     uint64_t steps;
     uint64_t parameter_count;
     uint64_t state_count;
+    double epoch_loss;
 } header_t;
 
 /* One of the arrays in the file, in their order. */
@@ -73,7 +76,7 @@ bool train_checkpoint_probe(const char *path, train_error_t *error)
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return train_fail(error, "--checkpoint %s: not a file", path);
     return temporary_path(path, temporary, error) &&
-           train_probe_file("--checkpoint", temporary, error);
+           train_probe_file("--checkpoint", path, temporary, error);
 }
 
 /* Write everything. Returns 0 or an errno. */
@@ -90,6 +93,7 @@ static int write_parts(FILE *file, const train_checkpoint_t *checkpoint)
         .steps = checkpoint->steps,
         .parameter_count = checkpoint->parameter_count,
         .state_count = checkpoint->state_count,
+        .epoch_loss = checkpoint->epoch_loss,
     };
 
     list_parts(checkpoint, parts);
@@ -136,7 +140,7 @@ bool train_checkpoint_write(const char *path, const train_checkpoint_t *checkpoi
         return false;
     FILE *file = fopen(temporary, "wbe");
     if (file == NULL)
-        return train_fail(error, "--checkpoint %s: %s", temporary, strerror(errno));
+        return train_fail(error, "--checkpoint %s: %s", path, strerror(errno));
 
     int reason = write_parts(file, checkpoint);
     if (fclose(file) != 0 && reason == 0)
@@ -154,8 +158,8 @@ bool train_checkpoint_write(const char *path, const train_checkpoint_t *checkpoi
 
 static bool fail_truncated(const char *path, uint64_t has, uint64_t wants, train_error_t *error)
 {
-    return train_fail(error, "%s: truncated: %llu of %llu bytes", path, (unsigned long long)has,
-                      (unsigned long long)wants);
+    return train_fail(error, "--resume %s: truncated: %llu of %llu bytes", path,
+                      (unsigned long long)has, (unsigned long long)wants);
 }
 
 /* Is this the beginning of a checkpoint of this program, in a file of `bytes` bytes? */
@@ -163,18 +167,18 @@ static bool check_header(const char *path, const header_t *header, uint64_t byte
                          train_error_t *error)
 {
     if (memcmp(header->magic, MAGIC, sizeof(header->magic)) != 0)
-        return train_fail(error, "%s: not a checkpoint of example_train", path);
+        return train_fail(error, "--resume %s: not a checkpoint of example_train", path);
     if (header->order == ORDER_SWAPPED)
-        return train_fail(error, "%s: made on a machine with the other byte order", path);
+        return train_fail(error, "--resume %s: made on a machine with the other byte order", path);
     if (header->order != ORDER)
-        return train_fail(error, "%s: damaged: its byte order is unknown", path);
+        return train_fail(error, "--resume %s: damaged: its byte order is unknown", path);
     if (header->version != VERSION)
-        return train_fail(error, "%s: has version %u, this program reads version %d", path,
+        return train_fail(error, "--resume %s: has version %u, this program reads version %d", path,
                           header->version, VERSION);
     if (bytes < header->file_bytes)
         return fail_truncated(path, bytes, header->file_bytes, error);
     if (bytes > header->file_bytes)
-        return train_fail(error, "%s: damaged: goes on after its %llu bytes", path,
+        return train_fail(error, "--resume %s: damaged: goes on after its %llu bytes", path,
                           (unsigned long long)header->file_bytes);
     return true;
 }
@@ -187,13 +191,13 @@ static bool read_file(const char *path, FILE *file, char **ret_bytes, train_erro
     uint32_t sum;
 
     if (fstat(fileno(file), &info) != 0)
-        return train_fail(error, "%s: %s", path, strerror(errno));
+        return train_fail(error, "--resume %s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode))
-        return train_fail(error, "%s: not a file", path);
+        return train_fail(error, "--resume %s: not a file", path);
 
     const size_t bytes = (size_t)info.st_size, got = fread(&header, 1, sizeof(header), file);
     if (ferror(file))
-        return train_fail(error, "%s: %s", path, strerror(errno));
+        return train_fail(error, "--resume %s: %s", path, strerror(errno));
     if (got < sizeof(header) &&
         memcmp(header.magic, MAGIC, got < sizeof(header.magic) ? got : sizeof(header.magic)) == 0)
         return fail_truncated(path, got, sizeof(header), error);
@@ -202,20 +206,25 @@ static bool read_file(const char *path, FILE *file, char **ret_bytes, train_erro
 
     char *all = malloc(bytes);
     if (all == NULL)
-        return train_fail(error, "%s: not enough memory for it", path);
+        return train_fail(error, "--resume %s: not enough memory for it", path);
     rewind(file);
     if (fread(all, 1, bytes, file) != bytes) {
         free(all);
-        return train_fail(error, "%s: could not be read to its end", path);
+        return train_fail(error, "--resume %s: could not be read to its end", path);
     }
     memcpy(&sum, all + bytes - sizeof(sum), sizeof(sum));
     if (sum != (uint32_t)crc32_z(0, (const void *)all, bytes - sizeof(sum))) {
         free(all);
-        return train_fail(error, "%s: damaged: its checksum is wrong", path);
+        return train_fail(error, "--resume %s: damaged: its checksum is wrong", path);
     }
     *ret_bytes = all;
     return true;
 }
+
+/* Why more epochs are not just more. */
+#define EPOCHS_HINT                                                                                \
+    ": with --schedule cosine every step's rate follows from --epochs; step and constant can be "  \
+    "trained longer"
 
 /* Compare two texts line by line; the error shows the first line that differs. */
 static bool compare_about(const char *path, const char *theirs, size_t their_bytes,
@@ -230,8 +239,9 @@ static bool compare_about(const char *path, const char *theirs, size_t their_byt
         const size_t our_line = strcspn(ours, "\n");
 
         if (their_line != our_line || memcmp(theirs, ours, our_line) != 0)
-            return train_fail(error, "%s: made with '%.*s', but this run has '%.*s'", path,
-                              (int)their_line, theirs, (int)our_line, ours);
+            return train_fail(error, "--resume %s: made with '%.*s', but this run has '%.*s'%s",
+                              path, (int)their_line, theirs, (int)our_line, ours,
+                              strncmp(ours, "--epochs ", 9) == 0 ? EPOCHS_HINT : "");
         theirs += their_line + (newline != NULL);
         ours += our_line + (ours[our_line] == '\n');
     }
@@ -249,23 +259,24 @@ static bool take(const char *path, const char *bytes, train_checkpoint_t *checkp
     memcpy(&header, bytes, sizeof(header));
     bytes += sizeof(header);
     if (header.about_bytes > header.file_bytes - sizeof(header))
-        return train_fail(error, "%s: damaged: its sizes do not fit together", path);
+        return train_fail(error, "--resume %s: damaged: its sizes do not fit together", path);
     if (!compare_about(path, bytes, (size_t)header.about_bytes, checkpoint->about, error))
         return false;
     if (header.epochs > checkpoint->epochs_max)
-        return train_fail(error, "%s: has %llu epochs already, this run wants %llu", path,
+        return train_fail(error, "--resume %s: is in epoch %llu already, this run wants %llu", path,
                           (unsigned long long)header.epochs,
                           (unsigned long long)checkpoint->epochs_max);
 
     found.epochs = header.epochs;
     found.steps = header.steps;
+    found.epoch_loss = header.epoch_loss;
     list_parts(&found, parts);
     uint64_t wanted = sizeof(header) + sizeof(uint32_t);
     for (size_t i = 0; i < PARTS; i++)
         wanted += parts[i].count;
     if (header.parameter_count != checkpoint->parameter_count ||
         header.state_count != checkpoint->state_count || header.file_bytes != wanted)
-        return train_fail(error, "%s: damaged: its sizes do not fit together", path);
+        return train_fail(error, "--resume %s: damaged: its sizes do not fit together", path);
 
     bytes += parts[0].count;
     for (size_t i = 1; i < PARTS; bytes += parts[i].count, i++)
@@ -281,11 +292,11 @@ bool train_checkpoint_read(const char *path, train_checkpoint_t *checkpoint, tra
     /* not fopen: it would wait for somebody to write, if the path is a pipe */
     const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0)
-        return train_fail(error, "%s: %s", path, strerror(errno));
+        return train_fail(error, "--resume %s: %s", path, strerror(errno));
     FILE *file = fdopen(descriptor, "rb");
     if (file == NULL) {
         close(descriptor);
-        return train_fail(error, "%s: not enough memory", path);
+        return train_fail(error, "--resume %s: not enough memory", path);
     }
 
     const bool good = read_file(path, file, &bytes, error) && take(path, bytes, checkpoint, error);

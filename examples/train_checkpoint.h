@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Saving a run after an epoch, and going on from there as if it had never stopped.
+ * Saving a run after a step, and going on from there as if it had never stopped.
  *
  * What a run does next follows from its options, the data, the number of ranks, the parameters, the
  * optimizer's state and how far it is: shuffles and learning rates are functions of seed, epoch and
@@ -23,9 +23,10 @@
 /* What is saved. Points to the arrays of the run: reading fills them. */
 typedef struct {
     const char *about; /* lines, all of which must be the same in the run that goes on */
-    uint64_t epochs;   /* complete ones */
+    uint64_t epochs;   /* that have begun; the last may be incomplete */
     uint64_t epochs_max;
-    uint64_t steps;          /* of the optimizer */
+    uint64_t steps;          /* of the optimizer, that is, of the run */
+    double epoch_loss;       /* the last epoch's so far, over all its images */
     train_result_t *results; /* of the epochs; room for epochs_max */
     float *parameters;
     size_t parameter_count;

@@ -15,7 +15,8 @@
 
 #define FIELD(name) offsetof(train_options_t, name)
 
-/* Does another value lead to other parameters? */
+/* Does another value lead to other parameters? An error names the first option that does, in the
+   table's order: so what others follow from stands before them. */
 enum {
     OTHER = false,
     COURSE = true
@@ -30,6 +31,8 @@ static const train_option_t table[] = {
       "cnn: filters of each 3x3 convolution" },
     { "--hidden", TRAIN_KIND_LIST, COURSE, FIELD(hidden), "512,256", 1, 65536, "LIST",
       "widths of the hidden dense layers, or none" },
+    { "--schedule", TRAIN_KIND_WORD, COURSE, FIELD(schedule), "cosine", 0, 0,
+      "cosine|step|constant", "the rate after the warmup" },
     { "--epochs", TRAIN_KIND_COUNT, COURSE, FIELD(epochs), "5", 1, 100000, "N",
       "how often to go through the training set" },
     { "--batch", TRAIN_KIND_COUNT, COURSE, FIELD(batch), "128", 1, 1 << 24, "N",
@@ -47,9 +50,7 @@ static const train_option_t table[] = {
     { "--lr-scaling", TRAIN_KIND_WORD, COURSE, FIELD(lr_scaling), "linear", 0, 0, "linear|sqrt",
       "the rate's growth with images per step / --reference-batch" },
     { "--warmup", TRAIN_KIND_REAL, COURSE, FIELD(warmup), "1", 0, 100000, "X",
-      "epochs in which the rate rises; at most half of all" },
-    { "--schedule", TRAIN_KIND_WORD, COURSE, FIELD(schedule), "cosine", 0, 0,
-      "cosine|step|constant", "the rate after the warmup" },
+      "epochs in which the rate rises with steps^2; at most half of all" },
     { "--decay-every", TRAIN_KIND_REAL, COURSE, FIELD(decay_every), "2", 1e-3, 100000, "X",
       "step: epochs with the same rate" },
     { "--decay", TRAIN_KIND_REAL, COURSE, FIELD(decay), "0.1", 0, 1, "X",
@@ -73,9 +74,9 @@ static const train_option_t table[] = {
     { "--steps", TRAIN_KIND_COUNT, OTHER, FIELD(steps), "0", 0, 9e18, "N",
       "stop after so many steps; 0: go through all epochs" },
     { "--checkpoint", TRAIN_KIND_TEXT, OTHER, FIELD(checkpoint), NULL, 0, 0, "FILE",
-      "after each epoch, save all that --resume needs" },
+      "save all that --resume needs, after each epoch and at the end" },
     { "--resume", TRAIN_KIND_SWITCH, OTHER, FIELD(resume), NULL, 0, 0, "",
-      "go on from the --checkpoint" },
+      "go on from the --checkpoint; see below" },
     { "--progress", TRAIN_KIND_WORD, OTHER, FIELD(progress), "auto", 0, 0, "auto|bar|lines",
       "auto: a bar on a terminal, else one line per epoch" },
     { "--plot", TRAIN_KIND_TEXT, OTHER, FIELD(plot), NULL, 0, 0, "FILE.svg",
@@ -86,7 +87,8 @@ static const train_option_t table[] = {
       "write each step's number and loss" },
     { "--digest", TRAIN_KIND_SWITCH, OTHER, FIELD(digest), NULL, 0, 0, "",
       "print a digest of each rank's parameters at the end" },
-    { "--help", TRAIN_KIND_SWITCH, OTHER, FIELD(help), NULL, 0, 0, "", "print this and end" },
+    { "--help", TRAIN_KIND_SWITCH, OTHER, FIELD(help), NULL, 0, 0, "",
+      "or -h: print this and end" },
 };
 
 #define OPTION_COUNT (sizeof(table) / sizeof(table[0]))
@@ -112,15 +114,62 @@ static const struct {
 
 #define SPECIAL_COUNT (sizeof(special_defaults) / sizeof(special_defaults[0]))
 
+/* Options that mean something only where another option has one of these words. */
+static const struct {
+    const char *name;
+    const char *other;
+    const char *words;
+} needs[] = {
+    { "--channels", "--model", "cnn" },           { "--decay-every", "--schedule", "step" },
+    { "--decay", "--schedule", "step" },          { "--momentum", "--optimizer", "sgd|lars" },
+    { "--beta1", "--optimizer", "adamw|lamb" },   { "--beta2", "--optimizer", "adamw|lamb" },
+    { "--epsilon", "--optimizer", "adamw|lamb" }, { "--trust", "--optimizer", "lars" },
+};
+
+#define NEED_COUNT (sizeof(needs) / sizeof(needs[0]))
+
 /* The row of an argument; its name ends at '=' or at the argument's end. NULL: there is none. */
 static const train_option_t *find(const char *argument)
 {
     const size_t length = strcspn(argument, "=");
 
+    if (strcmp(argument, "-h") == 0)
+        return find("--help");
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (strlen(table[i].name) == length && strncmp(table[i].name, argument, length) == 0)
             return &table[i];
     return NULL;
+}
+
+/* Is `word` one of "one|two"? */
+static bool is_one_of(const char *word, const char *words)
+{
+    const size_t length = strlen(word);
+
+    for (;; words++) {
+        const size_t here = strcspn(words, "|");
+
+        if (here == length && strncmp(word, words, length) == 0)
+            return true;
+        words += here;
+        if (*words == '\0')
+            return false;
+    }
+}
+
+/* What an option needs and these options do not have, as its index in `needs`; else NEED_COUNT. */
+static size_t missing_need(const train_option_t *option, const train_options_t *options)
+{
+    char word[32];
+
+    for (size_t i = 0; i < NEED_COUNT; i++) {
+        if (strcmp(needs[i].name, option->name) != 0)
+            continue;
+        train_options_value(options, needs[i].other, word, sizeof(word));
+        if (!is_one_of(word, needs[i].words))
+            return i;
+    }
+    return NEED_COUNT;
 }
 
 static bool parse_field(const train_option_t *option, const char *value, train_options_t *options,
@@ -155,6 +204,18 @@ static bool parse_arguments(int argc, char **argv, train_options_t *options, boo
     return true;
 }
 
+static bool check_needs(const train_options_t *options, const bool *given, train_error_t *error)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const size_t need = given[i] ? missing_need(&table[i], options) : NEED_COUNT;
+
+        if (need < NEED_COUNT)
+            return train_fail(error, "%s needs %s %s", table[i].name, needs[need].other,
+                              needs[need].words);
+    }
+    return true;
+}
+
 bool train_options_parse(int argc, char **argv, train_options_t *ret_options, train_error_t *error)
 {
     train_options_t options = { 0 };
@@ -176,6 +237,8 @@ bool train_options_parse(int argc, char **argv, train_options_t *ret_options, tr
             !parse_field(option, special_defaults[i].value, &options, error))
             return false;
     }
+    if (!check_needs(&options, given, error))
+        return false;
     if (options.resume && options.checkpoint == NULL)
         return train_fail(error, "--resume needs --checkpoint FILE to go on from");
     options.warmup = fmin(options.warmup, 0.5 * (double)options.epochs);
@@ -200,10 +263,14 @@ void train_options_print_help(FILE *out)
                 fprintf(out, ", %s %s", special_defaults[j].word_text, special_defaults[j].value);
         fputs(option->default_value != NULL ? "]\n" : "\n", out);
     }
-    fprintf(out,
-            "\n\"waiting\" is the share of the steps' time that ranks spend in tutti_wait, that "
-            "is,\nfor communication that did not finish during the backward pass; the mean "
-            "of all ranks.\n");
+    fprintf(out, "\n\"waiting\" is the share of the steps' time that ranks spend in tutti_wait, "
+                 "that is,\nfor communication that did not finish during the backward pass; the "
+                 "mean of all ranks.\n\n"
+                 "--resume wants the same data, as many ranks, and the options that the checkpoint "
+                 "was made\nwith, but for --steps, --threads, and those that name files or say "
+                 "what is printed.\n--epochs may be another number, to train longer, with "
+                 "--schedule step or constant; a cosine\nends with the epochs. (--warmup, at most "
+                 "half of --epochs, must come out the same.)\n");
 }
 
 void train_options_value(const train_options_t *options, const char *name, char *ret_text,
@@ -223,7 +290,8 @@ void train_options_describe(const train_options_t *options, char *ret_text)
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char value[8 * TRAIN_MAX_LIST];
 
-        if (!table[i].course || (table[i].offset == FIELD(epochs) && !epochs_count))
+        if (!table[i].course || (table[i].offset == FIELD(epochs) && !epochs_count) ||
+            missing_need(&table[i], options) < NEED_COUNT)
             continue;
         train_value_format(&table[i], (const char *)options + table[i].offset, value,
                            sizeof(value));

@@ -74,7 +74,8 @@ void train_options_value(const train_options_t *options, const char *name, char 
  * Write down all options on which the course of training depends, one line each: "--batch 128".
  * With the same lines, data and ranks two runs make the same parameters, bit by bit.
  *
- * --epochs is left out unless the schedule ends with them: otherwise more epochs just go on.
+ * --epochs is left out unless the schedule ends with them: otherwise more epochs just go on. So is
+ * what needs another model, optimizer or schedule.
  *
  * ret_text  TRAIN_TEXT_BYTES, which always suffice
  */

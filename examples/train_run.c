@@ -14,11 +14,18 @@
 
 /* Sums over some steps of this rank. */
 typedef struct {
-    double loss;         /* over all images of all ranks */
-    size_t images;       /* of all ranks */
-    double step_seconds; /* this rank's */
-    double rate;         /* the last step's learning rate */
+    double loss;           /* over all images of all ranks */
+    size_t images;         /* of all ranks */
+    size_t earlier_images; /* those of a run that is resumed within the epoch */
+    double step_seconds;   /* this rank's; without those of the earlier images */
+    double rate;           /* the last step's learning rate */
 } progress_t;
+
+/* Of all ranks, in `seconds` of this rank. */
+static double images_per_second(const progress_t *progress, double seconds)
+{
+    return (double)(progress->images - progress->earlier_images) / seconds;
+}
 
 /*
  * One step: this rank's part of each batch forward and backward, the sum over ranks, the update.
@@ -100,7 +107,7 @@ static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *pro
             .test_accuracy = sums[1] / tests,
             .learning_rate = progress->rate,
         },
-        .images_per_second = (double)progress->images * trainer->parallel.size / sums[3],
+        .images_per_second = images_per_second(progress, sums[3] / trainer->parallel.size),
         .wait_share = sums[2] / sums[3],
         .reductions = trainer->parallel.reductions,
     };
@@ -110,10 +117,12 @@ static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *pro
 }
 
 /* Rank 0 writes; all ranks learn whether it could. */
-static bool save(trainer_t *trainer, size_t epochs, train_error_t *error)
+static bool save(trainer_t *trainer, size_t epochs, const progress_t *progress,
+                 train_error_t *error)
 {
     trainer->checkpoint.epochs = epochs;
     trainer->checkpoint.steps = trainer->optimizer.steps;
+    trainer->checkpoint.epoch_loss = progress->loss;
     if (trainer->options.checkpoint == NULL)
         return true;
     if (trainer->parallel.rank == 0)
@@ -133,25 +142,31 @@ static void report_step(trainer_t *trainer, size_t step, double loss, const prog
         .epoch_steps = trainer->epoch_steps,
         .loss = loss,
         .epoch_loss = progress->loss / (double)progress->images,
-        .images_per_second = (double)progress->images / progress->step_seconds,
+        .images_per_second = images_per_second(progress, progress->step_seconds),
     };
 
     train_report_step(&trainer->report, &report);
 }
 
-/* Train on one epoch's shuffle, up to the last step of the run. */
+/* Train on one epoch's shuffle, from the step where the run is up to the last one. */
 static bool train_epoch(trainer_t *trainer, size_t epoch, progress_t *ret_progress,
                         train_error_t *error)
 {
     const size_t images = trainer->data.train.count;
+    const size_t begin_step = (size_t)trainer->optimizer.steps - epoch * trainer->epoch_steps;
     train_random_t random = train_random_make((uint64_t)trainer->options.seed, 1000 + epoch);
     progress_t progress = { 0 };
+
+    if (begin_step > 0) {
+        progress.images = progress.earlier_images = begin_step * trainer->step_images;
+        progress.loss = trainer->checkpoint.epoch_loss;
+    }
 
     train_random_permutation(&random, trainer->train_order, images);
     trainer->parallel.wait_seconds = 0.0;
     trainer->parallel.reductions = 0;
 
-    for (size_t i = 0; i < trainer->epoch_steps; i++) {
+    for (size_t i = begin_step; i < trainer->epoch_steps; i++) {
         const size_t step = epoch * trainer->epoch_steps + i;
         const size_t first = i * trainer->step_images;
         const size_t left = images - first;
@@ -213,7 +228,8 @@ static bool share(trainer_t *trainer, train_error_t *error)
     uint64_t place[] = { from->epochs, from->steps };
 
     if (!train_parallel_share_model(parallel, &trainer->model, error) ||
-        !train_parallel_share(parallel, place, sizeof(place), error))
+        !train_parallel_share(parallel, place, sizeof(place), error) ||
+        !train_parallel_share(parallel, &from->epoch_loss, sizeof(from->epoch_loss), error))
         return false;
     from->epochs = place[0];
     from->steps = trainer->optimizer.steps = place[1];
@@ -228,7 +244,9 @@ static void report_begin(trainer_t *trainer)
 
     train_options_value(&trainer->options, "--model", model, sizeof(model));
     train_options_value(&trainer->options, "--optimizer", optimizer, sizeof(optimizer));
-    if (trainer->options.resume)
+    if (trainer->options.resume && trainer->earlier_steps % trainer->epoch_steps > 0)
+        snprintf(resumed, sizeof(resumed), "  after step %zu", trainer->earlier_steps);
+    else if (trainer->options.resume)
         snprintf(resumed, sizeof(resumed), "  after epoch %zu", (size_t)trainer->checkpoint.epochs);
     train_report_begin(&trainer->report,
                        "ranks %d  hosts %d  images %zu  batch %zu  rate %g  model %s  "
@@ -241,22 +259,23 @@ bool train_run(trainer_t *trainer, train_error_t *error)
 {
     if (!share(trainer, error))
         return false;
+    trainer->earlier_steps = (size_t)trainer->optimizer.steps;
     report_begin(trainer);
 
-    size_t epoch = (size_t)trainer->checkpoint.epochs;
-    trainer->earlier_steps = epoch * trainer->epoch_steps;
-    for (; epoch * trainer->epoch_steps < trainer->total_steps; epoch++) {
-        const bool complete = (epoch + 1) * trainer->epoch_steps <= trainer->total_steps;
+    while (trainer->optimizer.steps < trainer->total_steps) {
+        const size_t epoch = (size_t)trainer->optimizer.steps / trainer->epoch_steps;
         progress_t progress = { 0 };
 
         if (!train_epoch(trainer, epoch, &progress, error) ||
             !finish_epoch(trainer, epoch, &progress, error) ||
-            (complete && !save(trainer, epoch + 1, error)))
+            !save(trainer, epoch + 1, &progress, error))
             return false;
     }
     if (trainer->options.digest && !report_digests(trainer, error))
         return false;
-    if (epoch > 0)
-        train_report_accuracy(&trainer->report, trainer->results[epoch - 1].test_accuracy);
-    return plot(trainer, epoch, error);
+
+    const size_t epochs = (size_t)trainer->checkpoint.epochs;
+    if (epochs > 0)
+        train_report_accuracy(&trainer->report, trainer->results[epochs - 1].test_accuracy);
+    return plot(trainer, epochs, error);
 }

@@ -39,11 +39,11 @@ typedef struct {
     size_t epoch_steps;
     size_t total_steps;
     size_t earlier_steps;          /* of the run that is resumed */
-    train_checkpoint_t checkpoint; /* points to the arrays above; epochs: how many are complete */
+    train_checkpoint_t checkpoint; /* points to the arrays above, and says how far it is */
 } trainer_t;
 
 /*
- * Train from trainer->checkpoint.epochs on until the last step. All ranks call it.
+ * Train from where trainer->checkpoint is until the last step. All ranks call it.
  *
  * Returns false on all ranks if it failed on one; the reason is in `error` of those that know it.
  */

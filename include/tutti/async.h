@@ -27,11 +27,10 @@
  * mismatch on all of them.
  */
 #ifndef TUTTI_ASYNC_H
-#define TUTTI_ASYNC_H
-
 #ifndef TUTTI_H
-#error "include <tutti/tutti.h>, not its parts"
-#endif
+#include <tutti/tutti.h> /* includes this file, in its place */
+#else
+#define TUTTI_ASYNC_H
 
 /*
  * Told that a request is done, and how it ended. Called once for each start, by the library's
@@ -257,11 +256,12 @@ typedef struct {
  * far as possible. If they do not fit between ranks, all of them end with TUTTI_ERR_MISMATCH.
  *
  * calls        [ncalls] the same names on all ranks, in the same order, messages too; read during
- *              the call only. One call is no group: other ranks may submit it by its function
+ *              the call only. A list of one call is the same as that call by its own function
  * ret_request  [ncalls] one for each
  *
- * Ranks that group the same names differently do not fit: all those groups end, and with them what
- * was submitted singly under their names by all other ranks, if it comes within 0.1 s. Since 0.1.
+ * If ranks list the same names in different ways, all these lists end with TUTTI_ERR_MISMATCH. So
+ * do calls under these names that other ranks make by themselves, outside of a list, up to 0.1 s
+ * after the mismatch was found. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
                                       tutti_request_t **ret_request);
@@ -371,4 +371,5 @@ TUTTI_API tutti_status_t tutti_request_receive(tutti_request_t *request, void *r
  */
 TUTTI_API tutti_status_t tutti_join(tutti_comm_t *comm, int *ret_last_rank);
 
+#endif
 #endif

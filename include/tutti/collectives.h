@@ -7,13 +7,16 @@
  * one direct call at a time; a second thread's call answers TUTTI_ERR_INVALID_ARGUMENT. They mix
  * freely with asynchronous requests (async.h), which have an order of their own.
  *
- * Buffers belong to the caller and are used during the call only. They need no alignment. What
- * works in place is said with each call; a sendbuf and a recvbuf that overlap in another way are
- * TUTTI_ERR_INVALID_ARGUMENT. Where a rank has nothing to give or to get, its buffer may be NULL.
- * A call in which no rank has any element does nothing but check the arguments, and needs no peer;
- * so a rank that comes with count 0 where others have some returns at once, and the error is found
- * at its next call. (Of gatherv, scatterv and alltoallv a rank knows its own counts only. There, on
- * one host or with TUTTI_CHECK=1, all ranks meet.)
+ * Buffers belong to the caller, lie in the host's memory (not a GPU's), and are used during the
+ * call only. They need no alignment. What works in place is said with each call; a sendbuf and a
+ * recvbuf that overlap in another way are TUTTI_ERR_INVALID_ARGUMENT. Where a rank has nothing to
+ * give or to get, its buffer may be NULL.
+ *
+ * A call whose counts are all 0, those in arrays too, checks its arguments and returns; it waits
+ * for nobody. If a rank passes 0 by mistake, where others do not, it returns TUTTI_OK all the same,
+ * and the mismatch is found at its next call. gatherv, scatterv and alltoallv are different: a rank
+ * does not know the others' counts, so on one host, or with TUTTI_CHECK=1, it meets them, whatever
+ * its own are.
  *
  * Counts are elements, not bytes, and may exceed 2^31. Counts and displacements in arrays have one
  * entry for each rank; displacements count elements from the buffer's begin, and NULL stands for
@@ -35,11 +38,10 @@
  * Messages between two ranks are not compared beforehand; nor are they with collective calls.
  */
 #ifndef TUTTI_COLLECTIVES_H
-#define TUTTI_COLLECTIVES_H
-
 #ifndef TUTTI_H
-#error "include <tutti/tutti.h>, not its parts"
-#endif
+#include <tutti/tutti.h> /* includes this file, in its place */
+#else
+#define TUTTI_COLLECTIVES_H
 
 /*
  * Reduce `count` elements over all ranks; every rank gets the result.
@@ -216,10 +218,10 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
  * Send `count` elements to rank `dest`, which calls tutti_recv or tutti_sendrecv. May return before
  * the peer has them, or wait for it. Between two ranks messages stay in order; there are no tags.
  *
- * A receiver that comes with another type or count gets TUTTI_ERR_MISMATCH where that is seen
- * (types of one size are told apart inside a host only; a message that is longer by whole chunks at
- * the next one); that ends the communicator. count 0 sends nothing, and neither rank waits.
- * Since 0.1.
+ * A receiver that comes with another type or count gets TUTTI_ERR_MISMATCH, and the communicator is
+ * dead. Two mistakes are seen late or not at all: between hosts, another type of the same size is
+ * not seen; and a message that is too long by whole pieces of TUTTI_CHUNK_BYTES is seen only when
+ * the next message comes. count 0 sends nothing, and neither rank waits. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_send(const void *buffer, size_t count, tutti_dtype_t dtype, int dest,
                                     tutti_comm_t *comm);
@@ -236,4 +238,5 @@ TUTTI_API tutti_status_t tutti_sendrecv(const void *sendbuf, size_t sendcount, i
                                         void *recvbuf, size_t recvcount, int source,
                                         tutti_dtype_t dtype, tutti_comm_t *comm);
 
+#endif
 #endif

@@ -3,11 +3,10 @@
  * Starting and ending the library; who am I among the ranks.
  */
 #ifndef TUTTI_COMM_H
-#define TUTTI_COMM_H
-
 #ifndef TUTTI_H
-#error "include <tutti/tutti.h>, not its parts"
-#endif
+#include <tutti/tutti.h> /* includes this file, in its place */
+#else
+#define TUTTI_COMM_H
 
 /*
  * What ranks without a launcher have in common: where to meet, and a secret that lets them in. One
@@ -19,10 +18,10 @@ typedef struct {
 } tutti_unique_id_t;
 
 /*
- * Make an id. The process that calls it is one of the ranks, whichever, or else their parent, say.
- * It serves the meeting from a thread of its own, so it must not end or call tutti_finalize before
- * all ranks have come; how long it waits for the last one, once the first has come, is its
- * TUTTI_TIMEOUT. A child of fork() does not go on serving.
+ * Make an id. One process calls it: any of the ranks, or one that is no rank, such as the program
+ * that starts them. It serves the meeting from a thread of its own, so it must not end or call
+ * tutti_finalize before all ranks have come; how long it waits for the last one, once the first has
+ * come, is its TUTTI_TIMEOUT. A child of fork() does not go on serving.
  *
  * An id is for one tutti_init on all ranks; a second use of it is an error there. Each takes a
  * thread and a socket until this process calls tutti_finalize, or ends.
@@ -182,4 +181,5 @@ TUTTI_API int tutti_local_size(const tutti_comm_t *comm);
 TUTTI_API int tutti_host_rank(const tutti_comm_t *comm);
 TUTTI_API int tutti_host_count(const tutti_comm_t *comm);
 
+#endif
 #endif

@@ -3,11 +3,10 @@
  * Memory that the other ranks of the host can read and write: collectives need not copy it.
  */
 #ifndef TUTTI_MEM_H
-#define TUTTI_MEM_H
-
 #ifndef TUTTI_H
-#error "include <tutti/tutti.h>, not its parts"
-#endif
+#include <tutti/tutti.h> /* includes this file, in its place */
+#else
+#define TUTTI_MEM_H
 
 /*
  * Allocate memory for zero-copy collectives.
@@ -32,4 +31,5 @@ TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void 
  */
 TUTTI_API tutti_status_t tutti_mem_free(tutti_comm_t *comm, void *ptr);
 
+#endif
 #endif

@@ -17,6 +17,7 @@
  *     tutti/async.h        named tensors in any order from any thread, fused; test and wait
  *     tutti/mem.h          memory that need not be copied
  *     tutti/version.h      numbers and promises
+ *     Whichever is included, all are.
  *
  * Errors
  *     Every function that can fail returns a tutti_status_t; TUTTI_OK is 0. tutti_strerror() names

@@ -6,11 +6,10 @@
  * "not given", so that zeroed structures mean defaults.
  */
 #ifndef TUTTI_TYPES_H
-#define TUTTI_TYPES_H
-
 #ifndef TUTTI_H
-#error "include <tutti/tutti.h>, not its parts"
-#endif
+#include <tutti/tutti.h> /* includes this file, in its place */
+#else
+#define TUTTI_TYPES_H
 
 /*
  * What a call answers. The one list of numbers and texts: X(name, number, text).
@@ -88,10 +87,11 @@ typedef enum {
 /*
  * Reduction operations, and the types they are for; other pairs answer TUTTI_ERR_UNSUPPORTED.
  *
- *   SUM, PROD        all numbers; integers wrap around. BOOL: or, and
+ *   SUM, PROD        all numbers; integers wrap around. Of BOOL, SUM is or, PROD is and
  *   AVG              all numbers, not BOOL: the sum divided by the number of ranks. For integers
  *                    the sum wraps around and the quotient is truncated toward zero
- *   MIN, MAX         all numbers: NaN if any operand is a NaN; -0 is less than +0. BOOL: and, or
+ *   MIN, MAX         all numbers: NaN if any operand is a NaN; -0 is less than +0. Of BOOL, MIN is
+ *                    and, MAX is or
  *   BAND, BOR, BXOR  integers and BOOL: bit by bit
  *   LAND, LOR, LXOR  integers and BOOL: 0 is false, all else true; results are 0 or 1
  *   MINLOC, MAXLOC   pairs: the least or largest value with its index; of equal values the lowest
@@ -137,11 +137,12 @@ typedef void (*tutti_op_function_t)(void *dst, const void *left, const void *rig
  *
  * commutative  0: operands always stand in the order of their ranks, lower ranks left. This limits
  *              the algorithms that serve it
- * ret_op       for any reducing call, with any type; AVG of it there is none
+ * ret_op       to be passed as `op` to any reducing call, with any type
  *
- * Local; every rank makes its own, in the same order as the others, so that the numbers fit: they
- * are compared like those of the operations above. TUTTI_ERR_NO_MEMORY: there are 1024 already.
- * Any thread. Since 0.1.
+ * Local: every rank makes its own. Ranks that call together must have the same number for it, as
+ * numbers are what is compared. A process gives the lowest that is free; so make and free
+ * operations in the same order on all ranks, those too that only a group of ranks uses.
+ * TUTTI_ERR_NO_MEMORY: there are 1024 already. Any thread. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_op_create(tutti_op_function_t function, void *context,
                                          int commutative, tutti_op_t *ret_op);
@@ -181,4 +182,5 @@ TUTTI_API const char *tutti_last_error(void);
  */
 TUTTI_API size_t tutti_dtype_bytes(tutti_dtype_t dtype);
 
+#endif
 #endif

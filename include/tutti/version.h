@@ -7,11 +7,10 @@
  * major version. Functions, enumerators and trailing struct fields are added, never moved.
  */
 #ifndef TUTTI_VERSION_H
-#define TUTTI_VERSION_H
-
 #ifndef TUTTI_H
-#error "include <tutti/tutti.h>, not its parts"
-#endif
+#include <tutti/tutti.h> /* includes this file, in its place */
+#else
+#define TUTTI_VERSION_H
 
 #define TUTTI_VERSION_MAJOR 0
 #define TUTTI_VERSION_MINOR 1
@@ -28,4 +27,5 @@
  */
 TUTTI_API unsigned tutti_version(void);
 
+#endif
 #endif

@@ -70,13 +70,14 @@ static const row_t rows[] = {
       "Deadline of every wait for a peer; decimals are fine.",
       1, LONGEST_MS, NULL },
     { "TUTTI_STALL_WARNING", CONF_SECONDS, AT(shared.stall_ms), "60",
-      "Warn about tensors that some ranks wait for so long. 0 never warns.",
+      "Warn about tensors and direct calls that ranks wait for so long. 0 never warns.",
       0, LONGEST_MS, NULL },
     { "TUTTI_DETERMINISTIC", CONF_CHOICE, AT(shared.strict), "default",
       "default: equal bits from run to run; strict: also for any size and any fusion.",
       0, 0, "default|strict" },
     { "TUTTI_ALGORITHM", CONF_TEXT, AT(shared.algorithm), "",
-      "Force algorithms: COLLECTIVE:[BYTES-BYTES:]NAME[(RADIX)][/SUB], several with commas.",
+      "Force algorithms: COLLECTIVE:[BYTES-BYTES:]NAME[(RADIX)][/SUB], several with commas.\n"
+      "    `bench/tutti_sched --list`, in the build folder, lists the names of each collective.",
       0, SIZE(shared.algorithm), NULL },
     { "TUTTI_CHECK", CONF_CHOICE, AT(shared.check), "0",
       "1: prove each schedule when it is built; between hosts, compare direct calls first.",
@@ -117,8 +118,10 @@ static const row_t rows[] = {
 #define ROWS (sizeof(rows) / sizeof(*rows))
 
 /* Names that are known, but read elsewhere than in the table. */
+static const char prefix[] = "TUTTI_";
 static const char help_name[] = "TUTTI_HELP";
 static const char test_prefix[] = "TUTTI_TEST_"; /* tests' own */
+static const char local_prefix[] = "local:";     /* of TUTTI_BOOT; see boot/meet.c */
 
 static int parse_number(const row_t *row, const char *text, uint64_t *ret_value)
 {
@@ -234,7 +237,7 @@ static void print_help(void)
 {
     static const char head[] =
         "Tutti is set up by these environment variables. Those above TUTTI_LOG are taken from\n"
-        "rank 0. In brackets: what is allowed; default.\n\n";
+        "rank 0. In brackets: what is allowed; default. The program runs on after this.\n\n";
     char help[ROWS * 320 + sizeof(head)], allowed[128];
     size_t used = (size_t)snprintf(help, sizeof(help), "%s", head);
 
@@ -258,7 +261,8 @@ static int is_known(const char *name)
     return strcmp(name, help_name) == 0 || strncmp(name, test_prefix, strlen(test_prefix)) == 0;
 }
 
-/* The known name most like it, or NULL if none is. */
+/* The known name most like it; NULL if more than a slip tells them apart: two letters, and less
+   than a third of what follows TUTTI_. */
 static const char *nearest(const char *name)
 {
     size_t best = tutti__parse_distance(name, help_name);
@@ -272,7 +276,7 @@ static const char *nearest(const char *name)
             found = rows[i].name;
         }
     }
-    return best <= 3 ? found : NULL;
+    return best <= 2 && 3 * best < strlen(name) - strlen(prefix) ? found : NULL;
 }
 
 static void warn_unknown(void)
@@ -282,7 +286,7 @@ static void warn_unknown(void)
         const char *guess;
         char name[64];
 
-        if (strncmp(*entry, "TUTTI_", 6) != 0)
+        if (strncmp(*entry, prefix, strlen(prefix)) != 0)
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)length, *entry);
         if (is_known(name))
@@ -295,25 +299,56 @@ static void warn_unknown(void)
     }
 }
 
+static int is_local(const tutti__conf_t *conf)
+{
+    return strncmp(conf->boot, local_prefix, strlen(local_prefix)) == 0;
+}
+
+/* Numbers without a name to meet under: N such processes become N worlds of one. */
+static void warn_lonely(const tutti__conf_t *conf)
+{
+    if (conf->boot[0] == '\0' && (conf->rank >= 0 || conf->size >= 0))
+        TUTTI__LOG(TUTTI__LOG_WARN, "%s is set, but it counts only with TUTTI_BOOT=local:NAME",
+                   conf->rank >= 0 ? "TUTTI_RANK" : "TUTTI_SIZE");
+}
+
 /* What is said once per process, and by one process of a job. */
-static void say_once(const tutti__conf_t *conf)
+static void say_once(const tutti__conf_t *conf, int help)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    const char *text = secure_getenv(help_name);
-    int on = 0;
 
-    if (tutti__conf_launcher_rank() > 0 || conf->rank > 0 || atomic_flag_test_and_set(&said))
+    if (tutti__conf_launcher_rank() > 0 || (is_local(conf) && conf->rank > 0) ||
+        atomic_flag_test_and_set(&said))
         return;
-    if (text != NULL && (!tutti__parse_boolean(text, &on) || on))
+    if (help)
         print_help();
-    if (conf->log_level >= TUTTI__LOG_WARN)
+    if (conf->log_level >= TUTTI__LOG_WARN) {
         warn_unknown();
+        warn_lonely(conf);
+    }
+}
+
+/* What is not in one row: TUTTI_HELP, and settings that need each other. */
+static tutti_status_t check_rest(const tutti__conf_t *conf, int *ret_help)
+{
+    const char *text = secure_getenv(help_name);
+
+    if (text != NULL && text[0] != '\0' && !tutti__parse_boolean(text, ret_help))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s=%.80s makes no sense; allowed: 0|1",
+                           help_name, text);
+    if (is_local(conf) && (conf->rank < 0 || conf->size < 0))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "TUTTI_BOOT=%s needs TUTTI_RANK and TUTTI_SIZE; %s is not set",
+                           conf->boot, conf->rank < 0 ? "TUTTI_RANK" : "TUTTI_SIZE");
+    return TUTTI_OK;
 }
 
 tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf)
 {
+    tutti_status_t status;
     tutti__conf_t conf;
     char allowed[128];
+    int help = 0;
 
     tutti__conf_defaults(&conf);
     for (size_t i = 0; i < ROWS; i++) {
@@ -325,7 +360,10 @@ tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s=%.80s makes no sense; allowed: %s",
                            rows[i].name, text, allowed);
     }
-    say_once(&conf);
+    status = check_rest(&conf, &help);
+    if (status != TUTTI_OK)
+        return status;
+    say_once(&conf, help);
     *ret_conf = conf;
     return TUTTI_OK;
 }

@@ -44,8 +44,8 @@ typedef struct {
 /*
  * Defaults, then the environment; an empty value counts as not set. A value that makes no sense is
  * TUTTI_ERR_INVALID_ARGUMENT, naming variable, value and what is allowed. Once per process, and in
- * rank 0 only where a launcher says who that is: unknown TUTTI_* names warn (TUTTI_TEST_* do not),
- * TUTTI_HELP=1 prints the table. Does not set up the log.
+ * rank 0 only where a launcher, or TUTTI_RANK with local:NAME, says who that is: unknown TUTTI_*
+ * names warn (TUTTI_TEST_* do not), TUTTI_HELP=1 prints the table. Does not set up the log.
  */
 tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf);
 

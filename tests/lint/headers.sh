@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every header says what it needs. The public ones compile without a warning as C99 and as C++11,
-# through tutti.h, which includes each of them; the internal ones compile alone, also twice.
+# Every header says what it needs: each compiles alone, also twice. The public ones do so without a
+# warning as C99 and as C++11, and tutti.h includes each of them.
 set -eu
 
 top=$(cd "$srcdir" && pwd)
@@ -28,8 +28,8 @@ for path in "$top"/include/tutti/*.h; do
         echo "tutti/tutti.h does not include <$name>"
         failed=1
     fi
-    printf '#include <tutti/tutti.h>\n#include <%s>\nint main(void) { return 0; }\n' "$name" \
-        >"$work/alone.c"
+    printf '#include <%s>\n#include <%s>\n#include <tutti/tutti.h>\n' "$name" "$name" >"$work/alone.c"
+    printf 'int main(void) { return tutti_init(NULL); }\n' >>"$work/alone.c"
     cp "$work/alone.c" "$work/alone.cc"
     # CC and CXX may hold options, such as -std=gnu11.
     compile "$name as C99" $CC -std=c99 -pedantic -I "$top/include" "$work/alone.c"

@@ -80,6 +80,8 @@ reject '--seed  *1: not a whole number' --seed ' 1'
 reject '--batch needs a value' --batch
 reject '--data: is empty' --data ''
 reject '--digest takes no value' --digest=1
+reject '--channels needs --model cnn' --channels 2,2
+reject '--trust needs --optimizer lars' --trust 0.1 --optimizer sgd
 reject 'unknown option --bach' --bach 3
 reject 'unexpected argument 3' 3
 
@@ -143,7 +145,7 @@ for option in --metrics --log-steps --plot; do
     reject "rank 0: $option $work/nowhere/file: No such file" --data "$good" --batch 20 \
         $option "$work/nowhere/file"
 done
-reject "rank 0: --checkpoint $work/nowhere/file.tmp: No such file" --data "$good" --batch 20 \
+reject "rank 0: --checkpoint $work/nowhere/file: No such file" --data "$good" --batch 20 \
     --checkpoint "$work/nowhere/file"
 reject "rank 0: --checkpoint $work: not a file" --data "$good" --batch 20 --checkpoint "$work"
 
@@ -155,7 +157,7 @@ reject 'images of 4x4 pixels are too small for 3 convolutions' --data "$good" --
     --model cnn --channels 1,1,1
 
 # checkpoints
-tiny="--data $work/varied --batch 45 --hidden 4 --channels 2,2"
+tiny="--data $work/varied --batch 45 --hidden 4"
 $mpirun -np 2 "$trainer" $tiny --epochs 2 --checkpoint "$work/saved" >"$out" 2>&1 ||
     wrong 'no checkpoint' "$out"
 
@@ -163,20 +165,21 @@ $mpirun -np 2 "$trainer" $tiny --epochs 2 --checkpoint "$work/saved" >"$out" 2>&
 resume() {
     pattern=$1
     shift
-    reject "rank 0: $work/saved: $pattern" $tiny --epochs 2 --checkpoint "$work/saved" --resume "$@"
+    reject "rank 0: --resume $work/saved: $pattern" $tiny --epochs 2 --checkpoint "$work/saved" --resume "$@"
 }
 
-resume "made with '--model mlp', but this run has '--model cnn'" --model cnn
+resume "made with '--model mlp', but this run has '--model cnn'" --model cnn --channels 2,2
 resume "made with '--optimizer sgd', but this run has '--optimizer lamb'" --optimizer lamb
 resume "made with '--batch 45', but this run has '--batch 44'" --batch 44
 resume "made with '--seed 1', but this run has '--seed 2'" --seed 2
-resume "made with '--epochs 2', but this run has '--epochs 3'" --epochs 3
+resume "made with '--schedule cosine', but this run has '--schedule step'" --schedule step
+resume "made with '--epochs 2', but this run has '--epochs 3': .* can be trained longer" --epochs 3
 labels 11 3 >"$work/varied/t10k-labels-idx1-ubyte"
 resume "made with 'data [0-9a-f]*', but this run has 'data [0-9a-f]*'"
 varied "$work/varied"
 timeout --kill-after=5 60 "$trainer" $tiny --epochs 2 --checkpoint "$work/saved" --resume \
     >"$out" 2>"$log" && wrong 'one rank takes the checkpoint of two' "$out"
-grep -q "^example_train: $work/saved: made with 'ranks 2', but this run has 'ranks 1'" "$log" ||
+grep -q "^example_train: --resume $work/saved: made with 'ranks 2', but this run has 'ranks 1'" "$log" ||
     wrong 'ranks' "$log"
 cp "$work/saved" "$work/whole"
 head -c 700 "$work/whole" >"$work/saved"
@@ -186,7 +189,7 @@ resume 'damaged: its checksum is wrong'
 cp "$good/train-labels-idx1-ubyte.gz" "$work/saved"
 resume 'not a checkpoint of example_train'
 : >"$work/saved"
-resume 'truncated: 0 of 64 bytes'
+resume 'truncated: 0 of 72 bytes'
 rm "$work/saved"
 resume 'No such file'
 

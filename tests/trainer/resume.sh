@@ -33,22 +33,24 @@ train() {
     return $result
 }
 
-# compare NAME RANKS ARGUMENT...: 4 epochs of 3 steps; stopped within the third, whose 7th step is
-# lost
+# compare NAME STEP PLACE RANKS ARGUMENT...: 4 epochs of 3 steps, stopped after a step, which the
+# resumed run calls PLACE
 compare() {
     name=$1
-    shift
+    step=$2
+    place=$3
+    shift 3
     rm -f "$work/whole" "$work/parts"
     train "$name" "$@" --epochs 4 --checkpoint "$work/whole" &&
-        train "$name" "$@" --epochs 4 --checkpoint "$work/parts" --steps 7 ||
+        train "$name" "$@" --epochs 4 --checkpoint "$work/parts" --steps $step ||
         wrong "$name" "$work/$name.log"
     if cmp -s "$work/whole" "$work/parts"; then
-        wrong "$name: 2 epochs make the same as 4"
+        wrong "$name: $step steps make the same as 12"
     fi
     train "$name" "$@" --epochs 4 --checkpoint "$work/parts" --resume --plot "$work/plot.svg" \
         --metrics "$work/metrics" || wrong "$name, resumed" "$work/$name.log"
     cmp "$work/whole" "$work/parts" || wrong "$name: resumed is not uninterrupted"
-    if ! head -n 1 "$work/$name.out" | grep -q 'after epoch 2$' ||
+    if ! head -n 1 "$work/$name.out" | grep -q "after $place\$" ||
         [ "$(grep -c '^epoch [34]/4' "$work/$name.out")" -ne 2 ] ||
         grep -q '^epoch [12]/4' "$work/$name.out"; then
         wrong "$name: resumed is not epochs 3 and 4" "$work/$name.out"
@@ -56,18 +58,42 @@ compare() {
 }
 
 # 45 images: the steps have 20, 20 and 5, the last of one batch only
-small="--batch 10 --accumulate 2 --hidden 6 --channels 2,3 --lr 0.1 --clip 2"
+small="--batch 10 --accumulate 2 --hidden 6 --lr 0.1 --clip 2"
 for ranks in 1 2 3; do
-    for model in mlp cnn; do
+    for model in mlp 'cnn --channels 2,3'; do
         for optimizer in sgd adamw lars lamb; do
-            compare "$model.$optimizer.$ranks" $ranks --model $model --optimizer $optimizer $small
+            compare "${model%% *}.$optimizer.$ranks" 7 'step 7' $ranks --model $model \
+                --optimizer $optimizer $small
         done
     done
+done
+compare last 8 'step 8' 2 $small
+compare between 6 'epoch 2' 2 $small
+
+# stopped three times, within an epoch and at its end, and once for nothing
+rm "$work/parts"
+train often 2 $small --epochs 4 --checkpoint "$work/parts" --steps 1 --log-steps "$work/steps"
+for steps in 2 2 6 0; do
+    train often 2 $small --epochs 4 --checkpoint "$work/parts" --steps $steps --resume \
+        --log-steps "$work/steps" || wrong "often, $steps" "$work/often.log"
+done
+cmp "$work/whole" "$work/parts" || wrong 'stopped often is not uninterrupted'
+[ "$(cut -d ' ' -f 1 "$work/steps" | tr '\n' ' ')" = '1 2 3 4 5 6 7 8 9 10 11 12 ' ] ||
+    wrong 'not each step once' "$work/steps"
+
+# trained longer than was planned, where the schedule does not end with the epochs
+for schedule in constant 'step --decay-every 1'; do
+    rm "$work/whole" "$work/parts"
+    train longer 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/whole" &&
+        train longer 2 $small --schedule $schedule --epochs 2 --checkpoint "$work/parts" &&
+        train longer 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/parts" --resume ||
+        wrong "longer, $schedule" "$work/longer.log"
+    cmp "$work/whole" "$work/parts" || wrong "longer, $schedule: not uninterrupted"
 done
 
 # a run that is at its end has nothing to do but to say so
 cp "$work/parts" "$work/before"
-train again 3 --model cnn --optimizer lamb $small --epochs 4 --checkpoint "$work/parts" --resume ||
+train again 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/parts" --resume ||
     wrong 'resumed at the end' "$work/again.log"
 cmp "$work/before" "$work/parts" || wrong 'resumed at the end: changed'
 tail -n 1 "$work/again.out" | grep -q '^test accuracy' || wrong 'no accuracy' "$work/again.out"
@@ -82,8 +108,8 @@ until_epoch() {
 }
 
 # killed while it trains, and saves: whatever was saved last is whole
-long="--model cnn --schedule constant $small"
-TUTTI_SIZE=1 "$trainer" --data "$work/data" $long --epochs 100000 --checkpoint "$work/killed" \
+long="--model cnn --channels 2,3 --schedule constant $small"
+"$trainer" --data "$work/data" $long --epochs 100000 --checkpoint "$work/killed" \
     >/dev/null 2>&1 &
 victim=$!
 until_epoch 20 "$work/killed"

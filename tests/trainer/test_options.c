@@ -106,9 +106,9 @@ static void limits_the_warmup(void **state)
 /* The text of all options can be typed again and gives the same text. */
 static void describes_what_matters(void **state)
 {
-    const train_options_t options =
-        parse(ARGUMENTS("--lr=0.1", "--warmup=0.3333333333333333", "--hidden=7,8", "--channels=3",
-                        "--model=cnn", "--schedule=step", "--epsilon=1e-7", "--seed=9"));
+    const train_options_t options = parse(ARGUMENTS(
+        "--lr=0.1", "--warmup=0.3333333333333333", "--hidden=7,8", "--channels=3", "--model=cnn",
+        "--schedule=step", "--optimizer=lamb", "--epsilon=1e-7", "--seed=9"));
     char text[TRAIN_TEXT_BYTES], again[TRAIN_TEXT_BYTES], arguments[TRAIN_TEXT_BYTES];
     char *argv[100] = { "example_train" };
     size_t argc = 1;
@@ -122,6 +122,7 @@ static void describes_what_matters(void **state)
     assert_null(strstr(text, "--epochs"));
     assert_null(strstr(text, "--threads"));
     assert_null(strstr(text, "--data"));
+    assert_null(strstr(text, "--trust")); /* of another optimizer */
 
     strcpy(arguments, text);
     for (char *next = strtok(arguments, " \n"); next != NULL; next = strtok(NULL, " \n"))
@@ -151,7 +152,8 @@ static void leaves_nothing_on_failure(void **state)
                            "--progress=bars",
                            "--seed=-1",
                            "--help=1",
-                           "-h",
+                           "-x",
+                           "-h=1",
                            "",
                            "--",
                            "--lr=-1",
@@ -167,7 +169,14 @@ static void leaves_nothing_on_failure(void **state)
                            "--beta2=1",
                            "--trust=0",
                            "--decay=2",
-                           "--lr-scaling=cubic" };
+                           "--lr-scaling=cubic",
+                           "--channels=16,32",
+                           "--decay=0.1",
+                           "--decay-every=2",
+                           "--beta1=0.9",
+                           "--beta2=0.999",
+                           "--epsilon=1e-8",
+                           "--trust=0.001" };
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -180,6 +189,35 @@ static void leaves_nothing_on_failure(void **state)
         assert_true(error.text[0] != '\0');
         assert_int_equal(options.epochs, 0);
     }
+}
+
+/* What belongs to another choice is refused, with what it needs. */
+static void knows_what_options_need(void **state)
+{
+    static const char *const cases[][3] = {
+        { "--model=mlp", "--channels=3", "--channels needs --model cnn" },
+        { "--schedule=cosine", "--decay=0.5", "--decay needs --schedule step" },
+        { "--schedule=constant", "--decay-every=1", "--decay-every needs --schedule step" },
+        { "--optimizer=adamw", "--momentum=0.9", "--momentum needs --optimizer sgd|lars" },
+        { "--optimizer=sgd", "--beta1=0.9", "--beta1 needs --optimizer adamw|lamb" },
+        { "--optimizer=lars", "--beta2=0.9", "--beta2 needs --optimizer adamw|lamb" },
+        { "--optimizer=lars", "--epsilon=0.1", "--epsilon needs --optimizer adamw|lamb" },
+        { "--optimizer=lamb", "--trust=0.1", "--trust needs --optimizer lars" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *argv[] = { "example_train", (char *)cases[i][1], (char *)cases[i][0] };
+        train_error_t error = { "" };
+        train_options_t options;
+
+        assert_false(train_options_parse(3, argv, &options, &error));
+        assert_string_equal(error.text, cases[i][2]);
+    }
+    assert_float_equal(parse(ARGUMENTS("--momentum=0.5", "--optimizer=lars")).momentum, 0.5, 0.0);
+    assert_float_equal(parse(ARGUMENTS("--optimizer=lamb", "--beta2=0.5")).beta2, 0.5, 0.0);
+    assert_float_equal(parse(ARGUMENTS("--schedule=step", "--decay=0.5")).decay, 0.5, 0.0);
+    assert_true(parse(ARGUMENTS("-h")).help);
 }
 
 static void fingerprints_what_matters(void **state)
@@ -206,6 +244,7 @@ int main(void)
         cmocka_unit_test(limits_the_warmup),
         cmocka_unit_test(describes_what_matters),
         cmocka_unit_test(leaves_nothing_on_failure),
+        cmocka_unit_test(knows_what_options_need),
         cmocka_unit_test(fingerprints_what_matters),
     };
 

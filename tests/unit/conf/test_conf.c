@@ -201,7 +201,8 @@ static void test_nonsense_is_refused(void **state)
                   { "TUTTI_XPORT", "tcp", "auto|shm|mpi" },
                   { "TUTTI_LOG", "verbose", "none|error|warn|info|debug|trace|data" },
                   { "TUTTI_RANK", "-1", "a number, 0 to 16777215" },
-                  { "TUTTI_SIZE", "0", "a number, 1 to 16777216" } };
+                  { "TUTTI_SIZE", "0", "a number, 1 to 16777216" },
+                  { "TUTTI_HELP", "foo", "0|1" } };
     char expected[256];
     tutti__conf_t conf, before;
 
@@ -217,6 +218,28 @@ static void test_nonsense_is_refused(void **state)
         unsetenv(cases[i].name);
     }
     assert_memory_equal(&conf, &before, sizeof(conf));
+}
+
+/* Who is to meet under a name needs both numbers, and is told which one is missing. */
+static void test_ranks_are_complete(void **state)
+{
+    tutti__conf_t conf;
+
+    (void)state;
+    setenv("TUTTI_BOOT", "local:x", 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_string_equal(tutti_last_error(), "TUTTI_BOOT=local:x needs TUTTI_RANK and TUTTI_SIZE; "
+                                            "TUTTI_RANK is not set");
+    setenv("TUTTI_RANK", "0", 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_string_equal(tutti_last_error(), "TUTTI_BOOT=local:x needs TUTTI_RANK and TUTTI_SIZE; "
+                                            "TUTTI_SIZE is not set");
+    setenv("TUTTI_SIZE", "1", 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
+    unsetenv("TUTTI_RANK");
+    unsetenv("TUTTI_SIZE");
+    setenv("TUTTI_BOOT", "self", 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
 }
 
 static void test_long_texts_are_refused(void **state)
@@ -294,6 +317,56 @@ static void test_unknown_names_warn(void **state)
     assert_string_equal(text, "");
 }
 
+/* A guess is worth saying only if little is wrong. */
+static void test_guesses_are_near(void **state)
+{
+    static const char *const near[] = { "TUTTI_TIMEOUTS", "TUTTI_TIEMOUT", "TUTTI_LOGS",
+                                        "TUTTI_RANKS", "TUTTI_FUSION_BITES" };
+    static const char *const far[] = { "TUTTI_FOO", "TUTTI_LO", "TUTTI_FAKE", "TUTTI_HOST",
+                                       "TUTTI_LOGGER" };
+    char text[4096];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(near) / sizeof(*near); i++) {
+        clearenv();
+        setenv(near[i], "1", 1);
+        said_by_child(text, sizeof(text));
+        if (count(text, "did you mean") != 1)
+            fail_msg("%s", text);
+    }
+    for (size_t i = 0; i < sizeof(far) / sizeof(*far); i++) {
+        clearenv();
+        setenv(far[i], "1", 1);
+        said_by_child(text, sizeof(text));
+        if (count(text, "TUTTI_HELP=1 lists") != 1)
+            fail_msg("%s", text);
+    }
+}
+
+/* Numbers that nothing asks for: each such process would be a world of one. */
+static void test_lonely_ranks_warn(void **state)
+{
+    static const char wanted[] = "counts only with TUTTI_BOOT=local:NAME";
+    char text[4096];
+
+    (void)state;
+    setenv("TUTTI_RANK", "1", 1);
+    said_by_child(text, sizeof(text));
+    assert_int_equal(count(text, "tutti warn: TUTTI_RANK is set, but it counts only"), 1);
+    assert_int_equal(count(text, wanted), 1);
+    setenv("TUTTI_SIZE", "2", 1);
+    said_by_child(text, sizeof(text));
+    assert_int_equal(count(text, wanted), 1);
+    unsetenv("TUTTI_RANK");
+    said_by_child(text, sizeof(text));
+    assert_int_equal(count(text, "tutti warn: TUTTI_SIZE is set, but it counts only"), 1);
+
+    setenv("TUTTI_RANK", "0", 1);
+    setenv("TUTTI_BOOT", "local:x", 1);
+    said_by_child(text, sizeof(text));
+    assert_string_equal(text, "");
+}
+
 static void test_help(void **state)
 {
     static char text[16384];
@@ -305,6 +378,7 @@ static void test_help(void **state)
     assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_"), 20);
+    assert_int_equal(count(text, "bench/tutti_sched --list"), 1);
 }
 
 static void test_launchers(void **state)
@@ -371,10 +445,13 @@ int main(void)
         cleanly(test_parse_words),
         cleanly(test_distance),
         cleanly(test_unknown_names_warn), /* before anything is said in this process */
+        cleanly(test_guesses_are_near),
+        cleanly(test_lonely_ranks_warn),
         cleanly(test_help),
         cleanly(test_defaults),
         cleanly(test_every_setting),
         cleanly(test_nonsense_is_refused),
+        cleanly(test_ranks_are_complete),
         cleanly(test_long_texts_are_refused),
         cleanly(test_launchers),
     };
