@@ -136,10 +136,22 @@ static tutti_status_t run_to_end(tutti_comm_t *comm)
 
 /* ---- one schedule ---- */
 
+/* The ranks in the last error's words are this communicator's own: a group's error says so. */
+static void say_group(const tutti_comm_t *comm, tutti_status_t status)
+{
+    char text[TUTTI__ERROR_BYTES];
+
+    if (comm->world_rank == NULL)
+        return;
+    snprintf(text, sizeof(text), "%.450s", tutti_last_error());
+    tutti__fail(status, "in a group of %d ranks: %s", tutti_size(comm), text);
+}
+
 tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status)
 {
     char text[TUTTI__ERROR_BYTES];
 
+    say_group(comm, status);
     snprintf(text, sizeof(text), "%.500s", tutti_last_error());
     tutti__run_cancel(&comm->run);
     return tutti__engine_kill(comm->engine, status, text);
@@ -170,9 +182,10 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
         return status == TUTTI_ERR_UNSUPPORTED ? status : tutti__comm_end_badly(comm, status);
     }
     status = run_to_end(comm);
-    if (TUTTI__UNLIKELY(status != TUTTI_OK) && !is_common(status, &comm->run, has_channels))
-        return tutti__comm_end_badly(comm, status);
-    return status;
+    if (TUTTI__LIKELY(status == TUTTI_OK))
+        return status;
+    return is_common(status, &comm->run, has_channels) ? status
+                                                       : tutti__comm_end_badly(comm, status);
 }
 
 /* ---- one call ---- */
@@ -189,9 +202,12 @@ static tutti_status_t enter(tutti_comm_t *comm)
     return TUTTI_OK;
 }
 
-static void leave(tutti_comm_t *comm)
+static tutti_status_t leave(tutti_comm_t *comm, tutti_status_t status)
 {
+    if (TUTTI__UNLIKELY(status != TUTTI_OK) && tutti__engine_alive(comm->engine) == TUTTI_OK)
+        say_group(comm, status);
     atomic_store_explicit(&comm->busy, 0, memory_order_release);
+    return status;
 }
 
 /* Errors of the choice are the same on all ranks; without memory this one cannot follow. */
@@ -265,9 +281,7 @@ tutti_status_t tutti__comm_call(tutti_comm_t *comm, const tutti__call_t *call)
         status = enter(comm);
     if (status != TUTTI_OK)
         return status;
-    status = make(comm, call);
-    leave(comm);
-    return status;
+    return leave(comm, make(comm, call));
 }
 
 tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,
@@ -288,6 +302,5 @@ tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collec
         status = tutti__comm_find(comm, &want, call->in == call->out, &sched);
     if (status == TUTTI_OK)
         status = tutti__comm_run(comm, sched, call, 1);
-    leave(comm);
-    return status;
+    return leave(comm, status);
 }
