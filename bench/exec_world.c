@@ -165,7 +165,20 @@ static void fill_calls(world_t *w, const world_options_t *options)
                                            .signature = 1 };
 }
 
-void world_open(world_t *w, const tutti__algorithm_t *algorithm, const host_t *host, int is_shm,
+static void take_schedules(world_t *w, const source_t *source, const host_t *host)
+{
+    w->is_built = source->scheds == NULL;
+    for (uint32_t r = 0; r < w->n; r++) {
+        tutti__coll_args_t args = { .rank = r, .sub = source->sub, .radix = source->radix };
+
+        if (!w->is_built)
+            w->sched[r] = source->scheds[r];
+        else if (source->algorithm->build(&host->shape, &args, &w->sched[r]) != TUTTI_OK)
+            die(source->algorithm->name);
+    }
+}
+
+void world_open(world_t *w, const source_t *source, const host_t *host, int is_shm,
                 const world_options_t *options)
 {
     static tutti__xport_t null = { &null_ops };
@@ -181,8 +194,6 @@ void world_open(world_t *w, const tutti__algorithm_t *algorithm, const host_t *h
     if (is_shm)
         shm_open(w, options);
     for (uint32_t r = 0; r < w->n; r++) {
-        tutti__coll_args_t args = { .rank = r };
-
         w->table[r] = need(calloc(w->n, sizeof(*w->table[r])));
         for (uint32_t s = 0; s < w->n; s++)
             w->table[r][s] = is_shm ? w->xport[r] : &null;
@@ -190,9 +201,8 @@ void world_open(world_t *w, const tutti__algorithm_t *algorithm, const host_t *h
             .rank = r, .size = w->n, .xport = w->table[r], .slot_bytes = options->slot_bytes
         };
         tutti__run_init(&w->run[r], &w->env[r], 0);
-        if (algorithm->build(&host->shape, &args, &w->sched[r]) != TUTTI_OK)
-            die(algorithm->name);
     }
+    take_schedules(w, source, host);
     fill_calls(w, options);
 }
 
@@ -200,7 +210,8 @@ void world_close(world_t *w)
 {
     for (uint32_t r = 0; r < w->n; r++) {
         tutti__run_fini(&w->run[r]);
-        tutti__sched_free(w->sched[r]);
+        if (w->is_built)
+            tutti__sched_free(w->sched[r]);
         free(w->table[r]);
     }
     if (w->arena != NULL)

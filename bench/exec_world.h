@@ -16,6 +16,15 @@ typedef struct {
     uint32_t credits;
 } world_options_t;
 
+/* Where the schedules come from. */
+typedef struct {
+    const tutti__algorithm_t *algorithm; /* NULL: from a file */
+    const char *sub;                     /* NULL, or of the algorithm's subs */
+    uint32_t radix;                      /* 0: the algorithm's own */
+    tutti__sched_t **scheds;             /* [ranks] of a file, which stay the caller's; else NULL */
+    uint32_t ranks;                      /* of a file */
+} source_t;
+
 typedef struct {
     tutti__shape_t shape;
     uint32_t *numbers; /* what the shape's tables are cut from */
@@ -30,6 +39,7 @@ typedef struct {
     tutti__exec_env_t *env;
     tutti__run_t *run;
     tutti__sched_t **sched;
+    int is_built; /* schedules are this world's */
     tutti__exec_call_t *call;
     float *memory;
     uint32_t n;
@@ -45,8 +55,8 @@ void *need(void *memory);
 void host_open(host_t *host, uint32_t n);
 void host_close(host_t *host);
 
-/* The algorithm's schedules are built, the runs not started. */
-void world_open(world_t *w, const tutti__algorithm_t *algorithm, const host_t *host, int is_shm,
+/* The schedules are there, the runs not started. */
+void world_open(world_t *w, const source_t *source, const host_t *host, int is_shm,
                 const world_options_t *options);
 void world_close(world_t *w);
 

@@ -73,6 +73,8 @@ EXTRA_DIST += %reldir%/README.md
 
 # Looks at schedules, inside the library.
 noinst_PROGRAMS += %reldir%/tutti_sched
+bench_tutti_sched_SOURCES = %reldir%/tutti_sched.c %reldir%/read_text.c %reldir%/read_text.h
+bench_tutti_sched_CPPFLAGS = $(LIB_CPPFLAGS)
 bench_tutti_sched_LDADD = libtutti_all.la
 
 noinst_PROGRAMS += \
@@ -109,6 +111,7 @@ bench_tutti_kernels_LDADD = libtutti_all.la
 
 # Calls the exec, coll and xport rooms directly.
 noinst_PROGRAMS += %reldir%/tutti_exec
-bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/exec_world.c %reldir%/exec_world.h
+bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/exec_world.c %reldir%/exec_world.h \
+    %reldir%/read_text.c %reldir%/read_text.h
 bench_tutti_exec_CPPFLAGS = $(LIB_CPPFLAGS)
 bench_tutti_exec_LDADD = libtutti_all.la

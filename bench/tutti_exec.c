@@ -10,8 +10,11 @@
  * Neither ranks nor MPI: it calls the rooms directly, so it links libtutti_all.la.
  */
 #include "exec_world.h"
+#include "read_text.h"
 
+#include "base/compiler.h"
 #include "coll/cache.h"
+#include "coll/files.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -28,13 +31,19 @@ enum {
     MOST_ITEMS = 64, /* of a list */
     MOST_RANKS = 4096,
     MOST_SHM_RANKS = 64,
+    MOST_BLOCKS = 65536, /* of a schedule, from a file too */
     MOST_ROUNDS = 1001
 };
 
 typedef struct {
-    const tutti__algorithm_t *algorithms[MOST_ITEMS];
+    char name[1100]; /* as it was asked for */
+    source_t source;
+} item_t;
+
+typedef struct {
+    item_t items[MOST_ITEMS];
     uint32_t ranks[MOST_ITEMS];
-    int nalgorithms, nranks;
+    int nitems, nranks;
     int null, shm, build;
     world_options_t world;
     int rounds;
@@ -44,9 +53,10 @@ typedef struct {
 static const char usage[] =
     "Usage: tutti_exec [options]\n\n"
     "Cost of the executor per operation: all ranks' schedules, run by one thread.\n\n"
-    "  -a, --algorithms LIST  COLLECTIVE:ALGORITHM,... or all (default: some). Those with\n"
-    "                         operations of a whole host are built, not run\n"
-    "  -p, --ranks LIST       (default 2,8,32; with --build 2,4,...,1024)\n"
+    "  -a, --algorithms LIST  COLLECTIVE:ALGORITHM[/SUB][(RADIX)],... or all (default: some).\n"
+    "                         Those with operations of a whole host are built, not run.\n"
+    "                         COLLECTIVE:@FILE: schedules in a file, if they are proved\n"
+    "  -p, --ranks LIST       (default 2,8,32; with --build 2,4,...,1024; a file: its own)\n"
     "  -t, --transport NAME   null, shm or both (default both; shm up to 64 ranks)\n"
     "  -k, --elements N       float32 elements of each block (default 1)\n"
     "  -r, --rounds R         blocks of calls (default 21)\n"
@@ -169,7 +179,8 @@ static void move_all(world_t *w)
 
         for (uint32_t i = 0; i < sched->nops; i++) {
             const tutti__op_t *op = &sched->ops[i];
-            size_t bytes = op->nblk * w->call[r].count / sched->nblocks * sizeof(float);
+            uint32_t nblk = TUTTI__MIN(op->nblk, sched->nblocks); /* SCRATCH may have more */
+            size_t bytes = nblk * w->call[r].count / sched->nblocks * sizeof(float);
             void *out = w->call[r].out;
 
             if (op->kind == TUTTI__RECV_REDUCE || op->kind == TUTTI__REDUCE)
@@ -228,12 +239,21 @@ static double operations(const world_t *w)
     return n;
 }
 
+/* A quantile of differences of two times, which in short blocks may be less than their noise. */
+static const char *difference(sample_t *sample, double q, char text[32])
+{
+    double value = quantile(sample, q);
+
+    snprintf(text, 32, value < 0 ? "<0" : "%.2f", value);
+    return text;
+}
+
 static void measure(world_t *w, const options_t *options, const char *transport, const char *name)
 {
     static sample_t ops, starts, data, counts;
     timer_t_ timer = { open_counter(), options->block_us * 1000, 0 };
     double n = operations(w);
-    char text[32] = "-";
+    char text[32] = "-", op[32], low[32], high[32];
 
     ops.n = starts.n = data.n = counts.n = 0;
     for (int i = -1; i < options->rounds; i++) {
@@ -252,30 +272,49 @@ static void measure(world_t *w, const options_t *options, const char *transport,
         snprintf(text, sizeof(text), "%.0f", quantile(&counts, 0.5));
         close(timer.counter);
     }
-    printf("%-10s%-34s%6u%9.0f%10.1f%10.2f%8.2f%8.2f%10.2f%9s\n", transport, name, w->n, n,
-           quantile(&starts, 0.5), quantile(&ops, 0.5), quantile(&ops, 0.1), quantile(&ops, 0.9),
-           quantile(&data, 0.5), text);
+    printf("%-9s %-33s %5u %8.0f %9.1f %9s %7s %7s %9.2f %8s\n", transport, name, w->n, n,
+           quantile(&starts, 0.5), difference(&ops, 0.5, op), difference(&ops, 0.1, low),
+           difference(&ops, 0.9, high), quantile(&data, 0.5), text);
     fflush(stdout);
 }
 
-static void run_one(const tutti__algorithm_t *algorithm, uint32_t n, const options_t *options)
+static void left_out(const char *name, uint32_t n, const char *why)
 {
-    char name[80];
+    printf("# left out: %s of %u ranks%s\n", name, n, why);
+    fflush(stdout);
+}
+
+static void run_one(const item_t *item, uint32_t n, const options_t *options)
+{
+    const tutti__algorithm_t *algorithm = item->source.algorithm;
+    const char *reason = NULL;
+    char why[200];
     host_t host;
 
     host_open(&host, n);
-    snprintf(name, sizeof(name), "%s:%s", tutti__collective_name(algorithm->collective),
-             algorithm->name);
-    for (int is_shm = 0; is_shm < 2; is_shm++) {
+    if (algorithm != NULL && algorithm->refuses != NULL)
+        reason = algorithm->refuses(&host.shape);
+    if (reason != NULL) {
+        snprintf(why, sizeof(why), ": %s", reason);
+        left_out(item->name, n, why);
+    }
+    for (int is_shm = 0; is_shm < 2 && reason == NULL; is_shm++) {
         world_t w;
 
-        if (!(is_shm ? options->shm && n <= MOST_SHM_RANKS : options->null) ||
-            (algorithm->refuses != NULL && algorithm->refuses(&host.shape) != NULL))
+        if (!(is_shm ? options->shm : options->null))
             continue;
-        world_open(&w, algorithm, &host, is_shm, &options->world);
+        if (is_shm && n > MOST_SHM_RANKS) {
+            left_out(item->name, n, " over shm: it takes 64 at most");
+            continue;
+        }
+        world_open(&w, &item->source, &host, is_shm, &options->world);
         if (can_run(&w))
-            measure(&w, options, is_shm ? "shm" : "null", name);
+            measure(&w, options, is_shm ? "shm" : "null", item->name);
+        else
+            reason = ": it has operations of a host as a whole, see --build";
         world_close(&w);
+        if (reason != NULL)
+            left_out(item->name, n, reason);
     }
     host_close(&host);
 }
@@ -283,13 +322,14 @@ static void run_one(const tutti__algorithm_t *algorithm, uint32_t n, const optio
 /* ---- building ---- */
 
 /* The slowest of a few ranks. */
-static double build_ns(const tutti__algorithm_t *algorithm, const host_t *host, uint32_t *ret_ops)
+static double build_ns(const source_t *source, const host_t *host, uint32_t *ret_ops)
 {
+    const tutti__algorithm_t *algorithm = source->algorithm;
     const uint32_t n = host->shape.size, ranks[] = { 0, 1, n / 2, n - 1 };
     double slowest = 0;
 
     for (int i = 0; i < 4; i++) {
-        tutti__coll_args_t args = { .rank = ranks[i] };
+        tutti__coll_args_t args = { .rank = ranks[i], .sub = source->sub, .radix = source->radix };
         tutti__sched_t *sched;
         double begin = now_ns(), took;
 
@@ -331,71 +371,176 @@ static double cached_ns(const tutti__algorithm_t *algorithm, const host_t *host,
     return quantile(&sample, 0.5);
 }
 
-static void build_one(const tutti__algorithm_t *algorithm, uint32_t n, const options_t *options)
+static void build_one(const item_t *item, uint32_t n, const options_t *options)
 {
+    const tutti__algorithm_t *algorithm = item->source.algorithm;
     static sample_t sample;
+    const char *reason;
     uint32_t ops = 0;
-    char name[80];
+    char why[200];
     host_t host;
 
+    if (algorithm == NULL) {
+        left_out(item->name, n, ": a file is not built");
+        return;
+    }
     host_open(&host, n);
-    snprintf(name, sizeof(name), "%s:%s", tutti__collective_name(algorithm->collective),
-             algorithm->name);
-    if (algorithm->refuses == NULL || algorithm->refuses(&host.shape) == NULL) {
+    reason = algorithm->refuses != NULL ? algorithm->refuses(&host.shape) : NULL;
+    if (reason == NULL) {
         sample.n = 0;
-        build_ns(algorithm, &host, &ops);
+        build_ns(&item->source, &host, &ops);
         for (int i = 0; i < options->rounds; i++)
-            sample.values[sample.n++] = build_ns(algorithm, &host, &ops) / 1000;
-        printf("%-34s%6u%9u%11.2f%9.2f%9.2f%12.1f\n", name, n, ops, quantile(&sample, 0.5),
-               quantile(&sample, 0.1), quantile(&sample, 0.9),
-               cached_ns(algorithm, &host, name, options));
+            sample.values[sample.n++] = build_ns(&item->source, &host, &ops) / 1000;
+        printf("%-33s %5u %8u %10.2f %8.2f %8.2f %11.1f\n", item->name, n, ops,
+               quantile(&sample, 0.5), quantile(&sample, 0.1), quantile(&sample, 0.9),
+               cached_ns(algorithm, &host, item->name, options));
         fflush(stdout);
+    } else {
+        snprintf(why, sizeof(why), ": %s", reason);
+        left_out(item->name, n, why);
     }
     host_close(&host);
 }
 
+/* ---- schedules from files ---- */
+
+/* Read and prove; what is wrong ends the program. */
+static void open_file(item_t *item, const char *name, const world_options_t *options)
+{
+    tutti__files_t *files = NULL;
+    const char *path;
+    char *text;
+    host_t host;
+
+    if (tutti__files_list(name, &files) != TUTTI_OK)
+        die(name);
+    path = tutti__file_path(&files->file[0]);
+    text = read_text(path);
+    if (text == NULL) {
+        fprintf(stderr, "tutti_exec: cannot read %s: %s\n", path, strerror(errno));
+        exit(1);
+    }
+    if (tutti__sched_text_ranks(text, path, &item->source.ranks) != TUTTI_OK)
+        die(name);
+    if (item->source.ranks < 2 || item->source.ranks > MOST_RANKS) {
+        fprintf(stderr, "tutti_exec: %s is for %u ranks, but 2 to %d can run here\n", name,
+                item->source.ranks, MOST_RANKS);
+        exit(1);
+    }
+    host_open(&host, item->source.ranks);
+    if (tutti__file_take(&files->file[0], text, &host.shape, 0, 0, options->credits) != TUTTI_OK)
+        die(name);
+    item->source.scheds = need(calloc(item->source.ranks, sizeof(*item->source.scheds)));
+    /* Proved, so it can be read. */
+    if (tutti__sched_parse(text, "file", item->source.ranks, item->source.scheds) != TUTTI_OK)
+        die(name);
+    host_close(&host);
+    tutti__files_free(files);
+    free(text);
+}
+
+static void open_files(options_t *options, int ranks_were_said)
+{
+    for (int i = 0; i < options->nitems; i++) {
+        item_t *item = &options->items[i];
+
+        if (item->source.algorithm != NULL)
+            continue;
+        open_file(item, item->name, &options->world);
+        for (int p = 0; p < options->nranks && ranks_were_said; p++) {
+            if (options->ranks[p] == item->source.ranks)
+                continue;
+            fprintf(stderr, "tutti_exec: %s is for %u ranks, but -p says %u\n", item->name,
+                    item->source.ranks, options->ranks[p]);
+            exit(2);
+        }
+    }
+}
+
+static void close_files(options_t *options)
+{
+    for (int i = 0; i < options->nitems; i++) {
+        source_t *source = &options->items[i].source;
+
+        for (uint32_t r = 0; source->scheds != NULL && r < source->ranks; r++)
+            tutti__sched_free(source->scheds[r]);
+        free(source->scheds);
+    }
+}
+
 /* ---- flags ---- */
 
-__attribute__((noreturn)) static void refuse(const char *flag, const char *text)
+__attribute__((noreturn)) static void refuse(const char *flag, const char *text,
+                                             const char *allowed)
 {
-    fprintf(stderr, "tutti_exec: %s %s makes no sense; see --help\n", flag, text);
+    fprintf(stderr, "tutti_exec: %s is \"%s\", but must be %s\n", flag, text, allowed);
     exit(2);
 }
 
 static uint64_t number(const char *flag, const char *text, uint64_t least, uint64_t most)
 {
-    char *end;
+    char *end, allowed[80];
     uint64_t n;
 
     errno = 0;
     n = strtoull(text, &end, 10);
+    snprintf(allowed, sizeof(allowed), "a number from %llu to %llu", (unsigned long long)least,
+             (unsigned long long)most);
     if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || n < least || n > most)
-        refuse(flag, text);
+        refuse(flag, text, allowed);
     return n;
 }
 
+static item_t *new_item(options_t *options, const char *name)
+{
+    item_t *item = &options->items[options->nitems];
+
+    if (options->nitems == MOST_ITEMS)
+        refuse("--algorithms", name, "a list of up to 64 items");
+    options->nitems++;
+    snprintf(item->name, sizeof(item->name), "%s", name);
+    return item;
+}
+
+static void add_all(options_t *options)
+{
+    for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++) {
+        char name[80];
+
+        snprintf(name, sizeof(name), "%s:%s", tutti__collective_name(a->collective), a->name);
+        new_item(options, name)->source.algorithm = a;
+    }
+}
+
+/* As TUTTI_ALGORITHM has it, but without sizes. */
 static void add_algorithm(options_t *options, const char *name)
 {
-    char full[80];
-    int found = 0;
+    const char *what = "TUTTI_ALGORITHM: ", *why;
+    tutti__override_t one;
+    item_t *item;
 
-    for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++) {
-        snprintf(full, sizeof(full), "%s:%s", tutti__collective_name(a->collective), a->name);
-        if (strcmp(name, "all") != 0 && strcmp(name, full) != 0)
-            continue;
-        if (options->nalgorithms == MOST_ITEMS)
-            refuse("--algorithms", name);
-        options->algorithms[options->nalgorithms++] = a;
-        found = 1;
+    if (strcmp(name, "all") == 0) {
+        add_all(options);
+        return;
     }
-    if (!found)
-        refuse("--algorithms", name);
+    if (tutti__override_parse(name, &one) != TUTTI_OK) {
+        why = tutti_last_error();
+        fprintf(stderr, "tutti_exec: --algorithms: %s\n",
+                why + (strncmp(why, what, strlen(what)) == 0 ? strlen(what) : 0));
+        exit(2);
+    }
+    if (one.n != 1 || one.items[0].from != 0 || one.items[0].to != SIZE_MAX)
+        refuse("--algorithms", name, "a list of COLLECTIVE:ALGORITHM, without sizes");
+    item = new_item(options, name);
+    item->source.algorithm = one.items[0].choice.algorithm;
+    item->source.sub = one.items[0].choice.sub;
+    item->source.radix = one.items[0].choice.radix;
 }
 
 static void add_ranks(options_t *options, const char *text)
 {
     if (options->nranks == MOST_ITEMS)
-        refuse("--ranks", text);
+        refuse("--ranks", text, "a list of up to 64 numbers");
     options->ranks[options->nranks++] = (uint32_t)number("--ranks", text, 2, MOST_RANKS);
 }
 
@@ -404,6 +549,13 @@ static void each_word(options_t *options, char *list, void (*add)(options_t *, c
     for (char *rest, *word = strtok_r(list, ",", &rest); word != NULL;
          word = strtok_r(NULL, ",", &rest))
         add(options, word);
+}
+
+static void say_version(const char *before, const char *behind)
+{
+    unsigned version = (unsigned)tutti_version();
+
+    printf("%s%u.%u.%u%s", before, version >> 16, version >> 8 & 255, version & 255, behind);
 }
 
 static void parse_one(options_t *options, int flag)
@@ -419,7 +571,7 @@ static void parse_one(options_t *options, int flag)
         options->null = strcmp(optarg, "shm") != 0;
         options->shm = strcmp(optarg, "null") != 0;
         if (options->null && options->shm && strcmp(optarg, "both") != 0)
-            refuse("--transport", optarg);
+            refuse("--transport", optarg, "null, shm or both");
         return;
     case 'k':
         options->world.elements = number("--elements", optarg, 1, 1 << 20);
@@ -440,7 +592,7 @@ static void parse_one(options_t *options, int flag)
         options->build = 1;
         return;
     case 'v':
-        printf("tutti_exec of Tutti %x\n", tutti_version());
+        say_version("tutti_exec of Tutti ", "\n");
         exit(0);
     default:
         fputs(usage, flag == 'h' ? stdout : stderr);
@@ -454,7 +606,7 @@ static void parse(options_t *options, int argc, char **argv)
                   "allgather:bruck,alltoall:pairwise,broadcast:binomial,barrier:dissemination";
     char few[] = "2,8,32", many[] = "2,4,8,16,32,64,128,256,512,1024";
     tutti__conf_t conf;
-    int flag;
+    int flag, ranks_were_said;
 
     tutti__conf_defaults(&conf);
     *options = (options_t){ .null = 1,
@@ -465,11 +617,13 @@ static void parse(options_t *options, int argc, char **argv)
     while ((flag = getopt_long(argc, argv, "a:p:t:k:r:b:hv", long_options, NULL)) != -1)
         parse_one(options, flag);
     if (optind < argc)
-        refuse("argument", argv[optind]);
-    if (options->nalgorithms == 0)
+        refuse("an argument", argv[optind], "an option, see --help");
+    ranks_were_said = options->nranks > 0;
+    if (options->nitems == 0)
         each_word(options, some, add_algorithm);
     if (options->nranks == 0)
         each_word(options, options->build ? many : few, add_ranks);
+    open_files(options, ranks_were_said);
 }
 
 static void say_command(char *text, size_t bytes, int argc, char **argv)
@@ -481,6 +635,19 @@ static void say_command(char *text, size_t bytes, int argc, char **argv)
         used += (size_t)snprintf(text + used, bytes - used, " %s", argv[i]);
 }
 
+static void run_item(const item_t *item, const options_t *options)
+{
+    void (*const run)(const item_t *, uint32_t, const options_t *) =
+        options->build ? build_one : run_one;
+
+    if (item->source.scheds != NULL) {
+        run(item, item->source.ranks, options);
+        return;
+    }
+    for (int p = 0; p < options->nranks; p++)
+        run(item, options->ranks[p], options);
+}
+
 int main(int argc, char **argv)
 {
     static options_t options;
@@ -489,18 +656,18 @@ int main(int argc, char **argv)
     gethostname(host, sizeof(host) - 1);
     say_command(command, sizeof(command), argc, argv); /* parsing cuts lists into pieces */
     parse(&options, argc, argv);
-    printf("# Tutti %x, executor\n# Command:%s\n# Host: %s\n", tutti_version(), command, host);
-    null_message = need(calloc(MOST_RANKS * options.world.elements, sizeof(float)));
+    say_version("# Tutti ", ", executor\n");
+    printf("# Command:%s\n# Host: %s\n", command, host);
+    null_message = need(calloc(MOST_BLOCKS * options.world.elements, sizeof(float)));
     if (options.build)
-        printf("# %-32s%6s%9s%11s%9s%9s%12s\n", "Algorithm", "Ranks", "Ops", "Build(us)", "P10",
-               "P90", "Cached(ns)");
+        printf("# %-31s %5s %8s %10s %8s %8s %11s\n", "Algorithm", "Ranks", "Ops", "Build(us)",
+               "P10", "P90", "Cached(ns)");
     else
-        printf("# %-8s%-34s%6s%9s%10s%10s%8s%8s%10s%9s\n", "Over", "Algorithm", "Ranks", "Ops",
-               "Start(ns)", "Op(ns)", "P10", "P90", "Data(ns)", "Instr");
-    for (int a = 0; a < options.nalgorithms; a++)
-        for (int p = 0; p < options.nranks; p++)
-            (options.build ? build_one : run_one)(options.algorithms[a], options.ranks[p],
-                                                  &options);
+        printf("# %-7s %-33s %5s %8s %9s %9s %7s %7s %9s %8s\n", "Over", "Algorithm", "Ranks",
+               "Ops", "Start(ns)", "Op(ns)", "P10", "P90", "Data(ns)", "Instr");
+    for (int a = 0; a < options.nitems; a++)
+        run_item(&options.items[a], &options);
+    close_files(&options);
     free(null_message);
     return 0;
 }

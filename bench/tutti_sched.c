@@ -10,6 +10,9 @@
  * symbolic run of all ranks. The text's grammar stands in lib/sched/text.c. Not installed: it looks
  * inside the library.
  */
+#include "read_text.h"
+
+#include "coll/files.h"
 #include "coll/prove.h"
 
 #include <errno.h>
@@ -19,21 +22,21 @@
 #include <string.h>
 
 #define MOST_RANKS 4096
-#define MOST_TEXT ((size_t)1 << 30)
 
 static const char usage[] =
-    "usage: tutti_sched print COLLECTIVE:ALGORITHM[/SUB] -n RANKS [options]\n"
+    "usage: tutti_sched print COLLECTIVE:ALGORITHM[/SUB][(RADIX)] -n RANKS [options]\n"
     "       tutti_sched check FILE COLLECTIVE -n RANKS [options]\n"
-    "       tutti_sched --list\n"
+    "       tutti_sched list\n"
     "\n"
     "print: the schedules of all ranks, as text. check: prove such a text; FILE may be -. Says\n"
-    "\"proved\", or why not and exits with 1.\n"
+    "\"proved\", or why not and exits with 1. To run it: tutti_exec -a COLLECTIVE:@FILE in one\n"
+    "process, TUTTI_ALGORITHM=COLLECTIVE:@FILE in any program that uses Tutti.\n"
     "\n"
     "  -n, --ranks N         all of them on one host, but for\n"
     "      --hosts 2,2,...   ranks host by host\n"
     "      --root R          of broadcast, reduce, gather, scatter (default 0)\n"
     "      --in-place        IN is OUT\n"
-    "      --radix K         print: of algorithms that have one\n"
+    "      --radix K         print: of algorithms that have one; as in knomial(4)\n"
     "      --rank R          print: this one only\n"
     "      --ordered         check: operands in the order of ranks, too\n"
     "      --credits C       check: slots of each channel (default 1)\n"
@@ -68,9 +71,8 @@ typedef struct {
     uint32_t ranks;
     const char *hosts; /* NULL: one */
     tutti__coll_args_t args;
-    char sub[64];
-    int has_rank, ordered;
-    uint32_t credits;
+    int has_rank, has_root, ordered;
+    uint32_t credits; /* 0: not said */
     tutti__sched_t *scheds[MOST_RANKS];
 } job_t;
 
@@ -159,32 +161,27 @@ static int find_collective(const char *name, size_t n, tutti__collective_t *ret_
     return 0;
 }
 
-/* "allreduce:hierarchical/ring"; NULL: there is none of that name. */
+/* "allreduce:hierarchical/ring", as TUTTI_ALGORITHM has it; NULL: no, and it was said why not. */
 static const tutti__algorithm_t *find_algorithm(job_t *job, const char *text)
 {
-    size_t n = strcspn(text, ":");
-    tutti__collective_t collective;
-    const tutti__algorithm_t *algorithm;
-    char name[64];
-    char *slash;
+    const char *what = "TUTTI_ALGORITHM: ";
+    tutti__override_t one;
 
-    if (text[n] != ':' || !find_collective(text, n, &collective))
+    if (tutti__override_parse(text, &one) != TUTTI_OK) {
+        const char *why = tutti_last_error();
+
+        wrong(why + (strncmp(why, what, strlen(what)) == 0 ? strlen(what) : 0), NULL);
         return NULL;
-    snprintf(name, sizeof(name), "%s", text + n + 1);
-    slash = strchr(name, '/');
-    if (slash != NULL) {
-        *slash = '\0';
-        snprintf(job->sub, sizeof(job->sub), "%s", slash + 1);
-        job->args.sub = job->sub;
     }
-    algorithm = tutti__algorithm_find(collective, name);
-    if (algorithm == NULL || slash == NULL)
-        return algorithm;
-    for (const char *const *sub = algorithm->subs; sub != NULL && *sub != NULL; sub++) {
-        if (strcmp(*sub, job->sub) == 0)
-            return algorithm;
+    if (one.n != 1 || one.items[0].path != NULL || one.items[0].from != 0 ||
+        one.items[0].to != SIZE_MAX) {
+        wrong("print wants one COLLECTIVE:ALGORITHM", text);
+        return NULL;
     }
-    return NULL;
+    job->args.sub = one.items[0].choice.sub;
+    if (one.items[0].choice.radix != 0)
+        job->args.radix = one.items[0].choice.radix;
+    return one.items[0].choice.algorithm;
 }
 
 static void list(void)
@@ -206,16 +203,26 @@ static void list(void)
 
 static int print(job_t *job, const tutti__shape_t *shape, const char *name)
 {
-    const tutti__algorithm_t *algorithm = find_algorithm(job, name);
+    const tutti__algorithm_t *algorithm;
     const char *reason;
 
+    if (job->ordered || job->credits != 0)
+        return wrong("--ordered and --credits are for check, not for print", NULL);
+    algorithm = find_algorithm(job, name);
     if (algorithm == NULL)
-        return wrong("no such algorithm, see --list", name);
+        return 2;
+    if (job->args.radix != 0 && algorithm->radix == 0)
+        return wrong("--radix is for algorithms that have one, see list", name);
+    if (job->has_root && !tutti__collective_has_root(algorithm->collective))
+        return wrong("--root is for collectives that have one", name);
+    if (algorithm->subs != NULL && shape->nhosts == 1 && job->ranks > 1)
+        fprintf(stderr, "tutti_sched: note: all ranks are on one host, so that nothing"
+                        " goes between hosts; --hosts places them\n");
     reason = algorithm->refuses != NULL ? algorithm->refuses(shape) : NULL;
     if (reason != NULL)
         return wrong(name, reason);
     if (job->has_rank && job->args.rank >= job->ranks)
-        return wrong("there is no such rank", NULL);
+        return wrong("--rank is not below -n", NULL);
     for (uint32_t r = 0; r < job->ranks; r++) {
         tutti__coll_args_t args = job->args;
         tutti__sched_t *sched;
@@ -231,51 +238,20 @@ static int print(job_t *job, const tutti__shape_t *shape, const char *name)
     return fflush(stdout) == 0 ? 0 : wrong("standard output", strerror(errno));
 }
 
-/* The whole file with an end; NULL: it cannot be read. */
-static char *read_file(const char *path)
-{
-    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
-    size_t room = (size_t)1 << 16, used = 0, n;
-    char *text = file != NULL ? malloc(room) : NULL, *more;
-
-    while (text != NULL && (n = fread(text + used, 1, room - used - 1, file)) > 0) {
-        used += n;
-        if (used < room - 1)
-            continue;
-        more = room < MOST_TEXT ? realloc(text, 2 * room) : NULL;
-        if (more == NULL)
-            free(text);
-        text = more;
-        room *= 2;
-    }
-    if (text != NULL)
-        text[used] = '\0';
-    if (file != NULL && file != stdin)
-        fclose(file);
-    return text;
-}
-
 /* 0 if it is proved, else 1; the schedules are right as such. */
 static int prove(const job_t *job, const tutti__shape_t *shape, tutti__collective_t collective)
 {
     const tutti__algorithm_t row = { .name = "yours",
                                      .collective = collective,
                                      .ordered = job->ordered };
-    const uint32_t trips[] = { 1, 2, job->credits + 1, 2 * job->credits + 1 };
-    tutti__check_t check = tutti__coll_check(&row, shape, &job->args, job->scheds);
-    char why[1200];
+    uint32_t credits = job->credits != 0 ? job->credits : 1;
 
-    check.credits = job->credits;
-    for (size_t i = 0; i < sizeof(trips) / sizeof(*trips); i++) {
-        check.trips = trips[i];
-        if (tutti__sched_check(&check, why, sizeof(why)) == TUTTI_OK)
-            continue;
-        printf("not proved, with %u credits and %u trips: %s\n", check.credits, check.trips,
-               why[0] != '\0' ? why : tutti_last_error());
-        return 1;
+    if (tutti__coll_prove_scheds(&row, shape, &job->args, job->scheds, credits) == TUTTI_OK) {
+        printf("proved\n");
+        return 0;
     }
-    printf("proved\n");
-    return 0;
+    printf("not proved, %s\n", tutti_last_error());
+    return 1;
 }
 
 static int check(job_t *job, const tutti__shape_t *shape, const char *path, const char *name)
@@ -285,10 +261,16 @@ static int check(job_t *job, const tutti__shape_t *shape, const char *path, cons
     int status = 1;
 
     if (!find_collective(name, strlen(name), &collective))
-        return wrong("no such collective, see --list", name);
-    text = read_file(path);
-    if (text == NULL)
-        return wrong("cannot be read", path);
+        return wrong("no such collective, see list", name);
+    if (job->has_rank || job->args.radix != 0)
+        return wrong("--rank and --radix are for print, not for check", NULL);
+    if (job->has_root && !tutti__collective_has_root(collective))
+        return wrong("--root is for collectives that have one", name);
+    text = read_text(path);
+    if (text == NULL) {
+        fprintf(stderr, "tutti_sched: cannot read %s: %s\n", path, strerror(errno));
+        return 2;
+    }
     if (tutti__sched_parse(text, path, job->ranks, job->scheds) == TUTTI_OK)
         status = prove(job, shape, collective);
     else
@@ -301,36 +283,74 @@ static int check(job_t *job, const tutti__shape_t *shape, const char *path, cons
 
 /* ---- the command line ---- */
 
+/* Not a number, or too small or large: say so; 0, for `return bad_number(...)`. */
+static int bad_number(const char *option, const char *value, uint32_t least, uint32_t most)
+{
+    fprintf(stderr, "tutti_sched: %s is \"%s\", but must be a number from %u to %u\n", option,
+            value, least, most);
+    return 0;
+}
+
+static int take_number(const char *option, const char *value, uint32_t least, uint32_t most,
+                       uint32_t *ret_number)
+{
+    return parse_number(value, least, most, ret_number) || bad_number(option, value, least, most);
+}
+
 static int take_option(job_t *job, int option, const char *value)
 {
     switch (option) {
     case 'n':
-        return parse_number(value, 1, MOST_RANKS, &job->ranks);
+        return take_number("--ranks", value, 1, MOST_RANKS, &job->ranks);
     case OPT_HOSTS:
         job->hosts = value;
         return 1;
     case OPT_ROOT:
-        return parse_number(value, 0, MOST_RANKS - 1, &job->args.root);
+        job->has_root = 1;
+        return take_number("--root", value, 0, MOST_RANKS - 1, &job->args.root);
     case OPT_IN_PLACE:
         job->args.in_place = 1;
         return 1;
     case OPT_RADIX:
-        return parse_number(value, 2, MOST_RANKS, &job->args.radix);
+        return take_number("--radix", value, 2, MOST_RANKS, &job->args.radix);
     case OPT_RANK:
         job->has_rank = 1;
-        return parse_number(value, 0, MOST_RANKS - 1, &job->args.rank);
+        return take_number("--rank", value, 0, MOST_RANKS - 1, &job->args.rank);
     case OPT_ORDERED:
         job->ordered = 1;
         return 1;
     default: /* OPT_CREDITS */
-        return parse_number(value, 1, 64, &job->credits);
+        return take_number("--credits", value, 1, 64, &job->credits);
     }
+}
+
+static int command(job_t *job, int argc, char **argv)
+{
+    int is_print = strcmp(argv[0], "print") == 0, is_check = strcmp(argv[0], "check") == 0;
+    tutti__shape_t shape;
+
+    if (strcmp(argv[0], "list") == 0 && argc == 1) {
+        list();
+        return 0;
+    }
+    if (!is_print && !is_check && strcmp(argv[0], "list") != 0)
+        return wrong("there are print, check and list, but not", argv[0]);
+    if (argc != (is_print ? 2 : is_check ? 3 : 1)) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    if (job->ranks == 0)
+        return wrong("-n must say how many ranks there are", NULL);
+    if (!make_shape(job, &shape))
+        return wrong("--hosts does not make -n ranks", job->hosts);
+    if (job->args.root >= job->ranks)
+        return wrong("--root is not below -n", NULL);
+    return is_print ? print(job, &shape, argv[1]) : check(job, &shape, argv[1], argv[2]);
 }
 
 int main(int argc, char **argv)
 {
-    static job_t job = { .credits = 1 };
-    tutti__shape_t shape;
+    static job_t job;
     int option;
 
     while ((option = getopt_long(argc, argv, "n:lh", long_options, NULL)) != -1) {
@@ -346,20 +366,11 @@ int main(int argc, char **argv)
             return 2;
         }
         if (!take_option(&job, option, optarg))
-            return wrong("that makes no sense", optarg);
+            return 2;
     }
-    argv += optind;
-    argc -= optind;
-    if (job.ranks == 0 && argc > 0)
-        return wrong("-n says how many ranks there are", NULL);
-    if (argc > 0 && !make_shape(&job, &shape))
-        return wrong("--hosts does not make -n ranks", job.hosts);
-    if (argc > 0 && job.args.root >= job.ranks)
-        return wrong("there is no such --root", NULL);
-    if (argc == 2 && strcmp(argv[0], "print") == 0)
-        return print(&job, &shape, argv[1]);
-    if (argc == 3 && strcmp(argv[0], "check") == 0)
-        return check(&job, &shape, argv[1], argv[2]);
-    fputs(usage, stderr);
-    return 2;
+    if (argc == optind) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    return command(&job, argc - optind, argv + optind);
 }

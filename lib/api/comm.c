@@ -123,7 +123,7 @@ static tutti_status_t check_algorithms(const tutti_comm_t *comm, tutti__associat
     tutti_status_t status = tutti__algorithm_check_override(text, &comm->shape);
 
     for (int c = 0; c < TUTTI__COLLECTIVES && status == TUTTI_OK; c++) {
-        const tutti__want_t want = { (tutti__collective_t)c, SIZE_MAX, 0, 0 };
+        const tutti__want_t want = { (tutti__collective_t)c, SIZE_MAX, TUTTI__ANY_ROOT, 0 };
         tutti__choice_t choice;
         const char *why;
 
@@ -147,6 +147,9 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
     tutti__run_init(&comm->run, &comm->exec, 0);
     tutti__cache_init(&comm->cache, &comm->shape, comm->topo->rank, comm->conf.shared.algorithm,
                       association, conf->check ? (uint32_t)conf->credits : 0);
+    status = tutti__comm_take_files(comm);
+    if (status != TUTTI_OK)
+        return status;
     status = check_algorithms(comm, association);
     status = tutti__boot_agree(comm->boot, status);
     if (status != TUTTI_OK)
@@ -270,6 +273,7 @@ void tutti__comm_close(tutti_comm_t *comm)
     if (comm->node != NULL)
         comm->node->ops->close(comm->node);
     tutti__machine_close(comm->machine);
+    tutti__files_free(comm->files);
     free(comm->xport);
     free(comm->world_rank);
     tutti__boot_close(comm->boot);

@@ -7,6 +7,7 @@
 
 #include "base/lock.h"
 #include "boot/module.h"
+#include "coll/files.h"
 #include "engine/call.h"
 #include "engine/engine.h"
 
@@ -17,6 +18,7 @@ struct tutti_comm {
     tutti__boot_t *boot;
     const tutti__topo_t *topo;
     tutti__shape_t shape;
+    tutti__files_t *files; /* that TUTTI_ALGORITHM names; NULL: none */
     tutti__machine_t *machine;
     tutti__node_t *node;
     tutti__xport_t *shm, *mpi; /* mpi: NULL if all ranks are on this host, or there is none */
@@ -63,6 +65,9 @@ tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti_comm
                                      uint32_t *world_rank, tutti_comm_t **ret_comm);
 /* Local. NULL and half-built ones are fine. A world's parts are closed before it. */
 void tutti__comm_close(tutti_comm_t *comm);
+
+/* files.c: read and prove what TUTTI_ALGORITHM names, for comm->shape. Collective; of set-up. */
+tutti_status_t tutti__comm_take_files(tutti_comm_t *comm);
 
 /* groups.c: close all parts of a world. */
 void tutti__parts_close(tutti_comm_t *world);

@@ -11,6 +11,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/counts.c \
     %reldir%/direct.c \
     %reldir%/direct.h \
+    %reldir%/files.c \
     %reldir%/groups.c \
     %reldir%/memory.c \
     %reldir%/message.c \

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x6f6c6c6568747475u /* "uttHello", which also tells byte orders apart */
-#define HELLO_BYTES 2048
+#define HELLO_BYTES 4096
 /* Longest time for connecting, once all are there. */
 #define SETUP_MS 60000u
 

@@ -16,9 +16,9 @@
  *    data path is stuck. It is silent when idle. A closed connection or a pidfd that fires is a
  *    lost peer.
  *
- * tutti__boot_open, _allgather, _agree and _share_fds block (with the deadline), are collective
- * and belong to the thread that makes the communicator. The tutti__side_* functions never block and
- * belong to whoever owns the engine's token.
+ * tutti__boot_open, _allgather, _agree, _read_file and _share_fds block (with the deadline), are
+ * collective and belong to the thread that makes the communicator. The tutti__side_* functions
+ * never block and belong to whoever owns the engine's token.
  */
 #ifndef TUTTI__BOOT_BOOT_H
 #define TUTTI__BOOT_BOOT_H
@@ -69,6 +69,10 @@ tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size
 /* All ranks continue with the worst of their statuses: so that a failure of one during set-up is a
    failure of all, with a text that names the first rank that failed. */
 tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine);
+
+/* Rank 0 reads a file that TUTTI_ALGORITHM names (at most 16 MiB), all get its text, to be freed.
+   Collective. If rank 0 cannot, TUTTI_ERR_INVALID_ARGUMENT on all. */
+tutti_status_t tutti__boot_read_file(tutti__boot_t *boot, const char *path, char **ret_text);
 
 /*
  * Pass file descriptors between all ranks of my machine (SCM_RIGHTS over a Unix socket).

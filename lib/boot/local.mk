@@ -4,6 +4,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/boot.c \
     %reldir%/boot.h \
     %reldir%/connect.c \
+    %reldir%/file.c \
     %reldir%/fork.c \
     %reldir%/gate.c \
     %reldir%/gate.h \

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "coll/algorithms.h"
+#include "coll/files.h"
 #include "coll/prove.h"
 
 #include <stdlib.h>
@@ -20,8 +21,16 @@ struct tutti__cache_entry {
     tutti__choice_t choice;
     uint32_t root;
     int in_place;
-    tutti__sched_t *sched;
+    const tutti__sched_t *sched;
+    tutti__sched_t *built; /* NULL: it is a file's */
     tutti__cache_entry_t *next;
+};
+
+/* A call of so many bytes was told to have this choice. */
+struct tutti__cache_told {
+    tutti__want_t want;
+    tutti__choice_t choice;
+    tutti__cache_told_t *next;
 };
 
 struct tutti__cache_pair {
@@ -47,8 +56,14 @@ void tutti__cache_fini(tutti__cache_t *cache)
         tutti__cache_entry_t *entry = cache->entries;
 
         cache->entries = entry->next;
-        tutti__sched_free(entry->sched);
+        tutti__sched_free(entry->built);
         free(entry);
+    }
+    while (cache->told != NULL) {
+        tutti__cache_told_t *told = cache->told;
+
+        cache->told = told->next;
+        free(told);
     }
     for (int i = 0; i < TUTTI__CACHE_PAIRS; i++) {
         while (cache->pairs[i] != NULL) {
@@ -61,12 +76,43 @@ void tutti__cache_fini(tutti__cache_t *cache)
     }
 }
 
-/* All ranks choose alike, so one line says it for all. */
-static void tell(const tutti__cache_t *cache, const tutti__want_t *want,
-                 const tutti__choice_t *choice, const char *why)
+static int same_choice(const tutti__choice_t *a, const tutti__choice_t *b)
 {
+    return a->algorithm == b->algorithm && a->sub == b->sub && a->radix == b->radix;
+}
+
+/*
+ * Is this choice no news? Sizes that were told are kept: where the next smaller or the next larger
+ * one had the same choice, this one is of the same class.
+ */
+static int is_told(const tutti__cache_t *cache, const tutti__want_t *want,
+                   const tutti__choice_t *choice)
+{
+    const tutti__cache_told_t *below = NULL, *above = NULL;
+
+    for (const tutti__cache_told_t *told = cache->told; told != NULL; told = told->next) {
+        if (told->want.collective != want->collective || told->want.ordered != want->ordered)
+            continue;
+        if (told->want.bytes <= want->bytes &&
+            (below == NULL || told->want.bytes > below->want.bytes))
+            below = told;
+        if (told->want.bytes >= want->bytes &&
+            (above == NULL || told->want.bytes < above->want.bytes))
+            above = told;
+    }
+    return (below != NULL && same_choice(&below->choice, choice)) ||
+           (above != NULL && same_choice(&above->choice, choice));
+}
+
+/* All ranks choose alike, so one line says it for all. */
+static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__choice_t *choice,
+                 const char *why)
+{
+    tutti__cache_told_t *told;
     char bytes[40] = "", radix[16] = "";
 
+    if (is_told(cache, want, choice))
+        return;
     if (want->bytes > 0) /* else not known to all */
         snprintf(bytes, sizeof(bytes), " of %zu bytes", want->bytes);
     if (choice->radix > 0)
@@ -74,26 +120,43 @@ static void tell(const tutti__cache_t *cache, const tutti__want_t *want,
     TUTTI__LOG(cache->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG, "%s%s: %s%s%s%s, %s",
                tutti__collective_name(want->collective), bytes, choice->algorithm->name,
                choice->sub != NULL ? "/" : "", choice->sub != NULL ? choice->sub : "", radix, why);
+    told = malloc(sizeof(*told));
+    if (told == NULL)
+        return; /* it will be told again */
+    *told = (tutti__cache_told_t){ *want, *choice, cache->told };
+    cache->told = told;
+}
+
+static tutti_status_t build(const tutti__cache_t *cache, tutti__cache_entry_t *entry)
+{
+    const tutti__algorithm_t *algorithm = entry->choice.algorithm;
+    const tutti__file_t *file = tutti__files_of(cache->shape->files, algorithm);
+    tutti__coll_args_t args = { cache->rank, entry->root, entry->in_place, entry->choice.sub,
+                                entry->choice.radix };
+    tutti_status_t status = TUTTI_OK;
+
+    if (file != NULL) {
+        entry->sched = file->sched; /* proved already */
+        return TUTTI_OK;
+    }
+    if (cache->prove > 0)
+        status = tutti__coll_prove(algorithm, cache->shape, &args, cache->prove);
+    if (status == TUTTI_OK)
+        status = algorithm->build(cache->shape, &args, &entry->built);
+    entry->sched = entry->built;
+    return status;
 }
 
 static tutti_status_t add(tutti__cache_t *cache, const tutti__cache_entry_t *key,
                           tutti__cache_entry_t **ret_entry)
 {
-    const tutti__algorithm_t *algorithm = key->choice.algorithm;
-    tutti__coll_args_t args = { cache->rank, key->root, key->in_place, key->choice.sub,
-                                key->choice.radix };
-    tutti__cache_entry_t *entry;
-    tutti_status_t status = TUTTI_OK;
+    tutti__cache_entry_t *entry = malloc(sizeof(*entry));
+    tutti_status_t status;
 
-    if (cache->prove > 0)
-        status = tutti__coll_prove(algorithm, cache->shape, &args, cache->prove);
-    if (status != TUTTI_OK)
-        return status;
-    entry = malloc(sizeof(*entry));
     if (entry == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "schedule");
     *entry = *key;
-    status = algorithm->build(cache->shape, &args, &entry->sched);
+    status = build(cache, entry);
     if (status != TUTTI_OK) {
         free(entry);
         return status;
@@ -102,11 +165,6 @@ static tutti_status_t add(tutti__cache_t *cache, const tutti__cache_entry_t *key
     cache->entries = entry;
     *ret_entry = entry;
     return TUTTI_OK;
-}
-
-static int same_choice(const tutti__choice_t *a, const tutti__choice_t *b)
-{
-    return a->algorithm == b->algorithm && a->sub == b->sub && a->radix == b->radix;
 }
 
 static int same_want(const tutti__want_t *a, const tutti__want_t *b)
@@ -118,7 +176,6 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
                                 const tutti__sched_t **ret_sched)
 {
     tutti__cache_entry_t key = { .root = want->root, .in_place = in_place != 0 }, *entry;
-    int is_known = 0;
     const char *why;
     tutti_status_t status;
 
@@ -132,10 +189,8 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
     if (status != TUTTI_OK)
         return status;
     for (entry = cache->entries; entry != NULL; entry = entry->next) {
-        if (!same_choice(&entry->choice, &key.choice))
-            continue;
-        is_known = 1;
-        if (entry->root == key.root && entry->in_place == key.in_place)
+        if (same_choice(&entry->choice, &key.choice) && entry->root == key.root &&
+            entry->in_place == key.in_place)
             break;
     }
     if (entry == NULL) {
@@ -143,8 +198,7 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
         if (status != TUTTI_OK)
             return status;
     }
-    if (!is_known)
-        tell(cache, want, &key.choice, why);
+    tell(cache, want, &key.choice, why);
     cache->last[want->collective][key.in_place].want = *want;
     cache->last[want->collective][key.in_place].sched = entry->sched;
     *ret_sched = entry->sched;

@@ -12,6 +12,7 @@
 
 typedef struct tutti__cache_entry tutti__cache_entry_t;
 typedef struct tutti__cache_pair tutti__cache_pair_t;
+typedef struct tutti__cache_told tutti__cache_told_t;
 
 typedef struct {
     const tutti__shape_t *shape;
@@ -25,6 +26,7 @@ typedef struct {
         tutti__want_t want;
         const tutti__sched_t *sched;
     } last[TUTTI__COLLECTIVES][2];
+    tutti__cache_told_t *told;                      /* what was logged of choices */
     tutti__cache_pair_t *pairs[TUTTI__CACHE_PAIRS]; /* of tutti__cache_sendrecv; by dest, source */
 } tutti__cache_t;
 
@@ -32,8 +34,8 @@ void tutti__cache_init(tutti__cache_t *cache, const tutti__shape_t *shape, uint3
                        const char *override, tutti__association_t association, uint32_t prove);
 void tutti__cache_fini(tutti__cache_t *cache);
 
-/* The schedule for a call; it lives as long as the cache. The first of its kind is logged at info:
-   what was chosen and why. */
+/* The schedule for a call; it lives as long as the cache, or is a file's (shape->files). Where a
+   choice begins to differ from those for other sizes, it is logged at info: what and why. */
 tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched);
 

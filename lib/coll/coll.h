@@ -30,6 +30,8 @@ typedef enum {
     TUTTI__COLLECTIVES
 } tutti__collective_t;
 
+typedef struct tutti__files tutti__files_t; /* files.h */
+
 /*
  * The ranks of a communicator as an algorithm sees them. `hosts` lists ranks host by host:
  * host h has the ranks by_host[host_first[h]] to by_host[host_first[h + 1]] - 1, ascending.
@@ -43,6 +45,7 @@ typedef struct {
     uint32_t min_local;         /* the smallest number of ranks on a host */
     uint32_t group_size;        /* of core groups inside a host: local ranks are cut into runs of so
                                    many (the last may be shorter); 0: the host is one group */
+    const tutti__files_t *files; /* not for algorithms: schedules that users wrote; NULL: none */
 } tutti__shape_t;
 
 /* What a schedule depends on besides the shape. Zero the rest. */
@@ -86,19 +89,21 @@ typedef enum {
     TUTTI__STEADY_ASSOCIATION = 2  /* the same for what is chosen here; an override wins */
 } tutti__association_t;
 
+#define TUTTI__ANY_ROOT UINT32_MAX /* at init: whether there is a choice for some root */
+
 /* What a call needs of an algorithm. Equal on all ranks. */
 typedef struct {
     tutti__collective_t collective;
-    size_t bytes; /* of the whole: the larger of all ranks' IN and OUT; 0 if ranks do not know it
+    size_t bytes;  /* of the whole: the larger of all ranks' IN and OUT; 0 if ranks do not know it
                      alike (v forms) */
-    uint32_t root;
-    int ordered; /* the operation does not commute */
+    uint32_t root; /* where the collective has one */
+    int ordered;   /* the operation does not commute */
 } tutti__want_t;
 
 typedef struct {
-    const tutti__algorithm_t *algorithm;
-    const char *sub; /* NULL, or a pointer from the algorithm's subs */
-    uint32_t radix;  /* 0: it has none */
+    const tutti__algorithm_t *algorithm; /* of the table, or a file's row */
+    const char *sub;                     /* NULL, or a pointer from the algorithm's subs */
+    uint32_t radix;                      /* 0: it has none */
 } tutti__choice_t;
 
 /*
@@ -108,9 +113,11 @@ typedef struct {
  *              between them, of the form  collective:algorithm  collective:algorithm/sub
  *              collective:algorithm(radix)  or with a range of bytes, as in
  *              allreduce:0-4k:recursive_doubling,allreduce:4k-:ring ; outside all ranges the seeds
- *              serve
+ *              serve. The upper end is not in the range. allreduce:@path means the schedules in a
+ *              file, which shape->files has; if they are for another number of ranks, as in a
+ *              group, the seeds serve
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
- * why          for people: "seed: one host", "TUTTI_ALGORITHM"; static
+ * why          for people: "by the table: one host", "TUTTI_ALGORITHM"; static
  *
  * An override is followed or is an error, never replaced: TUTTI_ERR_INVALID_ARGUMENT for names that
  * do not exist and ranges that overlap, TUTTI_ERR_UNSUPPORTED if the algorithm cannot serve the

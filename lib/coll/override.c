@@ -4,11 +4,14 @@
  *
  *      text   item , item ; item ...
  *      item   collective : algorithm | collective : range : algorithm
- *      algorithm   name | name/sub | name(radix)
+ *      algorithm   name | name/sub | name(radix) | @path
  *      range  from-to | from-       bytes: from <= bytes < to; k, m, g are binary
  *
+ * A path goes on to the end of its item: it may have anything in it but `,` and `;`.
+ *
  * Everything that can be said without looking at the ranks is said here: names that do not exist,
- * sizes that are named twice. Whether an algorithm can serve is for select.c.
+ * sizes that are named twice. Whether an algorithm can serve is for select.c, what is in a file for
+ * files.c.
  */
 #include "coll/override.h"
 
@@ -107,14 +110,13 @@ static tutti_status_t unknown_algorithm(tutti__collective_t collective, span_t n
 static tutti_status_t unknown_sub(const tutti__algorithm_t *algorithm, span_t name)
 {
     char list[TUTTI__ERROR_BYTES / 2] = "";
-    int has_subs = algorithm->subs != NULL;
 
     for (const char *const *sub = algorithm->subs; sub != NULL && *sub != NULL; sub++)
         list_name(list, sizeof(list), *sub);
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                       "TUTTI_ALGORITHM: %s:%s has no algorithm \"%.*s\" inside; there %s%s",
+                       "TUTTI_ALGORITHM: %s:%s/%.*s: behind the \"/\" of %s may stand %s",
                        tutti__collective_name(algorithm->collective), algorithm->name, shown(name),
-                       name.text, has_subs ? "are " : "is none", list);
+                       name.text, algorithm->name, list[0] != '\0' ? list : "nothing");
 }
 
 static tutti_status_t parse_collective(span_t name, tutti__collective_t *ret_collective)
@@ -180,7 +182,8 @@ static tutti_status_t parse_range(span_t range, tutti__override_item_t *item)
     if (ok)
         return TUTTI_OK;
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                       "TUTTI_ALGORITHM: \"%.*s\" is no range of bytes, such as 0-4k or 4k-",
+                       "TUTTI_ALGORITHM: \"%.*s\" is no range of bytes, such as 0-4k (up to 4095"
+                       " bytes) or 4k- (from 4096 on)",
                        shown(range), range.text);
 }
 
@@ -190,11 +193,15 @@ static tutti_status_t parse_radix(span_t text, tutti__choice_t *choice)
     const tutti__algorithm_t *a = choice->algorithm;
     size_t radix = 0;
     span_t digits, rest;
-    int ok = cut(&text, ")", &digits) && trim(text).n == 0;
+    int is_closed = cut(&text, ")", &digits), ok = trim(text).n == 0;
 
     if (a->radix == 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGORITHM: %s:%s has no radix",
                            tutti__collective_name(a->collective), a->name);
+    if (!is_closed)
+        return tutti__fail(
+            TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGORITHM: %s:%s(%.*s: the \")\" is missing",
+            tutti__collective_name(a->collective), a->name, shown(digits), digits.text);
     rest = digits;
     ok = ok && parse_digits(&rest, &radix) && rest.n == 0;
     if (!ok || radix < 2 || radix > MOST_RADIX)
@@ -235,6 +242,21 @@ static tutti_status_t parse_algorithm(span_t text, tutti__override_item_t *item)
                                 : parse_sub(trim(rest), &item->choice);
 }
 
+/* "@path" */
+static tutti_status_t parse_file(span_t text, tutti__override_item_t *item)
+{
+    span_t path = trim((span_t){ text.text + 1, text.n - 1 });
+
+    if (path.n == 0 || path.n >= TUTTI__FILE_PATH || memchr(path.text, '\n', path.n) != NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "TUTTI_ALGORITHM: behind the \"@\" of %s stands the path of a file, of 1"
+                           " to %d bytes",
+                           tutti__collective_name(item->collective), TUTTI__FILE_PATH - 1);
+    item->path = path.text;
+    item->path_bytes = path.n;
+    return TUTTI_OK;
+}
+
 static tutti_status_t parse_item(span_t text, tutti__override_item_t *item)
 {
     span_t rest = text, collective, range;
@@ -249,12 +271,22 @@ static tutti_status_t parse_item(span_t text, tutti__override_item_t *item)
     status = parse_collective(collective, &item->collective);
     if (status != TUTTI_OK)
         return status;
-    text = rest;
-    if (cut(&rest, ":", &range)) {
-        text = rest;
+    text = trim(rest);
+    /* A path may have colons. */
+    if ((text.n == 0 || text.text[0] != '@') && cut(&rest, ":", &range)) {
+        text = trim(rest);
         status = parse_range(range, item);
     }
-    return status == TUTTI_OK ? parse_algorithm(trim(text), item) : status;
+    if (status != TUTTI_OK)
+        return status;
+    return text.n > 0 && text.text[0] == '@' ? parse_file(text, item) : parse_algorithm(text, item);
+}
+
+static span_t item_name(const tutti__override_item_t *item)
+{
+    if (item->path != NULL)
+        return (span_t){ item->path, item->path_bytes };
+    return (span_t){ item->choice.algorithm->name, strlen(item->choice.algorithm->name) };
 }
 
 /* Does an earlier item speak of the same sizes? */
@@ -263,14 +295,16 @@ static tutti_status_t check_overlap(const tutti__override_t *override,
 {
     for (uint32_t i = 0; i < override->n; i++) {
         const tutti__override_item_t *other = &override->items[i];
+        span_t name = item_name(item), other_name = item_name(other);
 
         if (other->collective == item->collective && other->from < item->to &&
             item->from < other->to)
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                               "TUTTI_ALGORITHM: %s of %zu bytes is named twice, with %s and %s",
+                               "TUTTI_ALGORITHM: %s of %zu bytes is named twice, with %.*s and"
+                               " %.*s; the range 0-4k ends before 4k",
                                tutti__collective_name(item->collective),
-                               TUTTI__MAX(other->from, item->from), other->choice.algorithm->name,
-                               item->choice.algorithm->name);
+                               TUTTI__MAX(other->from, item->from), shown(other_name),
+                               other_name.text, shown(name), name.text);
     }
     return TUTTI_OK;
 }

@@ -8,12 +8,15 @@
 #include "coll/coll.h"
 
 #define TUTTI__OVERRIDE_ITEMS 64
+#define TUTTI__FILE_PATH 1024 /* with its end */
 
 /* One item of the text: from <= bytes < to; SIZE_MAX as `to` means: and all above. */
 typedef struct {
     tutti__collective_t collective;
     size_t from, to;
-    tutti__choice_t choice; /* sub NULL, radix 0: what was not said */
+    tutti__choice_t choice; /* sub NULL, radix 0: what was not said; algorithm NULL: a file */
+    const char *path;       /* of the file, in the text; not ended; NULL: none */
+    size_t path_bytes;
 } tutti__override_item_t;
 
 typedef struct {

@@ -85,39 +85,50 @@ static tutti_status_t build_all(const tutti__algorithm_t *algorithm, const tutti
     return status;
 }
 
-static tutti_status_t prove(const tutti__algorithm_t *algorithm, const tutti__check_t *check,
-                            const tutti__coll_args_t *args)
+tutti_status_t tutti__coll_prove_scheds(const tutti__algorithm_t *algorithm,
+                                        const tutti__shape_t *shape, const tutti__coll_args_t *args,
+                                        tutti__sched_t *const *scheds, uint32_t credits)
 {
-    char why[TUTTI__ERROR_BYTES / 2];
-    tutti_status_t status = tutti__sched_check(check, why, sizeof(why));
+    const uint32_t trips[] = { 1, 2, credits + 1, 2 * credits + 1 };
+    tutti__check_t check = tutti__coll_check(algorithm, shape, args, scheds);
+    char why[TUTTI__ERROR_BYTES - 80];
 
-    if (status != TUTTI_ERR_INTERNAL)
-        return status;
-    return tutti__fail(status,
-                       "TUTTI_CHECK: %s:%s%s%s (radix %u, root %u%s) of %u ranks, %u credits, %u "
-                       "trips: %s",
-                       tutti__collective_name(algorithm->collective), algorithm->name,
-                       args->sub != NULL ? "/" : "", args->sub != NULL ? args->sub : "",
-                       args->radix, args->root, args->in_place ? ", in place" : "", check->size,
-                       check->credits, check->trips, why);
+    check.credits = credits;
+    for (size_t i = 0; i < sizeof(trips) / sizeof(*trips); i++) {
+        tutti_status_t status;
+
+        check.trips = trips[i];
+        status = tutti__sched_check(&check, why, sizeof(why));
+        if (status == TUTTI_OK)
+            continue;
+        if (status != TUTTI_ERR_INTERNAL)
+            return status;
+        return tutti__fail(status, "with %u credit%s and %u trip%s%s: %s", credits,
+                           credits == 1 ? "" : "s", check.trips, check.trips == 1 ? "" : "s",
+                           args->in_place ? ", in place" : "",
+                           why[0] != '\0' ? why : tutti_last_error());
+    }
+    return TUTTI_OK;
 }
 
 tutti_status_t tutti__coll_prove(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                  const tutti__coll_args_t *args, uint32_t credits)
 {
-    const uint32_t trips[] = { 1, 2, credits + 1 };
     tutti__sched_t **scheds = calloc(shape->size, sizeof(*scheds));
-    tutti__check_t check;
+    char why[TUTTI__ERROR_BYTES - 160];
     tutti_status_t status;
 
     if (scheds == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory to prove schedules");
     status = build_all(algorithm, shape, args, scheds);
-    check = tutti__coll_check(algorithm, shape, args, scheds);
-    check.credits = credits;
-    for (size_t i = 0; i < sizeof(trips) / sizeof(*trips) && status == TUTTI_OK; i++) {
-        check.trips = trips[i];
-        status = prove(algorithm, &check, args);
+    if (status == TUTTI_OK)
+        status = tutti__coll_prove_scheds(algorithm, shape, args, scheds, credits);
+    if (status == TUTTI_ERR_INTERNAL) {
+        snprintf(why, sizeof(why), "%s", tutti_last_error());
+        tutti__fail(status, "TUTTI_CHECK: %s:%s%s%s (radix %u, root %u) of %u ranks, %s",
+                    tutti__collective_name(algorithm->collective), algorithm->name,
+                    args->sub != NULL ? "/" : "", args->sub != NULL ? args->sub : "", args->radix,
+                    args->root, shape->size, why);
     }
     for (uint32_t r = 0; r < shape->size; r++)
         tutti__sched_free(scheds[r]);

@@ -20,7 +20,16 @@ tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutt
                                  const tutti__coll_args_t *args, tutti__sched_t *const *scheds);
 
 /*
- * Build the schedules of all ranks and prove them, for chunk loops of 1, 2 and credits + 1 trips.
+ * Prove all ranks' schedules, scheds[size], for chunk loops of 1, 2, c + 1 and 2c + 1 trips: no
+ * channel full, full, and every slot used for a third time. TUTTI_ERR_INTERNAL: they are wrong, and
+ * the text says with what and where.
+ */
+tutti_status_t tutti__coll_prove_scheds(const tutti__algorithm_t *algorithm,
+                                        const tutti__shape_t *shape, const tutti__coll_args_t *args,
+                                        tutti__sched_t *const *scheds, uint32_t credits);
+
+/*
+ * Build the schedules of all ranks and prove them in this way.
  *
  * args       as in algorithm->build; its rank does not matter
  * credits    slots per channel, as the transport has them

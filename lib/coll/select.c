@@ -30,7 +30,7 @@
  * depend on sizes: recursive doubling and halving have the same.
  */
 #include "base/status.h"
-#include "coll/override.h"
+#include "coll/files.h"
 
 #include <string.h>
 
@@ -54,17 +54,17 @@ typedef struct {
 } seed_t;
 
 /* Whys. */
-#define HOST "seed: one host"
-#define HOSTS "seed: several hosts"
-#define SMALL "seed: small"
-#define MEDIUM "seed: medium, for so many ranks"
-#define LARGE "seed: large"
-#define FEW "seed: large, or few ranks"
-#define MANY "seed: many ranks"
-#define LENGTHS "seed: unknown lengths"
-#define ORDER "seed: in the order of ranks"
-#define FIXED "seed: one association"
-#define ONLY "seed: the only one"
+#define HOST "by the table: one host"
+#define HOSTS "by the table: several hosts"
+#define SMALL "by the table: small"
+#define MEDIUM "by the table: medium, for so many ranks"
+#define LARGE "by the table: large"
+#define FEW "by the table: large, or few ranks"
+#define MANY "by the table: many ranks"
+#define LENGTHS "by the table: unknown lengths"
+#define ORDER "by the table: in the order of ranks"
+#define FIXED "by the table: one association"
+#define ONLY "by the table: the only one"
 
 static const seed_t seeds[] = {
     { TUTTI__ALLREDUCE, ONE_HOST, 1, ALL, "node", 1, HOST },
@@ -258,6 +258,32 @@ static tutti_status_t choose_seed(const tutti__want_t *want, const tutti__shape_
                        tutti__collective_name(want->collective));
 }
 
+/* A file's schedules are for one root. */
+static tutti_status_t check_root(const tutti__file_t *file, const tutti__want_t *want)
+{
+    if (!tutti__collective_has_root(want->collective) || want->root == TUTTI__ANY_ROOT ||
+        want->root == file->root)
+        return TUTTI_OK;
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                       "TUTTI_ALGORITHM=%s:%s cannot be used: it is for root %u, and this is root"
+                       " %u",
+                       tutti__collective_name(want->collective), file->name, file->root,
+                       want->root);
+}
+
+/* The row of the file that an item names; *ret_row is NULL if it is for other groups than this. */
+static tutti_status_t choose_file(const tutti__override_item_t *item, const tutti__want_t *want,
+                                  const tutti__shape_t *shape, const tutti__algorithm_t **ret_row)
+{
+    const tutti__file_t *file = tutti__files_find(shape->files, item);
+
+    if (file == NULL)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ALGORITHM: nobody has read %.*s",
+                           (int)item->path_bytes, item->path);
+    *ret_row = file->sched != NULL ? &file->row : NULL;
+    return file->sched != NULL ? check_root(file, want) : TUTTI_OK;
+}
+
 tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__shape_t *shape,
                                        const char *override, tutti__association_t association,
                                        tutti__choice_t *ret_choice, const char **ret_why)
@@ -275,6 +301,13 @@ tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__s
         return choose_seed(want, shape, association, ret_choice, ret_why);
 
     choice = item->choice;
+    if (item->path != NULL) {
+        status = choose_file(item, want, shape, &choice.algorithm);
+        if (status != TUTTI_OK)
+            return status;
+        if (choice.algorithm == NULL)
+            return choose_seed(want, shape, association, ret_choice, ret_why);
+    }
     complete(&choice, want, shape, association);
     reason = refusal(&choice, shape, want->ordered);
     if (reason == NULL && association == TUTTI__STRICT_ASSOCIATION && !is_fixed(&choice))
@@ -292,10 +325,11 @@ tutti_status_t tutti__algorithm_check_override(const char *override, const tutti
     tutti_status_t status = tutti__override_parse(override, &forced);
 
     for (uint32_t i = 0; status == TUTTI_OK && shape != NULL && i < forced.n; i++) {
-        const char *reason = refusal(&forced.items[i].choice, shape, 0);
+        const tutti__choice_t *choice = &forced.items[i].choice;
+        const char *reason = choice->algorithm != NULL ? refusal(choice, shape, 0) : NULL;
 
         if (reason != NULL)
-            status = refuse(&forced.items[i].choice, reason);
+            status = refuse(choice, reason);
     }
     return status;
 }

@@ -77,6 +77,8 @@ static const row_t rows[] = {
       0, 0, "default|strict" },
     { "TUTTI_ALGORITHM", CONF_TEXT, AT(shared.algorithm), "",
       "Force algorithms: COLLECTIVE:[BYTES-BYTES:]NAME[(RADIX)][/SUB], several with commas.\n"
+      "    0-4k is up to 4095 bytes. @FILE instead of NAME: schedules of your own, which rank 0\n"
+      "    reads and the checker proves; for one number of ranks and one root.\n"
       "    `bench/tutti_sched --list`, in the build folder, lists the names of each collective.",
       0, SIZE(shared.algorithm), NULL },
     { "TUTTI_CHECK", CONF_CHOICE, AT(shared.check), "0",

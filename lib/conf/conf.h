@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #define TUTTI__CONF_TEXT 256
+#define TUTTI__CONF_LONG_TEXT 2048
 
 /* Plain data: sent between ranks as bytes. */
 typedef struct {
@@ -26,8 +27,8 @@ typedef struct {
     uint64_t strict;           /* TUTTI_DETERMINISTIC=strict: one association class */
     uint64_t check;            /* TUTTI_CHECK: 1: prove schedules; compare calls */
     uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: all */
-    char algorithm[TUTTI__CONF_TEXT]; /* TUTTI_ALGORITHM */
-    char xport[TUTTI__CONF_TEXT];     /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
+    char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
+    char xport[TUTTI__CONF_TEXT];          /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
 } tutti__conf_shared_t;
 
 typedef struct {

@@ -178,4 +178,7 @@ void tutti__sched_print(const tutti__sched_t *sched, FILE *file);
 tutti_status_t tutti__sched_parse(const char *text, const char *name, uint32_t size,
                                   tutti__sched_t **ret_sched);
 
+/* How many ranks a text is for, by its first line. TUTTI_ERR_INVALID_ARGUMENT: it has no such. */
+tutti_status_t tutti__sched_text_ranks(const char *text, const char *name, uint32_t *ret_size);
+
 #endif

@@ -43,6 +43,10 @@
 #define NOT_SAID UINT32_MAX
 
 typedef struct {
+    uint32_t stream, line;
+} origin_t;
+
+typedef struct {
     tutti__words_t words;
     uint32_t size;
     uint32_t nscheds; /* finished ones */
@@ -54,6 +58,11 @@ typedef struct {
     uint32_t said_marks[TUTTI__SCHED_STREAMS], marks_line[TUTTI__SCHED_STREAMS];
     uint32_t said_trips; /* of the latest loop */
     uint32_t most_shift; /* in it */
+    uint32_t rank, stream;
+    uint32_t loop_line[TUTTI__SCHED_STREAMS]; /* of its open loop; 0: none */
+    /* Where its operations stand, in the order of the text. */
+    origin_t *origins;
+    uint32_t norigins, origins_room;
 } reader_t;
 
 typedef struct {
@@ -83,16 +92,49 @@ static int sizes(reader_t *in)
     return tutti__words_need(w, "pair");
 }
 
+/* The line of operation i of the schedule, which has one stream behind the other; the text need
+   not. The head's if there is none. */
+static uint32_t line_of(const reader_t *in, uint32_t i)
+{
+    for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
+        for (uint32_t k = 0; k < in->norigins; k++) {
+            if (in->origins[k].stream == s && i-- == 0)
+                return in->origins[k].line;
+        }
+    }
+    return in->head_line;
+}
+
 /* A rule of the language is broken: say which, without what everyone knows here. */
 static int rule_broken(reader_t *in, uint32_t rank)
 {
     char head[TUTTI__ERROR_BYTES], why[TUTTI__ERROR_BYTES];
     int n = snprintf(head, sizeof(head), "schedule %s of rank %u: ", in->words.name, rank);
+    uint32_t s, op, line = in->head_line;
 
     snprintf(why, sizeof(why), "%s", tutti_last_error());
     if (n < 0 || strncmp(why, head, (size_t)n) != 0)
         n = 0;
-    return tutti__words_bad(&in->words, in->head_line, "rank %u: %s", rank, why + n);
+    if (sscanf(why + n, "stream %u, operation %u (", &s, &op) == 2)
+        line = line_of(in, op);
+    return tutti__words_bad(&in->words, line, "rank %u: %s", rank, why + n);
+}
+
+static int note_origin(reader_t *in)
+{
+    if (in->norigins == in->origins_room) {
+        uint32_t more = 2 * in->origins_room + 16;
+        origin_t *origins = realloc(in->origins, more * sizeof(*origins));
+
+        if (origins == NULL) {
+            in->words.status = TUTTI_ERR_NO_MEMORY;
+            return 0;
+        }
+        in->origins = origins;
+        in->origins_room = more;
+    }
+    in->origins[in->norigins++] = (origin_t){ in->stream, in->words.line };
+    return 1;
 }
 
 /* Finish the schedule in the making, if there is one. */
@@ -103,6 +145,11 @@ static int finish(reader_t *in)
 
     if (in->b == NULL)
         return 1;
+    for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
+        if (in->loop_line[s] > 0)
+            return tutti__words_bad(&in->words, in->loop_line[s], "rank %u: this LOOP has no end",
+                                    in->rank);
+    }
     status = tutti__build_end(in->b, &sched);
     in->b = NULL;
     if (status == TUTTI_ERR_NO_MEMORY) {
@@ -137,6 +184,10 @@ static int head(reader_t *in)
         return tutti__words_bad(w, 0, "rank %u, where rank %u of %u is expected", rank, in->nscheds,
                                 in->size);
     in->head_line = w->line;
+    in->rank = rank;
+    in->stream = 0;
+    in->norigins = 0;
+    memset(in->loop_line, 0, sizeof(in->loop_line));
     in->said_trips = NOT_SAID;
     memset(in->said_marks, 0xff, sizeof(in->said_marks));
     in->b = tutti__build_begin(w->name, rank, size, nblocks, scratch, message);
@@ -157,6 +208,7 @@ static int stream(reader_t *in)
     if (s >= TUTTI__SCHED_STREAMS)
         return tutti__words_bad(w, 0, "there is no stream %u", s);
     tutti__build_stream(in->b, s);
+    in->stream = s;
     in->said_trips = NOT_SAID;
     in->marks_line[s] = w->line;
     if (tutti__words_take(w, ",") && !tutti__words_number(w, "marks per trip", &in->said_marks[s]))
@@ -197,14 +249,33 @@ static int move(tutti__words_t *w, place_t *ret_src, place_t *ret_dst)
     return 1;
 }
 
-/* "from rank R [stream S]:" */
-static int sender(tutti__words_t *w, uint32_t *ret_rank, uint32_t *ret_stream)
+/* "to rank R", "from rank R" */
+static int peer(reader_t *in, const char *phrase, uint32_t *ret_rank)
 {
+    tutti__words_t *w = &in->words;
+
+    if (!tutti__words_number(w, phrase, ret_rank))
+        return 0;
+    if (*ret_rank >= in->size)
+        return tutti__words_bad(w, 0, "there is no rank %u of %u", *ret_rank, in->size);
+    if (*ret_rank == in->rank)
+        return tutti__words_bad(w, 0, "\"%s %u\", but this is rank %u itself", phrase, *ret_rank,
+                                in->rank);
+    return 1;
+}
+
+/* "from rank R [stream S]:" */
+static int sender(reader_t *in, uint32_t *ret_rank, uint32_t *ret_stream)
+{
+    tutti__words_t *w = &in->words;
+
     *ret_stream = 0;
-    if (!tutti__words_number(w, "from rank", ret_rank))
+    if (!peer(in, "from rank", ret_rank))
         return 0;
     if (tutti__words_take(w, "stream") && !tutti__words_number(w, "", ret_stream))
         return 0;
+    if (*ret_stream >= TUTTI__SCHED_STREAMS)
+        return tutti__words_bad(w, 0, "there is no stream %u", *ret_stream);
     return tutti__words_need(w, ":");
 }
 
@@ -224,6 +295,9 @@ static int flags(reader_t *in)
         } else if (tutti__words_take(w, "shift")) {
             if (!tutti__words_number(w, "", &shift))
                 return 0;
+            if (shift > UINT8_MAX)
+                return tutti__words_bad(w, 0, "a shift by %u, but %u is the most", shift,
+                                        UINT8_MAX);
             tutti__build_shift(in->b, shift);
             in->most_shift = TUTTI__MAX(in->most_shift, shift);
         } else {
@@ -240,7 +314,7 @@ static int send(reader_t *in)
     place_t src;
     uint32_t to;
 
-    if (!place(&in->words, &src) || !tutti__words_number(&in->words, "to rank", &to) || !flags(in))
+    if (!place(&in->words, &src) || !peer(in, "to rank", &to) || !flags(in))
         return 0;
     tutti__build_send(in->b, to, src.at, src.n);
     return 1;
@@ -251,7 +325,7 @@ static int recv(reader_t *in)
     place_t dst;
     uint32_t from, s;
 
-    if (!sender(&in->words, &from, &s) || !place(&in->words, &dst) || !flags(in))
+    if (!sender(in, &from, &s) || !place(&in->words, &dst) || !flags(in))
         return 0;
     tutti__build_recv(in->b, from, s, dst.at, dst.n);
     return 1;
@@ -262,7 +336,7 @@ static int recv_reduce(reader_t *in)
     place_t src, dst;
     uint32_t from, s;
 
-    if (!sender(&in->words, &from, &s) || !move(&in->words, &src, &dst) || !flags(in))
+    if (!sender(in, &from, &s) || !move(&in->words, &src, &dst) || !flags(in))
         return 0;
     tutti__build_recv_reduce(in->b, from, s, src.at, dst.at, dst.n);
     return 1;
@@ -297,6 +371,8 @@ static int wait(reader_t *in)
         return 0;
     if (mark > INT32_MAX)
         return tutti__words_bad(w, 0, "there is no mark %u", mark);
+    if (s >= TUTTI__SCHED_STREAMS)
+        return tutti__words_bad(w, 0, "there is no stream %u", s);
     if (!flags(in))
         return 0;
     tutti__build_wait(in->b, s, (int32_t)mark);
@@ -314,6 +390,10 @@ static int loop(reader_t *in)
         return 0;
     if (!tutti__words_end(w))
         return 0;
+    if (in->loop_line[in->stream] > 0)
+        return tutti__words_bad(w, 0, "loops do not nest, and that of line %u has not ended",
+                                in->loop_line[in->stream]);
+    in->loop_line[in->stream] = w->line;
     tutti__build_loop(in->b);
     return 1;
 }
@@ -326,6 +406,9 @@ static int end_loop(reader_t *in)
         return tutti__words_bad(&in->words, 0,
                                 "the loop has %u more trips, but the largest shift in it is %u",
                                 in->said_trips, in->most_shift);
+    if (in->loop_line[in->stream] == 0)
+        return tutti__words_bad(&in->words, 0, "the end of no loop");
+    in->loop_line[in->stream] = 0;
     tutti__build_end_loop(in->b);
     return 1;
 }
@@ -362,6 +445,8 @@ static int operation(reader_t *in)
     uint32_t ignored;
 
     if (tutti__words_at_number(&in->words) && !tutti__words_number(&in->words, "", &ignored))
+        return 0;
+    if (!note_origin(in))
         return 0;
     for (unsigned kind = TUTTI__SEND; kind <= TUTTI__NODE_BCAST; kind++) {
         if (!tutti__words_take(&in->words, tutti__sched_kind_name(kind)))
@@ -413,6 +498,7 @@ tutti_status_t tutti__sched_parse(const char *text, const char *name, uint32_t s
             tutti__sched_free(in.scheds[r]);
     }
     free(in.scheds);
+    free(in.origins);
     if (in.b != NULL && tutti__build_end(in.b, &unused) == TUTTI_OK)
         tutti__sched_free(unused);
     if (in.words.status == TUTTI_ERR_NO_MEMORY)
@@ -420,4 +506,27 @@ tutti_status_t tutti__sched_parse(const char *text, const char *name, uint32_t s
     if (in.words.status != TUTTI_OK)
         return tutti__fail(in.words.status, "%s", in.words.why);
     return TUTTI_OK;
+}
+
+tutti_status_t tutti__sched_text_ranks(const char *text, const char *name, uint32_t *ret_size)
+{
+    tutti__words_t w = { .name = name, .next = text };
+    uint32_t rank, size;
+
+    while (tutti__words_line(&w)) {
+        if (tutti__words_at_end(&w))
+            continue;
+        if (!tutti__words_skip_name(&w, "rank")) {
+            tutti__words_expected(&w, "NAME: rank 0 of N, ...");
+            break;
+        }
+        if (tutti__words_number(&w, "rank", &rank) && tutti__words_number(&w, "of", &size)) {
+            *ret_size = size;
+            return TUTTI_OK;
+        }
+        break;
+    }
+    if (w.status == TUTTI_OK)
+        tutti__words_bad(&w, 0, "there is no schedule in this text");
+    return tutti__fail(w.status, "%s", w.why);
 }

@@ -26,17 +26,31 @@ expect()
 
 expect 0 '^usage: ' --help
 expect 0 '^allreduce:hierarchical .*/recursive_doubling' --list
+expect 0 '^allreduce:hierarchical .*/recursive_doubling' list
 expect 2 '^usage: '
-expect 2 '^usage: ' dance -n 2
+expect 2 'but not: dance$' dance -n 2
 expect 2 '^usage: ' --dance
-expect 2 '-n says' print allreduce:ring
-expect 2 'makes no sense: 0' print allreduce:ring -n 0
-expect 2 'no such algorithm, see --list: allreduce:pigeon' print allreduce:pigeon -n 2
-expect 2 'no such algorithm' print allreduce -n 2
-expect 2 'no such algorithm' print allreduce:hierarchical/pigeon -n 2
+expect 2 '^usage: ' list everything
+expect 2 '^usage: ' print -n 2
+expect 2 '^tutti_sched: -n must say how many ranks' print allreduce:ring
+expect 2 '--ranks is "0", but must be a number from 1 to 4096' print allreduce:ring -n 0
+expect 2 '--ranks is "x", but must be' print allreduce:ring -n x
+expect 2 '--radix is "1", but must be a number from 2' print allreduce:knomial -n 4 --radix 1
+expect 2 '--credits is "0", but must be a number from 1 to 64' check x allreduce -n 4 --credits 0
+expect 2 'allreduce has no algorithm called "pigeon"; there are node, ' print allreduce:pigeon -n 2
+expect 2 '"allreduce" is not of the form collective:algorithm' print allreduce -n 2
+expect 2 'behind the "/" of hierarchical may stand' print allreduce:hierarchical/pigeon -n 2
+expect 2 'allreduce:ring has no radix' print 'allreduce:ring(4)' -n 2
+expect 2 'print wants one COLLECTIVE:ALGORITHM' print allreduce:0-4k:ring -n 2
+expect 2 '--radix is for algorithms that have one, see list: ' print allreduce:ring -n 2 --radix 2
+expect 2 '--root is for collectives that have one' print allreduce:ring -n 2 --root 1
+expect 2 '--credits are for check, not for print' print allreduce:ring -n 2 --credits 2
+expect 2 '--radix are for print, not for check' check x allreduce -n 2 --radix 2
 expect 2 'does not make -n ranks: 2,2' print allreduce:ring -n 3 --hosts 2,2
-expect 2 'no such --root' print broadcast:binomial -n 3 --root 3
+expect 2 '--root is not below -n' print broadcast:binomial -n 3 --root 3
+expect 2 '--rank is not below -n' print broadcast:binomial -n 3 --rank 3
 expect 2 'one host only' print allreduce:node -n 4 --hosts 2,2
+expect 0 'note: all ranks are on one host, so that nothing goes between' print allreduce:hierarchical -n 2
 expect 0 '^ring: rank 1 of 3, blocks 3' print allreduce:ring -n 3
 expect 0 'stream 1' print allreduce:hierarchical/ring -n 4 --hosts 2,2
 expect 0 '^node: rank 2 of 3' print allgather:node -n 3 --rank 2
@@ -45,7 +59,7 @@ expect 0 '^node: rank 2 of 3' print allgather:node -n 3 --rank 2
 # print and check agree
 for call in "allreduce:ring -n 5" "allreduce:ring -n 5 --in-place" \
     "allreduce:hierarchical/ring -n 5 --hosts 3,2" "broadcast:binomial -n 7 --root 3" \
-    "allgather:ring -n 4" "barrier:dissemination -n 6 --credits 4"; do
+    "allreduce:knomial(3) -n 9" "allgather:ring -n 4" "barrier:dissemination -n 6"; do
     collective=${call%%:*}
     options=${call#* }
     $tool print $call >"$text" || errors=$((errors + 1))
@@ -54,17 +68,36 @@ for call in "allreduce:ring -n 5" "allreduce:ring -n 5 --in-place" \
 done
 
 $tool print allreduce:ring -n 3 >"$text"
-expect 1 '^not proved, with 1 credits and 1 trips: rank 1 stream 0 operation 2' check "$text" allgather -n 3
+expect 1 '^not proved, with 1 credit and 1 trip: rank 1 stream 0 operation 2' check "$text" allgather -n 3
 expect 1 "line 1: 3 ranks, but there are 4" check "$text" allreduce -n 4
 expect 1 'not the order of ranks' check "$text" allreduce -n 3 --ordered
 expect 2 'no such collective' check "$text" gossip -n 3
-expect 2 'cannot be read: /nowhere' check /nowhere allreduce -n 3
+expect 2 'cannot read /nowhere: No such file' check /nowhere allreduce -n 3
+expect 2 'cannot read /: Is a directory' check / allreduce -n 3
+expect 0 '^proved$' check "$text" allreduce -n 3 --credits 4
 sed 's/RECV_REDUCE\(.*\)IN\[2\]/RECV_REDUCE\1IN[1]/' "$text" >"$text.2"
-expect 1 'source and destination may have different sizes' check "$text.2" allreduce -n 3
+expect 1 'line [0-9]*: .*source and destination may have different sizes' check "$text.2" allreduce -n 3
 sed '/RECV from rank 1: OUT/d' "$text" >"$text.2"
 expect 1 'not proved' check "$text.2" allreduce -n 3
 sed '7s/.*/    SEND everything to everyone/' "$text" >"$text.2"
 expect 1 'line 7: expected IN, OUT, SCRATCH or STAGE, found "everything"' \
     check "$text.2" allreduce -n 3
+sed 's/to rank 2/to rank 7/' "$text" >"$text.2"
+expect 1 'line [0-9]*: there is no rank 7 of 3' check "$text.2" allreduce -n 3
+
+# What is printed runs, in one process.
+tool=bench/tutti_exec
+expect 0 "^shm .*allreduce:@$text  *3 " -a "allreduce:@$text" -t shm -r 3 -b 100
+expect 2 "allreduce:@$text is for 3 ranks, but -p says 4" -a "allreduce:@$text" -p 4
+expect 1 "line [0-9]*: there is no rank 7 of 3" -a "allreduce:@$text.2"
+expect 1 "not proved: " -a "alltoall:@$text"
+expect 1 "cannot read /nowhere: No such file" -a allreduce:@/nowhere
+expect 2 'allreduce has no algorithm called "pigeon"' -a allreduce:pigeon
+expect 2 '^tutti_exec: --ranks is "1", but must be a number from 2 to 4096' -p 1
+expect 2 '^tutti_exec: --transport is "udp", but must be null, shm or both' -t udp
+expect 0 '^# left out: allreduce:ring of 65 ranks over shm: it takes 64' -a allreduce:ring -p 65 -t shm
+expect 0 '^# left out: allreduce:node of 2 ranks: .*host as a whole' -a allreduce:node -p 2
+expect 0 '^# left out: alltoall:recursive_doubling of 3 ranks: ' -a alltoall:recursive_doubling -p 3
+expect 0 "^# Tutti $(sed -n 's/^Version: //p' lib/tutti.pc), executor" -a allreduce:ring -p 2 -r 3 -b 1
 rm -f "$text.2"
 test $errors -eq 0

@@ -34,6 +34,12 @@ multi_case = %reldir%/coll_case.c %reldir%/coll_case.h %reldir%/forced.c \
 %C%_mismatches_SOURCES = %reldir%/mismatches.c $(multi_case)
 %C%_mismatches_LDADD = $(LDADD) -lm
 
+# Schedules from files.
+rank_tests += %reldir%/user_schedule
+tsan_tests += %reldir%/user_schedule
+%C%_user_schedule_SOURCES = %reldir%/user_schedule.c $(multi_case)
+%C%_user_schedule_LDADD = $(LDADD) -lm
+
 # Needs no MPI to build, and no library: it stands in for the core.
 test_programs += %reldir%/mpi_module
 tests_multi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS)

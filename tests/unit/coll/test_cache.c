@@ -2,7 +2,9 @@
 /*
  * The schedule cache: what is built once, what is proved, and the schedules between two ranks.
  */
+#include "base/log.h"
 #include "coll/cache.h"
+#include "unit/base/capture.h"
 #include "unit/coll/shapes.h"
 
 #include <setjmp.h>
@@ -69,6 +71,48 @@ static void test_cache_refuses(void **state)
     shape_free(shape);
 }
 
+/* A choice is told where it begins to differ from that of other sizes, and not with each call. */
+static void test_told(void **state)
+{
+    static const char forced[] =
+        "allreduce:0-1k:ring,allreduce:1k-4k:direct,allreduce:4k-:ring,scan:chain";
+    static const size_t sizes[] = { 8, 2000, 8, 4000, 16, 8000, 2000, 4096, 1 << 20, 8 };
+    static const char want_text[] = "allreduce of 8 bytes: ring, TUTTI_ALGORITHM\n"
+                                    "allreduce of 2000 bytes: direct, TUTTI_ALGORITHM\n"
+                                    "allreduce of 8000 bytes: ring, TUTTI_ALGORITHM\n"
+                                    "broadcast of 8 bytes: node, by the table: one host\n";
+    shape_t *shape = shape_even(1, 4);
+    tutti__cache_t cache;
+    char text[4096], told[4096] = "";
+
+    (void)state;
+    tutti__cache_init(&cache, &shape->shape, 0, forced, 0, 0);
+    tutti__log_setup(TUTTI__LOG_INFO, 0);
+    capture_begin();
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        tutti__want_t want = { TUTTI__ALLREDUCE, sizes[i], 0, 0 };
+        const tutti__sched_t *sched;
+
+        for (int in_place = 0; in_place < 2; in_place++)
+            if (tutti__cache_get(&cache, &want, in_place, &sched) != TUTTI_OK)
+                break;
+    }
+    get(&cache, &(tutti__want_t){ TUTTI__BROADCAST, 8, 1, 0 }, 0);
+    get(&cache, &(tutti__want_t){ TUTTI__BROADCAST, 8, 2, 0 }, 0);
+    capture_end(text, sizeof(text));
+    tutti__log_setup(TUTTI__LOG_WARN, -1);
+    for (char *rest, *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        const char *what = strstr(line, "info: ");
+
+        strcat(told, what != NULL ? what + 6 : line);
+        strcat(told, "\n");
+    }
+    assert_string_equal(told, want_text);
+    tutti__cache_fini(&cache);
+    shape_free(shape);
+}
+
 static void test_sendrecv(void **state)
 {
     const uint32_t nobody = UINT32_MAX;
@@ -111,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_cache_refuses),
+        cmocka_unit_test(test_told),
         cmocka_unit_test(test_sendrecv),
     };
 

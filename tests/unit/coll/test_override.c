@@ -93,7 +93,8 @@ static void test_wrong(void **state)
         { "allreduce:0-4k:", "allreduce has no algorithm called \"\"" },
         { "allreduce:0-4k", "no algorithm called \"0-4k\"" },
         { "barrier:ring", "barrier has no algorithm called \"ring\"; there are node, dissemi" },
-        { "allreduce:ring:x", "\"ring\" is no range of bytes, such as 0-4k or 4k-" },
+        { "allreduce:ring:x", "\"ring\" is no range of bytes, such as 0-4k (up to 4095"
+                              " bytes) or 4k- (from 4096 on)" },
         { "allreduce::ring", "\"\" is no range" },
         { "allreduce:-4k:ring", "\"-4k\" is no range" },
         { "allreduce:4k:ring", "\"4k\" is no range" },
@@ -111,19 +112,26 @@ static void test_wrong(void **state)
           "allreduce of 0 bytes is named twice, with ring and node" },
         { "allreduce:0-4k:ring,allreduce:2k-8k:direct",
           "allreduce of 2048 bytes is named twice, with ring and direct" },
-        { "allreduce:4k-:ring,allreduce:direct",
-          "allreduce of 4096 bytes is named twice, with ring and direct" },
-        { "allreduce:ring/ring", "allreduce:ring has no algorithm \"ring\" inside; there is none" },
-        { "allreduce:hierarchical/", "has no algorithm \"\" inside; there are recursive_doubling, "
-                                     "halving_doubling, ring" },
-        { "allreduce:hierarchical/node", "has no algorithm \"node\" inside" },
+        { "allreduce:4k-:ring,allreduce:direct", "allreduce of 4096 bytes is named twice, with "
+                                                 "ring and direct; the range 0-4k ends before" },
+        { "allreduce:@", "behind the \"@\" of allreduce stands the path of a file, of 1 to 1023" },
+        { "allreduce:4k-: @ ", "stands the path of a file" },
+        { "allreduce:@a\nb", "stands the path of a file" },
+        { "allreduce:@a:b,allreduce:4k-:ring",
+          "allreduce of 4096 bytes is named twice, with a:b and ring" },
+        { "allreduce:ring/ring",
+          "allreduce:ring/ring: behind the \"/\" of ring may stand nothing" },
+        { "allreduce:hierarchical/", "allreduce:hierarchical/: behind the \"/\" of hierarchical may"
+                                     " stand recursive_doubling, halving_doubling, ring" },
+        { "allreduce:hierarchical/node", "hierarchical/node: behind the" },
         { "allreduce:knomial(1)", "the radix of allreduce:knomial is \"1\", but must be 2 to 65535,"
                                   " as in knomial(4)" },
         { "allreduce:knomial(0)", "is \"0\", but must be 2" },
         { "allreduce:knomial(65536)", "is \"65536\", but must be 2" },
         { "allreduce:knomial(-4)", "is \"-4\", but must be 2" },
         { "allreduce:knomial()", "is \"\", but must be 2" },
-        { "allreduce:knomial(4", "but must be 2" },
+        { "allreduce:knomial(4", "allreduce:knomial(4: the \")\" is missing" },
+        { "allreduce:knomial(", "allreduce:knomial(: the \")\" is missing" },
         { "allreduce:knomial(4)x", "but must be 2" },
         { "allreduce:knomial(4k)", "but must be 2" },
         { "allreduce:ring(4)", "allreduce:ring has no radix" },
@@ -142,6 +150,35 @@ static void test_wrong(void **state)
         assert_null(strchr(tutti_last_error(), '\n'));
     }
     shape_free(shape);
+}
+
+static void is_file(const tutti__override_item_t *item, size_t from, const char *path)
+{
+    assert_int_equal(item->collective, TUTTI__SCAN);
+    assert_int_equal(item->from, from);
+    assert_null(item->choice.algorithm);
+    assert_int_equal(item->path_bytes, strlen(path));
+    assert_memory_equal(item->path, path, strlen(path));
+}
+
+static void test_paths(void **state)
+{
+    char longest[1100] = "scan:@";
+    tutti__override_t all;
+
+    (void)state;
+    assert_int_equal(
+        tutti__override_parse("scan:0-8:@a, scan:8-9 : @ /b c/@d:(2)/e ;scan:9-:@f:g", &all),
+        TUTTI_OK);
+    assert_int_equal(all.n, 3);
+    is_file(&all.items[0], 0, "a");
+    is_file(&all.items[1], 8, "/b c/@d:(2)/e");
+    is_file(&all.items[2], 9, "f:g");
+    memset(longest + 6, 'x', TUTTI__FILE_PATH - 1);
+    assert_int_equal(tutti__override_parse(longest, &all), TUTTI_OK);
+    assert_int_equal(all.items[0].path_bytes, TUTTI__FILE_PATH - 1);
+    longest[strlen(longest)] = 'x';
+    assert_int_equal(tutti__override_parse(longest, &all), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
 static void test_too_many(void **state)
@@ -219,7 +256,9 @@ static void test_any_text(void **state)
                                           "(4)",
                                           "reduce",
                                           "halving_d",
-                                          "1k-2k" };
+                                          "1k-2k",
+                                          "@",
+                                          "@a" };
     shape_t *one = shape_even(1, 4), *two = shape_split(2, (uint32_t[]){ 3, 2 });
     tutti__want_t want = { TUTTI__ALLREDUCE, 8, 0, 0 };
     char text[400], longest[3000];
@@ -236,7 +275,8 @@ static void test_any_text(void **state)
             strcat(text, pieces[random_next(&seed) % (sizeof(pieces) / sizeof(pieces[0]))]);
         status = tutti__algorithm_choose(&want, &one->shape, text, 0, &choice, &why);
         assert_true((status == TUTTI_OK) == (choice.algorithm != NULL));
-        assert_true(status == TUTTI_OK || tutti__algorithm_check_override(text, NULL) != TUTTI_OK);
+        assert_true(status == TUTTI_OK || tutti__algorithm_check_override(text, NULL) != TUTTI_OK ||
+                    strstr(tutti_last_error(), "nobody has read") != NULL);
         for (size_t k = 0; text[k] != '\0'; k++)
             text[k] = (char)(1 + random_next(&seed) % 255);
         (void)tutti__algorithm_check_override(text, &two->shape);
@@ -258,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_items),          cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_wrong),          cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_check_override), cmocka_unit_test(test_any_text),
+        cmocka_unit_test(test_paths),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,7 +105,8 @@ static void test_seeds(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(node) / sizeof(node[0]); i++) {
         chosen(node[i], one_host, 8, NULL, 0, "node");
-        assert_string_equal(chosen(node[i], one_host, SIZE_MAX, "", 1, "node"), "seed: one host");
+        assert_string_equal(chosen(node[i], one_host, SIZE_MAX, "", 1, "node"),
+                            "by the table: one host");
     }
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 256 * KIB, NULL, 0, "hierarchical/recursive_doubling");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 256 * KIB + 1, NULL, 0, "hierarchical/ring");
@@ -120,7 +121,7 @@ static void test_seeds(void **state)
     chosen(TUTTI__BROADCAST, hosts_3_2, 8, NULL, 0, "binomial");
     chosen(TUTTI__BROADCAST, hosts_16, 1 * MIB, NULL, 0, "scatter_allgather");
     assert_string_equal(chosen(TUTTI__BROADCAST, hosts_3_2, 1 * MIB, NULL, 0, "chain"),
-                        "seed: large");
+                        "by the table: large");
     chosen(TUTTI__ALLGATHER, hosts_3_2, 8, NULL, 1, "bruck");
     chosen(TUTTI__ALLGATHER, hosts_3_2, 1 * MIB, NULL, 1, "ring");
     chosen(TUTTI__ALLTOALL, one_host, 8, NULL, 0, "direct");
@@ -159,7 +160,7 @@ static void test_strict(void **state)
         chosen(TUTTI__ALLREDUCE, hosts_3_2, SIZE_MAX, NULL, a, "hierarchical/halving_doubling");
         chosen(TUTTI__ROOT_REDUCE, hosts_16, 8, NULL, a, "binomial");
         assert_string_equal(chosen(TUTTI__ROOT_REDUCE, hosts_16, SIZE_MAX, NULL, a, "binomial"),
-                            "seed: one association");
+                            "by the table: one association");
         chosen(TUTTI__REDUCE_SCATTER, hosts_3_2, 8, NULL, a, "halving");
         chosen(TUTTI__REDUCE_SCATTER, hosts_3_2, SIZE_MAX, NULL, a, "halving");
         chosen(TUTTI__SCAN, one_host, 8, NULL, a, "recursive_doubling");
@@ -199,7 +200,8 @@ static void test_override(void **state)
     (void)state;
     assert_string_equal(chosen(TUTTI__ALLREDUCE, one_host, 8, both, 0, "ring"), "TUTTI_ALGORITHM");
     chosen(TUTTI__BROADCAST, one_host, 8, both, 0, "binomial");
-    assert_string_equal(chosen(TUTTI__BARRIER, one_host, 8, both, 0, "node"), "seed: one host");
+    assert_string_equal(chosen(TUTTI__BARRIER, one_host, 8, both, 0, "node"),
+                        "by the table: one host");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:hierarchical", 0,
            "hierarchical/recursive_doubling");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, MIB, "allreduce:hierarchical", 0, "hierarchical/ring");
@@ -230,7 +232,7 @@ static void test_ranges(void **state)
     chosen(TUTTI__ALLREDUCE, one_host, 16, hole, 0, "direct");
     chosen(TUTTI__ALLREDUCE, one_host, 1023, hole, 0, "direct");
     assert_string_equal(chosen(TUTTI__ALLREDUCE, one_host, 1024, hole, 0, "node"),
-                        "seed: one host");
+                        "by the table: one host");
     chosen(TUTTI__ALLREDUCE, one_host, 2048, hole, 0, "knomial(8)");
     chosen(TUTTI__ALLREDUCE, one_host, MIB, hole, 0, "node");
 }

@@ -258,6 +258,11 @@ static void test_long_texts_are_refused(void **state)
     setenv("TUTTI_HOST_ID", text, 1);
     assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(tutti_last_error(), "text, up to 255 bytes"));
+    setenv("TUTTI_HOST_ID", "", 1);
+    setenv("TUTTI_ALGORITHM", text, 1); /* of several items, and of paths */
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
+    assert_string_equal(conf.shared.algorithm, text);
+    unsetenv("TUTTI_ALGORITHM");
 }
 
 /* Things said once per process: each in a process of its own, reading twice. */

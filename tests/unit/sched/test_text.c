@@ -212,13 +212,18 @@ static void test_refused_operations(void **state)
         { "SEND IN[0", "expected \"]\", but the line ends" },
         { "SEND IN[2:2] to rank 0", "no blocks from 2 up to 2" },
         { "SEND IN[0] too rank 0", "expected \"to\", found \"too\"" },
-        { "RECV from rank 0 OUT[0]", "expected \":\", found \"OUT\"" },
-        { "RECV_REDUCE from rank 0: IN[0] OUT[0]", "expected \"->\", found \"OUT\"" },
+        { "REDUCE IN[0] OUT[0]", "expected \"->\", found \"OUT\"" },
+        { "SEND IN[0] to rank 7", "there is no rank 7 of 1" },
+        { "SEND IN[0] to rank 0", "\"to rank 0\", but this is rank 0 itself" },
+        { "RECV_REDUCE from rank 1: IN[0] -> OUT[0]", "there is no rank 1 of 1" },
         { "COPY IN[0:2] -> OUT[0]", "2 blocks to 1" },
         { "COPY IN[0] -> OUT[0], finished",
           "expected finish, left, mark or shift, found \"finished" },
         { "COPY IN[0] -> OUT[0] finish", "expected the end of the line, found \"finish\"" },
+        { "COPY IN[0] -> OUT[0], shift 300", "a shift by 300, but 255 is the most" },
         { "WAIT for stream 1: mark 4000000000", "there is no mark 4000000000" },
+        { "WAIT for stream 4: mark 1", "there is no stream 4" },
+        { "END_LOOP", "the end of no loop" },
         { "LOOP with 2 trips", "expected \"more\", found \"trips\"" },
         { "NODE_ALLGATHER IN[0:3] -> OUT[0:3] in 2 parts", "3 blocks in 2 parts" },
         { "NODE_ALLGATHER IN[0:3] -> OUT[0:3] in 0 parts", "3 blocks in 0 parts" },
@@ -239,14 +244,37 @@ static void test_refused_schedules(void **state)
 {
     (void)state;
     refused(HEAD "COPY IN[4] -> OUT[4]\n",
-            "text, line 1: rank 0: stream 0, operation 0 (COPY IN[4] -> OUT[4]): IN has 4 blocks");
-    refused(HEAD "LOOP\n", "text, line 1: rank 0: stream 0 ends inside a loop");
-    refused(HEAD "LOOP\nCOPY IN[0] -> OUT[0], shift 300\nEND_LOOP\n",
-            "text, line 1: rank 0: a shift by 300");
+            "text, line 2: rank 0: stream 0, operation 0 (COPY IN[4] -> OUT[4]): IN has 4 blocks");
+    /* A schedule has one stream behind the other, a text any order of them. */
+    refused(HEAD "stream 1\nCOPY IN[0] -> OUT[0]\nstream 0\n# no\nCOPY IN[1] -> OUT[1]\n"
+                 "stream 1\nCOPY IN[4] -> OUT[4]\n",
+            "text, line 8: rank 0: stream 1, operation 2 (COPY IN[4] -> OUT[4]): IN has 4 blocks");
+    refused(HEAD "# a loop\nLOOP\n", "text, line 3: rank 0: this LOOP has no end");
+    refused(HEAD "LOOP\nLOOP\n", "text, line 3: loops do not nest, and that of line 2");
     refused(HEAD "stream 0, marks per trip 1\nLOOP\nCOPY IN[0] -> OUT[0]\nEND_LOOP\n",
             "text, line 2: stream 0 has 0 marks in a trip, not 1");
     refused(HEAD "LOOP with 1 more trips\nCOPY IN[0] -> OUT[0], shift 2\nEND_LOOP\n",
             "text, line 4: the loop has 1 more trips, but the largest shift in it is 2");
+}
+
+static void test_ranks(void **state)
+{
+    uint32_t size = 0;
+
+    (void)state;
+    assert_int_equal(tutti__sched_text_ranks(by_hand, "text", &size), TUTTI_OK);
+    assert_int_equal(size, 2);
+    assert_int_equal(tutti__sched_text_ranks("# none\n", "text", &size),
+                     TUTTI_ERR_INVALID_ARGUMENT);
+    assert_string_equal(tutti_last_error(), "text, line 1: there is no schedule in this text");
+    assert_int_equal(tutti__sched_text_ranks("\nLOOP\n", "text", &size),
+                     TUTTI_ERR_INVALID_ARGUMENT);
+    assert_string_equal(tutti_last_error(),
+                        "text, line 2: expected NAME: rank 0 of N, ..., found \"LOOP\"");
+    assert_int_equal(tutti__sched_text_ranks("p: rank 0 and 1", "text", &size),
+                     TUTTI_ERR_INVALID_ARGUMENT);
+    assert_string_equal(tutti_last_error(), "text, line 1: expected \"of\", found \"and\"");
+    assert_int_equal(size, 2);
 }
 
 int main(void)
@@ -258,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_refused_heads),
         cmocka_unit_test(test_refused_operations),
         cmocka_unit_test(test_refused_schedules),
+        cmocka_unit_test(test_ranks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

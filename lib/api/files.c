@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The files that TUTTI_ALGORITHM names. See coll/files.h.
+ *
+ * Settings are rank 0's, and so are these: rank 0 reads them once, when the world is made, and
+ * sends their texts. A group takes its world's texts, so that it does not depend on what became of
+ * the files, and proves them for itself.
+ */
+#include "api/comm.h"
+#include "base/status.h"
+
+static tutti_status_t take(tutti_comm_t *comm, uint32_t i)
+{
+    tutti__file_t *file = &comm->files->file[i];
+    const uint32_t credits = (uint32_t)comm->conf.shared.credits;
+    int is_group = comm->world != comm;
+    tutti_status_t status = TUTTI_OK;
+
+    if (!is_group)
+        status = tutti__boot_read_file(comm->boot, tutti__file_path(file), &file->text);
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__file_take(file, is_group ? comm->world->files->file[i].text : file->text,
+                              &comm->shape, comm->topo->rank, is_group, credits);
+    return tutti__boot_agree(comm->boot, status);
+}
+
+tutti_status_t tutti__comm_take_files(tutti_comm_t *comm)
+{
+    tutti_status_t status = tutti__files_list(comm->conf.shared.algorithm, &comm->files);
+
+    status = tutti__boot_agree(comm->boot, status);
+    for (uint32_t i = 0; comm->files != NULL && i < comm->files->n && status == TUTTI_OK; i++)
+        status = take(comm, i);
+    if (status == TUTTI_OK)
+        comm->shape.files = comm->files;
+    return status;
+}
