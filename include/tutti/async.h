@@ -15,7 +15,8 @@
  *             tutti_finalize. Unchanged if the call fails: there is nothing to wait for then
  *   threads   any thread, in any order, on every rank
  *   errors    of this rank are returned at once (a name that is pending already:
- *             TUTTI_ERR_INVALID_ARGUMENT); those that need other ranks come from tutti_test and
+ *             TUTTI_ERR_INVALID_ARGUMENT), and that a rank has left, once that is known
+ *             (TUTTI_ERR_SHUTDOWN); those that need other ranks come from tutti_test and
  *             tutti_wait: TUTTI_ERR_MISMATCH on all ranks if the collective, type, count, operation
  *             or root differ, naming the tensor and two ranks. No recvbuf was changed then, and the
  *             communicator stays usable
@@ -34,9 +35,13 @@
 
 /*
  * Told that a request is done, and how it ended. Called once for each start, by the library's
- * thread or one that is inside a Tutti call, never under a lock: it may submit and start requests,
- * but not wait for one that is not done (TUTTI_ERR_INVALID_ARGUMENT), and not finalize. The request
- * is still to be waited for; neither tutti_test nor tutti_wait calls it done before this returns.
+ * thread or one that is inside a Tutti call, never under a lock. The request is still to be waited
+ * for; neither tutti_test nor tutti_wait calls it done before this returns.
+ *
+ * It may submit and start requests, test them, give them buffers, and wait for what is done. What
+ * would wait for others, or end what has called it, is TUTTI_ERR_INVALID_ARGUMENT here: waiting for
+ * a request that is not done, tutti_join, tutti_comm_free of any communicator, tutti_finalize.
+ * Direct calls are not refused, but while one blocks, nothing else may make progress: better not.
  */
 typedef void (*tutti_callback_t)(void *arg, tutti_status_t status);
 
@@ -292,7 +297,8 @@ TUTTI_API tutti_status_t tutti_request_free(tutti_request_t *request);
  * ret_done  1 if done, well or not, else 0
  *
  * Returns the status of a request that is done, TUTTI_OK for one that is not. Any thread, but not
- * at the same time as, or after, tutti_wait on the same request. Since 0.1.
+ * at the same time as, or after, tutti_wait on the same request.
+ * TUTTI_ERR_INVALID_ARGUMENT, *ret_done unchanged: a persistent one that is not active. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
 
@@ -301,46 +307,57 @@ TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
  *
  * timeout_ms  milliseconds; 0: look once; < 0: the library's own deadline (TUTTI_TIMEOUT)
  *
- * TUTTI_ERR_TIMEOUT with timeout_ms >= 0: not done yet; the request stays valid and goes on. Every
- * other answer frees it. With timeout_ms < 0 a passed deadline ends the communicator, so that no
- * request is left behind half done. The waiting thread does the library's work meanwhile. Any
- * thread; one thread per request. Since 0.1.
+ * With timeout_ms < 0 a passed deadline ends the communicator, so that no request is left behind
+ * half done: all of them end with TUTTI_ERR_TIMEOUT. The waiting thread does the library's work
+ * meanwhile. Any thread; one thread per request.
+ *
+ * Every answer frees the request, except
+ * TUTTI_ERR_TIMEOUT with timeout_ms >= 0: not done yet; it stays valid and goes on, so this may be
+ *     repeated as long as it says so. One that has ended because the deadline of another call had
+ *     passed answers TUTTI_ERR_SHUTDOWN then, which tutti_last_error() explains, and is freed
+ * TUTTI_ERR_INVALID_ARGUMENT because it is not done, in a callback; or is persistent and not active
+ * TUTTI_ERR_SHUTDOWN in a forked child, for a request of its parent. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
 
 /*
  * Wait for all of them; each that is done is freed and its entry set to NULL. NULL entries are
- * skipped.
+ * skipped. No request may stand in the array twice.
  *
  * Persistent requests stay in the array, inactive; those that are inactive already are skipped.
  *
- * Returns the first status that is not TUTTI_OK, in the order of the array, after having waited for
- * the others too; TUTTI_ERR_TIMEOUT: some entries are left. Since 0.1.
+ * Returns the first answer that is not TUTTI_OK, in the order of the array, after having waited for
+ * the others too; the answers are those of tutti_wait. Whichever it is, what tutti_wait would not
+ * have freed is left in the array, or active: TUTTI_ERR_TIMEOUT with timeout_ms >= 0 says that some
+ * are, and another error does not say that none is. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait_all(tutti_request_t **requests, size_t nrequests,
                                         int timeout_ms);
 
 /*
- * Wait for any one of them; it is freed and its entry set to NULL. NULL entries are skipped.
+ * Wait for any one of them; it is freed and its entry set to NULL. NULL entries are skipped. No
+ * request may stand in the array twice.
  *
  * ret_index  of the request that is done; nrequests if all entries were NULL
  *
  * Of several that are done it is the one that ended first. Persistent requests: see tutti_wait_all.
  * All of one communicator can be slept for; requests of several are looked at every 0.1 ms.
  *
- * Returns how that request ended; TUTTI_ERR_TIMEOUT with *ret_index unchanged: none yet. (A
- * request that ended with TUTTI_ERR_TIMEOUT itself has set *ret_index.) Since 0.1.
+ * Returns how that request ended, as tutti_wait says it; or TUTTI_ERR_TIMEOUT with timeout_ms >= 0:
+ * none yet. Whatever leaves all of them in the array leaves *ret_index unchanged. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait_any(tutti_request_t **requests, size_t nrequests,
                                         int timeout_ms, size_t *ret_index);
 
 /*
  * How many elements come from each rank: for the v forms whose recvcounts were NULL. Waits until it
- * is known, as tutti_wait does, but frees nothing.
+ * is known, with the answers of tutti_wait, but frees nothing: a request that has ended before that
+ * says how, and is still to be waited for.
  *
  * ret_counts  [size] elements from each rank
  *
- * Works for every alltoallv and allgatherv request, until it is waited for. Since 0.1.
+ * Works for every alltoallv and allgatherv request, until it is waited for; others are
+ * TUTTI_ERR_INVALID_ARGUMENT. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_request_recvcounts(tutti_request_t *request, int timeout_ms,
                                                   size_t *ret_counts);
@@ -350,7 +367,13 @@ TUTTI_API tutti_status_t tutti_request_recvcounts(tutti_request_t *request, int 
  * large. Until all ranks have done so it is not done anywhere.
  *
  * recvbuf     see tutti_alltoallv and tutti_allgatherv
- * recvdispls  [size] or NULL. Since 0.1.
+ * recvdispls  [size] or NULL
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT  recvcounts were given, or are not known yet; it has its buffer
+ *                             already; or the buffer is none that the direct call would take: then
+ *                             the request goes on, and wants another one
+ * other errors                how the request has ended meanwhile; it is still to be waited for.
+ *                             Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_request_receive(tutti_request_t *request, void *recvbuf,
                                                const size_t *recvdispls);

@@ -49,7 +49,8 @@
  * sendbuf, recvbuf  `count` elements each; equal pointers reduce in place
  * count             elements, not bytes; equal on all ranks
  * op                applied in an order that is the same on all ranks, so the results are equal
- *                   bit by bit on all of them
+ *                   bit by bit on all of them. TUTTI_DETERMINISTIC=strict makes them so for any
+ *                   size and fusion, too, among calls of one kind: a reduce may round differently
  *
  * Fastest with memory from tutti_mem_alloc. Since 0.1.
  */
@@ -62,7 +63,7 @@ TUTTI_API tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, siz
  *
  * dtype      a floating point type; else TUTTI_ERR_UNSUPPORTED. Products are rounded to it
  * prescale,
- * postscale  equal on all ranks. Since 0.1.
+ * postscale  equal on all ranks; 0 is 0 here, where in tutti_async_options_t it means 1. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvbuf, size_t count,
                                                 tutti_dtype_t dtype, tutti_op_t op, double prescale,

@@ -99,8 +99,11 @@ TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
  * Requests still pending on this rank end with TUTTI_ERR_SHUTDOWN and stay valid for tutti_wait,
  * which frees them; peers that wait for this rank get TUTTI_ERR_SHUTDOWN too. Memory from
  * tutti_mem_alloc and communicators that are left are freed, unique ids of this process end, and
- * tutti_world() becomes NULL. Without tutti_init there are only ids to end. TUTTI_OK. No other
- * thread may be inside a Tutti call except tutti_wait and tutti_test. Since 0.1.
+ * tutti_world() becomes NULL. Without tutti_init there are only ids to end. No other thread may be
+ * inside a Tutti call, except those that take requests and no communicator: tutti_test, tutti_wait,
+ * tutti_wait_all, tutti_wait_any, tutti_start, tutti_request_recvcounts, tutti_request_receive.
+ *
+ * TUTTI_OK; TUTTI_ERR_INVALID_ARGUMENT inside a callback, where nothing is ended. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_finalize(void);
 
@@ -160,8 +163,9 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
  * Free a communicator from tutti_comm_split or tutti_comm_create; NULL is fine. As tutti_finalize
  * does it for the world: local, waits for nobody, pending requests end with TUTTI_ERR_SHUTDOWN, its
  * memory from tutti_mem_alloc is freed. Other communicators go on. tutti_finalize frees what is
- * left. No other thread may be inside a call on it except tutti_wait and tutti_test.
- * TUTTI_ERR_INVALID_ARGUMENT for tutti_world(). Any thread. Since 0.1.
+ * left. No other thread may be inside a call on it, with the exceptions of tutti_finalize.
+ * TUTTI_ERR_INVALID_ARGUMENT for tutti_world(), and inside a callback, whichever communicator that
+ * belongs to. Any thread. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
 

@@ -26,9 +26,14 @@
  *     handles signals, and prints nothing but its log on stderr (TUTTI_LOG).
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
- *     peer's tutti_finalize, or TUTTI_ERR_TRANSPORT, a communicator is dead: every further call
- *     says so at once, and tutti_finalize works. MPI, if Tutti started it, is then not finalized
- *     unless all peers are alive, so that mpirun reports a failed job.
+ *     direct call, or TUTTI_ERR_TRANSPORT, a communicator is dead: every further call says so at
+ *     once, and tutti_finalize works. MPI, if Tutti started it, is then not finalized unless all
+ *     peers are alive, so that mpirun reports a failed job.
+ *
+ *     A peer that leaves (tutti_finalize, tutti_comm_free) need not be the end of it: what all
+ *     ranks have agreed on ends well, and direct calls that do not wait for that peer go on, such
+ *     as messages between two others; the first that does ends the communicator. All other
+ *     asynchronous requests end with TUTTI_ERR_SHUTDOWN, and submitting more answers that at once.
  *
  *     After TUTTI_ERR_MISMATCH it stays usable if the call was asynchronous, or collective with all
  *     ranks on one host or with TUTTI_CHECK=1: it was found on all ranks before anything moved.
@@ -38,16 +43,19 @@
  * Lifetimes
  *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split
  *                   or tutti_comm_create to tutti_comm_free
- *     request       from tutti_allreduce_async to the tutti_wait that returns anything but a
- *                   timeout; it may outlive tutti_finalize
+ *     request       from tutti_allreduce_async to the tutti_wait that frees it (async.h); it may
+ *                   outlive tutti_finalize
  *     memory        from tutti_mem_alloc to tutti_mem_free or tutti_finalize
  *     your buffers  yours; a direct call uses them while it runs, a request until it is done
  *
  * Threads
  *     Any thread may call any function. One communicator takes one direct call at a time.
  *     tutti_init and tutti_finalize want to be alone. The library has one thread of its own, which
- *     sleeps when nothing is pending. A process made by fork() must not use the parent's library:
- *     its calls answer TUTTI_ERR_SHUTDOWN.
+ *     sleeps when nothing is pending.
+ *
+ *     In a process made by fork() all calls on what its parent has made, and tutti_init, answer
+ *     TUTTI_ERR_SHUTDOWN, and free nothing. It may call tutti_finalize, which forgets the parent's
+ *     world and leaves it in peace, and then tutti_init to find ranks of its own.
  *
  * Settings
  *     Environment variables TUTTI_*, read once by tutti_init; TUTTI_HELP=1 prints them all.

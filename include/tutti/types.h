@@ -18,7 +18,7 @@
  * MISMATCH          ranks came with different calls; where that was found before data moved, no
  *                   recvbuf was changed and the communicator stays usable (see tutti.h)
  * PEER_LOST         a rank died, or called tutti_abort; the communicator is dead
- * TIMEOUT           a deadline passed; from tutti_wait with a timeout the request lives on
+ * TIMEOUT           a deadline passed; from a wait with the caller's own the request lives on
  * SHUTDOWN          the library, or a peer's, was finalized while the call was pending
  * UNSUPPORTED       valid, but this build, machine or setting cannot do it
  * NO_MEMORY         memory, shared memory or its limit is exhausted

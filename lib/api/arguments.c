@@ -286,10 +286,9 @@ static tutti_status_t check_own(const tutti__call_t *call, uint32_t rank, int is
 
 /* ---- the whole ---- */
 
-static tutti_status_t check_buffers(const tutti_comm_t *comm, const tutti__call_t *call,
-                                    int counts_later)
+tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,
+                                         int counts_later)
 {
-    uint32_t rank = comm->topo->rank, size = comm->topo->size;
     int is_root = rank == call->root, whole;
     tutti__side_t send = { 0 }, recv = { 0 };
     tutti_status_t status;
@@ -337,6 +336,6 @@ tutti_status_t tutti__call_check(const tutti_comm_t *comm, const tutti__call_t *
     if (status == TUTTI_OK)
         status = check_ranks(comm, call);
     if (status == TUTTI_OK)
-        status = check_buffers(comm, call, counts_later);
+        status = tutti__call_check_buffers(call, comm->topo->rank, comm->topo->size, counts_later);
     return status;
 }

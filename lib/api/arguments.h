@@ -17,4 +17,8 @@
 tutti_status_t tutti__call_check(const tutti_comm_t *comm, const tutti__call_t *call,
                                  int counts_later);
 
+/* Its counts, displacements and buffers alone: of one whose type and peers were checked before. */
+tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,
+                                         int counts_later);
+
 #endif

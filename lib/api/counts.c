@@ -55,9 +55,9 @@ int tutti__counts_needed(const tutti_comm_t *comm, const tutti__call_t *call)
         return 0;
     if (comm->shape.nhosts > 1)
         return comm->conf.shared.check && call->kind < TUTTI_CALL_SEND;
-    /* Scaling changes recvbuf before the run finds out that calls do not fit. */
+    /* A meeting does not compare factors; and the first one changes recvbuf before it. */
     return tutti__call_by_pair(call->kind) || has_common_counts(call->kind) ||
-           (call->prescale != 1 && tutti__call_reduces(call->kind));
+           ((call->prescale != 1 || call->postscale != 1) && tutti__call_reduces(call->kind));
 }
 
 static uint64_t bits_of(double x)

@@ -486,6 +486,8 @@ tutti_status_t tutti_comm_free(tutti_comm_t *comm)
     status = tutti__comm_check(comm);
     if (status != TUTTI_OK)
         return status;
+    if (tutti__engine_in_callback())
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_comm_free inside a callback");
     if (comm->world == comm)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "the world is ended by tutti_finalize, not by tutti_comm_free");

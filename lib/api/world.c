@@ -119,9 +119,12 @@ tutti_status_t tutti_init(const tutti_options_t *user)
     if (status != TUTTI_OK)
         return status;
     tutti__mutex_lock(&world_lock);
+    /* A forked child ends what was its parent's first. */
     if (atomic_load(&world) != NULL)
+        status = tutti__comm_check(atomic_load(&world));
+    if (status == TUTTI_OK && atomic_load(&world) != NULL)
         status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_init was called already");
-    else
+    if (status == TUTTI_OK)
         status = open_world(&options, &comm);
     if (status == TUTTI_OK)
         atomic_store(&world, comm);
@@ -133,6 +136,8 @@ tutti_status_t tutti_finalize(void)
 {
     tutti_comm_t *comm;
 
+    if (tutti__engine_in_callback())
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_finalize inside a callback");
     tutti__mutex_lock(&world_lock);
     comm = atomic_exchange(&world, NULL);
     /* In a forked child it is the parent's; leave it alone. */

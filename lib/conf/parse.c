@@ -75,6 +75,8 @@ int tutti__parse_seconds(const char *text, uint64_t *ret_ms)
     }
     if (strcmp(text, "") != 0 && strcmp(text, "s") != 0)
         return 0;
+    if (seconds == 0 && ms == 0 && more)
+        return 0;
     *ret_ms = seconds * 1000 + ms + (uint64_t)more;
     return 1;
 }

@@ -16,7 +16,7 @@ int tutti__parse_count(const char *text, uint64_t *ret_count);
 /* Digits and at most one of K, M, G, T (1024 each), also as KiB or kb, and so on. */
 int tutti__parse_bytes(const char *text, uint64_t *ret_bytes);
 
-/* Seconds with up to any number of decimals, to milliseconds, rounded up. */
+/* Seconds with up to any number of decimals, to milliseconds, rounded up; at least one, or 0. */
 int tutti__parse_seconds(const char *text, uint64_t *ret_ms);
 
 /* 1, true, yes, on; 0, false, no, off; in any case. */

@@ -312,13 +312,13 @@ static tutti_status_t place(const tutti__call_t *call, uint32_t rank, uint32_t s
    gaps. */
 static int in_place(const tutti__call_t *call, const tutti__exec_call_t *exec, uint32_t size)
 {
-    size_t bytes = size * sizeof(size_t);
-
     if (exec->in != exec->out || call->kind != TUTTI_CALL_ALLTOALLV)
         return exec->in == exec->out;
-    if (exec->begins == NULL || exec->in_begins == NULL)
-        return exec->begins == exec->in_begins;
-    return memcmp(exec->begins, exec->in_begins, bytes) == 0;
+    for (uint32_t b = 0; b < size; b++)
+        if (call->recvcounts[b] > 0 &&
+            begin_of(exec->table, exec->begins, b) != begin_of(exec->in_table, exec->in_begins, b))
+            return 0;
+    return 1;
 }
 
 static int does_not_commute(tutti_op_t op)

@@ -76,6 +76,10 @@ tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nreques
                                       size_t *ret_index);
 tutti_status_t tutti__engine_recvcounts(tutti_request_t *request, int timeout_ms,
                                         size_t *ret_counts);
+/* Does it want a buffer now? Then its call with the recvcounts, to check a buffer against. */
+tutti_status_t tutti__engine_receives(const tutti_request_t *request, tutti__call_t *ret_call,
+                                      uint32_t *ret_rank, uint32_t *ret_size);
+/* Only after that, with what was checked. */
 tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
                                      const size_t *recvdispls);
 tutti_status_t tutti__engine_join(tutti__engine_t *engine, int *ret_last_rank);

@@ -65,6 +65,7 @@ static void take_out(tutti__names_t *names, tutti_request_t *request)
     for (tutti_request_t **at = chain_of(names, request->hash); *at != NULL; at = &(*at)->chain) {
         if (*at == request) {
             *at = request->chain;
+            request->known = 0;
             names->count--;
             return;
         }
@@ -83,6 +84,7 @@ static tutti_status_t add_name(tutti__engine_t *e, tutti_request_t *request)
                            request->name);
     request->chain = *chain_of(&e->names, request->hash);
     *chain_of(&e->names, request->hash) = request;
+    request->known = 1;
     e->names.count++;
     return TUTTI_OK;
 }
@@ -103,8 +105,15 @@ void tutti__request_queue(tutti__engine_t *e, tutti_request_t *request)
 /* May this be submitted now? Under queue_lock. */
 static tutti_status_t may_push(tutti__engine_t *e, const tutti_request_t *request)
 {
+    char text[128] = "";
+
     if (atomic_load(&e->closed))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
+    /* Nothing new can be agreed any more. */
+    if (atomic_load(&e->any_left)) {
+        tutti__watch_left(e, TUTTI__NOBODY, text, sizeof(text));
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
+    }
     if (e->join != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "this rank has called tutti_join, which has not returned");
@@ -123,11 +132,13 @@ tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t **request
 
     tutti__mutex_lock(&e->queue_lock);
     status = may_push(e, requests[0]);
-    if (status == TUTTI_OK && requests[0]->joins)
+    if (status == TUTTI_OK && requests[0]->joins) {
         e->join = requests[0];
-    else
+        e->join->known = 1;
+    } else {
         while (status == TUTTI_OK && named < n)
             status = add_name(e, requests[named++]);
+    }
     if (status != TUTTI_OK && named > 0)
         for (named--; named > 0; named--)
             take_out(&e->names, requests[named - 1]);
@@ -176,7 +187,7 @@ static void finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t 
 {
     request->status = status;
     request->text = text != NULL ? strdup(text) : NULL;
-    request->turn = atomic_load(&e->epoch);
+    request->ended_ns = tutti__now_ns();
     atomic_fetch_sub(&e->pending, 1);
     if (request->callback != NULL) {
         tutti__mutex_lock(&e->queue_lock);
@@ -198,10 +209,12 @@ void tutti__request_finish(tutti__engine_t *e, tutti_request_t *request, tutti_s
         return;
     }
     tutti__mutex_lock(&e->queue_lock);
-    if (request->joins)
+    if (request->joins) {
         e->join = NULL;
-    else
+        request->known = 0;
+    } else {
         take_out(&e->names, request);
+    }
     tutti__mutex_unlock(&e->queue_lock);
     finish(e, request, status, text);
 }
@@ -218,6 +231,7 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_reque
     if (e->join != NULL) {
         ended = e->join;
         ended->chain = NULL;
+        ended->known = 0;
         e->join = NULL;
     }
     for (uint32_t i = 0; i < e->names.nbuckets; i++) {
@@ -231,6 +245,7 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_reque
                 continue;
             }
             *at = r->chain;
+            r->known = 0;
             r->chain = ended;
             ended = r;
             e->names.count--;

@@ -30,6 +30,7 @@ struct tutti_request {
     tutti_callback_t callback;
     void *callback_arg;
     uint64_t since_ns;
+    uint64_t ended_ns;
     size_t offset;          /* in each part of its bucket's memory, bytes */
     tutti_request_t *next;  /* in the queue, a bucket, or those with callbacks to call */
     tutti_request_t *chain; /* of the table of pending names */
@@ -40,8 +41,8 @@ struct tutti_request {
     uint8_t joins;        /* tutti_join's */
     uint8_t ghost;        /* of a rank that has joined; nobody waits for it */
     uint8_t persistent;
+    uint8_t known;         /* under queue_lock: it is in `names`, or it is `join` */
     uint32_t last_rank;    /* of a join */
-    uint32_t turn;         /* in which order requests ended */
     atomic_int active;     /* persistent: started, and not waited for */
     tutti__word_t counted; /* 1: phase 0 is over, recvcounts are there; 2: the buffer too. Release
                               by the owner, acquire by tutti_request_recvcounts */

@@ -169,15 +169,26 @@ tutti_status_t tutti__engine_free(tutti_request_t *request)
 
 /* ---- the second phase, and joining ---- */
 
+static tutti_status_t has_buffer(const tutti_request_t *r)
+{
+    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' has its buffer already", r->name);
+}
+
 /* Is it in the state between counts and buffer? */
 static tutti_status_t may_receive(const tutti_request_t *r)
 {
-    if (!r->counts_later || (r->persistent && !atomic_load(&r->active)))
+    uint32_t counted = tutti__load_acquire(&r->counted);
+
+    if (!r->counts_later)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "request '%s' is none whose recvcounts were NULL", r->name);
+    if (!tutti__wait_counts(r))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not active", r->name);
+    if (counted == 2)
+        return has_buffer(r);
     if (tutti__load_acquire(&r->done))
         return tutti__fail(r->status, "%s", r->text != NULL ? r->text : "");
-    if (tutti__load_acquire(&r->counted) == 0)
+    if (counted == 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "the recvcounts of request '%s' are not known yet: see "
                            "tutti_request_recvcounts",
@@ -187,16 +198,17 @@ static tutti_status_t may_receive(const tutti_request_t *r)
 
 /* Announce it again, now that it has a buffer. Under queue_lock. */
 static tutti_status_t give_buffer(tutti__engine_t *e, tutti_request_t *r, void *recvbuf,
-                                  const size_t *recvdispls, size_t total)
+                                  const size_t *recvdispls)
 {
-    size_t *displs = r->arrays + 3 * (size_t)e->size;
+    size_t *displs = r->arrays + 3 * (size_t)e->size, total = 0;
 
-    /* What has ended it meanwhile is for tutti_wait to say. */
-    if (tutti__load_acquire(&r->done))
+    if (atomic_load(&r->counted) == 2)
+        return has_buffer(r);
+    /* What ends it just now, though `done` may not say so yet, is for tutti_wait to say. */
+    if (!r->known)
         return TUTTI_OK;
-    if (atomic_load(&r->counted) != 1)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' has its buffer already",
-                           r->name);
+    for (uint32_t rank = 0; rank < e->size; rank++)
+        total += r->call.recvcounts[rank];
     r->call.recvbuf = recvbuf;
     if (recvdispls != NULL) {
         memcpy(displs, recvdispls, e->size * sizeof(*displs));
@@ -208,27 +220,31 @@ static tutti_status_t give_buffer(tutti__engine_t *e, tutti_request_t *r, void *
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
-                                     const size_t *recvdispls)
+tutti_status_t tutti__engine_receives(const tutti_request_t *request, tutti__call_t *ret_call,
+                                      uint32_t *ret_rank, uint32_t *ret_size)
 {
-    tutti__engine_t *e = request->engine;
-    tutti_status_t status = tutti__fork_check(e->generation);
-    size_t total = 0;
+    tutti_status_t status = tutti__fork_check(request->engine->generation);
 
     if (status == TUTTI_OK)
         status = may_receive(request);
     if (status != TUTTI_OK)
         return status;
-    for (uint32_t r = 0; r < e->size; r++)
-        total += request->call.recvcounts[r];
-    if (total > 0 && recvbuf == NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "recvbuf is NULL, but request '%s' receives %zu elements", request->name,
-                           total);
+    *ret_call = request->call;
+    *ret_rank = request->engine->rank;
+    *ret_size = request->engine->size;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
+                                     const size_t *recvdispls)
+{
+    tutti__engine_t *e = request->engine;
+    tutti_status_t status;
+
     if (!tutti__engine_enter(e))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
     tutti__mutex_lock(&e->queue_lock);
-    status = give_buffer(e, request, recvbuf, recvdispls, total);
+    status = give_buffer(e, request, recvbuf, recvdispls);
     tutti__mutex_unlock(&e->queue_lock);
     tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
     tutti__engine_leave(e);

@@ -88,16 +88,18 @@ tutti_status_t tutti__thread_start(tutti__engine_t *e)
 
     if (e->size == 1)
         return TUTTI_OK;
+    /* Before others read it; it stays, since some may read it while the thread is stopped. */
+    e->has_thread = 1;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(&e->thread, NULL, thread_main, e);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
+        e->has_thread = 0;
         errno = error;
         return tutti__fail_errno("the engine's thread");
     }
     pthread_setname_np(e->thread, "tutti");
-    e->has_thread = 1;
     return TUTTI_OK;
 }
 
@@ -108,5 +110,4 @@ void tutti__thread_stop(tutti__engine_t *e)
     atomic_store(&e->stop, 1);
     tutti__engine_ring_self(e);
     pthread_join(e->thread, NULL);
-    e->has_thread = 0;
 }

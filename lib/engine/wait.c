@@ -46,7 +46,7 @@ void tutti__wait_look(tutti__waiter_t *w)
         const tutti_request_t *r = w->requests[i];
 
         if (tutti__wait_counts(r) && tutti__wait_is_done(r) &&
-            (w->ready == w->n || (int32_t)(r->turn - w->requests[w->ready]->turn) < 0))
+            (w->ready == w->n || r->ended_ns < w->requests[w->ready]->ended_ns))
             w->ready = i;
     }
 }

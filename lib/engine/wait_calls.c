@@ -11,11 +11,16 @@
 /* Between two looks at requests of several communicators. */
 #define MIXED_NAP_US 100
 
-static tutti_status_t status_of(const tutti_request_t *request)
+/* How it ended, for a call with this timeout: of the caller's own, TIMEOUT says "not yet". */
+static tutti_status_t status_of(const tutti_request_t *request, int timeout_ms)
 {
+    const char *text = request->text != NULL ? request->text : "";
+
     if (request->status == TUTTI_OK)
         return TUTTI_OK;
-    return tutti__fail(request->status, "%s", request->text ? request->text : "");
+    if (request->status == TUTTI_ERR_TIMEOUT && timeout_ms >= 0)
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "another call's deadline has passed: %s", text);
+    return tutti__fail(request->status, "%s", text);
 }
 
 static tutti_status_t check_active(const tutti_request_t *request)
@@ -28,9 +33,9 @@ static tutti_status_t check_active(const tutti_request_t *request)
 }
 
 /* One that is done leaves: freed, or ready to be started again (1). */
-static tutti_status_t take(tutti_request_t *request, int *ret_stays)
+static tutti_status_t take(tutti_request_t *request, int timeout_ms, int *ret_stays)
 {
-    tutti_status_t status = status_of(request);
+    tutti_status_t status = status_of(request, timeout_ms);
 
     *ret_stays = request->persistent;
     if (request->persistent)
@@ -52,7 +57,7 @@ tutti_status_t tutti__engine_test(tutti_request_t *request, int *ret_done)
         tutti__engine_leave(e);
     }
     *ret_done = tutti__wait_is_done(request);
-    return *ret_done ? status_of(request) : TUTTI_OK;
+    return *ret_done ? status_of(request, -1) : TUTTI_OK;
 }
 
 tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms)
@@ -63,7 +68,7 @@ tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms)
 
     if (status == TUTTI_OK)
         status = tutti__wait(request->engine, &w, timeout_ms);
-    return status == TUTTI_OK ? take(request, &stays) : status;
+    return status == TUTTI_OK ? take(request, timeout_ms, &stays) : status;
 }
 
 tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms)
@@ -84,7 +89,7 @@ tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nreques
         if (status == TUTTI_OK)
             status = tutti__wait(requests[i]->engine, &w, timeout_ms > 0 ? left_ms : timeout_ms);
         if (status == TUTTI_OK) {
-            status = take(requests[i], &stays);
+            status = take(requests[i], timeout_ms, &stays);
             if (!stays)
                 requests[i] = NULL;
         }
@@ -96,11 +101,26 @@ tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nreques
     return first == TUTTI_OK ? TUTTI_OK : tutti__fail(first, "%s", text);
 }
 
+/* Milliseconds by the settings of the first communicator that lives; 0: none does, so all of them
+   are done, or just about to be. */
+static uint64_t deadline_of(const tutti__waiter_t *w)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        uint64_t ms;
+
+        if (!tutti__wait_counts(w->requests[i]) || !tutti__engine_enter(w->requests[i]->engine))
+            continue;
+        ms = w->requests[i]->engine->env.conf->timeout_ms;
+        tutti__engine_leave(w->requests[i]->engine);
+        return ms;
+    }
+    return 0;
+}
+
 /* Requests of several communicators: look at all of them, in turns, with naps. */
 static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
 {
-    uint64_t ms =
-        timeout_ms < 0 ? tutti__wait_first(w)->engine->env.conf->timeout_ms : (uint64_t)timeout_ms;
+    uint64_t ms = timeout_ms < 0 ? deadline_of(w) : (uint64_t)timeout_ms;
     uint64_t deadline = tutti__now_ns() + ms * 1000000u;
 
     for (;;) {
@@ -140,17 +160,20 @@ tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nreques
         *ret_index = nrequests;
         return TUTTI_OK;
     }
-    status = tutti__fork_check(first->engine->generation);
-    if (status != TUTTI_OK)
-        return status;
-    for (size_t i = 0; i < nrequests; i++)
-        mixed |= tutti__wait_counts(requests[i]) && requests[i]->engine != first->engine;
+    for (size_t i = 0; i < nrequests; i++) {
+        if (!tutti__wait_counts(requests[i]))
+            continue;
+        status = check_active(requests[i]);
+        if (status != TUTTI_OK)
+            return status;
+        mixed |= requests[i]->engine != first->engine;
+    }
     status = mixed ? await_mixed(&w, timeout_ms) : tutti__wait(first->engine, &w, timeout_ms);
     if (status != TUTTI_OK)
         return status;
     if (w.n == 1)
         w.ready = 0;
-    status = take(requests[w.ready], &stays);
+    status = take(requests[w.ready], timeout_ms, &stays);
     if (!stays)
         requests[w.ready] = NULL;
     *ret_index = w.ready;
@@ -174,7 +197,7 @@ tutti_status_t tutti__engine_recvcounts(tutti_request_t *request, int timeout_ms
         if (status != TUTTI_OK)
             return status;
         if (!tutti__load_acquire(&request->counted))
-            return status_of(request);
+            return status_of(request, timeout_ms);
     }
     memcpy(ret_counts, request->call.recvcounts, request->engine->size * sizeof(*ret_counts));
     return TUTTI_OK;

@@ -183,8 +183,9 @@ void tutti__watch_bye(tutti__engine_t *e, int link, uint32_t rank)
     atomic_store(&e->left[rank], 1);
     atomic_store(&e->any_left, 1);
     tutti__links_flush(e);
+    /* Also to a leader who has only passed it on. */
     for (uint32_t i = 0; i < e->nlinks; i++)
-        if ((int)i != link)
+        if ((int)i != link || (link != e->parent && e->link[i].rank != rank))
             say_bye(e, i, rank);
     tutti__watch_refuse(e);
 }

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
 enum {
     N = 100000
@@ -140,6 +141,31 @@ static void *somewhere_else(void *arg)
     return NULL;
 }
 
+/* What its parent made is of no use to a child, which may end that and start afresh. */
+static void in_child(void)
+{
+    CHECK_ERROR(tutti_init(NULL), TUTTI_ERR_SHUTDOWN, "forked");
+    CHECK_ERROR(tutti_barrier(tutti_world()), TUTTI_ERR_SHUTDOWN, "forked");
+    CHECK_OK(tutti_finalize());
+    CHECK_OK(tutti_init(NULL));
+    direct(tutti_world());
+    by_name(tutti_world());
+    CHECK_OK(tutti_finalize());
+    _exit(0);
+}
+
+static void forks(void)
+{
+    pid_t pid = fork();
+    int result;
+
+    CHECK(pid >= 0);
+    if (pid == 0)
+        in_child();
+    CHECK_INT(waitpid(pid, &result, 0), pid);
+    CHECK_INT(result, 0);
+}
+
 int main(void)
 {
     clean_environment();
@@ -158,6 +184,7 @@ int main(void)
         CHECK_INT(tutti_local_size(world), 1);
         CHECK_INT(tutti_host_rank(world), 0);
         CHECK_INT(tutti_host_count(world), 1);
+        forks();
         direct(world);
         copies(world);
         by_name(world);

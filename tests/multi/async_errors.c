@@ -370,9 +370,56 @@ static void arguments(rank_t *self)
     CHECK_OK(tutti_wait(r, -1));
 }
 
+/* A buffer that comes later is checked as that of a direct call; then the request wants another. */
+static void later_buffers(rank_t *self)
+{
+    static int x[64], y[64];
+    size_t ones[16], bad[16], counts[16];
+    tutti_request_t *r;
+    int done = 0;
+
+    for (int i = 0; i < 16; i++) {
+        ones[i] = 1;
+        bad[i] = 0;
+        x[i] = 100 * self->rank + i;
+    }
+    CHECK_OK(tutti_alltoallv_async("later", x, ones, NULL, NULL, NULL, NULL, TUTTI_INT32,
+                                   self->comm, NULL, &r));
+    CHECK_OK(tutti_request_recvcounts(r, -1, counts));
+    CHECK_STATUS(tutti_request_receive(r, NULL, NULL), TUTTI_ERR_INVALID_ARGUMENT);
+    last_error_says("recvbuf is NULL", NULL, NULL);
+    if (self->size > 1) {
+        CHECK_STATUS(tutti_request_receive(r, x + 1, NULL), TUTTI_ERR_INVALID_ARGUMENT);
+        last_error_says("sendbuf", "recvbuf", "overlap");
+        CHECK_STATUS(tutti_request_receive(r, y, bad), TUTTI_ERR_INVALID_ARGUMENT);
+        last_error_says("recvdispls", "overlap", NULL);
+    }
+    bad[0] = (size_t)1 << 60;
+    CHECK_STATUS(tutti_request_receive(r, y, bad), TUTTI_ERR_INVALID_ARGUMENT);
+    last_error_says("recvdispls[0]", "memory", NULL);
+    CHECK_OK(tutti_request_receive(r, y, NULL));
+    CHECK_STATUS(tutti_request_receive(r, y, NULL), TUTTI_ERR_INVALID_ARGUMENT);
+    while (!done)
+        CHECK_OK(tutti_test(r, &done));
+    CHECK_STATUS(tutti_request_receive(r, y, NULL), TUTTI_ERR_INVALID_ARGUMENT);
+    last_error_says("has its buffer already", NULL, NULL);
+    CHECK_OK(tutti_wait(r, -1));
+    for (int i = 0; i < self->size; i++)
+        CHECK_INT(y[i], 100 * i + self->rank);
+    /* In place, as the direct call. */
+    CHECK_OK(tutti_alltoallv_async("later", x, ones, NULL, NULL, NULL, NULL, TUTTI_INT32,
+                                   self->comm, NULL, &r));
+    CHECK_OK(tutti_request_recvcounts(r, -1, counts));
+    CHECK_OK(tutti_request_receive(r, x, NULL));
+    CHECK_OK(tutti_wait(r, -1));
+    for (int i = 0; i < self->size; i++)
+        CHECK_INT(x[i], 100 * i + self->rank);
+}
+
 static void everything(rank_t *self)
 {
     arguments(self);
+    later_buffers(self);
     if (self->size == 1)
         return;
     collectives(self);

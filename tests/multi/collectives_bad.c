@@ -146,6 +146,33 @@ static void odd_but_good(rank_t *self)
         CHECK_INT(z[2 * r + 1], 10 * r + self->rank);
 }
 
+/* In place, whether a side's displacements are written out or not, and wherever nothing stands. */
+static void same_places(rank_t *self)
+{
+    size_t counts[MOST_RANKS], displs[MOST_RANKS];
+    int z[2 * MOST_RANKS];
+
+    for (int way = 0; way < 2; way++) {
+        for (int r = 0; r < self->size; r++) {
+            counts[r] = 2;
+            displs[r] = 2 * (size_t)r;
+            z[2 * r] = z[2 * r + 1] = 10 * self->rank + r;
+        }
+        CHECK_OK(tutti_alltoallv(z, counts, way ? displs : NULL, z, counts, way ? NULL : displs,
+                                 TUTTI_INT32, self->comm));
+        for (int r = 0; r < 2 * self->size; r++)
+            CHECK_INT(z[r], 10 * (r / 2) + self->rank);
+    }
+    /* Only with itself. */
+    for (int r = 0; r < self->size; r++) {
+        counts[r] = r == self->rank;
+        displs[r] = r == self->rank ? 0 : 7;
+    }
+    z[0] = self->rank;
+    CHECK_OK(tutti_alltoallv(z, counts, displs, z, counts, NULL, TUTTI_INT32, self->comm));
+    CHECK_INT(z[0], self->rank);
+}
+
 static void bad_arguments(rank_t *self)
 {
     bad_cases(self);
@@ -161,6 +188,7 @@ static void bad_arguments(rank_t *self)
         case_works(self);
     }
     odd_but_good(self);
+    same_places(self);
 }
 
 /* ---- two threads ---- */

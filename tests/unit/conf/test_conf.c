@@ -58,10 +58,11 @@ static void test_parse_seconds(void **state)
         const char *text;
         uint64_t ms;
     } good[] = { { "0", 0 },         { "600", 600000 }, { "0.5", 500 },
-                 { "1.25s", 1250 },  { "0.001", 1 },    { "0.0001", 1 },
+                 { "1.25s", 1250 },  { "0.001", 1 },    { "0.0011", 2 },
                  { "0.9999", 1000 }, { "2.000", 2000 }, { "2.0000", 2000 } };
-    static const char *const bad[] = { "",    ".5", "1.",    "-1", "1,5",
-                                       "1e3", "1m", "1.5.5", "s",  "18446744073709551" };
+    static const char *const bad[] = { "",      ".5", "1.",    "-1", "1,5",
+                                       "1e3",   "1m", "1.5.5", "s",  "18446744073709551",
+                                       "0.0001" };
     uint64_t ms;
 
     (void)state;
@@ -195,6 +196,7 @@ static void test_nonsense_is_refused(void **state)
                   { "TUTTI_CREDITS", "0", "a number, 1 to 64" },
                   { "TUTTI_CREDITS", "65", "a number, 1 to 64" },
                   { "TUTTI_TIMEOUT", "0", "seconds, 0.001 to 1000000" },
+                  { "TUTTI_TIMEOUT", "0.0001", "seconds, 0.001 to 1000000" },
                   { "TUTTI_TIMEOUT", "1000000.1", "seconds, 0.001 to 1000000" },
                   { "TUTTI_STALL_WARNING", "-1", "seconds, 0 to 1000000" },
                   { "TUTTI_DETERMINISTIC", "1", "default|strict" },
