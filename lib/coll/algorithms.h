@@ -234,6 +234,7 @@ tutti__coll_build_t tutti__coll_node_reduce;
 tutti__coll_build_t tutti__coll_node_broadcast;
 tutti__coll_build_t tutti__coll_node_reduce_scatter;
 tutti__coll_build_t tutti__coll_node_allgather;
+tutti__coll_build_t tutti__coll_node_alltoall;
 tutti__coll_build_t tutti__coll_node_barrier;
 
 tutti__coll_build_t tutti__coll_allreduce_binomial;

@@ -4,8 +4,6 @@
  *
  * They stand outside of loops where they can: the host's kernels cut large buffers into chunks of
  * their own size. The barrier reduces a block that nobody looks at: everyone hears from everyone.
- * So does reduce, where only the root looks: there is no OUT elsewhere, and SCRATCH stands in
- * loops.
  *
  * A node operation reduces in the order of local ranks, which on a single host is that of ranks.
  */
@@ -40,15 +38,11 @@ tutti_status_t tutti__coll_node_allreduce(const tutti__shape_t *shape,
 tutti_status_t tutti__coll_node_reduce(const tutti__shape_t *shape, const tutti__coll_args_t *args,
                                        tutti__sched_t **ret_sched)
 {
-    tutti__build_t *b = begin(shape, args, 1, 1);
+    tutti__build_t *b = begin(shape, args, 1, 0);
 
-    tutti__build_loop(b);
     tutti__build_finish(b);
-    tutti__build_node(b, TUTTI__NODE_ALLREDUCE, tutti__at(TUTTI__IN, 0),
-                      tutti__at(TUTTI__SCRATCH, 0), 1, 1, 0);
-    if (args->rank == args->root)
-        tutti__build_copy(b, tutti__at(TUTTI__SCRATCH, 0), tutti__at(TUTTI__OUT, 0), 1);
-    tutti__build_end_loop(b);
+    tutti__build_node(b, TUTTI__NODE_REDUCE, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0), 1,
+                      1, (int32_t)shape->local_of[args->root]);
     return tutti__build_end(b, ret_sched);
 }
 
@@ -84,6 +78,17 @@ tutti_status_t tutti__coll_node_allgather(const tutti__shape_t *shape,
 
     tutti__build_node(b, TUTTI__NODE_ALLGATHER, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0),
                       1, shape->size, 0);
+    return tutti__build_end(b, ret_sched);
+}
+
+tutti_status_t tutti__coll_node_alltoall(const tutti__shape_t *shape,
+                                         const tutti__coll_args_t *args, tutti__sched_t **ret_sched)
+{
+    tutti__build_t *b = begin(shape, args, shape->size, 0);
+
+    tutti__build_sizes(b, TUTTI__ALL_EQUAL);
+    tutti__build_node(b, TUTTI__NODE_ALLTOALL, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0), 1,
+                      shape->size, 0);
     return tutti__build_end(b, ret_sched);
 }
 

@@ -13,9 +13,7 @@
  * formulas in the algorithms' files with alpha = 2 us and 1/beta = 10 GB/s, and from slots of
  * 64 KiB. What they say in words:
  *
- *      one host         node operations, where there are any; a reduce to one rank only while it
- *                       is small, as it then would be one to all and a copy: at 2 ranks and 1 MiB
- *                       118 us, and the chain 40
+ *      one host         node operations, where there are any
  *      allreduce        hierarchical; between hosts recursive doubling while messages are small,
  *                       halving-doubling for many hosts, a ring for large buffers
  *      rooted ones      a tree while it is small; scatter-and-gather kinds while filling a chain
@@ -72,9 +70,8 @@ static const seed_t seeds[] = {
     { TUTTI__ALLREDUCE, ANY_HOSTS, 1, 64 * KIB, "recursive_doubling", 1, ORDER },
     { TUTTI__ALLREDUCE, ANY_HOSTS, 1, ALL, "halving_doubling", 1, ORDER },
 
-    { TUTTI__ROOT_REDUCE, ONE_HOST, 1, 2 * KIB, "node", 0, HOST },
+    { TUTTI__ROOT_REDUCE, ONE_HOST, 1, ALL, "node", 1, HOST },
     { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, 64 * KIB, "binomial", 1, SMALL },
-    { TUTTI__ROOT_REDUCE, ONE_HOST, 1, ALL, "chain", 0, HOST },
     { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1024, 64 * MIB, "scatter_gather", 0, MEDIUM },
     { TUTTI__ROOT_REDUCE, ANY_HOSTS, 128, 8 * MIB, "scatter_gather", 0, MEDIUM },
     { TUTTI__ROOT_REDUCE, ANY_HOSTS, 8, 1 * MIB, "scatter_gather", 0, MEDIUM },
@@ -113,7 +110,7 @@ static const seed_t seeds[] = {
     { TUTTI__SCATTER, ANY_HOSTS, 1, ALL, "direct", 1, FEW },
     { TUTTI__SCATTERV, ANY_HOSTS, 1, ALL, "direct", 1, ONLY },
 
-    { TUTTI__ALLTOALL, ONE_HOST, 1, ALL, "direct", 1, HOST },
+    { TUTTI__ALLTOALL, ONE_HOST, 1, ALL, "node", 1, HOST },
     { TUTTI__ALLTOALL, ANY_HOSTS, 512, 256 * KIB, "bruck", 1, SMALL },
     { TUTTI__ALLTOALL, ANY_HOSTS, 64, 32 * KIB, "bruck", 1, SMALL },
     { TUTTI__ALLTOALL, ANY_HOSTS, 8, 4 * KIB, "bruck", 1, SMALL },

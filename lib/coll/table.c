@@ -100,6 +100,8 @@ const tutti__algorithm_t tutti__algorithms[] = {
     { "direct", TUTTI__SCATTERV, "straight from the root", 1, 1, 0, NULL, NULL,
       tutti__coll_scatterv_direct },
 
+    { "node", TUTTI__ALLTOALL, ONE_HOST, 1, 1, 0, NULL, tutti__coll_node_refuses,
+      tutti__coll_node_alltoall },
     { "bruck", TUTTI__ALLTOALL, "few steps, for small blocks", 1, 1, 0, NULL, NULL,
       tutti__coll_alltoall_bruck },
     { "recursive_doubling", TUTTI__ALLTOALL, "few steps, in pairs, for powers of two", 1, 1, 0,

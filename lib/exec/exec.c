@@ -231,7 +231,7 @@ static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti
     assert(run->sched->sizes != TUTTI__BY_PAIR);
     call->kind = (tutti__op_kind_t)op->kind;
     call->divisor = divisor(run, op);
-    call->root = op->kind == TUTTI__NODE_BCAST ? (uint32_t)op->arg : run->root;
+    call->root = tutti__sched_has_root(op->kind) ? (uint32_t)op->arg : run->root;
     call->src = node_base(run, op->sbuf, op->sblk);
     call->dst = node_base(run, op->dbuf, op->dblk);
     call->src_step = op->sbuf == TUTTI__SCRATCH ? call->map.chunk : 0;

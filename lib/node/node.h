@@ -27,9 +27,9 @@ typedef struct {
     const tutti__reducer_t *reducer; /* of those two, for what reduces */
     uint8_t tag;                     /* below 128; equal on all ranks, else they do not fit */
     uint32_t divisor;                /* 0: none; see reduce.h */
-    uint32_t root;   /* NODE_BCAST: local rank; else the call's, which is compared only */
+    uint32_t root;   /* NODE_BCAST, NODE_REDUCE: local rank; else the call's, compared only */
     const void *src; /* element 0 of the block map; with src_step: block sblk */
-    void *dst;
+    void *dst;       /* NODE_REDUCE: looked at by the root only */
     tutti__blockmap_t map;
     size_t src_step, dst_step; /* 0, or SCRATCH: elements from one block to the next */
     int whole;                 /* outside loops: whole blocks; else chunk `trip` of each block */

@@ -341,7 +341,7 @@ void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src
     if (nparts > UINT16_MAX)
         spoil(b, TUTTI_ERR_UNSUPPORTED, "%u parts of a node operation", nparts);
     op->nparts = (uint16_t)nparts;
-    if (kind == TUTTI__NODE_BCAST) /* the others have none */
+    if (tutti__sched_has_root(kind))
         op->arg = root;
 }
 

@@ -44,7 +44,10 @@ static int arguments_agree(tutti__check_run_t *run, const tutti__check_host_t *h
     }
     if (op->nparts > host->nranks)
         return tutti__check_blame(run, first, "only %u ranks for its parts", host->nranks);
-    if (op->kind == TUTTI__NODE_BCAST && (uint32_t)op->arg >= host->nranks)
+    if (op->kind == TUTTI__NODE_ALLTOALL && op->nparts < host->nranks)
+        return tutti__check_blame(run, first, "its parts are for %u of %u ranks", op->nparts,
+                                  host->nranks);
+    if (tutti__sched_has_root(op->kind) && (uint32_t)op->arg >= host->nranks)
         return tutti__check_blame(run, first, "there is no local rank %d", op->arg);
     return 1;
 }
@@ -87,6 +90,31 @@ static int write_all(tutti__check_run_t *run, const tutti__check_host_t *host, u
     return 1;
 }
 
+/* Block i of the parts that local ranks a and b have for each other. */
+static int exchange(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t a,
+                    uint32_t b, uint32_t i, uint32_t trip)
+{
+    const tutti__check_stream_t *x = member(run, host, a), *y = member(run, host, b);
+    const tutti__op_t *op = tutti__check_op(x);
+    uint32_t to_a = a * op->nblk + i, to_b = b * op->nblk + i;
+    tutti__value_t of_a, of_b;
+
+    return tutti__cells_read(run, x, op->sbuf, op->sblk + to_b, 1, trip, &of_a) &&
+           tutti__cells_read(run, y, op->sbuf, op->sblk + to_a, 1, trip, &of_b) &&
+           tutti__cells_write(run, x, op->dbuf, op->dblk + to_b, 1, trip, &of_b) &&
+           tutti__cells_write(run, y, op->dbuf, op->dblk + to_a, 1, trip, &of_a);
+}
+
+static int exchange_all(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t part,
+                        uint32_t i, uint32_t trip)
+{
+    for (uint32_t local = 0; local <= part; local++) {
+        if (!exchange(run, host, local, part, i, trip))
+            return 0;
+    }
+    return 1;
+}
+
 /* Block i of part `part`: blocks are read before their like is written, so in place works. */
 static int do_block(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t part,
                     uint32_t i, uint32_t trip)
@@ -104,6 +132,12 @@ static int do_block(tutti__check_run_t *run, const tutti__check_host_t *host, ui
     case TUTTI__NODE_ALLGATHER:
         return tutti__cells_read(run, member(run, host, part), op->sbuf, from, 1, trip, &value) &&
                write_all(run, host, to, trip, &value);
+    case TUTTI__NODE_REDUCE:
+        return fold(run, host, from, trip, &value) &&
+               tutti__cells_write(run, member(run, host, (uint32_t)op->arg), op->dbuf, to, 1, trip,
+                                  &value);
+    case TUTTI__NODE_ALLTOALL:
+        return exchange_all(run, host, part, i, trip);
     default: /* NODE_BCAST */
         return tutti__cells_read(run, member(run, host, (uint32_t)op->arg), op->sbuf, from, 1, trip,
                                  &value) &&
@@ -116,6 +150,13 @@ static int gives(const tutti__op_t *op, uint32_t local)
     if (op->kind == TUTTI__NODE_ALLGATHER)
         return local < op->nparts;
     return op->kind != TUTTI__NODE_BCAST || local == (uint32_t)op->arg;
+}
+
+static int gets(const tutti__op_t *op, uint32_t local)
+{
+    if (op->kind == TUTTI__NODE_REDUCE_SCATTER)
+        return local < op->nparts;
+    return op->kind != TUTTI__NODE_REDUCE || local == (uint32_t)op->arg;
 }
 
 /* Who gets a result depends on all who gave to it. */
@@ -132,7 +173,7 @@ static void spread_knowledge(tutti__check_run_t *run, const tutti__check_host_t 
             sum[w] |= knows[w];
     }
     for (uint32_t i = 0; i < host->nranks; i++) {
-        if (op->kind != TUTTI__NODE_REDUCE_SCATTER || i < op->nparts)
+        if (gets(op, i))
             tutti__check_learn(run, member(run, host, i), sum);
     }
 }

@@ -29,6 +29,8 @@ const char *tutti__sched_kind_name(unsigned kind)
         [TUTTI__NODE_REDUCE_SCATTER] = "NODE_REDUCE_SCATTER",
         [TUTTI__NODE_ALLGATHER] = "NODE_ALLGATHER",
         [TUTTI__NODE_BCAST] = "NODE_BCAST",
+        [TUTTI__NODE_REDUCE] = "NODE_REDUCE",
+        [TUTTI__NODE_ALLTOALL] = "NODE_ALLTOALL",
     };
 
     if (kind < sizeof(names) / sizeof(names[0]) && names[kind] != NULL)
@@ -119,6 +121,7 @@ static void put_operands(paper_t *paper, const tutti__sched_t *sched, const tutt
         put(paper, "for stream %u: mark %d", op->stream, op->arg);
         break;
     case TUTTI__NODE_BCAST:
+    case TUTTI__NODE_REDUCE:
         put_move(paper, op);
         put(paper, " of local rank %d", op->arg);
         break;

@@ -54,6 +54,10 @@
  *      NODE_REDUCE_SCATTER  dst[part i] = the same, on local rank i only
  *      NODE_ALLGATHER       dst[part i] = src[part i] of local rank i, on all
  *      NODE_BCAST           dst[all blocks] = src of local rank `arg` (nparts is 1)
+ *      NODE_REDUCE          dst[all blocks] = the reduction, on local rank `arg` only; the others
+ *                           need have no dst (nparts is 1)
+ *      NODE_ALLTOALL        dst[part r] = src[part me] of local rank r, for all r (nparts is the
+ *                           number of the host's ranks, sizes are ALL_EQUAL)
  */
 #ifndef TUTTI__SCHED_SCHED_H
 #define TUTTI__SCHED_SCHED_H
@@ -79,6 +83,8 @@ typedef enum {
     TUTTI__NODE_REDUCE_SCATTER,
     TUTTI__NODE_ALLGATHER,
     TUTTI__NODE_BCAST,
+    TUTTI__NODE_REDUCE,
+    TUTTI__NODE_ALLTOALL,
     TUTTI__NODE_MEET /* not in schedules: the executor's own, see exec.h */
 } tutti__op_kind_t;
 
@@ -98,9 +104,9 @@ typedef enum {
 
 enum {
     TUTTI__MARK = 1,   /* counts for WAIT when it completes */
-    TUTTI__FINISH = 2, /* RECV_REDUCE, REDUCE, COPY, NODE_ALLREDUCE, NODE_REDUCE_SCATTER: this
-                          result is final, so AVG divides here; exactly once on the way to each
-                          output; see above */
+    TUTTI__FINISH = 2, /* RECV_REDUCE, REDUCE, COPY, NODE_ALLREDUCE, NODE_REDUCE_SCATTER,
+                          NODE_REDUCE: this result is final, so AVG divides here; exactly once on
+                          the way to each output; see above */
     TUTTI__LEFT = 4    /* RECV_REDUCE, REDUCE: what arrives is the left operand */
 };
 
@@ -124,7 +130,7 @@ typedef struct {
     uint32_t nblk;   /* blocks (NODE_*: per part) */
     uint16_t nparts; /* NODE_*: parts; else 1 */
     uint16_t unused;
-    int32_t arg; /* WAIT: marks; LOOP, END_LOOP, NODE_BCAST: see there */
+    int32_t arg; /* WAIT: marks; LOOP, END_LOOP, NODE_BCAST, NODE_REDUCE: see there */
 } tutti__op_t;
 
 /* One end of a channel. */
@@ -153,6 +159,12 @@ typedef struct {
 
 /* NULL is fine. */
 void tutti__sched_free(tutti__sched_t *sched);
+
+/* Has this node operation a root, the local rank in `arg`? */
+static inline int tutti__sched_has_root(unsigned kind)
+{
+    return kind == TUTTI__NODE_BCAST || kind == TUTTI__NODE_REDUCE;
+}
 
 /* "RECV_REDUCE", "OUT"; "?" for what is none. Static. */
 const char *tutti__sched_kind_name(unsigned kind);

@@ -424,7 +424,7 @@ static int node(reader_t *in, tutti__op_kind_t kind)
     if (tutti__words_take(w, "in") &&
         (!tutti__words_number(w, "", &nparts) || !tutti__words_need(w, "parts")))
         return 0;
-    if (kind == TUTTI__NODE_BCAST && !tutti__words_number(w, "of local rank", &root))
+    if (tutti__sched_has_root(kind) && !tutti__words_number(w, "of local rank", &root))
         return 0;
     if (nparts == 0 || src.n % nparts != 0 || root > INT32_MAX)
         return tutti__words_bad(w, 0, "%u blocks in %u parts, local rank %u: that makes no sense",
@@ -448,7 +448,7 @@ static int operation(reader_t *in)
         return 0;
     if (!note_origin(in))
         return 0;
-    for (unsigned kind = TUTTI__SEND; kind <= TUTTI__NODE_BCAST; kind++) {
+    for (unsigned kind = TUTTI__SEND; kind < TUTTI__NODE_MEET; kind++) {
         if (!tutti__words_take(&in->words, tutti__sched_kind_name(kind)))
             continue;
         return kind < sizeof(reads) / sizeof(*reads) ? reads[kind](in)

@@ -49,6 +49,8 @@ static const trait_t traits[] = {
     [TUTTI__NODE_REDUCE_SCATTER] = { 1, 1, 0, 1, MOVES_FLAGS },
     [TUTTI__NODE_ALLGATHER] = { 1, 1, 0, 1, TUTTI__MARK },
     [TUTTI__NODE_BCAST] = { 1, 1, 0, 1, TUTTI__MARK },
+    [TUTTI__NODE_REDUCE] = { 1, 1, 0, 1, MOVES_FLAGS },
+    [TUTTI__NODE_ALLTOALL] = { 1, 1, 0, 1, TUTTI__MARK },
 };
 
 /* Say where and what; 0, for `return bad(...)`. */
@@ -149,10 +151,12 @@ static int node_valid(const look_t *look)
 
     if (look->s != 0)
         return bad(look, "node operations stand in stream 0 only");
-    if (op->nparts != 1 && (op->kind == TUTTI__NODE_ALLREDUCE || op->kind == TUTTI__NODE_BCAST))
+    if (op->nparts != 1 && (op->kind == TUTTI__NODE_ALLREDUCE || tutti__sched_has_root(op->kind)))
         return bad(look, "cannot have parts");
-    if (op->arg < 0 || (op->arg > 0 && op->kind != TUTTI__NODE_BCAST))
+    if (op->arg < 0 || (op->arg > 0 && !tutti__sched_has_root(op->kind)))
         return bad(look, "there is no local rank %d", op->arg);
+    if (op->kind == TUTTI__NODE_ALLTOALL && look->sched->sizes != TUTTI__ALL_EQUAL)
+        return bad(look, "source and destination may have different sizes");
     return 1;
 }
 
@@ -200,7 +204,7 @@ static int op_valid(look_t *look)
     const tutti__op_t *op = &look->sched->ops[look->i];
     const trait_t *trait;
 
-    if (op->kind < TUTTI__SEND || op->kind > TUTTI__NODE_BCAST)
+    if (op->kind < TUTTI__SEND || op->kind >= TUTTI__NODE_MEET)
         return bad(look, "there is no kind %u", op->kind);
     trait = &traits[op->kind];
     if (op->flags & ~trait->flags)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations on data that does not fit an announcement: chunked (two-shot) and zero-copy.
+ * Node operations on data that does not fit an announcement: chunked (two-shot).
  *
  * The stages and what each waits for are in shm.h. All ranks reduce at the same time, each its own
  * part, in one fused pass over all ranks' data in rank order; so results are the same bits on all
  * ranks and do not depend on how the data is cut.
+ *
+ * A chunk is the same elements of every block in src and in dst, so it may be written in place once
+ * it was copied IN; and OUT comes after that.
  */
 #include "node/shm/shm.h"
 
@@ -52,20 +55,13 @@ int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
     return 0;
 }
 
-/* Which of a peer's three counters. */
-typedef enum {
-    STAGE_IN,
-    STAGE_RED,
-    STAGE_OUT
-} stage_t;
-
-/* Have all peers' counters of a stage reached `target`? */
-static tutti_status_t all_reached(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
-                                  stage_t stage, uint32_t target, tutti__stuck_t *stuck)
+tutti_status_t tutti__shm_all_reached(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                      tutti__shm_stage_t stage, uint32_t target,
+                                      tutti__stuck_t *stuck)
 {
     for (uint32_t r = 0; r < shm->nlocal; r++) {
         tutti__progress_t *p = lane->peer[r].progress;
-        tutti__word_t *word = stage == STAGE_IN ? &p->in : stage == STAGE_RED ? &p->red : &p->out;
+        tutti__word_t *word = stage == SHM_RED ? &p->red : &p->out;
         uint32_t value;
 
         if (r == shm->me)
@@ -84,7 +80,7 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
     tutti_status_t status;
 
     /* The slot was last used for chunk g - 2; everybody must be through with that one. */
-    status = all_reached(shm, lane, STAGE_OUT, lane->base + chunk - 1, stuck);
+    status = tutti__shm_all_reached(shm, lane, SHM_OUT, lane->base + chunk - 1, stuck);
     if (status != TUTTI_OK)
         return status;
     for (uint32_t j = 0; j < lane->nblocks; j++) {
@@ -92,7 +88,7 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
 
         if (!puts_in(shm, lane, j))
             continue;
-        part = tutti__shm_piece(shm, lane, j, chunk);
+        part = tutti__shm_piece(lane, j, chunk);
         if (part.count > 0)
             memcpy(slot_of(shm, lane, shm->me, chunk, j), tutti__shm_src(lane, part),
                    part.count * lane->esize);
@@ -122,7 +118,8 @@ static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *l
     return TUTTI_OK;
 }
 
-/* Reduce my blocks of a chunk over all ranks; an allreduce shows the result in my slot. */
+/* Reduce my blocks of a chunk over all ranks. An allreduce shows the result in my slot, too, and
+   what only the root gets goes there alone: my slot has no data of mine where I reduce. */
 static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -134,12 +131,13 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 
         if (tutti__shm_owner(lane, j) != shm->me)
             continue;
-        part = tutti__shm_piece(shm, lane, j, chunk);
+        part = tutti__shm_piece(lane, j, chunk);
         if (part.count == 0)
             continue;
         for (uint32_t r = 0; r < shm->nlocal; r++)
             srcs[r] = r == shm->me ? tutti__shm_src(lane, part) : slot_of(shm, lane, r, chunk, j);
-        dst = tutti__shm_dst(lane, part);
+        dst = tutti__shm_gets(shm, lane) ? tutti__shm_dst(lane, part)
+                                         : slot_of(shm, lane, shm->me, chunk, j);
         tutti__reduce(lane->call->reducer, dst, srcs, shm->nlocal, part.count, lane->call->divisor);
         if (lane->call->kind == TUTTI__NODE_ALLREDUCE && shm->nlocal > 1)
             memcpy(slot_of(shm, lane, shm->me, chunk, j), dst, part.count * lane->esize);
@@ -148,16 +146,21 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 
 /* ---- OUT ---- */
 
-/* Copy what other ranks own; an allgather also moves its own part if it is not in place. */
+/* Is there anything to copy out? Of a reduce_scatter there is not, and of a reduce on root only. */
+static int takes_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    return lane->call->kind != TUTTI__NODE_REDUCE_SCATTER && tutti__shm_gets(shm, lane);
+}
+
+/* Copy what other ranks own; what is moved only, also my own part if it is not in place. */
 static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk)
 {
     const tutti__node_call_t *call = lane->call;
 
-    if (call->kind == TUTTI__NODE_REDUCE_SCATTER)
-        return;
     for (uint32_t j = 0; j < lane->nblocks; j++) {
         uint32_t from = call->kind == TUTTI__NODE_BCAST ? call->root : tutti__shm_owner(lane, j);
-        tutti__shm_part_t part = tutti__shm_piece(shm, lane, j, chunk);
+        uint32_t slot = call->kind == TUTTI__NODE_ALLTOALL ? tutti__shm_mine(shm, lane, j) : j;
+        tutti__shm_part_t part = tutti__shm_piece(lane, j, chunk);
         const char *src = tutti__shm_src(lane, part);
         char *dst = tutti__shm_dst(lane, part);
         size_t count = part.count;
@@ -165,19 +168,19 @@ static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uin
         if (count == 0)
             continue;
         if (from != shm->me)
-            memcpy(dst, slot_of(shm, lane, from, chunk, j), count * lane->esize);
-        else if (call->kind != TUTTI__NODE_ALLREDUCE && dst != src)
+            memcpy(dst, slot_of(shm, lane, from, chunk, slot), count * lane->esize);
+        else if (!tutti__shm_reduces(lane) && dst != src)
             memcpy(dst, src, count * lane->esize);
     }
 }
 
-/* What OUT of a chunk waits for: the results. What others copied IN was seen before RED. */
+/* What OUT of a chunk waits for: others' results. What they copied IN was seen before RED. */
 static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                    uint32_t chunk, tutti__stuck_t *stuck)
 {
-    if (lane->call->kind != TUTTI__NODE_ALLREDUCE)
+    if (!tutti__shm_reduces(lane) || !takes_out(shm, lane) || lane->nblocks == 1)
         return TUTTI_OK;
-    return all_reached(shm, lane, STAGE_RED, lane->base + chunk + 1, stuck);
+    return tutti__shm_all_reached(shm, lane, SHM_RED, lane->base + chunk + 1, stuck);
 }
 
 /* ---- the pipeline ----
@@ -212,7 +215,7 @@ static tutti_status_t stage_red(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     status = all_in(shm, lane, lane->red, stuck);
     if (status != TUTTI_OK)
         return status;
-    if (lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE_SCATTER)
+    if (tutti__shm_reduces(lane))
         reduce_mine(shm, lane_index, lane->red);
     lane->red++;
     tutti__shm_publish(shm, lane_index, &lane->peer[shm->me].progress->red, lane->base + lane->red);
@@ -229,7 +232,8 @@ static tutti_status_t stage_out(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     status = may_copy_out(shm, lane, lane->out, stuck);
     if (status != TUTTI_OK)
         return status;
-    copy_out(shm, lane, lane->out);
+    if (takes_out(shm, lane))
+        copy_out(shm, lane, lane->out);
     lane->out++;
     tutti__shm_publish(shm, lane_index, &lane->peer[shm->me].progress->out, lane->base + lane->out);
     return TUTTI_OK;
@@ -246,98 +250,6 @@ tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__
             return TUTTI__AGAIN;
     }
     lane->base += lane->nchunks;
-    lane->phase = SHM_IDLE;
-    return TUTTI_OK;
-}
-
-/* ---- zero-copy ---- */
-
-/* A part of local rank r's source or destination, in its arena. */
-static char *src_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t r,
-                          tutti__shm_part_t part)
-{
-    return shm->machine->base[shm->local_to_machine[r]] +
-           lane->peer[r].announce[lane->seq & 1]->u.large.src_offset + part.src * lane->esize;
-}
-
-static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t r,
-                          tutti__shm_part_t part)
-{
-    return shm->machine->base[shm->local_to_machine[r]] +
-           lane->peer[r].announce[lane->seq & 1]->u.large.dst_offset + part.dst * lane->esize;
-}
-
-/* Reduced while it is in the first cache, then written to everybody. */
-#define ZERO_BLOCK_BYTES 8192
-
-static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t part)
-{
-    tutti__shm_lane_t *lane = &shm->lane[lane_index];
-    const void **srcs = tutti__shm_srcs(shm, lane_index);
-    size_t most = ZERO_BLOCK_BYTES / lane->esize;
-
-    while (part.count > 0) {
-        size_t n = TUTTI__MIN(part.count, most);
-        char *dst = dst_in_arena(shm, lane, shm->me, part);
-
-        for (uint32_t r = 0; r < shm->nlocal; r++)
-            srcs[r] = src_in_arena(shm, lane, r, part);
-        tutti__reduce(lane->call->reducer, dst, srcs, shm->nlocal, n, lane->call->divisor);
-        if (lane->call->kind == TUTTI__NODE_ALLREDUCE)
-            for (uint32_t r = 0; r < shm->nlocal; r++)
-                if (r != shm->me)
-                    memcpy(dst_in_arena(shm, lane, r, part), dst, n * lane->esize);
-        part.src += n;
-        part.dst += n;
-        part.count -= n;
-    }
-}
-
-/* My share of the work: what I own is reduced, or written to all. */
-static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
-{
-    tutti__shm_lane_t *lane = &shm->lane[lane_index];
-    int bcast = lane->call->kind == TUTTI__NODE_BCAST;
-
-    for (uint32_t j = 0; j < lane->nblocks; j++) {
-        tutti__shm_part_t part;
-        const char *src;
-
-        if (tutti__shm_owner(lane, j) != shm->me)
-            continue;
-        part = tutti__shm_extent(shm, lane, j);
-        if (!bcast && lane->call->kind != TUTTI__NODE_ALLGATHER) {
-            zero_reduce(shm, lane_index, part);
-            continue;
-        }
-        src = src_in_arena(shm, lane, bcast ? lane->call->root : shm->me, part);
-        for (uint32_t r = 0; r < shm->nlocal; r++) {
-            char *dst = dst_in_arena(shm, lane, r, part);
-
-            if (dst != src)
-                memcpy(dst, src, part.count * lane->esize);
-        }
-    }
-}
-
-tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
-{
-    tutti__shm_lane_t *lane = &shm->lane[lane_index];
-    tutti__progress_t *own = lane->peer[shm->me].progress;
-    tutti_status_t status;
-
-    if (lane->red == 0) {
-        zero_work(shm, lane_index);
-        lane->red = 1;
-        /* One chunk of the lane's life, whose slot nobody used: IN and OUT go along. */
-        tutti__store_relaxed(&own->in, lane->base + 1);
-        tutti__store_relaxed(&own->out, lane->base + 1);
-        tutti__shm_publish(shm, lane_index, &own->red, lane->base + 1);
-    }
-    status = all_reached(shm, lane, STAGE_RED, lane->base + 1, stuck);
-    if (status != TUTTI_OK)
-        return status;
-    lane->base += 1;
     lane->phase = SHM_IDLE;
     return TUTTI_OK;
 }

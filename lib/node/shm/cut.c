@@ -2,10 +2,10 @@
 /*
  * How a node operation on large data is cut. The stages that work on the pieces are in chunks.c.
  *
- * Pieces are counted by blocks j: for NODE_ALLREDUCE and NODE_BCAST the elements are cut into one
- * share per rank here; for the others the blocks are those of the call, nblk for each part. Chunk k
- * takes elements [k * piece, (k + 1) * piece) of every block, and puts block j's at j * piece in
- * the slot.
+ * Pieces are counted by blocks j: for NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST the elements are
+ * cut into one share per rank here; for the others the blocks are those of the call, nblk for each
+ * part. Chunk k takes elements [k * piece, (k + 1) * piece) of every block, and puts block j's at
+ * j * piece in the slot.
  */
 #include "node/shm/shm.h"
 
@@ -37,19 +37,26 @@ tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t
     return part;
 }
 
+/*
+ * Up to so many ranks the root reduces all by itself: then each of n bytes is copied once, into a
+ * slot, and the root reads (p - 1) n. In shares it reads 2 (p - 1) / p n, but copies part of that a
+ * second time, and waits for one stage more.
+ */
+#define ROOT_ALONE 3
+
 static int own_shares(const tutti__shm_lane_t *lane)
 {
-    return lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_BCAST;
+    return lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE ||
+           lane->call->kind == TUTTI__NODE_BCAST;
 }
 
 /* The extent of one block: where it begins in the buffers, and how long it is. */
-tutti__shm_part_t tutti__shm_extent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
-                                    uint32_t j)
+tutti__shm_part_t tutti__shm_extent(const tutti__shm_lane_t *lane, uint32_t j)
 {
     tutti__shm_part_t part;
 
     if (own_shares(lane)) {
-        tutti__blockmap_t shares = { lane->count, shm->nlocal, lane->count, NULL, NULL };
+        tutti__blockmap_t shares = { lane->count, lane->nblocks, lane->count, NULL, NULL };
         size_t begin = tutti__block_border(&shares, j);
 
         part = lane->first;
@@ -64,6 +71,8 @@ tutti__shm_part_t tutti__shm_extent(const tutti__shm_t *shm, const tutti__shm_la
 
 uint32_t tutti__shm_owner(const tutti__shm_lane_t *lane, uint32_t j)
 {
+    if (lane->call->kind == TUTTI__NODE_REDUCE && lane->nblocks == 1)
+        return lane->call->root;
     return own_shares(lane) ? j : j / lane->call->nblk;
 }
 
@@ -93,8 +102,10 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 
     lane->nblocks = lane->call->nblk * lane->call->nparts;
     if (own_shares(lane)) {
-        lane->nblocks = shm->nlocal;
-        lane->largest = lane->count / shm->nlocal + (lane->count % shm->nlocal != 0);
+        int alone = lane->call->kind == TUTTI__NODE_REDUCE && shm->nlocal <= ROOT_ALONE;
+
+        lane->nblocks = alone ? 1 : shm->nlocal;
+        lane->largest = lane->count / lane->nblocks + (lane->count % lane->nblocks != 0);
     }
     /* Slots hold whole cache lines of each block, so that ranks do not write to one line. */
     room = shm->bulk_bytes / lane->esize / lane->nblocks;
@@ -106,11 +117,16 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
         lane->piece == 0 ? 0 : (uint32_t)((lane->largest + lane->piece - 1) / lane->piece);
 }
 
-/* Piece (j, chunk) of the buffers; its count may be 0. */
-tutti__shm_part_t tutti__shm_piece(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
-                                   uint32_t j, uint32_t chunk)
+void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
-    tutti__shm_part_t part = tutti__shm_extent(shm, lane, j);
+    if (own_shares(lane))
+        lane->nblocks = shm->nlocal;
+}
+
+/* Piece (j, chunk) of the buffers; its count may be 0. */
+tutti__shm_part_t tutti__shm_piece(const tutti__shm_lane_t *lane, uint32_t j, uint32_t chunk)
+{
+    tutti__shm_part_t part = tutti__shm_extent(lane, j);
     size_t skip = (size_t)chunk * lane->piece;
 
     part.src += skip;

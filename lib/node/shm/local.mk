@@ -6,4 +6,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/meet.c \
     %reldir%/open.c \
     %reldir%/shm.c \
-    %reldir%/shm.h
+    %reldir%/shm.h \
+    %reldir%/zero.c

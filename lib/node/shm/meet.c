@@ -34,6 +34,7 @@ uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
     uint32_t bits;
 
     static_assert(sizeof(what) == sizeof(bits), "half a head");
+    static_assert(TUTTI__NODE_MEET < 16, "kind has 4 bits");
     memcpy(&bits, &what, sizeof(bits));
     return (uint64_t)bits << 32 | lane->seq;
 }
@@ -105,7 +106,7 @@ static void say_root(const tutti__announce_t *a, what_t what, char *text, size_t
 {
     if (what.kind == TUTTI__NODE_MEET)
         snprintf(text, bytes, ", root %u", a->u.root);
-    else if (what.kind == TUTTI__NODE_BCAST)
+    else if (tutti__sched_has_root(what.kind))
         snprintf(text, bytes, ", root %u on this host", (unsigned)(a->count >> COUNT_BITS));
     else
         snprintf(text, bytes, ", root %u", (unsigned)(a->count >> COUNT_BITS));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Node operations over shared memory: announcing, meeting, one-shot. See shm.h for the protocol;
- * meet.c says whether announcements fit, chunks.c has the larger kernels.
+ * meet.c says whether announcements fit, chunks.c and zero.c have the larger kernels.
  *
  * The one-shot kernel follows the symmetric scheme of DeepSpeed's CPU allreduce and Open MPI's XHC
  * (inline payload): everybody writes its data once and reads all others', so a small allreduce is
@@ -105,6 +105,22 @@ static int make_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 }
 
 /*
+ * Do others write to this rank's dst in zero-copy? Of an alltoall each fetches its own, and nobody
+ * writes where a reduce has no result.
+ */
+static int lends_dst(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    return lane->call->kind != TUTTI__NODE_ALLTOALL && tutti__shm_gets(shm, lane);
+}
+
+/* Would an alltoall by zero-copy overwrite what others have not fetched yet? */
+static int is_in_place(const tutti__shm_lane_t *lane)
+{
+    return lane->call->kind == TUTTI__NODE_ALLTOALL &&
+           tutti__shm_src(lane, lane->first) == tutti__shm_dst(lane, lane->first);
+}
+
+/*
  * The announcement of an operation that is not one-shot. Zero-copy finds a peer's block where its
  * own is; blocks that have places of their own are elsewhere on each rank.
  */
@@ -113,21 +129,21 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane, tutti__an
     const tutti__node_call_t *call = lane->call;
     size_t bytes = call->map.count * lane->esize;
     int is_alike = call->map.begins == NULL && call->src_step == 0 && call->dst_step == 0;
+    uint64_t src = offset_or_none(shm, call->src, bytes), dst = TUTTI__NO_OFFSET;
 
-    own->u.large.src_offset = is_alike ? offset_or_none(shm, call->src, bytes) : TUTTI__NO_OFFSET;
-    own->u.large.dst_offset = is_alike ? offset_or_none(shm, call->dst, bytes) : TUTTI__NO_OFFSET;
+    if (lends_dst(shm, lane))
+        dst = offset_or_none(shm, call->dst, bytes);
+    own->u.large.src_offset = src;
+    own->u.large.dst_offset = dst;
     own->u.large.flags = 0;
+    if (!is_alike || is_in_place(lane) || src == TUTTI__NO_OFFSET ||
+        (lends_dst(shm, lane) && dst == TUTTI__NO_OFFSET))
+        own->u.large.flags |= TUTTI__PRIVATE;
     own->u.large.bulk_offset = TUTTI__NO_OFFSET;
     if (!make_bulk(shm, lane))
         own->u.large.flags |= TUTTI__FAILED;
     else if (lane->bulk != NULL)
         tutti__arena_offset(shm->machine->arena, lane->bulk, 1, &own->u.large.bulk_offset);
-}
-
-/* Zero-copy needs both buffers of everybody in arenas; then no data is copied ahead either. */
-static int is_private(const tutti__announce_t *a)
-{
-    return a->u.large.src_offset == TUTTI__NO_OFFSET || a->u.large.dst_offset == TUTTI__NO_OFFSET;
 }
 
 static void announce(tutti__shm_t *shm, uint32_t lane_index)
@@ -166,7 +182,8 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     } else {
         tutti__shm_cut(shm, lane);
         describe_large(shm, lane, own);
-        if (is_private(own) && !(own->u.large.flags & TUTTI__FAILED) &&
+        /* Where zero-copy may still be, nothing is copied ahead. */
+        if ((own->u.large.flags & (TUTTI__PRIVATE | TUTTI__FAILED)) == TUTTI__PRIVATE &&
             tutti__shm_copies_in(shm, lane)) {
             lane->phase = SHM_EARLY;
             return;
@@ -177,31 +194,59 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
 
 /* ---- everybody's announcement is there ---- */
 
-/* Every rank's data is in its announcement: reduce or copy straight from there. */
+/* A block moved straight from the announcement of the rank that gave it. */
+static inline void oneshot_move(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                uint32_t from, size_t at, tutti__shm_part_t part)
+{
+    char *dst = tutti__shm_dst(lane, part);
+
+    if (from != shm->me || tutti__shm_src(lane, part) != dst)
+        memcpy(dst, lane->peer[from].announce[lane->seq & 1]->u.data + at,
+               part.count * lane->esize);
+}
+
+/* ..and one reduced straight from all of them. */
+static void oneshot_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t at,
+                           tutti__shm_part_t part)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    const void **srcs = tutti__shm_srcs(shm, lane_index);
+
+    for (uint32_t r = 0; r < shm->nlocal; r++)
+        srcs[r] = lane->peer[r].announce[lane->seq & 1]->u.data + at;
+    tutti__reduce(lane->call->reducer, tutti__shm_dst(lane, part), srcs, shm->nlocal, part.count,
+                  lane->call->divisor);
+}
+
+/* Every rank's data is in its announcement. */
 static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     const tutti__node_call_t *call = lane->call;
-    const void **srcs = tutti__shm_srcs(shm, lane_index);
-    uint32_t slot = lane->seq & 1, nblocks = call->nblk * call->nparts;
+    uint32_t nblk = call->nblk, nblocks = nblk * call->nparts;
     size_t at = 0;
 
+    if (!tutti__shm_gets(shm, lane))
+        return;
     for (uint32_t j = 0; j < nblocks; j++) {
         tutti__shm_part_t part = tutti__shm_block(lane, j);
         size_t bytes = part.count * lane->esize;
-        char *dst = tutti__shm_dst(lane, part);
 
-        if (call->kind == TUTTI__NODE_ALLGATHER || call->kind == TUTTI__NODE_BCAST) {
-            uint32_t owner = call->kind == TUTTI__NODE_BCAST ? call->root : j / call->nblk;
-
-            if (call->kind == TUTTI__NODE_ALLGATHER && j % call->nblk == 0)
-                at = 0;
-            if (owner != shm->me || tutti__shm_src(lane, part) != dst)
-                memcpy(dst, lane->peer[owner].announce[slot]->u.data + at, bytes);
-        } else if (call->kind == TUTTI__NODE_ALLREDUCE || j / call->nblk == shm->me) {
-            for (uint32_t r = 0; r < shm->nlocal; r++)
-                srcs[r] = lane->peer[r].announce[slot]->u.data + at;
-            tutti__reduce(call->reducer, dst, srcs, shm->nlocal, part.count, call->divisor);
+        switch (call->kind) {
+        case TUTTI__NODE_BCAST:
+            oneshot_move(shm, lane, call->root, at, part);
+            break;
+        case TUTTI__NODE_ALLGATHER: /* a rank gives its own part only */
+            at = j % nblk == 0 ? 0 : at;
+            oneshot_move(shm, lane, j / nblk, at, part);
+            break;
+        case TUTTI__NODE_ALLTOALL: /* equal blocks */
+            oneshot_move(shm, lane, j / nblk, tutti__shm_mine(shm, lane, j) * bytes, part);
+            break;
+        default:
+            if (call->kind != TUTTI__NODE_REDUCE_SCATTER || j / nblk == shm->me)
+                oneshot_reduce(shm, lane_index, at, part);
+            break;
         }
         at += bytes;
     }
@@ -221,7 +266,7 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
                                "%zu bytes of bulk slots",
                                shm->local_to_rank[r], 2 * shm->bulk_bytes);
         lane->peer[r].bulk = shm->machine->base[shm->local_to_machine[r]] + a->u.large.bulk_offset;
-        zero_copy &= !is_private(a);
+        zero_copy &= !(a->u.large.flags & TUTTI__PRIVATE);
     }
     lane->phase = zero_copy ? SHM_ZERO : SHM_CHUNKS;
     return TUTTI_OK;

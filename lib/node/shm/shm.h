@@ -17,14 +17,16 @@
  *      IN   copy what others shall reduce or read into my slot    needs: all OUT >= g - 1
  *      RED  reduce my part over all ranks' slots                  needs: all IN  >= g + 1
  *      OUT  copy what others own from their slots     needs: all RED >= g + 1, if it reduces
- *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. Reduce-scatter has no OUT,
- *   allgather and broadcast no RED. My own part goes from sendbuf to recvbuf without the slot.
+ *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. Reduce-scatter has no OUT, a
+ *   reduce has it on root only; allgather, broadcast and alltoall have no RED. My own part goes
+ *   from sendbuf to recvbuf without the slot. Of a few ranks' reduce everything is the root's part.
  *
  *   OUT is counted by all kernels, also where nothing is copied: it is what frees a slot.
  *
- * Zero-copy. If all ranks announce sendbuf and recvbuf inside their arenas, each reduces its part
- *   over the buffers themselves and writes the result to all of them. It counts as one chunk, and
- *   ends when all have RED, so nobody reads another's buffer afterwards.
+ * Zero-copy. If all buffers that others would read or write are in arenas, each rank reduces its
+ *   part over the buffers themselves and writes the result to all of them, or to the root's. Of an
+ *   alltoall each fetches its own; in place that would overwrite what others fetch. It counts as
+ *   one chunk, and ends when all have RED, so nobody touches another's buffer afterwards.
  *
  * No globals; ranks may be threads of one process.
  */
@@ -40,7 +42,8 @@
 /* Flags of an announcement. */
 enum {
     TUTTI__COPIED = 1, /* chunk 0 is in the bulk slot already: counts as IN */
-    TUTTI__FAILED = 2  /* this rank could not make its bulk slots */
+    TUTTI__FAILED = 2, /* this rank could not make its bulk slots */
+    TUTTI__PRIVATE = 4 /* a buffer that zero-copy needs is not in the arena: there is none */
 };
 
 /*
@@ -57,7 +60,8 @@ typedef struct {
         char data[48]; /* one-shot: goes on behind the structure */
         uint32_t root; /* NODE_MEET */
         struct {
-            uint64_t src_offset, dst_offset; /* in this rank's arena, or NO_OFFSET */
+            uint64_t src_offset, dst_offset; /* in this rank's arena; or NO_OFFSET, where PRIVATE
+                                                or not needed */
             uint64_t bulk_offset;            /* of its bulk slots */
             uint32_t flags;
         } large;
@@ -111,7 +115,7 @@ typedef struct {
     tutti__shm_part_t first; /* its block 0; mostly there is no other */
     size_t count;            /* elements in all its blocks */
     size_t largest;          /* in its largest block */
-    uint32_t nblocks;        /* pieces per chunk */
+    uint32_t nblocks;        /* pieces per chunk, or of zero-copy */
     size_t piece;            /* elements in the largest */
     uint32_t nchunks;
     uint32_t in, red, out; /* chunks of this operation through each stage */
@@ -153,6 +157,26 @@ static inline char *tutti__shm_dst(const tutti__shm_lane_t *lane, tutti__shm_par
     return (char *)lane->call->dst + part.dst * lane->esize;
 }
 
+/* Is this one of the operations that reduce? */
+static inline int tutti__shm_reduces(const tutti__shm_lane_t *lane)
+{
+    return lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE ||
+           lane->call->kind == TUTTI__NODE_REDUCE_SCATTER;
+}
+
+/* Does this rank get a result? Else it may have no dst. */
+static inline int tutti__shm_gets(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    return lane->call->kind != TUTTI__NODE_REDUCE || shm->me == lane->call->root;
+}
+
+/* Alltoall: my block j is which block of the rank that it comes from? */
+static inline uint32_t tutti__shm_mine(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                       uint32_t j)
+{
+    return shm->me * lane->call->nblk + j % lane->call->nblk;
+}
+
 /* Write one of my words and wake who waits for it, in the manner of the lane. */
 void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value);
 
@@ -174,11 +198,17 @@ void tutti__shm_close(tutti__node_t *node);
 /* cut.c: how the present operation is cut. */
 void tutti__shm_measure(tutti__shm_lane_t *lane);
 void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
+/* For zero-copy: all ranks work, be they as few as they may. */
+void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
 uint32_t tutti__shm_owner(const tutti__shm_lane_t *lane, uint32_t j);
-tutti__shm_part_t tutti__shm_extent(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
-                                    uint32_t j);
-tutti__shm_part_t tutti__shm_piece(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
-                                   uint32_t j, uint32_t chunk);
+tutti__shm_part_t tutti__shm_extent(const tutti__shm_lane_t *lane, uint32_t j);
+tutti__shm_part_t tutti__shm_piece(const tutti__shm_lane_t *lane, uint32_t j, uint32_t chunk);
+
+/* Which of a peer's counters. */
+typedef enum {
+    SHM_RED,
+    SHM_OUT
+} tutti__shm_stage_t;
 
 /* chunks.c: the stages. */
 size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
@@ -188,6 +218,12 @@ int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane, uint32_t chunk,
                                   tutti__stuck_t *stuck);
 tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
+/* Have all peers' counters of a stage reached `target`? */
+tutti_status_t tutti__shm_all_reached(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                      tutti__shm_stage_t stage, uint32_t target,
+                                      tutti__stuck_t *stuck);
+
+/* zero.c */
 tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
 
 /* The whole room: ranks of my host over `machine`. conf: oneshot_bytes, node_chunk_bytes.

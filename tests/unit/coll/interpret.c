@@ -162,16 +162,50 @@ static uint32_t mate_of(const world_t *w, uint32_t host, uint32_t local)
     return shape->by_host[shape->host_first[host] + local];
 }
 
+/* All ranks' parts for local rank `part`; what was there before is read from a copy. */
+static int exchange(world_t *w, const world_t *before, uint32_t host, uint32_t nlocal,
+                    const tutti__op_t *op, uint32_t part, uint32_t i, uint32_t trip, uint32_t e)
+{
+    if (op->nparts != nlocal)
+        return world_wrong(w, "not a part for each local rank");
+    for (uint32_t from = 0; from < nlocal; from++) {
+        uint32_t sblk = op->sblk + part * op->nblk + i, dblk = op->dblk + from * op->nblk + i;
+        const number_t *x = world_element(before, mate_of(w, host, from), op->sbuf, sblk, trip, e);
+
+        if (x == NULL)
+            return world_wrong(w, "reads beyond a buffer");
+        if (!write(w, mate_of(w, host, part), op->dbuf, dblk, trip, e, *x, op))
+            return 0;
+    }
+    return 1;
+}
+
+static void exchange_all(world_t *w, uint32_t host, uint32_t nlocal, const tutti__op_t *op,
+                         uint32_t trip)
+{
+    size_t n = (size_t)w->size * TUTTI__BUFS * w->trips * w->room;
+    world_t before = *w;
+
+    before.memory = calloc(n + 1, sizeof(*before.memory));
+    assert_non_null(before.memory);
+    memcpy(before.memory, w->memory, n * sizeof(*before.memory));
+    for (uint32_t k = 0; k < op->nparts * op->nblk; k++) {
+        for (uint32_t e = 0; e < world_length(w, 0, op->dbuf, op->dblk + k); e++)
+            exchange(w, &before, host, nlocal, op, k / op->nblk, k % op->nblk, trip, e);
+    }
+    free(before.memory);
+}
+
 static int node_element(world_t *w, uint32_t host, uint32_t nlocal, const tutti__op_t *op,
                         uint32_t part, uint32_t blk, uint32_t trip, uint32_t e)
 {
-    uint32_t giver = op->kind == TUTTI__NODE_BCAST ? (uint32_t)op->arg : part;
+    uint32_t root = tutti__sched_has_root(op->kind) ? (uint32_t)op->arg : part;
     number_t x = { 0, 0, GIVEN }, next;
 
-    if (giver >= nlocal)
+    if (root >= nlocal)
         return world_wrong(w, "no such local rank");
     if (op->kind == TUTTI__NODE_BCAST || op->kind == TUTTI__NODE_ALLGATHER) {
-        if (!read(w, mate_of(w, host, giver), op->sbuf, op->sblk + blk, trip, e, &x))
+        if (!read(w, mate_of(w, host, root), op->sbuf, op->sblk + blk, trip, e, &x))
             return 0;
     } else {
         for (uint32_t i = 0; i < nlocal; i++) {
@@ -181,7 +215,7 @@ static int node_element(world_t *w, uint32_t host, uint32_t nlocal, const tutti_
         }
     }
     for (uint32_t i = 0; i < nlocal; i++) {
-        if (op->kind == TUTTI__NODE_REDUCE_SCATTER && i != part)
+        if ((op->kind == TUTTI__NODE_REDUCE_SCATTER || op->kind == TUTTI__NODE_REDUCE) && i != root)
             continue;
         if (!write(w, mate_of(w, host, i), op->dbuf, op->dblk + blk, trip, e, x, op))
             return 0;
@@ -217,6 +251,10 @@ static int node(world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t begin
             return !world_wrong(w, "the host's ranks come with different operations");
     }
     for (uint32_t trip = begin; trip < upto; trip++) {
+        if (op->kind == TUTTI__NODE_ALLTOALL) {
+            exchange_all(w, host, nlocal, op, trip);
+            continue;
+        }
         for (uint32_t k = 0; k < op->nparts * op->nblk; k++) {
             for (uint32_t e = 0; e < world_length(w, rank, op->dbuf, op->dblk + k); e++)
                 node_element(w, host, nlocal, op, k / op->nblk, k, trip, e);

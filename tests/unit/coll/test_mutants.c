@@ -167,7 +167,8 @@ static int other_finish(tutti__sched_t *sched, uint32_t i)
     uint8_t kind = sched->ops[i].kind;
 
     return (kind == TUTTI__RECV_REDUCE || kind == TUTTI__REDUCE || kind == TUTTI__COPY ||
-            kind == TUTTI__NODE_ALLREDUCE || kind == TUTTI__NODE_REDUCE_SCATTER) &&
+            kind == TUTTI__NODE_ALLREDUCE || kind == TUTTI__NODE_REDUCE_SCATTER ||
+            kind == TUTTI__NODE_REDUCE) &&
            flip(sched, i, TUTTI__FINISH);
 }
 

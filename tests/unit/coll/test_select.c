@@ -98,8 +98,9 @@ static void refused(const tutti__want_t *want, const shape_t *shape, const char 
 
 static void test_seeds(void **state)
 {
-    static const tutti__collective_t node[] = { TUTTI__ALLREDUCE, TUTTI__BROADCAST,
+    static const tutti__collective_t node[] = { TUTTI__ALLREDUCE,      TUTTI__BROADCAST,
                                                 TUTTI__REDUCE_SCATTER, TUTTI__ALLGATHER,
+                                                TUTTI__ROOT_REDUCE,    TUTTI__ALLTOALL,
                                                 TUTTI__BARRIER };
 
     (void)state;
@@ -113,18 +114,15 @@ static void test_seeds(void **state)
     chosen(TUTTI__ALLREDUCE, hosts_16, 256 * KIB + 1, NULL, 0, "hierarchical/halving_doubling");
     chosen(TUTTI__ALLREDUCE, hosts_16, SIZE_MAX, NULL, 0, "hierarchical/ring");
     chosen(TUTTI__ALLREDUCE, hosts_1, 8, NULL, 0, "hierarchical/recursive_doubling");
-    chosen(TUTTI__ROOT_REDUCE, one_host, 8, NULL, 0, "node");
-    chosen(TUTTI__ROOT_REDUCE, one_host, 4 * KIB, NULL, 0, "binomial");
-    chosen(TUTTI__ROOT_REDUCE, one_host, 1 * MIB, NULL, 0, "chain");
-    chosen(TUTTI__ROOT_REDUCE, one_host, 8, NULL, 1, "binomial");
-    chosen(TUTTI__ROOT_REDUCE, one_host, 1 * MIB, NULL, 1, "binomial");
+    chosen(TUTTI__ROOT_REDUCE, hosts_3_2, 8, NULL, 0, "binomial");
+    chosen(TUTTI__ROOT_REDUCE, hosts_3_2, 1 * MIB, NULL, 0, "chain");
     chosen(TUTTI__BROADCAST, hosts_3_2, 8, NULL, 0, "binomial");
     chosen(TUTTI__BROADCAST, hosts_16, 1 * MIB, NULL, 0, "scatter_allgather");
     assert_string_equal(chosen(TUTTI__BROADCAST, hosts_3_2, 1 * MIB, NULL, 0, "chain"),
                         "by the table: large");
     chosen(TUTTI__ALLGATHER, hosts_3_2, 8, NULL, 1, "bruck");
     chosen(TUTTI__ALLGATHER, hosts_3_2, 1 * MIB, NULL, 1, "ring");
-    chosen(TUTTI__ALLTOALL, one_host, 8, NULL, 0, "direct");
+    chosen(TUTTI__ALLTOALL, hosts_3_2, 8, NULL, 0, "direct");
     chosen(TUTTI__ALLTOALL, hosts_16, 1 * KIB, NULL, 0, "bruck");
     chosen(TUTTI__ALLTOALLV, hosts_16, 0, NULL, 0, "pairwise");
     chosen(TUTTI__BARRIER, hosts_1, 0, NULL, 0, "dissemination(2)");
@@ -246,6 +244,7 @@ static void test_unsupported(void **state)
     (void)state;
     refused(&allreduce, hosts_3_2, "allreduce:node", 0, TUTTI_ERR_UNSUPPORTED,
             "TUTTI_ALGORITHM=allreduce:node cannot be used: it serves the ranks of one host only");
+    refused(&alltoall, hosts_3_2, "alltoall:node", 0, TUTTI_ERR_UNSUPPORTED, "one host only");
     refused(&barrier, hosts_1, "barrier:node", 0, TUTTI_ERR_UNSUPPORTED, "barrier:node");
     refused(&allreduce, one_host, "allreduce:ring", 1, TUTTI_ERR_UNSUPPORTED,
             "allreduce:ring cannot be used: its association");

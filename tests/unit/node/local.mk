@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 # The protocols' own sources, built so that a scheduler sits at each access to a shared word.
-unit_tests += %reldir%/test_interleave
-tests_unit_node_test_interleave_SOURCES = \
+unit_tests += \
+    %reldir%/test_channel \
+    %reldir%/test_interleave
+interleaved = \
     %reldir%/interleave.c \
     %reldir%/interleave.h \
-    %reldir%/test_interleave.c \
     $(world) \
     lib/node/shm/chunks.c \
     lib/node/shm/cut.c \
     lib/node/shm/meet.c \
     lib/node/shm/open.c \
     lib/node/shm/shm.c \
+    lib/node/shm/zero.c \
     lib/xport/shm/shm.c
+tests_unit_node_test_channel_SOURCES = %reldir%/test_channel.c $(interleaved)
+tests_unit_node_test_channel_CPPFLAGS = $(AM_CPPFLAGS) -DTUTTI_INTERLEAVE
+tests_unit_node_test_interleave_SOURCES = %reldir%/test_interleave.c $(interleaved)
 tests_unit_node_test_interleave_CPPFLAGS = $(AM_CPPFLAGS) -DTUTTI_INTERLEAVE
 
 # Ranks without boot, for tests of all that stands on shared memory.

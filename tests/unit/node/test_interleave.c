@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The shared-memory protocols, their real code, under many interleavings of 2 and 3 ranks.
+ * Node operations over shared memory, their real code, under many interleavings of 2 to 4 ranks.
  *
  * Each run does a list of operations with data that differ by rank and operation, and compares
  * every result; so a slot that is overwritten before all have read it, or read before it is full,
  * shows as a wrong result, and a lost word as a deadlock. Random interleavings with several rates
- * of switching, and all those with up to two (node) or three (channel) switches at chosen points.
+ * of switching, and all those with up to two switches at chosen points.
  *
  * Of a meeting it is checked that nobody leaves before all have come, and that a rank which came
  * with another call is found out by all, however far the others are in what comes next.
+ *
+ * That mistakes show at all: ranks that say too early how far they are get wrong results.
  */
 #include "interleave.h"
 
+#include "node/shm/shm.h"
 #include "unit/node/world.h"
 
 #include <setjmp.h>
@@ -26,15 +29,24 @@ enum {
     OPS = 12
 };
 
-/* ---- node operations ---- */
-
 typedef struct {
     tutti__op_kind_t kind;
     size_t count;
     uint32_t root;
-    int shared; /* buffers in arenas: bit r for rank r */
+    int shared; /* buffers in arenas: bit r for rank r, bit 4 + r for its dst if that is apart */
     int odd;    /* NODE_MEET: a rank that comes with another root; -1: none */
+    int apart;  /* not in place: bit r for rank r */
 } step_t;
+
+/* Ranks in an operation of this kind say at once that they have done all of it. */
+typedef struct {
+    tutti__op_kind_t kind; /* 0: nobody does */
+    enum {
+        EARLY_IN,
+        EARLY_RED,
+        EARLY_OUT
+    } stage;
+} early_t;
 
 typedef struct {
     world_t *world;
@@ -44,6 +56,7 @@ typedef struct {
     int nsteps;
     float *shared[IL_RANKS];
     float *private[IL_RANKS];
+    early_t early;
     uint32_t begun[OPS]; /* ranks that have begun each operation */
     int wrong, wrong_op, wrong_rank;
     size_t wrong_at;
@@ -54,24 +67,32 @@ static float value_of(int rank, int op, size_t i)
     return (float)((rank * 7 + op * 13 + (int)(i % 251)) % 97);
 }
 
-/* Is element i of rank's result what it should be? Elements that are not its business are. */
-static int right(const node_run_t *run, int rank, int op, size_t i, float got)
+/* What element i of rank's dst should be; 0 if it is not its business. */
+static int promised(const node_run_t *run, int rank, int op, size_t i, float *ret)
 {
     const step_t *s = &run->step[op];
-    tutti__blockmap_t map = { s->count, run->world->n, s->count, NULL, NULL };
-    float sum = 0;
+    uint32_t n = run->world->n, part = 0;
+    tutti__blockmap_t map = { s->count, n, s->count, NULL, NULL };
+    size_t length = s->count / n; /* where all are equal */
 
-    for (int r = 0; r < (int)run->world->n; r++) {
-        int mine = i >= tutti__block_begin(&map, (uint32_t)r) &&
-                   i < tutti__block_border(&map, (uint32_t)r + 1);
-
-        if (s->kind == TUTTI__NODE_ALLGATHER && mine)
-            return got == value_of(r, op, i);
-        if (s->kind == TUTTI__NODE_REDUCE_SCATTER && mine && r != rank)
-            return 1;
-        sum += value_of(r, op, i);
+    while (i >= tutti__block_border(&map, part + 1))
+        part++;
+    *ret = 0;
+    switch (s->kind) {
+    case TUTTI__NODE_BCAST:
+        *ret = value_of((int)s->root, op, i);
+        return 1;
+    case TUTTI__NODE_ALLGATHER:
+        *ret = value_of((int)part, op, i);
+        return 1;
+    case TUTTI__NODE_ALLTOALL:
+        *ret = value_of((int)part, op, (size_t)rank * length + i % length);
+        return 1;
+    default:
+        for (int r = 0; r < (int)n; r++)
+            *ret += value_of(r, op, i);
+        return s->kind != TUTTI__NODE_REDUCE_SCATTER || (int)part == rank;
     }
-    return s->kind == TUTTI__NODE_BCAST ? got == value_of((int)s->root, op, i) : got == sum;
 }
 
 static void is_wrong(node_run_t *run, int rank, int op, size_t at)
@@ -84,6 +105,22 @@ static void is_wrong(node_run_t *run, int rank, int op, size_t at)
     run->wrong_at = at;
 }
 
+static void say_early(const node_run_t *run, int rank)
+{
+    const tutti__shm_t *shm = (const tutti__shm_t *)run->node[rank];
+    const tutti__shm_lane_t *lane = &shm->lane[run->lane];
+    tutti__progress_t *own = lane->peer[rank].progress;
+    int is_zero_copy = run->step[0].shared != 0;
+    uint32_t value = lane->base + (is_zero_copy ? 1 : lane->nchunks);
+
+    if (run->early.stage == EARLY_IN)
+        tutti__store_release(&own->in, value);
+    else if (run->early.stage == EARLY_RED)
+        tutti__store_release(&own->red, value);
+    else
+        tutti__store_release(&own->out, value);
+}
+
 static tutti_status_t finish(node_run_t *run, int rank, const tutti__node_call_t *call)
 {
     tutti__stuck_t stuck;
@@ -91,8 +128,11 @@ static tutti_status_t finish(node_run_t *run, int rank, const tutti__node_call_t
 
     run->node[rank]->ops->start(run->node[rank], run->lane, call);
     while ((status = run->node[rank]->ops->step(run->node[rank], run->lane, &stuck)) ==
-           TUTTI__AGAIN)
+           TUTTI__AGAIN) {
+        if (run->early.kind == call->kind)
+            say_early(run, rank);
         il_idle();
+    }
     return status;
 }
 
@@ -112,12 +152,30 @@ static void one_meeting(node_run_t *run, int rank, int op)
         is_wrong(run, rank, op, 0);
 }
 
+/* Is all of it right in dst, and as it was in src? */
+static void look(node_run_t *run, int rank, int op, const tutti__node_call_t *call)
+{
+    const step_t *s = &run->step[op];
+    const float *src = call->src, *dst = call->dst;
+
+    for (size_t i = 0; i < s->count && !run->wrong; i++) {
+        float value;
+
+        if (dst != NULL && promised(run, rank, op, i, &value) && dst[i] != value)
+            is_wrong(run, rank, op, i);
+        if (dst != src && src[i] != value_of(rank, op, i))
+            is_wrong(run, rank, op, i);
+    }
+}
+
 static void one_op(node_run_t *run, int rank, int op)
 {
     const step_t *s = &run->step[op];
     float *buf = s->shared >> rank & 1 ? run->shared[rank] : run->private[rank];
+    float *dst = (s->shared >> (4 + rank) & 1 ? run->shared[rank] : run->private[rank]) + MOST;
     tutti__reducer_t reducer;
-    int parts = s->kind == TUTTI__NODE_ALLREDUCE || s->kind == TUTTI__NODE_BCAST;
+    int is_one = s->kind == TUTTI__NODE_ALLREDUCE || tutti__sched_has_root(s->kind);
+    int has_dst = s->kind != TUTTI__NODE_REDUCE || (int)s->root == rank;
     tutti__node_call_t call = {
         .kind = s->kind,
         .dtype = TUTTI_FLOAT32,
@@ -125,21 +183,23 @@ static void one_op(node_run_t *run, int rank, int op)
         .reducer = &reducer,
         .root = s->root,
         .src = buf,
-        .dst = buf,
-        .map = { s->count, parts ? 1 : run->world->n, s->count, NULL, NULL },
+        .dst = s->apart >> rank & 1 ? dst : buf,
+        .map = { s->count, is_one ? 1 : run->world->n, s->count, NULL, NULL },
         .whole = 1,
         .nblk = 1,
-        .nparts = parts ? 1 : run->world->n,
+        .nparts = is_one ? 1 : run->world->n,
     };
 
+    if (!has_dst)
+        call.dst = NULL;
     assert_true(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_SUM, &reducer));
-    for (size_t i = 0; i < s->count; i++)
+    for (size_t i = 0; i < s->count; i++) {
         buf[i] = value_of(rank, op, i);
+        dst[i] = -1;
+    }
     if (finish(run, rank, &call) != TUTTI_OK)
         is_wrong(run, rank, op, 0);
-    for (size_t i = 0; i < s->count && !run->wrong; i++)
-        if (!right(run, rank, op, i, buf[i]))
-            is_wrong(run, rank, op, i);
+    look(run, rank, op, &call);
 }
 
 static void node_rank(int rank, void *arg)
@@ -165,9 +225,9 @@ static void node_open(node_run_t *run, world_t *w, uint32_t lane)
         void *ptr;
 
         run->node[r] = world_node(w, r);
-        assert_int_equal(tutti__arena_alloc(w->arena[r], MOST * sizeof(float), &ptr), TUTTI_OK);
+        assert_int_equal(tutti__arena_alloc(w->arena[r], 2 * MOST * sizeof(float), &ptr), TUTTI_OK);
         run->shared[r] = ptr;
-        run->private[r] = malloc(MOST * sizeof(float));
+        run->private[r] = malloc(2 * MOST * sizeof(float));
     }
 }
 
@@ -194,21 +254,27 @@ static void expect_right(const node_run_t *run, uint32_t points, const il_plan_t
 /* Operations of all kinds and sizes: one-shot, one chunk, many chunks, zero-copy, mixed. */
 static void draw_steps(node_run_t *run, uint32_t seed)
 {
-    static const tutti__op_kind_t kinds[] = { TUTTI__NODE_ALLREDUCE,      TUTTI__NODE_ALLREDUCE,
-                                              TUTTI__NODE_REDUCE_SCATTER, TUTTI__NODE_ALLGATHER,
-                                              TUTTI__NODE_BCAST,          TUTTI__NODE_MEET };
+    static const tutti__op_kind_t kinds[] = {
+        TUTTI__NODE_ALLREDUCE, TUTTI__NODE_REDUCE, TUTTI__NODE_REDUCE_SCATTER,
+        TUTTI__NODE_ALLGATHER, TUTTI__NODE_BCAST,  TUTTI__NODE_ALLTOALL,
+        TUTTI__NODE_MEET
+    };
     static const size_t counts[] = { 1, 5, 8, 600, 2500, 9000 };
 
     srand(seed);
     run->nsteps = OPS;
     for (int i = 0; i < OPS; i++) {
         step_t *s = &run->step[i];
+        uint32_t n = run->world->n;
 
-        s->kind = kinds[rand() % 6];
+        s->kind = kinds[rand() % 7];
         s->count = counts[rand() % 6];
-        s->root = s->kind == TUTTI__NODE_BCAST ? (uint32_t)(rand() % (int)run->world->n) : 0;
-        s->shared = rand() % 3 == 0 ? 15 : rand() % 16;
-        s->odd = rand() % 2 == 0 ? -1 : rand() % (int)run->world->n;
+        if (s->kind == TUTTI__NODE_ALLTOALL)
+            s->count = (s->count + n - 1) / n * n;
+        s->root = tutti__sched_has_root(s->kind) ? (uint32_t)rand() % n : 0;
+        s->shared = rand() % 3 == 0 ? 255 : rand() % 256;
+        s->odd = rand() % 2 == 0 ? -1 : rand() % (int)n;
+        s->apart = rand() % 3 == 0 ? 15 : rand() % 16;
     }
 }
 
@@ -246,6 +312,64 @@ static void test_random_three(void **state)
     random_node(3, 2, 500);
 }
 
+static void test_random_four(void **state)
+{
+    (void)state;
+    random_node(4, 0, 1500);
+    random_node(4, 3, 500);
+}
+
+/* Do some operations of this kind, many chunks or zero-copy each, come out wrong? */
+static int is_found(int n, early_t early, int shared)
+{
+    world_t w;
+    int found = 0;
+
+    world_open(&w, (uint32_t)n, NULL);
+    for (uint32_t i = 0; i < 200 && !found; i++) {
+        il_plan_t plan = { .seed = i + 1, .percent = 20, .first = i };
+        node_run_t run;
+
+        node_open(&run, &w, 0);
+        run.early = early;
+        for (run.nsteps = 0; run.nsteps < 4; run.nsteps++)
+            run.step[run.nsteps] = (step_t){ early.kind, MOST, 0, shared, -1, 15 };
+        found = il_run(n, node_rank, &run, &plan) == 0 || run.wrong;
+        node_close(&run);
+    }
+    world_close(&w);
+    return found;
+}
+
+/* Found are those that somebody waits for. */
+static void test_early(void **state)
+{
+    static const struct {
+        early_t early;
+        int n, shared, found;
+    } cases[] = {
+        { { TUTTI__NODE_REDUCE, EARLY_IN }, 3, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 0, 0 }, /* the root does it all */
+        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 3, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_IN }, 4, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 4, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 4, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 255, 1 },
+        { { TUTTI__NODE_ALLTOALL, EARLY_IN }, 3, 0, 1 },
+        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 0, 0 }, /* there is nothing to reduce */
+        { { TUTTI__NODE_ALLTOALL, EARLY_OUT }, 3, 0, 1 },
+        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 15, 1 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        early_t early = cases[i].early;
+
+        if (is_found(cases[i].n, early, cases[i].shared) != cases[i].found)
+            fail_msg("case %zu is %sfound", i, cases[i].found ? "not " : "");
+    }
+}
+
 /* All interleavings of a short list of operations with up to two switches at chosen points. */
 static void enumerate_node(int n, const step_t *steps, int nsteps)
 {
@@ -273,119 +397,44 @@ static void enumerate_node(int n, const step_t *steps, int nsteps)
 
 static void test_enumerated(void **state)
 {
-    static const step_t oneshot[] = { { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1 },
-                                      { TUTTI__NODE_ALLREDUCE, 3, 0, 0, -1 },
-                                      { TUTTI__NODE_BCAST, 4, 1, 0, -1 },
-                                      { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1 } };
-    static const step_t chunks[] = { { TUTTI__NODE_ALLREDUCE, 1500, 0, 0, -1 },
-                                     { TUTTI__NODE_ALLREDUCE, 900, 0, 0, -1 } };
-    static const step_t mixed[] = { { TUTTI__NODE_ALLREDUCE, 600, 0, 15, -1 },
-                                    { TUTTI__NODE_ALLREDUCE, 600, 0, 1, -1 },
-                                    { TUTTI__NODE_BCAST, 600, 0, 0, -1 } };
-    static const step_t meetings[] = { { TUTTI__NODE_MEET, 8, 3, 0, -1 },
-                                       { TUTTI__NODE_MEET, 8, 3, 0, 1 },
-                                       { TUTTI__NODE_MEET, 8, 4, 0, -1 },
-                                       { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1 },
-                                       { TUTTI__NODE_MEET, 8, 4, 0, 0 } };
+    static const step_t oneshot[] = { { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1, 0 },
+                                      { TUTTI__NODE_ALLREDUCE, 3, 0, 0, -1, 0 },
+                                      { TUTTI__NODE_BCAST, 4, 1, 0, -1, 0 },
+                                      { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1, 0 } };
+    static const step_t chunks[] = { { TUTTI__NODE_ALLREDUCE, 1500, 0, 0, -1, 0 },
+                                     { TUTTI__NODE_ALLREDUCE, 900, 0, 0, -1, 0 } };
+    static const step_t mixed[] = { { TUTTI__NODE_ALLREDUCE, 600, 0, 15, -1, 0 },
+                                    { TUTTI__NODE_ALLREDUCE, 600, 0, 1, -1, 0 },
+                                    { TUTTI__NODE_BCAST, 600, 0, 0, -1, 0 } };
+    static const step_t meetings[] = { { TUTTI__NODE_MEET, 8, 3, 0, -1, 0 },
+                                       { TUTTI__NODE_MEET, 8, 3, 0, 1, 0 },
+                                       { TUTTI__NODE_MEET, 8, 4, 0, -1, 0 },
+                                       { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1, 0 },
+                                       { TUTTI__NODE_MEET, 8, 4, 0, 0, 0 } };
+    static const step_t rooted[] = { { TUTTI__NODE_REDUCE, 4, 1, 0, -1, 0 },
+                                     { TUTTI__NODE_REDUCE, 2500, 1, 0, -1, 0 },
+                                     { TUTTI__NODE_REDUCE, 600, 0, 15, -1, 0 } };
+    static const step_t exchanges[] = { { TUTTI__NODE_ALLTOALL, 6, 0, 0, -1, 0 },
+                                        { TUTTI__NODE_ALLTOALL, 1500, 0, 0, -1, 0 },
+                                        { TUTTI__NODE_ALLTOALL, 600, 0, 15, -1, 15 } };
 
     (void)state;
     enumerate_node(2, oneshot, 4);
     enumerate_node(2, chunks, 2);
     enumerate_node(2, mixed, 3);
     enumerate_node(2, meetings, 5);
+    enumerate_node(2, rooted, 3);
+    enumerate_node(2, exchanges, 3);
     enumerate_node(3, oneshot, 2);
     enumerate_node(3, meetings, 3);
-}
-
-/* ---- channels ---- */
-
-enum {
-    MESSAGES = 7
-};
-
-typedef struct {
-    world_t *world;
-    tutti__xport_t *xport[IL_RANKS];
-    int wrong;
-} chan_run_t;
-
-/* Rank 0 sends to 1, and 1 sends back what it got, one more. */
-static void chan_rank(int rank, void *arg)
-{
-    chan_run_t *run = arg;
-    tutti__xport_t *x = run->xport[rank];
-    tutti__chan_key_t key = { 0, (uint32_t)(1 - rank), 0 };
-    tutti__chan_t *in, *out;
-    tutti__stuck_t stuck;
-
-    if (x->ops->open_recv(x, &key, &in) != TUTTI_OK || x->ops->open_send(x, &key, &out) != TUTTI_OK)
-        run->wrong = 1;
-    for (int i = 0; i < MESSAGES && !run->wrong; i++) {
-        uint64_t value = (uint64_t)(i * 2 + rank);
-        const void *data;
-        int pending;
-
-        while (x->ops->send(out, &value, sizeof(value), 7, &pending, &stuck) == TUTTI__AGAIN)
-            il_idle();
-        if (i < 1)
-            continue;
-        while (x->ops->view(in, sizeof(value), 7, &data, &stuck) == TUTTI__AGAIN)
-            il_idle();
-        memcpy(&value, data, sizeof(value));
-        run->wrong |= value != (uint64_t)((i - 1) * 2 + (1 - rank));
-        x->ops->release(in);
-    }
-}
-
-static uint32_t chan_once(world_t *w, uint32_t credits, const il_plan_t *plan)
-{
-    chan_run_t run = { .world = w };
-    uint32_t points;
-
-    world_wipe(w);
-    for (uint32_t r = 0; r < w->n; r++)
-        run.xport[r] = world_xport(w, r, 64, credits);
-    points = il_run((int)w->n, chan_rank, &run, plan);
-    if (points == 0 || run.wrong)
-        fail_msg("channel: %s; credits %u, seed %u, places %u %u %u",
-                 points == 0 ? "deadlock" : "wrong message", credits, plan->seed, plan->place[0],
-                 plan->place[1], plan->place[2]);
-    for (uint32_t r = 0; r < w->n; r++)
-        run.xport[r]->ops->close(run.xport[r]);
-    return points;
-}
-
-static void test_channel(void **state)
-{
-    (void)state;
-    for (uint32_t credits = 2; credits <= 3; credits++) {
-        world_t w;
-        uint32_t points = 1;
-
-        world_open(&w, 2, NULL);
-        for (uint32_t i = 0; i < 1000; i++) {
-            il_plan_t plan = { .seed = i + 1, .percent = 10 + i % 80, .first = i };
-
-            chan_once(&w, credits, &plan);
-        }
-        for (uint32_t a = 0; a <= points; a++) {
-            for (uint32_t b = a; b <= points; b += 1 + (a == 0) * points) {
-                il_plan_t plan = { .nplaces = 2, .place = { a, b } };
-
-                points = chan_once(&w, credits, &plan);
-            }
-        }
-        world_close(&w);
-    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_two),
-        cmocka_unit_test(test_random_three),
+        cmocka_unit_test(test_random_two),  cmocka_unit_test(test_random_three),
+        cmocka_unit_test(test_random_four), cmocka_unit_test(test_early),
         cmocka_unit_test(test_enumerated),
-        cmocka_unit_test(test_channel),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -151,7 +151,8 @@ static int more_finish(tutti__sched_t *sched, uint32_t i)
     tutti__op_t *op = &sched->ops[i];
 
     if ((op->kind != TUTTI__RECV_REDUCE && op->kind != TUTTI__COPY &&
-         op->kind != TUTTI__NODE_REDUCE_SCATTER && op->kind != TUTTI__NODE_ALLREDUCE) ||
+         op->kind != TUTTI__NODE_REDUCE_SCATTER && op->kind != TUTTI__NODE_ALLREDUCE &&
+         op->kind != TUTTI__NODE_REDUCE) ||
         (op->flags & TUTTI__FINISH) || op->dbuf == TUTTI__SCRATCH)
         return 0;
     op->flags |= TUTTI__FINISH;
@@ -160,7 +161,8 @@ static int more_finish(tutti__sched_t *sched, uint32_t i)
 
 static int finish_a_send(tutti__sched_t *sched, uint32_t i)
 {
-    if (sched->ops[i].kind != TUTTI__SEND && sched->ops[i].kind != TUTTI__NODE_BCAST)
+    if (sched->ops[i].kind != TUTTI__SEND && sched->ops[i].kind != TUTTI__NODE_BCAST &&
+        sched->ops[i].kind != TUTTI__NODE_ALLTOALL)
         return 0;
     sched->ops[i].flags |= TUTTI__FINISH;
     return 1;
@@ -299,7 +301,7 @@ static int other_node_op(tutti__sched_t *sched, uint32_t i)
 
 static int other_root(tutti__sched_t *sched, uint32_t i)
 {
-    if (sched->ops[i].kind != TUTTI__NODE_BCAST)
+    if (!tutti__sched_has_root(sched->ops[i].kind))
         return 0;
     sched->ops[i].arg++;
     return 1;
@@ -341,7 +343,7 @@ static int outside_loop(tutti__sched_t *sched, uint32_t i)
 
 static int no_such_kind(tutti__sched_t *sched, uint32_t i)
 {
-    sched->ops[i].kind = TUTTI__NODE_BCAST + 1;
+    sched->ops[i].kind = TUTTI__NODE_MEET;
     return 1;
 }
 

@@ -250,6 +250,24 @@ static void test_refused_node_operations(void **state)
     refused(b, TUTTI_ERR_INTERNAL, "no local rank -1");
 
     b = begin();
+    tutti__build_node(b, TUTTI__NODE_REDUCE, in, out, 1, 2, 0);
+    refused(b, TUTTI_ERR_INTERNAL, "cannot have parts");
+
+    b = begin();
+    tutti__build_node(b, TUTTI__NODE_REDUCE, in, out, 1, 1, -1);
+    refused(b, TUTTI_ERR_INTERNAL, "no local rank -1");
+
+    b = begin();
+    tutti__build_node(b, TUTTI__NODE_ALLTOALL, in, out, 1, 4, 0);
+    refused(b, TUTTI_ERR_INTERNAL, "may have different sizes");
+
+    b = begin();
+    tutti__build_sizes(b, TUTTI__ALL_EQUAL);
+    tutti__build_finish(b);
+    tutti__build_node(b, TUTTI__NODE_ALLTOALL, in, out, 1, 4, 0);
+    refused(b, TUTTI_ERR_INTERNAL, "cannot have flags");
+
+    b = begin();
     tutti__build_node(b, TUTTI__NODE_ALLGATHER, in, out, 1, 5, 0);
     refused(b, TUTTI_ERR_INTERNAL, "IN has 4 blocks only");
 

@@ -628,14 +628,39 @@ static void put_barrier_by_bcast(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
+/* A reduction tells nobody anything but its root. */
+static void put_barrier_by_reduce(tutti__build_t *b, uint32_t rank)
+{
+    (void)rank;
+    tutti__build_loop(b);
+    tutti__build_node(b, TUTTI__NODE_REDUCE, scratch, scratch, 1, 1, 1);
+    tutti__build_end_loop(b);
+}
+
+/* Everybody hears from everybody. */
+static void put_barrier_by_alltoall(tutti__build_t *b, uint32_t rank)
+{
+    (void)rank;
+    tutti__build_sizes(b, TUTTI__ALL_EQUAL);
+    tutti__build_loop(b);
+    tutti__build_node(b, TUTTI__NODE_ALLTOALL, scratch, scratch, 1, 2, 0);
+    tutti__build_end_loop(b);
+}
+
 static void test_node_barriers(void **state)
 {
     static const small_t of_two = { TUTTI__EXPECT_BARRIER, 3, put_barrier_of_two };
     static const small_t by_bcast = { TUTTI__EXPECT_BARRIER, 2, put_barrier_by_bcast };
+    static const small_t by_reduce = { TUTTI__EXPECT_BARRIER, 2, put_barrier_by_reduce };
+    static const small_t by_alltoall = { TUTTI__EXPECT_BARRIER, 2, put_barrier_by_alltoall };
+    static const small_t too_many = { TUTTI__EXPECT_BARRIER, 3, put_barrier_by_alltoall };
 
     (void)state;
     bad(&of_two, 1, 1, "rank 0 does not wait for rank 2");
     bad(&by_bcast, 1, 1, "rank 1 does not wait for rank 0");
+    bad(&by_reduce, 1, 1, "rank 0 does not wait for rank 1");
+    good(&by_alltoall, 1, 1);
+    bad(&too_many, 1, 1, "its parts are for 2 of 3 ranks");
 }
 
 /* What all ranks' schedules must have in common. */

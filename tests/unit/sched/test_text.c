@@ -228,6 +228,7 @@ static void test_refused_operations(void **state)
         { "NODE_ALLGATHER IN[0:3] -> OUT[0:3] in 2 parts", "3 blocks in 2 parts" },
         { "NODE_ALLGATHER IN[0:3] -> OUT[0:3] in 0 parts", "3 blocks in 0 parts" },
         { "NODE_BCAST OUT[0] -> OUT[0]", "expected \"of\", but the line ends" },
+        { "NODE_REDUCE IN[0] -> OUT[0], finish", "expected \"of\", found \",\"" },
     };
     char text[200], why[200];
 
