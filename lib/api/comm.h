@@ -11,6 +11,18 @@
 #include "engine/call.h"
 #include "engine/engine.h"
 
+/* A direct call that is a single node operation, kept ready to be made once more; see again.c. */
+typedef struct {
+    int is_kept;
+    tutti__call_t call;             /* whose buffers do not count */
+    size_t send_bytes, recv_bytes;  /* of its buffers; 0: it has none */
+    int in_place;                   /* they are the same */
+    uintptr_t src_shift, dst_shift; /* from the buffers to what the operation counts from */
+    tutti__reducer_t reducer;
+    tutti__node_call_t node;
+    char nothing[16]; /* for a barrier's operation */
+} tutti__again_t;
+
 struct tutti_comm {
     tutti__conf_t conf;
     const tutti__mpi_module_t *module; /* or NULL */
@@ -31,6 +43,7 @@ struct tutti_comm {
     /* Direct calls, one at a time. */
     atomic_int busy;
     tutti__run_t run;
+    tutti__again_t again;
     tutti__cache_t cache;
     tutti__call_room_t room;
     uint64_t *counts; /* see counts.c */

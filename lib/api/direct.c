@@ -33,6 +33,7 @@
 /* ---- waiting ---- */
 
 typedef struct {
+    unsigned tag; /* what it is that waits */
     tutti__stuck_t stuck;
     uint32_t looks;       /* at the same word, without effect */
     uint64_t since_ns;    /* 0: not looked at the clock yet */
@@ -43,7 +44,7 @@ typedef struct {
 static tutti_status_t check_peers(tutti_comm_t *comm, patience_t *p)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
-    const char *what = tutti__tag_name(comm->run.node_call.tag);
+    const char *what = tutti__tag_name(p->tag);
     uint64_t now = tutti__now_ns();
     tutti_status_t status = tutti__engine_alive(comm->engine);
 
@@ -105,13 +106,27 @@ static int comes_soon(const tutti__stuck_t *stuck)
     return 0;
 }
 
-static tutti_status_t run_to_end(tutti_comm_t *comm)
+/* again: it is no run but comm->again that goes on. */
+static inline tutti_status_t step(tutti_comm_t *comm, int again, tutti__stuck_t *stuck)
 {
-    patience_t patience = { { NULL, 0, -1 }, 0, 0, 0 };
+    if (!again)
+        return tutti__run_step(&comm->run, stuck);
+    stuck->word = NULL;
+    stuck->peer = -1;
+    return comm->node->ops->step(comm->node, 0, stuck);
+}
+
+static inline tutti_status_t run_to_end(tutti_comm_t *comm, int again)
+{
+    patience_t patience = { again ? comm->again.node.tag : comm->run.node_call.tag,
+                            { NULL, 0, -1 },
+                            0,
+                            0,
+                            0 };
 
     for (;;) {
         tutti__stuck_t stuck;
-        tutti_status_t status = tutti__run_step(&comm->run, &stuck);
+        tutti_status_t status = step(comm, again, &stuck);
         int left;
 
         if (status != TUTTI__AGAIN)
@@ -121,7 +136,7 @@ static tutti_status_t run_to_end(tutti_comm_t *comm)
         left = stuck.peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)stuck.peer);
         if (left) {
             /* What it wrote before it left may have come after the first look. */
-            status = tutti__run_step(&comm->run, &stuck);
+            status = step(comm, again, &stuck);
             if (status != TUTTI__AGAIN)
                 return status;
             if (stuck.peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)stuck.peer))
@@ -181,7 +196,7 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
         /* That one is the same on all ranks; of others the peers know nothing yet. */
         return status == TUTTI_ERR_UNSUPPORTED ? status : tutti__comm_end_badly(comm, status);
     }
-    status = run_to_end(comm);
+    status = run_to_end(comm, 0);
     if (TUTTI__LIKELY(status == TUTTI_OK))
         return status;
     return is_common(status, &comm->run, has_channels) ? status
@@ -239,6 +254,22 @@ static tutti_status_t find_message(tutti_comm_t *comm, const tutti__call_t *call
     return found(comm, tutti__cache_sendrecv(&comm->cache, dest, source, ret_sched));
 }
 
+/* ---- the same call again; see again.c ---- */
+
+static inline tutti_status_t make_again(tutti_comm_t *comm, const tutti__call_t *call)
+{
+    tutti__node_call_t *node = &comm->again.node;
+    tutti_status_t status;
+
+    tutti__again_aim(&comm->again, call);
+    comm->node->ops->start(comm->node, 0, node);
+    status = run_to_end(comm, 1);
+    node->again = 1;
+    if (TUTTI__LIKELY(status == TUTTI_OK) || is_common(status, &comm->run, 0))
+        return status;
+    return tutti__comm_end_badly(comm, status);
+}
+
 static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
 {
     int is_message = tutti__call_collective(call->kind) == TUTTI__COLLECTIVES;
@@ -268,20 +299,27 @@ static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
         exec.signature = tutti__call_signature(call, &exec, comm->shape.size);
     tutti__call_begin(call, &comm->room, &exec);
     status = tutti__comm_run(comm, sched, &exec, !agreed && !is_message);
-    if (status == TUTTI_OK)
-        tutti__call_end(call, &comm->room, &exec);
-    return status;
+    if (status != TUTTI_OK)
+        return status;
+    tutti__call_end(call, &comm->room, &exec);
+    tutti__again_keep(comm, call, sched);
+    return TUTTI_OK;
 }
 
 tutti_status_t tutti__comm_call(tutti_comm_t *comm, const tutti__call_t *call)
 {
-    tutti_status_t status = tutti__call_check(comm, call, 0);
+    tutti_status_t status = tutti__comm_check(comm);
 
     if (status == TUTTI_OK)
         status = enter(comm);
     if (status != TUTTI_OK)
         return status;
-    return leave(comm, make(comm, call));
+    if (tutti__again_fits(&comm->again, call))
+        return leave(comm, make_again(comm, call));
+    status = tutti__call_check(comm, call, 0);
+    if (status == TUTTI_OK)
+        status = make(comm, call);
+    return leave(comm, status);
 }
 
 tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,

@@ -26,6 +26,13 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
 /* Such an error: end it. Returns `status`. */
 tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status);
 
+/* again.c: the last call of a simple kind, which the next may repeat with other buffers. */
+void tutti__again_keep(tutti_comm_t *comm, const tutti__call_t *call, const tutti__sched_t *sched);
+/* Is this the call that is kept, and nothing wrong with its buffers? */
+int tutti__again_fits(const tutti__again_t *again, const tutti__call_t *call);
+/* Give its node operation the buffers of this one. */
+void tutti__again_aim(tutti__again_t *again, const tutti__call_t *call);
+
 /* counts.c: tell each other what the call is and what goes from whom to whom, before anything
    moves. Where needed: on one host, and between hosts that are checked. MISMATCH on all ranks,
    naming two. */

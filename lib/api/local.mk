@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 libtutti_all_la_SOURCES += \
+    %reldir%/again.c \
     %reldir%/arguments.c \
     %reldir%/arguments.h \
     %reldir%/async.c \

@@ -35,6 +35,7 @@ typedef struct {
     int whole;                 /* outside loops: whole blocks; else chunk `trip` of each block */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
+    int again; /* only src and dst have changed since this structure was started in this lane */
 } tutti__node_call_t;
 
 typedef struct {

@@ -15,6 +15,9 @@ async_shared = %reldir%/async_calls.c %reldir%/async_calls.h %reldir%/async_run.
 %C%_async_messages_SOURCES = %reldir%/async_messages.c $(async_shared)
 %C%_persistent_SOURCES = %reldir%/persistent.c $(async_shared)
 
+rank_tests += %reldir%/again
+tsan_tests += %reldir%/again
+
 # Direct calls against a sequential reference.
 rank_tests += %reldir%/collectives %reldir%/collectives_bad %reldir%/collectives_forced \
     %reldir%/collectives_large %reldir%/collectives_v %reldir%/messages %reldir%/mismatches

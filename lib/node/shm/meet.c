@@ -36,7 +36,7 @@ uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
     static_assert(sizeof(what) == sizeof(bits), "half a head");
     static_assert(TUTTI__NODE_MEET < 16, "kind has 4 bits");
     memcpy(&bits, &what, sizeof(bits));
-    return (uint64_t)bits << 32 | lane->seq;
+    return (uint64_t)bits << 32;
 }
 
 /*

@@ -153,9 +153,22 @@ static void announce(tutti__shm_t *shm, uint32_t lane_index)
 
     lane->phase = SHM_MEET;
     /* Not earlier: between two stores to it a peer that looks may take the line away. */
-    own->count = tutti__shm_count(lane->call);
-    tutti__store64_release(&own->head, lane->head);
+    own->count = lane->count_word;
+    tutti__store64_release(&own->head, lane->head | lane->seq);
     wake(shm, lane_index, tutti__shm_seq(own));
+}
+
+/* What depends neither on the buffers nor on the operation's number. */
+static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__node_call_t *call)
+{
+    lane->call = call;
+    lane->esize = tutti_dtype_bytes(call->dtype);
+    lane->head = tutti__shm_head(lane);
+    lane->count_word = tutti__shm_count(call);
+    if (call->kind == TUTTI__NODE_MEET)
+        return;
+    tutti__shm_measure(lane);
+    lane->oneshot = is_oneshot(shm, lane);
 }
 
 static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
@@ -164,20 +177,18 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti__announce_t *own;
 
-    lane->call = call;
-    lane->esize = tutti_dtype_bytes(call->dtype);
+    if (lane->call != call || !call->again)
+        take_call(shm, lane, call);
     lane->seq++;
     lane->in = lane->red = lane->out = 0;
     lane->seen = 0;
     own = lane->peer[shm->me].announce[lane->seq & 1];
-    lane->head = tutti__shm_head(lane);
     if (call->kind == TUTTI__NODE_MEET) {
         own->u.root = call->root;
         announce(shm, lane_index);
         return;
     }
-    tutti__shm_measure(lane);
-    if (is_oneshot(shm, lane)) {
+    if (lane->oneshot) {
         pack_oneshot(shm, lane, own->u.data);
     } else {
         tutti__shm_cut(shm, lane);
@@ -194,18 +205,27 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
 
 /* ---- everybody's announcement is there ---- */
 
-/* A block moved straight from the announcement of the rank that gave it. */
+/*
+ * What rank `from` gave: in its announcement, `at` bytes behind the begin. My own is read where the
+ * call has it: a peer has taken the lines of my announcement away meanwhile.
+ */
+static inline const char *given(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                uint32_t from, size_t at, tutti__shm_part_t part)
+{
+    return from == shm->me ? tutti__shm_src(lane, part)
+                           : lane->peer[from].announce[lane->seq & 1]->u.data + at;
+}
+
 static inline void oneshot_move(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                 uint32_t from, size_t at, tutti__shm_part_t part)
 {
+    const char *src = given(shm, lane, from, at, part);
     char *dst = tutti__shm_dst(lane, part);
 
-    if (from != shm->me || tutti__shm_src(lane, part) != dst)
-        memcpy(dst, lane->peer[from].announce[lane->seq & 1]->u.data + at,
-               part.count * lane->esize);
+    if (src != dst)
+        memcpy(dst, src, part.count * lane->esize);
 }
 
-/* ..and one reduced straight from all of them. */
 static void oneshot_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t at,
                            tutti__shm_part_t part)
 {
@@ -213,7 +233,7 @@ static void oneshot_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t at,
     const void **srcs = tutti__shm_srcs(shm, lane_index);
 
     for (uint32_t r = 0; r < shm->nlocal; r++)
-        srcs[r] = lane->peer[r].announce[lane->seq & 1]->u.data + at;
+        srcs[r] = given(shm, lane, r, at, part);
     tutti__reduce(lane->call->reducer, tutti__shm_dst(lane, part), srcs, shm->nlocal, part.count,
                   lane->call->divisor);
 }
@@ -289,7 +309,7 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
         lane->phase = SHM_IDLE;
         return status;
     }
-    if (is_oneshot(shm, lane)) {
+    if (lane->oneshot) {
         oneshot(shm, lane_index);
         lane->phase = SHM_IDLE;
         /* The peers have this line since they read it two operations ago; fetch it back early. */

@@ -104,7 +104,8 @@ typedef struct {
 typedef struct {
     tutti__shm_peer_t *peer; /* [local size], me too */
     uint32_t seq;            /* of the present operation */
-    uint64_t head;           /* of its announcement */
+    uint64_t head;           /* of its announcement.. */
+    uint64_t count_word;     /* ..and its count */
     uint32_t base;           /* chunks of all earlier operations */
     char *bulk;              /* my bulk slots, or NULL: not made yet */
 
@@ -114,6 +115,7 @@ typedef struct {
     size_t esize;
     tutti__shm_part_t first; /* its block 0; mostly there is no other */
     size_t count;            /* elements in all its blocks */
+    int oneshot;             /* they go into announcements */
     size_t largest;          /* in its largest block */
     uint32_t nblocks;        /* pieces per chunk, or of zero-copy */
     size_t piece;            /* elements in the largest */
@@ -185,7 +187,7 @@ tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__w
                                 uint32_t value, tutti__stuck_t *stuck);
 
 /* meet.c: what a rank came with. */
-uint64_t tutti__shm_head(const tutti__shm_lane_t *lane);
+uint64_t tutti__shm_head(const tutti__shm_lane_t *lane); /* without the number */
 uint64_t tutti__shm_count(const tutti__node_call_t *call);
 /* Everybody's announcement is there. MISMATCH, naming the same two ranks on all of them, if they
    are not alike. */
