@@ -84,8 +84,10 @@ void tutti__again_keep(tutti_comm_t *comm, const tutti__call_t *call, const tutt
     again->node = run->node_call;
     again->node.reducer = &again->reducer;
     again->node.again = 0;
-    if (call->kind == TUTTI_CALL_BARRIER) /* its block is scratch memory, which may move */
+    if (call->kind == TUTTI_CALL_BARRIER) { /* its block is scratch memory, which may move */
         again->src_shift = again->dst_shift = (uintptr_t)again->nothing;
+        again->is_kept = again->node.nblk * again->node.nparts == 1;
+    }
     /* In place in another way. */
     again->is_kept = again->is_kept && tutti__again_fits(again, call);
 }

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BLOCKS 65536u /* the proof has a cell for each, on each rank */
+#define MOST_BLOCKS 8192u /* the proof has a cell for each, on each rank */
 
 int tutti__collective_has_root(tutti__collective_t collective)
 {
@@ -167,10 +167,18 @@ static tutti_status_t prove_all(tutti__file_t *file, const tutti__shape_t *shape
     char why[TUTTI__ERROR_BYTES];
     tutti_status_t status;
 
-    if (scheds[0]->nblocks > MOST_BLOCKS || scheds[0]->scratch_blocks > MOST_BLOCKS)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "TUTTI_ALGORITHM=%s:%.200s: more than %u blocks",
-                           tutti__collective_name(row->collective), row->name, MOST_BLOCKS);
+    for (uint32_t r = 0; r < shape->size; r++) {
+        if (scheds[r]->nblocks > MOST_BLOCKS || scheds[r]->scratch_blocks > MOST_BLOCKS)
+            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                               "TUTTI_ALGORITHM=%s:%.200s: more than %u blocks",
+                               tutti__collective_name(row->collective), row->name, MOST_BLOCKS);
+        /* Of one host all ranks meet before the first message, or none. */
+        if (shape->nhosts == 1 && (scheds[r]->nchans > 0) != (scheds[0]->nchans > 0))
+            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                               "TUTTI_ALGORITHM=%s:%.200s: rank %u has %smessages, unlike rank 0",
+                               tutti__collective_name(row->collective), row->name, r,
+                               scheds[r]->nchans > 0 ? "" : "no ");
+    }
     status = find_root(row, shape, scheds, credits, &file->root);
     if (status == TUTTI_OK)
         status = find_promises(row, shape, file->root, scheds, credits);

@@ -145,14 +145,30 @@ static int channel_valid(const look_t *look)
     return 1;
 }
 
+/* Blocks of SCRATCH are as long as the map's with the same number: so many there must be. */
+static int fits_map(const look_t *look, unsigned buf, uint32_t blk, uint64_t blocks)
+{
+    uint32_t nblocks = look->sched->nblocks;
+
+    return buf != TUTTI__SCRATCH || blk % nblocks + blocks <= nblocks;
+}
+
 static int node_valid(const look_t *look)
 {
     const tutti__op_t *op = &look->sched->ops[look->i];
+    int is_one = op->kind == TUTTI__NODE_ALLREDUCE || tutti__sched_has_root(op->kind);
+    uint64_t blocks = (uint64_t)op->nblk * op->nparts;
 
     if (look->s != 0)
         return bad(look, "node operations stand in stream 0 only");
-    if (op->nparts != 1 && (op->kind == TUTTI__NODE_ALLREDUCE || tutti__sched_has_root(op->kind)))
+    if (op->nparts != 1 && is_one)
         return bad(look, "cannot have parts");
+    /* It cuts its blocks into shares anew, so they have to stand end to end. */
+    if (op->nblk != 1 && is_one &&
+        (look->loop != NULL || op->sbuf == TUTTI__SCRATCH || op->dbuf == TUTTI__SCRATCH))
+        return bad(look, "works on one block in a loop");
+    if (!fits_map(look, op->sbuf, op->sblk, blocks) || !fits_map(look, op->dbuf, op->dblk, blocks))
+        return bad(look, "has more blocks of SCRATCH than the call has blocks");
     if (op->arg < 0 || (op->arg > 0 && !tutti__sched_has_root(op->kind)))
         return bad(look, "there is no local rank %d", op->arg);
     if (op->kind == TUTTI__NODE_ALLTOALL && look->sched->sizes != TUTTI__ALL_EQUAL)

@@ -368,6 +368,35 @@ static void write_wrong(void)
     write_allreduce("three", 3);
 }
 
+/* Proved, but not what the host's kernels or the executor can do. */
+static void write_unfit(void)
+{
+    FILE *loop = create("loop"), *scratch = create("scratch"), *mixed = create("mixed");
+    FILE *large = create("large");
+
+    for (int r = 0; r < 2; r++) {
+        fprintf(loop, "p: rank %d of 2, blocks 2, scratch 0, blocks per message 1\n", r);
+        fprintf(loop, "LOOP\nNODE_ALLREDUCE IN[0:2] -> OUT[0:2], finish\nEND_LOOP\n");
+        fprintf(scratch, "p: rank %d of 2, blocks 1, scratch 2, blocks per message 1\n", r);
+        fprintf(scratch, "LOOP\nNODE_ALLGATHER SCRATCH[0:2] -> SCRATCH[0:2] in 2 parts\n");
+        fprintf(scratch, "END_LOOP\n");
+        fprintf(large, "p: rank %d of 2, blocks 1, scratch %s, blocks per message 1\n", r,
+                r ? "4294967295" : "0");
+        fprintf(large, "NODE_ALLREDUCE IN[0] -> OUT[0], finish\n");
+    }
+    for (int r = 0; r < 3; r++) {
+        fprintf(mixed, "p: rank %d of 3, blocks 1, scratch 1, blocks per message 1\n", r);
+        fprintf(mixed, "NODE_ALLREDUCE IN[0] -> OUT[0], finish\n");
+        if (r > 0)
+            fprintf(mixed, "LOOP\n%s\nEND_LOOP\n",
+                    r == 1 ? "SEND OUT[0] to rank 2" : "RECV from rank 1: SCRATCH[0]");
+    }
+    fclose(loop);
+    fclose(scratch);
+    fclose(mixed);
+    fclose(large);
+}
+
 static int run_wrong(int threads)
 {
     static const wrong_t wrongs[] = {
@@ -382,7 +411,11 @@ static int run_wrong(int threads)
         { "allreduce:@%s/stuck", "/stuck is not proved: with 4 credits and 1 trip: ", 2, 0 },
         { "allreduce:@%s/twice", "not each contribution exactly once", 2, 0 },
         { "allreduce:@%s/order", "another association than on rank 0", 3, 0 },
-        { "allreduce:@%s/huge", "more than 65536 blocks", 2, 0 },
+        { "allreduce:@%s/huge", "more than 8192 blocks", 2, 0 },
+        { "allreduce:@%s/large", "more than 8192 blocks", 2, 0 },
+        { "allreduce:@%s/loop", "finish): works on one block in a loop", 2, 0 },
+        { "barrier:@%s/scratch", "has more blocks of SCRATCH than the call has blocks", 2, 0 },
+        { "allreduce:@%s/mixed", "rank 1 has messages, unlike rank 0", 3, 0 },
         { "broadcast:@%s/three", "is not proved: for no root; for root 0 with 4 credits", 3, 0 },
         { "alltoall:@%s/three", "is not proved: ", 3, 0 },
         { "alltoall:@%s/apart", "is not proved: with 4 credits and 1 trip, in place: ", 3, 0 },
@@ -392,6 +425,7 @@ static int run_wrong(int threads)
     int failures = 0;
 
     write_wrong();
+    write_unfit();
     for (size_t i = 0; i < COUNT_OF(wrongs); i++) {
         job.arg = (void *)(uintptr_t)&wrongs[i];
         job.size = wrongs[i].size;

@@ -35,7 +35,8 @@ static char why[1200];
 static void build(const small_t *small, tutti__sched_t **scheds)
 {
     for (uint32_t r = 0; r < small->size; r++) {
-        tutti__build_t *b = tutti__build_begin("small", r, small->size, 1, 2, 1);
+        uint32_t nblocks = small->expect == TUTTI__EXPECT_BARRIER ? 2 : 1;
+        tutti__build_t *b = tutti__build_begin("small", r, small->size, nblocks, 2, 1);
 
         small->put(b, r);
         if (tutti__build_end(b, &scheds[r]) != TUTTI_OK)
