@@ -115,3 +115,15 @@ bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/exec_world.c %reldir%/
     %reldir%/read_text.c %reldir%/read_text.h
 bench_tutti_exec_CPPFLAGS = $(LIB_CPPFLAGS)
 bench_tutti_exec_LDADD = libtutti_all.la
+
+# Gradient lists of real networks through the engine.
+noinst_PROGRAMS += %reldir%/tutti_gradients
+bench_tutti_gradients_SOURCES = \
+    %reldir%/gradients.c \
+    %reldir%/gradients.h \
+    %reldir%/gradients_flags.c \
+    %reldir%/gradients_measure.c \
+    %reldir%/gradients_step.c \
+    %reldir%/tutti_gradients.c
+bench_tutti_gradients_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_tutti_gradients_LDADD = $(BENCH_LIBS)

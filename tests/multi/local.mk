@@ -52,5 +52,5 @@ script_tests += %reldir%/mpi_module.sh
 
 script_tests += %reldir%/bench_allreduce.sh %reldir%/bench_disturb.sh %reldir%/bench_family.sh \
     %reldir%/bench_output.sh
-script_tests += %reldir%/bench_sched.sh
+script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh
 EXTRA_DIST += %reldir%/bench_common.sh

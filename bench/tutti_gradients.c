@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a training step waits for: all gradients of a real network, reduced by name as backward
+ * makes them. Next to it, in the same run, what one would write with MPI: an allreduce for each
+ * gradient, or a fusion buffer packed by hand. README.md, "Gradients".
+ */
+#include "allreduce.h"
+#include "gradients.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+    bench_t bench;
+    bench_program_t program; /* its name is the model's while that is written to --csv */
+    gradients_options_t options;
+    bench_row_t rows[GRADIENTS_MODELS];
+    size_t nrows;
+    FILE *csv; /* rank 0 */
+    int table; /* rank 0 */
+} main_t;
+
+static void print_list(const gradients_options_t *options, const bench_type_t *type,
+                       const char *model)
+{
+    gradients_t gradients = gradients_make(model, type->bytes, options->scale);
+
+    printf("# %s: %zu gradients, %zu elements, %zu bytes\n", model, gradients.n, gradients.count,
+           gradients.count * type->bytes);
+    printf("%-12s%12s  %s\n", "# Ready", "Elements", "Name");
+    for (size_t i = 0; i < gradients.n; i++)
+        printf("%-12.6f%12zu  %s\n", gradients.all[i].ready, gradients.all[i].count,
+               gradients.all[i].name);
+    gradients_free(&gradients);
+}
+
+/* The model that is wanted, or each in its turn; NULL at the end. */
+static const char *next_model(const gradients_options_t *options, size_t index)
+{
+    if (options->model == NULL)
+        return gradients_model(index);
+    return index == 0 ? options->model : NULL;
+}
+
+/* --help, --list and flags that make no sense: rank 0 speaks, if ranks there are. */
+static int answer_only(const main_t *run, const char *name)
+{
+    const bench_options_t *common = &run->bench.options;
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    const char *model;
+
+    if (!common->help && !run->options.list && common->error[0] == '\0')
+        return 0;
+    if (rank == NULL)
+        rank = getenv("PMI_RANK");
+    if (rank != NULL && strcmp(rank, "0") != 0)
+        return 1;
+    if (common->error[0] != '\0')
+        fprintf(stderr, "%s: %s\n", name, common->error);
+    else if (common->help)
+        gradients_usage(name);
+    for (size_t i = 0; common->error[0] == '\0' && !common->help &&
+                       (model = next_model(&run->options, i)) != NULL;
+         i++)
+        print_list(&run->options, common->type, model);
+    return 1;
+}
+
+static void choose_contestants(main_t *run)
+{
+    int peers = !run->options.alone && run->bench.options.type->mpi_name != NULL;
+
+    for (int i = 0; gradients_contestants[i].name != NULL; i++) {
+        if (gradients_step(i) != NULL && (i == 0 || peers))
+            run->bench.contestants[run->bench.count++] = &gradients_contestants[i];
+    }
+}
+
+static void print_head(const main_t *run)
+{
+    const bench_t *bench = &run->bench;
+    const bench_options_t *common = &bench->options;
+    char text[256];
+    char mpi[256];
+
+    printf("\n# Tutti Gradients Test v%d.%d.%d\n# Command:", TUTTI_VERSION_MAJOR,
+           TUTTI_VERSION_MINOR, TUTTI_VERSION_PATCH);
+    for (int i = 0; i < bench->argc; i++)
+        printf(" %s", bench->argv[i]);
+    bench_fact_host(text, sizeof(text));
+    printf("\n# Host: %s, %ld processors; ranks %d on %d host(s); MPI: %s\n", text,
+           sysconf(_SC_NPROCESSORS_ONLN), bench->world.size, tutti_host_count(bench->world.comm),
+           bench_mpi_version(mpi, sizeof(mpi)));
+    bench_fact_cpu(text, sizeof(text));
+    printf("# Processor: %s; commit %s\n", text, bench_fact_commit());
+    bench_buffers_describe(bench, text, sizeof(text));
+    printf("# Type %s; buffers %s; backward %llu ms; fusion %llu bytes; scale 1/%llu; rounds %lld, "
+           "seed %llu\n",
+           common->type->name, text, (unsigned long long)run->options.backward_ms,
+           (unsigned long long)run->options.fusion_bytes, (unsigned long long)run->options.scale,
+           (long long)common->rounds, (unsigned long long)common->seed);
+    printf("%-12s%9s%14s  %-16s%13s%12s%12s%14s%12s%10s%10s%12s%11s\n", "# Model", "Tensors",
+           "Bytes", "Contestant", "Median(ms)", "P10(ms)", "P90(ms)", "Bus BW(GB/s)", "Its/Tutti",
+           "95% Low", "95% High", "Validation", "Same Bits");
+    fflush(stdout);
+}
+
+/* Rank 0 alone opens files. */
+static int begin_output(main_t *run)
+{
+    const bench_options_t *common = &run->bench.options;
+    int can = 1;
+
+    if (run->bench.world.rank == 0 && common->csv != NULL) {
+        run->csv = strcmp(common->csv, "-") == 0 ? stdout : fopen(common->csv, "w");
+        can = run->csv != NULL;
+        if (!can)
+            fprintf(stderr, "--csv %s: cannot be written\n", common->csv);
+    }
+    if (!bench_same(&run->bench.world, (uint64_t)can))
+        return 0;
+    run->table = run->bench.world.rank == 0 && run->csv != stdout &&
+                 (common->json == NULL || strcmp(common->json, "-") != 0);
+    if (run->table)
+        print_head(run);
+    if (run->csv != NULL)
+        bench_csv_head(&run->bench, run->csv);
+    return 1;
+}
+
+static const char *answer(int value, const char *yes, const char *no)
+{
+    if (value < 0)
+        return "-";
+    return value ? yes : no;
+}
+
+static void print_row(const main_t *run, const char *model, const bench_row_t *row)
+{
+    const bench_t *bench = &run->bench;
+    gradients_t gradients = gradients_make(model, bench->options.type->bytes, run->options.scale);
+    int best = 1;
+
+    for (int who = 0; who < bench->count; who++) {
+        const bench_figures_t *f = &row->of[who];
+
+        printf("%-12s%9zu%14zu  %-16s %12.3f %11.3f %11.3f %13.3f", model, gradients.n, row->bytes,
+               f->name, f->median_us * 1e-3, f->p10_us * 1e-3, f->p90_us * 1e-3, f->bus_gbs);
+        if (who == 0)
+            printf("%12s%10s%10s", "-", "-", "-");
+        else
+            printf(" %11.3f %9.3f %9.3f", f->ratio.middle, f->ratio.low, f->ratio.high);
+        printf("%12s%11s\n", answer(bench->options.validate ? f->right : -1, "Pass", "Fail"),
+               answer(f->same_bits, "Yes", "No"));
+        if (who > 0 && f->median_us < row->of[best].median_us)
+            best = who;
+    }
+    if (bench->count > 1)
+        printf("# %s: Tutti takes %.3f (%.3f to %.3f) of the time of %s, its better peer\n", model,
+               1.0 / row->of[best].ratio.middle, 1.0 / row->of[best].ratio.high,
+               1.0 / row->of[best].ratio.low, row->of[best].name);
+    fflush(stdout);
+    gradients_free(&gradients);
+}
+
+/* 0: something is wrong with the results. Peers need not have the same bits in every order. */
+static int measure_model(main_t *run, const char *model)
+{
+    bench_row_t *row = &run->rows[run->nrows++];
+    int ok;
+
+    *row = gradients_measure(&run->bench, &run->options, model);
+    ok = row->of[0].same_bits != 0;
+    for (int who = 0; who < run->bench.count; who++)
+        ok = ok && row->of[who].right;
+    if (run->table)
+        print_row(run, model, row);
+    if (run->csv != NULL) {
+        run->program.name = model;
+        bench_csv_row(&run->bench, row, run->csv);
+        run->program.name = "tutti_gradients";
+    }
+    if (!ok && run->bench.world.rank == 0)
+        fprintf(stderr, "DATA VALIDATION ERROR in %s.\n", model);
+    return ok;
+}
+
+static int measure_all(main_t *run)
+{
+    const char *model;
+    int ok = 1;
+
+    for (size_t i = 0; ok && (model = next_model(&run->options, i)) != NULL; i++)
+        ok = measure_model(run, model);
+    return ok;
+}
+
+/* Rank 0's, while MPI can still be asked for its version. */
+static int end_output(main_t *run)
+{
+    int ok = 1;
+
+    if (run->bench.options.json != NULL && run->nrows > 0)
+        ok = bench_json_write(&run->bench, run->rows, run->nrows) == 0;
+    if (run->csv != NULL && run->csv != stdout && fclose(run->csv) != 0) {
+        fprintf(stderr, "--csv %s: cannot be written\n", run->bench.options.csv);
+        ok = 0;
+    }
+    for (size_t i = 0; i < run->nrows; i++)
+        bench_row_free(&run->bench, &run->rows[i]);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    static main_t run = {
+        .program = { .name = "tutti_gradients",
+                     .title = "Gradients",
+                     .collective = &bench_allreduce },
+    };
+    bench_t *bench = &run.bench;
+    double failed;
+    int ok;
+
+    *bench = (bench_t){ .program = &run.program, .line_us = -1.0, .argc = argc, .argv = argv };
+    gradients_parse(argc, argv, &run.options, &bench->options);
+    if (answer_only(&run, argv[0]))
+        return bench->options.error[0] != '\0';
+    choose_contestants(&run);
+    bench_world_open(&bench->options, bench->count > 1, &bench->world);
+    if (bench->options.seed == 0)
+        bench->options.seed = bench_now_ns() | 1;
+    bench->options.seed = bench_same(&bench->world, bench->options.seed);
+    bench->random = bench->options.seed;
+    ok = begin_output(&run) && measure_all(&run);
+    if (bench->world.rank == 0)
+        ok = end_output(&run) && ok;
+    failed = !ok;
+    bench_sum(&bench->world, &failed, 1);
+    bench_world_close(&bench->world);
+    return failed != 0.0;
+}
