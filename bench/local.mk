@@ -69,7 +69,7 @@ bench-commit:
 bench_facts_object = %reldir%/libbench_la-facts.lo
 $(bench_facts_object): %reldir%/commit.h
 
-EXTRA_DIST += %reldir%/README.md
+EXTRA_DIST += %reldir%/README.md %reldir%/peers.sh
 
 # Looks at schedules, inside the library.
 noinst_PROGRAMS += %reldir%/tutti_sched

@@ -51,6 +51,6 @@ tests_multi_mpi_module_LDADD = -lpthread -ldl
 script_tests += %reldir%/mpi_module.sh
 
 script_tests += %reldir%/bench_allreduce.sh %reldir%/bench_disturb.sh %reldir%/bench_family.sh \
-    %reldir%/bench_output.sh
+    %reldir%/bench_output.sh %reldir%/bench_peers.sh
 script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh
 EXTRA_DIST += %reldir%/bench_common.sh
