@@ -35,6 +35,7 @@ include %reldir%/hosts/local.mk
 include %reldir%/fault/local.mk
 include %reldir%/machines/local.mk
 include %reldir%/fuzz/local.mk
+include %reldir%/stress/local.mk
 include %reldir%/abi/local.mk
 include %reldir%/lint/local.mk
 include %reldir%/trainer/local.mk
