@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 typedef enum {
-    CONF_BYTES,   /* uint64_t, rounded up to a multiple of 64 */
+    CONF_BYTES,   /* uint64_t, rounded up to a multiple of 64; or what `choices` says: AUTO */
     CONF_COUNT,   /* uint64_t */
     CONF_SECONDS, /* uint64_t milliseconds */
     CONF_NUMBER,  /* int64_t; -1 if not given */
@@ -51,9 +51,10 @@ typedef struct {
 /* A row is name, type, field, default; help; limits. */
 /* clang-format off */
 static const row_t rows[] = {
-    { "TUTTI_FUSION_BYTES", CONF_BYTES, AT(shared.fusion_bytes), "64M",
-      "Largest fused buffer of asynchronous calls. 0 sends every tensor on its own.",
-      0, 16 * GIB, NULL },
+    { "TUTTI_FUSION_BYTES", CONF_BYTES, AT(shared.fusion_bytes), "auto",
+      "Largest fused buffer of asynchronous calls; auto: 1M on one host, 64M between hosts.\n"
+      "    0 sends every tensor on its own.",
+      0, 16 * GIB, "auto" },
     { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "64K",
       "Messages between two ranks are cut into pieces of this size.",
       KIB, 64 * MIB, NULL },
@@ -130,6 +131,10 @@ static int parse_number(const row_t *row, const char *text, uint64_t *ret_value)
     uint64_t value;
     int ok;
 
+    if (row->choices != NULL && strcmp(text, row->choices) == 0) {
+        *ret_value = TUTTI__CONF_AUTO;
+        return 1;
+    }
     if (row->type == CONF_BYTES)
         ok = tutti__parse_bytes(text, &value);
     else if (row->type == CONF_SECONDS)
@@ -215,8 +220,9 @@ static void describe(const row_t *row, char *text, size_t room)
             least_unit[0] = units[u];
         for (size_t u = 0; u < 3 && most > 0 && most % 1024 == 0; u++, most /= 1024)
             most_unit[0] = units[u];
-        snprintf(text, room, "bytes, %" PRIu64 "%s to %" PRIu64 "%s", least, least_unit, most,
-                 most_unit);
+        snprintf(text, room, "bytes, %" PRIu64 "%s to %" PRIu64 "%s%s%s", least, least_unit, most,
+                 most_unit, row->choices != NULL ? "; " : "",
+                 row->choices != NULL ? row->choices : "");
         break;
     case CONF_SECONDS:
         snprintf(text, room, "seconds, %s to %" PRIu64, least == 0 ? "0" : "0.001", most / 1000);

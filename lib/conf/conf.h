@@ -15,9 +15,12 @@
 #define TUTTI__CONF_TEXT 256
 #define TUTTI__CONF_LONG_TEXT 2048
 
+/* Of a number: the library decides. */
+#define TUTTI__CONF_AUTO UINT64_MAX
+
 /* Plain data: sent between ranks as bytes. */
 typedef struct {
-    uint64_t fusion_bytes;     /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion */
+    uint64_t fusion_bytes;     /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
     uint64_t chunk_bytes;      /* TUTTI_CHUNK_BYTES: one slot of a channel */
     uint64_t credits;          /* TUTTI_CREDITS: slots per channel */
     uint64_t oneshot_bytes;    /* TUTTI_ONESHOT_BYTES: ranks x bytes up to which one-shot serves */

@@ -125,6 +125,18 @@ static void destroy(tutti__engine_t *e)
         free(e);
 }
 
+/*
+ * The largest bucket. On one host it should stay in the caches between packing, reducing and
+ * unpacking: ResNet-50's gradients, 2 ranks on a Zen 5 guest, took 9.2 ms with 256 KiB, 8.1 with 1
+ * MiB, 11 with 4, 27 with 64. Between hosts there are messages to be saved; not measured yet.
+ */
+static uint64_t fusion_bytes(const tutti__engine_env_t *env)
+{
+    if (env->conf->fusion_bytes != TUTTI__CONF_AUTO)
+        return env->conf->fusion_bytes;
+    return env->shape->nhosts == 1 ? (uint64_t)1 << 20 : (uint64_t)64 << 20;
+}
+
 tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_t **ret_engine)
 {
     const tutti__topo_t *topo = tutti__boot_topo(env->boot);
@@ -144,6 +156,7 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     e->parent = -1;
     e->epfd = -1;
     e->spin = !topo->oversubscribed;
+    e->fusion_bytes = fusion_bytes(env);
     atomic_store(&e->refs, 1);
     tutti__mutex_init(&e->queue_lock, TUTTI__LOCK_ENGINE_QUEUE);
     e->subtree = count_subtree(e);

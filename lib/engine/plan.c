@@ -101,7 +101,7 @@ static void plan_one(tutti__engine_t *e)
         }
         total += tutti__fuse_bytes(&t->msg.facts, e->size);
         /* Those behind it stay behind it. */
-        if (total > e->env.conf->fusion_bytes)
+        if (total > e->fusion_bytes)
             break;
         take_ready(e, at, before);
         *end = t;

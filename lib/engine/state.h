@@ -153,9 +153,10 @@ struct tutti__engine {
     int dead_seen;     /* the state has been cleared after a death */
 
     /* Set up once. */
-    unsigned generation; /* see base/forked.h */
-    int spin;            /* enough processors to spin at all */
-    int epfd;            /* the bell and the side channel */
+    unsigned generation;   /* see base/forked.h */
+    int spin;              /* enough processors to spin at all */
+    uint64_t fusion_bytes; /* the largest bucket; see engine.c */
+    int epfd;              /* the bell and the side channel */
     pthread_t thread;
     int has_thread;
     atomic_int stop;

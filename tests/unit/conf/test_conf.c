@@ -122,7 +122,7 @@ static void test_defaults(void **state)
 
     (void)state;
     tutti__conf_defaults(&conf);
-    assert_int_equal(conf.shared.fusion_bytes, 64 << 20);
+    assert_int_equal(conf.shared.fusion_bytes, TUTTI__CONF_AUTO);
     assert_int_equal(conf.shared.chunk_bytes, 64 << 10);
     assert_int_equal(conf.shared.credits, 4);
     assert_int_equal(conf.shared.oneshot_bytes, 16 << 10);
@@ -192,7 +192,7 @@ static void test_nonsense_is_refused(void **state)
         const char *name, *value, *allowed;
     } cases[] = { { "TUTTI_CHUNK_BYTES", "1023", "bytes, 1K to 64M" },
                   { "TUTTI_CHUNK_BYTES", "65M", "bytes, 1K to 64M" },
-                  { "TUTTI_FUSION_BYTES", "many", "bytes, 0 to 16G" },
+                  { "TUTTI_FUSION_BYTES", "many", "bytes, 0 to 16G; auto" },
                   { "TUTTI_CREDITS", "0", "a number, 1 to 64" },
                   { "TUTTI_CREDITS", "65", "a number, 1 to 64" },
                   { "TUTTI_TIMEOUT", "0", "seconds, 0.001 to 1000000" },
