@@ -15,8 +15,7 @@
  * A call whose counts are all 0, those in arrays too, checks its arguments and returns; it waits
  * for nobody. If a rank passes 0 by mistake, where others do not, it returns TUTTI_OK all the same,
  * and the mismatch is found at its next call. gatherv, scatterv and alltoallv are different: a rank
- * does not know the others' counts, so on one host, or with TUTTI_CHECK=1, it meets them, whatever
- * its own are.
+ * does not know the others' counts, so it meets them, whatever its own are.
  *
  * Counts are elements, not bytes, and may exceed 2^31. Counts and displacements in arrays have one
  * entry for each rank; displacements count elements from the buffer's begin, and NULL stands for
@@ -28,14 +27,14 @@
  * call, see below), PEER_LOST, TIMEOUT (a peer did not come within TUTTI_TIMEOUT; the communicator
  * is dead then), SHUTDOWN, NO_MEMORY.
  *
- * TUTTI_ERR_MISMATCH of collective calls. Inside a host it is always found before anything moves:
- * all ranks get it, with words that name two of them and what they came with, no buffer was
- * written, and the next call works. Between hosts over MPI only lengths are compared, on the way;
- * so types of one size, operations and roots are not, and the communicator ends. With TUTTI_CHECK=1
- * it is between hosts as inside one: before each call the ranks tell each other kind, type,
- * operation, root, count and factors, and then the counts of v forms, which costs a small allgather
- * or two. That is for finding an error, not for every day; on one host it adds nothing to a call.
- * Messages between two ranks are not compared beforehand; nor are they with collective calls.
+ * TUTTI_ERR_MISMATCH of collective calls is found before anything moves: all ranks get it, with
+ * words that name two of them and what they came with, no buffer was written, and the next call
+ * works. Inside a host that adds nothing to a call. Between hosts the ranks first tell each other
+ * kind, type, operation, root, count and factors, and then the counts of v forms: an allreduce of
+ * 64 bytes before each direct call, and an allgather where there are counts. TUTTI_COMPARE=0 saves
+ * that between hosts; then only lengths are compared, on the way, so types of one size, operations
+ * and roots are not, v forms with no counts of their own wait for nobody, and the communicator
+ * ends. A message between two ranks is not compared with a collective call.
  */
 #ifndef TUTTI_COLLECTIVES_H
 #ifndef TUTTI_H

@@ -35,10 +35,9 @@
  *     as messages between two others; the first that does ends the communicator. All other
  *     asynchronous requests end with TUTTI_ERR_SHUTDOWN, and submitting more answers that at once.
  *
- *     After TUTTI_ERR_MISMATCH it stays usable if the call was asynchronous, or collective with all
- *     ranks on one host or with TUTTI_CHECK=1: it was found on all ranks before anything moved.
- *     Other direct calls between hosts, and messages between two ranks, may have moved data before
- *     it is found, and end it.
+ *     After TUTTI_ERR_MISMATCH it stays usable: it was found on all ranks before anything moved.
+ *     With TUTTI_COMPARE=0, direct calls between hosts and messages between two ranks may have
+ *     moved data before it is found, and end it.
  *
  * Lifetimes
  *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split

@@ -4,12 +4,13 @@
  * from each. So all of them find the same two ranks that do not fit, and nothing was moved.
  *
  * On one host: where there is more to compare than a meeting does, arrays of counts or factors.
- * Between hosts nobody meets: before every collective call, if TUTTI_CHECK asks for it, and also
- * before those that the library makes for itself.
+ * Between hosts nobody meets: before every collective call, also those that the library makes for
+ * itself, unless TUTTI_COMPARE=0.
  *
- * One allgather of 2 n + 4 numbers. Rejected: an alltoall of the counts and an allreduce of what
- * was found, which moves less, but takes two rounds; and between hosts an allreduce of hashes,
- * which does not tell who came with what.
+ * Between hosts an allreduce of 64 bytes first, which tells whether all came with the same; if not,
+ * or where ranks have counts, an allgather of 2 n + 4 numbers. Rejected: the allgather alone, whose
+ * bytes grow with the ranks; for counts an alltoall, and an allreduce of what was found, which
+ * moves less, but takes two rounds.
  */
 #include "api/direct.h"
 
@@ -46,7 +47,7 @@ static size_t words_of(const tutti__call_t *call, uint32_t size)
 
 int tutti__counts_checked(const tutti_comm_t *comm)
 {
-    return comm->conf.shared.check && comm->shape.nhosts > 1;
+    return comm->conf.shared.compare && comm->shape.nhosts > 1;
 }
 
 int tutti__counts_needed(const tutti_comm_t *comm, const tutti__call_t *call)
@@ -54,7 +55,7 @@ int tutti__counts_needed(const tutti_comm_t *comm, const tutti__call_t *call)
     if (comm->shape.size == 1)
         return 0;
     if (comm->shape.nhosts > 1)
-        return comm->conf.shared.check && call->kind < TUTTI_CALL_SEND;
+        return comm->conf.shared.compare && call->kind < TUTTI_CALL_SEND;
     /* A meeting does not compare factors; and the first one changes recvbuf before it. */
     return tutti__call_by_pair(call->kind) || has_common_counts(call->kind) ||
            ((call->prescale != 1 || call->postscale != 1) && tutti__call_reduces(call->kind));
@@ -215,36 +216,73 @@ static tutti_status_t need_counts(tutti_comm_t *comm, size_t bytes)
     return TUTTI_OK;
 }
 
+/* One of the library's own calls, on comm->counts in place. */
+static tutti_status_t run_own(tutti_comm_t *comm, tutti__collective_t collective, size_t nwords)
+{
+    tutti__want_t want = { collective, nwords * sizeof(uint64_t), 0, 0 };
+    tutti__exec_call_t exec = {
+        .in = comm->counts,
+        .out = comm->counts,
+        .count = nwords,
+        .dtype = TUTTI_UINT64,
+        .op = TUTTI_MAX,
+        .tag = TUTTI__TAG_COUNTS,
+        .signature = (uint32_t)((uint32_t)TUTTI__TAG_COUNTS << 24 ^ (uint32_t)nwords),
+    };
+    const tutti__sched_t *sched;
+    tutti_status_t status = tutti__comm_find(comm, &want, 1, &sched);
+
+    return status == TUTTI_OK ? tutti__comm_run(comm, sched, &exec, 1) : status;
+}
+
+/* Do all ranks have this head? Then the largest of each word is the smallest too, which is the
+   complement of the largest complement. */
+static tutti_status_t compare_heads(tutti_comm_t *comm, const uint64_t *head, int *ret_alike)
+{
+    uint64_t *words;
+    tutti_status_t status = need_counts(comm, 2 * GIVES * sizeof(*words));
+
+    if (status != TUTTI_OK)
+        return tutti__comm_end_badly(comm, status);
+    words = comm->counts;
+    for (int i = 0; i < GIVES; i++) {
+        words[i] = head[i];
+        words[GIVES + i] = ~head[i];
+    }
+    status = run_own(comm, TUTTI__ALLREDUCE, 2 * GIVES);
+    *ret_alike = 1;
+    for (int i = 0; i < GIVES; i++)
+        *ret_alike &= words[i] == ~words[GIVES + i];
+    return status;
+}
+
 /* Each rank's head and, of a call that has them, its counts; to comm->counts, compared by nobody
    but for the heads. call: NULL if there is only the head. */
 static tutti_status_t exchange(tutti_comm_t *comm, const uint64_t *head, const tutti__call_t *call)
 {
     uint32_t rank = comm->topo->rank, size = comm->topo->size;
     size_t nwords = call != NULL ? words_of(call, size) : GIVES;
-    tutti__want_t want = { TUTTI__ALLGATHER, size * nwords * sizeof(uint64_t), 0, 0 };
-    tutti__exec_call_t exec = {
-        .count = size * nwords,
-        .dtype = TUTTI_UINT64,
-        .op = TUTTI_SUM,
-        .tag = TUTTI__TAG_COUNTS,
-        .signature = (uint32_t)(TUTTI__TAG_COUNTS << 24 ^ nwords),
-    };
-    const tutti__sched_t *sched;
-    tutti_status_t status = need_counts(comm, want.bytes);
+    tutti_status_t status = need_counts(comm, size * nwords * sizeof(uint64_t));
     uint64_t *mine;
 
     if (status != TUTTI_OK)
         return tutti__comm_end_badly(comm, status);
-    status = tutti__comm_find(comm, &want, 1, &sched);
-    if (status != TUTTI_OK)
-        return status;
     mine = comm->counts + rank * nwords;
     memcpy(mine, head, GIVES * sizeof(*head));
     if (nwords > GIVES)
         tell_counts(call, rank, size, mine + GIVES);
-    exec.in = exec.out = comm->counts;
-    status = tutti__comm_run(comm, sched, &exec, 1);
+    status = run_own(comm, TUTTI__ALLGATHER, size * nwords);
     return status == TUTTI_OK ? compare_calls(comm->counts, nwords, size) : status;
+}
+
+/* Between hosts. Other calls bring other counts, which nothing but a meeting would notice; so heads
+   go before all else. */
+static tutti_status_t heads_agree(tutti_comm_t *comm, const uint64_t *head)
+{
+    int alike = 0;
+    tutti_status_t status = compare_heads(comm, head, &alike);
+
+    return status != TUTTI_OK || alike ? status : exchange(comm, head, NULL);
 }
 
 tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call)
@@ -255,9 +293,8 @@ tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call
     uint64_t head[GIVES];
 
     tell_what(call, head);
-    /* Other calls bring other counts, and only a meeting would notice. So heads go first. */
     if (comm->shape.nhosts > 1)
-        status = exchange(comm, head, NULL);
+        status = heads_agree(comm, head);
     if (status == TUTTI_OK && (comm->shape.nhosts == 1 || nwords > GIVES))
         status = exchange(comm, head, call);
     if (status == TUTTI_OK && has_common_counts(call->kind))
@@ -271,5 +308,5 @@ tutti_status_t tutti__counts_agree_own(tutti_comm_t *comm, uint32_t tag, size_t 
 {
     const uint64_t head[GIVES] = { [WHAT] = OWN | tag, [COUNT] = count };
 
-    return exchange(comm, head, NULL);
+    return heads_agree(comm, head);
 }

@@ -38,7 +38,7 @@ void tutti__again_aim(tutti__again_t *again, const tutti__call_t *call);
    naming two. */
 int tutti__counts_needed(const tutti_comm_t *comm, const tutti__call_t *call);
 tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call);
-/* The same for what the library calls itself, if it is checked: between hosts, TUTTI_CHECK=1. */
+/* The same for what the library calls itself, if it is checked: between hosts, TUTTI_COMPARE=1. */
 int tutti__counts_checked(const tutti_comm_t *comm);
 tutti_status_t tutti__counts_agree_own(tutti_comm_t *comm, uint32_t tag, size_t count);
 

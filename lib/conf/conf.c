@@ -83,7 +83,11 @@ static const row_t rows[] = {
       "    `bench/tutti_sched --list`, in the build folder, lists the names of each collective.",
       0, SIZE(shared.algorithm), NULL },
     { "TUTTI_CHECK", CONF_CHOICE, AT(shared.check), "0",
-      "1: prove each schedule when it is built; between hosts, compare direct calls first.",
+      "1: prove each schedule when it is built.",
+      0, 0, "0|1" },
+    { "TUTTI_COMPARE", CONF_CHOICE, AT(shared.compare), "1",
+      "1: between hosts and between two ranks, compare direct calls before data moves.\n"
+      "    0: lengths only, which ends the communicator. On one host calls always are compared.",
       0, 0, "0|1" },
     { "TUTTI_GROUP_SIZE", CONF_COUNT, AT(shared.group_size), "0",
       "Ranks of a core group, for algorithms of three levels. 0: a host is one group.",

@@ -28,7 +28,8 @@ typedef struct {
     uint64_t timeout_ms;       /* TUTTI_TIMEOUT (seconds in the variable): deadline of each wait */
     uint64_t stall_ms;         /* TUTTI_STALL_WARNING (seconds): report tensors missing so long */
     uint64_t strict;           /* TUTTI_DETERMINISTIC=strict: one association class */
-    uint64_t check;            /* TUTTI_CHECK: 1: prove schedules; compare calls */
+    uint64_t check;            /* TUTTI_CHECK: 1: prove schedules */
+    uint64_t compare;          /* TUTTI_COMPARE: 1: direct calls, before data moves */
     uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: all */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char xport[TUTTI__CONF_TEXT];          /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
