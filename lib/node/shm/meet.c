@@ -2,9 +2,9 @@
 /*
  * Did all ranks of the host come with the same call? See shm.h on announcements.
  *
- * The hot path compares two words per peer: the head (number, kind, type, operation, tag) and the
- * count, whose upper 16 bits mix in the root. Only what does not fit is put into words, from the
- * announcements alone, so that all ranks say the same about the same two ranks.
+ * The hot path compares two words of each peer with its own: the head (number, kind, type,
+ * operation, tag) and the count, whose upper 16 bits mix in the root. Only what does not fit is put
+ * into words, from the announcements alone, so that all ranks say the same about the same two ranks.
  */
 #include "node/shm/shm.h"
 
@@ -138,22 +138,19 @@ static void describe(const tutti__announce_t *a, char *text, size_t bytes)
              says & OP ? tutti__op_name((tutti_op_t)what.op) : "", root);
 }
 
-/* Compare all with rank 0's; so all ranks find the same two ranks to name. */
-tutti_status_t tutti__shm_compare(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+/* The first that is not like rank 0's; so all ranks find the same two ranks to name. */
+tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
-    const tutti__announce_t *first = lane->peer[0].announce[lane->seq & 1];
+    const tutti__announce_t *first = lane->peer[0].announce[lane->seq & 1], *other = first;
     int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* rank 0's: alike on all ranks */
     char a[128], b[128];
+    uint32_t r = 0;
 
-    for (uint32_t r = 1; r < shm->nlocal; r++) {
-        const tutti__announce_t *other = lane->peer[r].announce[lane->seq & 1];
-
-        if (same_call(first, other, is_meet))
-            continue;
-        describe(first, a, sizeof(a));
-        describe(other, b, sizeof(b));
-        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with %s, rank %u with %s",
-                           shm->local_to_rank[0], a, shm->local_to_rank[r], b);
-    }
-    return TUTTI_OK;
+    do
+        other = lane->peer[++r].announce[lane->seq & 1];
+    while (r + 1 < shm->nlocal && same_call(first, other, is_meet));
+    describe(first, a, sizeof(a));
+    describe(other, b, sizeof(b));
+    return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with %s, rank %u with %s",
+                       shm->local_to_rank[0], a, shm->local_to_rank[r], b);
 }

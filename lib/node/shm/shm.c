@@ -20,7 +20,7 @@ static tutti__shm_t *self(tutti__node_t *node)
 }
 
 /* A word of mine was written; wake who waits for it, in the manner of the lane. */
-static void wake(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word)
+static inline void wake(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word)
 {
     if (lane == 0) {
         tutti__machine_written(shm->machine, word);
@@ -63,11 +63,15 @@ static int is_oneshot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 }
 
 /* Write my data behind the head, blocks packed one after another. */
-static void pack_oneshot(tutti__shm_t *shm, tutti__shm_lane_t *lane, char *to)
+static inline void pack_oneshot(tutti__shm_t *shm, tutti__shm_lane_t *lane, char *to)
 {
     const tutti__node_call_t *call = lane->call;
     uint32_t first = 0, end = call->nblk * call->nparts;
 
+    if (TUTTI__LIKELY(lane->simple)) {
+        memcpy(to, tutti__shm_src(lane, lane->first), lane->first.count * lane->esize);
+        return;
+    }
     if (call->kind == TUTTI__NODE_BCAST && shm->me != call->root)
         return;
     if (call->kind == TUTTI__NODE_ALLGATHER) {
@@ -146,7 +150,7 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane, tutti__an
         tutti__arena_offset(shm->machine->arena, lane->bulk, 1, &own->u.large.bulk_offset);
 }
 
-static void announce(tutti__shm_t *shm, uint32_t lane_index)
+static inline void announce(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
@@ -169,6 +173,8 @@ static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__n
         return;
     tutti__shm_measure(lane);
     lane->oneshot = is_oneshot(shm, lane);
+    lane->simple = lane->oneshot && call->kind == TUTTI__NODE_ALLREDUCE && call->nblk == 1 &&
+                   call->nparts == 1;
 }
 
 static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
@@ -182,6 +188,7 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     lane->seq++;
     lane->in = lane->red = lane->out = 0;
     lane->seen = 0;
+    lane->odd = 0;
     own = lane->peer[shm->me].announce[lane->seq & 1];
     if (call->kind == TUTTI__NODE_MEET) {
         own->u.root = call->root;
@@ -226,7 +233,7 @@ static inline void oneshot_move(const tutti__shm_t *shm, const tutti__shm_lane_t
         memcpy(dst, src, part.count * lane->esize);
 }
 
-static void oneshot_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t at,
+static inline void oneshot_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t at,
                            tutti__shm_part_t part)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -246,6 +253,10 @@ static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
     uint32_t nblk = call->nblk, nblocks = nblk * call->nparts;
     size_t at = 0;
 
+    if (TUTTI__LIKELY(lane->simple)) {
+        oneshot_reduce(shm, lane_index, 0, lane->first);
+        return;
+    }
     if (!tutti__shm_gets(shm, lane))
         return;
     for (uint32_t j = 0; j < nblocks; j++) {
@@ -292,22 +303,29 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     return TUTTI_OK;
 }
 
+/* Did its rank come with another call than mine? All ranks have this number. */
+static inline int is_odd(const tutti__shm_lane_t *lane, const tutti__announce_t *a, uint64_t head)
+{
+    return head != (lane->head | lane->seq) || a->count != lane->count_word ||
+           (lane->call->kind == TUTTI__NODE_MEET && a->u.root != lane->call->root);
+}
+
 static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
 
     for (; lane->seen < shm->nlocal; lane->seen++) {
-        tutti__word_t *word = tutti__shm_seq(lane->peer[lane->seen].announce[lane->seq & 1]);
-        uint32_t value = tutti__load_acquire(word);
+        tutti__announce_t *a = lane->peer[lane->seen].announce[lane->seq & 1];
+        uint64_t head = tutti__load64_acquire(&a->head);
 
-        if (value != lane->seq)
-            return tutti__shm_stuck(shm, lane->seen, word, value, stuck);
+        if ((uint32_t)head != lane->seq)
+            return tutti__shm_stuck(shm, lane->seen, tutti__shm_seq(a), (uint32_t)head, stuck);
+        lane->odd |= is_odd(lane, a, head);
     }
-    status = tutti__shm_compare(shm, lane);
-    if (status != TUTTI_OK || lane->call->kind == TUTTI__NODE_MEET) {
+    if (TUTTI__UNLIKELY(lane->odd) || lane->call->kind == TUTTI__NODE_MEET) {
         lane->phase = SHM_IDLE;
-        return status;
+        return lane->odd ? tutti__shm_mismatch(shm, lane) : TUTTI_OK;
     }
     if (lane->oneshot) {
         oneshot(shm, lane_index);

@@ -116,12 +116,14 @@ typedef struct {
     tutti__shm_part_t first; /* its block 0; mostly there is no other */
     size_t count;            /* elements in all its blocks */
     int oneshot;             /* they go into announcements */
+    int simple;              /* ..of an allreduce, as one block */
     size_t largest;          /* in its largest block */
     uint32_t nblocks;        /* pieces per chunk, or of zero-copy */
     size_t piece;            /* elements in the largest */
     uint32_t nchunks;
     uint32_t in, red, out; /* chunks of this operation through each stage */
     uint32_t seen;         /* MEET: announcements of ranks below are there */
+    int odd;               /* ..and of one the head or the count is not mine */
 } tutti__shm_lane_t;
 
 typedef struct {
@@ -189,9 +191,9 @@ tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__w
 /* meet.c: what a rank came with. */
 uint64_t tutti__shm_head(const tutti__shm_lane_t *lane); /* without the number */
 uint64_t tutti__shm_count(const tutti__node_call_t *call);
-/* Everybody's announcement is there. MISMATCH, naming the same two ranks on all of them, if they
-   are not alike. */
-tutti_status_t tutti__shm_compare(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
+/* Everybody's announcement is there, and they are not alike: MISMATCH, naming the same two ranks on
+   all of them. */
+tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 
 /* The table of operations that open.c hands out. */
 extern const tutti__node_ops_t tutti__shm_ops;
