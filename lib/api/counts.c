@@ -113,9 +113,8 @@ static void tell_counts(const tutti__call_t *call, uint32_t rank, uint32_t size,
 
 static int is_rooted(tutti_call_kind_t kind)
 {
-    return kind == TUTTI_CALL_REDUCE || kind == TUTTI_CALL_BROADCAST ||
-           kind == TUTTI_CALL_GATHER || kind == TUTTI_CALL_GATHERV ||
-           kind == TUTTI_CALL_SCATTER || kind == TUTTI_CALL_SCATTERV;
+    return kind == TUTTI_CALL_REDUCE || kind == TUTTI_CALL_BROADCAST || kind == TUTTI_CALL_GATHER ||
+           kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTER || kind == TUTTI_CALL_SCATTERV;
 }
 
 static const char *name_of(uint32_t what)

@@ -9,8 +9,8 @@
  * Mismatches. Inside one host all ranks hear from all before anything moves: a node operation
  * begins so, and schedules without any begin with a meeting. So ranks that came with different
  * calls all find out, and the communicator stays usable. Between hosts ranks tell each other first
- * what they came with (counts.c). With TUTTI_COMPARE=0 they do not, and messages that do not fit are
- * found on the way, and end it.
+ * what they came with (counts.c). With TUTTI_COMPARE=0 they do not, and messages that do not fit
+ * are found on the way, and end it.
  */
 #include "api/direct.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls that do not fit, between hosts: what each rank does under direct_check.sh. Each rank is once the odd one, in each way. All ranks get TUTTI_ERR_MISMATCH,
- * nothing was written, and the next call works; in the world and in groups. Like an application it
- * knows the library only by its headers.
+ * Direct calls that do not fit, between hosts: what each rank does under direct_check.sh. Each rank
+ * is once the odd one, in each way. All ranks get TUTTI_ERR_MISMATCH, nothing was written, and the
+ * next call works; in the world and in groups. Like an application it knows the library only by its
+ * headers.
  */
 #include <tutti/tutti.h>
 

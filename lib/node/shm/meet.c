@@ -2,9 +2,10 @@
 /*
  * Did all ranks of the host come with the same call? See shm.h on announcements.
  *
- * The hot path compares two words of each peer with its own: the head (number, kind, type,
+ * The hot path (shm.c) compares two words of each peer with its own: the head (number, kind, type,
  * operation, tag) and the count, whose upper 16 bits mix in the root. Only what does not fit is put
- * into words, from the announcements alone, so that all ranks say the same about the same two ranks.
+ * into words, from the announcements alone, so that all ranks say the same about the same two
+ * ranks.
  */
 #include "node/shm/shm.h"
 

@@ -234,7 +234,7 @@ static inline void oneshot_move(const tutti__shm_t *shm, const tutti__shm_lane_t
 }
 
 static inline void oneshot_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t at,
-                           tutti__shm_part_t part)
+                                  tutti__shm_part_t part)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     const void **srcs = tutti__shm_srcs(shm, lane_index);
