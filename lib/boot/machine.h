@@ -9,7 +9,8 @@
  *     in the door of the peer that will write the word; a publisher looks at its own door only.
  *     The publisher has no fence between its store and that look, since it would cost every small
  *     allreduce 20 ns; the window is as long as a store buffer takes to drain, and the sleep is
- *     bounded, so a wake-up lost there costs a millisecond at worst.
+ *     bounded, so a wake-up lost there costs 2 ms, or a sixteenth of the wait, at worst. That there
+ *     is no other way to lose one: tests/unit/boot/test_wake.c.
  *   an engine sleeps on its bell, an eventfd, together with its sockets. It says so in `sleeping`
  *     in its own door; publishers in the engine's lanes do fence, look there, and ring.
  *

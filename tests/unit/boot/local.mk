@@ -7,8 +7,10 @@ unit_tests += \
     %reldir%/test_meet \
     %reldir%/test_module \
     %reldir%/test_place \
+    %reldir%/test_setup \
     %reldir%/test_share \
-    %reldir%/test_side
+    %reldir%/test_side \
+    %reldir%/test_wake
 
 tsan_tests += \
     %reldir%/test_boot \
@@ -39,3 +41,21 @@ check_LTLIBRARIES += %reldir%/mpi_fake.la %reldir%/mpi_old.la
 %C%_mpi_old_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_ABI=999
 %C%_mpi_old_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
 %C%_mpi_old_la_LIBADD =
+
+# Sources of what is explored: they get memory and system calls of the test's own.
+explore = %reldir%/explore.c %reldir%/explore.h %reldir%/weak.h
+%C%_test_setup_SOURCES = %reldir%/test_setup.c $(explore) lib/boot/machine.c
+%C%_test_setup_CPPFLAGS = $(AM_CPPFLAGS) -include unit/boot/weak.h
+%C%_test_setup_LDFLAGS = $(AM_LDFLAGS) \
+    -Wl,--wrap=eventfd -Wl,--wrap=tutti__arena_alloc -Wl,--wrap=tutti__arena_create_among \
+    -Wl,--wrap=tutti__arena_map -Wl,--wrap=tutti__boot_agree -Wl,--wrap=tutti__boot_allgather \
+    -Wl,--wrap=tutti__boot_share_fds -Wl,--wrap=tutti__boot_topo
+%C%_test_wake_SOURCES = %reldir%/test_wake.c $(explore) \
+    lib/boot/machine.c \
+    lib/engine/thread.c \
+    lib/engine/token.c \
+    lib/node/shm/shm.c
+%C%_test_wake_CPPFLAGS = $(AM_CPPFLAGS) -include unit/boot/weak.h
+%C%_test_wake_LDFLAGS = $(AM_LDFLAGS) \
+    -Wl,--wrap=tutti__lanes_step -Wl,--wrap=tutti__links_flush -Wl,--wrap=tutti__links_poll \
+    -Wl,--wrap=tutti__plan -Wl,--wrap=tutti__watch_stalls

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * No wake-up is lost: the real code that sleeps and wakes, in all turns that few switches make.
+ *
+ * Lane 0: ranks publish words and sleep on each other's (machine.c, the node's publish). On memory
+ *   in order no wake-up is lost. On that of x86 one can be, by design: the publisher has no fence
+ *   between its store and its look at `waiters` (machine.h). Then, and only then, a bounded sleep
+ *   has to end by itself; it is checked that this is enough, and that a fence would close the hole.
+ * Lane 1: the engine's thread and a caller work and sleep (token.c, thread.c), a peer publishes and
+ *   rings. Here nothing may be lost, whatever is delayed.
+ *
+ * That mistakes show at all: with each fence taken away, and with other mistakes planted, the
+ * checks find a rank that sleeps for ever.
+ */
+#include "boot/machine.h"
+#include "engine/agree.h"
+#include "node/shm/shm.h"
+#include "unit/boot/explore.h"
+
+#include <linux/futex.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#define RANKS 3
+#define SLEEP_US 2000
+
+typedef struct {
+    uint32_t nranks, rounds;
+    tutti__door_t door[RANKS];
+    tutti__door_t *doors[RANKS];
+    tutti__word_t word[RANKS]; /* how far each rank is */
+    tutti__machine_t machine[RANKS];
+    tutti__shm_t shm[RANKS];
+    uint32_t index[RANKS];
+    int bell[RANKS];
+    void (*publish)(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value);
+    void (*sleep)(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
+                  uint32_t value, uint32_t timeout_us);
+    /* Lane 1: rank 0's engine. */
+    tutti__engine_t engine;
+    tutti__conf_shared_t conf;
+    void *(*thread)(void *arg);
+} house_t;
+
+static house_t house;
+
+static void begin(void *arg)
+{
+    house_t *h = arg;
+
+    memset(h->door, 0, sizeof(h->door));
+    memset(h->word, 0, sizeof(h->word));
+    for (uint32_t r = 0; r < RANKS; r++) {
+        h->doors[r] = &h->door[r];
+        h->index[r] = r;
+        h->bell[r] = (int)r;
+        h->machine[r] =
+            (tutti__machine_t){ .nranks = h->nranks, .me = r, .door = h->doors, .bell = h->bell };
+        h->shm[r].machine = &h->machine[r];
+        h->shm[r].nlocal = h->nranks;
+        h->shm[r].me = r;
+        h->shm[r].local_to_machine = h->index;
+    }
+}
+
+/* ---- lane 0: words ---- */
+
+/* As a direct call: say how far I am, wait until all others are there. */
+static void rank_main(void *arg)
+{
+    house_t *h = arg;
+    uint32_t me = (uint32_t)ex_me();
+
+    for (uint32_t round = 1; round <= h->rounds; round++) {
+        h->publish(&h->shm[me], 0, &h->word[me], round);
+        for (uint32_t p = 0; p < h->nranks; p++) {
+            uint32_t value;
+
+            while (value = tutti__load_acquire(&h->word[p]), p != me && value < round)
+                h->sleep(&h->machine[me], p, &h->word[p], value, SLEEP_US);
+        }
+    }
+}
+
+static void explore_words(uint32_t nranks, uint32_t rounds, const ex_limits_t *limits,
+                          ex_result_t *ret_result)
+{
+    ex_play_t play = { .n = (int)nranks,
+                       .begin = begin,
+                       .actor = { rank_main, rank_main, rank_main },
+                       .arg = &house };
+
+    house.nranks = nranks;
+    house.rounds = rounds;
+    house.publish = house.publish ? house.publish : tutti__shm_publish;
+    house.sleep = house.sleep ? house.sleep : tutti__machine_sleep;
+    ex_explore(&play, limits, ret_result);
+    house.publish = NULL;
+    house.sleep = NULL;
+}
+
+static void expect_none_lost(const char *what, const ex_result_t *result)
+{
+    if (result->deadlocks > 0 || result->timed_out > 0 || result->runs < 100)
+        fail_msg("%s: of %llu runs %llu hang, %llu need a sleep that ends by itself", what,
+                 (unsigned long long)result->runs, (unsigned long long)result->deadlocks,
+                 (unsigned long long)result->timed_out);
+    print_message("%s: %llu runs\n", what, (unsigned long long)result->runs);
+}
+
+static void test_words_in_order(void **state)
+{
+    static const ex_limits_t all = { .switches = 4 }, three = { .switches = 2 },
+                             some = { .switches = 1000, .random = 100000 };
+    ex_result_t result;
+
+    (void)state;
+    explore_words(2, 2, &all, &result);
+    expect_none_lost("two ranks", &result);
+    explore_words(3, 1, &three, &result);
+    expect_none_lost("three ranks", &result);
+    explore_words(3, 3, &some, &result);
+    expect_none_lost("at random", &result);
+}
+
+/* With stores that come late a sleep may have to end by itself, and that is enough. */
+static void test_words_late(void **state)
+{
+    static const ex_limits_t bounded = { .switches = 3, .delays = 2, .timeouts = 1 },
+                             endless = { .switches = 3, .delays = 2 };
+    ex_result_t result;
+
+    (void)state;
+    explore_words(2, 2, &bounded, &result);
+    assert_int_equal(result.deadlocks, 0);
+    assert_true(result.timed_out > 0);
+    assert_int_equal(result.timed_out, result.excused);
+    print_message("%llu of %llu runs need a sleep that ends\n",
+                  (unsigned long long)result.timed_out, (unsigned long long)result.runs);
+    explore_words(2, 2, &endless, &result);
+    assert_true(result.deadlocks > 0);
+}
+
+/* What publish would be with the fence that it does without. */
+static void publish_fenced(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value)
+{
+    (void)lane;
+    tutti__store_release(word, value);
+    tutti__fence();
+    tutti__machine_written(shm->machine, word);
+}
+
+static void test_words_fenced(void **state)
+{
+    static const ex_limits_t late = { .switches = 3, .delays = 2 };
+    ex_result_t result;
+
+    (void)state;
+    house.publish = publish_fenced;
+    explore_words(2, 2, &late, &result);
+    expect_none_lost("fenced", &result);
+}
+
+static void publish_backwards(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value)
+{
+    (void)lane;
+    tutti__machine_written(shm->machine, word);
+    tutti__store_release(word, value);
+}
+
+static void sleep_in_secret(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
+                            uint32_t value, uint32_t timeout_us)
+{
+    (void)machine;
+    (void)peer;
+    (void)timeout_us;
+    syscall(SYS_futex, word, FUTEX_WAIT, value, NULL, NULL, 0);
+}
+
+static void sleep_at_own_door(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
+                              uint32_t value, uint32_t timeout_us)
+{
+    (void)peer;
+    tutti__machine_sleep(machine, machine->me, word, value, timeout_us);
+}
+
+static void sleep_on_news(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
+                          uint32_t value, uint32_t timeout_us)
+{
+    value = tutti__load_acquire(word);
+    tutti__machine_sleep(machine, peer, word, value, timeout_us);
+}
+
+/* One round: a second one would wake those that the first has left asleep. */
+static void test_words_planted(void **state)
+{
+    static const ex_limits_t plain = { .switches = 3 }, blind = { .switches = 3, .futex_blind = 1 };
+    ex_result_t result;
+
+    (void)state;
+    explore_words(2, 1, &plain, &result);
+    assert_int_equal(result.deadlocks, 0);
+    explore_words(2, 1, &blind, &result);
+    assert_true(result.deadlocks > 0);
+    house.publish = publish_backwards;
+    explore_words(2, 1, &plain, &result);
+    assert_true(result.deadlocks > 0);
+    house.sleep = sleep_in_secret;
+    explore_words(2, 1, &plain, &result);
+    assert_true(result.deadlocks > 0);
+    house.sleep = sleep_at_own_door;
+    explore_words(2, 1, &plain, &result);
+    assert_true(result.deadlocks > 0);
+    house.sleep = sleep_on_news;
+    explore_words(2, 1, &plain, &result);
+    assert_true(result.deadlocks > 0);
+}
+
+/* ---- lane 1: bells ---- */
+
+/* What a step of the engine does here: nothing but look at the peer's word. */
+int __wrap_tutti__links_poll(tutti__engine_t *e, int side);
+int __wrap_tutti__plan(tutti__engine_t *e);
+int __wrap_tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
+void __wrap_tutti__links_flush(tutti__engine_t *e);
+void __wrap_tutti__watch_stalls(tutti__engine_t *e);
+
+int __wrap_tutti__links_poll(tutti__engine_t *e, int side)
+{
+    (void)e;
+    (void)side;
+    return 0;
+}
+
+int __wrap_tutti__plan(tutti__engine_t *e)
+{
+    (void)e;
+    return 0;
+}
+
+int __wrap_tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+{
+    uint32_t round = tutti__load_acquire(&house.word[1]);
+
+    (void)who;
+    *ret_left = 0;
+    if (round == house.word[0])
+        return 0;
+    house.word[0] = round;
+    if (round == house.rounds)
+        atomic_store(&e->pending, 0);
+    return 1;
+}
+
+void __wrap_tutti__links_flush(tutti__engine_t *e)
+{
+    (void)e;
+}
+
+void __wrap_tutti__watch_stalls(tutti__engine_t *e)
+{
+    (void)e;
+}
+
+int weak_thread(pthread_t *ret_thread, void *(*fn)(void *), void *arg)
+{
+    (void)arg;
+    *ret_thread = pthread_self();
+    house.thread = fn;
+    return 0;
+}
+
+static void begin_engine(void *arg)
+{
+    house_t *h = arg;
+
+    begin(h);
+    memset(&h->engine, 0, sizeof(h->engine));
+    h->engine.env.machine = &h->machine[0];
+    h->engine.env.conf = &h->conf;
+    h->engine.size = 2;
+    h->engine.has_thread = 1;
+    h->engine.epfd = h->bell[0];
+}
+
+static void thread_main(void *arg)
+{
+    house_t *h = arg;
+
+    h->thread(&h->engine);
+}
+
+static int is_idle(void *arg)
+{
+    tutti__engine_t *e = arg;
+
+    return e->pending == 0;
+}
+
+/* A caller submits, and in the end stops the thread. */
+static void caller_main(void *arg)
+{
+    house_t *h = arg;
+    tutti__engine_t *e = &h->engine;
+
+    atomic_store(&e->pending, 1);
+    tutti__engine_kick(e, TUTTI__STEP_BRIEF);
+    ex_await(is_idle, e);
+    atomic_store(&e->stop, 1);
+    tutti__engine_ring_self(e);
+}
+
+static void peer_main(void *arg)
+{
+    house_t *h = arg;
+
+    for (uint32_t round = 1; round <= h->rounds; round++)
+        tutti__shm_publish(&h->shm[1], 1, &h->word[1], round);
+}
+
+enum {
+    THREAD,
+    CALLER,
+    PEER
+};
+
+static void explore_bells(uint32_t rounds, const ex_limits_t *limits, ex_result_t *ret_result)
+{
+    ex_play_t play = { .n = 3,
+                       .begin = begin_engine,
+                       .actor = { thread_main, caller_main, peer_main },
+                       .arg = &house };
+
+    house.nranks = 2;
+    house.rounds = rounds;
+    begin_engine(&house);
+    assert_int_equal(tutti__thread_start(&house.engine), TUTTI_OK);
+    ex_explore(&play, limits, ret_result);
+}
+
+static void test_bells(void **state)
+{
+    static const ex_limits_t all = { .switches = 2, .delays = 2 },
+                             some = { .switches = 1000, .delays = 1000, .random = 100000 };
+    ex_result_t result;
+
+    (void)state;
+    explore_bells(1, &all, &result);
+    expect_none_lost("one round", &result);
+    explore_bells(2, &all, &result);
+    expect_none_lost("two rounds", &result);
+    explore_bells(3, &some, &result);
+    expect_none_lost("at random", &result);
+}
+
+static void test_bells_planted(void **state)
+{
+    static const ex_limits_t planted[] = {
+        { .switches = 2, .delays = 2, .no_fence = 1 << PEER },
+        { .switches = 2, .delays = 2, .no_fence = 1 << THREAD | 1 << CALLER },
+        { .switches = 2, .bells_forgotten = 1 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(planted) / sizeof(planted[0]); i++) {
+        ex_result_t result;
+
+        explore_bells(1, &planted[i], &result);
+        if (result.deadlocks == 0)
+            fail_msg("mistake %zu is not found in %llu runs", i, (unsigned long long)result.runs);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words_in_order), cmocka_unit_test(test_words_late),
+        cmocka_unit_test(test_words_fenced),   cmocka_unit_test(test_words_planted),
+        cmocka_unit_test(test_bells),          cmocka_unit_test(test_bells_planted),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
