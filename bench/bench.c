@@ -76,7 +76,7 @@ static int wants_mpi(const bench_t *bench)
     for (int i = 1; i < bench->count; i++) {
         const char *flag = bench->contestants[i]->flag;
 
-        if (strcmp(flag, "mpi") == 0 || strcmp(flag, "naive") == 0)
+        if (strcmp(flag, "mpi") == 0 || strcmp(flag, "naive") == 0 || strcmp(flag, "ucc") == 0)
             return 1;
     }
     return 0;

@@ -111,6 +111,13 @@ size_t bench_extent(bench_extent_t extent, const bench_call_t *call);
 #define BENCH_MPI(run) NULL
 #endif
 
+/* One that needs UCC; there is none without MPI. */
+#ifdef HAVE_UCC
+#define BENCH_UCC(run) run
+#else
+#define BENCH_UCC(run) NULL
+#endif
+
 /* ---- flags: options.c ---- */
 
 typedef struct {

@@ -104,7 +104,8 @@ static void add_peer(bench_parse_t *parse, const char *flag_text, const char *na
         if (strncmp(contestants[i].flag, name, length) != 0 || contestants[i].flag[length] != '\0')
             continue;
         if (contestants[i].run == NULL)
-            bench_complain(parse, "%s %.*s: built without MPI", flag_text, (int)length, name);
+            bench_complain(parse, "%s %.*s: built without %s", flag_text, (int)length, name,
+                           strcmp(contestants[i].flag, "ucc") == 0 ? "UCC" : "MPI");
         for (int j = 0; j < options->npeers; j++) {
             if (options->peers[j] == i)
                 return;

@@ -6,8 +6,8 @@
 #     bench_tutti_x_CPPFLAGS = $(BENCH_CPPFLAGS)
 #     bench_tutti_x_LDADD = $(BENCH_LIBS)
 #
-# HAVE_MPI is defined where there is an MPI to compare with, HAVE_JANSSON where JSON can be written
-# and read.
+# HAVE_MPI is defined where there is an MPI to compare with, HAVE_UCC where there is a UCC too,
+# HAVE_JANSSON where JSON can be written and read.
 
 # What all of the family are made of.
 noinst_LTLIBRARIES += %reldir%/libbench.la
@@ -38,6 +38,7 @@ bench_libbench_la_SOURCES = \
     %reldir%/stats.c \
     %reldir%/stats.h \
     %reldir%/table.c \
+    %reldir%/ucc.c \
     %reldir%/values.c \
     %reldir%/world.c
 bench_libbench_la_CPPFLAGS = $(BENCH_CPPFLAGS)
@@ -47,6 +48,10 @@ BENCH_LIBS = bench/libbench.la libtutti.la -lm
 if HAVE_MPI
 BENCH_CPPFLAGS += -DHAVE_MPI=1 $(MPI_CFLAGS)
 BENCH_LIBS += $(MPI_LIBS)
+endif
+if HAVE_UCC
+BENCH_CPPFLAGS += -DHAVE_UCC=1 $(UCC_CFLAGS)
+BENCH_LIBS += $(UCC_LIBS)
 endif
 if HAVE_JANSSON
 BENCH_CPPFLAGS += -DHAVE_JANSSON=1 $(JANSSON_CFLAGS)
@@ -127,3 +132,16 @@ bench_tutti_gradients_SOURCES = \
     %reldir%/tutti_gradients.c
 bench_tutti_gradients_CPPFLAGS = $(BENCH_CPPFLAGS)
 bench_tutti_gradients_LDADD = $(BENCH_LIBS)
+
+# Finds this machine's settings. Where the library reads them is the library's own code.
+noinst_PROGRAMS += %reldir%/tutti_tune
+bench_tutti_tune_SOURCES = \
+    %reldir%/tune.h \
+    %reldir%/tune_file.c \
+    %reldir%/tune_measure.c \
+    %reldir%/tune_settings.c \
+    %reldir%/tutti_tune.c \
+    lib/conf/parse.c \
+    lib/conf/tuned.c
+bench_tutti_tune_CPPFLAGS = $(BENCH_CPPFLAGS) -I$(top_srcdir)/lib
+bench_tutti_tune_LDADD = $(BENCH_LIBS)

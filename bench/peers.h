@@ -31,4 +31,19 @@ int bench_naive_alltoall(const bench_call_t *call);
 int bench_naive_barrier(const bench_call_t *call);
 
 #endif
+
+#ifdef HAVE_UCC
+
+/* ucc.c: UCC's own, in a team of all ranks that is made at the first call; name them inside
+   BENCH_UCC(). bench_ucc_close ends it, if it was made, on all ranks and before MPI. */
+int bench_ucc_allreduce(const bench_call_t *call);
+int bench_ucc_reduce(const bench_call_t *call);
+int bench_ucc_reduce_scatter(const bench_call_t *call);
+int bench_ucc_allgather(const bench_call_t *call);
+int bench_ucc_broadcast(const bench_call_t *call);
+int bench_ucc_alltoall(const bench_call_t *call);
+int bench_ucc_barrier(const bench_call_t *call);
+void bench_ucc_close(void);
+
+#endif
 #endif

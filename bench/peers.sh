@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Tutti next to Open MPI under each of its settings: how many times Tutti's time does MPI take, and
-# which setting comes nearest? Start it in the build folder, where bench/ has the programs.
+# Tutti next to Open MPI, MPICH and UCC under each of their settings: how many times Tutti's time
+# do they take, and which comes nearest? Start it in the build folder, where bench/ has the
+# programs.
 #
 # usage: peers.sh [OPTION...] [-- FLAG...]
 #
@@ -10,12 +11,14 @@
 #     --settings LIST   with commas; a+b is both at once; all that there are
 #     --sizes MIN:MAX   8:64M
 #     --program NAME    tutti_allreduce; or a path
+#     --mpich DIR       a build folder with MPICH: its settings too, as mpich and mpich-...
 #     --passes N        3; all settings once in each, in an order drawn anew
 #     --quick           the same as -- -i 50 -x 5
 #     --list            the settings' names, and nothing is run
 #     -h                this
 #
-# FLAGs go to the program. MPIRUN is the mpirun to use, with options of its own.
+# FLAGs go to the program. MPIRUN is the mpirun to use, with options of its own; MPICHRUN the one
+# of --mpich, mpiexec.hydra.
 set -u
 
 ranks=2
@@ -25,7 +28,9 @@ program=tutti_allreduce
 passes=3
 few=
 list=
+mpich=
 mpirun=${MPIRUN:-mpirun}
+mpichrun=${MPICHRUN:-mpiexec.hydra}
 
 fail() {
     echo "peers.sh: $1" >&2
@@ -41,13 +46,14 @@ number() {
 
 while [ $# -gt 0 ]; do
     case $1 in
-    -n | --settings | --sizes | --program | --passes)
+    -n | --settings | --sizes | --program | --mpich | --passes)
         [ $# -ge 2 ] || fail "$1: a value is missing"
         case $1 in
         -n) number "$1" "$2" && ranks=$2 ;;
         --settings) settings=$(echo "$2" | tr ',' ' ') ;;
         --sizes) sizes=$2 ;;
         --program) program=$2 ;;
+        --mpich) mpich=$2 ;;
         --passes) number "$1" "$2" && passes=$2 ;;
         esac
         shift 2
@@ -61,7 +67,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -h | --help)
-        sed -n '4,19s/^# \{0,1\}//p' "$0"
+        sed -n '4,22s/^# \{0,1\}//p' "$0"
         exit
         ;;
     --)
@@ -76,51 +82,136 @@ case $program in
 *) program=bench/$program ;;
 esac
 [ -x "$program" ] || fail "--program: there is no $program here"
-case $($mpirun --version 2>&1) in
-*"Open MPI"* | *OpenRTE*) ;;
-*) fail "$mpirun: the settings are Open MPI's, and this is another, or none" ;;
-esac
+
+# kind_of LAUNCHER: openmpi, mpich, or nothing.
+kind_of() {
+    case $($1 --version 2>&1) in
+    *"Open MPI"* | *OpenRTE*) echo openmpi ;;
+    *HYDRA*) echo mpich ;;
+    esac
+}
+
+kind=$(kind_of "$mpirun")
+[ -n "$kind" ] || fail "$mpirun: neither Open MPI's nor MPICH's"
+if [ -n "$mpich" ]; then
+    mpich_program=$mpich/bench/${program##*/}
+    [ -x "$mpich_program" ] || fail "--mpich: there is no $mpich_program"
+    [ "$(kind_of "$mpichrun")" = mpich ] || fail "$mpichrun: not MPICH's; set MPICHRUN"
+fi
 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# What chooses among the algorithms of the collective that this program measures.
-case ${program##*/} in
-tutti_allreduce_async) parameter=coll_libnbc_iallreduce_algorithm ;;
-tutti_broadcast) parameter=coll_tuned_bcast_algorithm ;;
-*) parameter=coll_tuned_$(echo "${program##*/}" | sed 's/^tutti_//')_algorithm ;;
+collective=$(echo "${program##*/}" | sed 's/^tutti_//')
+
+# What chooses among Open MPI's algorithms of the collective that this program measures.
+case $collective in
+allreduce_async) parameter=coll_libnbc_iallreduce_algorithm ;;
+broadcast) parameter=coll_tuned_bcast_algorithm ;;
+*) parameter=coll_tuned_${collective}_algorithm ;;
 esac
 dynamic=
 case $parameter in
 coll_tuned_*) dynamic="--mca coll_tuned_use_dynamic_rules 1 " ;;
 esac
 
+# "NUMBER:NAME" of each. The library is asked, since they differ from version to version; 0 is its
+# own choice.
 info=ompi_info
 case ${mpirun%% *} in
 */*) info=${mpirun%% *} && info=${info%/*}/ompi_info ;;
 esac
+algorithms=
+if [ $kind = openmpi ]; then
+    algorithms=$("$info" --parsable --param coll all --level 9 2>/dev/null |
+        sed -n "s/.*:param:$parameter:enumerator:value:\([1-9][0-9]*:.*\)/\1/p" | sort -nu)
+    [ -n "$algorithms" ] ||
+        echo "# Left out: the algorithms: $info does not tell those of $parameter" >"$work/out"
+fi
 
-# "NUMBER:NAME" of each. The library is asked, since they differ from version to version; 0 is its
-# own choice.
-algorithms=$("$info" --parsable --param coll all --level 9 2>/dev/null |
-    sed -n "s/.*:param:$parameter:enumerator:value:\([1-9][0-9]*:.*\)/\1/p" | sort -nu)
-offered="default $(echo "$algorithms" | sed 's/.*://' | tr '\n' ' ') ucx-cma ucx-posix glibc yield"
+# UCC and MPICH cannot be asked: these stand in UCC 1.3 and in MPICH 4.0.
+ucc=
+mpichs="default ucx-cma glibc"
+case $collective in
+allreduce)
+    ucc="ucc ucc-posix ucc-knomial ucc-sra_knomial"
+    mpichs="default recursive_doubling reduce_scatter_allgather ucx-cma glibc"
+    ;;
+*) ucc="ucc ucc-posix" ;;
+esac
+"$program" --peer ucc --version >/dev/null 2>&1 || ucc=
 
-# Without pml_ucx_tls, UCX is refused where there is no InfiniBand.
-ucx="--mca pml ucx --mca pml_ucx_tls any -x UCX_TLS=self,posix"
+case $kind in
+openmpi)
+    offered="default $(echo "$algorithms" | sed 's/.*://' | tr '\n' ' ')"
+    offered="$offered ucx-cma ucx-posix glibc yield"
+    ;;
+mpich) offered=$mpichs ;;
+esac
+offered="$offered $ucc"
+[ -z "$mpich" ] || offered="$offered $(echo " $mpichs" | sed 's/ / mpich-/g; s/-default//')"
 
-# flags_of PART: of mpirun.
-flags_of() {
-    case $1 in
-    default) ;;
-    ucx-cma) echo "$ucx,cma" ;;
-    ucx-posix) echo "$ucx" ;;
-    # Temporary buffers stay mapped, instead of new pages in each call.
-    glibc) echo "-x MALLOC_TOP_PAD_=1073741824 -x MALLOC_MMAP_THRESHOLD_=1073741824" ;;
-    yield) echo "--mca mpi_yield_when_idle 1" ;;
-    *) echo "$dynamic--mca $parameter $(echo "$algorithms" | sed -n "s/:$1\$//p")" ;;
+# with VARIABLE VALUE: for the launcher of $of.
+with() {
+    case $of in
+    openmpi) echo "-x $1=$2" ;;
+    mpich) echo "-genv $1 $2" ;;
     esac
+}
+
+# flags_of PART: of the launcher of $of.
+flags_of() {
+    case $of:$1 in
+    *:default) ;;
+    # Temporary buffers stay mapped, instead of new pages in each call.
+    *:glibc) echo "$(with MALLOC_TOP_PAD_ 1073741824) $(with MALLOC_MMAP_THRESHOLD_ 1073741824)" ;;
+    *:ucc) with UCX_TLS self,posix,cma ;;
+    *:ucc-posix) with UCX_TLS self,posix ;;
+    *:ucc-*)
+        echo "$(with UCX_TLS self,posix,cma) $(with UCC_TL_UCP_TUNE "$collective:@${1#ucc-}:inf")"
+        ;;
+    # Without pml_ucx_tls, UCX is refused where there is no InfiniBand.
+    openmpi:ucx-cma) echo "--mca pml ucx --mca pml_ucx_tls any $(with UCX_TLS self,posix,cma)" ;;
+    openmpi:ucx-posix) echo "--mca pml ucx --mca pml_ucx_tls any $(with UCX_TLS self,posix)" ;;
+    openmpi:yield) echo "--mca mpi_yield_when_idle 1" ;;
+    openmpi:*) echo "$dynamic--mca $parameter $(echo "$algorithms" | sed -n "s/:$1\$//p")" ;;
+    # Its own shared memory has no copies from process to process.
+    mpich:ucx-cma) echo "$(with MPIR_CVAR_NOLOCAL 1) $(with UCX_TLS self,posix,cma)" ;;
+    mpich:*) with MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM "$1" ;;
+    esac
+}
+
+# Is it one of --mpich?
+elsewhere() {
+    [ -n "$mpich" ] || return
+    case $1 in
+    mpich | mpich-*) ;;
+    *) false ;;
+    esac
+}
+
+# command_of SETTING, whose parts are known.
+command_of() {
+    if elsewhere "$1"; then
+        of=mpich
+        launch="$mpichrun -n $ranks"
+        runs=$mpich_program
+    else
+        of=$kind
+        launch="$mpirun --oversubscribe -np $ranks"
+        [ $of = openmpi ] || launch="$mpirun -n $ranks"
+        runs=$program
+    fi
+    peer=mpi
+    for part in $(echo "$1" | tr '+' ' '); do
+        case $part in
+        ucc | ucc-*) peer=ucc ;;
+        esac
+        elsewhere "$part" && part=${part#mpich} && part=${part#-}
+        launch="$launch $(flags_of "${part:-default}")"
+    done
+    echo "$launch $runs --peer $peer" | sed 's/  */ /g'
 }
 
 if [ -z "$settings" ]; then
@@ -130,16 +221,21 @@ if [ -z "$settings" ]; then
         *" $name "*) settings="$settings glibc+$name" ;;
         esac
     done
+    [ -z "$ucc" ] || settings="$settings glibc+ucc"
 fi
 for setting in $settings; do
-    flags="--oversubscribe -np $ranks"
+    theirs=
     for part in $(echo "$setting" | tr '+' ' '); do
         case " $(echo $offered) " in
-        *" $part "*) flags="$flags $(flags_of "$part")" ;;
+        *" $part "*) ;;
         *) fail "no setting '$part' for ${program##*/}; there are: $(echo $offered)" ;;
         esac
+        elsewhere "$part" && theirs="${theirs}m" || theirs="${theirs}o"
     done
-    echo "$flags" | sed 's/ *$//' >"$work/$setting.flags"
+    case $theirs in
+    *mo* | *om*) fail "$setting: not in one run; with mpich go mpich-..., such as mpich-glibc" ;;
+    esac
+    command_of "$setting" >"$work/$setting.command"
 done
 if [ -n "$list" ]; then
     echo $settings
@@ -152,14 +248,15 @@ run() {
     setting=$1
     pass=$2
     shift 2
-    $mpirun $(cat "$work/$setting.flags") "$program" --peer mpi -m "$sizes" $few "$@" \
+    $(cat "$work/$setting.command") -m "$sizes" $few "$@" \
         --csv "$work/$setting.$pass" >"$work/log" 2>&1 </dev/null &&
         ! grep -q 'is not available' "$work/log"
 }
 
 # The line that says most of why.
 why() {
-    for text in 'is not available' 'MPI_ERR_[A-Z_]*:' 'cannot be' 'was not found' 'rror' '[a-z]'; do
+    for text in 'is not available' 'MPI_ERR_[A-Z_]*:' 'cannot be' 'was not found' '--peer' 'rror' \
+        '[a-z]'; do
         grep -m 1 -e "$text" "$work/log" && return
     done
     echo "it ended without a word"
@@ -178,9 +275,6 @@ while [ $pass -lt "$passes" ]; do
         fi
     done
 done
-[ -n "$algorithms" ] ||
-    echo "# Left out: the algorithms: $info does not tell those of $parameter" >>"$work/out"
-
 arguments=
 first=
 for setting in $left; do
@@ -195,10 +289,16 @@ if [ -z "$first" ]; then
     fail "no setting ran"
 fi
 
-echo "# MPI/Tutti by MPI's setting: median of $passes; above 1, Tutti is faster"
+echo "# Peer/Tutti by the peer's setting: median of $passes; above 1, Tutti is faster"
 sed -n '/^# Host:/s/; seed.*//p' "$first"
-$mpirun --version 2>&1 | sed -n '1s/^/# MPI: /p'
-awk -F, '
+# version LAUNCHER
+version() {
+    $1 --version 2>&1 | sed -n '/HYDRA/d; s/^ *Version: */MPICH /; s/^/# MPI: /p; q'
+}
+version "$mpirun"
+[ -z "$mpich" ] || version "$mpichrun"
+home=$(for setting in $left; do elsewhere "$setting" || echo "$setting"; done)
+awk -F, -v home="$(echo $home)" '
     function median(count, i, j, x) {
         for (i = 2; i <= count; i++) {
             x = value[i]
@@ -213,16 +313,23 @@ awk -F, '
             value[i] = ratios[at, of, i]
         return median(runs[at, of])
     }
+    BEGIN {
+        for (i = split(home, list, " "); i > 0; i--)
+            here[list[i]]
+    }
     FNR == 1 && !(setting in known) { known[setting]; names[++nnames] = setting }
     /^program,/ { for (i = 1; i <= NF; i++) column[$i] = i; next }
     /^#/ { next }
     $column["contestant"] == "Tutti" {
         bytes = $column["bytes"]
-        if (!(bytes in times))
+        if (!(bytes in seen))
             sizes[++nsizes] = bytes
-        tutti[bytes, ++times[bytes]] = $column["median_us"]
+        seen[bytes]
+        if (home == "" || setting in here)
+            tutti[bytes, ++times[bytes]] = $column["median_us"]
+        next
     }
-    $column["contestant"] == "MPI" {
+    {
         ratios[bytes, setting, ++runs[bytes, setting]] = $column["ratio"]
     }
     END {
@@ -248,7 +355,7 @@ awk -F, '
         }
     }' $arguments
 for setting in $left; do
-    echo "# $setting: $mpirun $(cat "$work/$setting.flags") $program --peer mpi -m $sizes" $few "$@"
+    echo "# $setting: $(cat "$work/$setting.command") -m $sizes" $few "$@"
 done
 cat "$work/out" 2>/dev/null
-env | sort | sed -nE 's/^(OMPI_MCA_|UCX_|MALLOC_|TUTTI_)/# Environment: \1/p'
+env | sort | sed -nE 's/^(OMPI_MCA_|MPIR_CVAR_|UCC_|UCX_|MALLOC_|TUTTI_)/# Environment: \1/p'

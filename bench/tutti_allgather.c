@@ -71,6 +71,7 @@ int main(int argc, char **argv)
             { "async", "Async", run_async },
             { "mpi", "MPI", BENCH_MPI(bench_mpi_allgather) },
             { "naive", "Naive", BENCH_MPI(bench_naive_allgather) },
+            { "ucc", "UCC", BENCH_UCC(bench_ucc_allgather) },
         },
     };
 

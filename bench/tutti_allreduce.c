@@ -16,6 +16,7 @@ int main(int argc, char **argv)
             { "async", "Async", bench_allreduce_async },
             { "mpi", "MPI", BENCH_MPI(bench_mpi_allreduce) },
             { "naive", "Naive", BENCH_MPI(bench_naive_allreduce) },
+            { "ucc", "UCC", BENCH_UCC(bench_ucc_allreduce) },
         },
     };
 

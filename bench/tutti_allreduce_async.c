@@ -16,6 +16,7 @@ int main(int argc, char **argv)
             { "direct", "Direct", bench_allreduce_direct },
             { "mpi", "MPI", BENCH_MPI(bench_mpi_iallreduce) },
             { "naive", "Naive", BENCH_MPI(bench_naive_allreduce) },
+            { "ucc", "UCC", BENCH_UCC(bench_ucc_allreduce) },
         },
     };
 

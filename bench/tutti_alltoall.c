@@ -73,6 +73,7 @@ int main(int argc, char **argv)
             { "async", "Async", run_async },
             { "mpi", "MPI", BENCH_MPI(bench_mpi_alltoall) },
             { "naive", "Naive", BENCH_MPI(bench_naive_alltoall) },
+            { "ucc", "UCC", BENCH_UCC(bench_ucc_alltoall) },
         },
     };
 

@@ -40,6 +40,7 @@ int main(int argc, char **argv)
             { "async", "Async", run_async },
             { "mpi", "MPI", BENCH_MPI(bench_mpi_barrier) },
             { "naive", "Naive", BENCH_MPI(bench_naive_barrier) },
+            { "ucc", "UCC", BENCH_UCC(bench_ucc_barrier) },
         },
     };
 

@@ -68,6 +68,7 @@ int main(int argc, char **argv)
             { "async", "Async", run_async },
             { "mpi", "MPI", BENCH_MPI(bench_mpi_broadcast) },
             { "naive", "Naive", BENCH_MPI(bench_naive_broadcast) },
+            { "ucc", "UCC", BENCH_UCC(bench_ucc_broadcast) },
         },
     };
 

@@ -69,6 +69,7 @@ int main(int argc, char **argv)
             { "async", "Async", run_async },
             { "mpi", "MPI", BENCH_MPI(bench_mpi_reduce) },
             { "naive", "Naive", BENCH_MPI(bench_naive_reduce) },
+            { "ucc", "UCC", BENCH_UCC(bench_ucc_reduce) },
         },
     };
 

@@ -102,6 +102,7 @@ int main(int argc, char **argv)
             { "async", "Async", run_async },
             { "mpi", "MPI", BENCH_MPI(bench_mpi_reduce_scatter) },
             { "naive", "Naive", BENCH_MPI(bench_naive_reduce_scatter) },
+            { "ucc", "UCC", BENCH_UCC(bench_ucc_reduce_scatter) },
         },
     };
 

@@ -5,7 +5,7 @@
  * Where there is an MPI, the harness itself (barriers, gathering of samples) uses MPI and not the
  * library that it measures; so whatever a barrier leaves in the caches is the peer's advantage.
  */
-#include "bench.h"
+#include "peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +107,9 @@ void bench_world_open(const bench_options_t *options, int wants_mpi, bench_world
 void bench_world_close(bench_world_t *world)
 {
     tutti_finalize();
+#ifdef HAVE_UCC
+    bench_ucc_close();
+#endif
 #ifdef HAVE_MPI
     if (world->has_mpi)
         MPI_Finalize();

@@ -56,7 +56,7 @@ AM_TESTS_ENVIRONMENT = \
     export CC='$(CC)' CXX='$(CXX)' NM='$(NM)' SED='$(SED)' MPIRUN='$(MPIRUN)'; \
     export LIB_CPPFLAGS='$(LIB_CPPFLAGS)' MPI_CFLAGS='$(MPI_CFLAGS)' MPI_LIBS='$(MPI_LIBS)'; \
     export TUTTI_MODULE_DIR='$(abs_top_builddir)/tutti/.libs'; \
-    export SANITIZER='$(TUTTI_SANITIZER)'; \
+    export SANITIZER='$(TUTTI_SANITIZER)' TUTTI_TUNED=none; \
     export LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0"; \
     export UBSAN_OPTIONS=print_stacktrace=1; \
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;

@@ -34,7 +34,9 @@
  * 64 bytes before each direct call, and an allgather where there are counts. TUTTI_COMPARE=0 saves
  * that between hosts; then only lengths are compared, on the way, so types of one size, operations
  * and roots are not, v forms with no counts of their own wait for nobody, and the communicator
- * ends. A message between two ranks is not compared with a collective call.
+ * ends. Messages between two ranks are compared by themselves (see tutti_send), but not with
+ * collective calls: a rank that is in one while its peer sends waits until TUTTI_TIMEOUT, or the
+ * communicator ends with MISMATCH.
  */
 #ifndef TUTTI_COLLECTIVES_H
 #ifndef TUTTI_H
@@ -215,24 +217,35 @@ TUTTI_API tutti_status_t tutti_broadcast(void *buffer, size_t count, tutti_dtype
 TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
 
 /*
- * Send `count` elements to rank `dest`, which calls tutti_recv or tutti_sendrecv. May return before
- * the peer has them, or wait for it. Between two ranks messages stay in order; there are no tags.
+ * Send `count` elements to rank `dest`, which calls tutti_recv or tutti_sendrecv. Waits for the
+ * receiver, though not until it has all of them. So two ranks that both send first are an error,
+ * and in a longer circle of senders each waits until TUTTI_TIMEOUT; tutti_sendrecv is for that.
+ * Between two ranks messages stay in order; there are no tags. count 0 sends nothing, and neither
+ * rank waits.
  *
- * A receiver that comes with another type or count gets TUTTI_ERR_MISMATCH, and the communicator is
- * dead. Two mistakes are seen late or not at all: between hosts, another type of the same size is
- * not seen; and a message that is too long by whole pieces of TUTTI_CHUNK_BYTES is seen only when
- * the next message comes. count 0 sends nothing, and neither rank waits. Since 0.1.
+ * TUTTI_ERR_MISMATCH: the peer came with another type or count, or sends too. Both ranks get it,
+ * with words that say what each came with; nothing was written, and the next call works.
+ *
+ * With TUTTI_COMPARE=0, which makes short messages faster, sends may return before the receiver has
+ * come. Then only the receiver gets TUTTI_ERR_MISMATCH, and the communicator is dead. Two mistakes
+ * are seen late or not at all: between hosts, another type of the same size is not seen; and a
+ * message that is too long by whole pieces of TUTTI_CHUNK_BYTES is seen only when the next message
+ * comes. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_send(const void *buffer, size_t count, tutti_dtype_t dtype, int dest,
                                     tutti_comm_t *comm);
 
-/* Receive `count` elements from rank `source`. See tutti_send. Since 0.1. */
+/* Receive `count` elements from rank `source`. Errors as with tutti_send. Since 0.1. */
 TUTTI_API tutti_status_t tutti_recv(void *buffer, size_t count, tutti_dtype_t dtype, int source,
                                     tutti_comm_t *comm);
 
 /*
  * Send to `dest` and receive from `source` at the same time, so that rings and exchanges do not
- * deadlock. The buffers do not overlap. dest and source may be equal, but not this rank. Since 0.1.
+ * deadlock. The buffers do not overlap. dest and source may be equal, but not this rank. Nothing
+ * moves before both have come.
+ *
+ * TUTTI_ERR_MISMATCH as with tutti_send. If dest and source are two ranks and one of them fits,
+ * what goes between it and this rank was moved; what does not fit was not. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_sendrecv(const void *sendbuf, size_t sendcount, int dest,
                                         void *recvbuf, size_t recvcount, int source,

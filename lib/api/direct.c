@@ -8,9 +8,9 @@
  *
  * Mismatches. Inside one host all ranks hear from all before anything moves: a node operation
  * begins so, and schedules without any begin with a meeting. So ranks that came with different
- * calls all find out, and the communicator stays usable. Between hosts ranks tell each other first
- * what they came with (counts.c). With TUTTI_COMPARE=0 they do not, and messages that do not fit
- * are found on the way, and end it.
+ * calls all find out, and the communicator stays usable. Between hosts, and between two ranks, they
+ * tell each other first what they came with (counts.c, pairs.c). With TUTTI_COMPARE=0 they do not,
+ * and messages that do not fit are found on the way, and end it.
  */
 #include "api/direct.h"
 
@@ -290,7 +290,7 @@ static tutti_status_t leave(tutti_comm_t *comm, tutti_status_t status)
 }
 
 /* Errors of the choice are the same on all ranks; without memory this one cannot follow. */
-static tutti_status_t found(tutti_comm_t *comm, tutti_status_t status)
+tutti_status_t tutti__comm_found(tutti_comm_t *comm, tutti_status_t status)
 {
     if (status == TUTTI_OK || status == TUTTI_ERR_UNSUPPORTED ||
         status == TUTTI_ERR_INVALID_ARGUMENT)
@@ -301,21 +301,7 @@ static tutti_status_t found(tutti_comm_t *comm, tutti_status_t status)
 tutti_status_t tutti__comm_find(tutti_comm_t *comm, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched)
 {
-    return found(comm, tutti__cache_get(&comm->cache, want, in_place, ret_sched));
-}
-
-static tutti_status_t find_message(tutti_comm_t *comm, const tutti__call_t *call,
-                                   const tutti__sched_t **ret_sched)
-{
-    uint32_t dest = call->root, source = call->source;
-
-    if (call->kind == TUTTI_CALL_RECV) {
-        source = call->root;
-        dest = UINT32_MAX;
-    } else if (call->kind == TUTTI_CALL_SEND) {
-        source = UINT32_MAX;
-    }
-    return found(comm, tutti__cache_sendrecv(&comm->cache, dest, source, ret_sched));
+    return tutti__comm_found(comm, tutti__cache_get(&comm->cache, want, in_place, ret_sched));
 }
 
 /* ---- the same call again; see again.c ---- */
@@ -336,7 +322,6 @@ static inline tutti_status_t make_again(tutti_comm_t *comm, const tutti__call_t 
 
 static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
 {
-    int is_message = tutti__call_collective(call->kind) == TUTTI__COLLECTIVES;
     int in_place, empty, agreed = 0;
     const tutti__sched_t *sched;
     tutti__exec_call_t exec;
@@ -355,14 +340,15 @@ static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
     }
     if (status != TUTTI_OK || empty)
         return status;
-    status = is_message ? find_message(comm, call, &sched)
-                        : tutti__comm_find(comm, &want, in_place, &sched);
+    if (tutti__call_collective(call->kind) == TUTTI__COLLECTIVES)
+        return tutti__pairs_run(comm, call, &exec);
+    status = tutti__comm_find(comm, &want, in_place, &sched);
     if (status != TUTTI_OK)
         return status;
     if (sched->nchans > 0)
         exec.signature = tutti__call_signature(call, &exec, comm->shape.size);
     tutti__call_begin(call, &comm->room, &exec);
-    status = tutti__comm_run(comm, sched, &exec, !agreed && !is_message);
+    status = tutti__comm_run(comm, sched, &exec, !agreed);
     if (status != TUTTI_OK)
         return status;
     tutti__call_end(call, &comm->room, &exec);

@@ -18,6 +18,10 @@ tutti_status_t tutti__comm_call(tutti_comm_t *comm, const tutti__call_t *call);
 tutti_status_t tutti__comm_find(tutti_comm_t *comm, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched);
 
+/* What looking for a schedule ended with; what is wrong on this rank alone ends the communicator.
+   Returns `status`. */
+tutti_status_t tutti__comm_found(tutti_comm_t *comm, tutti_status_t status);
+
 /* Run one schedule of lane 0 to its end. meets: the ranks of the host find out first whether they
    came with the same call. An error that leaves ranks in different places ends the communicator. */
 tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
@@ -41,5 +45,10 @@ tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call
 /* The same for what the library calls itself, if it is checked: between hosts, TUTTI_COMPARE=1. */
 int tutti__counts_checked(const tutti_comm_t *comm);
 tutti_status_t tutti__counts_agree_own(tutti_comm_t *comm, uint32_t tag, size_t count);
+
+/* pairs.c: a message, which was prepared. MISMATCH on both ranks if theirs do not fit; what goes
+   between this rank and another one was moved all the same. */
+tutti_status_t tutti__pairs_run(tutti_comm_t *comm, const tutti__call_t *call,
+                                tutti__exec_call_t *exec);
 
 #endif

@@ -17,6 +17,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/memory.c \
     %reldir%/message.c \
     %reldir%/ops.c \
+    %reldir%/pairs.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \

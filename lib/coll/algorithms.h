@@ -214,9 +214,11 @@ uint32_t tutti__coll_put_halve(tutti__build_t *b, const tutti__party_t *party, t
 /* The number with its bits below `power` in reverse order. */
 uint32_t tutti__coll_reversed(uint32_t number, uint32_t power);
 
-/* Not a collective: see cache.h. */
+/* No collectives: see cache.h. */
 tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
                                           uint32_t source, tutti__sched_t **ret_sched);
+tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
+                                       uint32_t source, tutti__sched_t **ret_sched);
 
 /* Why the node algorithms cannot serve this shape; NULL if they can. */
 const char *tutti__coll_node_refuses(const tutti__shape_t *shape);

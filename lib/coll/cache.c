@@ -35,7 +35,7 @@ struct tutti__cache_told {
 
 struct tutti__cache_pair {
     uint32_t dest, source;
-    tutti__sched_t *sched;
+    tutti__sched_t *sched, *heads; /* NULL: not built yet */
     tutti__cache_pair_t *next;
 };
 
@@ -71,6 +71,7 @@ void tutti__cache_fini(tutti__cache_t *cache)
 
             cache->pairs[i] = pair->next;
             tutti__sched_free(pair->sched);
+            tutti__sched_free(pair->heads);
             free(pair);
         }
     }
@@ -205,12 +206,11 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint32_t source,
-                                     const tutti__sched_t **ret_sched)
+static tutti_status_t find_pair(tutti__cache_t *cache, uint32_t dest, uint32_t source,
+                                tutti__cache_pair_t **ret_pair)
 {
     tutti__cache_pair_t **first = &cache->pairs[(dest + 31 * source) % TUTTI__CACHE_PAIRS];
     tutti__cache_pair_t *pair = *first;
-    tutti_status_t status;
 
     while (pair != NULL && (pair->dest != dest || pair->source != source))
         pair = pair->next;
@@ -218,16 +218,35 @@ tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint3
         pair = malloc(sizeof(*pair));
         if (pair == NULL)
             return tutti__fail(TUTTI_ERR_NO_MEMORY, "schedule");
-        status = tutti__coll_build_sendrecv(cache->shape, cache->rank, dest, source, &pair->sched);
-        if (status != TUTTI_OK) {
-            free(pair);
-            return status;
-        }
-        pair->dest = dest;
-        pair->source = source;
-        pair->next = *first;
+        *pair = (tutti__cache_pair_t){ .dest = dest, .source = source, .next = *first };
         *first = pair;
     }
-    *ret_sched = pair->sched;
+    *ret_pair = pair;
     return TUTTI_OK;
+}
+
+tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint32_t source,
+                                     const tutti__sched_t **ret_sched)
+{
+    tutti__cache_pair_t *pair = NULL;
+    tutti_status_t status = find_pair(cache, dest, source, &pair);
+
+    if (status == TUTTI_OK && pair->sched == NULL)
+        status = tutti__coll_build_sendrecv(cache->shape, cache->rank, dest, source, &pair->sched);
+    if (status == TUTTI_OK)
+        *ret_sched = pair->sched;
+    return status;
+}
+
+tutti_status_t tutti__cache_heads(tutti__cache_t *cache, uint32_t dest, uint32_t source,
+                                  const tutti__sched_t **ret_sched)
+{
+    tutti__cache_pair_t *pair = NULL;
+    tutti_status_t status = find_pair(cache, dest, source, &pair);
+
+    if (status == TUTTI_OK && pair->heads == NULL)
+        status = tutti__coll_build_heads(cache->shape, cache->rank, dest, source, &pair->heads);
+    if (status == TUTTI_OK)
+        *ret_sched = pair->heads;
+    return status;
 }

@@ -27,7 +27,7 @@ typedef struct {
         const tutti__sched_t *sched;
     } last[TUTTI__COLLECTIVES][2];
     tutti__cache_told_t *told;                      /* what was logged of choices */
-    tutti__cache_pair_t *pairs[TUTTI__CACHE_PAIRS]; /* of tutti__cache_sendrecv; by dest, source */
+    tutti__cache_pair_t *pairs[TUTTI__CACHE_PAIRS]; /* by dest, source */
 } tutti__cache_t;
 
 void tutti__cache_init(tutti__cache_t *cache, const tutti__shape_t *shape, uint32_t rank,
@@ -43,5 +43,10 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
    may be this rank itself. */
 tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint32_t source,
                                      const tutti__sched_t **ret_sched);
+
+/* What goes before that: block 0 of IN to dest and block 1 to source, and theirs to OUT; if they
+   are one rank, block 0 only. Blocks are equal. Neither may be this rank. */
+tutti_status_t tutti__cache_heads(tutti__cache_t *cache, uint32_t dest, uint32_t source,
+                                  const tutti__sched_t **ret_sched);
 
 #endif

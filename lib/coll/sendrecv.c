@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Between two ranks: send IN to one, receive OUT from another, or one of the two only.
+ * Between two ranks: send IN to one, receive OUT from another, or one of the two only. And what
+ * they tell each other before: a head each way, whichever way the data goes.
  *
  * The two directions are streams of their own, so that neither waits for the other: two ranks that
  * send each other more than the slots hold would deadlock in one stream. The sender's stream, which
@@ -44,5 +45,28 @@ tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t 
         tutti__build_recv(b, source, 0, tutti__at(TUTTI__OUT, 0), 1);
         tutti__build_end_loop(b);
     }
+    return tutti__build_end(b, ret_sched);
+}
+
+/* Both are sent before either is waited for: around a ring nobody would be the first. All in stream
+   0, like the data, so that heads and data of two ranks stay in order. */
+tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
+                                       uint32_t source, tutti__sched_t **ret_sched)
+{
+    const uint32_t peers[2] = { dest, source != dest ? source : NOBODY };
+    tutti__build_t *b;
+
+    if (dest == rank || source == rank)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "rank %u has no head for itself", rank);
+    b = tutti__build_begin("heads", rank, shape->size, 2, 0, 1);
+    tutti__build_sizes(b, TUTTI__ALL_EQUAL);
+    tutti__build_loop(b);
+    for (uint32_t i = 0; i < 2; i++)
+        if (peers[i] != NOBODY)
+            tutti__build_send(b, peers[i], tutti__at(TUTTI__IN, i), 1);
+    for (uint32_t i = 0; i < 2; i++)
+        if (peers[i] != NOBODY)
+            tutti__build_recv(b, peers[i], 0, tutti__at(TUTTI__OUT, i), 1);
+    tutti__build_end_loop(b);
     return tutti__build_end(b, ret_sched);
 }

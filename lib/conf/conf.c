@@ -4,13 +4,15 @@
  *
  * Called by tutti_init, on its thread. A value that makes no sense is an error, because a job that
  * runs for days with a setting that was ignored is worse than one that does not start; a name that
- * is unknown is a warning, because it may belong to another version.
+ * is unknown is a warning, because it may belong to another version. Tuned files only make faster,
+ * so one that makes no sense is a warning, too.
  */
 #include "conf/conf.h"
 
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "conf/inside.h"
 #include "conf/parse.h"
 
 #include <assert.h>
@@ -67,6 +69,10 @@ static const row_t rows[] = {
     { "TUTTI_NODE_CHUNK_BYTES", CONF_BYTES, AT(shared.node_chunk_bytes), "256K",
       "Within a host: large messages are pipelined in pieces of this size.",
       4 * KIB, GIB, NULL },
+    { "TUTTI_CMA_BYTES", CONF_BYTES, AT(shared.cma_bytes), "auto",
+      "Within a host: the smallest message, in bytes per rank, whose ranks read each other's\n"
+      "    memory, if the kernel lets them; auto: none, since copying was faster where measured.",
+      0, 16 * GIB, "auto" },
     { "TUTTI_TIMEOUT", CONF_SECONDS, AT(shared.timeout_ms), "600",
       "Deadline of every wait for a peer; decimals are fine.",
       1, LONGEST_MS, NULL },
@@ -119,6 +125,11 @@ static const row_t rows[] = {
     { "TUTTI_INTERFACE", CONF_TEXT, AT(interface), "",
       "Network interface between hosts, such as eth0; else the first that is up.",
       0, SIZE(interface), NULL },
+    { "TUTTI_TUNED", CONF_TEXT, AT(tuned), "",
+      "File with settings measured by bench/tutti_tune, instead of that for this machine and\n"
+      "    number of local ranks in ~/.config/tutti/tuned; none: no file. They go before the\n"
+      "    defaults, and variables go before them.",
+      0, SIZE(tuned), NULL },
 };
 /* clang-format on */
 
@@ -211,6 +222,13 @@ void tutti__conf_defaults(tutti__conf_t *ret_conf)
     }
 }
 
+int tutti__conf_is_set(const char *name)
+{
+    const char *text = secure_getenv(name);
+
+    return text != NULL && text[0] != '\0';
+}
+
 /* "a number of bytes from 1K to 64M" */
 static void describe(const row_t *row, char *text, size_t room)
 {
@@ -243,6 +261,31 @@ static void describe(const row_t *row, char *text, size_t room)
         snprintf(text, room, "text, up to %" PRIu64 " bytes", most - 1);
         break;
     }
+}
+
+/* Numbers of bytes decide how something is done, never what. */
+static const row_t *find_tunable(const char *name)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].type == CONF_BYTES && strcmp(name, rows[i].name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+int tutti__conf_is_tunable(const char *name)
+{
+    return find_tunable(name) != NULL;
+}
+
+int tutti__conf_put(tutti__conf_t *conf, const char *name, const char *text, char *ret_allowed,
+                    size_t room)
+{
+    const row_t *row = find_tunable(name);
+
+    if (put(conf, row, text))
+        return 1;
+    describe(row, ret_allowed, room);
+    return 0;
 }
 
 static void print_help(void)
@@ -311,7 +354,7 @@ static void warn_unknown(void)
     }
 }
 
-static int is_local(const tutti__conf_t *conf)
+int tutti__conf_is_local(const tutti__conf_t *conf)
 {
     return strncmp(conf->boot, local_prefix, strlen(local_prefix)) == 0;
 }
@@ -325,11 +368,11 @@ static void warn_lonely(const tutti__conf_t *conf)
 }
 
 /* What is said once per process, and by one process of a job. */
-static void say_once(const tutti__conf_t *conf, int help)
+static void say_once(const tutti__conf_t *conf, int help, const tutti__conf_note_t *note)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
 
-    if (tutti__conf_launcher_rank() > 0 || (is_local(conf) && conf->rank > 0) ||
+    if (tutti__conf_launcher_rank() > 0 || (tutti__conf_is_local(conf) && conf->rank > 0) ||
         atomic_flag_test_and_set(&said))
         return;
     if (help)
@@ -338,6 +381,9 @@ static void say_once(const tutti__conf_t *conf, int help)
         warn_unknown();
         warn_lonely(conf);
     }
+    /* The log itself is set up later. */
+    if (note->text[0] != '\0' && conf->log_level >= (int64_t)note->level)
+        tutti__log_write(note->level, "%s", note->text);
 }
 
 /* What is not in one row: TUTTI_HELP, and settings that need each other. */
@@ -348,10 +394,26 @@ static tutti_status_t check_rest(const tutti__conf_t *conf, int *ret_help)
     if (text != NULL && text[0] != '\0' && !tutti__parse_boolean(text, ret_help))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s=%.80s makes no sense; allowed: 0|1",
                            help_name, text);
-    if (is_local(conf) && (conf->rank < 0 || conf->size < 0))
+    if (tutti__conf_is_local(conf) && (conf->rank < 0 || conf->size < 0))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "TUTTI_BOOT=%s needs TUTTI_RANK and TUTTI_SIZE; %s is not set",
                            conf->boot, conf->rank < 0 ? "TUTTI_RANK" : "TUTTI_SIZE");
+    return TUTTI_OK;
+}
+
+static tutti_status_t read_environment(tutti__conf_t *conf)
+{
+    char allowed[128];
+
+    for (size_t i = 0; i < ROWS; i++) {
+        const char *text = secure_getenv(rows[i].name);
+
+        if (text == NULL || text[0] == '\0' || put(conf, &rows[i], text))
+            continue;
+        describe(&rows[i], allowed, sizeof(allowed));
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s=%.80s makes no sense; allowed: %s",
+                           rows[i].name, text, allowed);
+    }
     return TUTTI_OK;
 }
 
@@ -359,23 +421,20 @@ tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf)
 {
     tutti_status_t status;
     tutti__conf_t conf;
-    char allowed[128];
+    tutti__conf_note_t note;
     int help = 0;
 
     tutti__conf_defaults(&conf);
-    for (size_t i = 0; i < ROWS; i++) {
-        const char *text = secure_getenv(rows[i].name);
-
-        if (text == NULL || text[0] == '\0' || put(&conf, &rows[i], text))
-            continue;
-        describe(&rows[i], allowed, sizeof(allowed));
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s=%.80s makes no sense; allowed: %s",
-                           rows[i].name, text, allowed);
-    }
-    status = check_rest(&conf, &help);
+    status = read_environment(&conf); /* says which tuned file counts */
+    if (status == TUTTI_OK)
+        status = check_rest(&conf, &help);
     if (status != TUTTI_OK)
         return status;
-    say_once(&conf, help);
+    tutti__conf_use_tuned(&conf, &note);
+    status = read_environment(&conf); /* and goes before it */
+    if (status != TUTTI_OK)
+        return status;
+    say_once(&conf, help, &note);
     *ret_conf = conf;
     return TUTTI_OK;
 }

@@ -25,6 +25,7 @@ typedef struct {
     uint64_t credits;          /* TUTTI_CREDITS: slots per channel */
     uint64_t oneshot_bytes;    /* TUTTI_ONESHOT_BYTES: ranks x bytes up to which one-shot serves */
     uint64_t node_chunk_bytes; /* TUTTI_NODE_CHUNK_BYTES: one pipeline chunk of two-shot */
+    uint64_t cma_bytes;        /* TUTTI_CMA_BYTES: ranks read each other's memory from here; AUTO */
     uint64_t timeout_ms;       /* TUTTI_TIMEOUT (seconds in the variable): deadline of each wait */
     uint64_t stall_ms;         /* TUTTI_STALL_WARNING (seconds): report tensors missing so long */
     uint64_t strict;           /* TUTTI_DETERMINISTIC=strict: one association class */
@@ -44,13 +45,16 @@ typedef struct {
     char boot[TUTTI__CONF_TEXT];      /* TUTTI_BOOT: "" = find out; "self"; "mpi"; "local:NAME" */
     int64_t rank, size;               /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not given */
     char interface[TUTTI__CONF_TEXT]; /* TUTTI_INTERFACE: network interface of the side channel */
+    char tuned[4096];                 /* TUTTI_TUNED: "" = this machine's own file; "none" */
 } tutti__conf_t;
 
 /*
- * Defaults, then the environment; an empty value counts as not set. A value that makes no sense is
- * TUTTI_ERR_INVALID_ARGUMENT, naming variable, value and what is allowed. Once per process, and in
- * rank 0 only where a launcher, or TUTTI_RANK with local:NAME, says who that is: unknown TUTTI_*
- * names warn (TUTTI_TEST_* do not), TUTTI_HELP=1 prints the table. Does not set up the log.
+ * Defaults, then the tuned file (tuned.h), then the environment; an empty value counts as not set.
+ * A value that makes no sense is TUTTI_ERR_INVALID_ARGUMENT, naming variable, value and what is
+ * allowed; a tuned file that makes no sense is a warning, and none of it counts. Once per process,
+ * and in rank 0 only where a launcher, or TUTTI_RANK with local:NAME, says who that is: unknown
+ * TUTTI_* names warn (TUTTI_TEST_* do not), the tuned file is spoken of, TUTTI_HELP=1 prints the
+ * table. Does not set up the log.
  */
 tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf);
 
@@ -62,6 +66,9 @@ void tutti__conf_defaults(tutti__conf_t *ret_conf);
 int tutti__conf_launcher_size(const char **ret_name);
 /* Its rank of this process; -1 if it does not say. MPI may say something else. */
 int tutti__conf_launcher_rank(void);
+/* How many ranks it started on this host; with srun, on the job's first host; 0 if it does not say.
+   Of several hosts rank 0's answer counts, as with all settings. */
+int tutti__conf_launcher_local_size(void);
 /* Which MPI the launcher belongs to: "openmpi", "mpich", or NULL if it does not say. */
 const char *tutti__conf_launcher_mpi(void);
 

@@ -15,7 +15,9 @@
 #include "conf/parse.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef enum {
     MPIRUN,
@@ -26,14 +28,16 @@ typedef enum {
 } launcher_t;
 
 static const struct {
-    const char *size, *rank;
+    const char *size, *rank, *local;
     const char *launcher; /* as people call it */
     const char *mpi;      /* NULL: it serves several */
 } launchers[LAUNCHERS] = {
-    [MPIRUN] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun", "openmpi" },
-    [MPIRUN_RSH] = { "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "mpirun_rsh", "mpich" },
-    [MPIEXEC] = { "PMI_SIZE", "PMI_RANK", "mpiexec", "mpich" },
-    [SRUN] = { "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun", NULL },
+    [MPIRUN] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                 "mpirun", "openmpi" },
+    [MPIRUN_RSH] = { "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE",
+                     "mpirun_rsh", "mpich" },
+    [MPIEXEC] = { "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "mpiexec", "mpich" },
+    [SRUN] = { "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE", "srun", NULL },
 };
 
 static int read_int(const char *name)
@@ -80,6 +84,21 @@ int tutti__conf_launcher_rank(void)
     int found = find();
 
     return found < 0 ? -1 : read_int(launchers[found].rank);
+}
+
+/* A number, or what begins with one: srun says "4(x2),3" of two nodes with 4 tasks and one with 3,
+   in order. */
+int tutti__conf_launcher_local_size(void)
+{
+    int found = find_name();
+    const char *text = found < 0 ? NULL : secure_getenv(launchers[found].local);
+    char number[16];
+    uint64_t value;
+
+    if (text == NULL)
+        return 0;
+    snprintf(number, sizeof(number), "%.*s", (int)strcspn(text, "(,"), text);
+    return tutti__parse_count(number, &value) && value <= INT_MAX ? (int)value : 0;
 }
 
 const char *tutti__conf_launcher_mpi(void)

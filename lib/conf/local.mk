@@ -3,6 +3,10 @@
 libtutti_all_la_SOURCES += \
     %reldir%/conf.c \
     %reldir%/conf.h \
+    %reldir%/inside.h \
     %reldir%/launcher.c \
     %reldir%/parse.c \
-    %reldir%/parse.h
+    %reldir%/parse.h \
+    %reldir%/tuned.c \
+    %reldir%/tuned.h \
+    %reldir%/use_tuned.c

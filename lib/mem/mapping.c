@@ -6,6 +6,8 @@
 #include "base/lock.h"
 #include "base/status.h"
 
+#include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -32,18 +34,48 @@ static mapping_t **find(const char *base)
     return at;
 }
 
+/* A page table entry for a huge page needs file and address to be aligned alike: addresses are
+   taken first, a huge page more than needed, and what is over goes back. */
+static void *map_aligned(int fd, size_t span)
+{
+    size_t room = span + TUTTI__HUGE_BYTES, before;
+    char *base, *taken = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                              -1, 0);
+
+    if (taken == MAP_FAILED)
+        return MAP_FAILED;
+    before = (size_t)(-(uintptr_t)taken % TUTTI__HUGE_BYTES);
+    base = mmap(taken + before, span, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+    if (base == MAP_FAILED) {
+        int error = errno;
+
+        munmap(taken, room);
+        errno = error;
+        return MAP_FAILED;
+    }
+    if (before > 0)
+        munmap(taken, before);
+    if (before < TUTTI__HUGE_BYTES)
+        munmap(base + span, TUTTI__HUGE_BYTES - before);
+    return base;
+}
+
 tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base)
 {
+    uint64_t huge_from = tutti__mapping_huge_from(span);
     mapping_t *mapping = malloc(sizeof(*mapping));
-    void *base;
+    char *base;
 
     if (mapping == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for a mapping");
-    base = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    base = map_aligned(fd, span);
     if (base == MAP_FAILED) {
         free(mapping);
         return tutti__fail_errno("cannot map %zu bytes of addresses for shared memory", span);
     }
+    if (huge_from < span)
+        (void)madvise(base + huge_from, span - huge_from, MADV_HUGEPAGE);
     /* Both only spare others trouble: a forked child must not touch it, a core file need not. */
     (void)madvise(base, span, MADV_DONTFORK);
     (void)madvise(base, span, MADV_DONTDUMP);

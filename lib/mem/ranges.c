@@ -8,6 +8,8 @@
  */
 #include "mem/ranges.h"
 
+#include "base/compiler.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -84,21 +86,6 @@ static int cut(range_t *range, uint64_t bytes)
     return 1;
 }
 
-int tutti__ranges_take(tutti__ranges_t *ranges, uint64_t bytes, uint64_t *ret_offset)
-{
-    range_t *range = ranges->first;
-
-    assert(bytes > 0);
-    while (range != NULL && (range->state != FREE || range->bytes < bytes))
-        range = range->next;
-    if (range == NULL || !cut(range, bytes))
-        return 0;
-    range->state = TAKEN;
-    ranges->taken += bytes;
-    *ret_offset = range->offset;
-    return 1;
-}
-
 uint64_t tutti__ranges_leave(tutti__ranges_t *ranges, uint64_t offset)
 {
     range_t *range = find(ranges, offset);
@@ -121,6 +108,41 @@ static void join_next(range_t *range)
     if (range->next != NULL)
         range->next->prev = range;
     free(next);
+}
+
+int tutti__ranges_take(tutti__ranges_t *ranges, uint64_t bytes, uint64_t *ret_offset)
+{
+    return tutti__ranges_take_aligned(ranges, bytes, 0, 1, ret_offset);
+}
+
+int tutti__ranges_take_aligned(tutti__ranges_t *ranges, uint64_t bytes, uint64_t from,
+                               uint64_t align, uint64_t *ret_offset)
+{
+    range_t *range = ranges->first;
+    uint64_t skip = 0; /* of the free range, in front of what is taken */
+
+    assert(bytes > 0);
+    for (; range != NULL; range = range->next) {
+        skip = TUTTI__ROUND_UP(TUTTI__MAX(range->offset, from), align) - range->offset;
+        if (range->state == FREE && skip <= range->bytes && bytes <= range->bytes - skip)
+            break;
+    }
+    if (range == NULL)
+        return 0;
+    if (skip > 0) {
+        if (!cut(range, skip))
+            return 0;
+        range = range->next;
+    }
+    if (!cut(range, bytes)) {
+        if (skip > 0)
+            join_next(range->prev);
+        return 0;
+    }
+    range->state = TAKEN;
+    ranges->taken += bytes;
+    *ret_offset = range->offset;
+    return 1;
 }
 
 void tutti__ranges_give(tutti__ranges_t *ranges, uint64_t offset)

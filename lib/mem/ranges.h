@@ -19,6 +19,10 @@ void tutti__ranges_destroy(tutti__ranges_t *ranges);
 /* Take `bytes` > 0 somewhere. 0 if no free range is that long, or without memory. */
 int tutti__ranges_take(tutti__ranges_t *ranges, uint64_t bytes, uint64_t *ret_offset);
 
+/* The same at a multiple of `align` that is `from` or more. */
+int tutti__ranges_take_aligned(tutti__ranges_t *ranges, uint64_t bytes, uint64_t from,
+                               uint64_t align, uint64_t *ret_offset);
+
 /*
  * Giving a range back has two steps, so that its memory can be emptied in between without a lock:
  * leave() answers its length and makes a second leave() fail; give() makes it free again.

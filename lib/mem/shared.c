@@ -2,11 +2,15 @@
 /*
  * Arenas: one memfd per rank, mapped once over a large span; see shared.h.
  *
- * A range is taken from the list, then its pages are reserved in the file, which grows by that;
+ * A range is taken from the list, the file is made long enough, and pages are reserved in it;
  * giving it back punches a hole, so the memory returns to the system and the next taker finds
  * zeros. The file never shrinks: a peer that is late reads zeros, not SIGBUS.
  *
- * Any thread. The lock covers the list only, not the system calls, which take 0.25 ms per MiB.
+ * Ranges of 2 MiB or more begin where huge pages may, and have them if the kernel can: see
+ * make_huge. The others stay together in front, on small pages.
+ *
+ * Any thread. The lock covers the list and the file's length, not what takes long: reserving small
+ * pages, 0.25 ms per MiB; huge ones, 0.07.
  */
 #include "mem/shared.h"
 
@@ -58,6 +62,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older ones answer EINVAL, which is fine */
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; the same */
+#endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u /* Linux 6.3; some systems demand it */
 #endif
@@ -67,9 +74,11 @@ struct tutti__arena {
     char *base;
     size_t span;
     size_t page_bytes;
+    uint64_t huge_from; /* where ranges with huge pages begin, if there is room */
 
     tutti__mutex_t lock;
-    tutti__ranges_t *ranges; /* protected by lock */
+    tutti__ranges_t *ranges; /* protected by lock, .. */
+    uint64_t file_bytes;     /* ..as well */
 };
 
 static size_t span_wanted(uint32_t nranks)
@@ -86,6 +95,16 @@ static size_t span_wanted(uint32_t nranks)
     while (span > SPAN_LEAST && span > left / SPAN_RANKS)
         span /= 2;
     return span;
+}
+
+/* A file whose length is limited must stay short, so its ranges are not kept apart. */
+static uint64_t huge_from(uint64_t span)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        return 0;
+    return tutti__mapping_huge_from(span);
 }
 
 static tutti_status_t open_memfd(int *ret_fd)
@@ -129,6 +148,7 @@ tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_a
     if (status != TUTTI_OK)
         goto close_fd;
 
+    arena->huge_from = huge_from(arena->span);
     arena->ranges = tutti__ranges_create(arena->span);
     if (arena->ranges == NULL) {
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for an arena");
@@ -197,6 +217,24 @@ static tutti_status_t check_file_limit(uint64_t end)
                        end, (uint64_t)limit.rlim_cur);
 }
 
+/* Only here does the file grow; with two sizes at the same time it could shrink. */
+static tutti_status_t lengthen(tutti__arena_t *arena, uint64_t end)
+{
+    tutti_status_t status = check_file_limit(end);
+    int rc = 0;
+
+    if (status != TUTTI_OK)
+        return status;
+    tutti__mutex_lock(&arena->lock);
+    if (end > arena->file_bytes) {
+        rc = ftruncate(arena->fd, (off_t)end);
+        if (rc == 0)
+            arena->file_bytes = end;
+    }
+    tutti__mutex_unlock(&arena->lock);
+    return rc == 0 ? TUTTI_OK : tutti__fail_errno("cannot lengthen the file");
+}
+
 /* One piece more must stay free: other ranks of this machine reserve theirs at the same time. */
 static tutti_status_t check_available(uint64_t bytes)
 {
@@ -209,11 +247,33 @@ static tutti_status_t check_available(uint64_t bytes)
                        available / MIB);
 }
 
-/* Reserve pages for [offset, offset + bytes) of the file: all or none. */
-static tutti_status_t reserve(int fd, uint64_t offset, uint64_t bytes)
+/*
+ * Huge pages for all whole ones in [offset, offset + bytes), which has no pages yet. What does not
+ * get one is left to fallocate, which knows of nothing but small pages, and of errors.
+ *
+ * Where the system lets files have huge pages that are asked for (shmem_enabled), the touch of a
+ * place brings one. Else, as by default, it brings a small page, which MADV_COLLAPSE then makes a
+ * huge one of: that is a process' own request, which only "deny" refuses. Without a page in it,
+ * there is nothing to collapse.
+ */
+static void make_huge(const tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
+{
+    uint64_t begin = TUTTI__ROUND_UP(offset, TUTTI__HUGE_BYTES);
+    uint64_t end = (offset + bytes) / TUTTI__HUGE_BYTES * TUTTI__HUGE_BYTES;
+
+    if (begin >= end)
+        return;
+    for (uint64_t at = begin; at < end; at += TUTTI__HUGE_BYTES)
+        if (madvise(arena->base + at, arena->page_bytes, MADV_POPULATE_WRITE) != 0)
+            return;
+    (void)madvise(arena->base + begin, end - begin, MADV_COLLAPSE);
+}
+
+/* Reserve pages for [offset, offset + bytes) of the file; some of them where it fails. */
+static tutti_status_t reserve(tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
     uint64_t piece = PIECE_MOST, done = 0;
-    tutti_status_t status = check_file_limit(offset + bytes);
+    tutti_status_t status = lengthen(arena, offset + bytes);
 
     while (status == TUTTI_OK && done < bytes) {
         uint64_t now = TUTTI__MIN(piece, bytes - done);
@@ -222,16 +282,33 @@ static tutti_status_t reserve(int fd, uint64_t offset, uint64_t bytes)
             status = check_available(done == 0 ? bytes : now);
         if (status != TUTTI_OK)
             break;
-        if (fallocate(fd, 0, (off_t)(offset + done), (off_t)now) == 0)
+        make_huge(arena, offset + done, now);
+        if (fallocate(arena->fd, 0, (off_t)(offset + done), (off_t)now) == 0)
             done += now;
         else if (errno == EINTR)
             piece = TUTTI__MAX(piece / 2, PIECE_LEAST);
         else
             status = tutti__fail_errno("cannot reserve pages");
     }
-    if (status != TUTTI_OK && done > 0)
-        (void)punch(fd, offset, done);
     return status;
+}
+
+/* A range for `bytes`, which are whole pages. Large ones are made of whole huge pages, so that
+   their neighbours are aligned, but pages are reserved for `bytes` only. */
+static int take(tutti__arena_t *arena, uint64_t bytes, uint64_t *ret_offset)
+{
+    uint64_t whole = TUTTI__ROUND_UP(bytes, TUTTI__HUGE_BYTES), from = arena->huge_from;
+    int taken;
+
+    tutti__mutex_lock(&arena->lock);
+    if (bytes < TUTTI__HUGE_BYTES)
+        taken = tutti__ranges_take(arena->ranges, bytes, ret_offset);
+    else
+        taken = tutti__ranges_take_aligned(arena->ranges, whole, from, TUTTI__HUGE_BYTES,
+                                           ret_offset) ||
+                tutti__ranges_take_aligned(arena->ranges, whole, 0, TUTTI__HUGE_BYTES, ret_offset);
+    tutti__mutex_unlock(&arena->lock);
+    return taken;
 }
 
 static void give(tutti__arena_t *arena, uint64_t offset)
@@ -263,18 +340,16 @@ tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **re
     }
     if (bytes <= arena->span) {
         rounded = TUTTI__ROUND_UP((uint64_t)bytes, (uint64_t)arena->page_bytes);
-        tutti__mutex_lock(&arena->lock);
-        taken = tutti__ranges_take(arena->ranges, rounded, &offset);
-        tutti__mutex_unlock(&arena->lock);
+        taken = take(arena, rounded, &offset);
     }
     if (!taken)
         return tutti__fail(TUTTI_ERR_NO_MEMORY,
                            "no room for %zu bytes of shared memory among %zu bytes of addresses",
                            bytes, arena->span);
 
-    status = reserve(arena->fd, offset, rounded);
+    status = reserve(arena, offset, rounded);
     if (status != TUTTI_OK) {
-        leave(arena, offset);
+        (void)punch(arena->fd, offset, leave(arena, offset));
         give(arena, offset);
         return tutti__fail(status, "no %zu bytes of shared memory: %s", bytes, tutti_last_error());
     }

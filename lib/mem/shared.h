@@ -7,8 +7,9 @@
  * the new pages are simply there, so a place in any peer's arena is always `base + offset`: no
  * mapping on the way, no generation numbers, and one descriptor per pair of ranks is ever passed.
  *
- *      file   |ctl|lanes| fusion |  tutti_mem_alloc |(not yet)...............|
+ *      file   |ctl|lanes|..hole..| fusion |  tutti_mem_alloc |(not yet)......|
  *      span   |<------------- up to 64 GiB, mapped at once ------------------>|
+ *             |<---- 1/64 ---->|<---- ranges of 2 MiB or more: huge pages --->|
  *
  * Ranges are reserved with fallocate, so a full limit is an error here and never a SIGBUS later.
  * Nothing has a name; the kernel frees it with the last process. Ranks that are threads of one
@@ -40,8 +41,9 @@ int tutti__arena_fd(const tutti__arena_t *arena);
 char *tutti__arena_base(const tutti__arena_t *arena);
 size_t tutti__arena_span(const tutti__arena_t *arena);
 
-/* A zeroed, page-aligned range; bytes are rounded up to pages; 0 bytes give NULL. Where the
-   machine, its control group or RLIMIT_FSIZE does not have it, TUTTI_ERR_NO_MEMORY says so. */
+/* A zeroed, page-aligned range; bytes are rounded up to pages; 0 bytes give NULL. 2 MiB or more
+   begin at a multiple of 2 MiB, and are on huge pages if possible. Where the machine, its control
+   group or RLIMIT_FSIZE does not have it, TUTTI_ERR_NO_MEMORY says so. */
 tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr);
 /* ptr as returned by alloc; INVALID_ARGUMENT if not. NULL is fine. Memory goes back at once. */
 tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr);

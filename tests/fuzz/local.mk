@@ -6,11 +6,13 @@
 fuzz_tests = \
     %reldir%/fuzz_sched_text \
     %reldir%/fuzz_side_frame \
+    %reldir%/fuzz_tuned \
     %reldir%/fuzz_unique_id
 
 fuzz_driver = %reldir%/driver.c %reldir%/fuzz.h
 %C%_fuzz_sched_text_SOURCES = %reldir%/fuzz_sched_text.c $(fuzz_driver)
 %C%_fuzz_side_frame_SOURCES = %reldir%/fuzz_side_frame.c $(fuzz_driver)
+%C%_fuzz_tuned_SOURCES = %reldir%/fuzz_tuned.c $(fuzz_driver)
 %C%_fuzz_unique_id_SOURCES = %reldir%/fuzz_unique_id.c $(fuzz_driver)
 
 check_PROGRAMS += $(fuzz_tests)

@@ -9,6 +9,8 @@ test_programs += %reldir%/collectives_check
 tests_hosts_collectives_check_LDADD = libtutti.la
 test_programs += %reldir%/direct_check
 tests_hosts_direct_check_LDADD = libtutti.la
+test_programs += %reldir%/messages_check
+tests_hosts_messages_check_LDADD = libtutti.la
 
 # Like one that uses MPI itself.
 if HAVE_MPI
@@ -26,6 +28,7 @@ script_tests += \
     %reldir%/groups.sh \
     %reldir%/hosts.sh \
     %reldir%/lost.sh \
+    %reldir%/messages.sh \
     %reldir%/one_host.sh
 
 EXTRA_DIST += %reldir%/common.sh

@@ -20,9 +20,10 @@ tsan_tests += %reldir%/again
 
 # Direct calls against a sequential reference.
 rank_tests += %reldir%/collectives %reldir%/collectives_bad %reldir%/collectives_forced \
-    %reldir%/collectives_large %reldir%/collectives_v %reldir%/messages %reldir%/mismatches
+    %reldir%/collectives_large %reldir%/collectives_v %reldir%/messages %reldir%/messages_bad \
+    %reldir%/mismatches
 tsan_tests += %reldir%/collectives %reldir%/collectives_bad %reldir%/collectives_forced \
-    %reldir%/collectives_v %reldir%/messages %reldir%/mismatches
+    %reldir%/collectives_v %reldir%/messages %reldir%/messages_bad %reldir%/mismatches
 multi_case = %reldir%/coll_case.c %reldir%/coll_case.h %reldir%/forced.c \
     %reldir%/reference.c %reldir%/reference.h %reldir%/reference_user.c
 %C%_collectives_SOURCES = %reldir%/collectives.c $(multi_case)
@@ -35,8 +36,16 @@ multi_case = %reldir%/coll_case.c %reldir%/coll_case.h %reldir%/forced.c \
 %C%_collectives_forced_LDADD = $(LDADD) -lm
 %C%_messages_SOURCES = %reldir%/messages.c $(multi_case)
 %C%_messages_LDADD = $(LDADD) -lm
+%C%_messages_bad_SOURCES = %reldir%/messages_bad.c $(multi_case)
+%C%_messages_bad_LDADD = $(LDADD) -lm
 %C%_mismatches_SOURCES = %reldir%/mismatches.c $(multi_case)
 %C%_mismatches_LDADD = $(LDADD) -lm
+
+# Ranks that read each other's memory.
+rank_tests += %reldir%/cma
+tsan_tests += %reldir%/cma
+%C%_cma_SOURCES = %reldir%/cma.c $(multi_case)
+%C%_cma_LDADD = $(LDADD) -lm
 
 # Schedules from files.
 rank_tests += %reldir%/user_schedule
@@ -52,5 +61,5 @@ script_tests += %reldir%/mpi_module.sh
 
 script_tests += %reldir%/bench_allreduce.sh %reldir%/bench_disturb.sh %reldir%/bench_family.sh \
     %reldir%/bench_output.sh %reldir%/bench_peers.sh
-script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh
+script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh %reldir%/bench_tune.sh
 EXTRA_DIST += %reldir%/bench_common.sh

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct messages between two ranks: around a ring, from one to all, between two that others know
- * nothing of, in both directions at once; from one element to many more than a channel holds.
+ * nothing of, in both directions at once; from one element to many more than a channel holds; and
+ * through channels that hold one piece.
  */
 #include "multi/coll_case.h"
 #include "multi/reference.h"
 
+#include "base/time.h"
+
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     RUBBISH = 0xa5
@@ -111,6 +115,23 @@ static void pair(const way_t *w, size_t out, size_t back)
     free(send);
 }
 
+/* A sender waits for its receiver. */
+static void waits(rank_t *self)
+{
+    uint64_t begin = tutti__now_ns();
+    int x = self->rank;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 1) {
+        usleep(50000);
+        CHECK_OK(tutti_recv(&x, 1, TUTTI_INT32, 0, self->comm));
+        CHECK_INT(x, 0);
+    } else if (self->rank == 0) {
+        CHECK_OK(tutti_send(&x, 1, TUTTI_INT32, 1, self->comm));
+        CHECK(tutti__now_ns() - begin >= 50000000u);
+    }
+}
+
 static void messages(rank_t *self)
 {
     static const tutti_dtype_t dtypes[] = { TUTTI_UINT8, TUTTI_FLOAT32, TUTTI_INT64_INT64 };
@@ -132,6 +153,8 @@ static void messages(rank_t *self)
         }
         CHECK_OK(tutti_send(NULL, 0, TUTTI_INT8, (me + 1) % self->size, self->comm));
         CHECK_OK(tutti_recv(NULL, 0, TUTTI_INT8, (me + 1) % self->size, self->comm));
+        if (self->comm->conf.shared.compare)
+            waits(self);
     }
     CHECK_STATUS(tutti_send(&x, 1, TUTTI_INT32, me, self->comm), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK(strstr(tutti_last_error(), "this rank itself") != NULL);
@@ -139,8 +162,21 @@ static void messages(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
+static void one_piece(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.credits = 1;
+}
+
+static void uncompared(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.compare = 0;
+}
+
 int main(void)
 {
+    static void (*const settings[])(tutti__conf_t *, int) = { one_piece, uncompared };
     static const int sizes[] = { 1, 2, 3, 4, 5, 7, 8 };
     static const char *const hosts[] = { "ab", "aabb", "aaabb", "abab", "abc" };
     int failures = 0, threads = !ranks_can_fork();
@@ -158,6 +194,15 @@ int main(void)
                       .fn = messages,
                       .threads = threads,
                       .settings = small_pieces };
+
+        RUN_JOB(failures, &job);
+    }
+    for (size_t i = 0; i < 2 * COUNT_OF(settings); i++) {
+        job_t job = { .size = 3,
+                      .hosts = i % 2 ? "aab" : NULL,
+                      .fn = messages,
+                      .threads = threads,
+                      .settings = settings[i / 2] };
 
         RUN_JOB(failures, &job);
     }

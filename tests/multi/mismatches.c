@@ -2,8 +2,8 @@
 /*
  * Direct calls that do not fit each other: MISMATCH on every rank, words that name two of them, no
  * recvbuf touched, and a communicator that serves the next call. Inside one host with every
- * algorithm; between hosts too. With TUTTI_COMPARE=0, and between two ranks, the communicator ends,
- * on all ranks alike.
+ * algorithm; between hosts too. With TUTTI_COMPARE=0 the communicator ends, on all ranks alike.
+ * Messages are in messages_bad.c.
  */
 #include "multi/coll_case.h"
 #include "multi/reference.h"
@@ -276,36 +276,6 @@ static void not_compared(rank_t *self)
             tutti_allreduce(a, a, self->rank == 0 ? 19 : 20, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
 }
 
-/* The receiver finds it, and the sender at its next call. */
-static void messages(rank_t *self)
-{
-    float a[20] = { 0 };
-
-    if (self->rank == 0) {
-        CHECK_OK(tutti_send(a, 20, TUTTI_FLOAT32, 1, self->comm));
-        for (int i = 0; i < 1000 && tutti_barrier(self->comm) == TUTTI_OK; i++)
-            ;
-        is_dead(self, tutti_barrier(self->comm));
-    } else {
-        is_dead(self, tutti_recv(a, 19, TUTTI_FLOAT32, 0, self->comm));
-        check_words("rank 0");
-    }
-}
-
-static void message_types(rank_t *self)
-{
-    float a[20] = { 0 };
-
-    if (self->rank == 0) {
-        CHECK_OK(tutti_send(a, 20, TUTTI_FLOAT32, 1, self->comm));
-        for (int i = 0; i < 1000 && tutti_barrier(self->comm) == TUTTI_OK; i++)
-            ;
-        is_dead(self, tutti_barrier(self->comm));
-    } else {
-        is_dead(self, tutti_recv(a, 20, TUTTI_INT32, 0, self->comm));
-    }
-}
-
 static int run(rank_fn_t fn, int size, const char *hosts, int threads)
 {
     job_t job = {
@@ -383,7 +353,5 @@ int main(void)
     failures += run_not_compared("ab", threads);
     failures += run_not_compared("aabb", threads);
     failures += run_factors(threads);
-    failures += run(messages, 2, NULL, threads);
-    failures += run(message_types, 2, NULL, threads);
     return failures != 0;
 }

@@ -5,6 +5,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/cut.c \
     %reldir%/meet.c \
     %reldir%/open.c \
+    %reldir%/pull.c \
     %reldir%/shm.c \
     %reldir%/shm.h \
     %reldir%/zero.c

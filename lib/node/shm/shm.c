@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Node operations over shared memory: announcing, meeting, one-shot. See shm.h for the protocol;
- * meet.c says whether announcements fit, chunks.c and zero.c have the larger kernels.
+ * meet.c says whether announcements fit, chunks.c, zero.c and pull.c have the larger kernels.
  *
  * The one-shot kernel follows the symmetric scheme of DeepSpeed's CPU allreduce and Open MPI's XHC
  * (inline payload): everybody writes its data once and reads all others', so a small allreduce is
@@ -48,18 +48,14 @@ tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__w
     return TUTTI__AGAIN;
 }
 
-/* ---- start: is it one-shot, zero-copy or chunked; what do I announce ---- */
+/* ---- start: is it one-shot, zero-copy, pulled or chunked; what do I announce ---- */
 
-/* The same decision on all ranks, because it depends on the call alone. */
-static int is_oneshot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+/* What one rank gives. Depends on the call alone, so it is the same on all ranks. */
+static size_t message_bytes(const tutti__shm_lane_t *lane)
 {
-    size_t bytes;
-
     if (lane->call->kind == TUTTI__NODE_ALLGATHER)
-        bytes = (size_t)lane->call->nblk * lane->largest * lane->esize;
-    else
-        bytes = lane->count * lane->esize;
-    return bytes <= shm->oneshot_bytes;
+        return (size_t)lane->call->nblk * lane->largest * lane->esize;
+    return lane->count * lane->esize;
 }
 
 /* Write my data behind the head, blocks packed one after another. */
@@ -124,6 +120,16 @@ static int is_in_place(const tutti__shm_lane_t *lane)
            tutti__shm_src(lane, lane->first) == tutti__shm_dst(lane, lane->first);
 }
 
+/* Peers may read src wherever it is. */
+static void let_pull(const tutti__shm_lane_t *lane, tutti__announce_t *own)
+{
+    own->u.large.flags |= TUTTI__PULLS;
+    if (own->u.large.src_offset != TUTTI__NO_OFFSET)
+        return;
+    own->u.large.src_offset = (uintptr_t)lane->call->src;
+    own->u.large.flags |= TUTTI__ADDRESS;
+}
+
 /*
  * The announcement of an operation that is not one-shot. Zero-copy finds a peer's block where its
  * own is; blocks that have places of their own are elsewhere on each rank.
@@ -143,6 +149,8 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane, tutti__an
     if (!is_alike || is_in_place(lane) || src == TUTTI__NO_OFFSET ||
         (lends_dst(shm, lane) && dst == TUTTI__NO_OFFSET))
         own->u.large.flags |= TUTTI__PRIVATE;
+    if (is_alike && !is_in_place(lane) && message_bytes(lane) >= shm->pull_bytes)
+        let_pull(lane, own);
     own->u.large.bulk_offset = TUTTI__NO_OFFSET;
     if (!make_bulk(shm, lane))
         own->u.large.flags |= TUTTI__FAILED;
@@ -172,7 +180,7 @@ static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__n
     if (call->kind == TUTTI__NODE_MEET)
         return;
     tutti__shm_measure(lane);
-    lane->oneshot = is_oneshot(shm, lane);
+    lane->oneshot = message_bytes(lane) <= shm->oneshot_bytes;
     lane->simple = lane->oneshot && call->kind == TUTTI__NODE_ALLREDUCE && call->nblk == 1 &&
                    call->nparts == 1;
 }
@@ -200,8 +208,9 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     } else {
         tutti__shm_cut(shm, lane);
         describe_large(shm, lane, own);
-        /* Where zero-copy may still be, nothing is copied ahead. */
-        if ((own->u.large.flags & (TUTTI__PRIVATE | TUTTI__FAILED)) == TUTTI__PRIVATE &&
+        /* Where another kernel may still be, nothing is copied ahead. */
+        if ((own->u.large.flags & (TUTTI__PRIVATE | TUTTI__FAILED | TUTTI__PULLS)) ==
+                TUTTI__PRIVATE &&
             tutti__shm_copies_in(shm, lane)) {
             lane->phase = SHM_EARLY;
             return;
@@ -286,7 +295,7 @@ static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
 /* Which kernel, now that all descriptions are known. The same answer on all ranks. */
 static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
-    int zero_copy = 1;
+    uint32_t any = 0, all = TUTTI__PULLS;
 
     for (uint32_t r = 0; r < shm->nlocal; r++) {
         const tutti__announce_t *a = lane->peer[r].announce[lane->seq & 1];
@@ -297,9 +306,12 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
                                "%zu bytes of bulk slots",
                                shm->local_to_rank[r], 2 * shm->bulk_bytes);
         lane->peer[r].bulk = shm->machine->base[shm->local_to_machine[r]] + a->u.large.bulk_offset;
-        zero_copy &= !(a->u.large.flags & TUTTI__PRIVATE);
+        any |= a->u.large.flags;
+        all &= a->u.large.flags;
     }
-    lane->phase = zero_copy ? SHM_ZERO : SHM_CHUNKS;
+    lane->phase = !(any & TUTTI__PRIVATE) ? SHM_ZERO : all ? SHM_PULL : SHM_CHUNKS;
+    if (lane->phase == SHM_PULL)
+        tutti__shm_cut_to_pull(shm, lane);
     return TUTTI_OK;
 }
 
@@ -368,6 +380,8 @@ static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__stuc
         status = tutti__shm_chunks(shm, lane_index, stuck);
     if (status == TUTTI_OK && lane->phase == SHM_ZERO)
         status = tutti__shm_zero(shm, lane_index, stuck);
+    if (status == TUTTI_OK && lane->phase == SHM_PULL)
+        status = tutti__shm_pull(shm, lane_index, stuck);
     return status;
 }
 

@@ -28,6 +28,12 @@
  *   alltoall each fetches its own; in place that would overwrite what others fetch. It counts as
  *   one chunk, and ends when all have RED, so nobody touches another's buffer afterwards.
  *
+ * Pull. From TUTTI_CMA_BYTES on, ranks read the sources of others where they are, also private ones
+ *   (process_vm_readv). Nobody copies IN; the other stages of a chunk are
+ *      RED  read what is to be reduced or moved    needs: all OUT >= g - 1, if shown in my slot
+ *      OUT  copy others' results from their slots            needs: all RED >= g + 1, if any
+ *   and it ends when all have all RED, so nobody reads another's buffer afterwards.
+ *
  * No globals; ranks may be threads of one process.
  */
 #ifndef TUTTI__NODE_SHM_SHM_H
@@ -41,9 +47,11 @@
 
 /* Flags of an announcement. */
 enum {
-    TUTTI__COPIED = 1, /* chunk 0 is in the bulk slot already: counts as IN */
-    TUTTI__FAILED = 2, /* this rank could not make its bulk slots */
-    TUTTI__PRIVATE = 4 /* a buffer that zero-copy needs is not in the arena: there is none */
+    TUTTI__COPIED = 1,  /* chunk 0 is in the bulk slot already: counts as IN */
+    TUTTI__FAILED = 2,  /* this rank could not make its bulk slots */
+    TUTTI__PRIVATE = 4, /* a buffer that zero-copy needs is not in the arena: there is none */
+    TUTTI__PULLS = 8,   /* peers may read src.. */
+    TUTTI__ADDRESS = 16 /* ..and src_offset is where it is in this rank's process */
 };
 
 /*
@@ -61,7 +69,7 @@ typedef struct {
         uint32_t root; /* NODE_MEET */
         struct {
             uint64_t src_offset, dst_offset; /* in this rank's arena; or NO_OFFSET, where PRIVATE
-                                                or not needed */
+                                                or not needed; see ADDRESS */
             uint64_t bulk_offset;            /* of its bulk slots */
             uint32_t flags;
         } large;
@@ -86,7 +94,8 @@ typedef enum {
     SHM_EARLY,
     SHM_MEET,
     SHM_CHUNKS,
-    SHM_ZERO
+    SHM_ZERO,
+    SHM_PULL
 } tutti__shm_phase_t;
 
 /* Elements that belong together: how many, and how far behind the call's src and dst. */
@@ -134,6 +143,7 @@ typedef struct {
     uint32_t *local_to_rank;    /* [nlocal] */
     size_t oneshot_bytes;       /* per rank: the most data in an announcement */
     size_t bulk_bytes;          /* one bulk slot */
+    uint64_t pull_bytes;        /* per rank: the smallest message that is pulled; MAX: none */
     const void **srcs;          /* [TUTTI__LANES][nlocal] for kernels */
     tutti__shm_lane_t lane[TUTTI__LANES];
 } tutti__shm_t;
@@ -230,8 +240,16 @@ tutti_status_t tutti__shm_all_reached(const tutti__shm_t *shm, const tutti__shm_
 /* zero.c */
 tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
 
-/* The whole room: ranks of my host over `machine`. conf: oneshot_bytes, node_chunk_bytes.
-   Collective over all ranks of boot. */
+/* pull.c */
+void tutti__shm_cut_to_pull(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
+tutti_status_t tutti__shm_pull(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
+/* Can all ranks of my host read each other? Collective over all ranks of boot; table: [their
+   number], scratch. */
+tutti_status_t tutti__shm_may_pull(tutti__boot_t *boot, const tutti__shm_t *shm, uint64_t *table,
+                                   int *ret_may);
+
+/* The whole room: ranks of my host over `machine`. conf: oneshot_bytes, node_chunk_bytes,
+   cma_bytes. Collective over all ranks of boot. */
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
 

@@ -24,7 +24,9 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
            lane->peer[r].announce[lane->seq & 1]->u.large.dst_offset + part.dst * lane->esize;
 }
 
-/* Reduced while it is in the first cache, then written to whoever gets it. */
+/* Reduced while it is in the first cache, then written to whoever gets it. Tried: reducing 2 KiB to
+   the stack and streaming it to all, out of place: 0.79 ms instead of 0.74 for 16 MiB, although a
+   loop without the library took 0.60 instead of 0.83. */
 #define ZERO_BLOCK_BYTES 8192
 
 static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t part)

@@ -53,6 +53,38 @@ static void test_first_fit_and_joining(void **state)
     tutti__ranges_destroy(NULL);
 }
 
+static void test_aligned(void **state)
+{
+    tutti__ranges_t *ranges = tutti__ranges_create(100);
+    uint64_t a, b, c, d;
+
+    (void)state;
+    assert_true(tutti__ranges_take(ranges, 10, &a));
+    assert_true(tutti__ranges_take_aligned(ranges, 16, 0, 16, &b));
+    assert_int_equal(b, 16);
+    assert_true(tutti__ranges_take_aligned(ranges, 10, 40, 16, &c));
+    assert_int_equal(c, 48);
+    assert_int_equal(tutti__ranges_taken(ranges), 36);
+
+    /* What was passed over is free: [10, 16), [32, 48), [58, 100). */
+    assert_true(tutti__ranges_take(ranges, 6, &d));
+    assert_int_equal(d, 10);
+    give(ranges, d, 6);
+    assert_true(tutti__ranges_take_aligned(ranges, 16, 0, 16, &d));
+    assert_int_equal(d, 32);
+    give(ranges, d, 16);
+
+    /* Nothing from 64 on is long enough; a failure leaves the list as it was. */
+    assert_false(tutti__ranges_take_aligned(ranges, 37, 0, 16, &d));
+    assert_false(tutti__ranges_take_aligned(ranges, 16, 96, 16, &d));
+    assert_false(tutti__ranges_take_aligned(ranges, 1, 200, 16, &d));
+    give(ranges, a, 10);
+    give(ranges, b, 16);
+    give(ranges, c, 10);
+    assert_true(tutti__ranges_take(ranges, 100, &a));
+    tutti__ranges_destroy(ranges);
+}
+
 static void test_only_taken_ranges_leave(void **state)
 {
     tutti__ranges_t *ranges = tutti__ranges_create(100);
@@ -88,6 +120,7 @@ static void test_random_takes_never_overlap(void **state)
     for (int step = 0; step < 20000; step++) {
         int i = rand_r(&seed) % SLOTS;
         uint64_t offset, bytes = 1 + (uint64_t)rand_r(&seed) % 200;
+        uint64_t align = (uint64_t)1 << rand_r(&seed) % 8, from = (uint64_t)rand_r(&seed) % SPAN;
 
         if (slots[i].bytes > 0) {
             for (uint64_t k = 0; k < slots[i].bytes; k++) {
@@ -97,8 +130,10 @@ static void test_random_takes_never_overlap(void **state)
             give(ranges, slots[i].offset, slots[i].bytes);
             taken -= slots[i].bytes;
             slots[i].bytes = 0;
-        } else if (tutti__ranges_take(ranges, bytes, &offset)) {
+        } else if (tutti__ranges_take_aligned(ranges, bytes, from, align, &offset)) {
             assert_true(offset + bytes <= SPAN);
+            assert_true(offset >= from);
+            assert_int_equal(offset % align, 0);
             for (uint64_t k = 0; k < bytes; k++) {
                 assert_int_equal(owner[offset + k], 0);
                 owner[offset + k] = (unsigned char)(i + 1);
@@ -116,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_fit_and_joining),
+        cmocka_unit_test(test_aligned),
         cmocka_unit_test(test_only_taken_ranges_leave),
         cmocka_unit_test(test_random_takes_never_overlap),
     };

@@ -6,15 +6,18 @@
 
 #include "base/status.h"
 #include "mem/avail.h"
+#include "mem/mapping.h"
 
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -23,6 +26,10 @@
 #include <cmocka.h>
 
 #define MIB ((size_t)1 << 20)
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 static tutti__arena_t *create(void)
 {
@@ -326,6 +333,216 @@ static void test_file_limit_is_an_error_not_a_signal(void **state)
     in_child(with_file_limit);
 }
 
+/* Ranges of all lengths still find their places within a short file. */
+static int with_file_limit_for_large(void)
+{
+    struct rlimit limit = { 8 * MIB, 8 * MIB };
+    tutti__arena_t *arena;
+    void *a, *b;
+
+    signal(SIGXFSZ, SIG_DFL);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || tutti__arena_create(&arena) != TUTTI_OK)
+        return 1;
+    if (tutti__arena_alloc(arena, 1, &a) != TUTTI_OK)
+        return 2;
+    if (tutti__arena_alloc(arena, 5 * MIB, &b) != TUTTI_OK)
+        return 3;
+    if (tutti__arena_alloc(arena, 2 * MIB, &a) != TUTTI_ERR_NO_MEMORY)
+        return 4;
+    tutti__arena_destroy(arena);
+    return 0;
+}
+
+static void test_file_limit_leaves_room_for_large_ranges(void **state)
+{
+    (void)state;
+    in_child(with_file_limit_for_large);
+}
+
+/* ---- huge pages ---- */
+
+/* The line `name` of the mapping with ptr in /proc/self/smaps, without the name; 0 if none. */
+static int smaps_line(const void *ptr, const char *name, char *ret_line, int room)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    size_t length = strlen(name);
+    int found = 0, here = 0;
+    unsigned long begin, end;
+
+    if (file == NULL)
+        return 0;
+    while (!found && fgets(ret_line, room, file) != NULL) {
+        if (sscanf(ret_line, "%lx-%lx ", &begin, &end) == 2)
+            here = (uintptr_t)ptr >= begin && (uintptr_t)ptr < end;
+        else
+            found = here && strncmp(ret_line, name, length) == 0 && ret_line[length] == ':';
+    }
+    fclose(file);
+    if (found)
+        memmove(ret_line, ret_line + length + 1, strlen(ret_line + length));
+    return found;
+}
+
+/* Of the whole mapping with ptr. */
+static size_t huge_bytes(const void *ptr)
+{
+    unsigned long kib = 0;
+    char line[512];
+
+    if (smaps_line(ptr, "ShmemPmdMapped", line, sizeof(line)))
+        (void)sscanf(line, "%lu", &kib);
+    return kib * 1024;
+}
+
+static int is_advised(const void *ptr)
+{
+    char line[512];
+
+    return smaps_line(ptr, "VmFlags", line, sizeof(line)) && strstr(line, " hg") != NULL;
+}
+
+/* Asked of the kernel itself, with a file and a mapping that no arena has to do with. */
+static int kernel_has_huge_pages(size_t bytes)
+{
+    size_t huge = TUTTI__HUGE_BYTES;
+    int fd = memfd_create("probe", MFD_CLOEXEC), answer;
+    char *room, *at;
+
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    room = mmap(NULL, bytes + huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(room, MAP_FAILED);
+    at = (char *)TUTTI__ROUND_UP((uintptr_t)room, huge);
+    at = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    assert_ptr_not_equal(at, MAP_FAILED);
+    (void)madvise(at, bytes, MADV_HUGEPAGE);
+    for (size_t i = 0; i < bytes; i += huge)
+        at[i] = 1;
+    (void)madvise(at, bytes, MADV_COLLAPSE);
+    for (size_t i = 0; i < bytes; i += huge)
+        at[i] = 2;
+    answer = huge_bytes(at) == bytes;
+    munmap(room, bytes + huge);
+    close(fd);
+    return answer;
+}
+
+static void test_large_ranges_are_aligned(void **state)
+{
+    tutti__arena_t *arena = create();
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), huge = TUTTI__HUGE_BYTES;
+    char *base = tutti__arena_base(arena);
+    unsigned char *small = alloc(arena, 1), *a = alloc(arena, 3 * MIB + 1);
+    unsigned char *small_too = alloc(arena, huge - page), *b = alloc(arena, huge);
+
+    (void)state;
+    assert_int_equal((uintptr_t)base % huge, 0);
+    assert_int_equal((uintptr_t)a % huge, 0);
+    assert_int_equal((uintptr_t)b % huge, 0);
+
+    /* Small ones lie side by side, and nothing is reserved but what was asked for. */
+    assert_ptr_equal(small, base);
+    assert_ptr_equal(small_too, small + page);
+    assert_int_equal(memory_of(arena), page + 3 * MIB + page + huge - page + huge);
+
+    /* khugepaged may fill up the last huge page; that goes back, too. */
+    a[4 * MIB - 1] = 1;
+    assert_int_equal(tutti__arena_free(arena, a), TUTTI_OK);
+    assert_int_equal(memory_of(arena), page + huge - page + huge);
+    assert_ptr_equal(alloc(arena, 4 * MIB), a);
+    tutti__arena_destroy(arena);
+}
+
+static void test_large_ranges_are_advised(void **state)
+{
+    tutti__arena_t *arena;
+    unsigned char *small, *large;
+
+    (void)state;
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
+        skip();
+    arena = create();
+    small = alloc(arena, 1);
+    large = alloc(arena, 2 * MIB);
+    assert_true(is_advised(large));
+    assert_false(is_advised(small));
+    tutti__arena_destroy(arena);
+}
+
+/* What a peer has of a range after it has touched it: its exit status is 0 if huge pages. */
+static void peer_has_huge_pages(tutti__arena_t *arena, unsigned char *ptr, size_t bytes)
+{
+    pid_t child;
+    uint64_t offset;
+    int how;
+
+    assert_true(tutti__arena_offset(arena, ptr, bytes, &offset));
+    child = fork();
+    if (child == 0) {
+        char *base;
+
+        if (tutti__arena_map(tutti__arena_fd(arena), tutti__arena_span(arena), (int)getppid(),
+                             tutti__arena_base(arena), &base) != TUTTI_OK)
+            _exit(1);
+        for (size_t i = 0; i < bytes; i += TUTTI__HUGE_BYTES)
+            base[offset + i] = 1;
+        _exit(!is_advised(base + offset) ? 2 : huge_bytes(base + offset) == bytes ? 0 : 3);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+}
+
+static void test_large_ranges_have_huge_pages(void **state)
+{
+    size_t bytes = 8 * MIB, page = (size_t)sysconf(_SC_PAGESIZE);
+    tutti__arena_t *arena;
+    unsigned char *small, *large;
+
+    (void)state;
+    if (!kernel_has_huge_pages(bytes))
+        skip();
+    arena = create();
+    small = alloc(arena, 1);
+    large = alloc(arena, bytes + page);
+    assert_int_equal(huge_bytes(large), bytes);
+    assert_int_equal(huge_bytes(small), 0);
+    assert_true(all_bytes_are(large, bytes + page, 0));
+    peer_has_huge_pages(arena, large, bytes);
+    memset(large, 1, bytes + page);
+
+    assert_int_equal(tutti__arena_free(arena, large), TUTTI_OK);
+    assert_int_equal(huge_bytes(large), 0);
+    assert_int_equal(memory_of(arena), page);
+    assert_true(all_bytes_are(alloc(arena, bytes), bytes, 0));
+    tutti__arena_destroy(arena);
+}
+
+/* As on a system that has none. */
+static int without_huge_pages(void)
+{
+    tutti__arena_t *arena;
+    unsigned char *ptr;
+    void *large;
+
+    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0 || tutti__arena_create(&arena) != TUTTI_OK)
+        return 1;
+    if (tutti__arena_alloc(arena, 5 * MIB, &large) != TUTTI_OK)
+        return 2;
+    ptr = large;
+    if (huge_bytes(ptr) != 0 || memory_of(arena) != 5 * MIB || !all_bytes_are(ptr, 5 * MIB, 0))
+        return 3;
+    if (tutti__arena_free(arena, ptr) != TUTTI_OK || memory_of(arena) != 0)
+        return 4;
+    tutti__arena_destroy(arena);
+    return 0;
+}
+
+static void test_no_huge_pages(void **state)
+{
+    (void)state;
+    in_child(without_huge_pages);
+}
+
 static void test_child_destroys_what_it_inherited(void **state)
 {
     (void)state;
@@ -384,7 +601,7 @@ static void *alloc_and_free(void *arg)
     unsigned seed = (unsigned)(uintptr_t)pthread_self();
 
     for (int i = 0; i < 200; i++) {
-        size_t bytes = 1 + (size_t)rand_r(&seed) % 100000;
+        size_t most = i % 20 == 0 ? 3 * MIB : 100000, bytes = 1 + (size_t)rand_r(&seed) % most;
         unsigned char *ptr = alloc(arena, bytes);
         unsigned char mine = (unsigned char)(1 + rand_r(&seed) % 255);
 
@@ -422,6 +639,11 @@ int main(void)
         cmocka_unit_test(test_child_destroys_what_it_inherited),
         cmocka_unit_test(test_too_much),
         cmocka_unit_test(test_file_limit_is_an_error_not_a_signal),
+        cmocka_unit_test(test_file_limit_leaves_room_for_large_ranges),
+        cmocka_unit_test(test_large_ranges_are_aligned),
+        cmocka_unit_test(test_large_ranges_are_advised),
+        cmocka_unit_test(test_large_ranges_have_huge_pages),
+        cmocka_unit_test(test_no_huge_pages),
 #ifndef TUTTI__SANITIZED
         cmocka_unit_test(test_address_limit_shortens_the_span),
 #endif

@@ -3,7 +3,8 @@
 # The protocols' own sources, built so that a scheduler sits at each access to a shared word.
 unit_tests += \
     %reldir%/test_channel \
-    %reldir%/test_interleave
+    %reldir%/test_interleave \
+    %reldir%/test_pull
 interleaved = \
     %reldir%/interleave.c \
     %reldir%/interleave.h \
@@ -12,6 +13,7 @@ interleaved = \
     lib/node/shm/cut.c \
     lib/node/shm/meet.c \
     lib/node/shm/open.c \
+    lib/node/shm/pull.c \
     lib/node/shm/shm.c \
     lib/node/shm/zero.c \
     lib/xport/shm/shm.c
@@ -19,6 +21,8 @@ tests_unit_node_test_channel_SOURCES = %reldir%/test_channel.c $(interleaved)
 tests_unit_node_test_channel_CPPFLAGS = $(AM_CPPFLAGS) -DTUTTI_INTERLEAVE
 tests_unit_node_test_interleave_SOURCES = %reldir%/test_interleave.c $(interleaved)
 tests_unit_node_test_interleave_CPPFLAGS = $(AM_CPPFLAGS) -DTUTTI_INTERLEAVE
+
+tests_unit_node_test_pull_SOURCES = %reldir%/test_pull.c $(world)
 
 # Ranks without boot, for tests of all that stands on shared memory.
 world = tests/unit/node/world.c tests/unit/node/world.h

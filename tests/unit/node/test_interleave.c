@@ -38,6 +38,12 @@ typedef struct {
     int apart;  /* not in place: bit r for rank r */
 } step_t;
 
+/* Where buffers are not all in arenas. */
+typedef enum {
+    BY_CHUNKS,
+    BY_PULL
+} way_t;
+
 /* Ranks in an operation of this kind say at once that they have done all of it. */
 typedef struct {
     tutti__op_kind_t kind; /* 0: nobody does */
@@ -214,7 +220,7 @@ static void node_rank(int rank, void *arg)
     }
 }
 
-static void node_open(node_run_t *run, world_t *w, uint32_t lane)
+static void node_open(node_run_t *run, world_t *w, uint32_t lane, way_t way)
 {
     memset(run, 0, sizeof(*run));
     run->world = w;
@@ -225,6 +231,8 @@ static void node_open(node_run_t *run, world_t *w, uint32_t lane)
         void *ptr;
 
         run->node[r] = world_node(w, r);
+        if (way == BY_PULL)
+            ((tutti__shm_t *)run->node[r])->pull_bytes = 0;
         assert_int_equal(tutti__arena_alloc(w->arena[r], 2 * MOST * sizeof(float), &ptr), TUTTI_OK);
         run->shared[r] = ptr;
         run->private[r] = malloc(2 * MOST * sizeof(float));
@@ -251,7 +259,7 @@ static void expect_right(const node_run_t *run, uint32_t points, const il_plan_t
                  plan->place[0], plan->place[1]);
 }
 
-/* Operations of all kinds and sizes: one-shot, one chunk, many chunks, zero-copy, mixed. */
+/* Operations of all kinds and sizes: one-shot, one chunk or many, zero-copy, mixed. */
 static void draw_steps(node_run_t *run, uint32_t seed)
 {
     static const tutti__op_kind_t kinds[] = {
@@ -289,7 +297,7 @@ static void random_node(int n, uint32_t lane, uint32_t runs)
         node_run_t run;
         uint32_t points;
 
-        node_open(&run, &w, lane);
+        node_open(&run, &w, lane, i / 4 % 2 ? BY_PULL : BY_CHUNKS);
         draw_steps(&run, i);
         points = il_run(n, node_rank, &run, &plan);
         expect_right(&run, points, &plan);
@@ -320,7 +328,7 @@ static void test_random_four(void **state)
 }
 
 /* Do some operations of this kind, many chunks or zero-copy each, come out wrong? */
-static int is_found(int n, early_t early, int shared)
+static int is_found(int n, early_t early, int shared, way_t way)
 {
     world_t w;
     int found = 0;
@@ -330,7 +338,7 @@ static int is_found(int n, early_t early, int shared)
         il_plan_t plan = { .seed = i + 1, .percent = 20, .first = i };
         node_run_t run;
 
-        node_open(&run, &w, 0);
+        node_open(&run, &w, 0, way);
         run.early = early;
         for (run.nsteps = 0; run.nsteps < 4; run.nsteps++)
             run.step[run.nsteps] = (step_t){ early.kind, MOST, 0, shared, -1, 15 };
@@ -347,31 +355,42 @@ static void test_early(void **state)
     static const struct {
         early_t early;
         int n, shared, found;
+        way_t way;
     } cases[] = {
-        { { TUTTI__NODE_REDUCE, EARLY_IN }, 3, 0, 1 },
-        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 0, 0 }, /* the root does it all */
-        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 3, 0, 1 },
-        { { TUTTI__NODE_REDUCE, EARLY_IN }, 4, 0, 1 },
-        { { TUTTI__NODE_REDUCE, EARLY_RED }, 4, 0, 1 },
-        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 4, 0, 1 },
-        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 255, 1 },
-        { { TUTTI__NODE_ALLTOALL, EARLY_IN }, 3, 0, 1 },
-        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 0, 0 }, /* there is nothing to reduce */
-        { { TUTTI__NODE_ALLTOALL, EARLY_OUT }, 3, 0, 1 },
-        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 15, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_IN }, 3, 0, 1, BY_CHUNKS },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 0, 0, BY_CHUNKS }, /* the root does it all */
+        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 3, 0, 1, BY_CHUNKS },
+        { { TUTTI__NODE_REDUCE, EARLY_IN }, 4, 0, 1, BY_CHUNKS },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 4, 0, 1, BY_CHUNKS },
+        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 4, 0, 1, BY_CHUNKS },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 255, 1, BY_CHUNKS },
+        { { TUTTI__NODE_ALLTOALL, EARLY_IN }, 3, 0, 1, BY_CHUNKS },
+        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 0, 0, BY_CHUNKS }, /* it has none */
+        { { TUTTI__NODE_ALLTOALL, EARLY_OUT }, 3, 0, 1, BY_CHUNKS },
+        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 15, 1, BY_CHUNKS },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, 3, 0, 0, BY_PULL }, /* nobody copies in */
+        { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, 3, 0, 1, BY_PULL },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 3, 0, 1, BY_PULL },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 0, 1, BY_PULL },
+        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 3, 0, 1, BY_PULL },
+        { { TUTTI__NODE_REDUCE_SCATTER, EARLY_RED }, 3, 0, 1, BY_PULL },
+        { { TUTTI__NODE_REDUCE_SCATTER, EARLY_OUT }, 3, 0, 0, BY_PULL }, /* nor out */
+        { { TUTTI__NODE_ALLGATHER, EARLY_RED }, 3, 0, 1, BY_PULL },
+        { { TUTTI__NODE_BCAST, EARLY_RED }, 3, 0, 1, BY_PULL },
+        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 0, 1, BY_PULL },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         early_t early = cases[i].early;
 
-        if (is_found(cases[i].n, early, cases[i].shared) != cases[i].found)
+        if (is_found(cases[i].n, early, cases[i].shared, cases[i].way) != cases[i].found)
             fail_msg("case %zu is %sfound", i, cases[i].found ? "not " : "");
     }
 }
 
 /* All interleavings of a short list of operations with up to two switches at chosen points. */
-static void enumerate_node(int n, const step_t *steps, int nsteps)
+static void enumerate_node(int n, const step_t *steps, int nsteps, way_t way)
 {
     world_t w;
     uint32_t points = 1;
@@ -383,7 +402,7 @@ static void enumerate_node(int n, const step_t *steps, int nsteps)
                 il_plan_t plan = { .nplaces = 2, .place = { a, b }, .first = first };
                 node_run_t run;
 
-                node_open(&run, &w, 0);
+                node_open(&run, &w, 0, way);
                 memcpy(run.step, steps, (size_t)nsteps * sizeof(*steps));
                 run.nsteps = nsteps;
                 points = il_run(n, node_rank, &run, &plan);
@@ -417,16 +436,20 @@ static void test_enumerated(void **state)
     static const step_t exchanges[] = { { TUTTI__NODE_ALLTOALL, 6, 0, 0, -1, 0 },
                                         { TUTTI__NODE_ALLTOALL, 1500, 0, 0, -1, 0 },
                                         { TUTTI__NODE_ALLTOALL, 600, 0, 15, -1, 15 } };
+    static const step_t pulled[] = { { TUTTI__NODE_ALLREDUCE, 1500, 0, 0, -1, 0 },
+                                     { TUTTI__NODE_REDUCE, 2500, 1, 0, -1, 2 },
+                                     { TUTTI__NODE_ALLGATHER, 600, 0, 0, -1, 3 } };
 
     (void)state;
-    enumerate_node(2, oneshot, 4);
-    enumerate_node(2, chunks, 2);
-    enumerate_node(2, mixed, 3);
-    enumerate_node(2, meetings, 5);
-    enumerate_node(2, rooted, 3);
-    enumerate_node(2, exchanges, 3);
-    enumerate_node(3, oneshot, 2);
-    enumerate_node(3, meetings, 3);
+    enumerate_node(2, oneshot, 4, BY_CHUNKS);
+    enumerate_node(2, chunks, 2, BY_CHUNKS);
+    enumerate_node(2, mixed, 3, BY_CHUNKS);
+    enumerate_node(2, meetings, 5, BY_CHUNKS);
+    enumerate_node(2, rooted, 3, BY_CHUNKS);
+    enumerate_node(2, exchanges, 3, BY_CHUNKS);
+    enumerate_node(2, pulled, 3, BY_PULL);
+    enumerate_node(3, oneshot, 2, BY_CHUNKS);
+    enumerate_node(3, meetings, 3, BY_CHUNKS);
 }
 
 int main(void)

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -65,6 +66,7 @@ void world_open(world_t *w, uint32_t n, const uint32_t *host_of)
         w->index[r] = (int32_t)r;
         w->base[r] = tutti__arena_base(w->arena[r]);
         w->bell[r] = -1;
+        w->pid[r] = getpid();
     }
     for (uint32_t r = 0; r < n; r++)
         w->machine[r] = (tutti__machine_t){ .nranks = n,
@@ -73,6 +75,7 @@ void world_open(world_t *w, uint32_t n, const uint32_t *host_of)
                                             .index_of = w->index,
                                             .arena = w->arena[r],
                                             .base = w->base,
+                                            .pid = w->pid,
                                             .bell = w->bell,
                                             .door = w->door };
 }

@@ -26,6 +26,7 @@ typedef struct {
     uint32_t rank[WORLD_RANKS];
     int32_t index[WORLD_RANKS];
     char *base[WORLD_RANKS];
+    int pid[WORLD_RANKS]; /* this process's */
     tutti__door_t *door[WORLD_RANKS];
     int bell[WORLD_RANKS];
     uint64_t node_offset[WORLD_RANKS], table_offset[WORLD_RANKS];

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tutti_tune: some seconds of real allreduces on this machine, and a file with the settings that
+ * were faster than the defaults. The library reads it from then on.
+ */
+#include "tune.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    OPT_QUICK = 256,
+    OPT_ROUNDS,
+    OPT_SECONDS,
+    OPT_SEED,
+    OPT_SPOIL,
+    MOST_SETTINGS = 16
+};
+
+typedef struct {
+    tune_effort_t effort;
+    const char *output; /* NULL: where the library looks */
+    int dry_run, verbose, help, quick;
+    char error[200];
+} options_t;
+
+static const struct option long_options[] = {
+    { "output", required_argument, NULL, 'o' },
+    { "dry-run", no_argument, NULL, 'n' },
+    { "verbose", no_argument, NULL, 'v' },
+    { "help", no_argument, NULL, 'h' },
+    { "quick", no_argument, NULL, OPT_QUICK },
+    { "rounds", required_argument, NULL, OPT_ROUNDS },
+    { "seconds", required_argument, NULL, OPT_SECONDS },
+    { "seed", required_argument, NULL, OPT_SEED },
+    { "spoil", no_argument, NULL, OPT_SPOIL },
+    { NULL, 0, NULL, 0 },
+};
+
+static const char usage[] =
+    "Finds the settings that are fastest on this machine, for N ranks on it, and writes those\n"
+    "that beat the defaults into a file that Tutti reads from then on.\n\n"
+    "  -o, --output FILE       write it there (default: where Tutti looks for it)\n"
+    "  -n, --dry-run           write nothing\n"
+    "  -v, --verbose           also each candidate's time at each size\n"
+    "      --rounds R          turns of each candidate, in random order (default 15)\n"
+    "      --seconds S         about how long one setting takes (default 3)\n"
+    "      --quick             to see that it works: 3 rounds, as short as can be\n"
+    "      --seed N            of the orders (default: the clock)\n"
+    "      --spoil             candidates count as a hundred times as fast: some must win\n"
+    "  -h, --help              this\n";
+
+/* ---- flags ---- */
+
+static uint64_t take_number(options_t *options, const char *name, uint64_t most)
+{
+    uint64_t number = 1;
+
+    if (!bench_number(optarg, &number) || number < 1 || number > most)
+        snprintf(options->error, sizeof(options->error), "--%s %.60s: want a number from 1 to %llu",
+                 name, optarg, (unsigned long long)most);
+    return number;
+}
+
+static void take(int letter, char **argv, options_t *options)
+{
+    switch (letter) {
+    case 'o':
+        options->output = optarg;
+        if (optarg[0] == '\0')
+            snprintf(options->error, sizeof(options->error), "-o: want the name of a file");
+        break;
+    case 'n':
+        options->dry_run = 1;
+        break;
+    case 'v':
+        options->verbose = 1;
+        break;
+    case 'h':
+        options->help = 1;
+        break;
+    case OPT_QUICK:
+        options->effort.rounds = 3;
+        options->effort.setting_ms = 1.0;
+        break;
+    case OPT_ROUNDS:
+        options->effort.rounds = (int64_t)take_number(options, "rounds", 10000);
+        break;
+    case OPT_SECONDS:
+        options->effort.setting_ms = 1e3 * (double)take_number(options, "seconds", 86400);
+        break;
+    case OPT_SEED:
+        options->effort.seed = take_number(options, "seed", UINT64_MAX);
+        break;
+    case OPT_SPOIL:
+        options->effort.spoil = 1;
+        break;
+    default:
+        snprintf(options->error, sizeof(options->error), "%.80s: %s; see --help", argv[optind - 1],
+                 letter == ':' ? "wants a value" : "unknown option");
+    }
+}
+
+static options_t parse(int argc, char **argv)
+{
+    options_t options = { .effort = { .rounds = 15, .setting_ms = 3000.0 } };
+    int letter;
+
+    while ((letter = getopt_long(argc, argv, "+:o:nvh", long_options, NULL)) != -1 &&
+           options.error[0] == '\0')
+        take(letter, argv, &options);
+    if (optind < argc && options.error[0] == '\0')
+        snprintf(options.error, sizeof(options.error), "%.80s: what is this? see --help",
+                 argv[optind]);
+    return options;
+}
+
+/* --help, and flags that make no sense: rank 0 speaks, if ranks there are. */
+static int answer_only(const options_t *options, const char *name)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    if (!options->help && options->error[0] == '\0')
+        return 0;
+    if (rank == NULL)
+        rank = getenv("PMI_RANK");
+    if (rank != NULL && strcmp(rank, "0") != 0)
+        return 1;
+    if (options->error[0] != '\0')
+        fprintf(stderr, "%s: %s\n", name, options->error);
+    else
+        printf("Usage: mpirun -np N %s [options]\n\n%s", name, usage);
+    return 1;
+}
+
+/* ---- what is printed ---- */
+
+static void print_head(const bench_world_t *world, const options_t *options)
+{
+    char text[256];
+
+    bench_fact_host(text, sizeof(text));
+    printf("\n# Tutti Tune v%d.%d.%d\n# Host: %s, %ld processors; ranks %d\n", TUTTI_VERSION_MAJOR,
+           TUTTI_VERSION_MINOR, TUTTI_VERSION_PATCH, text, sysconf(_SC_NPROCESSORS_ONLN),
+           world->size);
+    bench_fact_cpu(text, sizeof(text));
+    printf("# Processor: %s; commit %s\n# Rounds %lld, seed %llu\n", text, bench_fact_commit(),
+           (long long)options->effort.rounds, (unsigned long long)options->effort.seed);
+    printf("%-24s%-10s%12s%11s%10s%10s\n", "# Setting", "Value", "Mean(us)", "/Default", "95% Low",
+           "95% High");
+    fflush(stdout);
+}
+
+static const char *shown(const tune_result_t *result, int who)
+{
+    if (who < 2)
+        return who == 0 ? "default" : "again";
+    return result->of[who].value;
+}
+
+static void print_sizes(const tune_setting_t *setting, const tune_result_t *result, int ranks)
+{
+    printf("# %-22s%-10s", "  bytes:", "");
+    for (size_t k = 0; setting->sizes[k] != 0; k++)
+        printf(" %11zu", tune_bytes(setting, k, ranks));
+    for (int who = 0; who < result->count; who++) {
+        printf("\n# %-22s%-10s", "  us:", shown(result, who));
+        for (size_t k = 0; setting->sizes[k] != 0; k++)
+            printf(" %11.3f", result->of[who].size_us[k]);
+    }
+    printf("\n");
+}
+
+static void print_result(const tune_setting_t *setting, const tune_result_t *result)
+{
+    for (int who = 0; who < result->count; who++) {
+        const tune_figures_t *f = &result->of[who];
+
+        printf("%-24s%-10s %11.3f", setting->name, shown(result, who), f->mean_us);
+        if (who == 0)
+            printf("%11s%10s%10s\n", "-", "-", "-");
+        else
+            printf(" %10.3f %9.3f %9.3f\n", f->ratio.middle, f->ratio.low, f->ratio.high);
+    }
+    printf("# %s, %lld rounds: ", setting->name, (long long)result->rounds);
+    if (result->winner == 0)
+        printf("the default stays\n");
+    else
+        printf("%s takes %.3f of the default's time\n", result->of[result->winner].value,
+               result->of[result->winner].ratio.middle);
+    fflush(stdout);
+}
+
+/* ---- all of it ---- */
+
+/* What the environment says of the settings themselves must not stand in for the defaults. */
+static void clear_settings(void)
+{
+    setenv("TUTTI_TUNED", "none", 1);
+    for (size_t i = 0; tune_settings[i].name != NULL; i++)
+        unsetenv(tune_settings[i].name);
+}
+
+/* Rank 0 knows before anything is measured whether there is a place to write to. */
+static int find_output(const bench_world_t *world, options_t *options)
+{
+    static char path[4096];
+    int can = 1;
+
+    if (world->rank == 0 && options->output == NULL && !options->dry_run) {
+        can = tune_path(world->size, path, sizeof(path));
+        options->output = path;
+        if (!can)
+            fprintf(stderr, "tutti_tune: neither HOME nor XDG_CONFIG_HOME is set; use -o FILE\n");
+    }
+    return (int)bench_same(world, (uint64_t)can);
+}
+
+static int can_tune(const bench_world_t *world)
+{
+    int can = world->size > 1 && tutti_host_count(world->comm) == 1;
+
+    if (!can && world->rank == 0)
+        fprintf(stderr, "tutti_tune: wants two ranks or more, all on one host: "
+                        "mpirun -np 2 tutti_tune\n");
+    return can;
+}
+
+/* Rank 0's. */
+static int end_output(const options_t *options, const tune_result_t *results, size_t count,
+                      const char *command)
+{
+    char *text = tune_text(results, count, command);
+    int ok = 1;
+
+    if (options->dry_run) {
+        printf("# nothing is written\n");
+    } else {
+        ok = tune_write(options->output, text) == 0;
+        if (ok)
+            printf("# written: %s\n", options->output);
+    }
+    free(text);
+    return ok;
+}
+
+static int tune_all(bench_world_t *world, options_t *options, const char *program)
+{
+    static tune_result_t results[MOST_SETTINGS];
+    char command[4200];
+    size_t count = 0;
+    int ok = 1;
+
+    if (!can_tune(world) || !find_output(world, options))
+        return 0;
+    if (options->effort.seed == 0)
+        options->effort.seed = bench_now_ns() | 1;
+    options->effort.seed = bench_same(world, options->effort.seed);
+    if (world->rank == 0)
+        print_head(world, options);
+    for (; tune_settings[count].name != NULL && count < MOST_SETTINGS; count++) {
+        results[count] = tune_measure(world, &tune_settings[count], &options->effort);
+        if (world->rank != 0)
+            continue;
+        print_result(&tune_settings[count], &results[count]);
+        if (options->verbose)
+            print_sizes(&tune_settings[count], &results[count], world->size);
+    }
+    snprintf(command, sizeof(command), "mpirun -np %d %s", world->size, program);
+    if (world->rank == 0)
+        ok = end_output(options, results, count, command);
+    return (int)bench_same(world, (uint64_t)ok);
+}
+
+int main(int argc, char **argv)
+{
+    options_t options = parse(argc, argv);
+    bench_options_t common = { .mpi_level = 1 };
+    bench_world_t world;
+    int ok;
+
+    if (answer_only(&options, argv[0]))
+        return options.error[0] != '\0';
+    clear_settings();
+    bench_world_open(&common, 0, &world);
+    ok = tune_all(&world, &options, argv[0]);
+    bench_world_close(&world);
+    return !ok;
+}

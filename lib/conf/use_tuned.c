@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which tuned file counts, and what of it.
+ *
+ * Called while the settings are read, before ranks meet: so the number of local ranks is what the
+ * launcher says. Where nobody says it (unique ids, stores), only a file that TUTTI_TUNED names is
+ * read. All ranks read the file; as with all shared settings, rank 0's values become everyone's.
+ */
+#include "conf/inside.h"
+#include "conf/tuned.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* How many ranks this host has, as far as that is known; else 0. */
+static uint64_t local_ranks(const tutti__conf_t *conf)
+{
+    if (tutti__conf_is_local(conf))
+        return (uint64_t)conf->size;
+    if (strcmp(conf->boot, "self") == 0)
+        return 1;
+    return (uint64_t)tutti__conf_launcher_local_size();
+}
+
+static int is_one_host(const tutti__conf_t *conf)
+{
+    const char *name;
+
+    return tutti__conf_is_local(conf) ||
+           (local_ranks(conf) > 0 &&
+            local_ranks(conf) == (uint64_t)tutti__conf_launcher_size(&name));
+}
+
+/* Which file it is; 0 if there is none. */
+static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__conf_note_t *note)
+{
+    uint64_t ranks = local_ranks(conf);
+
+    if (strcmp(conf->tuned, "none") == 0)
+        return 0;
+    if (conf->tuned[0] != '\0') {
+        snprintf(path, TUTTI__TUNED_PATH, "%s", conf->tuned);
+        return 1;
+    }
+    if (ranks == 0)
+        snprintf(note->text, sizeof(note->text),
+                 "no tuned settings: no launcher says how many ranks this host has");
+    return ranks > 0 && tutti__tuned_path(ranks, path);
+}
+
+/* 0, and why not, if something makes no sense. */
+static int put_all(const tutti__tuned_t *tuned, tutti__conf_t *conf, char *ret_why, size_t room)
+{
+    char allowed[128];
+
+    for (size_t i = 0; i < tuned->count; i++) {
+        const tutti__tuned_entry_t *entry = &tuned->entry[i];
+
+        if (!tutti__conf_is_tunable(entry->name)) {
+            snprintf(ret_why, room, "line %u: %s is nothing that is tuned", entry->line,
+                     entry->name);
+            return 0;
+        }
+        if (!tutti__conf_put(conf, entry->name, entry->value, allowed, sizeof(allowed))) {
+            snprintf(ret_why, room, "line %u: %s %s makes no sense; allowed: %s", entry->line,
+                     entry->name, entry->value, allowed);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* "tuned settings of FILE: TUTTI_ONESHOT_BYTES=32K, TUTTI_FUSION_BYTES=4M (not used: ...)" */
+static void note_values(const char *path, const tutti__tuned_t *tuned, int one_host,
+                        tutti__conf_note_t *note)
+{
+    size_t used = (size_t)snprintf(note->text, sizeof(note->text), "tuned settings of %.600s:%s",
+                                   path, tuned->count == 0 ? " the defaults" : "");
+
+    for (size_t i = 0; i < tuned->count && used < sizeof(note->text); i++) {
+        const tutti__tuned_entry_t *entry = &tuned->entry[i];
+        const char *but = "";
+
+        if (tutti__conf_is_set(entry->name))
+            but = " (not used: the variable is set)";
+        else if (!one_host && strcmp(entry->name, "TUTTI_FUSION_BYTES") == 0)
+            but = " (not used: for one host)";
+        used += (size_t)snprintf(note->text + used, sizeof(note->text) - used, "%s %s=%s%s",
+                                 i == 0 ? "" : ",", entry->name, entry->value, but);
+    }
+}
+
+void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note)
+{
+    char path[TUTTI__TUNED_PATH], why[256];
+    tutti__conf_shared_t before = conf->shared;
+    tutti__tuned_t tuned;
+    int missing = 0;
+
+    ret_note->level = TUTTI__LOG_INFO;
+    ret_note->text[0] = '\0';
+    if (!find(conf, path, ret_note))
+        return;
+    if (tutti__tuned_read(path, &tuned, &missing, why, sizeof(why)) &&
+        put_all(&tuned, conf, why, sizeof(why))) {
+        /* Buckets were measured on one host; between hosts other sizes are right. */
+        if (!is_one_host(conf))
+            conf->shared.fusion_bytes = before.fusion_bytes;
+        note_values(path, &tuned, is_one_host(conf), ret_note);
+        return;
+    }
+    conf->shared = before;
+    if (missing && conf->tuned[0] == '\0') {
+        snprintf(ret_note->text, sizeof(ret_note->text),
+                 "no tuned settings: %.600s is not there; bench/tutti_tune makes it", path);
+        return;
+    }
+    ret_note->level = TUTTI__LOG_WARN;
+    snprintf(ret_note->text, sizeof(ret_note->text), "tuned settings are not used: %.600s: %.300s",
+             path, why);
+}

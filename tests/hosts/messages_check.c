@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct messages that do not fit, between hosts: what each rank does under messages.sh. Like an
+ * application it knows the library only by its headers.
+ *
+ * usage: messages_check misfits       both ranks get MISMATCH, nothing was written, all goes on
+ *        messages_check collective N  rank 0 is in one of N elements; ends the communicator
+ */
+#include <tutti/tutti.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MOST = 100000 /* several pieces */
+};
+
+static int rank, size;
+static tutti_comm_t *world;
+static int32_t s[MOST], r[MOST];
+
+#define CHECK(cond, ...)                                                                           \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            fprintf(stderr, "%s:%d: rank %d of %d: %s: ", __FILE__, __LINE__, rank, size, #cond);  \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, "\n");                                                                 \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+#define OK(call) CHECK((call) == TUTTI_OK, "%s", tutti_last_error())
+
+static void prepare(void)
+{
+    for (int i = 0; i < MOST; i++) {
+        s[i] = rank;
+        r[i] = -7;
+    }
+}
+
+static void got(size_t n, int from)
+{
+    for (size_t i = 0; i < MOST; i++)
+        CHECK(r[i] == (i < n ? from : -7), "element %zu is %d", i, (int)r[i]);
+}
+
+static void works(void)
+{
+    int32_t one = 1, sum = 0;
+
+    OK(tutti_allreduce(&one, &sum, 1, TUTTI_INT32, TUTTI_SUM, world));
+    CHECK(sum == size, "%d", (int)sum);
+}
+
+static void is_mismatch(tutti_status_t status, const char *words)
+{
+    CHECK(status == TUTTI_ERR_MISMATCH, "%s", tutti_strerror(status));
+    CHECK(strstr(tutti_last_error(), words) != NULL, "no '%s' in: %s", words, tutti_last_error());
+}
+
+/* Rank 0 sends `n` to the last one, which expects `wanted` of another type, or not. */
+static void message(size_t n, size_t wanted, tutti_dtype_t dtype, const char *words)
+{
+    int last = size - 1;
+
+    prepare();
+    if (rank == 0)
+        is_mismatch(tutti_send(s, n, TUTTI_INT32, last, world), words);
+    else if (rank == last)
+        is_mismatch(tutti_recv(r, wanted, dtype, 0, world), words);
+    got(0, 0);
+    /* Nothing is left over between these two. */
+    if (rank == 0)
+        OK(tutti_send(s, MOST, TUTTI_INT32, last, world));
+    if (rank == last) {
+        OK(tutti_recv(r, MOST, TUTTI_INT32, 0, world));
+        got(MOST, 0);
+    }
+    works();
+}
+
+static void both_send(void)
+{
+    prepare();
+    if (rank == 0 || rank == size - 1)
+        is_mismatch(tutti_send(s, 9, TUTTI_INT32, size - 1 - rank, world), "9 x int32, too");
+    works();
+}
+
+/* Around the ring rank `odd` sends too little; all else arrives. */
+static void ring(int odd)
+{
+    int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    tutti_status_t status;
+
+    prepare();
+    status = tutti_sendrecv(s, rank == odd ? MOST - 1 : MOST, next, r, MOST, previous, TUTTI_INT32,
+                            world);
+    if (rank == odd || previous == odd)
+        is_mismatch(status, "99999 x int32");
+    else
+        OK(status);
+    got(previous == odd || size == 2 ? 0 : MOST, previous);
+    works();
+}
+
+static void misfits(void)
+{
+    message(10, 20, TUTTI_INT32, " expects 20 x int32 from rank 0");
+    message(MOST, MOST - 1, TUTTI_INT32, "rank 0 sends rank ");
+    /* Of one size: lengths would not tell. */
+    message(10, 10, TUTTI_FLOAT32, " expects 10 x float32 from rank 0");
+    both_send();
+    for (int odd = 0; odd < size; odd++)
+        ring(odd);
+}
+
+/*
+ * Whoever finds it ends the communicator; its peer hears of that.
+ *
+ * n  of the collective call. 5 are as long as what messages begin with: then rank 1 finds it by
+ *    what it gets, and rank 0 may have taken it for data
+ */
+static void collective(size_t n)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    for (int i = 0; i < MOST; i++)
+        s[i] = r[i] = 1;
+    if (rank == 0)
+        for (int i = 0; i < 100000 && status == TUTTI_OK; i++)
+            status = tutti_allreduce(s, r, n, TUTTI_INT32, TUTTI_MAX, world);
+    else
+        status = tutti_send(s, n, TUTTI_INT32, 0, world);
+    CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST, "%s",
+          tutti_strerror(status));
+    /* "another call", "different calls": not taken for a message. */
+    CHECK(rank == 0 || strstr(tutti_last_error(), " call") != NULL, "%s", tutti_last_error());
+    for (size_t i = 0; i < n && n != 5; i++)
+        CHECK(r[i] == 1, "element %zu is %d", i, (int)r[i]);
+    CHECK(tutti_barrier(world) == status, "the communicator goes on");
+}
+
+int main(int argc, char **argv)
+{
+    int hosts;
+
+    OK(tutti_init(NULL));
+    world = tutti_world();
+    rank = tutti_rank(world);
+    size = tutti_size(world);
+    hosts = tutti_host_count(world);
+    if (argc == 3 && strcmp(argv[1], "collective") == 0)
+        collective(strtoul(argv[2], NULL, 10));
+    else
+        misfits();
+    printf("rank %d of %d on %d hosts: messages_check passed\n", rank, size, hosts);
+    tutti_finalize();
+    return 0;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct messages that do not fit: MISMATCH on both ranks, with words that say what each came with,
+ * no buffer touched, and the next call works; nobody else hears of it. With TUTTI_COMPARE=0, or if
+ * one is in a collective call, the communicator ends, on all ranks alike.
+ */
+#include "multi/coll_case.h"
+
+#include <string.h>
+
+enum {
+    MOST = 3000 /* elements: several pieces */
+};
+
+static void fill(int32_t *buf, size_t n, int32_t value)
+{
+    for (size_t i = 0; i < n; i++)
+        buf[i] = value;
+}
+
+static void is_filled(const int32_t *buf, size_t n, int32_t value)
+{
+    for (size_t i = 0; i < n; i++)
+        CHECK_INT(buf[i], value);
+}
+
+/* ---- two ranks ---- */
+
+/* What a rank comes with: elements to the other, and from it. */
+typedef struct {
+    size_t out, in;
+    tutti_dtype_t dtype;
+} part_t;
+
+static tutti_status_t make_part(const rank_t *self, const part_t *part, int peer, int32_t *recv)
+{
+    int32_t send[MOST];
+
+    fill(send, MOST, self->rank);
+    if (part->in == 0)
+        return tutti_send(send, part->out, part->dtype, peer, self->comm);
+    if (part->out == 0)
+        return tutti_recv(recv, part->in, part->dtype, peer, self->comm);
+    return tutti_sendrecv(send, part->out, peer, recv, part->in, peer, part->dtype, self->comm);
+}
+
+/* Ranks 0 and 1; the others know nothing of it. */
+static void misfit(rank_t *self, part_t zero, part_t one, const char *words)
+{
+    int32_t recv[MOST], x = 7;
+
+    fill(recv, MOST, -1);
+    if (self->rank < 2) {
+        CHECK_STATUS(make_part(self, self->rank == 0 ? &zero : &one, !self->rank, recv),
+                     TUTTI_ERR_MISMATCH);
+        check_words(words);
+        check_words(self->comm->world_rank != NULL ? "in a group of " : "rank 0");
+    }
+    is_filled(recv, MOST, -1);
+    /* The same two, at once. */
+    if (self->rank == 0)
+        CHECK_OK(tutti_send(&x, 1, TUTTI_INT32, 1, self->comm));
+    if (self->rank == 1) {
+        CHECK_OK(tutti_recv(recv, 1, TUTTI_INT32, 0, self->comm));
+        CHECK_INT(recv[0], x);
+    }
+    case_works(self);
+}
+
+static void misfits(rank_t *self)
+{
+    const tutti_dtype_t f32 = TUTTI_FLOAT32, i32 = TUTTI_INT32;
+    const size_t piece = CHUNK_BYTES / sizeof(float);
+
+    misfit(self, (part_t){ 10, 0, f32 }, (part_t){ 0, 20, f32 },
+           "rank 0 sends rank 1 10 x float32, rank 1 expects 20 x float32 from rank 0");
+    misfit(self, (part_t){ 0, 20, i32 }, (part_t){ 20, 0, f32 },
+           "rank 0 expects 20 x int32 from rank 1, rank 1 sends rank 0 20 x float32");
+    /* Too long by whole pieces. */
+    misfit(self, (part_t){ 2 * piece, 0, f32 }, (part_t){ 0, piece, f32 },
+           "rank 0 sends rank 1 2048 x float32, rank 1 expects 1024 x float32");
+    misfit(self, (part_t){ 10, 0, f32 }, (part_t){ 10, 0, f32 },
+           "rank 0 sends rank 1 10 x float32, rank 1 sends rank 0 10 x float32, too");
+    misfit(self, (part_t){ 0, 10, f32 }, (part_t){ 0, 10, f32 },
+           "rank 0 expects 10 x float32 from rank 1, rank 1 expects 10 x float32 from rank 0, too");
+    misfit(self, (part_t){ 20, 30, f32 }, (part_t){ 30, 19, f32 },
+           "rank 0 sends rank 1 20 x float32 and expects 30, "
+           "rank 1 sends rank 0 30 x float32 and expects 19");
+    misfit(self, (part_t){ 20, 30, f32 }, (part_t){ 0, 20, f32 },
+           "rank 0 sends rank 1 20 x float32 and expects 30, rank 1 expects 20 x float32");
+    misfit(self, (part_t){ 20, 0, f32 }, (part_t){ 30, 20, f32 },
+           "rank 0 sends rank 1 20 x float32, rank 1 sends rank 0 30 x float32 and expects 20");
+    misfit(self, (part_t){ MOST, MOST, f32 }, (part_t){ MOST, MOST, i32 },
+           "rank 0 sends rank 1 3000 x float32 and expects 3000, rank 1 sends rank 0 3000 x int32");
+}
+
+/* ---- a ring ---- */
+
+/* Rank `odd` sends too little: the two concerned hear of it, and all else arrives. odd < 0: each
+   does, so nothing arrives. */
+static void ring(rank_t *self, int odd, size_t count)
+{
+    int me = self->rank, size = self->size, next = (me + 1) % size, last = (me + size - 1) % size;
+    int32_t send[MOST], recv[MOST];
+    tutti_status_t status;
+
+    fill(send, count, me);
+    fill(recv, count, -1);
+    status = tutti_sendrecv(send, me == odd || odd < 0 ? count - 1 : count, next, recv, count, last,
+                            TUTTI_INT32, self->comm);
+    CHECK_INT(status, me == odd || last == odd || odd < 0 ? TUTTI_ERR_MISMATCH : TUTTI_OK);
+    is_filled(recv, count, last == odd || odd < 0 ? -1 : last);
+    case_works(self);
+}
+
+static void all(rank_t *self)
+{
+    misfits(self);
+    for (int odd = -1; odd < self->size && self->size > 2; odd++) {
+        ring(self, odd, 2);
+        ring(self, odd, MOST);
+    }
+}
+
+/* The words number ranks as the group does. */
+static void in_part(rank_t *self)
+{
+    rank_t member = *self;
+
+    CHECK_OK(tutti_comm_split(self->comm, 0, -self->rank, &member.comm));
+    member.rank = tutti_rank(member.comm);
+    all(&member);
+    CHECK_OK(tutti_comm_free(member.comm));
+    case_works(self);
+}
+
+/* ---- those that end the communicator ---- */
+
+static void is_dead(rank_t *self, tutti_status_t status)
+{
+    CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST);
+    CHECK_STATUS(tutti_barrier(self->comm), status);
+}
+
+/* The receiver finds it, and the sender at its next call. */
+static void uncompared(rank_t *self, size_t count, tutti_dtype_t dtype)
+{
+    float a[20] = { 0 };
+
+    if (self->rank == 0) {
+        CHECK_OK(tutti_send(a, 20, TUTTI_FLOAT32, 1, self->comm));
+        for (int i = 0; i < 1000 && tutti_barrier(self->comm) == TUTTI_OK; i++)
+            ;
+        is_dead(self, tutti_barrier(self->comm));
+    } else {
+        is_dead(self, tutti_recv(a, count, dtype, 0, self->comm));
+        check_words("rank 0");
+    }
+}
+
+static void uncompared_counts(rank_t *self)
+{
+    uncompared(self, 19, TUTTI_FLOAT32);
+}
+
+static void uncompared_types(rank_t *self)
+{
+    uncompared(self, 20, TUTTI_INT32);
+}
+
+/* On one host both wait for each other; between hosts what comes is no head. */
+static void and_collective(rank_t *self)
+{
+    float a[5] = { 0 };
+    tutti_status_t status = self->rank == 0
+                                ? tutti_allreduce(a, a, 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm)
+                                : tutti_send(a, 5, TUTTI_FLOAT32, 0, self->comm);
+
+    CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_TIMEOUT ||
+          status == TUTTI_ERR_PEER_LOST);
+    CHECK_STATUS(tutti_barrier(self->comm), status);
+}
+
+/* ---- settings ---- */
+
+static void one_piece(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.credits = 1;
+}
+
+static void no_compare(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.compare = 0;
+}
+
+static void impatient(tutti__conf_t *conf, int rank)
+{
+    small_pieces(conf, rank);
+    conf->shared.timeout_ms = 1000;
+}
+
+static int run(rank_fn_t fn, const char *hosts, void (*settings)(tutti__conf_t *, int))
+{
+    job_t job = { .size = (int)strlen(hosts),
+                  .hosts = hosts,
+                  .fn = fn,
+                  .threads = !ranks_can_fork(),
+                  .settings = settings };
+    int failures = 0;
+
+    RUN_JOB(failures, &job);
+    return failures;
+}
+
+int main(void)
+{
+    static const char *const places[] = { "aa", "aaaa", "ab", "aab", "abc" };
+    int failures = 0;
+
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        failures += run(all, places[i], small_pieces);
+        failures += run(all, places[i], one_piece);
+    }
+    failures += run(in_part, "aab", small_pieces);
+    failures += run(uncompared_counts, "aa", no_compare);
+    failures += run(uncompared_types, "aa", no_compare);
+    failures += run(and_collective, "aa", impatient);
+    failures += run(and_collective, "ab", impatient);
+    return failures != 0;
+}
