@@ -171,6 +171,8 @@ static tutti_status_t open_all(tutti_comm_t *comm)
     take_shape(comm);
     status = tutti__machine_open(comm->boot, &comm->machine);
     if (status == TUTTI_OK)
+        tutti__arena_use_huge(comm->machine->arena, (tutti__huge_t)conf->huge_pages);
+    if (status == TUTTI_OK)
         status = tutti__shm_open(comm->boot, comm->machine, conf, &comm->node);
     if (status == TUTTI_OK)
         status = tutti__xport_shm_open(comm->boot, comm->machine, conf->chunk_bytes,

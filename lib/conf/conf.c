@@ -73,6 +73,10 @@ static const row_t rows[] = {
       "Within a host: the smallest message, in bytes per rank, whose ranks read each other's\n"
       "    memory, if the kernel lets them; auto: none, since copying was faster where measured.",
       0, 16 * GIB, "auto" },
+    { "TUTTI_HUGE_PAGES", CONF_CHOICE, AT(shared.huge_pages), "auto",
+      "Shared memory of 2 MiB and more on huge pages: 1: also where the system says never,\n"
+      "    in /sys/kernel/mm/transparent_hugepage/shmem_enabled, which is its default; 0: no.",
+      0, 0, "auto|0|1" },
     { "TUTTI_TIMEOUT", CONF_SECONDS, AT(shared.timeout_ms), "600",
       "Deadline of every wait for a peer; decimals are fine.",
       1, LONGEST_MS, NULL },
@@ -96,7 +100,8 @@ static const row_t rows[] = {
       "    0: lengths only, which ends the communicator. On one host calls always are compared.",
       0, 0, "0|1" },
     { "TUTTI_GROUP_SIZE", CONF_COUNT, AT(shared.group_size), "0",
-      "Ranks of a core group, for algorithms of three levels. 0: a host is one group.",
+      "Ranks of a core group: inside a host, sums are made in groups first. 0: who shares an L3\n"
+      "    cache or a NUMA node, at most 16; and for algorithms of three levels, the whole host.",
       0, MOST_RANKS, NULL },
     { "TUTTI_XPORT", CONF_WORD, AT(shared.xport), "auto",
       "Between ranks of different hosts: shm works if the hosts are one machine.",

@@ -26,6 +26,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -75,6 +76,7 @@ struct tutti__arena {
     size_t span;
     size_t page_bytes;
     uint64_t huge_from; /* where ranges with huge pages begin, if there is room */
+    int huge;           /* they may have them */
 
     tutti__mutex_t lock;
     tutti__ranges_t *ranges; /* protected by lock, .. */
@@ -105,6 +107,23 @@ static uint64_t huge_from(uint64_t span)
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         return 0;
     return tutti__mapping_huge_from(span);
+}
+
+/* "always within_size advise [never] deny force": the one that holds. */
+static int system_lets_huge(void)
+{
+    char text[80] = "";
+    int fd = open("/sys/kernel/mm/transparent_hugepage/shmem_enabled", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+    if (fd >= 0)
+        close(fd);
+    return n > 0 && strstr(text, "[never]") == NULL && strstr(text, "[deny]") == NULL;
+}
+
+void tutti__arena_use_huge(tutti__arena_t *arena, tutti__huge_t huge)
+{
+    arena->huge = huge == TUTTI__HUGE_AUTO ? system_lets_huge() : huge == TUTTI__HUGE_ALWAYS;
 }
 
 static tutti_status_t open_memfd(int *ret_fd)
@@ -149,6 +168,7 @@ tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_a
         goto close_fd;
 
     arena->huge_from = huge_from(arena->span);
+    tutti__arena_use_huge(arena, TUTTI__HUGE_AUTO);
     arena->ranges = tutti__ranges_create(arena->span);
     if (arena->ranges == NULL) {
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for an arena");
@@ -252,16 +272,16 @@ static tutti_status_t check_available(uint64_t bytes)
  * get one is left to fallocate, which knows of nothing but small pages, and of errors.
  *
  * Where the system lets files have huge pages that are asked for (shmem_enabled), the touch of a
- * place brings one. Else, as by default, it brings a small page, which MADV_COLLAPSE then makes a
- * huge one of: that is a process' own request, which only "deny" refuses. Without a page in it,
- * there is nothing to collapse.
+ * place brings one. Else it brings a small page, which MADV_COLLAPSE then makes a huge one of: that
+ * is a process' own request, which only "deny" refuses. Without a page in it, there is nothing to
+ * collapse.
  */
 static void make_huge(const tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
     uint64_t begin = TUTTI__ROUND_UP(offset, TUTTI__HUGE_BYTES);
     uint64_t end = (offset + bytes) / TUTTI__HUGE_BYTES * TUTTI__HUGE_BYTES;
 
-    if (begin >= end)
+    if (!arena->huge || begin >= end)
         return;
     for (uint64_t at = begin; at < end; at += TUTTI__HUGE_BYTES)
         if (madvise(arena->base + at, arena->page_bytes, MADV_POPULATE_WRITE) != 0)

@@ -37,12 +37,20 @@ tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_a
 tutti_status_t tutti__arena_create(tutti__arena_t **ret_arena);
 void tutti__arena_destroy(tutti__arena_t *arena);
 
+/* Huge pages for large ranges that are allocated from now on. */
+typedef enum {
+    TUTTI__HUGE_AUTO, /* as shmem_enabled says, of /sys/kernel/mm/transparent_hugepage; at first */
+    TUTTI__HUGE_NEVER,
+    TUTTI__HUGE_ALWAYS /* also where that says "never", the kernel's default */
+} tutti__huge_t;
+void tutti__arena_use_huge(tutti__arena_t *arena, tutti__huge_t huge);
+
 int tutti__arena_fd(const tutti__arena_t *arena);
 char *tutti__arena_base(const tutti__arena_t *arena);
 size_t tutti__arena_span(const tutti__arena_t *arena);
 
 /* A zeroed, page-aligned range; bytes are rounded up to pages; 0 bytes give NULL. 2 MiB or more
-   begin at a multiple of 2 MiB, and are on huge pages if possible. Where the machine, its control
+   begin at a multiple of 2 MiB, and are on huge pages if they may. Where the machine, its control
    group or RLIMIT_FSIZE does not have it, TUTTI_ERR_NO_MEMORY says so. */
 tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr);
 /* ptr as returned by alloc; INVALID_ARGUMENT if not. NULL is fine. Memory goes back at once. */

@@ -99,6 +99,7 @@ tutti_status_t tutti__topo_detect(const char *host_id, tutti__topo_facts_t *ret_
     status = read_mask(mask);
     if (status == TUTTI_OK) {
         write_mask(mask, facts.cpus, sizeof(facts.cpus));
+        tutti__topo_locate("/sys", &facts);
         *ret_facts = facts;
     }
     hwloc_bitmap_free(mask);

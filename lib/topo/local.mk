@@ -2,5 +2,7 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/detect.c \
+    %reldir%/groups.c \
+    %reldir%/places.c \
     %reldir%/topo.c \
     %reldir%/topo.h

@@ -127,7 +127,7 @@ free_masks:
 /* The topo with all its arrays in one piece, zeroed. */
 static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
 {
-    size_t words = 5 * (size_t)size + 1;
+    size_t words = 6 * (size_t)size + 1;
     tutti__topo_t *topo = calloc(1, sizeof(*topo) + words * sizeof(uint32_t));
 
     if (topo == NULL)
@@ -138,7 +138,8 @@ static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
     topo->local_of = topo->host_of + size;
     topo->by_host = topo->local_of + size;
     topo->machine_of = topo->by_host + size;
-    topo->host_first = topo->machine_of + size; /* nhosts + 1 of size + 1 */
+    topo->group_of = topo->machine_of + size;
+    topo->host_first = topo->group_of + size; /* nhosts + 1 of size + 1 */
     return topo;
 }
 
@@ -163,6 +164,8 @@ tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size,
     topo->nmachines = number_groups(topo->machine_of, size);
     list_hosts(topo);
     status = count_machine(topo, facts);
+    if (status == TUTTI_OK)
+        status = tutti__topo_find_groups(topo, facts);
 
 free_sorted:
     free(sorted);

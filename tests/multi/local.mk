@@ -18,6 +18,12 @@ async_shared = %reldir%/async_calls.c %reldir%/async_calls.h %reldir%/async_run.
 rank_tests += %reldir%/again
 tsan_tests += %reldir%/again
 
+# Groups of ranks inside a host.
+rank_tests += %reldir%/levels
+tsan_tests += %reldir%/levels
+%C%_levels_SOURCES = %reldir%/levels.c $(multi_case)
+%C%_levels_LDADD = $(LDADD) -lm
+
 # Direct calls against a sequential reference.
 rank_tests += %reldir%/collectives %reldir%/collectives_bad %reldir%/collectives_forced \
     %reldir%/collectives_large %reldir%/collectives_v %reldir%/messages %reldir%/messages_bad \

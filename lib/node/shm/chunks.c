@@ -23,8 +23,8 @@ size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *
     return ((lane->base + chunk) & 1) * shm->bulk_bytes;
 }
 
-static char *slot_of(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t rank,
-                     uint32_t chunk, uint32_t j)
+char *tutti__shm_slot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t rank,
+                      uint32_t chunk, uint32_t j)
 {
     return (rank == shm->me ? lane->bulk : lane->peer[rank].bulk) +
            tutti__shm_slot_offset(shm, lane, chunk) + j * lane->piece * lane->esize;
@@ -37,6 +37,8 @@ static int puts_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint3
 {
     if (shm->nlocal == 1)
         return 0;
+    if (lane->levels)
+        return tutti__shm_summer(shm, shm->group, j) != shm->me;
     switch (lane->call->kind) {
     case TUTTI__NODE_ALLGATHER:
         return tutti__shm_owner(lane, j) == shm->me;
@@ -47,8 +49,11 @@ static int puts_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint3
     }
 }
 
+/* In two levels IN waits in any case: SUM writes to the slot. */
 int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
+    if (lane->levels)
+        return 1;
     for (uint32_t j = 0; j < lane->nblocks; j++)
         if (puts_in(shm, lane, j))
             return 1;
@@ -90,7 +95,7 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
             continue;
         part = tutti__shm_piece(lane, j, chunk);
         if (part.count > 0)
-            memcpy(slot_of(shm, lane, shm->me, chunk, j), tutti__shm_src(lane, part),
+            memcpy(tutti__shm_slot(shm, lane, shm->me, chunk, j), tutti__shm_src(lane, part),
                    part.count * lane->esize);
     }
     return TUTTI_OK;
@@ -98,15 +103,18 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
 
 /* ---- RED ---- */
 
-/* Are all data of a chunk in the slots? An announcement may have said so for chunk 0. */
+/* Are all data of a chunk in the slots, of two levels those of my group? An announcement may have
+   said so for chunk 0. */
 static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk,
                              tutti__stuck_t *stuck)
 {
     uint32_t target = lane->base + chunk + 1;
+    uint32_t begin = lane->levels ? shm->group_first[shm->group] : 0;
+    uint32_t end = lane->levels ? shm->group_first[shm->group + 1] : shm->nlocal;
 
-    for (uint32_t r = 0; r < shm->nlocal; r++) {
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t r = shm->by_group[i], value;
         tutti__word_t *word = &lane->peer[r].progress->in;
-        uint32_t value;
 
         if (r == shm->me ||
             (chunk == 0 && (lane->peer[r].announce[lane->seq & 1]->u.large.flags & TUTTI__COPIED)))
@@ -118,8 +126,23 @@ static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *l
     return TUTTI_OK;
 }
 
+/* What block j of a chunk is folded from: all ranks' data, or the sums of all groups. */
+static uint32_t find_sources(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk,
+                             uint32_t j, tutti__shm_part_t part, const void **srcs)
+{
+    if (lane->levels) {
+        for (uint32_t g = 0; g < shm->ngroups; g++)
+            srcs[g] = tutti__shm_slot(shm, lane, tutti__shm_summer(shm, g, j), chunk, j);
+        return shm->ngroups;
+    }
+    for (uint32_t r = 0; r < shm->nlocal; r++)
+        srcs[r] =
+            r == shm->me ? tutti__shm_src(lane, part) : tutti__shm_slot(shm, lane, r, chunk, j);
+    return shm->nlocal;
+}
+
 /* Reduce my blocks of a chunk over all ranks. An allreduce shows the result in my slot, too, and
-   what only the root gets goes there alone: my slot has no data of mine where I reduce. */
+   what only the root gets goes there alone: nobody needs what was there where I reduce. */
 static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -127,6 +150,7 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 
     for (uint32_t j = 0; j < lane->nblocks; j++) {
         tutti__shm_part_t part;
+        uint32_t nsrcs;
         char *dst;
 
         if (tutti__shm_owner(lane, j) != shm->me)
@@ -134,13 +158,12 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
         part = tutti__shm_piece(lane, j, chunk);
         if (part.count == 0)
             continue;
-        for (uint32_t r = 0; r < shm->nlocal; r++)
-            srcs[r] = r == shm->me ? tutti__shm_src(lane, part) : slot_of(shm, lane, r, chunk, j);
+        nsrcs = find_sources(shm, lane, chunk, j, part, srcs);
         dst = tutti__shm_gets(shm, lane) ? tutti__shm_dst(lane, part)
-                                         : slot_of(shm, lane, shm->me, chunk, j);
-        tutti__reduce(lane->call->reducer, dst, srcs, shm->nlocal, part.count, lane->call->divisor);
+                                         : tutti__shm_slot(shm, lane, shm->me, chunk, j);
+        tutti__reduce(lane->call->reducer, dst, srcs, nsrcs, part.count, lane->call->divisor);
         if (lane->call->kind == TUTTI__NODE_ALLREDUCE && shm->nlocal > 1)
-            memcpy(slot_of(shm, lane, shm->me, chunk, j), dst, part.count * lane->esize);
+            memcpy(tutti__shm_slot(shm, lane, shm->me, chunk, j), dst, part.count * lane->esize);
     }
 }
 
@@ -168,7 +191,7 @@ static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uin
         if (count == 0)
             continue;
         if (from != shm->me)
-            memcpy(dst, slot_of(shm, lane, from, chunk, slot), count * lane->esize);
+            memcpy(dst, tutti__shm_slot(shm, lane, from, chunk, slot), count * lane->esize);
         else if (!tutti__shm_reduces(lane) && dst != src)
             memcpy(dst, src, count * lane->esize);
     }
@@ -194,7 +217,8 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__st
     const tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
     tutti_status_t status = TUTTI_OK;
 
-    if (lane->in == lane->nchunks)
+    /* In two levels my RED reads and writes my slot, too: it comes before IN two chunks later. */
+    if (lane->in == lane->nchunks || (lane->levels && lane->in > lane->red + 1))
         return TUTTI__AGAIN;
     if (!(lane->in == 0 && (own->u.large.flags & TUTTI__COPIED)) && tutti__shm_copies_in(shm, lane))
         status = tutti__shm_copy_in(shm, lane_index, lane->in, stuck);
@@ -205,14 +229,34 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__st
     return TUTTI_OK;
 }
 
+/* Of two levels the first. */
+static tutti_status_t stage_sum(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    tutti_status_t status;
+
+    if (!lane->levels)
+        lane->sum = lane->in;
+    if (lane->sum == lane->in)
+        return TUTTI__AGAIN;
+    status = all_in(shm, lane, lane->sum, stuck);
+    if (status != TUTTI_OK)
+        return status;
+    tutti__shm_sum_chunk(shm, lane_index, lane->sum);
+    lane->sum++;
+    tutti__shm_publish(shm, lane_index, &lane->peer[shm->me].progress->sum, lane->base + lane->sum);
+    return TUTTI_OK;
+}
+
 static tutti_status_t stage_red(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
 
-    if (lane->red == lane->in)
+    if (lane->red == lane->sum)
         return TUTTI__AGAIN;
-    status = all_in(shm, lane, lane->red, stuck);
+    status = lane->levels ? tutti__shm_all_sums(shm, lane, lane->base + lane->red + 1, stuck)
+                          : all_in(shm, lane, lane->red, stuck);
     if (status != TUTTI_OK)
         return status;
     if (tutti__shm_reduces(lane))
@@ -245,11 +289,16 @@ tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__
 
     while (lane->out < lane->nchunks) {
         if (stage_in(shm, lane_index, stuck) == TUTTI__AGAIN &&
+            stage_sum(shm, lane_index, stuck) == TUTTI__AGAIN &&
             stage_red(shm, lane_index, stuck) == TUTTI__AGAIN &&
             stage_out(shm, lane_index, stuck) == TUTTI__AGAIN)
             return TUTTI__AGAIN;
     }
     lane->base += lane->nchunks;
+    lane->sum = 0;
+    /* Counted on, so that it is never far behind; who waits for it later knows the announcement. */
+    if (shm->ngroups > 1)
+        tutti__store_relaxed(&lane->peer[shm->me].progress->sum, lane->base);
     lane->phase = SHM_IDLE;
     return TUTTI_OK;
 }

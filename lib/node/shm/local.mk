@@ -3,6 +3,7 @@
 libtutti_all_la_SOURCES += \
     %reldir%/chunks.c \
     %reldir%/cut.c \
+    %reldir%/levels.c \
     %reldir%/meet.c \
     %reldir%/open.c \
     %reldir%/pull.c \

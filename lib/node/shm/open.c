@@ -17,9 +17,9 @@ static size_t slot_bytes(size_t oneshot_bytes)
                            TUTTI__FALSE_SHARING_BYTES);
 }
 
-static size_t lane_bytes(size_t oneshot_bytes)
+static size_t lane_bytes(size_t oneshot_bytes, int has_groups)
 {
-    return 2 * slot_bytes(oneshot_bytes) + sizeof(tutti__progress_t);
+    return (has_groups ? 4 : 2) * slot_bytes(oneshot_bytes) + sizeof(tutti__progress_t);
 }
 
 /* oneshot_bytes is for all ranks together (p * n); each has its share. */
@@ -28,19 +28,20 @@ static size_t oneshot_share(size_t all_bytes, uint32_t nlocal)
     return TUTTI__MAX(all_bytes / nlocal, sizeof(((tutti__announce_t *)0)->u.data));
 }
 
-size_t tutti__shm_control_bytes(uint32_t nlocal, size_t oneshot_bytes)
+size_t tutti__shm_control_bytes(uint32_t nlocal, int has_groups, size_t oneshot_bytes)
 {
-    return TUTTI__LANES * lane_bytes(oneshot_share(oneshot_bytes, nlocal));
+    return TUTTI__LANES * lane_bytes(oneshot_share(oneshot_bytes, nlocal), has_groups);
 }
 
 static void find_peer(const tutti__shm_t *shm, char *control, uint32_t lane,
                       tutti__shm_peer_t *peer)
 {
-    char *at = control + lane * lane_bytes(shm->oneshot_bytes);
+    size_t slot = slot_bytes(shm->oneshot_bytes);
+    char *at = control + lane * lane_bytes(shm->oneshot_bytes, shm->ngroups > 1);
 
     peer->announce[0] = (tutti__announce_t *)at;
-    peer->announce[1] = (tutti__announce_t *)(at + slot_bytes(shm->oneshot_bytes));
-    peer->progress = (tutti__progress_t *)(at + 2 * slot_bytes(shm->oneshot_bytes));
+    peer->announce[1] = (tutti__announce_t *)(at + slot);
+    peer->progress = (tutti__progress_t *)(at + 2 * slot);
 }
 
 /* ---- opening and closing ---- */
@@ -57,18 +58,21 @@ void tutti__shm_close(tutti__node_t *node)
     free(shm->local_to_machine);
     free(shm->local_to_rank);
     free(shm->srcs);
+    free(shm->group_first);
+    free(shm->by_group);
+    free(shm->sums);
     free(shm);
 }
 
 tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlocal, uint32_t me,
                                  const uint32_t *local_to_machine, const uint64_t *offset,
-                                 const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
+                                 const uint32_t *group_of, const tutti__conf_shared_t *conf,
+                                 tutti__node_t **ret_node)
 {
     tutti__shm_t *shm = calloc(1, sizeof(*shm));
 
     if (shm == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/shm");
-    shm->node.ops = &tutti__shm_ops;
     shm->machine = machine;
     shm->nlocal = nlocal;
     shm->me = me;
@@ -78,8 +82,10 @@ tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nloca
     shm->local_to_machine = calloc(nlocal, sizeof(*shm->local_to_machine));
     shm->local_to_rank = calloc(nlocal, sizeof(*shm->local_to_rank));
     shm->srcs = calloc((size_t)TUTTI__LANES * nlocal, sizeof(*shm->srcs));
-    if (!shm->local_to_machine || !shm->local_to_rank || !shm->srcs)
+    if (!shm->local_to_machine || !shm->local_to_rank || !shm->srcs ||
+        tutti__shm_make_groups(shm, group_of) != TUTTI_OK)
         goto no_memory;
+    shm->node.ops = shm->ngroups > 1 ? &tutti__shm_group_ops : &tutti__shm_ops;
     for (uint32_t i = 0; i < nlocal; i++) {
         shm->local_to_machine[i] = local_to_machine[i];
         shm->local_to_rank[i] = machine->rank[local_to_machine[i]];
@@ -102,8 +108,8 @@ no_memory:
 
 /* Which ranks of the machine are on my host, and where their control areas are. */
 static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__topo_t *topo,
-                                  const uint64_t *offsets, const tutti__conf_shared_t *conf,
-                                  tutti__node_t **ret_node)
+                                  const uint64_t *offsets, const uint32_t *group_of,
+                                  const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
 {
     uint32_t host = topo->host_of[topo->rank], first = topo->host_first[host];
     uint32_t nlocal = topo->host_first[host + 1] - first;
@@ -126,8 +132,8 @@ static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__
         offset[i] = offsets[rank];
     }
     if (status == TUTTI_OK)
-        status = tutti__shm_attach(machine, nlocal, topo->local_of[topo->rank], index, offset, conf,
-                                   ret_node);
+        status = tutti__shm_attach(machine, nlocal, topo->local_of[topo->rank], index, offset,
+                                   group_of, conf, ret_node);
     free(offset);
     free(index);
     return status;
@@ -148,6 +154,25 @@ static tutti_status_t allow_pull(tutti__boot_t *boot, const tutti__conf_shared_t
     return status;
 }
 
+/*
+ * Groups of my host's ranks: as TUTTI_GROUP_SIZE says, or by their places. Where processors are too
+ * few, each level costs a change of ranks, and who is near whom changes all the time: one group.
+ */
+static uint32_t find_groups(const tutti__topo_t *topo, uint64_t group_size, uint32_t *group_of)
+{
+    uint32_t host = topo->host_of[topo->rank], first = topo->host_first[host];
+    uint32_t nlocal = topo->host_first[host + 1] - first, ngroups = 1;
+
+    for (uint32_t i = 0; i < nlocal; i++) {
+        if (group_size > 0)
+            group_of[i] = (uint32_t)(i / group_size);
+        else
+            group_of[i] = topo->oversubscribed ? 0 : topo->group_of[topo->by_host[first + i]];
+        ngroups = TUTTI__MAX(ngroups, group_of[i] + 1);
+    }
+    return ngroups;
+}
+
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
 {
@@ -155,16 +180,20 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     uint32_t host = topo->host_of[topo->rank];
     uint32_t nlocal = topo->host_first[host + 1] - topo->host_first[host];
     uint64_t mine = 0, *offsets = calloc(topo->size, sizeof(*offsets));
+    uint32_t ngroups, *group_of = calloc(nlocal, sizeof(*group_of));
     tutti__conf_shared_t large;
     tutti__node_t *node = NULL;
     void *own = NULL;
     tutti_status_t status;
 
-    if (offsets == NULL)
+    if (offsets == NULL || group_of == NULL) {
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "table for %u ranks", topo->size);
-    else
-        status = tutti__arena_alloc(machine->arena,
-                                    tutti__shm_control_bytes(nlocal, conf->oneshot_bytes), &own);
+    } else {
+        ngroups = find_groups(topo, conf->group_size, group_of);
+        status = tutti__arena_alloc(
+            machine->arena, tutti__shm_control_bytes(nlocal, ngroups > 1, conf->oneshot_bytes),
+            &own);
+    }
     status = tutti__boot_agree(boot, status);
     if (status != TUTTI_OK)
         goto free_own;
@@ -176,7 +205,7 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     large = *conf;
     large.node_chunk_bytes =
         TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);
-    status = attach_host(machine, topo, offsets, &large, &node);
+    status = attach_host(machine, topo, offsets, group_of, &large, &node);
     status = tutti__boot_agree(boot, status);
     if (status == TUTTI_OK)
         status = allow_pull(boot, conf, offsets, (tutti__shm_t *)node);
@@ -185,11 +214,13 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
         goto free_own;
     }
     *ret_node = node;
+    free(group_of);
     free(offsets);
     return TUTTI_OK;
 
 free_own:
     tutti__arena_free(machine->arena, own);
+    free(group_of);
     free(offsets);
     return status;
 }

@@ -4,7 +4,8 @@
  *
  * Each rank reduces its part from pieces that it reads into its own bulk slot, so they stay in its
  * cache, and shows the result there, too, where the others copy it from. What is moved only is read
- * straight into recvbuf. Buffers in arenas are used where they are, so ranks may pass either.
+ * straight into recvbuf. Buffers in arenas are used where they are, so ranks may pass either. What
+ * is reduced in two levels goes by chunks instead, for the same bits.
  *
  * In place: only its owner reads a part of the others' sources, and they write there only after its
  * RED. That the kernel lets all ranks do this is found out when the node is opened.
@@ -242,6 +243,7 @@ tutti_status_t tutti__shm_pull(tutti__shm_t *shm, uint32_t lane_index, tutti__st
         return status;
     lane->base += lane->nchunks;
     tutti__store_relaxed(&lane->peer[shm->me].progress->in, lane->base);
+    tutti__store_relaxed(&lane->peer[shm->me].progress->sum, lane->base);
     lane->phase = SHM_IDLE;
     return TUTTI_OK;
 }

@@ -149,7 +149,8 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane, tutti__an
     if (!is_alike || is_in_place(lane) || src == TUTTI__NO_OFFSET ||
         (lends_dst(shm, lane) && dst == TUTTI__NO_OFFSET))
         own->u.large.flags |= TUTTI__PRIVATE;
-    if (is_alike && !is_in_place(lane) && message_bytes(lane) >= shm->pull_bytes)
+    if (is_alike && !is_in_place(lane) && !lane->levels &&
+        message_bytes(lane) >= shm->pull_bytes)
         let_pull(lane, own);
     own->u.large.bulk_offset = TUTTI__NO_OFFSET;
     if (!make_bulk(shm, lane))
@@ -177,6 +178,7 @@ static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__n
     lane->esize = tutti_dtype_bytes(call->dtype);
     lane->head = tutti__shm_head(lane);
     lane->count_word = tutti__shm_count(call);
+    lane->levels = tutti__shm_takes_levels(shm, lane);
     if (call->kind == TUTTI__NODE_MEET)
         return;
     tutti__shm_measure(lane);
@@ -221,21 +223,10 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
 
 /* ---- everybody's announcement is there ---- */
 
-/*
- * What rank `from` gave: in its announcement, `at` bytes behind the begin. My own is read where the
- * call has it: a peer has taken the lines of my announcement away meanwhile.
- */
-static inline const char *given(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
-                                uint32_t from, size_t at, tutti__shm_part_t part)
-{
-    return from == shm->me ? tutti__shm_src(lane, part)
-                           : lane->peer[from].announce[lane->seq & 1]->u.data + at;
-}
-
 static inline void oneshot_move(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                 uint32_t from, size_t at, tutti__shm_part_t part)
 {
-    const char *src = given(shm, lane, from, at, part);
+    const char *src = tutti__shm_given(shm, lane, from, at, part);
     char *dst = tutti__shm_dst(lane, part);
 
     if (src != dst)
@@ -249,7 +240,7 @@ static inline void oneshot_reduce(tutti__shm_t *shm, uint32_t lane_index, size_t
     const void **srcs = tutti__shm_srcs(shm, lane_index);
 
     for (uint32_t r = 0; r < shm->nlocal; r++)
-        srcs[r] = given(shm, lane, r, at, part);
+        srcs[r] = tutti__shm_given(shm, lane, r, at, part);
     tutti__reduce(lane->call->reducer, tutti__shm_dst(lane, part), srcs, shm->nlocal, part.count,
                   lane->call->divisor);
 }
@@ -353,7 +344,7 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
 }
 
 /* Copy chunk 0 before announcing: the announcement then says IN as well, one wait less. */
-static tutti_status_t early(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
@@ -373,7 +364,7 @@ static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__stuc
     tutti_status_t status = TUTTI_OK;
 
     if (lane->phase == SHM_EARLY)
-        status = early(shm, lane_index, stuck);
+        status = tutti__shm_early(shm, lane_index, stuck);
     if (status == TUTTI_OK && lane->phase == SHM_MEET)
         status = meet(shm, lane_index, stuck);
     if (status == TUTTI_OK && lane->phase == SHM_CHUNKS)

@@ -6,6 +6,8 @@
  *
  *   announcement slot 0 | announcement slot 1 | progress | bulk slot 0 | bulk slot 1
  *
+ * and, with several groups, behind progress two slots for its group's, if it leads one.
+ *
  * Announcements. Every operation, whatever its kernel, begins with one: the operation's number and
  *   its description, and the data itself when it fits (one-shot). Everybody reads everybody's. That
  *   is why two slots are enough: a rank announces m only when it is through with m - 1, so seeing
@@ -22,6 +24,10 @@
  *   from sendbuf to recvbuf without the slot. Of a few ranks' reduce everything is the root's part.
  *
  *   OUT is counted by all kernels, also where nothing is copied: it is what frees a slot.
+ *
+ * Levels. Ranks that are near each other are a group (topo/groups.c); where there are several,
+ *   meetings and what reduces work in two levels: levels.c. Results then are folds of groups' folds
+ *   in all kernels, so their bits depend neither on sizes nor on where buffers are.
  *
  * Zero-copy. If all buffers that others would read or write are in arenas, each rank reduces its
  *   part over the buffers themselves and writes the result to all of them, or to the root's. Of an
@@ -41,6 +47,8 @@
 
 #include "boot/machine.h"
 #include "node/node.h"
+
+#include <stddef.h>
 
 /* "not in the arena" */
 #define TUTTI__NO_OFFSET UINT64_MAX
@@ -84,6 +92,7 @@ static inline tutti__word_t *tutti__shm_seq(tutti__announce_t *announce)
 
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t in;
+    tutti__word_t sum; /* two levels only */
     tutti__word_t red;
     tutti__word_t out;
 } tutti__progress_t;
@@ -110,6 +119,14 @@ typedef struct {
     char *bulk; /* of the present operation */
 } tutti__shm_peer_t;
 
+/* Where a leader announces for its group: as far from each other as its own two. */
+static inline tutti__announce_t *tutti__shm_of_group(const tutti__shm_peer_t *leader, uint32_t seq)
+{
+    ptrdiff_t slot = (char *)leader->announce[1] - (char *)leader->announce[0];
+
+    return (tutti__announce_t *)((char *)(leader->progress + 1) + (seq & 1) * slot);
+}
+
 typedef struct {
     tutti__shm_peer_t *peer; /* [local size], me too */
     uint32_t seq;            /* of the present operation */
@@ -126,6 +143,7 @@ typedef struct {
     size_t count;            /* elements in all its blocks */
     int oneshot;             /* they go into announcements */
     int simple;              /* ..of an allreduce, as one block */
+    int levels;              /* it reduces in two levels */
     size_t largest;          /* in its largest block */
     uint32_t nblocks;        /* pieces per chunk, or of zero-copy */
     size_t piece;            /* elements in the largest */
@@ -133,6 +151,11 @@ typedef struct {
     uint32_t in, red, out; /* chunks of this operation through each stage */
     uint32_t seen;         /* MEET: announcements of ranks below are there */
     int odd;               /* ..and of one the head or the count is not mine */
+
+    /* several groups only; 0 between operations */
+    uint32_t sum;    /* chunks through SUM */
+    uint32_t heard;  /* MEET: announcements of groups below are there */
+    uint32_t misses; /* looks at the next one's */
 } tutti__shm_lane_t;
 
 typedef struct {
@@ -145,6 +168,11 @@ typedef struct {
     size_t bulk_bytes;          /* one bulk slot */
     uint64_t pull_bytes;        /* per rank: the smallest message that is pulled; MAX: none */
     const void **srcs;          /* [TUTTI__LANES][nlocal] for kernels */
+    uint32_t ngroups, group;    /* groups of ranks, and which is mine */
+    uint32_t *group_first;      /* [ngroups + 1] into by_group; the first rank there leads it */
+    uint32_t *by_group;         /* [nlocal] group by group, ascending in each */
+    int in_order;               /* by_group is in the order of ranks */
+    char *sums;                 /* [TUTTI__LANES][ngroups][TUTTI__SUM_BYTES], for zero-copy */
     tutti__shm_lane_t lane[TUTTI__LANES];
 } tutti__shm_t;
 
@@ -169,6 +197,15 @@ static inline const char *tutti__shm_src(const tutti__shm_lane_t *lane, tutti__s
 static inline char *tutti__shm_dst(const tutti__shm_lane_t *lane, tutti__shm_part_t part)
 {
     return (char *)lane->call->dst + part.dst * lane->esize;
+}
+
+/* Where rank `from` announced its data, `at` bytes behind the begin. My own is read where the call
+   has it: a peer has taken the lines of my announcement away meanwhile. */
+static inline const char *tutti__shm_given(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                           uint32_t from, size_t at, tutti__shm_part_t part)
+{
+    return from == shm->me ? tutti__shm_src(lane, part)
+                           : lane->peer[from].announce[lane->seq & 1]->u.data + at;
 }
 
 /* Is this one of the operations that reduce? */
@@ -205,8 +242,11 @@ uint64_t tutti__shm_count(const tutti__node_call_t *call);
    all of them. */
 tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 
-/* The table of operations that open.c hands out. */
-extern const tutti__node_ops_t tutti__shm_ops;
+/* shm.c: SHM_EARLY. */
+tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
+
+/* The tables of operations that open.c hands out: for one group, and for several. */
+extern const tutti__node_ops_t tutti__shm_ops, tutti__shm_group_ops;
 void tutti__shm_close(tutti__node_t *node);
 
 /* cut.c: how the present operation is cut. */
@@ -227,6 +267,9 @@ typedef enum {
 /* chunks.c: the stages. */
 size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                               uint32_t chunk);
+/* Block j's place in a rank's slot. */
+char *tutti__shm_slot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t rank,
+                      uint32_t chunk, uint32_t j);
 int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 /* TUTTI__AGAIN while a peer still reads the slot. Does not publish. */
 tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane, uint32_t chunk,
@@ -248,16 +291,41 @@ tutti_status_t tutti__shm_pull(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t 
 tutti_status_t tutti__shm_may_pull(tutti__boot_t *boot, const tutti__shm_t *shm, uint64_t *table,
                                    int *ret_may);
 
+/* ---- levels.c ---- */
+
+/* Of each group in zero-copy: together they should stay in the first cache. */
+#define TUTTI__SUM_BYTES 2048
+
+/* Who sums up block j of a chunk for a group. */
+static inline uint32_t tutti__shm_summer(const tutti__shm_t *shm, uint32_t group, uint32_t j)
+{
+    const uint32_t *first = &shm->group_first[group];
+
+    return shm->by_group[first[0] + j % (first[1] - first[0])];
+}
+
+/* Sort ranks into groups. group_of: [nlocal] numbers from 0, none left out; NULL: one group. */
+tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_of);
+int tutti__shm_takes_levels(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
+void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane, uint32_t chunk);
+tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                   uint32_t target, tutti__stuck_t *stuck);
+/* Fold srcs[nlocal], in the order of by_group, as two levels do, in one go; at most
+   TUTTI__SUM_BYTES of each. The pointers are lost. */
+void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **srcs, size_t count);
+
 /* The whole room: ranks of my host over `machine`. conf: oneshot_bytes, node_chunk_bytes,
-   cma_bytes. Collective over all ranks of boot. */
+   cma_bytes, group_size. Collective over all ranks of boot. */
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
 
 /* For tests: the same over arenas that are there already, without boot. `offset`: of each local
-   rank's control area, of tutti__shm_control_bytes() zeroed bytes, in its arena. */
-size_t tutti__shm_control_bytes(uint32_t nlocal, size_t oneshot_bytes);
+   rank's control area, of tutti__shm_control_bytes() zeroed bytes, in its arena. group_of: as for
+   tutti__shm_make_groups. */
+size_t tutti__shm_control_bytes(uint32_t nlocal, int has_groups, size_t oneshot_bytes);
 tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlocal, uint32_t me,
                                  const uint32_t *local_to_machine, const uint64_t *offset,
-                                 const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
+                                 const uint32_t *group_of, const tutti__conf_shared_t *conf,
+                                 tutti__node_t **ret_node);
 
 #endif

@@ -34,15 +34,18 @@ static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     const void **srcs = tutti__shm_srcs(shm, lane_index);
     uint32_t whose = lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : shm->me;
-    size_t most = ZERO_BLOCK_BYTES / lane->esize;
+    size_t most = (lane->levels ? TUTTI__SUM_BYTES : ZERO_BLOCK_BYTES) / lane->esize;
 
     while (part.count > 0) {
         size_t n = TUTTI__MIN(part.count, most);
         char *dst = dst_in_arena(shm, lane, whose, part);
 
         for (uint32_t r = 0; r < shm->nlocal; r++)
-            srcs[r] = src_in_arena(shm, lane, r, part);
-        tutti__reduce(lane->call->reducer, dst, srcs, shm->nlocal, n, lane->call->divisor);
+            srcs[r] = src_in_arena(shm, lane, lane->levels ? shm->by_group[r] : r, part);
+        if (lane->levels)
+            tutti__shm_fold(shm, lane_index, dst, srcs, n);
+        else
+            tutti__reduce(lane->call->reducer, dst, srcs, shm->nlocal, n, lane->call->divisor);
         if (lane->call->kind == TUTTI__NODE_ALLREDUCE)
             for (uint32_t r = 0; r < shm->nlocal; r++)
                 if (r != shm->me)
@@ -110,8 +113,9 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__st
         tutti__shm_cut_for_all(shm, lane);
         zero_work(shm, lane_index);
         lane->red = 1;
-        /* One chunk of the lane's life, whose slot nobody used: IN and OUT go along. */
+        /* One chunk of the lane's life, whose slot nobody used: the others go along. */
         tutti__store_relaxed(&own->in, lane->base + 1);
+        tutti__store_relaxed(&own->sum, lane->base + 1);
         tutti__store_relaxed(&own->out, lane->base + 1);
         tutti__shm_publish(shm, lane_index, &own->red, lane->base + 1);
     }

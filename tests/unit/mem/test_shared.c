@@ -502,6 +502,7 @@ static void test_large_ranges_have_huge_pages(void **state)
     if (!kernel_has_huge_pages(bytes))
         skip();
     arena = create();
+    tutti__arena_use_huge(arena, TUTTI__HUGE_ALWAYS);
     small = alloc(arena, 1);
     large = alloc(arena, bytes + page);
     assert_int_equal(huge_bytes(large), bytes);
@@ -517,6 +518,26 @@ static void test_large_ranges_have_huge_pages(void **state)
     tutti__arena_destroy(arena);
 }
 
+/* Two who say no: the caller, and the system, if nobody overrules it. */
+static void test_huge_pages_refused(void **state)
+{
+    char text[80] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "r");
+    tutti__arena_t *arena;
+
+    (void)state;
+    if (file == NULL)
+        skip();
+    assert_non_null(fgets(text, sizeof(text), file));
+    fclose(file);
+    arena = create();
+    if (strstr(text, "[never]") != NULL)
+        assert_int_equal(huge_bytes(alloc(arena, 8 * MIB)), 0);
+    tutti__arena_use_huge(arena, TUTTI__HUGE_NEVER);
+    assert_int_equal(huge_bytes(alloc(arena, 8 * MIB)), 0);
+    tutti__arena_destroy(arena);
+}
+
 /* As on a system that has none. */
 static int without_huge_pages(void)
 {
@@ -526,6 +547,7 @@ static int without_huge_pages(void)
 
     if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0 || tutti__arena_create(&arena) != TUTTI_OK)
         return 1;
+    tutti__arena_use_huge(arena, TUTTI__HUGE_ALWAYS);
     if (tutti__arena_alloc(arena, 5 * MIB, &large) != TUTTI_OK)
         return 2;
     ptr = large;
@@ -644,6 +666,7 @@ int main(void)
         cmocka_unit_test(test_large_ranges_are_advised),
         cmocka_unit_test(test_large_ranges_have_huge_pages),
         cmocka_unit_test(test_no_huge_pages),
+        cmocka_unit_test(test_huge_pages_refused),
 #ifndef TUTTI__SANITIZED
         cmocka_unit_test(test_address_limit_shortens_the_span),
 #endif

@@ -11,6 +11,7 @@ interleaved = \
     $(world) \
     lib/node/shm/chunks.c \
     lib/node/shm/cut.c \
+    lib/node/shm/levels.c \
     lib/node/shm/meet.c \
     lib/node/shm/open.c \
     lib/node/shm/pull.c \

@@ -11,6 +11,8 @@
  * with another call is found out by all, however far the others are in what comes next.
  *
  * That mistakes show at all: ranks that say too early how far they are get wrong results.
+ *
+ * All of it again with ranks in several groups.
  */
 #include "interleave.h"
 
@@ -26,7 +28,8 @@
 
 enum {
     MOST = 9000,
-    OPS = 12
+    OPS = 12,
+    MOST_LOOKS = 20000 /* in an operation; more are a deadlock */
 };
 
 typedef struct {
@@ -49,8 +52,10 @@ typedef struct {
     tutti__op_kind_t kind; /* 0: nobody does */
     enum {
         EARLY_IN,
+        EARLY_SUM,
         EARLY_RED,
-        EARLY_OUT
+        EARLY_OUT,
+        EARLY_GROUP /* that one's group has come */
     } stage;
 } early_t;
 
@@ -63,6 +68,7 @@ typedef struct {
     float *shared[IL_RANKS];
     float *private[IL_RANKS];
     early_t early;
+    tutti_op_t left;     /* 0, or instead of sums: an operation that gives what is on its left */
     uint32_t begun[OPS]; /* ranks that have begun each operation */
     int wrong, wrong_op, wrong_rank;
     size_t wrong_at;
@@ -95,7 +101,7 @@ static int promised(const node_run_t *run, int rank, int op, size_t i, float *re
         *ret = value_of((int)part, op, (size_t)rank * length + i % length);
         return 1;
     default:
-        for (int r = 0; r < (int)n; r++)
+        for (int r = 0; r < (run->left ? 1 : (int)n); r++)
             *ret += value_of(r, op, i);
         return s->kind != TUTTI__NODE_REDUCE_SCATTER || (int)part == rank;
     }
@@ -119,8 +125,13 @@ static void say_early(const node_run_t *run, int rank)
     int is_zero_copy = run->step[0].shared != 0;
     uint32_t value = lane->base + (is_zero_copy ? 1 : lane->nchunks);
 
-    if (run->early.stage == EARLY_IN)
+    if (run->early.stage == EARLY_GROUP)
+        tutti__store64_release(&tutti__shm_of_group(&lane->peer[rank], lane->seq)->head,
+                               lane->head | lane->seq);
+    else if (run->early.stage == EARLY_IN)
         tutti__store_release(&own->in, value);
+    else if (run->early.stage == EARLY_SUM)
+        tutti__store_release(&own->sum, value);
     else if (run->early.stage == EARLY_RED)
         tutti__store_release(&own->red, value);
     else
@@ -131,12 +142,18 @@ static tutti_status_t finish(node_run_t *run, int rank, const tutti__node_call_t
 {
     tutti__stuck_t stuck;
     tutti_status_t status;
+    int looks = 0;
 
     run->node[rank]->ops->start(run->node[rank], run->lane, call);
     while ((status = run->node[rank]->ops->step(run->node[rank], run->lane, &stuck)) ==
            TUTTI__AGAIN) {
         if (run->early.kind == call->kind)
             say_early(run, rank);
+        /* Random switches keep the scheduler from seeing that all are idle. */
+        if (run->early.kind != 0 && (run->wrong || ++looks > MOST_LOOKS)) {
+            run->wrong = 1;
+            return TUTTI_ERR_TIMEOUT;
+        }
         il_idle();
     }
     return status;
@@ -185,7 +202,7 @@ static void one_op(node_run_t *run, int rank, int op)
     tutti__node_call_t call = {
         .kind = s->kind,
         .dtype = TUTTI_FLOAT32,
-        .op = TUTTI_SUM,
+        .op = run->left ? run->left : TUTTI_SUM,
         .reducer = &reducer,
         .root = s->root,
         .src = buf,
@@ -198,7 +215,7 @@ static void one_op(node_run_t *run, int rank, int op)
 
     if (!has_dst)
         call.dst = NULL;
-    assert_true(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_SUM, &reducer));
+    assert_true(tutti__reducer_find(TUTTI_FLOAT32, call.op, &reducer));
     for (size_t i = 0; i < s->count; i++) {
         buf[i] = value_of(rank, op, i);
         dst[i] = -1;
@@ -286,24 +303,38 @@ static void draw_steps(node_run_t *run, uint32_t seed)
     }
 }
 
-static void random_node(int n, uint32_t lane, uint32_t runs)
+/* groups: a digit for each rank; NULL: one group. */
+static void open_groups(world_t *w, int n, const char *groups)
+{
+    world_open(w, (uint32_t)n, NULL);
+    for (int r = 0; groups != NULL && r < n; r++)
+        w->group_of[r] = (uint32_t)(groups[r] - '0');
+}
+
+static void random_groups(int n, const char *groups, uint32_t lane, tutti_op_t left, uint32_t runs)
 {
     static const uint32_t percents[] = { 3, 20, 50, 90 };
     world_t w;
 
-    world_open(&w, (uint32_t)n, NULL);
+    open_groups(&w, n, groups);
     for (uint32_t i = 0; i < runs; i++) {
         il_plan_t plan = { .seed = i + 1, .percent = percents[i % 4], .first = i };
         node_run_t run;
         uint32_t points;
 
         node_open(&run, &w, lane, i / 4 % 2 ? BY_PULL : BY_CHUNKS);
+        run.left = left;
         draw_steps(&run, i);
         points = il_run(n, node_rank, &run, &plan);
         expect_right(&run, points, &plan);
         node_close(&run);
     }
     world_close(&w);
+}
+
+static void random_node(int n, uint32_t lane, uint32_t runs)
+{
+    random_groups(n, NULL, lane, 0, runs);
 }
 
 static void test_random_two(void **state)
@@ -327,13 +358,45 @@ static void test_random_four(void **state)
     random_node(4, 3, 500);
 }
 
+static void test_random_groups(void **state)
+{
+    (void)state;
+    random_groups(4, "0011", 0, 0, 600);
+    random_groups(4, "0101", 1, 0, 200);
+    random_groups(4, "0111", 2, 0, 200);
+    random_groups(4, "0012", 0, 0, 200);
+    random_groups(3, "001", 0, 0, 200);
+    random_groups(3, "011", 3, 0, 200);
+}
+
+/* It does not commute. */
+static void take_left(void *dst, const void *left, const void *right, size_t count,
+                      tutti_dtype_t dtype, void *context)
+{
+    (void)right, (void)context;
+    memmove(dst, left, count * tutti_dtype_bytes(dtype));
+}
+
+static void test_order(void **state)
+{
+    tutti_op_t left = tutti__user_op_make(take_left, NULL, 0);
+
+    (void)state;
+    assert_true(left != 0);
+    random_groups(4, "0011", 0, left, 100);
+    random_groups(4, "0101", 0, left, 100);
+    random_groups(4, "0110", 0, left, 100);
+    random_groups(3, "010", 0, left, 100);
+    assert_true(tutti__user_op_drop(left));
+}
+
 /* Do some operations of this kind, many chunks or zero-copy each, come out wrong? */
-static int is_found(int n, early_t early, int shared, way_t way)
+static int is_found(int n, const char *groups, early_t early, size_t count, int shared, way_t way)
 {
     world_t w;
     int found = 0;
 
-    world_open(&w, (uint32_t)n, NULL);
+    open_groups(&w, n, groups);
     for (uint32_t i = 0; i < 200 && !found; i++) {
         il_plan_t plan = { .seed = i + 1, .percent = 20, .first = i };
         node_run_t run;
@@ -341,7 +404,7 @@ static int is_found(int n, early_t early, int shared, way_t way)
         node_open(&run, &w, 0, way);
         run.early = early;
         for (run.nsteps = 0; run.nsteps < 4; run.nsteps++)
-            run.step[run.nsteps] = (step_t){ early.kind, MOST, 0, shared, -1, 15 };
+            run.step[run.nsteps] = (step_t){ early.kind, count, 0, shared, -1, 15 };
         found = il_run(n, node_rank, &run, &plan) == 0 || run.wrong;
         node_close(&run);
     }
@@ -384,18 +447,48 @@ static void test_early(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         early_t early = cases[i].early;
 
-        if (is_found(cases[i].n, early, cases[i].shared, cases[i].way) != cases[i].found)
+        if (is_found(cases[i].n, NULL, early, MOST, cases[i].shared, cases[i].way) !=
+            cases[i].found)
             fail_msg("case %zu is %sfound", i, cases[i].found ? "not " : "");
     }
 }
 
+static void test_early_groups(void **state)
+{
+    static const struct {
+        early_t early;
+        size_t count;
+    } cases[] = {
+        { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, MOST },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_SUM }, MOST },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, MOST },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, MOST },
+        { { TUTTI__NODE_REDUCE, EARLY_IN }, MOST },
+        { { TUTTI__NODE_REDUCE, EARLY_SUM }, MOST },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, MOST },
+        { { TUTTI__NODE_REDUCE, EARLY_OUT }, MOST },
+        { { TUTTI__NODE_REDUCE_SCATTER, EARLY_IN }, MOST },
+        { { TUTTI__NODE_REDUCE_SCATTER, EARLY_SUM }, MOST },
+        { { TUTTI__NODE_REDUCE_SCATTER, EARLY_OUT }, MOST },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_GROUP }, 4 },
+        { { TUTTI__NODE_REDUCE, EARLY_GROUP }, 4 },
+        { { TUTTI__NODE_BCAST, EARLY_GROUP }, 4 },
+        { { TUTTI__NODE_MEET, EARLY_GROUP }, 4 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        if (!is_found(4, "0011", cases[i].early, cases[i].count, 0, BY_CHUNKS))
+            fail_msg("case %zu is not found", i);
+}
+
 /* All interleavings of a short list of operations with up to two switches at chosen points. */
-static void enumerate_node(int n, const step_t *steps, int nsteps, way_t way)
+static void enumerate_groups(int n, const char *groups, const step_t *steps, int nsteps, way_t way)
 {
     world_t w;
     uint32_t points = 1;
 
-    world_open(&w, (uint32_t)n, NULL);
+    open_groups(&w, n, groups);
     for (uint32_t first = 0; first < (uint32_t)n; first++) {
         for (uint32_t a = 0; a <= points; a++) {
             for (uint32_t b = a; b <= points; b += 1 + (a == 0) * points) {
@@ -412,6 +505,11 @@ static void enumerate_node(int n, const step_t *steps, int nsteps, way_t way)
         }
     }
     world_close(&w);
+}
+
+static void enumerate_node(int n, const step_t *steps, int nsteps, way_t way)
+{
+    enumerate_groups(n, NULL, steps, nsteps, way);
 }
 
 static void test_enumerated(void **state)
@@ -450,14 +548,18 @@ static void test_enumerated(void **state)
     enumerate_node(2, pulled, 3, BY_PULL);
     enumerate_node(3, oneshot, 2, BY_CHUNKS);
     enumerate_node(3, meetings, 3, BY_CHUNKS);
+    enumerate_groups(3, "001", oneshot, 2, BY_CHUNKS);
+    enumerate_groups(3, "011", meetings, 3, BY_CHUNKS);
+    enumerate_groups(3, "010", chunks, 1, BY_CHUNKS);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_two),  cmocka_unit_test(test_random_three),
-        cmocka_unit_test(test_random_four), cmocka_unit_test(test_early),
-        cmocka_unit_test(test_enumerated),
+        cmocka_unit_test(test_random_two),   cmocka_unit_test(test_random_three),
+        cmocka_unit_test(test_random_four),  cmocka_unit_test(test_random_groups),
+        cmocka_unit_test(test_order),        cmocka_unit_test(test_early),
+        cmocka_unit_test(test_early_groups), cmocka_unit_test(test_enumerated),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,7 @@ static size_t node_bytes(const world_t *w, uint32_t rank)
 {
     uint32_t ranks[WORLD_RANKS], me;
 
-    return tutti__shm_control_bytes(locals(w, rank, ranks, &me), ONESHOT_BYTES);
+    return tutti__shm_control_bytes(locals(w, rank, ranks, &me), 1, ONESHOT_BYTES);
 }
 
 static void *take(world_t *w, uint32_t rank, size_t bytes, uint64_t *ret_offset)
@@ -97,13 +97,17 @@ void world_wipe(world_t *w)
 tutti__node_t *world_node(world_t *w, uint32_t rank)
 {
     uint32_t ranks[WORLD_RANKS], me = 0, nlocal = locals(w, rank, ranks, &me);
+    uint32_t group_of[WORLD_RANKS];
     uint64_t offset[WORLD_RANKS];
     tutti__node_t *node;
 
-    for (uint32_t i = 0; i < nlocal; i++)
+    for (uint32_t i = 0; i < nlocal; i++) {
         offset[i] = w->node_offset[ranks[i]];
+        group_of[i] = w->group_of[ranks[i]];
+    }
     assert_int_equal(
-        tutti__shm_attach(&w->machine[rank], nlocal, me, ranks, offset, &w->conf, &node), TUTTI_OK);
+        tutti__shm_attach(&w->machine[rank], nlocal, me, ranks, offset, group_of, &w->conf, &node),
+        TUTTI_OK);
     return node;
 }
 

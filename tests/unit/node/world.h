@@ -21,6 +21,7 @@ typedef struct {
     tutti__arena_t *arena[WORLD_RANKS];
     tutti__machine_t machine[WORLD_RANKS];
     uint32_t host_of[WORLD_RANKS];
+    uint32_t group_of[WORLD_RANKS]; /* within its host; set after world_open, else one group */
 
     /* what machines, nodes and transports point to or begin with */
     uint32_t rank[WORLD_RANKS];

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 unit_tests += \
+    %reldir%/test_places \
     %reldir%/test_topo

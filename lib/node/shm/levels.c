@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Node operations among several groups of ranks, each of which shares a cache or a NUMA node.
+ *
+ * Meeting, of p ranks in G groups of g: instead of p lines each rank reads G, its leader g more.
+ *
+ *      announcement of each rank --> leader: are all alike? --> announcement of the group --> all
+ *                                    one-shot: their sum
+ *
+ *   A group's announcement is like a rank's, with the sum of its data if the operation reduces; its
+ *   head says MIXED if its ranks came with different calls. Seeing all groups' number m, a rank
+ *   knows that all ranks have announced m, though it has not looked at their lines; so two slots
+ *   are enough here as they are in shm.h, and whoever looks at other ranks' announcements now (for
+ *   data that are moved, descriptions of large operations, the words of a mismatch) finds them.
+ *
+ * Chunks: RED has two halves. Block j of a group is summed up by its member j % g; if all groups
+ * are equal runs of ranks, that is, in one of them, who owns it at last.
+ *      IN   copy what others of my group shall sum up         needs: all OUT >= g - 1, my RED too
+ *      SUM  sum up my blocks over my group's slots, into mine  needs: my group's IN >= g + 1
+ *      RED  reduce my block over the groups' sums              needs: their owners' SUM >= g + 1
+ *      OUT  as in shm.h
+ *   Of n bytes a rank then reads (G - 1) n / p of other groups in RED, instead of (p - g) n / p.
+ *
+ * Zero-copy reads all from where it is, but folds as the others do.
+ *
+ * Where groups are not runs of ranks, an operation that does not commute has one level.
+ */
+#include "node/shm/shm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* In the upper half of a group's head, instead of a description: no call has this one. */
+#define MIXED ((uint64_t)UINT32_MAX << 32)
+
+/*
+ * Looks at a group's head before it is asked which of its ranks is late; that takes lines from
+ * those who are at work, but a rank that has left must be found.
+ */
+#define PATIENT_LOOKS 40
+
+/* ---- groups ---- */
+
+static uint32_t leader_of(const tutti__shm_t *shm, uint32_t group)
+{
+    return shm->by_group[shm->group_first[group]];
+}
+
+static tutti__announce_t *announce_of(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                      uint32_t group)
+{
+    return tutti__shm_of_group(&lane->peer[leader_of(shm, group)], lane->seq);
+}
+
+tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_of)
+{
+    uint32_t n = shm->nlocal, at = 0;
+
+    shm->ngroups = 1;
+    for (uint32_t r = 0; group_of != NULL && r < n; r++)
+        shm->ngroups = TUTTI__MAX(shm->ngroups, group_of[r] + 1);
+    /* Where each is alone there is one level. */
+    if (shm->ngroups == n)
+        shm->ngroups = 1;
+    shm->group_first = calloc(shm->ngroups + 1, sizeof(*shm->group_first));
+    shm->by_group = calloc(n, sizeof(*shm->by_group));
+    shm->sums = calloc((size_t)TUTTI__LANES * shm->ngroups, TUTTI__SUM_BYTES);
+    if (shm->group_first == NULL || shm->by_group == NULL || shm->sums == NULL)
+        return TUTTI_ERR_NO_MEMORY;
+    shm->in_order = 1;
+    for (uint32_t g = 0; g < shm->ngroups; g++) {
+        shm->group_first[g] = at;
+        for (uint32_t r = 0; r < n; r++) {
+            if (shm->ngroups > 1 && group_of[r] != g)
+                continue;
+            if (r == shm->me)
+                shm->group = g;
+            shm->in_order &= at == r;
+            shm->by_group[at++] = r;
+        }
+    }
+    shm->group_first[shm->ngroups] = at;
+    return TUTTI_OK;
+}
+
+int tutti__shm_takes_levels(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    const tutti__reducer_t *reducer = lane->call->reducer;
+
+    if (shm->ngroups == 1 || !tutti__shm_reduces(lane))
+        return 0;
+    return shm->in_order || reducer->fold != NULL || tutti__user_op_commutes(reducer->user);
+}
+
+/* ---- meeting ---- */
+
+/* Is this what I came with, too? */
+static int is_mine(const tutti__shm_lane_t *lane, const tutti__announce_t *a)
+{
+    return atomic_load_explicit(&a->head, memory_order_relaxed) == (lane->head | lane->seq) &&
+           a->count == lane->count_word &&
+           (lane->call->kind != TUTTI__NODE_MEET || a->u.root == lane->call->root);
+}
+
+static int all_mine(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    for (uint32_t i = shm->group_first[shm->group]; i < shm->group_first[shm->group + 1]; i++)
+        if (shm->by_group[i] != shm->me &&
+            !is_mine(lane, lane->peer[shm->by_group[i]].announce[lane->seq & 1]))
+            return 0;
+    return 1;
+}
+
+/* Sum up what my group announced, as it is packed there. */
+static void sum_oneshot(tutti__shm_t *shm, uint32_t lane_index, char *to)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    const void **srcs = tutti__shm_srcs(shm, lane_index);
+    const uint32_t *member = shm->by_group + shm->group_first[shm->group];
+    uint32_t n = shm->group_first[shm->group + 1] - shm->group_first[shm->group];
+    size_t at = 0;
+
+    for (uint32_t j = 0; j < lane->call->nblk * lane->call->nparts; j++) {
+        tutti__shm_part_t part = tutti__shm_block(lane, j);
+
+        for (uint32_t i = 0; i < n; i++)
+            srcs[i] = tutti__shm_given(shm, lane, member[i], at, part);
+        tutti__reduce(lane->call->reducer, to + at, srcs, n, part.count, 0);
+        at += part.count * lane->esize;
+    }
+}
+
+/* My group is complete. */
+static void announce_group(tutti__shm_t *shm, uint32_t lane_index)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    tutti__announce_t *group = announce_of(shm, lane, shm->group);
+    int alike = all_mine(shm, lane);
+
+    if (alike && lane->call->kind == TUTTI__NODE_MEET)
+        group->u.root = lane->call->root;
+    else if (alike && lane->levels && lane->oneshot)
+        sum_oneshot(shm, lane_index, group->u.data);
+    group->count = lane->count_word;
+    tutti__store64_release(&group->head, (alike ? lane->head : MIXED) | lane->seq);
+    /* The number once more, for those who sleep. */
+    tutti__shm_publish(shm, lane_index, tutti__shm_seq(group), lane->seq);
+}
+
+/* The leader's part. */
+static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    uint32_t n = shm->group_first[shm->group + 1] - shm->group_first[shm->group];
+
+    for (; lane->seen < n; lane->seen++) {
+        uint32_t r = shm->by_group[shm->group_first[shm->group] + lane->seen];
+        tutti__word_t *word = tutti__shm_seq(lane->peer[r].announce[lane->seq & 1]);
+        uint32_t value = tutti__load_acquire(word);
+
+        if (value != lane->seq)
+            return tutti__shm_stuck(shm, r, word, value, stuck);
+        if (lane->seen + 1 == n)
+            announce_group(shm, lane_index);
+    }
+    return TUTTI_OK;
+}
+
+/* A group's head is not there: wait for its leader, or for whom that waits for. */
+static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
+                                     uint32_t group, uint32_t value, tutti__stuck_t *stuck)
+{
+    lane->misses += lane->misses < PATIENT_LOOKS;
+    for (uint32_t i = shm->group_first[group];
+         lane->misses == PATIENT_LOOKS && i < shm->group_first[group + 1]; i++) {
+        uint32_t r = shm->by_group[i];
+        tutti__word_t *word = tutti__shm_seq(lane->peer[r].announce[lane->seq & 1]);
+        uint32_t its = tutti__load_acquire(word);
+
+        if (its != lane->seq)
+            return tutti__shm_stuck(shm, r, word, its, stuck);
+    }
+    return tutti__shm_stuck(shm, leader_of(shm, group),
+                            tutti__shm_seq(announce_of(shm, lane, group)), value, stuck);
+}
+
+/* Have all groups come with what I came with? Else it is looked up who has not. */
+static tutti_status_t compare_groups(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    for (uint32_t g = 0; g < shm->ngroups; g++)
+        if (!is_mine(lane, announce_of(shm, lane, g)))
+            return tutti__shm_mismatch(shm, lane);
+    return TUTTI_OK;
+}
+
+/* Reduce the groups' sums to what I get. */
+static void reduce_oneshot(tutti__shm_t *shm, uint32_t lane_index)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    const tutti__node_call_t *call = lane->call;
+    const void **srcs = tutti__shm_srcs(shm, lane_index);
+    size_t at = 0;
+
+    for (uint32_t j = 0; j < call->nblk * call->nparts; j++) {
+        tutti__shm_part_t part = tutti__shm_block(lane, j);
+
+        for (uint32_t g = 0; g < shm->ngroups; g++)
+            srcs[g] = announce_of(shm, lane, g)->u.data + at;
+        if (call->kind != TUTTI__NODE_REDUCE_SCATTER || j / call->nblk == shm->me)
+            tutti__reduce(call->reducer, tutti__shm_dst(lane, part), srcs, shm->ngroups, part.count,
+                          call->divisor);
+        at += part.count * lane->esize;
+    }
+}
+
+/* All of an operation that needs no more than groups' announcements. Else, all ranks' are there. */
+static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    tutti_status_t status = TUTTI_OK;
+
+    if (shm->me == leader_of(shm, shm->group))
+        status = lead(shm, lane_index, stuck);
+    if (status != TUTTI_OK)
+        return status;
+    for (; lane->heard < shm->ngroups; lane->heard++) {
+        uint32_t value = tutti__load_acquire(tutti__shm_seq(announce_of(shm, lane, lane->heard)));
+
+        if (value != lane->seq)
+            return wait_for_group(shm, lane, lane->heard, value, stuck);
+        lane->misses = 0;
+    }
+    lane->heard = 0;
+    lane->seen = shm->nlocal;
+    status = compare_groups(shm, lane);
+    if (status == TUTTI_OK && lane->call->kind != TUTTI__NODE_MEET &&
+        !(lane->levels && lane->oneshot))
+        return TUTTI_OK;
+    if (status == TUTTI_OK && lane->call->kind != TUTTI__NODE_MEET && tutti__shm_gets(shm, lane))
+        reduce_oneshot(shm, lane_index);
+    lane->phase = SHM_IDLE;
+    return status;
+}
+
+/* ---- chunks ---- */
+
+/* My blocks of a chunk, over my group. Nobody else needs what my slot has there: of it I put in
+   nothing. */
+void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
+{
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    const void **srcs = tutti__shm_srcs(shm, lane_index);
+    const uint32_t *member = shm->by_group + shm->group_first[shm->group];
+    uint32_t n = shm->group_first[shm->group + 1] - shm->group_first[shm->group];
+
+    for (uint32_t j = 0; j < lane->nblocks; j++) {
+        tutti__shm_part_t part;
+
+        if (tutti__shm_summer(shm, shm->group, j) != shm->me)
+            continue;
+        part = tutti__shm_piece(lane, j, chunk);
+        for (uint32_t i = 0; i < n; i++)
+            srcs[i] = member[i] == shm->me ? tutti__shm_src(lane, part)
+                                           : tutti__shm_slot(shm, lane, member[i], chunk, j);
+        if (part.count > 0)
+            tutti__reduce(lane->call->reducer, tutti__shm_slot(shm, lane, shm->me, chunk, j), srcs,
+                          n, part.count, 0);
+    }
+}
+
+tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
+                                   uint32_t target, tutti__stuck_t *stuck)
+{
+    for (uint32_t j = 0; j < lane->nblocks; j++) {
+        for (uint32_t g = 0; tutti__shm_owner(lane, j) == shm->me && g < shm->ngroups; g++) {
+            uint32_t r = tutti__shm_summer(shm, g, j), value;
+            tutti__word_t *word = &lane->peer[r].progress->sum;
+
+            if (r == shm->me)
+                continue;
+            value = tutti__load_acquire(word);
+            if (!tutti__reached(value, target))
+                return tutti__shm_stuck(shm, r, word, value, stuck);
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* ---- zero-copy ---- */
+
+void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane_index, void *dst, const void **srcs,
+                     size_t count)
+{
+    const tutti__node_call_t *call = shm->lane[lane_index].call;
+    char *sums = shm->sums + (size_t)lane_index * shm->ngroups * TUTTI__SUM_BYTES;
+
+    for (uint32_t g = 0; g < shm->ngroups; g++, sums += TUTTI__SUM_BYTES) {
+        uint32_t first = shm->group_first[g];
+
+        tutti__reduce(call->reducer, sums, srcs + first, shm->group_first[g + 1] - first, count, 0);
+        srcs[g] = sums; /* of this group or one before: read already */
+    }
+    tutti__reduce(call->reducer, dst, srcs, shm->ngroups, count, call->divisor);
+}
+
+/* ---- the table: what is done before one group's is asked ---- */
+
+static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
+{
+    tutti__shm_ops.start(node, lane_index, call);
+}
+
+static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__shm_t *shm = (tutti__shm_t *)node;
+    tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    tutti_status_t status = TUTTI_OK;
+
+    if (lane->phase == SHM_EARLY)
+        status = tutti__shm_early(shm, lane_index, stuck);
+    if (status == TUTTI_OK && lane->phase == SHM_MEET)
+        status = meet(shm, lane_index, stuck);
+    if (status != TUTTI_OK || lane->phase == SHM_IDLE)
+        return status;
+    return tutti__shm_ops.step(node, lane_index, stuck);
+}
+
+const tutti__node_ops_t tutti__shm_group_ops = {
+    .name = "shm",
+    .purpose = "shared memory, in two levels: groups of ranks that are near each other",
+    .close = tutti__shm_close,
+    .start = start,
+    .step = step,
+};
