@@ -39,8 +39,8 @@ static mapping_t **find(const char *base)
 static void *map_aligned(int fd, size_t span)
 {
     size_t room = span + TUTTI__HUGE_BYTES, before;
-    char *base, *taken = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                              -1, 0);
+    char *base,
+        *taken = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (taken == MAP_FAILED)
         return MAP_FAILED;

@@ -324,9 +324,9 @@ static int take(tutti__arena_t *arena, uint64_t bytes, uint64_t *ret_offset)
     if (bytes < TUTTI__HUGE_BYTES)
         taken = tutti__ranges_take(arena->ranges, bytes, ret_offset);
     else
-        taken = tutti__ranges_take_aligned(arena->ranges, whole, from, TUTTI__HUGE_BYTES,
-                                           ret_offset) ||
-                tutti__ranges_take_aligned(arena->ranges, whole, 0, TUTTI__HUGE_BYTES, ret_offset);
+        taken =
+            tutti__ranges_take_aligned(arena->ranges, whole, from, TUTTI__HUGE_BYTES, ret_offset) ||
+            tutti__ranges_take_aligned(arena->ranges, whole, 0, TUTTI__HUGE_BYTES, ret_offset);
     tutti__mutex_unlock(&arena->lock);
     return taken;
 }

@@ -149,8 +149,7 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane, tutti__an
     if (!is_alike || is_in_place(lane) || src == TUTTI__NO_OFFSET ||
         (lends_dst(shm, lane) && dst == TUTTI__NO_OFFSET))
         own->u.large.flags |= TUTTI__PRIVATE;
-    if (is_alike && !is_in_place(lane) && !lane->levels &&
-        message_bytes(lane) >= shm->pull_bytes)
+    if (is_alike && !is_in_place(lane) && !lane->levels && message_bytes(lane) >= shm->pull_bytes)
         let_pull(lane, own);
     own->u.large.bulk_offset = TUTTI__NO_OFFSET;
     if (!make_bulk(shm, lane))

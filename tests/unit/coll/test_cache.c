@@ -196,10 +196,8 @@ static void test_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_cache_refuses),
-        cmocka_unit_test(test_told),
-        cmocka_unit_test(test_sendrecv),
+        cmocka_unit_test(test_cache), cmocka_unit_test(test_cache_refuses),
+        cmocka_unit_test(test_told),  cmocka_unit_test(test_sendrecv),
         cmocka_unit_test(test_heads),
     };
 

@@ -79,9 +79,9 @@ static void put_links(const char *cpus, const char *name, const char *folder, in
     snprintf(to, sizeof(to), "../%s%d", folder, number);
     hwloc_bitmap_foreach_begin(cpu, set)
         snprintf(link, sizeof(link), "%s/devices/system/cpu/cpu%u", root, cpu);
-        mkdir(link, 0700);
-        snprintf(link, sizeof(link), "%s/devices/system/cpu/cpu%u/%s", root, cpu, name);
-        assert_int_equal(symlink(to, link), 0);
+    mkdir(link, 0700);
+    snprintf(link, sizeof(link), "%s/devices/system/cpu/cpu%u/%s", root, cpu, name);
+    assert_int_equal(symlink(to, link), 0);
     hwloc_bitmap_foreach_end();
     hwloc_bitmap_free(set);
 }
@@ -249,22 +249,22 @@ static void expect_groups(const seating_t *s)
 static void test_groups(void **state)
 {
     static const seating_t cases[] = {
-        { "epyc", 128, 128, 1, 1, 16, 8 },  /* a core each */
-        { "epyc", 64, 16, 8, 1, 16, 0 },    /* L3 caches take turns */
-        { "epyc", 16, 16, 8, 8, 2, 8 },     /* an L3 each: by node */
-        { "epyc", 2, 2, 64, 64, 1, 2 },     /* a node each */
-        { "epyc", 8, 2, 64, 16, 2, 0 },     /* two L3 each: by node */
-        { "epyc", 9, 1, 0, 1, 2, 8 },       /* one beside a full one */
-        { "epyc", 16, 16, 1, 0, 1, 16 },    /* not bound */
-        { "epyc", 17, 17, 1, 0, 2, 8 },     /* not bound, too many: cut */
+        { "epyc", 128, 128, 1, 1, 16, 8 }, /* a core each */
+        { "epyc", 64, 16, 8, 1, 16, 0 },   /* L3 caches take turns */
+        { "epyc", 16, 16, 8, 8, 2, 8 },    /* an L3 each: by node */
+        { "epyc", 2, 2, 64, 64, 1, 2 },    /* a node each */
+        { "epyc", 8, 2, 64, 16, 2, 0 },    /* two L3 each: by node */
+        { "epyc", 9, 1, 0, 1, 2, 8 },      /* one beside a full one */
+        { "epyc", 16, 16, 1, 0, 1, 16 },   /* not bound */
+        { "epyc", 17, 17, 1, 0, 2, 8 },    /* not bound, too many: cut */
         { "epyc", 100, 100, 1, 0, 7, 14 },
-        { "xeon", 64, 64, 1, 1, 4, 16 },    /* an L3 of 32 is cut along nodes.. */
-        { "xeon", 64, 4, 16, 1, 4, 0 },     /* ..whatever the order of ranks is */
-        { "xeon", 4, 4, 16, 16, 2, 2 },     /* a node each, two an L3 */
+        { "xeon", 64, 64, 1, 1, 4, 16 }, /* an L3 of 32 is cut along nodes.. */
+        { "xeon", 64, 4, 16, 1, 4, 0 },  /* ..whatever the order of ranks is */
+        { "xeon", 4, 4, 16, 16, 2, 2 },  /* a node each, two an L3 */
         { "xeon", 2, 2, 32, 32, 1, 2 },
         { "laptop", 8, 8, 1, 1, 1, 8 },
-        { "laptop", 24, 8, 1, 0, 2, 12 },   /* too many for a group */
-        { "altra", 32, 32, 5, 5, 2, 16 },   /* no L3: by node */
+        { "laptop", 24, 8, 1, 0, 2, 12 }, /* too many for a group */
+        { "altra", 32, 32, 5, 5, 2, 16 }, /* no L3: by node */
         { "altra", 160, 160, 1, 1, 10, 16 },
         { "container", 4, 2, 6, 1, 2, 0 },
         { "container", 4, 4, 1, 0, 1, 4 },
