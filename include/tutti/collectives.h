@@ -218,12 +218,12 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
 
 /*
  * Send `count` elements to rank `dest`, which calls tutti_recv or tutti_sendrecv. Waits for the
- * receiver, though not until it has all of them. So two ranks that both send first are an error,
- * and in a longer circle of senders each waits until TUTTI_TIMEOUT; tutti_sendrecv is for that.
+ * receiver, though not until it has all of them. So of ranks that send around a circle, or to each
+ * other, each waits until TUTTI_TIMEOUT; tutti_sendrecv is for that.
  * Between two ranks messages stay in order; there are no tags. count 0 sends nothing, and neither
  * rank waits.
  *
- * TUTTI_ERR_MISMATCH: the peer came with another type or count, or sends too. Both ranks get it,
+ * TUTTI_ERR_MISMATCH: the receiver came with another type or count. Both ranks get it,
  * with words that say what each came with; nothing was written, and the next call works.
  *
  * With TUTTI_COMPARE=0, which makes short messages faster, sends may return before the receiver has
@@ -241,11 +241,11 @@ TUTTI_API tutti_status_t tutti_recv(void *buffer, size_t count, tutti_dtype_t dt
 
 /*
  * Send to `dest` and receive from `source` at the same time, so that rings and exchanges do not
- * deadlock. The buffers do not overlap. dest and source may be equal, but not this rank. Nothing
- * moves before both have come.
+ * deadlock. The buffers do not overlap. dest and source may be equal, but not this rank. Neither
+ * direction waits for the other, and a peer may serve them in two calls.
  *
- * TUTTI_ERR_MISMATCH as with tutti_send. If dest and source are two ranks and one of them fits,
- * what goes between it and this rank was moved; what does not fit was not. Since 0.1.
+ * TUTTI_ERR_MISMATCH as with tutti_send. A direction that fits was moved all the same; one that
+ * does not was not. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_sendrecv(const void *sendbuf, size_t sendcount, int dest,
                                         void *recvbuf, size_t recvcount, int source,

@@ -145,6 +145,8 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
     comm->exec = (tutti__exec_env_t){ comm->topo->rank, comm->topo->size, comm->xport, comm->node,
                                       comm->conf.shared.chunk_bytes };
     tutti__run_init(&comm->run, &comm->exec, 0);
+    for (int i = 0; i < 2; i++)
+        tutti__run_init(&comm->side[i].run, &comm->exec, 0);
     tutti__cache_init(&comm->cache, &comm->shape, comm->topo->rank, comm->conf.shared.algorithm,
                       association, conf->check ? (uint32_t)conf->credits : 0);
     status = tutti__comm_take_files(comm);
@@ -264,6 +266,8 @@ void tutti__comm_close(tutti_comm_t *comm)
         status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
     tutti__engine_close(comm->engine);
+    for (int i = 0; i < 2; i++)
+        tutti__run_fini(&comm->side[i].run);
     tutti__run_fini(&comm->run);
     tutti__cache_fini(&comm->cache);
     tutti__call_room_free(&comm->room);

@@ -23,6 +23,26 @@ typedef struct {
     char nothing[16]; /* for a barrier's operation */
 } tutti__again_t;
 
+/* What a direct message has to do with one peer, as its sender or its receiver; see pairs.c. */
+typedef struct {
+    uint32_t type, count[2]; /* count: 64 bits */
+} tutti__head_t;
+
+typedef enum {
+    TUTTI__SIDE_DONE, /* or there is none */
+    TUTTI__SIDE_HEADS,
+    TUTTI__SIDE_DATA,
+    TUTTI__SIDE_WRONG
+} tutti__partner_stage_t;
+
+typedef struct {
+    tutti__partner_stage_t stage;
+    uint32_t peer;
+    tutti__head_t mine, its;
+    tutti__exec_call_t data;
+    tutti__run_t run;
+} tutti__partner_t;
+
 struct tutti_comm {
     tutti__conf_t conf;
     const tutti__mpi_module_t *module; /* or NULL */
@@ -43,6 +63,7 @@ struct tutti_comm {
     /* Direct calls, one at a time. */
     atomic_int busy;
     tutti__run_t run;
+    tutti__partner_t side[2]; /* as sender, as receiver */
     tutti__again_t again;
     tutti__cache_t cache;
     tutti__call_room_t room;

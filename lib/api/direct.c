@@ -157,60 +157,78 @@ static int comes_soon(const tutti__stuck_t *stuck)
     return 0;
 }
 
-/* again: it is no run but comm->again that goes on. */
-static inline tutti_status_t step(tutti_comm_t *comm, int again, tutti__stuck_t *stuck)
+/* What goes on. */
+typedef enum {
+    THE_RUN,   /* comm->run */
+    THE_AGAIN, /* comm->again */
+    THE_SIDES  /* comm->side: a message */
+} what_t;
+
+static inline tutti_status_t step(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
 {
-    if (!again)
+    if (what == THE_RUN)
         return tutti__run_step(&comm->run, stuck);
+    if (what == THE_SIDES)
+        return tutti__pairs_step(comm, stuck);
     stuck->word = NULL;
     stuck->peer = -1;
     return comm->node->ops->step(comm->node, 0, stuck);
 }
 
 /* Go on until it is stuck on a word that does not come soon. */
-static inline tutti_status_t go_on(tutti_comm_t *comm, int again, tutti__stuck_t *stuck)
+static inline tutti_status_t go_on(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
 {
     tutti_status_t status;
 
     do
-        status = step(comm, again, stuck);
+        status = step(comm, what, stuck);
     while (status == TUTTI__AGAIN && comm->spin && comes_soon(stuck));
     return status;
 }
 
-/* The same to the end; it is stuck now. Not inlined: few calls wait so long. */
-static tutti_status_t wait_to_end(tutti_comm_t *comm, int again, tutti__stuck_t *stuck)
+static unsigned tag_of(const tutti_comm_t *comm, what_t what)
 {
-    patience_t patience = { .tag = again ? comm->again.node.tag : comm->run.node_call.tag,
-                            .stuck = { NULL, 0, -1 } };
+    if (what == THE_SIDES)
+        return comm->side[0].data.tag;
+    return what == THE_AGAIN ? comm->again.node.tag : comm->run.node_call.tag;
+}
+
+/* The same to the end; it is stuck now. Not inlined: few calls wait so long. */
+static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
+{
+    patience_t patience = { .tag = tag_of(comm, what), .stuck = { NULL, 0, -1 } };
     tutti_status_t status;
 
     do {
-        int left = stuck->peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)stuck->peer);
+        int32_t peer = stuck->peer;
+        uint32_t moves = comm->run.moves + tutti__pairs_moves(comm);
 
-        if (left) {
+        if (peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)peer)) {
             /* What it wrote before it left may have come after the first look. */
-            status = step(comm, again, stuck);
+            status = step(comm, what, stuck);
             if (status != TUTTI__AGAIN)
                 return status;
-            if (stuck->peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)stuck->peer))
-                return tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has called tutti_finalize",
-                                   stuck->peer);
+            if (stuck->peer == peer)
+                return tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has called tutti_finalize", peer);
+            continue;
         }
         status = wait_a_little(comm, &patience, stuck);
         if (status != TUTTI_OK)
             return status;
-        status = go_on(comm, again, stuck);
+        status = go_on(comm, what, stuck);
+        /* Between hosts there is no word whose change would tell. */
+        if (comm->run.moves + tutti__pairs_moves(comm) != moves)
+            patience = (patience_t){ .tag = patience.tag, .stuck = { NULL, 0, -1 } };
     } while (status == TUTTI__AGAIN);
     return status;
 }
 
-static inline tutti_status_t run_to_end(tutti_comm_t *comm, int again)
+static inline tutti_status_t run_to_end(tutti_comm_t *comm, what_t what)
 {
     tutti__stuck_t stuck;
-    tutti_status_t status = go_on(comm, again, &stuck);
+    tutti_status_t status = go_on(comm, what, &stuck);
 
-    return TUTTI__LIKELY(status != TUTTI__AGAIN) ? status : wait_to_end(comm, again, &stuck);
+    return TUTTI__LIKELY(status != TUTTI__AGAIN) ? status : wait_to_end(comm, what, &stuck);
 }
 
 /* ---- one schedule ---- */
@@ -233,6 +251,7 @@ tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status)
     say_group(comm, status);
     snprintf(text, sizeof(text), "%.500s", tutti_last_error());
     tutti__run_cancel(&comm->run);
+    tutti__pairs_cancel(comm);
     return tutti__engine_kill(comm->engine, status, text);
 }
 
@@ -244,23 +263,30 @@ static int is_common(tutti_status_t status, const tutti__run_t *run, int has_cha
     return status == TUTTI_ERR_NO_MEMORY && !has_channels;
 }
 
+tutti_status_t tutti__comm_allows(const tutti_comm_t *comm, const tutti__sched_t *sched)
+{
+    if (TUTTI__LIKELY(sched->nchans == 0 || !tutti__run_forbidden(&comm->exec, sched, 0)))
+        return TUTTI_OK;
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED, "this thread may not use MPI: it was initialised "
+                                              "with a thread level below MPI_THREAD_SERIALIZED");
+}
+
 tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
                                tutti__exec_call_t *exec, int meets)
 {
     int has_channels = sched->nchans > 0;
     tutti_status_t status;
 
-    if (has_channels && tutti__run_forbidden(&comm->exec, sched, 0))
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                           "this thread may not use MPI: it was "
-                           "initialised with a thread level below MPI_THREAD_SERIALIZED");
+    status = tutti__comm_allows(comm, sched);
+    if (TUTTI__UNLIKELY(status != TUTTI_OK))
+        return status;
     exec->meet = meets && has_channels && comm->shape.nhosts == 1;
     status = tutti__run_start(&comm->run, sched, exec);
     if (TUTTI__UNLIKELY(status != TUTTI_OK)) {
         /* That one is the same on all ranks; of others the peers know nothing yet. */
         return status == TUTTI_ERR_UNSUPPORTED ? status : tutti__comm_end_badly(comm, status);
     }
-    status = run_to_end(comm, 0);
+    status = run_to_end(comm, THE_RUN);
     if (TUTTI__LIKELY(status == TUTTI_OK))
         return status;
     return is_common(status, &comm->run, has_channels) ? status
@@ -290,7 +316,7 @@ static tutti_status_t leave(tutti_comm_t *comm, tutti_status_t status)
 }
 
 /* Errors of the choice are the same on all ranks; without memory this one cannot follow. */
-tutti_status_t tutti__comm_found(tutti_comm_t *comm, tutti_status_t status)
+static tutti_status_t found(tutti_comm_t *comm, tutti_status_t status)
 {
     if (status == TUTTI_OK || status == TUTTI_ERR_UNSUPPORTED ||
         status == TUTTI_ERR_INVALID_ARGUMENT)
@@ -301,7 +327,7 @@ tutti_status_t tutti__comm_found(tutti_comm_t *comm, tutti_status_t status)
 tutti_status_t tutti__comm_find(tutti_comm_t *comm, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched)
 {
-    return tutti__comm_found(comm, tutti__cache_get(&comm->cache, want, in_place, ret_sched));
+    return found(comm, tutti__cache_get(&comm->cache, want, in_place, ret_sched));
 }
 
 /* ---- the same call again; see again.c ---- */
@@ -313,11 +339,25 @@ static inline tutti_status_t make_again(tutti_comm_t *comm, const tutti__call_t 
 
     tutti__again_aim(&comm->again, call);
     comm->node->ops->start(comm->node, 0, node);
-    status = run_to_end(comm, 1);
+    status = run_to_end(comm, THE_AGAIN);
     node->again = 1;
     if (TUTTI__LIKELY(status == TUTTI_OK) || is_common(status, &comm->run, 0))
         return status;
     return tutti__comm_end_badly(comm, status);
+}
+
+static tutti_status_t make_message(tutti_comm_t *comm, const tutti__call_t *call,
+                                   tutti__exec_call_t *exec)
+{
+    tutti_status_t status;
+
+    exec->signature = tutti__call_signature(call, exec, comm->shape.size);
+    status = tutti__pairs_start(comm, call, exec);
+    if (status == TUTTI_OK)
+        status = run_to_end(comm, THE_SIDES);
+    if (status == TUTTI_OK)
+        return tutti__pairs_end(comm);
+    return status == TUTTI_ERR_UNSUPPORTED ? status : tutti__comm_end_badly(comm, status);
 }
 
 static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
@@ -341,7 +381,7 @@ static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
     if (status != TUTTI_OK || empty)
         return status;
     if (tutti__call_collective(call->kind) == TUTTI__COLLECTIVES)
-        return tutti__pairs_run(comm, call, &exec);
+        return make_message(comm, call, &exec);
     status = tutti__comm_find(comm, &want, in_place, &sched);
     if (status != TUTTI_OK)
         return status;

@@ -18,9 +18,8 @@ tutti_status_t tutti__comm_call(tutti_comm_t *comm, const tutti__call_t *call);
 tutti_status_t tutti__comm_find(tutti_comm_t *comm, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched);
 
-/* What looking for a schedule ended with; what is wrong on this rank alone ends the communicator.
-   Returns `status`. */
-tutti_status_t tutti__comm_found(tutti_comm_t *comm, tutti_status_t status);
+/* May this thread use what a schedule needs? Else UNSUPPORTED. */
+tutti_status_t tutti__comm_allows(const tutti_comm_t *comm, const tutti__sched_t *sched);
 
 /* Run one schedule of lane 0 to its end. meets: the ranks of the host find out first whether they
    came with the same call. An error that leaves ranks in different places ends the communicator. */
@@ -46,9 +45,14 @@ tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call
 int tutti__counts_checked(const tutti_comm_t *comm);
 tutti_status_t tutti__counts_agree_own(tutti_comm_t *comm, uint32_t tag, size_t count);
 
-/* pairs.c: a message, which was prepared. MISMATCH on both ranks if theirs do not fit; what goes
-   between this rank and another one was moved all the same. */
-tutti_status_t tutti__pairs_run(tutti_comm_t *comm, const tutti__call_t *call,
-                                tutti__exec_call_t *exec);
+/* pairs.c: a direct message, or a sendrecv: started, stepped like a run, and at its end MISMATCH if
+   a peer came with another one; what fits between this rank and another one was moved all the
+   same. Errors of the other functions end the communicator. */
+tutti_status_t tutti__pairs_start(tutti_comm_t *comm, const tutti__call_t *call,
+                                  const tutti__exec_call_t *exec);
+tutti_status_t tutti__pairs_step(tutti_comm_t *comm, tutti__stuck_t *stuck);
+uint32_t tutti__pairs_moves(const tutti_comm_t *comm); /* as of a run */
+tutti_status_t tutti__pairs_end(tutti_comm_t *comm);
+void tutti__pairs_cancel(tutti_comm_t *comm);
 
 #endif

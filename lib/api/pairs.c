@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages: what two ranks tell each other before, and the data.
+ * Direct messages: what sender and receiver tell each other before, and the data.
  *
- * Between rank and peer goes one head each way: what it gives the other, what it expects, and the
- * type. Both compare the same two heads, so both find the same. Where they do not fit, nothing goes
- * between these two, and the call ends with MISMATCH; what a sendrecv has to do with a third rank
- * is served all the same, since that one knows of no error. All channels are empty again then.
+ * Each has a head for the other: its type and count. Both compare the same two heads, so both find
+ * the same. Where they do not fit, nothing moves, and the call ends with MISMATCH on both.
  *
- *      rank 0 --head--> rank 1         fits:  rank 0 ==data==> rank 1
- *      rank 0 <--head-- rank 1         else:  MISMATCH on both
+ *      sender --head--> receiver        fits:  sender ==data==> receiver
+ *      sender <--head-- receiver        else:  MISMATCH on both
+ *
+ * A sendrecv has two sides, one as sender and one as receiver, be it of the same peer or of two.
+ * Each goes on by itself: the other may depend on it, in a chain of ranks. So a side that does not
+ * fit leaves the other one alone, whose peer knows of no error.
  *
  * A peer that is in a collective call reads no heads: on one host both wait until TUTTI_TIMEOUT;
  * between hosts the length tells.
@@ -27,159 +29,188 @@
 #define NOBODY UINT32_MAX
 #define MARK 0x70616900u /* tells a head from data; lowest byte: the type */
 
-typedef struct {
-    uint32_t type;
-    uint32_t gives[2], expects[2]; /* elements, 64 bits; 0: nothing */
-} head_t;
-
 /* Calls that compare begin with 8-byte numbers: such a message is never as long as a head. */
-static_assert(sizeof(head_t) % sizeof(uint64_t) != 0, "heads are told by their length");
+static_assert(sizeof(tutti__head_t) % sizeof(uint64_t) != 0, "heads are told by their length");
 
-/* The blocks of tutti__cache_heads. */
 enum {
-    DEST,
-    SOURCE,
+    SENDER,
+    RECEIVER,
     SIDES
 };
 
-typedef struct {
-    uint32_t peer[SIDES]; /* NOBODY: there is no such side */
-    head_t mine[SIDES], theirs[SIDES];
-} pairs_t;
-
-/* ---- words ---- */
-
-static unsigned long long number(const uint32_t *half)
+static unsigned long long count_of(const tutti__head_t *head)
 {
-    uint64_t value;
+    uint64_t count;
 
-    memcpy(&value, half, sizeof(value));
-    return value;
+    memcpy(&count, head->count, sizeof(count));
+    return count;
 }
 
-/* "sends rank 1 10 x float32" */
-static void describe(const head_t *head, uint32_t peer, char *text, size_t bytes)
+static const char *type_of(const tutti__head_t *head)
 {
-    const char *type = tutti__dtype_name((tutti_dtype_t)(head->type & 0xff));
-    unsigned long long gives = number(head->gives), expects = number(head->expects);
-
-    if (expects == 0)
-        snprintf(text, bytes, "sends rank %u %llu x %s", peer, gives, type);
-    else if (gives == 0)
-        snprintf(text, bytes, "expects %llu x %s from rank %u", expects, type, peer);
-    else
-        snprintf(text, bytes, "sends rank %u %llu x %s and expects %llu", peer, gives, type,
-                 expects);
+    return tutti__dtype_name((tutti_dtype_t)(head->type & 0xff));
 }
 
 /* The same words on both ranks. */
-static tutti_status_t fail(uint32_t rank, uint32_t peer, const head_t *mine, const head_t *theirs)
+static tutti_status_t fail(const tutti_comm_t *comm, int i)
 {
-    int is_first = rank < peer, both_send, both_expect;
-    const head_t *first = is_first ? mine : theirs, *second = is_first ? theirs : mine;
-    uint32_t low = is_first ? rank : peer, high = is_first ? peer : rank;
-    char a[120], b[120];
+    const tutti__partner_t *side = &comm->side[i];
+    uint32_t rank = comm->topo->rank;
+    const tutti__head_t *gives = i == SENDER ? &side->mine : &side->its;
+    const tutti__head_t *expects = i == SENDER ? &side->its : &side->mine;
 
-    describe(first, high, a, sizeof(a));
-    describe(second, low, b, sizeof(b));
-    both_send = number(first->expects) == 0 && number(second->expects) == 0;
-    both_expect = number(first->gives) == 0 && number(second->gives) == 0;
-    return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u %s, rank %u %s%s", low, a, high, b,
-                       both_send || both_expect ? ", too" : "");
+    return tutti__fail(TUTTI_ERR_MISMATCH,
+                       "rank %u sends %llu x %s to rank %u, which expects %llu x %s",
+                       i == SENDER ? rank : side->peer, count_of(gives), type_of(gives),
+                       i == SENDER ? side->peer : rank, count_of(expects), type_of(expects));
 }
 
-/* ---- heads ---- */
-
-static void put(head_t *head, const tutti__call_t *call, uint64_t gives, uint64_t expects)
+static tutti_status_t start(tutti_comm_t *comm, int i, tutti__partner_stage_t stage)
 {
-    head->type = MARK | (uint32_t)call->dtype;
-    memcpy(head->gives, &gives, sizeof(gives));
-    memcpy(head->expects, &expects, sizeof(expects));
-}
-
-static tutti_status_t exchange(tutti_comm_t *comm, pairs_t *pairs)
-{
-    tutti__exec_call_t exec = {
-        .in = pairs->mine,
-        .out = pairs->theirs,
-        .count = SIDES * (sizeof(head_t) / sizeof(uint32_t)),
+    tutti__partner_t *side = &comm->side[i];
+    uint32_t dest = i == SENDER ? side->peer : NOBODY, source = i == SENDER ? NOBODY : side->peer;
+    tutti__exec_call_t heads = {
+        .in = &side->mine,
+        .out = &side->its,
+        .count = sizeof(tutti__head_t) / sizeof(uint32_t),
         .dtype = TUTTI_UINT32,
         .op = TUTTI_SUM,
-        .tag = TUTTI__TAG_SENDRECV,
+        .tag = side->data.tag,
         .signature = MARK,
     };
     const tutti__sched_t *sched;
-    tutti_status_t status = tutti__comm_found(
-        comm, tutti__cache_heads(&comm->cache, pairs->peer[DEST], pairs->peer[SOURCE], &sched));
+    tutti_status_t status = stage == TUTTI__SIDE_HEADS
+                                ? tutti__cache_heads(&comm->cache, dest, source, &sched)
+                                : tutti__cache_sendrecv(&comm->cache, dest, source, &sched);
 
-    return status == TUTTI_OK ? tutti__comm_run(comm, sched, &exec, 0) : status;
+    if (status != TUTTI_OK)
+        return status;
+    side->stage = stage;
+    return tutti__run_start(&side->run, sched, stage == TUTTI__SIDE_HEADS ? &heads : &side->data);
 }
 
-static int fits(const head_t *a, const head_t *b)
+/* A side's run is over. */
+static tutti_status_t go_on(tutti_comm_t *comm, int i)
 {
-    return a->type == b->type && memcmp(a->gives, b->expects, sizeof(a->gives)) == 0 &&
-           memcmp(a->expects, b->gives, sizeof(a->expects)) == 0;
-}
+    tutti__partner_t *side = &comm->side[i];
 
-/* *ret_wrong: the first side that does not fit, or as it was. Such peers become NOBODY. */
-static tutti_status_t compare(tutti_comm_t *comm, const tutti__call_t *call,
-                              const tutti__exec_call_t *exec, pairs_t *pairs, int *ret_wrong)
-{
-    int is_one = pairs->peer[DEST] == pairs->peer[SOURCE];
-    tutti_status_t status;
-
-    put(&pairs->mine[DEST], call, exec->in_count, is_one ? exec->count : 0);
-    put(&pairs->mine[SOURCE], call, 0, exec->count);
-    status = exchange(comm, pairs);
-    /* The first side comes last, so that it is the one to be named. */
-    for (int i = is_one ? DEST : SOURCE; i >= DEST && status == TUTTI_OK; i--) {
-        uint32_t peer = pairs->peer[i];
-        const head_t *theirs = &pairs->theirs[i];
-
-        if (peer == NOBODY || fits(&pairs->mine[i], theirs))
-            continue;
-        if ((theirs->type & ~0xffu) != MARK)
-            return tutti__comm_end_badly(
-                comm, tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with another call", peer));
-        *ret_wrong = i;
-        pairs->peer[i] = NOBODY;
-        if (is_one)
-            pairs->peer[SOURCE] = NOBODY;
+    if (side->stage == TUTTI__SIDE_DATA) {
+        side->stage = TUTTI__SIDE_DONE;
+        return TUTTI_OK;
     }
-    return status;
+    if ((side->its.type & ~0xffu) != MARK)
+        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with another call", side->peer);
+    if (memcmp(&side->mine, &side->its, sizeof(side->mine)) == 0)
+        return start(comm, i, TUTTI__SIDE_DATA);
+    side->stage = TUTTI__SIDE_WRONG;
+    return TUTTI_OK;
+}
+
+static int is_open(const tutti__partner_t *side)
+{
+    return side->stage == TUTTI__SIDE_HEADS || side->stage == TUTTI__SIDE_DATA;
+}
+
+tutti_status_t tutti__pairs_step(tutti_comm_t *comm, tutti__stuck_t *stuck)
+{
+    int blocked = 0;
+
+    *stuck = (tutti__stuck_t){ NULL, 0, -1 };
+    for (int i = 0; i < SIDES; i++) {
+        tutti__partner_t *side = &comm->side[i];
+        tutti_status_t status = TUTTI_OK;
+
+        while (is_open(side) && status == TUTTI_OK) {
+            tutti__stuck_t here;
+
+            status = tutti__run_step(&side->run, &here);
+            if (status == TUTTI_OK)
+                status = go_on(comm, i);
+            else if (status == TUTTI__AGAIN)
+                *stuck = here;
+        }
+        if (status == TUTTI__AGAIN)
+            blocked++;
+        else if (status != TUTTI_OK)
+            return status;
+    }
+    /* Blocked in two places: no one word to sleep on. */
+    if (blocked > 1)
+        stuck->word = NULL;
+    return blocked > 0 ? TUTTI__AGAIN : TUTTI_OK;
+}
+
+uint32_t tutti__pairs_moves(const tutti_comm_t *comm)
+{
+    return comm->side[SENDER].run.moves + comm->side[RECEIVER].run.moves;
+}
+
+void tutti__pairs_cancel(tutti_comm_t *comm)
+{
+    for (int i = 0; i < SIDES; i++) {
+        if (is_open(&comm->side[i]))
+            tutti__run_cancel(&comm->side[i].run);
+        comm->side[i].stage = TUTTI__SIDE_DONE;
+    }
 }
 
 /* ---- the call ---- */
 
-static tutti_status_t move(tutti_comm_t *comm, const tutti__call_t *call, const pairs_t *pairs,
-                           tutti__exec_call_t *exec)
+/* One side's part of the call. */
+static void take(tutti__partner_t *side, uint32_t peer, const tutti__call_t *call, size_t count)
 {
-    const tutti__sched_t *sched;
-    tutti_status_t status = tutti__comm_found(
-        comm, tutti__cache_sendrecv(&comm->cache, pairs->peer[DEST], pairs->peer[SOURCE], &sched));
+    uint64_t number = count;
 
-    if (status != TUTTI_OK)
-        return status;
-    exec->signature = tutti__call_signature(call, exec, comm->shape.size);
-    return tutti__comm_run(comm, sched, exec, 0);
+    side->stage = TUTTI__SIDE_DONE;
+    side->peer = peer;
+    side->mine.type = MARK | (uint32_t)call->dtype;
+    memcpy(side->mine.count, &number, sizeof(number));
 }
 
-tutti_status_t tutti__pairs_run(tutti_comm_t *comm, const tutti__call_t *call,
-                                tutti__exec_call_t *exec)
+static tutti_status_t allowed(tutti_comm_t *comm, uint32_t dest, uint32_t source)
 {
-    uint32_t from = call->kind == TUTTI_CALL_SENDRECV ? call->source : call->root, peer[SIDES];
-    tutti_status_t status = TUTTI_OK;
-    int wrong = SIDES;
-    pairs_t pairs;
+    const tutti__sched_t *sched;
+    tutti_status_t status = tutti__cache_sendrecv(&comm->cache, dest, source, &sched);
 
-    /* Whoever has nothing for the other does not wait for it. */
-    pairs.peer[DEST] = peer[DEST] = exec->in_count > 0 ? call->root : NOBODY;
-    pairs.peer[SOURCE] = peer[SOURCE] = exec->count > 0 ? from : NOBODY;
-    if (comm->conf.shared.compare)
-        status = compare(comm, call, exec, &pairs, &wrong);
-    if (status == TUTTI_OK && (pairs.peer[DEST] != NOBODY || pairs.peer[SOURCE] != NOBODY))
-        status = move(comm, call, &pairs, exec);
-    if (status != TUTTI_OK || wrong == SIDES)
+    return status == TUTTI_OK ? tutti__comm_allows(comm, sched) : status;
+}
+
+/* UNSUPPORTED before anything has begun. */
+tutti_status_t tutti__pairs_start(tutti_comm_t *comm, const tutti__call_t *call,
+                                  const tutti__exec_call_t *exec)
+{
+    static const size_t nothing[2];
+    uint32_t source = call->kind == TUTTI_CALL_SENDRECV ? call->source : call->root;
+    tutti__partner_t *sender = &comm->side[SENDER], *receiver = &comm->side[RECEIVER];
+    tutti__partner_stage_t first = comm->conf.shared.compare ? TUTTI__SIDE_HEADS : TUTTI__SIDE_DATA;
+    tutti_status_t status = TUTTI_OK;
+
+    for (int i = 0; i < SIDES && status == TUTTI_OK; i++)
+        if ((i == SENDER ? exec->in_count : exec->count) > 0)
+            status =
+                allowed(comm, i == SENDER ? call->root : NOBODY, i == SENDER ? NOBODY : source);
+    if (status != TUTTI_OK)
         return status;
-    return fail(comm->topo->rank, peer[wrong], &pairs.mine[wrong], &pairs.theirs[wrong]);
+    take(sender, call->root, call, exec->in_count);
+    take(receiver, source, call, exec->count);
+    sender->data = receiver->data = *exec;
+    sender->data.count = receiver->data.in_count = 0;
+    sender->data.table = receiver->data.in_table = nothing;
+    /* Whoever has nothing for the other does not wait for it. */
+    if (exec->in_count > 0)
+        status = start(comm, SENDER, first);
+    if (status == TUTTI_OK && exec->count > 0)
+        status = start(comm, RECEIVER, first);
+    return status;
+}
+
+tutti_status_t tutti__pairs_end(tutti_comm_t *comm)
+{
+    int first = comm->side[RECEIVER].peer < comm->topo->rank ? RECEIVER : SENDER;
+
+    /* Of two the one whose sender has the lower number: so the peer of both says the same. */
+    for (int i = 0; i < SIDES; i++)
+        if (comm->side[first ^ i].stage == TUTTI__SIDE_WRONG)
+            return fail(comm, first ^ i);
+    return TUTTI_OK;
 }

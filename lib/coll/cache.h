@@ -44,8 +44,8 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
 tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint32_t source,
                                      const tutti__sched_t **ret_sched);
 
-/* What goes before that: block 0 of IN to dest and block 1 to source, and theirs to OUT; if they
-   are one rank, block 0 only. Blocks are equal. Neither may be this rank. */
+/* What goes before that: IN to the other one, and its to OUT, of equal lengths. One of dest and
+   source is NOBODY, and the other is not this rank. */
 tutti_status_t tutti__cache_heads(tutti__cache_t *cache, uint32_t dest, uint32_t source,
                                   const tutti__sched_t **ret_sched);
 

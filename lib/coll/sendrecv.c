@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Between two ranks: send IN to one, receive OUT from another, or one of the two only. And what
- * they tell each other before: a head each way, whichever way the data goes.
+ * sender and receiver tell each other before: a head each way.
  *
  * The two directions are streams of their own, so that neither waits for the other: two ranks that
  * send each other more than the slots hold would deadlock in one stream. The sender's stream, which
@@ -48,25 +48,27 @@ tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t 
     return tutti__build_end(b, ret_sched);
 }
 
-/* Both are sent before either is waited for: around a ring nobody would be the first. All in stream
-   0, like the data, so that heads and data of two ranks stay in order. */
+/* A sender's head goes before its data, in stream 0; a receiver's is stream 1. So what a rank has
+   to do with another one in two roles stays apart, whatever the order in which that one takes it. */
 tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
                                        uint32_t source, tutti__sched_t **ret_sched)
 {
-    const uint32_t peers[2] = { dest, source != dest ? source : NOBODY };
+    uint32_t peer = dest != NOBODY ? dest : source;
+    int sends = dest != NOBODY;
     tutti__build_t *b;
 
-    if (dest == rank || source == rank)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "rank %u has no head for itself", rank);
-    b = tutti__build_begin("heads", rank, shape->size, 2, 0, 1);
+    if (peer == rank || (sends && source != NOBODY))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "rank %u: heads go to one other rank", rank);
+    b = tutti__build_begin("heads", rank, shape->size, 1, 0, 1);
     tutti__build_sizes(b, TUTTI__ALL_EQUAL);
-    tutti__build_loop(b);
-    for (uint32_t i = 0; i < 2; i++)
-        if (peers[i] != NOBODY)
-            tutti__build_send(b, peers[i], tutti__at(TUTTI__IN, i), 1);
-    for (uint32_t i = 0; i < 2; i++)
-        if (peers[i] != NOBODY)
-            tutti__build_recv(b, peers[i], 0, tutti__at(TUTTI__OUT, i), 1);
-    tutti__build_end_loop(b);
+    for (unsigned s = 0; s < 2; s++) {
+        tutti__build_stream(b, s);
+        tutti__build_loop(b);
+        if ((s == 0) == sends)
+            tutti__build_send(b, peer, tutti__at(TUTTI__IN, 0), 1);
+        else
+            tutti__build_recv(b, peer, s, tutti__at(TUTTI__OUT, 0), 1);
+        tutti__build_end_loop(b);
+    }
     return tutti__build_end(b, ret_sched);
 }

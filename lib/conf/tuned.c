@@ -135,7 +135,12 @@ int tutti__tuned_parse(const char *text, size_t bytes, tutti__tuned_t *ret_tuned
     return version || complain(&in, "want \"%s %d\" first", version_name, TUTTI__TUNED_VERSION);
 }
 
-/* Up to `room` bytes; how many, or -1 and errno. */
+enum {
+    NOT_OPENED = -1,
+    NOT_READ = -2
+};
+
+/* Up to `room` bytes; how many, or one of those and errno. */
 static ssize_t read_file(const char *path, char *ret_text, size_t room)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), saved_errno;
@@ -143,7 +148,7 @@ static ssize_t read_file(const char *path, char *ret_text, size_t room)
     ssize_t n;
 
     if (fd < 0)
-        return -1;
+        return NOT_OPENED;
     do {
         n = read(fd, ret_text + used, room - used);
         used += n > 0 ? (size_t)n : 0;
@@ -151,16 +156,16 @@ static ssize_t read_file(const char *path, char *ret_text, size_t room)
     saved_errno = errno;
     close(fd);
     errno = saved_errno;
-    return n < 0 ? -1 : (ssize_t)used;
+    return n < 0 ? NOT_READ : (ssize_t)used;
 }
 
-int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_missing, char *ret_why,
+int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_closed, char *ret_why,
                       size_t room)
 {
     char text[TUTTI__TUNED_BYTES + 1]; /* one more than is allowed */
     ssize_t bytes = read_file(path, text, sizeof(text));
 
-    *ret_missing = bytes < 0 && (errno == ENOENT || errno == ENOTDIR);
+    *ret_closed = bytes == NOT_OPENED ? errno : 0;
     if (bytes < 0) {
         snprintf(ret_why, room, "%s", strerror(errno));
         return 0;

@@ -42,8 +42,9 @@ typedef struct {
 /* 1, or 0 and what is wrong: "line 3: ...". No name comes twice. Pure. */
 int tutti__tuned_parse(const char *text, size_t bytes, tutti__tuned_t *ret_tuned, char *ret_why,
                        size_t room);
-/* The same of a file, or why it cannot be read. *ret_missing is 1 if there is none. */
-int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_missing, char *ret_why,
+/* The same of a file, or why it cannot be read. *ret_closed is the errno if it cannot even be
+   opened, else 0. */
+int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_closed, char *ret_why,
                       size_t room);
 
 /*

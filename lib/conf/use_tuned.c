@@ -4,11 +4,14 @@
  *
  * Called while the settings are read, before ranks meet: so the number of local ranks is what the
  * launcher says. Where nobody says it (unique ids, stores), only a file that TUTTI_TUNED names is
- * read. All ranks read the file; as with all shared settings, rank 0's values become everyone's.
+ * read. As with all shared settings, rank 0's values become everyone's; so nobody else looks into
+ * the home directory, which a network may have to bring. A file that is named is read by all, since
+ * an application's rank 0 may be another one than the launcher's.
  */
 #include "conf/inside.h"
 #include "conf/tuned.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +34,14 @@ static int is_one_host(const tutti__conf_t *conf)
             local_ranks(conf) == (uint64_t)tutti__conf_launcher_size(&name));
 }
 
+/* Will others' settings count, as far as this process can know? */
+static int follows(const tutti__conf_t *conf)
+{
+    if (tutti__conf_is_local(conf))
+        return conf->rank > 0;
+    return strcmp(conf->boot, "self") != 0 && tutti__conf_launcher_rank() > 0;
+}
+
 /* Which file it is; 0 if there is none. */
 static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__conf_note_t *note)
 {
@@ -42,6 +53,8 @@ static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__
         snprintf(path, TUTTI__TUNED_PATH, "%s", conf->tuned);
         return 1;
     }
+    if (follows(conf))
+        return 0;
     if (ranks == 0)
         snprintf(note->text, sizeof(note->text),
                  "no tuned settings: no launcher says how many ranks this host has");
@@ -90,18 +103,28 @@ static void note_values(const char *path, const tutti__tuned_t *tuned, int one_h
     }
 }
 
+/* Who named no file may not even know of tuned ones, so this is no warning. */
+static void note_closed(const char *path, int error, const char *why, tutti__conf_note_t *note)
+{
+    if (error == ENOENT || error == ENOTDIR)
+        snprintf(note->text, sizeof(note->text),
+                 "no tuned settings: %.600s is not there; bench/tutti_tune makes it", path);
+    else
+        snprintf(note->text, sizeof(note->text), "no tuned settings: %.600s: %.300s", path, why);
+}
+
 void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note)
 {
     char path[TUTTI__TUNED_PATH], why[256];
     tutti__conf_shared_t before = conf->shared;
     tutti__tuned_t tuned;
-    int missing = 0;
+    int closed = 0;
 
     ret_note->level = TUTTI__LOG_INFO;
     ret_note->text[0] = '\0';
     if (!find(conf, path, ret_note))
         return;
-    if (tutti__tuned_read(path, &tuned, &missing, why, sizeof(why)) &&
+    if (tutti__tuned_read(path, &tuned, &closed, why, sizeof(why)) &&
         put_all(&tuned, conf, why, sizeof(why))) {
         /* Buckets were measured on one host; between hosts other sizes are right. */
         if (!is_one_host(conf))
@@ -110,9 +133,8 @@ void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note)
         return;
     }
     conf->shared = before;
-    if (missing && conf->tuned[0] == '\0') {
-        snprintf(ret_note->text, sizeof(ret_note->text),
-                 "no tuned settings: %.600s is not there; bench/tutti_tune makes it", path);
+    if (closed != 0 && conf->tuned[0] == '\0') {
+        note_closed(path, closed, why, ret_note);
         return;
     }
     ret_note->level = TUTTI__LOG_WARN;

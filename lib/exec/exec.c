@@ -361,6 +361,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
             tutti__stuck_t here = { NULL, 0, -1 };
             tutti_status_t status = run_stream(run, &run->stream[s], &here, &moved);
 
+            run->moves += (uint32_t)moved;
             if (status == TUTTI_OK)
                 continue;
             if (status != TUTTI__AGAIN)

@@ -89,6 +89,7 @@ typedef struct {
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;
     int meeting; /* the host's ranks meet; nothing else has begun */
+    uint32_t moves; /* changes whenever something was done; wraps */
     tutti__reducer_t reducer;
     tutti__node_call_t node_call; /* what is the same in the whole call; the present operation */
     tutti__stream_t stream[TUTTI__SCHED_STREAMS];

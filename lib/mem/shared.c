@@ -75,8 +75,7 @@ struct tutti__arena {
     char *base;
     size_t span;
     size_t page_bytes;
-    uint64_t huge_from; /* where ranges with huge pages begin, if there is room */
-    int huge;           /* they may have them */
+    int huge; /* ranges may have huge pages */
 
     tutti__mutex_t lock;
     tutti__ranges_t *ranges; /* protected by lock, .. */
@@ -99,7 +98,8 @@ static size_t span_wanted(uint32_t nranks)
     return span;
 }
 
-/* A file whose length is limited must stay short, so its ranges are not kept apart. */
+/* Where ranges with huge pages begin, if there is room. A file whose length is limited must stay
+   short, so its ranges are not kept apart; asked each time, for limits change at any time. */
 static uint64_t huge_from(uint64_t span)
 {
     struct rlimit limit;
@@ -167,7 +167,6 @@ tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_a
     if (status != TUTTI_OK)
         goto close_fd;
 
-    arena->huge_from = huge_from(arena->span);
     tutti__arena_use_huge(arena, TUTTI__HUGE_AUTO);
     arena->ranges = tutti__ranges_create(arena->span);
     if (arena->ranges == NULL) {
@@ -317,7 +316,7 @@ static tutti_status_t reserve(tutti__arena_t *arena, uint64_t offset, uint64_t b
    their neighbours are aligned, but pages are reserved for `bytes` only. */
 static int take(tutti__arena_t *arena, uint64_t bytes, uint64_t *ret_offset)
 {
-    uint64_t whole = TUTTI__ROUND_UP(bytes, TUTTI__HUGE_BYTES), from = arena->huge_from;
+    uint64_t whole = TUTTI__ROUND_UP(bytes, TUTTI__HUGE_BYTES), from = huge_from(arena->span);
     int taken;
 
     tutti__mutex_lock(&arena->lock);

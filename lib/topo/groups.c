@@ -41,9 +41,11 @@ static uint32_t end_of(const seat_t *seat, uint32_t n, uint32_t begin)
     return end;
 }
 
-/* Seats by one kind of place. Is anybody in one, and are two together? */
+/* Seats by one kind of place. Is it worth while: are some ranks in one, and places half as many as
+   ranks or less? Those in none count as one. */
 static int sort_by(const tutti__topo_facts_t *facts, int kind, seat_t *seat, uint32_t n)
 {
+    uint32_t places = 0;
     int is_bound = 0;
 
     for (uint32_t i = 0; i < n; i++) {
@@ -52,10 +54,9 @@ static int sort_by(const tutti__topo_facts_t *facts, int kind, seat_t *seat, uin
         is_bound |= seat[i].place >= 0;
     }
     qsort(seat, n, sizeof(*seat), compare);
-    for (uint32_t i = 1; is_bound && i < n; i++)
-        if (seat[i].place == seat[i - 1].place)
-            return 1;
-    return 0;
+    for (uint32_t i = 0; i < n; i++)
+        places += i == 0 || seat[i].place != seat[i - 1].place;
+    return is_bound && places <= (n + 1) / 2;
 }
 
 static void sort_by_rank(seat_t *seat, uint32_t n)

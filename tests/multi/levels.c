@@ -156,6 +156,18 @@ static void bits(rank_t *self)
     free(own);
 }
 
+/* What is large, but not its average: a group's sum has no room in the type. */
+static void averages(rank_t *self)
+{
+    uint16_t half = 0x7800; /* 32768 */
+    uint8_t e4m3 = 0x7a;    /* 320 */
+
+    CHECK_OK(tutti_allreduce(&half, &half, 1, TUTTI_FLOAT16, TUTTI_AVG, self->comm));
+    CHECK_OK(tutti_allreduce(&e4m3, &e4m3, 1, TUTTI_FLOAT8_E4M3, TUTTI_AVG, self->comm));
+    CHECK_INT(half, 0x7800);
+    CHECK_INT(e4m3, 0x7a);
+}
+
 /* ---- calls that do not fit ---- */
 
 /* `odd` comes with another count: found by all, who say the same. */
@@ -247,6 +259,7 @@ int main(void)
     }
     failures += run(product, 8, 3, 0);
     failures += run(product, 4, 2, 0);
+    failures += run(averages, 4, 2, 0);
     failures += run(late, 4, 2, 0);
     return failures != 0;
 }

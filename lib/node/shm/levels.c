@@ -23,7 +23,8 @@
  *
  * Zero-copy reads all from where it is, but folds as the others do.
  *
- * Where groups are not runs of ranks, an operation that does not commute has one level.
+ * Where groups are not runs of ranks, an operation that does not commute has one level; and so have
+ * all of narrow floats.
  */
 #include "node/shm/shm.h"
 
@@ -83,11 +84,26 @@ tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_o
     return TUTTI_OK;
 }
 
+/* Sums of groups have the type of the elements: where that is too narrow for a sum whose average
+   fits, or would be rounded twice, all is reduced in one go. */
+static int is_narrow(tutti_dtype_t dtype)
+{
+    switch (dtype) {
+    case TUTTI_FLOAT16:
+    case TUTTI_BFLOAT16:
+    case TUTTI_FLOAT8_E4M3:
+    case TUTTI_FLOAT8_E5M2:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 int tutti__shm_takes_levels(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     const tutti__reducer_t *reducer = lane->call->reducer;
 
-    if (shm->ngroups == 1 || !tutti__shm_reduces(lane))
+    if (shm->ngroups == 1 || !tutti__shm_reduces(lane) || is_narrow(lane->call->dtype))
         return 0;
     return shm->in_order || reducer->fold != NULL || tutti__user_op_commutes(reducer->user);
 }

@@ -350,6 +350,79 @@ static void test_own_file(void **state)
     assert_string_equal(said, "");
 }
 
+/* Of a home that lets nobody in nothing is said aloud; of a file in it that is broken, it is. */
+static void test_closed_home(void **state)
+{
+    char root[64], path[TUTTI__TUNED_PATH], said[2048];
+    tutti__conf_t conf;
+
+    (void)state;
+    snprintf(root, sizeof(root), "%s/loop", folder);
+    assert_int_equal(symlink(root, root), 0);
+    setenv("XDG_CONFIG_HOME", root, 1);
+    setenv("TUTTI_BOOT", "self", 1);
+    conf = read_with(NULL, said, sizeof(said));
+    assert_defaults(&conf);
+    assert_string_equal(said, "");
+    setenv("TUTTI_LOG", "info", 1);
+    read_with(NULL, said, sizeof(said));
+    assert_memory_equal(said, "tutti info: no tuned settings: /", 32);
+    assert_non_null(strstr(said, "-1ranks: Too many levels of symbolic links\n"));
+
+    unsetenv("TUTTI_LOG");
+    setenv("TUTTI_TUNED", root, 1);
+    read_with(NULL, said, sizeof(said));
+    assert_memory_equal(said, "tutti warn: tuned settings are not used: /", 42);
+
+    unsetenv("TUTTI_TUNED");
+    unlink(root);
+    assert_int_equal(tutti__tuned_path(1, path), 1);
+    put_below("", path, "tutti_tuned 2\n");
+    read_with(NULL, said, sizeof(said));
+    assert_memory_equal(said, "tutti warn: tuned settings are not used: /", 42);
+}
+
+static uint64_t oneshot_bytes(void)
+{
+    char said[2048];
+
+    return read_with(NULL, said, sizeof(said)).shared.oneshot_bytes;
+}
+
+/* Of ranks that are told who they are only rank 0 reads its home; a named file all do. */
+static void test_home_is_for_rank_0(void **state)
+{
+    static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 32K\n";
+    char path[TUTTI__TUNED_PATH];
+
+    (void)state;
+    setenv("XDG_CONFIG_HOME", folder, 1);
+    for (uint64_t ranks = 1; ranks <= 2; ranks++) {
+        assert_int_equal(tutti__tuned_path(ranks, path), 1);
+        put_below("", path, text);
+    }
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    assert_int_equal(oneshot_bytes(), 32 << 10);
+    setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+    assert_int_equal(oneshot_bytes(), 16 << 10);
+
+    /* Each of these is its own rank 0, or says itself who it is. */
+    setenv("TUTTI_BOOT", "self", 1);
+    assert_int_equal(oneshot_bytes(), 32 << 10);
+    setenv("TUTTI_BOOT", "local:x", 1);
+    setenv("TUTTI_RANK", "0", 1);
+    setenv("TUTTI_SIZE", "2", 1);
+    assert_int_equal(oneshot_bytes(), 32 << 10);
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    setenv("TUTTI_RANK", "1", 1);
+    assert_int_equal(oneshot_bytes(), 16 << 10);
+
+    setenv("TUTTI_TUNED", path, 1);
+    assert_int_equal(oneshot_bytes(), 32 << 10);
+}
+
 /* The size of buckets was measured on one host, and is used there only. */
 static void test_buckets_are_for_one_host(void **state)
 {
@@ -407,6 +480,8 @@ int main(void)
         cleanly(test_variables_go_before),
         cleanly(test_broken_files_warn),
         cleanly(test_own_file),
+        cleanly(test_closed_home),
+        cleanly(test_home_is_for_rank_0),
         cleanly(test_buckets_are_for_one_host),
         cleanly(test_local_sizes),
     };

@@ -359,6 +359,45 @@ static void test_file_limit_leaves_room_for_large_ranges(void **state)
     in_child(with_file_limit_for_large);
 }
 
+/* The same if the limit comes when ranges lie far behind it already, and until it goes. */
+static int with_file_limit_later(void)
+{
+    struct rlimit limit = { 8 * MIB, RLIM_INFINITY };
+    tutti__arena_t *arena;
+    void *a, *b, *c;
+
+    signal(SIGXFSZ, SIG_DFL);
+    if (tutti__arena_create(&arena) != TUTTI_OK || setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        return 1;
+    if (tutti__arena_alloc(arena, 1, &a) != TUTTI_OK)
+        return 2;
+    if (tutti__arena_alloc(arena, 5 * MIB, &b) != TUTTI_OK)
+        return 3;
+    if (tutti__arena_alloc(arena, 2 * MIB, &c) != TUTTI_ERR_NO_MEMORY)
+        return 4;
+    limit.rlim_cur = RLIM_INFINITY;
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || tutti__arena_alloc(arena, 2 * MIB, &c) != TUTTI_OK)
+        return 5;
+    limit.rlim_cur = 8 * MIB;
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || tutti__arena_free(arena, b) != TUTTI_OK)
+        return 6;
+    if (tutti__arena_alloc(arena, 6 * MIB, &b) != TUTTI_OK || !all_bytes_are(b, 6 * MIB, 0))
+        return 7;
+    tutti__arena_destroy(arena);
+    return 0;
+}
+
+static void test_file_limit_may_come_later(void **state)
+{
+    struct rlimit limit;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    if (limit.rlim_max != RLIM_INFINITY)
+        skip();
+    in_child(with_file_limit_later);
+}
+
 /* ---- huge pages ---- */
 
 /* The line `name` of the mapping with ptr in /proc/self/smaps, without the name; 0 if none. */
@@ -662,6 +701,7 @@ int main(void)
         cmocka_unit_test(test_too_much),
         cmocka_unit_test(test_file_limit_is_an_error_not_a_signal),
         cmocka_unit_test(test_file_limit_leaves_room_for_large_ranges),
+        cmocka_unit_test(test_file_limit_may_come_later),
         cmocka_unit_test(test_large_ranges_are_aligned),
         cmocka_unit_test(test_large_ranges_are_advised),
         cmocka_unit_test(test_large_ranges_have_huge_pages),
