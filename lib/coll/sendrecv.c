@@ -49,7 +49,7 @@ tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t 
 }
 
 /* A sender's head goes before its data, in stream 0; a receiver's is stream 1. So what a rank has
-   to do with another one in two roles stays apart, whatever the order in which that one takes it. */
+   to do with another one in two roles stays apart, in whatever order that one takes it. */
 tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
                                        uint32_t source, tutti__sched_t **ret_sched)
 {
