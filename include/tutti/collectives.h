@@ -30,9 +30,9 @@
  * TUTTI_ERR_MISMATCH of collective calls is found before anything moves: all ranks get it, with
  * words that name two of them and what they came with, no buffer was written, and the next call
  * works. Inside a host that adds nothing to a call. Between hosts the ranks first tell each other
- * kind, type, operation, root, count and factors, and then the counts of v forms: an allreduce of
- * 64 bytes before each direct call, and an allgather where there are counts. TUTTI_COMPARE=0 saves
- * that between hosts; then only lengths are compared, on the way, so types of one size, operations
+ * kind, type, operation, root, count and factors: an allreduce of 80 bytes before each direct call;
+ * for gatherv, scatterv and alltoallv also an alltoall of one number. TUTTI_COMPARE=0 saves that
+ * between hosts; then only lengths are compared, on the way, so types of one size, operations
  * and roots are not, v forms with no counts of their own wait for nobody, and the communicator
  * ends. Messages between two ranks are compared by themselves (see tutti_send), but not with
  * collective calls: a rank that is in one while its peer sends waits until TUTTI_TIMEOUT, or the

@@ -7,13 +7,22 @@
  * Between hosts nobody meets: before every collective call, also those that the library makes for
  * itself, unless TUTTI_COMPARE=0.
  *
- * Between hosts an allreduce of 64 bytes first, which tells whether all came with the same; if not,
- * or where ranks have counts, an allgather of 2 n + 4 numbers. Rejected: the allgather alone, whose
- * bytes grow with the ranks; for counts an alltoall, and an allreduce of what was found, which
- * moves less, but takes two rounds.
+ * Between hosts:
+ *
+ *      always                        an allreduce of 80 bytes: did all come with the same head? A
+ *                                    hash of the counts is in it where all ranks know all of them
+ *      gatherv, scatterv, alltoallv  then an alltoall of one number, what I give you, which each
+ *                                    compares with what it expects; then an allreduce of one: has
+ *                                    anybody found a difference?
+ *      only if there is one          an allgather of the heads, then of all counts, names two ranks
+ *
+ * Rejected: that allgather before each call. It is a round less than alltoall and allreduce, but
+ * each of 1024 ranks gets 17 MB of an alltoallv's counts, not 8 KiB. On one host it stays: there it
+ * is all there is, as nothing compares heads before it, and the ranks of a host are few.
  */
 #include "api/direct.h"
 
+#include "base/hash.h"
 #include "base/names.h"
 #include "base/status.h"
 
@@ -26,7 +35,10 @@ enum {
     COUNT,    /* 0 if ranks know their own only */
     PRESCALE, /* as bits */
     POSTSCALE,
-    GIVES /* [size] to each rank, then [size] from each; or [size] recvcounts; or nothing */
+    GIVES, /* [size] to each rank, then [size] from each; or [size] recvcounts; or nothing */
+    /* A head, of which all ranks have the same: */
+    HASH = GIVES, /* of recvcounts; 0 if there are none */
+    HEAD
 };
 
 /* The library's own: above all kinds. */
@@ -85,6 +97,13 @@ static void tell_what(const tutti__call_t *call, uint64_t *words)
     words[COUNT] = is_apart ? 0 : call->count;
     words[PRESCALE] = bits_of(call->prescale);
     words[POSTSCALE] = bits_of(call->postscale);
+}
+
+static uint64_t hash_of_counts(const tutti__call_t *call, uint32_t size)
+{
+    return has_common_counts(call->kind)
+               ? tutti__hash(call->recvcounts, size * sizeof(*call->recvcounts))
+               : 0;
 }
 
 static void tell_counts(const tutti__call_t *call, uint32_t rank, uint32_t size, uint64_t *gives)
@@ -215,13 +234,14 @@ static tutti_status_t need_counts(tutti_comm_t *comm, size_t bytes)
     return TUTTI_OK;
 }
 
-/* One of the library's own calls, on comm->counts in place. */
-static tutti_status_t run_own(tutti_comm_t *comm, tutti__collective_t collective, size_t nwords)
+/* One of the library's own calls, from comm->counts. */
+static tutti_status_t run_own(tutti_comm_t *comm, tutti__collective_t collective, uint64_t *out,
+                              size_t nwords)
 {
     tutti__want_t want = { collective, nwords * sizeof(uint64_t), 0, 0 };
     tutti__exec_call_t exec = {
         .in = comm->counts,
-        .out = comm->counts,
+        .out = out,
         .count = nwords,
         .dtype = TUTTI_UINT64,
         .op = TUTTI_MAX,
@@ -229,7 +249,7 @@ static tutti_status_t run_own(tutti_comm_t *comm, tutti__collective_t collective
         .signature = (uint32_t)((uint32_t)TUTTI__TAG_COUNTS << 24 ^ (uint32_t)nwords),
     };
     const tutti__sched_t *sched;
-    tutti_status_t status = tutti__comm_find(comm, &want, 1, &sched);
+    tutti_status_t status = tutti__comm_find(comm, &want, exec.in == out, &sched);
 
     return status == TUTTI_OK ? tutti__comm_run(comm, sched, &exec, 1) : status;
 }
@@ -239,19 +259,42 @@ static tutti_status_t run_own(tutti_comm_t *comm, tutti__collective_t collective
 static tutti_status_t compare_heads(tutti_comm_t *comm, const uint64_t *head, int *ret_alike)
 {
     uint64_t *words;
-    tutti_status_t status = need_counts(comm, 2 * GIVES * sizeof(*words));
+    tutti_status_t status = need_counts(comm, 2 * HEAD * sizeof(*words));
 
     if (status != TUTTI_OK)
         return tutti__comm_end_badly(comm, status);
     words = comm->counts;
-    for (int i = 0; i < GIVES; i++) {
+    for (int i = 0; i < HEAD; i++) {
         words[i] = head[i];
-        words[GIVES + i] = ~head[i];
+        words[HEAD + i] = ~head[i];
     }
-    status = run_own(comm, TUTTI__ALLREDUCE, 2 * GIVES);
+    status = run_own(comm, TUTTI__ALLREDUCE, words, 2 * HEAD);
     *ret_alike = 1;
-    for (int i = 0; i < GIVES; i++)
-        *ret_alike &= words[i] == ~words[GIVES + i];
+    for (int i = 0; i < HEAD; i++)
+        *ret_alike &= words[i] == ~words[HEAD + i];
+    return status;
+}
+
+/* Does every rank get from each what it expects? */
+static tutti_status_t compare_parts(tutti_comm_t *comm, const tutti__call_t *call, int *ret_alike)
+{
+    uint32_t size = comm->topo->size;
+    size_t bytes = size * sizeof(uint64_t);
+    tutti_status_t status = need_counts(comm, 3 * bytes);
+    uint64_t *gives, *expects, *gets;
+
+    if (status != TUTTI_OK)
+        return tutti__comm_end_badly(comm, status);
+    gives = comm->counts;
+    expects = gives + size;
+    gets = expects + size;
+    tell_counts(call, comm->topo->rank, size, gives);
+    status = run_own(comm, TUTTI__ALLTOALL, gets, size);
+    if (status != TUTTI_OK)
+        return status;
+    comm->counts[0] = memcmp(gets, expects, bytes) != 0;
+    status = run_own(comm, TUTTI__ALLREDUCE, comm->counts, 1);
+    *ret_alike = comm->counts[0] == 0;
     return status;
 }
 
@@ -270,32 +313,18 @@ static tutti_status_t exchange(tutti_comm_t *comm, const uint64_t *head, const t
     memcpy(mine, head, GIVES * sizeof(*head));
     if (nwords > GIVES)
         tell_counts(call, rank, size, mine + GIVES);
-    status = run_own(comm, TUTTI__ALLGATHER, size * nwords);
+    status = run_own(comm, TUTTI__ALLGATHER, comm->counts, size * nwords);
     return status == TUTTI_OK ? compare_calls(comm->counts, nwords, size) : status;
 }
 
-/* Between hosts. Other calls bring other counts, which nothing but a meeting would notice; so heads
-   go before all else. */
-static tutti_status_t heads_agree(tutti_comm_t *comm, const uint64_t *head)
-{
-    int alike = 0;
-    tutti_status_t status = compare_heads(comm, head, &alike);
-
-    return status != TUTTI_OK || alike ? status : exchange(comm, head, NULL);
-}
-
-tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call)
+/* All ranks' numbers, compared. */
+static tutti_status_t compare_all(tutti_comm_t *comm, const uint64_t *head,
+                                  const tutti__call_t *call)
 {
     uint32_t size = comm->topo->size;
     size_t nwords = words_of(call, size);
-    tutti_status_t status = TUTTI_OK;
-    uint64_t head[GIVES];
+    tutti_status_t status = exchange(comm, head, call);
 
-    tell_what(call, head);
-    if (comm->shape.nhosts > 1)
-        status = heads_agree(comm, head);
-    if (status == TUTTI_OK && (comm->shape.nhosts == 1 || nwords > GIVES))
-        status = exchange(comm, head, call);
     if (status == TUTTI_OK && has_common_counts(call->kind))
         status = compare_common(comm->counts, nwords, size);
     if (status == TUTTI_OK && tutti__call_by_pair(call->kind))
@@ -303,9 +332,35 @@ tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call
     return status;
 }
 
+/* Between hosts. Other calls bring other counts, which nothing but a meeting would notice; so heads
+   go before all else. *ret_alike: 0 if the calls are the same, and only their hashes differ. */
+static tutti_status_t heads_agree(tutti_comm_t *comm, const uint64_t *head, int *ret_alike)
+{
+    tutti_status_t status = compare_heads(comm, head, ret_alike);
+
+    return status != TUTTI_OK || *ret_alike ? status : exchange(comm, head, NULL);
+}
+
+tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call)
+{
+    tutti_status_t status;
+    uint64_t head[HEAD];
+    int alike;
+
+    tell_what(call, head);
+    if (comm->shape.nhosts == 1)
+        return compare_all(comm, head, call);
+    head[HASH] = hash_of_counts(call, comm->topo->size);
+    status = heads_agree(comm, head, &alike);
+    if (status == TUTTI_OK && tutti__call_by_pair(call->kind))
+        status = compare_parts(comm, call, &alike);
+    return status != TUTTI_OK || alike ? status : compare_all(comm, head, call);
+}
+
 tutti_status_t tutti__counts_agree_own(tutti_comm_t *comm, uint32_t tag, size_t count)
 {
-    const uint64_t head[GIVES] = { [WHAT] = OWN | tag, [COUNT] = count };
+    const uint64_t head[HEAD] = { [WHAT] = OWN | tag, [COUNT] = count };
+    int alike;
 
-    return heads_agree(comm, head);
+    return heads_agree(comm, head, &alike);
 }
