@@ -5,6 +5,7 @@
 #include "crowd.h"
 
 #include "base/status.h"
+#include "boot/gate.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -183,7 +184,10 @@ static void other_version(const crowd_rank_t *me)
 
 static void other_layout(const crowd_rank_t *me)
 {
-    forge_hello(me, AT_LAYOUT, "(layout 65537), rank 0 runs");
+    char text[64];
+
+    snprintf(text, sizeof(text), "(layout %d), rank 0 runs", TUTTI__BOOT_LAYOUT + 0x10000);
+    forge_hello(me, AT_LAYOUT, text);
 }
 
 static void other_program(const crowd_rank_t *me)
