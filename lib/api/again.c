@@ -6,7 +6,7 @@
  * of the host, all that depends on its kind, types and counts was settled the first time: so what
  * repeats the last one skips the checks, the choice of a schedule and the executor, and starts the
  * node operation itself. An allreduce of 8 bytes takes 500 instead of 1 300 instructions so, and
- * 0.09 instead of 0.13 us (two ranks on one core's two threads, calls back to back).
+ * 0.09 instead of 0.13 us (two cores near each other, calls back to back).
  */
 #include "api/direct.h"
 

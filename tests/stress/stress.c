@@ -37,7 +37,8 @@ typedef struct {
     tutti__word_t *entered;
 } stress_job_t;
 
-/* Settings of the present job: the library's own, or small, so that little data takes every way. */
+/* Settings of the present job: the library's own, or small, so that little data takes every way; in
+   groups or not, reading peers' memory or not. */
 static tutti__conf_shared_t pieces;
 
 static void set_pieces(uint64_t seed, int job)
@@ -47,6 +48,9 @@ static void set_pieces(uint64_t seed, int job)
 
     tutti__conf_defaults(&conf);
     pieces = conf.shared;
+    pieces.group_size = stress_draw(&row, 4); /* 1: as if there were no groups */
+    if (stress_draw(&row, 3) == 0)
+        pieces.cma_bytes = stress_draw(&row, 20000);
     if (stress_draw(&row, 2) == 0)
         return;
     pieces.chunk_bytes = 4096;
@@ -60,6 +64,8 @@ static void settings(tutti__conf_t *conf, int rank)
     conf->shared.chunk_bytes = pieces.chunk_bytes;
     conf->shared.node_chunk_bytes = pieces.node_chunk_bytes;
     conf->shared.oneshot_bytes = pieces.oneshot_bytes;
+    conf->shared.group_size = pieces.group_size;
+    conf->shared.cma_bytes = pieces.cma_bytes;
 }
 
 /* ---- drawing a call ---- */
