@@ -219,12 +219,11 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
 /*
  * Send `count` elements to rank `dest`, which calls tutti_recv or tutti_sendrecv. Waits for the
  * receiver, though not until it has all of them. So of ranks that send around a circle, or to each
- * other, each waits until TUTTI_TIMEOUT; tutti_sendrecv is for that.
- * Between two ranks messages stay in order; there are no tags. count 0 sends nothing, and neither
- * rank waits.
+ * other, each waits until TUTTI_TIMEOUT; tutti_sendrecv is for that. Between two ranks messages
+ * stay in order; there are no tags. count 0 sends nothing, and neither rank waits.
  *
- * TUTTI_ERR_MISMATCH: the receiver came with another type or count. Both ranks get it,
- * with words that say what each came with; nothing was written, and the next call works.
+ * TUTTI_ERR_MISMATCH: the receiver came with another type or count. Both ranks get it, with words
+ * that say what each came with; nothing was written, and the next call works.
  *
  * With TUTTI_COMPARE=0, which makes short messages faster, sends may return before the receiver has
  * come. Then only the receiver gets TUTTI_ERR_MISMATCH, and the communicator is dead. Two mistakes
