@@ -134,17 +134,21 @@ static void add(tutti__engine_t *e, int link, const news_t *news)
 
 void tutti__agree_submit(tutti__engine_t *e, tutti_request_t *request)
 {
-    news_t news = { .group = request->group, .name = request->name };
+    size_t bytes = strlen(request->name);
+    char name[TUTTI__NAME_BYTES];
+    news_t news = { .group = request->group, .name = name };
 
     if (request->joins) {
         tutti__agree_join(e, e->rank);
         return;
     }
+    /* At rank 0 this may end the request, and its owner free it, before the name is done with. */
+    memcpy(name, request->name, bytes + 1);
     news.msg.facts = tutti__facts_of(e, request);
     news.msg.rank = e->rank;
     news.msg.nranks = 1;
     news.msg.grouped = request->group.size > 0 && request->phase == 0;
-    news.msg.name_bytes = (uint8_t)strlen(request->name);
+    news.msg.name_bytes = (uint8_t)bytes;
     add(e, -1, &news);
 }
 

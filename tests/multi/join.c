@@ -2,7 +2,9 @@
 /* tutti_join: ranks with different numbers of batches end an epoch together. */
 #include "ranks.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -220,6 +222,59 @@ static void refused(rank_t *self)
     CHECK(last < self->size - 1);
 }
 
+static atomic_int refused_all;
+
+static void *look(void *arg)
+{
+    tutti_request_t *request = arg;
+    int done = 0;
+
+    while (!atomic_load(&refused_all) && !done)
+        if (tutti_test(request, &done) != TUTTI_OK)
+            break;
+    return NULL;
+}
+
+static tutti_status_t sum_of_two(rank_t *self, const char *name)
+{
+    float x = 1;
+    tutti_request_t *r;
+
+    CHECK_OK(
+        tutti_allreduce_async(name, &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
+    return tutti_wait(r, -1);
+}
+
+/* Each message to who has joined is refused as soon as it is announced, by whichever thread works,
+   and its owner frees it just then. */
+static void refused_often(rank_t *self)
+{
+    float x = 0, open = 1;
+    tutti_request_t *r, *until;
+    pthread_t thread;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0) {
+        CHECK_OK(tutti_allreduce_async("open", &open, &open, 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                       self->comm, NULL, &until));
+        CHECK_INT(pthread_create(&thread, NULL, look, until), 0);
+        for (int i = 0; i < 5000; i++) {
+            CHECK_OK(tutti_send_async("send", &x, 1, TUTTI_FLOAT32, 1, self->comm, NULL, &r));
+            CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_UNSUPPORTED);
+        }
+        atomic_store(&refused_all, 1);
+        pthread_join(thread, NULL);
+        CHECK_OK(sum_of_two(self, "end"));
+        CHECK_OK(tutti_wait(until, -1));
+        CHECK_INT(open, 2);
+    }
+    if (self->rank == 2) {
+        CHECK_OK(sum_of_two(self, "end"));
+        CHECK_OK(sum_of_two(self, "open"));
+    }
+    CHECK_OK(tutti_join(self->comm, NULL));
+}
+
 static void pending(rank_t *self)
 {
     float x = 1;
@@ -339,8 +394,12 @@ int main(void)
         RUN_JOB(failures, &job);
     }
     if (!threads) {
-        job_t job = { .size = 2, .fn = never, .settings = short_deadline };
+        job_t job = { .size = 3, .fn = refused_often };
 
+        RUN_JOB(failures, &job);
+        job.size = 2;
+        job.fn = never;
+        job.settings = short_deadline;
         RUN_JOB(failures, &job);
         job.hosts = "ab";
         RUN_JOB(failures, &job);
