@@ -12,10 +12,9 @@
  * recvbuf that overlap in another way are TUTTI_ERR_INVALID_ARGUMENT. Where a rank has nothing to
  * give or to get, its buffer may be NULL.
  *
- * A call whose counts are all 0, those in arrays too, checks its arguments and returns; it waits
- * for nobody. If a rank passes 0 by mistake, where others do not, it returns TUTTI_OK all the same,
- * and the mismatch is found at its next call. gatherv, scatterv and alltoallv are different: a rank
- * does not know the others' counts, so it meets them, whatever its own are.
+ * A count of 0 is a count like any other: the ranks meet, nothing is moved, and a rank that came
+ * with another count gets MISMATCH. Only with TUTTI_COMPARE=0 may such a call return before the
+ * others have come.
  *
  * Counts are elements, not bytes, and may exceed 2^31. Counts and displacements in arrays have one
  * entry for each rank; displacements count elements from the buffer's begin, and NULL stands for
@@ -33,7 +32,7 @@
  * kind, type, operation, root, count and factors: an allreduce of 80 bytes before each direct call;
  * for gatherv, scatterv and alltoallv also an alltoall of one number. TUTTI_COMPARE=0 saves that
  * between hosts; then only lengths are compared, on the way, so types of one size, operations
- * and roots are not, v forms with no counts of their own wait for nobody, and the communicator
+ * and roots are not, calls with no elements on this rank wait for nobody, and the communicator
  * ends. Messages between two ranks are compared by themselves (see tutti_send), but not with
  * collective calls: a rank that is in one while its peer sends waits until TUTTI_TIMEOUT, or the
  * communicator ends with MISMATCH.
@@ -220,7 +219,7 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
  * Send `count` elements to rank `dest`, which calls tutti_recv or tutti_sendrecv. Waits for the
  * receiver, though not until it has all of them. So of ranks that send around a circle, or to each
  * other, each waits until TUTTI_TIMEOUT; tutti_sendrecv is for that. Between two ranks messages
- * stay in order; there are no tags. count 0 sends nothing, and neither rank waits.
+ * stay in order; there are no tags. count 0 is a message, too, for which the receiver must come.
  *
  * TUTTI_ERR_MISMATCH: the receiver came with another type or count. Both ranks get it, with words
  * that say what each came with; nothing was written, and the next call works.

@@ -87,14 +87,18 @@ static void copy_counts(uint64_t *to, const size_t *counts, uint32_t size)
         to[r] = counts[r];
 }
 
+/* Is there one count, equal on all ranks? */
+static int has_one_count(tutti_call_kind_t kind)
+{
+    return !tutti__call_by_pair(kind) && !has_common_counts(kind);
+}
+
 static void tell_what(const tutti__call_t *call, uint64_t *words)
 {
-    int is_apart = tutti__call_by_pair(call->kind) || has_common_counts(call->kind);
-
     words[WHAT] = (uint64_t)call->kind | (uint64_t)call->dtype << 8 |
                   (tutti__call_reduces(call->kind) ? (uint64_t)call->op << 16 : 0) |
                   (uint64_t)call->root << 32;
-    words[COUNT] = is_apart ? 0 : call->count;
+    words[COUNT] = has_one_count(call->kind) ? call->count : 0;
     words[PRESCALE] = bits_of(call->prescale);
     words[POSTSCALE] = bits_of(call->postscale);
 }
@@ -159,7 +163,7 @@ static void describe(const uint64_t *words, char *text, size_t bytes)
         return;
     }
     memcpy(scales, words + PRESCALE, sizeof(scales));
-    if (words[COUNT] > 0)
+    if (has_one_count(kind))
         snprintf(count, sizeof(count), "%llu x ", (unsigned long long)words[COUNT]);
     if (is_rooted(kind))
         snprintf(root, sizeof(root), ", root %u", (unsigned)(words[WHAT] >> 32));

@@ -2,10 +2,6 @@
 /*
  * Direct calls: check the arguments, take the cached schedule, run it on this thread.
  *
- * Waiting adapts: spin for about as long as waking a sleeper costs, if there are processors enough;
- * then yield, which is all that ranks sharing a core need: each of them runs once per call; then
- * sleep on the very word that is waited for. Only a sleeper looks after deadlines and dead peers.
- *
  * Mismatches. Inside one host all ranks hear from all before anything moves: a node operation
  * begins so, and schedules without any begin with a meeting. So ranks that came with different
  * calls all find out, and the communicator stays usable. Between hosts, and between two ranks, they
@@ -15,141 +11,16 @@
 #include "api/direct.h"
 
 #include "api/arguments.h"
-#include "base/log.h"
 #include "base/status.h"
-#include "base/time.h"
 
-#include <sched.h>
-#include <unistd.h>
-
-/* A close look at a peer's word takes some 20 ns with its pause, and each look is CLOSE_LOOKS of
-   them: so with a processor of its own a rank spins for about 1.5 ms. */
-#define SPIN_LOOKS 1500
-#define YIELD_LOOKS 100
-#define CLOSE_LOOKS 50
-/*
- * Ranks that share processors yield for about as long as it takes to be woken, whichever peers
- * they wait for in the same stage of a call: one turn of four to eight ranks. Longer they would be
- * in the way of those that they wait for.
- * Tried, with 8 ranks on one processor, 8 bytes after an MPI barrier: 100 yields for each word,
- * 43 us instead of 25; no yields, 61. On two processors both take 15 us; less than a turn, 25.
- * Once for all stages: 0.35 of MPI's time from 512 bytes to 4 MiB instead of 0.25.
- */
-#define YIELD_NS 12000u
-/*
- * Sleeps are bounded: see machine.h on wake-ups that can be missed, and deaths are looked after.
- * They grow with what has been waited, so a missed wake-up costs little of that, and who waits for
- * two seconds wakes a hundred times and not a thousand.
- */
-#define SLEEP_US 2000
-#define SLEEP_MOST_US 50000
-#define SLEEP_SHARE 16
-#define POLL_SLEEP_US 20
-
-/* ---- waiting ---- */
-
-typedef struct {
-    unsigned tag; /* what it is that waits */
-    tutti__stuck_t stuck;
-    uint32_t looks;      /* at the same word, without effect */
-    uint32_t yielded_ns; /* for words of this place and value, if ranks share processors */
-    uintptr_t place;     /* of the word in its writer's arena */
-    uint64_t since_ns;   /* 0: not looked at the clock yet */
-    int warned;
-} patience_t;
-
-/* Peers that are dead, have left, or are too late. */
-static tutti_status_t check_peers(tutti_comm_t *comm, patience_t *p)
-{
-    const tutti__conf_shared_t *conf = &comm->conf.shared;
-    const char *what = tutti__tag_name(p->tag);
-    uint64_t now = tutti__now_ns();
-    tutti_status_t status = tutti__engine_alive(comm->engine);
-
-    if (status != TUTTI_OK)
-        return status;
-    if (p->since_ns == 0)
-        p->since_ns = now;
-    if (!p->warned && conf->stall_ms > 0 && now - p->since_ns >= conf->stall_ms * 1000000u) {
-        p->warned = 1;
-        TUTTI__LOG(TUTTI__LOG_WARN, "rank %d has waited %.3g s in %s (direct) for rank %d",
-                   tutti_rank(comm), (double)conf->stall_ms / 1000, what, p->stuck.peer);
-    }
-    if (now - p->since_ns < conf->timeout_ms * 1000000u)
-        return TUTTI_OK;
-    return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s in %s (direct) for rank %d",
-                       tutti_rank(comm), (double)conf->timeout_ms / 1000, what, p->stuck.peer);
-}
-
-/* Peers write a stage's words to one place, each in its own arena. */
-static uintptr_t place_of(const tutti_comm_t *comm, const tutti__stuck_t *stuck)
-{
-    int32_t index = stuck->peer < 0 ? -1 : comm->machine->index_of[stuck->peer];
-
-    return (uintptr_t)stuck->word - (index < 0 ? 0 : (uintptr_t)comm->machine->base[index]);
-}
-
-/* Stay awake, if it has not lasted too long: 0 if it has. */
-static int bide(const tutti_comm_t *comm, patience_t *p)
-{
-    uint64_t before;
-
-    if (comm->spin) {
-        if (p->looks >= SPIN_LOOKS + YIELD_LOOKS)
-            return 0;
-        if (p->looks < SPIN_LOOKS)
-            tutti__pause();
-        else
-            sched_yield();
-        return 1;
-    }
-    if (p->yielded_ns >= YIELD_NS)
-        return 0;
-    before = tutti__now_ns();
-    sched_yield();
-    p->yielded_ns += (uint32_t)TUTTI__MIN(tutti__now_ns() - before, YIELD_NS);
-    return 1;
-}
-
-static uint32_t sleep_us(const patience_t *p)
-{
-    uint64_t us = p->since_ns == 0 ? 0 : (tutti__now_ns() - p->since_ns) / 1000 / SLEEP_SHARE;
-
-    return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, SLEEP_US), SLEEP_MOST_US);
-}
-
-/* Nothing could be done: spend some time, more the longer it lasts. */
-static tutti_status_t wait_a_little(tutti_comm_t *comm, patience_t *p, const tutti__stuck_t *now)
-{
-    uintptr_t place = place_of(comm, now);
-    int32_t index;
-
-    if (place != p->place || now->value != p->stuck.value)
-        p->yielded_ns = 0;
-    if (now->word != p->stuck.word || now->value != p->stuck.value) {
-        p->looks = 0;
-        p->since_ns = 0;
-        p->warned = 0;
-    }
-    p->stuck = *now;
-    p->place = place;
-    p->looks++;
-    if (bide(comm, p))
-        return TUTTI_OK;
-    index = now->peer < 0 ? -1 : comm->machine->index_of[now->peer];
-    if (now->word != NULL && index >= 0)
-        tutti__machine_sleep(comm->machine, (uint32_t)index, now->word, now->value, sleep_us(p));
-    else
-        usleep(POLL_SLEEP_US);
-    return check_peers(comm, p);
-}
+/* ---- waiting: how, see patience.c ---- */
 
 /* Look at the word that is waited for, and at nothing else, for about a microsecond. */
 static int comes_soon(const tutti__stuck_t *stuck)
 {
     if (stuck->word == NULL)
         return 0;
-    for (int i = 0; i < CLOSE_LOOKS; i++) {
+    for (int i = 0; i < TUTTI__CLOSE_LOOKS; i++) {
         if (tutti__load_acquire(stuck->word) != stuck->value)
             return 1;
         tutti__pause();
@@ -196,7 +67,7 @@ static unsigned tag_of(const tutti_comm_t *comm, what_t what)
 /* The same to the end; it is stuck now. Not inlined: few calls wait so long. */
 static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
 {
-    patience_t patience = { .tag = tag_of(comm, what), .stuck = { NULL, 0, -1 } };
+    tutti__patience_t patience = { .tag = tag_of(comm, what), .stuck = { NULL, 0, -1 } };
     tutti_status_t status;
 
     do {
@@ -212,13 +83,13 @@ static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_
                 return tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has called tutti_finalize", peer);
             continue;
         }
-        status = wait_a_little(comm, &patience, stuck);
+        status = tutti__patience_bide(comm, &patience, stuck);
         if (status != TUTTI_OK)
             return status;
         status = go_on(comm, what, stuck);
         /* Between hosts there is no word whose change would tell. */
         if (comm->run.moves + tutti__pairs_moves(comm) != moves)
-            patience = (patience_t){ .tag = patience.tag, .stuck = { NULL, 0, -1 } };
+            patience = (tutti__patience_t){ .tag = patience.tag, .stuck = { NULL, 0, -1 } };
     } while (status == TUTTI__AGAIN);
     return status;
 }
@@ -332,18 +203,22 @@ tutti_status_t tutti__comm_find(tutti_comm_t *comm, const tutti__want_t *want, i
 
 /* ---- the same call again; see again.c ---- */
 
-static inline tutti_status_t make_again(tutti_comm_t *comm, const tutti__call_t *call)
+/* comm->again.node was started. */
+static inline tutti_status_t end_node(tutti_comm_t *comm)
 {
-    tutti__node_call_t *node = &comm->again.node;
-    tutti_status_t status;
+    tutti_status_t status = run_to_end(comm, THE_AGAIN);
 
-    tutti__again_aim(&comm->again, call);
-    comm->node->ops->start(comm->node, 0, node);
-    status = run_to_end(comm, THE_AGAIN);
-    node->again = 1;
     if (TUTTI__LIKELY(status == TUTTI_OK) || is_common(status, &comm->run, 0))
         return status;
     return tutti__comm_end_badly(comm, status);
+}
+
+static inline tutti_status_t make_again(tutti_comm_t *comm, const tutti__call_t *call)
+{
+    tutti__again_aim(&comm->again, call);
+    comm->node->ops->start(comm->node, 0, &comm->again.node);
+    comm->again.node.again = 1;
+    return end_node(comm);
 }
 
 static tutti_status_t make_message(tutti_comm_t *comm, const tutti__call_t *call,
@@ -360,6 +235,27 @@ static tutti_status_t make_message(tutti_comm_t *comm, const tutti__call_t *call
     return status == TUTTI_ERR_UNSUPPORTED ? status : tutti__comm_end_badly(comm, status);
 }
 
+/* With nothing to move: ranks of one host meet all the same, so that those that came with something
+   hear of it. Between hosts they have agreed, or compare nothing. */
+static int meets_only(const tutti_comm_t *comm, int agreed)
+{
+    return !agreed && comm->shape.nhosts == 1 && comm->shape.size > 1;
+}
+
+static tutti_status_t meet_only(tutti_comm_t *comm, const tutti__exec_call_t *exec)
+{
+    comm->again.is_kept = 0;
+    comm->again.node = (tutti__node_call_t){
+        .kind = TUTTI__NODE_MEET,
+        .dtype = exec->dtype,
+        .op = exec->op,
+        .tag = exec->tag,
+        .root = exec->root,
+    };
+    comm->node->ops->start(comm->node, 0, &comm->again.node);
+    return end_node(comm);
+}
+
 static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
 {
     int in_place, empty, agreed = 0;
@@ -372,16 +268,16 @@ static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
                                  &exec, &in_place, &empty);
     if (TUTTI__UNLIKELY(status != TUTTI_OK))
         return tutti__comm_end_badly(comm, status);
-    if (empty && !tutti__call_by_pair(call->kind))
-        return TUTTI_OK;
+    if (tutti__call_collective(call->kind) == TUTTI__COLLECTIVES)
+        return make_message(comm, call, &exec);
     if (TUTTI__UNLIKELY(tutti__counts_needed(comm, call))) {
         status = tutti__counts_agree(comm, call);
         agreed = 1;
     }
-    if (status != TUTTI_OK || empty)
+    if (status != TUTTI_OK)
         return status;
-    if (tutti__call_collective(call->kind) == TUTTI__COLLECTIVES)
-        return make_message(comm, call, &exec);
+    if (TUTTI__UNLIKELY(empty))
+        return meets_only(comm, agreed) ? meet_only(comm, &exec) : TUTTI_OK;
     status = tutti__comm_find(comm, &want, in_place, &sched);
     if (status != TUTTI_OK)
         return status;

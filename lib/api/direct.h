@@ -29,6 +29,25 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
 /* Such an error: end it. Returns `status`. */
 tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status);
 
+/* patience.c: a wait that has lasted longer than TUTTI__CLOSE_LOOKS close looks at a word. It begins
+   as { .tag = tag, .stuck = { NULL, 0, -1 } }. */
+#define TUTTI__CLOSE_LOOKS 50
+
+typedef struct {
+    unsigned tag; /* what it is that waits */
+    tutti__stuck_t stuck;
+    uint32_t looks;      /* at the same word, without effect */
+    uint32_t yielded_ns; /* for words of this place and value, if ranks share processors */
+    uintptr_t place;     /* of the word in its writer's arena */
+    uint64_t since_ns;   /* 0: not looked at the clock yet */
+    int warned;
+} tutti__patience_t;
+
+/* Nothing could be done: spend some time, more the longer it lasts. PEER_LOST, TIMEOUT, ... : that
+   will not become better. now: what the call is stuck on. */
+tutti_status_t tutti__patience_bide(tutti_comm_t *comm, tutti__patience_t *p,
+                                    const tutti__stuck_t *now);
+
 /* again.c: the last call of a simple kind, which the next may repeat with other buffers. */
 void tutti__again_keep(tutti_comm_t *comm, const tutti__call_t *call, const tutti__sched_t *sched);
 /* Is this the call that is kept, and nothing wrong with its buffers? */

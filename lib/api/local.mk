@@ -18,6 +18,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/message.c \
     %reldir%/ops.c \
     %reldir%/pairs.c \
+    %reldir%/patience.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \

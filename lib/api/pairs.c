@@ -100,9 +100,12 @@ static tutti_status_t go_on(tutti_comm_t *comm, int i)
     }
     if ((side->its.type & ~0xffu) != MARK)
         return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with another call", side->peer);
-    if (memcmp(&side->mine, &side->its, sizeof(side->mine)) == 0)
+    if (memcmp(&side->mine, &side->its, sizeof(side->mine)) != 0)
+        side->stage = TUTTI__SIDE_WRONG;
+    else if (count_of(&side->mine) == 0)
+        side->stage = TUTTI__SIDE_DONE;
+    else
         return start(comm, i, TUTTI__SIDE_DATA);
-    side->stage = TUTTI__SIDE_WRONG;
     return TUTTI_OK;
 }
 
@@ -180,15 +183,18 @@ tutti_status_t tutti__pairs_start(tutti_comm_t *comm, const tutti__call_t *call,
                                   const tutti__exec_call_t *exec)
 {
     static const size_t nothing[2];
+    int compares = comm->conf.shared.compare;
+    int sends = call->kind != TUTTI_CALL_RECV && (compares || exec->in_count > 0);
+    int receives = call->kind != TUTTI_CALL_SEND && (compares || exec->count > 0);
     uint32_t source = call->kind == TUTTI_CALL_SENDRECV ? call->source : call->root;
     tutti__partner_t *sender = &comm->side[SENDER], *receiver = &comm->side[RECEIVER];
-    tutti__partner_stage_t first = comm->conf.shared.compare ? TUTTI__SIDE_HEADS : TUTTI__SIDE_DATA;
+    tutti__partner_stage_t first = compares ? TUTTI__SIDE_HEADS : TUTTI__SIDE_DATA;
     tutti_status_t status = TUTTI_OK;
 
-    for (int i = 0; i < SIDES && status == TUTTI_OK; i++)
-        if ((i == SENDER ? exec->in_count : exec->count) > 0)
-            status =
-                allowed(comm, i == SENDER ? call->root : NOBODY, i == SENDER ? NOBODY : source);
+    if (sends)
+        status = allowed(comm, call->root, NOBODY);
+    if (status == TUTTI_OK && receives)
+        status = allowed(comm, NOBODY, source);
     if (status != TUTTI_OK)
         return status;
     take(sender, call->root, call, exec->in_count);
@@ -196,10 +202,9 @@ tutti_status_t tutti__pairs_start(tutti_comm_t *comm, const tutti__call_t *call,
     sender->data = receiver->data = *exec;
     sender->data.count = receiver->data.in_count = 0;
     sender->data.table = receiver->data.in_table = nothing;
-    /* Whoever has nothing for the other does not wait for it. */
-    if (exec->in_count > 0)
+    if (sends)
         status = start(comm, SENDER, first);
-    if (status == TUTTI_OK && exec->count > 0)
+    if (status == TUTTI_OK && receives)
         status = start(comm, RECEIVER, first);
     return status;
 }

@@ -42,7 +42,7 @@ void tutti__call_room_free(tutti__call_room_t *room);
  * exec->meet and exec->signature.
  *
  * ret_in_place  the schedule's in_place
- * ret_empty     there is nothing to run: nobody has any element; or, where ranks know their own
+ * ret_empty     there is nothing to move: nobody has any element; or, where ranks know their own
  *               counts only (gatherv, scatterv, alltoallv, messages), this rank has none
  *
  * NO_MEMORY is all that can happen.

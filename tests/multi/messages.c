@@ -151,8 +151,8 @@ static void messages(rank_t *self)
                 CHECK_OK(tutti_allreduce(&x, &x, 1, TUTTI_INT32, TUTTI_MAX, self->comm));
             }
         }
-        CHECK_OK(tutti_send(NULL, 0, TUTTI_INT8, (me + 1) % self->size, self->comm));
-        CHECK_OK(tutti_recv(NULL, 0, TUTTI_INT8, (me + 1) % self->size, self->comm));
+        CHECK_OK(tutti_sendrecv(NULL, 0, (me + 1) % self->size, NULL, 0,
+                                (me + self->size - 1) % self->size, TUTTI_INT8, self->comm));
         if (self->comm->conf.shared.compare)
             waits(self);
     }

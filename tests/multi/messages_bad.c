@@ -26,7 +26,10 @@ static void is_filled(const int32_t *buf, size_t n, int32_t value)
 
 /* ---- two ranks ---- */
 
-/* What a rank comes with: elements to the other, and from it. */
+#define NONE SIZE_MAX
+
+/* What a rank comes with: elements to the other, and from it; NONE: it does not send, or does not
+   receive. */
 typedef struct {
     size_t out, in;
     tutti_dtype_t dtype;
@@ -37,9 +40,9 @@ static tutti_status_t make_part(const rank_t *self, const part_t *part, int peer
     int32_t send[MOST];
 
     fill(send, MOST, self->rank);
-    if (part->in == 0)
+    if (part->in == NONE)
         return tutti_send(send, part->out, part->dtype, peer, self->comm);
-    if (part->out == 0)
+    if (part->out == NONE)
         return tutti_recv(recv, part->in, part->dtype, peer, self->comm);
     return tutti_sendrecv(send, part->out, peer, recv, part->in, peer, part->dtype, self->comm);
 }
@@ -72,17 +75,26 @@ static void misfits(rank_t *self)
     const tutti_dtype_t f32 = TUTTI_FLOAT32, i32 = TUTTI_INT32;
     const size_t piece = CHUNK_BYTES / sizeof(float);
 
-    misfit(self, (part_t){ 10, 0, f32 }, (part_t){ 0, 20, f32 },
+    misfit(self, (part_t){ 10, NONE, f32 }, (part_t){ NONE, 20, f32 },
            "rank 0 sends 10 x float32 to rank 1, which expects 20 x float32");
-    misfit(self, (part_t){ 0, 20, i32 }, (part_t){ 20, 0, f32 },
+    misfit(self, (part_t){ NONE, 20, i32 }, (part_t){ 20, NONE, f32 },
            "rank 1 sends 20 x float32 to rank 0, which expects 20 x int32");
     /* Too long by whole pieces. */
-    misfit(self, (part_t){ 2 * piece, 0, f32 }, (part_t){ 0, piece, f32 },
+    misfit(self, (part_t){ 2 * piece, NONE, f32 }, (part_t){ NONE, piece, f32 },
            "rank 0 sends 2048 x float32 to rank 1, which expects 1024 x float32");
     misfit(self, (part_t){ 20, 30, f32 }, (part_t){ 29, 19, f32 },
            "rank 0 sends 20 x float32 to rank 1, which expects 19 x float32");
     misfit(self, (part_t){ MOST, MOST, f32 }, (part_t){ MOST, MOST, i32 },
            "rank 0 sends 3000 x float32 to rank 1, which expects 3000 x int32");
+    /* Nothing is a message, too. */
+    misfit(self, (part_t){ 0, NONE, f32 }, (part_t){ NONE, 5, f32 },
+           "rank 0 sends 0 x float32 to rank 1, which expects 5 x float32");
+    misfit(self, (part_t){ 5, NONE, f32 }, (part_t){ NONE, 0, f32 },
+           "rank 0 sends 5 x float32 to rank 1, which expects 0 x float32");
+    misfit(self, (part_t){ 0, NONE, f32 }, (part_t){ NONE, 0, i32 },
+           "rank 0 sends 0 x float32 to rank 1, which expects 0 x int32");
+    misfit(self, (part_t){ 0, 5, f32 }, (part_t){ 6, 0, f32 },
+           "rank 1 sends 6 x float32 to rank 0, which expects 5 x float32");
 }
 
 /* One direction fits, so it moves; the other one does not. */
@@ -183,6 +195,7 @@ static void all(rank_t *self)
     misfits(self);
     half(self);
     for (int odd = -1; odd < self->size && self->size > 2; odd++) {
+        ring(self, odd, 1); /* nothing where something is expected */
         ring(self, odd, 2);
         ring(self, odd, MOST);
     }
