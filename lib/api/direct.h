@@ -29,8 +29,8 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
 /* Such an error: end it. Returns `status`. */
 tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status);
 
-/* patience.c: a wait that has lasted longer than TUTTI__CLOSE_LOOKS close looks at a word. It begins
-   as { .tag = tag, .stuck = { NULL, 0, -1 } }. */
+/* patience.c: a wait that has lasted longer than so many close looks at a word. It begins as
+   { .tag = tag, .stuck = { NULL, 0, -1 } }. */
 #define TUTTI__CLOSE_LOOKS 50
 
 typedef struct {
