@@ -60,7 +60,9 @@ AC_DEFUN([TUTTI_KERNELS],
     TUTTI_KERNEL_CFLAGS="$TUTTI_KERNEL_CFLAGS -fno-trapping-math"
     AC_SUBST([TUTTI_KERNEL_CFLAGS])
     AC_SUBST([TUTTI_SCALAR_CFLAGS], ["-fno-tree-vectorize -fno-tree-slp-vectorize"])
-    AC_SUBST([TUTTI_AVX2_CFLAGS], ["-mavx2 -mf16c"])
+    # Unrolled, sums of 64 MiB in AVX2 run at 0.98 to 1.03 of memcpy instead of 0.89 to 0.95 (GCC 12,
+    # Zen 5, three runs each); in the caches, and with other vectors, it makes no difference.
+    AC_SUBST([TUTTI_AVX2_CFLAGS], ["-mavx2 -mf16c -funroll-loops"])
     AC_SUBST([TUTTI_AVX512_CFLAGS],
         ["-mavx2 -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq"])
     tutti_kernels=scalar

@@ -6,6 +6,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/pairs.c \
     %reldir%/pairs.h \
     %reldir%/reduce.h \
+    %reldir%/stream.c \
+    %reldir%/stream.h \
     %reldir%/user.c
 EXTRA_DIST += \
     %reldir%/kernels_f16c.inc \

@@ -56,6 +56,7 @@ static void set_pieces(uint64_t seed, int job)
     pieces.chunk_bytes = 4096;
     pieces.node_chunk_bytes = 8192;
     pieces.oneshot_bytes = 1024;
+    pieces.stream_bytes = stress_draw(&row, 100000);
 }
 
 static void settings(tutti__conf_t *conf, int rank)
@@ -66,6 +67,7 @@ static void settings(tutti__conf_t *conf, int rank)
     conf->shared.oneshot_bytes = pieces.oneshot_bytes;
     conf->shared.group_size = pieces.group_size;
     conf->shared.cma_bytes = pieces.cma_bytes;
+    conf->shared.stream_bytes = pieces.stream_bytes;
 }
 
 /* ---- drawing a call ---- */

@@ -11,6 +11,8 @@
  */
 #include "node/shm/shm.h"
 
+#include "reduce/stream.h"
+
 #include <string.h>
 
 /* ---- slots ---- */
@@ -151,7 +153,7 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
     for (uint32_t j = 0; j < lane->nblocks; j++) {
         tutti__shm_part_t part;
         uint32_t nsrcs;
-        char *dst;
+        char *dst, *slot;
 
         if (tutti__shm_owner(lane, j) != shm->me)
             continue;
@@ -159,11 +161,16 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
         if (part.count == 0)
             continue;
         nsrcs = find_sources(shm, lane, chunk, j, part, srcs);
-        dst = tutti__shm_gets(shm, lane) ? tutti__shm_dst(lane, part)
-                                         : tutti__shm_slot(shm, lane, shm->me, chunk, j);
+        slot = shm->nlocal > 1 ? tutti__shm_slot(shm, lane, shm->me, chunk, j) : NULL;
+        dst = tutti__shm_gets(shm, lane) ? tutti__shm_dst(lane, part) : slot;
+        if (lane->streams && dst != slot) {
+            tutti__reduce(lane->call->reducer, slot, srcs, nsrcs, part.count, lane->call->divisor);
+            tutti__stream_copy(dst, slot, part.count * lane->esize);
+            continue;
+        }
         tutti__reduce(lane->call->reducer, dst, srcs, nsrcs, part.count, lane->call->divisor);
-        if (lane->call->kind == TUTTI__NODE_ALLREDUCE && shm->nlocal > 1)
-            memcpy(tutti__shm_slot(shm, lane, shm->me, chunk, j), dst, part.count * lane->esize);
+        if (lane->call->kind == TUTTI__NODE_ALLREDUCE && slot != NULL)
+            memcpy(slot, dst, part.count * lane->esize);
     }
 }
 
@@ -175,10 +182,16 @@ static int takes_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
     return lane->call->kind != TUTTI__NODE_REDUCE_SCATTER && tutti__shm_gets(shm, lane);
 }
 
+static void plain_copy(void *dst, const void *src, size_t bytes)
+{
+    memcpy(dst, src, bytes);
+}
+
 /* Copy what other ranks own; what is moved only, also my own part if it is not in place. */
 static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk)
 {
     const tutti__node_call_t *call = lane->call;
+    void (*copy)(void *, const void *, size_t) = lane->streams ? tutti__stream_copy : plain_copy;
 
     for (uint32_t j = 0; j < lane->nblocks; j++) {
         uint32_t from = call->kind == TUTTI__NODE_BCAST ? call->root : tutti__shm_owner(lane, j);
@@ -191,9 +204,9 @@ static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uin
         if (count == 0)
             continue;
         if (from != shm->me)
-            memcpy(dst, tutti__shm_slot(shm, lane, from, chunk, slot), count * lane->esize);
+            copy(dst, tutti__shm_slot(shm, lane, from, chunk, slot), count * lane->esize);
         else if (!tutti__shm_reduces(lane) && dst != src)
-            memcpy(dst, src, count * lane->esize);
+            copy(dst, src, count * lane->esize);
     }
 }
 

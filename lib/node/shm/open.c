@@ -79,6 +79,7 @@ tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nloca
     shm->oneshot_bytes = oneshot_share(conf->oneshot_bytes, nlocal);
     shm->bulk_bytes = TUTTI__ROUND_UP(conf->node_chunk_bytes, 4096);
     shm->pull_bytes = UINT64_MAX;
+    shm->stream_bytes = conf->stream_bytes;
     shm->local_to_machine = calloc(nlocal, sizeof(*shm->local_to_machine));
     shm->local_to_rank = calloc(nlocal, sizeof(*shm->local_to_rank));
     shm->srcs = calloc((size_t)TUTTI__LANES * nlocal, sizeof(*shm->srcs));

@@ -170,6 +170,15 @@ static inline void announce(tutti__shm_t *shm, uint32_t lane_index)
     wake(shm, lane_index, tutti__shm_seq(own));
 }
 
+/* In place, what is written was read before, so it is in the caches. Alone there are no slots. */
+static int streams(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
+{
+    const tutti__node_call_t *call = lane->call;
+
+    return message_bytes(lane) >= shm->stream_bytes && shm->nlocal > 1 &&
+           (call->src != call->dst || call->kind == TUTTI__NODE_BCAST);
+}
+
 /* What depends neither on the buffers nor on the operation's number. */
 static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__node_call_t *call)
 {
@@ -208,6 +217,7 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
         pack_oneshot(shm, lane, own->u.data);
     } else {
         tutti__shm_cut(shm, lane);
+        lane->streams = streams(shm, lane);
         describe_large(shm, lane, own);
         /* Where another kernel may still be, nothing is copied ahead. */
         if ((own->u.large.flags & (TUTTI__PRIVATE | TUTTI__FAILED | TUTTI__PULLS)) ==

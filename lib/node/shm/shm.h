@@ -144,6 +144,7 @@ typedef struct {
     int oneshot;             /* they go into announcements */
     int simple;              /* ..of an allreduce, as one block */
     int levels;              /* it reduces in two levels */
+    int streams;             /* results go around the caches */
     size_t largest;          /* in its largest block */
     uint32_t nblocks;        /* pieces per chunk, or of zero-copy */
     size_t piece;            /* elements in the largest */
@@ -167,6 +168,7 @@ typedef struct {
     size_t oneshot_bytes;       /* per rank: the most data in an announcement */
     size_t bulk_bytes;          /* one bulk slot */
     uint64_t pull_bytes;        /* per rank: the smallest message that is pulled; MAX: none */
+    uint64_t stream_bytes;      /* the smallest message whose results go around the caches */
     const void **srcs;          /* [TUTTI__LANES][nlocal] for kernels */
     uint32_t ngroups, group;    /* groups of ranks, and which is mine */
     uint32_t *group_first;      /* [ngroups + 1] into by_group; the first rank there leads it */

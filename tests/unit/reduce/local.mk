@@ -5,6 +5,7 @@ unit_tests += \
     %reldir%/test_large \
     %reldir%/test_narrow \
     %reldir%/test_reduce \
+    %reldir%/test_stream \
     %reldir%/test_user
 
 # What types.h says, once more.

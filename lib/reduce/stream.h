@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copying around the caches. */
+#ifndef TUTTI__REDUCE_STREAM_H
+#define TUTTI__REDUCE_STREAM_H
+
+#include <stddef.h>
+
+/*
+ * As memcpy, but what is written goes to memory at once: lines of dst are neither fetched before
+ * nor kept in the caches afterwards. Pays where dst is so large that nothing of it would stay, and
+ * src is in a cache. Where the processor has no such stores it is memcpy.
+ */
+void tutti__stream_copy(void *dst, const void *src, size_t bytes);
+
+#endif
