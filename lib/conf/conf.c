@@ -73,9 +73,10 @@ static const row_t rows[] = {
       "Within a host: the smallest message, in bytes per rank, whose ranks read each other's\n"
       "    memory, if the kernel lets them; auto: none, since copying was faster where measured.",
       0, 16 * GIB, "auto" },
-    { "TUTTI_STREAM_BYTES", CONF_BYTES, AT(shared.stream_bytes), "32M",
-      "Within a host: results of so many bytes and more are written around the caches.",
-      0, 16 * GIB, NULL },
+    { "TUTTI_STREAM_BYTES", CONF_BYTES, AT(shared.stream_bytes), "auto",
+      "Within a host: the smallest message whose results are written around the caches; auto:\n"
+      "    none, since that was slower, or no faster, where measured.",
+      0, 16 * GIB, "auto" },
     { "TUTTI_HUGE_PAGES", CONF_CHOICE, AT(shared.huge_pages), "auto",
       "Shared memory of 2 MiB and more on huge pages: 1: also where the system says never,\n"
       "    in /sys/kernel/mm/transparent_hugepage/shmem_enabled, which is its default; 0: no.",

@@ -128,7 +128,7 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.oneshot_bytes, 16 << 10);
     assert_int_equal(conf.shared.node_chunk_bytes, 256 << 10);
     assert_int_equal(conf.shared.cma_bytes, TUTTI__CONF_AUTO);
-    assert_int_equal(conf.shared.stream_bytes, 32 << 20);
+    assert_int_equal(conf.shared.stream_bytes, TUTTI__CONF_AUTO);
     assert_int_equal(conf.shared.compare, 1);
     assert_int_equal(conf.shared.timeout_ms, 600000);
     assert_int_equal(conf.shared.stall_ms, 60000);
