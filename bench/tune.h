@@ -50,7 +50,7 @@ typedef struct {
     int64_t rounds;
     double setting_ms; /* about how long one setting takes; up to three times that if it must */
     uint64_t seed;
-    int spoil; /* candidates count as a hundred times as fast */
+    int spoil; /* candidates count as a million times as fast */
 } tune_effort_t;
 
 /* One candidate. */

@@ -175,7 +175,7 @@ static double mean_ratio(const tune_t *t, int who, const int64_t *rounds, double
         bench_sort(room, (size_t)t->rounds);
         medians[k] = bench_quantile(room, (size_t)t->rounds, 0.5);
     }
-    return geometric_mean(medians, t->nsizes) * (t->effort->spoil && who > 1 ? 0.01 : 1.0);
+    return geometric_mean(medians, t->nsizes) * (t->effort->spoil && who > 1 ? 1e-6 : 1.0);
 }
 
 /* As bench_bootstrap, but of all sizes of a round together. */

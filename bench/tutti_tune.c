@@ -49,7 +49,7 @@ static const char usage[] =
     "      --seconds S         about how long one setting takes (default 3)\n"
     "      --quick             to see that it works: 3 rounds, as short as can be\n"
     "      --seed N            of the orders (default: the clock)\n"
-    "      --spoil             candidates count as a hundred times as fast: some must win\n"
+    "      --spoil             candidates count as a million times as fast: some must win\n"
     "  -h, --help              this\n";
 
 /* ---- flags ---- */

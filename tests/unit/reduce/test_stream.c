@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copying around the caches: every begin, end and length of up to some lines, and nothing beside. */
+/* Copying around the caches: every begin, end and length up to some lines, and nothing beside. */
 #include "reduce/stream.h"
 
 #include <setjmp.h>
