@@ -168,6 +168,9 @@ void tutti__agree_announce(tutti__engine_t *e, int link, const void *body, size_
     news_t news = { 0 };
     size_t wanted = sizeof(news.msg);
 
+    /* Nothing new can be agreed any more; and of a group the first part is forgotten. */
+    if (atomic_load(&e->any_left))
+        return;
     if (bytes >= wanted) {
         memcpy(&news.msg, at, sizeof(news.msg));
         wanted += (news.msg.conflict ? sizeof(news.other) : 0) +

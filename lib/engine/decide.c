@@ -160,6 +160,21 @@ int tutti__decide_joined(tutti__engine_t *e, tutti__tensor_t *tensor)
 
 /* ---- what does not fit ---- */
 
+/* Is a group still coming in that shares tensors with the chain? It cannot be ended in parts. */
+static int is_coming_in(const tutti__engine_t *e, const tutti__tensor_t *first)
+{
+    for (const tutti__tensor_t *t = first;; t = t->related) {
+        for (uint32_t r = 0; t->party != NULL && r < e->size; r++) {
+            const tutti__gang_t *gang = t->party[r] != NULL ? t->party[r]->gang : NULL;
+
+            if (gang != NULL && gang->received < gang->size)
+                return 1;
+        }
+        if (t->related == t)
+            return 0;
+    }
+}
+
 /* 1 if it was refused; 0: it is given time. */
 static int refuse(tutti__engine_t *e, tutti__tensor_t *tensor, const clash_t *clash)
 {
@@ -169,7 +184,7 @@ static int refuse(tutti__engine_t *e, tutti__tensor_t *tensor, const clash_t *cl
     if (!tutti__refuse_gather(e, tensor)) {
         if (tensor->clash_ns == 0)
             tensor->clash_ns = now;
-        if (now - tensor->clash_ns < GRACE_NS) {
+        if (now - tensor->clash_ns < GRACE_NS || is_coming_in(e, tensor)) {
             e->clash_ns = e->clash_ns == 0 ? now : e->clash_ns;
             tutti__refuse_ungather(tensor);
             return 0;

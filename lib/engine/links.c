@@ -197,8 +197,13 @@ void tutti__links_flush(tutti__engine_t *e)
 
         if (!link->local)
             continue;
-        if (link->backlog_bytes > 0)
+        /* As in link_send: what of it goes out now, a peer that has nothing pending must read. */
+        if (link->backlog_bytes > 0) {
+            uint32_t before = link->head;
+
             send_backlog(link);
+            link->urgent |= link->head != before;
+        }
         if (link->head == atomic_load_explicit(&link->out->head, memory_order_relaxed)) {
             if (link->urgent)
                 ring(e, link);
@@ -228,11 +233,14 @@ int tutti__link_read(tutti__engine_t *e, uint32_t index)
     uint32_t head = tutti__load_acquire(&link->in->head);
     uint32_t tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     TUTTI__ALIGNED(8) char body[TUTTI__BODY_BYTES];
-    int was_full = head - tail > TUTTI__PIPE_BYTES / 2;
+    /* A writer that found no room for its message sees at most what one read has left and the next
+       one finds; so one of the two finds this much. */
+    int was_full = head - tail > TUTTI__PIPE_BYTES / 4;
 
     if (head == tail)
         return 0;
-    while (head != tail) {
+    /* A goodbye reads on by itself. */
+    while ((int32_t)(head - tail) > 0) {
         frame_t frame;
 
         copy_from_ring(link->in, tail, &frame, sizeof(frame));
@@ -244,11 +252,12 @@ int tutti__link_read(tutti__engine_t *e, uint32_t index)
         tail += (uint32_t)(sizeof(frame) + TUTTI__ROUND_UP(frame.bytes, 8));
         tutti__store_release(&link->in->tail, tail);
         tutti__engine_message(e, (int)index, frame.kind, body, frame.bytes);
+        tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     }
-    /* The writer may have a backlog and sleep. */
+    /* The writer may have a backlog, and nothing pending. */
     if (was_full) {
-        tutti__fence();
-        tutti__machine_ring(e->env.machine, link->index);
+        link->urgent = 1;
+        ring(e, link);
     }
     return 1;
 }

@@ -16,6 +16,15 @@ int tutti__refuse_is_complete(const tutti__engine_t *e, const tutti__tensor_t *t
     return tensor->msg.nranks + tensor->nparties + e->njoined >= e->size;
 }
 
+/* A rank's group that a tensor belongs to, if all of it is there: what comes in yet stays. */
+static tutti__gang_t *gang_of(const tutti__tensor_t *tensor, uint32_t rank)
+{
+    tutti__party_t *party = tensor->party != NULL ? tensor->party[rank] : NULL;
+    tutti__gang_t *gang = party != NULL ? party->gang : NULL;
+
+    return gang != NULL && gang->received == gang->size ? gang : NULL;
+}
+
 /* Chain (by `related`) the tensors that share groups with the first, and those with them; 1 if all
    of them are complete. */
 int tutti__refuse_gather(const tutti__engine_t *e, tutti__tensor_t *first)
@@ -27,7 +36,7 @@ int tutti__refuse_gather(const tutti__engine_t *e, tutti__tensor_t *first)
     for (tutti__tensor_t *t = first;; t = t->related) {
         complete &= tutti__refuse_is_complete(e, t);
         for (uint32_t r = 0; t->party != NULL && r < e->size; r++) {
-            const tutti__gang_t *gang = t->party[r] != NULL ? t->party[r]->gang : NULL;
+            const tutti__gang_t *gang = gang_of(t, r);
 
             for (uint32_t i = 0; gang != NULL && i < gang->received; i++) {
                 tutti__tensor_t *other = gang->party[i]->tensor;
@@ -56,14 +65,12 @@ static tutti__tensor_t *next_related(tutti__tensor_t *tensor)
 void tutti__refuse_dissolve(const tutti__engine_t *e, tutti__tensor_t *tensor)
 {
     for (uint32_t r = 0; tensor->party != NULL && r < e->size; r++) {
-        tutti__gang_t *gang = tensor->party[r] != NULL ? tensor->party[r]->gang : NULL;
+        tutti__gang_t *gang = gang_of(tensor, r);
 
         for (uint32_t i = 0; gang != NULL && i < gang->received; i++) {
             gang->party[i]->gang = NULL;
             gang->party[i]->mark = 1;
         }
-        if (gang != NULL && e->gang[r] == gang)
-            e->gang[r] = NULL;
         free(gang);
     }
 }

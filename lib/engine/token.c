@@ -41,7 +41,9 @@ void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const vo
         tutti__agree_announce(e, link, body, bytes);
         break;
     case TUTTI__MSG_BUCKET:
-        tutti__plan_bucket(e, body, bytes);
+        /* Once the state is cleared, no request may come into it again. */
+        if (!e->dead_seen)
+            tutti__plan_bucket(e, body, bytes);
         break;
     case TUTTI__MSG_REJECT:
         tutti__plan_reject(e, body, bytes);

@@ -214,6 +214,13 @@ static void factors(rank_t *self)
                  TUTTI_ERR_MISMATCH);
     CHECK(a == 1 && b == -1);
     case_works(self);
+    CHECK_STATUS(tutti_allreduce_scaled(&a, &b, self->rank == 1 ? 0 : 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                        2, 1, self->comm),
+                 TUTTI_ERR_MISMATCH);
+    check_words("rank 0 came with an allreduce of 1 x float32");
+    check_words("rank 1 with an allreduce of 0 x float32");
+    CHECK(a == 1 && b == -1);
+    case_works(self);
     mismatched_factors(self, 2, 1);
     mismatched_factors(self, 1, 2);
     mismatched_factors(self, 2, 2);

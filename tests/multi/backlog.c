@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * More control messages than a link's ring has room for, while a reader or writer has nothing
+ * pending and so sleeps: nobody may be forgotten, whatever comes in between.
+ */
+#include "base/time.h"
+#include "ranks.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    REJECTS = 2000,
+    MESSAGES = 4000,
+    GROUP = 3000,
+    NAME = 160
+};
+
+static void short_deadline(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.timeout_ms = 10000;
+}
+
+/* Rank 0 has all its errors, and nothing pending, when the rest of them is still to be sent. */
+static void rejects(rank_t *self)
+{
+    tutti_request_t *r[REJECTS];
+    float x[REJECTS][2];
+    char name[NAME];
+
+    memset(x, 0, sizeof(x));
+    for (int i = 0; i < REJECTS; i++) {
+        snprintf(name, sizeof(name), "gradient of layer number %d, of the network", i);
+        CHECK_OK(tutti_allreduce_async(name, x[i], x[i], 1 + (self->rank == self->size - 1),
+                                       TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r[i]));
+    }
+    for (int i = 0; i < REJECTS; i++)
+        CHECK_STATUS(tutti_wait(r[i], -1), TUTTI_ERR_MISMATCH);
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+/* Rank 0 decides, and has nothing to do with them. */
+static void messages(rank_t *self)
+{
+    tutti_request_t **r = calloc(MESSAGES, sizeof(*r));
+    float *x = calloc(MESSAGES, sizeof(*x));
+    char name[NAME];
+
+    CHECK_OK(tutti_barrier(self->comm));
+    for (int i = 0; self->rank > 0 && i < MESSAGES; i++) {
+        snprintf(name, sizeof(name),
+                 "a message of a pipeline, whose number is %d, from one stage to the next, and so "
+                 "on, as names are in programs that have many layers",
+                 i);
+        if (self->rank == 1)
+            CHECK_OK(tutti_send_async(name, &x[i], 1, TUTTI_FLOAT32, 2, self->comm, NULL, &r[i]));
+        else
+            CHECK_OK(tutti_recv_async(name, &x[i], 1, TUTTI_FLOAT32, 1, self->comm, NULL, &r[i]));
+    }
+    if (self->rank > 0)
+        CHECK_OK(tutti_wait_all(r, MESSAGES, -1));
+    CHECK_OK(tutti_barrier(self->comm));
+    free(x);
+    free(r);
+}
+
+/* ---- large groups, of which a part is there ---- */
+
+static tutti_call_t sum(const char *name, float *x, size_t count)
+{
+    tutti_call_t call = TUTTI_CALL_INIT;
+
+    call.kind = TUTTI_CALL_ALLREDUCE;
+    call.dtype = TUTTI_FLOAT32;
+    call.op = TUTTI_SUM;
+    call.name = name;
+    call.sendbuf = call.recvbuf = x;
+    call.count = count;
+    return call;
+}
+
+/* The first has its own name; returns what tutti_submit does. */
+static tutti_status_t submit_group(rank_t *self, const char *first, tutti_request_t **ret_requests)
+{
+    static __thread float x[GROUP];
+    static __thread char name[GROUP][NAME];
+    static __thread tutti_call_t call[GROUP];
+
+    for (int i = 0; i < GROUP; i++) {
+        snprintf(name[i], NAME, i > 0 ? "gradient of layer number %d, of the network" : "%d", i);
+        call[i] = sum(i == 0 && first != NULL ? first : name[i], &x[i], 1);
+    }
+    return tutti_submit(call, GROUP, self->comm, ret_requests);
+}
+
+/* Rank 2 leaves: not a matter of memory, whatever of the group has come. */
+static void leaves(rank_t *self)
+{
+    static __thread tutti_request_t *r[GROUP];
+    tutti_status_t status;
+    float y = 1;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 2) {
+        usleep(*(const unsigned *)self->arg);
+        return;
+    }
+    if (self->rank == 1) {
+        status = submit_group(self, NULL, r);
+        if (status != TUTTI_OK) {
+            CHECK_INT(status, TUTTI_ERR_SHUTDOWN);
+            return;
+        }
+        for (int i = 0; i < GROUP; i++)
+            CHECK_STATUS(tutti_wait(r[i], -1), TUTTI_ERR_SHUTDOWN);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        status = tutti_allreduce_async("other", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, r);
+        if (status == TUTTI_OK)
+            status = tutti_wait(r[0], -1);
+        CHECK_INT(status, TUTTI_ERR_SHUTDOWN);
+        usleep(200000);
+    }
+}
+
+/* Where the ranks of a job find each other's process. */
+static atomic_int *pid_of;
+
+/* Ranks 0 and 1 clash over a name of rank 2's group, of which rank 0 has a part: rank 3 sees to
+   that. All of it ends, and nothing else. */
+static void conduct(rank_t *self)
+{
+    tutti_request_t *r;
+    float z = 0;
+
+    CHECK_OK(tutti_allreduce_async("A", &z, &z, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
+    usleep(100000);
+    kill(pid_of[0], SIGSTOP);
+    usleep(300000); /* rank 2 submits: the ring is full, the rest stays with it */
+    kill(pid_of[2], SIGSTOP);
+    kill(pid_of[0], SIGCONT);
+    usleep(800000);
+    kill(pid_of[2], SIGCONT);
+    CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_MISMATCH);
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+static void stops(rank_t *self)
+{
+    static __thread tutti_request_t *r[GROUP + 1];
+    float x[2][2] = { { 0 } };
+
+    pid_of[self->rank] = getpid();
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 3) {
+        conduct(self);
+        return;
+    }
+    if (self->rank < 2) {
+        tutti_call_t call[2] = { sum("A", x[0], 1 + (size_t)self->rank), sum("Y", x[1], 1) };
+
+        CHECK_OK(tutti_submit(call, 2, self->comm, r));
+        CHECK_STATUS(tutti_wait(r[0], -1), TUTTI_ERR_MISMATCH);
+        CHECK_STATUS(tutti_wait(r[1], -1), TUTTI_ERR_MISMATCH);
+        CHECK_OK(tutti_barrier(self->comm));
+        return;
+    }
+    CHECK_OK(tutti_allreduce_async("A", x[0], x[0], 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
+                                   &r[GROUP]));
+    usleep(200000);
+    CHECK_OK(submit_group(self, "Y", r));
+    CHECK_STATUS(tutti_wait(r[GROUP], -1), TUTTI_ERR_MISMATCH);
+    for (int i = 0; i < GROUP; i++)
+        CHECK_STATUS(tutti_wait(r[i], -1), TUTTI_ERR_MISMATCH);
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+int main(void)
+{
+    static unsigned delays_us[] = { 100, 500, 1000, 2000, 5000 };
+    int failures = 0;
+
+    pid_of = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (pid_of == MAP_FAILED)
+        return 1;
+    for (int i = 0; i < 6; i++) {
+        job_t job = { .size = 2, .fn = rejects, .settings = short_deadline };
+
+        RUN_JOB(failures, &job);
+        job.size = 3;
+        job.fn = messages;
+        RUN_JOB(failures, &job);
+        job.fn = leaves;
+        job.arg = &delays_us[i % 5];
+        RUN_JOB(failures, &job);
+    }
+    for (int i = 0; i < 2; i++) {
+        job_t job = { .size = 4, .fn = stops, .settings = short_deadline };
+
+        RUN_JOB(failures, &job);
+    }
+    return failures != 0;
+}
