@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-rank_tests += %reldir%/async %reldir%/backlog %reldir%/groups %reldir%/leave
+rank_tests += %reldir%/async %reldir%/backlog %reldir%/groups %reldir%/leave %reldir%/zero_large
 script_tests +=
 tsan_tests += %reldir%/async %reldir%/groups
 
