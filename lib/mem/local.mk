@@ -3,9 +3,12 @@
 libtutti_all_la_SOURCES += \
     %reldir%/avail.c \
     %reldir%/avail.h \
+    %reldir%/device.h \
     %reldir%/mapping.c \
     %reldir%/mapping.h \
     %reldir%/ranges.c \
     %reldir%/ranges.h \
     %reldir%/shared.c \
     %reldir%/shared.h
+
+include %reldir%/cuda/local.mk

@@ -3,4 +3,5 @@
 libtutti_all_la_SOURCES += \
     %reldir%/node.h
 
+include %reldir%/nccl/local.mk
 include %reldir%/shm/local.mk

@@ -7,7 +7,8 @@
  * order in a lane. One thread at a time uses a lane.
  *
  * NODE_MEET moves no data: all ranks of the host say what they came with (kind, dtype, op, tag,
- * root, map.count; the rest is not looked at) and hear whether it is the same.
+ * root, map.count, and whether there is a divisor; the rest is not looked at) and hear whether it
+ * is the same.
  */
 #ifndef TUTTI__NODE_NODE_H
 #define TUTTI__NODE_NODE_H
@@ -31,7 +32,8 @@ typedef struct {
     const void *src; /* element 0 of the block map; with src_step: block sblk */
     void *dst;       /* NODE_REDUCE: looked at by the root only */
     tutti__blockmap_t map;
-    size_t src_step, dst_step; /* 0, or SCRATCH: elements from one block to the next */
+    size_t src_step, dst_step; /* 0, or SCRATCH: elements from one block to the next; equal on all
+                                  ranks, as is all that follows */
     int whole;                 /* outside loops: whole blocks; else chunk `trip` of each block */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */

@@ -46,3 +46,5 @@ libtutti_kernels_neon_la_SOURCES = %reldir%/kernels.c
 libtutti_kernels_neon_la_CPPFLAGS = $(LIB_CPPFLAGS) -DTUTTI__ISA=neon
 libtutti_kernels_neon_la_CFLAGS = $(AM_CFLAGS) $(TUTTI_KERNEL_CFLAGS)
 endif
+
+include %reldir%/cuda/local.mk

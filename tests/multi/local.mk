@@ -69,3 +69,14 @@ script_tests += %reldir%/bench_allreduce.sh %reldir%/bench_disturb.sh %reldir%/b
     %reldir%/bench_output.sh %reldir%/bench_peers.sh
 script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh %reldir%/bench_tune.sh
 EXTRA_DIST += %reldir%/bench_common.sh
+
+# The pretend device's NCCL.
+rank_tests += %reldir%/pretend_ends %reldir%/pretend_misuse %reldir%/pretend_nccl
+tsan_tests += %reldir%/pretend_ends %reldir%/pretend_misuse %reldir%/pretend_nccl
+pretend_job = %reldir%/pretend_job.c %reldir%/pretend_job.h
+%C%_pretend_ends_SOURCES = %reldir%/pretend_ends.c $(pretend_job)
+%C%_pretend_ends_LDADD = $(PRETEND_LIBS)
+%C%_pretend_misuse_SOURCES = %reldir%/pretend_misuse.c $(pretend_job)
+%C%_pretend_misuse_LDADD = $(PRETEND_LIBS)
+%C%_pretend_nccl_SOURCES = %reldir%/pretend_nccl.c $(pretend_job)
+%C%_pretend_nccl_LDADD = $(PRETEND_LIBS)

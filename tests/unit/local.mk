@@ -2,6 +2,7 @@
 
 include %reldir%/base/local.mk
 include %reldir%/conf/local.mk
+include %reldir%/cuda/local.mk
 include %reldir%/topo/local.mk
 include %reldir%/mem/local.mk
 include %reldir%/reduce/local.mk
@@ -14,3 +15,4 @@ include %reldir%/exec/local.mk
 include %reldir%/engine/local.mk
 include %reldir%/api/local.mk
 include %reldir%/bench/local.mk
+include %reldir%/pretend/local.mk

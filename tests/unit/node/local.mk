@@ -4,7 +4,10 @@
 unit_tests += \
     %reldir%/test_channel \
     %reldir%/test_interleave \
+    %reldir%/test_nccl \
+    %reldir%/test_nccl_ends \
     %reldir%/test_pull
+tsan_tests += %reldir%/test_nccl %reldir%/test_nccl_ends
 interleaved = \
     %reldir%/interleave.c \
     %reldir%/interleave.h \
@@ -23,6 +26,12 @@ tests_unit_node_test_channel_CPPFLAGS = $(AM_CPPFLAGS) -DTUTTI_INTERLEAVE
 tests_unit_node_test_interleave_SOURCES = %reldir%/test_interleave.c $(interleaved)
 tests_unit_node_test_interleave_CPPFLAGS = $(AM_CPPFLAGS) -DTUTTI_INTERLEAVE
 
+nccl_world = %reldir%/test_nccl_world.c %reldir%/test_nccl_world.h \
+    %reldir%/watched.c %reldir%/watched.h $(world)
+tests_unit_node_test_nccl_SOURCES = %reldir%/test_nccl.c $(nccl_world)
+tests_unit_node_test_nccl_LDADD = $(PRETEND_LIBS)
+tests_unit_node_test_nccl_ends_SOURCES = %reldir%/test_nccl_ends.c $(nccl_world)
+tests_unit_node_test_nccl_ends_LDADD = $(PRETEND_LIBS)
 tests_unit_node_test_pull_SOURCES = %reldir%/test_pull.c $(world)
 
 # Ranks without boot, for tests of all that stands on shared memory.

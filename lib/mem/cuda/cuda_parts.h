@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parts of the CUDA module, tutti/cuda.so. Nothing here is in the library.
+ *
+ *      node/nccl/cuda_module.c   the table that it exports, and its services from the core
+ *      node/nccl/nccl_lib.c      the only file that sees NCCL
+ *      mem/cuda/runtime.c        the only file that sees the runtime: libcudart
+ *      mem/cuda/driver.c         the only file that sees the driver: libcuda
+ *      mem/cuda/libs.c           finds the three when the module is opened
+ *      reduce/cuda/              kernels, and how they are launched
+ *
+ * No part links CUDA or NCCL: their headers give types, dlsym gives functions. So the module opens
+ * with CUDA 12 and 13, whichever it was built with, and a missing library is a message. Hence no
+ * structure that grew between versions is passed (cudaPointerAttributes did).
+ *
+ * Threads: what device.h says. Opening is under a lock of cuda_module.c, loading kernels under one
+ * of driver.c; else nothing here is written after opening.
+ */
+#ifndef TUTTI__MEM_CUDA_CUDA_PARTS_H
+#define TUTTI__MEM_CUDA_CUDA_PARTS_H
+
+#include "base/compiler.h"
+#include "mem/device.h"
+
+/* Longest reason why a library cannot be used. */
+#define TUTTI__CUDA_REASON_BYTES 384
+
+/* ---- node/nccl/cuda_module.c ---- */
+
+tutti_status_t tutti__cuda_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+/* A failure nobody can be told of, such as that of a free. */
+void tutti__cuda_note(const char *fmt, ...) TUTTI__PRINTF(1, 2);
+
+/* ---- mem/cuda/libs.c ---- */
+
+typedef struct {
+    const char *name;
+    void **slot; /* where the function's address goes */
+} tutti__cuda_symbol_t;
+
+/* Open the first of several files that is there, one in the process before others, and find all
+   symbols in it. 0 and a reason if it cannot be. `what` it is, for the reason. */
+void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nfiles,
+                           const tutti__cuda_symbol_t *symbols, size_t nsymbols, char *ret_reason);
+void tutti__cuda_close_lib(void *lib);
+
+/* For the tables of functions: LIST(X) has X(function) for each. */
+#define TUTTI__CUDA_TEXT_(name) #name
+#define TUTTI__CUDA_TEXT(name) TUTTI__CUDA_TEXT_(name)
+
+/* ---- mem/cuda/driver.c ---- */
+
+/* 0 and a reason if there is none, or it is too old. ret_version: 13000 for CUDA 13.0. */
+int tutti__cuda_driver_open(int *ret_version, char *ret_reason);
+void tutti__cuda_driver_close(void);
+/* Load the kernels into the thread's device, which is `device`, unless they are there. */
+tutti_status_t tutti__cuda_load(int device);
+/* On the thread's device. `args` of that kernel: its only parameter. */
+tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
+                                  void *args, tutti__dstream_t *stream);
+tutti__where_t tutti__cuda_where(const void *ptr);
+
+/* ---- mem/cuda/runtime.c ---- */
+
+int tutti__cuda_runtime_open(int driver_version, int *ret_version, char *ret_reason);
+void tutti__cuda_runtime_close(void);
+tutti_status_t tutti__cuda_count(int *ret_count);
+tutti_status_t tutti__cuda_use(int device);
+/* The thread's device, and how many blocks of threads fill it. */
+tutti_status_t tutti__cuda_current(int *ret_device, unsigned *ret_blocks);
+/* The lowest compute capability of all devices, 90 for 9.0; 0: unknown. */
+int tutti__cuda_capability(void);
+tutti_status_t tutti__cuda_alloc(size_t bytes, void **ret_ptr);
+void tutti__cuda_free(void *ptr);
+tutti_status_t tutti__cuda_host_alloc(size_t bytes, void **ret_ptr);
+void tutti__cuda_host_free(void *ptr);
+tutti_status_t tutti__cuda_stream_make(int is_urgent, tutti__dstream_t **ret_stream);
+void tutti__cuda_stream_drop(tutti__dstream_t *stream);
+int tutti__cuda_stream_captures(tutti__dstream_t *stream);
+tutti_status_t tutti__cuda_event_make(tutti__devent_t **ret_event);
+void tutti__cuda_event_drop(tutti__devent_t *event);
+tutti_status_t tutti__cuda_record(tutti__devent_t *event, tutti__dstream_t *stream);
+tutti_status_t tutti__cuda_wait(tutti__dstream_t *stream, tutti__devent_t *event);
+tutti_status_t tutti__cuda_query(tutti__devent_t *event);
+tutti_status_t tutti__cuda_copy(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
+
+/* ---- reduce/cuda/launch.c, image.c ---- */
+
+#define TUTTI__CUDA_KERNELS 49
+#define TUTTI__CUDA_NAME_BYTES 32
+void tutti__cuda_kernel_name(unsigned kernel, char *ret_name);
+/* tutti_dtype_bytes, which the module does not link; 0: no type. */
+size_t tutti__cuda_dtype_bytes(tutti_dtype_t dtype);
+tutti_status_t tutti__cuda_pack(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
+                                tutti_dtype_t to, double scale, tutti__dstream_t *stream);
+tutti_status_t tutti__cuda_sum(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
+                               tutti_dtype_t dtype, uint32_t divisor, tutti__dstream_t *stream);
+/* The kernels' code for all architectures. Made of kernels.cu by nvcc. */
+extern const unsigned char tutti__cuda_image[];
+
+/* ---- node/nccl/nccl_lib.c ---- */
+
+/* 0 and a reason, which all functions below then answer with UNSUPPORTED. */
+int tutti__cuda_nccl_find(int *ret_version, char *ret_reason);
+int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op);
+tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id);
+tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
+                                     tutti__nccl_t **ret_nccl);
+tutti_status_t tutti__cuda_nccl_poll(tutti__nccl_t *nccl);
+tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls,
+                                     size_t ncalls, tutti__dstream_t *stream);
+void tutti__cuda_nccl_close(tutti__nccl_t *nccl);
+void tutti__cuda_nccl_abort(tutti__nccl_t *nccl);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CUDA driver: the kernels, loaded into each device that is used, and what a pointer points to.
+ *
+ * Kernels are loaded whole when a device is first used, never on the way of a call: loading waits
+ * for the device's work, and so for NCCL's, which waits for other ranks. Also where the process
+ * loads lazily: taking a function out of its module loads it. They stay until the process ends.
+ */
+#include "mem/cuda/cuda_parts.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define OLDEST 12000 /* CUDA 12.0 */
+#define MOST_DEVICES 64
+
+/* Some names are macros for a later version of the function. */
+#define LIST(X)                                                                                    \
+    X(cuDriverGetVersion)                                                                          \
+    X(cuGetErrorName)                                                                              \
+    X(cuGetErrorString)                                                                            \
+    X(cuLaunchKernel)                                                                              \
+    X(cuModuleGetFunction)                                                                         \
+    X(cuModuleLoadData)                                                                            \
+    X(cuPointerGetAttributes)
+
+typedef struct {
+    CUfunction functions[TUTTI__CUDA_KERNELS];
+} kernels_t;
+
+static struct {
+#define SLOT(name) __typeof__(name) *name;
+    LIST(SLOT)
+#undef SLOT
+    void *lib;
+} cu;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Written under lock, once each; read by threads that have used the device. */
+static kernels_t *loaded[MOST_DEVICES];
+
+static tutti_status_t check(CUresult code, const char *what)
+{
+    const char *text = NULL, *name = NULL;
+
+    if (TUTTI__LIKELY(code == CUDA_SUCCESS))
+        return TUTTI_OK;
+    if (cu.cuGetErrorString(code, &text) != CUDA_SUCCESS || text == NULL)
+        text = "unknown error";
+    if (cu.cuGetErrorName(code, &name) != CUDA_SUCCESS || name == NULL)
+        name = "?";
+    return tutti__cuda_fail(code == CUDA_ERROR_OUT_OF_MEMORY ? TUTTI_ERR_NO_MEMORY
+                                                             : TUTTI_ERR_SYSTEM,
+                            "cuda: %s: %s (%s, %d)", what, text, name, (int)code);
+}
+
+int tutti__cuda_driver_open(int *ret_version, char *ret_reason)
+{
+    static const char *const files[] = { "libcuda.so.1" };
+    static const tutti__cuda_symbol_t symbols[] = {
+#define SYMBOL(name) { TUTTI__CUDA_TEXT(name), (void **)&cu.name },
+        LIST(SYMBOL)
+#undef SYMBOL
+    };
+    const char *what = "the CUDA driver, libcuda.so.1";
+    int version = 0;
+    CUresult code;
+
+    cu.lib = tutti__cuda_open_lib(what, files, 1, symbols, sizeof(symbols) / sizeof(*symbols),
+                                  ret_reason);
+    if (cu.lib == NULL)
+        return 0;
+    code = cu.cuDriverGetVersion(&version);
+    if (code == CUDA_SUCCESS && version >= OLDEST) {
+        *ret_version = version;
+        return 1;
+    }
+    if (code != CUDA_SUCCESS)
+        snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES, "%s: cuDriverGetVersion failed with %d",
+                 what, (int)code);
+    else
+        snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES,
+                 "%s: it is for CUDA %d.%d, 12.0 or later is needed", what, version / 1000,
+                 version % 1000 / 10);
+    tutti__cuda_driver_close();
+    return 0;
+}
+
+void tutti__cuda_driver_close(void)
+{
+    tutti__cuda_close_lib(cu.lib);
+    cu.lib = NULL;
+}
+
+static tutti_status_t load(kernels_t *kernels)
+{
+    char name[TUTTI__CUDA_NAME_BYTES], what[TUTTI__CUDA_NAME_BYTES + 32];
+    tutti_status_t status;
+    CUmodule module;
+
+    status = check(cu.cuModuleLoadData(&module, tutti__cuda_image), "cuModuleLoadData");
+    for (unsigned k = 0; k < TUTTI__CUDA_KERNELS && status == TUTTI_OK; k++) {
+        tutti__cuda_kernel_name(k, name);
+        snprintf(what, sizeof(what), "cuModuleGetFunction: %s", name);
+        status = check(cu.cuModuleGetFunction(&kernels->functions[k], module, name), what);
+    }
+    return status;
+}
+
+static tutti_status_t load_once(int device)
+{
+    kernels_t *kernels;
+    tutti_status_t status;
+
+    if (loaded[device] != NULL)
+        return TUTTI_OK;
+    kernels = malloc(sizeof(*kernels));
+    if (kernels == NULL)
+        return tutti__cuda_fail(TUTTI_ERR_NO_MEMORY, "cuda: kernels of device %d", device);
+    status = load(kernels);
+    if (status == TUTTI_OK)
+        loaded[device] = kernels;
+    else
+        free(kernels);
+    return status;
+}
+
+tutti_status_t tutti__cuda_load(int device)
+{
+    tutti_status_t status;
+
+    if (device < 0 || device >= MOST_DEVICES)
+        return tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "cuda: device %d, but %d are the most",
+                                device, MOST_DEVICES);
+    pthread_mutex_lock(&lock);
+    status = load_once(device);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* Unlike the runtime's <<<>>> this answers for itself: there is no last error to ask for. */
+tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
+                                  void *args, tutti__dstream_t *stream)
+{
+    void *params[] = { args };
+
+    if (device < 0 || device >= MOST_DEVICES || loaded[device] == NULL)
+        return tutti__cuda_fail(TUTTI_ERR_SYSTEM,
+                                "cuda: the calling thread is on device %d, where no kernels are",
+                                device);
+    return check(cu.cuLaunchKernel(loaded[device]->functions[kernel], blocks, 1, 1, threads, 1, 1,
+                                   0, (CUstream)stream, params, NULL),
+                 "cuLaunchKernel");
+}
+
+tutti__where_t tutti__cuda_where(const void *ptr)
+{
+    CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                         CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
+    unsigned type = 0, is_managed = 0;
+    int device = -1;
+    void *values[] = { &type, &is_managed, &device };
+    tutti__where_t where = { TUTTI__MEM_HOST, -1 };
+
+    /* Of memory it does not know it answers zeros, or an error if the thread has no device. */
+    if (ptr == NULL || cu.cuPointerGetAttributes(3, attributes, values,
+                                                 (CUdeviceptr)(uintptr_t)ptr) != CUDA_SUCCESS)
+        return where;
+    if (type == CU_MEMORYTYPE_HOST || is_managed)
+        where = (tutti__where_t){ TUTTI__MEM_PINNED, device };
+    else if (type == CU_MEMORYTYPE_DEVICE)
+        where = (tutti__where_t){ TUTTI__MEM_DEVICE, device };
+    return where;
+}

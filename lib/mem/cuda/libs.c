@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Opens the libraries of CUDA and NCCL when the module is opened.
+ *
+ * A copy that is already in the process wins, so that the application's streams, events and memory
+ * are the same library's; it is found by its name whatever folder it came from.
+ */
+#include "mem/cuda/cuda_parts.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+/* In the process, else on disk. */
+static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
+{
+    void *lib = NULL;
+    size_t used = 0;
+
+    for (size_t i = 0; i < nfiles && lib == NULL; i++)
+        lib = dlopen(files[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    for (size_t i = 0; i < nfiles && lib == NULL; i++) {
+        lib = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+        if (lib == NULL && used < TUTTI__CUDA_REASON_BYTES) /* dlerror begins with the name */
+            used += (size_t)snprintf(ret_why + used, TUTTI__CUDA_REASON_BYTES - used, "%s%s",
+                                     used == 0 ? "" : "; ", dlerror());
+    }
+    return lib;
+}
+
+void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nfiles,
+                           const tutti__cuda_symbol_t *symbols, size_t nsymbols, char *ret_reason)
+{
+    char why[TUTTI__CUDA_REASON_BYTES] = "no version of it fits";
+    void *lib = open_first(files, nfiles, why);
+
+    if (lib == NULL) {
+        snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES, "%s: %.300s", what, why);
+        return NULL;
+    }
+    for (size_t i = 0; i < nsymbols; i++) {
+        *symbols[i].slot = dlsym(lib, symbols[i].name);
+        if (*symbols[i].slot == NULL) {
+            snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES, "%s has no %s: too old, or another's",
+                     what, symbols[i].name);
+            dlclose(lib);
+            return NULL;
+        }
+    }
+    return lib;
+}
+
+void tutti__cuda_close_lib(void *lib)
+{
+    if (lib != NULL)
+        dlclose(lib);
+}

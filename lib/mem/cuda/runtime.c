@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The CUDA runtime: devices, memory, streams, events, copies.
+ *
+ * Streams and events are the runtime's own, so an application's serve as they are.
+ *
+ * Errors that do not stay are cleared once they are told (cudaGetLastError), so that the
+ * application does not find ours. Calls that are forbidden everywhere while any thread captures a
+ * graph (unless that capture is relaxed) are made with this thread's mode relaxed: else a query
+ * here would spoil the application's capture there.
+ */
+#include "mem/cuda/cuda_parts.h"
+
+#include "base/status.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+
+#define OLDEST 12000 /* CUDA 12.0 */
+#define BLOCKS_PER_PROCESSOR 8
+#define MOST_DEVICES 64
+
+#define LIST(X)                                                                                    \
+    X(cudaDeviceGetAttribute)                                                                      \
+    X(cudaDeviceGetStreamPriorityRange)                                                            \
+    X(cudaEventCreateWithFlags)                                                                    \
+    X(cudaEventDestroy)                                                                            \
+    X(cudaEventQuery)                                                                              \
+    X(cudaEventRecord)                                                                             \
+    X(cudaFree)                                                                                    \
+    X(cudaFreeHost)                                                                                \
+    X(cudaGetDevice)                                                                               \
+    X(cudaGetDeviceCount)                                                                          \
+    X(cudaGetErrorName)                                                                            \
+    X(cudaGetErrorString)                                                                          \
+    X(cudaGetLastError)                                                                            \
+    X(cudaHostAlloc)                                                                               \
+    X(cudaMalloc)                                                                                  \
+    X(cudaMemcpyAsync)                                                                             \
+    X(cudaRuntimeGetVersion)                                                                       \
+    X(cudaSetDevice)                                                                               \
+    X(cudaStreamCreateWithPriority)                                                                \
+    X(cudaStreamDestroy)                                                                           \
+    X(cudaStreamIsCapturing)                                                                       \
+    X(cudaStreamWaitEvent)                                                                         \
+    X(cudaThreadExchangeStreamCaptureMode)
+
+static struct {
+#define SLOT(name) __typeof__(name) *name;
+    LIST(SLOT)
+#undef SLOT
+    void *lib;
+    int ndevices;
+    int capability;                /* the lowest of all devices */
+    unsigned blocks[MOST_DEVICES]; /* that fill a device */
+} rt;
+
+/* ---- errors ---- */
+
+static tutti_status_t refused(cudaError_t code, const char *what)
+{
+    tutti_status_t status =
+        code == cudaErrorMemoryAllocation ? TUTTI_ERR_NO_MEMORY : TUTTI_ERR_SYSTEM;
+
+    (void)rt.cudaGetLastError();
+    return tutti__cuda_fail(status, "cuda: %s: %s (%s, %d)", what, rt.cudaGetErrorString(code),
+                            rt.cudaGetErrorName(code), (int)code);
+}
+
+static tutti_status_t check(cudaError_t code, const char *what)
+{
+    return TUTTI__LIKELY(code == cudaSuccess) ? TUTTI_OK : refused(code, what);
+}
+
+/* Of calls that have no answer. At exit the driver may be gone already: that is no news. */
+static void note(cudaError_t code, const char *what)
+{
+    if (TUTTI__LIKELY(code == cudaSuccess))
+        return;
+    (void)rt.cudaGetLastError();
+    if (code != cudaErrorCudartUnloading)
+        tutti__cuda_note("cuda: %s: %s", what, rt.cudaGetErrorString(code));
+}
+
+/* Once before a call and once after it: the modes change places. */
+static void swap_mode(enum cudaStreamCaptureMode *mode)
+{
+    note(rt.cudaThreadExchangeStreamCaptureMode(mode), "cudaThreadExchangeStreamCaptureMode");
+}
+
+/* ---- opening ---- */
+
+static void *open_lib(int driver_version, char *ret_reason)
+{
+    static const char *const files[] = { "libcudart.so.13", "libcudart.so.12" };
+    static const tutti__cuda_symbol_t symbols[] = {
+#define SYMBOL(name) { TUTTI__CUDA_TEXT(name), (void **)&rt.name },
+        LIST(SYMBOL)
+#undef SYMBOL
+    };
+    size_t skip = driver_version < 13000; /* a driver does not serve a later major version */
+
+    return tutti__cuda_open_lib(
+        skip ? "the CUDA runtime, libcudart.so.12" : "the CUDA runtime, libcudart.so.13 or .12",
+        files + skip, 2 - skip, symbols, sizeof(symbols) / sizeof(*symbols), ret_reason);
+}
+
+static cudaError_t ask_devices(void)
+{
+    rt.capability = 0;
+    for (int d = 0; d < rt.ndevices && d < MOST_DEVICES; d++) {
+        int processors = 0, major = 0, minor = 0;
+        cudaError_t code;
+
+        code = rt.cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, d);
+        if (code == cudaSuccess)
+            code = rt.cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d);
+        if (code == cudaSuccess)
+            code = rt.cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d);
+        if (code != cudaSuccess)
+            return code;
+        rt.blocks[d] = (unsigned)processors * BLOCKS_PER_PROCESSOR;
+        if (rt.capability == 0 || 10 * major + minor < rt.capability)
+            rt.capability = 10 * major + minor;
+    }
+    return cudaSuccess;
+}
+
+int tutti__cuda_runtime_open(int driver_version, int *ret_version, char *ret_reason)
+{
+    const char *what = "cudaRuntimeGetVersion";
+    cudaError_t code;
+    int version = 0;
+
+    rt.lib = open_lib(driver_version, ret_reason);
+    if (rt.lib == NULL)
+        return 0;
+    code = rt.cudaRuntimeGetVersion(&version);
+    if (code == cudaSuccess && version < OLDEST) {
+        snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES,
+                 "the CUDA runtime, libcudart.so: it is CUDA %d.%d, 12.0 or later is needed",
+                 version / 1000, version % 1000 / 10);
+        goto close_lib;
+    }
+    if (code == cudaSuccess) {
+        what = "cudaGetDeviceCount";
+        code = rt.cudaGetDeviceCount(&rt.ndevices);
+    }
+    if (code == cudaSuccess && rt.ndevices == 0)
+        code = cudaErrorNoDevice;
+    if (code == cudaSuccess) {
+        what = "cudaDeviceGetAttribute";
+        code = ask_devices();
+    }
+    if (code == cudaSuccess) {
+        *ret_version = version;
+        return 1;
+    }
+    snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES, "there is no GPU for us: %s: %s (%s)", what,
+             rt.cudaGetErrorString(code), rt.cudaGetErrorName(code));
+    (void)rt.cudaGetLastError();
+
+close_lib:
+    tutti__cuda_runtime_close();
+    return 0;
+}
+
+void tutti__cuda_runtime_close(void)
+{
+    tutti__cuda_close_lib(rt.lib);
+    rt.lib = NULL;
+}
+
+/* ---- the device ---- */
+
+tutti_status_t tutti__cuda_count(int *ret_count)
+{
+    *ret_count = rt.ndevices;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__cuda_use(int device)
+{
+    tutti_status_t status = check(rt.cudaSetDevice(device), "cudaSetDevice");
+
+    if (status == TUTTI_OK) /* makes the device's context, if nobody has */
+        status = check(rt.cudaFree(NULL), "cudaFree, for a context");
+    return status == TUTTI_OK ? tutti__cuda_load(device) : status;
+}
+
+tutti_status_t tutti__cuda_current(int *ret_device, unsigned *ret_blocks)
+{
+    int device = 0;
+    tutti_status_t status = check(rt.cudaGetDevice(&device), "cudaGetDevice");
+
+    if (status != TUTTI_OK)
+        return status;
+    *ret_device = device;
+    *ret_blocks = device < MOST_DEVICES ? rt.blocks[device] : 1;
+    return TUTTI_OK;
+}
+
+int tutti__cuda_capability(void)
+{
+    return rt.capability;
+}
+
+/* ---- memory ---- */
+
+tutti_status_t tutti__cuda_alloc(size_t bytes, void **ret_ptr)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    void *ptr = NULL;
+    cudaError_t code;
+    char what[64];
+
+    swap_mode(&mode);
+    code = rt.cudaMalloc(&ptr, bytes);
+    swap_mode(&mode);
+    if (code != cudaSuccess) {
+        snprintf(what, sizeof(what), "cudaMalloc of %zu bytes", bytes);
+        return refused(code, what);
+    }
+    *ret_ptr = ptr;
+    return TUTTI_OK;
+}
+
+void tutti__cuda_free(void *ptr)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+
+    if (ptr == NULL)
+        return;
+    swap_mode(&mode);
+    note(rt.cudaFree(ptr), "cudaFree");
+    swap_mode(&mode);
+}
+
+/* Portable: pinned for all devices of the process. */
+tutti_status_t tutti__cuda_host_alloc(size_t bytes, void **ret_ptr)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    void *ptr = NULL;
+    cudaError_t code;
+    char what[64];
+
+    swap_mode(&mode);
+    code = rt.cudaHostAlloc(&ptr, bytes, cudaHostAllocPortable);
+    swap_mode(&mode);
+    if (code != cudaSuccess) {
+        snprintf(what, sizeof(what), "cudaHostAlloc of %zu bytes", bytes);
+        return refused(code, what);
+    }
+    *ret_ptr = ptr;
+    return TUTTI_OK;
+}
+
+void tutti__cuda_host_free(void *ptr)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+
+    if (ptr == NULL)
+        return;
+    swap_mode(&mode);
+    note(rt.cudaFreeHost(ptr), "cudaFreeHost");
+    swap_mode(&mode);
+}
+
+/* ---- streams and events ---- */
+
+tutti_status_t tutti__cuda_stream_make(int is_urgent, tutti__dstream_t **ret_stream)
+{
+    int lowest = 0, highest = 0;
+    cudaStream_t stream = NULL;
+    tutti_status_t status;
+
+    status = check(rt.cudaDeviceGetStreamPriorityRange(&lowest, &highest),
+                   "cudaDeviceGetStreamPriorityRange");
+    if (status == TUTTI_OK)
+        status = check(rt.cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                                       is_urgent ? highest : lowest),
+                       "cudaStreamCreateWithPriority");
+    if (status == TUTTI_OK)
+        *ret_stream = (tutti__dstream_t *)stream;
+    return status;
+}
+
+void tutti__cuda_stream_drop(tutti__dstream_t *stream)
+{
+    if (stream != NULL)
+        note(rt.cudaStreamDestroy((cudaStream_t)stream), "cudaStreamDestroy");
+}
+
+/* Of the legacy default stream the answer is an error while any other one is captured: the call
+   that asked may then not use it either. */
+int tutti__cuda_stream_captures(tutti__dstream_t *stream)
+{
+    enum cudaStreamCaptureStatus captures = cudaStreamCaptureStatusNone;
+    cudaError_t code = rt.cudaStreamIsCapturing((cudaStream_t)stream, &captures);
+
+    if (code != cudaSuccess)
+        (void)rt.cudaGetLastError();
+    return code == cudaErrorStreamCaptureImplicit || captures != cudaStreamCaptureStatusNone;
+}
+
+tutti_status_t tutti__cuda_event_make(tutti__devent_t **ret_event)
+{
+    cudaEvent_t event = NULL;
+    tutti_status_t status = check(rt.cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                                  "cudaEventCreateWithFlags");
+
+    if (status == TUTTI_OK)
+        *ret_event = (tutti__devent_t *)event;
+    return status;
+}
+
+void tutti__cuda_event_drop(tutti__devent_t *event)
+{
+    if (event != NULL)
+        note(rt.cudaEventDestroy((cudaEvent_t)event), "cudaEventDestroy");
+}
+
+tutti_status_t tutti__cuda_record(tutti__devent_t *event, tutti__dstream_t *stream)
+{
+    return check(rt.cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream), "cudaEventRecord");
+}
+
+tutti_status_t tutti__cuda_wait(tutti__dstream_t *stream, tutti__devent_t *event)
+{
+    return check(rt.cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0),
+                 "cudaStreamWaitEvent");
+}
+
+tutti_status_t tutti__cuda_query(tutti__devent_t *event)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaError_t code;
+
+    swap_mode(&mode);
+    code = rt.cudaEventQuery((cudaEvent_t)event);
+    swap_mode(&mode);
+    if (code != cudaErrorNotReady)
+        return check(code, "cudaEventQuery");
+    (void)rt.cudaGetLastError();
+    return TUTTI__AGAIN;
+}
+
+tutti_status_t tutti__cuda_copy(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream)
+{
+    if (bytes == 0)
+        return TUTTI_OK;
+    return check(rt.cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, (cudaStream_t)stream),
+                 "cudaMemcpyAsync");
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One thread at a time with the device and NCCL, and none ever waits for another.
+ *
+ * The gate is a word. A step that finds it shut says TUTTI__AGAIN. Abort asks by a bit: if the gate
+ * is open it is shut for good by that, and abort does the work; else whoever is inside does it when
+ * leaving. So NCCL is never called by two threads, nor after it was aborted.
+ */
+#include "node/nccl/nccl.h"
+
+#include <string.h>
+
+enum {
+    INSIDE = 1,  /* somebody is */
+    ABORTED = 2, /* was asked for */
+    FAILED = 4   /* self->status is why */
+};
+
+int tutti__nccl_enter(tutti__nccl_node_t *self)
+{
+    uint32_t open = 0;
+
+    /* Acquire pairs with the release in leave. */
+    return atomic_compare_exchange_strong_explicit(&self->gate, &open, INSIDE, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+static void end_work(tutti__nccl_node_t *self)
+{
+    if (self->nccl == NULL)
+        return;
+    self->ops->use(self->device);
+    self->ops->nccl_abort(self->nccl);
+    self->nccl = NULL;
+}
+
+tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status)
+{
+    int failed = status != TUTTI_OK && status != TUTTI__AGAIN;
+    uint32_t inside = INSIDE;
+
+    if (failed) {
+        self->status = status;
+        strncpy(self->words, tutti_last_error(), sizeof(self->words) - 1);
+    }
+    if (!atomic_compare_exchange_strong_explicit(&self->gate, &inside, failed ? FAILED : 0,
+                                                 memory_order_acq_rel, memory_order_acquire)) {
+        end_work(self);
+        tutti__store_release(&self->gate, ABORTED);
+    }
+    return status;
+}
+
+tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self)
+{
+    uint32_t gate = tutti__load_acquire(&self->gate);
+
+    if (!(gate & (ABORTED | FAILED)))
+        return TUTTI_OK;
+    if (!(gate & INSIDE) && self->status != TUTTI_OK)
+        return tutti__fail(self->status, "%s", self->words);
+    return tutti__fail(TUTTI_ERR_TRANSPORT, "NCCL's work among the ranks of this host was aborted");
+}
+
+void tutti__nccl_node_abort(tutti__node_t *node)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+    uint32_t before = atomic_fetch_or_explicit(&self->gate, ABORTED, memory_order_acq_rel);
+
+    if (!(before & (ABORTED | INSIDE)))
+        end_work(self);
+}
+
+void tutti__nccl_end(tutti__nccl_node_t *self)
+{
+    if (tutti__load_acquire(&self->gate) != 0)
+        end_work(self);
+    else if (self->nccl != NULL)
+        self->ops->nccl_close(self->nccl);
+    self->nccl = NULL;
+}

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+libtutti_all_la_SOURCES += \
+    %reldir%/calls.c \
+    %reldir%/gate.c \
+    %reldir%/nccl.c \
+    %reldir%/nccl.h \
+    %reldir%/open.c
+
+# Of the CUDA module.
+cuda_module_sources += \
+    %reldir%/cuda_module.c \
+    %reldir%/nccl_lib.c

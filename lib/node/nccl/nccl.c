@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Node operations by NCCL: starting and stepping, through the phases of nccl.h. */
+#include "node/nccl/nccl.h"
+
+#include "base/names.h"
+
+#include <assert.h>
+
+static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+    tutti__nccl_lane_t *lane = &self->lane[lane_index];
+
+    assert(lane->phase == NCCL_IDLE);
+    lane->call = call;
+    lane->phase = NCCL_MEET;
+    /* The lane of `host` may be in the middle of a meeting; step will say why. */
+    if (tutti__nccl_alive(self) != TUTTI_OK)
+        return;
+    if (call->kind != TUTTI__NODE_MEET) {
+        lane->meet = (tutti__node_call_t){ .kind = TUTTI__NODE_MEET,
+                                           .dtype = call->dtype,
+                                           .op = call->op,
+                                           .tag = call->tag,
+                                           .root = call->root,
+                                           .map = { .count = call->map.count } };
+        /* A rank that came with host memory has none in its meeting. */
+        lane->meet.divisor = 1;
+        call = &lane->meet;
+    }
+    self->host->ops->start(self->host, lane_index, call);
+}
+
+static tutti_status_t meet(tutti__nccl_node_t *self, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__nccl_lane_t *lane = &self->lane[lane_index];
+    const tutti__node_call_t *call = lane->call;
+    tutti_status_t status = self->host->ops->step(self->host, lane_index, stuck);
+    tutti__nccl_cut_t cut;
+
+    if (status != TUTTI_OK || call->kind == TUTTI__NODE_MEET)
+        return status;
+    if (!tutti__nccl_cut_begin(self, call, &cut))
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "NCCL does not serve %s of %s; only host memory does",
+                           tutti__op_name(call->op), tutti__dtype_name(call->dtype));
+    lane->phase = NCCL_TURN;
+    return TUTTI_OK;
+}
+
+/* ---- what follows is done by one thread at a time ---- */
+
+/* Has this lane the next number? The leader gives it. */
+static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index,
+                                tutti__stuck_t *stuck)
+{
+    tutti__nccl_lane_t *lane = &self->lane[lane_index];
+    tutti__word64_t *entry = &self->order->entry[self->number % TUTTI__NCCL_RING];
+    uint64_t mine = self->number << 8 | lane_index;
+
+    static_assert(TUTTI__NCCL_RING > TUTTI__LANES, "see nccl.h");
+    if (self->launching)
+        return TUTTI__AGAIN;
+    if (self->me == 0) {
+        tutti__store64_release(entry, mine);
+    } else if (tutti__load64_acquire(entry) != mine) {
+        stuck->peer = self->leader;
+        return TUTTI__AGAIN;
+    }
+    self->launching = 1;
+    tutti__nccl_cut_begin(self, lane->call, &self->cut);
+    lane->phase = NCCL_LAUNCH;
+    return lane->ready != NULL ? self->ops->wait(self->stream, lane->ready) : TUTTI_OK;
+}
+
+/* The calls that self->cut has come to. */
+static tutti_status_t queue_calls(tutti__nccl_node_t *self)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    if (self->npieces > 0)
+        status =
+            self->ops->pack(self->pieces, self->npieces, TUTTI_UINT8, TUTTI_UINT8, 1, self->stream);
+    if (status == TUTTI_OK && self->ncalls > 0)
+        status = self->ops->nccl_call(self->nccl, self->calls, self->ncalls, self->stream);
+    return status;
+}
+
+/* What is queued behind NCCL's work is queued when NCCL has accepted that. */
+static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
+{
+    tutti_status_t status;
+
+    for (;;) {
+        status = self->ops->nccl_poll(self->nccl);
+        if (status != TUTTI_OK)
+            return status;
+        if (!tutti__nccl_cut_next(self, &self->cut))
+            break;
+        status = queue_calls(self);
+        if (status != TUTTI_OK)
+            return status;
+    }
+    status = tutti__nccl_divide(self, &self->cut);
+    if (status == TUTTI_OK)
+        status = self->ops->record(lane->done, self->stream);
+    if (status != TUTTI_OK)
+        return status;
+    self->number++;
+    self->launching = 0;
+    lane->phase = NCCL_FLIGHT;
+    return TUTTI_OK;
+}
+
+/* An error of NCCL shows here only; its work does not end then. */
+static tutti_status_t land(tutti__nccl_node_t *self, const tutti__nccl_lane_t *lane)
+{
+    tutti_status_t status = self->ops->query(lane->done), nccl;
+
+    if (status != TUTTI__AGAIN)
+        return status;
+    nccl = self->ops->nccl_poll(self->nccl);
+    return nccl == TUTTI_OK ? TUTTI__AGAIN : nccl;
+}
+
+static tutti_status_t work(tutti__nccl_node_t *self, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__nccl_lane_t *lane = &self->lane[lane_index];
+    tutti_status_t status = self->ops->use(self->device);
+
+    if (status == TUTTI_OK && lane->phase == NCCL_TURN)
+        status = take_turn(self, lane_index, stuck);
+    if (status == TUTTI_OK && lane->phase == NCCL_LAUNCH)
+        status = launch(self, lane);
+    if (status == TUTTI_OK && lane->phase == NCCL_FLIGHT)
+        status = land(self, lane);
+    return status;
+}
+
+static tutti_status_t advance(tutti__nccl_node_t *self, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__nccl_lane_t *lane = &self->lane[lane_index];
+    tutti_status_t status = tutti__nccl_alive(self);
+
+    if (status == TUTTI_OK && lane->phase == NCCL_MEET)
+        status = meet(self, lane_index, stuck);
+    if (status != TUTTI_OK || lane->phase == NCCL_MEET)
+        return status;
+    stuck->word = NULL; /* what a device does rings no bell: poll */
+    stuck->peer = -1;
+    if (!tutti__nccl_enter(self))
+        return TUTTI__AGAIN;
+    return tutti__nccl_leave(self, work(self, lane_index, stuck));
+}
+
+static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__stuck_t *stuck)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+    tutti__nccl_lane_t *lane = &self->lane[lane_index];
+    int moves = lane->call->kind != TUTTI__NODE_MEET;
+    tutti_status_t status = advance(self, lane_index, stuck);
+
+    if (status == TUTTI__AGAIN)
+        return status;
+    lane->phase = NCCL_IDLE;
+    if (moves)
+        lane->ready = NULL;
+    return status;
+}
+
+const tutti__node_ops_t tutti__nccl_ops = {
+    .name = "nccl",
+    .purpose = "device memory: NCCL among the host's ranks, in one order for all lanes",
+    .close = tutti__nccl_close,
+    .start = start,
+    .step = step,
+};

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Node operations on device memory: NCCL, behind the table of mem/device.h.
+ *
+ * An operation of a lane goes through four phases:
+ *
+ *   MEET    the ranks hear from each other over `host`, the same ranks' node in shared memory, that
+ *           they came with the same call. Only then NCCL is called: it would hang, or worse.
+ *   TURN    until it is this lane's turn in the order below
+ *   LAUNCH  the calls are queued on the node's one stream, behind the caller's event. NCCL may take
+ *           its time to accept them, so this may last several steps
+ *   FLIGHT  until the event behind them has come
+ *
+ * The order. There is one NCCL communicator and one stream for all lanes, so all ranks must call
+ *   NCCL in one order, but each steps its lanes as it likes. The leader, local rank 0, decides:
+ *   whichever of its lanes comes first in TURN has the next number, and it writes (number, lane)
+ *   into a ring in shared memory before it calls NCCL. The others launch number after number.
+ *
+ *   It cannot deadlock. Say rank r waits for number k, of lane L, and has launched all below k. The
+ *   leader wrote k after its meeting in L, for which all ranks had started that operation. So at r
+ *   it has been started, all have announced it, and stepping L ends its meeting; it is r's first in
+ *   L that is not launched, as it is the leader's. Then it is L's turn, and nothing else can be in
+ *   LAUNCH, as that would be a number below k. By induction over k each number is launched by all
+ *   ranks; on each stream it stands behind smaller numbers only, so NCCL finishes it, too. All that
+ *   is needed is that every rank goes on stepping every lane in which it has started something.
+ *   Callers' events do not break this: a stream can wait only for what was launched before, so for
+ *   smaller numbers.
+ *
+ *   The ring never overflows. When the leader writes lane L's next entry, all ranks have started
+ *   that operation, so they have launched the one before. So no rank has more than one entry per
+ *   lane before it, and TUTTI__LANES of them fit.
+ *
+ *   Operations that do not fit, or that NCCL does not serve, are found by all ranks alike, before
+ *   TURN, and have no number.
+ *
+ * Rejected: a communicator per lane. Several on one device need one launch order just as well, and
+ *   each takes some 100 MB of device memory.
+ *
+ * All memory, events and the stream are made at open; later nothing is. NCCL itself connects ranks
+ * at the first call of a kind, which is harmless in one order: what it may wait for on this rank
+ * are smaller numbers.
+ *
+ * Threads: different lanes may be stepped by different threads, and abort comes from yet another;
+ * gate.c lets one at a time to the device and keeps nobody waiting.
+ *
+ * After an error of the device or NCCL the node is dead: every lane says what it was. The other
+ * ranks do not know; whoever watches over the ranks calls tutti__nccl_node_abort on all of them.
+ */
+#ifndef TUTTI__NODE_NCCL_NCCL_H
+#define TUTTI__NODE_NCCL_NCCL_H
+
+#include "base/atomic.h"
+#include "base/status.h"
+#include "mem/device.h"
+#include "node/node.h"
+
+#include <stddef.h>
+
+/* A power of two, more than lanes. */
+#define TUTTI__NCCL_RING 8
+
+/* In the leader's shared memory, which writes it; zeroed before any rank opens. */
+typedef struct {
+    tutti__word64_t entry[TUTTI__NCCL_RING]; /* of number k >= 1, at k % RING: k << 8 | lane */
+} tutti__nccl_order_t;
+
+typedef struct {
+    const tutti__device_ops_t *ops;
+    int device;
+    uint32_t me, nlocal;        /* local ranks */
+    int32_t leader;             /* the global rank of local rank 0, for naming who is waited for */
+    tutti__node_t *host;        /* of the same ranks; the caller's, outlives this node */
+    tutti__nccl_order_t *order; /* as mapped here; outlives this node */
+    const tutti__nccl_id_t *id; /* the leader's, the same on all local ranks; not kept */
+    size_t stage_bytes;         /* at least 16 * nlocal, the same on all local ranks */
+} tutti__nccl_open_t;
+
+/*
+ * Collective over the local ranks, but waits for none: tutti__nccl_node_settle says when it stands.
+ * The calling thread uses the device from here on, as do all that step.
+ *
+ * stage_bytes of device memory are for alltoalls: all are cut into pieces of that size, and those
+ * in place go through it.
+ */
+tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node_t **ret_node);
+
+/* TUTTI__AGAIN: the ranks are not connected yet. To be called until it is TUTTI_OK, before the
+   first start. */
+tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
+
+/*
+ * The lane's next operation that moves data begins on the device after `event`'s last record, and
+ * so do all later ones. Called by the lane's thread between operations, after the record; the event
+ * is the caller's again when that operation has ended, however. NULL: none.
+ *
+ * There is nothing of the kind at the other end: when step says TUTTI_OK, the result is there.
+ */
+void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
+
+/* End all work of NCCL, wherever it is; from here on the node is dead, and its lanes say so. Any
+   thread, any time before close, as often as wanted: it happens once. Waits for nobody: if another
+   thread is in a step, that one does it on its way out. */
+void tutti__nccl_node_abort(tutti__node_t *node);
+
+/* ---- inside ---- */
+
+typedef enum {
+    NCCL_IDLE,
+    NCCL_MEET,
+    NCCL_TURN,
+    NCCL_LAUNCH,
+    NCCL_FLIGHT
+} tutti__nccl_phase_t;
+
+typedef struct {
+    tutti__nccl_phase_t phase;
+    const tutti__node_call_t *call;
+    tutti__node_call_t meet;
+    tutti__devent_t *ready; /* the caller's, or NULL */
+    tutti__devent_t *done;  /* recorded behind the calls */
+} tutti__nccl_lane_t;
+
+/* How far a call is cut into NCCL's. */
+typedef struct {
+    const tutti__node_call_t *call;
+    tutti_dtype_t dtype; /* NCCL's: what moves only goes as bytes */
+    tutti_op_t op;       /* NCCL's */
+    size_t esize;        /* bytes of one of the call's elements */
+    size_t scale;        /* NCCL's elements in one of the call's */
+    uint32_t divisor;    /* left to divide by when NCCL is done; 0: none */
+    uint32_t next;       /* block to go on with; alltoall: of each part */
+    size_t skip;         /* alltoall: elements of that block's run that have gone already */
+} tutti__nccl_cut_t;
+
+typedef struct {
+    tutti__node_t node;
+    const tutti__device_ops_t *ops;
+    int device;
+    uint32_t me, nlocal;
+    int32_t leader;
+    tutti__node_t *host;
+    tutti__nccl_order_t *order;
+    tutti__dstream_t *stream;
+    char *stage;                           /* [nlocal][stage_share] device memory */
+    size_t stage_share;                    /* bytes; a multiple of 16 */
+    tutti__nccl_call_t *calls;             /* [most_calls] */
+    tutti__piece_t *pieces;                /* [nlocal] */
+    uint32_t most_calls;                   /* at least 2 and 2 * nlocal */
+    tutti__nccl_lane_t lane[TUTTI__LANES]; /* each its thread's, but for `done` */
+
+    tutti__word_t gate; /* gate.c; protects what follows */
+    tutti__nccl_t *nccl;
+    uint64_t number;       /* in the order, of the present launch or the next */
+    int launching;         /* a lane is in LAUNCH */
+    tutti__nccl_cut_t cut; /* its */
+    uint32_t ncalls, npieces;
+    tutti_status_t status; /* of the first failure; with its words */
+    char words[TUTTI__ERROR_BYTES];
+} tutti__nccl_node_t;
+
+extern const tutti__node_ops_t tutti__nccl_ops;
+void tutti__nccl_close(tutti__node_t *node);
+
+/* gate.c. Enter: 1: the caller is alone with the device and NCCL until it leaves; 0: not now, or
+   the node is dead. */
+int tutti__nccl_enter(tutti__nccl_node_t *self);
+/* status: of what was done; an error (not AGAIN) is the end of the node. Returned. */
+tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status);
+/* TUTTI_OK, or why the node is dead. */
+tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self);
+/* Nobody steps any more. Close NCCL, or abort it if that is all that can be done. */
+void tutti__nccl_end(tutti__nccl_node_t *self);
+
+/* calls.c. Begin with a call. 0: NCCL and the device do not serve it; the same on all ranks. */
+int tutti__nccl_cut_begin(const tutti__nccl_node_t *self, const tutti__node_call_t *call,
+                          tutti__nccl_cut_t *ret_cut);
+/* The next calls, to be queued behind the copies in pieces (bytes). 0: there are no more. */
+int tutti__nccl_cut_next(tutti__nccl_node_t *self, tutti__nccl_cut_t *cut);
+/* Queue what is to be done behind the last of them. */
+tutti_status_t tutti__nccl_divide(tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut);
+
+#endif

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * NCCL, as far as mem/device.h needs it. Part of the CUDA module, not of the library.
+ *
+ * Communicators are non-blocking, so that nothing here waits for other ranks: a call returns while
+ * NCCL still connects or launches in a thread of its own, and nccl_poll says when that is over.
+ * Only then is the work in the stream.
+ *
+ * Closing takes the other ranks of the host, too: NCCL flushes, and lets go when all have closed.
+ * nccl_close waits for them a little; those that are not through then are kept in a list, looked at
+ * whenever another communicator is opened or closed, and left to the end of the process else.
+ *
+ * Threads: one at a time is in NCCL (mem/device.h), so nothing is locked.
+ */
+#include "mem/cuda/cuda_parts.h"
+
+#include "base/status.h"
+
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define OLDEST 21800 /* 2.18 */
+#define FLOAT8 22400 /* the first version with float8 */
+#define FLOAT8_CAPABILITY 90
+#define CLOSE_US 200000
+#define CLOSE_STEP_US 100
+
+_Static_assert(sizeof(tutti__nccl_id_t) == sizeof(ncclUniqueId), "an id");
+
+#define LIST(X)                                                                                    \
+    X(ncclAllGather)                                                                               \
+    X(ncclAllReduce)                                                                               \
+    X(ncclBroadcast)                                                                               \
+    X(ncclCommAbort)                                                                               \
+    X(ncclCommDestroy)                                                                             \
+    X(ncclCommFinalize)                                                                            \
+    X(ncclCommGetAsyncError)                                                                       \
+    X(ncclCommInitRankConfig)                                                                      \
+    X(ncclGetErrorString)                                                                          \
+    X(ncclGetLastError)                                                                            \
+    X(ncclGetUniqueId)                                                                             \
+    X(ncclGetVersion)                                                                              \
+    X(ncclGroupEnd)                                                                                \
+    X(ncclGroupStart)                                                                              \
+    X(ncclRecv)                                                                                    \
+    X(ncclReduce)                                                                                  \
+    X(ncclReduceScatter)                                                                           \
+    X(ncclSend)
+
+struct tutti__nccl {
+    struct tutti__nccl *next; /* of those that are closing */
+    ncclComm_t comm;
+};
+
+static struct {
+#define SLOT(name) __typeof__(name) *name;
+    LIST(SLOT)
+#undef SLOT
+    int version; /* 0: there is none */
+    char reason[TUTTI__CUDA_REASON_BYTES];
+    tutti__nccl_t *closing;
+} nc;
+
+/* ---- errors ---- */
+
+/* In progress is what non-blocking calls answer. */
+static int is_bad(ncclResult_t code)
+{
+    return TUTTI__UNLIKELY(code != ncclSuccess && code != ncclInProgress);
+}
+
+static tutti_status_t check(ncclResult_t code, const char *what, ncclComm_t comm)
+{
+    const char *last;
+
+    if (!is_bad(code))
+        return TUTTI_OK;
+    last = nc.ncclGetLastError(comm);
+    return tutti__cuda_fail(TUTTI_ERR_TRANSPORT, "nccl: %s: %s (%d)%s%.250s", what,
+                            nc.ncclGetErrorString(code), (int)code,
+                            last == NULL || *last == '\0' ? "" : ": ", last == NULL ? "" : last);
+}
+
+/* Of calls that have no answer. */
+static void note(ncclResult_t code, const char *what)
+{
+    if (is_bad(code))
+        tutti__cuda_note("nccl: %s: %s", what, nc.ncclGetErrorString(code));
+}
+
+static tutti_status_t check_there(void)
+{
+    return nc.version > 0 ? TUTTI_OK
+                          : tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "no NCCL: %s", nc.reason);
+}
+
+/* ---- opening ---- */
+
+/* Before 2.9 versions had one digit less. */
+static int fits(const char *what, int version)
+{
+    int major = version / (version < 10000 ? 1000 : 10000);
+
+    if (version < OLDEST)
+        snprintf(nc.reason, sizeof(nc.reason), "%s: it is %d.%d, 2.18 or later is needed", what,
+                 major, version / 100 % (version < 10000 ? 10 : 100));
+    return version >= OLDEST;
+}
+
+int tutti__cuda_nccl_find(int *ret_version, char *ret_reason)
+{
+    static const char *const files[] = { "libnccl.so.2" };
+    static const tutti__cuda_symbol_t symbols[] = {
+#define SYMBOL(name) { #name, (void **)&nc.name },
+        LIST(SYMBOL)
+#undef SYMBOL
+    };
+    const char *what = "NCCL, libnccl.so.2";
+    ncclResult_t code;
+    int version = 0;
+    void *lib;
+
+    nc.version = 0;
+    /* An old one says so itself, whatever functions it has not: the version is asked first. */
+    lib = tutti__cuda_open_lib(
+        what, files, 1, &(tutti__cuda_symbol_t){ "ncclGetVersion", (void **)&nc.ncclGetVersion }, 1,
+        nc.reason);
+    if (lib == NULL)
+        goto none;
+    code = nc.ncclGetVersion(&version);
+    if (code != ncclSuccess)
+        snprintf(nc.reason, sizeof(nc.reason), "%s: ncclGetVersion failed with %d", what,
+                 (int)code);
+    if (code != ncclSuccess || !fits(what, version)) {
+        tutti__cuda_close_lib(lib);
+        goto none;
+    }
+    tutti__cuda_close_lib(lib); /* the next line holds it */
+    if (tutti__cuda_open_lib(what, files, 1, symbols, sizeof(symbols) / sizeof(*symbols),
+                             nc.reason) == NULL)
+        goto none;
+    nc.version = version;
+    *ret_version = version;
+    return 1;
+
+none:
+    snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES, "%s", nc.reason);
+    return 0;
+}
+
+/* ---- types and operations ---- */
+
+/* NCCL's numbers, which never change; its older headers have no names for the last three. -1: it
+   has no such type, but moves it as bytes. */
+static int type_of(tutti_dtype_t dtype)
+{
+    static const signed char types[] = {
+        [TUTTI_INT8] = ncclInt8,       [TUTTI_UINT8] = ncclUint8,     [TUTTI_INT16] = -1,
+        [TUTTI_UINT16] = -1,           [TUTTI_INT32] = ncclInt32,     [TUTTI_UINT32] = ncclUint32,
+        [TUTTI_INT64] = ncclInt64,     [TUTTI_UINT64] = ncclUint64,   [TUTTI_FLOAT16] = ncclFloat16,
+        [TUTTI_FLOAT32] = ncclFloat32, [TUTTI_FLOAT64] = ncclFloat64, [TUTTI_BFLOAT16] = 9,
+        [TUTTI_FLOAT8_E4M3] = 10,      [TUTTI_FLOAT8_E5M2] = 11,
+    };
+
+    if (dtype < TUTTI_INT8 || dtype > TUTTI_FLOAT8_E5M2)
+        return -1;
+    return types[dtype] >= 10 && nc.version < FLOAT8 ? -1 : types[dtype];
+}
+
+static int op_of(tutti_op_t op)
+{
+    switch (op) {
+    case TUTTI_SUM:
+        return ncclSum;
+    case TUTTI_PROD:
+        return ncclProd;
+    case TUTTI_MAX:
+        return ncclMax;
+    case TUTTI_MIN:
+        return ncclMin;
+    case TUTTI_AVG:
+        return ncclAvg;
+    default:
+        return -1;
+    }
+}
+
+int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op)
+{
+    int type = type_of(dtype);
+
+    if (nc.version == 0 || type < 0 || op_of(op) < 0)
+        return 0;
+    /* It has no code to reduce float8 for older devices. */
+    return type < 10 || tutti__cuda_capability() >= FLOAT8_CAPABILITY;
+}
+
+/* ---- communicators ---- */
+
+/* 1: it is gone. An error ends it, too: the others find out by themselves. */
+static int let_go(tutti__nccl_t *nccl)
+{
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t code = nc.ncclCommGetAsyncError(nccl->comm, &state);
+
+    if (code == ncclSuccess && state == ncclInProgress)
+        return 0;
+    if (code == ncclSuccess && state == ncclSuccess)
+        note(nc.ncclCommDestroy(nccl->comm), "ncclCommDestroy");
+    else
+        note(nc.ncclCommAbort(nccl->comm), "ncclCommAbort");
+    free(nccl);
+    return 1;
+}
+
+static void sweep(void)
+{
+    tutti__nccl_t **at = &nc.closing;
+
+    while (*at != NULL) {
+        tutti__nccl_t *next = (*at)->next;
+
+        if (let_go(*at))
+            *at = next;
+        else
+            at = &(*at)->next;
+    }
+}
+
+tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id)
+{
+    tutti_status_t status = check_there();
+    ncclUniqueId id;
+
+    if (status == TUTTI_OK)
+        status = check(nc.ncclGetUniqueId(&id), "ncclGetUniqueId", NULL);
+    if (status == TUTTI_OK)
+        memcpy(ret_id, &id, sizeof(id));
+    return status;
+}
+
+tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
+                                     tutti__nccl_t **ret_nccl)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    tutti_status_t status = check_there();
+    tutti__nccl_t *nccl;
+    ncclUniqueId same;
+
+    if (status != TUTTI_OK)
+        return status;
+    sweep();
+    nccl = calloc(1, sizeof(*nccl));
+    if (nccl == NULL)
+        return tutti__cuda_fail(TUTTI_ERR_NO_MEMORY, "nccl: a communicator");
+    config.blocking = 0;
+    memcpy(&same, id, sizeof(same));
+    status = check(nc.ncclCommInitRankConfig(&nccl->comm, (int)size, same, (int)rank, &config),
+                   "ncclCommInitRankConfig", NULL);
+    if (status != TUTTI_OK) {
+        tutti__cuda_nccl_abort(nccl);
+        return status;
+    }
+    *ret_nccl = nccl;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__cuda_nccl_poll(tutti__nccl_t *nccl)
+{
+    ncclResult_t state = ncclSuccess;
+    tutti_status_t status =
+        check(nc.ncclCommGetAsyncError(nccl->comm, &state), "ncclCommGetAsyncError", nccl->comm);
+
+    if (status != TUTTI_OK)
+        return status;
+    return state == ncclInProgress ? TUTTI__AGAIN : check(state, "communicator", nccl->comm);
+}
+
+void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
+{
+    const struct timespec step = { 0, CLOSE_STEP_US * 1000L };
+    ncclResult_t code;
+
+    if (nccl == NULL)
+        return;
+    sweep();
+    code = nc.ncclCommFinalize(nccl->comm);
+    if (is_bad(code)) {
+        note(code, "ncclCommFinalize");
+        tutti__cuda_nccl_abort(nccl);
+        return;
+    }
+    for (int i = 0; i < CLOSE_US / CLOSE_STEP_US; i++) {
+        if (let_go(nccl))
+            return;
+        nanosleep(&step, NULL);
+    }
+    nccl->next = nc.closing;
+    nc.closing = nccl;
+}
+
+void tutti__cuda_nccl_abort(tutti__nccl_t *nccl)
+{
+    if (nccl == NULL)
+        return;
+    if (nccl->comm != NULL)
+        note(nc.ncclCommAbort(nccl->comm), "ncclCommAbort");
+    free(nccl);
+}
+
+/* ---- calls ---- */
+
+static ncclResult_t queue(ncclComm_t comm, const tutti__nccl_call_t *call, cudaStream_t stream,
+                          const char **ret_what)
+{
+    int moves = call->kind == TUTTI__NCCL_ALLGATHER || call->kind >= TUTTI__NCCL_SEND ||
+                call->kind == TUTTI__NCCL_BROADCAST;
+    int type = type_of(call->dtype), root = (int)call->root;
+    ncclDataType_t elem = (ncclDataType_t)type;
+    ncclRedOp_t op = (ncclRedOp_t)op_of(call->op);
+    size_t count = call->count;
+
+    if (moves && type < 0) { /* as bytes */
+        elem = ncclUint8;
+        count *= tutti__cuda_dtype_bytes(call->dtype);
+    }
+    switch (call->kind) {
+    case TUTTI__NCCL_ALLREDUCE:
+        *ret_what = "ncclAllReduce";
+        return nc.ncclAllReduce(call->src, call->dst, count, elem, op, comm, stream);
+    case TUTTI__NCCL_REDUCE_SCATTER:
+        *ret_what = "ncclReduceScatter";
+        return nc.ncclReduceScatter(call->src, call->dst, count, elem, op, comm, stream);
+    case TUTTI__NCCL_ALLGATHER:
+        *ret_what = "ncclAllGather";
+        return nc.ncclAllGather(call->src, call->dst, count, elem, comm, stream);
+    case TUTTI__NCCL_BROADCAST:
+        *ret_what = "ncclBroadcast";
+        return nc.ncclBroadcast(call->src, call->dst, count, elem, root, comm, stream);
+    case TUTTI__NCCL_REDUCE:
+        *ret_what = "ncclReduce";
+        return nc.ncclReduce(call->src, call->dst, count, elem, op, root, comm, stream);
+    case TUTTI__NCCL_SEND:
+        *ret_what = "ncclSend";
+        return nc.ncclSend(call->src, count, elem, root, comm, stream);
+    case TUTTI__NCCL_RECV:
+        *ret_what = "ncclRecv";
+        return nc.ncclRecv(call->dst, count, elem, root, comm, stream);
+    }
+    *ret_what = "unknown kind";
+    return ncclInvalidArgument;
+}
+
+/* Looked at before the group begins: a group that is half made would have to be aborted. */
+static tutti_status_t check_call(const tutti__nccl_call_t *call)
+{
+    int reduces = call->kind == TUTTI__NCCL_ALLREDUCE || call->kind == TUTTI__NCCL_REDUCE ||
+                  call->kind == TUTTI__NCCL_REDUCE_SCATTER;
+
+    if (!reduces || tutti__cuda_nccl_serves(call->dtype, call->op))
+        return TUTTI_OK;
+    return tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "nccl: operation %d on type %d", (int)call->op,
+                            (int)call->dtype);
+}
+
+tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls,
+                                     size_t ncalls, tutti__dstream_t *stream)
+{
+    tutti_status_t status = TUTTI_OK;
+    const char *what = "";
+    ncclResult_t code;
+
+    for (size_t i = 0; i < ncalls && status == TUTTI_OK; i++)
+        status = check_call(&calls[i]);
+    if (status == TUTTI_OK)
+        status = check(nc.ncclGroupStart(), "ncclGroupStart", nccl->comm);
+    if (status != TUTTI_OK)
+        return status;
+    for (size_t i = 0; i < ncalls && status == TUTTI_OK; i++) {
+        code = queue(nccl->comm, &calls[i], (cudaStream_t)stream, &what);
+        status = check(code, what, nccl->comm);
+    }
+    /* Also after a failure: else the thread stays in the group. The first words are kept. */
+    if (status != TUTTI_OK) {
+        note(nc.ncclGroupEnd(), "ncclGroupEnd");
+        return status;
+    }
+    return check(nc.ncclGroupEnd(), "ncclGroupEnd", nccl->comm);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Node operations by NCCL: opening, connecting, closing. The only place that allocates. */
+#include "node/nccl/nccl.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* More calls than these go in several groups. */
+#define GROUP_CALLS 64
+
+/* What a share of the stage begins at; NCCL is slower with less. */
+#define STAGE_ALIGN 16
+
+void tutti__nccl_close(tutti__node_t *node)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+
+    if (self == NULL)
+        return;
+    self->ops->use(self->device);
+    tutti__nccl_end(self);
+    for (uint32_t i = 0; i < TUTTI__LANES; i++)
+        if (self->lane[i].done != NULL)
+            self->ops->event_drop(self->lane[i].done);
+    if (self->stage != NULL)
+        self->ops->free(self->stage);
+    if (self->stream != NULL)
+        self->ops->stream_drop(self->stream);
+    free(self->pieces);
+    free(self->calls);
+    free(self);
+}
+
+static tutti_status_t make_device_parts(tutti__nccl_node_t *self)
+{
+    tutti_status_t status;
+    void *stage;
+
+    status = self->ops->use(self->device);
+    if (status == TUTTI_OK)
+        status = self->ops->stream_make(1, &self->stream);
+    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
+        status = self->ops->event_make(&self->lane[i].done);
+    if (status == TUTTI_OK && self->nlocal > 1) {
+        status = self->ops->alloc(self->stage_share * self->nlocal, &stage);
+        if (status == TUTTI_OK)
+            self->stage = stage;
+    }
+    return status;
+}
+
+tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node_t **ret_node)
+{
+    tutti__nccl_node_t *self = calloc(1, sizeof(*self));
+    tutti_status_t status;
+
+    assert(with->stage_bytes / with->nlocal >= STAGE_ALIGN);
+    if (self == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/nccl");
+    self->node.ops = &tutti__nccl_ops;
+    self->ops = with->ops;
+    self->device = with->device;
+    self->me = with->me;
+    self->nlocal = with->nlocal;
+    self->leader = with->leader;
+    self->host = with->host;
+    self->order = with->order;
+    self->number = 1;
+    self->stage_share = with->stage_bytes / with->nlocal / STAGE_ALIGN * STAGE_ALIGN;
+    self->most_calls = TUTTI__MAX(2 * with->nlocal, GROUP_CALLS);
+    self->calls = calloc(self->most_calls, sizeof(*self->calls));
+    self->pieces = calloc(with->nlocal, sizeof(*self->pieces));
+    if (self->calls == NULL || self->pieces == NULL) {
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "node/nccl for %u ranks", with->nlocal);
+        goto close;
+    }
+    status = make_device_parts(self);
+    /* Last: it connects to the others, so it is not tried where something is missing. */
+    if (status == TUTTI_OK)
+        status = self->ops->nccl_open(with->id, with->me, with->nlocal, &self->nccl);
+    if (status != TUTTI_OK)
+        goto close;
+    *ret_node = &self->node;
+    return TUTTI_OK;
+
+close:
+    tutti__nccl_close(&self->node);
+    return status;
+}
+
+tutti_status_t tutti__nccl_node_settle(tutti__node_t *node)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+    tutti_status_t status = tutti__nccl_alive(self);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (!tutti__nccl_enter(self))
+        return TUTTI__AGAIN;
+    status = self->ops->use(self->device);
+    if (status == TUTTI_OK)
+        status = self->ops->nccl_poll(self->nccl);
+    return tutti__nccl_leave(self, status);
+}
+
+void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t *event)
+{
+    ((tutti__nccl_node_t *)node)->lane[lane].ready = event;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the files of the pretend device share. Lock order: device, stream, point or trouble; a
+ * communicator's slot and the list of allocations come last.
+ */
+#ifndef TUTTI_TESTS_PRETEND_INSIDE_H
+#define TUTTI_TESTS_PRETEND_INSIDE_H
+
+#include "pretend/pretend.h"
+
+#include "base/compiler.h"
+#include "base/status.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define WORDS_BYTES 320
+
+/* What went wrong on another thread than the caller's. */
+typedef struct {
+    tutti_status_t status;
+    const void *owner; /* the communicator that failed, or NULL */
+    char words[WORDS_BYTES];
+} trouble_t;
+
+typedef struct {
+    int number;
+    pthread_mutex_t lock; /* streams, legacy */
+    tutti__dstream_t *streams;
+    tutti__dstream_t *legacy; /* the stream NULL; made when needed */
+    pthread_mutex_t trouble_lock;
+    trouble_t trouble; /* sticky, as CUDA's */
+    atomic_uint counts[PRETEND_COUNTS];
+    atomic_uint nccl_in_flight;
+    atomic_int nccl_callers, hang_after;
+} device_t;
+
+/* ---- pretend.c ---- */
+
+typedef struct {
+    atomic_uint seed, delay_us, slow_us;
+    _Atomic double copy_rate, nccl_rate; /* bytes/s; 0: no limit */
+    atomic_int forbidden;
+} options_t;
+
+extern options_t pretend_options;
+
+/* The calling thread's device, if it has none or it is broken an error. */
+tutti_status_t device_mine(const char *what, device_t **ret_device);
+device_t *device_at(int number);
+/* For streams' threads. */
+void device_set_mine(device_t *device);
+void device_count(device_t *device, pretend_count_t what);
+/* Keep the first trouble. */
+void device_trouble(device_t *device, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+/* Its status, with its words as the thread's last error. */
+tutti_status_t device_say(device_t *device);
+/* Something is made or freed: counts it; an error if that is forbidden. */
+tutti_status_t device_changes(device_t *device, pretend_count_t what, const char *name);
+/* What is left: streams, events, communicators. */
+extern atomic_int pretend_left;
+
+/* ---- memory.c ---- */
+
+typedef enum {
+    VIEW_KERNEL,
+    VIEW_COPY
+} view_use_t;
+
+tutti__where_t memory_where(const void *ptr);
+/* The device's view of a range, NULL if it is empty. A kernel reaches pinned memory and its own
+   device's, a copy anything. An error fills words. */
+tutti_status_t memory_view(const device_t *device, view_use_t use, const void *ptr, size_t bytes,
+                           char **ret_view, char words[WORDS_BYTES]);
+/* Free all; returns how many had not been. */
+int memory_reset(void);
+tutti_status_t memory_alloc(size_t bytes, void **ret_ptr);
+tutti_status_t memory_host_alloc(size_t bytes, void **ret_ptr);
+void memory_free(void *ptr);
+void memory_host_free(void *ptr);
+
+/* ---- stream.c ---- */
+
+/* A piece of work; belongs to the stream, which frees it. */
+typedef struct item {
+    struct item *next;
+    void (*run)(struct item *item, tutti__dstream_t *stream);
+} item_t;
+
+/* NULL is the calling thread's legacy stream. All functions that take a stream begin with it. */
+tutti_status_t stream_find(const char *what, tutti__dstream_t **stream);
+/* An item of `bytes`, zeroed. */
+tutti_status_t stream_item(size_t bytes, void (*run)(item_t *, tutti__dstream_t *), void *ret_item);
+/* Queue; takes the item, failing too. */
+tutti_status_t stream_push(const char *what, tutti__dstream_t *stream, void *item);
+/* From the items that run there. */
+void stream_trouble(tutti__dstream_t *stream, const trouble_t *trouble);
+/* The first trouble there. */
+trouble_t stream_its_trouble(tutti__dstream_t *stream);
+device_t *stream_device(const tutti__dstream_t *stream);
+/* Wait for all that is queued there now. */
+void stream_drain(tutti__dstream_t *stream);
+/* Forget the troubles of a communicator that is gone. */
+void streams_forget(device_t *device, const void *owner);
+/* As alloc does. */
+void device_drain(device_t *device);
+/* A launch that nccl_poll has not seen through; NULL: over. An error if there is another. */
+tutti_status_t stream_launching(tutti__dstream_t *stream, tutti__nccl_t *nccl);
+void stream_end_legacy(device_t *device);
+/* Sleep until `bytes` since begin_ns are right for a rate. */
+void stream_pace(uint64_t begin_ns, size_t bytes, double rate);
+
+tutti_status_t stream_make(int is_urgent, tutti__dstream_t **ret_stream);
+void stream_drop(tutti__dstream_t *stream);
+int stream_captures(tutti__dstream_t *stream);
+
+/* ---- event.c ---- */
+
+tutti_status_t event_make(tutti__devent_t **ret_event);
+void event_drop(tutti__devent_t *event);
+tutti_status_t event_record(tutti__devent_t *event, tutti__dstream_t *stream);
+tutti_status_t event_wait(tutti__dstream_t *stream, tutti__devent_t *event);
+tutti_status_t event_query(tutti__devent_t *event);
+
+/* ---- work.c ---- */
+
+tutti_status_t work_copy(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
+tutti_status_t work_pack(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
+                         tutti_dtype_t to, double scale, tutti__dstream_t *stream);
+tutti_status_t work_sum(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
+                        tutti_dtype_t dtype, uint32_t divisor, tutti__dstream_t *stream);
+
+/* ---- cast.c ---- */
+
+/* 1: a type that pack converts. */
+int cast_serves(tutti_dtype_t dtype);
+void cast(void *dst, tutti_dtype_t to, const void *src, tutti_dtype_t from, size_t count,
+          double scale);
+
+/* ---- nccl.c ---- */
+
+int nccl_serves(tutti_dtype_t dtype, tutti_op_t op);
+tutti_status_t nccl_id(tutti__nccl_id_t *ret_id);
+tutti_status_t nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
+                         tutti__nccl_t **ret_nccl);
+tutti_status_t nccl_poll(tutti__nccl_t *nccl);
+tutti_status_t nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
+                         tutti__dstream_t *stream);
+void nccl_close(tutti__nccl_t *nccl);
+void nccl_abort(tutti__nccl_t *nccl);
+/* The whole communicator, on all ranks. */
+tutti_status_t nccl_fail(tutti__nccl_t *nccl, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+# The pretend device, for tests that need one: name_LDADD = $(PRETEND_LIBS)
+check_LTLIBRARIES += tests/libpretend.la
+tests_libpretend_la_SOURCES = \
+    %reldir%/cast.c \
+    %reldir%/event.c \
+    %reldir%/inside.h \
+    %reldir%/memory.c \
+    %reldir%/nccl.c \
+    %reldir%/nccl_inside.h \
+    %reldir%/nccl_messages.c \
+    %reldir%/nccl_run.c \
+    %reldir%/nccl_shared.c \
+    %reldir%/pretend.c \
+    %reldir%/pretend.h \
+    %reldir%/stream.c \
+    %reldir%/work.c
+PRETEND_LIBS = tests/libpretend.la $(LDADD) -lm

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The mapping that all ranks' NCCL share, made before they start; and the order of launches.
+ *
+ * Two communicators that share devices deadlock if their kernels wait for each other, each on one
+ * device in front of the other. So each device keeps a list of what it launched, and a launch that
+ * comes after something that followed it elsewhere is wrong:
+ *
+ *      device 0:  X, Y            the second launch on device 1 finds X before Y on device 0,
+ *      device 1:  Y, X            while Y is before X on its own
+ */
+#include "pretend/nccl_inside.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+shared_t *pretend_shared;
+
+static size_t data_offset(void)
+{
+    return TUTTI__ROUND_UP(sizeof(shared_t), 4096);
+}
+
+static void make_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+int pretend_prepare(int nranks)
+{
+    size_t pieces = (size_t)nranks * ((size_t)nranks + 1);
+    size_t bytes = data_offset() + SLOTS * pieces * PIECE_BYTES;
+    shared_t *shared;
+
+    if (nranks < 1 || nranks > PRETEND_RANKS)
+        return 1;
+    if (pretend_shared != NULL)
+        munmap(pretend_shared, pretend_shared->bytes);
+    pretend_shared = NULL;
+    shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+                  -1, 0);
+    if (shared == MAP_FAILED)
+        return 1;
+    shared->bytes = bytes;
+    shared->nranks = (uint32_t)nranks;
+    make_lock(&shared->lock);
+    for (int i = 0; i < SLOTS; i++)
+        make_lock(&shared->slots[i].lock);
+    pretend_shared = shared;
+    return 0;
+}
+
+void shared_lock(pthread_mutex_t *lock)
+{
+    if (pthread_mutex_lock(lock) == EOWNERDEAD)
+        pthread_mutex_consistent(lock);
+}
+
+void shared_nap(unsigned *tries)
+{
+    struct timespec ts = { 0, 50000 };
+
+    if ((*tries)++ < 20)
+        sched_yield();
+    else
+        nanosleep(&ts, NULL);
+}
+
+static char *piece(const tutti__nccl_t *nccl, size_t number)
+{
+    size_t n = pretend_shared->nranks, slot = (size_t)(nccl->slot - pretend_shared->slots);
+
+    return (char *)pretend_shared + data_offset() + (slot * n * (n + 1) + number) * PIECE_BYTES;
+}
+
+char *shared_window(const tutti__nccl_t *nccl, uint32_t rank)
+{
+    return piece(nccl, rank);
+}
+
+char *shared_channel(const tutti__nccl_t *nccl, uint32_t rank, uint32_t to)
+{
+    return piece(nccl, (size_t)pretend_shared->nranks * (rank + 1) + to);
+}
+
+launches_t *shared_launches(int device)
+{
+    launches_t *found = NULL;
+
+    shared_lock(&pretend_shared->lock);
+    for (int i = 0; i < SHARED_DEVICES && found == NULL; i++) {
+        launches_t *d = &pretend_shared->devices[i];
+
+        if (d->pid == 0) {
+            d->pid = (int)getpid();
+            d->device = device;
+        }
+        if (d->pid == getpid() && d->device == device)
+            found = d;
+    }
+    pthread_mutex_unlock(&pretend_shared->lock);
+    return found;
+}
+
+static int is_same(const launch_t *a, const launch_t *b)
+{
+    return a->serial == b->serial && a->first == b->first;
+}
+
+/* The place of a launch in a device's list plus 1, or 0 if it is not there. */
+static uint64_t place(const launches_t *d, const launch_t *launch)
+{
+    for (uint64_t i = d->n; i > 0 && i + LAUNCHES > d->n; i--)
+        if (is_same(&d->ring[(i - 1) % LAUNCHES], launch))
+            return i;
+    return 0;
+}
+
+/* What followed mine on another device, and is before it on this one. */
+static const launch_t *crossed(const launches_t *d, const launches_t *other, const launch_t *mine)
+{
+    uint64_t at = place(other, mine);
+
+    if (at == 0 || d == other)
+        return NULL;
+    for (uint64_t i = at; i < other->n; i++) {
+        const launch_t *after = &other->ring[i % LAUNCHES];
+
+        if (after->serial != mine->serial && place(d, after) != 0)
+            return after;
+    }
+    return NULL;
+}
+
+int shared_launch(const tutti__nccl_t *nccl, char words[WORDS_BYTES])
+{
+    launch_t mine = { nccl->serial, nccl->collectives };
+    launches_t *d = nccl->launches;
+    const launch_t *wrong = NULL;
+
+    shared_lock(&pretend_shared->lock);
+    d->ring[d->n++ % LAUNCHES] = mine;
+    for (int i = 0; i < SHARED_DEVICES && wrong == NULL; i++) {
+        const launches_t *other = &pretend_shared->devices[i];
+
+        wrong = crossed(d, other, &mine);
+        if (wrong != NULL)
+            snprintf(words, WORDS_BYTES,
+                     "collective %llu of communicator %llu was launched before collective %llu of "
+                     "communicator %llu by device %d of process %d, and after it here",
+                     (unsigned long long)mine.first, (unsigned long long)mine.serial,
+                     (unsigned long long)wrong->first, (unsigned long long)wrong->serial,
+                     other->device, other->pid);
+    }
+    pthread_mutex_unlock(&pretend_shared->lock);
+    return wrong == NULL;
+}

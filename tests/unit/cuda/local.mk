@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+# Stands in for the core; needs neither CUDA nor the library.
+test_programs += %reldir%/module
+%C%_module_CPPFLAGS = $(LIB_CPPFLAGS)
+%C%_module_LDADD = -ldl
+script_tests += %reldir%/module.sh
+EXTRA_DIST += %reldir%/stubs.c
+
+# Devices' kernels as C++ of the host.
+if HAVE_CXX
+rank_tests += %reldir%/test_kernels
+endif
+%C%_test_kernels_SOURCES = %reldir%/test_kernels.cc %reldir%/host_device.inc \
+    lib/reduce/cuda/launch.c
+%C%_test_kernels_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
+%C%_test_kernels_CXXFLAGS = $(TUTTI_OPT_CFLAGS) -std=c++17 -Wall -Wextra -ffp-contract=off \
+    $(TUTTI_SANITIZE)
+%C%_test_kernels_LDADD = libtutti_all.la -lm

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Opens the CUDA module as the core does, for module.sh: `module FILE open` prints what came of it,
+ * in words; `module FILE calls` makes every call of the table, over the libraries of stubs.c, once
+ * well and once for each function that can fail.
+ */
+#include "base/status.h"
+#include "boot/module.h"
+#include "mem/device.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char last_error[TUTTI__ERROR_BYTES], last_note[TUTTI__ERROR_BYTES];
+static const tutti__device_ops_t *ops;
+static int errors;
+
+#define CHECK(x)                                                                                   \
+    do {                                                                                           \
+        if (!(x)) {                                                                                \
+            fprintf(stderr, "line %d: not true: %s (last error: %s; note: %s)\n", __LINE__, #x,    \
+                    last_error, last_note);                                                        \
+            errors++;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static tutti_status_t keep_error(tutti_status_t status, const char *text)
+{
+    snprintf(last_error, sizeof(last_error), "%s", text);
+    return status;
+}
+
+static int log_on(tutti__log_level_t level)
+{
+    return level <= TUTTI__LOG_WARN;
+}
+
+static void log_line(tutti__log_level_t level, const char *text)
+{
+    (void)level;
+    snprintf(last_note, sizeof(last_note), "%s", text);
+}
+
+static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line };
+
+/* ---- calls: each slot by itself ---- */
+
+static tutti__dstream_t *stream;
+static tutti__devent_t *event;
+static tutti__nccl_t *comm;
+static void *memory;
+static char room[64];
+
+static tutti_status_t call_use(void)
+{
+    return ops->use(1);
+}
+
+static tutti_status_t call_alloc(void)
+{
+    tutti_status_t status = ops->alloc(64, &memory);
+
+    if (status == TUTTI_OK)
+        ops->free(memory);
+    return status;
+}
+
+static tutti_status_t call_host_alloc(void)
+{
+    tutti_status_t status = ops->host_alloc(64, &memory);
+
+    if (status == TUTTI_OK)
+        ops->host_free(memory);
+    return status;
+}
+
+static tutti_status_t call_stream(void)
+{
+    tutti_status_t status = ops->stream_make(1, &stream);
+
+    if (status == TUTTI_OK)
+        ops->stream_drop((tutti__dstream_t *)room);
+    return status;
+}
+
+static tutti_status_t call_event(void)
+{
+    tutti_status_t status = ops->event_make(&event);
+
+    if (status == TUTTI_OK)
+        ops->event_drop((tutti__devent_t *)room);
+    return status;
+}
+
+static tutti_status_t call_record(void)
+{
+    return ops->record(event, stream);
+}
+
+static tutti_status_t call_wait(void)
+{
+    return ops->wait(stream, event);
+}
+
+static tutti_status_t call_query(void)
+{
+    return ops->query(event);
+}
+
+static tutti_status_t call_copy(void)
+{
+    return ops->copy(room, room + 32, 8, stream);
+}
+
+static tutti_status_t call_pack(void)
+{
+    tutti__piece_t piece = { room, room + 32, 4 };
+
+    return ops->pack(&piece, 1, TUTTI_INT8, TUTTI_INT8, 1, stream);
+}
+
+static tutti_status_t call_sum(void)
+{
+    const void *srcs[] = { room, room + 8 };
+
+    return ops->sum(room + 16, srcs, 2, 4, TUTTI_INT8, 0, stream);
+}
+
+static tutti_status_t call_id(void)
+{
+    tutti__nccl_id_t id;
+
+    return ops->nccl_id(&id);
+}
+
+/* Opened, polled until it stands, and closed. */
+static tutti_status_t call_comm(void)
+{
+    tutti__nccl_id_t id;
+    tutti_status_t status;
+
+    memset(&id, 5, sizeof(id));
+    status = ops->nccl_open(&id, 1, 2, &comm);
+    if (status != TUTTI_OK)
+        return status;
+    status = ops->nccl_poll(comm);
+    if (status == TUTTI__AGAIN)
+        status = ops->nccl_poll(comm);
+    if (status != TUTTI_OK)
+        ops->nccl_abort(comm);
+    else
+        ops->nccl_close(comm);
+    return status;
+}
+
+static tutti_status_t call_nccl(void)
+{
+    static const tutti__nccl_call_t calls[] = {
+        { TUTTI__NCCL_ALLREDUCE, room, room, 3, TUTTI_BFLOAT16, TUTTI_AVG, 0 },
+        { TUTTI__NCCL_REDUCE_SCATTER, room, room, 3, TUTTI_INT32, TUTTI_MAX, 0 },
+        { TUTTI__NCCL_ALLGATHER, room, room, 3, TUTTI_INT16, TUTTI_SUM, 0 },
+        { TUTTI__NCCL_BROADCAST, room, room, 3, TUTTI_FLOAT32, TUTTI_SUM, 1 },
+        { TUTTI__NCCL_REDUCE, room, room, 3, TUTTI_FLOAT64, TUTTI_MIN, 1 },
+        { TUTTI__NCCL_SEND, room, NULL, 3, TUTTI_INT8, TUTTI_SUM, 1 },
+        { TUTTI__NCCL_RECV, NULL, room, 3, TUTTI_INT8, TUTTI_SUM, 1 },
+    };
+
+    return ops->nccl_call(comm, calls, 7, stream);
+}
+
+static const struct {
+    tutti_status_t (*call)(void);
+    tutti_status_t expected; /* of the function that fails */
+    const char *function;
+} cases[] = {
+    { call_use, TUTTI_ERR_SYSTEM, "cuModuleLoadData" },
+    { call_use, TUTTI_ERR_SYSTEM, "cuModuleGetFunction" },
+    { call_use, TUTTI_ERR_SYSTEM, "cudaSetDevice" },
+    { call_use, TUTTI_ERR_SYSTEM, "cudaFree" },
+    { call_alloc, TUTTI_ERR_NO_MEMORY, "cudaMalloc" },
+    { call_alloc, TUTTI_OK, "cudaFree" },
+    { call_alloc, TUTTI_OK, "cudaThreadExchangeStreamCaptureMode" },
+    { call_host_alloc, TUTTI_ERR_NO_MEMORY, "cudaHostAlloc" },
+    { call_host_alloc, TUTTI_OK, "cudaFreeHost" },
+    { call_stream, TUTTI_ERR_SYSTEM, "cudaDeviceGetStreamPriorityRange" },
+    { call_stream, TUTTI_ERR_SYSTEM, "cudaStreamCreateWithPriority" },
+    { call_stream, TUTTI_OK, "cudaStreamDestroy" },
+    { call_event, TUTTI_ERR_SYSTEM, "cudaEventCreateWithFlags" },
+    { call_event, TUTTI_OK, "cudaEventDestroy" },
+    { call_record, TUTTI_ERR_SYSTEM, "cudaEventRecord" },
+    { call_wait, TUTTI_ERR_SYSTEM, "cudaStreamWaitEvent" },
+    { call_query, TUTTI_ERR_SYSTEM, "cudaEventQuery" },
+    { call_copy, TUTTI_ERR_SYSTEM, "cudaMemcpyAsync" },
+    { call_pack, TUTTI_ERR_SYSTEM, "cuLaunchKernel" },
+    { call_pack, TUTTI_ERR_SYSTEM, "cudaGetDevice" },
+    { call_sum, TUTTI_ERR_SYSTEM, "cuLaunchKernel" },
+    { call_id, TUTTI_ERR_TRANSPORT, "ncclGetUniqueId" },
+    { call_comm, TUTTI_ERR_TRANSPORT, "ncclCommInitRankConfig" },
+    { call_comm, TUTTI_ERR_TRANSPORT, "ncclCommGetAsyncError" },
+    { call_comm, TUTTI_OK, "ncclCommFinalize" },
+    { call_comm, TUTTI_OK, "ncclCommDestroy" },
+    { call_nccl, TUTTI_ERR_TRANSPORT, "ncclGroupStart" },
+    { call_nccl, TUTTI_ERR_TRANSPORT, "ncclGroupEnd" },
+    { call_nccl, TUTTI_ERR_TRANSPORT, "ncclAllReduce" },
+    { call_nccl, TUTTI_ERR_TRANSPORT, "ncclReduceScatter" },
+    { call_nccl, TUTTI_ERR_TRANSPORT, "ncclAllGather" },
+    { call_nccl, TUTTI_ERR_TRANSPORT, "ncclBroadcast" },
+    { call_nccl, TUTTI_ERR_TRANSPORT, "ncclReduce" },
+    { call_nccl, TUTTI_ERR_TRANSPORT, "ncclSend" },
+    { call_nccl, TUTTI_ERR_TRANSPORT, "ncclRecv" },
+};
+
+/* Fails first, so that nothing is done already; then it goes well. */
+static void run_case(size_t i)
+{
+    tutti_status_t status;
+
+    last_error[0] = last_note[0] = '\0';
+    setenv("STUB_FAIL", cases[i].function, 1);
+    status = cases[i].call();
+    unsetenv("STUB_FAIL");
+    if (status != cases[i].expected)
+        fprintf(stderr, "%s: status %d\n", cases[i].function, (int)status);
+    CHECK(status == cases[i].expected);
+    CHECK(strstr(status == TUTTI_OK ? last_note : last_error, cases[i].function) != NULL);
+}
+
+static void test_where(void)
+{
+    tutti__where_t where = ops->where(room);
+
+    CHECK(where.kind == TUTTI__MEM_HOST && where.device == -1);
+    where = ops->where(NULL);
+    CHECK(where.kind == TUTTI__MEM_HOST && where.device == -1);
+    where = ops->where((void *)1);
+    CHECK(where.kind == TUTTI__MEM_PINNED && where.device == 1);
+    where = ops->where((void *)2);
+    CHECK(where.kind == TUTTI__MEM_DEVICE && where.device == 1);
+    where = ops->where((void *)3);
+    CHECK(where.kind == TUTTI__MEM_PINNED && where.device == 1);
+    setenv("STUB_FAIL", "cuPointerGetAttributes", 1);
+    CHECK(ops->where((void *)2).kind == TUTTI__MEM_HOST);
+    unsetenv("STUB_FAIL");
+}
+
+static void test_states(void)
+{
+    setenv("STUB_FAIL", "not ready", 1);
+    CHECK(ops->query(event) == TUTTI__AGAIN);
+    setenv("STUB_FAIL", "captured", 1);
+    CHECK(ops->stream_captures(stream) == 1);
+    setenv("STUB_FAIL", "implicit", 1);
+    CHECK(ops->stream_captures(stream) == 1);
+    unsetenv("STUB_FAIL");
+    CHECK(ops->stream_captures(stream) == 0);
+    CHECK(call_pack() == TUTTI_ERR_SYSTEM); /* device 0, where no kernels are */
+    CHECK(strstr(last_error, "device 0") != NULL);
+    CHECK(ops->use(0) == TUTTI_OK);
+}
+
+/* Peers do not come: closing ends soon all the same, and the next one sees it through. */
+static void test_close(void)
+{
+    setenv("STUB_FAIL", "asynchronous", 1);
+    CHECK(call_comm() == TUTTI_ERR_TRANSPORT && strstr(last_error, "this is why") != NULL);
+    unsetenv("STUB_FAIL");
+    puts("stuck:");
+    CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, &comm) == TUTTI_OK);
+    setenv("STUB_FAIL", "stuck", 1);
+    CHECK(ops->nccl_poll(comm) == TUTTI__AGAIN);
+    ops->nccl_close(comm);
+    unsetenv("STUB_FAIL");
+    puts("later:");
+    CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, &comm) == TUTTI_OK);
+    ops->nccl_abort(comm);
+    CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, &comm) == TUTTI_OK);
+}
+
+static void test_types(void)
+{
+    tutti__nccl_call_t call = { TUTTI__NCCL_ALLREDUCE, room, room, 3, TUTTI_INT16, TUTTI_SUM, 0 };
+
+    CHECK(ops->nccl_serves(TUTTI_BFLOAT16, TUTTI_AVG));
+    CHECK(ops->nccl_serves(TUTTI_INT64, TUTTI_PROD));
+    CHECK(!ops->nccl_serves(TUTTI_INT16, TUTTI_SUM) && !ops->nccl_serves(TUTTI_BOOL, TUTTI_SUM));
+    CHECK(!ops->nccl_serves(TUTTI_INT32, TUTTI_BAND));
+    /* Device 1 is older than 9.0. */
+    CHECK(!ops->nccl_serves(TUTTI_FLOAT8_E4M3, TUTTI_SUM));
+    CHECK(ops->nccl_call(comm, &call, 1, stream) == TUTTI_ERR_UNSUPPORTED);
+    ops->nccl_abort(comm);
+}
+
+static void run_calls(void)
+{
+    int count = 0;
+
+    CHECK(ops->count(&count) == TUTTI_OK && count == 2);
+    test_where();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        if (cases[i].call == call_use)
+            run_case(i);
+    CHECK(call_use() == TUTTI_OK && call_use() == TUTTI_OK);
+    test_states();
+    test_close();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        if (cases[i].call == call_use || cases[i].call == call_comm)
+            continue;
+        run_case(i);
+        CHECK(cases[i].call() == TUTTI_OK);
+    }
+    test_types();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        if (cases[i].call == call_comm)
+            run_case(i);
+}
+
+/* All members after the name are functions. */
+static void check_slots(void)
+{
+    const char *at = (const char *)&ops->count, *end = (const char *)(ops + 1);
+
+    for (; at < end; at += sizeof(void *)) {
+        void *slot;
+
+        memcpy(&slot, at, sizeof(slot));
+        CHECK(slot != NULL);
+    }
+    CHECK(ops->abi == TUTTI__DEVICE_ABI && strcmp(ops->name, "cuda") == 0);
+}
+
+/* Of what could not be used nothing is left in the process. */
+static void check_closed(void)
+{
+    static const char *const files[] = { "libcuda.so.1", "libcudart.so.13", "libcudart.so.12",
+                                         "libnccl.so.2" };
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+        CHECK(dlopen(files[i], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD) == NULL);
+}
+
+int main(int argc, char **argv)
+{
+    const tutti__device_module_t *module;
+    const char *versions = NULL;
+    tutti_status_t status;
+    void *handle;
+
+    handle = argc == 3 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
+    module = handle == NULL ? NULL : dlsym(handle, "tutti_module");
+    if (module == NULL || module->abi != TUTTI__MODULE_ABI || strcmp(module->name, "cuda") != 0) {
+        fprintf(stderr, "usage: module FILE open|calls; %s\n", handle == NULL ? dlerror() : "");
+        return 2;
+    }
+    status = module->open(&core, &ops, &versions);
+    printf("%d: %s\n", (int)status, status == TUTTI_OK ? versions : last_error);
+    if (status != TUTTI_OK) {
+        CHECK(ops == NULL && versions == NULL);
+        check_closed();
+        dlclose(handle);
+        return errors > 0;
+    }
+    check_slots();
+    if (strstr(versions, "no NCCL") != NULL) {
+        CHECK(call_id() == TUTTI_ERR_UNSUPPORTED && strstr(last_error, "no NCCL: ") != NULL);
+        CHECK(!ops->nccl_serves(TUTTI_FLOAT32, TUTTI_SUM));
+    }
+    if (strcmp(argv[2], "calls") == 0)
+        run_calls();
+    return errors > 0;
+}

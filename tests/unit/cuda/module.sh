@@ -1,0 +1,119 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The CUDA module on a machine without a GPU: over made-up libraries of CUDA and NCCL, missing, too
+# old, lacking functions, or well (stubs.c); what it then says, and that it checks each call.
+set -u
+
+module=$TUTTI_MODULE_DIR/cuda.so
+program=$PWD/tests/unit/cuda/module
+source=$srcdir/tests/unit/cuda/stubs.c
+errors=0
+
+if ! test -e "$module"; then
+    echo "the CUDA module was not built"
+    exit 77
+fi
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# stub DIR FILE FLAG...
+stub()
+{
+    dir=$work/$1
+    file=$2
+    shift 2
+    mkdir -p "$dir"
+    rm -f "$dir/$file"
+    $CC -w -fPIC -shared -Wl,-soname,"$file" -o "$dir/$file" "$@" "$source" || exit 1
+}
+
+# good DIR: CUDA 13.0 and NCCL 2.28.3
+good()
+{
+    stub "$1" libcuda.so.1 -DDRIVER -DVERSION=13000
+    stub "$1" libcudart.so.13 -DRUNTIME -DVERSION=13000
+    stub "$1" libnccl.so.2 -DNCCL -DVERSION=22803
+}
+
+# says DIR CASE PATTERN...: the program ends well, and a line begins with each pattern.
+says()
+{
+    dir=$work/$1
+    case=$2
+    shift 2
+    LD_LIBRARY_PATH=$dir "$program" "$module" "$case" >"$work/out" 2>&1
+    status=$?
+    for pattern; do
+        grep -q "^$pattern" "$work/out" || status="$status, not there: $pattern"
+    done
+    if [ "$status" != 0 ]; then
+        echo "$dir: status $status"
+        cat "$work/out"
+        errors=$((errors + 1))
+    fi
+}
+
+good good
+says good open "0: CUDA runtime 13.0, driver 13.0, NCCL 2.28.3$"
+says good calls "image: sm_"
+# The library's own tables say which architectures were asked for.
+archs=$($SED -n 's/^CUDA_ARCHS = //p' Makefile)
+for arch in $archs; do
+    grep -q "^image:.* sm_$arch\b" "$work/out" || { echo "no code for $arch"; errors=1; }
+done
+grep -q "^image:.* compute_$arch\b" "$work/out" || { echo "no PTX for $arch"; errors=1; }
+# Loaded once for each device that was used; twice more because loading was made to fail.
+if [ "$(grep -c '^image:' "$work/out")" -ne 4 ]; then
+    echo "loaded $(grep -c '^image:' "$work/out") times"
+    errors=1
+fi
+# What was stuck was let go by the next one.
+if ! tr '\n' ' ' <"$work/out" | grep -q 'stuck: finalize later: destroy abort'; then
+    cat "$work/out"
+    errors=1
+fi
+
+good no_driver
+: >"$work/no_driver/libcuda.so.1"
+says no_driver open "6: cuda: the CUDA driver, libcuda.so.1: .*libcuda.so.1: file too short"
+
+good old_driver
+stub old_driver libcuda.so.1 -DDRIVER -DVERSION=11080
+says old_driver open "6: .*libcuda.so.1: it is for CUDA 11.8, 12.0 or later is needed"
+
+good no_runtime
+: >"$work/no_runtime/libcudart.so.13"
+: >"$work/no_runtime/libcudart.so.12"
+says no_runtime open "6: .*CUDA runtime, libcudart.so.13 or .12: .*so.13: .*; .*so.12: file too"
+
+good old_runtime
+stub old_runtime libcudart.so.13 -DRUNTIME -DVERSION=11080
+says old_runtime open "6: .*libcudart.so: it is CUDA 11.8, 12.0 or later is needed"
+
+good lacking
+stub lacking libcudart.so.13 -DRUNTIME -DVERSION=13000 -DLACKS
+says lacking open "6: cuda: the CUDA runtime, .* has no cudaStreamWaitEvent"
+
+# A driver for 12 takes the runtime of 12, though that of 13 is there.
+good twelve
+stub twelve libcuda.so.1 -DDRIVER -DVERSION=12040
+stub twelve libcudart.so.12 -DRUNTIME -DVERSION=12040
+says twelve open "0: CUDA runtime 12.4, driver 12.4, NCCL"
+
+good no_nccl
+: >"$work/no_nccl/libnccl.so.2"
+says no_nccl open "0: CUDA runtime 13.0, .*, no NCCL (NCCL, libnccl.so.2: .*file too short)"
+
+good old_nccl
+stub old_nccl libnccl.so.2 -DNCCL -DVERSION=21403
+says old_nccl open "0: .*, no NCCL (NCCL, libnccl.so.2: it is 2.14, 2.18 or later is needed)"
+
+export STUB_FAIL=cudaGetDeviceCount
+says good open "6: .* no GPU for us: cudaGetDeviceCount: no GPU, says the stub"
+unset STUB_FAIL
+
+# And as this machine is.
+says . open "[06]: "
+
+test "$errors" -eq 0

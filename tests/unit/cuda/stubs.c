@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A make-believe libcuda, libcudart or libnccl, for module.sh, which compiles this once for each
+ * with -DDRIVER, -DRUNTIME or -DNCCL and -DVERSION; needs no headers. Functions do just enough to
+ * be seen; the one that the variable STUB_FAIL names answers an error.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int fails(const char *name)
+{
+    const char *wanted = getenv("STUB_FAIL");
+
+    return wanted != NULL && strcmp(wanted, name) == 0;
+}
+
+#define CALL(name, error, ...)                                                                     \
+    int name(__VA_ARGS__)                                                                          \
+    {                                                                                              \
+        return fails(#name) ? error : 0;                                                           \
+    }
+
+#ifdef DRIVER
+int cuDriverGetVersion(int *version)
+{
+    *version = VERSION;
+    return fails("cuDriverGetVersion") ? 999 : 0;
+}
+
+int cuGetErrorName(int code, const char **name)
+{
+    (void)code;
+    *name = "CUDA_ERROR_STUB";
+    return 0;
+}
+
+int cuGetErrorString(int code, const char **text)
+{
+    (void)code;
+    *text = "stub says no";
+    return 0;
+}
+
+/* Says which code is in the image: a header, then entries of PTX (1) and machine code (2). */
+int cuModuleLoadData(void **module, const unsigned char *image)
+{
+    uint64_t bytes;
+
+    memcpy(&bytes, image + 8, sizeof(bytes));
+    printf("image:");
+    for (uint64_t at = 16; at < 16 + bytes;) {
+        uint32_t kind = image[at] + 256u * image[at + 1], header, arch;
+        uint64_t body;
+
+        memcpy(&header, image + at + 4, sizeof(header));
+        memcpy(&body, image + at + 8, sizeof(body));
+        memcpy(&arch, image + at + 28, sizeof(arch));
+        printf(" %s_%u", kind == 1 ? "compute" : "sm", arch);
+        at += header + body;
+    }
+    printf("\n");
+    *module = NULL;
+    return fails("cuModuleLoadData") ? 209 : 0;
+}
+
+CALL(cuModuleGetFunction, 500, void **function, void *module, const char *name)
+CALL(cuLaunchKernel, 701, void *function, unsigned x, unsigned y, unsigned z, unsigned a,
+     unsigned b, unsigned c, unsigned shared, void *stream, void **params, void **extra)
+
+/* Addresses below 4096 are special: 1 pinned, 2 device memory, 3 managed; of device 1. */
+int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr)
+{
+    (void)n;
+    (void)attributes;
+    *(unsigned *)values[0] = ptr == 1 ? 1 : ptr == 2 || ptr == 3 ? 2 : 0;
+    *(unsigned *)values[1] = ptr == 3;
+    *(int *)values[2] = ptr < 4096 ? 1 : -2;
+    return fails("cuPointerGetAttributes") ? 201 : 0;
+}
+#endif
+
+#ifdef RUNTIME
+int cudaRuntimeGetVersion(int *version)
+{
+    *version = VERSION;
+    return 0;
+}
+
+int cudaGetDeviceCount(int *count)
+{
+    *count = 2;
+    return fails("cudaGetDeviceCount") ? 100 : 0;
+}
+
+int cudaDeviceGetAttribute(int *value, int attribute, int device)
+{
+    *value = attribute == 75 ? 9 - device : 2; /* device 1 is of 8.2 */
+    return fails("cudaDeviceGetAttribute") ? 101 : 0;
+}
+
+const char *cudaGetErrorString(int code)
+{
+    return code == 100 ? "no GPU, says the stub" : code == 2 ? "out of memory" : "stub says no";
+}
+
+const char *cudaGetErrorName(int code)
+{
+    return code == 2 ? "cudaErrorMemoryAllocation" : "cudaErrorStub";
+}
+
+int cudaMalloc(void **ptr, size_t bytes)
+{
+    *ptr = malloc(bytes);
+    return fails("cudaMalloc") ? free(*ptr), 2 : 0;
+}
+
+int cudaHostAlloc(void **ptr, size_t bytes, unsigned flags)
+{
+    *ptr = malloc(bytes);
+    return fails("cudaHostAlloc") || flags != 1 ? free(*ptr), 2 : 0;
+}
+
+int cudaFree(void *ptr)
+{
+    free(ptr);
+    return fails("cudaFree") ? 1 : 0;
+}
+
+int cudaFreeHost(void *ptr)
+{
+    free(ptr);
+    return fails("cudaFreeHost") ? 1 : 0;
+}
+
+/* 600: not ready. */
+int cudaEventQuery(void *event)
+{
+    (void)event;
+    return fails("cudaEventQuery") ? 700 : fails("not ready") ? 600 : 0;
+}
+
+int cudaStreamIsCapturing(void *stream, int *captures)
+{
+    (void)stream;
+    *captures = fails("captured");
+    return fails("implicit") ? 906 : 0;
+}
+
+#ifndef LACKS
+CALL(cudaStreamWaitEvent, 400, void *stream, void *event, unsigned flags)
+#endif
+CALL(cudaGetLastError, 0, void)
+CALL(cudaSetDevice, 101, int device)
+CALL(cudaGetDevice, 101, int *device)
+CALL(cudaDeviceGetStreamPriorityRange, 3, int *lowest, int *highest)
+CALL(cudaStreamCreateWithPriority, 3, void **stream, unsigned flags, int priority)
+CALL(cudaStreamDestroy, 400, void *stream)
+CALL(cudaEventCreateWithFlags, 3, void **event, unsigned flags)
+CALL(cudaEventDestroy, 400, void *event)
+CALL(cudaEventRecord, 400, void *event, void *stream)
+CALL(cudaMemcpyAsync, 1, void *dst, const void *src, size_t bytes, int kind, void *stream)
+CALL(cudaThreadExchangeStreamCaptureMode, 1, int *mode)
+#endif
+
+#ifdef NCCL
+typedef struct {
+    char bytes[128];
+} id_t128;
+
+static int depth, pending; /* pending: how often it will be in progress (7) */
+
+int ncclGetVersion(int *version)
+{
+    *version = VERSION;
+    return fails("ncclGetVersion") ? 1 : 0;
+}
+
+const char *ncclGetErrorString(int code)
+{
+    return code == 1 ? "unhandled cuda error" : "stub says no";
+}
+
+const char *ncclGetLastError(void *comm)
+{
+    return comm == NULL ? "" : "and this is why";
+}
+
+/* Writes down whether it is not blocking: the first int after size, magic and version. */
+int ncclCommInitRankConfig(void **comm, int nranks, id_t128 id, int rank, void *config)
+{
+    int blocking;
+
+    memcpy(&blocking, (char *)config + 16, sizeof(blocking));
+    *comm = &depth;
+    pending = 1;
+    if (blocking != 0 || id.bytes[5] != 5 || rank >= nranks)
+        return 4;
+    return fails("ncclCommInitRankConfig") ? 1 : 7;
+}
+
+/* In progress once, or for ever. */
+int ncclCommGetAsyncError(void *comm, int *error)
+{
+    (void)comm;
+    *error = fails("asynchronous") ? 6 : fails("stuck") || pending > 0 ? 7 : 0;
+    pending = 0;
+    return fails("ncclCommGetAsyncError") ? 4 : 0;
+}
+
+int ncclGetUniqueId(id_t128 *id)
+{
+    memset(id, 5, sizeof(*id));
+    return fails("ncclGetUniqueId") ? 2 : 0;
+}
+
+int ncclGroupStart(void)
+{
+    if (fails("ncclGroupStart"))
+        return 3;
+    depth++;
+    return 0;
+}
+
+int ncclGroupEnd(void)
+{
+    depth--;
+    return fails("ncclGroupEnd") || depth != 0 ? 1 : 7;
+}
+
+#define GROUPED(name, ...)                                                                         \
+    int name(__VA_ARGS__)                                                                          \
+    {                                                                                              \
+        return fails(#name) || depth != 1 ? 5 : 7;                                                 \
+    }
+GROUPED(ncclAllReduce, const void *src, void *dst, size_t count, int type, int op, void *comm,
+        void *stream)
+GROUPED(ncclReduceScatter, const void *src, void *dst, size_t count, int type, int op, void *comm,
+        void *stream)
+GROUPED(ncclBroadcast, const void *src, void *dst, size_t count, int type, int root, void *comm,
+        void *stream)
+GROUPED(ncclReduce, const void *src, void *dst, size_t count, int type, int op, int root,
+        void *comm, void *stream)
+GROUPED(ncclSend, const void *src, size_t count, int type, int peer, void *comm, void *stream)
+GROUPED(ncclRecv, void *dst, size_t count, int type, int peer, void *comm, void *stream)
+
+/* A type that NCCL has not goes as so many bytes. */
+int ncclAllGather(const void *src, void *dst, size_t count, int type, void *comm, void *stream)
+{
+    (void)src, (void)dst, (void)comm, (void)stream;
+    return fails("ncclAllGather") || depth != 1 || type != 1 || count != 6 ? 5 : 7;
+}
+
+int ncclCommFinalize(void *comm)
+{
+    (void)comm;
+    puts("finalize");
+    pending = 1;
+    return fails("ncclCommFinalize") ? 5 : 7;
+}
+
+int ncclCommDestroy(void *comm)
+{
+    (void)comm;
+    puts("destroy");
+    return fails("ncclCommDestroy") ? 5 : 0;
+}
+
+int ncclCommAbort(void *comm)
+{
+    (void)comm;
+    puts("abort");
+    return fails("ncclCommAbort") ? 5 : 0;
+}
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* For tests: one host's ranks with nodes by NCCL, over the pretend device; device r is rank r's. */
+#ifndef TESTS_UNIT_NODE_TEST_NCCL_WORLD_H
+#define TESTS_UNIT_NODE_TEST_NCCL_WORLD_H
+
+#include "node/nccl/nccl.h"
+#include "unit/node/watched.h"
+#include "unit/node/world.h"
+
+#define NCCL_RANKS 5
+#define NCCL_BUFFERS 3
+#define NCCL_BUFFER_BYTES ((size_t)65536)
+
+/* One at a time. */
+typedef struct {
+    uint32_t n;
+    world_t world;
+    tutti__nccl_order_t order;
+    tutti__nccl_id_t id;
+    tutti__node_t *host[NCCL_RANKS], *node[NCCL_RANKS];
+    /* the callers' */
+    tutti__dstream_t *stream[NCCL_RANKS][TUTTI__LANES];
+    tutti__devent_t *event[NCCL_RANKS][TUTTI__LANES];
+    char *buffer[NCCL_RANKS][TUTTI__LANES][NCCL_BUFFERS]; /* device memory, zeroed */
+} nccl_job_t;
+
+extern nccl_job_t nccl_job;
+
+/* n ranks, connected; from here on the device makes nothing more. seed: see watched_begin. */
+void nccl_begin(uint32_t n, uint32_t seed);
+/* Fails the test that runs if there was misuse of the device. */
+void nccl_finish(void);
+
+/* Rank r's node alone, with the id that is there. */
+tutti_status_t nccl_open_rank(uint32_t r);
+
+#endif
