@@ -32,6 +32,7 @@ done
 
 for victim in 0 1 2; do
     export TUTTI_BOOT="local:trainer-$$-$victim"
+    rm -f "$work"/out.* # else what the last rank 0 wrote may still be there below
     start 0 --epochs 100000
     zero=$!
     start 1 --epochs 100000
@@ -39,7 +40,7 @@ for victim in 0 1 2; do
     start 2 --epochs 100000
     two=$!
     tries=0
-    while ! grep -q '^epoch 3/' "$work/out.0" && [ "$tries" -lt 300 ]; do
+    while ! grep -qs '^epoch 3/' "$work/out.0" && [ "$tries" -lt 300 ]; do
         tries=$((tries + 1))
         sleep 0.1
     done
