@@ -142,8 +142,13 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
         conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION;
     tutti_status_t status;
 
-    comm->exec = (tutti__exec_env_t){ comm->topo->rank, comm->topo->size, comm->xport, comm->node,
-                                      comm->conf.shared.chunk_bytes };
+    comm->exec = (tutti__exec_env_t){
+        .rank = comm->topo->rank,
+        .size = comm->topo->size,
+        .xport = comm->xport,
+        .node = comm->node,
+        .slot_bytes = comm->conf.shared.chunk_bytes,
+    };
     tutti__run_init(&comm->run, &comm->exec, 0);
     for (int i = 0; i < 2; i++)
         tutti__run_init(&comm->side[i].run, &comm->exec, 0);

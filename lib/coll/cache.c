@@ -132,8 +132,8 @@ static tutti_status_t build(const tutti__cache_t *cache, tutti__cache_entry_t *e
 {
     const tutti__algorithm_t *algorithm = entry->choice.algorithm;
     const tutti__file_t *file = tutti__files_of(cache->shape->files, algorithm);
-    tutti__coll_args_t args = { cache->rank, entry->root, entry->in_place, entry->choice.sub,
-                                entry->choice.radix };
+    tutti__coll_args_t args = { cache->rank,       entry->root,         entry->in_place,
+                                entry->choice.sub, entry->choice.radix, cache->on_device };
     tutti_status_t status = TUTTI_OK;
 
     if (file != NULL) {

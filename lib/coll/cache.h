@@ -19,6 +19,7 @@ typedef struct {
     uint32_t rank;
     const char *override; /* TUTTI_ALGORITHM */
     tutti__association_t association;
+    int on_device;  /* schedules for device memory, if algorithms can; set after init */
     uint32_t prove; /* TUTTI_CHECK=1: prove what is built, with so many credits; 0: do not */
     tutti__cache_entry_t *entries;
     /* The last answer for each collective, in place or not. */

@@ -55,6 +55,8 @@ typedef struct {
     int in_place;    /* IN is OUT (see below) */
     const char *sub; /* hierarchical: the algorithm between hosts; NULL: its default */
     uint32_t radix;  /* of one that has it, >= 2; 0: its default */
+    int on_device;   /* IN and OUT are device memory, for which it is built if it can be: see
+                        sched->on_device */
 } tutti__coll_args_t;
 
 typedef struct {

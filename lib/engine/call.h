@@ -22,6 +22,7 @@ typedef struct {
     size_t recvcount;
     const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
     double prescale, postscale; /* 1: none. Reductions only */
+    int on_device;              /* its buffers are device memory, all of them */
 } tutti__call_t;
 
 /* What a call needs to be run: block maps, and memory for them. Zero it first; reused from call to

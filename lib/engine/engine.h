@@ -50,6 +50,10 @@ typedef struct {
     int counts_later;          /* recvcounts is NULL, and to be found out */
     tutti_callback_t callback; /* or NULL */
     void *callback_arg;
+    /* On device memory: the caller's data are there when the work that is in this stream by now is
+       done; has_stream 0: they are there. */
+    tutti__dstream_t *stream;
+    int has_stream;
 } tutti__entry_t;
 
 /*

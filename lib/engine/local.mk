@@ -21,6 +21,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/plan.c \
     %reldir%/refuse.c \
     %reldir%/requests.c \
+    %reldir%/staged.h \
     %reldir%/state.h \
     %reldir%/submit.c \
     %reldir%/tensors.c \

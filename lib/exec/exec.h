@@ -8,6 +8,7 @@
 #ifndef TUTTI__EXEC_EXEC_H
 #define TUTTI__EXEC_EXEC_H
 
+#include "exec/device.h"
 #include "node/node.h"
 #include "reduce/reduce.h"
 #include "sched/sched.h"
@@ -16,9 +17,10 @@
 /* What runs of one communicator share. */
 typedef struct {
     uint32_t rank, size;
-    tutti__xport_t **xport; /* [size] how each peer is reached; own entry unused */
-    tutti__node_t *node;    /* NULL: no node operations, no meetings */
-    size_t slot_bytes;      /* of every channel */
+    tutti__xport_t **xport;             /* [size] how each peer is reached; own entry unused */
+    tutti__node_t *node;                /* NULL: no node operations, no meetings */
+    size_t slot_bytes;                  /* of every channel */
+    const tutti__exec_device_t *device; /* NULL: there is none */
 } tutti__exec_env_t;
 
 /* The call that a schedule serves. */
@@ -39,6 +41,10 @@ typedef struct {
     const size_t *table, *begins;
     const size_t *in_table, *in_begins;
     size_t in_count; /* BY_PAIR: elements in IN's whole map; `count` is OUT's */
+    /* in and out are device memory; only for schedules that are for it. What is read is there once
+       `ready` has come; NULL: it is. The event is the caller's again when the run has ended. */
+    int on_device;
+    tutti__devent_t *ready;
 } tutti__exec_call_t;
 
 /* A block of a buffer in the present call, in bytes. */
@@ -88,7 +94,7 @@ typedef struct {
     const tutti__sched_t *sched; /* NULL: no run */
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;
-    int meeting; /* the host's ranks meet; nothing else has begun */
+    int meeting;    /* the host's ranks meet; nothing else has begun */
     uint32_t moves; /* changes whenever something was done; wraps */
     tutti__reducer_t reducer;
     tutti__node_call_t node_call; /* what is the same in the whole call; the present operation */

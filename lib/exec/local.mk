@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 libtutti_all_la_SOURCES += \
+    %reldir%/device.h \
     %reldir%/exec.c \
     %reldir%/exec.h \
     %reldir%/inside.h \

@@ -8,7 +8,7 @@
  * host_alloc and the creating functions are for set-up only, since they may wait for all of the
  * device's work, also for NCCL's, which waits for other ranks.
  *
- * Threads: use() holds for the calling thread; all others may be called from any thread that has
+ * Threads: use() and current() are of the calling thread; all others may be called from any thread that has
  * used the device, but one thread at a time makes NCCL calls (nccl_*) in a process, in an order
  * that is the same on all ranks.
  *
@@ -20,7 +20,7 @@
 
 #include <tutti/tutti.h>
 
-#define TUTTI__DEVICE_ABI 1
+#define TUTTI__DEVICE_ABI 2
 
 typedef struct tutti__dstream tutti__dstream_t; /* a stream of work: cudaStream_t */
 typedef struct tutti__devent tutti__devent_t;   /* a point in one: cudaEvent_t */
@@ -78,6 +78,8 @@ typedef struct {
     tutti_status_t (*count)(int *ret_count);
     /* For the calling thread, from here on. */
     tutti_status_t (*use)(int device);
+    /* The calling thread's, if it has chosen one or used it; -1: none. */
+    int (*current)(void);
 
     /* ---- memory ---- */
     /* Any pointer; of none it says HOST. Never fails. */

@@ -14,6 +14,7 @@
 #define TUTTI__NODE_NODE_H
 
 #include "base/status.h"
+#include "mem/device.h"
 #include "reduce/reduce.h"
 #include "sched/sched.h"
 #include "sched/step.h"
@@ -48,6 +49,9 @@ typedef struct {
     /* TUTTI__AGAIN: call again; *stuck says what for. TUTTI_ERR_MISMATCH: on all ranks of the host,
        nothing was touched and the lane goes on with its next operation. */
     tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__stuck_t *stuck);
+    /* On device memory, else NULL: the lane's next operation that moves data begins after the
+       event's last record. Between operations, after the record; see node/nccl/nccl.h. */
+    void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
 } tutti__node_ops_t;
 
 struct tutti__node {

@@ -153,6 +153,10 @@ typedef struct {
     uint32_t nops, nchans, nstreams;
     uint32_t first[TUTTI__SCHED_STREAMS + 1]; /* stream s is ops[first[s]] to ops[first[s + 1]] */
     uint32_t marks[TUTTI__SCHED_STREAMS];     /* M: marks in one trip of the stream's loop */
+    int on_device; /* IN and OUT may be device memory: only node operations and COPY touch them */
+    /* STAGE, where it is used: blocks stage_first to stage_first + stage_blocks - 1 only, and so
+       many trips of each at a time; stage_blocks and stage_trips are equal on all ranks. */
+    uint32_t stage_first, stage_blocks, stage_trips;
     tutti__op_t *ops;
     tutti__sched_chan_t *chans;
 } tutti__sched_t;

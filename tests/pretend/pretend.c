@@ -52,6 +52,11 @@ static tutti_status_t device_use(int device)
     return device_say(mine);
 }
 
+static int device_current(void)
+{
+    return mine == NULL ? -1 : mine->number;
+}
+
 tutti_status_t device_mine(const char *what, device_t **ret_device)
 {
     if (mine == NULL || atomic_load(&user_pid) != getpid())
@@ -169,6 +174,7 @@ const tutti__device_ops_t *pretend_device(void)
         .name = "pretend",
         .count = device_number,
         .use = device_use,
+        .current = device_current,
         .where = memory_where,
         .alloc = memory_alloc,
         .free = memory_free,

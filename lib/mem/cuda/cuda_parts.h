@@ -59,6 +59,7 @@ tutti_status_t tutti__cuda_load(int device);
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
                                   void *args, tutti__dstream_t *stream);
 tutti__where_t tutti__cuda_where(const void *ptr);
+int tutti__cuda_current_device(void);
 
 /* ---- mem/cuda/runtime.c ---- */
 

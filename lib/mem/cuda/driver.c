@@ -19,6 +19,7 @@
 
 /* Some names are macros for a later version of the function. */
 #define LIST(X)                                                                                    \
+    X(cuCtxGetDevice)                                                                              \
     X(cuDriverGetVersion)                                                                          \
     X(cuGetErrorName)                                                                              \
     X(cuGetErrorString)                                                                            \
@@ -175,4 +176,12 @@ tutti__where_t tutti__cuda_where(const void *ptr)
     else if (type == CU_MEMORYTYPE_DEVICE)
         where = (tutti__where_t){ TUTTI__MEM_DEVICE, device };
     return where;
+}
+
+/* Only of a thread that has a context: the runtime's answer would be 0 for any other. */
+int tutti__cuda_current_device(void)
+{
+    CUdevice device;
+
+    return cu.cuCtxGetDevice(&device) == CUDA_SUCCESS ? (int)device : -1;
 }

@@ -48,6 +48,7 @@ static const tutti__device_ops_t ops = {
     .name = "cuda",
     .count = tutti__cuda_count,
     .use = tutti__cuda_use,
+    .current = tutti__cuda_current_device,
     .where = tutti__cuda_where,
     .alloc = tutti__cuda_alloc,
     .free = tutti__cuda_free,

@@ -174,4 +174,5 @@ const tutti__node_ops_t tutti__nccl_ops = {
     .close = tutti__nccl_close,
     .start = start,
     .step = step,
+    .ready = tutti__nccl_node_ready,
 };

@@ -70,6 +70,12 @@ CALL(cuLaunchKernel, 701, void *function, unsigned x, unsigned y, unsigned z, un
      unsigned b, unsigned c, unsigned shared, void *stream, void **params, void **extra)
 
 /* Addresses below 4096 are special: 1 pinned, 2 device memory, 3 managed; of device 1. */
+int cuCtxGetDevice(int *device)
+{
+    *device = 0;
+    return fails("cuCtxGetDevice") ? 201 : 0;
+}
+
 int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr)
 {
     (void)n;

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a communicator has of a device: a node of NCCL, and for each lane streams, events and
+ * memory. All of it is made with the communicator, so that nothing is allocated on the way of a
+ * call. Each lane's belong to whoever uses the lane.
+ *
+ * A call on device memory goes one of two ways. Where its schedule is for it (sched->on_device),
+ * the executor runs node operations by NCCL and copies between device memory and STAGE. Else the
+ * whole call is made in host memory, see engine/staged.h.
+ */
+#ifndef TUTTI__EXEC_DEVICE_H
+#define TUTTI__EXEC_DEVICE_H
+
+#include "mem/device.h"
+#include "node/node.h"
+
+typedef struct {
+    tutti__dstream_t *down;                        /* copies to the host */
+    tutti__dstream_t *up;                          /* copies to the device, and kernels */
+    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* the executor's: behind a stream's copy */
+    tutti__devent_t *done;                         /* of whoever uses the lane, when nothing runs */
+    char *stage;                                   /* [stage_bytes] pinned host memory */
+    char *fuse;                                    /* [fuse_bytes] device memory; lane 0: NULL */
+} tutti__device_lane_t;
+
+typedef struct {
+    const tutti__device_ops_t *ops;
+    int device;
+    tutti__node_t *node; /* of the host's ranks, on device memory; NULL: no NCCL, so no schedule
+                            runs on the device */
+    size_t chunk_bytes;  /* longest chunk of a block in loops */
+    size_t stage_bytes, fuse_bytes; /* the same on all ranks, as is chunk_bytes */
+    tutti__device_lane_t lane[TUTTI__LANES];
+} tutti__exec_device_t;
+
+#endif
