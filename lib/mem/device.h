@@ -8,9 +8,9 @@
  * host_alloc and the creating functions are for set-up only, since they may wait for all of the
  * device's work, also for NCCL's, which waits for other ranks.
  *
- * Threads: use() and current() are of the calling thread; all others may be called from any thread that has
- * used the device, but one thread at a time makes NCCL calls (nccl_*) in a process, in an order
- * that is the same on all ranks.
+ * Threads: use() and current() are of the calling thread; all others may be called from any thread
+ * that has used the device, but one thread at a time makes NCCL calls (nccl_*) in a process, in an
+ * order that is the same on all ranks.
  *
  * Errors: SYSTEM: CUDA said no; TRANSPORT: NCCL did; NO_MEMORY. Words come with them, naming the
  * function and the library's own text. What is queued fails later: query says so.
