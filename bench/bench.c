@@ -2,7 +2,8 @@
 /*
  * A program's main: flags, ranks, the sweep over sizes, where the figures go.
  */
-#include "bench.h"
+#include "device.h"
+#include "peers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,15 +72,29 @@ static void choose_contestants(bench_t *bench)
         bench->contestants[bench->count++] = &all[bench->options.peers[i]];
 }
 
-static int wants_mpi(const bench_t *bench)
+static int has_peer(const bench_t *bench, const char *flag)
 {
     for (int i = 1; i < bench->count; i++) {
-        const char *flag = bench->contestants[i]->flag;
-
-        if (strcmp(flag, "mpi") == 0 || strcmp(flag, "naive") == 0 || strcmp(flag, "ucc") == 0)
+        if (strcmp(bench->contestants[i]->flag, flag) == 0)
             return 1;
     }
     return 0;
+}
+
+static int wants_mpi(const bench_t *bench)
+{
+    return has_peer(bench, "mpi") || has_peer(bench, "naive") || has_peer(bench, "ucc");
+}
+
+/* Of device memory; which only an MPI that runs can say. */
+static int mpi_cannot(const bench_t *bench)
+{
+    if (bench->world.device == NULL || !has_peer(bench, "mpi") ||
+        bench_mpi_takes(bench->options.device))
+        return 0;
+    fprintf(stderr, "--peer mpi: this MPI does not say that it takes %s memory; leave it out\n",
+            bench->options.device);
+    return 1;
 }
 
 /* Rank 0 alone opens and reads files. 0: it cannot. */
@@ -112,7 +127,7 @@ static int begin_output(run_t *run)
     int can = 1;
 
     if (run->bench.world.rank == 0)
-        can = open_files(run);
+        can = !mpi_cannot(&run->bench) && open_files(run);
     if (!bench_same(&run->bench.world, (uint64_t)can))
         return 0;
     if (run->table)
@@ -204,6 +219,8 @@ static void open_bench(bench_t *bench)
     bench_options_t *options = &bench->options;
 
     bench_world_open(options, wants_mpi(bench), &bench->world);
+    if (has_peer(bench, "nccl"))
+        bench_nccl_open(&bench->world);
     options->seed = bench_same(&bench->world, options->seed);
     bench->random = options->seed;
     if (options->max_bytes > options->memory_bytes) {

@@ -9,6 +9,7 @@
  *      tutti_x.c --> bench.c --> measure.c --> figures.c --> table.c csv.c json.c plot.c compare.c
  *                       |            |
  *                  options.c    buffers.c check.c disturb.c limits.c world.c
+ *                                    device.c nccl.c (-d)
  */
 #ifndef TUTTI_BENCH_H
 #define TUTTI_BENCH_H
@@ -25,11 +26,13 @@
 #include <stdio.h>
 
 enum {
-    BENCH_CONTESTANTS = 5, /* at most, of one program */
+    BENCH_CONTESTANTS = 6, /* at most, of one program */
     BENCH_TAILS = 8        /* percentiles of -z */
 };
 
 /* ---- what a program says about itself ---- */
+
+typedef struct bench_device bench_device_t; /* device.h */
 
 /* The ranks of the job, as the harness sees them. It uses MPI where there is one. */
 typedef struct {
@@ -37,13 +40,14 @@ typedef struct {
     int has_mpi;
     int barrier_tutti;
     tutti_comm_t *comm;
+    bench_device_t *device; /* NULL: buffers are in host memory */
 } bench_world_t;
 
 /* One call of the collective under test. */
 typedef struct {
-    const void *sendbuf;
-    void *recvbuf; /* in place: sendbuf, or around it (allgather) */
-    size_t count;  /* elements of the size column */
+    const void *sendbuf; /* device memory, if the world has a device, as recvbuf */
+    void *recvbuf;       /* in place: sendbuf, or around it (allgather) */
+    size_t count;        /* elements of the size column */
     int in_place;
     const bench_type_t *type;
     const bench_world_t *world;
@@ -83,7 +87,8 @@ typedef struct {
     double (*bus_factor)(int ranks);
     /* Bytes that all ranks together read and write at least, for each byte of the size column. */
     double (*traffic)(int ranks, int in_place);
-    /* Fill the buffers so that a call can be checked; how many elements are wrong after it? */
+    /* Fill the buffers so that a call can be checked; how many elements are wrong after it? Both
+       want a call whose buffers are in host memory: bench_host_call. */
     void (*fill)(const bench_call_t *call, bench_put_t put);
     size_t (*count_wrong)(const bench_call_t *call);
 } bench_collective_t;
@@ -126,6 +131,7 @@ typedef struct {
     int64_t iterations, skip; /* -1: by size, as OSU */
     int64_t rounds;
     const bench_type_t *type;
+    const char *device; /* -d: "cuda"; NULL: host memory */
     int full, validate, in_place;
     int ntails;
     int tails[BENCH_TAILS]; /* -z: percent */
@@ -153,6 +159,8 @@ void bench_usage(const char *name, const bench_program_t *program);
 int bench_number(const char *text, uint64_t *ret_number);
 /* "8:64K", "64K" (then first is left alone). */
 int bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last);
+/* Might be a module's name, as "cuda" is? */
+int bench_is_module(const char *text);
 /* "50,99" becomes up to BENCH_TAILS numbers from 1 to 100; how many, or 0. */
 int bench_percentiles(const char *text, int *ret_percent);
 
@@ -186,6 +194,7 @@ uint64_t bench_now_ns(void);
 /* Memory of both buffers: buffers.c. */
 typedef struct {
     void *memory[2];    /* send and recv; send NULL: there is one buffer */
+    void *mirror[2];    /* of one pair in device memory, where the host can reach it */
     size_t bytes[2];    /* of each region */
     size_t stride[2];   /* from one pair to the next */
     size_t pairs, next; /* more than one: rotate */
@@ -211,6 +220,11 @@ void bench_buffers_close(bench_t *bench);
 bench_call_t bench_next_call(bench_t *bench, size_t bytes);
 /* As many calls as there are pairs. */
 size_t bench_pairs(bench_t *bench, size_t bytes);
+/* The same call on host memory: where there is a device, on the mirror of one pair; else itself. */
+bench_call_t bench_host_call(const bench_t *bench, const bench_call_t *call);
+/* Bring to the device what the host call's buffers hold; get its results. */
+void bench_push(const bench_t *bench, const bench_call_t *call, const bench_call_t *host);
+void bench_pull(const bench_t *bench, const bench_call_t *call, const bench_call_t *host);
 void bench_buffers_describe(const bench_t *bench, char *text, size_t bytes);
 
 /* check.c: one call that nobody times. 1 if every rank's result is right. */
@@ -225,7 +239,8 @@ void bench_load_stop(void);
 /* Spins until then. */
 void bench_spin_until(uint64_t ns);
 
-/* limits.c: one-way time of a cache line between ranks, us; below 0 on several hosts. */
+/* limits.c: one-way time of a cache line between ranks, us; below 0 on several hosts and for device
+   memory, which no such line goes into. */
 double bench_line_us(const bench_t *bench);
 /* All ranks copy at once: us per byte of the size column that the least traffic takes. */
 double bench_copy_us(bench_t *bench, size_t bytes);

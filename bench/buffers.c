@@ -9,8 +9,11 @@
  *      recv  | pair 0 |page| pair 1 |page| pair 2 | ...
  *
  * All contestants walk through the same pool.
+ *
+ * With -d they are in device memory, and one pair has a mirror in the host's, where data is filled
+ * in and looked at.
  */
-#include "bench.h"
+#include "device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,18 +92,29 @@ static size_t region_bytes(const bench_t *bench, size_t extent)
     return bytes > extent ? bytes : extent;
 }
 
-static void *get_region(const bench_t *bench, size_t bytes)
+static void *get_pages(const bench_t *bench, size_t bytes)
 {
     void *memory = NULL;
 
-    if (bench->options.shared) {
-        if (tutti_mem_alloc(bench->world.comm, bytes, &memory) != TUTTI_OK)
-            bench_die(&bench->world, "tutti_mem_alloc");
-    } else if (posix_memalign(&memory, PAGE, bytes) != 0) {
+    if (posix_memalign(&memory, PAGE, bytes) != 0) {
         fprintf(stderr, "rank %d: no memory for %zu bytes\n", bench->world.rank, bytes);
         bench_stop(&bench->world);
     }
     memset(memory, 0, bytes); /* so that the pages are there */
+    return memory;
+}
+
+static void *get_region(const bench_t *bench, size_t bytes)
+{
+    void *memory = NULL;
+
+    if (bench->world.device != NULL)
+        return bench_device_alloc(&bench->world, bytes);
+    if (!bench->options.shared)
+        return get_pages(bench, bytes);
+    if (tutti_mem_alloc(bench->world.comm, bytes, &memory) != TUTTI_OK)
+        bench_die(&bench->world, "tutti_mem_alloc");
+    memset(memory, 0, bytes);
     return memory;
 }
 
@@ -118,6 +132,8 @@ void bench_buffers_open(bench_t *bench)
             continue;
         buffers->bytes[i] = region_bytes(bench, largest[i]);
         buffers->memory[i] = get_region(bench, buffers->bytes[i]);
+        if (bench->world.device != NULL)
+            buffers->mirror[i] = get_pages(bench, largest[i]);
     }
     buffers->pairs = 1;
 }
@@ -125,10 +141,15 @@ void bench_buffers_open(bench_t *bench)
 void bench_buffers_close(bench_t *bench)
 {
     for (int i = SEND; i <= RECV; i++) {
-        if (bench->options.shared)
-            tutti_mem_free(bench->world.comm, bench->buffers.memory[i]);
+        void *memory = bench->buffers.memory[i];
+
+        if (bench->world.device != NULL)
+            bench_device_free(&bench->world, memory);
+        else if (bench->options.shared)
+            tutti_mem_free(bench->world.comm, memory);
         else
-            free(bench->buffers.memory[i]);
+            free(memory);
+        free(bench->buffers.mirror[i]);
     }
 }
 
@@ -185,9 +206,52 @@ bench_call_t bench_next_call(bench_t *bench, size_t bytes)
     return call;
 }
 
+bench_call_t bench_host_call(const bench_t *bench, const bench_call_t *call)
+{
+    void *const *mirror = bench->buffers.mirror;
+    bench_call_t host = *call;
+
+    if (bench->world.device == NULL)
+        return host;
+    host.recvbuf = mirror[RECV];
+    host.sendbuf = mirror[SEND];
+    if (host.sendbuf == NULL) /* there is one buffer: as far in it as in the other one */
+        host.sendbuf = (char *)mirror[RECV] + ((const char *)call->sendbuf - (char *)call->recvbuf);
+    return host;
+}
+
+void bench_push(const bench_t *bench, const bench_call_t *call, const bench_call_t *host)
+{
+    size_t bytes[2];
+
+    if (bench->world.device == NULL)
+        return;
+    extents(bench, call->count * call->type->bytes, bytes);
+    if (bench->buffers.memory[SEND] != NULL)
+        bench_device_copy(&bench->world, (void *)(uintptr_t)call->sendbuf, host->sendbuf,
+                          bytes[SEND]);
+    bench_device_copy(&bench->world, call->recvbuf, host->recvbuf, bytes[RECV]);
+}
+
+void bench_pull(const bench_t *bench, const bench_call_t *call, const bench_call_t *host)
+{
+    size_t bytes[2];
+
+    if (bench->world.device == NULL)
+        return;
+    extents(bench, call->count * call->type->bytes, bytes);
+    bench_device_copy(&bench->world, host->recvbuf, call->recvbuf, bytes[RECV]);
+}
+
+static const char *kind(const bench_t *bench)
+{
+    if (bench->world.device != NULL)
+        return bench->world.device->ops->name;
+    return bench->options.shared ? "shared" : "private";
+}
+
 void bench_buffers_describe(const bench_t *bench, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s%s, %s", bench->options.shared ? "shared" : "private",
-             bench->options.rotate ? " and rotating" : "",
+    snprintf(text, bytes, "%s%s, %s", kind(bench), bench->options.rotate ? " and rotating" : "",
              bench->options.in_place ? "in place" : "out of place");
 }

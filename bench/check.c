@@ -29,16 +29,20 @@ static void spoil(const bench_t *bench, const bench_call_t *call)
         ((unsigned char *)call->recvbuf)[bytes - 1] ^= 0x40;
 }
 
+/* Answers the call on host memory, which has the results. */
 static bench_call_t call_once(bench_t *bench, int who, size_t bytes, bench_put_t put)
 {
     bench_call_t call = bench_next_call(bench, bytes);
+    bench_call_t host = bench_host_call(bench, &call);
 
-    memset(call.recvbuf, 0xa5, result_bytes(bench, &call));
-    bench->program->collective->fill(&call, put);
+    memset(host.recvbuf, 0xa5, result_bytes(bench, &host));
+    bench->program->collective->fill(&host, put);
+    bench_push(bench, &call, &host);
     bench_barrier(&bench->world);
     run(bench, who, &call);
-    spoil(bench, &call);
-    return call;
+    bench_pull(bench, &call, &host);
+    spoil(bench, &host);
+    return host;
 }
 
 int bench_result_right(bench_t *bench, int who, size_t bytes)

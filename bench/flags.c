@@ -81,8 +81,10 @@ static void take_type(bench_parse_t *parse, const bench_flag_t *flag, const char
 
 static void take_device(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
-    bench_complain(parse, "%s %s: this build measures host memory only", bench_flag_shown(flag),
-                   text);
+    parse->options->device = text;
+    if (!bench_is_module(text))
+        bench_complain(parse, "%s %s: want a module's name, such as cuda", bench_flag_shown(flag),
+                       text);
 }
 
 static void take_tails(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
@@ -198,7 +200,7 @@ const bench_flag_t bench_flags[BENCH_FLAGS + 1] = {
       "float32 (default), float64, int32, int64, int8, uint8, bfloat16; mpi_char and so on" },
     { 'M', "mem-limit", "BYTES", take_number, AT(memory_bytes), 1,
       "no message above it (default 512M)" },
-    { 'd', "accelerator", "KIND", take_device, 0, 0, "none so far" },
+    { 'd', "accelerator", "KIND", take_device, 0, 0, "buffers in device memory: cuda" },
     { 'h', "help", NULL, take_switch, AT(help), 0, "this" },
     { 'v', "version", NULL, take_switch, AT(version), 0, "version" },
     { 256, "peer", "LIST", take_peers, 0, 0, "time these in the same run, in turns:" },

@@ -4,7 +4,7 @@
  *
  *      tutti_gradients.c --> gradients_flags.c
  *              |
- *              +---> gradients_measure.c --> gradients_step.c
+ *              +---> gradients_measure.c --> gradients_step.c, gradients_nccl.c
  *              |             |
  *              +-------------+-----> gradients.c (lists)       libbench: ranks, data, figures
  */
@@ -12,6 +12,8 @@
 #define TUTTI_BENCH_GRADIENTS_H
 
 #include "bench.h"
+
+#include "mem/device.h"
 
 /* ---- lists: gradients.c ---- */
 
@@ -63,7 +65,9 @@ typedef struct {
     const gradients_options_t *options;
     gradients_t gradients;
     char *region;               /* all gradients: of each contestant in its turn */
-    char *fusion;               /* mpi-fused packs into it */
+    char *mirror;               /* with -d the host's copy of it, else the same */
+    char *fusion;               /* mpi-fused and nccl-fused pack into it */
+    tutti__piece_t *pieces;     /* [gradients.n] of nccl-fused */
     tutti_request_t **requests; /* [gradients.n] */
     int *order;                 /* [gradients.n] in which they are submitted */
 } gradients_run_t;
@@ -74,9 +78,15 @@ typedef struct {
  */
 typedef int (*gradients_step_t)(const gradients_run_t *run, uint64_t start_ns);
 
-/* gradients_step.c */
+/* gradients_step.c. The step of one of them, on device memory or not; NULL: there is none. */
 extern const bench_contestant_t gradients_contestants[BENCH_CONTESTANTS + 1];
-gradients_step_t gradients_step(int who);
+gradients_step_t gradients_step(const bench_contestant_t *contestant, int on_device);
+/* The next one in the order of this iteration, once it is ready. */
+const gradient_t *gradients_next(const gradients_run_t *run, size_t i, uint64_t start_ns);
+
+/* gradients_nccl.c: on device memory */
+int gradients_nccl(const gradients_run_t *run, uint64_t start_ns);
+int gradients_nccl_fused(const gradients_run_t *run, uint64_t start_ns);
 
 /* gradients_measure.c. All ranks; free with bench_row_free. */
 bench_row_t gradients_measure(bench_t *bench, const gradients_options_t *options,

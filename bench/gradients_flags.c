@@ -28,6 +28,7 @@ enum {
 static const struct option long_options[] = {
     { "model", required_argument, NULL, OPT_MODEL },
     { "type", required_argument, NULL, 'T' },
+    { "accelerator", required_argument, NULL, 'd' },
     { "backward", required_argument, NULL, OPT_BACKWARD },
     { "fusion", required_argument, NULL, OPT_FUSION },
     { "iterations", required_argument, NULL, 'i' },
@@ -48,12 +49,14 @@ static const struct option long_options[] = {
 };
 
 static const char usage[] =
-    "All gradients of a network, reduced one by one as backward makes them; next to MPI.\n\n"
+    "All gradients of a network, reduced one by one as backward makes them; next to MPI\n"
+    "or, on a device, NCCL.\n\n"
     "      --model NAME        resnet50 (default), bert-large, gpt2 or all\n"
     "  -T, --type TYPE         float32 (default), float64, int32, int64, int8, uint8, bfloat16\n"
+    "  -d, --accelerator KIND  gradients in device memory: cuda\n"
     "      --backward MS       length of backward, during which they become ready (default 0:\n"
     "                          all at once)\n"
-    "      --fusion BYTES      buffer of mpi-fused (default 64M)\n"
+    "      --fusion BYTES      buffer of mpi-fused and nccl-fused (default 64M)\n"
     "  -i, --iterations N      timed iterations of each contestant (default: one in each round)\n"
     "  -x, --warmup N          untimed iterations before each block (default 1)\n"
     "      --rounds R          blocks per contestant, in random order (default 10)\n"
@@ -158,6 +161,9 @@ static void take(int letter, gradients_options_t *options, bench_options_t *comm
     case 'T':
         take_type(common);
         break;
+    case 'd':
+        common->device = optarg;
+        break;
     case OPT_BACKWARD:
         options->backward_ms = take_number(common, letter, 0, many);
         break;
@@ -212,6 +218,10 @@ static void take(int letter, gradients_options_t *options, bench_options_t *comm
 /* What each flag alone cannot know. */
 static void judge(bench_options_t *common)
 {
+    if (common->device != NULL && !bench_is_module(common->device))
+        complain(common, "-d %s: want a module's name, such as cuda", common->device);
+    if (common->device != NULL && common->shared)
+        complain(common, "--buffers shared: that is host memory; leave it out with -d");
     if (common->spoil && !common->validate)
         complain(common, "--spoil: only with -c");
     if (common->csv != NULL && common->json != NULL && strcmp(common->csv, "-") == 0 &&
@@ -243,7 +253,7 @@ void gradients_parse(int argc, char **argv, gradients_options_t *ret_options,
         .mpi_level = 1,
         .fail_above = -1.0,
     };
-    while ((letter = getopt_long(argc, argv, "+:T:i:x:ch", long_options, NULL)) != -1) {
+    while ((letter = getopt_long(argc, argv, "+:T:d:i:x:ch", long_options, NULL)) != -1) {
         if (letter == ':')
             complain(ret_common, "%s: wants a value; see --help", argv[optind - 1]);
         else if (letter == '?' && optopt > 0 && optopt < 256)

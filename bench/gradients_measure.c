@@ -4,6 +4,7 @@
  * in an order drawn anew that is the same on all ranks. All contestants work on the same memory, so
  * a model's gradients are there once on each rank.
  */
+#include "device.h"
 #include "gradients.h"
 
 #include <stdlib.h>
@@ -15,10 +16,12 @@ enum {
 
 static void step(const gradients_run_t *run, int who, uint64_t start_ns)
 {
-    if (gradients_step(who)(run, start_ns) == 0)
+    const bench_contestant_t *contestant = run->bench->contestants[who];
+
+    if (gradients_step(contestant, run->bench->world.device != NULL)(run, start_ns) == 0)
         return;
-    fprintf(stderr, "rank %d: %s failed with %s\n", run->bench->world.rank,
-            run->bench->contestants[who]->name, run->gradients.model);
+    fprintf(stderr, "rank %d: %s failed with %s\n", run->bench->world.rank, contestant->name,
+            run->gradients.model);
     bench_stop(&run->bench->world);
 }
 
@@ -29,14 +32,29 @@ static void order_by_list(const gradients_run_t *run)
         run->order[i] = (int)i;
 }
 
+static void push(const gradients_run_t *run)
+{
+    if (run->mirror != run->region)
+        bench_device_copy(&run->bench->world, run->region, run->mirror,
+                          run->gradients.region_bytes);
+}
+
+static void pull(const gradients_run_t *run)
+{
+    if (run->mirror != run->region)
+        bench_device_copy(&run->bench->world, run->mirror, run->region,
+                          run->gradients.region_bytes);
+}
+
 static void fill(const gradients_run_t *run, bench_put_t put)
 {
     for (size_t i = 0; i < run->gradients.n; i++) {
         const gradient_t *gradient = &run->gradients.all[i];
 
-        put(run->region + gradient->offset, run->bench->options.type, gradient->first,
+        put(run->mirror + gradient->offset, run->bench->options.type, gradient->first,
             gradient->count, run->bench->world.rank);
     }
+    push(run);
 }
 
 /* --spoil: as if the last gradient of rank 0 had gone wrong. */
@@ -45,7 +63,7 @@ static void spoil(const gradients_run_t *run)
     size_t last = run->gradients.all[run->gradients.n - 1].offset;
 
     if (run->bench->options.spoil && run->bench->world.rank == 0)
-        run->region[last] ^= 0x40;
+        run->mirror[last] ^= 0x40;
 }
 
 /* One iteration that nobody times. 1 if every rank's gradients are right, all of them. */
@@ -59,11 +77,12 @@ static int result_right(const gradients_run_t *run, int who)
     order_by_list(run);
     bench_barrier(world);
     step(run, who, 0);
+    pull(run);
     spoil(run);
     for (size_t i = 0; i < run->gradients.n; i++) {
         const gradient_t *gradient = &run->gradients.all[i];
 
-        wrong += bench_wrong_sum(run->region + gradient->offset, run->bench->options.type,
+        wrong += bench_wrong_sum(run->mirror + gradient->offset, run->bench->options.type,
                                  gradient->first, gradient->count, world->size);
     }
     if (wrong > 0)
@@ -82,7 +101,7 @@ static uint64_t hash_all(const gradients_run_t *run)
     for (size_t i = 0; i < run->gradients.n; i++) {
         const gradient_t *gradient = &run->gradients.all[i];
 
-        hash = hash * 31 + bench_hash(run->region + gradient->offset,
+        hash = hash * 31 + bench_hash(run->mirror + gradient->offset,
                                       gradient->count * run->bench->options.type->bytes);
     }
     return hash;
@@ -106,6 +125,7 @@ static int result_same(const gradients_run_t *run, int who)
         bench_shuffle(&random, run->order, (int)run->gradients.n);
         bench_barrier(world);
         step(run, who, 0);
+        pull(run);
         spoil(run);
         hash = hash_all(run);
         first = i == 0 ? hash : first;
@@ -147,7 +167,8 @@ static void measure(const gradients_run_t *run, bench_trip_t *trip)
         trip->samples[who].same_bits = result_same(run, who);
     check_all(run, trip);
     order_by_list(run);
-    memset(run->region, 0, run->gradients.region_bytes); /* sums in place would grow */
+    memset(run->mirror, 0, run->gradients.region_bytes); /* sums in place would grow */
+    push(run);
     for (size_t round = 0; round < rounds; round++) {
         bench_shuffle(&bench->random, order, bench->count);
         for (int i = 0; i < bench->count; i++)
@@ -165,6 +186,8 @@ static void *get_memory(const bench_t *bench, size_t bytes, int shared)
 {
     void *memory = NULL;
 
+    if (bench->world.device != NULL)
+        return bench_device_alloc(&bench->world, bytes);
     if (shared) {
         if (tutti_mem_alloc(bench->world.comm, bytes, &memory) != TUTTI_OK)
             bench_die(&bench->world, "tutti_mem_alloc");
@@ -174,6 +197,26 @@ static void *get_memory(const bench_t *bench, size_t bytes, int shared)
     }
     memset(memory, 0, bytes); /* so that the pages are there */
     return memory;
+}
+
+static void free_memory(gradients_run_t *run)
+{
+    const bench_world_t *world = &run->bench->world;
+
+    if (world->device != NULL) {
+        bench_device_free(world, run->region);
+        bench_device_free(world, run->fusion);
+        free(run->mirror);
+    } else {
+        if (run->bench->options.shared)
+            tutti_mem_free(world->comm, run->region);
+        else
+            free(run->region);
+        free(run->fusion);
+    }
+    free(run->pieces);
+    free(run->requests);
+    free(run->order);
 }
 
 static bench_trip_t open_trip(const gradients_run_t *run)
@@ -205,21 +248,18 @@ bench_row_t gradients_measure(bench_t *bench, const gradients_options_t *options
     bench_trip_t trip = open_trip(&run);
     bench_row_t row;
 
-    run.region = get_memory(bench, run.gradients.region_bytes, bench->options.shared);
+    run.region = run.mirror = get_memory(bench, run.gradients.region_bytes, bench->options.shared);
+    if (bench->world.device != NULL)
+        run.mirror = bench_allocate(run.gradients.region_bytes, 1);
     if (bench->count > 1)
         run.fusion = get_memory(bench, options->fusion_bytes, 0);
+    run.pieces = bench_allocate(run.gradients.n, sizeof(tutti__piece_t));
     run.requests = bench_allocate(run.gradients.n, sizeof(tutti_request_t *));
     run.order = bench_allocate(run.gradients.n, sizeof(int));
     measure(&run, &trip);
     row = bench_row_make(bench, &trip);
     bench_barrier(&bench->world); /* nobody may still read what is freed now */
-    if (bench->options.shared)
-        tutti_mem_free(bench->world.comm, run.region);
-    else
-        free(run.region);
-    free(run.fusion);
-    free(run.requests);
-    free(run.order);
+    free_memory(&run);
     bench_trip_close(bench, &trip);
     gradients_free(&run.gradients);
     return row;

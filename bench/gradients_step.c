@@ -18,8 +18,7 @@ static void *place(const gradients_run_t *run, const gradient_t *gradient)
     return run->region + gradient->offset;
 }
 
-/* The next one in the order of this iteration, once it is ready. */
-static const gradient_t *next(const gradients_run_t *run, size_t i, uint64_t start_ns)
+const gradient_t *gradients_next(const gradients_run_t *run, size_t i, uint64_t start_ns)
 {
     const gradient_t *gradient = &run->gradients.all[run->order[i]];
     uint64_t ns = start_ns + (uint64_t)((double)run->options->backward_ms * 1e6 * gradient->ready);
@@ -38,7 +37,7 @@ static int step_tutti(const gradients_run_t *run, uint64_t start_ns)
     size_t n = run->gradients.n;
 
     for (size_t i = 0; i < n; i++) {
-        const gradient_t *gradient = next(run, i, start_ns);
+        const gradient_t *gradient = gradients_next(run, i, start_ns);
         void *data = place(run, gradient);
         tutti_status_t status = tutti_allreduce_async(gradient->name, data, data, gradient->count,
                                                       run->bench->options.type->dtype, TUTTI_SUM,
@@ -66,7 +65,7 @@ static int sum(const gradients_run_t *run, void *data, size_t bytes)
 static int step_mpi(const gradients_run_t *run, uint64_t start_ns)
 {
     for (size_t i = 0; i < run->gradients.n; i++) {
-        const gradient_t *gradient = next(run, i, start_ns);
+        const gradient_t *gradient = gradients_next(run, i, start_ns);
 
         if (sum(run, place(run, gradient), gradient->count * run->bench->options.type->bytes) != 0)
             return -1;
@@ -100,7 +99,7 @@ static int step_fused(const gradients_run_t *run, uint64_t start_ns)
     size_t used = 0;
 
     for (size_t i = 0; i < run->gradients.n; i++) {
-        const gradient_t *gradient = next(run, i, start_ns);
+        const gradient_t *gradient = gradients_next(run, i, start_ns);
         size_t bytes = gradient->count * element;
 
         if (used + bytes > room) {
@@ -123,16 +122,21 @@ static int step_fused(const gradients_run_t *run, uint64_t start_ns)
 
 #endif
 
-static const gradients_step_t steps[] = { step_tutti, BENCH_MPI(step_mpi), BENCH_MPI(step_fused) };
-
 /* What libbench knows of them; they are run by gradients_step(). */
 const bench_contestant_t gradients_contestants[BENCH_CONTESTANTS + 1] = {
     { NULL, "tutti", NULL },
     { "mpi-per-tensor", "mpi-per-tensor", NULL },
     { "mpi-fused", "mpi-fused", NULL },
+    { "nccl-per-tensor", "nccl-per-tensor", NULL },
+    { "nccl-fused", "nccl-fused", NULL },
 };
 
-gradients_step_t gradients_step(int who)
+gradients_step_t gradients_step(const bench_contestant_t *contestant, int on_device)
 {
-    return steps[who];
+    static const gradients_step_t on_host[] = { step_tutti, BENCH_MPI(step_mpi),
+                                                BENCH_MPI(step_fused), NULL, NULL };
+    static const gradients_step_t there[] = { step_tutti, NULL, NULL, gradients_nccl,
+                                              gradients_nccl_fused };
+
+    return (on_device ? there : on_host)[contestant - gradients_contestants];
 }

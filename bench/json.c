@@ -2,7 +2,7 @@
 /*
  * --json: everything that was measured, and under what conditions. README.md lists the members.
  */
-#include "bench.h"
+#include "device.h"
 
 #include <string.h>
 
@@ -47,10 +47,11 @@ static json_t *conditions(const bench_t *bench)
     bench_fact_kernel(kernel, sizeof(kernel));
     snprintf(tutti, sizeof(tutti), "%d.%d.%d", TUTTI_VERSION_MAJOR, TUTTI_VERSION_MINOR,
              TUTTI_VERSION_PATCH);
-    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "command", command(bench),
+    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "command", command(bench),
                      "commit", bench_fact_commit(), "host", host, "cpu", cpu, "kernel", kernel,
-                     "tutti", tutti, "mpi", bench_mpi_version(mpi, sizeof(mpi)), "environment",
-                     variables());
+                     "tutti", tutti, "mpi", bench_mpi_version(mpi, sizeof(mpi)), "device",
+                     bench->world.device != NULL ? bench->world.device->versions : "none",
+                     "environment", variables());
 }
 
 /* What must be equal for two runs to be compared. */

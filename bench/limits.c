@@ -6,8 +6,10 @@
  * read each byte of input and write each byte of output at least once; how fast that goes is taken
  * from memcpy, on all ranks at once, on the same buffers. Of repeated blocks the fastest counts: a
  * limit is not what the machine does while others disturb it. README.md has the formulas.
+ *
+ * Of device memory only the second is known: by the device's own copies, and its own clock.
  */
-#include "bench.h"
+#include "device.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -21,7 +23,9 @@ enum {
     BLOCKS = 101,
     TRIPS = 20, /* in each */
     SPINS = 2000,
-    COPY_BYTES = 1 << 20 /* at least, in one block */
+    COPY_BYTES = 1 << 20,   /* at least, in one block */
+    DEVICE_BYTES = 1 << 28, /* a device takes so much, or so many copies */
+    DEVICE_COPIES = 64
 };
 
 static const uint64_t longest_ns = 200000000; /* for one pair of ranks */
@@ -118,6 +122,8 @@ double bench_line_us(const bench_t *bench)
     double least = 1e9;
     court_t *court;
 
+    if (world->device != NULL)
+        return -1.0;
     if (world->size == 1)
         return 0.0;
     if (tutti_host_count(world->comm) > 1)
@@ -192,23 +198,50 @@ static size_t copy_block(bench_buffers_t *buffers, const copy_t *copy)
     return done;
 }
 
+/* The same by the device, whose copies take microseconds to start: so their number ends it, too. */
+static double device_us_per_byte(bench_buffers_t *buffers, const bench_world_t *world,
+                                 const copy_t *copy)
+{
+    const bench_device_t *device = world->device;
+    size_t done = 0;
+    double us;
+
+    bench_device_clock(world);
+    for (int i = 0; i < DEVICE_COPIES && done < DEVICE_BYTES && copy->length > 0; i++) {
+        size_t place = buffers->next;
+        tutti_status_t status =
+            device->ops->copy(copy->to + place * copy->to_stride,
+                              copy->from + place * copy->from_stride, copy->length, device->stream);
+
+        bench_device_check(world, status, "copy");
+        buffers->next = place + 1 < buffers->pairs ? place + 1 : 0;
+        done += copy->length;
+    }
+    us = bench_device_us(world);
+    return done > 0 ? us / (double)done : 0.0;
+}
+
+static double host_us_per_byte(bench_buffers_t *buffers, const copy_t *copy)
+{
+    uint64_t start = bench_now_ns();
+    size_t done = copy_block(buffers, copy);
+
+    return done > 0 ? (double)(bench_now_ns() - start) * 1e-3 / (double)done : 0.0;
+}
+
 double bench_copy_us(bench_t *bench, size_t bytes)
 {
     const bench_world_t *world = &bench->world;
     const bench_collective_t *collective = bench->program->collective;
-    double us_per_byte = 0.0;
-    uint64_t start;
-    size_t done;
+    double us_per_byte;
     copy_t copy;
 
     if (collective->recv == BENCH_NOTHING)
         return 0.0;
     copy = first_copy(bench, bytes);
     bench_barrier(world);
-    start = bench_now_ns();
-    done = copy_block(&bench->buffers, &copy);
-    if (done > 0)
-        us_per_byte = (double)(bench_now_ns() - start) * 1e-3 / (double)done;
+    us_per_byte = world->device != NULL ? device_us_per_byte(&bench->buffers, world, &copy)
+                                        : host_us_per_byte(&bench->buffers, &copy);
     bench_max(world, &us_per_byte, 1);
     /* A copied byte is read once and written once, on all ranks at a time. */
     return collective->traffic(world->size, bench->options.in_place) / (2.0 * world->size) *

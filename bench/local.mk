@@ -20,6 +20,8 @@ bench_libbench_la_SOURCES = \
     %reldir%/check.c \
     %reldir%/compare.c \
     %reldir%/csv.c \
+    %reldir%/device.c \
+    %reldir%/device.h \
     %reldir%/disturb.c \
     %reldir%/facts.c \
     %reldir%/figures.c \
@@ -30,6 +32,7 @@ bench_libbench_la_SOURCES = \
     %reldir%/measure.c \
     %reldir%/mpi.c \
     %reldir%/naive.c \
+    %reldir%/nccl.c \
     %reldir%/options.c \
     %reldir%/pattern.c \
     %reldir%/pattern.h \
@@ -41,10 +44,12 @@ bench_libbench_la_SOURCES = \
     %reldir%/ucc.c \
     %reldir%/values.c \
     %reldir%/world.c
-bench_libbench_la_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_libbench_la_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
 
 BENCH_CPPFLAGS = -D_GNU_SOURCE -Ibench -I$(top_srcdir)/bench -I$(top_srcdir)/include
-BENCH_LIBS = bench/libbench.la libtutti.la -lm
+# A device's table and module are the library's own headers.
+BENCH_DEVICE_CPPFLAGS = -I$(top_srcdir)/lib $(HWLOC_CFLAGS)
+BENCH_LIBS = bench/libbench.la libtutti.la -lm -ldl
 if HAVE_MPI
 BENCH_CPPFLAGS += -DHAVE_MPI=1 $(MPI_CFLAGS)
 BENCH_LIBS += $(MPI_LIBS)
@@ -128,10 +133,17 @@ bench_tutti_gradients_SOURCES = \
     %reldir%/gradients.h \
     %reldir%/gradients_flags.c \
     %reldir%/gradients_measure.c \
+    %reldir%/gradients_nccl.c \
     %reldir%/gradients_step.c \
     %reldir%/tutti_gradients.c
-bench_tutti_gradients_CPPFLAGS = $(BENCH_CPPFLAGS)
+bench_tutti_gradients_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
 bench_tutti_gradients_LDADD = $(BENCH_LIBS)
+
+# Packing on a device, without ranks.
+noinst_PROGRAMS += %reldir%/tutti_pack
+bench_tutti_pack_SOURCES = %reldir%/gradients.c %reldir%/gradients.h %reldir%/tutti_pack.c
+bench_tutti_pack_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
+bench_tutti_pack_LDADD = $(BENCH_LIBS)
 
 # Finds this machine's settings. Where the library reads them is the library's own code.
 noinst_PROGRAMS += %reldir%/tutti_tune

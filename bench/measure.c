@@ -50,11 +50,13 @@ static void fill_for_timing(bench_t *bench, size_t bytes)
         return;
     for (size_t left = bench_pairs(bench, bytes); left > 0; left--) {
         bench_call_t call = bench_next_call(bench, bytes);
+        bench_call_t host = bench_host_call(bench, &call);
 
         if (call.in_place && collective->sums)
-            memset(call.recvbuf, 0, call.count * call.type->bytes);
+            memset(host.recvbuf, 0, host.count * host.type->bytes);
         else
-            collective->fill(&call, bench_fill);
+            collective->fill(&host, bench_fill);
+        bench_push(bench, &call, &host);
     }
 }
 

@@ -5,8 +5,27 @@
 #include "peers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef HAVE_MPI
+
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
+/* Open MPI's answer, MPICH's, or no answer. */
+int bench_mpi_takes(const char *device)
+{
+    int takes = 0;
+
+#if defined(MPIX_CUDA_AWARE_SUPPORT)
+    takes = MPIX_Query_cuda_support();
+#elif defined(MPIX_GPU_SUPPORT_CUDA)
+    if (MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &takes) != MPI_SUCCESS)
+        takes = 0;
+#endif
+    return takes && strcmp(device, "cuda") == 0;
+}
 
 MPI_Datatype bench_mpi_type(const bench_type_t *type)
 {
@@ -96,6 +115,14 @@ int bench_mpi_barrier(const bench_call_t *call)
 {
     (void)call;
     return MPI_Barrier(MPI_COMM_WORLD);
+}
+
+#else
+
+int bench_mpi_takes(const char *device)
+{
+    (void)device;
+    return 0;
 }
 
 #endif

@@ -57,6 +57,27 @@ static void refuse(bench_parse_t *parse, int why, char **argv)
         bench_complain(parse, "%s: unknown option; see --help", argv[optind - 1]);
 }
 
+/* With -d, or without. */
+static void judge_device(bench_parse_t *parse)
+{
+    const bench_options_t *options = parse->options;
+
+    for (int i = 0; i < options->npeers; i++) {
+        const char *flag = parse->program->contestants[options->peers[i]].flag;
+
+        if (options->device == NULL && strcmp(flag, "nccl") == 0)
+            bench_complain(parse, "--peer nccl: only with -d");
+        if (options->device != NULL && (strcmp(flag, "naive") == 0 || strcmp(flag, "ucc") == 0))
+            bench_complain(parse, "--peer %s: takes host memory only; leave it out with -d", flag);
+    }
+    if (options->device == NULL)
+        return;
+    if (options->shared)
+        bench_complain(parse, "--buffers shared: that is host memory; leave it out with -d");
+    if (parse->program->collective->recv == BENCH_NOTHING)
+        bench_complain(parse, "-d: %s has no buffers", parse->program->title);
+}
+
 /* What each flag alone cannot know. */
 static void judge(bench_parse_t *parse)
 {
@@ -74,6 +95,7 @@ static void judge(bench_parse_t *parse)
             bench_complain(parse, "-m: MPI's counts end at 2^31 - 1 elements; leave out --peer %s",
                            flag);
     }
+    judge_device(parse);
     if (options->in_place && collective->in_place == BENCH_NO_IN_PLACE)
         bench_complain(parse, "-l: %s has no two buffers", parse->program->title);
     if (options->validate && collective->count_wrong == NULL)

@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What Tutti is compared with. Only where there is an MPI; name them inside BENCH_MPI().
+ * What Tutti is compared with. MPI's only where there is one: name them inside BENCH_MPI().
  */
 #ifndef TUTTI_BENCH_PEERS_H
 #define TUTTI_BENCH_PEERS_H
 
 #include "bench.h"
+
+/* nccl.c: NCCL's own, on device memory, after bench_nccl_open (device.h). */
+int bench_nccl_allreduce(const bench_call_t *call);
+int bench_nccl_reduce(const bench_call_t *call);
+int bench_nccl_reduce_scatter(const bench_call_t *call);
+int bench_nccl_allgather(const bench_call_t *call);
+int bench_nccl_broadcast(const bench_call_t *call);
+
+/* mpi.c: does this MPI, which runs, say that it takes memory of such a device? */
+int bench_mpi_takes(const char *device);
 
 #ifdef HAVE_MPI
 

@@ -2,7 +2,7 @@
 /*
  * The table on stdout: OSU's columns first, as OSU prints them, then ours.
  */
-#include "bench.h"
+#include "device.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -40,6 +40,8 @@ static void print_conditions(const bench_t *bench)
            bench_mpi_version(mpi, sizeof(mpi)));
     bench_fact_cpu(text, sizeof(text));
     printf("# Processor: %s; commit %s\n", text, bench_fact_commit());
+    if (bench->world.device != NULL)
+        printf("# Device: %s\n", bench->world.device->versions);
     bench_buffers_describe(bench, text, sizeof(text));
     printf("# Buffers %s; barrier %s%s; skew %lld us, load %lld; rounds %lld, seed %llu\n", text,
            bench->world.barrier_tutti ? "tutti" : "mpi",

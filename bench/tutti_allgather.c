@@ -72,6 +72,7 @@ int main(int argc, char **argv)
             { "mpi", "MPI", BENCH_MPI(bench_mpi_allgather) },
             { "naive", "Naive", BENCH_MPI(bench_naive_allgather) },
             { "ucc", "UCC", BENCH_UCC(bench_ucc_allgather) },
+            { "nccl", "NCCL", bench_nccl_allgather },
         },
     };
 

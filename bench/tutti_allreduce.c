@@ -17,6 +17,7 @@ int main(int argc, char **argv)
             { "mpi", "MPI", BENCH_MPI(bench_mpi_allreduce) },
             { "naive", "Naive", BENCH_MPI(bench_naive_allreduce) },
             { "ucc", "UCC", BENCH_UCC(bench_ucc_allreduce) },
+            { "nccl", "NCCL", bench_nccl_allreduce },
         },
     };
 

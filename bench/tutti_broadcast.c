@@ -69,6 +69,7 @@ int main(int argc, char **argv)
             { "mpi", "MPI", BENCH_MPI(bench_mpi_broadcast) },
             { "naive", "Naive", BENCH_MPI(bench_naive_broadcast) },
             { "ucc", "UCC", BENCH_UCC(bench_ucc_broadcast) },
+            { "nccl", "NCCL", bench_nccl_broadcast },
         },
     };
 

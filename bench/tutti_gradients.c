@@ -2,9 +2,10 @@
 /*
  * What a training step waits for: all gradients of a real network, reduced by name as backward
  * makes them. Next to it, in the same run, what one would write with MPI: an allreduce for each
- * gradient, or a fusion buffer packed by hand. README.md, "Gradients".
+ * gradient, or a fusion buffer packed by hand; on a device, with NCCL. README.md, "Gradients".
  */
 #include "allreduce.h"
+#include "device.h"
 #include "gradients.h"
 
 #include <stdlib.h>
@@ -69,10 +70,12 @@ static int answer_only(const main_t *run, const char *name)
 
 static void choose_contestants(main_t *run)
 {
-    int peers = !run->options.alone && run->bench.options.type->mpi_name != NULL;
+    const bench_options_t *common = &run->bench.options;
+    int on_device = common->device != NULL;
+    int peers = !run->options.alone && (on_device || common->type->mpi_name != NULL);
 
     for (int i = 0; gradients_contestants[i].name != NULL; i++) {
-        if (gradients_step(i) != NULL && (i == 0 || peers))
+        if (gradients_step(&gradients_contestants[i], on_device) != NULL && (i == 0 || peers))
             run->bench.contestants[run->bench.count++] = &gradients_contestants[i];
     }
 }
@@ -94,6 +97,8 @@ static void print_head(const main_t *run)
            bench_mpi_version(mpi, sizeof(mpi)));
     bench_fact_cpu(text, sizeof(text));
     printf("# Processor: %s; commit %s\n", text, bench_fact_commit());
+    if (bench->world.device != NULL)
+        printf("# Device: %s\n", bench->world.device->versions);
     bench_buffers_describe(bench, text, sizeof(text));
     printf("# Type %s; buffers %s; backward %llu ms; fusion %llu bytes; scale 1/%llu; rounds %lld, "
            "seed %llu\n",
@@ -229,6 +234,8 @@ int main(int argc, char **argv)
         return bench->options.error[0] != '\0';
     choose_contestants(&run);
     bench_world_open(&bench->options, bench->count > 1, &bench->world);
+    if (bench->world.device != NULL && bench->count > 1)
+        bench_nccl_open(&bench->world);
     if (bench->options.seed == 0)
         bench->options.seed = bench_now_ns() | 1;
     bench->options.seed = bench_same(&bench->world, bench->options.seed);

@@ -70,6 +70,7 @@ int main(int argc, char **argv)
             { "mpi", "MPI", BENCH_MPI(bench_mpi_reduce) },
             { "naive", "Naive", BENCH_MPI(bench_naive_reduce) },
             { "ucc", "UCC", BENCH_UCC(bench_ucc_reduce) },
+            { "nccl", "NCCL", bench_nccl_reduce },
         },
     };
 

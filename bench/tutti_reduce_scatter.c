@@ -103,6 +103,7 @@ int main(int argc, char **argv)
             { "mpi", "MPI", BENCH_MPI(bench_mpi_reduce_scatter) },
             { "naive", "Naive", BENCH_MPI(bench_naive_reduce_scatter) },
             { "ucc", "UCC", BENCH_UCC(bench_ucc_reduce_scatter) },
+            { "nccl", "NCCL", bench_nccl_reduce_scatter },
         },
     };
 

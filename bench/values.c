@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Texts of flags that are numbers.
+ * Texts of flags that are numbers, and such.
  */
 #include "bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A number with K, M or G; answers where it ends, NULL if there is none. */
 static const char *number(const char *text, uint64_t *ret_number)
@@ -67,6 +68,13 @@ int bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last)
     *ret_first = first;
     *ret_last = last;
     return 1;
+}
+
+int bench_is_module(const char *text)
+{
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+    return length > 0 && text[length] == '\0';
 }
 
 int bench_percentiles(const char *text, int *ret_percent)

@@ -5,6 +5,7 @@
  * Where there is an MPI, the harness itself (barriers, gathering of samples) uses MPI and not the
  * library that it measures; so whatever a barrier leaves in the caches is the peer's advantage.
  */
+#include "device.h"
 #include "peers.h"
 
 #include <stdio.h>
@@ -95,6 +96,8 @@ void bench_world_open(const bench_options_t *options, int wants_mpi, bench_world
     if (ret_world->has_mpi)
         tutti_options.mpi_comm = &comm;
 #endif
+    if (options->device != NULL)
+        bench_device_ask(ret_world, options->device);
     status = tutti_init(&tutti_options);
     if (status != TUTTI_OK)
         bench_die(ret_world, "tutti_init");
@@ -102,10 +105,13 @@ void bench_world_open(const bench_options_t *options, int wants_mpi, bench_world
     ret_world->rank = tutti_rank(ret_world->comm);
     ret_world->size = tutti_size(ret_world->comm);
     ret_world->barrier_tutti = options->barrier_tutti || !ret_world->has_mpi;
+    if (options->device != NULL)
+        bench_device_open(ret_world, options->device);
 }
 
 void bench_world_close(bench_world_t *world)
 {
+    bench_device_close(world);
     tutti_finalize();
 #ifdef HAVE_UCC
     bench_ucc_close();

@@ -10,7 +10,9 @@
  *     train_run         the loop: forward, backward, sum, step
  *     train_parallel    the other ranks: the only file that uses Tutti
  *     train_model       layers in a row; train_dense and train_conv are the layers (train_layer.h)
- *     train_optimizer   parameters follow gradients
+ *     train_optimizer   parameters follow gradients; train_scale scales these of 16 bits
+ *     train_compute     what computes: train_cpu and train_rules, or train_gpu, over train_cuda, by
+ *                       train_kernels
  *     train_schedule    the learning rate
  *     train_data        images and labels
  *     train_checkpoint  stop and go on
@@ -25,6 +27,7 @@
 #include <cblas.h>
 
 #include "train_base.h"
+#include "train_device.h"
 #include "train_run.h"
 
 /* Numbers that follow from options, data and ranks. */
@@ -63,6 +66,98 @@ static bool plan(trainer_t *trainer, train_error_t *error)
     return true;
 }
 
+/* Open the processor or a GPU. Of --device auto the choice is kept in the options, too. */
+static bool open_compute(trainer_t *trainer, train_error_t *error)
+{
+    train_options_t *options = &trainer->options;
+    const train_precision_t precision = (train_precision_t)options->precision;
+    train_error_t reason = { "" };
+    train_device_t *device;
+
+    if (options->device != TRAIN_DEVICE_CPU) {
+        if (train_cuda_open(trainer->parallel.local_rank, precision, &device, &reason)) {
+            options->device = TRAIN_DEVICE_CUDA;
+            snprintf(trainer->device, sizeof(trainer->device), "%s", device->name);
+            return train_gpu_open(device, precision, &trainer->compute, error);
+        }
+        if (options->device == TRAIN_DEVICE_CUDA || precision != TRAIN_FP32)
+            return train_fail(error, "%s: %.400s",
+                              options->device == TRAIN_DEVICE_CUDA ? "--device cuda"
+                                                                   : "--precision needs a GPU",
+                              reason.text);
+        options->device = TRAIN_DEVICE_CPU;
+        snprintf(trainer->device, sizeof(trainer->device), "cpu, no GPU: %.400s", reason.text);
+    }
+    train_cpu_open(&trainer->compute);
+    return true;
+}
+
+/* The same where the compute can read it: a copy, or the host's own. NULL: no memory. */
+static void *place(train_compute_t *compute, const void *from, size_t bytes)
+{
+    if (!compute->on_device)
+        return (void *)from;
+
+    void *array = compute->ops->alloc(compute, bytes);
+    if (array != NULL)
+        compute->ops->put(compute, array, from, bytes);
+    return array;
+}
+
+static train_source_t place_set(train_compute_t *compute, const train_data_t *data,
+                                const train_set_t *set)
+{
+    const size_t pixels = set->rows * set->columns;
+    const train_source_t source = {
+        .images = place(compute, set->images, set->count * pixels),
+        .labels = place(compute, set->labels, set->count),
+        .pixels = pixels,
+        .mean = data->mean,
+        .scale = 1.0f / data->deviation,
+    };
+
+    return source;
+}
+
+/* Bring to the compute what it is to read, and allocate what the run has there. */
+static bool make_arrays(trainer_t *trainer, train_error_t *error)
+{
+    train_compute_t *compute = &trainer->compute;
+    const train_data_t *data = &trainer->data;
+
+    trainer->train_source = place_set(compute, data, &data->train);
+    trainer->test_source = place_set(compute, data, &data->test);
+    trainer->train_items =
+        place(compute, trainer->train_order, data->train.count * sizeof(uint32_t));
+    trainer->test_items = place(compute, trainer->test_order, data->test.count * sizeof(uint32_t));
+    trainer->labels = compute->ops->alloc(compute, trainer->max_rows);
+    trainer->sums = compute->ops->alloc(compute, sizeof(*trainer->sums));
+    if (!train_compute_works(compute, error))
+        return false;
+    if (trainer->labels == NULL || trainer->sums == NULL)
+        return train_fail(error, "not enough memory");
+    return true;
+}
+
+static void free_arrays(trainer_t *trainer)
+{
+    train_compute_t *compute = &trainer->compute;
+
+    if (compute->ops == NULL)
+        return;
+    compute->ops->free(compute, trainer->labels);
+    compute->ops->free(compute, trainer->sums);
+    if (compute->on_device) {
+        compute->ops->free(compute, (void *)trainer->train_source.images);
+        compute->ops->free(compute, (void *)trainer->train_source.labels);
+        compute->ops->free(compute, (void *)trainer->test_source.images);
+        compute->ops->free(compute, (void *)trainer->test_source.labels);
+        compute->ops->free(compute, trainer->train_items);
+        compute->ops->free(compute, trainer->test_items);
+        compute->ops->free(compute, trainer->device_gradients);
+    }
+}
+
 /* Allocate the model and the optimizer, for the rows that this rank has at most at once. */
 static bool make_model(trainer_t *trainer, train_error_t *error)
 {
@@ -89,14 +184,15 @@ static bool make_model(trainer_t *trainer, train_error_t *error)
 
     if (options->model == TRAIN_MODEL_CNN)
         shape.convolution = options->channels;
-    trainer->labels = malloc(rows);
-    if (trainer->labels == NULL)
-        return train_fail(error, "not enough memory");
-    if (!train_model_create(&shape, &trainer->model, error))
+    trainer->max_rows = rows;
+    trainer->scale = train_scale_start();
+    if (options->precision != TRAIN_FP16)
+        trainer->scale.value = 1.0f;
+    if (!train_model_create(&trainer->compute, &shape, &trainer->model, error))
         return false;
     train_model_initialise(&trainer->model, (uint64_t)options->seed);
-    return train_optimizer_create(&rule, trainer->model.tensors, trainer->model.tensor_count,
-                                  &trainer->optimizer, error);
+    return train_optimizer_create(&trainer->compute, &rule, trainer->model.tensors,
+                                  trainer->model.tensor_count, &trainer->optimizer, error);
 }
 
 /* Allocate what the run keeps track of. */
@@ -108,6 +204,12 @@ static bool make_lists(trainer_t *trainer, train_error_t *error)
     trainer->results = calloc((size_t)trainer->options.epochs, sizeof(train_result_t));
     if (trainer->train_order == NULL || trainer->test_order == NULL || trainer->digests == NULL ||
         trainer->results == NULL)
+        return train_fail(error, "not enough memory");
+
+    trainer->saved_state = trainer->optimizer.state;
+    if (trainer->compute.on_device)
+        trainer->saved_state = train_floats(trainer->optimizer.state_count + TRAIN_SCALE_FLOATS);
+    if (trainer->saved_state == NULL)
         return train_fail(error, "not enough memory");
     for (size_t i = 0; i < trainer->data.test.count; i++)
         trainer->test_order[i] = (uint32_t)i;
@@ -130,10 +232,11 @@ static bool make_checkpoint(trainer_t *trainer, train_error_t *error)
         .about = about,
         .epochs_max = (uint64_t)options->epochs,
         .results = trainer->results,
-        .parameters = trainer->model.parameters,
+        .parameters = trainer->model.host_parameters,
         .parameter_count = trainer->model.parameter_count,
-        .state = trainer->optimizer.state,
-        .state_count = trainer->optimizer.state_count,
+        .state = trainer->saved_state,
+        .state_count =
+            trainer->optimizer.state_count + (trainer->compute.on_device ? TRAIN_SCALE_FLOATS : 0),
     };
     if (options->checkpoint == NULL || trainer->parallel.rank != 0)
         return true;
@@ -148,9 +251,10 @@ static bool prepare(trainer_t *trainer, train_error_t *error)
     const bool active = trainer->parallel.rank == 0;
 
     openblas_set_num_threads((int)trainer->options.threads);
-    if (!train_data_load(trainer->options.data, &trainer->data, error) || !plan(trainer, error) ||
+    if (!open_compute(trainer, error) ||
+        !train_data_load(trainer->options.data, &trainer->data, error) || !plan(trainer, error) ||
         !make_model(trainer, error) || !make_lists(trainer, error) ||
-        !make_checkpoint(trainer, error))
+        !make_arrays(trainer, error) || !make_checkpoint(trainer, error))
         return false;
     if (active && trainer->options.plot != NULL &&
         !train_probe_file("--plot", trainer->options.plot, trainer->options.plot, error))
@@ -160,15 +264,18 @@ static bool prepare(trainer_t *trainer, train_error_t *error)
 
 static void clean_up(trainer_t *trainer)
 {
+    free_arrays(trainer);
+    if (trainer->compute.on_device)
+        free(trainer->saved_state);
     free((void *)trainer->checkpoint.about);
     free(trainer->train_order);
     free(trainer->test_order);
-    free(trainer->labels);
     free(trainer->digests);
     free(trainer->results);
     train_optimizer_free(&trainer->optimizer);
     train_model_free(&trainer->model);
     train_data_free(&trainer->data);
+    train_gpu_close(&trainer->compute);
 }
 
 /* From the command line to the last line of output. False on all ranks if it failed on one. */
@@ -211,7 +318,8 @@ int main(int argc, char **argv)
             fprintf(stderr, "example_train: rank %d: %s\n", trainer.parallel.rank, error.text);
     }
 
-    clean_up(&trainer);
+    /* first, as it ends what may still be under way in the arrays */
     train_parallel_stop(&trainer.parallel);
+    clean_up(&trainer);
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

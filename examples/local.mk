@@ -20,10 +20,13 @@ endif
 # last two, GCC would keep scalar what could set errno or raise a trap; no result changes.
 TRAIN_CFLAGS = $(TUTTI_KERNEL_CFLAGS) -fno-math-errno -fno-trapping-math
 
-%canon_reldir%_example_train_SOURCES = \
+# All but the device.
+train_sources = \
     %reldir%/example_train.c \
     %reldir%/train_base.c %reldir%/train_base.h \
     %reldir%/train_checkpoint.c %reldir%/train_checkpoint.h \
+    %reldir%/train_compute.c %reldir%/train_compute.h %reldir%/train_cpu.c %reldir%/train_rules.c \
+    %reldir%/train_device.h %reldir%/train_gpu.c %reldir%/train_kernels.h \
     %reldir%/train_data.c %reldir%/train_data.h \
     %reldir%/train_layer.h %reldir%/train_conv.c %reldir%/train_dense.c \
     %reldir%/train_model.c %reldir%/train_model.h \
@@ -33,10 +36,36 @@ TRAIN_CFLAGS = $(TUTTI_KERNEL_CFLAGS) -fno-math-errno -fno-trapping-math
     %reldir%/train_plot.c %reldir%/train_plot.h \
     %reldir%/train_report.c %reldir%/train_report.h \
     %reldir%/train_run.c %reldir%/train_run.h \
+    %reldir%/train_scale.c %reldir%/train_scale.h \
     %reldir%/train_schedule.c %reldir%/train_schedule.h \
     %reldir%/train_value.c %reldir%/train_value.h
+%canon_reldir%_example_train_SOURCES = $(train_sources) %reldir%/train_cuda.c
 %canon_reldir%_example_train_CPPFLAGS = $(EXAMPLES_CPPFLAGS) $(OPENBLAS_CFLAGS) $(ZLIB_CFLAGS)
 %canon_reldir%_example_train_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
-%canon_reldir%_example_train_LDADD = libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm
+%canon_reldir%_example_train_LDADD = libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm -ldl
+
+# The kernels: code for all architectures in one file, and that an array of bytes in a C source,
+# aligned as the driver wants it. Without nvcc there is no --device cuda.
+train_kernels_sources = %reldir%/train_kernels.cu %reldir%/train_kernels.inc
+train_nvccflags = -O3 -std=c++17 -fmad=false -Xfatbin -compress-all
+
+if HAVE_CUDA
+%canon_reldir%_example_train_CPPFLAGS += -DTRAIN_CUDA_IMAGE
+nodist_%canon_reldir%_example_train_SOURCES = %reldir%/train_image.c
+endif
+
+%reldir%/train_kernels.fatbin: $(train_kernels_sources) %reldir%/train_kernels.h
+	$(AM_V_GEN)$(MKDIR_P) %reldir% && \
+	    $(NVCC) -fatbin $(train_nvccflags) $(NVCC_ARCHS) $(NVCCFLAGS) \
+	    -o $@ $(top_srcdir)/%reldir%/train_kernels.cu
+
+%reldir%/train_image.c: %reldir%/train_kernels.fatbin
+	$(AM_V_GEN){ echo 'extern const unsigned char train_cuda_image[];'; \
+	    echo '__attribute__((aligned(64))) const unsigned char train_cuda_image[] = {'; \
+	    od -An -v -tu1 %reldir%/train_kernels.fatbin | $(SED) 's/  */,/g; s/^,//; s/$$/,/'; \
+	    echo '};'; } >$@-t && mv $@-t $@
+
+CLEANFILES += %reldir%/train_image.c %reldir%/train_kernels.fatbin
+EXTRA_DIST += $(train_kernels_sources)
 
 EXTRA_DIST += %reldir%/quickstart.sh

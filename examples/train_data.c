@@ -259,19 +259,3 @@ uint32_t train_data_checksum(const train_data_t *data)
 {
     return (uint32_t)set_checksum(&data->test, set_checksum(&data->train, crc32_z(0, NULL, 0)));
 }
-
-void train_data_gather(const train_data_t *data, const train_set_t *set, const uint32_t *items,
-                       size_t count, float *ret_inputs, uint8_t *ret_labels)
-{
-    const size_t pixels = set->rows * set->columns;
-    const float scale = 1.0f / data->deviation;
-
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t *image = set->images + items[i] * pixels;
-        float *input = ret_inputs + i * pixels;
-
-        for (size_t j = 0; j < pixels; j++)
-            input[j] = ((float)image[j] - data->mean) * scale;
-        ret_labels[i] = set->labels[items[i]];
-    }
-}

@@ -2,8 +2,9 @@
 /*
  * Fashion-MNIST, or anything else in the same four files (MNIST, KMNIST).
  *
- * Images stay in memory as they are on disk, one byte per pixel; they become floats only when a
- * batch is gathered. Every rank reads all of it, so each can take any part of any batch.
+ * Images stay in memory as they are on disk, one byte per pixel; they become numbers only when a
+ * batch is gathered (train_compute.h). Every rank reads all of it, so each can take any part of any
+ * batch.
  */
 #ifndef TRAIN_DATA_H
 #define TRAIN_DATA_H
@@ -41,14 +42,5 @@ void train_data_free(train_data_t *data);
 
 /* A number that differs, most likely, if any byte of the data does. */
 uint32_t train_data_checksum(const train_data_t *data);
-
-/*
- * Copy some images, scaled to mean 0 and deviation 1 over the training set, and their labels.
- *
- * items       `count` indices into the set
- * ret_inputs  count * rows * columns floats
- */
-void train_data_gather(const train_data_t *data, const train_set_t *set, const uint32_t *items,
-                       size_t count, float *ret_inputs, uint8_t *ret_labels);
 
 #endif

@@ -1,85 +1,80 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A dense layer: every output is a weighted sum of all inputs. Three matrix products, by BLAS.
+ * A dense layer: every output is a weighted sum of all inputs. Three matrix products.
  *
  * Also here: what all kinds of layers share.
  */
 #include "train_layer.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include <cblas.h>
 
 void train_layer_free(train_layer_t *layer)
 {
-    free(layer->output);
-    free(layer->padded);
-    free(layer->columns);
-    free(layer->sums);
-    free(layer->winners);
+    train_compute_t *compute = layer->compute;
+
+    if (compute != NULL) {
+        compute->ops->free(compute, layer->output);
+        compute->ops->free(compute, layer->padded);
+        compute->ops->free(compute, layer->columns);
+        compute->ops->free(compute, layer->sums);
+        compute->ops->free(compute, layer->winners);
+    }
     memset(layer, 0, sizeof(*layer));
 }
 
-void train_layer_add_bias(const train_tensor_t *bias, float *output, size_t rows, bool relu)
+static void dense_forward(const train_layer_t *layer, const void *input, size_t rows, bool relu)
 {
-    const float *add = bias->value;
+    const train_product_t product = {
+        .m = rows,
+        .n = layer->outputs,
+        .k = layer->inputs,
+        .a = input,
+        .b = layer->weight->number,
+        .c = layer->output,
+    };
 
-    for (size_t i = 0; i < rows; i++) {
-        float *row = output + i * bias->count;
-
-        for (size_t j = 0; j < bias->count; j++) {
-            const float sum = row[j] + add[j];
-
-            row[j] = relu && sum < 0.0f ? 0.0f : sum;
-        }
-    }
+    layer->compute->ops->product(layer->compute, &product);
+    layer->compute->ops->add_bias(layer->compute, layer->bias, layer->output, rows, relu);
 }
 
-void train_layer_bias_gradient(const train_tensor_t *bias, const float *delta, size_t rows,
-                               bool add)
-{
-    float *gradient = bias->gradient;
-
-    if (!add)
-        memset(gradient, 0, bias->count * sizeof(float));
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < bias->count; j++)
-            gradient[j] += delta[i * bias->count + j];
-}
-
-static void dense_forward(const train_layer_t *layer, const float *input, size_t rows, bool relu)
-{
-    const int inputs = (int)layer->inputs, outputs = (int)layer->outputs;
-
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, outputs, inputs, 1.0f, input,
-                inputs, layer->weight->value, outputs, 0.0f, layer->output, outputs);
-    train_layer_add_bias(layer->bias, layer->output, rows, relu);
-}
-
-static void dense_gradients(const train_layer_t *layer, const float *input, const float *delta,
+static void dense_gradients(const train_layer_t *layer, const void *input, const void *delta,
                             size_t rows, bool add)
 {
-    const int inputs = (int)layer->inputs, outputs = (int)layer->outputs;
+    train_compute_t *compute = layer->compute;
+    const train_product_t product = {
+        .turn_a = true,
+        .m = layer->inputs,
+        .n = layer->outputs,
+        .k = rows,
+        .a = input,
+        .b = delta,
+        .beta = add ? 1.0f : 0.0f,
+        .c = layer->weight->gradient,
+        .floats = true,
+    };
 
     if (rows > 0)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, inputs, outputs, (int)rows, 1.0f,
-                    input, inputs, delta, outputs, add ? 1.0f : 0.0f, layer->weight->gradient,
-                    outputs);
+        compute->ops->product(compute, &product);
     else if (!add)
-        memset(layer->weight->gradient, 0, layer->weight->count * sizeof(float));
-    train_layer_bias_gradient(layer->bias, delta, rows, add);
+        compute->ops->zero(compute, layer->weight->gradient, layer->weight->count * sizeof(float));
+    compute->ops->bias_gradient(compute, layer->bias, delta, rows, add);
 }
 
-static void dense_delta_below(const train_layer_t *layer, const float *input, const float *delta,
-                              size_t rows, float *ret_delta_below)
+static void dense_delta_below(const train_layer_t *layer, const void *input, const void *delta,
+                              size_t rows, void *ret_delta_below)
 {
-    const int inputs = (int)layer->inputs, outputs = (int)layer->outputs;
+    const train_product_t product = {
+        .turn_b = true,
+        .m = rows,
+        .n = layer->inputs,
+        .k = layer->outputs,
+        .a = delta,
+        .b = layer->weight->number,
+        .c = ret_delta_below,
+    };
 
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, inputs, outputs, 1.0f, delta,
-                outputs, layer->weight->value, outputs, 0.0f, ret_delta_below, inputs);
-    for (size_t i = 0; i < rows * layer->inputs; i++)
-        ret_delta_below[i] = input[i] > 0.0f ? ret_delta_below[i] : 0.0f;
+    layer->compute->ops->product(layer->compute, &product);
+    layer->compute->ops->cut(layer->compute, input, ret_delta_below, rows * layer->inputs);
 }
 
 static const train_layer_ops_t dense_ops = {
@@ -89,10 +84,12 @@ static const train_layer_ops_t dense_ops = {
     .delta_below = dense_delta_below,
 };
 
-bool train_dense_create(train_layer_t *layer, size_t inputs, size_t outputs, size_t max_rows,
-                        train_tensor_t *weight, train_tensor_t *bias)
+bool train_dense_create(train_compute_t *compute, train_layer_t *layer, size_t inputs,
+                        size_t outputs, size_t max_rows, train_tensor_t *weight,
+                        train_tensor_t *bias)
 {
     layer->ops = &dense_ops;
+    layer->compute = compute;
     layer->inputs = inputs;
     layer->outputs = outputs;
     layer->fan_in = inputs;
@@ -100,6 +97,6 @@ bool train_dense_create(train_layer_t *layer, size_t inputs, size_t outputs, siz
     layer->bias = bias;
     weight->count = inputs * outputs;
     bias->count = outputs;
-    layer->output = train_floats(max_rows * outputs);
+    layer->output = compute->ops->alloc(compute, max_rows * outputs * compute->number_bytes);
     return layer->output != NULL;
 }

@@ -4,7 +4,7 @@
  *
  * A layer is a table of functions and what they work on. The model (train_model.c) only knows the
  * table, so it runs dense layers and convolutions alike, and a new kind of layer is a new file with
- * a table in it.
+ * a table in it. Layers in turn only know the table of what computes (train_compute.h).
  *
  * With X the rows that enter a layer, W its weights and b its bias,
  *
@@ -22,52 +22,43 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "train_base.h"
-
-/* One array of parameters, and its gradient: what ranks add up as one piece. */
-typedef struct {
-    char name[40];   /* such as "layer1/weight" */
-    size_t count;    /* floats */
-    bool one_number; /* per output: a bias, which some optimizers treat otherwise */
-    float *value;
-    float *gradient;
-} train_tensor_t;
-
-typedef struct train_layer train_layer_t;
+#include "train_compute.h"
 
 typedef struct {
     const char *name;
 
     /* layer->output from `rows` rows; with ReLU, or the plain sums */
-    void (*forward)(const train_layer_t *layer, const float *input, size_t rows, bool relu);
+    void (*forward)(const train_layer_t *layer, const void *input, size_t rows, bool relu);
 
     /*
      * Both gradients, from what had entered the last forward pass and the gradient by the output.
      * `add`: to those that are there. 0 rows are allowed, and have gradients of 0.
      */
-    void (*gradients)(const train_layer_t *layer, const float *input, const float *delta,
-                      size_t rows, bool add);
+    void (*gradients)(const train_layer_t *layer, const void *input, const void *delta, size_t rows,
+                      bool add);
 
-    /* the gradient by the layer's input */
-    void (*delta_below)(const train_layer_t *layer, const float *input, const float *delta,
-                        size_t rows, float *ret_delta_below);
+    /* the gradient by the layer's input; after `gradients` of the same rows */
+    void (*delta_below)(const train_layer_t *layer, const void *input, const void *delta,
+                        size_t rows, void *ret_delta_below);
 } train_layer_ops_t;
 
+/* Arrays are the table's. */
 struct train_layer {
     const train_layer_ops_t *ops;
-    size_t inputs;  /* floats per row */
-    size_t outputs; /* floats per row */
+    train_compute_t *compute;
+    size_t inputs;  /* numbers per row */
+    size_t outputs; /* numbers per row */
     size_t fan_in;  /* how many inputs one output is the sum of */
     train_tensor_t *weight;
     train_tensor_t *bias;
-    float *output; /* rows x outputs, of the last forward pass */
+    void *output; /* rows x outputs, of the last forward pass */
 
     /* convolutions only: shapes in pixels, and room to work in */
     size_t height, width, channels, filters;
     size_t group;     /* images that are unfolded at once */
-    float *padded;    /* an image with a border of 0 */
-    float *columns;   /* group * pixels x fan_in: each pixel's surroundings, unfolded */
-    float *sums;      /* group * pixels x filters: before pooling, or the gradient there */
+    void *padded;     /* the processor's: an image with a border of 0 */
+    void *columns;    /* group * pixels x fan_in: each pixel's surroundings, unfolded */
+    void *sums;       /* group * pixels x filters: before pooling, or the gradient there */
     uint8_t *winners; /* rows x outputs: which of four pixels was the largest, 0 to 3 */
 };
 
@@ -78,21 +69,16 @@ struct train_layer {
  *
  * False if memory is short. Takes a zeroed layer and goes to train_layer_free, well or not.
  */
-bool train_dense_create(train_layer_t *layer, size_t inputs, size_t outputs, size_t max_rows,
-                        train_tensor_t *weight, train_tensor_t *bias);
+bool train_dense_create(train_compute_t *compute, train_layer_t *layer, size_t inputs,
+                        size_t outputs, size_t max_rows, train_tensor_t *weight,
+                        train_tensor_t *bias);
 
 /* The same for a convolution, see train_conv.c: `filters` out of `channels` channels. */
-bool train_conv_create(train_layer_t *layer, size_t height, size_t width, size_t channels,
-                       size_t filters, size_t max_rows, train_tensor_t *weight,
+bool train_conv_create(train_compute_t *compute, train_layer_t *layer, size_t height, size_t width,
+                       size_t channels, size_t filters, size_t max_rows, train_tensor_t *weight,
                        train_tensor_t *bias);
 
+/* Takes a zeroed layer, too. */
 void train_layer_free(train_layer_t *layer);
-
-/* Add the bias to each of `rows` rows, then cut off what is negative if `relu`. */
-void train_layer_add_bias(const train_tensor_t *bias, float *output, size_t rows, bool relu);
-
-/* The bias's gradient: sums over `rows` rows; `add` to what is there. */
-void train_layer_bias_gradient(const train_tensor_t *bias, const float *delta, size_t rows,
-                               bool add);
 
 #endif

@@ -7,6 +7,8 @@
  * a batch, and calls back for each gradient as soon as the backward pass has produced it: that is
  * where data-parallel training hooks in. All parameters lie in one array and all gradients in
  * another of the same layout, so one broadcast shares a model.
+ *
+ * Arrays are those of what computes, see train_compute.h.
  */
 #ifndef TRAIN_MODEL_H
 #define TRAIN_MODEL_H
@@ -32,28 +34,27 @@ typedef struct {
 
 /* Points into itself: not to be copied. */
 typedef struct {
+    train_compute_t *compute;
     size_t layer_count;
     train_layer_t layers[TRAIN_MAX_LAYERS];
     size_t tensor_count;
     train_tensor_t tensors[TRAIN_MAX_TENSORS]; /* weight and bias of the first layer, ... */
     size_t parameter_count; /* floats in `parameters`, with some padding, which stays 0 */
     float *parameters;      /* all tensors' values */
-    float *input;           /* rows x inputs of the first layer; the caller fills it */
-    float *delta;           /* backward: gradient by a layer's output */
-    float *delta_below;     /* the same for the layer below */
+    float *host_parameters; /* the same where the host can read them; on it, the same array */
+    void *numbers;          /* all tensors' values as numbers; NULL if these are floats */
+    void *input;            /* rows x inputs of the first layer; the caller fills it */
+    void *delta;            /* backward: gradient by a layer's output */
+    void *delta_below;      /* the same for the layer below */
+    float *probabilities;   /* rows x classes; floats: the last layer's output */
 } train_model_t;
-
-/* How well the rows of one forward pass did. */
-typedef struct {
-    double loss;    /* cross-entropy, summed over the rows */
-    size_t correct; /* rows whose most probable class is the label */
-} train_score_t;
 
 /* Called when a gradient is complete. Backward will not touch it again in this pass. */
 typedef void train_ready_t(void *context, const train_tensor_t *tensor);
 
 /* On failure *ret_model is empty. train_model_free takes an empty one. */
-bool train_model_create(const train_plan_t *plan, train_model_t *ret_model, train_error_t *error);
+bool train_model_create(train_compute_t *compute, const train_plan_t *plan,
+                        train_model_t *ret_model, train_error_t *error);
 void train_model_free(train_model_t *model);
 
 /*
@@ -64,11 +65,23 @@ void train_model_free(train_model_t *model);
  */
 void train_model_place_gradients(train_model_t *model, float *gradients);
 
-/* Draw the first weights from the seed: He's normal distribution, made for ReLU. */
+/* Take over model->host_parameters, or bring them up to date. */
+void train_model_put(train_model_t *model);
+void train_model_get(train_model_t *model);
+
+/*
+ * Draw the first weights from the seed: He's normal distribution, made for ReLU. To be taken over
+ * by train_model_put.
+ */
 void train_model_initialise(train_model_t *model, uint64_t seed);
 
-/* Push `rows` rows of model->input through the layers; 0 rows are no rows, not an error. */
-train_score_t train_model_forward(train_model_t *model, const uint8_t *labels, size_t rows);
+/*
+ * Push `rows` rows of model->input through the layers; 0 rows are no rows, not an error.
+ *
+ * labels  an array; so is `sum`, to which the score is added
+ */
+void train_model_forward(train_model_t *model, const uint8_t *labels, size_t rows,
+                         train_score_t *sum);
 
 /*
  * Compute all gradients for the rows of the last forward pass, from the last layer to the first.

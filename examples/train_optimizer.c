@@ -1,64 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The four rules. With p a tensor's parameters, g their gradients, r the learning rate, d the
- * weight decay and |x| the length of a tensor:
- *
- *     sgd     v = momentum v + g + d p
- *             p = p - r v
- *
- *     adamw   m = beta1 m + (1 - beta1) g       both start at 0, which M and V make up for:
- *             v = beta2 v + (1 - beta2) g^2     M = m / (1 - beta1^t), V = v / (1 - beta2^t)
- *             p = p - r d p - r M / (sqrt(V) + epsilon)
- *
- *     lars    v = momentum v + r s (g + d p)    s = trust |p| / (|g| + d |p|)
- *             p = p - v
- *
- *     lamb    u = M / (sqrt(V) + epsilon) + d p
- *             p = p - r s u                     s = |p| / |u|
- *
- * sgd is PyTorch's SGD; its momentum differs from the textbook's when the rate changes. adamw:
- * Loshchilov and Hutter 2017 (arXiv 1711.05101), as PyTorch's AdamW. lars: You, Gitman and Ginsburg
- * 2017 (arXiv 1708.03888), algorithm 1. lamb: You et al. 2019 (arXiv 1904.00962), algorithm 2 with
- * phi(x) = x. sgd and adamw treat all tensors alike. lars and lamb leave biases without decay and
- * with s = 1, as their authors' programs do: a bias's length says little about its scale. Where a
- * length is 0, s is 1 too.
+ * What optimizers keep, and their steps, tensor by tensor. The rules are in train_rules.c.
  */
 #include "train_optimizer.h"
 
 #include <math.h>
-#include <stdlib.h>
-
-#define LANES 16 /* sums side by side, which the compiler turns into vectors */
-
-/* Sum of squares, in double and in a fixed order: the same bits on all ranks. */
-static double squares(const float *x, size_t count)
-{
-    double lanes[LANES] = { 0 }, sum = 0.0;
-    size_t i = 0;
-
-    for (; i + LANES <= count; i += LANES)
-        for (size_t j = 0; j < LANES; j++)
-            lanes[j] += (double)x[i + j] * (double)x[i + j];
-    for (; i < count; i++)
-        sum += (double)x[i] * (double)x[i];
-    for (size_t j = 0; j < LANES; j++)
-        sum += lanes[j];
-    return sum;
-}
 
 static size_t state_per_parameter(train_optimizer_kind_t kind)
 {
     return kind == TRAIN_OPTIMIZER_ADAMW || kind == TRAIN_OPTIMIZER_LAMB ? 2 : 1;
 }
 
-bool train_optimizer_create(const train_rule_t *rule, const train_tensor_t *tensors, size_t count,
+bool train_optimizer_create(train_compute_t *compute, const train_rule_t *rule,
+                            const train_tensor_t *tensors, size_t count,
                             train_optimizer_t *ret_optimizer, train_error_t *error)
 {
-    train_optimizer_t optimizer = { .rule = *rule };
+    train_optimizer_t optimizer = { .compute = compute, .rule = *rule };
 
     for (size_t i = 0; i < count; i++)
         optimizer.state_count += state_per_parameter(rule->kind) * tensors[i].count;
-    optimizer.state = train_floats(optimizer.state_count);
+    optimizer.state = compute->ops->alloc(compute, optimizer.state_count * sizeof(float));
     *ret_optimizer = optimizer;
     if (optimizer.state == NULL)
         return train_fail(error, "not enough memory for the optimizer");
@@ -67,60 +28,14 @@ bool train_optimizer_create(const train_rule_t *rule, const train_tensor_t *tens
 
 void train_optimizer_free(train_optimizer_t *optimizer)
 {
-    free(optimizer->state);
+    if (optimizer->compute != NULL)
+        optimizer->compute->ops->free(optimizer->compute, optimizer->state);
     optimizer->state = NULL;
 }
 
-static void sgd(const train_rule_t *rule, const train_tensor_t *tensor, float *restrict velocity,
-                float rate)
+static train_averages_t averages_at(const train_rule_t *rule, uint64_t step)
 {
-    const float momentum = (float)rule->momentum, decay = (float)rule->weight_decay;
-    const float *restrict gradient = tensor->gradient;
-    float *restrict value = tensor->value;
-
-    for (size_t i = 0; i < tensor->count; i++) {
-        const float push = gradient[i] + decay * value[i];
-
-        velocity[i] = momentum * velocity[i] + push;
-        value[i] -= rate * velocity[i];
-    }
-}
-
-static void lars(const train_rule_t *rule, const train_tensor_t *tensor, float *restrict velocity,
-                 double rate)
-{
-    const double decay = tensor->one_number ? 0.0 : rule->weight_decay;
-    const float momentum = (float)rule->momentum;
-    const float *restrict gradient = tensor->gradient;
-    float *restrict value = tensor->value;
-    double scale = 1.0;
-
-    if (!tensor->one_number) {
-        const double length = sqrt(squares(value, tensor->count));
-        const double gradient_length = sqrt(squares(gradient, tensor->count));
-
-        if (length > 0.0 && gradient_length > 0.0)
-            scale = rule->trust * length / (gradient_length + decay * length);
-    }
-    for (size_t i = 0; i < tensor->count; i++) {
-        const float push = gradient[i] + (float)decay * value[i];
-
-        velocity[i] = momentum * velocity[i] + (float)(rate * scale) * push;
-        value[i] -= velocity[i];
-    }
-}
-
-/* What adamw and lamb have in common: the two averages, and what makes up for their start. */
-typedef struct {
-    float beta1, beta2;
-    float mean_factor;   /* M = this times m */
-    float square_factor; /* sqrt(V) = this times sqrt(v) */
-    float epsilon;
-} averages_t;
-
-static averages_t averages_at(const train_rule_t *rule, uint64_t step)
-{
-    const averages_t averages = {
+    const train_averages_t averages = {
         .beta1 = (float)rule->beta1,
         .beta2 = (float)rule->beta2,
         .mean_factor = (float)(1.0 / (1.0 - pow(rule->beta1, (double)step))),
@@ -131,96 +46,23 @@ static averages_t averages_at(const train_rule_t *rule, uint64_t step)
     return averages;
 }
 
-/* Take the gradient in. Afterwards it holds M / (sqrt(V) + epsilon): the direction to go. */
-static void average(const averages_t *averages, const train_tensor_t *tensor, float *restrict mean,
-                    float *restrict square)
-{
-    const averages_t a = *averages;
-    float *restrict gradient = tensor->gradient;
-
-    for (size_t i = 0; i < tensor->count; i++) {
-        const float g = gradient[i];
-
-        mean[i] = a.beta1 * mean[i] + (1.0f - a.beta1) * g;
-        square[i] = a.beta2 * square[i] + (1.0f - a.beta2) * g * g;
-        gradient[i] = mean[i] * a.mean_factor / (sqrtf(square[i]) * a.square_factor + a.epsilon);
-    }
-}
-
-static void adamw(const train_rule_t *rule, const train_tensor_t *tensor, double rate)
-{
-    const float shrink = (float)(1.0 - rate * rule->weight_decay), pace = (float)rate;
-    const float *restrict direction = tensor->gradient;
-    float *restrict value = tensor->value;
-
-    for (size_t i = 0; i < tensor->count; i++)
-        value[i] = shrink * value[i] - pace * direction[i];
-}
-
-static void lamb(const train_rule_t *rule, const train_tensor_t *tensor, double rate)
-{
-    const float decay = tensor->one_number ? 0.0f : (float)rule->weight_decay;
-    float *restrict direction = tensor->gradient;
-    float *restrict value = tensor->value;
-    double scale = 1.0;
-
-    for (size_t i = 0; i < tensor->count; i++)
-        direction[i] += decay * value[i];
-    if (!tensor->one_number) {
-        const double length = sqrt(squares(value, tensor->count));
-        const double step_length = sqrt(squares(direction, tensor->count));
-
-        if (length > 0.0 && step_length > 0.0)
-            scale = length / step_length;
-    }
-
-    const float pace = (float)(rate * scale);
-    for (size_t i = 0; i < tensor->count; i++)
-        value[i] -= pace * direction[i];
-}
-
 void train_optimizer_step(train_optimizer_t *optimizer, const train_tensor_t *tensors, size_t count,
                           double rate)
 {
+    train_compute_t *compute = optimizer->compute;
     const train_rule_t *rule = &optimizer->rule;
-    const averages_t averages = averages_at(rule, ++optimizer->steps);
+    const train_averages_t averages =
+        averages_at(rule, ++optimizer->steps - optimizer->skipped_steps);
     float *state = optimizer->state;
 
     for (size_t i = 0; i < count; i++) {
-        const train_tensor_t *tensor = &tensors[i];
-
-        switch (rule->kind) {
-        case TRAIN_OPTIMIZER_SGD:
-            sgd(rule, tensor, state, (float)rate);
-            break;
-        case TRAIN_OPTIMIZER_LARS:
-            lars(rule, tensor, state, rate);
-            break;
-        case TRAIN_OPTIMIZER_ADAMW:
-            average(&averages, tensor, state, state + tensor->count);
-            adamw(rule, tensor, rate);
-            break;
-        case TRAIN_OPTIMIZER_LAMB:
-            average(&averages, tensor, state, state + tensor->count);
-            lamb(rule, tensor, rate);
-            break;
-        }
-        state += state_per_parameter(rule->kind) * tensor->count;
+        compute->ops->step(compute, rule, &averages, &tensors[i], state, rate);
+        state += state_per_parameter(rule->kind) * tensors[i].count;
     }
 }
 
-double train_optimizer_clip(const train_tensor_t *tensors, size_t count, double limit)
+void train_optimizer_skip(train_optimizer_t *optimizer)
 {
-    double sum = 0.0;
-
-    for (size_t i = 0; i < count; i++)
-        sum += squares(tensors[i].gradient, tensors[i].count);
-
-    /* PyTorch's 1e-6 keeps a gradient of 0 from being divided by 0 */
-    const double length = sqrt(sum), factor = limit / (length + 1e-6);
-    if (factor < 1.0)
-        for (size_t i = 0; i < count; i++)
-            for (size_t j = 0; j < tensors[i].count; j++)
-                tensors[i].gradient[j] *= (float)factor;
-    return length;
+    optimizer->steps++;
+    optimizer->skipped_steps++;
 }

@@ -13,30 +13,15 @@
 #include <stdint.h>
 
 #include "train_base.h"
-#include "train_layer.h"
-
-/* In the order of --optimizer's words. */
-typedef enum {
-    TRAIN_OPTIMIZER_SGD,
-    TRAIN_OPTIMIZER_ADAMW,
-    TRAIN_OPTIMIZER_LARS,
-    TRAIN_OPTIMIZER_LAMB
-} train_optimizer_kind_t;
+#include "train_compute.h"
 
 typedef struct {
-    train_optimizer_kind_t kind;
-    double momentum;     /* sgd, lars */
-    double beta1, beta2; /* adamw, lamb: how slowly the two averages move */
-    double epsilon;      /* adamw, lamb: keeps the divisor from 0 */
-    double trust;        /* lars: length of a step as a share of the parameters' length */
-    double weight_decay;
-} train_rule_t;
-
-typedef struct {
+    train_compute_t *compute;
     train_rule_t rule;
-    size_t state_count; /* floats */
-    float *state;       /* one or two numbers per parameter, tensor by tensor */
-    uint64_t steps;     /* made so far */
+    size_t state_count;     /* floats */
+    float *state;           /* one or two per parameter, tensor by tensor: the compute's array */
+    uint64_t steps;         /* made so far, with those that were skipped */
+    uint64_t skipped_steps; /* of them */
 } train_optimizer_t;
 
 /*
@@ -44,7 +29,8 @@ typedef struct {
  *
  * On failure *ret_optimizer is empty. train_optimizer_free takes an empty one.
  */
-bool train_optimizer_create(const train_rule_t *rule, const train_tensor_t *tensors, size_t count,
+bool train_optimizer_create(train_compute_t *compute, const train_rule_t *rule,
+                            const train_tensor_t *tensors, size_t count,
                             train_optimizer_t *ret_optimizer, train_error_t *error);
 void train_optimizer_free(train_optimizer_t *optimizer);
 
@@ -52,13 +38,7 @@ void train_optimizer_free(train_optimizer_t *optimizer);
 void train_optimizer_step(train_optimizer_t *optimizer, const train_tensor_t *tensors, size_t count,
                           double rate);
 
-/*
- * Scale all gradients by one factor so that their common length is at most `limit`, as PyTorch's
- * clip_grad_norm_ does. Returns the length before.
- *
- * The gradients are sums over all ranks by then, the same everywhere: so is the factor, without a
- * word between ranks.
- */
-double train_optimizer_clip(const train_tensor_t *tensors, size_t count, double limit);
+/* Leave out a step: its gradients are not to be used, and nothing moves. */
+void train_optimizer_skip(train_optimizer_t *optimizer);
 
 #endif

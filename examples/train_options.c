@@ -25,6 +25,10 @@ enum {
 static const train_option_t table[] = {
     { "--data", TRAIN_KIND_TEXT, OTHER, FIELD(data), "/usr/share/datasets/fashion-mnist", 0, 0,
       "DIR", "where the four IDX files are, gzipped or not" },
+    { "--device", TRAIN_KIND_WORD, OTHER, FIELD(device), "cpu", 0, 0, "cpu|cuda|auto",
+      "what computes: processors, a GPU per rank, or that if there is one" },
+    { "--precision", TRAIN_KIND_WORD, COURSE, FIELD(precision), "fp32", 0, 0, "fp32|bf16|fp16",
+      "cuda: of all between parameters and gradients, which are float32" },
     { "--model", TRAIN_KIND_WORD, COURSE, FIELD(model), "mlp", 0, 0, "mlp|cnn",
       "a perceptron, or two convolutions before it" },
     { "--channels", TRAIN_KIND_LIST, COURSE, FIELD(channels), "16,32", 1, 4096, "LIST",
@@ -120,10 +124,11 @@ static const struct {
     const char *other;
     const char *words;
 } needs[] = {
-    { "--channels", "--model", "cnn" },           { "--decay-every", "--schedule", "step" },
-    { "--decay", "--schedule", "step" },          { "--momentum", "--optimizer", "sgd|lars" },
-    { "--beta1", "--optimizer", "adamw|lamb" },   { "--beta2", "--optimizer", "adamw|lamb" },
-    { "--epsilon", "--optimizer", "adamw|lamb" }, { "--trust", "--optimizer", "lars" },
+    { "--precision", "--device", "cuda|auto" },  { "--channels", "--model", "cnn" },
+    { "--decay-every", "--schedule", "step" },   { "--decay", "--schedule", "step" },
+    { "--momentum", "--optimizer", "sgd|lars" }, { "--beta1", "--optimizer", "adamw|lamb" },
+    { "--beta2", "--optimizer", "adamw|lamb" },  { "--epsilon", "--optimizer", "adamw|lamb" },
+    { "--trust", "--optimizer", "lars" },
 };
 
 #define NEED_COUNT (sizeof(needs) / sizeof(needs[0]))
@@ -263,14 +268,19 @@ void train_options_print_help(FILE *out)
                 fprintf(out, ", %s %s", special_defaults[j].word_text, special_defaults[j].value);
         fputs(option->default_value != NULL ? "]\n" : "\n", out);
     }
-    fprintf(out, "\n\"waiting\" is the share of the steps' time that ranks spend in tutti_wait, "
-                 "that is,\nfor communication that did not finish during the backward pass; the "
-                 "mean of all ranks.\n\n"
-                 "--resume wants the same data, as many ranks, and the options that the checkpoint "
-                 "was made\nwith, but for --steps, --threads, and those that name files or say "
-                 "what is printed.\n--epochs may be another number, to train longer, with "
-                 "--schedule step or constant; a cosine\nends with the epochs. (--warmup, at most "
-                 "half of --epochs, must come out the same.)\n");
+    fprintf(out,
+            "\n\"waiting\" is the share of the steps' time that ranks spend in tutti_wait, "
+            "that is,\nfor communication that did not finish during the backward pass; the "
+            "mean of all ranks.\n\n"
+            "--resume wants the same data, as many ranks, and the options that the checkpoint "
+            "was made\nwith, but for --steps, --threads, and those that name files or say "
+            "what is printed.\n--epochs may be another number, to train longer, with "
+            "--schedule step or constant; a cosine\nends with the epochs. (--warmup, at most "
+            "half of --epochs, must come out the same.)\n\n"
+            "--device cuda takes the GPU of a rank's number on its host, modulo how many there "
+            "are. With\nfp16 the loss is scaled by 65536 at first: a step whose gradients "
+            "overflow is left out and\nthe scale halved; after 1000 steps without, it is "
+            "doubled.\n");
 }
 
 void train_options_value(const train_options_t *options, const char *name, char *ret_text,
@@ -311,6 +321,7 @@ uint64_t train_options_fingerprint(const train_options_t *options)
                                options->resume,
                                options->digest,
                                options->checkpoint != NULL,
+                               options->device,
                                options->help };
 
     train_options_describe(options, text);

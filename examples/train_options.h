@@ -19,6 +19,12 @@ enum {
 };
 
 enum {
+    TRAIN_DEVICE_CPU,
+    TRAIN_DEVICE_CUDA,
+    TRAIN_DEVICE_AUTO
+};
+
+enum {
     TRAIN_PROGRESS_AUTO,
     TRAIN_PROGRESS_BAR,
     TRAIN_PROGRESS_LINES
@@ -26,7 +32,9 @@ enum {
 
 /* One field per option; the table in train_options.c says what they mean. */
 typedef struct {
-    const char *data; /* texts point into argv or are constant */
+    const char *data;  /* texts point into argv or are constant */
+    int64_t device;    /* auto is replaced by what was found */
+    int64_t precision; /* a train_precision_t */
     int64_t model;
     train_list_t channels;
     train_list_t hidden;

@@ -19,6 +19,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Hands in device memory in the order of a stream. The header came after the trainer. */
+#if defined(__has_include) && !defined(TRAIN_NO_TUTTI_CUDA)
+#if __has_include(<tutti/cuda.h>)
+#include <tutti/cuda.h>
+#define HAVE_TUTTI_CUDA
+#endif
+#endif
+
+#include "train_device.h"
+
 /* Keep Tutti's own words, which name the rank and the tensor. */
 static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t status)
 {
@@ -39,6 +49,7 @@ bool train_parallel_start(train_parallel_t *ret_parallel, train_error_t *error)
     parallel.world = tutti_world();
     parallel.rank = tutti_rank(parallel.world);
     parallel.size = tutti_size(parallel.world);
+    parallel.local_rank = tutti_local_rank(parallel.world);
     parallel.hosts = tutti_host_count(parallel.world);
     *ret_parallel = parallel;
     return true;
@@ -131,15 +142,24 @@ bool train_parallel_agree(const train_parallel_t *parallel, uint64_t fingerprint
 bool train_parallel_share_model(train_parallel_t *parallel, train_model_t *model,
                                 train_error_t *error)
 {
-    void *gradients;
-    tutti_status_t status =
-        tutti_mem_alloc(parallel->world, model->parameter_count * sizeof(float), &gradients);
+    train_compute_t *compute = model->compute;
+    const size_t bytes = model->parameter_count * sizeof(float);
+    tutti_status_t status = TUTTI_OK;
+    void *gradients = NULL;
+
+    if (compute->on_device)
+        gradients = compute->ops->alloc(compute, bytes);
+    else
+        status = tutti_mem_alloc(parallel->world, bytes, &gradients);
     if (status != TUTTI_OK)
         return fail_tutti(error, "allocating gradients", status);
+    if (!train_compute_works(compute, error))
+        return train_parallel_abort(parallel, error);
     train_model_place_gradients(model, gradients);
+    parallel->compute = compute;
     parallel->gradients = gradients;
 
-    status = tutti_broadcast(model->parameters, model->parameter_count, TUTTI_FLOAT32, 0,
+    status = tutti_broadcast(model->host_parameters, model->parameter_count, TUTTI_FLOAT32, 0,
                              parallel->world);
     if (status != TUTTI_OK)
         return fail_tutti(error, "sharing the parameters", status);
@@ -156,30 +176,68 @@ bool train_parallel_share(const train_parallel_t *parallel, void *buffer, size_t
     return true;
 }
 
+bool train_parallel_abort(const train_parallel_t *parallel, const train_error_t *error)
+{
+    tutti_abort(parallel->world, error->text);
+    return false;
+}
+
+/* A call on device memory, behind what the compute's stream has been ordered to do so far. */
+static tutti_status_t train_gpu_submit(const tutti_call_t *call, tutti_comm_t *comm,
+                                       train_compute_t *compute, tutti_request_t **ret_request)
+{
+#ifdef HAVE_TUTTI_CUDA
+    return tutti_cuda_submit(call, 1, comm, compute->device->stream, ret_request);
+#else
+    compute->ops->sync(compute);
+    return tutti_allreduce_async(call->name, call->sendbuf, call->recvbuf, call->count, call->dtype,
+                                 call->op, comm, NULL, ret_request);
+#endif
+}
+
+static tutti_status_t submit(train_parallel_t *parallel, const char *name, void *buffer,
+                             size_t count, tutti_dtype_t dtype, tutti_request_t **ret_request)
+{
+    tutti_call_t call = TUTTI_CALL_INIT;
+
+    if (!parallel->compute->on_device)
+        return tutti_allreduce_async(name, buffer, buffer, count, dtype, TUTTI_SUM, parallel->world,
+                                     NULL, ret_request);
+    call.kind = TUTTI_CALL_ALLREDUCE;
+    call.name = name;
+    call.sendbuf = call.recvbuf = buffer;
+    call.count = count;
+    call.dtype = dtype;
+    call.op = TUTTI_SUM;
+    return train_gpu_submit(&call, parallel->world, parallel->compute, ret_request);
+}
+
 /* Start to add up `count` elements in place. After a failure the rest of the step is left out. */
 static void reduce(train_parallel_t *parallel, const char *name, void *buffer, size_t count,
                    tutti_dtype_t dtype)
 {
     if (parallel->start_error.text[0] != '\0')
         return;
+    if (!train_compute_works(parallel->compute, &parallel->start_error)) {
+        train_parallel_abort(parallel, &parallel->start_error);
+        return;
+    }
 
     const tutti_status_t status =
-        tutti_allreduce_async(name, buffer, buffer, count, dtype, TUTTI_SUM, parallel->world, NULL,
-                              &parallel->requests[parallel->request_count]);
+        submit(parallel, name, buffer, count, dtype, &parallel->requests[parallel->request_count]);
     if (status != TUTTI_OK) {
         fail_tutti(&parallel->start_error, name, status);
         /* the other ranks would wait for this tensor until their deadline */
-        tutti_abort(parallel->world, parallel->start_error.text);
+        train_parallel_abort(parallel, &parallel->start_error);
         return;
     }
     parallel->request_count++;
     parallel->reductions++;
 }
 
-void train_parallel_reduce_loss(train_parallel_t *parallel, double loss)
+void train_parallel_reduce_loss(train_parallel_t *parallel, double *loss)
 {
-    parallel->loss = loss;
-    reduce(parallel, "loss", &parallel->loss, 1, TUTTI_FLOAT64);
+    reduce(parallel, "loss", loss, 1, TUTTI_FLOAT64);
 }
 
 void train_parallel_reduce_gradient(void *context, const train_tensor_t *tensor)

@@ -22,14 +22,15 @@ typedef struct {
     tutti_comm_t *world;
     int rank;
     int size;
+    int local_rank;
     int hosts;
-    float *gradients; /* zero-copy memory, laid out as the model's parameters */
+    train_compute_t *compute; /* the model's */
+    float *gradients;         /* its array, or zero-copy memory; laid out as the parameters */
 
     /* the step that is under way */
     tutti_request_t *requests[TRAIN_MAX_TENSORS + 1];
     size_t request_count;
     train_error_t start_error; /* why a request could not be started, if so */
-    double loss;               /* this rank's part; the sum over ranks once waited for */
 
     /* since the caller set them to 0 */
     double wait_seconds; /* spent in train_parallel_wait */
@@ -62,7 +63,10 @@ train_part_t train_parallel_part(const train_parallel_t *parallel, size_t count)
 bool train_parallel_agree(const train_parallel_t *parallel, uint64_t fingerprint,
                           train_error_t *error);
 
-/* Give the model memory for its gradients, and rank 0's parameters. */
+/*
+ * Give the model memory for its gradients, and rank 0's parameters, which it is still to take over
+ * (train_model_put).
+ */
 bool train_parallel_share_model(train_parallel_t *parallel, train_model_t *model,
                                 train_error_t *error);
 
@@ -70,12 +74,18 @@ bool train_parallel_share_model(train_parallel_t *parallel, train_model_t *model
 bool train_parallel_share(const train_parallel_t *parallel, void *buffer, size_t bytes,
                           train_error_t *error);
 
-/* Start to add up the loss, before the backward pass; a gradient, as a train_ready_t of it. */
-void train_parallel_reduce_loss(train_parallel_t *parallel, double loss);
+/*
+ * Start to add up the loss in place, before the backward pass; a gradient, as a train_ready_t of
+ * it. Both are arrays of the model's compute: what was ordered before is in them.
+ */
+void train_parallel_reduce_loss(train_parallel_t *parallel, double *loss);
 void train_parallel_reduce_gradient(void *context, const train_tensor_t *tensor);
 
 /* Wait until everything that was started in this step is the sum over all ranks. */
 bool train_parallel_wait(train_parallel_t *parallel, train_error_t *error);
+
+/* This rank cannot go on, for the reason in `error`: let the others know. Always returns false. */
+bool train_parallel_abort(const train_parallel_t *parallel, const train_error_t *error);
 
 /* Replace each value by its sum over all ranks. */
 bool train_parallel_sum(const train_parallel_t *parallel, double *values, size_t count,

@@ -107,6 +107,12 @@ static void erase(train_report_t *report)
     report->drawn = false;
 }
 
+bool train_report_wants_step(const train_report_t *report)
+{
+    return report->log_steps != NULL ||
+           (report->bar && train_seconds() - report->drawn_seconds >= DRAW_SECONDS);
+}
+
 void train_report_step(train_report_t *report, const train_step_t *step)
 {
     if (report->log_steps != NULL)

@@ -66,6 +66,8 @@ bool train_report_open(const train_options_t *options, bool active, train_report
 /* Print one line about the run before training begins. */
 void train_report_begin(train_report_t *report, const char *format, ...) TRAIN_PRINTF(2, 3);
 
+/* Would train_report_step show or write anything now? */
+bool train_report_wants_step(const train_report_t *report);
 void train_report_step(train_report_t *report, const train_step_t *step);
 void train_report_epoch(train_report_t *report, const train_epoch_t *epoch);
 void train_report_digests(train_report_t *report, const uint64_t *digests, size_t count);

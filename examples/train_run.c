@@ -28,61 +28,92 @@ static double images_per_second(const progress_t *progress, double seconds)
 }
 
 /*
+ * The gradients were those of a scaled loss. Returns false if the step is to be left out, because
+ * they overflowed; with an error if that cannot be helped any more.
+ */
+static bool unscale(trainer_t *trainer, train_error_t *error)
+{
+    train_compute_t *compute = &trainer->compute;
+    const bool finite =
+        compute->ops->unscale(compute, trainer->parallel.gradients, trainer->model.parameter_count,
+                              1.0f / trainer->scale.value);
+
+    if (!train_scale_update(&trainer->scale, finite))
+        return train_fail(error, "gradients overflow without a scale, too; try a smaller --lr");
+    if (!finite)
+        train_optimizer_skip(&trainer->optimizer);
+    return finite;
+}
+
+/* Change the parameters, after the gradients have been added up. */
+static bool update(trainer_t *trainer, double rate, train_error_t *error)
+{
+    train_compute_t *compute = &trainer->compute;
+    train_model_t *model = &trainer->model;
+
+    if (compute->on_device)
+        compute->ops->add(compute, &trainer->sums->epoch_loss, &trainer->sums->step.loss);
+    if (trainer->options.precision == TRAIN_FP16 && !unscale(trainer, error))
+        return error->text[0] == '\0';
+    if (trainer->options.clip > 0.0)
+        compute->ops->clip(compute, model->tensors, model->tensor_count, trainer->options.clip);
+    train_optimizer_step(&trainer->optimizer, model->tensors, model->tensor_count, rate);
+    return train_compute_works(compute, error) || train_parallel_abort(&trainer->parallel, error);
+}
+
+/*
  * One step: this rank's part of each batch forward and backward, the sum over ranks, the update.
  *
  * items  the images of the whole step, one batch after the other; all ranks have the same
  */
 static bool train_step(trainer_t *trainer, const uint32_t *items, size_t count, double rate,
-                       double *ret_loss, train_error_t *error)
+                       train_error_t *error)
 {
     train_model_t *model = &trainer->model;
+    train_compute_t *compute = &trainer->compute;
     train_parallel_t *parallel = &trainer->parallel;
-    double loss = 0.0;
+    train_score_t *sum = &trainer->sums->step;
+    const float share = trainer->scale.value / (float)count;
 
+    compute->ops->zero(compute, sum, sizeof(*sum));
     for (size_t first = 0; first < count; first += trainer->batch) {
         const size_t left = count - first;
         const bool is_last = left <= trainer->batch;
         const train_part_t part = train_parallel_part(parallel, is_last ? left : trainer->batch);
 
-        train_data_gather(&trainer->data, &trainer->data.train, items + first + part.first,
-                          part.count, model->input, trainer->labels);
-        loss += train_model_forward(model, trainer->labels, part.count).loss;
+        compute->ops->gather(compute, &trainer->train_source, items + first + part.first,
+                             part.count, model->input, trainer->labels);
+        train_model_forward(model, trainer->labels, part.count, sum);
         if (is_last)
-            train_parallel_reduce_loss(parallel, loss);
+            train_parallel_reduce_loss(parallel, &sum->loss);
 
         /* the last batch completes the sums, each on its way to the other ranks at once */
-        train_model_backward(model, trainer->labels, part.count, 1.0f / (float)count, first > 0,
+        train_model_backward(model, trainer->labels, part.count, share, first > 0,
                              is_last ? train_parallel_reduce_gradient : NULL, parallel);
     }
-    if (!train_parallel_wait(parallel, error))
-        return false;
-
-    if (trainer->options.clip > 0.0)
-        train_optimizer_clip(model->tensors, model->tensor_count, trainer->options.clip);
-    train_optimizer_step(&trainer->optimizer, model->tensors, model->tensor_count, rate);
-    *ret_loss = parallel->loss / (double)count;
-    return true;
+    return train_parallel_wait(parallel, error) && update(trainer, rate, error);
 }
 
 /* Test this rank's part of the test images. */
 static train_score_t evaluate(trainer_t *trainer)
 {
     const train_part_t part = train_parallel_part(&trainer->parallel, trainer->data.test.count);
-    train_score_t sum = { 0 };
+    train_compute_t *compute = &trainer->compute;
+    train_score_t *sum = &trainer->sums->step, score;
 
+    compute->ops->zero(compute, sum, sizeof(*sum));
     for (size_t done = 0; done < part.count;) {
         const size_t left = part.count - done;
         const size_t rows = left < TRAIN_EVALUATION_ROWS ? left : TRAIN_EVALUATION_ROWS;
 
-        train_data_gather(&trainer->data, &trainer->data.test,
-                          trainer->test_order + part.first + done, rows, trainer->model.input,
-                          trainer->labels);
-        const train_score_t score = train_model_forward(&trainer->model, trainer->labels, rows);
-        sum.loss += score.loss;
-        sum.correct += score.correct;
+        compute->ops->gather(compute, &trainer->test_source,
+                             trainer->test_items + part.first + done, rows, trainer->model.input,
+                             trainer->labels);
+        train_model_forward(&trainer->model, trainer->labels, rows, sum);
         done += rows;
     }
-    return sum;
+    compute->ops->get(compute, &score, sum, sizeof(score));
+    return score;
 }
 
 /* Test, and put all ranks' statistics of an epoch together. */
@@ -92,8 +123,10 @@ static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *pro
     const train_score_t score = evaluate(trainer);
     const double tests = (double)trainer->data.test.count;
 
-    /* as doubles, counts are exact, too */
-    double sums[] = { score.loss, (double)score.correct, trainer->parallel.wait_seconds,
+    if (!train_compute_works(&trainer->compute, error))
+        return train_parallel_abort(&trainer->parallel, error);
+
+    double sums[] = { score.loss, score.correct, trainer->parallel.wait_seconds,
                       progress->step_seconds };
     if (!train_parallel_sum(&trainer->parallel, sums, sizeof(sums) / sizeof(sums[0]), error))
         return false;
@@ -116,6 +149,41 @@ static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *pro
     return true;
 }
 
+/* Bring what is saved up to date: on a device it is a copy. */
+static void get_state(trainer_t *trainer)
+{
+    train_compute_t *compute = &trainer->compute;
+    const size_t count = trainer->optimizer.state_count;
+    float *behind = trainer->saved_state + count;
+
+    train_model_get(&trainer->model);
+    compute->ops->get(compute, trainer->saved_state, trainer->optimizer.state,
+                      count * sizeof(float));
+    if (compute->on_device) {
+        behind[0] = trainer->scale.value;
+        behind[1] = (float)trainer->scale.clean_steps;
+        behind[2] = (float)trainer->optimizer.skipped_steps;
+    }
+}
+
+/* Take over what was saved. */
+static bool put_state(trainer_t *trainer, train_error_t *error)
+{
+    train_compute_t *compute = &trainer->compute;
+    const size_t count = trainer->optimizer.state_count;
+    const float *behind = trainer->saved_state + count;
+
+    train_model_put(&trainer->model);
+    compute->ops->put(compute, trainer->optimizer.state, trainer->saved_state,
+                      count * sizeof(float));
+    if (compute->on_device && behind[0] > 0.0f) { /* a run that goes on */
+        trainer->scale.value = behind[0];
+        trainer->scale.clean_steps = (uint32_t)behind[1];
+        trainer->optimizer.skipped_steps = (uint64_t)behind[2];
+    }
+    return train_compute_works(compute, error) || train_parallel_abort(&trainer->parallel, error);
+}
+
 /* Rank 0 writes; all ranks learn whether it could. */
 static bool save(trainer_t *trainer, size_t epochs, const progress_t *progress,
                  train_error_t *error)
@@ -125,7 +193,8 @@ static bool save(trainer_t *trainer, size_t epochs, const progress_t *progress,
     trainer->checkpoint.epoch_loss = progress->loss;
     if (trainer->options.checkpoint == NULL)
         return true;
-    if (trainer->parallel.rank == 0)
+    get_state(trainer);
+    if (trainer->parallel.rank == 0 && train_compute_works(&trainer->compute, error))
         train_checkpoint_write(trainer->options.checkpoint, &trainer->checkpoint, error);
     return train_parallel_agree(&trainer->parallel, 0, error);
 }
@@ -148,23 +217,55 @@ static void report_step(trainer_t *trainer, size_t step, double loss, const prog
     train_report_step(&trainer->report, &report);
 }
 
-/* Train on one epoch's shuffle, from the step where the run is up to the last one. */
-static bool train_epoch(trainer_t *trainer, size_t epoch, progress_t *ret_progress,
-                        train_error_t *error)
+/*
+ * Take a step's loss into the epoch's. On a device they are added up there, and read only at the
+ * `end`, where all ranks see the same, and when they are shown. Returns whether they were read.
+ */
+static bool take_loss(trainer_t *trainer, size_t count, bool end, progress_t *progress,
+                      double *ret_loss)
+{
+    train_compute_t *compute = &trainer->compute;
+    train_sums_t sums;
+
+    if (compute->on_device && !end && !train_report_wants_step(&trainer->report))
+        return false;
+    compute->ops->get(compute, &sums, trainer->sums, sizeof(sums));
+    *ret_loss = sums.step.loss / (double)count;
+    if (compute->on_device)
+        progress->loss = sums.epoch_loss;
+    else
+        progress->loss += *ret_loss * (double)count;
+    return true;
+}
+
+/* Make an epoch's shuffle, and go to where the run is in it. */
+static progress_t begin_epoch(trainer_t *trainer, size_t epoch, size_t begin_step)
 {
     const size_t images = trainer->data.train.count;
-    const size_t begin_step = (size_t)trainer->optimizer.steps - epoch * trainer->epoch_steps;
     train_random_t random = train_random_make((uint64_t)trainer->options.seed, 1000 + epoch);
+    train_compute_t *compute = &trainer->compute;
     progress_t progress = { 0 };
 
     if (begin_step > 0) {
         progress.images = progress.earlier_images = begin_step * trainer->step_images;
         progress.loss = trainer->checkpoint.epoch_loss;
     }
-
     train_random_permutation(&random, trainer->train_order, images);
+    compute->ops->put(compute, trainer->train_items, trainer->train_order,
+                      images * sizeof(*trainer->train_order));
+    compute->ops->put(compute, &trainer->sums->epoch_loss, &progress.loss, sizeof(progress.loss));
     trainer->parallel.wait_seconds = 0.0;
     trainer->parallel.reductions = 0;
+    return progress;
+}
+
+/* Train on one epoch's shuffle, from the step where the run is up to the last one. */
+static bool train_epoch(trainer_t *trainer, size_t epoch, progress_t *ret_progress,
+                        train_error_t *error)
+{
+    const size_t images = trainer->data.train.count;
+    const size_t begin_step = (size_t)trainer->optimizer.steps - epoch * trainer->epoch_steps;
+    progress_t progress = begin_epoch(trainer, epoch, begin_step);
 
     for (size_t i = begin_step; i < trainer->epoch_steps; i++) {
         const size_t step = epoch * trainer->epoch_steps + i;
@@ -173,21 +274,24 @@ static bool train_epoch(trainer_t *trainer, size_t epoch, progress_t *ret_progre
         const size_t count = left < trainer->step_images ? left : trainer->step_images;
         const double rate = train_schedule_rate(&trainer->schedule, step);
         const double begin = train_seconds();
-        double loss;
+        const bool end = i + 1 == trainer->epoch_steps || step + 1 == trainer->total_steps;
+        double loss = 0.0;
 
         if (step == trainer->total_steps)
             break;
-        if (!train_step(trainer, trainer->train_order + first, count, rate, &loss, error))
+        if (!train_step(trainer, trainer->train_items + first, count, rate, error))
             return false;
-        if (!isfinite(loss))
+
+        const bool known = take_loss(trainer, count, end, &progress, &loss);
+        if (!isfinite(loss) && (end || !trainer->compute.on_device))
             return train_fail(error, "the loss of step %zu is %f; try a smaller --lr", step + 1,
                               loss);
 
         progress.step_seconds += train_seconds() - begin;
         progress.images += count;
-        progress.loss += loss * (double)count;
         progress.rate = rate;
-        report_step(trainer, step, loss, &progress);
+        if (known)
+            report_step(trainer, step, loss, &progress);
     }
     *ret_progress = progress;
     return true;
@@ -196,9 +300,11 @@ static bool train_epoch(trainer_t *trainer, size_t epoch, progress_t *ret_progre
 /* Show that all ranks ended with the same parameters. */
 static bool report_digests(trainer_t *trainer, train_error_t *error)
 {
-    const train_model_t *model = &trainer->model;
-    const uint64_t digest =
-        train_hash(TRAIN_HASH_START, model->parameters, model->parameter_count * sizeof(float));
+    train_model_t *model = &trainer->model;
+
+    train_model_get(model);
+    const uint64_t digest = train_hash(TRAIN_HASH_START, model->host_parameters,
+                                       model->parameter_count * sizeof(float));
 
     if (!train_parallel_gather(&trainer->parallel, digest, trainer->digests, error))
         return false;
@@ -227,15 +333,18 @@ static bool share(trainer_t *trainer, train_error_t *error)
     train_parallel_t *parallel = &trainer->parallel;
     uint64_t place[] = { from->epochs, from->steps };
 
-    if (!train_parallel_share_model(parallel, &trainer->model, error) ||
-        !train_parallel_share(parallel, place, sizeof(place), error) ||
+    const bool model_shared = train_parallel_share_model(parallel, &trainer->model, error);
+    if (trainer->compute.on_device)
+        trainer->device_gradients = parallel->gradients;
+    if (!model_shared || !train_parallel_share(parallel, place, sizeof(place), error) ||
         !train_parallel_share(parallel, &from->epoch_loss, sizeof(from->epoch_loss), error))
         return false;
     from->epochs = place[0];
     from->steps = trainer->optimizer.steps = place[1];
     return train_parallel_share(parallel, from->results, from->epochs * sizeof(*from->results),
                                 error) &&
-           train_parallel_share(parallel, from->state, from->state_count * sizeof(float), error);
+           train_parallel_share(parallel, from->state, from->state_count * sizeof(float), error) &&
+           put_state(trainer, error);
 }
 
 static void report_begin(trainer_t *trainer)
@@ -250,9 +359,10 @@ static void report_begin(trainer_t *trainer)
         snprintf(resumed, sizeof(resumed), "  after epoch %zu", (size_t)trainer->checkpoint.epochs);
     train_report_begin(&trainer->report,
                        "ranks %d  hosts %d  images %zu  batch %zu  rate %g  model %s  "
-                       "optimizer %s%s",
+                       "optimizer %s%s%s%s",
                        trainer->parallel.size, trainer->parallel.hosts, trainer->data.train.count,
-                       trainer->step_images, trainer->schedule.peak, model, optimizer, resumed);
+                       trainer->step_images, trainer->schedule.peak, model, optimizer, resumed,
+                       trainer->device[0] != '\0' ? "  device " : "", trainer->device);
 }
 
 bool train_run(trainer_t *trainer, train_error_t *error)

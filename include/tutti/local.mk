@@ -5,6 +5,7 @@ tuttiinclude_HEADERS = \
     %reldir%/async.h \
     %reldir%/collectives.h \
     %reldir%/comm.h \
+    %reldir%/cuda.h \
     %reldir%/mem.h \
     %reldir%/tutti.h \
     %reldir%/types.h \

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Argument checks. Each kind of call is described once, as what this rank sends and what it
- * receives; the checks of counts, buffers and overlaps are the same for all.
+ * receives (engine/call_sides.h); the checks of counts, buffers and overlaps are the same for all.
  */
 #include "api/arguments.h"
 
+#include "api/device.h"
 #include "api/sides.h"
 
 #include "base/names.h"
@@ -93,128 +94,6 @@ static tutti_status_t check_ranks(const tutti_comm_t *comm, const tutti__call_t 
     }
 }
 
-/* ---- what a rank sends and receives ---- */
-
-static tutti__side_t one(const char *name, const char *count_name, const void *ptr, size_t count)
-{
-    return (tutti__side_t){ .name = name, .count_name = count_name, .ptr = ptr, .count = count };
-}
-
-static tutti__side_t many(const char *name, const char *count_name, const void *ptr,
-                          const size_t *counts, const char *displs_name, const size_t *displs)
-{
-    static const size_t missing;
-
-    /* NULL is found where counts are added up. */
-    return (tutti__side_t){ .name = name,
-                            .count_name = count_name,
-                            .displs_name = displs_name,
-                            .ptr = ptr,
-                            .count = counts == NULL ? SIZE_MAX : 0,
-                            .counts = counts == NULL ? &missing : counts,
-                            .displs = displs };
-}
-
-static void find_send(const tutti__call_t *call, uint32_t size, int is_root, tutti__side_t *side)
-{
-    const void *p = call->sendbuf;
-
-    switch (call->kind) {
-    case TUTTI_CALL_BROADCAST:
-    case TUTTI_CALL_BARRIER:
-    case TUTTI_CALL_RECV:
-        break;
-    case TUTTI_CALL_REDUCE_SCATTER:
-        *side = one("sendbuf", "recvcount", p, call->count * size);
-        break;
-    case TUTTI_CALL_REDUCE_SCATTERV:
-        *side = many("sendbuf", "recvcounts", p, call->recvcounts, NULL, NULL);
-        break;
-    case TUTTI_CALL_SCATTER:
-        if (is_root)
-            *side = one("sendbuf", "recvcount", p, call->count * size);
-        break;
-    case TUTTI_CALL_SCATTERV:
-        if (is_root)
-            *side = many("sendbuf", "sendcounts", p, call->sendcounts, "displs", call->senddispls);
-        break;
-    case TUTTI_CALL_ALLTOALL:
-        *side = one("sendbuf", "count", p, call->count * size);
-        break;
-    case TUTTI_CALL_ALLTOALLV:
-        *side = many("sendbuf", "sendcounts", p, call->sendcounts, "senddispls", call->senddispls);
-        break;
-    case TUTTI_CALL_SEND:
-        *side = one("buffer", "count", p, call->count);
-        break;
-    case TUTTI_CALL_ALLGATHER:
-    case TUTTI_CALL_ALLGATHERV:
-    case TUTTI_CALL_GATHER:
-    case TUTTI_CALL_GATHERV:
-    case TUTTI_CALL_SENDRECV:
-        *side = one("sendbuf", "sendcount", p, call->count);
-        break;
-    default:
-        *side = one("sendbuf", "count", p, call->count);
-        break;
-    }
-}
-
-static void find_recv(const tutti__call_t *call, uint32_t rank, uint32_t size, int is_root,
-                      tutti__side_t *side)
-{
-    const void *p = call->recvbuf;
-
-    switch (call->kind) {
-    case TUTTI_CALL_BARRIER:
-    case TUTTI_CALL_SEND:
-        break;
-    case TUTTI_CALL_BROADCAST:
-    case TUTTI_CALL_RECV:
-        *side = one("buffer", "count", p, call->count);
-        break;
-    case TUTTI_CALL_REDUCE_SCATTER:
-    case TUTTI_CALL_SCATTER:
-    case TUTTI_CALL_SCATTERV:
-        *side = one("recvbuf", "recvcount", p, call->count);
-        break;
-    case TUTTI_CALL_REDUCE_SCATTERV:
-        *side = one("recvbuf", "recvcounts", p, call->recvcounts[rank]);
-        break;
-    case TUTTI_CALL_GATHER:
-        if (!is_root)
-            break;
-        /* fall through */
-    case TUTTI_CALL_ALLGATHER:
-        *side = one("recvbuf", "sendcount", p, call->count * size);
-        break;
-    case TUTTI_CALL_GATHERV:
-        if (!is_root)
-            break;
-        /* fall through */
-    case TUTTI_CALL_ALLGATHERV:
-        *side = many("recvbuf", "recvcounts", p, call->recvcounts, "displs", call->recvdispls);
-        break;
-    case TUTTI_CALL_ALLTOALL:
-        *side = one("recvbuf", "count", p, call->count * size);
-        break;
-    case TUTTI_CALL_ALLTOALLV:
-        *side = many("recvbuf", "recvcounts", p, call->recvcounts, "recvdispls", call->recvdispls);
-        break;
-    case TUTTI_CALL_SENDRECV:
-        *side = one("recvbuf", "recvcount", p, call->recvcount);
-        break;
-    case TUTTI_CALL_REDUCE:
-        if (is_root)
-            *side = one("recvbuf", "count", p, call->count);
-        break;
-    default:
-        if (call->kind != TUTTI_CALL_EXSCAN || rank > 0)
-            *side = one("recvbuf", "count", p, call->count);
-        break;
-    }
-}
-
 /* ---- counts and buffers ---- */
 
 static tutti_status_t too_large(const char *name, size_t value)
@@ -222,24 +101,22 @@ static tutti_status_t too_large(const char *name, size_t value)
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s %zu is larger than any memory", name, value);
 }
 
-/* Add up the parts. */
-static tutti_status_t add_up(tutti__side_t *side, uint32_t size)
+/* So that the parts can be added up. */
+static tutti_status_t check_parts(const tutti__side_t *side, uint32_t size)
 {
+    size_t count = 0;
+
     if (side->count == SIZE_MAX)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s is NULL", side->count_name);
     for (uint32_t r = 0; r < size; r++) {
-        size_t begin = side->displs != NULL ? side->displs[r] : side->count;
-
-        if (side->counts[r] > MOST_ELEMENTS - side->count)
+        if (side->counts[r] > MOST_ELEMENTS - count)
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "%s up to rank %u are more than any memory has", side->count_name,
                                r);
-        side->count += side->counts[r];
-        if (begin > MOST_ELEMENTS)
+        count += side->counts[r];
+        if (side->displs != NULL && side->displs[r] > MOST_ELEMENTS)
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s[%u], %zu, is larger than any memory",
-                               side->displs_name, r, begin);
-        if (side->counts[r] > 0)
-            side->end = TUTTI__MAX(side->end, begin + side->counts[r]);
+                               side->displs_name, r, side->displs[r]);
     }
     return TUTTI_OK;
 }
@@ -251,10 +128,11 @@ static tutti_status_t check_side(tutti__side_t *side, uint32_t size)
     if (side->name == NULL)
         return TUTTI_OK;
     if (side->counts != NULL)
-        status = add_up(side, size);
-    else
-        side->end = side->count;
-    if (status == TUTTI_OK && side->count > 0 && side->ptr == NULL)
+        status = check_parts(side, size);
+    if (status != TUTTI_OK)
+        return status;
+    tutti__side_measure(side, size);
+    if (side->count > 0 && side->ptr == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "%s is NULL, but there are %zu elements by "
                            "%s",
@@ -290,7 +168,7 @@ tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t ran
                                          int counts_later)
 {
     int is_root = rank == call->root, whole;
-    tutti__side_t send = { 0 }, recv = { 0 };
+    tutti__side_t send, recv;
     tutti_status_t status;
 
     if (call->count > MOST_ELEMENTS / size)
@@ -298,10 +176,12 @@ tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t ran
     if (call->recvcount > MOST_ELEMENTS / size)
         return too_large("recvcount", call->recvcount);
     whole = !(counts_later && call->recvcounts == NULL);
-    find_send(call, size, is_root, &send);
+    tutti__call_sends(call, rank, size, &send);
     status = check_side(&send, size);
+    if (!whole)
+        recv = (tutti__side_t){ 0 };
     if (status == TUTTI_OK && whole) {
-        find_recv(call, rank, size, is_root, &recv);
+        tutti__call_receives(call, rank, size, &recv);
         status = check_side(&recv, size);
     }
     if (status == TUTTI_OK && whole)
@@ -324,18 +204,26 @@ static int is_plain(const tutti_comm_t *comm, const tutti__call_t *call)
            call->postscale == 1;
 }
 
-tutti_status_t tutti__call_check(const tutti_comm_t *comm, const tutti__call_t *call,
-                                 int counts_later)
+static tutti_status_t check_all(const tutti_comm_t *comm, const tutti__call_t *call,
+                                int counts_later)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti_status_t status = check_types(call);
 
-    if (status == TUTTI_OK && TUTTI__LIKELY(is_plain(comm, call)))
-        return TUTTI_OK;
-    if (status == TUTTI_OK)
-        status = check_types(call);
     if (status == TUTTI_OK)
         status = check_ranks(comm, call);
     if (status == TUTTI_OK)
         status = tutti__call_check_buffers(call, comm->topo->rank, comm->topo->size, counts_later);
+    return status;
+}
+
+tutti_status_t tutti__call_check(const tutti_comm_t *comm, tutti__call_t *call, int counts_later)
+{
+    tutti_status_t status = tutti__comm_check(comm);
+
+    if (status == TUTTI_OK && TUTTI__UNLIKELY(!is_plain(comm, call)))
+        status = check_all(comm, call, counts_later);
+    if (status == TUTTI_OK && TUTTI__UNLIKELY(comm->exec.device != NULL))
+        status = tutti__device_check(comm, call, !(counts_later && call->recvcounts == NULL),
+                                     &call->on_device);
     return status;
 }

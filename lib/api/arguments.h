@@ -7,15 +7,14 @@
 #include "engine/call.h"
 
 /*
- * Is a call in order? Root and peers may be any int, cast.
+ * Is a call in order? Root and peers may be any int, cast. Sets call->on_device: see device.h.
  *
  * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then nothing is said about
  *               the receiving side
  *
  * INVALID_ARGUMENT or UNSUPPORTED, naming argument and value; NO_MEMORY for sorting many parts.
  */
-tutti_status_t tutti__call_check(const tutti_comm_t *comm, const tutti__call_t *call,
-                                 int counts_later);
+tutti_status_t tutti__call_check(const tutti_comm_t *comm, tutti__call_t *call, int counts_later);
 
 /* Its counts, displacements and buffers alone: of one whose type and peers were checked before. */
 tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,

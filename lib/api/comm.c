@@ -2,6 +2,8 @@
 /* Making and ending communicators; who am I. */
 #include "api/comm.h"
 
+#include "api/device.h"
+
 #include "base/forked.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -135,8 +137,16 @@ static tutti_status_t check_algorithms(const tutti_comm_t *comm, tutti__associat
 /* Everything above the transports. */
 static tutti_status_t open_engine(tutti_comm_t *comm)
 {
-    tutti__engine_env_t env = { comm->boot,   comm->machine,      &comm->exec,
-                                &comm->shape, &comm->conf.shared, comm->world != comm };
+    tutti__engine_env_t env = {
+        .boot = comm->boot,
+        .machine = comm->machine,
+        .exec = &comm->exec,
+        .shape = &comm->shape,
+        .conf = &comm->conf.shared,
+        .is_part = comm->world != comm,
+        .on_death = comm->device.node != NULL ? tutti__comm_abort_device : NULL,
+        .on_death_arg = comm,
+    };
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =
         conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION;
@@ -148,12 +158,17 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
         .xport = comm->xport,
         .node = comm->node,
         .slot_bytes = comm->conf.shared.chunk_bytes,
+        .device = comm->device.ops != NULL ? &comm->device : NULL,
     };
     tutti__run_init(&comm->run, &comm->exec, 0);
     for (int i = 0; i < 2; i++)
         tutti__run_init(&comm->side[i].run, &comm->exec, 0);
     tutti__cache_init(&comm->cache, &comm->shape, comm->topo->rank, comm->conf.shared.algorithm,
                       association, conf->check ? (uint32_t)conf->credits : 0);
+    tutti__cache_init(&comm->device_cache, &comm->shape, comm->topo->rank,
+                      comm->conf.shared.algorithm, association,
+                      conf->check ? (uint32_t)conf->credits : 0);
+    comm->device_cache.on_device = 1;
     status = tutti__comm_take_files(comm);
     if (status != TUTTI_OK)
         return status;
@@ -186,6 +201,8 @@ static tutti_status_t open_all(tutti_comm_t *comm)
                                        (uint32_t)conf->credits, &comm->shm);
     if (status == TUTTI_OK)
         status = open_xports(comm);
+    if (status == TUTTI_OK)
+        status = tutti__comm_open_device(comm);
     if (status == TUTTI_OK)
         status = open_engine(comm);
     if (status == TUTTI_OK)
@@ -275,6 +292,8 @@ void tutti__comm_close(tutti_comm_t *comm)
         tutti__run_fini(&comm->side[i].run);
     tutti__run_fini(&comm->run);
     tutti__cache_fini(&comm->cache);
+    tutti__cache_fini(&comm->device_cache);
+    tutti__comm_close_device(comm);
     tutti__call_room_free(&comm->room);
     free(comm->counts);
     if (comm->mpi != NULL)

@@ -10,6 +10,7 @@
 #include "coll/files.h"
 #include "engine/call.h"
 #include "engine/engine.h"
+#include "engine/staged.h"
 
 /* A direct call that is a single node operation, kept ready to be made once more; see again.c. */
 typedef struct {
@@ -53,8 +54,9 @@ struct tutti_comm {
     tutti__files_t *files; /* that TUTTI_ALGORITHM names; NULL: none */
     tutti__machine_t *machine;
     tutti__node_t *node;
-    tutti__xport_t *shm, *mpi; /* mpi: NULL if all ranks are on this host, or there is none */
-    tutti__xport_t **xport;    /* [size] which of the two reaches each rank */
+    tutti__xport_t *shm, *mpi;   /* mpi: NULL if all ranks are on this host, or there is none */
+    tutti__xport_t **xport;      /* [size] which of the two reaches each rank */
+    tutti__exec_device_t device; /* ops NULL: there is none */
     tutti__exec_env_t exec;
     tutti__engine_t *engine;
     int spin;            /* processors enough to spin */
@@ -65,7 +67,8 @@ struct tutti_comm {
     tutti__run_t run;
     tutti__partner_t side[2]; /* as sender, as receiver */
     tutti__again_t again;
-    tutti__cache_t cache;
+    tutti__cache_t cache, device_cache; /* device_cache: only with a device */
+    tutti__staged_t staged;
     tutti__call_room_t room;
     uint64_t *counts; /* see counts.c */
     size_t counts_bytes;

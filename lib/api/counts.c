@@ -31,7 +31,7 @@
 
 /* One rank's numbers: */
 enum {
-    WHAT,     /* kind, type, operation, root; or OWN and a tag */
+    WHAT,     /* kind, type, memory, operation, root; or OWN and a tag */
     COUNT,    /* 0 if ranks know their own only */
     PRESCALE, /* as bits */
     POSTSCALE,
@@ -43,6 +43,8 @@ enum {
 
 /* The library's own: above all kinds. */
 #define OWN 0x80u
+/* On device memory: above all types. */
+#define ON_DEVICE 0x8000u
 
 /* Calls whose counts all ranks know. */
 static int has_common_counts(tutti_call_kind_t kind)
@@ -96,6 +98,7 @@ static int has_one_count(tutti_call_kind_t kind)
 static void tell_what(const tutti__call_t *call, uint64_t *words)
 {
     words[WHAT] = (uint64_t)call->kind | (uint64_t)call->dtype << 8 |
+                  (tutti__comm_device_tag(call) != 0 ? ON_DEVICE : 0) |
                   (tutti__call_reduces(call->kind) ? (uint64_t)call->op << 16 : 0) |
                   (uint64_t)call->root << 32;
     words[COUNT] = has_one_count(call->kind) ? call->count : 0;
@@ -168,12 +171,16 @@ static void describe(const uint64_t *words, char *text, size_t bytes)
     if (is_rooted(kind))
         snprintf(root, sizeof(root), ", root %u", (unsigned)(words[WHAT] >> 32));
     snprintf(text, bytes, "%s of %s%s%s%s%s", name_of(what), count,
-             tutti__dtype_name((tutti_dtype_t)(words[WHAT] >> 8 & 0xff)),
+             tutti__dtype_name((tutti_dtype_t)(words[WHAT] >> 8 & 0x7f)),
              tutti__call_reduces(kind) ? ", " : "", tutti__call_reduces(kind) ? op : "", root);
     bytes -= strlen(text);
     text += strlen(text);
     if (scales[0] != 1 || scales[1] != 1)
         snprintf(text, bytes, ", scaled by %g and %g", scales[0], scales[1]);
+    bytes -= strlen(text);
+    text += strlen(text);
+    if (words[WHAT] & ON_DEVICE)
+        snprintf(text, bytes, ", on device memory");
 }
 
 static tutti_status_t compare_calls(const uint64_t *all, size_t nwords, uint32_t size)

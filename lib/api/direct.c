@@ -7,11 +7,19 @@
  * calls all find out, and the communicator stays usable. Between hosts, and between two ranks, they
  * tell each other first what they came with (counts.c, pairs.c). With TUTTI_COMPARE=0 they do not,
  * and messages that do not fit are found on the way, and end it.
+ *
+ * Device memory: see on_device.c.
  */
 #include "api/direct.h"
 
 #include "api/arguments.h"
+#include "api/device.h"
 #include "base/status.h"
+
+#include <unistd.h>
+
+/* How long who does not know the reason of an error waits for one that does. */
+#define NEWS_MS 300
 
 /* ---- waiting: how, see patience.c ---- */
 
@@ -32,7 +40,8 @@ static int comes_soon(const tutti__stuck_t *stuck)
 typedef enum {
     THE_RUN,   /* comm->run */
     THE_AGAIN, /* comm->again */
-    THE_SIDES  /* comm->side: a message */
+    THE_SIDES, /* comm->side: a message */
+    THE_STAGED /* comm->staged: copies from the device or to it */
 } what_t;
 
 static inline tutti_status_t step(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
@@ -43,6 +52,8 @@ static inline tutti_status_t step(tutti_comm_t *comm, what_t what, tutti__stuck_
         return tutti__pairs_step(comm, stuck);
     stuck->word = NULL;
     stuck->peer = -1;
+    if (what == THE_STAGED)
+        return tutti__staged_ready(&comm->device, 0);
     return comm->node->ops->step(comm->node, 0, stuck);
 }
 
@@ -61,6 +72,8 @@ static unsigned tag_of(const tutti_comm_t *comm, what_t what)
 {
     if (what == THE_SIDES)
         return comm->side[0].data.tag;
+    if (what == THE_STAGED)
+        return tutti__call_kinds[comm->staged.call.kind].tag | TUTTI__TAG_ON_DEVICE;
     return what == THE_AGAIN ? comm->again.node.tag : comm->run.node_call.tag;
 }
 
@@ -142,6 +155,18 @@ tutti_status_t tutti__comm_allows(const tutti_comm_t *comm, const tutti__sched_t
                                               "with a thread level below MPI_THREAD_SERIALIZED");
 }
 
+/* NCCL has failed. Mostly another rank has aborted it, since somebody has died, which is better to
+   say: the first reason counts, and the news may come later than NCCL's. */
+static void await_news(tutti_comm_t *comm)
+{
+    char text[TUTTI__ERROR_BYTES];
+
+    snprintf(text, sizeof(text), "%s", tutti_last_error());
+    for (int ms = 0; ms < NEWS_MS && tutti__engine_alive(comm->engine) == TUTTI_OK; ms++)
+        usleep(1000);
+    tutti__fail(TUTTI_ERR_TRANSPORT, "%s", text);
+}
+
 tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
                                tutti__exec_call_t *exec, int meets)
 {
@@ -160,8 +185,16 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
     status = run_to_end(comm, THE_RUN);
     if (TUTTI__LIKELY(status == TUTTI_OK))
         return status;
-    return is_common(status, &comm->run, has_channels) ? status
-                                                       : tutti__comm_end_badly(comm, status);
+    if (status == TUTTI_ERR_UNSUPPORTED && exec->on_device) {
+        /* NCCL's answer, to all ranks alike, before anything moved. */
+        tutti__run_cancel(&comm->run);
+        return status;
+    }
+    if (is_common(status, &comm->run, has_channels))
+        return status;
+    if (status == TUTTI_ERR_TRANSPORT && exec->on_device)
+        await_news(comm);
+    return tutti__comm_end_badly(comm, status);
 }
 
 /* ---- one call ---- */
@@ -199,6 +232,12 @@ tutti_status_t tutti__comm_find(tutti_comm_t *comm, const tutti__want_t *want, i
                                 const tutti__sched_t **ret_sched)
 {
     return found(comm, tutti__cache_get(&comm->cache, want, in_place, ret_sched));
+}
+
+tutti_status_t tutti__comm_find_on_device(tutti_comm_t *comm, const tutti__want_t *want,
+                                          int in_place, const tutti__sched_t **ret_sched)
+{
+    return found(comm, tutti__cache_get(&comm->device_cache, want, in_place, ret_sched));
 }
 
 /* ---- the same call again; see again.c ---- */
@@ -256,9 +295,12 @@ static tutti_status_t meet_only(tutti_comm_t *comm, const tutti__exec_call_t *ex
     return end_node(comm);
 }
 
-static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
+/* In host memory. agreed: the ranks have compared the call already. device_tag: of the call that
+   this one is made for. */
+TUTTI__ALWAYS_INLINE tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call, int agreed,
+                                         unsigned device_tag)
 {
-    int in_place, empty, agreed = 0;
+    int in_place, empty;
     const tutti__sched_t *sched;
     tutti__exec_call_t exec;
     tutti__want_t want;
@@ -268,9 +310,10 @@ static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
                                  &exec, &in_place, &empty);
     if (TUTTI__UNLIKELY(status != TUTTI_OK))
         return tutti__comm_end_badly(comm, status);
+    exec.tag |= device_tag;
     if (tutti__call_collective(call->kind) == TUTTI__COLLECTIVES)
         return make_message(comm, call, &exec);
-    if (TUTTI__UNLIKELY(tutti__counts_needed(comm, call))) {
+    if (!agreed && TUTTI__UNLIKELY(tutti__counts_needed(comm, call))) {
         status = tutti__counts_agree(comm, call);
         agreed = 1;
     }
@@ -292,7 +335,20 @@ static inline tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__comm_call(tutti_comm_t *comm, const tutti__call_t *call)
+tutti_status_t tutti__comm_make_in_host(tutti_comm_t *comm, const tutti__call_t *call, int agreed,
+                                        unsigned device_tag)
+{
+    return make(comm, call, agreed, device_tag);
+}
+
+tutti_status_t tutti__comm_wait_for_copies(tutti_comm_t *comm, tutti_status_t status)
+{
+    if (status == TUTTI_OK)
+        status = run_to_end(comm, THE_STAGED);
+    return status == TUTTI_OK ? status : tutti__comm_end_badly(comm, status);
+}
+
+tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call)
 {
     tutti_status_t status = tutti__comm_check(comm);
 
@@ -303,8 +359,26 @@ tutti_status_t tutti__comm_call(tutti_comm_t *comm, const tutti__call_t *call)
     if (tutti__again_fits(&comm->again, call))
         return leave(comm, make_again(comm, call));
     status = tutti__call_check(comm, call, 0);
+    if (status == TUTTI_OK && TUTTI__LIKELY(!call->on_device))
+        status = make(comm, call, 0, 0);
+    else if (status == TUTTI_OK)
+        status = tutti__comm_make_on_device(comm, call);
+    return leave(comm, status);
+}
+
+tutti_status_t tutti__comm_call_in_stream(tutti_comm_t *comm, tutti__call_t *call)
+{
+    tutti_status_t status = tutti__comm_check(comm);
+
     if (status == TUTTI_OK)
-        status = make(comm, call);
+        status = enter(comm);
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__call_check(comm, call, 0);
+    if (status == TUTTI_OK)
+        status = tutti__device_check_stream(comm, call, call->stream);
+    if (status == TUTTI_OK)
+        status = call->on_device ? tutti__comm_make_on_device(comm, call) : make(comm, call, 0, 0);
     return leave(comm, status);
 }
 

@@ -7,7 +7,10 @@
 #include "engine/call.h"
 
 /* Check a call's arguments and make it. Blocks. */
-tutti_status_t tutti__comm_call(tutti_comm_t *comm, const tutti__call_t *call);
+tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call);
+
+/* The same of a call that has a stream. */
+tutti_status_t tutti__comm_call_in_stream(tutti_comm_t *comm, tutti__call_t *call);
 
 /* For initialisers. */
 #define TUTTI__UNSCALED .prescale = 1, .postscale = 1
@@ -25,6 +28,27 @@ tutti_status_t tutti__comm_allows(const tutti_comm_t *comm, const tutti__sched_t
    came with the same call. An error that leaves ranks in different places ends the communicator. */
 tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
                                tutti__exec_call_t *exec, int meets);
+
+/* The schedule for device memory, if sched->on_device; else it is none. */
+tutti_status_t tutti__comm_find_on_device(tutti_comm_t *comm, const tutti__want_t *want,
+                                          int in_place, const tutti__sched_t **ret_sched);
+
+/* on_device.c: a call that was checked, on device memory. */
+tutti_status_t tutti__comm_make_on_device(tutti_comm_t *comm, const tutti__call_t *call);
+
+/* A call in host memory that stands for one elsewhere. agreed: the ranks have compared that one;
+   device_tag: its. */
+tutti_status_t tutti__comm_make_in_host(tutti_comm_t *comm, const tutti__call_t *call, int agreed,
+                                        unsigned device_tag);
+
+/* Copies were queued in lane 0, with its event `done` behind them, and that went as `status` says:
+   until they have come. An error ends the communicator. */
+tutti_status_t tutti__comm_wait_for_copies(tutti_comm_t *comm, tutti_status_t status);
+
+/* What is added to the tags of a call on device memory: all ranks of the host must have it, if the
+   way that data takes may depend on it. Where ranks know their own counts only, and in messages, it
+   does not, and each rank's memory is its own affair. */
+unsigned tutti__comm_device_tag(const tutti__call_t *call);
 
 /* Such an error: end it. Returns `status`. */
 tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status);

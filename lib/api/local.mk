@@ -10,12 +10,16 @@ libtutti_all_la_SOURCES += \
     %reldir%/comm.c \
     %reldir%/comm.h \
     %reldir%/counts.c \
+    %reldir%/cuda.c \
+    %reldir%/device.c \
+    %reldir%/device.h \
     %reldir%/direct.c \
     %reldir%/direct.h \
     %reldir%/files.c \
     %reldir%/groups.c \
     %reldir%/memory.c \
     %reldir%/message.c \
+    %reldir%/on_device.c \
     %reldir%/ops.c \
     %reldir%/pairs.c \
     %reldir%/patience.c \

@@ -38,6 +38,15 @@
 #define SLEEP_SHARE 16
 #define POLL_SLEEP_US 20
 
+/* Whom p waits for. */
+static const char *whom(const tutti__patience_t *p, char *text, size_t bytes)
+{
+    if (p->stuck.peer < 0)
+        return p->tag & TUTTI__TAG_ON_DEVICE ? "its device" : "other ranks";
+    snprintf(text, bytes, "rank %d", p->stuck.peer);
+    return text;
+}
+
 /* Peers that are dead, have left, or are too late. */
 static tutti_status_t check_peers(tutti_comm_t *comm, tutti__patience_t *p)
 {
@@ -45,6 +54,7 @@ static tutti_status_t check_peers(tutti_comm_t *comm, tutti__patience_t *p)
     const char *what = tutti__tag_name(p->tag);
     uint64_t now = tutti__now_ns();
     tutti_status_t status = tutti__engine_alive(comm->engine);
+    char peer[32];
 
     if (status != TUTTI_OK)
         return status;
@@ -52,13 +62,15 @@ static tutti_status_t check_peers(tutti_comm_t *comm, tutti__patience_t *p)
         p->since_ns = now;
     if (!p->warned && conf->stall_ms > 0 && now - p->since_ns >= conf->stall_ms * 1000000u) {
         p->warned = 1;
-        TUTTI__LOG(TUTTI__LOG_WARN, "rank %d has waited %.3g s in %s (direct) for rank %d",
-                   tutti_rank(comm), (double)conf->stall_ms / 1000, what, p->stuck.peer);
+        TUTTI__LOG(TUTTI__LOG_WARN, "rank %d has waited %.3g s in %s (direct) for %s",
+                   tutti_rank(comm), (double)conf->stall_ms / 1000, what,
+                   whom(p, peer, sizeof(peer)));
     }
     if (now - p->since_ns < conf->timeout_ms * 1000000u)
         return TUTTI_OK;
-    return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s in %s (direct) for rank %d",
-                       tutti_rank(comm), (double)conf->timeout_ms / 1000, what, p->stuck.peer);
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s in %s (direct) for %s",
+                       tutti_rank(comm), (double)conf->timeout_ms / 1000, what,
+                       whom(p, peer, sizeof(peer)));
 }
 
 /* Peers write a stage's words to one place, each in its own arena. */

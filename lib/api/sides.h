@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank sends and receives in a call, for the checks of arguments. */
+/* Overlaps of what a rank sends and receives in a call, for the checks of arguments. */
 #ifndef TUTTI__API_SIDES_H
 #define TUTTI__API_SIDES_H
 
-#include "engine/call.h"
-
-/* What goes out of a buffer, or comes into it. */
-typedef struct {
-    const char *name, *count_name, *displs_name; /* of the arguments */
-    const char *ptr;                             /* NULL name: this rank has no such side */
-    size_t count;                                /* elements of all parts */
-    const size_t *counts, *displs;               /* [size], or NULL: one part */
-    size_t end; /* elements from the buffer's begin to the last part's end */
-} tutti__side_t;
+#include "engine/call_sides.h"
 
 /*
  * May these two stand where they do? Parts that are received must not overlap each other, nor what

@@ -4,6 +4,8 @@
 #include "api/submit.h"
 
 #include "api/arguments.h"
+#include "api/device.h"
+#include "api/direct.h"
 
 #include "base/status.h"
 
@@ -112,8 +114,7 @@ tutti_status_t tutti__submit_one(tutti_comm_t *comm, const char *name, tutti__ca
 
 /* ---- calls that are written down ---- */
 
-static tutti_status_t read_call(tutti_comm_t *comm, const tutti_call_t *call,
-                                tutti__entry_t *ret_entry)
+tutti_status_t tutti__read_call(const tutti_call_t *call, tutti__call_t *ret_call)
 {
     tutti_status_t status;
 
@@ -124,29 +125,47 @@ static tutti_status_t read_call(tutti_comm_t *comm, const tutti_call_t *call,
         return status;
     if (call->kind < TUTTI_CALL_ALLREDUCE || call->kind > TUTTI_CALL_SENDRECV)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call->kind %d is none", (int)call->kind);
-    *ret_entry = (tutti__entry_t){
-        .name = call->name,
-        .call = {
-            .kind = call->kind,
-            .dtype = call->dtype,
-            .op = call->op,
-            .root = (uint32_t)call->root,
-            .source = (uint32_t)call->source,
-            .sendbuf = call->sendbuf,
-            .recvbuf = call->recvbuf,
-            .count = call->count,
-            .recvcount = call->recvcount,
-            .sendcounts = call->sendcounts,
-            .senddispls = call->senddispls,
-            .recvcounts = call->recvcounts,
-            .recvdispls = call->recvdispls,
-        },
+    *ret_call = (tutti__call_t){
+        .kind = call->kind,
+        .dtype = call->dtype,
+        .op = call->op,
+        .root = (uint32_t)call->root,
+        .source = (uint32_t)call->source,
+        .sendbuf = call->sendbuf,
+        .recvbuf = call->recvbuf,
+        .count = call->count,
+        .recvcount = call->recvcount,
+        .sendcounts = call->sendcounts,
+        .senddispls = call->senddispls,
+        .recvcounts = call->recvcounts,
+        .recvdispls = call->recvdispls,
+        TUTTI__UNSCALED,
     };
-    return check_entry(comm, ret_entry, call->options);
+    return TUTTI_OK;
 }
 
-tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
-                            tutti_request_t **ret_request)
+static tutti_status_t read_entry(tutti_comm_t *comm, const tutti_call_t *call,
+                                 const tutti__stream_of_t *in, tutti__entry_t *ret_entry)
+{
+    tutti_status_t status;
+
+    *ret_entry = (tutti__entry_t){ .name = NULL };
+    status = tutti__read_call(call, &ret_entry->call);
+    if (status != TUTTI_OK)
+        return status;
+    ret_entry->name = call->name;
+    status = check_entry(comm, ret_entry, call->options);
+    if (status == TUTTI_OK && in != NULL)
+        status = tutti__device_check_stream(comm, &ret_entry->call, in->stream);
+    if (status == TUTTI_OK && in != NULL && ret_entry->call.on_device) {
+        ret_entry->stream = in->stream;
+        ret_entry->has_stream = 1;
+    }
+    return status;
+}
+
+tutti_status_t tutti__submit_all(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
+                                 const tutti__stream_of_t *in, tutti_request_t **ret_request)
 {
     tutti_status_t status = tutti__comm_check(comm);
     tutti__entry_t *entries;
@@ -165,13 +184,19 @@ tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, tutti_comm
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu calls", ncalls);
     /* By the caller's stride: its structures may be longer than ours. */
     for (size_t i = 0; status == TUTTI_OK && i < ncalls; i++)
-        status = read_call(
-            comm, (const tutti_call_t *)(const void *)((const char *)calls + i * calls->size),
+        status = read_entry(
+            comm, (const tutti_call_t *)(const void *)((const char *)calls + i * calls->size), in,
             &entries[i]);
     if (status == TUTTI_OK)
         status = tutti__engine_submit(comm->engine, entries, ncalls, ret_request);
     free(entries);
     return status;
+}
+
+tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
+                            tutti_request_t **ret_request)
+{
+    return tutti__submit_all(calls, ncalls, comm, NULL, ret_request);
 }
 
 tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti_comm_t *comm,
@@ -181,7 +206,7 @@ tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti_comm_t *c
     tutti_status_t status = tutti__comm_check(comm);
 
     if (status == TUTTI_OK)
-        status = read_call(comm, call, &entry);
+        status = read_entry(comm, call, NULL, &entry);
     if (status == TUTTI_OK)
         status = check_ret(ret_request);
     if (status != TUTTI_OK)

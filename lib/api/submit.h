@@ -11,4 +11,16 @@ tutti_status_t tutti__submit_one(tutti_comm_t *comm, const char *name, tutti__ca
                                  const tutti_async_options_t *options,
                                  tutti_request_t **ret_request);
 
+/* What a call that is written down says; not whether its arguments are right. */
+tutti_status_t tutti__read_call(const tutti_call_t *call, tutti__call_t *ret_call);
+
+/* The stream that calls on device memory are made in. */
+typedef struct {
+    tutti__dstream_t *stream;
+} tutti__stream_of_t;
+
+/* tutti_submit; in: NULL, or the stream behind which the data of all calls are there. */
+tutti_status_t tutti__submit_all(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
+                                 const tutti__stream_of_t *in, tutti_request_t **ret_request);
+
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finding and opening the MPI module.
+ * Finding and opening modules: that of MPI, and a device's.
  *
- * There is one for each MPI implementation, because their ABIs differ. Two MPIs in one process are
- * a disaster, so the one that is there already decides, and a module that would bring another one
- * is refused. A module stays local to the library (RTLD_LOCAL), so that none of its names meets the
- * application's; but Open MPI loads plugins of its own, which take libmpi's names from the global
- * scope and do not all link it, so libmpi is raised there before it is initialised.
+ * Of MPI there is one for each implementation, because their ABIs differ. Two MPIs in one process
+ * are a disaster, so the one that is there already decides, and a module that would bring another
+ * one is refused. A module stays local to the library (RTLD_LOCAL), so that none of its names meets
+ * the application's; but Open MPI loads plugins of its own, which take libmpi's names from the
+ * global scope and do not all link it, so libmpi is raised there before it is initialised.
  *
  * Called by tutti_init, which is alone; the lock is for two of them all the same.
  */
@@ -39,8 +39,10 @@ typedef struct {
 } search_t;
 
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
-/* Under lock: the module that was opened, for ever. */
+/* Under lock: the modules that were opened, for ever. */
 static const tutti__mpi_module_t *opened;
+static const tutti__device_ops_t *device, *lent;
+static const char *device_versions;
 
 static tutti_status_t core_fail(tutti_status_t status, const char *text)
 {
@@ -164,13 +166,13 @@ static void raise_libmpi(void *function)
         TUTTI__LOG(TUTTI__LOG_WARN, "cannot make %s global: %s", info.dli_fname, dlerror());
 }
 
-/* The module in a file, or NULL and a reason noted. */
-static const tutti__mpi_module_t *try_file(search_t *search, const char *file)
+/* The table of the module in a file, or NULL and a reason noted. All tables begin with their ABI.
+ */
+static const void *load(search_t *search, const char *file, void **ret_handle)
 {
-    void *in_process = search->running == NULL ? NULL : find_in_process("PMPI_Init");
-    const tutti__mpi_module_t *module;
     char path[sizeof(search->dir) + NAME_MAX + 2], reason[128];
-    void *handle, *own;
+    const uint32_t *abi;
+    void *handle;
 
     snprintf(path, sizeof(path), "%s/%s", search->dir, file);
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -182,29 +184,44 @@ static const tutti__mpi_module_t *try_file(search_t *search, const char *file)
         reject(search, file, strncmp(text, path, skip) == 0 ? text + skip + 2 : text);
         return NULL;
     }
-    module = dlsym(handle, "tutti_module");
-    own = dlsym(handle, "PMPI_Init");
-    if (module == NULL) {
+    abi = dlsym(handle, "tutti_module");
+    if (abi == NULL) {
         reject(search, file, "is no module of Tutti");
         goto close_handle;
     }
-    if (module->abi != TUTTI__MODULE_ABI) {
-        snprintf(reason, sizeof(reason), "module interface %u, the library has %u", module->abi,
+    if (*abi != TUTTI__MODULE_ABI) {
+        snprintf(reason, sizeof(reason), "module interface %u, the library has %u", *abi,
                  (unsigned)TUTTI__MODULE_ABI);
         reject(search, file, reason);
         goto close_handle;
     }
-    if (in_process != NULL && own != in_process) {
-        reject(search, file, "brings another libmpi than the one in this process");
-        goto close_handle;
-    }
-    if (own != NULL && dlsym(handle, "ompi_mpi_init") != NULL)
-        raise_libmpi(own);
-    return module;
+    *ret_handle = handle;
+    return abi;
 
 close_handle:
     dlclose(handle);
     return NULL;
+}
+
+/* The MPI module in a file, or NULL and a reason noted. */
+static const tutti__mpi_module_t *try_file(search_t *search, const char *file)
+{
+    void *in_process = search->running == NULL ? NULL : find_in_process("PMPI_Init");
+    const tutti__mpi_module_t *module;
+    void *handle, *own;
+
+    module = load(search, file, &handle);
+    if (module == NULL)
+        return NULL;
+    own = dlsym(handle, "PMPI_Init");
+    if (in_process != NULL && own != in_process) {
+        reject(search, file, "brings another libmpi than the one in this process");
+        dlclose(handle);
+        return NULL;
+    }
+    if (own != NULL && dlsym(handle, "ompi_mpi_init") != NULL)
+        raise_libmpi(own);
+    return module;
 }
 
 static int is_module(const struct dirent *entry)
@@ -274,4 +291,106 @@ tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_mod
         *ret_module = opened;
     tutti__mutex_unlock(&lock);
     return status;
+}
+
+/* ---- devices ---- */
+
+/* libcuda.so.1, libcudart.so.12, or libcudart-<hash>.so.12, as Python's packages name it. */
+static int find_libcuda(struct dl_phdr_info *info, size_t bytes, void *unused)
+{
+    const char *base = strrchr(info->dlpi_name, '/');
+
+    (void)bytes, (void)unused;
+    base = base == NULL ? info->dlpi_name : base + 1;
+    return strncmp(base, "libcuda.so", 10) == 0 || strncmp(base, "libcudart.so", 12) == 0 ||
+           strncmp(base, "libcudart-", 10) == 0;
+}
+
+static tutti_status_t open_device(search_t *search, const char *name)
+{
+    const tutti__device_module_t *module;
+    const tutti__device_ops_t *ops;
+    char file[TUTTI__CONF_TEXT + 4];
+    tutti_status_t status;
+    void *handle;
+
+    if (strchr(name, '/') != NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_DEVICE=%s is no name", name);
+    snprintf(file, sizeof(file), "%s.so", name);
+    module = load(search, file, &handle);
+    if (module != NULL && strcmp(module->name, name) != 0) {
+        reject(search, file, "is no device");
+        dlclose(handle);
+        module = NULL;
+    }
+    if (module == NULL)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "there is no device %s, in %s: %s", name,
+                           search->dir, search->reasons);
+    /* It keeps its libraries, and may have started threads: it stays loaded, failing too. */
+    status = module->open(tutti__module_core(), &ops, &device_versions);
+    if (status != TUTTI_OK)
+        return status;
+    if (ops->abi != TUTTI__DEVICE_ABI)
+        return tutti__fail(TUTTI_ERR_ABI, "%s has device interface %u, the library has %u", file,
+                           ops->abi, (unsigned)TUTTI__DEVICE_ABI);
+    device = ops;
+    TUTTI__LOG(TUTTI__LOG_INFO, "device %s: %s", name, device_versions);
+    return TUTTI_OK;
+}
+
+static tutti_status_t search_device(const tutti__conf_t *conf, const char *name)
+{
+    search_t *search = calloc(1, sizeof(*search));
+    tutti_status_t status;
+
+    if (search == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "search for a device");
+    status = find_dir(conf, search);
+    if (status == TUTTI_OK)
+        status = open_device(search, name);
+    free(search);
+    return status;
+}
+
+/* Under lock. */
+static tutti_status_t find_device(const tutti__conf_t *conf, const char *name,
+                                  const tutti__device_ops_t **ret_ops, const char **ret_versions)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    if (lent != NULL && strcmp(lent->name, name) == 0) {
+        *ret_ops = lent;
+        *ret_versions = "lent";
+        return TUTTI_OK;
+    }
+    if (device == NULL || strcmp(device->name, name) != 0)
+        status = search_device(conf, name);
+    if (status == TUTTI_OK) {
+        *ret_ops = device;
+        *ret_versions = device_versions;
+    }
+    return status;
+}
+
+tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__device_ops_t **ret_ops,
+                                    const char **ret_versions)
+{
+    int is_auto = strcmp(conf->device, "auto") == 0;
+    tutti_status_t status;
+
+    *ret_ops = NULL;
+    *ret_versions = "";
+    if (strcmp(conf->device, "none") == 0 || (is_auto && dl_iterate_phdr(find_libcuda, NULL) == 0))
+        return TUTTI_OK;
+    tutti__mutex_lock(&lock);
+    status = find_device(conf, is_auto ? "cuda" : conf->device, ret_ops, ret_versions);
+    tutti__mutex_unlock(&lock);
+    return status;
+}
+
+void tutti__module_lend_device(const tutti__device_ops_t *ops)
+{
+    tutti__mutex_lock(&lock);
+    lent = ops;
+    tutti__mutex_unlock(&lock);
 }

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "boot/boot.h"
+#include "mem/device.h"
 
 /* Of xport/xport.h, which stands above this room. */
 typedef struct tutti__xport tutti__xport_t;
@@ -64,6 +65,21 @@ typedef struct {
  * TUTTI_ERR_UNSUPPORTED, naming the directory and the reasons, if none does.
  */
 tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_module_t **ret_module);
+
+/*
+ * Open the device that conf->device names, of "NAME.so"; it stays for ever. "auto": CUDA's, if the
+ * process has loaded that already, so that nothing is loaded for programs without. Any thread.
+ *
+ * ret_ops       NULL: there is none, by "none" or "auto"
+ * ret_versions  static
+ *
+ * UNSUPPORTED or ABI, with the module's reason: also of CUDA that is loaded.
+ */
+tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__device_ops_t **ret_ops,
+                                    const char **ret_versions);
+
+/* For tests: the device of this name, in place of a file. NULL: no more. */
+void tutti__module_lend_device(const tutti__device_ops_t *ops);
 
 /* The services for modules. */
 const tutti__core_t *tutti__module_core(void);

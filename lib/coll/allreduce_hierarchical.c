@@ -22,6 +22,18 @@
  * stands behind the scatter of chunk k + 1 on every rank, so no rank waits in one while another
  * waits in the other.
  *
+ * On device memory the hosts' part is NCCL's, and what goes between hosts works on STAGE, in host
+ * memory. Two more streams copy there and back:
+ *
+ *      stream 0   scatter t, gather t - 3
+ *      stream 2                            OUT -> STAGE t - 1
+ *      stream 1                                                between t - 2
+ *      stream 3                                                               STAGE -> OUT t - 3
+ *
+ * So all four work at once. Chunk t's copy to STAGE stands behind scatter t, gather t - 4 and so
+ * the copy of chunk t - 4 back: four chunks of STAGE are enough. With one rank per host nothing is
+ * to be done inside hosts; the data are copied from IN, and wait for the copy of chunk t - 4 back.
+ *
  * Association: host order inside a host, then that of the inner algorithm; for recursive doubling
  * and halving the same for every element.
  *
@@ -33,37 +45,97 @@
 
 #include <stddef.h>
 
-#define NODE 0    /* the stream of node operations */
-#define BETWEEN 1 /* the stream of what goes between hosts */
+/* Streams. */
+#define NODE 0    /* node operations */
+#define BETWEEN 1 /* what goes between hosts */
+#define DOWN 2    /* on device memory: to STAGE.. */
+#define UP 3      /* ..and back */
 
-/* The host's share: the same on all its ranks, but only those with a part have a stream 1. */
-static void put_node_stream(tutti__build_t *b, uint32_t part_blocks, uint32_t nparts, int has_part)
+#define STAGE_TRIPS 4 /* chunks on their way from scatter to gather, that one included */
+
+typedef struct {
+    const char *sub;
+    tutti__coll_between_t between;
+    uint32_t nparts;
+    int has_part, is_node;      /* is_node: there are node operations */
+    tutti__at_t in, out, stage; /* this rank's part */
+} plan_t;
+
+/*
+ * The host's share: the same on all its ranks, but only those with a part have other streams. The
+ * gather is `lag` chunks behind the scatter, and waits for stream `last`.
+ */
+static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag, unsigned last)
 {
+    uint32_t part_blocks = plan->between.blocks;
+
     tutti__build_stream(b, NODE);
     tutti__build_loop(b);
-    if (has_part)
+    if (plan->has_part)
         tutti__build_mark(b);
     tutti__build_node(b, TUTTI__NODE_REDUCE_SCATTER, tutti__at(TUTTI__IN, 0),
-                      tutti__at(TUTTI__OUT, 0), part_blocks, nparts, 0);
-    if (has_part) {
-        tutti__build_shift(b, 1);
-        tutti__build_wait(b, BETWEEN, 1);
+                      tutti__at(TUTTI__OUT, 0), part_blocks, plan->nparts, 0);
+    if (plan->has_part) {
+        tutti__build_shift(b, lag);
+        tutti__build_wait(b, last, 1);
     }
-    tutti__build_shift(b, 1);
+    tutti__build_shift(b, lag);
     tutti__build_node(b, TUTTI__NODE_ALLGATHER, tutti__at(TUTTI__OUT, 0), tutti__at(TUTTI__OUT, 0),
-                      part_blocks, nparts, 0);
+                      part_blocks, plan->nparts, 0);
     tutti__build_end_loop(b);
 }
 
-static void put_between_stream(tutti__build_t *b, tutti__coll_put_t *put,
-                               const tutti__party_t *party, tutti__at_t part)
+/* `before`: the stream that brings a chunk. */
+static void put_between_stream(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party,
+                               unsigned before, tutti__at_t part)
 {
     tutti__build_stream(b, BETWEEN);
     tutti__build_loop(b);
-    tutti__build_wait(b, NODE, 1);
-    put(b, party, part, part, BETWEEN);
+    tutti__build_wait(b, before, 1);
+    plan->between.put(b, party, part, part, BETWEEN);
     tutti__build_mark_last(b);
     tutti__build_end_loop(b);
+}
+
+static void put_copies(tutti__build_t *b, const plan_t *plan)
+{
+    tutti__build_stream(b, DOWN);
+    tutti__build_loop(b);
+    if (plan->is_node) {
+        tutti__build_wait(b, NODE, 1);
+    } else {
+        tutti__build_shift(b, STAGE_TRIPS);
+        tutti__build_wait(b, UP, 1);
+    }
+    tutti__build_mark(b);
+    tutti__build_copy(b, plan->is_node ? plan->out : plan->in, plan->stage, plan->between.blocks);
+    tutti__build_end_loop(b);
+
+    tutti__build_stream(b, UP);
+    tutti__build_loop(b);
+    tutti__build_wait(b, BETWEEN, 1);
+    tutti__build_mark(b);
+    tutti__build_copy(b, plan->stage, plan->out, plan->between.blocks);
+    tutti__build_end_loop(b);
+}
+
+static void put_on_host(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party)
+{
+    tutti__build_on_host(b);
+    put_node_stream(b, plan, 1, BETWEEN);
+    if (plan->has_part)
+        put_between_stream(b, plan, party, NODE, plan->out);
+}
+
+static void put_on_device(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party)
+{
+    tutti__build_stage(b, plan->has_part ? plan->stage.blk : 0, plan->between.blocks, STAGE_TRIPS);
+    if (plan->is_node)
+        put_node_stream(b, plan, STAGE_TRIPS - 1, UP);
+    if (!plan->has_part)
+        return;
+    put_between_stream(b, plan, party, DOWN, plan->stage);
+    put_copies(b, plan);
 }
 
 /* Where node operations would only copy, or where there is nothing between hosts. */
@@ -79,27 +151,34 @@ tutti_status_t tutti__coll_allreduce_hierarchical(const tutti__shape_t *shape,
                                                   const tutti__coll_args_t *args,
                                                   tutti__sched_t **ret_sched)
 {
-    const char *sub = args->sub != NULL ? args->sub : tutti__coll_between_names[0];
-    uint32_t local = shape->local_of[args->rank], nparts = shape->min_local;
-    tutti__coll_between_t between;
+    uint32_t local = shape->local_of[args->rank], first;
+    tutti__party_t party = { NULL };
+    plan_t plan = { .sub = args->sub != NULL ? args->sub : tutti__coll_between_names[0],
+                    .nparts = shape->min_local,
+                    .has_part = local < shape->min_local,
+                    .is_node = shape->nhosts < shape->size };
     tutti__build_t *b;
 
-    if (!tutti__coll_between(sub, shape->nhosts, &between))
+    if (!tutti__coll_between(plan.sub, shape->nhosts, &plan.between))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "allreduce:hierarchical has no algorithm %s between hosts", sub);
-    if (shape->nhosts == 1 || shape->nhosts == shape->size)
-        return build_one_level(sub, shape, args, ret_sched);
-    if ((uint64_t)nparts * between.blocks > UINT32_MAX)
+                           "allreduce:hierarchical has no algorithm %s between hosts", plan.sub);
+    if (shape->nhosts == 1 || (!plan.is_node && !args->on_device))
+        return build_one_level(plan.sub, shape, args, ret_sched);
+    if ((uint64_t)plan.nparts * plan.between.blocks > UINT32_MAX)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "allreduce:hierarchical/%s needs %u x %u blocks",
-                           sub, nparts, between.blocks);
+                           plan.sub, plan.nparts, plan.between.blocks);
 
-    b = tutti__build_begin("hierarchical", args->rank, shape->size, nparts * between.blocks, 0,
-                           between.message);
-    put_node_stream(b, between.blocks, nparts, local < nparts);
-    if (local < nparts) {
-        tutti__party_t party = tutti__party_across(shape, args->rank);
-
-        put_between_stream(b, between.put, &party, tutti__at(TUTTI__OUT, local * between.blocks));
-    }
+    first = local * plan.between.blocks;
+    plan.in = tutti__at(TUTTI__IN, first);
+    plan.out = tutti__at(TUTTI__OUT, first);
+    plan.stage = tutti__at(TUTTI__STAGE, first);
+    if (plan.has_part)
+        party = tutti__party_across(shape, args->rank);
+    b = tutti__build_begin("hierarchical", args->rank, shape->size,
+                           plan.nparts * plan.between.blocks, 0, plan.between.message);
+    if (args->on_device)
+        put_on_device(b, &plan, &party);
+    else
+        put_on_host(b, &plan, &party);
     return tutti__build_end(b, ret_sched);
 }

@@ -89,12 +89,14 @@ tutti_status_t tutti__coll_prove_scheds(const tutti__algorithm_t *algorithm,
                                         const tutti__shape_t *shape, const tutti__coll_args_t *args,
                                         tutti__sched_t *const *scheds, uint32_t credits)
 {
-    const uint32_t trips[] = { 1, 2, credits + 1, 2 * credits + 1 };
+    const uint32_t stage = scheds[0]->stage_trips;
+    const size_t ntrips = stage > 0 ? 5 : 4;
+    const uint32_t trips[] = { 1, 2, credits + 1, 2 * credits + 1, 2 * stage + 1 };
     tutti__check_t check = tutti__coll_check(algorithm, shape, args, scheds);
     char why[TUTTI__ERROR_BYTES - 80];
 
     check.credits = credits;
-    for (size_t i = 0; i < sizeof(trips) / sizeof(*trips); i++) {
+    for (size_t i = 0; i < ntrips; i++) {
         tutti_status_t status;
 
         check.trips = trips[i];

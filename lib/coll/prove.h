@@ -21,8 +21,9 @@ tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutt
 
 /*
  * Prove all ranks' schedules, scheds[size], for chunk loops of 1, 2, c + 1 and 2c + 1 trips: no
- * channel full, full, and every slot used for a third time. TUTTI_ERR_INTERNAL: they are wrong, and
- * the text says with what and where.
+ * channel full, full, and every slot used for a third time. The same with the chunks of STAGE,
+ * where it is memory of its own. TUTTI_ERR_INTERNAL: they are wrong, and the text says with what
+ * and where.
  */
 tutti_status_t tutti__coll_prove_scheds(const tutti__algorithm_t *algorithm,
                                         const tutti__shape_t *shape, const tutti__coll_args_t *args,

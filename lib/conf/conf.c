@@ -107,6 +107,13 @@ static const row_t rows[] = {
       "Ranks of a core group: inside a host, sums are made in groups first. 0: who shares an L3\n"
       "    cache or a NUMA node, at most 16; and for algorithms of three levels, the whole host.",
       0, MOST_RANKS, NULL },
+    { "TUTTI_STAGE_BYTES", CONF_BYTES, AT(shared.stage_bytes), "32M",
+      "Device memory: pinned host memory through which data goes to other hosts; each\n"
+      "    communicator takes it five times.",
+      64 * KIB, 16 * GIB, NULL },
+    { "TUTTI_DEVICE_CHUNK_BYTES", CONF_BYTES, AT(shared.device_chunk_bytes), "1M",
+      "Device memory: between hosts large messages are pipelined in pieces of this size.",
+      4 * KIB, GIB, NULL },
     { "TUTTI_XPORT", CONF_WORD, AT(shared.xport), "auto",
       "Between ranks of different hosts: shm works if the hosts are one machine.",
       0, SIZE(shared.xport), "auto|shm|mpi" },
@@ -139,6 +146,13 @@ static const row_t rows[] = {
       "    number of local ranks in ~/.config/tutti/tuned; none: no file. They go before the\n"
       "    defaults, and variables go before them.",
       0, SIZE(tuned), NULL },
+    { "TUTTI_DEVICE", CONF_TEXT, AT(device), "auto",
+      "Whose memory calls take besides host memory: auto: CUDA's, if the program has loaded it\n"
+      "    before tutti_init; none; or a module's name: cuda.",
+      0, SIZE(device), NULL },
+    { "TUTTI_DEVICE_ID", CONF_NUMBER, AT(device_id), "",
+      "Number of this rank's device; else the calling thread's, else by local rank.",
+      0, 1023, NULL },
 };
 /* clang-format on */
 
@@ -223,6 +237,7 @@ void tutti__conf_defaults(tutti__conf_t *ret_conf)
     memset(ret_conf, 0, sizeof(*ret_conf));
     ret_conf->rank = -1;
     ret_conf->size = -1;
+    ret_conf->device_id = -1;
     for (size_t i = 0; i < ROWS; i++) {
         int ok = rows[i].value[0] == '\0' || put(ret_conf, &rows[i], rows[i].value);
 

@@ -34,6 +34,8 @@ typedef struct {
     uint64_t check;            /* TUTTI_CHECK: 1: prove schedules */
     uint64_t compare;          /* TUTTI_COMPARE: 1: direct calls, before data moves */
     uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: all */
+    uint64_t stage_bytes;      /* TUTTI_STAGE_BYTES: pinned host memory of each lane */
+    uint64_t device_chunk_bytes; /* TUTTI_DEVICE_CHUNK_BYTES: one chunk of a device's pipeline */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char xport[TUTTI__CONF_TEXT];          /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
 } tutti__conf_shared_t;
@@ -48,6 +50,8 @@ typedef struct {
     int64_t rank, size;               /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not given */
     char interface[TUTTI__CONF_TEXT]; /* TUTTI_INTERFACE: network interface of the side channel */
     char tuned[4096];                 /* TUTTI_TUNED: "" = this machine's own file; "none" */
+    char device[TUTTI__CONF_TEXT];    /* TUTTI_DEVICE: "auto"; "none"; a module's name */
+    int64_t device_id;                /* TUTTI_DEVICE_ID; -1: not given */
 } tutti__conf_t;
 
 /*

@@ -344,6 +344,10 @@ static inline void set_plain(const tutti__call_t *call, const tutti__call_kind_t
     exec->table = exec->begins = NULL;
     exec->in_table = exec->in_begins = NULL;
     exec->in_count = 0;
+    exec->on_device = 0;
+    exec->ready = NULL;
+    exec->queued = 0;
+    exec->then = NULL;
 }
 
 tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uint32_t size,

@@ -23,6 +23,9 @@ typedef struct {
     const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
     double prescale, postscale; /* 1: none. Reductions only */
     int on_device;              /* its buffers are device memory, all of them */
+    /* Direct calls on device memory: in this stream. Asynchronous ones: see tutti__entry_t. */
+    int has_stream;
+    tutti__dstream_t *stream;
 } tutti__call_t;
 
 /* What a call needs to be run: block maps, and memory for them. Zero it first; reused from call to

@@ -47,8 +47,8 @@ static int party_fits(const tutti__tensor_t *tensor, const tutti__party_t *p, cl
     const tutti__party_t *from = f->source != TUTTI__NOBODY ? tensor->party[f->source] : NULL;
     const tutti__party_t *wrong = NULL;
 
-    if (to != NULL &&
-        (to->facts.source != p->rank || to->facts.more != f->count || to->facts.dtype != f->dtype))
+    if (to != NULL && (to->facts.source != p->rank || to->facts.more != f->count ||
+                       to->facts.dtype != f->dtype || to->facts.on_device != f->on_device))
         wrong = to;
     else if (from != NULL && from->facts.root != p->rank)
         wrong = from;

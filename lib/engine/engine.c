@@ -109,6 +109,8 @@ static void destroy(tutti__engine_t *e)
     tutti__lanes_close(e);
     tutti__links_close(e);
     tutti__cache_fini(&e->cache);
+    tutti__cache_fini(&e->device_cache);
+    tutti__events_close(e);
     if (e->epfd >= 0)
         close(e->epfd);
     free(e->names.bucket);
@@ -165,6 +167,9 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     tutti__cache_init(&e->cache, env->shape, e->rank, env->conf->algorithm,
                       env->conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
                       env->conf->check ? (uint32_t)env->conf->credits : 0);
+    tutti__cache_init(&e->device_cache, env->shape, e->rank, env->conf->algorithm,
+                      e->cache.association, e->cache.prove);
+    e->device_cache.on_device = 1;
     e->left = calloc(e->size, sizeof(*e->left));
     e->cancelled = calloc(e->size, sizeof(*e->cancelled));
     e->gang = calloc(e->size, sizeof(*e->gang));
@@ -173,6 +178,8 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     if (e->left == NULL || e->cancelled == NULL || e->gang == NULL || e->joined == NULL ||
         e->members == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", e->size);
+    if (status == TUTTI_OK && env->exec->device != NULL)
+        status = tutti__events_open(e);
     status = tutti__boot_agree(env->boot, status);
     if (status == TUTTI_OK)
         status = tutti__links_open(e);

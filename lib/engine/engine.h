@@ -32,6 +32,10 @@ typedef struct {
     const tutti__shape_t *shape;
     const tutti__conf_shared_t *conf;
     int is_part; /* ended by tutti_comm_free, not by tutti_finalize */
+    /* Once, when the communicator is dead and the neighbours were told; or NULL. By any thread,
+       with the token: it may not call the engine. */
+    void (*on_death)(void *arg);
+    void *on_death_arg;
 } tutti__engine_env_t;
 
 /* Collective over all ranks of boot. */

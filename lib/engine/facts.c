@@ -62,6 +62,7 @@ tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *
         .kind = (uint8_t)call->kind,
         .dtype = (uint8_t)call->dtype,
         .phase = request->phase,
+        .on_device = call->on_device != 0,
     };
 
     if (has_root(call->kind))
@@ -71,7 +72,9 @@ tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *
     if (tutti__facts_is_message(&facts))
         take_message(&facts, call);
     if (tutti__call_by_pair(call->kind))
-        facts.count = 0;
+        facts.count = facts.on_device = 0;
+    if (call->kind == TUTTI_CALL_ALLGATHERV)
+        facts.on_device = 0;
     if (call->kind == TUTTI_CALL_REDUCE_SCATTERV || call->kind == TUTTI_CALL_ALLGATHERV)
         facts.count = 0;
     if (call->kind == TUTTI_CALL_BARRIER)
@@ -100,7 +103,7 @@ static int knows_nothing(const tutti__facts_t *facts)
 int tutti__facts_differ(const tutti__facts_t *a, const tutti__facts_t *b)
 {
     if (a->kind != b->kind || a->dtype != b->dtype || a->op != b->op || a->root != b->root ||
-        a->prescale != b->prescale || a->postscale != b->postscale)
+        a->prescale != b->prescale || a->postscale != b->postscale || a->on_device != b->on_device)
         return 1;
     if (knows_nothing(a) || knows_nothing(b))
         return 0;
@@ -125,7 +128,7 @@ void tutti__facts_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from
         msg->other_rank = from->rank;
         into->other = from->facts;
     } else if (!msg->conflict && from->facts.kind == TUTTI_CALL_ALLGATHERV) {
-        uint8_t unsure = msg->facts.unsure | from->facts.unsure;
+        unsigned unsure = msg->facts.unsure | from->facts.unsure;
 
         if (knows_nothing(&msg->facts))
             msg->facts = from->facts;
@@ -204,6 +207,8 @@ void tutti__facts_text(char *buffer, size_t bytes, uint32_t rank, const tutti__f
         put_message(&text, facts);
     else
         put_collective(&text, facts);
+    if (facts->on_device)
+        put(&text, ", in device memory");
     if (gang != NULL)
         put(&text, ", in a group of %u (%08x)", gang->size, (unsigned)gang->hash);
 }

@@ -2,12 +2,14 @@
 /*
  * Several tensors as one call. They are packed into memory that the other ranks of the host map,
  * served there in place without further copies, and unpacked. Scaling is part of the copies.
+ * Tensors in device memory go into the lane's device memory, by one launch for all.
  *
  *      allreduce, reduce, broadcast    |a         |b  |c     |
  *      reduce_scatter, allgather       |a0  |b0|c0|a1  |b1|c1|     block r: what is rank r's
  *
  * Tensors begin at cache lines, and what is between them is zero; but a caller's own operation sees
- * elements of tensors only, so there is nothing between them then.
+ * elements of tensors only, so there is nothing between them then. In device memory nobody zeroes
+ * what is between them: sums of garbage go nowhere, and no element sees another one's.
  *
  * A rank that has joined has ghosts of the tensors: zeros, in the same places.
  */
@@ -25,10 +27,17 @@ static int can_fuse(const tutti__facts_t *facts)
     return facts->kind <= TUTTI_CALL_BROADCAST || is_parted((tutti_call_kind_t)facts->kind);
 }
 
+/* A launch has one scale. */
+static int one_scale(const tutti__facts_t *a, const tutti__facts_t *b)
+{
+    return a->prescale == b->prescale && a->postscale == b->postscale;
+}
+
 int tutti__fuse_fits(const tutti__facts_t *a, const tutti__facts_t *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
-           a->count > 0 && b->count > 0 && can_fuse(a);
+           a->count > 0 && b->count > 0 && can_fuse(a) && a->on_device == b->on_device &&
+           (!a->on_device || one_scale(a, b));
 }
 
 size_t tutti__fuse_bytes(const tutti__facts_t *facts, uint32_t size)
@@ -90,6 +99,23 @@ static size_t ghost_bytes(const tutti_request_t *r, uint32_t size)
     return total * tutti_dtype_bytes(r->call.dtype);
 }
 
+/* Where the bucket is packed into. */
+static tutti_status_t find_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+    tutti_status_t status;
+
+    if (lane->on_device) {
+        if (bytes > device->fuse_bytes)
+            return tutti__fail(TUTTI_ERR_INTERNAL, "a bucket of %zu bytes in device memory", bytes);
+        lane->packed = device->lane[lane - e->lane].fuse;
+        return TUTTI_OK;
+    }
+    status = tutti__fuse_memory(e, lane, TUTTI__MAX(bytes, 1));
+    lane->packed = lane->fuse;
+    return status;
+}
+
 tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_t *ret_call)
 {
     tutti__call_t call = lane->first->first->call;
@@ -99,26 +125,30 @@ tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
 
     if (call.kind == TUTTI_CALL_ALLGATHERV)
         bytes = ghost_bytes(lane->first->first, e->size);
-    status = tutti__fuse_memory(e, lane, TUTTI__MAX(bytes, 1));
+    status = find_memory(e, lane, bytes);
     if (status != TUTTI_OK)
         return status;
+    call.on_device = lane->on_device;
     call.prescale = call.postscale = 1;
-    call.sendbuf = call.recvbuf = lane->fuse;
+    call.sendbuf = call.recvbuf = lane->packed;
     if (call.kind != TUTTI_CALL_ALLGATHERV && call.kind != TUTTI_CALL_BARRIER)
         call.count = block / tutti_dtype_bytes(call.dtype);
     if (call.kind == TUTTI_CALL_REDUCE_SCATTER)
-        call.recvbuf = lane->fuse + block * e->rank;
+        call.recvbuf = lane->packed + block * e->rank;
     if (call.kind == TUTTI_CALL_ALLGATHER)
-        call.sendbuf = lane->fuse + block * e->rank;
+        call.sendbuf = lane->packed + block * e->rank;
     *ret_call = call;
     return TUTTI_OK;
 }
 
 /* ---- copies ---- */
 
-static void copy(void *to, const void *from, const tutti_request_t *r, double scale)
+static void copy(tutti__lane_t *lane, void *to, const void *from, const tutti_request_t *r,
+                 double scale)
 {
-    if (TUTTI__LIKELY(scale == 1))
+    if (TUTTI__UNLIKELY(lane->on_device))
+        tutti__device_copy(lane, to, from, r->call.count);
+    else if (TUTTI__LIKELY(scale == 1))
         memcpy(to, from, part_bytes(r));
     else
         tutti__reduce_scale(to, from, r->call.count, r->call.dtype, scale);
@@ -126,11 +156,11 @@ static void copy(void *to, const void *from, const tutti_request_t *r, double sc
 
 static char *place(const tutti__lane_t *lane, const tutti_request_t *r, uint32_t part)
 {
-    return lane->fuse + part * lane->call.count * tutti_dtype_bytes(r->call.dtype) + r->offset;
+    return lane->packed + part * lane->call.count * tutti_dtype_bytes(r->call.dtype) + r->offset;
 }
 
 /* What this rank gives of one tensor to one block. */
-static void pack_part(const tutti__lane_t *lane, const tutti_request_t *r, const void *from,
+static void pack_part(tutti__lane_t *lane, const tutti_request_t *r, const void *from,
                       uint32_t part)
 {
     size_t bytes = part_bytes(r);
@@ -139,13 +169,13 @@ static void pack_part(const tutti__lane_t *lane, const tutti_request_t *r, const
     if (TUTTI__UNLIKELY(r->ghost))
         memset(to, 0, bytes);
     else
-        copy(to, (const char *)from + (is_parted(r->call.kind) ? part * bytes : 0), r,
+        copy(lane, to, (const char *)from + (is_parted(r->call.kind) ? part * bytes : 0), r,
              r->call.prescale);
-    if (lane->first->nrequests > 1 && r->call.op <= TUTTI_MAXLOC)
+    if (lane->first->nrequests > 1 && r->call.op <= TUTTI_MAXLOC && !lane->on_device)
         memset(to + bytes, 0, TUTTI__ROUND_UP(bytes, TUTTI__LINE_BYTES) - bytes);
 }
 
-void tutti__fuse_pack(const tutti__engine_t *e, const tutti__lane_t *lane)
+void tutti__fuse_pack(const tutti__engine_t *e, tutti__lane_t *lane)
 {
     for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next) {
         switch (r->call.kind) {
@@ -162,7 +192,7 @@ void tutti__fuse_pack(const tutti__engine_t *e, const tutti__lane_t *lane)
                 pack_part(lane, r, r->call.sendbuf, part);
             break;
         case TUTTI_CALL_ALLGATHER:
-            copy(place(lane, r, e->rank), r->call.sendbuf, r, 1);
+            copy(lane, place(lane, r, e->rank), r->call.sendbuf, r, 1);
             break;
         default:
             break;
@@ -170,29 +200,30 @@ void tutti__fuse_pack(const tutti__engine_t *e, const tutti__lane_t *lane)
     }
 }
 
-void tutti__fuse_unpack(const tutti__engine_t *e, const tutti__lane_t *lane)
+void tutti__fuse_unpack(const tutti__engine_t *e, tutti__lane_t *lane)
 {
     for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next) {
         if (r->ghost)
             continue;
         switch (r->call.kind) {
         case TUTTI_CALL_ALLREDUCE:
-            copy(r->call.recvbuf, place(lane, r, 0), r, r->call.postscale);
+            copy(lane, r->call.recvbuf, place(lane, r, 0), r, r->call.postscale);
             break;
         case TUTTI_CALL_REDUCE:
             if (r->call.root == e->rank)
-                copy(r->call.recvbuf, place(lane, r, 0), r, r->call.postscale);
+                copy(lane, r->call.recvbuf, place(lane, r, 0), r, r->call.postscale);
             break;
         case TUTTI_CALL_BROADCAST:
             if (r->call.root != e->rank)
-                copy(r->call.recvbuf, place(lane, r, 0), r, 1);
+                copy(lane, r->call.recvbuf, place(lane, r, 0), r, 1);
             break;
         case TUTTI_CALL_REDUCE_SCATTER:
-            copy(r->call.recvbuf, place(lane, r, e->rank), r, r->call.postscale);
+            copy(lane, r->call.recvbuf, place(lane, r, e->rank), r, r->call.postscale);
             break;
         case TUTTI_CALL_ALLGATHER:
             for (uint32_t part = 0; part < e->size; part++)
-                copy((char *)r->call.recvbuf + part * part_bytes(r), place(lane, r, part), r, 1);
+                copy(lane, (char *)r->call.recvbuf + part * part_bytes(r), place(lane, r, part), r,
+                     1);
             break;
         default:
             break;

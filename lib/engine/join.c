@@ -2,7 +2,7 @@
 /*
  * Ranks that have joined (tutti_join): they have no requests, but take part in what the others
  * submit. Rank 0 tells them what it is with each bucket; each makes a ghost of the tensor, which
- * lives in the lane's memory and gives zeros.
+ * lives in the lane's memory, of the host or the device, and gives zeros.
  */
 #include "engine/agree.h"
 
@@ -64,6 +64,7 @@ tutti_request_t *tutti__join_ghost(tutti__engine_t *e, const tutti__facts_t *fac
             .count = facts->kind == TUTTI_CALL_ALLGATHERV ? 0 : facts->count,
             .prescale = 1,
             .postscale = 1,
+            .on_device = facts->on_device,
         },
         .counts_later = facts->kind == TUTTI_CALL_ALLGATHERV,
     };

@@ -5,7 +5,12 @@
  * Bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank; so ranks
  * never wait for each other in different orders. A bucket of one tensor runs on the user's buffers;
  * several are one call in the lane's memory (fuse.c). Collectives whose counts ranks do not know of
- * each other exchange those first, in the same lane (exchange.c).
+ * each other exchange those first, in the same lane (exchange.c). Tensors in device memory take
+ * more steps than one run (on_device.c).
+ *
+ * A run on a device needs that every rank goes on stepping all lanes that it has started (see
+ * node/nccl/nccl.h). While one is there, `polling` keeps the thread awake, which steps all of them,
+ * whatever brief steps leave out.
  */
 #include "engine/state.h"
 
@@ -46,22 +51,27 @@ static void free_buckets(tutti__lane_t *lane)
 }
 
 /* May this thread drive the transports of a schedule? Asked only where one minds (MPI). */
-static int forbidden(tutti__engine_t *e, const tutti__sched_t *sched, tutti__who_t who)
+int tutti__lanes_forbidden(const tutti__engine_t *e, const tutti__sched_t *sched, tutti__who_t who)
 {
     return tutti__run_forbidden(e->env.exec, sched, who == TUTTI__STEP_THREAD);
 }
 
 void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
 {
+    int before = e->on_device > 0 ? tutti__engine_use_device(e) : -1;
+
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__lane_t *lane = &e->lane[i];
 
         /* A thread that may not call MPI leaves its messages alone; nobody else may come. */
-        if (lane->running && !(lane->polls && forbidden(e, lane->run.sched, who)))
+        if (lane->running && lane->run.sched != NULL &&
+            !(lane->polls && tutti__lanes_forbidden(e, lane->run.sched, who)))
             tutti__run_cancel(&lane->run);
         free_buckets(lane);
     }
-    e->in_flight = 0;
+    if (e->on_device > 0)
+        tutti__engine_give_back(e, before);
+    e->in_flight = e->on_device = 0;
     atomic_store(&e->polling, 0);
 }
 
@@ -71,6 +81,8 @@ void tutti__lanes_close(tutti__engine_t *e)
         free_buckets(&e->lane[i]);
         tutti__run_fini(&e->lane[i].run);
         tutti__call_room_free(&e->lane[i].room);
+        tutti__staged_free(&e->lane[i].staged);
+        free(e->lane[i].pieces);
     }
 }
 
@@ -85,6 +97,8 @@ void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket)
         lane->first = bucket;
     lane->last = bucket;
     e->in_flight++;
+    if (TUTTI__UNLIKELY(bucket->on_device))
+        e->on_device++;
 }
 
 /* ---- one bucket ---- */
@@ -106,30 +120,46 @@ static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane)
     if (r->ghost && r->phase > 0 && r->call.recvcounts == NULL && !tutti__join_counts(e, r))
         return TUTTI__AGAIN;
     lane->counting = lane->first->counts;
-    lane->fused = 0;
+    lane->fused = lane->on_device = 0;
     if (lane->counting)
         return tutti__exchange_call(e, lane, &lane->call);
     lane->fused = lane->first->nrequests > 1 || r->ghost;
+    /* A ghost need not come from the device to where it cannot stay. */
+    lane->on_device = r->call.on_device && (!r->ghost || tutti__device_fits(e, lane->first));
     if (lane->fused)
         return tutti__fuse_call(e, lane, &lane->call);
     lane->call = r->call;
     return TUTTI_OK;
 }
 
-static tutti_status_t get_schedule(tutti__engine_t *e, const tutti__call_t *call,
-                                   const tutti__want_t *want, int in_place,
-                                   const tutti__sched_t **ret_sched)
+static inline tutti_status_t get_schedule(tutti__cache_t *cache, const tutti__call_t *call,
+                                          const tutti__want_t *want, int in_place,
+                                          const tutti__sched_t **ret_sched)
 {
     switch (call->kind) {
     case TUTTI_CALL_SEND:
-        return tutti__cache_sendrecv(&e->cache, call->root, TUTTI__NOBODY, ret_sched);
+        return tutti__cache_sendrecv(cache, call->root, TUTTI__NOBODY, ret_sched);
     case TUTTI_CALL_RECV:
-        return tutti__cache_sendrecv(&e->cache, TUTTI__NOBODY, call->root, ret_sched);
+        return tutti__cache_sendrecv(cache, TUTTI__NOBODY, call->root, ret_sched);
     case TUTTI_CALL_SENDRECV:
-        return tutti__cache_sendrecv(&e->cache, call->root, call->source, ret_sched);
+        return tutti__cache_sendrecv(cache, call->root, call->source, ret_sched);
     default:
-        return tutti__cache_get(&e->cache, want, in_place, ret_sched);
+        return tutti__cache_get(cache, want, in_place, ret_sched);
     }
+}
+
+tutti_status_t tutti__lanes_schedule(tutti__cache_t *cache, const tutti__call_t *call,
+                                     const tutti__want_t *want, int in_place,
+                                     const tutti__sched_t **ret_sched)
+{
+    return get_schedule(cache, call, want, in_place, ret_sched);
+}
+
+tutti_status_t tutti__lanes_run(tutti__lane_t *lane, const tutti__sched_t *sched)
+{
+    lane->exec.tag = TUTTI__TAG_BUCKET;
+    lane->exec.signature = (uint32_t)tutti__hash(&lane->first->number, sizeof(uint32_t));
+    return tutti__run_start(&lane->run, sched, &lane->exec);
 }
 
 /*
@@ -149,12 +179,14 @@ static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_
     if (lane->first->nrequests == 0)
         return TUTTI_OK;
     status = make_call(e, lane);
+    if (status == TUTTI_OK && lane->on_device)
+        return tutti__device_start(e, lane, who);
     if (status == TUTTI_OK)
         status = tutti__call_prepare(&lane->call, e->rank, e->size, &lane->room, &want, &lane->exec,
                                      &in_place, &empty);
     if (status != TUTTI_OK || empty)
         return status;
-    status = get_schedule(e, &lane->call, &want, in_place, &sched);
+    status = get_schedule(&e->cache, &lane->call, &want, in_place, &sched);
     if (status == TUTTI_ERR_UNSUPPORTED || status == TUTTI_ERR_INVALID_ARGUMENT) {
         *ret_refused = status;
         return TUTTI_OK;
@@ -162,17 +194,15 @@ static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_
     if (status != TUTTI_OK)
         return status;
     lane->polls = polls(e, sched);
-    if (lane->polls && forbidden(e, sched, who))
+    if (lane->polls && tutti__lanes_forbidden(e, sched, who))
         return TUTTI__AGAIN;
     lane->bytes =
         TUTTI__MAX(lane->exec.count, lane->exec.in_count) * tutti_dtype_bytes(lane->exec.dtype);
-    lane->exec.tag = TUTTI__TAG_BUCKET;
-    lane->exec.signature = (uint32_t)tutti__hash(&lane->first->number, sizeof(uint32_t));
     if (lane->fused)
         tutti__fuse_pack(e, lane);
     else
         tutti__call_begin(&lane->call, &lane->room, &lane->exec);
-    status = tutti__run_start(&lane->run, sched, &lane->exec);
+    status = tutti__lanes_run(lane, sched);
     lane->running = status == TUTTI_OK;
     return status;
 }
@@ -201,6 +231,8 @@ static void finish(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t statu
         lane->last = NULL;
     lane->running = 0;
     e->in_flight--;
+    if (TUTTI__UNLIKELY(bucket->on_device))
+        e->on_device--;
     if (e->joined[e->rank])
         atomic_store_explicit(&e->moved_ns, tutti__now_ns(), memory_order_relaxed);
     free(bucket);
@@ -220,7 +252,7 @@ static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t r
             lane->first->counts = 0;
             return;
         }
-    } else if (lane->running) {
+    } else if (lane->running && !lane->on_device) {
         deliver(e, lane);
     }
     finish(e, lane, status, status == TUTTI_OK ? NULL : text);
@@ -244,17 +276,18 @@ static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t s
 
     snprintf(text, sizeof(text), "rank %u, tensor '%.100s': %.300s", e->rank,
              lane->first->first->name, tutti_last_error());
+    /* A device's work may have been ended by a rank that has told why before. */
+    if (lane->on_device)
+        tutti__links_poll(e, 1);
     tutti__watch_dead(e, status, text);
 }
 
-/* One step of a lane's run; AGAIN also if it waits for a rank that has left, until looked twice. */
-static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane)
+/* It waited for a rank that has left. */
+static tutti_status_t step_again(tutti__engine_t *e, tutti__lane_t *lane)
 {
-    tutti_status_t status = tutti__run_step(&lane->run, &lane->stuck);
+    tutti_status_t status;
     char text[128];
 
-    if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
-        return status;
     /* What it wrote before it left may have come after the first look. */
     status = tutti__run_step(&lane->run, &lane->stuck);
     if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
@@ -265,6 +298,21 @@ static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane)
                        lane->stuck.peer);
 }
 
+/* One step of a lane's run; AGAIN also if it waits for a rank that has left, until looked twice. */
+static inline tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane)
+{
+    tutti_status_t status = tutti__run_step(&lane->run, &lane->stuck);
+
+    if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
+        return status;
+    return step_again(e, lane);
+}
+
+tutti_status_t tutti__lanes_step_run(tutti__engine_t *e, tutti__lane_t *lane)
+{
+    return step_run(e, lane);
+}
+
 /* Bytes of the first bucket of a lane: what a step there may cost. */
 static size_t bucket_bytes(const tutti__lane_t *lane)
 {
@@ -272,6 +320,9 @@ static size_t bucket_bytes(const tutti__lane_t *lane)
 
     if (lane->running)
         return lane->bytes;
+    /* Starting those is quick. */
+    if (lane->first->on_device)
+        return 0;
     for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next)
         total += r->bytes;
     return total;
@@ -297,9 +348,10 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
             moved |= status == TUTTI_OK;
         }
         if (status == TUTTI_OK && lane->running) {
-            if (lane->polls && forbidden(e, lane->run.sched, who))
+            if (lane->polls && !lane->on_device && tutti__lanes_forbidden(e, lane->run.sched, who))
                 return moved;
-            status = step_run(e, lane);
+            status = TUTTI__LIKELY(!lane->on_device) ? step_run(e, lane)
+                                                     : tutti__device_step(e, lane, who, &refused);
         }
         if (status == TUTTI__AGAIN)
             return moved;
@@ -325,13 +377,10 @@ int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti_request_t *requ
     return -1;
 }
 
-int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 {
     int moved = 0, polling = 0;
 
-    *ret_left = 0;
-    if (e->in_flight == 0)
-        return 0;
     for (uint32_t i = 1; i < TUTTI__LANES && !atomic_load(&e->dead); i++) {
         moved |= step_lane(e, &e->lane[i], who, ret_left);
         polling |= e->lane[i].first != NULL && e->lane[i].polls;
@@ -341,5 +390,20 @@ int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
         tutti__request_wake(e);
     else if (!polling)
         atomic_store_explicit(&e->polling, 0, memory_order_relaxed);
+    return moved;
+}
+
+int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+{
+    int before, moved;
+
+    *ret_left = 0;
+    if (e->in_flight == 0)
+        return 0;
+    if (TUTTI__LIKELY(e->on_device == 0))
+        return step_lanes(e, who, ret_left);
+    before = tutti__engine_use_device(e);
+    moved = step_lanes(e, who, ret_left);
+    tutti__engine_give_back(e, before);
     return moved;
 }

@@ -6,9 +6,12 @@ libtutti_all_la_SOURCES += \
     %reldir%/call.c \
     %reldir%/call.h \
     %reldir%/call_kinds.c \
+    %reldir%/call_sides.c \
+    %reldir%/call_sides.h \
     %reldir%/decide.c \
     %reldir%/engine.c \
     %reldir%/engine.h \
+    %reldir%/events.c \
     %reldir%/exchange.c \
     %reldir%/facts.c \
     %reldir%/fuse.c \
@@ -17,10 +20,12 @@ libtutti_all_la_SOURCES += \
     %reldir%/links.c \
     %reldir%/messages.h \
     %reldir%/missing.c \
+    %reldir%/on_device.c \
     %reldir%/pending.c \
     %reldir%/plan.c \
     %reldir%/refuse.c \
     %reldir%/requests.c \
+    %reldir%/staged.c \
     %reldir%/staged.h \
     %reldir%/state.h \
     %reldir%/submit.c \

@@ -46,9 +46,11 @@ typedef struct {
     uint32_t root;                /* messages: whom it sends to, or TUTTI__NOBODY */
     uint32_t source;              /* messages: from whom it receives, or TUTTI__NOBODY; else 0 */
     uint8_t kind, dtype;
-    uint8_t phase;  /* 1: the data of a call whose counts were exchanged before */
-    uint8_t unsure; /* allgatherv: somebody does not know recvcounts; `count` and `more` are of
-                       those who do, or 0 */
+    uint8_t phase;          /* 1: the data of a call whose counts were exchanged before */
+    unsigned unsure : 1;    /* allgatherv: somebody does not know recvcounts; `count` and `more` are
+                               of those who do, or 0 */
+    unsigned on_device : 1; /* its buffers are device memory. 0 where that is each rank's own
+                               affair: in calls of which a rank may have no element, so no buffer */
 } tutti__facts_t;
 
 /*

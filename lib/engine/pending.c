@@ -185,6 +185,8 @@ static void put_aside(tutti__engine_t *e, tutti_request_t *request)
 static void finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
                    const char *text)
 {
+    if (TUTTI__UNLIKELY(request->ready != NULL))
+        tutti__events_put(e, request);
     request->status = status;
     request->text = text != NULL ? strdup(text) : NULL;
     request->ended_ns = tutti__now_ns();

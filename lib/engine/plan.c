@@ -80,6 +80,19 @@ static void send_tensor(tutti__engine_t *e, uint32_t number, const tutti__tensor
     } while (nmore > 0);
 }
 
+/* The largest bucket of several tensors. */
+static size_t most_bytes(const tutti__engine_t *e, const tutti__facts_t *facts)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+
+    if (TUTTI__LIKELY(!facts->on_device) || device == NULL)
+        return e->fusion_bytes;
+    /* Not what suits the processor's caches. */
+    if (e->env.conf->fusion_bytes == TUTTI__CONF_AUTO)
+        return device->fuse_bytes;
+    return TUTTI__MIN(e->fusion_bytes, device->fuse_bytes);
+}
+
 /* One bucket: the head of the list, and what fits to it. */
 static void plan_one(tutti__engine_t *e)
 {
@@ -101,7 +114,7 @@ static void plan_one(tutti__engine_t *e)
         }
         total += tutti__fuse_bytes(&t->msg.facts, e->size);
         /* Those behind it stay behind it. */
-        if (total > e->fusion_bytes)
+        if (total > most_bytes(e, &first->msg.facts))
             break;
         take_ready(e, at, before);
         *end = t;
@@ -243,6 +256,7 @@ static void append(tutti__bucket_t *bucket, tutti_request_t *request)
         bucket->first = request;
     bucket->last = request;
     bucket->nrequests++;
+    bucket->on_device = request->call.on_device;
 }
 
 /* The bucket whose messages are coming in. */
@@ -291,6 +305,7 @@ void tutti__plan_bucket(tutti__engine_t *e, const void *body, size_t bytes)
         append(bucket, request);
     }
     bucket->counts = msg->counts;
+    bucket->joined = msg->has_facts;
     if (msg->last) {
         e->filling = NULL;
         tutti__lanes_add(e, bucket);

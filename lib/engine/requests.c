@@ -104,6 +104,10 @@ tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entr
     r->counts_later = entry->counts_later != 0;
     r->callback = entry->callback;
     r->callback_arg = entry->callback_arg;
+    if (TUTTI__UNLIKELY(entry->has_stream && entry->call.on_device)) {
+        r->stream = entry->stream;
+        r->has_stream = 1;
+    }
     r->engine = e;
     atomic_fetch_add(&e->refs, 1);
     *ret_request = r;

@@ -31,6 +31,8 @@ typedef struct {
 } tutti__staged_t;
 
 void tutti__staged_free(tutti__staged_t *staged);
+/* staged->host has so many bytes, or NO_MEMORY. */
+tutti_status_t tutti__staged_need(tutti__staged_t *staged, size_t bytes);
 
 /*
  * device  what the lane has; the calling thread uses it

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "engine/messages.h"
+#include "engine/staged.h"
 
 /* ---- requests ---- */
 
@@ -29,6 +30,9 @@ struct tutti_request {
     size_t bytes; /* about what a step of it may cost */
     tutti_callback_t callback;
     void *callback_arg;
+    tutti__dstream_t *stream; /* of device memory: what is in it at submission comes first */
+    tutti__devent_t *ready;   /* behind that, of the pool until the request is done; or NULL */
+    uint8_t has_stream;
     uint64_t since_ns;
     uint64_t ended_ns;
     size_t offset;          /* in each part of its bucket's memory, bytes */
@@ -73,18 +77,35 @@ struct tutti__bucket {
     uint32_t number;
     uint32_t nrequests; /* 0: it does not concern this rank */
     int counts;         /* exchange the counts first */
+    int on_device;      /* 1: its tensors are device memory */
+    int joined;         /* some ranks have joined, and have ghosts of its tensors */
     tutti_request_t *first, *last;
     tutti__bucket_t *next; /* in its lane */
 };
+
+/* Where a bucket of tensors in device memory is; see on_device.c. */
+typedef enum {
+    TUTTI__DEVICE_RUN,        /* its schedule runs: on the device or, once staged, in host memory */
+    TUTTI__DEVICE_STAGED_IN,  /* on the way into host memory */
+    TUTTI__DEVICE_STAGED_OUT, /* on the way back */
+    TUTTI__DEVICE_UNPACK      /* results are on their way to where the user wants them */
+} tutti__device_phase_t;
 
 /* The engine's lanes are 1 to TUTTI__LANES - 1; entry 0 stays empty. */
 typedef struct {
     tutti__run_t run;
     tutti__bucket_t *first, *last; /* first: in flight, if running */
     int running;
-    int counting; /* the run exchanges counts */
-    int fused;    /* the run works in `fuse` */
-    int polls;    /* the run uses a transport that only polling moves (MPI) */
+    int counting;                /* the run exchanges counts */
+    int fused;                   /* the run works in `fuse` */
+    int polls;                   /* only polling moves the run: MPI, or a device */
+    int on_device;               /* its tensors are device memory; then: */
+    tutti__device_phase_t phase; /* if running */
+    int is_staged;               /* the call is made in host memory */
+    int unpacks;                 /* results do not stand where the user wants them */
+    tutti__staged_t staged;
+    tutti__piece_t *pieces; /* [pieces_room] of a pack or unpack that is being made */
+    size_t npieces, pieces_room;
     size_t bytes; /* of the run */
     tutti__stuck_t stuck;
     tutti__call_t call; /* that the run serves, and what it is made of */
@@ -92,6 +113,7 @@ typedef struct {
     tutti__call_room_t room;
     char *fuse; /* memory for fused buckets, in the arena */
     size_t fuse_bytes;
+    char *packed; /* what the present bucket is packed into: fuse, or the device's */
 } tutti__lane_t;
 
 /* ---- the engine ---- */
@@ -127,6 +149,9 @@ struct tutti__engine {
     tutti_request_t *join;
     tutti_request_t *ended_first, *ended_last;
     char dead_text[TUTTI__ERROR_BYTES];
+    /* Events for what is submitted with a stream: those not in use, of all that were made. */
+    tutti__devent_t **event; /* [nevents] */
+    size_t nevents, free_events;
 
     /* The token's owner. */
     uint32_t nlinks;
@@ -148,7 +173,8 @@ struct tutti__engine {
     tutti_request_t *ghosts;                   /* that have learnt counts for their second phase */
     uint32_t in_flight;                        /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
-    tutti__cache_t cache;
+    uint32_t on_device; /* of them in device memory */
+    tutti__cache_t cache, device_cache;
     uint64_t stall_ns; /* when stalls were last reported */
     int dead_seen;     /* the state has been cleared after a death */
 
@@ -210,12 +236,37 @@ int tutti__links_poll(tutti__engine_t *e, int side);
 tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes);
 /* Lay out the lane's first bucket and make the call that serves it. */
 tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_t *ret_call);
-void tutti__fuse_pack(const tutti__engine_t *e, const tutti__lane_t *lane);
-void tutti__fuse_unpack(const tutti__engine_t *e, const tutti__lane_t *lane);
+/* In device memory: what is to be copied is added up, see tutti__device_copy. */
+void tutti__fuse_pack(const tutti__engine_t *e, tutti__lane_t *lane);
+void tutti__fuse_unpack(const tutti__engine_t *e, tutti__lane_t *lane);
 /* May tensors of these facts be served together at all? */
 int tutti__fuse_fits(const tutti__facts_t *a, const tutti__facts_t *b);
 /* Bytes that a tensor takes in a fused bucket. */
 size_t tutti__fuse_bytes(const tutti__facts_t *facts, uint32_t size);
+
+/* events.c: threads and streams of users that have a device */
+/* If there is a device. Once it is used on this thread. */
+tutti_status_t tutti__events_open(tutti__engine_t *e);
+void tutti__events_close(tutti__engine_t *e);
+/* Use the engine's device on this thread. Returns what to give back then. */
+int tutti__engine_use_device(const tutti__engine_t *e);
+void tutti__engine_give_back(const tutti__engine_t *e, int before);
+/* Record where the streams of requests stand; all or none. Not under queue_lock. */
+tutti_status_t tutti__events_record(tutti__engine_t *e, tutti_request_t *const *requests, size_t n);
+/* The request's event, if it has one, is free again. Not under queue_lock. */
+void tutti__events_put(tutti__engine_t *e, tutti_request_t *request);
+
+/* on_device.c: buckets of tensors in device memory */
+/* Begin the lane's call; afterwards `running`, unless there is nothing to do. AGAIN: this thread
+   may not; nothing was done. */
+tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who);
+/* Go on until it is done, or AGAIN. *ret_refused: it cannot be served, on no rank. */
+tutti_status_t tutti__device_step(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
+                                  tutti_status_t *ret_refused);
+/* Can the lane's first bucket be served in device memory, by all ranks? */
+int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket);
+/* Add to what is packed or unpacked next. */
+void tutti__device_copy(tutti__lane_t *lane, void *to, const void *from, size_t count);
 
 /* exchange.c: what ranks tell each other before the data of v collectives moves */
 /* Does this kind need it? */
@@ -247,6 +298,15 @@ int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
 int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti_request_t *request);
 /* Give up everything in flight. */
 void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who);
+/* For on_device.c: may this thread not drive what a schedule needs? */
+int tutti__lanes_forbidden(const tutti__engine_t *e, const tutti__sched_t *sched, tutti__who_t who);
+tutti_status_t tutti__lanes_schedule(tutti__cache_t *cache, const tutti__call_t *call,
+                                     const tutti__want_t *want, int in_place,
+                                     const tutti__sched_t **ret_sched);
+/* Begin a run of lane->exec. */
+tutti_status_t tutti__lanes_run(tutti__lane_t *lane, const tutti__sched_t *sched);
+/* One step of a lane's run. */
+tutti_status_t tutti__lanes_step_run(tutti__engine_t *e, tutti__lane_t *lane);
 
 /* watch.c */
 void tutti__watch_dead(tutti__engine_t *e, tutti_status_t status, const char *text);

@@ -25,14 +25,20 @@ void tutti__engine_leave(tutti__engine_t *e)
 /* Hand over what was made; all or nothing. */
 static tutti_status_t push(tutti__engine_t *e, tutti_request_t **requests, size_t n)
 {
-    tutti_status_t status;
+    tutti_status_t status = TUTTI_OK;
 
     if (!tutti__engine_enter(e))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
-    status = tutti__request_push(e, requests, n);
-    /* Larger buckets are the thread's, if there is one, so that this returns at once. */
+    if (TUTTI__UNLIKELY(e->env.exec->device != NULL))
+        status = tutti__events_record(e, requests, n);
     if (status == TUTTI_OK)
+        status = tutti__request_push(e, requests, n);
+    /* Larger buckets are the thread's, if there is one, so that this returns at once. */
+    if (TUTTI__LIKELY(status == TUTTI_OK))
         tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
+    else
+        for (size_t i = 0; i < n; i++)
+            tutti__events_put(e, requests[i]);
     tutti__engine_leave(e);
     return status;
 }
@@ -196,11 +202,26 @@ static tutti_status_t may_receive(const tutti_request_t *r)
     return TUTTI_OK;
 }
 
+/* Both buffers in one kind of memory. Who sends nothing has only this one. */
+static tutti_status_t find_memory(const tutti__engine_t *e, tutti_request_t *r, const void *recvbuf)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+    int on_device = device != NULL && device->ops->where(recvbuf).kind == TUTTI__MEM_DEVICE;
+
+    if (on_device != r->call.on_device && r->bytes > 0)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "request '%s': recvbuf is in %s memory, but sendbuf is not", r->name,
+                           on_device ? "device" : "host");
+    r->call.on_device = on_device;
+    return TUTTI_OK;
+}
+
 /* Announce it again, now that it has a buffer. Under queue_lock. */
 static tutti_status_t give_buffer(tutti__engine_t *e, tutti_request_t *r, void *recvbuf,
                                   const size_t *recvdispls)
 {
     size_t *displs = r->arrays + 3 * (size_t)e->size, total = 0;
+    tutti_status_t status;
 
     if (atomic_load(&r->counted) == 2)
         return has_buffer(r);
@@ -209,6 +230,9 @@ static tutti_status_t give_buffer(tutti__engine_t *e, tutti_request_t *r, void *
         return TUTTI_OK;
     for (uint32_t rank = 0; rank < e->size; rank++)
         total += r->call.recvcounts[rank];
+    status = total > 0 ? find_memory(e, r, recvbuf) : TUTTI_OK;
+    if (status != TUTTI_OK)
+        return status;
     r->call.recvbuf = recvbuf;
     if (recvdispls != NULL) {
         memcpy(displs, recvdispls, e->size * sizeof(*displs));

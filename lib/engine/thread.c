@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The engine's own thread: makes progress while nobody waits, and looks after sockets, stalls and
- * what moves only when polled. It alone sleeps on the bell; woken while another thread works, it
- * goes back to sleep.
+ * what moves only when polled (MPI, devices). It alone sleeps on the bell; woken while another
+ * thread works, it goes back to sleep.
  */
 #include "engine/state.h"
 
@@ -86,7 +86,8 @@ tutti_status_t tutti__thread_start(tutti__engine_t *e)
     sigset_t all, before;
     int error;
 
-    if (e->size == 1)
+    /* Alone there is nothing to wait for, but a device. */
+    if (e->size == 1 && e->env.exec->device == NULL)
         return TUTTI_OK;
     /* Before others read it; it stays, since some may read it while the thread is stopped. */
     e->has_thread = 1;

@@ -114,6 +114,11 @@ static void die(tutti__engine_t *e, int from, tutti_status_t status, const char 
     /* A peer that ends early is the program's affair, and the calls that fail say so. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
     spread_dead(e, from, status, text);
+    if (e->env.on_death != NULL) {
+        /* First the reason, then what follows from it. */
+        tutti__links_flush(e);
+        e->env.on_death(e->env.on_death_arg);
+    }
 }
 
 void tutti__watch_dead(tutti__engine_t *e, tutti_status_t status, const char *text)

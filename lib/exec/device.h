@@ -18,9 +18,10 @@ typedef struct {
     tutti__dstream_t *down;                        /* copies to the host */
     tutti__dstream_t *up;                          /* copies to the device, and kernels */
     tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* the executor's: behind a stream's copy */
-    tutti__devent_t *done;                         /* of whoever uses the lane, when nothing runs */
-    char *stage;                                   /* [stage_bytes] pinned host memory */
-    char *fuse;                                    /* [fuse_bytes] device memory; lane 0: NULL */
+    tutti__devent_t *ready; /* the same, behind what is in the caller's stream */
+    tutti__devent_t *done;  /* of whoever uses the lane, when nothing runs */
+    char *stage;            /* [stage_bytes] pinned host memory */
+    char *fuse;             /* [fuse_bytes] device memory; lane 0: NULL */
 } tutti__device_lane_t;
 
 typedef struct {
@@ -28,7 +29,8 @@ typedef struct {
     int device;
     tutti__node_t *node; /* of the host's ranks, on device memory; NULL: no NCCL, so no schedule
                             runs on the device */
-    size_t chunk_bytes;  /* longest chunk of a block in loops */
+    size_t chunk_bytes;  /* longest chunk of a block in loops; at least 64. A power of two of it
+                            is used */
     size_t stage_bytes, fuse_bytes; /* the same on all ranks, as is chunk_bytes */
     tutti__device_lane_t lane[TUTTI__LANES];
 } tutti__exec_device_t;

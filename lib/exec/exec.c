@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor: operations and streams. See exec.h, and sched.h for what the operations mean;
- * start.c has what happens before the first operation.
+ * start.c has what happens before the first operation, on_device.c what device memory needs.
  *
  * Everything that an operation needs was looked up at the start: where each block is, in bytes, and
  * both ends of its channel. So an operation is a table look-up, a clamp, and the transport's or the
@@ -17,39 +17,20 @@
 
 /* ---- blocks ---- */
 
-typedef struct {
-    char *ptr;
-    size_t bytes;
-} span_t;
-
-/* Chunk of one block, as the present trip of a stream sees it. */
-static inline span_t chunk_of(const tutti__run_t *run, const tutti__stream_t *st,
-                              const tutti__op_t *op, unsigned buf, uint32_t blk)
-{
-    const tutti__place_t *place = &run->place[buf];
-    const tutti__block_t *block = &place->block[blk];
-    size_t trip = st->trip - op->shift, skip = trip * st->chunk;
-
-    if (skip >= block->bytes)
-        return (span_t){ place->base, 0 };
-    return (span_t){ place->base + block->begin + trip * place->step,
-                     TUTTI__MIN(block->bytes - skip, st->chunk) };
-}
-
 /* Several blocks as one, where they are joint. */
-static span_t join(const tutti__run_t *run, unsigned buf, uint32_t blk, uint32_t nblk)
+static tutti__span_t join(const tutti__run_t *run, unsigned buf, uint32_t blk, uint32_t nblk)
 {
     const tutti__place_t *place = &run->place[buf];
     const tutti__block_t *first = &place->block[blk], *last = first + nblk - 1;
 
-    return (span_t){ place->base + first->begin, last->begin + last->bytes - first->begin };
+    return (tutti__span_t){ place->base + first->begin, last->begin + last->bytes - first->begin };
 }
 
 /* All blocks of an operation in one buffer; more than one only where they are joint. */
-static inline span_t span(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
-                          unsigned buf, uint32_t blk)
+static inline tutti__span_t span(const tutti__run_t *run, const tutti__stream_t *st,
+                                 const tutti__op_t *op, unsigned buf, uint32_t blk)
 {
-    return op->nblk == 1 ? chunk_of(run, st, op, buf, blk) : join(run, buf, blk, op->nblk);
+    return op->nblk == 1 ? tutti__run_chunk(run, st, op, buf, blk) : join(run, buf, blk, op->nblk);
 }
 
 static size_t sum_bytes(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
@@ -58,24 +39,25 @@ static size_t sum_bytes(const tutti__run_t *run, const tutti__stream_t *st, cons
     size_t bytes = 0;
 
     for (uint32_t i = 0; i < nblk; i++)
-        bytes += chunk_of(run, st, op, buf, blk + i).bytes;
+        bytes += tutti__run_chunk(run, st, op, buf, blk + i).bytes;
     return bytes;
 }
 
 /* A message of several blocks is put together first. */
-static span_t gather(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
+static tutti__span_t gather(const tutti__run_t *run, const tutti__stream_t *st,
+                            const tutti__op_t *op)
 {
     char *to = st->gather;
 
     for (uint32_t i = 0; i < op->nblk; i++) {
-        span_t from = chunk_of(run, st, op, op->sbuf, op->sblk + i);
+        tutti__span_t from = tutti__run_chunk(run, st, op, op->sbuf, op->sblk + i);
 
         if (from.bytes == 0)
             continue;
         memcpy(to, from.ptr, from.bytes);
         to += from.bytes;
     }
-    return (span_t){ st->gather, (size_t)(to - st->gather) };
+    return (tutti__span_t){ st->gather, (size_t)(to - st->gather) };
 }
 
 /* ---- operations; each answers OK when it is complete ---- */
@@ -86,7 +68,7 @@ static uint32_t divisor(const tutti__run_t *run, const tutti__op_t *op)
 }
 
 /* dst = what is there (op) what arrives; LEFT: the other way round. */
-static inline void fold(const tutti__run_t *run, const tutti__op_t *op, span_t dst,
+static inline void fold(const tutti__run_t *run, const tutti__op_t *op, tutti__span_t dst,
                         const char *there, const char *arrives)
 {
     const void *srcs[2] = { there, arrives };
@@ -104,7 +86,7 @@ static inline tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *s
     const tutti__end_t *end = &run->ends[op->chan];
     int pending = 0;
     tutti_status_t status;
-    span_t from;
+    tutti__span_t from;
 
     if (st->started)
         return end->ops->flush(end->chan, stuck);
@@ -121,8 +103,8 @@ static inline tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *s
     return end->ops->flush(end->chan, stuck);
 }
 
-static inline void take(const tutti__run_t *run, const tutti__op_t *op, span_t dst, span_t src,
-                        const char *data)
+static inline void take(const tutti__run_t *run, const tutti__op_t *op, tutti__span_t dst,
+                        tutti__span_t src, const char *data)
 {
     if (op->kind == TUTTI__RECV)
         memcpy(dst.ptr, data, dst.bytes);
@@ -135,12 +117,12 @@ static void take_apart(const tutti__run_t *run, const tutti__stream_t *st, const
                        const char *data)
 {
     for (uint32_t i = 0; i < op->nblk; i++) {
-        span_t dst = chunk_of(run, st, op, op->dbuf, op->dblk + i), src = dst;
+        tutti__span_t dst = tutti__run_chunk(run, st, op, op->dbuf, op->dblk + i), src = dst;
 
         if (dst.bytes == 0)
             continue;
         if (op->kind == TUTTI__RECV_REDUCE)
-            src = chunk_of(run, st, op, op->sbuf, op->sblk + i);
+            src = tutti__run_chunk(run, st, op, op->sbuf, op->sblk + i);
         take(run, op, dst, src, data);
         data += dst.bytes;
     }
@@ -152,7 +134,7 @@ static inline tutti_status_t do_recv(const tutti__run_t *run, const tutti__strea
     const tutti__end_t *end = &run->ends[op->chan];
     int is_one = op->nblk == 1 || (run->place[op->dbuf].joint &&
                                    (op->kind == TUTTI__RECV || run->place[op->sbuf].joint));
-    span_t dst = { NULL, 0 }, src = { NULL, 0 };
+    tutti__span_t dst = { NULL, 0 }, src = { NULL, 0 };
     const void *data;
     tutti_status_t status;
 
@@ -181,14 +163,14 @@ static void do_local(const tutti__run_t *run, const tutti__stream_t *st, const t
     uint32_t pieces = is_one ? 1 : op->nblk;
 
     for (uint32_t i = 0; i < pieces; i++) {
-        span_t dst, src;
+        tutti__span_t dst, src;
 
         if (is_one) {
             dst = span(run, st, op, op->dbuf, op->dblk);
             src = span(run, st, op, op->sbuf, op->sblk);
         } else {
-            dst = chunk_of(run, st, op, op->dbuf, op->dblk + i);
-            src = chunk_of(run, st, op, op->sbuf, op->sblk + i);
+            dst = tutti__run_chunk(run, st, op, op->dbuf, op->dblk + i);
+            src = tutti__run_chunk(run, st, op, op->sbuf, op->sblk + i);
         }
         if (dst.bytes == 0)
             continue;
@@ -207,6 +189,8 @@ static tutti_status_t do_wait(const tutti__run_t *run, const tutti__stream_t *st
 {
     int64_t target = op->arg;
 
+    if (TUTTI__UNLIKELY(run->device != NULL))
+        return tutti__run_wait(run, st, op);
     if (st->loop != TUTTI__NO_LOOP)
         target += (int64_t)(st->trip - op->shift) * run->sched->marks[op->stream];
     return (int64_t)run->stream[op->stream].marks >= target ? TUTTI_OK : TUTTI__AGAIN;
@@ -220,6 +204,11 @@ static char *node_base(const tutti__run_t *run, unsigned buf, uint32_t blk)
     const tutti__place_t *place = &run->place[buf];
 
     return buf == TUTTI__SCRATCH ? place->base + place->block[blk].begin : place->base;
+}
+
+static inline tutti__node_t *node_of(const tutti__run_t *run)
+{
+    return run->device == NULL ? run->env->node : run->device->node;
 }
 
 /* start.c has filled in what is the same for all operations of the call. */
@@ -242,19 +231,26 @@ static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti
     call->dblk = op->dblk < nblocks ? op->dblk : op->dblk % nblocks;
     call->nblk = op->nblk;
     call->nparts = op->nparts;
-    run->env->node->ops->start(run->env->node, run->lane, call);
+    if (run->device != NULL && run->ready != NULL) {
+        run->device->node->ops->ready(run->device->node, run->lane, run->ready);
+        run->ready = NULL;
+    }
+    node_of(run)->ops->start(node_of(run), run->lane, call);
 }
 
 static tutti_status_t do_node(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                               tutti__stuck_t *stuck)
 {
+    tutti_status_t status;
+
     if (!st->started) {
         if (sum_bytes(run, st, op, op->sbuf, op->sblk, op->nblk * op->nparts) == 0)
             return TUTTI_OK;
         start_node(run, st, op);
         st->started = 1;
     }
-    return run->env->node->ops->step(run->env->node, run->lane, stuck);
+    status = node_of(run)->ops->step(node_of(run), run->lane, stuck);
+    return status == TUTTI_OK && tutti__run_untouched(run) ? tutti__run_live(run) : status;
 }
 
 /* The meeting before the first operation. */
@@ -281,10 +277,14 @@ static void do_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__o
         st->trip = 0;
         st->trips = run->trips;
         st->chunk = run->chunk;
+        if (run->device != NULL) {
+            st->trips *= st->pieces;
+            st->chunk /= st->pieces;
+        }
         return;
     }
     st->trip++;
-    if (st->trip < run->trips + (size_t)run->sched->ops[st->loop].arg) {
+    if (st->trip < st->trips + (size_t)run->sched->ops[st->loop].arg) {
         st->pc = st->loop + 1;
         return;
     }
@@ -305,6 +305,9 @@ static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const
     case TUTTI__RECV_REDUCE:
         return do_recv(run, st, op, stuck);
     case TUTTI__COPY:
+        if (run->device != NULL && (tutti__run_is_users(op->sbuf) || tutti__run_is_users(op->dbuf)))
+            return tutti__run_copy(run, st, op);
+        /* fall through */
     case TUTTI__REDUCE:
         do_local(run, st, op);
         return TUTTI_OK;
@@ -343,6 +346,13 @@ static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__
     return TUTTI_OK;
 }
 
+static int is_at_wait(const tutti__run_t *run, uint32_t s)
+{
+    return run->sched->ops[run->stream[s].pc].kind == TUTTI__WAIT;
+}
+
+#define DEVICE 16 /* to be blocked by it counts like so many places */
+
 tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
 {
     int moved, blocked, places;
@@ -370,6 +380,8 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
             if (here.peer >= 0) {
                 places++;
                 *stuck = here;
+            } else if (run->device != NULL && !is_at_wait(run, s)) {
+                places += DEVICE;
             }
         }
     } while (blocked && moved && run->sched->nstreams > 1);
@@ -380,5 +392,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
     /* Blocked in several places: no one word to sleep on. */
     if (places > 1)
         stuck->word = NULL;
+    if (places >= DEVICE) /* it rings no bell */
+        stuck->peer = -1;
     return TUTTI__AGAIN;
 }

@@ -4,6 +4,14 @@
  *
  * A run is resumable and never blocks: each stream has a program counter, and a step goes through
  * the streams until none can go on. One run at a time per lane. One thread at a time uses a run.
+ *
+ * On device memory (exec_call.on_device) node operations are env->device->node's, and what COPY
+ * moves from or to IN and OUT the device does, in the lane's streams; the thread that starts and
+ * steps has called ops->use(env->device->device). Chunks are as long as suits the device, so mostly
+ * longer than a message. A stream with channels goes through each of them in pieces that fit: as if
+ * it had so many times as many, shorter chunks. So what the checker proves for one slot per channel
+ * holds however short the slots are. (Rejected: SEND and RECV that cut a long message. Two ranks
+ * that send to each other first need room for all pieces then, or wait for each other forever.)
  */
 #ifndef TUTTI__EXEC_EXEC_H
 #define TUTTI__EXEC_EXEC_H
@@ -45,6 +53,10 @@ typedef struct {
        `ready` has come; NULL: it is. The event is the caller's again when the run has ended. */
     int on_device;
     tutti__devent_t *ready;
+    /* If all there is to do is node operations: the run ends when they are queued, and later work
+       in `then` waits for them. Else it ends when the result is there, all the same. */
+    int queued;
+    tutti__dstream_t *then;
 } tutti__exec_call_t;
 
 /* A block of a buffer in the present call, in bytes. */
@@ -56,7 +68,8 @@ typedef struct {
 typedef struct {
     char *base;
     const tutti__block_t *block;
-    size_t step; /* bytes from one chunk of a block to the next; SCRATCH: 0, all in one place */
+    size_t mask; /* of where in a block a chunk begins: all bits; SCRATCH: 0, all are in one place;
+                    STAGE of its own: they take turns */
     int joint;   /* there is one trip, and the blocks stand end to end: many are like one */
 } tutti__place_t;
 
@@ -71,8 +84,9 @@ typedef struct {
     uint32_t pc, end;
     uint32_t loop; /* index of the LOOP that it is in, or UINT32_MAX */
     size_t trip;
-    size_t trips; /* in loops: those with a chunk; outside: 1 */
-    size_t chunk; /* in loops: bytes of a chunk; outside: no limit */
+    size_t trips;  /* in loops: those with a chunk; outside: 1 */
+    size_t chunk;  /* in loops: bytes of a chunk; outside: no limit */
+    size_t pieces; /* on the device: its trips to one of the run's */
     uint64_t marks;
     int started;  /* the present operation was posted or started, and is not done */
     char *gather; /* for messages of several blocks: one slot */
@@ -94,8 +108,12 @@ typedef struct {
     const tutti__sched_t *sched; /* NULL: no run */
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;
-    int meeting;    /* the host's ranks meet; nothing else has begun */
-    uint32_t moves; /* changes whenever something was done; wraps */
+    int meeting;                        /* the host's ranks meet; nothing else has begun */
+    uint32_t moves;                     /* changes whenever something was done; wraps */
+    const tutti__exec_device_t *device; /* NULL: the call is on host memory */
+    /* with a device only: */
+    tutti__devent_t *ready; /* the call's; NULL: none, or the node has it */
+    int untouched;          /* the first node operation is not done, so only stream 0 goes on */
     tutti__reducer_t reducer;
     tutti__node_call_t node_call; /* what is the same in the whole call; the present operation */
     tutti__stream_t stream[TUTTI__SCHED_STREAMS];
@@ -109,6 +127,7 @@ typedef struct {
     tutti__layout_t layout; /* of the last call; count 0: had tables */
     unsigned eshift;        /* bytes to elements */
     size_t chunk;           /* bytes */
+    size_t message;         /* bytes of it in a message; but for the device the chunk itself */
     size_t trips;
     tutti__place_t place[TUTTI__BUFS];
     tutti__block_t *blocks;
@@ -120,17 +139,34 @@ typedef struct {
 void tutti__run_init(tutti__run_t *run, const tutti__exec_env_t *env, uint32_t lane);
 void tutti__run_fini(tutti__run_t *run);
 
-/* Begin. Opens channels and memory where needed. */
+/* Begin. Opens channels and memory where needed. TUTTI_ERR_UNSUPPORTED, on all ranks: no message,
+   or no chunk in STAGE, has room for as many blocks. */
 tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
                                 const tutti__exec_call_t *call);
 
 /*
  * Go on as far as possible. TUTTI_OK: done. TUTTI__AGAIN: *stuck says what for. Any other answer
  * ends the run: call tutti__run_cancel then.
+ *
+ * On the device, TUTTI_ERR_UNSUPPORTED and _MISMATCH of the first node operation: all of the host's
+ * ranks say so, nothing was moved, and no message is expected (tutti__run_untouched): the lane goes
+ * on with its next run.
  */
 tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck);
 
-/* Give up a run that did not end well; no buffer of the call is touched afterwards. */
+/* Has the run ended, or got stuck, before the host's ranks had met? On the device only. */
+static inline int tutti__run_untouched(const tutti__run_t *run)
+{
+    return run->device != NULL && run->untouched;
+}
+
+/*
+ * Give up a run that did not end well; no buffer of the call is touched afterwards. Does nothing to
+ * transports if the run is untouched.
+ *
+ * On the device: of copies on their way the end is waited for, 100 ms at most (they wait for nobody
+ * but the call's `ready`). What NCCL was given goes on until env->device->node is aborted.
+ */
 void tutti__run_cancel(tutti__run_t *run);
 
 /* Does a schedule use a transport that this thread may not drive? is_engine: it is the library's

@@ -5,4 +5,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/exec.c \
     %reldir%/exec.h \
     %reldir%/inside.h \
+    %reldir%/on_device.c \
     %reldir%/start.c

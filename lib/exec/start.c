@@ -89,9 +89,10 @@ static int is_chunks_only(const tutti__block_t *block, uint32_t n, size_t chunk)
     return 1;
 }
 
+/* IN and OUT (which may be one), STAGE, SCRATCH. */
 static tutti_status_t get_blocks(tutti__run_t *run, const tutti__sched_t *sched)
 {
-    size_t need = (size_t)sched->nblocks * 2 + sched->scratch_blocks;
+    size_t need = (size_t)sched->nblocks * 3 + sched->scratch_blocks;
     tutti__block_t *blocks;
 
     if (run->blocks_room >= need)
@@ -113,7 +114,8 @@ static size_t divide_up(size_t n, size_t by)
 static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
                               const tutti__exec_call_t *call, size_t esize)
 {
-    size_t largest, chunk = run->env->slot_bytes / (sched->max_nblk * esize) * esize;
+    size_t largest, message = run->env->slot_bytes / (sched->max_nblk * esize) * esize;
+    size_t chunk = message;
     int is_pair = sched->sizes == TUTTI__BY_PAIR;
     tutti__block_t *out, *in, *scratch;
     tutti_status_t status;
@@ -126,7 +128,7 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
         return status;
     out = run->blocks;
     in = is_pair ? out + sched->nblocks : out;
-    scratch = out + 2 * (size_t)sched->nblocks;
+    scratch = out + 3 * (size_t)sched->nblocks;
     largest = put_blocks(out, call->table, call->begins, call->count, sched->nblocks, esize);
     if (is_pair) {
         size_t longest =
@@ -139,18 +141,27 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
         chunk = TUTTI__MIN(chunk, TUTTI__MAX(largest, esize));
     }
     assert(sched->sizes != TUTTI__ALL_EQUAL || is_chunks_only(out, sched->nblocks, largest));
-    put_scratch(scratch, out, sched, chunk);
-    run->chunk = chunk;
-    run->trips = divide_up(largest, chunk);
+    run->chunk = run->message = chunk;
     run->eshift = (unsigned)__builtin_ctzl(esize);
-    run->place[TUTTI__IN] = (tutti__place_t){ NULL, in, chunk, 0 };
-    run->place[TUTTI__OUT] = (tutti__place_t){ NULL, out, chunk, 0 };
-    run->place[TUTTI__STAGE] = (tutti__place_t){ NULL, out, chunk, 0 };
+    run->place[TUTTI__IN] = (tutti__place_t){ NULL, in, SIZE_MAX, 0 };
+    run->place[TUTTI__OUT] = (tutti__place_t){ NULL, out, SIZE_MAX, 0 };
+    run->place[TUTTI__STAGE] = (tutti__place_t){ NULL, out, SIZE_MAX, 0 };
     run->place[TUTTI__SCRATCH] = (tutti__place_t){ NULL, scratch, 0, 0 };
+    if (run->device != NULL)
+        status = tutti__run_lay_out_device(run, sched, largest, message,
+                                           out + 2 * (size_t)sched->nblocks);
+    if (status != TUTTI_OK)
+        return status;
+    put_scratch(scratch, out, sched, run->chunk);
+    run->trips = divide_up(largest, run->chunk);
     if (run->trips == 1) {
-        run->place[TUTTI__OUT].joint = run->place[TUTTI__STAGE].joint = call->begins == NULL;
+        run->place[TUTTI__OUT].joint = call->begins == NULL;
         run->place[TUTTI__IN].joint = (is_pair ? call->in_begins : call->begins) == NULL;
-        run->place[TUTTI__SCRATCH].joint = is_chunks_only(scratch, sched->scratch_blocks, chunk);
+    }
+    if (run->trips == 1 && run->device == NULL) {
+        run->place[TUTTI__STAGE].joint = call->begins == NULL;
+        run->place[TUTTI__SCRATCH].joint =
+            is_chunks_only(scratch, sched->scratch_blocks, run->chunk);
     }
     return TUTTI_OK;
 }
@@ -263,7 +274,7 @@ static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
 
     for (uint32_t i = 0; i < op->nblk; i++)
         largest = TUTTI__MAX(largest, block[i].bytes);
-    return divide_up(largest, run->chunk);
+    return divide_up(largest, run->message);
 }
 
 tutti_status_t tutti__run_expect(tutti__run_t *run)
@@ -351,6 +362,12 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     run->divisor = call->op == TUTTI_AVG ? run->env->size : 0;
     run->signature = call->signature;
     run->root = call->root;
+    run->device = NULL;
+    if (TUTTI__UNLIKELY(call->on_device)) {
+        run->device = run->env->device;
+        run->untouched = 1;
+        run->layout.count = 0; /* nothing is kept from host calls, nor for them */
+    }
     status = find_layout(run, sched, call);
     if (status == TUTTI_OK)
         status = get_memory(run, sched);
@@ -363,14 +380,17 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     run->place[TUTTI__STAGE].base = call->out;
     run->place[TUTTI__SCRATCH].base = run->scratch;
     prepare_node(run, sched, call);
+    run->node_call.queued = 0;
     run->sched = sched;
     run->meeting = 0;
     start_streams(run);
+    if (TUTTI__UNLIKELY(call->on_device))
+        tutti__run_start_device(run, call);
     if (call->meet) {
         start_meeting(run);
         return TUTTI_OK;
     }
-    status = run->expects ? tutti__run_expect(run) : TUTTI_OK;
+    status = run->expects && !tutti__run_untouched(run) ? tutti__run_expect(run) : TUTTI_OK;
     if (status != TUTTI_OK)
         run->sched = NULL;
     return status;
@@ -378,7 +398,9 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
 
 void tutti__run_cancel(tutti__run_t *run)
 {
-    for (uint32_t r = 0; r < run->env->size; r++)
+    if (run->device != NULL && run->sched != NULL)
+        tutti__run_end_copies(run);
+    for (uint32_t r = 0; r < run->env->size && !tutti__run_untouched(run); r++)
         if (r != run->env->rank)
             run->env->xport[r]->ops->cancel(run->env->xport[r], run->lane);
     run->sched = NULL;

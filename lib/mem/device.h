@@ -20,7 +20,7 @@
 
 #include <tutti/tutti.h>
 
-#define TUTTI__DEVICE_ABI 2
+#define TUTTI__DEVICE_ABI 3
 
 typedef struct tutti__dstream tutti__dstream_t; /* a stream of work: cudaStream_t */
 typedef struct tutti__devent tutti__devent_t;   /* a point in one: cudaEvent_t */
@@ -103,6 +103,11 @@ typedef struct {
     /* TUTTI_OK: what was recorded is done, or nothing was; TUTTI__AGAIN (base/status.h): not
        yet. */
     tutti_status_t (*query)(tutti__devent_t *event);
+    /* An event that can be timed, which costs a little more; else as event_make's. */
+    tutti_status_t (*timer_make)(tutti__devent_t **ret_timer);
+    /* From what stop's last record stands behind back to start's, by the device's clock;
+       TUTTI__AGAIN if not both have come. SYSTEM: not a timer, or never recorded. */
+    tutti_status_t (*elapsed)(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
 
     /* ---- work ---- */
     /* Between any two places; host memory that is not pinned may block. */

@@ -39,6 +39,9 @@ typedef struct {
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
     int again; /* only src and dst have changed since this structure was started in this lane */
+    /* On device memory: it is done when it is queued, and later work in `then` waits for it. */
+    int queued;
+    tutti__dstream_t *then;
 } tutti__node_call_t;
 
 typedef struct {

@@ -37,6 +37,7 @@ struct tutti__build {
     unsigned stream; /* the current one */
     uint8_t flags;   /* for the next operation */
     uint8_t shift;
+    int is_on_host;
     tutti_status_t status;
     char why[TUTTI__ERROR_BYTES / 2];
 };
@@ -170,6 +171,21 @@ void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes)
 {
     if (!is_spoilt(b))
         b->sched->sizes = sizes;
+}
+
+void tutti__build_stage(tutti__build_t *b, uint32_t first, uint32_t blocks, uint32_t trips)
+{
+    if (is_spoilt(b))
+        return;
+    b->sched->stage_first = first;
+    b->sched->stage_blocks = blocks;
+    b->sched->stage_trips = trips;
+}
+
+void tutti__build_on_host(tutti__build_t *b)
+{
+    if (!is_spoilt(b))
+        b->is_on_host = 1;
 }
 
 void tutti__build_stream(tutti__build_t *b, unsigned s)
@@ -421,6 +437,7 @@ tutti_status_t tutti__build_end(tutti__build_t *b, tutti__sched_t **ret_sched)
 
     status = b->status;
     if (status == TUTTI_OK) {
+        b->sched->on_device = !b->is_on_host && tutti__sched_suits_device(b->sched);
         *ret_sched = b->sched;
         b->sched = NULL;
     } else {

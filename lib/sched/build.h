@@ -26,6 +26,11 @@ tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t siz
 /* At first BY_NUMBER. */
 void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes);
 
+/* STAGE is memory of its own: see stage_* in sched.h. Not called: it is OUT. */
+void tutti__build_stage(tutti__build_t *b, uint32_t first, uint32_t blocks, uint32_t trips);
+/* IN and OUT are host memory, whatever this rank's operations are: those of others need it. */
+void tutti__build_on_host(tutti__build_t *b);
+
 /* Following operations go to stream s (0 to 3); the stream named in channels is the sender's s. */
 void tutti__build_stream(tutti__build_t *b, unsigned s);
 

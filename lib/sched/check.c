@@ -82,7 +82,7 @@ tutti_status_t tutti__sched_check(const tutti__check_t *check, char *why, size_t
                            check->size);
     uses_stage = tutti__check_uses_stage(check);
     status = check_once(check, uses_stage, 0, why, why_bytes);
-    if (status == TUTTI_OK && uses_stage)
+    if (status == TUTTI_OK && uses_stage && check->scheds[0]->stage_trips == 0)
         status = check_once(check, uses_stage, 1, why, why_bytes);
     if (status != TUTTI_OK)
         return tutti__fail(status, "schedule %s: %s", check->scheds[0]->name, why);

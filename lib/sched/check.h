@@ -56,8 +56,9 @@ typedef struct {
 
 /*
  * TUTTI_OK if proved. Else TUTTI_ERR_INTERNAL, and `why` says what is wrong: rank, stream,
- * operation, block, trip. (Or TUTTI_ERR_NO_MEMORY.) Where STAGE is used, it is tried as memory of
- * its own and as OUT itself. Pure; any thread.
+ * operation, block, trip. (Or TUTTI_ERR_NO_MEMORY.) STAGE is a few chunks used in turn where the
+ * schedules say so; else, where it is used, it is tried as memory of its own and as OUT itself.
+ * Pure; any thread.
  */
 tutti_status_t tutti__sched_check(const tutti__check_t *check, char *why, size_t why_bytes);
 

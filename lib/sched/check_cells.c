@@ -94,8 +94,10 @@ size_t tutti__cell_index(const tutti__check_run_t *run, uint32_t rank, unsigned 
 
     if (buf == TUTTI__SCRATCH)
         return rank_at + run->scratch_at + blk;
-    if (buf == TUTTI__STAGE && !run->stage_is_out)
+    if (buf == TUTTI__STAGE && !run->stage_is_out) {
         rank_at += run->stage_at;
+        trip = run->stage_trips > 0 ? trip % run->stage_trips : trip;
+    }
     return rank_at + (size_t)trip * run->nblocks + blk;
 }
 
@@ -172,7 +174,7 @@ static int are_there(tutti__check_run_t *run, const tutti__check_stream_t *strea
                               tutti__sched_buf_name(buf), blk);
 }
 
-/* What a cell has can be used: it was written, and SCRATCH has no other trip's chunk. */
+/* What a cell has can be used: it was written, and SCRATCH or STAGE has no other trip's chunk. */
 static int is_usable(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
                      uint32_t blk, uint32_t trip, const tutti__value_t *value)
 {
@@ -180,10 +182,9 @@ static int is_usable(tutti__check_run_t *run, const tutti__check_stream_t *strea
         return tutti__check_blame(run, stream,
                                   "reads %s[%u] of chunk %u, which nothing has written yet",
                                   tutti__sched_buf_name(buf), blk, trip);
-    if (buf == TUTTI__SCRATCH && value->trip != trip && run->check->expect != TUTTI__EXPECT_BARRIER)
-        return tutti__check_blame(run, stream,
-                                  "reads SCRATCH[%u] for chunk %u, but it holds chunk %u", blk,
-                                  trip, value->trip);
+    if (value->trip != trip && run->check->expect != TUTTI__EXPECT_BARRIER)
+        return tutti__check_blame(run, stream, "reads %s[%u] for chunk %u, but it holds chunk %u",
+                                  tutti__sched_buf_name(buf), blk, trip, value->trip);
     return 1;
 }
 

@@ -80,10 +80,19 @@ static int heads_agree(tutti__check_run_t *run)
         if (sched->sizes != first->sizes)
             return tutti__check_blame(run, NULL, "rank %u knows sizes in another way than rank 0",
                                       r);
+        if (sched->stage_blocks != first->stage_blocks || sched->stage_trips != first->stage_trips)
+            return tutti__check_blame(
+                run, NULL, "rank %u has %u chunks of %u STAGE blocks, but rank 0 %u of %u", r,
+                sched->stage_trips, sched->stage_blocks, first->stage_trips, first->stage_blocks);
+        if (sched->on_device != first->on_device ||
+            (sched->on_device && !tutti__sched_suits_device(sched)))
+            return tutti__check_blame(run, NULL, "rank %u is not for the memory that rank 0 is for",
+                                      r);
         run->scratch_blocks = TUTTI__MAX(run->scratch_blocks, sched->scratch_blocks);
     }
     run->nblocks = first->nblocks;
     run->max_nblk = first->max_nblk;
+    run->stage_trips = first->stage_trips;
     run->sizes = first->sizes;
     return blocks_suit(run);
 }
@@ -177,7 +186,9 @@ static int make_cells(tutti__check_run_t *run)
     for (uint32_t r = 0; r < check->size; r++)
         has_streams |= check->scheds[r]->nstreams > 1;
     run->stage_at = buffer;
-    run->scratch_at = has_stage ? 2 * buffer : buffer;
+    run->scratch_at = buffer;
+    if (has_stage)
+        run->scratch_at += run->stage_trips > 0 ? (size_t)run->nblocks * run->stage_trips : buffer;
     run->rank_cells = run->scratch_at + run->scratch_blocks;
     run->cells = room(run, run->rank_cells * check->size, sizeof(*run->cells));
     run->places = room(run, check->size, sizeof(*run->places));

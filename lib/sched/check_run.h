@@ -106,6 +106,7 @@ typedef struct {
     tutti_status_t status; /* TUTTI_OK until an error is found */
 
     uint32_t nblocks, scratch_blocks, max_nblk; /* the same on all ranks */
+    uint32_t stage_trips;                       /* this too; 0: as many as there are */
     tutti__sizes_t sizes;                       /* this too */
     tutti__check_place_t *places;               /* [size] */
     uint32_t words; /* of a set of ranks; 0 where nobody asks for them */

@@ -168,9 +168,13 @@ void tutti__sched_print(const tutti__sched_t *sched, FILE *file)
     char text[160];
 
     print_name(sched->name, file);
-    fprintf(file, ": rank %u of %u, blocks %u, scratch %u, blocks per message %u%s\n", sched->rank,
+    fprintf(file, ": rank %u of %u, blocks %u, scratch %u, blocks per message %u%s", sched->rank,
             sched->size, sched->nblocks, sched->scratch_blocks, sched->max_nblk,
             sched->sizes <= TUTTI__BY_PAIR ? sizes[sched->sizes] : "");
+    if (sched->stage_trips > 0)
+        fprintf(file, ", stage %u from %u in %u chunks", sched->stage_blocks, sched->stage_first,
+                sched->stage_trips);
+    fprintf(file, "\n");
     for (uint32_t s = 0; s < sched->nstreams; s++) {
         int depth = 0;
 

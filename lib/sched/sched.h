@@ -92,7 +92,8 @@ typedef enum {
  * Named buffers. IN, OUT and STAGE share the call's block map. SCRATCH has blocks of one chunk
  * each, the same memory in every trip, and stands in loops only; an operation uses as many elements
  * of SCRATCH block i as block i % nblocks of the map has in this trip. STAGE is host memory next to
- * device buffers; on host memory it is OUT itself.
+ * device buffers: a few chunks of some blocks, used in turn (stage_trips). Schedules that do not
+ * say how many are for host memory, where STAGE is OUT itself.
  */
 typedef enum {
     TUTTI__IN,
@@ -153,9 +154,11 @@ typedef struct {
     uint32_t nops, nchans, nstreams;
     uint32_t first[TUTTI__SCHED_STREAMS + 1]; /* stream s is ops[first[s]] to ops[first[s + 1]] */
     uint32_t marks[TUTTI__SCHED_STREAMS];     /* M: marks in one trip of the stream's loop */
-    int on_device; /* IN and OUT may be device memory: only node operations and COPY touch them */
-    /* STAGE, where it is used: blocks stage_first to stage_first + stage_blocks - 1 only, and so
-       many trips of each at a time; stage_blocks and stage_trips are equal on all ranks. */
+    int on_device; /* IN and OUT may be device memory, see tutti__sched_suits_device; equal on all
+                      ranks */
+    /* STAGE, where it is memory of its own: blocks stage_first to stage_first + stage_blocks - 1
+       only, and stage_trips chunks of each: chunk t is where chunk t - stage_trips was. A power of
+       two; 0: STAGE is OUT. stage_blocks and stage_trips are equal on all ranks. */
     uint32_t stage_first, stage_blocks, stage_trips;
     tutti__op_t *ops;
     tutti__sched_chan_t *chans;
@@ -163,6 +166,17 @@ typedef struct {
 
 /* NULL is fine. */
 void tutti__sched_free(tutti__sched_t *sched);
+
+/*
+ * May IN and OUT of what this rank does be device memory? If
+ *      - nothing but node operations and COPY touches them, and COPY between the two and with STAGE
+ *      - node operations touch nothing else, and begin stream 0 where there are any
+ *      - COPY divides (FINISH) where there is one rank only
+ *      - streams with channel operations have no others on IN and OUT, and no shifts
+ *      - STAGE is memory of its own, and stands in loops
+ * The last but one is why a chunk on the device may be longer than a message, see exec.h.
+ */
+int tutti__sched_suits_device(const tutti__sched_t *sched);
 
 /* Has this node operation a root, the local rank in `arg`? */
 static inline int tutti__sched_has_root(unsigned kind)

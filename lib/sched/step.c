@@ -28,5 +28,6 @@ const char *tutti__tag_name(unsigned tag)
         [TUTTI__TAG_BUCKET] = "a bucket",
     };
 
+    tag &= ~TUTTI__TAG_ON_DEVICE;
     return tag < sizeof(names) / sizeof(names[0]) ? names[tag] : NULL;
 }

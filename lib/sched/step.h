@@ -33,6 +33,9 @@ typedef enum {
     TUTTI__TAG_BUCKET
 } tutti__tag_t;
 
+/* Added to a tag: buffers are device memory, be they copied to the host first or not. */
+#define TUTTI__TAG_ON_DEVICE 64u
+
 /* "an allreduce", "a barrier", for messages; NULL for what is none. Static. */
 const char *tutti__tag_name(unsigned tag);
 

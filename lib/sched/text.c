@@ -15,6 +15,7 @@
  * A line is one of these; `#` begins a comment, [ ] may be left out, the spaces are free:
  *
  *      NAME: rank R of N, blocks N, scratch N, blocks per message N [, sizes SIZES]
+ *          [, stage N from N in N chunks]      in the same line
  *      stream S [, marks per trip N]
  *      [N] SEND PLACE to rank R
  *      [N] RECV from rank R [stream S]: PLACE
@@ -76,10 +77,6 @@ static int sizes(reader_t *in)
 {
     tutti__words_t *w = &in->words;
 
-    if (!tutti__words_take(w, ","))
-        return 1;
-    if (!tutti__words_need(w, "sizes"))
-        return 0;
     if (tutti__words_take(w, "all")) {
         tutti__build_sizes(in->b, TUTTI__ALL_EQUAL);
         return tutti__words_need(w, "equal");
@@ -90,6 +87,32 @@ static int sizes(reader_t *in)
         return 1;
     tutti__build_sizes(in->b, TUTTI__BY_PAIR);
     return tutti__words_need(w, "pair");
+}
+
+static int stage(reader_t *in)
+{
+    tutti__words_t *w = &in->words;
+    uint32_t first, blocks, trips;
+
+    if (!tutti__words_number(w, "", &blocks) || !tutti__words_number(w, "from", &first) ||
+        !tutti__words_number(w, "in", &trips) || !tutti__words_need(w, "chunks"))
+        return 0;
+    tutti__build_stage(in->b, first, blocks, trips);
+    return 1;
+}
+
+/* What may be left out, in this order. */
+static int extras(reader_t *in)
+{
+    tutti__words_t *w = &in->words;
+
+    if (!tutti__words_take(w, ","))
+        return 1;
+    if (tutti__words_take(w, "stage"))
+        return stage(in);
+    if (!tutti__words_need(w, "sizes") || !sizes(in))
+        return 0;
+    return !tutti__words_take(w, ",") || (tutti__words_need(w, "stage") && stage(in));
 }
 
 /* The line of operation i of the schedule, which has one stream behind the other; the text need
@@ -195,7 +218,7 @@ static int head(reader_t *in)
         w->status = TUTTI_ERR_NO_MEMORY;
         return 0;
     }
-    return sizes(in) && tutti__words_end(w);
+    return extras(in) && tutti__words_end(w);
 }
 
 static int stream(reader_t *in)
@@ -459,6 +482,17 @@ static int operation(reader_t *in)
 
 /* ---- the whole ---- */
 
+/* What is for device memory on some ranks only is for none. */
+static void agree_on_device(const reader_t *in)
+{
+    int on_device = 1;
+
+    for (uint32_t r = 0; r < in->size; r++)
+        on_device &= in->scheds[r]->on_device;
+    for (uint32_t r = 0; r < in->size; r++)
+        in->scheds[r]->on_device = on_device;
+}
+
 static int read_text(reader_t *in)
 {
     tutti__words_t *w = &in->words;
@@ -479,6 +513,7 @@ static int read_text(reader_t *in)
     if (in->nscheds < in->size)
         return tutti__words_bad(w, 0, "the text ends, but rank %u of %u is missing", in->nscheds,
                                 in->size);
+    agree_on_device(in);
     return 1;
 }
 

@@ -81,6 +81,12 @@ static int blocks_valid(const look_t *look, unsigned buf, uint32_t blk)
         return bad(look, "%s has %u blocks only", tutti__sched_buf_name(buf), limit);
     if (buf == TUTTI__SCRATCH && look->loop == NULL)
         return bad(look, "SCRATCH is of one chunk, and stands in loops only");
+    if (buf == TUTTI__STAGE && sched->stage_trips > 0 &&
+        (blk < sched->stage_first || end > (uint64_t)sched->stage_first + sched->stage_blocks))
+        return bad(look, "STAGE is of blocks %u to %u only", sched->stage_first,
+                   sched->stage_first + sched->stage_blocks - 1);
+    if (buf == TUTTI__STAGE && sched->stage_trips > 0 && look->loop == NULL)
+        return bad(look, "STAGE is of some chunks, and stands in loops only");
     return 1;
 }
 
@@ -327,11 +333,27 @@ static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
     return 1;
 }
 
+/* A power of two, so that what is left of a division by it is a mask. */
+static int stage_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
+{
+    uint32_t trips = sched->stage_trips;
+    int is_none = trips == 0 && sched->stage_first == 0 && sched->stage_blocks == 0;
+    uint64_t end = (uint64_t)sched->stage_first + sched->stage_blocks;
+
+    if (is_none || (trips > 0 && (trips & (trips - 1)) == 0 && sched->stage_blocks > 0 &&
+                    end <= sched->nblocks))
+        return 1;
+    snprintf(why, why_bytes, "%u chunks of STAGE blocks %u to %llu: that makes no sense", trips,
+             sched->stage_first, (unsigned long long)end);
+    return 0;
+}
+
 int tutti__sched_is_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
     look_t look = { .sched = sched, .why = why, .why_bytes = why_bytes };
 
-    if (!head_valid(sched, why, why_bytes) || !chans_valid(sched, why, why_bytes))
+    if (!head_valid(sched, why, why_bytes) || !stage_valid(sched, why, why_bytes) ||
+        !chans_valid(sched, why, why_bytes))
         return 0;
     for (look.s = 0; look.s < sched->nstreams; look.s++) {
         if (!stream_valid(&look))

@@ -65,7 +65,7 @@ text ~ /^[ \t]*#[ \t]*include[ \t]*"/ {
     next
 }
 
-text ~ /^[ \t]*#[ \t]*include[ \t]*<tutti\// && text !~ /<tutti\/tutti\.h>/ {
+text ~ /^[ \t]*#[ \t]*include[ \t]*<tutti\// && text !~ /<tutti\/(tutti|cuda)\.h>/ {
     complain("include <tutti/tutti.h>, not its parts")
 }
 

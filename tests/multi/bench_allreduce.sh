@@ -17,7 +17,7 @@ grep -q 'message-size' "$log" || wrong help
 refuses '-m 8:4' $bench -m 8:4
 refuses '-i 0' $bench -i 0
 refuses '-T char' $bench -T char
-refuses '-d cuda' $bench -d cuda
+refuses "-d /cuda: want a module's name" $bench -d /cuda
 refuses '--peer gloo' $bench --peer gloo
 refuses '--peer mp:' $bench --peer mp
 refuses '-q: unknown option' $bench -q

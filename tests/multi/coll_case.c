@@ -63,12 +63,25 @@ void area_close(area_t *area)
 static char *area_base(const area_t *area, memory_t memory, int second)
 {
     int shared = memory == SHARED || (memory == SOME_SHARED && (area->self->rank + second) % 2);
-    size_t shift = shared ? 16 * (size_t)(area->self->rank % 3) : 1;
+    size_t shift = shared ? 16 * (size_t)(area->self->rank % 3) : memory == DEVICE ? 0 : 1;
 
     return (shared ? area->shared : area->own) + (second ? area->bytes : 0) + shift;
 }
 
 /* ---- the calls ---- */
+
+/* With what stands in area->own at these places in device memory. */
+static tutti_status_t call_on_device(const area_t *area, const case_t *c, const void *s, void *r)
+{
+    char *send = s == NULL ? NULL : area->device + ((const char *)s - area->own);
+    char *recv = r == NULL ? NULL : area->device + ((char *)r - area->own);
+    tutti_status_t status;
+
+    area->write(area->device, area->own, 2 * area->bytes);
+    status = case_call(c, send, recv, area->self->comm);
+    area->read(area->own, area->device, 2 * area->bytes);
+    return status;
+}
 
 tutti_status_t case_call(const case_t *c, const void *s, void *r, tutti_comm_t *comm)
 {
@@ -256,6 +269,8 @@ static void check_received(const area_t *area, const case_t *c, const layout_t *
 void case_run(area_t *area, const case_t *c, tutti_status_t wanted)
 {
     layout_t l = lay_out(area, c);
+    const void *send;
+    void *recv;
     const char *send_end = l.send + l.shape.send * l.esize;
     const char *recv_end = l.recv + l.shape.recv * l.esize;
     tutti_status_t status;
@@ -263,8 +278,10 @@ void case_run(area_t *area, const case_t *c, tutti_status_t wanted)
     area->salt++;
     fill(area, c, &l);
     /* What is not used may be anything. */
-    status = case_call(c, l.shape.gives || area->salt % 2 ? l.send : NULL,
-                       l.shape.gets || area->salt % 2 ? l.recv : NULL, area->self->comm);
+    send = l.shape.gives || area->salt % 2 ? l.send : NULL;
+    recv = l.shape.gets || area->salt % 2 ? l.recv : NULL;
+    status = c->memory == DEVICE ? call_on_device(area, c, send, recv)
+                                 : case_call(c, send, recv, area->self->comm);
     if (status != wanted)
         SAY(c, status == TUTTI_OK ? "it went well" : tutti_last_error(), (size_t)status);
     if (l.shape.gives && c->kind != TUTTI_CALL_BROADCAST)

@@ -42,7 +42,8 @@ typedef enum {
     PRIVATE, /* at odd addresses */
     SHARED,  /* from tutti_mem_alloc, at another offset on each rank */
     SOME_SHARED,
-    MEMORIES
+    MEMORIES,
+    DEVICE = MEMORIES /* needs area->device */
 } memory_t;
 
 typedef struct {
@@ -61,6 +62,9 @@ typedef struct {
     char *own, *shared;
     size_t bytes; /* of each */
     unsigned salt;
+    char *device; /* as large, the caller's; and how it is looked into */
+    void (*read)(void *dst, const void *device_src, size_t bytes);
+    void (*write)(void *device_dst, const void *src, size_t bytes);
 } area_t;
 
 void area_open(area_t *area, rank_t *self, size_t bytes);

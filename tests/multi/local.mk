@@ -65,10 +65,23 @@ tests_multi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS)
 tests_multi_mpi_module_LDADD = -lpthread -ldl
 script_tests += %reldir%/mpi_module.sh
 
-script_tests += %reldir%/bench_allreduce.sh %reldir%/bench_disturb.sh %reldir%/bench_family.sh \
-    %reldir%/bench_output.sh %reldir%/bench_peers.sh
+script_tests += %reldir%/bench_allreduce.sh %reldir%/bench_device.sh %reldir%/bench_disturb.sh \
+    %reldir%/bench_family.sh %reldir%/bench_output.sh %reldir%/bench_peers.sh
 script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh %reldir%/bench_tune.sh
 EXTRA_DIST += %reldir%/bench_common.sh
+
+# Calls on device memory.
+rank_tests += %reldir%/device_direct %reldir%/device_ends
+tsan_tests += %reldir%/device_direct %reldir%/device_ends
+device_job = %reldir%/device_job.c %reldir%/device_job.h
+%C%_device_direct_SOURCES = %reldir%/device_direct.c $(device_job) $(multi_case)
+%C%_device_direct_LDADD = $(PRETEND_LIBS)
+%C%_device_ends_SOURCES = %reldir%/device_ends.c $(device_job) $(multi_case)
+%C%_device_ends_LDADD = $(PRETEND_LIBS)
+
+# The pretend device as a module.
+rank_tests += %reldir%/pretend_module
+EXTRA_%C%_pretend_module_DEPENDENCIES = tutti/pretend.la
 
 # The pretend device's NCCL.
 rank_tests += %reldir%/pretend_ends %reldir%/pretend_misuse %reldir%/pretend_nccl
@@ -80,3 +93,12 @@ pretend_job = %reldir%/pretend_job.c %reldir%/pretend_job.h
 %C%_pretend_misuse_LDADD = $(PRETEND_LIBS)
 %C%_pretend_nccl_SOURCES = %reldir%/pretend_nccl.c $(pretend_job)
 %C%_pretend_nccl_LDADD = $(PRETEND_LIBS)
+
+# Asynchronous calls on device memory.
+rank_tests += %reldir%/device_async %reldir%/device_async_ends
+tsan_tests += %reldir%/device_async %reldir%/device_async_ends
+device_world = %reldir%/device_world.c %reldir%/device_world.h
+%C%_device_async_SOURCES = %reldir%/device_async.c $(device_world)
+%C%_device_async_LDADD = $(PRETEND_LIBS)
+%C%_device_async_ends_SOURCES = %reldir%/device_async_ends.c $(device_world)
+%C%_device_async_ends_LDADD = $(PRETEND_LIBS)

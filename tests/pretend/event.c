@@ -5,17 +5,21 @@
  */
 #include "pretend/inside.h"
 
+#include "base/time.h"
+
 #include <stdlib.h>
 
 typedef struct {
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
     int users, done;
+    uint64_t done_ns;
     trouble_t trouble;
 } point_t;
 
 struct tutti__devent {
     device_t *device;
+    int is_timer;
     pthread_mutex_t lock;
     point_t *point; /* the last record, NULL: none */
 };
@@ -69,24 +73,35 @@ static point_t *hold(tutti__devent_t *event)
     return point;
 }
 
-tutti_status_t event_make(tutti__devent_t **ret_event)
+static tutti_status_t make(const char *what, int is_timer, tutti__devent_t **ret_event)
 {
     device_t *device;
-    tutti_status_t status = device_mine("event_make", &device);
+    tutti_status_t status = device_mine(what, &device);
     tutti__devent_t *event;
 
     if (status == TUTTI_OK)
-        status = device_changes(device, PRETEND_MADE, "event_make");
+        status = device_changes(device, PRETEND_MADE, what);
     if (status != TUTTI_OK)
         return status;
     event = calloc(1, sizeof(*event));
     if (event == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "event_make");
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%s", what);
     event->device = device;
+    event->is_timer = is_timer;
     pthread_mutex_init(&event->lock, NULL);
     atomic_fetch_add(&pretend_left, 1);
     *ret_event = event;
     return TUTTI_OK;
+}
+
+tutti_status_t event_make(tutti__devent_t **ret_event)
+{
+    return make("event_make", 0, ret_event);
+}
+
+tutti_status_t event_timer(tutti__devent_t **ret_timer)
+{
+    return make("timer_make", 1, ret_timer);
 }
 
 void event_drop(tutti__devent_t *event)
@@ -108,6 +123,7 @@ static void run_record(item_t *item, tutti__dstream_t *stream)
     pthread_mutex_lock(&point->lock);
     point->trouble = trouble;
     point->done = 1;
+    point->done_ns = tutti__now_ns();
     pthread_cond_broadcast(&point->changed);
     pthread_mutex_unlock(&point->lock);
     leave(point);
@@ -198,4 +214,32 @@ tutti_status_t event_query(tutti__devent_t *event)
     leave(point);
     /* The work itself may have broken the device. */
     return status == TUTTI_OK ? device_say(event->device) : status;
+}
+
+/* When its last record came. */
+static tutti_status_t when(tutti__devent_t *timer, uint64_t *ret_ns)
+{
+    tutti_status_t status = event_query(timer);
+    point_t *point;
+
+    if (!timer->is_timer)
+        return tutti__fail(TUTTI_ERR_SYSTEM, "elapsed: the event is not timer_make's");
+    point = status == TUTTI_OK ? hold(timer) : NULL;
+    if (point == NULL)
+        return status == TUTTI_OK ? tutti__fail(TUTTI_ERR_SYSTEM, "elapsed: not recorded") : status;
+    *ret_ns = point->done_ns; /* as query has said that it is done */
+    leave(point);
+    return TUTTI_OK;
+}
+
+tutti_status_t event_elapsed(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us)
+{
+    uint64_t start_ns, stop_ns;
+    tutti_status_t status = when(start, &start_ns);
+
+    if (status == TUTTI_OK)
+        status = when(stop, &stop_ns);
+    if (status == TUTTI_OK)
+        *ret_us = ((double)stop_ns - (double)start_ns) * 1e-3;
+    return status;
 }

@@ -121,6 +121,8 @@ void event_drop(tutti__devent_t *event);
 tutti_status_t event_record(tutti__devent_t *event, tutti__dstream_t *stream);
 tutti_status_t event_wait(tutti__dstream_t *stream, tutti__devent_t *event);
 tutti_status_t event_query(tutti__devent_t *event);
+tutti_status_t event_timer(tutti__devent_t **ret_timer);
+tutti_status_t event_elapsed(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
 
 /* ---- work.c ---- */
 

@@ -17,3 +17,10 @@ tests_libpretend_la_SOURCES = \
     %reldir%/stream.c \
     %reldir%/work.c
 PRETEND_LIBS = tests/libpretend.la $(LDADD) -lm
+
+# The same as a module, beside the others; see module.c. -rpath, or libtool makes no shared object.
+check_LTLIBRARIES += tutti/pretend.la
+tutti_pretend_la_SOURCES = %reldir%/module.c
+tutti_pretend_la_LIBADD = tests/libpretend.la libtutti_all.la -lm
+tutti_pretend_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere -Wl,-Bsymbolic \
+    -Wl,--wrap=tutti__fail -export-symbols-regex '^(pretend_.*|tutti_module)$$'

@@ -37,7 +37,7 @@ tutti_status_t nccl_id(tutti__nccl_id_t *ret_id)
     unique_t id = { MAGIC, 0, 0 };
 
     if (pretend_shared == NULL)
-        return tutti__fail(TUTTI_ERR_TRANSPORT, "nccl_id: pretend_prepare was not called");
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "nccl_id: pretend_prepare was not called");
     shared_lock(&pretend_shared->lock);
     for (uint32_t i = 0; i < SLOTS && id.serial == 0; i++) {
         slot_t *slot = &pretend_shared->slots[i];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The mapping that all ranks' NCCL share, made before they start; and the order of launches.
+ * The mapping that all ranks' NCCL share, made before they start, or a file's; and the order of
+ * launches.
  *
  * Two communicators that share devices deadlock if their kernels wait for each other, each on one
  * device in front of the other. So each device keeps a list of what it launched, and a launch that
@@ -12,9 +13,12 @@
 #include "pretend/nccl_inside.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,28 +40,62 @@ static void make_lock(pthread_mutex_t *lock)
     pthread_mutexattr_destroy(&attr);
 }
 
-int pretend_prepare(int nranks)
+static size_t bytes_for(int nranks)
 {
-    size_t pieces = (size_t)nranks * ((size_t)nranks + 1);
-    size_t bytes = data_offset() + SLOTS * pieces * PIECE_BYTES;
-    shared_t *shared;
+    return data_offset() + SLOTS * (size_t)nranks * ((size_t)nranks + 1) * PIECE_BYTES;
+}
 
-    if (nranks < 1 || nranks > PRETEND_RANKS)
-        return 1;
-    if (pretend_shared != NULL)
-        munmap(pretend_shared, pretend_shared->bytes);
-    pretend_shared = NULL;
-    shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
-                  -1, 0);
-    if (shared == MAP_FAILED)
-        return 1;
-    shared->bytes = bytes;
+static void make_shared(shared_t *shared, int nranks)
+{
+    shared->bytes = bytes_for(nranks);
     shared->nranks = (uint32_t)nranks;
     make_lock(&shared->lock);
     for (int i = 0; i < SLOTS; i++)
         make_lock(&shared->slots[i].lock);
+}
+
+/* Take a mapping instead of the one before. */
+static int take(shared_t *shared)
+{
+    if (shared == MAP_FAILED)
+        return 1;
+    if (pretend_shared != NULL)
+        munmap(pretend_shared, pretend_shared->bytes);
     pretend_shared = shared;
     return 0;
+}
+
+int pretend_prepare(int nranks)
+{
+    shared_t *shared;
+
+    if (nranks < 1 || nranks > PRETEND_RANKS)
+        return 1;
+    shared = mmap(NULL, bytes_for(nranks), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shared != MAP_FAILED)
+        make_shared(shared, nranks);
+    return take(shared);
+}
+
+int pretend_attach(const char *file)
+{
+    size_t bytes = bytes_for(PRETEND_RANKS);
+    int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    shared_t *shared = MAP_FAILED;
+    struct stat st;
+
+    if (fd < 0)
+        return 1;
+    /* The first one finds it empty; who dies in here leaves it as it is, which is of no use. */
+    if (flock(fd, LOCK_EX) == 0 && fstat(fd, &st) == 0 &&
+        (st.st_size > 0 || ftruncate(fd, (off_t)bytes) == 0))
+        shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shared != MAP_FAILED && st.st_size == 0)
+        make_shared(shared, PRETEND_RANKS);
+    flock(fd, LOCK_UN); /* close would leave it to the mapping */
+    close(fd);
+    return take(shared);
 }
 
 void shared_lock(pthread_mutex_t *lock)

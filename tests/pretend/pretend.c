@@ -188,6 +188,8 @@ const tutti__device_ops_t *pretend_device(void)
         .record = event_record,
         .wait = event_wait,
         .query = event_query,
+        .timer_make = event_timer,
+        .elapsed = event_elapsed,
         .copy = work_copy,
         .pack = work_pack,
         .sum = work_sum,

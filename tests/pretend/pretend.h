@@ -21,11 +21,18 @@
 /* Most ranks of a NCCL communicator. */
 #define PRETEND_RANKS 16
 
+/* In a module, too: see module.c. */
+#pragma GCC visibility push(default)
+
 const tutti__device_ops_t *pretend_device(void);
 
 /* Make room for communicators of at most `nranks` ranks, before they start; again: forget all that
    is there. 0 if it worked. */
 int pretend_prepare(int nranks);
+
+/* The same by a file that all ranks name, of jobs that nobody could prepare: whoever comes first
+   makes it. It is no use to another job. 0 if it worked. */
+int pretend_attach(const char *file);
 
 /* Once all ranks have ended: forget all options, counts and errors, and make forking right again.
    Returns how many allocations, streams, events and communicators were left; frees memory only. */
@@ -79,5 +86,7 @@ int pretend_is_device_fault(const void *address, pretend_fault_t *ret_fault);
    it is none. */
 void pretend_read(void *dst, const void *device_src, size_t bytes);
 void pretend_write(void *device_dst, const void *src, size_t bytes);
+
+#pragma GCC visibility pop
 
 #endif

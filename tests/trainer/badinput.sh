@@ -82,6 +82,9 @@ reject '--data: is empty' --data ''
 reject '--digest takes no value' --digest=1
 reject '--channels needs --model cnn' --channels 2,2
 reject '--trust needs --optimizer lars' --trust 0.1 --optimizer sgd
+reject '--device gpu: must be cpu|cuda|auto' --device gpu
+reject '--precision fp8: must be fp32|bf16|fp16' --precision fp8 --device cuda
+reject '--precision needs --device cuda|auto' --precision fp32
 reject 'unknown option --bach' --bach 3
 reject 'unexpected argument 3' 3
 

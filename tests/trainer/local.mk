@@ -5,11 +5,18 @@
 TRAINER_TEST_CPPFLAGS = $(EXAMPLES_CPPFLAGS) -I$(top_srcdir)/examples $(CMOCKA_CFLAGS)
 TRAINER_TEST_LIBS = $(CMOCKA_LIBS) -lm
 
+# what computes, on the processor
+trainer_cpu_sources = \
+    examples/train_compute.c examples/train_cpu.c examples/train_rules.c examples/train_base.c
+
 if HAVE_OPENBLAS
 if HAVE_ZLIB
+test_programs += %reldir%/train_pretend
 unit_tests += \
     %reldir%/test_checkpoint \
+    %reldir%/test_cuda \
     %reldir%/test_data \
+    %reldir%/test_gpu \
     %reldir%/test_model \
     %reldir%/test_optimizer \
     %reldir%/test_options \
@@ -18,9 +25,9 @@ endif
 endif
 
 %canon_reldir%_test_data_SOURCES = \
-    %reldir%/test_data.c examples/train_data.c examples/train_base.c
-%canon_reldir%_test_data_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(ZLIB_CFLAGS)
-%canon_reldir%_test_data_LDADD = $(TRAINER_TEST_LIBS) $(ZLIB_LIBS)
+    %reldir%/test_data.c examples/train_data.c $(trainer_cpu_sources)
+%canon_reldir%_test_data_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(ZLIB_CFLAGS) $(OPENBLAS_CFLAGS)
+%canon_reldir%_test_data_LDADD = $(TRAINER_TEST_LIBS) $(ZLIB_LIBS) $(OPENBLAS_LIBS)
 
 %canon_reldir%_test_checkpoint_SOURCES = \
     %reldir%/test_checkpoint.c examples/train_checkpoint.c examples/train_base.c
@@ -30,16 +37,37 @@ endif
 # with the trainer's flags, here and below: vectorised loops are what is to be tested
 %canon_reldir%_test_model_SOURCES = \
     %reldir%/test_model.c examples/train_model.c examples/train_dense.c examples/train_conv.c \
-    examples/train_base.c
+    $(trainer_cpu_sources)
 %canon_reldir%_test_model_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS)
 %canon_reldir%_test_model_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
 %canon_reldir%_test_model_LDADD = $(TRAINER_TEST_LIBS) $(OPENBLAS_LIBS)
 
 %canon_reldir%_test_optimizer_SOURCES = \
-    %reldir%/test_optimizer.c examples/train_optimizer.c examples/train_base.c
-%canon_reldir%_test_optimizer_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS)
+    %reldir%/test_optimizer.c examples/train_optimizer.c $(trainer_cpu_sources)
+%canon_reldir%_test_optimizer_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS)
 %canon_reldir%_test_optimizer_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
-%canon_reldir%_test_optimizer_LDADD = $(TRAINER_TEST_LIBS)
+%canon_reldir%_test_optimizer_LDADD = $(TRAINER_TEST_LIBS) $(OPENBLAS_LIBS)
+
+# the GPU's side, on a device that is the host; and the whole trainer on one
+%canon_reldir%_test_gpu_SOURCES = \
+    %reldir%/test_gpu.c %reldir%/host_device.c %reldir%/host_device.h \
+    examples/train_gpu.c examples/train_model.c examples/train_dense.c examples/train_conv.c \
+    examples/train_optimizer.c examples/train_scale.c $(trainer_cpu_sources)
+%canon_reldir%_test_gpu_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS)
+%canon_reldir%_test_gpu_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS) -ffp-contract=off
+%canon_reldir%_test_gpu_LDADD = $(TRAINER_TEST_LIBS) $(OPENBLAS_LIBS)
+
+# includes examples/train_cuda.c
+%canon_reldir%_test_cuda_SOURCES = %reldir%/test_cuda.c $(trainer_cpu_sources)
+%canon_reldir%_test_cuda_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS)
+%canon_reldir%_test_cuda_LDADD = $(TRAINER_TEST_LIBS) $(OPENBLAS_LIBS)
+
+%canon_reldir%_train_pretend_SOURCES = \
+    $(train_sources) %reldir%/host_device.c %reldir%/host_device.h
+%canon_reldir%_train_pretend_CPPFLAGS = \
+    $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS) $(ZLIB_CFLAGS) -DTRAIN_NO_TUTTI_CUDA
+%canon_reldir%_train_pretend_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
+%canon_reldir%_train_pretend_LDADD = libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm
 
 %canon_reldir%_test_options_SOURCES = \
     %reldir%/test_options.c examples/train_options.c examples/train_value.c examples/train_base.c
@@ -53,6 +81,7 @@ endif
 script_tests += \
     %reldir%/accuracy.sh \
     %reldir%/badinput.sh \
+    %reldir%/gpu.sh \
     %reldir%/hello.sh \
     %reldir%/lost.sh \
     %reldir%/output.sh \

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "train_base.h"
+#include "train_compute.h"
 #include "train_data.h"
 
 #define TRAIN_COUNT 5
@@ -162,6 +163,7 @@ static void gathers_normalised(void **state)
     const uint32_t items[] = { 4, 0, 4, 2, 1, 3 };
     train_error_t error = { "" };
     train_data_t data;
+    train_compute_t cpu;
     float inputs[6 * PIXELS];
     uint8_t labels[6];
     double sum = 0.0, squares = 0.0;
@@ -169,7 +171,11 @@ static void gathers_normalised(void **state)
     (void)state;
     write_all("", "wbT");
     assert_true(train_data_load(folder, &data, &error));
-    train_data_gather(&data, &data.train, items, 6, inputs, labels);
+    const train_source_t source = {
+        data.train.images, data.train.labels, PIXELS, data.mean, 1.0f / data.deviation,
+    };
+    train_cpu_open(&cpu);
+    cpu.ops->gather(&cpu, &source, items, 6, inputs, labels);
 
     for (size_t i = 0; i < 6; i++) {
         assert_int_equal(labels[i], 9 - items[i]);

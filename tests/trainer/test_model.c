@@ -35,6 +35,7 @@ static const train_plan_t cnn_plan = { .height = 5,
 
 typedef struct {
     const train_plan_t *plan;
+    train_compute_t compute;
     train_model_t model;
     size_t inputs; /* floats per row */
     float *gradients;
@@ -48,7 +49,10 @@ static int set_up(void **state, const train_plan_t *plan)
     train_error_t error = { "" };
     train_random_t random = train_random_make(5, 5);
 
-    if (fixture == NULL || !train_model_create(plan, &fixture->model, &error))
+    if (fixture == NULL)
+        return -1;
+    train_cpu_open(&fixture->compute);
+    if (!train_model_create(&fixture->compute, plan, &fixture->model, &error))
         return -1;
     fixture->plan = plan;
     fixture->inputs = plan->height * plan->width;
@@ -66,8 +70,9 @@ static int set_up(void **state, const train_plan_t *plan)
             layer->bias->value[j] = 0.3f * train_random_normal(&random);
         layer->group = 2; /* as if images were large: 7 rows in four groups */
     }
+    float *input = fixture->model.input;
     for (size_t i = 0; i < ROWS * fixture->inputs; i++)
-        fixture->model.input[i] = train_random_normal(&random);
+        input[i] = train_random_normal(&random);
     for (size_t i = 0; i < ROWS; i++)
         fixture->labels[i] = (uint8_t)(i * 3 % plan->classes);
     *state = fixture;
@@ -177,15 +182,16 @@ static double batch_loss(const fixture_t *fixture, const double *parameters)
     double loss = 0.0;
 
     for (size_t i = 0; i < ROWS; i++)
-        loss += row_loss(&fixture->model, parameters, fixture->model.input + i * fixture->inputs,
-                         fixture->labels[i]);
+        loss += row_loss(&fixture->model, parameters,
+                         (float *)fixture->model.input + i * fixture->inputs, fixture->labels[i]);
     return loss;
 }
 
 static train_score_t pass(fixture_t *fixture, size_t rows, bool add)
 {
     fixture->order[0] = '\0';
-    const train_score_t score = train_model_forward(&fixture->model, fixture->labels, rows);
+    train_score_t score = { 0 };
+    train_model_forward(&fixture->model, fixture->labels, rows, &score);
     train_model_backward(&fixture->model, fixture->labels, rows, 1.0f / ROWS, add, note_ready,
                          fixture);
     return score;
@@ -281,7 +287,7 @@ static void compare_parts(fixture_t *fixture, bool by_model)
             sum[i] = by_model ? fixture->gradients[i] : sum[i] + fixture->gradients[i];
         }
     }
-    assert_int_equal(score.correct, whole_score.correct);
+    assert_true(score.correct == whole_score.correct);
     assert_float_equal(score.loss, whole_score.loss, 1e-5);
     for (size_t i = 0; i < count; i++)
         if (fabs(sum[i] - whole[i]) > 1e-6)
@@ -312,12 +318,14 @@ static void starts_as_he_said(void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         train_error_t error = { "" };
+        train_compute_t cpu;
         train_model_t model, again, other;
         double squares = 0.0;
 
-        assert_true(train_model_create(&plans[i], &model, &error));
-        assert_true(train_model_create(&plans[i], &again, &error));
-        assert_true(train_model_create(&plans[i], &other, &error));
+        train_cpu_open(&cpu);
+        assert_true(train_model_create(&cpu, &plans[i], &model, &error));
+        assert_true(train_model_create(&cpu, &plans[i], &again, &error));
+        assert_true(train_model_create(&cpu, &plans[i], &other, &error));
         train_model_initialise(&model, 1);
         train_model_initialise(&again, 1);
         train_model_initialise(&other, 2);
@@ -346,21 +354,25 @@ static void stands_extreme_scores(void **state)
 
     for (size_t j = 0; j < last->outputs; j++)
         last->bias->value[j] = j == 0 ? 3000.0f : -60.0f * (float)j;
-    const train_score_t score = train_model_forward(&fixture->model, fixture->labels, ROWS);
+    train_score_t score = { 0 };
+    train_model_forward(&fixture->model, fixture->labels, ROWS, &score);
+    const float *output = last->output;
     assert_true(isfinite(score.loss) && score.loss > 1000.0);
     for (size_t i = 0; i < ROWS * last->outputs; i++)
-        assert_true(last->output[i] == 0.0f || last->output[i] == 1.0f);
+        assert_true(output[i] == 0.0f || output[i] == 1.0f);
 }
 
 static void refuses_what_cannot_be_halved(void **state)
 {
     train_plan_t plan = cnn_plan;
     train_error_t error = { "" };
+    train_compute_t cpu;
     train_model_t model;
 
     (void)state;
+    train_cpu_open(&cpu);
     plan.height = 3; /* 3, 1, 0 */
-    assert_false(train_model_create(&plan, &model, &error));
+    assert_false(train_model_create(&cpu, &plan, &model, &error));
     assert_string_equal(error.text, "images of 3x6 pixels are too small for 2 convolutions, each "
                                     "of which halves them");
     train_model_free(&model);

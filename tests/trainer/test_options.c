@@ -131,6 +131,12 @@ static void describes_what_matters(void **state)
     train_options_describe(&same, again);
     assert_string_equal(text, again);
 
+    /* a GPU's numbers are another course; and checkpoints of the processor older than GPUs */
+    assert_null(strstr(text, "--precision"));
+    const train_options_t gpu = parse(ARGUMENTS("--device=cuda", "--precision=bf16"));
+    train_options_describe(&gpu, text);
+    assert_non_null(strstr(text, "--precision bf16\n"));
+
     /* a cosine ends with the epochs */
     const train_options_t cosine = parse(ARGUMENTS("--epochs=17"));
     train_options_describe(&cosine, text);

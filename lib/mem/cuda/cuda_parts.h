@@ -83,6 +83,8 @@ void tutti__cuda_event_drop(tutti__devent_t *event);
 tutti_status_t tutti__cuda_record(tutti__devent_t *event, tutti__dstream_t *stream);
 tutti_status_t tutti__cuda_wait(tutti__dstream_t *stream, tutti__devent_t *event);
 tutti_status_t tutti__cuda_query(tutti__devent_t *event);
+tutti_status_t tutti__cuda_timer_make(tutti__devent_t **ret_timer);
+tutti_status_t tutti__cuda_elapsed(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
 tutti_status_t tutti__cuda_copy(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
 
 /* ---- reduce/cuda/launch.c, image.c ---- */

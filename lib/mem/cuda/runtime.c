@@ -25,6 +25,7 @@
     X(cudaDeviceGetStreamPriorityRange)                                                            \
     X(cudaEventCreateWithFlags)                                                                    \
     X(cudaEventDestroy)                                                                            \
+    X(cudaEventElapsedTime)                                                                        \
     X(cudaEventQuery)                                                                              \
     X(cudaEventRecord)                                                                             \
     X(cudaFree)                                                                                    \
@@ -303,15 +304,25 @@ int tutti__cuda_stream_captures(tutti__dstream_t *stream)
     return code == cudaErrorStreamCaptureImplicit || captures != cudaStreamCaptureStatusNone;
 }
 
-tutti_status_t tutti__cuda_event_make(tutti__devent_t **ret_event)
+static tutti_status_t make_event(unsigned flags, tutti__devent_t **ret_event)
 {
     cudaEvent_t event = NULL;
-    tutti_status_t status = check(rt.cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-                                  "cudaEventCreateWithFlags");
+    tutti_status_t status =
+        check(rt.cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
 
     if (status == TUTTI_OK)
         *ret_event = (tutti__devent_t *)event;
     return status;
+}
+
+tutti_status_t tutti__cuda_event_make(tutti__devent_t **ret_event)
+{
+    return make_event(cudaEventDisableTiming, ret_event);
+}
+
+tutti_status_t tutti__cuda_timer_make(tutti__devent_t **ret_timer)
+{
+    return make_event(cudaEventDefault, ret_timer);
 }
 
 void tutti__cuda_event_drop(tutti__devent_t *event)
@@ -343,6 +354,21 @@ tutti_status_t tutti__cuda_query(tutti__devent_t *event)
         return check(code, "cudaEventQuery");
     (void)rt.cudaGetLastError();
     return TUTTI__AGAIN;
+}
+
+tutti_status_t tutti__cuda_elapsed(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us)
+{
+    float ms = 0;
+    cudaError_t code = rt.cudaEventElapsedTime(&ms, (cudaEvent_t)start, (cudaEvent_t)stop);
+
+    if (code == cudaErrorNotReady) {
+        (void)rt.cudaGetLastError();
+        return TUTTI__AGAIN;
+    }
+    if (code != cudaSuccess)
+        return refused(code, "cudaEventElapsedTime");
+    *ret_us = (double)ms * 1e3;
+    return TUTTI_OK;
 }
 
 tutti_status_t tutti__cuda_copy(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream)

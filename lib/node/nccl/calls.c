@@ -114,6 +114,19 @@ static int is_summed(tutti_dtype_t dtype)
     return dtype >= TUTTI_INT8 && dtype <= TUTTI_FLOAT64;
 }
 
+int tutti__nccl_node_serves(const tutti__node_t *node, int is_reduction, tutti_dtype_t dtype,
+                            tutti_op_t op, uint32_t divisor)
+{
+    const tutti__node_call_t call = { .kind = is_reduction ? TUTTI__NODE_ALLREDUCE
+                                                           : TUTTI__NODE_ALLGATHER,
+                                      .dtype = dtype,
+                                      .op = op,
+                                      .divisor = divisor };
+    tutti__nccl_cut_t cut;
+
+    return tutti__nccl_cut_begin((const tutti__nccl_node_t *)node, &call, &cut);
+}
+
 int tutti__nccl_cut_begin(const tutti__nccl_node_t *self, const tutti__node_call_t *call,
                           tutti__nccl_cut_t *ret_cut)
 {

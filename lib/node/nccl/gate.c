@@ -71,9 +71,23 @@ void tutti__nccl_node_abort(tutti__node_t *node)
         end_work(self);
 }
 
+/* Has the device work of this node that has not ended? What was only queued has, perhaps. */
+static int is_busy(const tutti__nccl_node_t *self)
+{
+    for (uint32_t i = 0; i < TUTTI__LANES; i++) {
+        const tutti__nccl_lane_t *lane = &self->lane[i];
+
+        if (lane->phase == NCCL_LAUNCH || lane->phase == NCCL_FLIGHT)
+            return 1;
+        if (lane->done != NULL && self->ops->query(lane->done) == TUTTI__AGAIN)
+            return 1;
+    }
+    return 0;
+}
+
 void tutti__nccl_end(tutti__nccl_node_t *self)
 {
-    if (tutti__load_acquire(&self->gate) != 0)
+    if (tutti__load_acquire(&self->gate) != 0 || is_busy(self))
         end_work(self);
     else if (self->nccl != NULL)
         self->ops->nccl_close(self->nccl);

@@ -21,11 +21,9 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
         lane->meet = (tutti__node_call_t){ .kind = TUTTI__NODE_MEET,
                                            .dtype = call->dtype,
                                            .op = call->op,
-                                           .tag = call->tag,
+                                           .tag = call->tag | TUTTI__TAG_ON_DEVICE,
                                            .root = call->root,
                                            .map = { .count = call->map.count } };
-        /* A rank that came with host memory has none in its meeting. */
-        lane->meet.divisor = 1;
         call = &lane->meet;
     }
     self->host->ops->start(self->host, lane_index, call);
@@ -104,6 +102,8 @@ static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
     status = tutti__nccl_divide(self, &self->cut);
     if (status == TUTTI_OK)
         status = self->ops->record(lane->done, self->stream);
+    if (status == TUTTI_OK && lane->call->queued)
+        status = self->ops->wait(lane->call->then, lane->done);
     if (status != TUTTI_OK)
         return status;
     self->number++;
@@ -132,7 +132,7 @@ static tutti_status_t work(tutti__nccl_node_t *self, uint32_t lane_index, tutti_
         status = take_turn(self, lane_index, stuck);
     if (status == TUTTI_OK && lane->phase == NCCL_LAUNCH)
         status = launch(self, lane);
-    if (status == TUTTI_OK && lane->phase == NCCL_FLIGHT)
+    if (status == TUTTI_OK && lane->phase == NCCL_FLIGHT && !lane->call->queued)
         status = land(self, lane);
     return status;
 }

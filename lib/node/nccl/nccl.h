@@ -93,9 +93,15 @@ tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
  * so do all later ones. Called by the lane's thread between operations, after the record; the event
  * is the caller's again when that operation has ended, however. NULL: none.
  *
- * There is nothing of the kind at the other end: when step says TUTTI_OK, the result is there.
+ * At the other end, when step says TUTTI_OK, the result is there; but for a call that is `queued`,
+ * which ends with LAUNCH: then it is there for the stream that the call names.
  */
 void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
+
+/* Will node operations of this type and operation be served? reduces: else any is. The same on all
+   ranks of the host. divisor: as in node.h. */
+int tutti__nccl_node_serves(const tutti__node_t *node, int reduces, tutti_dtype_t dtype,
+                            tutti_op_t op, uint32_t divisor);
 
 /* End all work of NCCL, wherever it is; from here on the node is dead, and its lanes say so. Any
    thread, any time before close, as often as wanted: it happens once. Waits for nobody: if another
@@ -168,7 +174,8 @@ int tutti__nccl_enter(tutti__nccl_node_t *self);
 tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status);
 /* TUTTI_OK, or why the node is dead. */
 tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self);
-/* Nobody steps any more. Close NCCL, or abort it if that is all that can be done. */
+/* Nobody steps any more. Close NCCL, or abort it if that is all that can be done: also if an
+   operation has not ended, which nobody waits for. */
 void tutti__nccl_end(tutti__nccl_node_t *self);
 
 /* calls.c. Begin with a call. 0: NCCL and the device do not serve it; the same on all ranks. */

@@ -100,6 +100,7 @@ static const unsigned tags[] = {
 
 static int has_type(unsigned tag)
 {
+    tag &= ~TUTTI__TAG_ON_DEVICE;
     return tags[tag] != 0 || tag == TUTTI__TAG_ALLTOALLV;
 }
 
@@ -125,18 +126,19 @@ static void describe(const tutti__announce_t *a, char *text, size_t bytes)
         snprintf(text, bytes, "an unknown call");
         return;
     }
-    says = tags[what.tag];
+    says = tags[what.tag & ~TUTTI__TAG_ON_DEVICE];
     if (what.kind != TUTTI__NODE_MEET)
         count &= (1ull << COUNT_BITS) - 1;
     if (says & COUNT)
         snprintf(number, sizeof(number), "%llu x ", count);
     if (says & ROOT)
         say_root(a, what, root, sizeof(root));
-    snprintf(text, bytes, "%s%s%s%s%s%s%s%s", tutti__tag_name(what.tag),
+    snprintf(text, bytes, "%s%s%s%s%s%s%s%s%s", tutti__tag_name(what.tag),
              has_type(what.tag) ? " of " : "", number,
              has_type(what.tag) ? tutti__dtype_name((tutti_dtype_t)what.dtype) : "",
              says & IN_ALL ? " in all" : "", says & OP ? ", " : "",
-             says & OP ? tutti__op_name((tutti_op_t)what.op) : "", root);
+             says & OP ? tutti__op_name((tutti_op_t)what.op) : "", root,
+             what.tag & TUTTI__TAG_ON_DEVICE ? ", on device memory" : "");
 }
 
 /* The first that is not like rank 0's; so all ranks find the same two ranks to name. */

@@ -2,14 +2,20 @@
 
 unit_tests += \
     %reldir%/test_buffers \
+    %reldir%/test_device \
     %reldir%/test_pattern \
     %reldir%/test_stats \
     %reldir%/test_values
 
 # The bench programs' own sources, without MPI.
 bench_unit_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/bench
-%C%_test_buffers_SOURCES = %reldir%/test_buffers.c bench/buffers.c
+bench_unit_device = bench/buffers.c bench/device.c bench/stats.c
+%C%_test_buffers_SOURCES = %reldir%/test_buffers.c $(bench_unit_device)
 %C%_test_buffers_CPPFLAGS = $(bench_unit_cppflags)
+%C%_test_buffers_LDADD = $(LDADD) -lm -ldl
+%C%_test_device_SOURCES = %reldir%/test_device.c $(bench_unit_device)
+%C%_test_device_CPPFLAGS = $(bench_unit_cppflags)
+%C%_test_device_LDADD = $(PRETEND_LIBS) -ldl
 %C%_test_pattern_SOURCES = %reldir%/test_pattern.c bench/pattern.c
 %C%_test_pattern_CPPFLAGS = $(bench_unit_cppflags)
 %C%_test_stats_SOURCES = %reldir%/test_stats.c bench/stats.c
@@ -17,3 +23,7 @@ bench_unit_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/bench
 %C%_test_stats_LDADD = $(LDADD) -lm
 %C%_test_values_SOURCES = %reldir%/test_values.c bench/values.c
 %C%_test_values_CPPFLAGS = $(bench_unit_cppflags)
+
+if HAVE_CMOCKA
+tsan_tests += %reldir%/test_device
+endif

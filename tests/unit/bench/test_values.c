@@ -62,12 +62,22 @@ static void test_percentiles(void **state)
         assert_int_equal(bench_percentiles(bad[i], percent), 0);
 }
 
+static void test_module(void **state)
+{
+    (void)state;
+    assert_true(bench_is_module("cuda"));
+    assert_false(bench_is_module(""));
+    assert_false(bench_is_module("../cuda"));
+    assert_false(bench_is_module("cuda.so"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_number),
         cmocka_unit_test(test_range),
         cmocka_unit_test(test_percentiles),
+        cmocka_unit_test(test_module),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

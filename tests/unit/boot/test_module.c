@@ -226,12 +226,76 @@ static void told(const crowd_rank_t *me)
     got.close(got.ctx);
 }
 
+/* ---- devices ---- */
+
+static tutti_status_t find_device(const char *name, const char *where,
+                                  const tutti__device_ops_t **ret_ops)
+{
+    const char *versions;
+    tutti__conf_t conf;
+
+    tutti__conf_defaults(&conf);
+    snprintf(conf.module_dir, sizeof(conf.module_dir), "%s", where);
+    if (name != NULL)
+        snprintf(conf.device, sizeof(conf.device), "%s", name);
+    return tutti__module_device(&conf, ret_ops, &versions);
+}
+
+/* Nothing is opened for those who have no device. */
+static void no_device(const crowd_rank_t *me)
+{
+    const tutti__device_ops_t *ops = (const void *)me;
+
+    write_file("cuda.so");
+    CHECK_EQUAL(find_device(NULL, dir, &ops), TUTTI_OK);
+    CHECK(ops == NULL);
+    CHECK_EQUAL(find_device("none", dir, &ops), TUTTI_OK);
+    CHECK(ops == NULL);
+    CHECK_EQUAL(find_device("cuda", dir, &ops), TUTTI_ERR_UNSUPPORTED);
+    CHECK_ERROR("there is no device cuda, in ");
+    CHECK_ERROR("cuda.so: ");
+    CHECK_EQUAL(find_device("../cuda", dir, &ops), TUTTI_ERR_INVALID_ARGUMENT);
+}
+
+/* A module, but no device's; and a program that has loaded CUDA before. */
+static void false_device(const crowd_rank_t *me)
+{
+    const tutti__device_ops_t *ops;
+    char path[PATH_MAX];
+
+    (void)me;
+    unlink_file("cuda.so");
+    link_file(BUILT "mpi_fake.so", "cuda.so");
+    CHECK_EQUAL(find_device("cuda", dir, &ops), TUTTI_ERR_UNSUPPORTED);
+    CHECK_ERROR("is no device");
+    CHECK_EQUAL(find_device(NULL, dir, &ops), TUTTI_OK);
+    link_file(BUILT "mpi_old.so", "libcudart.so.12");
+    snprintf(path, sizeof(path), "%s/libcudart.so.12", dir);
+    CHECK(dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL);
+    CHECK_EQUAL(find_device(NULL, dir, &ops), TUTTI_ERR_UNSUPPORTED);
+    CHECK_ERROR("is no device");
+}
+
+static void right_device(const crowd_rank_t *me)
+{
+    const tutti__device_ops_t *ops, *again;
+
+    (void)me;
+    CHECK_EQUAL(find_device("pretend", "tutti/.libs", &ops), TUTTI_OK);
+    CHECK_EQUAL(strcmp(ops->name, "pretend"), 0);
+    CHECK_EQUAL(ops->use(1000), TUTTI_ERR_SYSTEM);
+    CHECK_ERROR("there is no device 1000");
+    CHECK_EQUAL(find_device("pretend", "tutti/.libs", &again), TUTTI_OK);
+    CHECK(again == ops);
+}
+
 static void test_all(void **state)
 {
     static crowd_main_t *const plain[] = { no_module,     no_module_at_all, no_library,
-                                           other_library, nobody,           told };
-    static crowd_main_t *const with_fake[] = { old_module, right_module, any_module, alone,
-                                               module_fails };
+                                           other_library, nobody,           told,
+                                           no_device };
+    static crowd_main_t *const with_fake[] = { old_module,   right_module, any_module,  alone,
+                                               module_fails, false_device, right_device };
 
     (void)state;
     assert_non_null(mkdtemp(dir));
@@ -252,6 +316,8 @@ static void test_all(void **state)
     unlink_file("mpi_b.so");
     unlink_file("mpi_c.so");
     unlink_file("nompi_a.so");
+    unlink_file("cuda.so");
+    unlink_file("libcudart.so.12");
     assert_int_equal(rmdir(dir), 0);
 }
 

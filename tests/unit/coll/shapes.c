@@ -132,9 +132,11 @@ void shape_free(shape_t *shape)
 
 static tutti__coll_args_t set_args(const set_t *set)
 {
-    return (tutti__coll_args_t){
-        .root = set->root, .in_place = set->in_place, .sub = set->sub, .radix = set->radix
-    };
+    return (tutti__coll_args_t){ .root = set->root,
+                                 .in_place = set->in_place,
+                                 .sub = set->sub,
+                                 .radix = set->radix,
+                                 .on_device = set->on_device };
 }
 
 void set_build(set_t *set)

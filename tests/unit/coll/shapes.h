@@ -33,6 +33,7 @@ typedef struct {
     uint32_t radix, root;
     int in_place;
     tutti__sched_t **scheds; /* [size] */
+    int on_device;
 } set_t;
 
 /* scheds is filled in; a build that fails fails the test. */

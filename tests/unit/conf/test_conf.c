@@ -138,6 +138,10 @@ static void test_defaults(void **state)
     assert_int_equal(conf.log_level, TUTTI__LOG_WARN);
     assert_int_equal(conf.rank, -1);
     assert_int_equal(conf.size, -1);
+    assert_string_equal(conf.device, "auto");
+    assert_int_equal(conf.device_id, -1);
+    assert_int_equal(conf.shared.stage_bytes, 32 << 20);
+    assert_int_equal(conf.shared.device_chunk_bytes, 1 << 20);
 
     /* An empty value is none; and every byte is defined, since they are sent. */
     setenv("TUTTI_CHUNK_BYTES", "", 1);
@@ -173,6 +177,10 @@ static void test_every_setting(void **state)
     setenv("TUTTI_RANK", "0", 1);
     setenv("TUTTI_SIZE", "2", 1);
     setenv("TUTTI_INTERFACE", "eth0", 1);
+    setenv("TUTTI_DEVICE", "cuda", 1);
+    setenv("TUTTI_DEVICE_ID", "3", 1);
+    setenv("TUTTI_STAGE_BYTES", "64K", 1);
+    setenv("TUTTI_DEVICE_CHUNK_BYTES", "4K", 1);
     assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
     assert_int_equal(conf.shared.fusion_bytes, 0);
     assert_int_equal(conf.shared.chunk_bytes, 1088); /* rounded up to lines */
@@ -195,6 +203,10 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.rank, 0);
     assert_int_equal(conf.size, 2);
     assert_string_equal(conf.interface, "eth0");
+    assert_string_equal(conf.device, "cuda");
+    assert_int_equal(conf.device_id, 3);
+    assert_int_equal(conf.shared.stage_bytes, 64 << 10);
+    assert_int_equal(conf.shared.device_chunk_bytes, 4 << 10);
 }
 
 static void test_nonsense_is_refused(void **state)
@@ -395,7 +407,7 @@ static void test_help(void **state)
     assert_int_equal(count(text, "set up by these environment variables"), 1);
     assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
-    assert_int_equal(count(text, "\nTUTTI_"), 25);
+    assert_int_equal(count(text, "\nTUTTI_"), 29);
     assert_int_equal(count(text, "bench/tutti_sched --list"), 1);
 }
 

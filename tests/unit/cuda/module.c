@@ -94,6 +94,19 @@ static tutti_status_t call_event(void)
     return status;
 }
 
+/* Its event is not dropped, so that it can be timed. */
+static tutti_status_t call_timer(void)
+{
+    tutti__devent_t *timer;
+    double us = 0;
+    tutti_status_t status = ops->timer_make(&timer);
+
+    if (status == TUTTI_OK)
+        status = ops->elapsed(timer, timer, &us);
+    CHECK((status == TUTTI_OK) == (us == 1500));
+    return status;
+}
+
 static tutti_status_t call_record(void)
 {
     return ops->record(event, stream);
@@ -189,6 +202,8 @@ static const struct {
     { call_stream, TUTTI_OK, "cudaStreamDestroy" },
     { call_event, TUTTI_ERR_SYSTEM, "cudaEventCreateWithFlags" },
     { call_event, TUTTI_OK, "cudaEventDestroy" },
+    { call_timer, TUTTI_ERR_SYSTEM, "cudaEventCreateWithFlags" },
+    { call_timer, TUTTI_ERR_SYSTEM, "cudaEventElapsedTime" },
     { call_record, TUTTI_ERR_SYSTEM, "cudaEventRecord" },
     { call_wait, TUTTI_ERR_SYSTEM, "cudaStreamWaitEvent" },
     { call_query, TUTTI_ERR_SYSTEM, "cudaEventQuery" },
@@ -249,6 +264,7 @@ static void test_states(void)
 {
     setenv("STUB_FAIL", "not ready", 1);
     CHECK(ops->query(event) == TUTTI__AGAIN);
+    CHECK(call_timer() == TUTTI__AGAIN);
     setenv("STUB_FAIL", "captured", 1);
     CHECK(ops->stream_captures(stream) == 1);
     setenv("STUB_FAIL", "implicit", 1);

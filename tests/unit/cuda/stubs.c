@@ -147,6 +147,24 @@ int cudaEventQuery(void *event)
     return fails("cudaEventQuery") ? 700 : fails("not ready") ? 600 : 0;
 }
 
+static unsigned event_flags; /* of the last one that was made */
+
+int cudaEventCreateWithFlags(void **event, unsigned flags)
+{
+    *event = &event_flags;
+    event_flags = flags;
+    return fails("cudaEventCreateWithFlags") ? 3 : 0;
+}
+
+/* An event with flags cannot be timed. */
+int cudaEventElapsedTime(float *ms, void *start, void *stop)
+{
+    *ms = 1.5f;
+    if (start != stop || event_flags != 0 || fails("cudaEventElapsedTime"))
+        return 400;
+    return fails("not ready") ? 600 : 0;
+}
+
 int cudaStreamIsCapturing(void *stream, int *captures)
 {
     (void)stream;
@@ -163,7 +181,6 @@ CALL(cudaGetDevice, 101, int *device)
 CALL(cudaDeviceGetStreamPriorityRange, 3, int *lowest, int *highest)
 CALL(cudaStreamCreateWithPriority, 3, void **stream, unsigned flags, int priority)
 CALL(cudaStreamDestroy, 400, void *stream)
-CALL(cudaEventCreateWithFlags, 3, void **event, unsigned flags)
 CALL(cudaEventDestroy, 400, void *event)
 CALL(cudaEventRecord, 400, void *event, void *stream)
 CALL(cudaMemcpyAsync, 1, void *dst, const void *src, size_t bytes, int kind, void *stream)

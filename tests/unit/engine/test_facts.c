@@ -36,7 +36,7 @@ static tutti__announce_msg_t announce(uint32_t rank, tutti__facts_t facts)
 /* Every single fact counts. */
 static void test_differ(void **state)
 {
-    tutti__facts_t a = allreduce(8), b[] = { a, a, a, a, a, a, a, a };
+    tutti__facts_t a = allreduce(8), b[] = { a, a, a, a, a, a, a, a, a };
 
     (void)state;
     assert_false(tutti__facts_differ(&a, &a));
@@ -48,8 +48,25 @@ static void test_differ(void **state)
     b[5].kind = TUTTI_CALL_SCAN;
     b[6].dtype = TUTTI_INT32;
     b[7].more = 77;
-    for (size_t i = 0; i < 8; i++)
+    b[8].on_device = 1;
+    for (size_t i = 0; i < 9; i++)
         assert_true(tutti__facts_differ(&a, &b[i]));
+}
+
+/* What is packed by one launch has one scale; in host memory each has its own. */
+static void test_fuse(void **state)
+{
+    tutti__facts_t a = allreduce(8), b = allreduce(9), c = allreduce(9);
+
+    (void)state;
+    c.prescale = bits(2);
+    assert_true(tutti__fuse_fits(&a, &b));
+    assert_true(tutti__fuse_fits(&a, &c));
+    a.on_device = 1;
+    assert_false(tutti__fuse_fits(&a, &b));
+    b.on_device = c.on_device = 1;
+    assert_true(tutti__fuse_fits(&a, &b));
+    assert_false(tutti__fuse_fits(&a, &c));
 }
 
 /* The first pair that differs is kept, whatever comes then. */
@@ -163,9 +180,10 @@ static void test_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_differ),      cmocka_unit_test(test_merge_conflict),
-        cmocka_unit_test(test_merge_found), cmocka_unit_test(test_merge_unsure),
-        cmocka_unit_test(test_text),        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_differ),         cmocka_unit_test(test_fuse),
+        cmocka_unit_test(test_merge_conflict), cmocka_unit_test(test_merge_found),
+        cmocka_unit_test(test_merge_unsure),   cmocka_unit_test(test_text),
+        cmocka_unit_test(test_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

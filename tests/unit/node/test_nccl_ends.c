@@ -163,6 +163,25 @@ static void test_nccl_fails(void **state)
     assert_int_equal(watched_aborts(1), 1);
 }
 
+/* Closing waits for no work: it is aborted. */
+static void test_close_in_flight(void **state)
+{
+    tutti__node_call_t call[2];
+
+    (void)state;
+    nccl_begin(2, 1);
+    for (int r = 0; r < 2; r++) {
+        pretend_hang(r, 0);
+        start_sum((uint32_t)r, 0, &call[r]);
+    }
+    for (int i = 0; i < 3; i++)
+        for (uint32_t r = 0; r < 2; r++)
+            assert_int_equal(step_often(r, 0), TUTTI__AGAIN);
+    nccl_finish();
+    assert_int_equal(watched_aborts(0), 1);
+    assert_int_equal(watched_aborts(1), 1);
+}
+
 /* The caller's event does not outlive the operation. */
 static void test_event_is_given_back(void **state)
 {
@@ -216,7 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_abort),      cmocka_unit_test(test_abort_from_elsewhere),
         cmocka_unit_test(test_nccl_fails), cmocka_unit_test(test_event_is_given_back),
-        cmocka_unit_test(test_open_fails),
+        cmocka_unit_test(test_open_fails), cmocka_unit_test(test_close_in_flight),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,6 +160,34 @@ static void test_refused_blocks(void **state)
     }
 }
 
+/* STAGE of its own is of some blocks and chunks; without a word it is as OUT. */
+static void test_refused_stage(void **state)
+{
+    const tutti__at_t stage = at(TUTTI__STAGE, 1);
+    tutti__build_t *b;
+
+    (void)state;
+    b = begin();
+    tutti__build_stage(b, 1, 2, 4);
+    tutti__build_loop(b);
+    tutti__build_copy(b, at(TUTTI__IN, 1), stage, 3);
+    tutti__build_end_loop(b);
+    refused(b, TUTTI_ERR_INTERNAL, "STAGE is of blocks 1 to 2 only");
+
+    b = begin();
+    tutti__build_stage(b, 1, 2, 4);
+    tutti__build_copy(b, at(TUTTI__IN, 1), stage, 2);
+    refused(b, TUTTI_ERR_INTERNAL, "STAGE is of some chunks, and stands in loops only");
+
+    b = begin();
+    tutti__build_stage(b, 3, 2, 4);
+    refused(b, TUTTI_ERR_INTERNAL, "4 chunks of STAGE blocks 3 to 5: that makes no sense");
+
+    b = begin();
+    tutti__build_stage(b, 0, 1, 6);
+    refused(b, TUTTI_ERR_INTERNAL, "6 chunks of STAGE blocks 0 to 1: that makes no sense");
+}
+
 static void test_refused_overlap(void **state)
 {
     tutti__build_t *b = tutti__build_begin("test", 0, 1, 2, 6, 1);
@@ -463,12 +491,19 @@ static void test_block_maps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_builder),      cmocka_unit_test(test_refused_loops),
-        cmocka_unit_test(test_refused_flags),   cmocka_unit_test(test_refused_blocks),
-        cmocka_unit_test(test_refused_overlap), cmocka_unit_test(test_refused_channels),
-        cmocka_unit_test(test_refused_waits),   cmocka_unit_test(test_refused_node_operations),
-        cmocka_unit_test(test_invalid_heads),   cmocka_unit_test(test_built),
-        cmocka_unit_test(test_print),           cmocka_unit_test(test_block_maps),
+        cmocka_unit_test(test_no_builder),
+        cmocka_unit_test(test_refused_loops),
+        cmocka_unit_test(test_refused_flags),
+        cmocka_unit_test(test_refused_blocks),
+        cmocka_unit_test(test_refused_overlap),
+        cmocka_unit_test(test_refused_stage),
+        cmocka_unit_test(test_refused_channels),
+        cmocka_unit_test(test_refused_waits),
+        cmocka_unit_test(test_refused_node_operations),
+        cmocka_unit_test(test_invalid_heads),
+        cmocka_unit_test(test_built),
+        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_block_maps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,10 +53,10 @@ static void assert_same(const tutti__sched_t *a, const tutti__sched_t *b)
 static unsigned there_and_back;
 
 static void go_there_and_back(const tutti__algorithm_t *algorithm, const shape_t *shape,
-                              const char *sub, int in_place)
+                              const char *sub, int in_place, int on_device)
 {
     uint32_t size = shape->shape.size;
-    set_t set = { algorithm, shape, sub, 0, size - 1, in_place, NULL };
+    set_t set = { algorithm, shape, sub, 0, size - 1, in_place, NULL, on_device };
     tutti__sched_t **again = calloc(size, sizeof(*again));
     char *text;
 
@@ -79,11 +79,11 @@ static void shape_there_and_back(shape_t *shape)
     for (const tutti__algorithm_t *a = tutti__algorithms; a->name != NULL; a++) {
         if (a->refuses != NULL && a->refuses(&shape->shape) != NULL)
             continue;
-        for (int in_place = 0; in_place < 2; in_place++) {
+        for (int places = 0; places < 4; places++) { /* in place or not, on the device or not */
             if (a->subs == NULL)
-                go_there_and_back(a, shape, NULL, in_place);
+                go_there_and_back(a, shape, NULL, places & 1, places >> 1);
             for (int i = 0; a->subs != NULL && a->subs[i] != NULL; i++)
-                go_there_and_back(a, shape, a->subs[i], in_place);
+                go_there_and_back(a, shape, a->subs[i], places & 1, places >> 1);
         }
     }
     shape_free(shape);
@@ -278,6 +278,34 @@ static void test_ranks(void **state)
     assert_int_equal(size, 2);
 }
 
+/* Rank 1's share would do on the device, but rank 0 sends from OUT. */
+static void test_on_device(void **state)
+{
+    static const char mixed[] = "p: rank 0 of 2, blocks 1, scratch 0, blocks per message 1\n"
+                                "NODE_REDUCE IN[0] -> OUT[0] of local rank 0\n"
+                                "LOOP\n"
+                                "SEND OUT[0] to rank 1\n"
+                                "END_LOOP\n"
+                                "p: rank 1 of 2, blocks 1, scratch 0, blocks per message 1\n"
+                                "NODE_REDUCE IN[0] -> OUT[0] of local rank 0\n";
+    static const char staged[] =
+        "p: rank 0 of 1, blocks 4, scratch 2, blocks per message 2, stage 2 from 1 in 4 chunks\n"
+        "LOOP\nCOPY IN[1:3] -> STAGE[1:3]\nCOPY STAGE[1:3] -> OUT[1:3]\nEND_LOOP\n";
+    tutti__sched_t *scheds[2];
+
+    (void)state;
+    assert_int_equal(tutti__sched_parse(mixed, "text", 2, scheds), TUTTI_OK);
+    assert_false(scheds[0]->on_device);
+    assert_false(scheds[1]->on_device);
+    free_all(scheds, 2);
+    assert_int_equal(tutti__sched_parse(staged, "text", 1, scheds), TUTTI_OK);
+    assert_true(scheds[0]->on_device);
+    assert_int_equal(scheds[0]->stage_first, 1);
+    assert_int_equal(scheds[0]->stage_blocks, 2);
+    assert_int_equal(scheds[0]->stage_trips, 4);
+    free_all(scheds, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_refused_operations),
         cmocka_unit_test(test_refused_schedules),
         cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_on_device),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

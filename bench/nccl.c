@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * --peer nccl: NCCL's own collective on the same device memory, in a communicator of all ranks,
+ * on the harness's stream. The call is over when an event behind it has come, as for Tutti's direct
+ * call, whose result is there when it returns.
+ */
+#include "device.h"
+#include "peers.h"
+
+#include "base/status.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* NCCL accepts a call when it likes; nothing else may be queued before. */
+static tutti_status_t settle(const bench_device_t *device)
+{
+    tutti_status_t status;
+
+    while ((status = device->ops->nccl_poll(device->nccl)) == TUTTI__AGAIN)
+        sched_yield();
+    return status;
+}
+
+/* Rank 0's id goes round eight bytes at a time, by what the harness has. */
+void bench_nccl_open(const bench_world_t *world)
+{
+    bench_device_t *device = world->device;
+    tutti__nccl_id_t id = { { 0 } };
+
+    if (world->rank == 0)
+        bench_device_check(world, device->ops->nccl_id(&id), "nccl_id");
+    for (size_t at = 0; at < sizeof(id); at += sizeof(uint64_t)) {
+        uint64_t part;
+
+        memcpy(&part, id.bytes + at, sizeof(part));
+        part = bench_same(world, part);
+        memcpy(id.bytes + at, &part, sizeof(part));
+    }
+    bench_device_check(
+        world,
+        device->ops->nccl_open(&id, (uint32_t)world->rank, (uint32_t)world->size, &device->nccl),
+        "nccl_open");
+    bench_device_check(world, settle(device), "nccl_open");
+}
+
+void bench_nccl_close(const bench_world_t *world)
+{
+    if (world->device->nccl != NULL)
+        world->device->ops->nccl_close(world->device->nccl);
+    world->device->nccl = NULL;
+}
+
+void bench_nccl_queue(const bench_world_t *world, const tutti__nccl_call_t *calls, size_t ncalls)
+{
+    const bench_device_t *device = world->device;
+
+    bench_device_check(world, device->ops->nccl_call(device->nccl, calls, ncalls, device->stream),
+                       "nccl_call");
+    bench_device_check(world, settle(device), "nccl_call");
+}
+
+/* From sendbuf to recvbuf, sum; root 0. */
+static int run_one(const bench_call_t *call, tutti__nccl_kind_t kind, const void *src)
+{
+    tutti__nccl_call_t nccl = { kind,      src, call->recvbuf, call->count, call->type->dtype,
+                                TUTTI_SUM, 0 };
+
+    bench_nccl_queue(call->world, &nccl, 1);
+    bench_device_wait(call->world);
+    return 0;
+}
+
+int bench_nccl_allreduce(const bench_call_t *call)
+{
+    return run_one(call, TUTTI__NCCL_ALLREDUCE, call->sendbuf);
+}
+
+int bench_nccl_reduce(const bench_call_t *call)
+{
+    return run_one(call, TUTTI__NCCL_REDUCE, call->sendbuf);
+}
+
+int bench_nccl_allgather(const bench_call_t *call)
+{
+    return run_one(call, TUTTI__NCCL_ALLGATHER, call->sendbuf);
+}
+
+int bench_nccl_broadcast(const bench_call_t *call)
+{
+    return run_one(call, TUTTI__NCCL_BROADCAST, call->recvbuf);
+}
+
+/* Parts that differ: a reduction to each rank, all as one, as NCCL has no call for them. */
+static void queue_uneven(const bench_call_t *call, void *result)
+{
+    static tutti__nccl_call_t *calls;
+    int size = call->world->size;
+    size_t ncalls = 0;
+
+    if (calls == NULL)
+        calls = bench_allocate((size_t)size, sizeof(*calls));
+    for (int i = 0; i < size; i++) {
+        size_t share = bench_share(call->count, size, i);
+        size_t begin = bench_share_begin(call->count, size, i) * call->type->bytes;
+
+        if (share > 0)
+            calls[ncalls++] = (tutti__nccl_call_t){ TUTTI__NCCL_REDUCE,
+                                                    (const char *)call->sendbuf + begin,
+                                                    i == call->world->rank ? result : NULL,
+                                                    share,
+                                                    call->type->dtype,
+                                                    TUTTI_SUM,
+                                                    (uint32_t)i };
+    }
+    bench_nccl_queue(call->world, calls, ncalls);
+}
+
+/* In place NCCL leaves the result where this rank's part was, and Tutti at the beginning; so it is
+   copied there, which is in the time. */
+int bench_nccl_reduce_scatter(const bench_call_t *call)
+{
+    const bench_world_t *world = call->world;
+    const bench_device_t *device = world->device;
+    size_t share = bench_share(call->count, world->size, world->rank);
+    size_t begin = bench_share_begin(call->count, world->size, world->rank) * call->type->bytes;
+    char *result = (char *)call->recvbuf + (call->in_place ? begin : 0);
+    tutti__nccl_call_t nccl = { TUTTI__NCCL_REDUCE_SCATTER, call->sendbuf, result, share,
+                                call->type->dtype,          TUTTI_SUM,     0 };
+
+    if (call->count % (size_t)world->size == 0)
+        bench_nccl_queue(world, &nccl, 1);
+    else
+        queue_uneven(call, result);
+    if (result != call->recvbuf)
+        bench_device_check(
+            world,
+            device->ops->copy(call->recvbuf, result, share * call->type->bytes, device->stream),
+            "copy");
+    bench_device_wait(world);
+    return 0;
+}

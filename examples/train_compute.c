@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What all that computes has in common.
+ */
+#include "train_compute.h"
+
+bool train_compute_works(const train_compute_t *compute, train_error_t *error)
+{
+    return compute->error.text[0] == '\0' || train_fail(error, "%s", compute->error.text);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * GPUs: calls on device memory, and in streams.
+ *
+ * All calls of collectives.h and async.h take device memory as they take host memory: their data
+ * are there when the call is made, and the result is there when it returns or the request is done.
+ * The calls of this header do the same within a stream of work: what they read is read after the
+ * work that is in the stream by then.
+ *
+ * Which device    Each rank has one, for all its communicators, from tutti_init on:
+ *                 TUTTI_DEVICE_ID; else the one that the thread which calls tutti_init is using;
+ *                 else local rank modulo the number of devices. TUTTI_DEVICE=auto takes one if CUDA
+ *                 is in the process by then, TUTTI_DEVICE=cuda always, none never
+ * Which memory    All buffers of a call are memory of that device, or none is. Pinned and managed
+ *                 memory counts as the host's. All ranks come with device memory, or none does:
+ *                 else it is TUTTI_ERR_MISMATCH
+ * How             Inside a host by NCCL; between hosts through pinned memory, in pieces, while NCCL
+ *                 works on the next ones; what NCCL does not serve, in host memory as a whole
+ * Streams         The legacy default stream is NULL, as in CUDA. A stream that is being captured
+ *                 into a graph is TUTTI_ERR_UNSUPPORTED: ranks could not agree when it is replayed
+ * The thread's    device is the same before and after each call
+ *
+ * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not
+ * include this one.
+ */
+#ifndef TUTTI_CUDA_H
+#define TUTTI_CUDA_H
+
+#include <tutti/tutti.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+/* The number of this rank's device, as cudaSetDevice takes it; -1 if it has none, or comm is NULL.
+   Any thread. Since 0.1. */
+TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
+
+/*
+ * Make a direct call in a stream.
+ *
+ * call    as for tutti_submit, of any kind; its name and options are NULL
+ * stream  of this rank's device
+ *
+ * Later work in the stream sees the result. Where the whole call is one operation of NCCL, which is
+ * so on one host, this returns as soon as it is queued; else when the result is there. Errors as in
+ * the direct call of that kind; and TUTTI_ERR_INVALID_ARGUMENT if buffers are host memory. Blocks
+ * until the other ranks have come with the same call. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_cuda_run(const tutti_call_t *call, tutti_comm_t *comm,
+                                        struct CUstream_st *stream);
+
+/* tutti_allreduce in a stream: see tutti_cuda_run. Since 0.1. */
+TUTTI_API tutti_status_t tutti_cuda_allreduce(const void *sendbuf, void *recvbuf, size_t count,
+                                              tutti_dtype_t dtype, tutti_op_t op,
+                                              tutti_comm_t *comm, struct CUstream_st *stream);
+
+/*
+ * tutti_submit of calls whose data are there when the work that is in `stream` by now is done. Does
+ * not wait for it. When a request is done, its result is there for all streams. Errors as in
+ * tutti_submit; TUTTI_ERR_INVALID_ARGUMENT if buffers are host memory. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t ncalls,
+                                           tutti_comm_t *comm, struct CUstream_st *stream,
+                                           tutti_request_t **ret_request);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

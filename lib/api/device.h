@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A communicator's device: opened with it, and whose memory a call's buffers are. */
+#ifndef TUTTI__API_DEVICE_H
+#define TUTTI__API_DEVICE_H
+
+#include "api/comm.h"
+
+/* Fill in comm->device, if all ranks have one that works. Collective; of set-up. The calling thread
+   gets back the device it had. */
+tutti_status_t tutti__comm_open_device(tutti_comm_t *comm);
+/* Nobody uses it any more; work in flight is aborted. Half-open ones are fine. */
+void tutti__comm_close_device(tutti_comm_t *comm);
+/* End NCCL's work, as an engine's on_death does. comm: a tutti_comm_t. Any thread. */
+void tutti__comm_abort_device(void *comm);
+
+/* The calling thread uses comm's device from here on. *ret_before: for tutti__device_leave. */
+tutti_status_t tutti__device_enter(const tutti__exec_device_t *device, int *ret_before);
+void tutti__device_leave(const tutti__exec_device_t *device, int before);
+
+/*
+ * Are the buffers of a call, whose counts and pointers were checked, memory of comm's device?
+ *
+ * receives  0: what it receives is not known yet
+ *
+ * Sides without elements do not count, so ranks of a call without any all come with host memory.
+ * INVALID_ARGUMENT, naming the buffers: they are in two kinds of memory, another device's, or on a
+ * device and not at a multiple of the element's size. It is an error like any in arguments: found
+ * here alone, before anything was sent, so the other ranks wait for this one, until it comes with a
+ * right call or TUTTI_TIMEOUT.
+ */
+tutti_status_t tutti__device_check(const tutti_comm_t *comm, const tutti__call_t *call,
+                                   int receives, int *ret_on_device);
+
+/* May this call, which was checked, be made in a stream? UNSUPPORTED: comm has no device, or the
+   stream is being captured into a graph. INVALID_ARGUMENT: it is in host memory. */
+tutti_status_t tutti__device_check_stream(const tutti_comm_t *comm, const tutti__call_t *call,
+                                          tutti__dstream_t *stream);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What threads and streams of the user have to do with the device.
+ *
+ * A thread that comes with device memory in a stream leaves an event there; what is done with the
+ * memory waits for that on the device, so nobody waits here. The event is the request's until that
+ * is done.
+ *
+ * Whoever steps a lane with device memory uses the device, and gets the one back that it had. A
+ * thread that had none keeps ours: choosing another would only start that one, too.
+ */
+#include "engine/state.h"
+
+#include <stdlib.h>
+
+/* Made at set-up; requests in flight with a stream. */
+#define EVENTS 1024
+
+int tutti__engine_use_device(const tutti__engine_t *e)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+    int before = device->ops->current();
+
+    if (before != device->device)
+        (void)device->ops->use(device->device); /* what needs it says so */
+    return before;
+}
+
+void tutti__engine_give_back(const tutti__engine_t *e, int before)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+
+    if (before >= 0 && before != device->device)
+        (void)device->ops->use(before);
+}
+
+/* ---- the pool ---- */
+
+/* One more. Needs no lock on the device, so it may be done at any time: unlike memory, making an
+   event waits for nothing. */
+static tutti_status_t make(tutti__engine_t *e)
+{
+    tutti__devent_t *event, **all;
+    tutti_status_t status = e->env.exec->device->ops->event_make(&event);
+
+    if (status != TUTTI_OK)
+        return status;
+    tutti__mutex_lock(&e->queue_lock);
+    all = realloc(e->event, (e->nevents + 1) * sizeof(tutti__devent_t *));
+    if (all != NULL) {
+        e->event = all;
+        e->nevents++;
+        e->event[e->free_events++] = event;
+    }
+    tutti__mutex_unlock(&e->queue_lock);
+    if (all != NULL)
+        return TUTTI_OK;
+    e->env.exec->device->ops->event_drop(event);
+    return tutti__fail(TUTTI_ERR_NO_MEMORY, "events");
+}
+
+tutti_status_t tutti__events_open(tutti__engine_t *e)
+{
+    int before = tutti__engine_use_device(e);
+    tutti_status_t status = TUTTI_OK;
+
+    for (size_t i = 0; i < EVENTS && status == TUTTI_OK; i++)
+        status = make(e);
+    tutti__engine_give_back(e, before);
+    return status;
+}
+
+/* All requests are done, so all events are here. */
+void tutti__events_close(tutti__engine_t *e)
+{
+    int before;
+
+    if (e->nevents == 0)
+        return;
+    before = tutti__engine_use_device(e);
+    for (size_t i = 0; i < e->free_events; i++)
+        e->env.exec->device->ops->event_drop(e->event[i]);
+    tutti__engine_give_back(e, before);
+    free(e->event);
+    e->event = NULL;
+    e->nevents = e->free_events = 0;
+}
+
+static tutti__devent_t *take(tutti__engine_t *e)
+{
+    tutti__devent_t *event = NULL;
+
+    tutti__mutex_lock(&e->queue_lock);
+    if (e->free_events > 0)
+        event = e->event[--e->free_events];
+    tutti__mutex_unlock(&e->queue_lock);
+    return event;
+}
+
+void tutti__events_put(tutti__engine_t *e, tutti_request_t *request)
+{
+    if (request->ready == NULL)
+        return;
+    tutti__mutex_lock(&e->queue_lock);
+    e->event[e->free_events++] = request->ready;
+    tutti__mutex_unlock(&e->queue_lock);
+    request->ready = NULL;
+}
+
+/* ---- recording ---- */
+
+static tutti_status_t record(tutti__engine_t *e, tutti_request_t *r)
+{
+    const tutti__device_ops_t *ops = e->env.exec->device->ops;
+    tutti_status_t status = TUTTI_OK;
+
+    while (status == TUTTI_OK && (r->ready = take(e)) == NULL)
+        status = make(e);
+    return status == TUTTI_OK ? ops->record(r->ready, r->stream) : status;
+}
+
+static int any_stream(tutti_request_t *const *requests, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (requests[i]->has_stream)
+            return 1;
+    return 0;
+}
+
+tutti_status_t tutti__events_record(tutti__engine_t *e, tutti_request_t *const *requests, size_t n)
+{
+    const tutti__device_ops_t *ops = e->env.exec->device->ops;
+    tutti_status_t status = TUTTI_OK;
+    int before;
+
+    if (!any_stream(requests, n))
+        return TUTTI_OK;
+    before = tutti__engine_use_device(e);
+    for (size_t i = 0; i < n && status == TUTTI_OK; i++)
+        if (requests[i]->has_stream && ops->stream_captures(requests[i]->stream))
+            status = tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                                 "tensor '%s': its stream is being captured into a graph, which an "
+                                 "asynchronous call cannot be part of",
+                                 requests[i]->name);
+    for (size_t i = 0; i < n && status == TUTTI_OK; i++)
+        if (requests[i]->has_stream)
+            status = record(e, requests[i]);
+    tutti__engine_give_back(e, before);
+    return status;
+}

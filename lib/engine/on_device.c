@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Buckets of tensors in device memory, in a lane.
+ *
+ *      pack --> RUN on the device ----------------------------------------> UNPACK --> done
+ *                   | NCCL does not serve it                                  ^
+ *                   v                                                         |
+ *               STAGED_IN --> RUN in host memory --> STAGED_OUT --------------+
+ *
+ * Pack and unpack are for several tensors, which share the lane's device memory (fuse.c), and for
+ * scales; one plain tensor is served where it is. They are queued in the lane's stream `up`, behind
+ * the events of the tensors. The run begins behind them: it is given an event, and nobody waits
+ * for it here. All waiting is polling, so such a lane counts as one that polls.
+ *
+ * All ranks must go the same way: device or host. So that is decided by what all have alike: kind,
+ * type, length, scales, and the schedule, never by addresses.
+ *
+ * When the communicator dies the run is given up where it is. What is in streams by then is done
+ * with the caller's buffers; nothing is added.
+ */
+#include "engine/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const tutti__device_lane_t *its(const tutti__engine_t *e, const tutti__lane_t *lane)
+{
+    return &e->env.exec->device->lane[lane - e->lane];
+}
+
+static uint32_t index_of(const tutti__engine_t *e, const tutti__lane_t *lane)
+{
+    return (uint32_t)(lane - e->lane);
+}
+
+/* Kinds that have a block map of their own are for host memory. */
+static int is_for_host(tutti_call_kind_t kind)
+{
+    return tutti__call_by_pair(kind) || kind == TUTTI_CALL_REDUCE_SCATTERV ||
+           kind == TUTTI_CALL_ALLGATHERV || tutti__call_collective(kind) == TUTTI__COLLECTIVES;
+}
+
+int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+    const tutti_request_t *r = bucket->first;
+
+    if (device == NULL || device->node == NULL || is_for_host(r->call.kind))
+        return 0;
+    /* A ghost has the lane's memory only. Several tensors fit there anyway. */
+    return !bucket->joined || bucket->nrequests > 1 || r->bytes <= device->fuse_bytes;
+}
+
+/* ---- pack and unpack ---- */
+
+/* Room for what one bucket may need. */
+static tutti_status_t need_pieces(const tutti__engine_t *e, tutti__lane_t *lane)
+{
+    size_t room = (size_t)lane->first->nrequests * e->size;
+    tutti__piece_t *pieces;
+
+    lane->npieces = 0;
+    if (lane->pieces_room >= room)
+        return TUTTI_OK;
+    pieces = realloc(lane->pieces, room * sizeof(*pieces));
+    if (pieces == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu pieces of a bucket", room);
+    lane->pieces = pieces;
+    lane->pieces_room = room;
+    return TUTTI_OK;
+}
+
+void tutti__device_copy(tutti__lane_t *lane, void *to, const void *from, size_t count)
+{
+    lane->pieces[lane->npieces++] = (tutti__piece_t){ from, to, count };
+}
+
+/* Queue what was added, and the event behind it. */
+static tutti_status_t queue_pieces(const tutti__engine_t *e, const tutti__lane_t *lane,
+                                   double scale)
+{
+    const tutti__device_ops_t *ops = e->env.exec->device->ops;
+    const tutti__device_lane_t *mine = its(e, lane);
+    tutti_dtype_t dtype = lane->call.dtype;
+    tutti_status_t status = TUTTI_OK;
+
+    if (lane->npieces > 0)
+        status = ops->pack(lane->pieces, lane->npieces, dtype, dtype, scale, mine->up);
+    return status == TUTTI_OK ? ops->record(mine->done, mine->up) : status;
+}
+
+/* A ghost's part. STAGE is the run's, which begins behind this. */
+static tutti_status_t zero(const tutti__engine_t *e, const tutti__lane_t *lane)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+    size_t bytes = lane->call.count * tutti_dtype_bytes(lane->call.dtype), part;
+    tutti_status_t status = TUTTI_OK;
+
+    if (lane->call.kind == TUTTI_CALL_REDUCE_SCATTER)
+        bytes *= e->size;
+    part = TUTTI__MIN(bytes, device->stage_bytes);
+    memset(its(e, lane)->stage, 0, part);
+    for (size_t at = 0; at < bytes && status == TUTTI_OK; at += part)
+        status = device->ops->copy(lane->packed + at, its(e, lane)->stage,
+                                   TUTTI__MIN(part, bytes - at), its(e, lane)->up);
+    return status;
+}
+
+/* Packing, where there is any; *ret_ready: behind the data, or NULL. */
+static tutti_status_t pack(const tutti__engine_t *e, tutti__lane_t *lane,
+                           tutti__devent_t **ret_ready)
+{
+    const tutti__device_lane_t *mine = its(e, lane);
+    const tutti_request_t *first = lane->first->first;
+    const tutti__call_t *call = &first->call;
+    int scales = !lane->is_staged && call->prescale != 1 && tutti__call_reduces(call->kind);
+    tutti_status_t status = TUTTI_OK;
+
+    *ret_ready = first->ready;
+    if (!lane->fused && !scales)
+        return TUTTI_OK;
+    for (const tutti_request_t *r = first; r != NULL && status == TUTTI_OK; r = r->next)
+        if (r->ready != NULL)
+            status = e->env.exec->device->ops->wait(mine->up, r->ready);
+    if (status == TUTTI_OK && first->ghost)
+        status = zero(e, lane);
+    if (status != TUTTI_OK)
+        return status;
+    lane->npieces = 0;
+    if (!lane->fused)
+        tutti__device_copy(lane, (void *)(uintptr_t)lane->call.sendbuf, call->sendbuf,
+                           first->bytes / tutti_dtype_bytes(call->dtype));
+    else if (!first->ghost)
+        tutti__fuse_pack(e, lane);
+    *ret_ready = mine->done;
+    return queue_pieces(e, lane, tutti__call_reduces(call->kind) ? call->prescale : 1);
+}
+
+/* OK: nothing had to be done. */
+static tutti_status_t unpack(const tutti__engine_t *e, tutti__lane_t *lane)
+{
+    const tutti__call_t *call = &lane->first->first->call;
+
+    lane->npieces = 0;
+    if (lane->fused)
+        tutti__fuse_unpack(e, lane);
+    else if (lane->unpacks && lane->room.result > 0)
+        tutti__device_copy(lane, call->recvbuf, lane->call.recvbuf, lane->room.result);
+    if (lane->npieces == 0)
+        return TUTTI_OK;
+    lane->phase = TUTTI__DEVICE_UNPACK;
+    return queue_pieces(e, lane, tutti__call_reduces(call->kind) ? call->postscale : 1);
+}
+
+/* ---- the beginning ---- */
+
+/* How one tensor is served on the device: scaled data stands in recvbuf, where all of it fits, or
+   in the lane's memory. 0: that is too small. */
+static int place(const tutti__engine_t *e, tutti__lane_t *lane)
+{
+    const tutti__call_t *user = &lane->first->first->call;
+    tutti__call_t *call = &lane->call;
+    size_t bytes = lane->first->first->bytes;
+
+    if (!tutti__call_reduces(call->kind))
+        return 1;
+    lane->unpacks = call->postscale != 1;
+    if (call->prescale != 1 && call->kind == TUTTI_CALL_ALLREDUCE)
+        call->sendbuf = call->recvbuf;
+    else if (call->prescale != 1 && bytes > e->env.exec->device->fuse_bytes)
+        return 0;
+    else if (call->prescale != 1)
+        call->sendbuf = its(e, lane)->fuse;
+    /* In place as in MPI the result would stand where others' operands are; in the rank's own part
+       of sendbuf it does not. */
+    if (call->kind == TUTTI_CALL_REDUCE_SCATTER && call->sendbuf == call->recvbuf && e->rank > 0) {
+        call->recvbuf = (char *)user->recvbuf + bytes / e->size * e->rank;
+        lane->unpacks = 1;
+    }
+    call->prescale = call->postscale = 1;
+    return 1;
+}
+
+static tutti_status_t prepare(const tutti__engine_t *e, tutti__lane_t *lane,
+                              const tutti__call_t *call, tutti__want_t *ret_want, int *ret_in_place,
+                              int *ret_empty)
+{
+    return tutti__call_prepare(call, e->rank, e->size, &lane->room, ret_want, &lane->exec,
+                               ret_in_place, ret_empty);
+}
+
+/* Find how the bucket is served. *ret_sched: NULL: in host memory. */
+static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
+                             const tutti__sched_t **ret_sched, int *ret_empty)
+{
+    tutti__call_t plain = lane->call;
+    tutti__want_t want = { 0 };
+    int in_place;
+    tutti_status_t status;
+
+    *ret_sched = NULL;
+    lane->unpacks = 0;
+    if (tutti__device_fits(e, lane->first) && (lane->fused || place(e, lane))) {
+        status = prepare(e, lane, &lane->call, &want, &in_place, ret_empty);
+        if (status != TUTTI_OK || *ret_empty)
+            return status;
+        status = tutti__lanes_schedule(&e->device_cache, &lane->call, &want, in_place, ret_sched);
+        if (status == TUTTI_OK && (*ret_sched)->on_device)
+            return TUTTI_OK;
+        /* What cannot be served at all, host memory's schedules say once more. */
+        if (status != TUTTI_OK && status != TUTTI_ERR_UNSUPPORTED &&
+            status != TUTTI_ERR_INVALID_ARGUMENT)
+            return status;
+    }
+    *ret_sched = NULL;
+    lane->unpacks = 0;
+    lane->call = plain;
+    plain.prescale = plain.postscale = 1;
+    return prepare(e, lane, &plain, &want, &in_place, ret_empty);
+}
+
+static tutti_status_t begin_staged(const tutti__engine_t *e, tutti__lane_t *lane,
+                                   tutti__devent_t *ready)
+{
+    lane->is_staged = 1;
+    lane->bytes = lane->fused ? lane->call.count * tutti_dtype_bytes(lane->call.dtype)
+                              : lane->first->first->bytes;
+    lane->phase = TUTTI__DEVICE_STAGED_IN;
+    return tutti__staged_begin(e->env.exec->device, index_of(e, lane), &lane->call, e->rank,
+                               e->size, ready, &lane->staged);
+}
+
+tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who)
+{
+    const tutti__sched_t *sched;
+    tutti__devent_t *ready;
+    tutti_status_t status;
+    int empty;
+
+    if (e->env.exec->device == NULL)
+        return tutti__fail(TUTTI_ERR_INTERNAL, "device memory without a device");
+    status = need_pieces(e, lane);
+    if (status == TUTTI_OK)
+        status = choose(e, lane, &sched, &empty);
+    if (status != TUTTI_OK || empty)
+        return status;
+    lane->is_staged = sched == NULL;
+    lane->polls = 1;
+    lane->stuck = (tutti__stuck_t){ NULL, 0, -1 };
+    if (sched != NULL && tutti__lanes_forbidden(e, sched, who))
+        return TUTTI__AGAIN;
+    status = pack(e, lane, &ready);
+    if (status == TUTTI_OK && sched == NULL) {
+        status = begin_staged(e, lane, ready);
+    } else if (status == TUTTI_OK) {
+        lane->exec.on_device = 1;
+        lane->exec.ready = ready;
+        lane->phase = TUTTI__DEVICE_RUN;
+        status = tutti__lanes_run(lane, sched);
+        lane->bytes = 0; /* costs this thread nothing */
+    }
+    lane->running = status == TUTTI_OK;
+    return status;
+}
+
+/* ---- going on ---- */
+
+/* The data are in host memory. */
+static tutti_status_t run_staged(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
+                                 tutti_status_t *ret_refused)
+{
+    tutti__call_t *call = &lane->staged.call;
+    const tutti__sched_t *sched;
+    tutti__want_t want = { 0 };
+    int in_place, empty;
+    tutti_status_t status = prepare(e, lane, call, &want, &in_place, &empty);
+
+    if (status == TUTTI_OK)
+        status = tutti__lanes_schedule(&e->cache, call, &want, in_place, &sched);
+    if (status == TUTTI_ERR_UNSUPPORTED || status == TUTTI_ERR_INVALID_ARGUMENT) {
+        *ret_refused = status;
+        return TUTTI_OK;
+    }
+    if (status != TUTTI_OK)
+        return status;
+    if (tutti__lanes_forbidden(e, sched, who))
+        return TUTTI__AGAIN;
+    tutti__call_begin(call, &lane->room, &lane->exec);
+    lane->phase = TUTTI__DEVICE_RUN;
+    return tutti__lanes_run(lane, sched);
+}
+
+/* One step of a run, and what comes behind its end. */
+static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who)
+{
+    tutti__devent_t *ready = lane->exec.ready;
+    tutti_status_t status;
+
+    if (tutti__lanes_forbidden(e, lane->run.sched, who))
+        return TUTTI__AGAIN;
+    status = tutti__lanes_step_run(e, lane);
+    if (status == TUTTI_ERR_UNSUPPORTED && !lane->is_staged) {
+        /* NCCL does not serve it, on no rank; nothing has moved, so nothing is to be cancelled. */
+        lane->run.sched = NULL;
+        return begin_staged(e, lane, ready);
+    }
+    if (status != TUTTI_OK)
+        return status;
+    if (!lane->is_staged)
+        return unpack(e, lane);
+    tutti__call_end(&lane->staged.call, &lane->room, &lane->exec);
+    lane->phase = TUTTI__DEVICE_STAGED_OUT;
+    return tutti__staged_finish(e->env.exec->device, index_of(e, lane), &lane->staged);
+}
+
+/* One phase as far as it goes. OK: it is over, and what follows, if anything, has begun. */
+static tutti_status_t step_phase(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
+                                 tutti_status_t *ret_refused)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+    tutti_status_t status;
+
+    if (lane->phase == TUTTI__DEVICE_RUN)
+        return step_run(e, lane, who);
+    lane->stuck = (tutti__stuck_t){ NULL, 0, -1 };
+    switch (lane->phase) {
+    case TUTTI__DEVICE_STAGED_IN:
+        status = tutti__staged_ready(device, index_of(e, lane));
+        return status == TUTTI_OK ? run_staged(e, lane, who, ret_refused) : status;
+    case TUTTI__DEVICE_STAGED_OUT:
+        status = tutti__staged_done(device, index_of(e, lane));
+        return status == TUTTI_OK ? unpack(e, lane) : status;
+    default:
+        return device->ops->query(its(e, lane)->done);
+    }
+}
+
+tutti_status_t tutti__device_step(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
+                                  tutti_status_t *ret_refused)
+{
+    tutti__device_phase_t before;
+    tutti_status_t status;
+
+    do {
+        before = lane->phase;
+        status = step_phase(e, lane, who, ret_refused);
+    } while (status == TUTTI_OK && *ret_refused == TUTTI_OK && lane->phase != before);
+    return status;
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Asynchronous calls on device memory: all kinds, fused and alone, mixed with host memory, in any
+ * order from several threads; streams that are late; nothing allocated on the way.
+ */
+#include "device_world.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    THREADS = 3,
+    STEPS = 3,
+    MOST = 30000 /* elements of the largest tensor */
+};
+
+typedef struct {
+    tutti_call_kind_t kind;
+    tutti_dtype_t dtype;
+    tutti_op_t op;
+    size_t count;
+    double prescale, postscale;
+    int in_place, has_stream, on_host;
+} shape_t;
+
+#define SUM(n, place, stream)                                                                      \
+    {                                                                                              \
+        TUTTI_CALL_ALLREDUCE, TUTTI_FLOAT32, TUTTI_SUM, n, 1, 1, place, stream, 0                  \
+    }
+#define SCALED(kind, n, pre, post, place)                                                          \
+    {                                                                                              \
+        kind, TUTTI_FLOAT32, TUTTI_SUM, n, pre, post, place, 1, 0                                  \
+    }
+#define OF(kind, dtype, op, n, place, stream)                                                      \
+    {                                                                                              \
+        kind, dtype, op, n, 1, 1, place, stream, 0                                                 \
+    }
+
+static const shape_t shapes[] = {
+    SUM(1, 0, 1),
+    SUM(17, 1, 1),
+    SUM(1000, 0, 0),
+    SUM(MOST, 1, 1), /* alone, if the fuse memory is small */
+    SUM(300, 1, 1),
+    SUM(0, 0, 1),
+    { TUTTI_CALL_ALLREDUCE, TUTTI_FLOAT32, TUTTI_SUM, 5000, 1, 1, 1, 0, 1 }, /* host memory */
+    { TUTTI_CALL_ALLREDUCE, TUTTI_FLOAT32, TUTTI_SUM, 40, 1, 1, 0, 0, 1 },
+    SCALED(TUTTI_CALL_ALLREDUCE, 700, 0.5, 4, 0),
+    SCALED(TUTTI_CALL_ALLREDUCE, 70, 0.5, 4, 1),
+    SCALED(TUTTI_CALL_ALLREDUCE, 71, 1, 0.25, 1),
+    SCALED(TUTTI_CALL_ALLREDUCE, MOST, 0.5, 1, 1),
+    SCALED(TUTTI_CALL_REDUCE, 500, 0.5, 2, 0),
+    SCALED(TUTTI_CALL_REDUCE, MOST, 0.5, 2, 0),
+    SCALED(TUTTI_CALL_REDUCE_SCATTER, 60, 0.5, 2, 0),
+    SCALED(TUTTI_CALL_REDUCE_SCATTER, MOST / 8, 0.5, 2, 1),
+    OF(TUTTI_CALL_ALLREDUCE, TUTTI_FLOAT32, TUTTI_AVG, 333, 1, 1),
+    OF(TUTTI_CALL_ALLREDUCE, TUTTI_FLOAT64, TUTTI_SUM, 200, 0, 1),
+    OF(TUTTI_CALL_ALLREDUCE, TUTTI_INT64, TUTTI_MAX, 250, 0, 1),
+    OF(TUTTI_CALL_ALLREDUCE, TUTTI_INT16, TUTTI_SUM, 800, 1, 1), /* not NCCL's */
+    OF(TUTTI_CALL_ALLREDUCE, TUTTI_INT16, TUTTI_SUM, 31, 0, 0),
+    OF(TUTTI_CALL_BROADCAST, TUTTI_FLOAT32, TUTTI_SUM, 90, 1, 1),
+    OF(TUTTI_CALL_BROADCAST, TUTTI_FLOAT32, TUTTI_SUM, 2000, 1, 1),
+    OF(TUTTI_CALL_BROADCAST, TUTTI_INT16, TUTTI_SUM, 10, 1, 0),
+    OF(TUTTI_CALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 123, 0, 1),
+    OF(TUTTI_CALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 124, 1, 1),
+    OF(TUTTI_CALL_REDUCE_SCATTER, TUTTI_FLOAT32, TUTTI_SUM, 77, 1, 1),
+    OF(TUTTI_CALL_REDUCE_SCATTER, TUTTI_FLOAT32, TUTTI_SUM, 5, 0, 1),
+    OF(TUTTI_CALL_REDUCE_SCATTER, TUTTI_FLOAT64, TUTTI_SUM, 900, 1, 1),
+    OF(TUTTI_CALL_ALLGATHER, TUTTI_FLOAT32, TUTTI_SUM, 9, 0, 1),
+    OF(TUTTI_CALL_ALLGATHER, TUTTI_FLOAT32, TUTTI_SUM, 100, 0, 1),
+    OF(TUTTI_CALL_ALLGATHER, TUTTI_INT16, TUTTI_SUM, 3000, 0, 0),
+    OF(TUTTI_CALL_ALLTOALL, TUTTI_FLOAT32, TUTTI_SUM, 50, 0, 1),
+    OF(TUTTI_CALL_SCAN, TUTTI_FLOAT32, TUTTI_SUM, 400, 0, 1),
+    OF(TUTTI_CALL_BARRIER, TUTTI_FLOAT32, TUTTI_SUM, 0, 0, 0),
+};
+
+#define SHAPES ((int)(sizeof(shapes) / sizeof(*shapes)))
+
+typedef struct {
+    const shape_t *s;
+    char name[32];
+    size_t in, out; /* elements */
+    char *host;     /* pinned: what goes to the device */
+    char *send, *recv;
+    tutti_request_t *request;
+} tensor_t;
+
+static double value_of(int rank, int t, size_t i, int step)
+{
+    return (double)((rank * 3 + t + (int)(i % 97) + step) % 50);
+}
+
+static void set(const tensor_t *t, char *to, size_t i, double v)
+{
+    switch (t->s->dtype) {
+    case TUTTI_FLOAT64:
+        ((double *)(void *)to)[i] = v;
+        break;
+    case TUTTI_INT64:
+        ((int64_t *)(void *)to)[i] = (int64_t)v;
+        break;
+    case TUTTI_INT16:
+        ((int16_t *)(void *)to)[i] = (int16_t)v;
+        break;
+    default:
+        ((float *)(void *)to)[i] = (float)v;
+    }
+}
+
+static double get(const tensor_t *t, const char *from, size_t i)
+{
+    switch (t->s->dtype) {
+    case TUTTI_FLOAT64:
+        return ((const double *)(const void *)from)[i];
+    case TUTTI_INT64:
+        return (double)((const int64_t *)(const void *)from)[i];
+    case TUTTI_INT16:
+        return ((const int16_t *)(const void *)from)[i];
+    default:
+        return ((const float *)(const void *)from)[i];
+    }
+}
+
+static double folded(const shape_t *s, int size, int t, size_t i, int step)
+{
+    double sum = 0, max = 0;
+
+    for (int r = 0; r < size; r++) {
+        double v = value_of(r, t, i, step);
+
+        sum += v * s->prescale;
+        max = v > max ? v : max;
+    }
+    if (s->op == TUTTI_MAX)
+        return max;
+    return (s->op == TUTTI_AVG ? sum / size : sum) * s->postscale;
+}
+
+/* Element j of what this rank receives. */
+static double expected(const rank_t *self, int t, size_t j, int step)
+{
+    const shape_t *s = &shapes[t];
+    size_t mine = (size_t)self->rank * s->count;
+    double sum = 0;
+
+    switch (s->kind) {
+    case TUTTI_CALL_BROADCAST:
+        return value_of(self->size - 1, t, j, step);
+    case TUTTI_CALL_REDUCE_SCATTER:
+        return folded(s, self->size, t, mine + j, step);
+    case TUTTI_CALL_ALLGATHER:
+        return value_of((int)(j / s->count), t, j % s->count, step);
+    case TUTTI_CALL_ALLTOALL:
+        return value_of((int)(j / s->count), t, mine + j % s->count, step);
+    case TUTTI_CALL_SCAN:
+        for (int r = 0; r <= self->rank; r++)
+            sum += value_of(r, t, j, step);
+        return sum;
+    default:
+        return folded(s, self->size, t, j, step);
+    }
+}
+
+static size_t width(const tensor_t *t)
+{
+    return tutti_dtype_bytes(t->s->dtype);
+}
+
+static char *memory(gpu_rank_t *gpu, const tensor_t *t, size_t elements)
+{
+    void *ptr;
+
+    if (t->s->on_host)
+        return malloc(elements * width(t) + 1);
+    CHECK_OK(gpu->ops->alloc(elements * width(t) + 1, &ptr));
+    return ptr;
+}
+
+static void make(gpu_rank_t *gpu, tensor_t *t, int i)
+{
+    size_t size = (size_t)gpu->rank->size, count = shapes[i].count;
+    int root = gpu->rank->rank == gpu->rank->size - 1;
+    void *host;
+
+    t->s = &shapes[i];
+    t->in = t->out = count;
+    if (t->s->kind == TUTTI_CALL_REDUCE_SCATTER || t->s->kind == TUTTI_CALL_ALLTOALL)
+        t->in = count * size;
+    if (t->s->kind == TUTTI_CALL_ALLGATHER || t->s->kind == TUTTI_CALL_ALLTOALL)
+        t->out = count * size;
+    if (t->s->kind == TUTTI_CALL_REDUCE && !root)
+        t->out = 0;
+    CHECK_OK(gpu->ops->host_alloc(t->in * width(t) + 1, &host));
+    t->host = host;
+    t->send = memory(gpu, t, t->in);
+    t->recv = t->s->in_place ? t->send : memory(gpu, t, t->out);
+}
+
+static void unmake(gpu_rank_t *gpu, tensor_t *t)
+{
+    gpu->ops->host_free(t->host);
+    if (t->s->on_host) {
+        free(t->send);
+        if (t->recv != t->send)
+            free(t->recv);
+        return;
+    }
+    gpu->ops->free(t->send);
+    if (t->recv != t->send)
+        gpu->ops->free(t->recv);
+}
+
+static void fill(gpu_rank_t *gpu, tensor_t *t, int i, int step)
+{
+    size_t bytes = t->in * width(t);
+
+    for (size_t j = 0; j < t->in; j++)
+        set(t, t->host, j, value_of(gpu->rank->rank, i, j, step));
+    if (t->s->on_host)
+        memcpy(t->send, t->host, bytes);
+    else if (t->s->has_stream)
+        device_put(gpu, t->send, t->host, bytes);
+    else
+        pretend_write(t->send, t->host, bytes);
+}
+
+static void submit(gpu_rank_t *gpu, tensor_t *t, int i)
+{
+    tutti__entry_t entry = device_entry(t->name, t->send, t->recv, t->s->count);
+
+    snprintf(t->name, sizeof(t->name), "tensor %d", i);
+    entry.call.kind = t->s->kind;
+    entry.call.dtype = t->s->dtype;
+    entry.call.op = t->s->op;
+    entry.call.root = (uint32_t)gpu->rank->size - 1;
+    entry.call.prescale = t->s->prescale;
+    entry.call.postscale = t->s->postscale;
+    entry.call.on_device = !t->s->on_host && t->s->kind != TUTTI_CALL_BARRIER;
+    entry.stream = gpu->stream;
+    entry.has_stream = t->s->has_stream;
+    t->request = device_submit(gpu, &entry);
+}
+
+static void verify(gpu_rank_t *gpu, tensor_t *t, int i, int step)
+{
+    char *got = malloc(t->out * width(t) + 1);
+
+    if (t->s->on_host)
+        memcpy(got, t->recv, t->out * width(t));
+    else if (t->out > 0)
+        pretend_read(got, t->recv, t->out * width(t));
+    for (size_t j = 0; j < t->out; j++) {
+        double want = expected(gpu->rank, i, j, step);
+
+        if (fabs(get(t, got, j) - want) > (t->s->op == TUTTI_AVG ? want * 1e-6 : 0))
+            ranks_fail(__FILE__, __LINE__, "step %d, tensor %d, element %zu: %g, wanted %g", step,
+                       i, j, get(t, got, j), want);
+    }
+    free(got);
+}
+
+/* ---- many, from several threads ---- */
+
+typedef struct {
+    gpu_rank_t *gpu;
+    tensor_t *tensors;
+    int thread, step;
+} worker_t;
+
+/* The thread's tensors, in an order of its rank's own. */
+static void *work(void *arg)
+{
+    worker_t *w = arg;
+    int rank = w->gpu->rank->rank;
+    /* Whatever the thread uses, it finds it again. */
+    int its_own = (rank + w->thread) % w->gpu->rank->size;
+
+    for (int k = 0; k < SHAPES; k++) {
+        int i = (k * (rank % 2 ? 3 : 1) + 7 * rank + w->step) % SHAPES;
+
+        if (i % THREADS != w->thread)
+            continue;
+        CHECK_OK(w->gpu->ops->use(rank));
+        fill(w->gpu, &w->tensors[i], i, w->step);
+        CHECK_OK(w->gpu->ops->use(its_own));
+        submit(w->gpu, &w->tensors[i], i);
+        CHECK_INT(w->gpu->ops->current(), its_own);
+    }
+    for (int i = w->thread; i < SHAPES; i += THREADS) {
+        CHECK_OK(tutti__engine_wait(w->tensors[i].request, -1));
+        CHECK_INT(w->gpu->ops->current(), its_own);
+        verify(w->gpu, &w->tensors[i], i, w->step);
+    }
+    return NULL;
+}
+
+/* Calls in host memory beside it, on another communicator. */
+static void direct(rank_t *self)
+{
+    float x[3];
+
+    for (int k = 0; k < 20; k++) {
+        x[0] = x[1] = x[2] = (float)(self->rank + k);
+        CHECK_OK(tutti_allreduce(x, x, 3, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+        CHECK_INT(x[2], self->size * k + self->size * (self->size - 1) / 2);
+    }
+}
+
+static void many(rank_t *self)
+{
+    tensor_t tensors[SHAPES] = { { 0 } };
+    pthread_t threads[THREADS];
+    worker_t workers[THREADS];
+    gpu_rank_t gpu;
+
+    device_begin(&gpu, self);
+    for (int i = 0; i < SHAPES; i++)
+        make(&gpu, &tensors[i], i);
+    CHECK_OK(tutti_barrier(self->comm));
+    pretend_delays(1234, 300);
+    pretend_forbid_alloc(1);
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < THREADS; i++) {
+            workers[i] = (worker_t){ &gpu, tensors, i, step };
+            pthread_create(&threads[i], NULL, work, &workers[i]);
+        }
+        direct(self);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+    }
+    CHECK_INT(pretend_counts(self->rank, PRETEND_FORBIDDEN), 0);
+    /* What does not fit into pinned memory blocks, but waits for nobody else. */
+    if (device_options.stage_bytes == 0)
+        CHECK_INT(pretend_counts(self->rank, PRETEND_SYNCS_IN_NCCL), 0);
+    CHECK_OK(tutti_barrier(self->comm));
+    pretend_forbid_alloc(0);
+    CHECK_OK(gpu.ops->use(self->rank));
+    for (int i = 0; i < SHAPES; i++)
+        unmake(&gpu, &tensors[i]);
+    CHECK_OK(tutti_barrier(self->comm));
+    device_end(&gpu);
+}
+
+int main(void)
+{
+    int failures = 0;
+
+    failures += run_device_jobs(many, 1, NULL, 0);
+    failures += run_device_jobs(many, 2, NULL, 0);
+    failures += run_device_jobs(many, 4, NULL, 0);
+    failures += run_device_jobs(many, 4, "aabb", 0);
+    /* Little memory; buckets that are smaller still. */
+    device_options = (device_options_t){ .fuse_bytes = 8192, .stage_bytes = 4096 };
+    failures += run_device_jobs(many, 3, NULL, 0);
+    device_options.fusion_bytes = 2048;
+    failures += run_device_jobs(many, 2, NULL, 0);
+    /* All in host memory. */
+    device_options = (device_options_t){ .no_nccl = 1 };
+    failures += run_device_jobs(many, 2, NULL, 0);
+    return failures != 0;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct calls on device memory that cannot go well: buffers in two kinds of memory, ranks in
+ * different ones, a rank that dies, a device that never ends; and communicators whose ranks have no
+ * device alike, no NCCL, or cannot open one. All ranks hear of it in time, in words.
+ */
+#include "multi/coll_case.h"
+#include "multi/device_job.h"
+
+#include "base/time.h"
+#include "node/nccl/nccl.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- arguments ---- */
+
+static void wrong_buffers(rank_t *self)
+{
+    const size_t counts[MOST_RANKS] = { 1, 1, 1 };
+    device_job_t job;
+    void *elsewhere;
+    int32_t host[4] = { 1, 2, 3, 4 };
+    char *mine;
+
+    device_begin(&job, self, 64);
+    mine = job.memory;
+    CHECK_STATUS(tutti_allreduce(host, mine, 1, TUTTI_INT32, TUTTI_SUM, self->comm),
+                 TUTTI_ERR_INVALID_ARGUMENT);
+    check_words("sendbuf is host memory, but recvbuf is memory of device");
+    CHECK_STATUS(tutti_allgatherv(mine, 1, host, counts, NULL, TUTTI_INT32, self->comm),
+                 TUTTI_ERR_INVALID_ARGUMENT);
+    check_words("sendbuf is memory of device");
+    CHECK_STATUS(tutti_broadcast(mine + 2, 1, TUTTI_INT32, 0, self->comm),
+                 TUTTI_ERR_INVALID_ARGUMENT);
+    check_words("multiple of its element's size");
+    CHECK_OK(job.ops->use(PRETEND_DEVICES - 1));
+    CHECK_OK(job.ops->alloc(64, &elsewhere));
+    CHECK_STATUS(tutti_broadcast(elsewhere, 1, TUTTI_INT32, 0, self->comm),
+                 TUTTI_ERR_INVALID_ARGUMENT);
+    check_words("buffer is memory of device 15");
+    job.ops->free(elsewhere);
+    CHECK_OK(job.ops->use(self->rank));
+    /* A side without elements may be anywhere. */
+    CHECK_OK(tutti_allreduce(host, mine, 0, TUTTI_INT32, TUTTI_SUM, self->comm));
+    case_works(self);
+    device_end(&job);
+}
+
+/* ---- mismatches ---- */
+
+static void one_mismatch(rank_t *self, char *memory, tutti_call_kind_t kind)
+{
+    int32_t host[2 * MOST_RANKS];
+    void *buf = self->rank == 1 ? (void *)host : memory;
+    int n = self->size;
+    tutti_status_t status;
+
+    memset(host, 0x11, sizeof(host));
+    pretend_write(memory, host, sizeof(host));
+    if (kind == TUTTI_CALL_ALLREDUCE) /* of a type that NCCL serves */
+        status = tutti_allreduce(buf, buf, 2, TUTTI_INT32, TUTTI_SUM, self->comm);
+    else if (kind == TUTTI_CALL_REDUCE) /* of one that is staged */
+        status = tutti_reduce(buf, (char *)buf + 4 * n, 2, TUTTI_INT16, TUTTI_BXOR, 0, self->comm);
+    else if (kind == TUTTI_CALL_SCAN)
+        status = tutti_scan(buf, buf, 2, TUTTI_INT32, TUTTI_SUM, self->comm);
+    else if (kind == TUTTI_CALL_GATHER)
+        status = tutti_gather((char *)buf + 4 * self->rank, buf, 1, TUTTI_INT32, 0, self->comm);
+    else
+        status = tutti_allreduce_scaled(buf, buf, 2, TUTTI_FLOAT32, TUTTI_SUM, 2, 1, self->comm);
+    if (status != TUTTI_ERR_MISMATCH)
+        ranks_fail(__FILE__, __LINE__, "kind %d: %s", (int)kind, tutti_strerror(status));
+    check_words("rank 0 came with");
+    check_words(", on device memory, rank 1");
+    if (self->rank != 1)
+        pretend_read(host, memory, sizeof(host));
+    for (int i = 0; i < 2 * MOST_RANKS; i++)
+        CHECK_INT(host[i], 0x11111111);
+}
+
+static void mismatches(rank_t *self)
+{
+    device_job_t job;
+
+    device_begin(&job, self, 1024);
+    for (int i = 0; i < 2; i++) {
+        one_mismatch(self, job.memory, TUTTI_CALL_ALLREDUCE);
+        one_mismatch(self, job.memory, TUTTI_CALL_REDUCE);
+        one_mismatch(self, job.memory, TUTTI_CALL_SCAN);
+        one_mismatch(self, job.memory, TUTTI_CALL_GATHER);
+        one_mismatch(self, job.memory, TUTTI_CALL_ALLTOALL);
+        case_works(self);
+    }
+    device_end(&job);
+}
+
+/* ---- deaths ---- */
+
+/* Was NCCL's work ended here, too? on_death comes after the news, so it may take a moment. */
+static void check_aborted(rank_t *self)
+{
+    uint64_t limit = tutti__now_ns() + 5000000000u;
+    tutti_status_t status;
+
+    do {
+        usleep(1000);
+        status = tutti__nccl_node_settle(self->comm->device.node);
+    } while (status != TUTTI_ERR_TRANSPORT && tutti__now_ns() < limit);
+    CHECK_INT(status, TUTTI_ERR_TRANSPORT);
+}
+
+/* Rank 1 dies between calls, or while its device is at work. hangs: nothing ends on devices. */
+static void die_in_calls(rank_t *self, int hangs)
+{
+    uint64_t begin = tutti__now_ns();
+    tutti_status_t status = TUTTI_OK;
+    device_job_t job;
+
+    device_begin(&job, self, 1 << 16);
+    CHECK_OK(tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+    if (hangs)
+        pretend_hang(self->rank, 0);
+    if (self->rank == 1) {
+        alarm(1);
+        signal(SIGALRM, SIG_DFL);
+        if (!hangs)
+            kill(getpid(), SIGKILL);
+    }
+    for (int i = 0; i < 1000 && status == TUTTI_OK; i++)
+        status =
+            tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
+    if (hangs && status == TUTTI_OK) /* no schedule of NCCL's was used */
+        usleep(1500000);
+    while (status == TUTTI_OK)
+        status =
+            tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
+    CHECK_INT(status, TUTTI_ERR_PEER_LOST);
+    CHECK(tutti__now_ns() - begin < 10000000000u);
+    check_aborted(self);
+    CHECK_STATUS(tutti_barrier(self->comm), TUTTI_ERR_PEER_LOST);
+    job.ops->free(job.memory);
+}
+
+static void die(rank_t *self)
+{
+    die_in_calls(self, 0);
+}
+
+static void die_at_work(rank_t *self)
+{
+    die_in_calls(self, 1);
+}
+
+/* A device that never ends: the deadline. */
+static void hang(rank_t *self)
+{
+    device_job_t job;
+    tutti_status_t status;
+
+    device_begin(&job, self, 1 << 12);
+    CHECK_OK(tutti_allreduce(job.memory, job.memory, 10, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+    pretend_hang(self->rank, 0);
+    status = tutti_allreduce(job.memory, job.memory, 10, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
+    if (status != TUTTI_OK) {
+        CHECK_INT(status, TUTTI_ERR_TIMEOUT);
+        check_words("its device");
+        check_aborted(self);
+    }
+    job.ops->free(job.memory);
+}
+
+/* ---- opening ---- */
+
+static void short_deadline(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->shared.timeout_ms = 500;
+}
+
+static void one_without(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->shared.stall_ms = 0;
+    conf->log_level = TUTTI__LOG_NONE;
+    if (rank == 1)
+        snprintf(conf->device, sizeof(conf->device), "none");
+}
+
+static void without(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.timeout_ms = 5000;
+}
+
+static void has_none(rank_t *self)
+{
+    CHECK(self->comm->exec.device == NULL);
+    case_works(self);
+}
+
+/* No NCCL: everything is staged. */
+static void no_nccl(rank_t *self)
+{
+    device_job_t job;
+    int32_t one = 1;
+
+    device_begin(&job, self, 64);
+    CHECK(self->comm->exec.device != NULL && self->comm->device.node == NULL);
+    pretend_write(job.memory, &one, 4);
+    CHECK_OK(tutti_allreduce(job.memory, job.memory, 1, TUTTI_INT32, TUTTI_SUM, self->comm));
+    pretend_read(&one, job.memory, 4);
+    CHECK_INT(one, self->size);
+    device_end(&job);
+}
+
+/* A rank whose device is of another number than any: an error on all, and nothing is left. */
+static void wrong_number(int rank, int size, const char *name)
+{
+    tutti_comm_t *comm = NULL;
+    tutti__conf_t conf;
+    tutti__meet_t meet;
+    tutti_status_t status;
+
+    tutti__conf_defaults(&conf);
+    device_settings(&conf, rank);
+    if (rank == 1)
+        conf.device_id = 1000;
+    CHECK_OK(tutti__meet_local(name, (uint32_t)rank, (uint32_t)size, 5000, &meet));
+    status = tutti__comm_open(&meet, NULL, &conf, &comm);
+    CHECK_INT(status, TUTTI_ERR_INVALID_ARGUMENT);
+    check_words("TUTTI_DEVICE_ID=1000");
+}
+
+static void cannot_open(rank_t *self)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "tutti-device-%d", (int)(intptr_t)self->arg);
+    wrong_number(self->rank, self->size, name);
+}
+
+/* The first things of a device cannot be made: an error on all. */
+static void no_memory(rank_t *self)
+{
+    tutti_comm_t *comm = NULL;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    pretend_forbid_alloc(1);
+    CHECK_STATUS(tutti_comm_split(self->comm, 0, 0, &comm), TUTTI_ERR_SYSTEM);
+    check_words("nothing may be made");
+    CHECK_OK(tutti_barrier(self->comm));
+    pretend_forbid_alloc(0);
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &comm));
+    CHECK_OK(tutti_comm_free(comm));
+}
+
+int main(void)
+{
+    job_t none = { .size = 2, .threads = 1, .fn = has_none, .settings = one_without };
+    job_t host = { .size = 2, .threads = 1, .fn = has_none, .settings = without };
+    job_t bad = { .size = 3,
+                  .threads = 1,
+                  .fn = cannot_open,
+                  .settings = without,
+                  .arg = (void *)(intptr_t)getpid() };
+    job_t late = { .size = 2, .threads = 1, .fn = hang, .settings = short_deadline };
+    job_t staged = { .size = 3, .threads = 1, .fn = no_nccl, .settings = device_settings };
+    int failures = 0;
+
+    /* First, before anything was prepared. */
+    tutti__module_lend_device(pretend_device());
+    RUN_JOB(failures, &staged);
+    failures += pretend_reset() != 0;
+
+    failures += device_run(wrong_buffers, 3, NULL, 1);
+    failures += device_run(mismatches, 3, NULL, 1);
+    failures += device_run(mismatches, 3, "aab", 1);
+    failures += device_run(no_memory, 3, NULL, 1);
+    failures += device_run_job(&none);
+    failures += device_run_job(&host);
+    failures += device_run_job(&bad);
+    failures += device_run_job(&late);
+    for (int i = 0; i < 4 && ranks_can_fork(); i++) {
+        job_t dies = { .size = 3,
+                       .hosts = i < 2 ? NULL : "aab",
+                       .fn = i % 2 ? die_at_work : die,
+                       .killed = 1 << 1 };
+
+        failures += device_run_job(&dies);
+    }
+    return failures != 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Jobs whose ranks each have a pretend device of their own: rank r's is number r. */
+#ifndef TUTTI_TESTS_DEVICE_JOB_H
+#define TUTTI_TESTS_DEVICE_JOB_H
+
+#include "pretend/pretend.h"
+#include "ranks.h"
+
+#include "base/status.h"
+
+typedef struct {
+    rank_t *self;
+    const tutti__device_ops_t *ops;
+    char *memory; /* zeroed device memory */
+} device_job_t;
+
+/* A job's settings: the pretend device, and little memory for it. */
+void device_settings(tutti__conf_t *conf, int rank);
+
+/* Run a job; also a failure if something of the device is left. */
+int device_run(rank_fn_t fn, int size, const char *hosts, int threads);
+int device_run_job(job_t *job);
+
+/* A rank's memory; the calling thread uses its device. */
+void device_begin(device_job_t *job, rank_t *self, size_t bytes);
+void device_end(device_job_t *job);
+
+/* From here on, or until here, nothing may be made or freed on any device. Collective. */
+void device_forbid_alloc(rank_t *self, int forbidden);
+
+#endif

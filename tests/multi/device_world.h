@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tests: ranks with an engine that has a pretend device, made below the API. Device r is rank
+ * r's. Run by run_device_jobs; the job's communicator is beside it, for host memory.
+ */
+#ifndef TUTTI_TESTS_DEVICE_WORLD_H
+#define TUTTI_TESTS_DEVICE_WORLD_H
+
+#include "pretend/pretend.h"
+#include "ranks.h"
+
+#include "engine/engine.h"
+
+typedef struct {
+    rank_t *rank;
+    const tutti__device_ops_t *ops;
+    tutti__engine_t *engine;
+    tutti__exec_device_t device;
+    tutti__dstream_t *stream; /* the user's */
+    int deaths;               /* how often NCCL was ended, as the communicator had died */
+    /* Below it: device_world.c's own. */
+    tutti__conf_t conf;
+    tutti__meet_t meet;
+    tutti__boot_t *boot;
+    tutti__machine_t *machine;
+    tutti__shape_t shape;
+    tutti__node_t *node;
+    tutti__xport_t *shm, **xport;
+    tutti__exec_env_t exec;
+} gpu_rank_t;
+
+/* What the jobs' engines get; 0: as they come. Set before they run. */
+typedef struct {
+    size_t fuse_bytes, stage_bytes, fusion_bytes;
+    int no_nccl;
+} device_options_t;
+
+extern device_options_t device_options;
+
+/* Run with these hosts (NULL: one), as threads and processes. Returns the failures. */
+int run_device_jobs(rank_fn_t fn, int size, const char *hosts, unsigned killed);
+
+void device_begin(gpu_rank_t *gpu, rank_t *self);
+void device_end(gpu_rank_t *gpu);
+
+/* ---- calls ---- */
+
+/* An allreduce, sum, of float32 on `on_device`; more of it may be set afterwards. */
+tutti__entry_t device_entry(const char *name, const void *sendbuf, void *recvbuf, size_t count);
+tutti_request_t *device_submit(gpu_rank_t *gpu, const tutti__entry_t *entry);
+
+/* Device memory with room for `count` float; freed by device_free. */
+float *device_alloc(gpu_rank_t *gpu, size_t count);
+void device_free(gpu_rank_t *gpu, void *ptr);
+/* Behind what is in the user's stream: from, or to, host memory that lives until then. */
+void device_put(gpu_rank_t *gpu, void *device, const void *host, size_t bytes);
+
+#endif

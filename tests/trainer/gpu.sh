@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The trainer with --device cuda, on a device that is the host (host_device.c): losses are those of
+# the processor, ranks end with the same parameters, and a resumed run with those of one that never
+# stopped. Without a GPU the real trainer says what is missing, or takes the processor.
+set -u
+
+. "${0%/*}/common.sh"
+need_trainer
+need_mpirun
+
+pretend=./tests/trainer/train_pretend
+data=$work/data
+varied "$data"
+common="--data $data --batch 10 --epochs 3 --seed 3 --digest"
+
+# train NAME ARGUMENT...: two ranks with a device; leaves $work/NAME.out, .steps and .digests
+train() {
+    name=$1
+    shift
+    timeout --kill-after=5 100 $mpirun -np 2 "$pretend" $common --log-steps "$work/$name.steps" \
+        "$@" >"$work/$name.out" 2>"$work/$name.err"
+    status=$?
+    [ "$status" -eq 0 ] || wrong "$name ended with $status" "$work/$name.out" "$work/$name.err"
+    sed -n 's/^digest of rank .: //p' "$work/$name.out" >"$work/$name.digests"
+    [ "$(wc -l <"$work/$name.digests")" -eq 2 ] &&
+        [ "$(sort -u "$work/$name.digests" | wc -l)" -eq 1 ] ||
+        wrong "$name: not one digest" "$work/$name.out"
+}
+
+# alike NAME NAME MOST: losses
+alike() {
+    paste -d ' ' "$work/$1.steps" "$work/$2.steps" | awk -v limit="$3" '
+        { apart = $2 > $4 ? $2 - $4 : $4 - $2 }
+        apart > most { most = apart }
+        $1 != $3 || !(apart <= limit) { print "    step", $1, "losses", $2, $4; bad = 1 }
+        END { print "losses differ by at most", most + 0; exit bad || NR != 15 }' ||
+        wrong "$1 and $2 differ"
+}
+
+# same NAME NAME: digests
+same() {
+    cmp -s "$work/$1.digests" "$work/$2.digests" || wrong "$1 and $2 have other digests"
+}
+
+for model in "mlp --hidden 20" "cnn --channels 3,4 --hidden 8"; do
+    train cpu --model $model
+    train fp32 --model $model --device cuda
+    alike cpu fp32 1e-4
+    grep -q 'device cuda:0 (the host)$' "$work/fp32.out" || wrong "no device" "$work/fp32.out"
+    for precision in bf16 fp16; do
+        train $precision --model $model --device auto --precision $precision
+        alike cpu $precision 0.05
+    done
+done
+
+# in parts, clipped, and resumed
+options="--model cnn --channels 3 --hidden 8 --optimizer lamb --clip 0.5 --accumulate 2"
+options="$options --batch 5 --device cuda --precision fp16"
+train whole $options
+train cut $options --checkpoint "$work/checkpoint" --steps 7
+train rest $options --checkpoint "$work/checkpoint" --resume
+same whole rest
+timeout 60 $mpirun -np 2 "$pretend" $common $options --device cpu --precision fp32 \
+    --checkpoint "$work/checkpoint" --resume >"$work/out" 2>&1 &&
+    wrong "the processor resumed a GPU's run" "$work/out"
+
+# the real one
+"$trainer" --data "$data" --batch 10 --epochs 1 --device auto >"$work/out" 2>&1 ||
+    wrong "auto" "$work/out"
+grep -Eq '  device (cuda:|cpu, no GPU: )' "$work/out" || wrong "auto does not say" "$work/out"
+if grep -q '  device cpu' "$work/out"; then
+    why=$(sed -n 's/.*  device cpu, no GPU: //p' "$work/out")
+    "$trainer" --data "$data" --batch 10 --device cuda >"$work/out" 2>&1 &&
+        wrong "there is no GPU" "$work/out"
+    grep -qxF "example_train: --device cuda: $why" "$work/out" || wrong "not why" "$work/out"
+    "$trainer" --data "$data" --batch 10 --device auto --precision bf16 >"$work/out" 2>&1 &&
+        wrong "bf16 without a GPU" "$work/out"
+    grep -q "example_train: --precision needs a GPU: " "$work/out" || wrong "not why" "$work/out"
+fi
+
+[ "$errors" -eq 0 ]

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tests of the executor on device memory: ranks on pretended hosts, each with a pretend device
+ * of its own, a node of NCCL among those of a host, and shared-memory channels to all others.
+ *
+ * Ranks are threads, or take turns in one. A rank that is stuck at a word does not step before the
+ * word has changed: a call would sleep there.
+ */
+#ifndef TESTS_UNIT_EXEC_DEVTEAM_H
+#define TESTS_UNIT_EXEC_DEVTEAM_H
+
+#include "exec/exec.h"
+#include "node/nccl/nccl.h"
+#include "pretend/pretend.h"
+#include "unit/coll/shapes.h"
+#include "unit/node/world.h"
+
+#include <pthread.h>
+
+typedef struct {
+    size_t slot_bytes, chunk_bytes, stage_bytes;
+    uint32_t credits;
+    size_t buffer_bytes; /* of each rank's IN, and of its OUT */
+    int is_lagging;      /* with the transport of lag.h before the shared-memory one: turns only */
+    unsigned nap_us;     /* between steps that move nothing; 0: yield */
+} devteam_options_t;
+
+typedef struct {
+    devteam_options_t options;
+    shape_t *shape;
+    world_t world;
+    tutti__node_t *host[WORLD_RANKS];
+    tutti__nccl_order_t order[WORLD_RANKS]; /* of each host */
+    tutti__nccl_id_t id[WORLD_RANKS];
+    tutti__xport_t *xport[WORLD_RANKS], *lag[WORLD_RANKS];
+    tutti__xport_t *table[WORLD_RANKS][WORLD_RANKS];
+    tutti__exec_device_t device[WORLD_RANKS];
+    tutti__exec_env_t env[WORLD_RANKS];
+    tutti__run_t run[WORLD_RANKS];
+    char *in[WORLD_RANKS], *out[WORLD_RANKS]; /* device memory */
+    tutti__dstream_t *stream[WORLD_RANKS];    /* the caller's, and.. */
+    tutti__devent_t *ready[WORLD_RANKS];      /* ..an event of it */
+    char *pinned[WORLD_RANKS];                /* as long as IN */
+
+    /* the present call */
+    tutti__sched_t *const *scheds;
+    tutti__exec_call_t call[WORLD_RANKS];
+    tutti_status_t status[WORLD_RANKS];
+    char error[WORLD_RANKS][TUTTI__ERROR_BYTES];
+    pthread_barrier_t begin;
+    double seconds; /* that the slowest rank took, from the common beginning */
+} devteam_t;
+
+/* The shape is freed at close. From here to there the device makes nothing. */
+void devteam_open(devteam_t *team, shape_t *shape, const devteam_options_t *options);
+/* Fails the test that runs if the device was misused. */
+void devteam_close(devteam_t *team);
+
+/* Until what devteam_set has begun is done. */
+void devteam_settle(devteam_t *team);
+/* Set the call of all ranks. What pinned[] holds is copied to IN, which is ready when that is. */
+void devteam_set(devteam_t *team, tutti__sched_t *const *scheds, size_t count, tutti_dtype_t dtype,
+                 tutti_op_t op, int in_place);
+/* Make it, and wait for its end; status[] says how. */
+void devteam_threads(devteam_t *team);
+void devteam_turns(devteam_t *team);
+
+#endif
