@@ -71,11 +71,18 @@ static bool open_compute(trainer_t *trainer, train_error_t *error)
 {
     train_options_t *options = &trainer->options;
     const train_precision_t precision = (train_precision_t)options->precision;
+    const int number = trainer->parallel.device;
     train_error_t reason = { "" };
     train_device_t *device;
 
     if (options->device != TRAIN_DEVICE_CPU) {
-        if (train_cuda_open(trainer->parallel.local_rank, precision, &device, &reason)) {
+        bool opened = train_cuda_open(number >= 0 ? number : trainer->parallel.local_rank,
+                                      precision, &device, &reason);
+        if (opened && number < 0) {
+            device->ops->close(device);
+            opened = train_fail(&reason, "Tutti uses no GPU; TUTTI_LOG=warn says why");
+        }
+        if (opened) {
             options->device = TRAIN_DEVICE_CUDA;
             snprintf(trainer->device, sizeof(trainer->device), "%s", device->name);
             return train_gpu_open(device, precision, &trainer->compute, error);
@@ -278,12 +285,13 @@ static void clean_up(trainer_t *trainer)
     train_gpu_close(&trainer->compute);
 }
 
-/* From the command line to the last line of output. False on all ranks if it failed on one. */
-static bool run(trainer_t *trainer, int argc, char **argv, train_error_t *error)
+/* From the options, if they are right, to the last line of output. False on all ranks if it failed
+   on one. */
+static bool run(trainer_t *trainer, bool parsed, train_error_t *error)
 {
     uint64_t fingerprint = 0;
 
-    if (train_options_parse(argc, argv, &trainer->options, error)) {
+    if (parsed) {
         if (trainer->options.help) {
             if (trainer->parallel.rank == 0)
                 train_options_print_help(stdout);
@@ -307,8 +315,10 @@ int main(int argc, char **argv)
     train_error_t error = { "" };
     bool good = false;
 
-    if (train_parallel_start(&trainer.parallel, &error))
-        good = run(&trainer, argc, argv, &error);
+    /* what is wrong with them is said when all ranks are there */
+    const bool parsed = train_options_parse(argc, argv, &trainer.options, &error);
+    if (train_parallel_start(trainer.options.device, &trainer.parallel, &error))
+        good = run(&trainer, parsed, &error);
     train_report_close(&trainer.report, &error);
     if (error.text[0] != '\0') {
         /* not compared with the other ranks: Tutti itself failed */

@@ -19,15 +19,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Hands in device memory in the order of a stream. The header came after the trainer. */
-#if defined(__has_include) && !defined(TRAIN_NO_TUTTI_CUDA)
-#if __has_include(<tutti/cuda.h>)
+/* Hands in device memory in the order of a stream. Tests have devices that Tutti does not know. */
+#ifndef TRAIN_NO_TUTTI_CUDA
+#include <dlfcn.h>
 #include <tutti/cuda.h>
-#define HAVE_TUTTI_CUDA
-#endif
 #endif
 
 #include "train_device.h"
+#include "train_options.h"
 
 /* Keep Tutti's own words, which name the rank and the tensor. */
 static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t status)
@@ -37,11 +36,29 @@ static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t st
     return train_fail(error, "%s: %s", what, reason[0] != '\0' ? reason : tutti_strerror(status));
 }
 
-bool train_parallel_start(train_parallel_t *ret_parallel, train_error_t *error)
+/*
+ * Tutti is to have the device that the trainer will have. By itself it takes one if CUDA is in the
+ * process; if there should be one, what is wrong is an error. Without CUDA the trainer says so.
+ */
+static void ask_for_device(int64_t device)
+{
+#ifndef TRAIN_NO_TUTTI_CUDA
+    const bool has_cuda =
+        device != TRAIN_DEVICE_CPU && dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL;
+
+    if (has_cuda && device == TRAIN_DEVICE_CUDA)
+        setenv("TUTTI_DEVICE", "cuda", 0);
+#else
+    (void)device;
+#endif
+}
+
+bool train_parallel_start(int64_t device, train_parallel_t *ret_parallel, train_error_t *error)
 {
     train_parallel_t parallel = { .size = 1 };
 
     *ret_parallel = parallel;
+    ask_for_device(device);
     const tutti_status_t status = tutti_init(NULL);
     if (status != TUTTI_OK)
         return fail_tutti(error, "starting Tutti", status);
@@ -51,6 +68,11 @@ bool train_parallel_start(train_parallel_t *ret_parallel, train_error_t *error)
     parallel.size = tutti_size(parallel.world);
     parallel.local_rank = tutti_local_rank(parallel.world);
     parallel.hosts = tutti_host_count(parallel.world);
+#ifndef TRAIN_NO_TUTTI_CUDA
+    parallel.device = tutti_cuda_device(parallel.world);
+#else
+    parallel.device = parallel.local_rank;
+#endif
     *ret_parallel = parallel;
     return true;
 }
@@ -186,13 +208,25 @@ bool train_parallel_abort(const train_parallel_t *parallel, const train_error_t 
 static tutti_status_t train_gpu_submit(const tutti_call_t *call, tutti_comm_t *comm,
                                        train_compute_t *compute, tutti_request_t **ret_request)
 {
-#ifdef HAVE_TUTTI_CUDA
+#ifndef TRAIN_NO_TUTTI_CUDA
     return tutti_cuda_submit(call, 1, comm, compute->device->stream, ret_request);
 #else
     compute->ops->sync(compute);
     return tutti_allreduce_async(call->name, call->sendbuf, call->recvbuf, call->count, call->dtype,
                                  call->op, comm, NULL, ret_request);
 #endif
+}
+
+/* On a device it is enough that the sum is queued: what the stream does next is behind it. */
+static tutti_status_t wait_for(const train_parallel_t *parallel, tutti_request_t *request)
+{
+#ifndef TRAIN_NO_TUTTI_CUDA
+    if (parallel->compute->on_device)
+        return tutti_cuda_wait(request, -1, parallel->compute->device->stream);
+#else
+    (void)parallel;
+#endif
+    return tutti_wait(request, -1);
 }
 
 static tutti_status_t submit(train_parallel_t *parallel, const char *name, void *buffer,
@@ -253,9 +287,9 @@ bool train_parallel_wait(train_parallel_t *parallel, train_error_t *error)
     if (parallel->start_error.text[0] != '\0')
         done = train_fail(error, "%s", parallel->start_error.text);
 
-    /* after a failure, too: each request is freed by its tutti_wait and by nothing else */
+    /* after a failure, too: each request is freed by being waited for and by nothing else */
     for (size_t i = 0; i < parallel->request_count; i++) {
-        const tutti_status_t status = tutti_wait(parallel->requests[i], -1);
+        const tutti_status_t status = wait_for(parallel, parallel->requests[i]);
 
         if (status != TUTTI_OK)
             done = fail_tutti(error, "adding up gradients", status);

@@ -24,6 +24,7 @@ typedef struct {
     int size;
     int local_rank;
     int hosts;
+    int device;               /* number of the GPU that Tutti uses; -1: none, on all ranks alike */
     train_compute_t *compute; /* the model's */
     float *gradients;         /* its array, or zero-copy memory; laid out as the parameters */
 
@@ -43,8 +44,9 @@ typedef struct {
     size_t count; /* differs by at most one between ranks; 0 on some if there are too few items */
 } train_part_t;
 
-/* Find the other ranks. train_parallel_stop takes what this left, well or not. */
-bool train_parallel_start(train_parallel_t *ret_parallel, train_error_t *error);
+/* Find the other ranks. device: TRAIN_DEVICE_, what this one asks for. train_parallel_stop takes
+   what this left, well or not. */
+bool train_parallel_start(int64_t device, train_parallel_t *ret_parallel, train_error_t *error);
 void train_parallel_stop(train_parallel_t *parallel);
 
 /* The part of `count` items that belongs to this rank; all ranks' parts together are all items. */
@@ -81,7 +83,8 @@ bool train_parallel_share(const train_parallel_t *parallel, void *buffer, size_t
 void train_parallel_reduce_loss(train_parallel_t *parallel, double *loss);
 void train_parallel_reduce_gradient(void *context, const train_tensor_t *tensor);
 
-/* Wait until everything that was started in this step is the sum over all ranks. */
+/* Wait until everything that was started in this step is the sum over all ranks; on a device, for
+   what the compute is ordered to do next. */
 bool train_parallel_wait(train_parallel_t *parallel, train_error_t *error);
 
 /* This rank cannot go on, for the reason in `error`: let the others know. Always returns false. */

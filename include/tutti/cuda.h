@@ -18,6 +18,8 @@
  *                 works on the next ones; what NCCL does not serve, in host memory as a whole
  * Streams         The legacy default stream is NULL, as in CUDA. A stream that is being captured
  *                 into a graph is TUTTI_ERR_UNSUPPORTED: ranks could not agree when it is replayed
+ * The end         tutti_finalize and tutti_comm_free end what is only queued, after 0.2 s at most:
+ *                 wait for the streams before
  * The thread's    device is the same before and after each call
  *
  * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not
@@ -65,6 +67,23 @@ TUTTI_API tutti_status_t tutti_cuda_allreduce(const void *sendbuf, void *recvbuf
 TUTTI_API tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t ncalls,
                                            tutti_comm_t *comm, struct CUstream_st *stream,
                                            tutti_request_t **ret_request);
+
+/*
+ * Wait until a request's work is queued on the device, and order `stream` behind it.
+ *
+ * request     frees it, as tutti_wait does; may be of any call that tutti_wait takes
+ * timeout_ms  as in tutti_wait
+ * stream      of this rank's device: later work there sees the result
+ *
+ * The request's buffers are the caller's again for work in the stream, and its name for any call.
+ * Where the host has a share in the work, in whole or between hosts, this returns when the result
+ * is there; and so, as tutti_wait, for a request on host memory or with a callback. Any thread.
+ * Errors as in tutti_wait. TUTTI_ERR_UNSUPPORTED: the stream is being captured into a graph; this,
+ * and any other that is about the stream, leaves the request as it was. What goes wrong on the
+ * device after this has returned ends the communicator, so its next call says so. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_cuda_wait(tutti_request_t *request, int timeout_ms,
+                                         struct CUstream_st *stream);
 
 #ifdef __cplusplus
 }

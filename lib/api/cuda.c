@@ -66,3 +66,10 @@ tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t ncalls, tutti
 
     return tutti__submit_all(calls, ncalls, comm, &in, ret_request);
 }
+
+tutti_status_t tutti_cuda_wait(tutti_request_t *request, int timeout_ms, struct CUstream_st *stream)
+{
+    if (request == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request is NULL");
+    return tutti__engine_wait_queued(request, timeout_ms, stream_of(stream));
+}

@@ -16,7 +16,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* How long the end waits for room in peers' rings. */
+/* How long the end waits for room in peers' rings, and for the device. */
 #define FLUSH_MS 200u
 
 /* ---- for direct calls ---- */
@@ -221,6 +221,8 @@ static void end_all(tutti__engine_t *e)
     atomic_store(&e->news, 1);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
     flush_all(e);
+    /* Who was handed over to a stream is not told any more. */
+    tutti__landing_drain(e, tutti__now_ns() + FLUSH_MS * 1000000u);
     /* After a death this is no goodbye: peers shall hear of the death. */
     if (!atomic_load(&e->dead)) {
         tutti__watch_close_door(e, TUTTI__DOOR_LEFT);

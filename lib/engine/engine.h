@@ -79,6 +79,10 @@ tutti_status_t tutti__engine_free(tutti_request_t *request);
 /* See the public functions of these names. */
 tutti_status_t tutti__engine_test(tutti_request_t *request, int *ret_done);
 tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms);
+/* As wait, but on device memory it is enough that the work is queued, and that later work in
+   `stream` sees the result. */
+tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,
+                                         tutti__dstream_t *stream);
 tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms);
 tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nrequests, int timeout_ms,
                                       size_t *ret_index);

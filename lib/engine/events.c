@@ -4,7 +4,7 @@
  *
  * A thread that comes with device memory in a stream leaves an event there; what is done with the
  * memory waits for that on the device, so nobody waits here. The event is the request's until that
- * is done.
+ * is queued. Buckets that are queued take theirs from the same pool (landing.c).
  *
  * Whoever steps a lane with device memory uses the device, and gets the one back that it had. A
  * thread that had none keeps ours: choosing another would only start that one, too.
@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-/* Made at set-up; requests in flight with a stream. */
+/* Made at set-up; for requests in flight with a stream, and buckets that are landing. */
 #define EVENTS 1024
 
 int tutti__engine_use_device(const tutti__engine_t *e)
@@ -70,7 +70,7 @@ tutti_status_t tutti__events_open(tutti__engine_t *e)
     return status;
 }
 
-/* All requests are done, so all events are here. */
+/* All requests are done and nothing is landing, so all events are here. */
 void tutti__events_close(tutti__engine_t *e)
 {
     int before;
@@ -86,7 +86,7 @@ void tutti__events_close(tutti__engine_t *e)
     e->nevents = e->free_events = 0;
 }
 
-static tutti__devent_t *take(tutti__engine_t *e)
+static tutti__devent_t *find(tutti__engine_t *e)
 {
     tutti__devent_t *event = NULL;
 
@@ -97,26 +97,32 @@ static tutti__devent_t *take(tutti__engine_t *e)
     return event;
 }
 
-void tutti__events_put(tutti__engine_t *e, tutti_request_t *request)
+tutti_status_t tutti__events_take(tutti__engine_t *e, tutti__devent_t **ret_event)
 {
-    if (request->ready == NULL)
+    tutti_status_t status = TUTTI_OK;
+
+    while (status == TUTTI_OK && (*ret_event = find(e)) == NULL)
+        status = make(e);
+    return status;
+}
+
+void tutti__events_put(tutti__engine_t *e, tutti__devent_t **event)
+{
+    if (*event == NULL)
         return;
     tutti__mutex_lock(&e->queue_lock);
-    e->event[e->free_events++] = request->ready;
+    e->event[e->free_events++] = *event;
     tutti__mutex_unlock(&e->queue_lock);
-    request->ready = NULL;
+    *event = NULL;
 }
 
 /* ---- recording ---- */
 
 static tutti_status_t record(tutti__engine_t *e, tutti_request_t *r)
 {
-    const tutti__device_ops_t *ops = e->env.exec->device->ops;
-    tutti_status_t status = TUTTI_OK;
+    tutti_status_t status = tutti__events_take(e, &r->ready);
 
-    while (status == TUTTI_OK && (r->ready = take(e)) == NULL)
-        status = make(e);
-    return status == TUTTI_OK ? ops->record(r->ready, r->stream) : status;
+    return status == TUTTI_OK ? e->env.exec->device->ops->record(r->ready, r->stream) : status;
 }
 
 static int any_stream(tutti_request_t *const *requests, size_t n)

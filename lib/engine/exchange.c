@@ -25,7 +25,7 @@
 
 int tutti__exchange_needed(const tutti__facts_t *facts)
 {
-    if (facts->phase > 0)
+    if (TUTTI__LIKELY(facts->kind == TUTTI_CALL_ALLREDUCE) || facts->phase > 0)
         return 0;
     return tutti__call_by_pair((tutti_call_kind_t)facts->kind) ||
            (facts->kind == TUTTI_CALL_ALLGATHERV && facts->unsure);

@@ -65,6 +65,11 @@ tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *
         .on_device = call->on_device != 0,
     };
 
+    /* For most calls that is all. */
+    if (TUTTI__LIKELY(call->kind == TUTTI_CALL_ALLREDUCE)) {
+        facts.op = (uint32_t)call->op;
+        return facts;
+    }
     if (has_root(call->kind))
         facts.root = call->root;
     if (tutti__call_reduces(call->kind))

@@ -8,6 +8,8 @@
  * each other exchange those first, in the same lane (exchange.c). Tensors in device memory take
  * more steps than one run (on_device.c).
  *
+ * A bucket whose work is all queued on a device leaves its lane before that is done (landing.c).
+ *
  * A run on a device needs that every rank goes on stepping all lanes that it has started (see
  * node/nccl/nccl.h). While one is there, `polling` keeps the thread awake, which steps all of them,
  * whatever brief steps leave out.
@@ -69,7 +71,8 @@ void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
             tutti__run_cancel(&lane->run);
         free_buckets(lane);
     }
-    if (e->on_device > 0)
+    tutti__landing_clear(e);
+    if (before >= 0)
         tutti__engine_give_back(e, before);
     e->in_flight = e->on_device = 0;
     atomic_store(&e->polling, 0);
@@ -97,8 +100,7 @@ void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket)
         lane->first = bucket;
     lane->last = bucket;
     e->in_flight++;
-    if (TUTTI__UNLIKELY(bucket->on_device))
-        e->on_device++;
+    e->on_device += bucket->on_device;
 }
 
 /* ---- one bucket ---- */
@@ -216,23 +218,29 @@ static void deliver(tutti__engine_t *e, tutti__lane_t *lane)
         tutti__call_end(&lane->call, &lane->room, &lane->exec);
 }
 
+static tutti__bucket_t *take_first(tutti__engine_t *e, tutti__lane_t *lane)
+{
+    tutti__bucket_t *bucket = lane->first;
+
+    lane->first = bucket->next;
+    if (lane->first == NULL)
+        lane->last = NULL;
+    lane->running = 0;
+    e->in_flight--;
+    return bucket;
+}
+
 /* The first bucket of a lane leaves it; its requests end, unless they go on elsewhere. */
 static void finish(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t status, const char *text)
 {
-    tutti__bucket_t *bucket = lane->first;
+    tutti__bucket_t *bucket = take_first(e, lane);
     tutti_request_t *next;
 
     for (tutti_request_t *r = bucket->first; r != NULL && status != TUTTI__AGAIN; r = next) {
         next = r->next;
         tutti__request_finish(e, r, status, text);
     }
-    lane->first = bucket->next;
-    if (lane->first == NULL)
-        lane->last = NULL;
-    lane->running = 0;
-    e->in_flight--;
-    if (TUTTI__UNLIKELY(bucket->on_device))
-        e->on_device--;
+    e->on_device -= bucket->on_device;
     if (e->joined[e->rank])
         atomic_store_explicit(&e->moved_ns, tutti__now_ns(), memory_order_relaxed);
     free(bucket);
@@ -244,7 +252,9 @@ static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t r
     char text[TUTTI__ERROR_BYTES];
     tutti_status_t status = refused;
 
-    snprintf(text, sizeof(text), "%s", refused != TUTTI_OK ? tutti_last_error() : "");
+    text[0] = '\0';
+    if (TUTTI__UNLIKELY(refused != TUTTI_OK))
+        snprintf(text, sizeof(text), "%s", tutti_last_error());
     if (lane->running && lane->counting) {
         lane->running = 0;
         status = tutti__exchange_done(e, lane, text, sizeof(text));
@@ -254,6 +264,9 @@ static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t r
         }
     } else if (lane->running && !lane->on_device) {
         deliver(e, lane);
+    } else if (lane->running && lane->phase == TUTTI__DEVICE_QUEUED) {
+        tutti__landing_add(e, take_first(e, lane));
+        return;
     }
     finish(e, lane, status, status == TUTTI_OK ? NULL : text);
 }
@@ -348,10 +361,12 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
             moved |= status == TUTTI_OK;
         }
         if (status == TUTTI_OK && lane->running) {
-            if (lane->polls && !lane->on_device && tutti__lanes_forbidden(e, lane->run.sched, who))
+            if (TUTTI__UNLIKELY(lane->on_device))
+                status = tutti__device_step(e, lane, who, &refused);
+            else if (lane->polls && tutti__lanes_forbidden(e, lane->run.sched, who))
                 return moved;
-            status = TUTTI__LIKELY(!lane->on_device) ? step_run(e, lane)
-                                                     : tutti__device_step(e, lane, who, &refused);
+            else
+                status = step_run(e, lane);
         }
         if (status == TUTTI__AGAIN)
             return moved;
@@ -385,6 +400,7 @@ static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
         moved |= step_lane(e, &e->lane[i], who, ret_left);
         polling |= e->lane[i].first != NULL && e->lane[i].polls;
     }
+    polling |= e->landing_first != NULL;
     /* Waiters that sleep for long must look more often now; perhaps only they may do the work. */
     if (polling && !atomic_exchange(&e->polling, polling) && who == TUTTI__STEP_THREAD)
         tutti__request_wake(e);
@@ -393,17 +409,21 @@ static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
     return moved;
 }
 
-int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+/* Some buckets are on the device. */
+static int step_with_device(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 {
-    int before, moved;
+    int before = tutti__engine_use_device(e), moved = tutti__landing_poll(e);
 
-    *ret_left = 0;
-    if (e->in_flight == 0)
-        return 0;
-    if (TUTTI__LIKELY(e->on_device == 0))
-        return step_lanes(e, who, ret_left);
-    before = tutti__engine_use_device(e);
-    moved = step_lanes(e, who, ret_left);
+    moved |= step_lanes(e, who, ret_left);
     tutti__engine_give_back(e, before);
     return moved;
+}
+
+int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+{
+    *ret_left = 0;
+    if (e->in_flight == 0 && e->on_device == 0)
+        return 0;
+    return TUTTI__LIKELY(e->on_device == 0) ? step_lanes(e, who, ret_left)
+                                            : step_with_device(e, who, ret_left);
 }

@@ -16,6 +16,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/facts.c \
     %reldir%/fuse.c \
     %reldir%/join.c \
+    %reldir%/landing.c \
     %reldir%/lanes.c \
     %reldir%/links.c \
     %reldir%/messages.h \

@@ -2,15 +2,16 @@
 /*
  * Buckets of tensors in device memory, in a lane.
  *
- *      pack --> RUN on the device ----------------------------------------> UNPACK --> done
- *                   | NCCL does not serve it                                  ^
- *                   v                                                         |
- *               STAGED_IN --> RUN in host memory --> STAGED_OUT --------------+
+ *      pack --> RUN on the device ---------------------------------> unpack --> QUEUED --> landing
+ *                   | NCCL does not serve it                          ^            (landing.c)
+ *                   v                                                 |
+ *               STAGED_IN --> RUN in host memory --> STAGED_OUT ------+
  *
  * Pack and unpack are for several tensors, which share the lane's device memory (fuse.c), and for
  * scales; one plain tensor is served where it is. They are queued in the lane's stream `up`, behind
  * the events of the tensors. The run begins behind them: it is given an event, and nobody waits
- * for it here. All waiting is polling, so such a lane counts as one that polls.
+ * for it here; and if it is NCCL's alone it ends when it is queued, `up` waits for it, and the
+ * unpack is queued behind that. All waiting is polling, so such a lane counts as one that polls.
  *
  * All ranks must go the same way: device or host. So that is decided by what all have alike: kind,
  * type, length, scales, and the schedule, never by addresses.
@@ -75,18 +76,16 @@ void tutti__device_copy(tutti__lane_t *lane, void *to, const void *from, size_t 
     lane->pieces[lane->npieces++] = (tutti__piece_t){ from, to, count };
 }
 
-/* Queue what was added, and the event behind it. */
+/* Queue what was added. */
 static tutti_status_t queue_pieces(const tutti__engine_t *e, const tutti__lane_t *lane,
                                    double scale)
 {
-    const tutti__device_ops_t *ops = e->env.exec->device->ops;
-    const tutti__device_lane_t *mine = its(e, lane);
     tutti_dtype_t dtype = lane->call.dtype;
-    tutti_status_t status = TUTTI_OK;
 
-    if (lane->npieces > 0)
-        status = ops->pack(lane->pieces, lane->npieces, dtype, dtype, scale, mine->up);
-    return status == TUTTI_OK ? ops->record(mine->done, mine->up) : status;
+    if (lane->npieces == 0)
+        return TUTTI_OK;
+    return e->env.exec->device->ops->pack(lane->pieces, lane->npieces, dtype, dtype, scale,
+                                          its(e, lane)->up);
 }
 
 /* A ghost's part. STAGE is the run's, which begins behind this. */
@@ -133,23 +132,26 @@ static tutti_status_t pack(const tutti__engine_t *e, tutti__lane_t *lane,
     else if (!first->ghost)
         tutti__fuse_pack(e, lane);
     *ret_ready = mine->done;
-    return queue_pieces(e, lane, tutti__call_reduces(call->kind) ? call->prescale : 1);
+    status = queue_pieces(e, lane, tutti__call_reduces(call->kind) ? call->prescale : 1);
+    return status == TUTTI_OK ? e->env.exec->device->ops->record(mine->done, mine->up) : status;
 }
 
-/* OK: nothing had to be done. */
-static tutti_status_t unpack(const tutti__engine_t *e, tutti__lane_t *lane)
+/* The run has ended; is_queued: only on the host. QUEUED, or there is nothing to wait for. */
+static tutti_status_t unpack(tutti__engine_t *e, tutti__lane_t *lane, int is_queued)
 {
     const tutti__call_t *call = &lane->first->first->call;
+    tutti_status_t status;
 
     lane->npieces = 0;
     if (lane->fused)
         tutti__fuse_unpack(e, lane);
     else if (lane->unpacks && lane->room.result > 0)
         tutti__device_copy(lane, call->recvbuf, lane->call.recvbuf, lane->room.result);
-    if (lane->npieces == 0)
+    if (lane->npieces == 0 && !is_queued)
         return TUTTI_OK;
-    lane->phase = TUTTI__DEVICE_UNPACK;
-    return queue_pieces(e, lane, tutti__call_reduces(call->kind) ? call->postscale : 1);
+    lane->phase = TUTTI__DEVICE_QUEUED;
+    status = queue_pieces(e, lane, tutti__call_reduces(call->kind) ? call->postscale : 1);
+    return status == TUTTI_OK ? tutti__landing_record(e, lane->first, its(e, lane)->up) : status;
 }
 
 /* ---- the beginning ---- */
@@ -255,6 +257,9 @@ tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutt
     } else if (status == TUTTI_OK) {
         lane->exec.on_device = 1;
         lane->exec.ready = ready;
+        /* A ghost's zeros are copied from STAGE, which the lane's next bucket may use. */
+        lane->exec.queued = !lane->first->first->ghost;
+        lane->exec.then = its(e, lane)->up;
         lane->phase = TUTTI__DEVICE_RUN;
         status = tutti__lanes_run(lane, sched);
         lane->bytes = 0; /* costs this thread nothing */
@@ -307,7 +312,7 @@ static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane, tutti__w
     if (status != TUTTI_OK)
         return status;
     if (!lane->is_staged)
-        return unpack(e, lane);
+        return unpack(e, lane, lane->run.node_call.queued);
     tutti__call_end(&lane->staged.call, &lane->room, &lane->exec);
     lane->phase = TUTTI__DEVICE_STAGED_OUT;
     return tutti__staged_finish(e->env.exec->device, index_of(e, lane), &lane->staged);
@@ -329,9 +334,9 @@ static tutti_status_t step_phase(tutti__engine_t *e, tutti__lane_t *lane, tutti_
         return status == TUTTI_OK ? run_staged(e, lane, who, ret_refused) : status;
     case TUTTI__DEVICE_STAGED_OUT:
         status = tutti__staged_done(device, index_of(e, lane));
-        return status == TUTTI_OK ? unpack(e, lane) : status;
+        return status == TUTTI_OK ? unpack(e, lane, 0) : status;
     default:
-        return device->ops->query(its(e, lane)->done);
+        return TUTTI_OK; /* QUEUED */
     }
 }
 

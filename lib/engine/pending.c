@@ -186,7 +186,7 @@ static void finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t 
                    const char *text)
 {
     if (TUTTI__UNLIKELY(request->ready != NULL))
-        tutti__events_put(e, request);
+        tutti__events_put(e, &request->ready);
     request->status = status;
     request->text = text != NULL ? strdup(text) : NULL;
     request->ended_ns = tutti__now_ns();

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Buckets that are only queued on the device: enough to keep it busy. Not measured yet. */
+#define MOST_LANDING 8
+
 /* ---- rank 0 ---- */
 
 void tutti__plan_ready(tutti__engine_t *e, tutti__tensor_t *tensor)
@@ -131,11 +134,17 @@ static void plan_one(tutti__engine_t *e)
     }
 }
 
+/* On a device, too, what comes while there is enough to do is fused. */
+static int has_room(const tutti__engine_t *e)
+{
+    return e->in_flight < TUTTI__LANES - 1 && e->nlanding < MOST_LANDING;
+}
+
 int tutti__plan(tutti__engine_t *e)
 {
     int moved = 0;
 
-    while (e->ready_first != NULL && e->in_flight < TUTTI__LANES - 1) {
+    while (e->ready_first != NULL && has_room(e)) {
         plan_one(e);
         moved = 1;
     }
@@ -256,7 +265,7 @@ static void append(tutti__bucket_t *bucket, tutti_request_t *request)
         bucket->first = request;
     bucket->last = request;
     bucket->nrequests++;
-    bucket->on_device = request->call.on_device;
+    bucket->on_device = request->call.on_device != 0;
 }
 
 /* The bucket whose messages are coming in. */

@@ -50,6 +50,8 @@ struct tutti_request {
     atomic_int active;     /* persistent: started, and not waited for */
     tutti__word_t counted; /* 1: phase 0 is over, recvcounts are there; 2: the buffer too. Release
                               by the owner, acquire by tutti_request_recvcounts */
+    tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
+                              owner, acquire by tutti__engine_wait_queued */
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
     tutti_status_t status; /* valid once ended */
     char *text;            /* of an error, or NULL */
@@ -77,10 +79,12 @@ struct tutti__bucket {
     uint32_t number;
     uint32_t nrequests; /* 0: it does not concern this rank */
     int counts;         /* exchange the counts first */
-    int on_device;      /* 1: its tensors are device memory */
+    uint32_t on_device; /* 1: its tensors are device memory */
     int joined;         /* some ranks have joined, and have ghosts of its tensors */
     tutti_request_t *first, *last;
-    tutti__bucket_t *next; /* in its lane */
+    tutti__bucket_t *next;   /* in its lane, or landing */
+    tutti__devent_t *landed; /* behind all of its work, while it is landing; of the pool */
+    uint64_t since_ns;       /* landing */
 };
 
 /* Where a bucket of tensors in device memory is; see on_device.c. */
@@ -88,7 +92,7 @@ typedef enum {
     TUTTI__DEVICE_RUN,        /* its schedule runs: on the device or, once staged, in host memory */
     TUTTI__DEVICE_STAGED_IN,  /* on the way into host memory */
     TUTTI__DEVICE_STAGED_OUT, /* on the way back */
-    TUTTI__DEVICE_UNPACK      /* results are on their way to where the user wants them */
+    TUTTI__DEVICE_QUEUED      /* all is queued: the bucket leaves the lane, see landing.c */
 } tutti__device_phase_t;
 
 /* The engine's lanes are 1 to TUTTI__LANES - 1; entry 0 stays empty. */
@@ -173,7 +177,9 @@ struct tutti__engine {
     tutti_request_t *ghosts;                   /* that have learnt counts for their second phase */
     uint32_t in_flight;                        /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
-    uint32_t on_device; /* of them in device memory */
+    uint32_t on_device; /* of them in device memory, and those that are landing */
+    tutti__bucket_t *landing_first, *landing_last; /* queued on the device; see landing.c */
+    uint32_t nlanding;
     tutti__cache_t cache, device_cache;
     uint64_t stall_ns; /* when stalls were last reported */
     int dead_seen;     /* the state has been cleared after a death */
@@ -253,8 +259,10 @@ int tutti__engine_use_device(const tutti__engine_t *e);
 void tutti__engine_give_back(const tutti__engine_t *e, int before);
 /* Record where the streams of requests stand; all or none. Not under queue_lock. */
 tutti_status_t tutti__events_record(tutti__engine_t *e, tutti_request_t *const *requests, size_t n);
-/* The request's event, if it has one, is free again. Not under queue_lock. */
-void tutti__events_put(tutti__engine_t *e, tutti_request_t *request);
+/* One of the pool, or made. Not under queue_lock. */
+tutti_status_t tutti__events_take(tutti__engine_t *e, tutti__devent_t **ret_event);
+/* The event, if there is one, is free again, and *event NULL. Not under queue_lock. */
+void tutti__events_put(tutti__engine_t *e, tutti__devent_t **event);
 
 /* on_device.c: buckets of tensors in device memory */
 /* Begin the lane's call; afterwards `running`, unless there is nothing to do. AGAIN: this thread
@@ -267,6 +275,28 @@ tutti_status_t tutti__device_step(tutti__engine_t *e, tutti__lane_t *lane, tutti
 int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket);
 /* Add to what is packed or unpacked next. */
 void tutti__device_copy(tutti__lane_t *lane, void *to, const void *from, size_t count);
+
+/* landing.c: buckets that are queued on the device; with the token, on its device */
+/* All of a bucket's work is queued; its results are there behind what is in the stream. */
+tutti_status_t tutti__landing_record(tutti__engine_t *e, tutti__bucket_t *bucket,
+                                     tutti__dstream_t *stream);
+/* It has left its lane since. */
+void tutti__landing_add(tutti__engine_t *e, tutti__bucket_t *bucket);
+/* End those that have come; 1 if any has. */
+int tutti__landing_poll(tutti__engine_t *e);
+/* Forget them, on any device; their requests are ended by others. */
+void tutti__landing_clear(tutti__engine_t *e);
+/* The same of these, on any device: */
+/* Wait for all of them, until this time at most. */
+void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns);
+/* Warn of those that are older than that. */
+void tutti__landing_report(const tutti__engine_t *e, uint64_t now, uint64_t limit_ns);
+/* Without the token: may the stream be ordered behind requests? */
+tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream);
+/* Without the token: later work in the stream sees the result of a request that is queued, and the
+   request is done; if it is not queued nothing is done. */
+tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti_request_t *request,
+                                   tutti__dstream_t *stream);
 
 /* exchange.c: what ranks tell each other before the data of v collectives moves */
 /* Does this kind need it? */
@@ -349,7 +379,7 @@ void tutti__engine_ring_self(const tutti__engine_t *e);
 typedef struct {
     tutti_request_t *const *requests; /* NULL entries do not count */
     size_t n;
-    int for_counts; /* one request; its recvcounts are enough */
+    const tutti__word_t *enough; /* one request: of it; that this is not 0 is enough. Or NULL */
     uint64_t deadline_ns;
     size_t ready;    /* several: the one that ended first, or n */
     uint32_t looked; /* several: the epoch of the last look */

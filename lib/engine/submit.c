@@ -22,23 +22,30 @@ void tutti__engine_leave(tutti__engine_t *e)
     atomic_fetch_sub(&e->inside, 1);
 }
 
+/* As tutti__request_push, where some may be on a device. */
+static tutti_status_t push_with_events(tutti__engine_t *e, tutti_request_t **requests, size_t n)
+{
+    tutti_status_t status = tutti__events_record(e, requests, n);
+
+    if (status == TUTTI_OK)
+        status = tutti__request_push(e, requests, n);
+    for (size_t i = 0; status != TUTTI_OK && i < n; i++)
+        tutti__events_put(e, &requests[i]->ready);
+    return status;
+}
+
 /* Hand over what was made; all or nothing. */
 static tutti_status_t push(tutti__engine_t *e, tutti_request_t **requests, size_t n)
 {
-    tutti_status_t status = TUTTI_OK;
+    tutti_status_t status;
 
     if (!tutti__engine_enter(e))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
-    if (TUTTI__UNLIKELY(e->env.exec->device != NULL))
-        status = tutti__events_record(e, requests, n);
-    if (status == TUTTI_OK)
-        status = tutti__request_push(e, requests, n);
+    status = TUTTI__LIKELY(e->env.exec->device == NULL) ? tutti__request_push(e, requests, n)
+                                                        : push_with_events(e, requests, n);
     /* Larger buckets are the thread's, if there is one, so that this returns at once. */
     if (TUTTI__LIKELY(status == TUTTI_OK))
         tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
-    else
-        for (size_t i = 0; i < n; i++)
-            tutti__events_put(e, requests[i]);
     tutti__engine_leave(e);
     return status;
 }
@@ -130,6 +137,7 @@ static void reset(tutti_request_t *r)
         r->call.recvcounts = r->call.recvdispls = NULL;
     }
     atomic_store(&r->counted, 0);
+    atomic_store(&r->queued, 0);
     atomic_store(&r->done, TUTTI__NOT_DONE);
 }
 

@@ -58,7 +58,7 @@ static int is_ready(const tutti__engine_t *e, tutti__waiter_t *w)
 
     if (TUTTI__LIKELY(w->n == 1))
         return tutti__wait_is_done(w->requests[0]) ||
-               (w->for_counts && tutti__load_acquire(&w->requests[0]->counted));
+               (w->enough != NULL && tutti__load_acquire(w->enough));
     epoch = atomic_load(&e->epoch);
     if (!w->has_looked || epoch != w->looked) {
         w->looked = epoch;
@@ -151,7 +151,11 @@ static int find_culprit(tutti__engine_t *e, const tutti_request_t *request, char
 
     while (!tutti__token_take(e))
         sched_yield();
-    if (request->agreed) {
+    if (tutti__load_relaxed(&request->queued)) {
+        certain = 0;
+        snprintf(text, bytes, "it is queued on device %d, and is not done there",
+                 e->env.exec->device->device);
+    } else if (request->agreed) {
         peer = tutti__lanes_stuck(e, request);
         certain = peer >= 0;
         snprintf(text, bytes, certain ? "rank %d does not go on" : "a peer does not go on", peer);

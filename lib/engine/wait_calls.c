@@ -71,6 +71,27 @@ tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms)
     return status == TUTTI_OK ? take(request, timeout_ms, &stays) : status;
 }
 
+tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,
+                                         tutti__dstream_t *stream)
+{
+    tutti__waiter_t w = { .requests = &request, .n = 1, .enough = &request->queued };
+    tutti__engine_t *e = request->engine;
+    tutti_status_t status;
+
+    /* A callback may still need what its caller frees once this has returned. */
+    if (!request->call.on_device || request->callback != NULL)
+        return tutti__engine_wait(request, timeout_ms);
+    status = check_active(request);
+    if (status == TUTTI_OK)
+        status = tutti__landing_check(e, stream);
+    if (status == TUTTI_OK)
+        status = tutti__wait(e, &w, timeout_ms);
+    if (status == TUTTI_OK)
+        status = tutti__landing_pass(e, request, stream);
+    /* It is done now, or just about to be, as the communicator has died. */
+    return status == TUTTI_OK ? tutti__engine_wait(request, timeout_ms) : status;
+}
+
 tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms)
 {
     uint64_t deadline = tutti__now_ns() + (uint64_t)TUTTI__MAX(timeout_ms, 0) * 1000000u;
@@ -183,7 +204,7 @@ tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nreques
 tutti_status_t tutti__engine_recvcounts(tutti_request_t *request, int timeout_ms,
                                         size_t *ret_counts)
 {
-    tutti__waiter_t w = { .requests = &request, .n = 1, .for_counts = 1 };
+    tutti__waiter_t w = { .requests = &request, .n = 1, .enough = &request->counted };
     tutti_call_kind_t kind = request->call.kind;
     tutti_status_t status = check_active(request);
 

@@ -230,4 +230,5 @@ void tutti__watch_stalls(tutti__engine_t *e)
         return;
     e->stall_ns = now;
     tutti__missing_report(e, now, e->env.conf->stall_ms * 1000000u);
+    tutti__landing_report(e, now, e->env.conf->stall_ms * 1000000u);
 }

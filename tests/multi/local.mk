@@ -71,13 +71,15 @@ script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh %reldir%/ben
 EXTRA_DIST += %reldir%/bench_common.sh
 
 # Calls on device memory.
-rank_tests += %reldir%/device_direct %reldir%/device_ends
-tsan_tests += %reldir%/device_direct %reldir%/device_ends
+rank_tests += %reldir%/device_direct %reldir%/device_ends %reldir%/device_streams
+tsan_tests += %reldir%/device_direct %reldir%/device_ends %reldir%/device_streams
 device_job = %reldir%/device_job.c %reldir%/device_job.h
 %C%_device_direct_SOURCES = %reldir%/device_direct.c $(device_job) $(multi_case)
 %C%_device_direct_LDADD = $(PRETEND_LIBS)
 %C%_device_ends_SOURCES = %reldir%/device_ends.c $(device_job) $(multi_case)
 %C%_device_ends_LDADD = $(PRETEND_LIBS)
+%C%_device_streams_SOURCES = %reldir%/device_streams.c $(device_job) $(multi_case)
+%C%_device_streams_LDADD = $(PRETEND_LIBS)
 
 # The pretend device as a module.
 rank_tests += %reldir%/pretend_module
@@ -95,10 +97,12 @@ pretend_job = %reldir%/pretend_job.c %reldir%/pretend_job.h
 %C%_pretend_nccl_LDADD = $(PRETEND_LIBS)
 
 # Asynchronous calls on device memory.
-rank_tests += %reldir%/device_async %reldir%/device_async_ends
-tsan_tests += %reldir%/device_async %reldir%/device_async_ends
+rank_tests += %reldir%/device_async %reldir%/device_async_ends %reldir%/device_async_queued
+tsan_tests += %reldir%/device_async %reldir%/device_async_ends %reldir%/device_async_queued
 device_world = %reldir%/device_world.c %reldir%/device_world.h
 %C%_device_async_SOURCES = %reldir%/device_async.c $(device_world)
 %C%_device_async_LDADD = $(PRETEND_LIBS)
 %C%_device_async_ends_SOURCES = %reldir%/device_async_ends.c $(device_world)
 %C%_device_async_ends_LDADD = $(PRETEND_LIBS)
+%C%_device_async_queued_SOURCES = %reldir%/device_async_queued.c $(device_job) $(multi_case)
+%C%_device_async_queued_LDADD = $(PRETEND_LIBS)

@@ -9,7 +9,7 @@ unit_tests += \
 
 # The bench programs' own sources, without MPI.
 bench_unit_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/bench
-bench_unit_device = bench/buffers.c bench/device.c bench/stats.c
+bench_unit_device = %reldir%/one_rank.c bench/buffers.c bench/device.c bench/stats.c
 %C%_test_buffers_SOURCES = %reldir%/test_buffers.c $(bench_unit_device)
 %C%_test_buffers_CPPFLAGS = $(bench_unit_cppflags)
 %C%_test_buffers_LDADD = $(LDADD) -lm -ldl

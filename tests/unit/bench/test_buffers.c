@@ -11,33 +11,6 @@
 
 #include <cmocka.h>
 
-/* One rank. */
-void bench_max(const bench_world_t *world, double *values, size_t count)
-{
-    (void)world;
-    (void)values;
-    (void)count;
-}
-
-void bench_stop(const bench_world_t *world)
-{
-    (void)world;
-    abort();
-}
-
-void bench_die(const bench_world_t *world, const char *what)
-{
-    (void)world;
-    (void)what;
-    abort();
-}
-
-/* There is no device. */
-void bench_nccl_close(const bench_world_t *world)
-{
-    (void)world;
-}
-
 static const bench_type_t type = { "float32", "MPI_FLOAT", TUTTI_FLOAT32, 4, 1 << 24 };
 
 static bench_t open_bench(const bench_program_t *program, size_t max_bytes, int rotate)

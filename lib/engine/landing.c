@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Buckets whose work is queued on the device, and has not ended there.
+ *
+ *      lane:  pack, run, unpack are queued --> landing: until the event behind them has come
+ *             the next bucket begins           (poll, in the order in which they came)
+ *
+ * A bucket leaves its lane as soon as the host has nothing more to do for it. All that the lane's
+ * next one uses again is ordered by streams: the lane's device memory is read and written in `up`,
+ * or by NCCL, which waits for `up` before and which `up` waits for behind; pinned memory is used
+ * by runs that are not queued only; and an event that is recorded anew leaves those alone that
+ * wait for its last record.
+ *
+ * Its requests are queued then, not done. One that is handed over to a stream is done for its
+ * waiter, and leaves the bucket; the others are done when the event has come.
+ *
+ * Rejected: a count of those that hold the event. All who touch a bucket have the token.
+ */
+#include "engine/state.h"
+
+#include "base/log.h"
+#include "base/time.h"
+#include "node/nccl/nccl.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+tutti_status_t tutti__landing_record(tutti__engine_t *e, tutti__bucket_t *bucket,
+                                     tutti__dstream_t *stream)
+{
+    tutti_status_t status;
+
+    /* The streams that they are in are waited for by now. */
+    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next)
+        tutti__events_put(e, &r->ready);
+    status = tutti__events_take(e, &bucket->landed);
+    if (status == TUTTI_OK)
+        status = e->env.exec->device->ops->record(bucket->landed, stream);
+    if (status != TUTTI_OK)
+        tutti__events_put(e, &bucket->landed);
+    return status;
+}
+
+void tutti__landing_add(tutti__engine_t *e, tutti__bucket_t *bucket)
+{
+    bucket->since_ns = tutti__now_ns();
+    bucket->next = NULL;
+    if (e->landing_last != NULL)
+        e->landing_last->next = bucket;
+    else
+        e->landing_first = bucket;
+    e->landing_last = bucket;
+    e->nlanding++;
+    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next)
+        tutti__store_release(&r->queued, 1);
+    tutti__request_wake(e);
+}
+
+static void drop_first(tutti__engine_t *e)
+{
+    tutti__bucket_t *bucket = e->landing_first;
+
+    e->landing_first = bucket->next;
+    if (e->landing_first == NULL)
+        e->landing_last = NULL;
+    e->nlanding--;
+    e->on_device--;
+    tutti__events_put(e, &bucket->landed);
+    tutti__bucket_free(bucket);
+}
+
+static void fail(tutti__engine_t *e, const tutti__bucket_t *bucket, tutti_status_t status)
+{
+    char text[TUTTI__ERROR_BYTES];
+
+    /* Requests that were handed over are in it no more. */
+    snprintf(text, sizeof(text), "rank %u, tensor '%.100s', queued on its device: %.300s", e->rank,
+             bucket->first != NULL ? bucket->first->name : "", tutti_last_error());
+    /* A device's work may have been ended by a rank that has told why before. */
+    tutti__links_poll(e, 1);
+    tutti__watch_dead(e, status, text);
+}
+
+/* Has the event come? An error of NCCL shows in its own call only; its work does not end then. */
+static tutti_status_t land(const tutti__engine_t *e, const tutti__bucket_t *bucket)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+    tutti_status_t status = device->ops->query(bucket->landed), nccl;
+
+    if (status != TUTTI__AGAIN)
+        return status;
+    nccl = device->node != NULL ? tutti__nccl_node_settle(device->node) : TUTTI_OK;
+    return nccl == TUTTI_OK ? TUTTI__AGAIN : nccl;
+}
+
+int tutti__landing_poll(tutti__engine_t *e)
+{
+    tutti_status_t status = TUTTI_OK;
+    tutti_request_t *next;
+    int moved = 0;
+
+    while (e->landing_first != NULL && (status = land(e, e->landing_first)) == TUTTI_OK) {
+        for (tutti_request_t *r = e->landing_first->first; r != NULL; r = next) {
+            next = r->next;
+            tutti__request_finish(e, r, TUTTI_OK, NULL);
+        }
+        e->landing_first->first = NULL;
+        drop_first(e);
+        moved = 1;
+    }
+    if (status != TUTTI_OK && status != TUTTI__AGAIN)
+        fail(e, e->landing_first, status);
+    return moved;
+}
+
+void tutti__landing_clear(tutti__engine_t *e)
+{
+    while (e->landing_first != NULL)
+        drop_first(e);
+}
+
+void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns)
+{
+    int before;
+
+    if (e->landing_first == NULL)
+        return;
+    before = tutti__engine_use_device(e);
+    while (e->landing_first != NULL && !atomic_load(&e->dead) && tutti__now_ns() < limit_ns)
+        if (!tutti__landing_poll(e))
+            sched_yield();
+    tutti__engine_give_back(e, before);
+}
+
+void tutti__landing_report(const tutti__engine_t *e, uint64_t now, uint64_t limit_ns)
+{
+    const tutti__bucket_t *first = e->landing_first;
+
+    if (first == NULL || now - first->since_ns <= limit_ns)
+        return;
+    TUTTI__LOG(TUTTI__LOG_WARN,
+               "bucket %u was queued on device %d for %.0f s, and is not done there", first->number,
+               e->env.exec->device->device, (double)(now - first->since_ns) / 1e9);
+}
+
+/* ---- handing over ---- */
+
+/* Where the request is in its bucket's list; NULL: in no bucket here. */
+static tutti_request_t **find(tutti__engine_t *e, const tutti_request_t *request,
+                              tutti__bucket_t **ret_bucket)
+{
+    for (tutti__bucket_t *b = e->landing_first; b != NULL; b = b->next)
+        for (tutti_request_t **at = &b->first; *at != NULL; at = &(*at)->next)
+            if (*at == request) {
+                *ret_bucket = b;
+                return at;
+            }
+    return NULL;
+}
+
+static tutti_status_t hand_over(tutti__engine_t *e, tutti_request_t *request,
+                                tutti__dstream_t *stream)
+{
+    tutti__bucket_t *bucket;
+    tutti_request_t **at = find(e, request, &bucket);
+    tutti_status_t status;
+    int before;
+
+    if (at == NULL || atomic_load(&e->dead))
+        return TUTTI_OK;
+    before = tutti__engine_use_device(e);
+    status = e->env.exec->device->ops->wait(stream, bucket->landed);
+    tutti__engine_give_back(e, before);
+    if (status != TUTTI_OK)
+        return status;
+    *at = request->next;
+    tutti__request_finish(e, request, TUTTI_OK, NULL);
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream)
+{
+    int before, captures;
+
+    if (!tutti__engine_enter(e))
+        return TUTTI_OK;
+    before = tutti__engine_use_device(e);
+    captures = e->env.exec->device->ops->stream_captures(stream);
+    tutti__engine_give_back(e, before);
+    tutti__engine_leave(e);
+    return captures ? tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                                  "the stream is being captured into a graph, which cannot be "
+                                  "ordered behind calls between ranks")
+                    : TUTTI_OK;
+}
+
+tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti_request_t *request,
+                                   tutti__dstream_t *stream)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    /* Once closed, all requests are done. */
+    if (tutti__wait_is_done(request) || !tutti__engine_enter(e))
+        return TUTTI_OK;
+    while (!tutti__token_take(e))
+        sched_yield();
+    if (!tutti__wait_is_done(request))
+        status = hand_over(e, request, stream);
+    tutti__token_leave(e, TUTTI__STEP_BRIEF);
+    if (atomic_load(&e->polling))
+        tutti__engine_ring_self(e);
+    tutti__engine_leave(e);
+    return status;
+}
