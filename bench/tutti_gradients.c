@@ -233,7 +233,9 @@ int main(int argc, char **argv)
     if (answer_only(&run, argv[0]))
         return bench->options.error[0] != '\0';
     choose_contestants(&run);
-    bench_world_open(&bench->options, bench->count > 1, &bench->world);
+    /* Peers on a device are NCCL's. */
+    bench_world_open(&bench->options, bench->count > 1 && bench->options.device == NULL,
+                     &bench->world);
     if (bench->world.device != NULL && bench->count > 1)
         bench_nccl_open(&bench->world);
     if (bench->options.seed == 0)

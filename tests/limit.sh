@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. TEST_SECONDS changes the limit.
+# Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. TEST_SECONDS changes the limit. Those
+# on a real device start CUDA and NCCL again and again, which takes seconds.
 #
 # Tests that start ranks want the machine for themselves: they queue at a lock, so `make -j check`
 # runs one of them next to single-process tests. Waiting for the lock does not count.
@@ -15,7 +16,10 @@ case $1 in
     ;;
 esac
 
-seconds=${TEST_SECONDS:-120}
+case $1 in
+*tests/gpu/*) seconds=${TEST_SECONDS:-600} ;;
+*) seconds=${TEST_SECONDS:-120} ;;
+esac
 run="timeout --kill-after=5 $seconds"
 
 # ThreadSanitizer of GCC 12 and clang 14 cannot live with much address randomisation.

@@ -32,6 +32,7 @@ include %reldir%/pretend/local.mk
 include %reldir%/unit/local.mk
 include %reldir%/api/local.mk
 include %reldir%/multi/local.mk
+include %reldir%/gpu/local.mk
 include %reldir%/hosts/local.mk
 include %reldir%/fault/local.mk
 include %reldir%/machines/local.mk

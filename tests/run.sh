@@ -9,7 +9,11 @@
 #     tsan   ThreadSanitizer: the tests whose ranks are threads
 #     dist   with --long: make distcheck
 #
-# usage: tests/run.sh [--long] [BUILD...]. The last line counts the tests of all builds.
+# Where there is a GPU, and nvcc to build the CUDA module with, check and asan have it in their
+# tests, too: tests/gpu.
+#
+# usage: tests/run.sh [--long] [BUILD...]. The last line counts the tests of all builds; before it
+# are the names of those that were skipped.
 set -u
 
 top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
@@ -22,7 +26,7 @@ for argument; do
     --long) long=dist ;;
     check | clang | asan | tsan | dist) builds="$builds $argument" ;;
     *)
-        sed -n '4,12s/^# \{0,1\}//p' "$0"
+        sed -n '4,16s/^# \{0,1\}//p' "$0"
         exit 2
         ;;
     esac
@@ -32,8 +36,12 @@ done
 passed=0
 failed=0
 skipped=0
+skipped_names=
 
 finish() {
+    for name in $skipped_names; do
+        echo "$name"
+    done | sort | uniq -c | sed -E 's/^ *([0-9]+) (.*)/skipped: \2, in \1 build(s)/'
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
     exit
@@ -47,6 +55,7 @@ count() {
     failed=$((failed + $(echo "$results" | grep -cE '^(FAIL|ERROR)')))
     skipped=$((skipped + $(echo "$results" | grep -c '^SKIP')))
     for name in $(echo "$results" | sed -n 's/^SKIP: //p'); do
+        skipped_names="$skipped_names $name"
         echo "   skipped $name: $(grep -v '^SKIP' "$1/$name.log" | tail -n 1)"
     done
     for name in $(echo "$results" | sed -nE 's/^(FAIL|ERROR): //p'); do

@@ -3,11 +3,15 @@
 #
 # bench/ on device memory, that of the pretend device (tests/pretend/module.c): right results from
 # Tutti, its asynchronous calls and NCCL, in place and not, on one host and on several; gradient
-# lists; packing; and clear refusals.
+# lists; packing; and clear refusals. gpu/bench.sh runs it on TUTTI_TEST_DEVICE, of which there are
+# TUTTI_TEST_DEVICES: NCCL wants one for each rank.
 set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
 unset TUTTI_DEVICE TUTTI_DEVICE_ID
+device=${TUTTI_TEST_DEVICE:-pretend}
+devices=${TUTTI_TEST_DEVICES:-1}
+[ "$device" = cuda ] || devices=3
 
 # job COMMAND...: as ran, with what the pretend NCCL needs, new for each job.
 job()
@@ -23,10 +27,10 @@ measure()
 {
     measured=$1
     shift
-    job $launch "bench/tutti_$measured" -d pretend -c -m 4:8K -i 4 -x 1 --rounds 2 "$@"
+    job $launch "bench/tutti_$measured" -d $device -c -m 4:8K -i 4 -x 1 --rounds 2 "$@"
     rows 12 "^[0-9]+ $number +Pass( $number){5} $limit +(Yes|-)( $number)*\$" \
         "$ranks ranks: $measured $*"
-    grep -q '^# Buffers pretend' "$log" || wrong "$measured: not on the device"
+    grep -q "^# Buffers $device" "$log" || wrong "$measured: not on the device"
 }
 
 # spoiled WHAT COMMAND...: fails, saying WHAT.
@@ -46,6 +50,7 @@ for ranks in 1 2 3; do
     elif [ $ranks -gt 1 ]; then
         break
     fi
+    [ $ranks -le $devices ] || break
     for program in allgather allreduce broadcast reduce reduce_scatter; do
         measure $program --peer async,nccl
         [ $program = broadcast ] || measure $program --peer async,nccl -l
@@ -54,14 +59,17 @@ for ranks in 1 2 3; do
     measure allreduce_async --peer direct,nccl
     measure allreduce --peer async,nccl -T bfloat16 --buffers rotate -M 1M --back-to-back
     spoiled 'DATA VALIDATION ERROR on message size 64' \
-        $launch bench/tutti_allreduce -d pretend -c --spoil -m 64:128 -i 1
+        $launch bench/tutti_allreduce -d $device -c --spoil -m 64:128 -i 1
     grep -q '^64 .* Fail$' "$log" || wrong "no row that says Fail"
 done
 
-# Each rank a host: no limit is known, and NCCL has a communicator of them all the same.
+# Each rank a host: no limit is known, and NCCL has a communicator of them all the same, if each has
+# a device.
 if [ -n "$mpirun" ]; then
     limit='+- +-'
     ranks=3
+    peers=async
+    [ $ranks -gt $devices ] || peers=async,nccl
     cat >"$files/apart" <<'END'
 #!/bin/sh
 TUTTI_HOST_ID=host${OMPI_COMM_WORLD_RANK:-$PMI_RANK} exec "$@"
@@ -69,14 +77,14 @@ END
     chmod +x "$files/apart"
     launch="$mpirun -np $ranks $files/apart"
     for program in allreduce allgather reduce_scatter; do
-        measure $program --peer async,nccl
+        measure $program --peer $peers
     done
 fi
 
 # lists FLAG...: gradients of all models, all right.
 lists()
 {
-    job $launch bench/tutti_gradients -d pretend --scale 1000 -c -x 0 --rounds 2 --orders 2 \
+    job $launch bench/tutti_gradients -d $device --scale 1000 -c -x 0 --rounds 2 --orders 2 \
         --model all "$@"
     [ $status -eq 0 ] || wrong "gradients $*: status $status"
     for contestant in tutti nccl-per-tensor nccl-fused; do
@@ -87,16 +95,16 @@ lists()
 }
 
 launch=
-[ -z "$mpirun" ] || launch="$mpirun -np 2"
+[ -z "$mpirun" ] || [ $devices -lt 2 ] || launch="$mpirun -np 2"
 lists
 lists -T bfloat16 --fusion 4K
 spoiled '^DATA VALIDATION ERROR in resnet50' \
-    $launch bench/tutti_gradients -d pretend --scale 1000 -c --spoil -x 0 --rounds 2
+    $launch bench/tutti_gradients -d $device --scale 1000 -c --spoil -x 0 --rounds 2
 
 # pack FLAG...: four rows for each model, all right.
 pack()
 {
-    ran bench/tutti_pack -d pretend --scale 1000 --rounds 3 -i 2 -c "$@"
+    ran bench/tutti_pack -d $device --scale 1000 --rounds 3 -i 2 -c "$@"
     [ $status -eq 0 ] || wrong "pack $*: status $status"
     for what in copy-in pack copy-out unpack; do
         [ "$(grep -cE "^[a-z0-9-]+ .* $what( +$number){5}$" "$log")" -eq 3 ] || wrong "pack: $what"
@@ -106,25 +114,26 @@ pack()
 pack
 pack --fusion 1001 -T float64
 pack -T bfloat16 --fusion 16K
-ran bench/tutti_pack -d pretend --scale 1000 --rounds 3 --model bert-large --csv
+ran bench/tutti_pack -d $device --scale 1000 --rounds 3 --model bert-large --csv
 [ $status -eq 0 ] && [ "$(grep -cE '^bert-large,391,1340252,(un)?pack,' "$log")" -eq 2 ] ||
     wrong "pack --csv"
 refuses '1 elements are wrong when packed, 0 when unpacked' \
-    bench/tutti_pack -d pretend --scale 1000 --rounds 1 -c --spoil --model gpt2
+    bench/tutti_pack -d $device --scale 1000 --rounds 1 -c --spoil --model gpt2
 refuses 'vgg makes no sense' bench/tutti_pack --model vgg
 refuses '--fusion below one element' bench/tutti_pack --fusion 2
 refuses '--spoil without -c' bench/tutti_pack --spoil
 
 bench=bench/tutti_allreduce
-refuses '--buffers shared: that is host memory' $bench -d pretend --buffers shared
+refuses '--buffers shared: that is host memory' $bench -d $device --buffers shared
 refuses '--peer nccl: only with -d' $bench --peer nccl
-refuses '-d: Barrier has no buffers' bench/tutti_barrier -d pretend
-refuses "-d pretend: but TUTTI_DEVICE is none" env TUTTI_DEVICE=none $bench -d pretend
-refuses '--buffers shared: that is host memory' bench/tutti_gradients -d pretend --buffers shared
+refuses '-d: Barrier has no buffers' bench/tutti_barrier -d $device
+refuses "-d $device: but TUTTI_DEVICE is none" env TUTTI_DEVICE=none $bench -d $device
+refuses '--buffers shared: that is host memory' bench/tutti_gradients -d $device --buffers shared
 refuses "-d ../x: want a module's name" bench/tutti_gradients -d ../x
 if [ -n "$mpirun" ]; then
-    refuses '--peer naive: takes host memory only' $bench -d pretend --peer naive
-    refuses '--peer mpi: this MPI does not say that it takes pretend memory' \
-        $launch $bench -d pretend --peer mpi
+    refuses '--peer naive: takes host memory only' $bench -d $device --peer naive
+    [ "$device" != pretend ] ||
+        refuses '--peer mpi: this MPI does not say that it takes pretend memory' \
+            $launch $bench -d $device --peer mpi
 fi
 finish

@@ -343,6 +343,7 @@ static void many(rank_t *self)
     device_end(&gpu);
 }
 
+#ifndef OTHER_JOBS /* those of gpu/async.c */
 int main(void)
 {
     int failures = 0;
@@ -361,3 +362,4 @@ int main(void)
     failures += run_device_jobs(many, 2, NULL, 0);
     return failures != 0;
 }
+#endif

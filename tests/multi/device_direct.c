@@ -313,6 +313,7 @@ static void parts(rank_t *self)
 
 /* ---- jobs ---- */
 
+#ifndef OTHER_JOBS /* those of gpu/direct.c */
 int main(void)
 {
     static const int sizes[] = { 1, 2, 3, 5 };
@@ -335,3 +336,4 @@ int main(void)
     }
     return failures != 0;
 }
+#endif

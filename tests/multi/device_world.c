@@ -37,7 +37,8 @@ int run_device_jobs(rank_fn_t fn, int size, const char *hosts, unsigned killed)
                       .fn = fn,
                       .killed = killed };
 
-        if ((threads && killed != 0) || (!threads && !ranks_can_fork()))
+        if ((threads && (killed != 0 || device_options.no_threads)) ||
+            (!threads && !ranks_can_fork()))
             continue;
         memset(shared, 0, sizeof(*shared));
         job_hosts = hosts;

@@ -33,6 +33,7 @@ typedef struct {
 typedef struct {
     size_t fuse_bytes, stage_bytes, fusion_bytes;
     int no_nccl;
+    int no_threads; /* ranks are processes only */
 } device_options_t;
 
 extern device_options_t device_options;

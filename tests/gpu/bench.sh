@@ -1,0 +1,37 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The bench programs on a real device: right results from Tutti and NCCL, as multi/bench_device.sh
+# has it; and without a launcher.
+set -u
+. "$srcdir/tests/gpu/common.sh"
+need_device
+
+# On the pretend device that test runs by itself.
+[ "$device" = pretend ] || [ "$nccl" = 0 ] || expect sh "$srcdir/tests/multi/bench_device.sh"
+
+# right N HOSTS COMMAND...: all rows say that they are.
+right()
+{
+    ranks "$@" >"$work/out" 2>&1
+    status=$?
+    if [ $status -ne 0 ] || ! grep -qE ' Pass( |$)' "$work/out" || grep -q ' Fail' "$work/out"; then
+        cat "$work/out"
+        wrong "$*: status $status"
+    fi
+}
+
+flags="-d $device -c -m 8:64K -i 4 -x 1 --rounds 2"
+peers=
+[ "$nccl" = 0 ] || peers="--peer nccl"
+right 1 one bench/tutti_allreduce $flags $peers
+right 2 apart bench/tutti_allreduce $flags --peer async
+right 4 apart bench/tutti_allgather $flags
+lists="-d $device -c -x 0 --rounds 2 --scale 1000"
+right 2 apart bench/tutti_gradients $lists --alone
+if [ "$gpus" -gt 1 ]; then
+    right "$gpus" one bench/tutti_allreduce $flags $peers
+    [ "$nccl" = 0 ] || right "$gpus" one bench/tutti_gradients $lists
+fi
+expect bench/tutti_pack -d "$device" -c --rounds 3 -i 2 --scale 100
+finish

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# For the scripts that need a real device; sourced by them in the build folder. TUTTI_TEST_DEVICE
+# names the device, default cuda. Without such a device they are skipped: ends with 77 and says why.
+
+export TUTTI_TEST_DEVICE="${TUTTI_TEST_DEVICE:-cuda}"
+device=$TUTTI_TEST_DEVICE
+errors=0
+unset TUTTI_DEVICE TUTTI_DEVICE_ID
+
+# CUDA's driver maps where AddressSanitizer has its gap, and keeps memory until the end.
+if [ "$device" = cuda ]; then
+    ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}protect_shadow_gap=0:detect_leaks=0"
+    export ASAN_OPTIONS
+fi
+
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# need_device: sets gpus, how many devices the tests use. Of pretend ones there are as many as
+# TUTTI_TEST_DEVICES says, else two. And nccl, 1 if there is NCCL.
+need_device()
+{
+    tests/gpu/probe >"$work/probe" 2>&1
+    status=$?
+    if [ $status -ne 0 ]; then
+        cat "$work/probe"
+        exit $status
+    fi
+    gpus=$(sed 's/ .*//;q' "$work/probe")
+    [ "$device" = cuda ] || gpus=${TUTTI_TEST_DEVICES:-2}
+    [ "$gpus" -le 8 ] || gpus=8
+    echo "$device: $(cat "$work/probe")"
+    nccl=1
+    ! grep -q 'no NCCL' "$work/probe" || [ "$device" = pretend ] || nccl=0
+    nccl=${TUTTI_TEST_NCCL:-$nccl}
+    export TUTTI_TEST_DEVICES="$gpus" TUTTI_TEST_NCCL="$nccl"
+}
+
+wrong()
+{
+    echo "wrong: $1"
+    errors=$((errors + 1))
+}
+
+# expect COMMAND...: ends well.
+expect()
+{
+    "$@" || wrong "$*: status $?"
+}
+
+# fresh: what the pretend NCCL needs, new for each job.
+fresh()
+{
+    [ "$device" = pretend ] && [ "$nccl" = 1 ] || return 0
+    rm -f "$work/nccl"
+    export TUTTI_TEST_PRETEND="$work/nccl"
+}
+
+# ranks N HOSTS COMMAND...: N ranks, without any launcher. HOSTS is one: all on this host; apart:
+# each is a host of its own. Rank 0's output is shown, that of others where it failed.
+ranks()
+{
+    count=$1
+    hosts=$2
+    shift 2
+    jobs=$((${jobs:-0} + 1))
+    fresh
+    pids=
+    rank=0
+    while [ $rank -lt "$count" ]; do
+        (
+            [ "$hosts" = one ] || export TUTTI_HOST_ID="host$rank"
+            export TUTTI_BOOT="local:gpu-$$-$jobs" TUTTI_RANK="$rank" TUTTI_SIZE="$count"
+            exec "$@"
+        ) >"$work/rank.$rank" 2>&1 &
+        pids="$pids $!"
+        rank=$((rank + 1))
+    done
+    rank=0
+    ended=0
+    for pid in $pids; do
+        if wait "$pid"; then
+            result=0
+        else
+            result=$?
+            ended=$result
+        fi
+        [ $rank -gt 0 ] && [ $result -eq 0 ] || cat "$work/rank.$rank"
+        rank=$((rank + 1))
+    done
+    return $ended
+}
+
+finish()
+{
+    test $errors -eq 0
+    exit
+}

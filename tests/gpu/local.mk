@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+# On a real device; without one they are skipped. TUTTI_TEST_DEVICE names the device; pretend.sh runs
+# them all on the pretend device.
+script_tests += \
+    %reldir%/bench.sh \
+    %reldir%/collectives.sh \
+    %reldir%/pretend.sh \
+    %reldir%/sanitizer.sh \
+    %reldir%/table.sh \
+    %reldir%/train.sh
+EXTRA_DIST += %reldir%/common.sh %reldir%/measure.sh
+
+test_programs += %reldir%/probe %reldir%/table
+gpu_shared = %reldir%/gpu.c %reldir%/gpu.h
+%C%_probe_SOURCES = %reldir%/probe.c $(gpu_shared)
+%C%_probe_LDADD = $(LDADD) -ldl
+%C%_table_SOURCES = \
+    %reldir%/table.c \
+    %reldir%/table.h \
+    %reldir%/table_casts.c \
+    %reldir%/table_memory.c \
+    %reldir%/table_nccl.c \
+    %reldir%/table_pieces.c \
+    %reldir%/table_streams.c \
+    %reldir%/table_sums.c \
+    tests/multi/reference.c \
+    tests/multi/reference.h \
+    tests/multi/reference_user.c \
+    tests/unit/reduce/reference.c \
+    tests/unit/reduce/reference.h \
+    $(gpu_shared)
+%C%_table_LDADD = $(LDADD) -lm -ldl
+
+# The tests of calls on the pretend device, over a real one.
+test_programs += %reldir%/async %reldir%/direct
+gpu_stand_in = %reldir%/stand_in.c $(gpu_shared)
+%C%_async_SOURCES = %reldir%/async.c $(device_world) $(gpu_stand_in)
+%C%_async_LDADD = $(LDADD) -ldl
+%C%_direct_SOURCES = %reldir%/direct.c $(device_job) $(multi_case) $(gpu_stand_in)
+%C%_direct_LDADD = $(LDADD) -lm -ldl
+
+# Calls in streams; measure.sh runs it, too.
+test_programs += %reldir%/stream
+%C%_stream_SOURCES = %reldir%/stream.c $(gpu_shared)
+%C%_stream_LDADD = $(LDADD) -ldl

@@ -1,0 +1,180 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Measures what there is to know of Tutti on this machine's GPUs, in under 8 minutes, as tables:
+#
+#     pack      packing and unpacking gradients next to the device's own copies
+#     direct    allreduce of 8 B to 64 MiB next to NCCL, blocking and in a stream
+#     hosts     two and four pretended hosts, which share GPUs
+#     lists     all gradients of three networks, next to NCCL
+#     train     the trainer's accuracy and speed, next to two processors
+#
+# usage: measure.sh [--quick] BUILD [PART...]. Builds nothing, needs no launcher; BUILD is a folder
+# in which `make all-programs` was run. --quick: small sizes, to see that it works. Ends with 1 if a
+# step failed; the others are made all the same.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+quick=
+if [ "${1:-}" = --quick ]; then
+    quick=1
+    shift
+fi
+if [ $# -lt 1 ]; then
+    sed -n '4,14s/^# \{0,1\}//p' "$0"
+    exit 2
+fi
+cd "$1" || exit 2
+shift
+parts=${*:-pack direct hosts lists train}
+export TUTTI_MODULE_DIR="${TUTTI_MODULE_DIR:-$PWD/tutti/.libs}" TUTTI_TUNED=none
+. "$here/common.sh"
+need_device
+
+most=64M
+blocks=67108864
+lists=all
+times=
+long_list=
+length="--epochs 1"
+began=$(date +%s)
+peers="--peer nccl"
+alone=
+if [ "$nccl" = 0 ]; then
+    echo "# no NCCL"
+    peers=--stats
+    alone=--alone
+fi
+if [ -n "$quick" ]; then
+    most=64
+    blocks="64 2"
+    times="-i 4 -x 1 --rounds 2"
+    lists=resnet50
+    long_list="--scale 1000"
+    length="--steps 5 --epochs 1"
+fi
+
+# in_time SECONDS WHAT: sets limit to what is left of 8 minutes, if it is less; at an end: fails.
+in_time()
+{
+    left=$((470 - $(date +%s) + began))
+    limit=$1
+    [ $left -ge "$limit" ] || limit=$left
+    [ $left -gt 0 ] || wrong "no time left for $2"
+    [ $left -gt 0 ]
+}
+
+# step SECONDS N HOSTS COMMAND...: N ranks, each with a time limit.
+step()
+{
+    limit=$1
+    many=$2
+    where=$3
+    shift 3
+    in_time "$limit" "$*" || return 0
+    echo
+    echo "## $many rank(s), $where host: $*"
+    ranks "$many" "$where" timeout --kill-after=5 $limit "$@" || wrong "$*: status $?"
+}
+
+pack()
+{
+    for type in float32 bfloat16; do
+        for model in resnet50 bert-large; do
+            step 60 1 one bench/tutti_pack -d "$device" --model $model -T $type -c $long_list \
+                ${quick:+--rounds 1 -i 1}
+        done
+    done
+}
+
+# direct_of N: ranks with a GPU each.
+direct_of()
+{
+    step 60 "$1" one bench/tutti_allreduce -d "$device" -c -m 8:$most $peers $times
+    step 60 "$1" one env TUTTI_DEVICE="$device" tests/gpu/stream measure $blocks
+}
+
+direct()
+{
+    direct_of 1
+    [ "$gpus" -lt 2 ] || direct_of "$gpus"
+}
+
+hosts()
+{
+    for many in 2 4; do
+        step 60 $many apart bench/tutti_allreduce -d "$device" -c -m 8:$most -i 50 --peer async \
+            $times
+    done
+}
+
+lists()
+{
+    flags="-d $device --model $lists -c $long_list --rounds 5"
+    step 100 1 one bench/tutti_gradients $flags $alone
+    [ "$gpus" -lt 2 ] || step 100 "$gpus" one bench/tutti_gradients $flags $alone
+    step 100 2 apart bench/tutti_gradients $flags --alone
+}
+
+# trained N MODEL LABEL COMMAND...: a row.
+trained()
+{
+    many=$1
+    model=$2
+    label=$3
+    shift 3
+    in_time 90 "$model $label" || return 0
+    if ! ranks "$many" one timeout --kill-after=5 $limit "$@" --model $model $length \
+        >"$work/train" 2>&1; then
+        cat "$work/train"
+        wrong "$model $label $many: $*"
+        return
+    fi
+    awk -v model="$model" -v label="$label" -v many="$many" '
+        / images\/s / {
+            for (i = 2; i <= NF; i++) {
+                if ($i == "images/s")
+                    speed = $(i - 1)
+            }
+        }
+        /^test accuracy / { accuracy = $3 }
+        END { printf "%-6s %-12s %6d %10s %10s\n", model, label, many, accuracy, speed }
+    ' "$work/train"
+}
+
+train()
+{
+    trainer=${EXAMPLE_TRAIN:-examples/example_train}
+    pin=
+    if taskset -c 0,1 true 2>/dev/null; then
+        pin="taskset -c 0,1"
+    fi
+    echo
+    echo "## $trainer $length"
+    printf '# %-4s %-12s %6s %10s %10s\n' Model Computes Ranks Accuracy Images/s
+    for model in mlp cnn; do
+        trained 2 $model "2 cores" $pin "$trainer"
+        [ "$device" != pretend ] || continue
+        for precision in fp32 bf16 fp16; do
+            for many in 1 $([ "$gpus" -lt 2 ] || echo "$gpus"); do
+                trained "$many" $model "$device $precision" "$trainer" --device cuda \
+                    --precision $precision
+            done
+        done
+    done
+}
+
+echo "# $(uname -n), $(nproc) processors; $(sed -n 's/^model name.*: //p;T;q' /proc/cpuinfo)"
+nvidia-smi --query-gpu=index,name,memory.total,driver_version --format=csv,noheader 2>/dev/null |
+    sed 's/^/# GPU /'
+for part in $parts; do
+    echo
+    echo "==== $part"
+    case $part in
+    pack | direct | hosts | lists | train) $part ;;
+    *) wrong "there is no part $part" ;;
+    esac
+done
+echo
+echo "# $(($(date +%s) - began)) s, $errors steps failed"
+finish

@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# table.c under CUDA's compute-sanitizer: memcheck and racecheck. Not the streams: under it work is
+# done at once, so there is nothing to wait for.
+set -u
+. "$srcdir/tests/gpu/common.sh"
+need_device
+
+case ${SANITIZER:-no} in
+no) ;;
+*)
+    echo "one sanitizer at a time"
+    exit 77
+    ;;
+esac
+tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+if [ -z "$tool" ]; then
+    echo "no compute-sanitizer"
+    exit 77
+fi
+
+# It answers with 9 if it found something. What a test refuses on purpose is no error.
+for check in memcheck racecheck; do
+    for part in memory casts pieces sums; do
+        expect "$tool" --tool $check --error-exitcode 9 --report-api-errors no \
+            tests/gpu/table $part
+    done
+done
+[ "$nccl" = 0 ] ||
+    expect "$tool" --tool memcheck --error-exitcode 9 --report-api-errors no \
+        tests/gpu/table nccl
+finish

@@ -1,0 +1,16 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Every function of the device's table on a real device against the processor: table.c.
+set -u
+. "$srcdir/tests/gpu/common.sh"
+need_device
+
+for part in memory streams casts pieces sums; do
+    expect tests/gpu/table $part
+done
+if [ "$nccl" = 1 ]; then
+    expect tests/gpu/table nccl
+    [ "$gpus" -lt 2 ] || expect tests/gpu/table ranks
+fi
+finish

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams and events: order in a stream and between two, what query says when, timers, capture. */
+#include "gpu/table.h"
+
+#include <string.h>
+
+typedef struct {
+    gpu_t gpu;
+    tutti__dstream_t *other;
+    tutti__devent_t *event;
+    char *memory; /* 2 * GPU_BUSY_BYTES for gpu_busy */
+    char *device; /* 3 words */
+    int *host;    /* pinned: 4 words */
+} ground_t;
+
+static void set(ground_t *g, int value)
+{
+    g->host[0] = value;
+    gpu_copy(&g->gpu, g->device, g->host, 4);
+}
+
+/* Behind long work a word goes on in the same stream; the event comes last. */
+static void in_order(ground_t *g)
+{
+    const tutti__device_ops_t *ops = g->gpu.ops;
+
+    set(g, 1);
+    g->host[1] = 2;
+    g->host[2] = 0;
+    gpu_busy(&g->gpu, g->memory, g->other);
+    CHECK_OK(ops->copy(g->device, g->host + 1, 4, g->other));
+    CHECK_OK(ops->copy(g->device + 4, g->device, 4, g->other));
+    CHECK_OK(ops->copy(g->host + 2, g->device + 4, 4, g->other));
+    CHECK_OK(ops->record(g->event, g->other));
+    CHECK_STATUS(ops->query(g->event), TUTTI__AGAIN);
+    CHECK_OK(gpu_query(&g->gpu, g->event));
+    CHECK_INT(g->host[2], 2);
+    CHECK_OK(ops->query(g->event));
+}
+
+/* One stream waits for another; the host for neither. */
+static void across(ground_t *g)
+{
+    const tutti__device_ops_t *ops = g->gpu.ops;
+
+    set(g, 1);
+    g->host[1] = 3;
+    g->host[2] = 0;
+    gpu_busy(&g->gpu, g->memory, g->other);
+    CHECK_OK(ops->copy(g->device, g->host + 1, 4, g->other));
+    CHECK_OK(ops->record(g->event, g->other));
+    CHECK_OK(ops->wait(g->gpu.stream, g->event));
+    CHECK_OK(ops->copy(g->host + 2, g->device, 4, g->gpu.stream));
+    CHECK_STATUS(ops->query(g->event), TUTTI__AGAIN);
+    /* A later record is nothing to who waits already. */
+    gpu_busy(&g->gpu, g->memory, g->other);
+    CHECK_OK(ops->record(g->event, g->other));
+    gpu_finish(&g->gpu);
+    CHECK_INT(g->host[2], 3);
+    CHECK_OK(gpu_query(&g->gpu, g->event));
+}
+
+/* Without a wait streams do not wait for each other: the short one is done first. */
+static void apart(ground_t *g)
+{
+    const tutti__device_ops_t *ops = g->gpu.ops;
+
+    gpu_busy(&g->gpu, g->memory, g->other);
+    CHECK_OK(ops->record(g->event, g->other));
+    CHECK_OK(ops->copy(g->host + 2, g->host + 1, 4, g->gpu.stream));
+    gpu_finish(&g->gpu);
+    CHECK_STATUS(ops->query(g->event), TUTTI__AGAIN);
+    CHECK_OK(gpu_query(&g->gpu, g->event));
+}
+
+/* An event nobody has recorded is over, and nothing to wait for. */
+static void unrecorded(ground_t *g)
+{
+    const tutti__device_ops_t *ops = g->gpu.ops;
+    tutti__devent_t *event;
+
+    CHECK_OK(ops->event_make(&event));
+    CHECK_OK(ops->query(event));
+    CHECK_OK(ops->wait(g->gpu.stream, event));
+    gpu_finish(&g->gpu);
+    ops->event_drop(event);
+    ops->event_drop(NULL);
+    ops->stream_drop(NULL);
+}
+
+static void timers(ground_t *g)
+{
+    const tutti__device_ops_t *ops = g->gpu.ops;
+    tutti__devent_t *start, *stop;
+    double us = -1;
+
+    CHECK_OK(ops->timer_make(&start));
+    CHECK_OK(ops->timer_make(&stop));
+    CHECK_STATUS(ops->elapsed(start, stop, &us), TUTTI_ERR_SYSTEM);
+    CHECK_OK(ops->record(start, g->other));
+    gpu_busy(&g->gpu, g->memory, g->other);
+    CHECK_OK(ops->record(stop, g->other));
+    CHECK_STATUS(ops->elapsed(start, stop, &us), TUTTI__AGAIN);
+    CHECK(us == -1);
+    CHECK_OK(gpu_query(&g->gpu, stop));
+    CHECK_OK(ops->elapsed(start, stop, &us));
+    CHECK(us > 10 && us < 60e6);
+    CHECK_OK(ops->record(g->event, g->other));
+    CHECK_OK(gpu_query(&g->gpu, g->event));
+    CHECK_STATUS(ops->elapsed(start, g->event, &us), TUTTI_ERR_SYSTEM);
+    ops->event_drop(start);
+    ops->event_drop(stop);
+}
+
+static void capture(ground_t *g)
+{
+    const tutti__device_ops_t *ops = g->gpu.ops;
+    void *begin = gpu_function("cudaStreamBeginCapture");
+    void *end = gpu_function("cudaStreamEndCapture");
+    void *pretend = gpu_function("pretend_capture"), *graph = NULL;
+    void *drop = gpu_function("cudaGraphDestroy");
+
+    CHECK_INT(ops->stream_captures(g->other), 0);
+    CHECK_INT(ops->stream_captures(NULL), 0);
+    if (pretend != NULL)
+        ((void (*)(tutti__dstream_t *, int))(uintptr_t)pretend)(g->other, 1);
+    else if (begin == NULL || end == NULL || drop == NULL)
+        ranks_fail(__FILE__, __LINE__, "no functions to capture with");
+    else
+        CHECK_INT(((int (*)(tutti__dstream_t *, int))(uintptr_t)begin)(g->other, 0), 0);
+    CHECK_INT(ops->stream_captures(g->other), 1);
+    CHECK_INT(ops->stream_captures(g->gpu.stream), 0);
+    /* Meanwhile set-up and queries go on, in the strictest mode, which is 0, too. */
+    CHECK_OK(ops->query(g->event));
+    ops->free(gpu_alloc(&g->gpu, 4096));
+    if (pretend != NULL) {
+        ((void (*)(tutti__dstream_t *, int))(uintptr_t)pretend)(g->other, 0);
+    } else {
+        CHECK_INT(((int (*)(tutti__dstream_t *, void **))(uintptr_t)end)(g->other, &graph), 0);
+        CHECK_INT(((int (*)(void *))(uintptr_t)drop)(graph), 0);
+    }
+    CHECK_INT(ops->stream_captures(g->other), 0);
+}
+
+void table_streams(rank_t *self)
+{
+    ground_t g;
+    void *host;
+
+    gpu_begin(&g.gpu, self);
+    CHECK_OK(g.gpu.ops->stream_make(1, &g.other));
+    CHECK_OK(g.gpu.ops->event_make(&g.event));
+    CHECK_OK(g.gpu.ops->host_alloc(16, &host));
+    memset(host, 0, 16);
+    g.host = host;
+    g.device = gpu_alloc(&g.gpu, 12);
+    g.memory = gpu_alloc(&g.gpu, 2 * GPU_BUSY_BYTES);
+    in_order(&g);
+    across(&g);
+    apart(&g);
+    unrecorded(&g);
+    timers(&g);
+    capture(&g);
+    g.gpu.ops->free(g.memory);
+    g.gpu.ops->free(g.device);
+    g.gpu.ops->host_free(host);
+    g.gpu.ops->event_drop(g.event);
+    g.gpu.ops->stream_drop(g.other);
+    gpu_end(&g.gpu);
+}
