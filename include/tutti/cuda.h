@@ -18,8 +18,10 @@
  *                 works on the next ones; what NCCL does not serve, in host memory as a whole
  * Streams         The legacy default stream is NULL, as in CUDA. A stream that is being captured
  *                 into a graph is TUTTI_ERR_UNSUPPORTED: ranks could not agree when it is replayed
- * The end         tutti_finalize and tutti_comm_free end what is only queued, after 0.2 s at most:
- *                 wait for the streams before
+ * The end         tutti_finalize and tutti_comm_free wait for what is only queued, TUTTI_TIMEOUT
+ *                 at most, unless the communicator dies
+ * Deadlines       of a call end when it returns. What is queued then waits for the other ranks as
+ *                 NCCL does: one that dies ends it, one that is only stuck does not
  * The thread's    device is the same before and after each call
  *
  * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not

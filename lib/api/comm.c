@@ -281,6 +281,7 @@ void tutti__comm_close(tutti_comm_t *comm)
     if (comm == NULL)
         return;
     tutti__parts_close(comm);
+    tutti__comm_end_queued(comm);
     /* Finalizing MPI would wait for ranks that are gone. One that has only left is not. A part
        leaves it to its world, which loses the same ranks. */
     status = comm->engine != NULL ? tutti__engine_alive(comm->engine) : TUTTI_OK;

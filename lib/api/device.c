@@ -184,6 +184,7 @@ static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
         .leader = (int32_t)leader,
         .host = comm->node,
         .order = (tutti__nccl_order_t *)(void *)(base + facts[leader].order),
+        .tickets = comm->world == comm ? NULL : tutti__nccl_node_tickets(comm->world->device.node),
         .id = &id,
         .stage_bytes = (size_t)comm->conf.shared.device_chunk_bytes * nlocal,
     };
@@ -339,6 +340,20 @@ tutti_status_t tutti__comm_open_device(tutti_comm_t *comm)
     }
     free(facts);
     return status;
+}
+
+void tutti__comm_end_queued(tutti_comm_t *comm)
+{
+    uint64_t limit = tutti__now_ns() + comm->conf.shared.timeout_ms * 1000000u;
+    int before;
+
+    if (comm->device.node == NULL || comm->engine == NULL)
+        return;
+    (void)tutti__device_enter(&comm->device, &before);
+    while (tutti__engine_alive(comm->engine) == TUTTI_OK &&
+           tutti__nccl_node_queued(comm->device.node) == TUTTI__AGAIN && tutti__now_ns() < limit)
+        usleep(SETTLE_SLEEP_US);
+    tutti__device_leave(&comm->device, before);
 }
 
 void tutti__comm_close_device(tutti_comm_t *comm)

@@ -8,6 +8,9 @@
 /* Fill in comm->device, if all ranks have one that works. Collective; of set-up. The calling thread
    gets back the device it had. */
 tutti_status_t tutti__comm_open_device(tutti_comm_t *comm);
+/* Calls that are in streams still: until they have come, the communicator dies or TUTTI_TIMEOUT is
+   over. Before its engine is closed, which sees deaths. Half-open ones are fine. */
+void tutti__comm_end_queued(tutti_comm_t *comm);
 /* Nobody uses it any more; work in flight is aborted. Half-open ones are fine. */
 void tutti__comm_close_device(tutti_comm_t *comm);
 /* End NCCL's work, as an engine's on_death does. comm: a tutti_comm_t. Any thread. */

@@ -190,7 +190,9 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
         tutti__run_cancel(&comm->run);
         return status;
     }
-    if (is_common(status, &comm->run, has_channels))
+    /* What a device has no memory for, its rank alone knows. */
+    if (is_common(status, &comm->run, has_channels) &&
+        !(exec->on_device && status == TUTTI_ERR_NO_MEMORY))
         return status;
     if (status == TUTTI_ERR_TRANSPORT && exec->on_device)
         await_news(comm);

@@ -9,8 +9,9 @@
  * device's work, also for NCCL's, which waits for other ranks.
  *
  * Threads: use() and current() are of the calling thread; all others may be called from any thread
- * that has used the device, but one thread at a time makes NCCL calls (nccl_*) in a process, in an
- * order that is the same on all ranks.
+ * that has used the device. But one thread at a time is in nccl_call or nccl_poll with a device,
+ * and whatever communicators it has, nccl_call comes in one order on all ranks. nccl_id, nccl_open,
+ * nccl_close and nccl_abort may come meanwhile, for other communicators.
  *
  * Errors: SYSTEM: CUDA said no; TRANSPORT: NCCL did; NO_MEMORY. Words come with them, naming the
  * function and the library's own text. What is queued fails later: query says so.

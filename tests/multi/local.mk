@@ -71,13 +71,19 @@ script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh %reldir%/ben
 EXTRA_DIST += %reldir%/bench_common.sh
 
 # Calls on device memory.
-rank_tests += %reldir%/device_direct %reldir%/device_ends %reldir%/device_streams
-tsan_tests += %reldir%/device_direct %reldir%/device_ends %reldir%/device_streams
+rank_tests += %reldir%/device_direct %reldir%/device_ends %reldir%/device_faults \
+    %reldir%/device_parts %reldir%/device_streams
+tsan_tests += %reldir%/device_direct %reldir%/device_ends %reldir%/device_faults \
+    %reldir%/device_parts %reldir%/device_streams
 device_job = %reldir%/device_job.c %reldir%/device_job.h
 %C%_device_direct_SOURCES = %reldir%/device_direct.c $(device_job) $(multi_case)
 %C%_device_direct_LDADD = $(PRETEND_LIBS)
 %C%_device_ends_SOURCES = %reldir%/device_ends.c $(device_job) $(multi_case)
 %C%_device_ends_LDADD = $(PRETEND_LIBS)
+%C%_device_faults_SOURCES = %reldir%/device_faults.c $(device_job) $(multi_case)
+%C%_device_faults_LDADD = $(PRETEND_LIBS)
+%C%_device_parts_SOURCES = %reldir%/device_parts.c $(device_job) $(multi_case)
+%C%_device_parts_LDADD = $(PRETEND_LIBS)
 %C%_device_streams_SOURCES = %reldir%/device_streams.c $(device_job) $(multi_case)
 %C%_device_streams_LDADD = $(PRETEND_LIBS)
 

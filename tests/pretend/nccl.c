@@ -91,6 +91,7 @@ static tutti_status_t enter(tutti__nccl_t *nccl, const char *what)
     if (atomic_exchange(&nccl->device->nccl_callers, 1) != 0)
         return nccl_fail(nccl, "%s: another thread of device %d is in a NCCL call", what,
                          nccl->device->number);
+    atomic_store(&nccl->in_use, 1);
     if (slow_us > 0)
         usleep(slow_us);
     return TUTTI_OK;
@@ -99,6 +100,7 @@ static tutti_status_t enter(tutti__nccl_t *nccl, const char *what)
 static tutti_status_t leave(tutti__nccl_t *nccl, tutti_status_t status)
 {
     atomic_store(&nccl->device->nccl_callers, 0);
+    atomic_store(&nccl->in_use, 0); /* from here on it may be gone */
     return status;
 }
 
@@ -372,19 +374,17 @@ void nccl_close(tutti__nccl_t *nccl)
     destroy(nccl);
 }
 
-/* Waits for a call of another thread to be over: it comes from whoever notices. */
+/* Waits for a call of another thread to be over: it comes from whoever notices. Other communicators
+   are at work meanwhile. */
 void nccl_abort(tutti__nccl_t *nccl)
 {
-    device_t *device;
     unsigned tries = 0;
 
     if (nccl == NULL)
         return;
-    device = nccl->device;
-    while (atomic_exchange(&device->nccl_callers, 1) != 0)
+    while (atomic_exchange(&nccl->in_use, 1) != 0)
         shared_nap(&tries);
     atomic_store(&nccl->is_aborted, 1);
     nccl_fail(nccl, "it was aborted here");
     destroy(nccl);
-    atomic_store(&device->nccl_callers, 0);
 }

@@ -82,6 +82,7 @@ struct tutti__nccl {
     uint64_t groups, collectives; /* called */
     atomic_ullong groups_done;
     atomic_uint in_flight;
+    atomic_int in_use;     /* a thread is in it */
     atomic_int is_aborted; /* by this rank, which does not want to hear of it */
 };
 

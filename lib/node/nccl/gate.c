@@ -2,7 +2,8 @@
 /*
  * One thread at a time with the device and NCCL, and none ever waits for another.
  *
- * The gate is a word. A step that finds it shut says TUTTI__AGAIN. Abort asks by a bit: if the gate
+ * The gate is a word, and behind it is another one, for all communicators of a device. A step that
+ * finds one shut says TUTTI__AGAIN. Abort asks by a bit: if the gate of its node
  * is open it is shut for good by that, and abort does the work; else whoever is inside does it when
  * leaving. So NCCL is never called by two threads, nor after it was aborted.
  */
@@ -11,17 +12,27 @@
 #include <string.h>
 
 enum {
-    INSIDE = 1,  /* somebody is */
-    ABORTED = 2, /* was asked for */
-    FAILED = 4   /* self->status is why */
+    INSIDE = TUTTI__NCCL_INSIDE, /* somebody is */
+    ABORTED = 2,                 /* was asked for */
+    FAILED = 4                   /* self->status is why */
 };
 
-int tutti__nccl_enter(tutti__nccl_node_t *self)
+/* Of devices with these numbers, modulo: more would only be in each other's way. */
+#define DEVICES 32
+
+static tutti__word_t in_use[DEVICES];
+
+static tutti__word_t *device_word(const tutti__nccl_node_t *self)
+{
+    return &in_use[(unsigned)self->device % DEVICES];
+}
+
+/* Acquire pairs with the release when it is put back. */
+static int take(tutti__word_t *word)
 {
     uint32_t open = 0;
 
-    /* Acquire pairs with the release in leave. */
-    return atomic_compare_exchange_strong_explicit(&self->gate, &open, INSIDE, memory_order_acquire,
+    return atomic_compare_exchange_strong_explicit(word, &open, INSIDE, memory_order_acquire,
                                                    memory_order_relaxed);
 }
 
@@ -34,7 +45,7 @@ static void end_work(tutti__nccl_node_t *self)
     self->nccl = NULL;
 }
 
-tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status)
+static tutti_status_t leave_node(tutti__nccl_node_t *self, tutti_status_t status)
 {
     int failed = status != TUTTI_OK && status != TUTTI__AGAIN;
     uint32_t inside = INSIDE;
@@ -49,6 +60,22 @@ tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status
         tutti__store_release(&self->gate, ABORTED);
     }
     return status;
+}
+
+int tutti__nccl_enter(tutti__nccl_node_t *self)
+{
+    if (!take(&self->gate))
+        return 0;
+    if (take(device_word(self)))
+        return 1;
+    leave_node(self, TUTTI__AGAIN);
+    return 0;
+}
+
+tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status)
+{
+    tutti__store_release(device_word(self), 0);
+    return leave_node(self, status);
 }
 
 tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self)

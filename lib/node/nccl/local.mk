@@ -5,7 +5,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/gate.c \
     %reldir%/nccl.c \
     %reldir%/nccl.h \
-    %reldir%/open.c
+    %reldir%/open.c \
+    %reldir%/turns.c
 
 # Of the CUDA module.
 cuda_module_sources += \

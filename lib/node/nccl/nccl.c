@@ -48,23 +48,14 @@ static tutti_status_t meet(tutti__nccl_node_t *self, uint32_t lane_index, tutti_
 
 /* ---- what follows is done by one thread at a time ---- */
 
-/* Has this lane the next number? The leader gives it. */
 static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index,
                                 tutti__stuck_t *stuck)
 {
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
-    tutti__word64_t *entry = &self->order->entry[self->number % TUTTI__NCCL_RING];
-    uint64_t mine = self->number << 8 | lane_index;
 
     static_assert(TUTTI__NCCL_RING > TUTTI__LANES, "see nccl.h");
-    if (self->launching)
+    if (!tutti__nccl_has_turn(self, lane_index, stuck))
         return TUTTI__AGAIN;
-    if (self->me == 0) {
-        tutti__store64_release(entry, mine);
-    } else if (tutti__load64_acquire(entry) != mine) {
-        stuck->peer = self->leader;
-        return TUTTI__AGAIN;
-    }
     self->launching = 1;
     tutti__nccl_cut_begin(self, lane->call, &self->cut);
     lane->phase = NCCL_LAUNCH;
@@ -106,7 +97,8 @@ static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
         status = self->ops->wait(lane->call->then, lane->done);
     if (status != TUTTI_OK)
         return status;
-    self->number++;
+    /* Release pairs with the acquire in turns.c: who sees it launches behind it. */
+    tutti__store64_release(&self->number, tutti__load64_acquire(&self->number) + 1);
     self->launching = 0;
     lane->phase = NCCL_FLIGHT;
     return TUTTI_OK;

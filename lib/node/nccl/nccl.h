@@ -33,6 +33,15 @@
  *   Operations that do not fit, or that NCCL does not serve, are found by all ranks alike, before
  *   TURN, and have no number.
  *
+ * Several communicators. A world and its parts may be used by several threads at the same time, and
+ *   NCCL needs one order of launches on a device all the same. So with each number comes a ticket,
+ *   which all of a host's communicators take from one place, the world's: under a lock, in which
+ *   the entry is written, too, so who sees a ticket sees all smaller ones. A rank launches nothing
+ *   while another communicator's next entry has a smaller ticket. The proof is the same, by
+ *   induction over tickets: the smallest that has not been launched everywhere waits for nothing.
+ *   A communicator that is dead at a rank is not waited for there. A leader that dies with the lock
+ *   (some ten instructions) leaves the other communicators of its host to their deadlines.
+ *
  * Rejected: a communicator per lane. Several on one device need one launch order just as well, and
  *   each takes some 100 MB of device memory.
  *
@@ -61,7 +70,10 @@
 
 /* In the leader's shared memory, which writes it; zeroed before any rank opens. */
 typedef struct {
-    tutti__word64_t entry[TUTTI__NCCL_RING]; /* of number k >= 1, at k % RING: k << 8 | lane */
+    tutti__word64_t entry[TUTTI__NCCL_RING]; /* of number k >= 1, at k % RING; see turns.c */
+    /* For all communicators that take their tickets here: */
+    tutti__word64_t last; /* ticket that was given; under lock */
+    tutti__word_t lock;   /* 1: taken. Nobody waits for it */
 } tutti__nccl_order_t;
 
 typedef struct {
@@ -71,6 +83,9 @@ typedef struct {
     int32_t leader;             /* the global rank of local rank 0, for naming who is waited for */
     tutti__node_t *host;        /* of the same ranks; the caller's, outlives this node */
     tutti__nccl_order_t *order; /* as mapped here; outlives this node */
+    /* Of the communicator that this one is a part of: the same place for all that some rank of this
+       host is in, if they may be used at the same time. Outlives this node. NULL: order */
+    tutti__nccl_order_t *tickets;
     const tutti__nccl_id_t *id; /* the leader's, the same on all local ranks; not kept */
     size_t stage_bytes;         /* at least 16 * nlocal, the same on all local ranks */
 } tutti__nccl_open_t;
@@ -97,6 +112,12 @@ tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
  * which ends with LAUNCH: then it is there for the stream that the call names.
  */
 void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
+
+/* Has all that was queued come? TUTTI__AGAIN: not yet. */
+tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
+
+/* For the parts of this node's communicator. NULL: node is NULL. */
+tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node);
 
 /* Will node operations of this type and operation be served? reduces: else any is. The same on all
    ranks of the host. divisor: as in node.h. */
@@ -138,14 +159,16 @@ typedef struct {
     size_t skip;         /* alltoall: elements of that block's run that have gone already */
 } tutti__nccl_cut_t;
 
-typedef struct {
+typedef struct tutti__nccl_node tutti__nccl_node_t;
+
+struct tutti__nccl_node {
     tutti__node_t node;
     const tutti__device_ops_t *ops;
     int device;
     uint32_t me, nlocal;
     int32_t leader;
     tutti__node_t *host;
-    tutti__nccl_order_t *order;
+    tutti__nccl_order_t *order, *tickets;
     tutti__dstream_t *stream;
     char *stage;                           /* [nlocal][stage_share] device memory */
     size_t stage_share;                    /* bytes; a multiple of 16 */
@@ -154,18 +177,31 @@ typedef struct {
     uint32_t most_calls;                   /* at least 2 and 2 * nlocal */
     tutti__nccl_lane_t lane[TUTTI__LANES]; /* each its thread's, but for `done` */
 
+    tutti__nccl_node_t *next_node; /* turns.c */
+    tutti__word64_t number;        /* in the order, of the present launch or the next; written by
+                                      who is inside the gate */
+
     tutti__word_t gate; /* gate.c; protects what follows */
     tutti__nccl_t *nccl;
-    uint64_t number;       /* in the order, of the present launch or the next */
     int launching;         /* a lane is in LAUNCH */
     tutti__nccl_cut_t cut; /* its */
     uint32_t ncalls, npieces;
     tutti_status_t status; /* of the first failure; with its words */
     char words[TUTTI__ERROR_BYTES];
-} tutti__nccl_node_t;
+};
 
 extern const tutti__node_ops_t tutti__nccl_ops;
 void tutti__nccl_close(tutti__node_t *node);
+
+#define TUTTI__NCCL_INSIDE 1 /* in gate: somebody is; if there is more, the node is dead */
+
+/* turns.c. A node that is connected joins its process's. */
+void tutti__nccl_turns_join(tutti__nccl_node_t *self);
+/* Also if it has not joined. */
+void tutti__nccl_turns_leave(tutti__nccl_node_t *self);
+/* May this lane launch now? Called inside the gate; the leader's first lane gets the next number
+   by that. stuck: who is waited for, if it is known. */
+int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__stuck_t *stuck);
 
 /* gate.c. Enter: 1: the caller is alone with the device and NCCL until it leaves; 0: not now, or
    the node is dead. */

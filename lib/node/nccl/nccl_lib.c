@@ -10,13 +10,14 @@
  * nccl_close waits for them a little; those that are not through then are kept in a list, looked at
  * whenever another communicator is opened or closed, and left to the end of the process else.
  *
- * Threads: one at a time is in NCCL (mem/device.h), so nothing is locked.
+ * Threads: one at a time is in a communicator (mem/device.h), so only that list is locked.
  */
 #include "mem/cuda/cuda_parts.h"
 
 #include "base/status.h"
 
 #include <nccl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +62,10 @@ static struct {
 #undef SLOT
     int version; /* 0: there is none */
     char reason[TUTTI__CUDA_REASON_BYTES];
-    tutti__nccl_t *closing;
+    tutti__nccl_t *closing; /* under lock */
 } nc;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- errors ---- */
 
@@ -220,6 +223,7 @@ static void sweep(void)
 {
     tutti__nccl_t **at = &nc.closing;
 
+    pthread_mutex_lock(&lock);
     while (*at != NULL) {
         tutti__nccl_t *next = (*at)->next;
 
@@ -228,6 +232,7 @@ static void sweep(void)
         else
             at = &(*at)->next;
     }
+    pthread_mutex_unlock(&lock);
 }
 
 tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id)
@@ -298,8 +303,10 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
             return;
         nanosleep(&step, NULL);
     }
+    pthread_mutex_lock(&lock);
     nccl->next = nc.closing;
     nc.closing = nccl;
+    pthread_mutex_unlock(&lock);
 }
 
 void tutti__cuda_nccl_abort(tutti__nccl_t *nccl)

@@ -17,6 +17,7 @@ void tutti__nccl_close(tutti__node_t *node)
 
     if (self == NULL)
         return;
+    tutti__nccl_turns_leave(self);
     self->ops->use(self->device);
     tutti__nccl_end(self);
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
@@ -65,7 +66,8 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
     self->leader = with->leader;
     self->host = with->host;
     self->order = with->order;
-    self->number = 1;
+    self->tickets = with->tickets != NULL ? with->tickets : with->order;
+    tutti__store64_release(&self->number, 1);
     self->stage_share = with->stage_bytes / with->nlocal / STAGE_ALIGN * STAGE_ALIGN;
     self->most_calls = TUTTI__MAX(2 * with->nlocal, GROUP_CALLS);
     self->calls = calloc(self->most_calls, sizeof(*self->calls));
@@ -80,6 +82,7 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
         status = self->ops->nccl_open(with->id, with->me, with->nlocal, &self->nccl);
     if (status != TUTTI_OK)
         goto close;
+    tutti__nccl_turns_join(self);
     *ret_node = &self->node;
     return TUTTI_OK;
 
@@ -101,6 +104,21 @@ tutti_status_t tutti__nccl_node_settle(tutti__node_t *node)
     if (status == TUTTI_OK)
         status = self->ops->nccl_poll(self->nccl);
     return tutti__nccl_leave(self, status);
+}
+
+tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)
+{
+    const tutti__nccl_node_t *self = (const tutti__nccl_node_t *)node;
+    tutti_status_t status = TUTTI_OK;
+
+    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
+        status = self->ops->query(self->lane[i].done);
+    return status;
+}
+
+tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node)
+{
+    return node != NULL ? ((const tutti__nccl_node_t *)node)->tickets : NULL;
 }
 
 void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t *event)

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Turns: which operation NCCL is called for next, of all lanes and all communicators. See nccl.h.
+ *
+ * The other nodes of this rank's device are in a list of the process.
+ */
+#include "node/nccl/nccl.h"
+
+#include "base/lock.h"
+
+/* An entry: (ticket, number, lane). Of the number so much that no two in the ring are alike. */
+#define TICKET_SHIFT 16
+#define NUMBER_SHIFT 8
+#define BYTE 0xffu
+
+/* Protects what follows. */
+static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
+static tutti__nccl_node_t *nodes;
+
+void tutti__nccl_turns_join(tutti__nccl_node_t *self)
+{
+    tutti__mutex_lock(&lock);
+    self->next_node = nodes;
+    nodes = self;
+    tutti__mutex_unlock(&lock);
+}
+
+void tutti__nccl_turns_leave(tutti__nccl_node_t *self)
+{
+    tutti__nccl_node_t **at = &nodes;
+
+    tutti__mutex_lock(&lock);
+    while (*at != NULL && *at != self)
+        at = &(*at)->next_node;
+    if (*at != NULL)
+        *at = self->next_node;
+    tutti__mutex_unlock(&lock);
+}
+
+/* The entry of a node's next launch; 0: its leader has not written it yet. */
+static uint64_t next_entry(tutti__nccl_node_t *node)
+{
+    uint64_t number = tutti__load64_acquire(&node->number);
+    uint64_t entry = tutti__load64_acquire(&node->order->entry[number % TUTTI__NCCL_RING]);
+
+    return (entry >> NUMBER_SHIFT & BYTE) == (number & BYTE) ? entry : 0;
+}
+
+/* The leader gives its next number to a lane. 0: another communicator's leader is about to. */
+static int give(tutti__nccl_node_t *self, uint32_t lane)
+{
+    tutti__nccl_order_t *tickets = self->tickets;
+    uint64_t number = tutti__load64_acquire(&self->number), ticket;
+    uint32_t is_free = 0;
+
+    if (!atomic_compare_exchange_strong_explicit(&tickets->lock, &is_free, 1, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return 0;
+    ticket = tutti__load64_acquire(&tickets->last) + 1;
+    tutti__store64_release(&tickets->last, ticket);
+    tutti__store64_release(&self->order->entry[number % TUTTI__NCCL_RING],
+                           ticket << TICKET_SHIFT | (number & BYTE) << NUMBER_SHIFT | lane);
+    tutti__store_release(&tickets->lock, 0);
+    return 1;
+}
+
+/* Has another communicator an earlier one to launch here? */
+static int is_behind(tutti__nccl_node_t *self, uint64_t entry)
+{
+    int found = 0;
+
+    tutti__mutex_lock(&lock);
+    for (tutti__nccl_node_t *n = nodes; n != NULL && !found; n = n->next_node) {
+        uint64_t other = n == self || n->tickets != self->tickets ? 0 : next_entry(n);
+
+        /* What is dead launches nothing more, so nobody waits for it. */
+        found = other != 0 && other < entry && tutti__load_acquire(&n->gate) <= TUTTI__NCCL_INSIDE;
+    }
+    tutti__mutex_unlock(&lock);
+    return found;
+}
+
+int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__stuck_t *stuck)
+{
+    uint64_t entry;
+
+    if (self->launching)
+        return 0;
+    entry = next_entry(self);
+    if (entry == 0 && self->me == 0 && give(self, lane))
+        entry = next_entry(self);
+    if (entry == 0 && self->me != 0)
+        stuck->peer = self->leader;
+    return entry != 0 && (entry & BYTE) == lane && !is_behind(self, entry);
+}
