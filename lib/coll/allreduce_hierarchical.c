@@ -152,7 +152,7 @@ tutti_status_t tutti__coll_allreduce_hierarchical(const tutti__shape_t *shape,
                                                   tutti__sched_t **ret_sched)
 {
     uint32_t local = shape->local_of[args->rank], first;
-    tutti__party_t party = { NULL };
+    tutti__party_t party = { .shape = NULL };
     plan_t plan = { .sub = args->sub != NULL ? args->sub : tutti__coll_between_names[0],
                     .nparts = shape->min_local,
                     .has_part = local < shape->min_local,
