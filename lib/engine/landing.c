@@ -76,9 +76,7 @@ static void fail(tutti__engine_t *e, const tutti__bucket_t *bucket, tutti_status
     /* Requests that were handed over are in it no more. */
     snprintf(text, sizeof(text), "rank %u, tensor '%.100s', queued on its device: %.300s", e->rank,
              bucket->first != NULL ? bucket->first->name : "", tutti_last_error());
-    /* A device's work may have been ended by a rank that has told why before. */
-    tutti__links_poll(e, 1);
-    tutti__watch_dead(e, status, text);
+    tutti__lanes_fail(e, status, text);
 }
 
 /* Has the event come? An error of NCCL shows in its own call only; its work does not end then. */

@@ -22,6 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How long who does not know the reason of an error waits for one that does. */
+#define NEWS_NS 300000000u
+
 void tutti__lanes_open(tutti__engine_t *e)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++)
@@ -289,10 +292,28 @@ static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t s
 
     snprintf(text, sizeof(text), "rank %u, tensor '%.100s': %.300s", e->rank,
              lane->first->first->name, tutti_last_error());
-    /* A device's work may have been ended by a rank that has told why before. */
     if (lane->on_device)
-        tutti__links_poll(e, 1);
-    tutti__watch_dead(e, status, text);
+        tutti__lanes_fail(e, status, text);
+    else
+        tutti__watch_dead(e, status, text);
+}
+
+void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *text)
+{
+    if (status != TUTTI_ERR_TRANSPORT) {
+        tutti__watch_dead(e, status, text);
+    } else if (e->failed_ns == 0) {
+        e->failed_ns = tutti__now_ns();
+        snprintf(e->failed_text, sizeof(e->failed_text), "%s", text);
+    }
+}
+
+/* NCCL has failed: nothing goes on but the wait for news. */
+static void await_news(tutti__engine_t *e)
+{
+    atomic_store(&e->news, 1); /* the next step looks at the sockets */
+    if (tutti__now_ns() - e->failed_ns >= NEWS_NS)
+        tutti__watch_dead(e, TUTTI_ERR_TRANSPORT, e->failed_text);
 }
 
 /* It waited for a rank that has left. */
@@ -412,8 +433,14 @@ static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 /* Some buckets are on the device. */
 static int step_with_device(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 {
-    int before = tutti__engine_use_device(e), moved = tutti__landing_poll(e);
+    int before, moved;
 
+    if (TUTTI__UNLIKELY(e->failed_ns != 0)) {
+        await_news(e);
+        return 0;
+    }
+    before = tutti__engine_use_device(e);
+    moved = tutti__landing_poll(e);
     moved |= step_lanes(e, who, ret_left);
     tutti__engine_give_back(e, before);
     return moved;

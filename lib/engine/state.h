@@ -178,6 +178,8 @@ struct tutti__engine {
     uint32_t in_flight;                        /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
     uint32_t on_device; /* of them in device memory, and those that are landing */
+    uint64_t failed_ns; /* when NCCL has failed; 0: it has not */
+    char failed_text[TUTTI__ERROR_BYTES];
     tutti__bucket_t *landing_first, *landing_last; /* queued on the device; see landing.c */
     uint32_t nlanding;
     tutti__cache_t cache, device_cache;
@@ -335,6 +337,9 @@ tutti_status_t tutti__lanes_schedule(tutti__cache_t *cache, const tutti__call_t 
                                      const tutti__sched_t **ret_sched);
 /* Begin a run of lane->exec. */
 tutti_status_t tutti__lanes_run(tutti__lane_t *lane, const tutti__sched_t *sched);
+/* A device's work has failed, which ends the communicator. If it is NCCL's, mostly another rank has
+   aborted it, since somebody has died: that is better to say, so the news is waited for a while. */
+void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *text);
 /* One step of a lane's run. */
 tutti_status_t tutti__lanes_step_run(tutti__engine_t *e, tutti__lane_t *lane);
 

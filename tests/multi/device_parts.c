@@ -144,9 +144,9 @@ static void *go_on(void *arg)
         if (status == TUTTI_OK)
             status = tutti_wait(request, -1);
     }
-    /* The news of the abort and its effect on NCCL are on their way at the same time. */
-    CHECK(status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_TRANSPORT);
-    check_words(status == TUTTI_ERR_PEER_LOST ? "called tutti_abort: enough" : "aborted");
+    /* Its effect on NCCL may be there before the news of the abort, which is waited for. */
+    CHECK_INT(status, TUTTI_ERR_PEER_LOST);
+    check_words("called tutti_abort: enough");
     return NULL;
 }
 
