@@ -152,6 +152,13 @@ static bool check_blas(const cuda_t *self, int code, const char *what, train_err
                                    self->cuda.cublasGetStatusString(code), code);
 }
 
+/* Of calls after which nothing can be done, as the program ends. */
+static void warn(const cuda_t *self, int code, const char *what)
+{
+    if (code != 0)
+        fprintf(stderr, "example_train: %s: %s failed with %d\n", self->base.name, what, code);
+}
+
 /* ---- operations ---- */
 
 static bool zero(train_device_t *device, void *memory, size_t bytes, train_error_t *error)
@@ -172,10 +179,11 @@ static bool alloc(train_device_t *device, size_t bytes, void **ret_memory, train
            zero(device, *ret_memory, bytes, error);
 }
 
-/* Not checked, here and in `close`: nothing can be done, and the program ends. */
 static void free_memory(train_device_t *device, void *memory)
 {
-    cuda_of(device)->cuda.cudaFree(memory);
+    cuda_t *self = cuda_of(device);
+
+    warn(self, self->cuda.cudaFree(memory), "cudaFree");
 }
 
 static bool sync(train_device_t *device, train_error_t *error)
@@ -247,11 +255,11 @@ static void close_device(train_device_t *device)
     cuda_t *self = cuda_of(device);
 
     if (self->blas != NULL)
-        self->cuda.cublasDestroy_v2(self->blas);
+        warn(self, self->cuda.cublasDestroy_v2(self->blas), "cublasDestroy");
     if (self->module != NULL)
-        self->cuda.cuModuleUnload(self->module);
+        warn(self, self->cuda.cuModuleUnload(self->module), "cuModuleUnload");
     if (device->stream != NULL)
-        self->cuda.cudaStreamDestroy(device->stream);
+        warn(self, self->cuda.cudaStreamDestroy(device->stream), "cudaStreamDestroy");
     free(self);
 }
 

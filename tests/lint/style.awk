@@ -22,4 +22,10 @@ text ~ /"(\/home|\/root|\/work|\/Users)\// { complain("a path of one machine") }
 { gsub(/"([^"\\]|\\.)*"/, "", text) }
 text ~ /\/\// { complain("a // comment") }
 
+# A statement that is nothing but a call into CUDA, cuBLAS or NCCL: nobody looks at what it answers.
+last ~ /([;{})]|else|^)[ \t]*$/ && text ~ /^[ \t]*([A-Za-z_][A-Za-z_0-9]*(\([a-z_]*\))?(\.|->))*(cuda|cublas|nccl|cu)[A-Z][A-Za-z0-9_]*\(/ {
+    complain("a return code that nobody checks")
+}
+text ~ /[^ \t]/ { last = text }
+
 END { exit bad }
