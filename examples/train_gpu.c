@@ -162,32 +162,41 @@ static size_t parts_of(size_t rows, size_t row_bytes)
     return wanted < most ? wanted : most;
 }
 
-static void gpu_bias_gradient(train_compute_t *compute, const train_tensor_t *bias,
-                              const void *delta, size_t rows, bool add)
+/* Queue the sums that `args` says, of so many bytes each. next: room for those of parts. */
+static void sum_columns(train_compute_t *compute, unsigned kernel, train_column_sum_args_t args,
+                        size_t bytes, char *next)
 {
-    const size_t width = bias->count;
-    float *next = compute->scratch;
-    train_column_sum_args_t args = {
-        .from = delta,
-        .rows = (uint32_t)rows,
-        .width = (uint32_t)width,
-        .kind = compute->precision,
-    };
+    const train_column_sum_args_t whole = args;
 
     for (;;) {
-        const size_t parts = parts_of(args.rows, width * sizeof(float));
+        const size_t parts = parts_of(args.rows, args.width * bytes);
 
         args.parts = (uint32_t)parts;
-        args.to = parts > 1 ? next : bias->gradient;
-        args.add = add && parts == 1;
-        launch(compute, TRAIN_KERNEL_column_sum, &args, parts * width);
+        args.to = parts > 1 ? next : whole.to;
+        args.add = whole.add && parts == 1;
+        launch(compute, kernel, &args, parts * args.width);
         if (parts == 1)
             break;
         args.from = next;
         args.rows = (uint32_t)parts;
         args.kind = TRAIN_FP32;
-        next += parts * width;
+        next += parts * args.width * bytes;
     }
+}
+
+static void gpu_bias_gradient(train_compute_t *compute, const train_tensor_t *bias,
+                              const void *delta, size_t rows, bool add)
+{
+    const train_column_sum_args_t args = {
+        .from = delta,
+        .to = bias->gradient,
+        .rows = (uint32_t)rows,
+        .width = (uint32_t)bias->count,
+        .add = add,
+        .kind = compute->precision,
+    };
+
+    sum_columns(compute, TRAIN_KERNEL_column_sum, args, sizeof(float), compute->scratch);
 }
 
 static void gpu_cut(train_compute_t *compute, const void *input, void *delta, size_t count)
@@ -263,26 +272,16 @@ static void gpu_unpool(const train_layer_t *layer, size_t images, const void *de
 /* Add up `rows` rows of `width` doubles that are in the first half of the scratch. */
 static void sum_doubles(train_compute_t *compute, size_t rows, size_t width, double *to, bool add)
 {
-    double *next = (double *)compute->scratch + rows * width;
-    train_double_sum_args_t args = {
+    const train_column_sum_args_t args = {
         .from = compute->scratch,
+        .to = to,
         .rows = (uint32_t)rows,
         .width = (uint32_t)width,
+        .add = add,
     };
 
-    for (;;) {
-        const size_t parts = parts_of(args.rows, width * sizeof(double));
-
-        args.parts = (uint32_t)parts;
-        args.to = parts > 1 ? next : to;
-        args.add = add && parts == 1;
-        launch(compute, TRAIN_KERNEL_double_sum, &args, parts * width);
-        if (parts == 1)
-            break;
-        args.from = next;
-        args.rows = (uint32_t)parts;
-        next += parts * width;
-    }
+    sum_columns(compute, TRAIN_KERNEL_double_sum, args, sizeof(double),
+                (char *)compute->scratch + rows * width * sizeof(double));
 }
 
 static void gpu_softmax(train_compute_t *compute, const void *scores, const uint8_t *labels,

@@ -64,15 +64,11 @@ typedef struct {
 /* Sums of columns, each in `parts`, one below the other. element: of to, parts x width */
 typedef struct {
     const void *from;
-    float *to;
+    void *to; /* floats; of double_sum both are doubles, whatever `kind` says */
     uint32_t rows, width, parts, add, kind;
 } train_column_sum_args_t;
 
-typedef struct {
-    const double *from;
-    double *to;
-    uint32_t rows, width, parts, add;
-} train_double_sum_args_t;
+typedef train_column_sum_args_t train_double_sum_args_t;
 
 typedef struct {
     const void *input;

@@ -150,6 +150,7 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =
         conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION;
+    const tutti__device_limits_t limits = { conf->device_staged_bytes, conf->stage_bytes };
     tutti_status_t status;
 
     comm->exec = (tutti__exec_env_t){
@@ -168,7 +169,7 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
     tutti__cache_init(&comm->device_cache, &comm->shape, comm->topo->rank,
                       comm->conf.shared.algorithm, association,
                       conf->check ? (uint32_t)conf->credits : 0);
-    comm->device_cache.on_device = 1;
+    tutti__cache_for_device(&comm->device_cache, &limits);
     status = tutti__comm_take_files(comm);
     if (status != TUTTI_OK)
         return status;

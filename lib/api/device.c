@@ -6,7 +6,8 @@
  * all have NCCL or none, and what fails on one fails on all:
  *
  *   1. which device is there; a part takes its world's
- *   2. each host's leader makes NCCL's id and the order of launches in its arena, and tells
+ *   2. each host's leader makes NCCL's id and the order of launches in its arena, and tells; all
+ *      say what their NCCL serves, and only what all have is served
  *   3. NCCL's communicators are begun, and all say whether they could
  *   4. they stand, by the deadline
  *   5. streams, events and memory of all lanes
@@ -35,6 +36,7 @@ typedef struct {
     int32_t status;
     uint32_t unused;
     uint64_t order; /* leaders: offset in the arena */
+    tutti__nccl_serves_t serves;
     tutti__nccl_id_t id;
 } facts_t;
 
@@ -167,6 +169,16 @@ static tutti_status_t settle(const tutti_comm_t *comm, tutti__node_t *node)
     return status;
 }
 
+/* Ranks that served different types would go different ways. facts: of round 2. */
+static tutti__nccl_serves_t find_common(const facts_t *facts, uint32_t size)
+{
+    tutti__nccl_serves_t common = facts[0].serves;
+
+    for (uint32_t r = 1; r < size; r++)
+        tutti__nccl_agree(&common, &facts[r].serves);
+    return common;
+}
+
 /* facts: of round 2, then of round 3. */
 static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
 {
@@ -176,6 +188,7 @@ static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
     uint32_t nlocal = (uint32_t)tutti_local_size(comm);
     char *base = comm->machine->base[comm->machine->index_of[leader]];
     tutti__nccl_id_t id = facts[leader].id;
+    const tutti__nccl_serves_t common = find_common(facts, topo->size);
     const tutti__nccl_open_t with = {
         .ops = comm->device.ops,
         .device = comm->device.device,
@@ -187,6 +200,7 @@ static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
         .tickets = comm->world == comm ? NULL : tutti__nccl_node_tickets(comm->world->device.node),
         .id = &id,
         .stage_bytes = (size_t)comm->conf.shared.device_chunk_bytes * nlocal,
+        .serves = &common,
     };
     facts_t mine = { .status = TUTTI_OK };
     tutti__node_t *node = NULL;
@@ -226,6 +240,7 @@ static tutti_status_t open_nccl(tutti_comm_t *comm, facts_t *facts)
     uint32_t nok;
 
     snprintf(words, sizeof(words), "%s", mine.status != TUTTI_OK ? tutti_last_error() : "");
+    tutti__nccl_ask(comm->device.ops, &mine.serves);
     status = tutti__boot_agree(comm->boot, status);
     if (status == TUTTI_OK)
         status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), facts);

@@ -350,7 +350,8 @@ tutti_status_t tutti__comm_wait_for_copies(tutti_comm_t *comm, tutti_status_t st
     return status == TUTTI_OK ? status : tutti__comm_end_badly(comm, status);
 }
 
-tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call)
+TUTTI__ALWAYS_INLINE tutti_status_t make_call(tutti_comm_t *comm, tutti__call_t *call,
+                                              int in_stream)
 {
     tutti_status_t status = tutti__comm_check(comm);
 
@@ -358,9 +359,11 @@ tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call)
         status = enter(comm);
     if (status != TUTTI_OK)
         return status;
-    if (tutti__again_fits(&comm->again, call))
+    if (!in_stream && tutti__again_fits(&comm->again, call))
         return leave(comm, make_again(comm, call));
     status = tutti__call_check(comm, call, 0);
+    if (status == TUTTI_OK && in_stream)
+        status = tutti__device_check_stream(comm, call, call->stream);
     if (status == TUTTI_OK && TUTTI__LIKELY(!call->on_device))
         status = make(comm, call, 0, 0);
     else if (status == TUTTI_OK)
@@ -368,20 +371,14 @@ tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call)
     return leave(comm, status);
 }
 
+tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call)
+{
+    return make_call(comm, call, 0);
+}
+
 tutti_status_t tutti__comm_call_in_stream(tutti_comm_t *comm, tutti__call_t *call)
 {
-    tutti_status_t status = tutti__comm_check(comm);
-
-    if (status == TUTTI_OK)
-        status = enter(comm);
-    if (status != TUTTI_OK)
-        return status;
-    status = tutti__call_check(comm, call, 0);
-    if (status == TUTTI_OK)
-        status = tutti__device_check_stream(comm, call, call->stream);
-    if (status == TUTTI_OK)
-        status = call->on_device ? tutti__comm_make_on_device(comm, call) : make(comm, call, 0, 0);
-    return leave(comm, status);
+    return make_call(comm, call, 1);
 }
 
 tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,

@@ -6,7 +6,8 @@
  *             operation
  *   staged    the data go to host memory, a call is made there, and the result goes back
  *             (engine/staged.h). Scaled calls, messages and those whose ranks know their own counts
- *             only always do
+ *             only always do; allreduces of several hosts where that is cheaper
+ *             (coll/device_cost.h)
  *
  * A call in a stream (tutti/cuda.h) begins behind the work that is there; else the data are there
  * when it is made, as in host memory. If NCCL does all of it, and nothing is to be done behind

@@ -21,6 +21,7 @@ struct tutti__cache_entry {
     tutti__choice_t choice;
     uint32_t root;
     int in_place;
+    int staged; /* device memory, but the call is to be made in host memory */
     const tutti__sched_t *sched;
     tutti__sched_t *built; /* NULL: it is a file's */
     tutti__cache_entry_t *next;
@@ -29,7 +30,7 @@ struct tutti__cache_entry {
 /* A call of so many bytes was told to have this choice. */
 struct tutti__cache_told {
     tutti__want_t want;
-    tutti__choice_t choice;
+    tutti__cache_entry_t key;
     tutti__cache_told_t *next;
 };
 
@@ -48,6 +49,12 @@ void tutti__cache_init(tutti__cache_t *cache, const tutti__shape_t *shape, uint3
     cache->override = override;
     cache->association = association;
     cache->prove = prove;
+}
+
+void tutti__cache_for_device(tutti__cache_t *cache, const tutti__device_limits_t *limits)
+{
+    cache->on_device = 1;
+    cache->device_limits = *limits;
 }
 
 void tutti__cache_fini(tutti__cache_t *cache)
@@ -77,9 +84,10 @@ void tutti__cache_fini(tutti__cache_t *cache)
     }
 }
 
-static int same_choice(const tutti__choice_t *a, const tutti__choice_t *b)
+static int same_choice(const tutti__cache_entry_t *a, const tutti__cache_entry_t *b)
 {
-    return a->algorithm == b->algorithm && a->sub == b->sub && a->radix == b->radix;
+    return a->choice.algorithm == b->choice.algorithm && a->choice.sub == b->choice.sub &&
+           a->choice.radix == b->choice.radix && a->staged == b->staged;
 }
 
 /*
@@ -87,7 +95,7 @@ static int same_choice(const tutti__choice_t *a, const tutti__choice_t *b)
  * one had the same choice, this one is of the same class.
  */
 static int is_told(const tutti__cache_t *cache, const tutti__want_t *want,
-                   const tutti__choice_t *choice)
+                   const tutti__cache_entry_t *key)
 {
     const tutti__cache_told_t *below = NULL, *above = NULL;
 
@@ -101,18 +109,19 @@ static int is_told(const tutti__cache_t *cache, const tutti__want_t *want,
             (above == NULL || told->want.bytes < above->want.bytes))
             above = told;
     }
-    return (below != NULL && same_choice(&below->choice, choice)) ||
-           (above != NULL && same_choice(&above->choice, choice));
+    return (below != NULL && same_choice(&below->key, key)) ||
+           (above != NULL && same_choice(&above->key, key));
 }
 
 /* All ranks choose alike, so one line says it for all. */
-static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__choice_t *choice,
+static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__cache_entry_t *key,
                  const char *why)
 {
+    const tutti__choice_t *choice = &key->choice;
     tutti__cache_told_t *told;
     char bytes[40] = "", radix[16] = "";
 
-    if (is_told(cache, want, choice))
+    if (is_told(cache, want, key))
         return;
     if (want->bytes > 0) /* else not known to all */
         snprintf(bytes, sizeof(bytes), " of %zu bytes", want->bytes);
@@ -124,9 +133,12 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
     told = malloc(sizeof(*told));
     if (told == NULL)
         return; /* it will be told again */
-    *told = (tutti__cache_told_t){ *want, *choice, cache->told };
+    *told = (tutti__cache_told_t){ *want, *key, cache->told };
     cache->told = told;
 }
+
+/* What is given for a call that is to be staged: it is not for the device, and is not run. */
+static const tutti__sched_t staged_sched = { .name = "staged" };
 
 static tutti_status_t build(const tutti__cache_t *cache, tutti__cache_entry_t *entry)
 {
@@ -136,8 +148,8 @@ static tutti_status_t build(const tutti__cache_t *cache, tutti__cache_entry_t *e
                                 entry->choice.sub, entry->choice.radix, cache->on_device };
     tutti_status_t status = TUTTI_OK;
 
-    if (file != NULL) {
-        entry->sched = file->sched; /* proved already */
+    if (entry->staged || file != NULL) {
+        entry->sched = entry->staged ? &staged_sched : file->sched; /* proved already */
         return TUTTI_OK;
     }
     if (cache->prove > 0)
@@ -177,6 +189,7 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
                                 const tutti__sched_t **ret_sched)
 {
     tutti__cache_entry_t key = { .root = want->root, .in_place = in_place != 0 }, *entry;
+    char device_why[TUTTI__DEVICE_WHY] = "";
     const char *why;
     tutti_status_t status;
 
@@ -189,9 +202,11 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
                                      &key.choice, &why);
     if (status != TUTTI_OK)
         return status;
+    key.staged = cache->on_device &&
+                 tutti__device_stages(want, cache->shape, &key.choice, why == tutti__why_forced,
+                                      cache->association, &cache->device_limits, device_why);
     for (entry = cache->entries; entry != NULL; entry = entry->next) {
-        if (same_choice(&entry->choice, &key.choice) && entry->root == key.root &&
-            entry->in_place == key.in_place)
+        if (same_choice(entry, &key) && entry->root == key.root && entry->in_place == key.in_place)
             break;
     }
     if (entry == NULL) {
@@ -199,7 +214,7 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
         if (status != TUTTI_OK)
             return status;
     }
-    tell(cache, want, &key.choice, why);
+    tell(cache, want, &key, device_why[0] != '\0' ? device_why : why);
     cache->last[want->collective][key.in_place].want = *want;
     cache->last[want->collective][key.in_place].sched = entry->sched;
     *ret_sched = entry->sched;

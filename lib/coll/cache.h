@@ -7,6 +7,7 @@
 #define TUTTI__COLL_CACHE_H
 
 #include "coll/coll.h"
+#include "coll/device_cost.h"
 
 #define TUTTI__CACHE_PAIRS 64 /* a power of two */
 
@@ -19,7 +20,8 @@ typedef struct {
     uint32_t rank;
     const char *override; /* TUTTI_ALGORITHM */
     tutti__association_t association;
-    int on_device;  /* schedules for device memory, if algorithms can; set after init */
+    int on_device;  /* schedules for device memory, if algorithms can; set after init.. */
+    tutti__device_limits_t device_limits; /* ..with these */
     uint32_t prove; /* TUTTI_CHECK=1: prove what is built, with so many credits; 0: do not */
     tutti__cache_entry_t *entries;
     /* The last answer for each collective, in place or not. */
@@ -35,8 +37,12 @@ void tutti__cache_init(tutti__cache_t *cache, const tutti__shape_t *shape, uint3
                        const char *override, tutti__association_t association, uint32_t prove);
 void tutti__cache_fini(tutti__cache_t *cache);
 
+/* For calls on device memory. After init. */
+void tutti__cache_for_device(tutti__cache_t *cache, const tutti__device_limits_t *limits);
+
 /* The schedule for a call; it lives as long as the cache, or is a file's (shape->files). Where a
-   choice begins to differ from those for other sizes, it is logged at info: what and why. */
+   choice begins to differ from those for other sizes, it is logged at info: what and why. For
+   device memory: sched->on_device is 0 where the call is to be made in host memory. */
 tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched);
 

@@ -119,7 +119,7 @@ typedef struct {
  *              file, which shape->files has; if they are for another number of ranks, as in a
  *              group, the seeds serve
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
- * why          for people: "by the table: one host", "TUTTI_ALGORITHM"; static
+ * why          for people: "by the table: one host"; static. Of an override: tutti__why_forced
  *
  * An override is followed or is an error, never replaced: TUTTI_ERR_INVALID_ARGUMENT for names that
  * do not exist and ranges that overlap, TUTTI_ERR_UNSUPPORTED if the algorithm cannot serve the
@@ -128,6 +128,8 @@ typedef struct {
 tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__shape_t *shape,
                                        const char *override, tutti__association_t association,
                                        tutti__choice_t *ret_choice, const char **ret_why);
+
+extern const char tutti__why_forced[]; /* "TUTTI_ALGORITHM" */
 
 /* At init: would any collective's choice fail because of `override`? (But for the association.)
    shape: NULL looks at the names only. */

@@ -29,6 +29,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/cache.c \
     %reldir%/cache.h \
     %reldir%/coll.h \
+    %reldir%/device_cost.c \
+    %reldir%/device_cost.h \
     %reldir%/files.c \
     %reldir%/files.h \
     %reldir%/gather_binomial.c \

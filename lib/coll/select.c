@@ -24,6 +24,8 @@
  *      v forms          where nobody knows all lengths: what is never bad
  *      no commuting     the tree of recursive doubling, in the order of ranks
  *
+ * On device memory the choice goes on in device_cost.c.
+ *
  * Where association is fixed, rows with one tree of operands only may be taken, so that bits do not
  * depend on sizes: recursive doubling and halving have the same.
  */
@@ -147,6 +149,8 @@ static const sub_seed_t sub_seeds[] = {
     { 1, ALL, "ring", 0 },
     { 1, ALL, "halving_doubling", 1 },
 };
+
+const char tutti__why_forced[] = "TUTTI_ALGORITHM";
 
 static const char not_fixed[] =
     "its association depends on an element's place, against TUTTI_DETERMINISTIC=strict";
@@ -312,7 +316,7 @@ tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__s
     if (reason != NULL)
         return refuse(&choice, reason);
     *ret_choice = choice;
-    *ret_why = "TUTTI_ALGORITHM";
+    *ret_why = tutti__why_forced;
     return TUTTI_OK;
 }
 

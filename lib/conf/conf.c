@@ -114,6 +114,10 @@ static const row_t rows[] = {
     { "TUTTI_DEVICE_CHUNK_BYTES", CONF_BYTES, AT(shared.device_chunk_bytes), "1M",
       "Device memory: between hosts large messages are pipelined in pieces of this size.",
       4 * KIB, GIB, NULL },
+    { "TUTTI_DEVICE_STAGED_BYTES", CONF_BYTES, AT(shared.device_staged_bytes), "auto",
+      "Device memory: on several hosts allreduces of up to so many bytes are made in host memory,\n"
+      "    larger ones by NCCL inside hosts; auto: what a cost model says; 0: none.",
+      0, 16 * GIB, "auto" },
     { "TUTTI_XPORT", CONF_WORD, AT(shared.xport), "auto",
       "Between ranks of different hosts: shm works if the hosts are one machine.",
       0, SIZE(shared.xport), "auto|shm|mpi" },

@@ -36,6 +36,8 @@ typedef struct {
     uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: all */
     uint64_t stage_bytes;      /* TUTTI_STAGE_BYTES: pinned host memory of each lane */
     uint64_t device_chunk_bytes; /* TUTTI_DEVICE_CHUNK_BYTES: one chunk of a device's pipeline */
+    uint64_t device_staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES: allreduces of several hosts that are
+                                     made in host memory; or AUTO */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char xport[TUTTI__CONF_TEXT];          /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
 } tutti__conf_shared_t;

@@ -169,7 +169,9 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
                       env->conf->check ? (uint32_t)env->conf->credits : 0);
     tutti__cache_init(&e->device_cache, env->shape, e->rank, env->conf->algorithm,
                       e->cache.association, e->cache.prove);
-    e->device_cache.on_device = 1;
+    tutti__cache_for_device(&e->device_cache,
+                            &(tutti__device_limits_t){ env->conf->device_staged_bytes,
+                                                       env->conf->stage_bytes });
     e->left = calloc(e->size, sizeof(*e->left));
     e->cancelled = calloc(e->size, sizeof(*e->cancelled));
     e->gang = calloc(e->size, sizeof(*e->gang));

@@ -14,7 +14,8 @@
  * unpack is queued behind that. All waiting is polling, so such a lane counts as one that polls.
  *
  * All ranks must go the same way: device or host. So that is decided by what all have alike: kind,
- * type, length, scales, and the schedule, never by addresses.
+ * type, length, scales, and the schedule, never by addresses. Buckets are of any length, so the
+ * schedule changes with it only where the bits do not (coll/device_cost.c).
  *
  * When the communicator dies the run is given up where it is. What is in streams by then is done
  * with the caller's buffers; nothing is added.

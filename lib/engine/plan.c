@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Buckets that are only queued on the device: enough to keep it busy. Not measured yet. */
+/* Buckets that are only queued on the device: enough to keep it busy; with more, buckets are
+   smaller. Pretend device, 160 tensors of 16 KiB, one each 0.1 ms, NCCL at 0.2 GB/s: with 4, 8, 16
+   these are 38, 50, 65 calls in 30, 34, 41 ms. On a GPU it was not measured. */
 #define MOST_LANDING 8
 
 /* ---- rank 0 ---- */

@@ -6,6 +6,8 @@
 #     pack      packing and unpacking gradients next to the device's own copies
 #     direct    allreduce of 8 B to 64 MiB next to NCCL, blocking and in a stream
 #     hosts     two and four pretended hosts, which share GPUs
+#     ways      two pretended hosts of two or more GPUs each: small allreduces by NCCL, and made in
+#               host memory, next to what lib/coll/device_cost.c thinks of them
 #     lists     all gradients of three networks, next to NCCL
 #     train     the trainer's accuracy and speed, next to two processors
 #
@@ -21,17 +23,18 @@ if [ "${1:-}" = --quick ]; then
     shift
 fi
 if [ $# -lt 1 ]; then
-    sed -n '4,14s/^# \{0,1\}//p' "$0"
+    sed -n '4,16s/^# \{0,1\}//p' "$0"
     exit 2
 fi
 cd "$1" || exit 2
 shift
-parts=${*:-pack direct hosts lists train}
+parts=${*:-pack direct hosts ways lists train}
 export TUTTI_MODULE_DIR="${TUTTI_MODULE_DIR:-$PWD/tutti/.libs}" TUTTI_TUNED=none
 . "$here/common.sh"
 need_device
 
 most=64M
+ways_most=4M
 blocks=67108864
 lists=all
 times=
@@ -47,6 +50,7 @@ if [ "$nccl" = 0 ]; then
 fi
 if [ -n "$quick" ]; then
     most=64
+    ways_most=512K
     blocks="64 2"
     times="-i 4 -x 1 --rounds 2"
     lists=resnet50
@@ -106,6 +110,57 @@ hosts()
         step 60 $many apart bench/tutti_allreduce -d "$device" -c -m 8:$most -i 50 --peer async \
             $times
     done
+}
+
+# way EACH STAGED FILE: an allreduce on two hosts of so many ranks; rank 0's output is in the file.
+way()
+{
+    each=$1
+    in_time 40 "ways $2" || return 0
+    # The file's words are expanded by each rank.
+    # shellcheck disable=SC2016
+    ranks $((2 * each)) one env EACH="$each" TUTTI_DEVICE_STAGED_BYTES="$2" TUTTI_LOG=info \
+        timeout --kill-after=5 $limit sh -c 'TUTTI_HOST_ID=host$((TUTTI_RANK / EACH)) exec "$@"' sh \
+        bench/tutti_allreduce -d "$device" -c -m "8:$ways_most" $times >"$3" 2>&1 && return
+    cat "$3"
+    wrong "ways of $each, $2: status $?"
+}
+
+# Staged bytes and, in the end, what the library takes by itself.
+ways_of()
+{
+    for staged in 0 16G auto; do
+        way "$1" $staged "$work/ways.$staged"
+    done
+    echo
+    echo "## 2 hosts of $1 rank(s), us"
+    printf '# %-10s %12s %12s %12s  %s\n' Size Device Staged Chosen Cheaper
+    awk '
+        FNR == 1 { file++ }
+        /^[0-9]+ / {
+            us[file, $1] = $2
+            if (file == 1)
+                size[n++] = $1
+        }
+        END {
+            for (i = 0; i < n; i++) {
+                s = size[i]
+                printf "%-12d %12s %12s %12s  %s\n", s, us[1, s], us[2, s], us[3, s],
+                    us[1, s] <= us[2, s] ? "device" : "staged"
+            }
+        }
+    ' "$work/ways.0" "$work/ways.16G" "$work/ways.auto"
+    sed -n 's/.*info: \(allreduce of .*by cost: \)/# \1/p' "$work/ways.auto"
+}
+
+ways()
+{
+    if [ "$gpus" -lt 2 ] || [ "$nccl" = 0 ]; then
+        echo "# NCCL, and a GPU for each rank of a host, are not here"
+        return
+    fi
+    ways_of 2
+    [ "$gpus" -lt 4 ] || ways_of "$gpus"
 }
 
 lists()
@@ -171,7 +226,7 @@ for part in $parts; do
     echo
     echo "==== $part"
     case $part in
-    pack | direct | hosts | lists | train) $part ;;
+    pack | direct | hosts | ways | lists | train) $part ;;
     *) wrong "there is no part $part" ;;
     esac
 done

@@ -12,6 +12,7 @@ void device_settings(tutti__conf_t *conf, int rank)
     conf->shared.device_chunk_bytes = 4096;
     conf->shared.fusion_bytes = 65536;
     conf->shared.chunk_bytes = 4096;
+    conf->shared.device_staged_bytes = 0; /* device_choice.c has the other way */
 }
 
 int device_run_job(job_t *job)

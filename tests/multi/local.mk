@@ -71,6 +71,10 @@ script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh %reldir%/ben
 EXTRA_DIST += %reldir%/bench_common.sh
 
 # Calls on device memory.
+rank_tests += %reldir%/device_choice
+tsan_tests += %reldir%/device_choice
+%C%_device_choice_SOURCES = %reldir%/device_choice.c $(device_job) $(multi_case)
+%C%_device_choice_LDADD = $(PRETEND_LIBS)
 rank_tests += %reldir%/device_direct %reldir%/device_ends %reldir%/device_faults \
     %reldir%/device_parts %reldir%/device_streams
 tsan_tests += %reldir%/device_direct %reldir%/device_ends %reldir%/device_faults \

@@ -33,6 +33,7 @@ typedef struct {
     atomic_uint counts[PRETEND_COUNTS];
     atomic_uint nccl_in_flight;
     atomic_int nccl_callers, hang_after;
+    atomic_int lacks; /* a type; 0: none */
 } device_t;
 
 /* ---- pretend.c ---- */
@@ -48,6 +49,8 @@ extern options_t pretend_options;
 /* The calling thread's device, if it has none or it is broken an error. */
 tutti_status_t device_mine(const char *what, device_t **ret_device);
 device_t *device_at(int number);
+/* The type that its NCCL lacks. */
+int device_lacks(void);
 /* For streams' threads. */
 void device_set_mine(device_t *device);
 void device_count(device_t *device, pretend_count_t what);

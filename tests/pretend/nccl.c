@@ -29,7 +29,7 @@ int nccl_serves(tutti_dtype_t dtype, tutti_op_t op)
     int has_type = dtype == TUTTI_INT8 || dtype == TUTTI_UINT8 ||
                    (dtype >= TUTTI_INT32 && dtype <= TUTTI_FLOAT64);
 
-    return has_type && op >= TUTTI_SUM && op <= TUTTI_PROD;
+    return has_type && (int)dtype != device_lacks() && op >= TUTTI_SUM && op <= TUTTI_PROD;
 }
 
 tutti_status_t nccl_id(tutti__nccl_id_t *ret_id)

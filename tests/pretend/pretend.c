@@ -133,6 +133,16 @@ void pretend_slow_calls(unsigned us)
     atomic_store(&pretend_options.slow_us, us);
 }
 
+void pretend_lacks(int device, tutti_dtype_t dtype)
+{
+    atomic_store(&device_at(device)->lacks, (int)dtype);
+}
+
+int device_lacks(void)
+{
+    return mine != NULL ? atomic_load(&mine->lacks) : 0;
+}
+
 void pretend_hang(int device, int calls)
 {
     atomic_store(&device_at(device)->hang_after, calls);
@@ -154,6 +164,7 @@ int pretend_reset(void)
         for (int c = 0; c < PRETEND_COUNTS; c++)
             atomic_store(&device->counts[c], 0);
         atomic_store(&device->hang_after, -1);
+        atomic_store(&device->lacks, 0);
         pthread_mutex_lock(&device->trouble_lock);
         memset(&device->trouble, 0, sizeof(device->trouble));
         pthread_mutex_unlock(&device->trouble_lock);

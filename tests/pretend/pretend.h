@@ -50,6 +50,8 @@ void pretend_forbid_alloc(int forbidden);
 void pretend_capture(tutti__dstream_t *stream, int captures);
 /* A device's NCCL work never ends after the next `calls` of them, until it is aborted. -1: off. */
 void pretend_hang(int device, int calls);
+/* A device's NCCL has not this type, for reductions; 0: it has all. */
+void pretend_lacks(int device, tutti_dtype_t dtype);
 /* Each NCCL call takes so long, so that a second thread's can come in between. */
 void pretend_slow_calls(unsigned us);
 

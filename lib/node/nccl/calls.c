@@ -26,6 +26,7 @@
 #include "node/nccl/nccl.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* Elements that stand together, and how far behind the call's src and dst. */
 typedef struct {
@@ -114,6 +115,28 @@ static int is_summed(tutti_dtype_t dtype)
     return dtype >= TUTTI_INT8 && dtype <= TUTTI_FLOAT64;
 }
 
+void tutti__nccl_ask(const tutti__device_ops_t *ops, tutti__nccl_serves_t *ret_serves)
+{
+    memset(ret_serves, 0, sizeof(*ret_serves));
+    for (unsigned op = TUTTI_SUM; op <= TUTTI_PROD; op++)
+        for (unsigned dtype = 0; dtype < 32; dtype++)
+            if (ops->nccl_serves((tutti_dtype_t)dtype, (tutti_op_t)op))
+                ret_serves->dtypes[op] |= (uint32_t)1 << dtype;
+}
+
+void tutti__nccl_agree(tutti__nccl_serves_t *serves, const tutti__nccl_serves_t *others)
+{
+    for (unsigned op = TUTTI_SUM; op <= TUTTI_PROD; op++)
+        serves->dtypes[op] &= others->dtypes[op];
+}
+
+/* On all ranks. */
+static int has(const tutti__nccl_node_t *self, tutti_dtype_t dtype, tutti_op_t op)
+{
+    return (unsigned)dtype < 32 && (unsigned)op <= TUTTI_PROD &&
+           (self->serves.dtypes[op] >> dtype & 1) != 0;
+}
+
 int tutti__nccl_node_serves(const tutti__node_t *node, int is_reduction, tutti_dtype_t dtype,
                             tutti_op_t op, uint32_t divisor)
 {
@@ -142,12 +165,12 @@ int tutti__nccl_cut_begin(const tutti__nccl_node_t *self, const tutti__node_call
         cut.scale = 1;
         cut.divisor = sums ? call->divisor : 0;
         if (cut.divisor == self->nlocal && tutti__reduce_scales(call->dtype) &&
-            self->ops->nccl_serves(call->dtype, TUTTI_AVG)) {
+            has(self, call->dtype, TUTTI_AVG)) {
             cut.op = TUTTI_AVG;
             cut.divisor = 0;
         }
     }
-    if (!self->ops->nccl_serves(cut.dtype, cut.op) || (cut.divisor != 0 && !is_summed(cut.dtype)))
+    if (!has(self, cut.dtype, cut.op) || (cut.divisor != 0 && !is_summed(cut.dtype)))
         return 0;
     *ret_cut = cut;
     return 1;

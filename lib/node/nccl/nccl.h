@@ -76,6 +76,16 @@ typedef struct {
     tutti__word_t lock;   /* 1: taken. Nobody waits for it */
 } tutti__nccl_order_t;
 
+/* Which types NCCL has with each operation up to PROD: a bit for each, by its number. */
+typedef struct {
+    uint32_t dtypes[TUTTI_PROD + 1];
+} tutti__nccl_serves_t;
+
+/* As the device says that the calling thread uses. */
+void tutti__nccl_ask(const tutti__device_ops_t *ops, tutti__nccl_serves_t *ret_serves);
+/* *serves becomes what both have. */
+void tutti__nccl_agree(tutti__nccl_serves_t *serves, const tutti__nccl_serves_t *others);
+
 typedef struct {
     const tutti__device_ops_t *ops;
     int device;
@@ -88,6 +98,9 @@ typedef struct {
     tutti__nccl_order_t *tickets;
     const tutti__nccl_id_t *id; /* the leader's, the same on all local ranks; not kept */
     size_t stage_bytes;         /* at least 16 * nlocal, the same on all local ranks */
+    /* What NCCL has on all ranks of the communicator, as devices and libraries may differ. Not
+       kept. NULL: what it has here */
+    const tutti__nccl_serves_t *serves;
 } tutti__nccl_open_t;
 
 /*
@@ -120,7 +133,7 @@ tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node);
 
 /* Will node operations of this type and operation be served? reduces: else any is. The same on all
-   ranks of the host. divisor: as in node.h. */
+   ranks that agreed. divisor: as in node.h. */
 int tutti__nccl_node_serves(const tutti__node_t *node, int reduces, tutti_dtype_t dtype,
                             tutti_op_t op, uint32_t divisor);
 
@@ -169,6 +182,7 @@ struct tutti__nccl_node {
     int32_t leader;
     tutti__node_t *host;
     tutti__nccl_order_t *order, *tickets;
+    tutti__nccl_serves_t serves;
     tutti__dstream_t *stream;
     char *stage;                           /* [nlocal][stage_share] device memory */
     size_t stage_share;                    /* bytes; a multiple of 16 */

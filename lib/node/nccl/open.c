@@ -77,6 +77,10 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
         goto close;
     }
     status = make_device_parts(self);
+    if (with->serves != NULL)
+        self->serves = *with->serves;
+    else if (status == TUTTI_OK)
+        tutti__nccl_ask(self->ops, &self->serves);
     /* Last: it connects to the others, so it is not tried where something is missing. */
     if (status == TUTTI_OK)
         status = self->ops->nccl_open(with->id, with->me, with->nlocal, &self->nccl);

@@ -6,6 +6,7 @@ unit_tests += \
     %reldir%/test_check_large \
     %reldir%/test_check_largest \
     %reldir%/test_device \
+    %reldir%/test_device_cost \
     %reldir%/test_form \
     %reldir%/test_mutants \
     %reldir%/test_override \
@@ -28,4 +29,5 @@ provings = %reldir%/provings.c %reldir%/provings.h $(shapes)
 %C%_test_table_SOURCES = %reldir%/test_table.c
 %C%_test_cache_SOURCES = %reldir%/test_cache.c $(shapes)
 %C%_test_device_SOURCES = %reldir%/test_device.c $(shapes)
+%C%_test_device_cost_SOURCES = %reldir%/test_device_cost.c $(shapes)
 %C%_test_form_SOURCES = %reldir%/test_form.c $(shapes)

@@ -181,6 +181,7 @@ static void test_every_setting(void **state)
     setenv("TUTTI_DEVICE_ID", "3", 1);
     setenv("TUTTI_STAGE_BYTES", "64K", 1);
     setenv("TUTTI_DEVICE_CHUNK_BYTES", "4K", 1);
+    setenv("TUTTI_DEVICE_STAGED_BYTES", "0", 1);
     assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
     assert_int_equal(conf.shared.fusion_bytes, 0);
     assert_int_equal(conf.shared.chunk_bytes, 1088); /* rounded up to lines */
@@ -207,6 +208,7 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.device_id, 3);
     assert_int_equal(conf.shared.stage_bytes, 64 << 10);
     assert_int_equal(conf.shared.device_chunk_bytes, 4 << 10);
+    assert_int_equal(conf.shared.device_staged_bytes, 0);
 }
 
 static void test_nonsense_is_refused(void **state)
@@ -407,7 +409,7 @@ static void test_help(void **state)
     assert_int_equal(count(text, "set up by these environment variables"), 1);
     assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
-    assert_int_equal(count(text, "\nTUTTI_"), 29);
+    assert_int_equal(count(text, "\nTUTTI_"), 30);
     assert_int_equal(count(text, "bench/tutti_sched --list"), 1);
 }
 

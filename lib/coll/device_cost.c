@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The two ways of an allreduce on the device memory of several hosts: costs, and the choice, which
+ * is asked for when a schedule for device memory is looked up (cache.c).
+ *
+ * With n bytes, H hosts, and L to M ranks on each:
+ *
+ *      device   2 NCCL      + 2 (M - 1) / M n nccl + 2 COPY + 2 n / L pcie + hosts(H, n)
+ *      staged   2 HOST_NODE + M n host_node        + 2 COPY + 2 n pcie     + hosts(H, n)
+ *
+ * Capitals are times, small letters times per byte. hosts() is the same for both, as the ranks of a
+ * host share its network card: recursive doubling, or two passes of (H - 1) / H, as is cheaper.
+ * With one rank on each host there are no operations inside hosts, so both ways cost the same, and
+ * the device is taken.
+ *
+ * The difference is linear in n: staged is cheaper below
+ *
+ *      n = 2 (NCCL - HOST_NODE) / (2 (L - 1) / L pcie + M host_node - 2 (M - 1) / M nccl)
+ *
+ *      ranks on each host       2        4        8     2 and 1
+ *      staged up to       325 KiB  184 KiB  111 KiB     804 KiB
+ *
+ * Left out: chunks of a large call overlap on the device, where it is cheaper anyhow.
+ *
+ * Bits. As soon as three ranks of a host add up, NCCL associates as it likes, by size and by an
+ * element's place. Then
+ *
+ *      a direct call     may go either way, as its size is the same in each run
+ *      the engine        stays on the device: the sizes of its buckets depend on timing
+ *      strict            has one association for all sizes, which is that of host memory: so there
+ *                        all reductions are staged, on one host, too, and whatever is forced
+ *
+ * With two ranks there is one way to add them up, and all algorithms between hosts that the engine
+ * and strict may take have the same tree; so both ways give the same bits.
+ *
+ * The constants are estimates, for GPUs with NVLink and PCIe 4; none was measured on a GPU.
+ * tests/gpu/measure.sh, part `ways`, does, and TUTTI_DEVICE_STAGED_BYTES is for what it finds.
+ */
+#include "coll/device_cost.h"
+
+#include "base/compiler.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Of one operation. */
+#define NCCL_NS 15000u /* the ranks' meeting, a launch, the kernel, and seeing that it is over */
+#define COPY_NS 7000u  /* cudaMemcpyAsync, and seeing that it is over */
+#define HOST_NODE_NS 1000u /* measured, lib/README.md: 0.3 to 0.65 us for two ranks */
+#define NET_NS 2000u       /* a message; select.c's alpha */
+
+/* Of a byte. */
+#define NCCL_PS 10u      /* 100 GB/s of bus bandwidth */
+#define PCIE_PS 50u      /* 20 GB/s of 32 */
+#define HOST_NODE_PS 22u /* and for each rank; measured, lib/README.md: two ranks, 1 MiB, 47 us */
+#define NET_PS 100u      /* 10 GB/s; select.c's beta */
+
+/* No sums that large fit in memory, and no number here overflows. */
+#define MOST_BYTES ((uint64_t)1 << 40)
+
+static uint64_t bytes_ns(uint64_t bytes, uint64_t ps)
+{
+    return bytes * ps / 1000;
+}
+
+/* Between hosts; all of a host's ranks together. */
+static uint64_t hosts_ns(uint64_t bytes, uint32_t nhosts)
+{
+    uint64_t steps = 0;
+
+    while (((uint64_t)1 << steps) < nhosts)
+        steps++;
+    return TUTTI__MIN(steps * (NET_NS + bytes_ns(bytes, NET_PS)),
+                      2 * (steps * NET_NS + bytes_ns(bytes - bytes / nhosts, NET_PS)));
+}
+
+int tutti__device_cost(tutti__collective_t collective, size_t bytes, const tutti__shape_t *shape,
+                       uint32_t max_local, tutti__device_cost_t *ret_cost)
+{
+    uint64_t n = TUTTI__MIN((uint64_t)bytes, MOST_BYTES), both;
+
+    if (collective != TUTTI__ALLREDUCE || shape->nhosts == 1)
+        return 0;
+    both = 2 * (uint64_t)COPY_NS + hosts_ns(n, shape->nhosts);
+    ret_cost->device_ns = both + 2 * bytes_ns(n / shape->min_local, PCIE_PS);
+    ret_cost->staged_ns = both + 2 * bytes_ns(n, PCIE_PS);
+    if (max_local > 1) {
+        ret_cost->device_ns += 2 * (NCCL_NS + bytes_ns(n - n / max_local, NCCL_PS));
+        ret_cost->staged_ns += 2 * HOST_NODE_NS + bytes_ns(n, max_local * (uint64_t)HOST_NODE_PS);
+    }
+    return 1;
+}
+
+/* ---- the choice ---- */
+
+static uint32_t find_max_local(const tutti__shape_t *shape)
+{
+    uint32_t most = 1;
+
+    for (uint32_t h = 0; h < shape->nhosts; h++)
+        most = TUTTI__MAX(most, shape->host_first[h + 1] - shape->host_first[h]);
+    return most;
+}
+
+static int reduces(tutti__collective_t collective)
+{
+    return collective == TUTTI__ALLREDUCE || collective == TUTTI__ROOT_REDUCE ||
+           collective == TUTTI__REDUCE_SCATTER;
+}
+
+static int by_cost(size_t bytes, const tutti__device_cost_t *cost,
+                   const tutti__device_limits_t *limits, char ret_why[TUTTI__DEVICE_WHY])
+{
+    /* Both buffers, one behind the other. */
+    int fits = bytes <= limits->stage_bytes / 2, staged = fits && cost->staged_ns < cost->device_ns;
+    uint64_t us = (staged ? cost->staged_ns : cost->device_ns) / 1000;
+    uint64_t other_us = (staged ? cost->device_ns : cost->staged_ns) / 1000;
+
+    if (fits)
+        snprintf(ret_why, TUTTI__DEVICE_WHY, "by cost: %s, %" PRIu64 " us instead of %" PRIu64,
+                 staged ? "staged" : "on the device", us, other_us);
+    else
+        snprintf(ret_why, TUTTI__DEVICE_WHY, "on the device, as it does not fit the stage");
+    return staged;
+}
+
+int tutti__device_stages(const tutti__want_t *want, const tutti__shape_t *shape,
+                         const tutti__choice_t *choice, int forced,
+                         tutti__association_t association, const tutti__device_limits_t *limits,
+                         char ret_why[TUTTI__DEVICE_WHY])
+{
+    uint32_t max_local = find_max_local(shape);
+    tutti__device_cost_t cost;
+    int staged;
+
+    ret_why[0] = '\0';
+    if (association == TUTTI__STRICT_ASSOCIATION && max_local > 2 && reduces(want->collective)) {
+        snprintf(ret_why, TUTTI__DEVICE_WHY, "staged, by TUTTI_DETERMINISTIC=strict");
+        return 1;
+    }
+    if (forced || strcmp(choice->algorithm->name, "hierarchical") != 0 ||
+        (association != TUTTI__ANY_ASSOCIATION && max_local > 2) ||
+        !tutti__device_cost(want->collective, want->bytes, shape, max_local, &cost))
+        return 0;
+    if (limits->staged_bytes == TUTTI__STAGED_AUTO)
+        return by_cost(want->bytes, &cost, limits, ret_why);
+    staged = want->bytes <= limits->staged_bytes;
+    snprintf(ret_why, TUTTI__DEVICE_WHY, "by TUTTI_DEVICE_STAGED_BYTES: %s",
+             staged ? "staged" : "on the device");
+    return staged;
+}
