@@ -11,6 +11,7 @@
  *   3. NCCL's communicators are begun, and all say whether they could
  *   4. they stand, by the deadline
  *   5. streams, events and memory of all lanes
+ *   6. what buckets are packed into is registered with NCCL: on all ranks, or on none
  *
  * Without NCCL there still is a device: its calls are made in host memory.
  */
@@ -255,6 +256,17 @@ static tutti_status_t open_nccl(tutti_comm_t *comm, facts_t *facts)
 
 /* ---- lanes ---- */
 
+/* NCCL's memory where it has any, else the device's, which will do. */
+static tutti_status_t alloc_fuse(const tutti__exec_device_t *device, tutti__device_lane_t *lane,
+                                 void **ret_fuse)
+{
+    const tutti__device_ops_t *ops = device->ops;
+
+    lane->is_nccls =
+        device->node != NULL && ops->nccl_alloc(device->fuse_bytes, ret_fuse) == TUTTI_OK;
+    return lane->is_nccls ? TUTTI_OK : ops->alloc(device->fuse_bytes, ret_fuse);
+}
+
 static tutti_status_t open_lane(tutti__exec_device_t *device, uint32_t i)
 {
     tutti__device_lane_t *lane = &device->lane[i];
@@ -274,7 +286,7 @@ static tutti_status_t open_lane(tutti__exec_device_t *device, uint32_t i)
         status = ops->host_alloc(device->stage_bytes, &stage);
     lane->stage = stage;
     if (status == TUTTI_OK && i > 0 && device->fuse_bytes > 0)
-        status = ops->alloc(device->fuse_bytes, &fuse);
+        status = alloc_fuse(device, lane, &fuse);
     lane->fuse = fuse;
     return status;
 }
@@ -297,7 +309,7 @@ static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t 
     if (lane->stage != NULL)
         ops->host_free(lane->stage);
     if (lane->fuse != NULL)
-        ops->free(lane->fuse);
+        (lane->is_nccls ? ops->nccl_free : ops->free)(lane->fuse);
 }
 
 static tutti_status_t open_lanes(tutti_comm_t *comm)
@@ -329,6 +341,8 @@ static tutti_status_t open_found(tutti_comm_t *comm, facts_t *facts)
         status = open_nccl(comm, facts);
     if (status == TUTTI_OK)
         status = open_lanes(comm);
+    if (status == TUTTI_OK)
+        status = tutti__comm_register_lanes(comm, (int32_t *)(void *)facts);
     tutti__device_leave(&comm->device, before);
     return status;
 }

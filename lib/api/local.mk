@@ -23,6 +23,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/ops.c \
     %reldir%/pairs.c \
     %reldir%/patience.c \
+    %reldir%/registered.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \

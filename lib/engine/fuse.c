@@ -78,7 +78,7 @@ static size_t part_bytes(const tutti_request_t *r)
 /* Give each tensor its place; returns the bytes of one block. */
 static size_t lay_out(tutti__bucket_t *bucket)
 {
-    /* A lone ghost stands beside calls that are not fused. */
+    /* A lone ghost stands beside calls that are not fused, but on devices. */
     int tight = bucket->nrequests == 1 || bucket->first->call.op > TUTTI_MAXLOC;
     size_t total = 0;
 

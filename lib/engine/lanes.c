@@ -128,7 +128,7 @@ static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane)
     lane->fused = lane->on_device = 0;
     if (lane->counting)
         return tutti__exchange_call(e, lane, &lane->call);
-    lane->fused = lane->first->nrequests > 1 || r->ghost;
+    lane->fused = lane->first->nrequests > 1 || r->ghost || tutti__device_packs(e, lane->first);
     /* A ghost need not come from the device to where it cannot stay. */
     lane->on_device = r->call.on_device && (!r->ghost || tutti__device_fits(e, lane->first));
     if (lane->fused)

@@ -17,6 +17,13 @@
  * type, length, scales, and the schedule, never by addresses. Buckets are of any length, so the
  * schedule changes with it only where the bits do not (coll/device_cost.c).
  *
+ * The lanes' memory may be registered with NCCL, and in a call of NCCL's all buffers of all ranks
+ * must be registered, at the same offset of the same one, or none. So a bucket has all its data in
+ * its lane's memory, results too, or none. Which of the two is decided by what all ranks know:
+ * packed is what has several tensors, what some ranks have ghosts of, and what is scaled before
+ * with no place for that in its result. The bucket's number says which lane, and its tensors'
+ * lengths where in it. All else runs in the callers' memory, which Tutti never registers.
+ *
  * When the communicator dies the run is given up where it is. What is in streams by then is done
  * with the caller's buffers; nothing is added.
  */
@@ -42,6 +49,16 @@ static int is_for_host(tutti_call_kind_t kind)
            kind == TUTTI_CALL_ALLGATHERV || tutti__call_collective(kind) == TUTTI__COLLECTIVES;
 }
 
+/* Does one tensor go into the lane's memory? That is all a ghost has, which knows no scales; and
+   scaled operands have no place of the user's, unless the result has as much. */
+static int is_packed(const tutti__bucket_t *bucket)
+{
+    const tutti__call_t *call = &bucket->first->call;
+
+    return bucket->joined || (call->prescale != 1 && tutti__call_reduces(call->kind) &&
+                              call->kind != TUTTI_CALL_ALLREDUCE);
+}
+
 int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
@@ -49,8 +66,13 @@ int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket)
 
     if (device == NULL || device->node == NULL || is_for_host(r->call.kind))
         return 0;
-    /* A ghost has the lane's memory only. Several tensors fit there anyway. */
-    return !bucket->joined || bucket->nrequests > 1 || r->bytes <= device->fuse_bytes;
+    /* Several tensors fit the lane's memory anyway. */
+    return bucket->nrequests > 1 || !is_packed(bucket) || r->bytes <= device->fuse_bytes;
+}
+
+int tutti__device_packs(const tutti__engine_t *e, const tutti__bucket_t *bucket)
+{
+    return bucket->first->call.on_device && is_packed(bucket) && tutti__device_fits(e, bucket);
 }
 
 /* ---- pack and unpack ---- */
@@ -157,31 +179,25 @@ static tutti_status_t unpack(tutti__engine_t *e, tutti__lane_t *lane, int is_que
 
 /* ---- the beginning ---- */
 
-/* How one tensor is served on the device: scaled data stands in recvbuf, where all of it fits, or
-   in the lane's memory. 0: that is too small. */
-static int place(const tutti__engine_t *e, tutti__lane_t *lane)
+/* How one tensor that is not packed is served on the device: an allreduce's scaled data stands in
+   recvbuf. */
+static void place(const tutti__engine_t *e, tutti__lane_t *lane)
 {
     const tutti__call_t *user = &lane->first->first->call;
     tutti__call_t *call = &lane->call;
-    size_t bytes = lane->first->first->bytes;
 
     if (!tutti__call_reduces(call->kind))
-        return 1;
+        return;
     lane->unpacks = call->postscale != 1;
-    if (call->prescale != 1 && call->kind == TUTTI_CALL_ALLREDUCE)
+    if (call->prescale != 1)
         call->sendbuf = call->recvbuf;
-    else if (call->prescale != 1 && bytes > e->env.exec->device->fuse_bytes)
-        return 0;
-    else if (call->prescale != 1)
-        call->sendbuf = its(e, lane)->fuse;
     /* In place as in MPI the result would stand where others' operands are; in the rank's own part
        of sendbuf it does not. */
     if (call->kind == TUTTI_CALL_REDUCE_SCATTER && call->sendbuf == call->recvbuf && e->rank > 0) {
-        call->recvbuf = (char *)user->recvbuf + bytes / e->size * e->rank;
+        call->recvbuf = (char *)user->recvbuf + lane->first->first->bytes / e->size * e->rank;
         lane->unpacks = 1;
     }
     call->prescale = call->postscale = 1;
-    return 1;
 }
 
 static tutti_status_t prepare(const tutti__engine_t *e, tutti__lane_t *lane,
@@ -203,7 +219,9 @@ static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
 
     *ret_sched = NULL;
     lane->unpacks = 0;
-    if (tutti__device_fits(e, lane->first) && (lane->fused || place(e, lane))) {
+    if (tutti__device_fits(e, lane->first)) {
+        if (!lane->fused)
+            place(e, lane);
         status = prepare(e, lane, &lane->call, &want, &in_place, ret_empty);
         if (status != TUTTI_OK || *ret_empty)
             return status;

@@ -275,6 +275,8 @@ tutti_status_t tutti__device_step(tutti__engine_t *e, tutti__lane_t *lane, tutti
                                   tutti_status_t *ret_refused);
 /* Can the lane's first bucket be served in device memory, by all ranks? */
 int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket);
+/* 1: it is one tensor, and goes into the lane's device memory all the same. On all ranks alike. */
+int tutti__device_packs(const tutti__engine_t *e, const tutti__bucket_t *bucket);
 /* Add to what is packed or unpacked next. */
 void tutti__device_copy(tutti__lane_t *lane, void *to, const void *from, size_t count);
 

@@ -22,6 +22,7 @@ typedef struct {
     tutti__devent_t *done;  /* of whoever uses the lane, when nothing runs */
     char *stage;            /* [stage_bytes] pinned host memory */
     char *fuse;             /* [fuse_bytes] device memory; lane 0: NULL */
+    int is_nccls;           /* fuse is of nccl_alloc, and may be registered with `node` */
 } tutti__device_lane_t;
 
 typedef struct {

@@ -10,8 +10,8 @@
  *
  * Threads: use() and current() are of the calling thread; all others may be called from any thread
  * that has used the device. But one thread at a time is in nccl_call or nccl_poll with a device,
- * and whatever communicators it has, nccl_call comes in one order on all ranks. nccl_id, nccl_open,
- * nccl_close and nccl_abort may come meanwhile, for other communicators.
+ * and whatever communicators it has, nccl_call comes in one order on all ranks. What else there is
+ * of NCCL may come meanwhile, for other communicators.
  *
  * Errors: SYSTEM: CUDA said no; TRANSPORT: NCCL did; NO_MEMORY. Words come with them, naming the
  * function and the library's own text. What is queued fails later: query says so.
@@ -21,11 +21,13 @@
 
 #include <tutti/tutti.h>
 
-#define TUTTI__DEVICE_ABI 3
+#define TUTTI__DEVICE_ABI 4
 
 typedef struct tutti__dstream tutti__dstream_t; /* a stream of work: cudaStream_t */
 typedef struct tutti__devent tutti__devent_t;   /* a point in one: cudaEvent_t */
 typedef struct tutti__nccl tutti__nccl_t;       /* a communicator: ncclComm_t */
+
+typedef struct tutti__nccl_reg tutti__nccl_reg_t; /* a buffer that a communicator knows */
 
 /* What kind of memory a pointer points to. */
 typedef enum {
@@ -141,6 +143,22 @@ typedef struct {
        only moves elements takes any type; what reduces: nccl_serves. */
     tutti_status_t (*nccl_call)(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
                                 tutti__dstream_t *stream);
+    /* Device memory that NCCL can register, in pages of its own; nccl_free frees it. As alloc.
+       UNSUPPORTED: this NCCL registers nothing. */
+    tutti_status_t (*nccl_alloc)(size_t bytes, void **ret_ptr);
+    void (*nccl_free)(void *ptr);
+    /*
+     * Let a communicator that stands use nccl_alloc's memory without copies: for set-up, between
+     * calls. From here on each of its calls has registered buffers only, on all ranks, each rank's
+     * the one it registered as the same number and as far behind its begin (a rank's own part of a
+     * buffer in place counts as the whole), or none. Else it may hang. UNSUPPORTED: it does not
+     * register, or was told not to.
+     */
+    tutti_status_t (*nccl_register)(tutti__nccl_t *nccl, void *ptr, size_t bytes,
+                                    tutti__nccl_reg_t **ret_reg);
+    /* When all of its work is done here, before close, and before the memory is freed. Not after
+       abort, which ends registrations, too. */
+    void (*nccl_deregister)(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg);
     /* All local ranks close it, when all of their work is done. May be called once. Waits for them
        some 0.2 s at most. */
     void (*nccl_close)(tutti__nccl_t *nccl);

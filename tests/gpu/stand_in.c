@@ -154,6 +154,26 @@ static void drop(void *ptr)
     real->free(ptr);
 }
 
+static tutti_status_t nccl_alloc(size_t bytes, void **ret_ptr)
+{
+    tutti_status_t status = changes("nccl_alloc");
+
+    if (status == TUTTI_OK)
+        status = real->nccl_alloc(bytes, ret_ptr);
+    if (status == TUTTI_OK)
+        list(*ret_ptr, bytes, TUTTI__MEM_DEVICE);
+    return status;
+}
+
+static void nccl_drop(void *ptr)
+{
+    if (ptr == NULL)
+        return;
+    (void)changes("nccl_free");
+    unlist(ptr);
+    real->nccl_free(ptr);
+}
+
 static tutti_status_t host_alloc(size_t bytes, void **ret_ptr)
 {
     tutti_status_t status = changes("host_alloc");
@@ -227,6 +247,8 @@ static void open_real(void)
     table.where = where;
     table.alloc = alloc;
     table.free = drop;
+    table.nccl_alloc = nccl_alloc;
+    table.nccl_free = nccl_drop;
     table.host_alloc = host_alloc;
     table.host_free = host_drop;
     table.stream_make = make_stream;

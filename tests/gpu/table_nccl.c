@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * NCCL: every kind of call, in place and not, of every type and operation that it serves, with
- * values whose results are exact (multi/reference.h); messages; several calls as one; the end.
+ * values whose results are exact (multi/reference.h); messages; several calls as one; registered
+ * buffers; the end.
  */
 #include "gpu/table.h"
 #include "multi/reference.h"
@@ -189,6 +190,70 @@ static void results(ground_t *g)
     together(g);
 }
 
+/* 0: NCCL does not: it is older than 2.19, or was told so. */
+static int make_registered(const ground_t *g, void **ret_memory, tutti__nccl_reg_t **ret_reg)
+{
+    tutti_status_t status = g->gpu.ops->nccl_alloc(ROOM, ret_memory);
+
+    if (status == TUTTI_ERR_UNSUPPORTED)
+        return 0;
+    CHECK_OK(status);
+    CHECK_INT(g->gpu.ops->where(*ret_memory).kind, TUTTI__MEM_DEVICE);
+    status = g->gpu.ops->nccl_register(g->nccl, *ret_memory, ROOM, ret_reg);
+    if (status == TUTTI_ERR_UNSUPPORTED)
+        g->gpu.ops->nccl_free(*ret_memory);
+    else
+        CHECK_OK(status);
+    return status == TUTTI_OK;
+}
+
+/* The same on buffers that are registered, then on them when they are no more. */
+static void with_registered(const ground_t *plain)
+{
+    tutti__nccl_reg_t *reg[2];
+    void *memory[2];
+    ground_t g = *plain;
+
+    if (!make_registered(&g, &memory[0], &reg[0]))
+        return;
+    CHECK(make_registered(&g, &memory[1], &reg[1]));
+    g.src = memory[0];
+    g.dst = memory[1];
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(tutti_barrier(g.gpu.rank->comm));
+        all_kinds(&g, TUTTI_FLOAT32, TUTTI_SUM, 37);
+        all_kinds(&g, TUTTI_FLOAT32, TUTTI_SUM, MOST);
+        all_kinds(&g, TUTTI_FLOAT64, TUTTI_MAX, MOST);
+        messages(&g);
+        together(&g);
+        CHECK_OK(tutti_barrier(g.gpu.rank->comm));
+        for (int k = 0; k < 2 && i == 0; k++)
+            g.gpu.ops->nccl_deregister(g.nccl, reg[k]);
+    }
+    g.gpu.ops->nccl_free(memory[0]);
+    g.gpu.ops->nccl_free(memory[1]);
+}
+
+/* What is still registered when the communicator is aborted. */
+static void abort_registered(const ground_t *g)
+{
+    tutti__nccl_call_t call = { TUTTI__NCCL_ALLREDUCE, g->src,    g->dst, MOST,
+                                TUTTI_FLOAT32,         TUTTI_SUM, 0 };
+    tutti__nccl_reg_t *reg;
+    void *memory = NULL;
+
+    if (make_registered(g, &memory, &reg))
+        call.src = call.dst = memory;
+    else
+        memory = NULL;
+    CHECK_OK(tutti_barrier(g->gpu.rank->comm));
+    queue(g, &call, 1);
+    CHECK_OK(tutti_barrier(g->gpu.rank->comm));
+    g->gpu.ops->nccl_abort(g->nccl);
+    CHECK_OK(tutti_barrier(g->gpu.rank->comm));
+    g->gpu.ops->nccl_free(memory);
+}
+
 void table_nccl(rank_t *self)
 {
     ground_t g;
@@ -200,17 +265,12 @@ void table_nccl(rank_t *self)
     g.want = malloc(REFERENCE_MOST_BYTES);
     open_nccl(&g);
     results(&g);
+    with_registered(&g);
     CHECK_OK(tutti_barrier(self->comm));
     g.gpu.ops->nccl_close(g.nccl);
     /* And once more, to be ended in the middle; then another one. */
     open_nccl(&g);
-    queue(&g,
-          &(tutti__nccl_call_t){ TUTTI__NCCL_ALLREDUCE, g.src, g.dst, MOST, TUTTI_FLOAT32,
-                                 TUTTI_SUM, 0 },
-          1);
-    CHECK_OK(tutti_barrier(self->comm));
-    g.gpu.ops->nccl_abort(g.nccl);
-    CHECK_OK(tutti_barrier(self->comm));
+    abort_registered(&g);
     open_nccl(&g);
     together(&g);
     CHECK_OK(tutti_barrier(self->comm));

@@ -19,7 +19,8 @@
 
 #define FUNCTIONS(X)                                                                               \
     X(count) X(use) X(alloc) X(host_alloc) X(stream_make) X(event_make) X(record) X(wait) X(query) \
-    X(copy) X(pack) X(sum) X(nccl_id) X(nccl_open) X(nccl_poll) X(nccl_call)
+    X(copy) X(pack) X(sum) X(nccl_id) X(nccl_open) X(nccl_poll) X(nccl_call) X(nccl_alloc)         \
+    X(nccl_register)
 
 #define NUMBER(name) F_##name,
 #define NAME(name) #name,
@@ -82,6 +83,9 @@ PASS(nccl_call,
      (tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
       tutti__dstream_t *stream),
      (nccl, calls, ncalls, stream))
+PASS(nccl_alloc, (size_t bytes, void **ret_ptr), (bytes, ret_ptr))
+PASS(nccl_register, (tutti__nccl_t *nccl, void *ptr, size_t bytes, tutti__nccl_reg_t **ret_reg),
+     (nccl, ptr, bytes, ret_reg))
 
 static const tutti__device_ops_t *faulty_device(void)
 {
@@ -244,8 +248,9 @@ static void one_world(rank_t *self)
 
 static int is_wrong(const world_t *world, tutti_status_t status)
 {
-    /* Without NCCL all goes on; it is the leader who asks for an id. */
-    int goes_on = !world->came || fault.function == F_nccl_id;
+    /* Without NCCL all goes on, it is the leader who asks for an id; and without its memory. */
+    int goes_on = !world->came || fault.function == F_nccl_id || fault.function == F_nccl_alloc ||
+                  fault.function == F_nccl_register;
 
     return status == TUTTI_ERR_TIMEOUT || (status == TUTTI_OK) != goes_on;
 }

@@ -142,13 +142,16 @@ static void open_lanes(gpu_rank_t *gpu)
             CHECK_OK(gpu->ops->event_make(&lane->copied[s]));
         CHECK_OK(gpu->ops->event_make(&lane->done));
         CHECK_OK(gpu->ops->host_alloc(gpu->device.stage_bytes, &stage));
-        CHECK_OK(gpu->ops->alloc(gpu->device.fuse_bytes, &fuse));
         lane->stage = stage;
-        lane->fuse = i > 0 ? fuse : NULL;
         if (i == 0)
-            gpu->ops->free(fuse);
-        else
-            pretend_write(fuse, garbage, gpu->device.fuse_bytes);
+            continue;
+        lane->is_nccls = gpu->ops->nccl_alloc(gpu->device.fuse_bytes, &fuse) == TUTTI_OK;
+        if (!lane->is_nccls)
+            CHECK_OK(gpu->ops->alloc(gpu->device.fuse_bytes, &fuse));
+        lane->fuse = fuse;
+        pretend_write(fuse, garbage, gpu->device.fuse_bytes);
+        if (lane->is_nccls && gpu->device.node != NULL)
+            CHECK_OK(tutti__nccl_node_register(gpu->device.node, fuse, gpu->device.fuse_bytes));
     }
     free(garbage);
 }
@@ -167,7 +170,7 @@ static void close_device(gpu_rank_t *gpu)
         gpu->ops->event_drop(lane->done);
         gpu->ops->host_free(lane->stage);
         if (i > 0)
-            gpu->ops->free(lane->fuse);
+            (lane->is_nccls ? gpu->ops->nccl_free : gpu->ops->free)(lane->fuse);
     }
 }
 

@@ -91,6 +91,15 @@ device_job = %reldir%/device_job.c %reldir%/device_job.h
 %C%_device_streams_SOURCES = %reldir%/device_streams.c $(device_job) $(multi_case)
 %C%_device_streams_LDADD = $(PRETEND_LIBS)
 
+# Memory registered with NCCL, and the pretended one's rules for it.
+rank_tests += %reldir%/device_registered %reldir%/pretend_registered
+tsan_tests += %reldir%/device_registered %reldir%/pretend_registered
+%C%_device_registered_SOURCES = %reldir%/device_registered.c $(device_job) $(multi_case)
+%C%_device_registered_LDADD = $(PRETEND_LIBS)
+%C%_pretend_registered_SOURCES = %reldir%/pretend_registered.c %reldir%/pretend_job.c \
+    %reldir%/pretend_job.h
+%C%_pretend_registered_LDADD = $(PRETEND_LIBS)
+
 # The pretend device as a module.
 rank_tests += %reldir%/pretend_module
 EXTRA_%C%_pretend_module_DEPENDENCIES = tutti/pretend.la

@@ -41,7 +41,8 @@ typedef struct {
 typedef struct {
     atomic_uint seed, delay_us, slow_us;
     _Atomic double copy_rate, nccl_rate; /* bytes/s; 0: no limit */
-    atomic_int forbidden;
+    atomic_int forbidden, lacks_register;
+    atomic_int refuses_register; /* a device's number plus 1; 0: none */
 } options_t;
 
 extern options_t pretend_options;
@@ -81,6 +82,11 @@ tutti_status_t memory_alloc(size_t bytes, void **ret_ptr);
 tutti_status_t memory_host_alloc(size_t bytes, void **ret_ptr);
 void memory_free(void *ptr);
 void memory_host_free(void *ptr);
+/* As the two for device memory, for what may be registered. */
+tutti_status_t memory_nccl_alloc(size_t bytes, void **ret_ptr);
+void memory_nccl_free(void *ptr);
+/* Of memory that is registered (by 1) or is no more (-1). 0: it is not memory_nccl_alloc's. */
+int memory_register(const void *ptr, size_t bytes, int by);
 
 /* ---- stream.c ---- */
 
@@ -152,6 +158,9 @@ tutti_status_t nccl_poll(tutti__nccl_t *nccl);
 tutti_status_t nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
                          tutti__dstream_t *stream);
 void nccl_close(tutti__nccl_t *nccl);
+tutti_status_t nccl_register(tutti__nccl_t *nccl, void *ptr, size_t bytes,
+                             tutti__nccl_reg_t **ret_reg);
+void nccl_deregister(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg);
 void nccl_abort(tutti__nccl_t *nccl);
 /* The whole communicator, on all ranks. */
 tutti_status_t nccl_fail(tutti__nccl_t *nccl, const char *fmt, ...) TUTTI__PRINTF(2, 3);

@@ -10,6 +10,7 @@ tests_libpretend_la_SOURCES = \
     %reldir%/nccl.c \
     %reldir%/nccl_inside.h \
     %reldir%/nccl_messages.c \
+    %reldir%/nccl_register.c \
     %reldir%/nccl_run.c \
     %reldir%/nccl_shared.c \
     %reldir%/pretend.c \

@@ -24,7 +24,8 @@ typedef struct {
     size_t bytes, mapped;
     char *view;
     tutti__mem_kind_t kind;
-    int device;
+    int device, is_nccls;
+    int registered; /* how often it is */
     atomic_int was_freed;
 } range_t;
 
@@ -62,6 +63,7 @@ static tutti_status_t add(const device_t *device, tutti__mem_kind_t kind, void *
         r->view = view;
         r->kind = kind;
         r->device = device->number;
+        r->is_nccls = r->registered = 0;
         atomic_store(&r->was_freed, 0);
         atomic_store_explicit(&nranges, n + 1, memory_order_release);
     }
@@ -122,6 +124,35 @@ close_fd:
     return status;
 }
 
+tutti_status_t memory_nccl_alloc(size_t bytes, void **ret_ptr)
+{
+    tutti_status_t status;
+
+    if (atomic_load(&pretend_options.lacks_register))
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "nccl_alloc: this NCCL does not");
+    status = memory_alloc(bytes, ret_ptr);
+    if (status != TUTTI_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    find(*ret_ptr)->is_nccls = 1;
+    pthread_mutex_unlock(&lock);
+    return TUTTI_OK;
+}
+
+int memory_register(const void *ptr, size_t bytes, int by)
+{
+    range_t *r;
+    int fits;
+
+    pthread_mutex_lock(&lock);
+    r = find(ptr);
+    fits = r != NULL && r->is_nccls && bytes > 0 && bytes <= r->bytes - ((uintptr_t)ptr - r->begin);
+    if (fits)
+        r->registered += by;
+    pthread_mutex_unlock(&lock);
+    return fits;
+}
+
 tutti_status_t memory_host_alloc(size_t bytes, void **ret_ptr)
 {
     device_t *device;
@@ -155,18 +186,24 @@ static void release(range_t *r)
     atomic_store(&r->was_freed, 1);
 }
 
-static void give(void *ptr, tutti__mem_kind_t kind, const char *name)
+static void give(void *ptr, tutti__mem_kind_t kind, int is_nccls, const char *name)
 {
     range_t *r;
-    int device = -1;
+    int device = -1, registered = 0;
 
     if (ptr == NULL)
         return;
     pthread_mutex_lock(&lock);
     r = find(ptr);
-    if (r != NULL && r->begin == (uintptr_t)ptr && r->kind == kind)
+    if (r != NULL && r->begin == (uintptr_t)ptr && r->kind == kind && r->is_nccls == is_nccls)
         device = r->device;
+    if (device >= 0)
+        registered = r->registered;
     pthread_mutex_unlock(&lock);
+    if (registered > 0) {
+        fprintf(stderr, "pretend device: %s: %p is still registered\n", name, ptr);
+        abort();
+    }
     if (device < 0) {
         fprintf(stderr, "pretend device: %s: %p is not the beginning of an allocation\n", name,
                 ptr);
@@ -182,12 +219,17 @@ static void give(void *ptr, tutti__mem_kind_t kind, const char *name)
 
 void memory_free(void *ptr)
 {
-    give(ptr, TUTTI__MEM_DEVICE, "free");
+    give(ptr, TUTTI__MEM_DEVICE, 0, "free");
+}
+
+void memory_nccl_free(void *ptr)
+{
+    give(ptr, TUTTI__MEM_DEVICE, 1, "nccl_free");
 }
 
 void memory_host_free(void *ptr)
 {
-    give(ptr, TUTTI__MEM_PINNED, "host_free");
+    give(ptr, TUTTI__MEM_PINNED, 0, "host_free");
 }
 
 tutti__where_t memory_where(const void *ptr)

@@ -159,6 +159,7 @@ tutti_status_t nccl_open(const tutti__nccl_id_t *unique, uint32_t rank, uint32_t
     nccl->device = device;
     nccl->launches = launches;
     nccl->polls = POLLS;
+    pthread_mutex_init(&nccl->regs_lock, NULL);
     atomic_fetch_add(&pretend_left, 1);
     *ret_nccl = nccl;
     return TUTTI_OK;
@@ -348,6 +349,8 @@ static void destroy(tutti__nccl_t *nccl)
     while (atomic_load(&nccl->in_flight) > 0)
         shared_nap(&tries);
     streams_forget(nccl->device, nccl);
+    register_end(nccl, atomic_load(&nccl->is_aborted));
+    pthread_mutex_destroy(&nccl->regs_lock);
     shared_lock(&slot->lock);
     is_last = ++slot->left == slot->size;
     pthread_mutex_unlock(&slot->lock);

@@ -16,11 +16,19 @@
 /* Ranks copy through pieces of so many bytes; a multiple of every element's size. */
 #define PIECE_BYTES 32768
 
+/* Where a buffer is: number 0: not registered; else of the registration, counted from 1. */
+typedef struct {
+    uint64_t number;
+    int64_t offset;
+} at_t;
+
 /* What ranks must agree on. */
 typedef struct {
     int kind, dtype, op;
     uint32_t root;
     size_t count, index, ncalls;
+    int has_src, has_dst;
+    at_t src, dst;
 } desc_t;
 
 typedef struct {
@@ -36,7 +44,7 @@ typedef struct {
 typedef struct {
     uint64_t sent, received;  /* messages begun by the sender, ended by the receiver */
     size_t count, taken, len; /* taken, len: bytes received, and in the piece */
-    int dtype;
+    int dtype, is_registered;
 } chan_t;
 
 /* A communicator. */
@@ -69,6 +77,14 @@ typedef struct {
     slot_t slots[SLOTS];
 } shared_t;
 
+#define REGISTERED 8
+
+struct tutti__nccl_reg {
+    const char *begin; /* NULL: free */
+    size_t bytes;
+    uint64_t number;
+};
+
 struct tutti__nccl {
     slot_t *slot;
     uint64_t serial;
@@ -82,8 +98,11 @@ struct tutti__nccl {
     uint64_t groups, collectives; /* called */
     atomic_ullong groups_done;
     atomic_uint in_flight;
-    atomic_int in_use;     /* a thread is in it */
-    atomic_int is_aborted; /* by this rank, which does not want to hear of it */
+    atomic_int in_use;         /* a thread is in it */
+    atomic_int is_aborted;     /* by this rank, which does not want to hear of it */
+    pthread_mutex_t regs_lock; /* what follows; taken after the slot's */
+    tutti__nccl_reg_t regs[REGISTERED];
+    uint64_t nregistered; /* ever */
 };
 
 /* One nccl_call. */
@@ -111,6 +130,16 @@ launches_t *shared_launches(int device);
 int shared_launch(const tutti__nccl_t *nccl, char words[WORDS_BYTES]);
 /* Sleep a little, longer as tries become more. */
 void shared_nap(unsigned *tries);
+
+/* ---- nccl_register.c ---- */
+
+at_t register_find(tutti__nccl_t *nccl, const void *ptr);
+/* Where the ranks' buffers are; also of a rank's own part of one, in place. */
+void register_describe(tutti__nccl_t *nccl, const tutti__nccl_call_t *call, desc_t *desc);
+/* Why two ranks' calls do not go together, or one in itself; NULL: they do. */
+const char *register_mixes(const desc_t *a, const desc_t *b);
+/* It closes, or is aborted, which forgets all. */
+void register_end(tutti__nccl_t *nccl, int is_aborted);
 
 /* ---- nccl_run.c, nccl_messages.c: 0: the communicator has failed ---- */
 

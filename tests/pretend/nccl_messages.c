@@ -38,6 +38,7 @@ static int step_send(messages_t *all, message_t *m)
         m->is_posted = 1;
         chan->count = m->call->count;
         chan->dtype = (int)m->call->dtype;
+        chan->is_registered = register_find(nccl, m->call->src).number != 0;
         chan->taken = chan->len = 0;
         chan->sent++;
         return 1;
@@ -64,7 +65,8 @@ static int step_recv(messages_t *all, message_t *m)
 
     if (chan->sent == chan->received)
         return 0;
-    if (chan->count != m->call->count || chan->dtype != (int)m->call->dtype)
+    if (chan->count != m->call->count || chan->dtype != (int)m->call->dtype ||
+        chan->is_registered != (register_find(nccl, m->call->dst).number != 0))
         return -1;
     if (chan->len == 0 && chan->taken < m->bytes)
         return 0;
@@ -138,8 +140,10 @@ static int step(messages_t *all)
     }
     pthread_mutex_unlock(&slot->lock);
     if (one < 0)
-        nccl_fail(nccl, "recv of %zu from rank %u, which sends %zu, or another type",
-                  m->call->count, (unsigned)m->call->root, theirs);
+        nccl_fail(
+            nccl,
+            "recv of %zu from rank %u, which sends %zu, or another type, or registered memory",
+            m->call->count, (unsigned)m->call->root, theirs);
     else if (why != NULL)
         nccl_fail(nccl, "%s, peer %u, %s", m->call->kind == TUTTI__NCCL_SEND ? "send" : "recv",
                   (unsigned)m->call->root, why);

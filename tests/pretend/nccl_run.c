@@ -62,24 +62,47 @@ static int is_equal(const desc_t *a, const desc_t *b)
            a->count == b->count && a->index == b->index && a->ncalls == b->ncalls;
 }
 
-/* All ranks have met. Afterwards they meet again, so that none changes its desc meanwhile. */
+/* What `first` of rank 0 and `other` of rank r are called together for differs. */
+static int say_mismatch(tutti__nccl_t *nccl, const desc_t *first, uint32_t r, const desc_t *other)
+{
+    char mine[100], theirs[100];
+
+    describe(mine, sizeof(mine), first);
+    describe(theirs, sizeof(theirs), other);
+    nccl_fail(nccl, "rank 0 came with %s; rank %u with %s", mine, (unsigned)r, theirs);
+    return 0;
+}
+
+/* (number of a registration, or 0 + offset) */
+static int say_mixed(tutti__nccl_t *nccl, const char *why, const desc_t *first, uint32_t r,
+                     const desc_t *other)
+{
+    nccl_fail(nccl, "%s of %zu: %s: rank 0 %d+%lld to %d+%lld, rank %u %d+%lld to %d+%lld",
+              kinds[first->kind], first->count, why, (int)first->src.number,
+              (long long)first->src.offset, (int)first->dst.number, (long long)first->dst.offset,
+              (unsigned)r, (int)other->src.number, (long long)other->src.offset,
+              (int)other->dst.number, (long long)other->dst.offset);
+    return 0;
+}
+
+/* All ranks have met. Afterwards they meet again, so that none changes its desc meanwhile. One
+   rank's buffers may be mixed, too. */
 static int agree(tutti__nccl_t *nccl)
 {
     const member_t *members = nccl->slot->members;
-    char mine[100], theirs[100];
     desc_t first, other;
+    const char *why;
 
-    for (uint32_t r = 1; r < nccl->size; r++) {
+    for (uint32_t r = nccl->size > 1; r < nccl->size; r++) {
         shared_lock(&nccl->slot->lock);
         first = members[0].desc;
         other = members[r].desc;
         pthread_mutex_unlock(&nccl->slot->lock);
-        if (is_equal(&first, &other))
-            continue;
-        describe(mine, sizeof(mine), &first);
-        describe(theirs, sizeof(theirs), &other);
-        nccl_fail(nccl, "rank 0 came with %s; rank %u with %s", mine, (unsigned)r, theirs);
-        return 0;
+        if (!is_equal(&first, &other))
+            return say_mismatch(nccl, &first, r, &other);
+        why = register_mixes(&first, &other);
+        if (why != NULL)
+            return say_mixed(nccl, why, &first, r, &other);
     }
     return meet(nccl, NULL);
 }
@@ -165,13 +188,13 @@ int nccl_collective(tutti__nccl_t *nccl, const tutti__nccl_call_t *call, size_t 
                   call->kind == TUTTI__NCCL_REDUCE_SCATTER;
     int is_rooted = call->kind == TUTTI__NCCL_BROADCAST || call->kind == TUTTI__NCCL_REDUCE;
     int is_root = nccl->rank == call->root;
-    desc_t desc = { call->kind,
-                    call->dtype,
-                    reduces ? (int)call->op : 0,
-                    is_rooted ? call->root : 0,
-                    call->count,
-                    index,
-                    ncalls };
+    desc_t desc = { .kind = call->kind,
+                    .dtype = call->dtype,
+                    .op = reduces ? (int)call->op : 0,
+                    .root = is_rooted ? call->root : 0,
+                    .count = call->count,
+                    .index = index,
+                    .ncalls = ncalls };
     size_t bytes = call->count * tutti_dtype_bytes(call->dtype);
     size_t in = call->kind == TUTTI__NCCL_REDUCE_SCATTER ? bytes * nccl->size : bytes;
     size_t out = call->kind == TUTTI__NCCL_ALLGATHER ? bytes * nccl->size : bytes;
@@ -183,5 +206,8 @@ int nccl_collective(tutti__nccl_t *nccl, const tutti__nccl_call_t *call, size_t 
     if ((call->kind != TUTTI__NCCL_REDUCE || is_root) &&
         !nccl_view(nccl, kinds[call->kind], call->dst, out, &dst))
         return 0;
+    register_describe(nccl, call, &desc);
+    if (desc.src.number != 0 || desc.dst.number != 0)
+        device_count(nccl->device, PRETEND_REGISTERED);
     return meet(nccl, &desc) && agree(nccl) && run_pieces(nccl, call, src, dst);
 }

@@ -173,6 +173,8 @@ int pretend_reset(void)
     pretend_rates(0, 0);
     pretend_forbid_alloc(0);
     pretend_slow_calls(0);
+    pretend_refuse_register(-1);
+    pretend_lack_register(0);
     left = memory_reset() + atomic_exchange(&pretend_left, 0);
     atomic_store(&user_pid, 0);
     return left;
@@ -209,6 +211,10 @@ const tutti__device_ops_t *pretend_device(void)
         .nccl_open = nccl_open,
         .nccl_poll = nccl_poll,
         .nccl_call = nccl_call,
+        .nccl_alloc = memory_nccl_alloc,
+        .nccl_free = memory_nccl_free,
+        .nccl_register = nccl_register,
+        .nccl_deregister = nccl_deregister,
         .nccl_close = nccl_close,
         .nccl_abort = nccl_abort,
     };

@@ -52,6 +52,10 @@ void pretend_capture(tutti__dstream_t *stream, int captures);
 void pretend_hang(int device, int calls);
 /* A device's NCCL has not this type, for reductions; 0: it has all. */
 void pretend_lacks(int device, tutti_dtype_t dtype);
+/* What is registered later is refused on a device; -1: off. */
+void pretend_refuse_register(int device);
+/* NCCL is too old to register anything, on all devices. */
+void pretend_lack_register(int lacks);
 /* Each NCCL call takes so long, so that a second thread's can come in between. */
 void pretend_slow_calls(unsigned us);
 
@@ -67,7 +71,9 @@ typedef enum {
     PRETEND_PACKS,
     PRETEND_SUMS,
     PRETEND_NCCL_CALLS,
-    PRETEND_CLOSED_BUSY, /* nccl_close before its work was done */
+    PRETEND_CLOSED_BUSY,   /* nccl_close before its work was done */
+    PRETEND_REGISTERED,    /* collectives whose buffers were registered */
+    PRETEND_MISREGISTERED, /* registered or not when NCCL does not like it: words on stderr */
     PRETEND_COUNTS
 } pretend_count_t;
 

@@ -105,6 +105,8 @@ extern const unsigned char tutti__cuda_image[];
 
 /* 0 and a reason, which all functions below then answer with UNSUPPORTED. */
 int tutti__cuda_nccl_find(int *ret_version, char *ret_reason);
+/* 1: it has what registers buffers: since 2.19. */
+int tutti__cuda_nccl_registers(void);
 int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op);
 tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id);
 tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
@@ -112,6 +114,11 @@ tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, 
 tutti_status_t tutti__cuda_nccl_poll(tutti__nccl_t *nccl);
 tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls,
                                      size_t ncalls, tutti__dstream_t *stream);
+tutti_status_t tutti__cuda_nccl_alloc(size_t bytes, void **ret_ptr);
+void tutti__cuda_nccl_free(void *ptr);
+tutti_status_t tutti__cuda_nccl_register(tutti__nccl_t *nccl, void *ptr, size_t bytes,
+                                         tutti__nccl_reg_t **ret_reg);
+void tutti__cuda_nccl_deregister(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg);
 void tutti__cuda_nccl_close(tutti__nccl_t *nccl);
 void tutti__cuda_nccl_abort(tutti__nccl_t *nccl);
 

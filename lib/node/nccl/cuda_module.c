@@ -72,6 +72,10 @@ static const tutti__device_ops_t ops = {
     .nccl_open = tutti__cuda_nccl_open,
     .nccl_poll = tutti__cuda_nccl_poll,
     .nccl_call = tutti__cuda_nccl_call,
+    .nccl_alloc = tutti__cuda_nccl_alloc,
+    .nccl_free = tutti__cuda_nccl_free,
+    .nccl_register = tutti__cuda_nccl_register,
+    .nccl_deregister = tutti__cuda_nccl_deregister,
     .nccl_close = tutti__cuda_nccl_close,
     .nccl_abort = tutti__cuda_nccl_abort,
 };
@@ -92,8 +96,9 @@ static tutti_status_t open_libs(void)
     n = snprintf(versions, sizeof(versions), "CUDA runtime %d.%d, driver %d.%d, ", runtime / 1000,
                  runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
     if (tutti__cuda_nccl_find(&nccl, reason))
-        snprintf(versions + n, sizeof(versions) - (size_t)n, "NCCL %d.%d.%d", nccl / 10000,
-                 nccl % 10000 / 100, nccl % 100);
+        snprintf(versions + n, sizeof(versions) - (size_t)n, "NCCL %d.%d.%d%s", nccl / 10000,
+                 nccl % 10000 / 100, nccl % 100,
+                 tutti__cuda_nccl_registers() ? "" : ", which registers no buffers");
     else
         snprintf(versions + n, sizeof(versions) - (size_t)n, "no NCCL (%s)", reason);
     return TUTTI_OK;

@@ -137,6 +137,15 @@ tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node);
 int tutti__nccl_node_serves(const tutti__node_t *node, int reduces, tutti_dtype_t dtype,
                             tutti_op_t op, uint32_t divisor);
 
+/*
+ * Register device memory of nccl_alloc with the node's communicator, once it stands and before the
+ * first start; the caller frees it after close, or after unregister. At most TUTTI__LANES times. A
+ * failure leaves the others registered: if any rank of the host fails, all unregister.
+ */
+tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t bytes);
+/* All of it, before the first start; close does it by itself. */
+void tutti__nccl_node_unregister(tutti__node_t *node);
+
 /* End all work of NCCL, wherever it is; from here on the node is dead, and its lanes say so. Any
    thread, any time before close, as often as wanted: it happens once. Waits for nobody: if another
    thread is in a step, that one does it on its way out. */
@@ -197,6 +206,8 @@ struct tutti__nccl_node {
 
     tutti__word_t gate; /* gate.c; protects what follows */
     tutti__nccl_t *nccl;
+    tutti__nccl_reg_t *reg[TUTTI__LANES];
+    uint32_t nregs;
     int launching;         /* a lane is in LAUNCH */
     tutti__nccl_cut_t cut; /* its */
     uint32_t ncalls, npieces;

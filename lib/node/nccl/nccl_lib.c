@@ -10,6 +10,10 @@
  * nccl_close waits for them a little; those that are not through then are kept in a list, looked at
  * whenever another communicator is opened or closed, and left to the end of the process else.
  *
+ * Registering buffers came with 2.19, and is used as a whole or not at all. It is local, and done
+ * at once: a range is noted, and the ranks exchange what they need when it is first used, in the
+ * order of calls. NCCL_LOCAL_REGISTER=0 makes it do nothing. An abort ends what is registered, too.
+ *
  * Threads: one at a time is in a communicator (mem/device.h), so only that list is locked.
  */
 #include "mem/cuda/cuda_parts.h"
@@ -27,6 +31,9 @@
 #define FLOAT8 22400 /* the first version with float8 */
 #define FLOAT8_CAPABILITY 90
 #define CLOSE_US 200000
+/* NCCL registers pages, and so what else is in them. Where its memory is cudaMalloc's this much has
+   pages of its own. */
+#define ALLOC_BYTES ((size_t)2 << 20)
 #define CLOSE_STEP_US 100
 
 _Static_assert(sizeof(tutti__nccl_id_t) == sizeof(ncclUniqueId), "an id");
@@ -51,16 +58,28 @@ _Static_assert(sizeof(tutti__nccl_id_t) == sizeof(ncclUniqueId), "an id");
     X(ncclReduceScatter)                                                                           \
     X(ncclSend)
 
+/* Not in the headers of 2.18, nor in its library. */
+#define OPTIONAL(X)                                                                                \
+    X(ncclCommDeregister, (const ncclComm_t comm, void *handle))                                   \
+    X(ncclCommRegister, (const ncclComm_t comm, void *ptr, size_t bytes, void **ret_handle))       \
+    X(ncclMemAlloc, (void **ret_ptr, size_t bytes))                                                \
+    X(ncclMemFree, (void *ptr))
+
 struct tutti__nccl {
     struct tutti__nccl *next; /* of those that are closing */
     ncclComm_t comm;
+    void *handle; /* of the last that was registered; not on a stack, in case it comes late */
 };
 
 static struct {
 #define SLOT(name) __typeof__(name) *name;
     LIST(SLOT)
 #undef SLOT
-    int version; /* 0: there is none */
+#define SLOT(name, params) ncclResult_t(*name) params;
+    OPTIONAL(SLOT)
+#undef SLOT
+    int registers; /* all of OPTIONAL is there */
+    int version;   /* 0: there is none */
     char reason[TUTTI__CUDA_REASON_BYTES];
     tutti__nccl_t *closing; /* under lock */
 } nc;
@@ -113,6 +132,27 @@ static int fits(const char *what, int version)
     return version >= OLDEST;
 }
 
+/* Of a library that is held. */
+static int find_optional(const char *what, const char *const *files)
+{
+    static const tutti__cuda_symbol_t symbols[] = {
+#define SYMBOL(name, params) { #name, (void **)&nc.name },
+        OPTIONAL(SYMBOL)
+#undef SYMBOL
+    };
+    char why[TUTTI__CUDA_REASON_BYTES];
+    void *lib =
+        tutti__cuda_open_lib(what, files, 1, symbols, sizeof(symbols) / sizeof(*symbols), why);
+
+    tutti__cuda_close_lib(lib);
+    return lib != NULL;
+}
+
+int tutti__cuda_nccl_registers(void)
+{
+    return nc.registers;
+}
+
 int tutti__cuda_nccl_find(int *ret_version, char *ret_reason)
 {
     static const char *const files[] = { "libnccl.so.2" };
@@ -145,6 +185,7 @@ int tutti__cuda_nccl_find(int *ret_version, char *ret_reason)
     if (tutti__cuda_open_lib(what, files, 1, symbols, sizeof(symbols) / sizeof(*symbols),
                              nc.reason) == NULL)
         goto none;
+    nc.registers = find_optional(what, files);
     nc.version = version;
     *ret_version = version;
     return 1;
@@ -316,6 +357,63 @@ void tutti__cuda_nccl_abort(tutti__nccl_t *nccl)
     if (nccl->comm != NULL)
         note(nc.ncclCommAbort(nccl->comm), "ncclCommAbort");
     free(nccl);
+}
+
+/* ---- registered buffers ---- */
+
+static tutti_status_t check_registers(void)
+{
+    tutti_status_t status = check_there();
+
+    if (status != TUTTI_OK || nc.registers)
+        return status;
+    return tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "nccl: this version registers no buffers");
+}
+
+tutti_status_t tutti__cuda_nccl_alloc(size_t bytes, void **ret_ptr)
+{
+    tutti_status_t status = check_registers();
+    void *ptr = NULL;
+
+    if (status == TUTTI_OK)
+        status =
+            check(nc.ncclMemAlloc(&ptr, TUTTI__ROUND_UP(bytes, ALLOC_BYTES)), "ncclMemAlloc", NULL);
+    if (status == TUTTI_OK)
+        *ret_ptr = ptr;
+    return status;
+}
+
+void tutti__cuda_nccl_free(void *ptr)
+{
+    if (ptr != NULL)
+        note(nc.ncclMemFree(ptr), "ncclMemFree");
+}
+
+/* NCCL answers at once, also of communicators that are not blocking. */
+tutti_status_t tutti__cuda_nccl_register(tutti__nccl_t *nccl, void *ptr, size_t bytes,
+                                         tutti__nccl_reg_t **ret_reg)
+{
+    tutti_status_t status = check_registers();
+    ncclResult_t code;
+
+    if (status != TUTTI_OK)
+        return status;
+    nccl->handle = NULL;
+    code = nc.ncclCommRegister(nccl->comm, ptr, bytes, &nccl->handle);
+    status = check(code, "ncclCommRegister", nccl->comm);
+    if (status != TUTTI_OK)
+        return status;
+    if (code != ncclSuccess || nccl->handle == NULL)
+        return tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "nccl: ncclCommRegister: %s",
+                                code != ncclSuccess ? "in progress"
+                                                    : "no handle; is NCCL_LOCAL_REGISTER 0?");
+    *ret_reg = nccl->handle;
+    return TUTTI_OK;
+}
+
+void tutti__cuda_nccl_deregister(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg)
+{
+    note(nc.ncclCommDeregister(nccl->comm, reg), "ncclCommDeregister");
 }
 
 /* ---- calls ---- */

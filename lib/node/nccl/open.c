@@ -42,6 +42,7 @@ static tutti_status_t make_device_parts(tutti__nccl_node_t *self)
         status = self->ops->stream_make(1, &self->stream);
     for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
         status = self->ops->event_make(&self->lane[i].done);
+    /* Not to be registered: only ranks in place use it, and others need not be. */
     if (status == TUTTI_OK && self->nlocal > 1) {
         status = self->ops->alloc(self->stage_share * self->nlocal, &stage);
         if (status == TUTTI_OK)
@@ -108,6 +109,28 @@ tutti_status_t tutti__nccl_node_settle(tutti__node_t *node)
     if (status == TUTTI_OK)
         status = self->ops->nccl_poll(self->nccl);
     return tutti__nccl_leave(self, status);
+}
+
+tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t bytes)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+    tutti_status_t status = tutti__nccl_alive(self);
+
+    assert(self->nregs < TUTTI__LANES);
+    if (status != TUTTI_OK)
+        return status;
+    status = self->ops->nccl_register(self->nccl, ptr, bytes, &self->reg[self->nregs]);
+    self->nregs += status == TUTTI_OK;
+    return status;
+}
+
+/* Not of one that was aborted: NCCL has forgotten them with it. */
+void tutti__nccl_node_unregister(tutti__node_t *node)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+
+    while (self->nregs > 0 && self->nccl != NULL)
+        self->ops->nccl_deregister(self->nccl, self->reg[--self->nregs]);
 }
 
 tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)

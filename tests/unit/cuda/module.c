@@ -15,7 +15,7 @@
 
 static char last_error[TUTTI__ERROR_BYTES], last_note[TUTTI__ERROR_BYTES];
 static const tutti__device_ops_t *ops;
-static int errors;
+static int errors, registers; /* the NCCL in use has what registers buffers */
 
 #define CHECK(x)                                                                                   \
     do {                                                                                           \
@@ -183,6 +183,26 @@ static tutti_status_t call_nccl(void)
     return ops->nccl_call(comm, calls, 7, stream);
 }
 
+static tutti_status_t call_nccl_alloc(void)
+{
+    tutti_status_t status = ops->nccl_alloc(64, &memory);
+
+    if (status == TUTTI_OK)
+        ops->nccl_free(memory);
+    return status;
+}
+
+static tutti_status_t call_register(void)
+{
+    tutti__nccl_reg_t *reg = NULL;
+    tutti_status_t status = ops->nccl_register(comm, room, sizeof(room), &reg);
+
+    if (status == TUTTI_OK)
+        ops->nccl_deregister(comm, reg);
+    CHECK((status == TUTTI_OK) == ((void *)reg == room));
+    return status;
+}
+
 static const struct {
     tutti_status_t (*call)(void);
     tutti_status_t expected; /* of the function that fails */
@@ -225,6 +245,10 @@ static const struct {
     { call_nccl, TUTTI_ERR_TRANSPORT, "ncclReduce" },
     { call_nccl, TUTTI_ERR_TRANSPORT, "ncclSend" },
     { call_nccl, TUTTI_ERR_TRANSPORT, "ncclRecv" },
+    { call_nccl_alloc, TUTTI_ERR_TRANSPORT, "ncclMemAlloc" },
+    { call_nccl_alloc, TUTTI_OK, "ncclMemFree" },
+    { call_register, TUTTI_ERR_TRANSPORT, "ncclCommRegister" },
+    { call_register, TUTTI_OK, "ncclCommDeregister" },
 };
 
 /* Fails first, so that nothing is done already; then it goes well. */
@@ -294,6 +318,29 @@ static void test_close(void)
     CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, &comm) == TUTTI_OK);
 }
 
+static int is_registering(size_t i)
+{
+    return cases[i].call == call_nccl_alloc || cases[i].call == call_register;
+}
+
+/* Not at all, not now, not at once. */
+static void test_no_register(void)
+{
+    if (!registers) {
+        CHECK(call_nccl_alloc() == TUTTI_ERR_UNSUPPORTED);
+        CHECK(call_register() == TUTTI_ERR_UNSUPPORTED);
+        CHECK(strstr(last_error, "registers no buffers") != NULL);
+        return;
+    }
+    setenv("STUB_FAIL", "not local", 1);
+    CHECK(call_register() == TUTTI_ERR_UNSUPPORTED);
+    CHECK(strstr(last_error, "NCCL_LOCAL_REGISTER") != NULL);
+    setenv("STUB_FAIL", "later", 1);
+    CHECK(call_register() == TUTTI_ERR_UNSUPPORTED);
+    CHECK(strstr(last_error, "in progress") != NULL);
+    unsetenv("STUB_FAIL");
+}
+
 static void test_types(void)
 {
     tutti__nccl_call_t call = { TUTTI__NCCL_ALLREDUCE, room, room, 3, TUTTI_INT16, TUTTI_SUM, 0 };
@@ -321,11 +368,13 @@ static void run_calls(void)
     test_states();
     test_close();
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        if (cases[i].call == call_use || cases[i].call == call_comm)
+        if (cases[i].call == call_use || cases[i].call == call_comm ||
+            (is_registering(i) && !registers))
             continue;
         run_case(i);
         CHECK(cases[i].call() == TUTTI_OK);
     }
+    test_no_register();
     test_types();
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         if (cases[i].call == call_comm)
@@ -378,6 +427,7 @@ int main(int argc, char **argv)
         return errors > 0;
     }
     check_slots();
+    registers = strstr(versions, "registers no buffers") == NULL;
     if (strstr(versions, "no NCCL") != NULL) {
         CHECK(call_id() == TUTTI_ERR_UNSUPPORTED && strstr(last_error, "no NCCL: ") != NULL);
         CHECK(!ops->nccl_serves(TUTTI_FLOAT32, TUTTI_SUM));

@@ -109,6 +109,12 @@ good old_nccl
 stub old_nccl libnccl.so.2 -DNCCL -DVERSION=21403
 says old_nccl open "0: .*, no NCCL (NCCL, libnccl.so.2: it is 2.14, 2.18 or later is needed)"
 
+# 2.18 has nothing to register buffers with; all else is served.
+good nccl_2_18
+stub nccl_2_18 libnccl.so.2 -DNCCL -DVERSION=21805
+says nccl_2_18 open "0: .*, NCCL 2.18.5, which registers no buffers$"
+says nccl_2_18 calls "image: sm_"
+
 export STUB_FAIL=cudaGetDeviceCount
 says good open "6: .* no GPU for us: cudaGetDeviceCount: no GPU, says the stub"
 unset STUB_FAIL

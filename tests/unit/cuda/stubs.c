@@ -275,6 +275,26 @@ int ncclAllGather(const void *src, void *dst, size_t count, int type, void *comm
     return fails("ncclAllGather") || depth != 1 || type != 1 || count != 6 ? 5 : 7;
 }
 
+#if VERSION >= 21900
+/* In pages of its own. */
+int ncclMemAlloc(void **ptr, size_t bytes)
+{
+    *ptr = &depth;
+    return fails("ncclMemAlloc") || bytes % (2 << 20) != 0 ? 2 : 0;
+}
+
+CALL(ncclMemFree, 1, void *ptr)
+CALL(ncclCommDeregister, 5, void *comm, void *handle)
+
+/* "not local": NCCL_LOCAL_REGISTER=0 */
+int ncclCommRegister(void *comm, void *ptr, size_t bytes, void **handle)
+{
+    (void)comm, (void)bytes;
+    *handle = fails("not local") ? NULL : ptr;
+    return fails("ncclCommRegister") ? 1 : fails("later") ? 7 : 0;
+}
+#endif
+
 int ncclCommFinalize(void *comm)
 {
     (void)comm;
