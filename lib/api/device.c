@@ -343,6 +343,8 @@ static tutti_status_t open_found(tutti_comm_t *comm, facts_t *facts)
         status = open_lanes(comm);
     if (status == TUTTI_OK)
         status = tutti__comm_register_lanes(comm, (int32_t *)(void *)facts);
+    if (status == TUTTI_OK)
+        status = tutti__comm_open_direct(comm);
     tutti__device_leave(&comm->device, before);
     return status;
 }
@@ -396,6 +398,7 @@ void tutti__comm_close_device(tutti_comm_t *comm)
     (void)tutti__device_enter(device, &before);
     if (device->node != NULL)
         device->node->ops->close(device->node);
+    tutti__comm_close_direct(comm);
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
         close_lane(device, &device->lane[i]);
     tutti__device_leave(device, before);

@@ -8,9 +8,13 @@
 /* Fill in comm->device, if all ranks have one that works. Collective; of set-up. The calling thread
    gets back the device it had. */
 tutti_status_t tutti__comm_open_device(tutti_comm_t *comm);
-/* Its last round: what buckets are packed into, registered with NCCL; room: [size], written.
+/* One of its last rounds: what buckets are packed into, registered with NCCL; room: [size], written.
    Collective; by the thread that has opened the device. See registered.c. */
 tutti_status_t tutti__comm_register_lanes(const tutti_comm_t *comm, int32_t *room);
+/* And another: shall messages between hosts go from and to device memory? And the end of what that
+   made. See device_direct.c. */
+tutti_status_t tutti__comm_open_direct(tutti_comm_t *comm);
+void tutti__comm_close_direct(tutti_comm_t *comm);
 /* Calls that are in streams still: until they have come, the communicator dies or TUTTI_TIMEOUT is
    over. Before its engine is closed, which sees deaths. Half-open ones are fine. */
 void tutti__comm_end_queued(tutti_comm_t *comm);

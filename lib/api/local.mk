@@ -13,6 +13,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/cuda.c \
     %reldir%/device.c \
     %reldir%/device.h \
+    %reldir%/device_direct.c \
     %reldir%/direct.c \
     %reldir%/direct.h \
     %reldir%/files.c \

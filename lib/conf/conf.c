@@ -118,6 +118,11 @@ static const row_t rows[] = {
       "Device memory: on several hosts allreduces of up to so many bytes are made in host memory,\n"
       "    larger ones by NCCL inside hosts; auto: what a cost model says; 0: none.",
       0, 16 * GIB, "auto" },
+    { "TUTTI_GPU_DIRECT", CONF_CHOICE, AT(shared.gpu_direct), "1",
+      "1: between hosts MPI sends and receives sums in device memory, if it says that it can on\n"
+      "    all ranks; each communicator takes up to ten times TUTTI_STAGE_BYTES of it.\n"
+      "    0: through pinned host memory. Try it where jobs hang.",
+      0, 0, "0|1" },
     { "TUTTI_XPORT", CONF_WORD, AT(shared.xport), "auto",
       "Between ranks of different hosts: shm works if the hosts are one machine.",
       0, SIZE(shared.xport), "auto|shm|mpi" },

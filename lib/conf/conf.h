@@ -38,6 +38,7 @@ typedef struct {
     uint64_t device_chunk_bytes; /* TUTTI_DEVICE_CHUNK_BYTES: one chunk of a device's pipeline */
     uint64_t device_staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES: allreduces of several hosts that are
                                      made in host memory; or AUTO */
+    uint64_t gpu_direct; /* TUTTI_GPU_DIRECT: 1: device memory to other hosts, where it works */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char xport[TUTTI__CONF_TEXT];          /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
 } tutti__conf_shared_t;

@@ -7,6 +7,9 @@
  * A call on device memory goes one of two ways. Where its schedule is for it (sched->on_device),
  * the executor runs node operations by NCCL and copies between device memory and STAGE. Else the
  * whole call is made in host memory, see engine/staged.h.
+ *
+ * STAGE is pinned host memory; or, where messages between hosts are direct (exec/direct.c), device
+ * memory, as are the slots of messages.
  */
 #ifndef TUTTI__EXEC_DEVICE_H
 #define TUTTI__EXEC_DEVICE_H
@@ -23,6 +26,9 @@ typedef struct {
     char *stage;            /* [stage_bytes] pinned host memory */
     char *fuse;             /* [fuse_bytes] device memory; lane 0: NULL */
     int is_nccls;           /* fuse is of nccl_alloc, and may be registered with `node` */
+    /* with direct_bytes only: */
+    char *direct; /* device memory: [stage_bytes] STAGE, [direct_slots x direct_bytes] slots */
+    tutti__dstream_t *between; /* what the device does with messages */
 } tutti__device_lane_t;
 
 typedef struct {
@@ -33,6 +39,10 @@ typedef struct {
     size_t chunk_bytes;  /* longest chunk of a block in loops; at least 64. A power of two of it
                             is used */
     size_t stage_bytes, fuse_bytes; /* the same on all ranks, as is chunk_bytes */
+    /* Longest message that goes from and to device memory; a power of two. 0: none does. The same
+       on all ranks, as are the slots of a lane for such messages. */
+    size_t direct_bytes;
+    uint32_t direct_slots;
     tutti__device_lane_t lane[TUTTI__LANES];
 } tutti__exec_device_t;
 

@@ -298,6 +298,8 @@ static void do_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__o
 static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                                    tutti__stuck_t *stuck)
 {
+    if (TUTTI__UNLIKELY(run->direct) && op->kind <= TUTTI__REDUCE)
+        return tutti__run_direct(run, st, op, stuck);
     switch (op->kind) {
     case TUTTI__SEND:
         return do_send(run, st, op, stuck);

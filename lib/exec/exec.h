@@ -114,6 +114,8 @@ typedef struct {
     /* with a device only: */
     tutti__devent_t *ready; /* the call's; NULL: none, or the node has it */
     int untouched;          /* the first node operation is not done, so only stream 0 goes on */
+    uint32_t direct;        /* STAGE and messages are in device memory: slots of each channel that
+                               receives. 0: they are in the host's; always set */
     tutti__reducer_t reducer;
     tutti__node_call_t node_call; /* what is the same in the whole call; the present operation */
     tutti__stream_t stream[TUTTI__SCHED_STREAMS];
@@ -121,7 +123,8 @@ typedef struct {
     /* channels: those of the last schedule that had some */
     tutti__end_t *ends;
     uint32_t nends, ends_room;
-    int expects; /* one of them wants to know how many messages will come */
+    uint32_t slots_used; /* of the lane's, by these ends */
+    int expects;         /* one of them wants to know how many messages will come */
 
     /* blocks */
     tutti__layout_t layout; /* of the last call; count 0: had tables */

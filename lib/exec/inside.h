@@ -33,6 +33,8 @@ tutti_status_t tutti__run_expect(tutti__run_t *run);
 
 /* ---- on_device.c: what calls on device memory have of their own ---- */
 
+#define TUTTI__LEAST_CHUNK ((size_t)64) /* bytes; a power of two */
+
 static inline int tutti__run_is_users(unsigned buf)
 {
     return buf == TUTTI__IN || buf == TUTTI__OUT;
@@ -58,5 +60,17 @@ tutti_status_t tutti__run_wait(const tutti__run_t *run, const tutti__stream_t *s
 tutti_status_t tutti__run_copy(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op);
 /* Copies that were queued: until they are done, but 100 ms at most. */
 void tutti__run_end_copies(const tutti__run_t *run);
+
+/* ---- direct.c: messages from and to device memory ---- */
+
+/* For run->direct. The call is on device memory; the same on all ranks but for the number. */
+tutti_status_t tutti__run_choose_direct(const tutti__run_t *run, const tutti__sched_t *sched,
+                                        const tutti__exec_call_t *call, uint32_t *ret_credits);
+/* The name of a channel's end, which has slots if it receives. */
+void tutti__run_direct_key(tutti__run_t *run, const tutti__sched_chan_t *chan,
+                           tutti__chan_key_t *key);
+/* SEND to REDUCE, of a run that is direct. */
+tutti_status_t tutti__run_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                 tutti__stuck_t *stuck);
 
 #endif

@@ -2,6 +2,7 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/device.h \
+    %reldir%/direct.c \
     %reldir%/exec.c \
     %reldir%/exec.h \
     %reldir%/inside.h \

@@ -16,8 +16,6 @@
 
 /* ---- blocks ---- */
 
-#define LEAST_CHUNK ((size_t)64) /* a power of two */
-
 static size_t power_upto(size_t n)
 {
     return (size_t)1 << (8 * sizeof(n) - 1 - (unsigned)__builtin_clzl(n));
@@ -31,11 +29,11 @@ tutti_status_t tutti__run_lay_out_device(tutti__run_t *run, const tutti__sched_t
 
     if (sched->stage_trips > 0)
         most = TUTTI__MIN(most, device->stage_bytes / sched->stage_trips / sched->stage_blocks);
-    if (most < LEAST_CHUNK || message < LEAST_CHUNK)
+    if (most < TUTTI__LEAST_CHUNK || message < TUTTI__LEAST_CHUNK)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "%u blocks do not fit %zu bytes of stage",
                            sched->stage_blocks, device->stage_bytes);
     /* There is no use in one that is longer than the call. */
-    run->chunk = TUTTI__MAX(power_upto(largest), LEAST_CHUNK);
+    run->chunk = TUTTI__MAX(power_upto(largest), TUTTI__LEAST_CHUNK);
     run->chunk = TUTTI__MIN(largest > run->chunk ? 2 * run->chunk : run->chunk, power_upto(most));
     run->message = TUTTI__MIN(run->chunk, power_upto(message));
     ring = run->chunk * sched->stage_trips;
@@ -68,7 +66,8 @@ void tutti__run_start_device(tutti__run_t *run, const tutti__exec_call_t *call)
     run->untouched = 0;
     run->node_call.queued = call->queued && has_nodes_only(sched);
     run->node_call.then = call->then;
-    run->place[TUTTI__STAGE].base = run->device->lane[run->lane].stage;
+    run->place[TUTTI__STAGE].base = run->direct ? run->device->lane[run->lane].direct
+                                                : run->device->lane[run->lane].stage;
     for (uint32_t s = 0; s < sched->nstreams; s++) {
         size_t pieces = 1;
 
@@ -101,7 +100,8 @@ void tutti__run_end_copies(const tutti__run_t *run)
     for (uint32_t s = 0; s < run->sched->nstreams; s++) {
         const tutti__stream_t *st = &run->stream[s];
 
-        if (!st->started || st->pc >= st->end || run->sched->ops[st->pc].kind != TUTTI__COPY)
+        if (!st->started || st->pc >= st->end ||
+            (run->sched->ops[st->pc].kind != TUTTI__COPY && !run->direct))
             continue;
         while (ops->query(run->device->lane[run->lane].copied[s]) == TUTTI__AGAIN &&
                tutti__now_ns() < deadline)

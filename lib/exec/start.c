@@ -114,7 +114,8 @@ static size_t divide_up(size_t n, size_t by)
 static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
                               const tutti__exec_call_t *call, size_t esize)
 {
-    size_t largest, message = run->env->slot_bytes / (sched->max_nblk * esize) * esize;
+    size_t slot_bytes = run->direct ? run->device->direct_bytes : run->env->slot_bytes;
+    size_t largest, message = slot_bytes / (sched->max_nblk * esize) * esize;
     size_t chunk = message;
     int is_pair = sched->sizes == TUTTI__BY_PAIR;
     tutti__block_t *out, *in, *scratch;
@@ -230,26 +231,31 @@ static tutti_status_t open_end(tutti__run_t *run, const tutti__sched_chan_t *key
                                tutti__end_t *ret_end)
 {
     tutti__xport_t *x = run->env->xport[key->peer];
-    tutti__chan_key_t name = { run->lane, key->peer, key->stream };
-    tutti_status_t status = key->is_recv ? x->ops->open_recv(x, &name, &ret_end->chan)
-                                         : x->ops->open_send(x, &name, &ret_end->chan);
+    tutti__chan_key_t name = { .lane = run->lane, .peer = key->peer, .stream = key->stream };
+    tutti_status_t status;
 
+    if (run->direct)
+        tutti__run_direct_key(run, key, &name);
+    status = key->is_recv ? x->ops->open_recv(x, &name, &ret_end->chan)
+                          : x->ops->open_send(x, &name, &ret_end->chan);
     if (status != TUTTI_OK)
         return status;
     ret_end->ops = x->ops;
     ret_end->key = *key;
+    ret_end->key.stream = (uint8_t)name.stream; /* so no direct end is taken for another */
     run->expects |= key->is_recv && x->ops->expect != NULL;
     return TUTTI_OK;
 }
 
-/* The channel ends of this schedule. */
+/* The channel ends of this schedule. Direct ones are asked for in every run, with its slots. */
 static tutti_status_t get_ends(tutti__run_t *run, const tutti__sched_t *sched)
 {
     tutti_status_t status = TUTTI_OK;
 
-    if (sched->nchans == 0 || has_ends(run, sched))
+    if (sched->nchans == 0 || (!run->direct && has_ends(run, sched)))
         return TUTTI_OK;
     run->nends = 0;
+    run->slots_used = 0;
     run->expects = 0;
     if (run->ends_room < sched->nchans) {
         tutti__end_t *ends = realloc(run->ends, sched->nchans * sizeof(*ends));
@@ -363,10 +369,14 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     run->signature = call->signature;
     run->root = call->root;
     run->device = NULL;
+    run->direct = 0;
     if (TUTTI__UNLIKELY(call->on_device)) {
         run->device = run->env->device;
         run->untouched = 1;
         run->layout.count = 0; /* nothing is kept from host calls, nor for them */
+        status = tutti__run_choose_direct(run, sched, call, &run->direct);
+        if (status != TUTTI_OK)
+            return status;
     }
     status = find_layout(run, sched, call);
     if (status == TUTTI_OK)

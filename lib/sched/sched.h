@@ -156,6 +156,7 @@ typedef struct {
     uint32_t marks[TUTTI__SCHED_STREAMS];     /* M: marks in one trip of the stream's loop */
     int on_device; /* IN and OUT may be device memory, see tutti__sched_suits_device; equal on all
                       ranks */
+    int is_read; /* from a text, so of its channels no more is known than that they are right */
     /* STAGE, where it is memory of its own: blocks stage_first to stage_first + stage_blocks - 1
        only, and stage_trips chunks of each: chunk t is where chunk t - stage_trips was. A power of
        two; 0: STAGE is OUT. stage_blocks and stage_trips are equal on all ranks. */

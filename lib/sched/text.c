@@ -489,8 +489,10 @@ static void agree_on_device(const reader_t *in)
 
     for (uint32_t r = 0; r < in->size; r++)
         on_device &= in->scheds[r]->on_device;
-    for (uint32_t r = 0; r < in->size; r++)
+    for (uint32_t r = 0; r < in->size; r++) {
         in->scheds[r]->on_device = on_device;
+        in->scheds[r]->is_read = 1;
+    }
 }
 
 static int read_text(reader_t *in)

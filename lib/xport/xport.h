@@ -12,6 +12,11 @@
  *   ahead); view() lends the next message where it already is - a slot in shared memory, or a
  *   posted staging buffer; release() gives the slot back.
  *
+ * Direct ends (slot_bytes in their key, on streams from TUTTI__XPORT_DIRECT on) carry messages from
+ * and to memory of a device, for transports that take it. The receiver's slots are the caller's:
+ * no transport can make such memory. Ends live until close, so the slots may be others each time
+ * one is asked for, while nothing is expected.
+ *
  * One thread at a time uses one lane of one xport; different lanes may be used by different
  * threads.
  */
@@ -30,8 +35,15 @@ typedef struct tutti__chan tutti__chan_t;
 typedef struct {
     uint32_t lane;
     uint32_t peer;   /* rank at the other end */
-    uint32_t stream; /* the producer's */
+    uint32_t stream; /* the producer's; of direct ends: TUTTI__XPORT_DIRECT more */
+    /* Of direct ends only; 0: the transport's own slots. */
+    uint32_t credits;  /* a receiver's */
+    size_t slot_bytes; /* longest message; a multiple of 64 */
+    char *slots;       /* a receiver's: [credits x slot_bytes], the caller's until close, or for
+                          ever if `keeps` says so then */
 } tutti__chan_key_t;
+
+#define TUTTI__XPORT_DIRECT 4 /* as schedules have so many streams */
 
 typedef struct {
     const char *name;    /* "shm", as in TUTTI_XPORT=shm */
@@ -64,6 +76,12 @@ typedef struct {
     /* After an error: give up all messages of this lane that are in flight, so that no buffer of
        the user is touched any more. */
     void (*cancel)(tutti__xport_t *xport, uint32_t lane);
+
+    /* 1: direct ends may have memory of the device that is called so ("cuda"). NULL: of none. */
+    int (*takes_device)(tutti__xport_t *xport, const char *device);
+    /* 1: messages of direct ends were given up that may still be read, or written to slots, so that
+       this memory may not be freed any more. NULL: never. */
+    int (*keeps)(tutti__xport_t *xport);
 } tutti__xport_ops_t;
 
 /* Every implementation begins with this. */

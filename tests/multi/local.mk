@@ -125,3 +125,17 @@ device_world = %reldir%/device_world.c %reldir%/device_world.h
 %C%_device_async_ends_LDADD = $(PRETEND_LIBS)
 %C%_device_async_queued_SOURCES = %reldir%/device_async_queued.c $(device_job) $(multi_case)
 %C%_device_async_queued_LDADD = $(PRETEND_LIBS)
+
+# Messages of device memory, over an MPI that a preloaded library makes take it.
+test_programs += %reldir%/mpi_direct
+EXTRA_%C%_mpi_direct_DEPENDENCIES = tutti/pretend.la
+tests_multi_mpi_direct_LDADD = $(API_LIBS) -ldl
+script_tests += %reldir%/mpi_direct.sh
+if HAVE_OPENMPI
+check_LTLIBRARIES += tests/multi/mpi_direct_shim.la
+tests_multi_mpi_direct_shim_la_SOURCES = %reldir%/mpi_direct_shim.c
+tests_multi_mpi_direct_shim_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CFLAGS)
+tests_multi_mpi_direct_shim_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
+tests_multi_mpi_direct_shim_la_LIBADD = $(OPENMPI_LIBS) -lpthread -ldl
+endif
+EXTRA_DIST += %reldir%/mpi_direct_shim.c

@@ -46,6 +46,9 @@ static void log_line(tutti__log_level_t level, const char *text)
     fprintf(stderr, "rank %u: level %d: %s\n", me, (int)level, text);
 }
 
+#define KEY(lane_, peer_, stream_)                                                                 \
+    ((tutti__chan_key_t){ .lane = (lane_), .peer = (peer_), .stream = (stream_) })
+
 static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line };
 
 /* Leaves without an exit handler, so that a failed check cannot hang in MPI_Finalize. */
@@ -219,10 +222,10 @@ static void ring(tutti__xport_t *xport, size_t slot_bytes, uint32_t size, uint32
     flow_t out[2];
     flow_t in[2];
 
-    open_flow(xport, slot_bytes, (tutti__chan_key_t){ lane, right, 0 }, 0, total, &out[0]);
-    open_flow(xport, slot_bytes, (tutti__chan_key_t){ lane, left, 0 }, 1, total, &in[0]);
-    open_flow(xport, slot_bytes, (tutti__chan_key_t){ lane, left, 3 }, 0, total, &out[1]);
-    open_flow(xport, slot_bytes, (tutti__chan_key_t){ lane, right, 3 }, 1, total, &in[1]);
+    open_flow(xport, slot_bytes, KEY(lane, right, 0), 0, total, &out[0]);
+    open_flow(xport, slot_bytes, KEY(lane, left, 0), 1, total, &in[0]);
+    open_flow(xport, slot_bytes, KEY(lane, left, 3), 0, total, &out[1]);
+    open_flow(xport, slot_bytes, KEY(lane, right, 3), 1, total, &in[1]);
     CHECK(out[0].chan != in[0].chan && out[0].chan != out[1].chan);
     while (!(flow_done(&out[0]) && flow_done(&out[1]) && flow_done(&in[0]) && flow_done(&in[1]))) {
         int moved = 0;
@@ -374,12 +377,12 @@ static void wrong_length(const tutti__meet_t *meet, size_t slot_bytes, size_t se
 
     CHECK_OK(module->xport_open(meet, me == 0 ? sizeof(block) : slot_bytes, 2, &xport));
     if (me == 0) {
-        CHECK_OK(xport->ops->open_send(xport, &(tutti__chan_key_t){ 0, 1, 0 }, &chan));
+        CHECK_OK(xport->ops->open_send(xport, &KEY(0, 1, 0), &chan));
         CHECK_OK(xport->ops->send(chan, block, sent, 0, &pending, &stuck));
         while (pending && xport->ops->flush(chan, &stuck) == TUTTI__AGAIN)
             sched_yield();
     } else if (me == 1) {
-        CHECK_OK(xport->ops->open_recv(xport, &(tutti__chan_key_t){ 0, 0, 0 }, &chan));
+        CHECK_OK(xport->ops->open_recv(xport, &KEY(0, 0, 0), &chan));
         CHECK_OK(xport->ops->expect(chan, 2));
         CHECK_STATUS(view(xport, chan, wanted), TUTTI_ERR_MISMATCH);
         snprintf(both[0], sizeof(both[0]), "%zu bytes", TUTTI__MIN(sent, slot_bytes));
@@ -409,12 +412,66 @@ static void case_wrong_length(void)
     meet.close(meet.ctx);
 }
 
+/* A message around the ring, of `bytes`, all of them `value`, into lent slots. */
+static void pass_on(tutti__xport_t *xport, tutti__chan_t *out, tutti__chan_t *in, char *block,
+                    size_t bytes, int value, const char *slots, size_t slots_bytes)
+{
+    const void *data;
+    tutti__stuck_t stuck;
+    tutti_status_t status;
+    int pending;
+
+    memset(block, value, bytes);
+    CHECK_OK(xport->ops->send(out, block, bytes, 0, &pending, &stuck));
+    while ((status = xport->ops->view(in, bytes, 0, &data, &stuck)) == TUTTI__AGAIN)
+        sched_yield();
+    CHECK_OK(status);
+    CHECK((const char *)data >= slots && (const char *)data + bytes <= slots + slots_bytes);
+    CHECK(((const char *)data)[0] == value && ((const char *)data)[bytes - 1] == value);
+    xport->ops->release(in);
+    while (pending && (status = xport->ops->flush(out, &stuck)) == TUTTI__AGAIN)
+        sched_yield();
+    CHECK_OK(status);
+}
+
+/* Direct ends: messages longer than the transport's, and slots of ours, others in each run. */
+static void case_lent(void)
+{
+    static char slots[3][3 * 8192], block[8192];
+    tutti__xport_t *xport;
+    tutti__meet_t meet;
+    tutti__chan_t *in, *out;
+
+    open_meet(&meet);
+    CHECK_OK(module->xport_open(&meet, 4096, 2, &xport));
+    CHECK(xport->ops->takes_device(xport, "nonsense") == 0);
+    CHECK(xport->ops->takes_device(xport, "cuda") <= 1);
+    for (int run = 0; run < 3; run++) {
+        tutti__chan_key_t to = KEY(1, (me + 1) % meet.size, TUTTI__XPORT_DIRECT);
+        tutti__chan_key_t from = KEY(1, (me + meet.size - 1) % meet.size, TUTTI__XPORT_DIRECT);
+
+        to.slot_bytes = from.slot_bytes = 8192;
+        from.credits = 3 - (uint32_t)run % 2;
+        from.slots = slots[run];
+        CHECK_OK(xport->ops->open_send(xport, &to, &out));
+        CHECK_OK(xport->ops->open_recv(xport, &from, &in));
+        CHECK_OK(xport->ops->expect(in, 7));
+        for (int i = 0; i < 7; i++)
+            pass_on(xport, out, in, block, i % 2 ? 100 : 8192, 10 * run + i, slots[run],
+                    from.credits * 8192);
+    }
+    CHECK(!xport->ops->keeps(xport));
+    fence(&meet);
+    xport->ops->close(xport);
+    meet.close(meet.ctx);
+}
+
 /* Everybody expects messages that never come, and sends some that nobody takes. */
 static void stuck_traffic(const tutti__meet_t *meet, size_t bytes, tutti__xport_t **ret_xport)
 {
     static char block[1 << 20];
-    tutti__chan_key_t right = { 0, (me + 1) % meet->size, 0 };
-    tutti__chan_key_t left = { 0, (me + meet->size - 1) % meet->size, 1 };
+    tutti__chan_key_t right = KEY(0, (me + 1) % meet->size, 0);
+    tutti__chan_key_t left = KEY(0, (me + meet->size - 1) % meet->size, 1);
     tutti__chan_t *chan;
     tutti__stuck_t stuck;
     int pending;
@@ -448,8 +505,7 @@ static void case_cancel(void)
         start = tutti__now_ns();
         xport->ops->cancel(xport, 0);
         CHECK(tutti__now_ns() - start < UINT64_C(2000000000));
-        CHECK_OK(xport->ops->open_send(xport, &(tutti__chan_key_t){ 0, (me + 1) % meet.size, 0 },
-                                       &chan));
+        CHECK_OK(xport->ops->open_send(xport, &KEY(0, (me + 1) % meet.size, 0), &chan));
         CHECK_STATUS(xport->ops->send(chan, &start, 8, 0, &pending, &stuck), TUTTI_ERR_TRANSPORT);
         ring(xport, 1 << 20, meet.size, 1, 20);
         fence(&meet);
@@ -656,9 +712,9 @@ static void app_ends_first(int ours)
     fence(&meet);
     app_finalize();
     CHECK_STATUS(xport->ops->progress(xport), TUTTI_ERR_SHUTDOWN);
-    CHECK_OK(xport->ops->open_send(xport, &(tutti__chan_key_t){ 0, 0, 0 }, &chan));
+    CHECK_OK(xport->ops->open_send(xport, &KEY(0, 0, 0), &chan));
     CHECK_STATUS(xport->ops->send(chan, all, 1, 0, &pending, &stuck), TUTTI_ERR_SHUTDOWN);
-    CHECK_OK(xport->ops->open_recv(xport, &(tutti__chan_key_t){ 0, 0, 0 }, &chan));
+    CHECK_OK(xport->ops->open_recv(xport, &KEY(0, 0, 0), &chan));
     CHECK_STATUS(xport->ops->expect(chan, 1), TUTTI_ERR_SHUTDOWN);
     CHECK_STATUS(meet.allgather(meet.ctx, all, 1, all, 100), TUTTI_ERR_SHUTDOWN);
     xport->ops->cancel(xport, 0);
@@ -688,6 +744,7 @@ static const struct {
     { "threads", case_threads },
     { "fork", case_fork },
     { "wrong_length", case_wrong_length },
+    { "lent", case_lent },
     { "cancel", case_cancel },
     { "killed", case_killed },
     { "give_up", case_give_up },

@@ -63,7 +63,7 @@ passes()
 }
 
 for ranks in 2 3 4; do
-    passes $ranks data two_xports threads wrong_length cancel
+    passes $ranks data two_xports threads wrong_length lent cancel
 done
 passes 1 data cancel
 passes 2 app_single app_funneled app_serialized app_multiple app_ends_ours twice fork

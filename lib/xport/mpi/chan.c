@@ -16,6 +16,10 @@
  * sender refuses. Truncation would be noticed, but too late: Open MPI 4.1.4 writes a message of
  * 4 KiB and up past the end of a receive that is shorter (seen over shared memory and over TCP).
  *
+ * A direct end (xport.h) is the same on device memory, which MPI takes as it takes any, and which
+ * nothing here looks at. Such an MPI may use the device for it, beside NCCL: see the hazard in
+ * api/device_direct.c.
+ *
  * One thread at a time uses an end; the lock is there for MPI and for an application that
  * finalizes MPI meanwhile.
  */
@@ -27,6 +31,7 @@ tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan
                                     int receives, tutti__chan_t **ret_chan)
 {
     tutti__chan_t *chan = calloc(1, sizeof(*chan));
+    int is_direct = key->slot_bytes > 0;
     size_t bytes = TUTTI__ROUND_UP(xport->slot_bytes, (size_t)TUTTI__LINE_BYTES) * xport->credits;
 
     if (chan == NULL)
@@ -35,11 +40,13 @@ tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan
     chan->key = *key;
     chan->receives = receives;
     chan->sending = MPI_REQUEST_NULL;
-    if (receives) {
+    chan->slot_bytes = is_direct ? key->slot_bytes : xport->slot_bytes;
+    if (receives && !is_direct) {
         chan->slots = aligned_alloc(TUTTI__LINE_BYTES, bytes);
         chan->posted_request = malloc(xport->credits * sizeof(MPI_Request));
         if (chan->slots == NULL || chan->posted_request == NULL)
             goto no_memory;
+        chan->credits = chan->room = xport->credits;
     }
     *ret_chan = chan;
     return TUTTI_OK;
@@ -54,13 +61,38 @@ void tutti__mpi_chan_free(tutti__chan_t *chan)
     if (chan == NULL)
         return;
     free(chan->posted_request);
-    free(chan->slots);
+    if (chan->key.slot_bytes == 0)
+        free(chan->slots);
     free(chan);
+}
+
+tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key)
+{
+    MPI_Request *requests;
+
+    /* A cancelled lane's is not used again; it says so at its next use. */
+    if (chan->posted > 0 || chan->status != TUTTI_OK)
+        return TUTTI_OK;
+    if (key->slot_bytes != chan->slot_bytes || key->credits == 0)
+        return tutti__mpi_fail(TUTTI_ERR_INTERNAL,
+                               "mpi: %u slots of %zu bytes for peer %u, not %zu", key->credits,
+                               key->slot_bytes, key->peer, chan->slot_bytes);
+    if (chan->room < key->credits) {
+        requests = realloc(chan->posted_request, key->credits * sizeof(*requests));
+        if (requests == NULL)
+            return tutti__mpi_fail(TUTTI_ERR_NO_MEMORY, "mpi: no memory for a channel");
+        chan->posted_request = requests;
+        chan->room = key->credits;
+    }
+    chan->slots = (unsigned char *)key->slots;
+    chan->credits = key->credits;
+    chan->head = 0;
+    return TUTTI_OK;
 }
 
 static unsigned char *slot(const tutti__chan_t *chan, uint32_t index)
 {
-    size_t stride = TUTTI__ROUND_UP(chan->xport->slot_bytes, (size_t)TUTTI__LINE_BYTES);
+    size_t stride = TUTTI__ROUND_UP(chan->slot_bytes, (size_t)TUTTI__LINE_BYTES);
 
     return chan->slots + stride * index;
 }
@@ -109,9 +141,9 @@ tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_
     int code;
 
     (void)signature; /* not carried: see xport.c */
-    if (TUTTI__UNLIKELY(bytes > chan->xport->slot_bytes))
+    if (TUTTI__UNLIKELY(bytes > chan->slot_bytes))
         return tutti__mpi_fail(TUTTI_ERR_INTERNAL, "mpi: a message of %zu bytes, slots have %zu",
-                               bytes, chan->xport->slot_bytes);
+                               bytes, chan->slot_bytes);
     status = enter(chan);
     if (status != TUTTI_OK)
         return status;
@@ -150,12 +182,12 @@ tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
 /* Posts as far as slots and expectations go. Under the lock. */
 static int post(tutti__chan_t *chan)
 {
-    tutti__mpi_xport_t *xport = chan->xport;
+    MPI_Comm comm = chan->xport->meet->comm;
 
-    while (chan->expected > 0 && chan->posted < xport->credits) {
-        uint32_t index = (chan->head + chan->posted) % xport->credits;
-        int code = PMPI_Irecv(slot(chan, index), (int)xport->slot_bytes, MPI_BYTE, chan->mpi_rank,
-                              chan->tag, xport->meet->comm, &chan->posted_request[index]);
+    while (chan->expected > 0 && chan->posted < chan->credits) {
+        uint32_t index = (chan->head + chan->posted) % chan->credits;
+        int code = PMPI_Irecv(slot(chan, index), (int)chan->slot_bytes, MPI_BYTE, chan->mpi_rank,
+                              chan->tag, comm, &chan->posted_request[index]);
 
         if (code != MPI_SUCCESS)
             return code;
@@ -226,7 +258,7 @@ tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t 
         code = test_head(chan);
     if (TUTTI__UNLIKELY(is_truncation(code))) {
         tutti__mpi_leave();
-        return wrong_length(chan, bytes, "more than ", chan->xport->slot_bytes);
+        return wrong_length(chan, bytes, "more than ", chan->slot_bytes);
     }
     status = leave(chan, code, "receiving");
     if (status != TUTTI_OK)
@@ -245,7 +277,7 @@ void tutti__mpi_chan_release(tutti__chan_t *chan)
     if (enter(chan) != TUTTI_OK)
         return;
     chan->arrived = 0;
-    chan->head = (chan->head + 1) % chan->xport->credits;
+    chan->head = (chan->head + 1) % chan->credits;
     chan->posted--;
     leave(chan, post(chan), "posting a receive");
 }
@@ -254,7 +286,7 @@ void tutti__mpi_chan_cancel(tutti__chan_t *chan)
 {
     chan->expected = 0;
     for (uint32_t i = 0; i < chan->posted; i++) {
-        uint32_t index = (chan->head + i) % chan->xport->credits;
+        uint32_t index = (chan->head + i) % chan->credits;
 
         if (chan->posted_request[index] != MPI_REQUEST_NULL)
             PMPI_Cancel(&chan->posted_request[index]);
@@ -270,7 +302,7 @@ uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan)
     test_send(chan, &done);
     pending += chan->sending != MPI_REQUEST_NULL;
     for (uint32_t i = 0; i < chan->posted; i++) {
-        uint32_t index = (chan->head + i) % chan->xport->credits;
+        uint32_t index = (chan->head + i) % chan->credits;
 
         if (chan->posted_request[index] == MPI_REQUEST_NULL)
             continue;
@@ -284,12 +316,12 @@ uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan)
 
 void tutti__mpi_chan_abandon(tutti__chan_t *chan)
 {
-    int receiving = 0;
+    int sending = chan->sending != MPI_REQUEST_NULL, receiving = 0;
 
-    if (chan->sending != MPI_REQUEST_NULL)
+    if (sending)
         PMPI_Request_free(&chan->sending);
     for (uint32_t i = 0; i < chan->posted; i++) {
-        uint32_t index = (chan->head + i) % chan->xport->credits;
+        uint32_t index = (chan->head + i) % chan->credits;
 
         if (chan->posted_request[index] == MPI_REQUEST_NULL)
             continue;
@@ -297,9 +329,12 @@ void tutti__mpi_chan_abandon(tutti__chan_t *chan)
         receiving = 1;
     }
     chan->posted = 0;
+    if (chan->key.slot_bytes > 0)
+        chan->xport->keeps |= sending | receiving;
     if (!receiving)
         return;
     /* A message may still arrive there. */
-    tutti__mpi_keep(chan->slots);
+    if (chan->key.slot_bytes == 0)
+        tutti__mpi_keep(chan->slots);
     chan->slots = NULL;
 }

@@ -43,9 +43,12 @@ struct tutti__chan {
     MPI_Request sending; /* MPI_REQUEST_NULL: nothing in flight */
     size_t sending_bytes;
 
+    size_t slot_bytes; /* longest message */
+
     /* A receiver's end: `posted` slots from `head` on are posted or lent, in order. */
-    unsigned char *slots;        /* [credits x slot_bytes] */
-    MPI_Request *posted_request; /* [credits] */
+    unsigned char *slots;        /* [credits x slot_bytes]; of direct ends the caller's */
+    MPI_Request *posted_request; /* [room] */
+    uint32_t credits, room;
     uint32_t head, posted;
     size_t expected; /* messages of this call that are not posted yet */
     int arrived;     /* the message in the head slot is there */
@@ -62,6 +65,7 @@ struct tutti__mpi_xport {
     uint32_t *world;  /* [size] ranks in the meeting */
     uint32_t *number; /* [size] that of messages to each rank */
     tutti__chan_t *chans[TUTTI__LANES];
+    int keeps; /* messages of direct ends were abandoned */
 };
 
 /* module.c: the process's MPI */
@@ -106,6 +110,8 @@ void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport);
 tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan_key_t *key,
                                     int receives, tutti__chan_t **ret_chan);
 void tutti__mpi_chan_free(tutti__chan_t *chan);
+/* A receiver's direct end that is asked for again: with these slots. */
+tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key);
 tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
                                     uint32_t signature, int *ret_pending, tutti__stuck_t *stuck);
 tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck);

@@ -24,8 +24,10 @@
 
 #include "base/time.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,6 +77,11 @@ static tutti_status_t open_end(tutti__mpi_xport_t *xport, const tutti__chan_key_
         xport->chans[key->lane] = chan;
         tutti__mpi_leave();
     }
+    if (receives && key->slot_bytes > 0) {
+        status = tutti__mpi_chan_lend(chan, key);
+        if (status != TUTTI_OK)
+            return status;
+    }
     *ret_chan = chan;
     return TUTTI_OK;
 }
@@ -113,6 +120,36 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
     return tutti__mpi_may_call(is_engine);
 }
 
+/* Open MPI and MPICH have MPIX_Query_cuda_support, and the like for other devices: looked up, since
+   older ones have none, and headers do not always declare it. */
+static int xport_takes_device(tutti__xport_t *base, const char *device)
+{
+    int (*query)(void);
+    char name[64];
+    void *found;
+    int takes;
+
+    (void)base;
+    snprintf(name, sizeof(name), "MPIX_Query_%s_support", device);
+    found = dlsym(RTLD_DEFAULT, name);
+    if (found == NULL || tutti__mpi_enter() != TUTTI_OK)
+        return 0;
+    memcpy(&query, &found, sizeof(query));
+    takes = query() > 0;
+    tutti__mpi_leave();
+    return takes;
+}
+
+static int xport_keeps(tutti__xport_t *base)
+{
+    int keeps;
+
+    tutti__mpi_lock();
+    keeps = mine(base)->keeps;
+    tutti__mpi_leave();
+    return keeps;
+}
+
 static const tutti__xport_ops_t ops = {
     .name = "mpi",
     .purpose = "messages over the MPI that started the job",
@@ -127,6 +164,8 @@ static const tutti__xport_ops_t ops = {
     .progress = xport_progress,
     .may_progress = xport_may_progress,
     .cancel = xport_cancel,
+    .takes_device = xport_takes_device,
+    .keeps = xport_keeps,
 };
 
 static void for_lane(tutti__mpi_xport_t *xport, uint32_t lane, void (*act)(tutti__chan_t *chan))

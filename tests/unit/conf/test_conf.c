@@ -142,6 +142,7 @@ static void test_defaults(void **state)
     assert_int_equal(conf.device_id, -1);
     assert_int_equal(conf.shared.stage_bytes, 32 << 20);
     assert_int_equal(conf.shared.device_chunk_bytes, 1 << 20);
+    assert_int_equal(conf.shared.gpu_direct, 1);
 
     /* An empty value is none; and every byte is defined, since they are sent. */
     setenv("TUTTI_CHUNK_BYTES", "", 1);
@@ -182,6 +183,7 @@ static void test_every_setting(void **state)
     setenv("TUTTI_STAGE_BYTES", "64K", 1);
     setenv("TUTTI_DEVICE_CHUNK_BYTES", "4K", 1);
     setenv("TUTTI_DEVICE_STAGED_BYTES", "0", 1);
+    setenv("TUTTI_GPU_DIRECT", "0", 1);
     assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
     assert_int_equal(conf.shared.fusion_bytes, 0);
     assert_int_equal(conf.shared.chunk_bytes, 1088); /* rounded up to lines */
@@ -209,6 +211,7 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.shared.stage_bytes, 64 << 10);
     assert_int_equal(conf.shared.device_chunk_bytes, 4 << 10);
     assert_int_equal(conf.shared.device_staged_bytes, 0);
+    assert_int_equal(conf.shared.gpu_direct, 0);
 }
 
 static void test_nonsense_is_refused(void **state)

@@ -3,6 +3,7 @@
 #include "unit/exec/devteam.h"
 
 #include "base/time.h"
+#include "unit/exec/far.h"
 #include "unit/exec/lag.h"
 
 #include <sched.h>
@@ -65,6 +66,11 @@ static void make_lane(const devteam_t *team, tutti__device_lane_t *lane)
     for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
         assert_int_equal(ops()->event_make(&lane->copied[s]), TUTTI_OK);
     lane->stage = pinned_memory(team->options.stage_bytes);
+    if (team->options.direct_bytes == 0)
+        return;
+    assert_int_equal(ops()->stream_make(0, &lane->between), TUTTI_OK);
+    lane->direct = device_memory(team->options.stage_bytes +
+                                 team->options.direct_slots * team->options.direct_bytes);
 }
 
 static void open_device(devteam_t *team, uint32_t r)
@@ -76,7 +82,9 @@ static void open_device(devteam_t *team, uint32_t r)
                                               .device = (int)r,
                                               .node = open_nccl(team, r),
                                               .chunk_bytes = options->chunk_bytes,
-                                              .stage_bytes = options->stage_bytes };
+                                              .stage_bytes = options->stage_bytes,
+                                              .direct_bytes = options->direct_bytes,
+                                              .direct_slots = options->direct_slots };
     make_lane(team, &team->device[r].lane[LANE]);
     team->in[r] = device_memory(options->buffer_bytes);
     team->out[r] = device_memory(options->buffer_bytes);
@@ -95,6 +103,11 @@ static void open_host(devteam_t *team, uint32_t r)
         team->lag[r] = lag_open(team->xport[r], r + 1);
     for (uint32_t peer = 0; peer < team->world.n; peer++)
         team->table[r][peer] = options->is_lagging ? team->lag[r] : team->xport[r];
+    if (options->direct_bytes > 0)
+        team->far[r] = far_open(team->table[r][r], r);
+    for (uint32_t peer = 0; peer < team->world.n && options->direct_bytes > 0; peer++)
+        if (team->shape->shape.host_of[peer] != team->shape->shape.host_of[r])
+            team->table[r][peer] = team->far[r];
     team->table[r][r] = NULL;
     team->env[r] = (tutti__exec_env_t){ .rank = r,
                                         .size = team->world.n,
@@ -138,6 +151,10 @@ static void close_device(devteam_t *team, uint32_t r)
     for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
         ops()->event_drop(lane->copied[s]);
     ops()->event_drop(team->ready[r]);
+    if (lane->between != NULL)
+        ops()->stream_drop(lane->between);
+    if (lane->direct != NULL)
+        ops()->free(lane->direct);
     ops()->host_free(lane->stage);
     ops()->host_free(team->pinned[r]);
     ops()->free(team->in[r]);
@@ -151,6 +168,8 @@ void devteam_close(devteam_t *team)
         tutti__run_fini(&team->run[r]);
         close_device(team, r);
         team->host[r]->ops->close(team->host[r]);
+        if (team->far[r] != NULL)
+            team->far[r]->ops->close(team->far[r]);
         if (team->lag[r] != NULL)
             team->lag[r]->ops->close(team->lag[r]);
         team->xport[r]->ops->close(team->xport[r]);

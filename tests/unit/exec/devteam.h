@@ -23,6 +23,9 @@ typedef struct {
     size_t buffer_bytes; /* of each rank's IN, and of its OUT */
     int is_lagging;      /* with the transport of lag.h before the shared-memory one: turns only */
     unsigned nap_us;     /* between steps that move nothing; 0: yield */
+    /* Messages between hosts are direct, so long at most, with so many slots in all; 0: not. */
+    size_t direct_bytes;
+    uint32_t direct_slots;
 } devteam_options_t;
 
 typedef struct {
@@ -32,7 +35,7 @@ typedef struct {
     tutti__node_t *host[WORLD_RANKS];
     tutti__nccl_order_t order[WORLD_RANKS]; /* of each host */
     tutti__nccl_id_t id[WORLD_RANKS];
-    tutti__xport_t *xport[WORLD_RANKS], *lag[WORLD_RANKS];
+    tutti__xport_t *xport[WORLD_RANKS], *lag[WORLD_RANKS], *far[WORLD_RANKS];
     tutti__xport_t *table[WORLD_RANKS][WORLD_RANKS];
     tutti__exec_device_t device[WORLD_RANKS];
     tutti__exec_env_t env[WORLD_RANKS];

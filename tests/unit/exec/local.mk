@@ -4,11 +4,12 @@ unit_tests += \
     %reldir%/test_counters \
     %reldir%/test_calls \
     %reldir%/test_device \
+    %reldir%/test_direct \
     %reldir%/test_exec \
     %reldir%/test_maps \
     %reldir%/test_schedules
 
-tsan_tests += %reldir%/test_device
+tsan_tests += %reldir%/test_device %reldir%/test_direct
 
 # Ranks in one thread, and what they bring.
 team = %reldir%/data.c %reldir%/data.h %reldir%/lag.c %reldir%/lag.h %reldir%/team.c \
@@ -18,9 +19,12 @@ hand = %reldir%/hand.c %reldir%/hand.h
 %C%_test_counters_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc \
     -Wl,--wrap=tutti__arena_alloc
 %C%_test_calls_SOURCES = %reldir%/test_calls.c $(team)
-devteam = %reldir%/devteam.c %reldir%/devteam.h %reldir%/lag.c %reldir%/lag.h $(world) $(shapes)
+devteam = %reldir%/devteam.c %reldir%/devteam.h %reldir%/far.c %reldir%/far.h %reldir%/lag.c \
+    %reldir%/lag.h $(world) $(shapes)
 %C%_test_device_SOURCES = %reldir%/test_device.c $(devteam)
 %C%_test_device_LDADD = $(PRETEND_LIBS)
+%C%_test_direct_SOURCES = %reldir%/test_direct.c $(devteam)
+%C%_test_direct_LDADD = $(PRETEND_LIBS)
 # No test, but a figure.
 check_PROGRAMS += %reldir%/device_share
 %C%_device_share_SOURCES = %reldir%/device_share.c $(devteam)

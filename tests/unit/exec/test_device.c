@@ -6,6 +6,7 @@
 #include "unit/exec/devteam.h"
 
 #include "base/status.h"
+#include "unit/exec/far.h"
 #include "unit/exec/lag.h"
 
 #include <setjmp.h>
@@ -120,8 +121,11 @@ static void sizes(devteam_t *team, const set_t *set, void (*run)(devteam_t *team
     make(team, set, 3001, TUTTI_FLOAT32, TUTTI_AVG, run);
     if ((team->world.n & (team->world.n - 1)) == 0)
         look(team, set, 3001, TUTTI_FLOAT32, TUTTI_AVG);
+    if (team->options.direct_bytes > 0 && team->shape->shape.nhosts > 1)
+        assert_true(far_messages() > 0);
     make(team, set, 3001, TUTTI_FLOAT64, TUTTI_MAX, run);
     look(team, set, 3001, TUTTI_FLOAT64, TUTTI_MAX);
+    assert_int_equal(far_messages(), 0); /* a sum only is the device's */
 }
 
 static void shape_all(shape_t *shape, const devteam_options_t *options,
@@ -146,6 +150,8 @@ static void shape_all(shape_t *shape, const devteam_options_t *options,
     }
     for (uint32_t r = 0; options->is_lagging && r < team.world.n; r++)
         assert_int_equal(lag_missing(team.lag[r]), 0);
+    for (uint32_t r = 0; options->direct_bytes > 0 && r < team.world.n; r++)
+        assert_int_equal(far_missing(team.far[r]), 0);
     devteam_close(&team);
 }
 
@@ -190,7 +196,7 @@ static void test_alone(void **state)
 }
 
 /* Calls on host memory, of as many elements, before and behind those on the device. */
-static void test_host_between(void **state)
+static void host_between(const devteam_options_t *options)
 {
     static devteam_t team;
     static char in[4][65536], out[4][65536];
@@ -201,11 +207,10 @@ static void test_host_between(void **state)
                      .on_device = 1 };
     set_t host = device;
 
-    (void)state;
     host.on_device = 0;
     set_build(&device);
     set_build(&host);
-    devteam_open(&team, shape, &small);
+    devteam_open(&team, shape, options);
     for (int i = 0; i < 6; i++) {
         make(&team, &device, 16384, TUTTI_INT32, TUTTI_SUM, devteam_turns);
         look(&team, &device, 16384, TUTTI_INT32, TUTTI_SUM);
@@ -230,6 +235,12 @@ static void test_host_between(void **state)
     set_free(&host);
     set_free(&device);
     devteam_close(&team);
+}
+
+static void test_host_between(void **state)
+{
+    (void)state;
+    host_between(&small);
 }
 
 /* NCCL does not serve the type: all ranks say so, no message is expected, and the lane goes on. */

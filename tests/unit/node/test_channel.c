@@ -28,7 +28,7 @@ static void chan_rank(int rank, void *arg)
 {
     chan_run_t *run = arg;
     tutti__xport_t *x = run->xport[rank];
-    tutti__chan_key_t key = { 0, (uint32_t)(1 - rank), 0 };
+    tutti__chan_key_t key = { .peer = (uint32_t)(1 - rank) };
     tutti__chan_t *in, *out;
     tutti__stuck_t stuck;
 

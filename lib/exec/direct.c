@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The executor with direct messages: between hosts they go from and to device memory, by transports
+ * that take it. The schedule is the same; only STAGE, and the slots of messages, are in the lane's
+ * device memory, so all that is proved of schedules holds.
+ *
+ *      SEND         from STAGE, where all earlier work of the stream is done; several blocks are
+ *                   put together in a slot first
+ *      RECV         a copy out of the slot where the message came, by the device
+ *      RECV_REDUCE  a sum of the slot and what is there
+ *
+ * An operation ends when the device has done its work: an event is polled. So a slot is given back,
+ * and a message is sent, only when nothing is queued any more that touches it, and what came in a
+ * message is read by work that was queued after it had come.
+ *
+ * What the device cannot add up goes through the host's STAGE as before, by what all ranks have
+ * alike: the call, the schedule and settings.
+ *
+ * Slots of the lane: those of channels from the first on, those to gather from the last back.
+ */
+#include "exec/inside.h"
+
+#include "base/status.h"
+
+#include <assert.h>
+
+#define MOST_CREDITS 4 /* slots of a channel */
+#define PIECES 16      /* in one launch; on the stack */
+
+/* st->started */
+enum {
+    WORKING = 1, /* the device is; behind it the stream's event */
+    SENDING
+};
+
+/* ---- choosing ---- */
+
+static int is_summed(tutti_dtype_t dtype, tutti_op_t op)
+{
+    return (op == TUTTI_SUM || op == TUTTI_AVG) && dtype >= TUTTI_INT8 && dtype <= TUTTI_FLOAT64;
+}
+
+tutti_status_t tutti__run_choose_direct(const tutti__run_t *run, const tutti__sched_t *sched,
+                                        const tutti__exec_call_t *call, uint32_t *ret_credits)
+{
+    const tutti__exec_device_t *device = run->device;
+    uint32_t receivers = 0;
+
+    *ret_credits = 0;
+    if (device->direct_bytes / sched->max_nblk < TUTTI__LEAST_CHUNK || sched->stage_trips == 0 ||
+        sched->is_read || !is_summed(call->dtype, call->op))
+        return TUTTI_OK;
+    for (uint32_t i = 0; i < sched->nchans; i++)
+        receivers += sched->chans[i].is_recv;
+    if (receivers + sched->nstreams > device->direct_slots)
+        return tutti__fail(TUTTI_ERR_INTERNAL, "%s receives from %u channels, with %u slots",
+                           sched->name, receivers, device->direct_slots);
+    *ret_credits = (device->direct_slots - sched->nstreams) / TUTTI__MAX(receivers, 1);
+    *ret_credits = TUTTI__MIN(*ret_credits, MOST_CREDITS);
+    return TUTTI_OK;
+}
+
+static char *slot(const tutti__run_t *run, uint32_t index)
+{
+    const tutti__exec_device_t *device = run->device;
+
+    assert(index < device->direct_slots);
+    return device->lane[run->lane].direct + device->stage_bytes + index * device->direct_bytes;
+}
+
+void tutti__run_direct_key(tutti__run_t *run, const tutti__sched_chan_t *chan,
+                           tutti__chan_key_t *key)
+{
+    key->stream += TUTTI__XPORT_DIRECT;
+    key->slot_bytes = run->device->direct_bytes;
+    if (!chan->is_recv)
+        return;
+    key->credits = run->direct;
+    key->slots = slot(run, run->slots_used);
+    run->slots_used += run->direct;
+}
+
+/* ---- the device's work ---- */
+
+static tutti__dstream_t *between(const tutti__run_t *run)
+{
+    return run->device->lane[run->lane].between;
+}
+
+static tutti__devent_t *event_of(const tutti__run_t *run, const tutti__stream_t *st)
+{
+    return run->device->lane[run->lane].copied[st - run->stream];
+}
+
+static tutti_status_t record(const tutti__run_t *run, tutti__stream_t *st, tutti_status_t status)
+{
+    if (status == TUTTI_OK)
+        status = run->device->ops->record(event_of(run, st), between(run));
+    if (status == TUTTI_OK)
+        st->started = WORKING;
+    return status;
+}
+
+static size_t sum_bytes(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
+                        unsigned buf, uint32_t blk)
+{
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < op->nblk; i++)
+        bytes += tutti__run_chunk(run, st, op, buf, blk + i).bytes;
+    return bytes;
+}
+
+/* The blocks of an operation, put end to end at `packed`, or taken from there. */
+static tutti_status_t pack(const tutti__run_t *run, const tutti__stream_t *st,
+                           const tutti__op_t *op, unsigned buf, uint32_t blk, char *packed,
+                           int takes)
+{
+    const tutti__device_ops_t *ops = run->device->ops;
+    tutti_status_t status = TUTTI_OK;
+    tutti__piece_t piece[PIECES];
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < op->nblk && status == TUTTI_OK; i++) {
+        tutti__span_t at = tutti__run_chunk(run, st, op, buf, blk + i);
+
+        if (at.bytes > 0)
+            piece[n++] = takes ? (tutti__piece_t){ packed, at.ptr, at.bytes }
+                               : (tutti__piece_t){ at.ptr, packed, at.bytes };
+        packed += at.bytes;
+        if (n < PIECES && i + 1 < op->nblk)
+            continue;
+        status = ops->pack(piece, n, TUTTI_UINT8, TUTTI_UINT8, 1, between(run));
+        n = 0;
+    }
+    return status;
+}
+
+/* dst = what is there + what arrives; LEFT: the other way round. */
+static tutti_status_t add(const tutti__run_t *run, const tutti__op_t *op, tutti__span_t dst,
+                          const char *there, const char *arrives)
+{
+    int left = (op->flags & TUTTI__LEFT) != 0;
+    const void *srcs[2] = { left ? arrives : there, left ? there : arrives };
+
+    if (dst.bytes == 0)
+        return TUTTI_OK;
+    return run->device->ops->sum(dst.ptr, srcs, 2, dst.bytes >> run->eshift, run->node_call.dtype,
+                                 op->flags & TUTTI__FINISH ? run->divisor : 0, between(run));
+}
+
+/* Queue what is to be done with a message; or, REDUCE, with blocks of STAGE. */
+static tutti_status_t take(const tutti__run_t *run, const tutti__stream_t *st,
+                           const tutti__op_t *op, const char *data)
+{
+    tutti__span_t dst = tutti__run_chunk(run, st, op, op->dbuf, op->dblk);
+    tutti_status_t status = TUTTI_OK;
+
+    if (op->kind == TUTTI__RECV && op->nblk > 1)
+        return pack(run, st, op, op->dbuf, op->dblk, (char *)(uintptr_t)data, 1);
+    if (op->kind == TUTTI__RECV)
+        return run->device->ops->copy(dst.ptr, data, dst.bytes, between(run));
+    for (uint32_t i = 0; i < op->nblk && status == TUTTI_OK; i++) {
+        tutti__span_t src = tutti__run_chunk(run, st, op, op->sbuf, op->sblk + i);
+
+        dst = tutti__run_chunk(run, st, op, op->dbuf, op->dblk + i);
+        if (op->kind == TUTTI__REDUCE) {
+            status = add(run, op, dst, dst.ptr, src.ptr);
+        } else {
+            status = add(run, op, dst, src.ptr, data);
+            data += dst.bytes;
+        }
+    }
+    return status;
+}
+
+/* ---- operations; each answers OK when it is complete ---- */
+
+static tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                              tutti__stuck_t *stuck)
+{
+    const tutti__end_t *end = &run->ends[op->chan];
+    size_t bytes = sum_bytes(run, st, op, op->sbuf, op->sblk);
+    char *from = op->nblk == 1
+                     ? tutti__run_chunk(run, st, op, op->sbuf, op->sblk).ptr
+                     : slot(run, run->device->direct_slots - 1 - (uint32_t)(st - run->stream));
+    tutti_status_t status = TUTTI_OK;
+    int pending = 0;
+
+    if (bytes == 0)
+        return TUTTI_OK;
+    if (st->started == SENDING)
+        return end->ops->flush(end->chan, stuck);
+    if (op->nblk > 1 && !st->started)
+        status = record(run, st, pack(run, st, op, op->sbuf, op->sblk, from, 0));
+    if (status == TUTTI_OK && st->started)
+        status = run->device->ops->query(event_of(run, st));
+    if (status == TUTTI_OK)
+        status = end->ops->send(end->chan, from, bytes, run->signature, &pending, stuck);
+    if (status != TUTTI_OK || !pending)
+        return status;
+    st->started = SENDING;
+    return end->ops->flush(end->chan, stuck);
+}
+
+static tutti_status_t do_recv(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                              tutti__stuck_t *stuck)
+{
+    const tutti__end_t *end = &run->ends[op->chan];
+    size_t bytes = sum_bytes(run, st, op, op->dbuf, op->dblk);
+    tutti_status_t status = TUTTI_OK;
+    const void *data;
+
+    if (bytes == 0)
+        return TUTTI_OK;
+    if (!st->started) {
+        status = end->ops->view(end->chan, bytes, run->signature, &data, stuck);
+        if (status == TUTTI_OK)
+            status = record(run, st, take(run, st, op, data));
+    }
+    if (status == TUTTI_OK)
+        status = run->device->ops->query(event_of(run, st));
+    if (status == TUTTI_OK)
+        end->ops->release(end->chan);
+    return status;
+}
+
+tutti_status_t tutti__run_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
+                                 tutti__stuck_t *stuck)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    switch (op->kind) {
+    case TUTTI__SEND:
+        return do_send(run, st, op, stuck);
+    case TUTTI__RECV:
+    case TUTTI__RECV_REDUCE:
+        return do_recv(run, st, op, stuck);
+    case TUTTI__COPY:
+        return tutti__run_copy(run, st, op);
+    default: /* REDUCE */
+        if (!st->started)
+            status = record(run, st, take(run, st, op, NULL));
+        return status == TUTTI_OK ? run->device->ops->query(event_of(run, st)) : status;
+    }
+}

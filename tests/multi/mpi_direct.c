@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Device memory between hosts, over a real MPI; started by mpi_direct.sh, which pretends hosts.
+ *
+ *      mpi_direct works direct|staged     sums are right; messages went from device memory, or none
+ *      mpi_direct dies                    rank 1 dies on the way: the others hear of it, and what
+ *                                         MPI may still write to is not freed
+ */
+#include <tutti/tutti.h>
+
+#include "pretend/pretend.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST 20000 /* elements */
+
+typedef const tutti__device_ops_t *device_fn_t(void);
+typedef void read_fn_t(void *dst, const void *device_src, size_t bytes);
+typedef void write_fn_t(void *device_dst, const void *src, size_t bytes);
+typedef void forbid_fn_t(int forbidden);
+typedef unsigned counts_fn_t(int device, pretend_count_t what);
+typedef void direct_counts_fn_t(unsigned *ret_sent, unsigned *ret_received);
+typedef unsigned write_abandoned_fn_t(void);
+
+static const tutti__device_ops_t *ops;
+static read_fn_t *read_device;
+static write_fn_t *write_device;
+static forbid_fn_t *forbid_alloc;
+static counts_fn_t *counts;
+static int rank, size, device;
+static tutti_comm_t *comm; /* that calls are made on */
+static char *in, *out;     /* device memory */
+
+#define MUST(holds)                                                                                \
+    do {                                                                                           \
+        if (!(holds)) {                                                                            \
+            fprintf(stderr, "rank %d, line %d: %s: %s\n", rank, __LINE__, #holds,                  \
+                    tutti_last_error());                                                           \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static void *find(void *handle, const char *name)
+{
+    void *found = dlsym(handle, name);
+
+    MUST(found != NULL);
+    return found;
+}
+
+static void open_device(void)
+{
+    char path[4200];
+    void *handle, *memory;
+
+    snprintf(path, sizeof(path), "%s/pretend.so", getenv("TUTTI_MODULE_DIR"));
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    MUST(handle != NULL);
+    ops = ((device_fn_t *)find(handle, "pretend_device"))();
+    read_device = (read_fn_t *)find(handle, "pretend_read");
+    write_device = (write_fn_t *)find(handle, "pretend_write");
+    forbid_alloc = (forbid_fn_t *)find(handle, "pretend_forbid_alloc");
+    counts = (counts_fn_t *)find(handle, "pretend_counts");
+    device = tutti_local_rank(tutti_world());
+    MUST(ops->use(device) == TUTTI_OK);
+    MUST(ops->alloc(MOST * sizeof(float), &memory) == TUTTI_OK);
+    in = memory;
+    MUST(ops->alloc(MOST * sizeof(float), &memory) == TUTTI_OK);
+    out = memory;
+}
+
+/* ---- calls ---- */
+
+static float value(int r, size_t i)
+{
+    return (float)((i * 7 + (size_t)r * 13) % 101);
+}
+
+static void put(size_t count)
+{
+    static float data[MOST];
+
+    for (size_t i = 0; i < count; i++)
+        data[i] = value(rank, i);
+    write_device(in, data, count * sizeof(float));
+}
+
+static void look(const char *at, size_t count, tutti_op_t op)
+{
+    static float data[MOST];
+
+    read_device(data, at, count * sizeof(float));
+    for (size_t i = 0; i < count; i++) {
+        float want = value(0, i);
+
+        for (int r = 1; r < size; r++)
+            want = op == TUTTI_MAX && want > value(r, i) ? want
+                   : op == TUTTI_MAX                     ? value(r, i)
+                                                         : want + value(r, i);
+        if (op == TUTTI_AVG)
+            want *= 1.0f / (float)size;
+        if (data[i] != want)
+            fprintf(stderr, "element %zu of %zu is %g, not %g\n", i, count, (double)data[i],
+                    (double)want);
+        MUST(data[i] == want);
+    }
+}
+
+static void one(size_t count, tutti_op_t op, int in_place)
+{
+    char *to = in_place ? in : out;
+
+    put(count);
+    MUST(tutti_allreduce(in, to, count, TUTTI_FLOAT32, op, comm) == TUTTI_OK);
+    look(to, count, op);
+}
+
+/* Several at once, to be fused. */
+static void several(size_t count)
+{
+    tutti_request_t *request[5];
+    char name[16];
+
+    put(5 * count);
+    for (size_t i = 0; i < 5; i++) {
+        char *at = in + i * count * sizeof(float);
+
+        snprintf(name, sizeof(name), "tensor %zu", i);
+        MUST(tutti_allreduce_async(name, at, at, count, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL,
+                                   &request[i]) == TUTTI_OK);
+    }
+    for (size_t i = 0; i < 5; i++)
+        MUST(tutti_wait(request[i], -1) == TUTTI_OK);
+    look(in, 5 * count, TUTTI_SUM);
+}
+
+/* Messages of device memory, of all ranks; 0 without the shim. */
+static unsigned all_messages(void)
+{
+    direct_counts_fn_t *shim = (direct_counts_fn_t *)dlsym(RTLD_DEFAULT, "mpi_direct_counts");
+    uint32_t total;
+    unsigned sent = 0, received = 0;
+
+    if (shim != NULL)
+        shim(&sent, &received);
+    total = sent + received;
+    MUST(tutti_allreduce(&total, &total, 1, TUTTI_UINT32, TUTTI_SUM, comm) == TUTTI_OK);
+    return total;
+}
+
+/* A part has a transport, slots and STAGE of its own. */
+static void work_in_part(int is_direct)
+{
+    unsigned before = all_messages();
+    int world_rank = rank;
+
+    MUST(tutti_comm_split(tutti_world(), 0, -rank, &comm) == TUTTI_OK);
+    rank = tutti_rank(comm);
+    one(MOST, TUTTI_SUM, 0);
+    several(3000);
+    MUST((all_messages() > before) == is_direct);
+    MUST(tutti_comm_free(comm) == TUTTI_OK);
+    comm = tutti_world();
+    rank = world_rank;
+}
+
+static int work(int is_direct)
+{
+    static const size_t some[] = { 1, 2, 63, 1000, 4097, MOST };
+    unsigned messages;
+
+    MUST(tutti_barrier(comm) == TUTTI_OK);
+    forbid_alloc(1);
+    one(777, TUTTI_MAX, 0); /* what a device does not add up */
+    MUST(all_messages() == 0);
+    for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
+        one(some[i], TUTTI_SUM, 0);
+        one(some[i], TUTTI_SUM, 1);
+        one(some[i], TUTTI_MAX, 1);
+        if ((size & (size - 1)) == 0)
+            one(some[i], TUTTI_AVG, 0);
+    }
+    messages = all_messages();
+    MUST((messages > 0) == is_direct);
+    for (int i = 0; i < 10; i++)
+        several(i % 2 ? 100 : 3000);
+    MUST((all_messages() > messages) == is_direct);
+    MUST(tutti_barrier(comm) == TUTTI_OK);
+    forbid_alloc(0);
+    work_in_part(is_direct);
+    MUST(counts(device, PRETEND_FORBIDDEN) == 0);
+    MUST(counts(device, PRETEND_SYNCS_IN_NCCL) == 0);
+    MUST(counts(device, PRETEND_BLOCKING_COPIES) == 0);
+    MUST(tutti_finalize() == TUTTI_OK);
+    printf("rank %d: %u messages\n", rank, messages);
+    return 0;
+}
+
+static int die(void)
+{
+    write_abandoned_fn_t *late =
+        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "mpi_direct_write_abandoned");
+    tutti_status_t status = TUTTI_OK;
+
+    one(MOST, TUTTI_SUM, 0);
+    MUST(all_messages() > 0);
+    for (int i = 0; status == TUTTI_OK; i++) {
+        if (rank == 1 && i == 3)
+            kill(getpid(), SIGKILL);
+        status = tutti_allreduce(in, out, MOST, TUTTI_FLOAT32, TUTTI_SUM, comm);
+    }
+    MUST(status == TUTTI_ERR_PEER_LOST);
+    tutti_finalize();
+    printf("rank %d: %u late\n", rank, late());
+    fflush(stdout);
+    _exit(0); /* MPI's own end would wait for the dead */
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || tutti_init(NULL) != TUTTI_OK) {
+        fprintf(stderr, "%s\n", tutti_last_error());
+        return 1;
+    }
+    comm = tutti_world();
+    rank = tutti_rank(comm);
+    size = tutti_size(comm);
+    open_device();
+    return strcmp(argv[1], "dies") == 0 ? die() : work(argc > 2 && strcmp(argv[2], "direct") == 0);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An MPI that takes the pretend device's memory: preloaded before a real one, whose calls it wraps.
+ * Messages from and to device memory go through bounce buffers, and are counted. It answers 1 when
+ * asked whether it can, but on the rank that TUTTI_TEST_REFUSES names.
+ *
+ * With TUTTI_TEST_NO_CANCEL a receive into device memory cannot be cancelled, as if its message was
+ * coming; those that were abandoned are written when the program says so. Writing to memory that
+ * was freed ends it.
+ */
+#include "pretend/pretend.h"
+
+#include <dlfcn.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#pragma GCC visibility push(default)
+
+typedef const tutti__device_ops_t *device_fn_t(void);
+typedef void read_fn_t(void *dst, const void *device_src, size_t bytes);
+typedef void write_fn_t(void *device_dst, const void *src, size_t bytes);
+
+/* One message in flight. */
+typedef struct bounce {
+    struct bounce *next;
+    MPI_Request request; /* MPI_REQUEST_NULL: abandoned */
+    void *device;        /* receives: where it belongs; else NULL */
+    size_t room;
+    char bytes[];
+} bounce_t;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all below */
+static bounce_t *bounces;
+static unsigned sent, received;
+static const tutti__device_ops_t *ops;
+static read_fn_t *read_device;
+static write_fn_t *write_device;
+
+int MPIX_Query_pretend_support(void);
+void mpi_direct_counts(unsigned *ret_sent, unsigned *ret_received);
+unsigned mpi_direct_write_abandoned(void);
+
+int MPIX_Query_pretend_support(void)
+{
+    const char *refuses = getenv("TUTTI_TEST_REFUSES");
+    int rank;
+
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return refuses == NULL || atoi(refuses) != rank;
+}
+
+void mpi_direct_counts(unsigned *ret_sent, unsigned *ret_received)
+{
+    pthread_mutex_lock(&lock);
+    *ret_sent = sent;
+    *ret_received = received;
+    pthread_mutex_unlock(&lock);
+}
+
+unsigned mpi_direct_write_abandoned(void)
+{
+    unsigned n = 0;
+
+    pthread_mutex_lock(&lock);
+    for (bounce_t *b = bounces; b != NULL; b = b->next) {
+        if (b->request != MPI_REQUEST_NULL || b->device == NULL)
+            continue;
+        write_device(b->device, b->bytes, b->room);
+        n++;
+    }
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* The module that the library has opened, or will. Under the lock. */
+static void find_device(void)
+{
+    char path[4200];
+    void *handle;
+
+    if (ops != NULL)
+        return;
+    snprintf(path, sizeof(path), "%s/pretend.so", getenv("TUTTI_MODULE_DIR"));
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        abort();
+    read_device = (read_fn_t *)dlsym(handle, "pretend_read");
+    write_device = (write_fn_t *)dlsym(handle, "pretend_write");
+    ops = ((device_fn_t *)dlsym(handle, "pretend_device"))();
+}
+
+static int is_device(const void *ptr)
+{
+    int is;
+
+    pthread_mutex_lock(&lock);
+    find_device();
+    is = ops->where(ptr).kind == TUTTI__MEM_DEVICE;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
+static bounce_t *make(void *device, size_t room)
+{
+    bounce_t *b = malloc(sizeof(*b) + room);
+
+    if (b == NULL)
+        abort();
+    b->device = device;
+    b->room = room;
+    return b;
+}
+
+static int keep(bounce_t *b, int code, const MPI_Request *request)
+{
+    if (code != MPI_SUCCESS)
+        abort();
+    pthread_mutex_lock(&lock);
+    b->request = *request;
+    b->next = bounces;
+    bounces = b;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+/* NULL: it is no message of device memory. take: out of the list. */
+static bounce_t *find(MPI_Request request, int take)
+{
+    bounce_t **at = &bounces, *b;
+
+    pthread_mutex_lock(&lock);
+    while (*at != NULL && ((*at)->request != request || request == MPI_REQUEST_NULL))
+        at = &(*at)->next;
+    b = *at;
+    if (b != NULL && take)
+        *at = b->next;
+    pthread_mutex_unlock(&lock);
+    return b;
+}
+
+int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+               MPI_Request *request)
+{
+    bounce_t *b;
+
+    if (!is_device(buf))
+        return MPI_Isend(buf, count, type, to, tag, comm, request);
+    b = make(NULL, (size_t)count); /* of bytes */
+    read_device(b->bytes, buf, (size_t)count);
+    sent++;
+    return keep(b, MPI_Isend(b->bytes, count, type, to, tag, comm, request), request);
+}
+
+int PMPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+               MPI_Request *request)
+{
+    bounce_t *b;
+
+    if (!is_device(buf))
+        return MPI_Irecv(buf, count, type, from, tag, comm, request);
+    b = make(buf, (size_t)count);
+    return keep(b, MPI_Irecv(b->bytes, count, type, from, tag, comm, request), request);
+}
+
+int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
+{
+    bounce_t *b = find(*request, 0);
+    MPI_Status about;
+    int code, bytes, cancelled;
+
+    if (b == NULL)
+        return MPI_Test(request, flag, status);
+    code = MPI_Test(request, flag, &about);
+    if (code != MPI_SUCCESS || !*flag)
+        return code;
+    find(b->request, 1);
+    MPI_Test_cancelled(&about, &cancelled);
+    if (b->device != NULL && !cancelled) {
+        MPI_Get_count(&about, MPI_BYTE, &bytes);
+        write_device(b->device, b->bytes, (size_t)bytes);
+        received++;
+    }
+    free(b);
+    if (status != MPI_STATUS_IGNORE)
+        *status = about;
+    return code;
+}
+
+int PMPI_Cancel(MPI_Request *request)
+{
+    const bounce_t *b = find(*request, 0);
+
+    if (b != NULL && b->device != NULL && getenv("TUTTI_TEST_NO_CANCEL") != NULL)
+        return MPI_SUCCESS;
+    return MPI_Cancel(request);
+}
+
+int PMPI_Request_free(MPI_Request *request)
+{
+    bounce_t *b = find(*request, 0);
+
+    if (b != NULL)
+        b->request = MPI_REQUEST_NULL;
+    return MPI_Request_free(request);
+}
+
+#pragma GCC visibility pop
