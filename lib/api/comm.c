@@ -122,14 +122,18 @@ static tutti_status_t open_xports(tutti_comm_t *comm)
 static tutti_status_t check_algorithms(const tutti_comm_t *comm, tutti__association_t association)
 {
     const char *text = comm->conf.shared.algorithm;
-    tutti_status_t status = tutti__algorithm_check_override(text, &comm->shape);
+    tutti__shape_t shape = comm->shape;
+    tutti_status_t status;
+
+    shape.flat = comm->device.flat != NULL;
+    status = tutti__algorithm_check_override(text, &shape);
 
     for (int c = 0; c < TUTTI__COLLECTIVES && status == TUTTI_OK; c++) {
         const tutti__want_t want = { (tutti__collective_t)c, SIZE_MAX, TUTTI__ANY_ROOT, 0 };
         tutti__choice_t choice;
         const char *why;
 
-        status = tutti__algorithm_choose(&want, &comm->shape, text, association, &choice, &why);
+        status = tutti__algorithm_choose(&want, &shape, text, association, &choice, &why);
     }
     return status;
 }
@@ -170,6 +174,7 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
                       comm->conf.shared.algorithm, association,
                       conf->check ? (uint32_t)conf->credits : 0);
     tutti__cache_for_device(&comm->device_cache, &limits);
+    comm->device_cache.flat = comm->device.flat != NULL;
     status = tutti__comm_take_files(comm);
     if (status != TUTTI_OK)
         return status;

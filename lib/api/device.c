@@ -9,7 +9,7 @@
  *   2. each host's leader makes NCCL's id and the order of launches in its arena, and tells; all
  *      say what their NCCL serves, and only what all have is served
  *   3. NCCL's communicators are begun, and all say whether they could
- *   4. they stand, by the deadline
+ *   4. they stand, by the deadline; device_flat.c has one more, of all ranks, if it is asked for
  *   5. streams, events and memory of all lanes
  *   6. what buckets are packed into is registered with NCCL: on all ranks, or on none
  *
@@ -154,7 +154,7 @@ static void count_ok(const facts_t *facts, uint32_t size, uint32_t *ret_ok)
         *ret_ok += facts[r].status == TUTTI_OK;
 }
 
-static tutti_status_t settle(const tutti_comm_t *comm, tutti__node_t *node)
+tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *node, const char *whom)
 {
     uint64_t timeout_ms = comm->conf.shared.timeout_ms;
     uint64_t limit = tutti__now_ns() + timeout_ms * 1000000u;
@@ -162,9 +162,8 @@ static tutti_status_t settle(const tutti_comm_t *comm, tutti__node_t *node)
 
     while ((status = tutti__nccl_node_settle(node)) == TUTTI__AGAIN) {
         if (tutti__now_ns() > limit)
-            return tutti__fail(TUTTI_ERR_TIMEOUT,
-                               "rank %d waited %.3g s for NCCL to connect this host's ranks",
-                               tutti_rank(comm), (double)timeout_ms / 1000);
+            return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s for NCCL to connect %s",
+                               tutti_rank(comm), (double)timeout_ms / 1000, whom);
         usleep(SETTLE_SLEEP_US);
     }
     return status;
@@ -220,7 +219,7 @@ static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
         status = tutti__fail((tutti_status_t)mine.status, "%s", words);
     /* Who waits for others must know that all have begun. */
     if (status == TUTTI_OK && nok == topo->size)
-        status = settle(comm, node);
+        status = tutti__device_settle(comm, node, "this host's ranks");
     status = tutti__boot_agree(comm->boot, status);
     if (status == TUTTI_OK) {
         comm->device.node = node;
@@ -340,6 +339,8 @@ static tutti_status_t open_found(tutti_comm_t *comm, facts_t *facts)
     if (status == TUTTI_OK)
         status = open_nccl(comm, facts);
     if (status == TUTTI_OK)
+        status = tutti__device_open_flat(comm);
+    if (status == TUTTI_OK)
         status = open_lanes(comm);
     if (status == TUTTI_OK)
         status = tutti__comm_register_lanes(comm, (int32_t *)(void *)facts);
@@ -368,6 +369,8 @@ tutti_status_t tutti__comm_open_device(tutti_comm_t *comm)
     if (status == TUTTI_OK && ops != NULL) {
         comm->device.ops = ops;
         status = open_found(comm, facts);
+    } else if (status == TUTTI_OK) {
+        status = tutti__device_open_flat(comm);
     }
     free(facts);
     return status;
@@ -382,7 +385,9 @@ void tutti__comm_end_queued(tutti_comm_t *comm)
         return;
     (void)tutti__device_enter(&comm->device, &before);
     while (tutti__engine_alive(comm->engine) == TUTTI_OK &&
-           tutti__nccl_node_queued(comm->device.node) == TUTTI__AGAIN && tutti__now_ns() < limit)
+           (tutti__nccl_node_queued(comm->device.node) == TUTTI__AGAIN ||
+            tutti__device_flat_queued(&comm->device) == TUTTI__AGAIN) &&
+           tutti__now_ns() < limit)
         usleep(SETTLE_SLEEP_US);
     tutti__device_leave(&comm->device, before);
 }
@@ -396,6 +401,7 @@ void tutti__comm_close_device(tutti_comm_t *comm)
         return;
     /* A device that has failed does not stop the end. */
     (void)tutti__device_enter(device, &before);
+    tutti__device_close_flat(device);
     if (device->node != NULL)
         device->node->ops->close(device->node);
     tutti__comm_close_direct(comm);
@@ -412,6 +418,8 @@ void tutti__comm_abort_device(void *arg)
     int before = comm->device.ops->current();
 
     tutti__nccl_node_abort(comm->device.node);
+    if (comm->device.flat != NULL)
+        tutti__nccl_node_abort(comm->device.flat);
     tutti__device_leave(&comm->device, before);
 }
 

@@ -23,6 +23,16 @@ void tutti__comm_close_device(tutti_comm_t *comm);
 /* End NCCL's work, as an engine's on_death does. comm: a tutti_comm_t. Any thread. */
 void tutti__comm_abort_device(void *comm);
 
+/* device_flat.c: NCCL among all ranks of several hosts, if TUTTI_ALGORITHM names what needs it; and
+   then an error if it cannot be. Collective; of set-up. A part has none. */
+tutti_status_t tutti__device_open_flat(tutti_comm_t *comm);
+void tutti__device_close_flat(tutti__exec_device_t *device);
+/* TUTTI__AGAIN: not all that was queued there has come. */
+tutti_status_t tutti__device_flat_queued(const tutti__exec_device_t *device);
+/* Until NCCL stands, by TUTTI_TIMEOUT; whom: it connects, in words. */
+tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *node,
+                                    const char *whom);
+
 /* The calling thread uses comm's device from here on. *ret_before: for tutti__device_leave. */
 tutti_status_t tutti__device_enter(const tutti__exec_device_t *device, int *ret_before);
 void tutti__device_leave(const tutti__exec_device_t *device, int before);

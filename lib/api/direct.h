@@ -36,6 +36,10 @@ tutti_status_t tutti__comm_find_on_device(tutti_comm_t *comm, const tutti__want_
 /* on_device.c: a call that was checked, on device memory. */
 tutti_status_t tutti__comm_make_on_device(tutti_comm_t *comm, const tutti__call_t *call);
 
+/* flat.c: run a flat schedule, through the gate, for `call`, which was prepared as exec. */
+tutti_status_t tutti__flat_run(tutti_comm_t *comm, const tutti__call_t *call,
+                               const tutti__sched_t *sched, tutti__exec_call_t *exec);
+
 /* A call in host memory that stands for one elsewhere. agreed: the ranks have compared that one;
    device_tag: its. */
 tutti_status_t tutti__comm_make_in_host(tutti_comm_t *comm, const tutti__call_t *call, int agreed,

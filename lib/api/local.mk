@@ -14,9 +14,11 @@ libtutti_all_la_SOURCES += \
     %reldir%/device.c \
     %reldir%/device.h \
     %reldir%/device_direct.c \
+    %reldir%/device_flat.c \
     %reldir%/direct.c \
     %reldir%/direct.h \
     %reldir%/files.c \
+    %reldir%/flat.c \
     %reldir%/groups.c \
     %reldir%/memory.c \
     %reldir%/message.c \

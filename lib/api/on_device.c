@@ -143,7 +143,8 @@ static tutti_status_t run_by_nccl(tutti_comm_t *comm, const tutti__call_t *call,
     exec->then = call->stream;
     if (sched->nchans > 0)
         exec->signature = tutti__call_signature(call, exec, comm->shape.size);
-    status = tutti__comm_run(comm, sched, exec, meets);
+    status = sched->flat ? tutti__flat_run(comm, call, sched, exec)
+                         : tutti__comm_run(comm, sched, exec, meets);
     *ret_made = status != TUTTI_ERR_UNSUPPORTED;
     if (status == TUTTI_OK)
         status = put_back_own(comm, moved);

@@ -222,6 +222,8 @@ tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t ran
 
 /* Why the node algorithms cannot serve this shape; NULL if they can. */
 const char *tutti__coll_node_refuses(const tutti__shape_t *shape);
+/* Several hosts, and shape->flat is not set. */
+const char *tutti__coll_flat_refuses(const tutti__shape_t *shape);
 /* ..and those that need a power of two. */
 const char *tutti__coll_power_refuses(const tutti__shape_t *shape);
 
@@ -245,6 +247,7 @@ tutti__coll_build_t tutti__coll_allreduce_double_tree;
 tutti__coll_build_t tutti__coll_allreduce_halving_doubling;
 tutti__coll_build_t tutti__coll_allreduce_hierarchical;
 tutti__coll_build_t tutti__coll_allreduce_knomial;
+tutti__coll_build_t tutti__coll_allreduce_nccl_flat;
 tutti__coll_build_t tutti__coll_allreduce_recursive_doubling;
 tutti__coll_build_t tutti__coll_allreduce_ring;
 tutti__coll_build_t tutti__coll_allreduce_three_level;

@@ -190,6 +190,7 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
 {
     tutti__cache_entry_t key = { .root = want->root, .in_place = in_place != 0 }, *entry;
     char device_why[TUTTI__DEVICE_WHY] = "";
+    tutti__shape_t shape;
     const char *why;
     tutti_status_t status;
 
@@ -198,8 +199,10 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
         *ret_sched = cache->last[want->collective][key.in_place].sched;
         return TUTTI_OK;
     }
-    status = tutti__algorithm_choose(want, cache->shape, cache->override, cache->association,
-                                     &key.choice, &why);
+    shape = *cache->shape;
+    shape.flat = cache->flat;
+    status = tutti__algorithm_choose(want, &shape, cache->override, cache->association, &key.choice,
+                                     &why);
     if (status != TUTTI_OK)
         return status;
     key.staged = cache->on_device &&

@@ -22,6 +22,7 @@ typedef struct {
     tutti__association_t association;
     int on_device;  /* schedules for device memory, if algorithms can; set after init.. */
     tutti__device_limits_t device_limits; /* ..with these */
+    int flat;       /* and there is a node of all ranks there: shape->flat; set after init */
     uint32_t prove; /* TUTTI_CHECK=1: prove what is built, with so many credits; 0: do not */
     tutti__cache_entry_t *entries;
     /* The last answer for each collective, in place or not. */

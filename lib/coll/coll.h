@@ -45,6 +45,7 @@ typedef struct {
     uint32_t min_local;         /* the smallest number of ranks on a host */
     uint32_t group_size;        /* of core groups inside a host: local ranks are cut into runs of so
                                    many (the last may be shorter); 0: the host is one group */
+    int flat; /* there is a node of all ranks on device memory, and this is about calls there */
     const tutti__files_t *files; /* not for algorithms: schedules that users wrote; NULL: none */
 } tutti__shape_t;
 
@@ -117,7 +118,9 @@ typedef struct {
  *              allreduce:0-4k:recursive_doubling,allreduce:4k-:ring ; outside all ranges the seeds
  *              serve. The upper end is not in the range. allreduce:@path means the schedules in a
  *              file, which shape->files has; if they are for another number of ranks, as in a
- *              group, the seeds serve
+ *              group, the seeds serve. They serve too where what is for device memory of several
+ *              hosts only (nccl-flat) is named, and shape->flat is not set: calls on host memory,
+ *              groups
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
  * why          for people: "by the table: one host"; static. Of an override: tutti__why_forced
  *
@@ -134,6 +137,9 @@ extern const char tutti__why_forced[]; /* "TUTTI_ALGORITHM" */
 /* At init: would any collective's choice fail because of `override`? (But for the association.)
    shape: NULL looks at the names only. */
 tutti_status_t tutti__algorithm_check_override(const char *override, const tutti__shape_t *shape);
+
+/* allreduce_nccl_flat.c: does it name what needs a node of all ranks on device memory? */
+int tutti__override_is_flat(const char *override);
 
 /*
  * The buffers of each collective, as block maps see them. n is the number of ranks, r this rank.

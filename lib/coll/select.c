@@ -30,6 +30,7 @@
  * depend on sizes: recursive doubling and halving have the same.
  */
 #include "base/status.h"
+#include "coll/algorithms.h"
 #include "coll/files.h"
 
 #include <string.h>
@@ -259,6 +260,13 @@ static tutti_status_t choose_seed(const tutti__want_t *want, const tutti__shape_
                        tutti__collective_name(want->collective));
 }
 
+/* Is it not about such calls? */
+static int is_elsewhere(const tutti__choice_t *choice, const tutti__shape_t *shape)
+{
+    return choice->algorithm != NULL && choice->algorithm->refuses == tutti__coll_flat_refuses &&
+           tutti__coll_flat_refuses(shape) != NULL;
+}
+
 /* A file's schedules are for one root. */
 static tutti_status_t check_root(const tutti__file_t *file, const tutti__want_t *want)
 {
@@ -298,7 +306,7 @@ tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__s
     if (status != TUTTI_OK)
         return status;
     item = tutti__override_find(&forced, want->collective, want->bytes);
-    if (item == NULL)
+    if (item == NULL || is_elsewhere(&item->choice, shape))
         return choose_seed(want, shape, association, ret_choice, ret_why);
 
     choice = item->choice;
@@ -327,8 +335,10 @@ tutti_status_t tutti__algorithm_check_override(const char *override, const tutti
 
     for (uint32_t i = 0; status == TUTTI_OK && shape != NULL && i < forced.n; i++) {
         const tutti__choice_t *choice = &forced.items[i].choice;
-        const char *reason = choice->algorithm != NULL ? refusal(choice, shape, 0) : NULL;
+        const char *reason = NULL;
 
+        if (choice->algorithm != NULL && !is_elsewhere(choice, shape))
+            reason = refusal(choice, shape, 0);
         if (reason != NULL)
             status = refuse(choice, reason);
     }

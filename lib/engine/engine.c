@@ -172,6 +172,7 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     tutti__cache_for_device(&e->device_cache,
                             &(tutti__device_limits_t){ env->conf->device_staged_bytes,
                                                        env->conf->stage_bytes });
+    e->device_cache.flat = env->exec->device != NULL && env->exec->device->flat != NULL;
     e->left = calloc(e->size, sizeof(*e->left));
     e->cancelled = calloc(e->size, sizeof(*e->cancelled));
     e->gang = calloc(e->size, sizeof(*e->gang));

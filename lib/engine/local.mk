@@ -14,6 +14,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/events.c \
     %reldir%/exchange.c \
     %reldir%/facts.c \
+    %reldir%/flat.c \
+    %reldir%/flat.h \
     %reldir%/fuse.c \
     %reldir%/join.c \
     %reldir%/landing.c \

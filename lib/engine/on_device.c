@@ -13,6 +13,8 @@
  * for it here; and if it is NCCL's alone it ends when it is queued, `up` waits for it, and the
  * unpack is queued behind that. All waiting is polling, so such a lane counts as one that polls.
  *
+ * A flat schedule, of all hosts' ranks, stands behind a gate between pack and RUN: see flat.h.
+ *
  * All ranks must go the same way: device or host. So that is decided by what all have alike: kind,
  * type, length, scales, and the schedule, never by addresses. Buckets are of any length, so the
  * schedule changes with it only where the bits do not (coll/device_cost.c).
@@ -226,7 +228,8 @@ static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
         if (status != TUTTI_OK || *ret_empty)
             return status;
         status = tutti__lanes_schedule(&e->device_cache, &lane->call, &want, in_place, ret_sched);
-        if (status == TUTTI_OK && (*ret_sched)->on_device)
+        if (status == TUTTI_OK && (*ret_sched)->on_device &&
+            tutti__flat_serves(e, &lane->call, *ret_sched))
             return TUTTI_OK;
         /* What cannot be served at all, host memory's schedules say once more. */
         if (status != TUTTI_OK && status != TUTTI_ERR_UNSUPPORTED &&
@@ -279,8 +282,9 @@ tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutt
         /* A ghost's zeros are copied from STAGE, which the lane's next bucket may use. */
         lane->exec.queued = !lane->first->first->ghost;
         lane->exec.then = its(e, lane)->up;
-        lane->phase = TUTTI__DEVICE_RUN;
-        status = tutti__lanes_run(lane, sched);
+        lane->phase = sched->flat ? TUTTI__DEVICE_COME : TUTTI__DEVICE_RUN;
+        lane->sched = sched;
+        status = sched->flat ? TUTTI_OK : tutti__lanes_run(lane, sched);
         lane->bytes = 0; /* costs this thread nothing */
     }
     lane->running = status == TUTTI_OK;
@@ -323,7 +327,7 @@ static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane, tutti__w
     if (tutti__lanes_forbidden(e, lane->run.sched, who))
         return TUTTI__AGAIN;
     status = tutti__lanes_step_run(e, lane);
-    if (status == TUTTI_ERR_UNSUPPORTED && !lane->is_staged) {
+    if (status == TUTTI_ERR_UNSUPPORTED && !lane->is_staged && !lane->sched->flat) {
         /* NCCL does not serve it, on no rank; nothing has moved, so nothing is to be cancelled. */
         lane->run.sched = NULL;
         return begin_staged(e, lane, ready);
@@ -346,6 +350,8 @@ static tutti_status_t step_phase(tutti__engine_t *e, tutti__lane_t *lane, tutti_
 
     if (lane->phase == TUTTI__DEVICE_RUN)
         return step_run(e, lane, who);
+    if (lane->phase < TUTTI__DEVICE_RUN)
+        return tutti__flat_step(e, lane, who);
     lane->stuck = (tutti__stuck_t){ NULL, 0, -1 };
     switch (lane->phase) {
     case TUTTI__DEVICE_STAGED_IN:

@@ -10,6 +10,7 @@
 #include "base/lock.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "engine/flat.h"
 #include "engine/messages.h"
 #include "engine/staged.h"
 
@@ -89,6 +90,8 @@ struct tutti__bucket {
 
 /* Where a bucket of tensors in device memory is; see on_device.c. */
 typedef enum {
+    TUTTI__DEVICE_COME,       /* of a flat run: at the first step of the gate, see flat.h.. */
+    TUTTI__DEVICE_TURN,       /* ..and at the second */
     TUTTI__DEVICE_RUN,        /* its schedule runs: on the device or, once staged, in host memory */
     TUTTI__DEVICE_STAGED_IN,  /* on the way into host memory */
     TUTTI__DEVICE_STAGED_OUT, /* on the way back */
@@ -107,6 +110,8 @@ typedef struct {
     tutti__device_phase_t phase; /* if running */
     int is_staged;               /* the call is made in host memory */
     int unpacks;                 /* results do not stand where the user wants them */
+    const tutti__sched_t *sched; /* of a run on the device; flat: behind the gate */
+    tutti__gate_t gate;
     tutti__staged_t staged;
     tutti__piece_t *pieces; /* [pieces_room] of a pack or unpack that is being made */
     size_t npieces, pieces_room;
@@ -273,6 +278,11 @@ tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutt
 /* Go on until it is done, or AGAIN. *ret_refused: it cannot be served, on no rank. */
 tutti_status_t tutti__device_step(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
                                   tutti_status_t *ret_refused);
+/* flat.c: through the gate, one phase as far as it goes; then the run is started. */
+tutti_status_t tutti__flat_step(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who);
+/* Will it serve the call, if it is flat? The same on all ranks. */
+int tutti__flat_serves(const tutti__engine_t *e, const tutti__call_t *call,
+                       const tutti__sched_t *sched);
 /* Can the lane's first bucket be served in device memory, by all ranks? */
 int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket);
 /* 1: it is one tensor, and goes into the lane's device memory all the same. On all ranks alike. */

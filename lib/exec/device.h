@@ -16,6 +16,7 @@
 
 #include "mem/device.h"
 #include "node/node.h"
+#include "sched/sched.h"
 
 typedef struct {
     tutti__dstream_t *down;                        /* copies to the host */
@@ -31,12 +32,23 @@ typedef struct {
     tutti__dstream_t *between; /* what the device does with messages */
 } tutti__device_lane_t;
 
+/* Steps of the gate before a flat run. */
+enum {
+    TUTTI__GATE_COME,
+    TUTTI__GATE_TURN,
+    TUTTI__GATE_STEPS
+};
+
 typedef struct {
     const tutti__device_ops_t *ops;
     int device;
     tutti__node_t *node; /* of the host's ranks, on device memory; NULL: no NCCL, so no schedule
                             runs on the device */
-    size_t chunk_bytes;  /* longest chunk of a block in loops; at least 64. A power of two of it
+    /* Of all ranks of several hosts, for flat schedules; NULL: there is none. Before each of its
+       calls come the schedules of `gate`, in host memory: engine/flat.h. */
+    tutti__node_t *flat;
+    tutti__sched_t *gate[TUTTI__GATE_STEPS];
+    size_t chunk_bytes; /* longest chunk of a block in loops; at least 64. A power of two of it
                             is used */
     size_t stage_bytes, fuse_bytes; /* the same on all ranks, as is chunk_bytes */
     /* Longest message that goes from and to device memory; a power of two. 0: none does. The same

@@ -208,7 +208,9 @@ static char *node_base(const tutti__run_t *run, unsigned buf, uint32_t blk)
 
 static inline tutti__node_t *node_of(const tutti__run_t *run)
 {
-    return run->device == NULL ? run->env->node : run->device->node;
+    if (TUTTI__LIKELY(run->device == NULL))
+        return run->env->node;
+    return run->sched->flat ? run->device->flat : run->device->node;
 }
 
 /* start.c has filled in what is the same for all operations of the call. */
@@ -232,7 +234,7 @@ static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti
     call->nblk = op->nblk;
     call->nparts = op->nparts;
     if (run->device != NULL && run->ready != NULL) {
-        run->device->node->ops->ready(run->device->node, run->lane, run->ready);
+        node_of(run)->ops->ready(node_of(run), run->lane, run->ready);
         run->ready = NULL;
     }
     node_of(run)->ops->start(node_of(run), run->lane, call);

@@ -57,6 +57,7 @@ typedef struct {
        in `then` waits for them. Else it ends when the result is there, all the same. */
     int queued;
     tutti__dstream_t *then;
+    uint64_t turn; /* of a flat schedule, see node/nccl/nccl.h; else not looked at */
 } tutti__exec_call_t;
 
 /* A block of a buffer in the present call, in bytes. */

@@ -42,6 +42,7 @@ typedef struct {
     /* On device memory: it is done when it is queued, and later work in `then` waits for it. */
     int queued;
     tutti__dstream_t *then;
+    uint64_t turn; /* of a node of all hosts' ranks: see node/nccl/nccl.h; else 0 */
 } tutti__node_call_t;
 
 typedef struct {

@@ -188,6 +188,12 @@ void tutti__build_on_host(tutti__build_t *b)
         b->is_on_host = 1;
 }
 
+void tutti__build_flat(tutti__build_t *b)
+{
+    if (!is_spoilt(b))
+        b->sched->flat = 1;
+}
+
 void tutti__build_stream(tutti__build_t *b, unsigned s)
 {
     if (is_spoilt(b))

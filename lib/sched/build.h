@@ -31,6 +31,9 @@ void tutti__build_stage(tutti__build_t *b, uint32_t first, uint32_t blocks, uint
 /* IN and OUT are host memory, whatever this rank's operations are: those of others need it. */
 void tutti__build_on_host(tutti__build_t *b);
 
+/* It is flat, see sched.h. */
+void tutti__build_flat(tutti__build_t *b);
+
 /* Following operations go to stream s (0 to 3); the stream named in channels is the sender's s. */
 void tutti__build_stream(tutti__build_t *b, unsigned s);
 

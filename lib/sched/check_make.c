@@ -88,8 +88,12 @@ static int heads_agree(tutti__check_run_t *run)
             (sched->on_device && !tutti__sched_suits_device(sched)))
             return tutti__check_blame(run, NULL, "rank %u is not for the memory that rank 0 is for",
                                       r);
+        if (sched->flat != first->flat || (sched->flat && !sched->on_device))
+            return tutti__check_blame(run, NULL, "rank %u is %s, unlike rank 0 or device memory", r,
+                                      sched->flat ? "flat" : "not flat");
         run->scratch_blocks = TUTTI__MAX(run->scratch_blocks, sched->scratch_blocks);
     }
+    run->flat = first->flat;
     run->nblocks = first->nblocks;
     run->max_nblk = first->max_nblk;
     run->stage_trips = first->stage_trips;
@@ -358,11 +362,28 @@ static int make_chans(tutti__check_run_t *run)
     return make_slots(run);
 }
 
+/* Flat: all ranks are as if on one host. */
+static int make_one_host(tutti__check_run_t *run)
+{
+    uint32_t size = run->check->size;
+
+    run->hosts = room(run, 1, sizeof(*run->hosts));
+    run->members = room(run, size, sizeof(*run->members));
+    if (run->status != TUTTI_OK)
+        return 0;
+    run->hosts[0].nranks = size;
+    for (uint32_t r = 0; r < size; r++)
+        run->members[r] = r;
+    return 1;
+}
+
 static int make_hosts(tutti__check_run_t *run)
 {
     const tutti__check_t *check = run->check;
     uint32_t first = 0;
 
+    if (run->flat)
+        return make_one_host(run);
     if (check->host_of == NULL)
         return 1;
     run->hosts = room(run, check->nhosts, sizeof(*run->hosts));

@@ -129,6 +129,7 @@ typedef struct {
     tutti__value_t *values;     /* what is in the slots, channel by channel */
     tutti__value_t *received;   /* [max_nblk]: what an operation makes of a message */
 
+    int flat;                   /* there is one host, of all ranks */
     tutti__check_host_t *hosts; /* NULL: no node operations */
     uint32_t *members;          /* [size] */
 

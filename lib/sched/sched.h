@@ -58,6 +58,9 @@
  *                           need have no dst (nparts is 1)
  *      NODE_ALLTOALL        dst[part r] = src[part me] of local rank r, for all r (nparts is the
  *                           number of the host's ranks, sizes are ALL_EQUAL)
+ *
+ * Flat schedules are one node operation and nothing else, for device memory: that of all ranks, in
+ *   their order, as if they were on one host. The executor needs a node of all ranks for it.
  */
 #ifndef TUTTI__SCHED_SCHED_H
 #define TUTTI__SCHED_SCHED_H
@@ -157,6 +160,7 @@ typedef struct {
     int on_device; /* IN and OUT may be device memory, see tutti__sched_suits_device; equal on all
                       ranks */
     int is_read; /* from a text, so of its channels no more is known than that they are right */
+    int flat;      /* its node operation is that of all ranks; equal on all ranks; see above */
     /* STAGE, where it is memory of its own: blocks stage_first to stage_first + stage_blocks - 1
        only, and stage_trips chunks of each: chunk t is where chunk t - stage_trips was. A power of
        two; 0: STAGE is OUT. stage_blocks and stage_trips are equal on all ranks. */
@@ -193,7 +197,8 @@ const char *tutti__sched_buf_name(unsigned buf);
 const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t *op, char *buffer,
                                  size_t bytes);
 
-/* Print for people, one operation a line. What is printed can be read back. */
+/* Print for people, one operation a line. What is printed can be read back, but for what is flat:
+   that is no user's to write. */
 void tutti__sched_print(const tutti__sched_t *sched, FILE *file);
 
 /*

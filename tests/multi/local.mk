@@ -99,6 +99,12 @@ tsan_tests += %reldir%/device_registered %reldir%/pretend_registered
 %C%_pretend_registered_SOURCES = %reldir%/pretend_registered.c %reldir%/pretend_job.c \
     %reldir%/pretend_job.h
 %C%_pretend_registered_LDADD = $(PRETEND_LIBS)
+rank_tests += %reldir%/device_flat %reldir%/device_flat_ends
+tsan_tests += %reldir%/device_flat %reldir%/device_flat_ends
+%C%_device_flat_SOURCES = %reldir%/device_flat.c $(device_job) $(multi_case)
+%C%_device_flat_LDADD = $(PRETEND_LIBS)
+%C%_device_flat_ends_SOURCES = %reldir%/device_flat_ends.c $(device_job) $(multi_case)
+%C%_device_flat_ends_LDADD = $(PRETEND_LIBS)
 
 # The pretend device as a module.
 rank_tests += %reldir%/pretend_module

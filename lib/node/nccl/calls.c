@@ -137,6 +137,11 @@ static int has(const tutti__nccl_node_t *self, tutti_dtype_t dtype, tutti_op_t o
            (self->serves.dtypes[op] >> dtype & 1) != 0;
 }
 
+const tutti__nccl_serves_t *tutti__nccl_node_serves_what(const tutti__node_t *node)
+{
+    return &((const tutti__nccl_node_t *)node)->serves;
+}
+
 int tutti__nccl_node_serves(const tutti__node_t *node, int is_reduction, tutti_dtype_t dtype,
                             tutti_op_t op, uint32_t divisor)
 {

@@ -42,6 +42,33 @@
  *   A communicator that is dead at a rank is not waited for there. A leader that dies with the lock
  *   (some ten instructions) leaves the other communicators of its host to their deadlines.
  *
+ * Flat. One more node may join all ranks of several hosts. It is like the other communicators of
+ *   each host: `host`, leader, ring and tickets are those of the host's ranks. Only NCCL's ranks
+ *   are all ranks, so its launches wait for other hosts, which know nothing of these tickets. So
+ *   each of its calls brings a turn: rank 0 counts 1, 2, ..., each when all ranks have come to the
+ *   call, and all hear it before they start the operation (engine/flat.h). A leader gives number k,
+ *   with its ticket, to the call with turn k only.
+ *
+ *   It cannot deadlock. Say A is before B if on some host both have tickets and A's is smaller, or
+ *   A only has one, or if both are flat and A's turn is smaller. This has no circle: inside a host
+ *   tickets grow; a circle over several hosts goes through flat launches, from each to the next
+ *   inside a host, where numbers are given in the order of turns; so turns would grow around it.
+ *   So of all launches with a ticket or a turn that are not done everywhere, one is behind no
+ *   other. If it is a host's own, it waits for nothing, as above. If it is flat, smaller turns are
+ *   done, and all ranks had come to it: each goes on stepping its lane, so it hears the turn,
+ *   starts the operation and ends the meeting of its host; then the leaders give the number where
+ *   it has none, all ranks launch it, and NCCL finishes it.
+ *
+ *   Were a ticket taken before all have come, work of this host would stand behind a launch that
+ *   waits for a rank, and that rank perhaps waits for this work. Were turns each host's own, NCCL
+ *   would add up different calls.
+ *
+ *   A turn that was given must be launched: what keeps a call from it ends the communicator. The
+ *   ring needs no more room, since all of the host's ranks have started what is in it.
+ *
+ *   Below MPI_THREAD_MULTIPLE a rank brings an asynchronous call to its turn only while it waits
+ *   for a request. Until then the later launches of ranks that are ahead stand behind this one.
+ *
  * Rejected: a communicator per lane. Several on one device need one launch order just as well, and
  *   each takes some 100 MB of device memory.
  *
@@ -89,7 +116,8 @@ void tutti__nccl_agree(tutti__nccl_serves_t *serves, const tutti__nccl_serves_t 
 typedef struct {
     const tutti__device_ops_t *ops;
     int device;
-    uint32_t me, nlocal;        /* local ranks */
+    uint32_t me, nlocal;        /* local ranks; flat: of all hosts, in the order of ranks */
+    int flat;                   /* all the rest is of the host's ranks then, too; see above */
     int32_t leader;             /* the global rank of local rank 0, for naming who is waited for */
     tutti__node_t *host;        /* of the same ranks; the caller's, outlives this node */
     tutti__nccl_order_t *order; /* as mapped here; outlives this node */
@@ -129,8 +157,14 @@ void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t 
 /* Has all that was queued come? TUTTI__AGAIN: not yet. */
 tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 
+/* Rank 0's flat node: the turn of a call for which all ranks have come; 1, 2, ... Any thread. */
+uint64_t tutti__nccl_node_next_turn(tutti__node_t *node);
+
 /* For the parts of this node's communicator. NULL: node is NULL. */
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node);
+
+/* What its ranks agreed on, for another node of theirs. */
+const tutti__nccl_serves_t *tutti__nccl_node_serves_what(const tutti__node_t *node);
 
 /* Will node operations of this type and operation be served? reduces: else any is. The same on all
    ranks that agreed. divisor: as in node.h. */
@@ -188,6 +222,7 @@ struct tutti__nccl_node {
     const tutti__device_ops_t *ops;
     int device;
     uint32_t me, nlocal;
+    int leads; /* this rank is the leader */
     int32_t leader;
     tutti__node_t *host;
     tutti__nccl_order_t *order, *tickets;
@@ -203,6 +238,7 @@ struct tutti__nccl_node {
     tutti__nccl_node_t *next_node; /* turns.c */
     tutti__word64_t number;        /* in the order, of the present launch or the next; written by
                                       who is inside the gate */
+    tutti__word64_t turns;         /* flat, rank 0: how many it has given */
 
     tutti__word_t gate; /* gate.c; protects what follows */
     tutti__nccl_t *nccl;

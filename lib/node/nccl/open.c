@@ -66,6 +66,7 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
     self->nlocal = with->nlocal;
     self->leader = with->leader;
     self->host = with->host;
+    self->leads = with->flat ? (int32_t)with->me == with->leader : with->me == 0;
     self->order = with->order;
     self->tickets = with->tickets != NULL ? with->tickets : with->order;
     tutti__store64_release(&self->number, 1);
@@ -141,6 +142,13 @@ tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)
     for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
         status = self->ops->query(self->lane[i].done);
     return status;
+}
+
+uint64_t tutti__nccl_node_next_turn(tutti__node_t *node)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+
+    return atomic_fetch_add_explicit(&self->turns, 1, memory_order_relaxed) + 1;
 }
 
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node)

@@ -46,6 +46,14 @@ static uint64_t next_entry(tutti__nccl_node_t *node)
     return (entry >> NUMBER_SHIFT & BYTE) == (number & BYTE) ? entry : 0;
 }
 
+/* Whoever comes first, or in the order that the calls bring. */
+static int is_next(tutti__nccl_node_t *self, uint32_t lane)
+{
+    uint64_t turn = self->lane[lane].call->turn;
+
+    return turn == 0 || turn == tutti__load64_acquire(&self->number);
+}
+
 /* The leader gives its next number to a lane. 0: another communicator's leader is about to. */
 static int give(tutti__nccl_node_t *self, uint32_t lane)
 {
@@ -87,9 +95,9 @@ int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__stuck_t
     if (self->launching)
         return 0;
     entry = next_entry(self);
-    if (entry == 0 && self->me == 0 && give(self, lane))
+    if (entry == 0 && self->leads && is_next(self, lane) && give(self, lane))
         entry = next_entry(self);
-    if (entry == 0 && self->me != 0)
+    if (entry == 0 && !self->leads)
         stuck->peer = self->leader;
     return entry != 0 && (entry & BYTE) == lane && !is_behind(self, entry);
 }

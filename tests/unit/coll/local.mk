@@ -7,6 +7,7 @@ unit_tests += \
     %reldir%/test_check_largest \
     %reldir%/test_device \
     %reldir%/test_device_cost \
+    %reldir%/test_flat \
     %reldir%/test_form \
     %reldir%/test_mutants \
     %reldir%/test_override \
@@ -30,4 +31,5 @@ provings = %reldir%/provings.c %reldir%/provings.h $(shapes)
 %C%_test_cache_SOURCES = %reldir%/test_cache.c $(shapes)
 %C%_test_device_SOURCES = %reldir%/test_device.c $(shapes)
 %C%_test_device_cost_SOURCES = %reldir%/test_device_cost.c $(shapes)
+%C%_test_flat_SOURCES = %reldir%/test_flat.c $(shapes)
 %C%_test_form_SOURCES = %reldir%/test_form.c $(shapes)
