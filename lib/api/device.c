@@ -385,9 +385,7 @@ void tutti__comm_end_queued(tutti_comm_t *comm)
         return;
     (void)tutti__device_enter(&comm->device, &before);
     while (tutti__engine_alive(comm->engine) == TUTTI_OK &&
-           (tutti__nccl_node_queued(comm->device.node) == TUTTI__AGAIN ||
-            tutti__device_flat_queued(&comm->device) == TUTTI__AGAIN) &&
-           tutti__now_ns() < limit)
+           tutti__device_is_queued(&comm->device) && tutti__now_ns() < limit)
         usleep(SETTLE_SLEEP_US);
     tutti__device_leave(&comm->device, before);
 }

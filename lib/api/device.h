@@ -27,8 +27,6 @@ void tutti__comm_abort_device(void *comm);
    then an error if it cannot be. Collective; of set-up. A part has none. */
 tutti_status_t tutti__device_open_flat(tutti_comm_t *comm);
 void tutti__device_close_flat(tutti__exec_device_t *device);
-/* TUTTI__AGAIN: not all that was queued there has come. */
-tutti_status_t tutti__device_flat_queued(const tutti__exec_device_t *device);
 /* Until NCCL stands, by TUTTI_TIMEOUT; whom: it connects, in words. */
 tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *node,
                                     const char *whom);

@@ -129,8 +129,3 @@ void tutti__device_close_flat(tutti__exec_device_t *device)
     for (int i = 0; i < TUTTI__GATE_STEPS; i++)
         tutti__sched_free(device->gate[i]);
 }
-
-tutti_status_t tutti__device_flat_queued(const tutti__exec_device_t *device)
-{
-    return device->flat != NULL ? tutti__nccl_node_queued(device->flat) : TUTTI_OK;
-}

@@ -159,12 +159,15 @@ tutti_status_t tutti__comm_allows(const tutti_comm_t *comm, const tutti__sched_t
    say: the first reason counts, and the news may come later than NCCL's. */
 static void await_news(tutti_comm_t *comm)
 {
-    char text[TUTTI__ERROR_BYTES];
+    char text[TUTTI__ERROR_BYTES], halted[128];
+    int is_halted;
 
-    snprintf(text, sizeof(text), "%s", tutti_last_error());
+    snprintf(text, sizeof(text), "%.360s", tutti_last_error());
     for (int ms = 0; ms < NEWS_MS && tutti__engine_alive(comm->engine) == TUTTI_OK; ms++)
         usleep(1000);
-    tutti__fail(TUTTI_ERR_TRANSPORT, "%s", text);
+    is_halted = tutti__engine_halted(comm->engine, halted, sizeof(halted));
+    tutti__fail(TUTTI_ERR_TRANSPORT, "%s%s%s", text, is_halted ? "; " : "",
+                is_halted ? halted : "");
 }
 
 tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,

@@ -76,6 +76,10 @@ typedef struct {
 tutti_status_t tutti__patience_bide(tutti_comm_t *comm, tutti__patience_t *p,
                                     const tutti__stuck_t *now);
 
+/* help.c: asynchronous calls' work that nobody else may do, of all communicators of comm's
+   world. */
+void tutti__comm_help(tutti_comm_t *comm);
+
 /* again.c: the last call of a simple kind, which the next may repeat with other buffers. */
 void tutti__again_keep(tutti_comm_t *comm, const tutti__call_t *call, const tutti__sched_t *sched);
 /* Is this the call that is kept, and nothing wrong with its buffers? */

@@ -20,6 +20,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/files.c \
     %reldir%/flat.c \
     %reldir%/groups.c \
+    %reldir%/help.c \
     %reldir%/memory.c \
     %reldir%/message.c \
     %reldir%/on_device.c \

@@ -218,6 +218,10 @@ tutti_status_t tutti__comm_make_on_device(tutti_comm_t *comm, const tutti__call_
 
     /* The peers know nothing of such an error. */
     status = status == TUTTI_OK ? make(comm, call) : tutti__comm_end_badly(comm, status);
+    if (status != TUTTI_OK && tutti__engine_alive(comm->engine) != TUTTI_OK) {
+        tutti__device_quiet(&comm->device, 0, 1);
+        (void)tutti__engine_alive(comm->engine); /* its words once more */
+    }
     tutti__device_leave(&comm->device, before);
     return status;
 }

@@ -37,6 +37,8 @@
 #define SLEEP_MOST_US 50000
 #define SLEEP_SHARE 16
 #define POLL_SLEEP_US 20
+/* How long who does not know the culprit waits for one that does. */
+#define NEWS_MS 500
 
 /* Whom p waits for. */
 static const char *whom(const tutti__patience_t *p, char *text, size_t bytes)
@@ -45,6 +47,27 @@ static const char *whom(const tutti__patience_t *p, char *text, size_t bytes)
         return p->tag & TUTTI__TAG_ON_DEVICE ? "its device" : "other ranks";
     snprintf(text, bytes, "rank %d", p->stuck.peer);
     return text;
+}
+
+/* The deadline has passed. Nobody knows whom a device waits for, so news of those who know better
+   are waited for; a rank that is stopped is better to say than one that waits for it. */
+static tutti_status_t give_up(tutti_comm_t *comm, const tutti__patience_t *p)
+{
+    char peer[32], halted[128] = "";
+    tutti_status_t status = TUTTI_OK;
+
+    if (!tutti__engine_halted(comm->engine, halted, sizeof(halted)) &&
+        (p->tag & TUTTI__TAG_ON_DEVICE))
+        for (int ms = 0; ms < NEWS_MS && status == TUTTI_OK; ms++) {
+            usleep(1000);
+            status = tutti__engine_alive(comm->engine);
+        }
+    if (status != TUTTI_OK)
+        return status;
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s in %s (direct) for %s%s%s",
+                       tutti_rank(comm), (double)comm->conf.shared.timeout_ms / 1000,
+                       tutti__tag_name(p->tag), whom(p, peer, sizeof(peer)),
+                       halted[0] != '\0' ? "; " : "", halted);
 }
 
 /* Peers that are dead, have left, or are too late. */
@@ -68,9 +91,7 @@ static tutti_status_t check_peers(tutti_comm_t *comm, tutti__patience_t *p)
     }
     if (now - p->since_ns < conf->timeout_ms * 1000000u)
         return TUTTI_OK;
-    return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s in %s (direct) for %s",
-                       tutti_rank(comm), (double)conf->timeout_ms / 1000, what,
-                       whom(p, peer, sizeof(peer)));
+    return give_up(comm, p);
 }
 
 /* Peers write a stage's words to one place, each in its own arena. */
@@ -126,6 +147,7 @@ tutti_status_t tutti__patience_bide(tutti_comm_t *comm, tutti__patience_t *p,
     p->stuck = *now;
     p->place = place;
     p->looks++;
+    tutti__comm_help(comm);
     if (bide(comm, p))
         return TUTTI_OK;
     index = now->peer < 0 ? -1 : comm->machine->index_of[now->peer];

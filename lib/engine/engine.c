@@ -43,8 +43,7 @@ tutti_status_t tutti__engine_kill(tutti__engine_t *e, tutti_status_t status, con
     if (status == TUTTI_ERR_SHUTDOWN && tutti__watch_left(e, TUTTI__NOBODY, left, sizeof(left)))
         text = left;
     /* Any thread: wait for the token, which nobody keeps for long. */
-    while (!tutti__token_take(e))
-        sched_yield();
+    tutti__token_await(e);
     tutti__watch_dead(e, status, text);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
     tutti__token_leave(e, TUTTI__STEP_BRIEF);
@@ -55,8 +54,7 @@ void tutti__engine_cancel(tutti__engine_t *e, uint32_t first, uint32_t number)
 {
     tutti__cancel_msg_t msg = { first, number };
 
-    while (!tutti__token_take(e))
-        sched_yield();
+    tutti__token_await(e);
     tutti__watch_cancel(e, -1, &msg, sizeof(msg));
     tutti__token_leave(e, TUTTI__STEP_BRIEF);
 }
@@ -219,8 +217,7 @@ static void flush_all(tutti__engine_t *e)
 /* Say goodbye, and end what is left here. */
 static void end_all(tutti__engine_t *e)
 {
-    while (!tutti__token_take(e))
-        sched_yield();
+    tutti__token_await(e);
     atomic_store(&e->news, 1);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
     flush_all(e);

@@ -104,6 +104,13 @@ int tutti__engine_in_callback(void);
 /* TUTTI_OK, or why the communicator can do nothing any more, with the thread's last error set. */
 tutti_status_t tutti__engine_alive(tutti__engine_t *engine);
 
+/* A deadline has passed: is a rank of this machine stopped? 1: the text says which. Any thread. */
+int tutti__engine_halted(const tutti__engine_t *engine, char *text, size_t bytes);
+
+/* Do work of the engine that its own thread may not, if there is any. Calls no callbacks. Only
+   threads that may drive all transports. */
+void tutti__engine_help(tutti__engine_t *engine);
+
 /* Has this peer left, or ended the communicator because another one has? It does nothing more. */
 int tutti__engine_has_left(tutti__engine_t *engine, uint32_t rank);
 

@@ -88,6 +88,8 @@ static tutti_status_t land(const tutti__engine_t *e, const tutti__bucket_t *buck
     if (status != TUTTI__AGAIN)
         return status;
     nccl = device->node != NULL ? tutti__nccl_node_settle(device->node) : TUTTI_OK;
+    if (device->flat != NULL && (nccl == TUTTI_OK || nccl == TUTTI__AGAIN))
+        nccl = tutti__nccl_node_settle(device->flat);
     return nccl == TUTTI_OK ? TUTTI__AGAIN : nccl;
 }
 
@@ -117,16 +119,29 @@ void tutti__landing_clear(tutti__engine_t *e)
         drop_first(e);
 }
 
+/* Has NCCL work that nobody has aborted? */
+static int is_at_work(const tutti__engine_t *e)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+
+    return !atomic_load(&e->dead) && tutti__device_is_queued(device);
+}
+
 void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns)
 {
     int before;
 
-    if (e->landing_first == NULL)
+    if (e->on_device == 0)
         return;
     before = tutti__engine_use_device(e);
     while (e->landing_first != NULL && !atomic_load(&e->dead) && tutti__now_ns() < limit_ns)
         if (!tutti__landing_poll(e))
             sched_yield();
+    while (is_at_work(e) && tutti__now_ns() < limit_ns)
+        sched_yield();
+    /* It will not end any more, so it must not touch buffers either. */
+    if (is_at_work(e) && e->env.on_death != NULL)
+        e->env.on_death(e->env.on_death_arg);
     tutti__engine_give_back(e, before);
 }
 

@@ -65,6 +65,8 @@ void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
 {
     int before = e->on_device > 0 ? tutti__engine_use_device(e) : -1;
 
+    if (e->on_device > 0)
+        tutti__device_quiet(e->env.exec->device, 1, TUTTI__LANES);
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__lane_t *lane = &e->lane[i];
 
@@ -311,9 +313,17 @@ void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *te
 /* NCCL has failed: nothing goes on but the wait for news. */
 static void await_news(tutti__engine_t *e)
 {
+    char halted[128], text[TUTTI__ERROR_BYTES];
+
     atomic_store(&e->news, 1); /* the next step looks at the sockets */
-    if (tutti__now_ns() - e->failed_ns >= NEWS_NS)
-        tutti__watch_dead(e, TUTTI_ERR_TRANSPORT, e->failed_text);
+    if (tutti__now_ns() - e->failed_ns < NEWS_NS)
+        return;
+    /* That one may be who would have passed them on. */
+    if (tutti__engine_halted(e, halted, sizeof(halted)))
+        snprintf(text, sizeof(text), "%.360s; %s", e->failed_text, halted);
+    else
+        snprintf(text, sizeof(text), "%s", e->failed_text);
+    tutti__watch_dead(e, TUTTI_ERR_TRANSPORT, text);
 }
 
 /* It waited for a rank that has left. */

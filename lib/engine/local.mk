@@ -17,6 +17,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/flat.c \
     %reldir%/flat.h \
     %reldir%/fuse.c \
+    %reldir%/halted.c \
     %reldir%/join.c \
     %reldir%/landing.c \
     %reldir%/lanes.c \
@@ -26,6 +27,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/on_device.c \
     %reldir%/pending.c \
     %reldir%/plan.c \
+    %reldir%/queued.c \
     %reldir%/refuse.c \
     %reldir%/requests.c \
     %reldir%/staged.c \

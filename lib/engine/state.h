@@ -134,6 +134,7 @@ struct tutti__engine {
     /* Any thread. */
     atomic_int refs;      /* the communicator's and one per request */
     atomic_int token;     /* 1: somebody owns the state */
+    atomic_int wanted;    /* threads that must have the token: others leave it to them */
     atomic_int pending;   /* requests that are not done */
     atomic_int queued;    /* the queue is not empty */
     atomic_int news;      /* the bell or a socket has woken somebody: look at all */
@@ -189,6 +190,7 @@ struct tutti__engine {
     uint32_t nlanding;
     tutti__cache_t cache, device_cache;
     uint64_t stall_ns; /* when stalls were last reported */
+    uint64_t queued_ns; /* when what is queued in streams was last looked at */
     int dead_seen;     /* the state has been cleared after a death */
 
     /* Set up once. */
@@ -301,7 +303,7 @@ int tutti__landing_poll(tutti__engine_t *e);
 /* Forget them, on any device; their requests are ended by others. */
 void tutti__landing_clear(tutti__engine_t *e);
 /* The same of these, on any device: */
-/* Wait for all of them, until this time at most. */
+/* Wait for all of them, until this time at most; then NCCL's work is ended. */
 void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns);
 /* Warn of those that are older than that. */
 void tutti__landing_report(const tutti__engine_t *e, uint64_t now, uint64_t limit_ns);
@@ -373,6 +375,10 @@ int tutti__watch_left(tutti__engine_t *e, uint32_t rank, char *text, size_t byte
 /* The same of this rank. */
 const char *tutti__watch_closed(const tutti__engine_t *e);
 void tutti__watch_stalls(tutti__engine_t *e);
+/* queued.c, for the thread: how often to look after what is queued in streams; -1: never. */
+int64_t tutti__watch_queued_us(const tutti__engine_t *e);
+/* With the token: end the communicator if such work does not end. */
+void tutti__watch_queued(tutti__engine_t *e);
 
 /* While something in flight moves only by polling (MPI): the sleep between two looks. */
 #define TUTTI__POLL_SLEEP_US 50
@@ -381,6 +387,8 @@ void tutti__watch_stalls(tutti__engine_t *e);
 
 /* token.c */
 int tutti__token_take(tutti__engine_t *e);
+/* The same, until it is there; nobody keeps it for long. For what is rare: others sleep then. */
+void tutti__token_await(tutti__engine_t *e);
 /* Give the token back. Nobody polls after this, so peers must ring if anything is pending. */
 void tutti__token_leave(tutti__engine_t *e, tutti__who_t who);
 /* One step; 1 if anything moved. With the token. */

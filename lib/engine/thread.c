@@ -50,8 +50,9 @@ static int thread_work(tutti__engine_t *e)
             return 0;
         do {
             tutti__watch_stalls(e);
+            tutti__watch_queued(e);
             moved = tutti__engine_step(e, TUTTI__STEP_THREAD);
-        } while (moved && !atomic_load(&e->callbacks));
+        } while (moved && !atomic_load(&e->callbacks) && !atomic_load(&e->wanted));
         /* Callbacks are called when the token is back. */
         tutti__token_leave(e, TUTTI__STEP_THREAD);
     } while (moved);
@@ -65,8 +66,11 @@ static void *thread_main(void *arg)
 
     while (!atomic_load(&e->stop)) {
         int64_t nap = e->env.conf->stall_ms > 0 ? (int64_t)e->env.conf->stall_ms * 500 : -1;
+        int64_t queued = tutti__watch_queued_us(e);
         int woken;
 
+        if (queued >= 0 && (nap < 0 || queued < nap))
+            nap = queued;
         /* Sockets stay readable until the one who works looks at them. */
         if (busy)
             usleep(BUSY_NAP_US);

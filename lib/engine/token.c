@@ -15,11 +15,16 @@
 #include "engine/agree.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
 /* Sockets are looked at in every n-th step of a busy owner. */
 #define SIDE_EVERY 16
+
+/* Who must have the token: some yields, then naps. */
+#define YIELDS 100
+#define NAP_US 50
 
 static void about_rank(tutti__engine_t *e, int link, uint32_t kind, uint32_t rank)
 {
@@ -144,7 +149,20 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
 
 int tutti__token_take(tutti__engine_t *e)
 {
-    return atomic_exchange(&e->token, 1) == 0;
+    return TUTTI__LIKELY(atomic_load(&e->wanted) == 0) &&
+           atomic_exchange(&e->token, 1) == 0;
+}
+
+/* Who steps all the time would have it again and again, so the others keep off meanwhile. */
+void tutti__token_await(tutti__engine_t *e)
+{
+    atomic_fetch_add(&e->wanted, 1);
+    for (int tries = 0; atomic_exchange(&e->token, 1) != 0; tries++)
+        if (tries < YIELDS)
+            sched_yield();
+        else
+            usleep(NAP_US);
+    atomic_fetch_sub(&e->wanted, 1);
 }
 
 void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)
@@ -158,8 +176,8 @@ void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)
     tutti__fence();
 }
 
-/* Give the token back. Nobody polls after this, so peers must ring if anything is pending. */
-void tutti__token_leave(tutti__engine_t *e, tutti__who_t who)
+/* Nobody polls after this, so peers must ring if anything is pending. */
+static void give_back(tutti__engine_t *e, tutti__who_t who)
 {
     int rings;
 
@@ -174,7 +192,22 @@ void tutti__token_leave(tutti__engine_t *e, tutti__who_t who)
     } while ((atomic_load(&e->queued) || atomic_load(&e->news) ||
               (!rings && atomic_load(&e->pending) > 0)) &&
              tutti__token_take(e));
+}
+
+void tutti__token_leave(tutti__engine_t *e, tutti__who_t who)
+{
+    give_back(e, who);
     tutti__request_callbacks(e);
+}
+
+void tutti__engine_help(tutti__engine_t *e)
+{
+    if (atomic_load(&e->pending) == 0 || !tutti__token_take(e))
+        return;
+    tutti__engine_step(e, TUTTI__STEP_WAITER);
+    give_back(e, TUTTI__STEP_WAITER);
+    if (atomic_load(&e->polling) || atomic_load(&e->callbacks))
+        tutti__engine_ring_self(e);
 }
 
 /* Work that somebody has left: take the token if it is free, one round, and back. */

@@ -78,7 +78,7 @@ static int drive(tutti__engine_t *e, tutti__waiter_t *w)
 
     tutti__watch_stalls(e);
     tutti__engine_sleeping(e, 0);
-    while (!is_ready(e, w) && idle < SPIN_STEPS + YIELD_STEPS) {
+    while (!is_ready(e, w) && idle < SPIN_STEPS + YIELD_STEPS && !atomic_load(&e->wanted)) {
         if (tutti__engine_step(e, TUTTI__STEP_WAITER)) {
             idle = 0;
             callbacks = atomic_load(&e->callbacks);
@@ -149,8 +149,7 @@ static int find_culprit(tutti__engine_t *e, const tutti_request_t *request, char
     int32_t peer = -1;
     int certain;
 
-    while (!tutti__token_take(e))
-        sched_yield();
+    tutti__token_await(e);
     if (tutti__load_relaxed(&request->queued)) {
         certain = 0;
         snprintf(text, bytes, "it is queued on device %d, and is not done there",
@@ -178,7 +177,8 @@ void tutti__wait_give_up(tutti__engine_t *e, const tutti_request_t *request)
     double waited_s = (double)(now - request->since_ns) / 1e9;
     char text[TUTTI__ERROR_BYTES], culprit[240];
 
-    if (!find_culprit(e, request, culprit, sizeof(culprit)))
+    if (!tutti__engine_halted(e, culprit, sizeof(culprit)) &&
+        !find_culprit(e, request, culprit, sizeof(culprit)))
         while (!atomic_load(&e->dead) && !tutti__wait_is_done(request) && tutti__now_ns() < limit)
             usleep(1000);
     if (tutti__wait_is_done(request))

@@ -145,3 +145,25 @@ tests_multi_mpi_direct_shim_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
 tests_multi_mpi_direct_shim_la_LIBADD = $(OPENMPI_LIBS) -lpthread -ldl
 endif
 EXTRA_DIST += %reldir%/mpi_direct_shim.c
+# What errors, ends and forks leave behind on devices.
+rank_tests += %reldir%/device_reuse
+tsan_tests += %reldir%/device_reuse
+%C%_device_reuse_SOURCES = %reldir%/device_reuse.c $(device_job) $(multi_case)
+%C%_device_reuse_LDADD = $(PRETEND_LIBS)
+rank_tests += %reldir%/device_stopped
+%C%_device_stopped_SOURCES = %reldir%/device_stopped.c $(device_job) $(multi_case)
+%C%_device_stopped_LDADD = $(PRETEND_LIBS)
+rank_tests += %reldir%/device_funneled
+tsan_tests += %reldir%/device_funneled
+%C%_device_funneled_SOURCES = %reldir%/device_funneled.c $(device_job) $(multi_case)
+%C%_device_funneled_LDADD = $(PRETEND_LIBS)
+rank_tests += %reldir%/device_fork
+%C%_device_fork_SOURCES = %reldir%/device_fork.c $(device_job) $(multi_case)
+%C%_device_fork_LDADD = $(PRETEND_LIBS)
+rank_tests += %reldir%/device_overdue
+tsan_tests += %reldir%/device_overdue
+%C%_device_overdue_SOURCES = %reldir%/device_overdue.c $(device_job) $(multi_case)
+%C%_device_overdue_LDADD = $(PRETEND_LIBS)
+rank_tests += %reldir%/device_loops
+%C%_device_loops_SOURCES = %reldir%/device_loops.c $(device_job) $(multi_case)
+%C%_device_loops_LDADD = $(PRETEND_LIBS)

@@ -22,6 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Each is held for some instructions. */
+#define LOCK_S 1
+
 shared_t *pretend_shared;
 
 static size_t data_offset(void)
@@ -98,10 +101,21 @@ int pretend_attach(const char *file)
     return take(shared);
 }
 
+/* Not for ever: its owner may be a process that was stopped, and NCCL has no such locks. Once one
+   was waited for in vain, no other is. To unlock what is not one's own has no effect. */
 void shared_lock(pthread_mutex_t *lock)
 {
-    if (pthread_mutex_lock(lock) == EOWNERDEAD)
+    static atomic_int in_vain;
+    struct timespec limit;
+    int error;
+
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += atomic_load(&in_vain) ? 0 : LOCK_S;
+    error = pthread_mutex_timedlock(lock, &limit);
+    if (error == EOWNERDEAD)
         pthread_mutex_consistent(lock);
+    if (error == ETIMEDOUT)
+        atomic_store(&in_vain, 1);
 }
 
 void shared_nap(unsigned *tries)

@@ -14,7 +14,8 @@
 enum {
     INSIDE = TUTTI__NCCL_INSIDE, /* somebody is */
     ABORTED = 2,                 /* was asked for */
-    FAILED = 4                   /* self->status is why */
+    FAILED = 4,                  /* self->status is why */
+    ENDED = 8                    /* it was aborted: nobody comes to the device any more */
 };
 
 /* Of devices with these numbers, modulo: more would only be in each other's way. */
@@ -43,6 +44,9 @@ static void end_work(tutti__nccl_node_t *self)
     self->ops->use(self->device);
     self->ops->nccl_abort(self->nccl);
     self->nccl = NULL;
+    /* Behind all that is left in the stream: nobody steps to these events any more. */
+    for (uint32_t i = 0; i < TUTTI__LANES; i++)
+        (void)self->ops->record(self->lane[i].done, self->stream);
 }
 
 static tutti_status_t leave_node(tutti__nccl_node_t *self, tutti_status_t status)
@@ -57,7 +61,7 @@ static tutti_status_t leave_node(tutti__nccl_node_t *self, tutti_status_t status
     if (!atomic_compare_exchange_strong_explicit(&self->gate, &inside, failed ? FAILED : 0,
                                                  memory_order_acq_rel, memory_order_acquire)) {
         end_work(self);
-        tutti__store_release(&self->gate, ABORTED);
+        tutti__store_release(&self->gate, ABORTED | ENDED);
     }
     return status;
 }
@@ -94,8 +98,23 @@ void tutti__nccl_node_abort(tutti__node_t *node)
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
     uint32_t before = atomic_fetch_or_explicit(&self->gate, ABORTED, memory_order_acq_rel);
 
-    if (!(before & (ABORTED | INSIDE)))
-        end_work(self);
+    if (before & (ABORTED | INSIDE))
+        return;
+    end_work(self);
+    /* Release pairs with the acquire in tutti__nccl_node_queued. */
+    atomic_fetch_or_explicit(&self->gate, ENDED, memory_order_release);
+}
+
+tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)
+{
+    const tutti__nccl_node_t *self = (const tutti__nccl_node_t *)node;
+    tutti_status_t status = TUTTI_OK;
+
+    if ((tutti__load_acquire(&self->gate) & (ABORTED | ENDED)) == ABORTED)
+        return TUTTI__AGAIN;
+    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
+        status = self->ops->query(self->lane[i].done);
+    return status;
 }
 
 /* Has the device work of this node that has not ended? What was only queued has, perhaps. */

@@ -6,6 +6,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/nccl.c \
     %reldir%/nccl.h \
     %reldir%/open.c \
+    %reldir%/overdue.c \
     %reldir%/turns.c
 
 # Of the CUDA module.

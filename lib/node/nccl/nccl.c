@@ -52,6 +52,7 @@ static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index,
                                 tutti__stuck_t *stuck)
 {
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
+    tutti_status_t status = TUTTI_OK;
 
     static_assert(TUTTI__NCCL_RING > TUTTI__LANES, "see nccl.h");
     if (!tutti__nccl_has_turn(self, lane_index, stuck))
@@ -59,7 +60,9 @@ static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index,
     self->launching = 1;
     tutti__nccl_cut_begin(self, lane->call, &self->cut);
     lane->phase = NCCL_LAUNCH;
-    return lane->ready != NULL ? self->ops->wait(self->stream, lane->ready) : TUTTI_OK;
+    if (lane->ready != NULL)
+        status = self->ops->wait(self->stream, lane->ready);
+    return status == TUTTI_OK ? tutti__nccl_overdue_begin(self, lane->call) : status;
 }
 
 /* The calls that self->cut has come to. */
@@ -93,6 +96,8 @@ static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
     status = tutti__nccl_divide(self, &self->cut);
     if (status == TUTTI_OK)
         status = self->ops->record(lane->done, self->stream);
+    if (status == TUTTI_OK)
+        status = tutti__nccl_overdue_end(self);
     if (status == TUTTI_OK && lane->call->queued)
         status = self->ops->wait(lane->call->then, lane->done);
     if (status != TUTTI_OK)

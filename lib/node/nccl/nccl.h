@@ -154,11 +154,17 @@ tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
  */
 void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
 
-/* Has all that was queued come? TUTTI__AGAIN: not yet. */
+/* Has all that was queued come? TUTTI__AGAIN: not yet, or it is being aborted: afterwards it tells
+   of what is left in the stream. */
 tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 
 /* Rank 0's flat node: the turn of a call for which all ranks have come; 1, 2, ... Any thread. */
 uint64_t tutti__nccl_node_next_turn(tutti__node_t *node);
+/* Of what was queued, and is waited for by no call: has the device been at one operation for longer
+   than this, without an end? *ret_tag: of its call. To be asked now and then, on a thread that uses
+   the device; time counts from the first time it is seen at work. */
+int tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
+                             unsigned *ret_tag);
 
 /* For the parts of this node's communicator. NULL: node is NULL. */
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node);
@@ -216,6 +222,9 @@ typedef struct {
 } tutti__nccl_cut_t;
 
 typedef struct tutti__nccl_node tutti__nccl_node_t;
+typedef struct tutti__nccl_overdue tutti__nccl_overdue_t;
+
+#define TUTTI__NCCL_OVERDUE 128
 
 struct tutti__nccl_node {
     tutti__node_t node;
@@ -247,6 +256,9 @@ struct tutti__nccl_node {
     int launching;         /* a lane is in LAUNCH */
     tutti__nccl_cut_t cut; /* its */
     uint32_t ncalls, npieces;
+    tutti__nccl_overdue_t *overdue;      /* [TUTTI__NCCL_OVERDUE] a ring; overdue.c */
+    uint32_t overdue_first, overdue_end; /* count up */
+    int overdue_open;                    /* overdue_end is the present launch's */
     tutti_status_t status; /* of the first failure; with its words */
     char words[TUTTI__ERROR_BYTES];
 };
@@ -263,6 +275,12 @@ void tutti__nccl_turns_leave(tutti__nccl_node_t *self);
 /* May this lane launch now? Called inside the gate; the leader's first lane gets the next number
    by that. stuck: who is waited for, if it is known. */
 int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__stuck_t *stuck);
+
+/* overdue.c. begin: in front of an operation's calls; end: behind them. */
+tutti_status_t tutti__nccl_overdue_open(tutti__nccl_node_t *self);
+void tutti__nccl_overdue_close(tutti__nccl_node_t *self);
+tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call);
+tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self);
 
 /* gate.c. Enter: 1: the caller is alone with the device and NCCL until it leaves; 0: not now, or
    the node is dead. */

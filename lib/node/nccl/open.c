@@ -23,6 +23,7 @@ void tutti__nccl_close(tutti__node_t *node)
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
         if (self->lane[i].done != NULL)
             self->ops->event_drop(self->lane[i].done);
+    tutti__nccl_overdue_close(self);
     if (self->stage != NULL)
         self->ops->free(self->stage);
     if (self->stream != NULL)
@@ -42,6 +43,8 @@ static tutti_status_t make_device_parts(tutti__nccl_node_t *self)
         status = self->ops->stream_make(1, &self->stream);
     for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
         status = self->ops->event_make(&self->lane[i].done);
+    if (status == TUTTI_OK)
+        status = tutti__nccl_overdue_open(self);
     /* Not to be registered: only ranks in place use it, and others need not be. */
     if (status == TUTTI_OK && self->nlocal > 1) {
         status = self->ops->alloc(self->stage_share * self->nlocal, &stage);
@@ -132,16 +135,6 @@ void tutti__nccl_node_unregister(tutti__node_t *node)
 
     while (self->nregs > 0 && self->nccl != NULL)
         self->ops->nccl_deregister(self->nccl, self->reg[--self->nregs]);
-}
-
-tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)
-{
-    const tutti__nccl_node_t *self = (const tutti__nccl_node_t *)node;
-    tutti_status_t status = TUTTI_OK;
-
-    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
-        status = self->ops->query(self->lane[i].done);
-    return status;
 }
 
 uint64_t tutti__nccl_node_next_turn(tutti__node_t *node)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which rank of this machine is stopped, by a signal or a debugger?
+ *
+ * Asked when a deadline has passed: whom a device waits for nobody else can tell, and a peer that
+ * does not go on may itself wait for the one that is stopped. Any thread.
+ */
+#include "engine/state.h"
+
+#include <string.h>
+
+/* The process's state, as /proc/PID/stat has it behind the name in brackets; '\0': not known. */
+static char state_of(int pid)
+{
+    char path[64], text[256], *at = NULL;
+    size_t n;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return '\0';
+    n = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    at = strrchr(text, ')');
+    return at != NULL && at[1] == ' ' ? at[2] : '\0';
+}
+
+int tutti__engine_halted(const tutti__engine_t *e, char *text, size_t bytes)
+{
+    const tutti__machine_t *machine = e->env.machine;
+
+    for (uint32_t i = 0; i < machine->nranks; i++) {
+        char state = i != machine->me && machine->pid[i] > 0 ? state_of(machine->pid[i]) : '\0';
+
+        if (state != 'T' && state != 't')
+            continue;
+        snprintf(text, bytes, "rank %u does not go on: its process %d is stopped", machine->rank[i],
+                 machine->pid[i]);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations that nobody waits for: queued in a stream, their call has returned, so no deadline of
+ * a call sees that one never ends.
+ *
+ *      stream:  ... caller's work | begun | NCCL's calls | ended | ...
+ *
+ * A queued operation has two events. Its time counts from when somebody finds that `begun` has
+ * come: what the caller's own work takes before does not count. What it waits for then are other
+ * ranks, which may be at long work of their own: like for any call, they have the deadline for it.
+ *
+ * There are OVERDUE operations at most; those beyond are not looked at. That hides one that never
+ * ends only if it is the first of those, and what is behind it never begins.
+ *
+ * Rejected: one pair of events for whatever is queued last. An operation that is queued behind one
+ * that never ends would take them away.
+ */
+#include "node/nccl/nccl.h"
+
+#include <stdlib.h>
+
+struct tutti__nccl_overdue {
+    tutti__devent_t *begun, *ended;
+    unsigned tag;
+    uint64_t since_ns; /* when `begun` was found; 0: not yet */
+};
+
+tutti_status_t tutti__nccl_overdue_open(tutti__nccl_node_t *self)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    self->overdue = calloc(TUTTI__NCCL_OVERDUE, sizeof(*self->overdue));
+    if (self->overdue == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/nccl");
+    for (uint32_t i = 0; i < TUTTI__NCCL_OVERDUE && status == TUTTI_OK; i++) {
+        status = self->ops->event_make(&self->overdue[i].begun);
+        if (status == TUTTI_OK)
+            status = self->ops->event_make(&self->overdue[i].ended);
+    }
+    return status;
+}
+
+void tutti__nccl_overdue_close(tutti__nccl_node_t *self)
+{
+    for (uint32_t i = 0; i < TUTTI__NCCL_OVERDUE && self->overdue != NULL; i++) {
+        if (self->overdue[i].begun != NULL)
+            self->ops->event_drop(self->overdue[i].begun);
+        if (self->overdue[i].ended != NULL)
+            self->ops->event_drop(self->overdue[i].ended);
+    }
+    free(self->overdue);
+    self->overdue = NULL;
+}
+
+/* ---- inside the gate ---- */
+
+static tutti__nccl_overdue_t *at(const tutti__nccl_node_t *self, uint32_t index)
+{
+    return &self->overdue[index % TUTTI__NCCL_OVERDUE];
+}
+
+static void forget_ended(tutti__nccl_node_t *self)
+{
+    while (self->overdue_first != self->overdue_end &&
+           self->ops->query(at(self, self->overdue_first)->ended) == TUTTI_OK)
+        self->overdue_first++;
+}
+
+tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call)
+{
+    self->overdue_open = 0;
+    if (!call->queued)
+        return TUTTI_OK;
+    if (self->overdue_end - self->overdue_first == TUTTI__NCCL_OVERDUE)
+        forget_ended(self);
+    if (self->overdue_end - self->overdue_first == TUTTI__NCCL_OVERDUE)
+        return TUTTI_OK;
+    self->overdue_open = 1;
+    at(self, self->overdue_end)->tag = call->tag;
+    at(self, self->overdue_end)->since_ns = 0;
+    return self->ops->record(at(self, self->overdue_end)->begun, self->stream);
+}
+
+tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self)
+{
+    if (!self->overdue_open)
+        return TUTTI_OK;
+    self->overdue_open = 0;
+    return self->ops->record(at(self, self->overdue_end++)->ended, self->stream);
+}
+
+/* ---- the watch ---- */
+
+int tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
+                             unsigned *ret_tag)
+{
+    tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
+    tutti__nccl_overdue_t *first;
+    int is_late = 0;
+
+    if (tutti__nccl_alive(self) != TUTTI_OK || !tutti__nccl_enter(self))
+        return 0;
+    forget_ended(self);
+    first = at(self, self->overdue_first);
+    if (self->overdue_first == self->overdue_end) {
+        is_late = 0;
+    } else if (first->since_ns == 0) {
+        if (self->ops->query(first->begun) == TUTTI_OK)
+            first->since_ns = now_ns;
+    } else if (now_ns - first->since_ns > limit_ns) {
+        is_late = 1;
+        *ret_tag = first->tag;
+    }
+    /* Errors of the device are for those who step. */
+    (void)tutti__nccl_leave(self, TUTTI__AGAIN);
+    return is_late;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Work that is queued in a stream, and never ends on one rank's device: no call waits for it, and
+ * yet the communicator ends by the deadline. Long work of the caller's own in front of it does not
+ * count.
+ */
+#include "multi/coll_case.h"
+#include "multi/device_job.h"
+
+#include "base/time.h"
+#include "node/nccl/nccl.h"
+
+#include <tutti/cuda.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    COUNT = 1000,
+    TIMEOUT_MS = 600,
+    BEHIND = 200 /* more than are looked at */
+};
+
+static struct CUstream_st *handle(tutti__dstream_t *stream)
+{
+    return (struct CUstream_st *)(void *)stream;
+}
+
+/* Nobody calls anything; the communicator ends all the same. */
+static void check_ends(rank_t *self)
+{
+    uint64_t limit = tutti__now_ns() + 10000000000u;
+    tutti_status_t status;
+
+    while ((status = tutti__engine_alive(self->comm->engine)) == TUTTI_OK &&
+           tutti__now_ns() < limit)
+        usleep(10000);
+    CHECK_INT(status, TUTTI_ERR_TIMEOUT);
+    check_words("queued in a stream");
+    do {
+        usleep(1000);
+        status = tutti__nccl_node_settle(self->comm->device.node);
+    } while (status != TUTTI_ERR_TRANSPORT && tutti__now_ns() < limit);
+    CHECK_INT(status, TUTTI_ERR_TRANSPORT);
+}
+
+static void hangs(rank_t *self, int is_async, int behind)
+{
+    tutti__dstream_t *stream;
+    tutti_request_t *request;
+    device_job_t job;
+    void *a;
+
+    device_begin(&job, self, 2 * COUNT * sizeof(float));
+    a = job.memory;
+    CHECK_OK(job.ops->stream_make(0, &stream));
+    CHECK_OK(
+        tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm, handle(stream)));
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 1)
+        pretend_hang(1, 0);
+    CHECK_OK(tutti_barrier(self->comm));
+    if (is_async) {
+        CHECK_OK(tutti_allreduce_async("x", a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
+                                       &request));
+        CHECK_OK(tutti_cuda_wait(request, -1, handle(stream)));
+    }
+    for (int i = is_async; i < 1 + behind; i++)
+        CHECK_OK(tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                      handle(stream)));
+    check_ends(self);
+    job.ops->stream_drop(stream);
+    job.ops->free(job.memory);
+}
+
+static void direct(rank_t *self)
+{
+    hangs(self, 0, 0);
+}
+
+static void handed_over(rank_t *self)
+{
+    hangs(self, 1, 0);
+}
+
+static void many(rank_t *self)
+{
+    hangs(self, 0, BEHIND);
+}
+
+/* Each of several calls stands behind copies of the caller's that take twice the deadline. */
+static void slow_user(rank_t *self)
+{
+    tutti__dstream_t *stream;
+    device_job_t job;
+    void *pinned;
+    float *a, one = 1;
+
+    device_begin(&job, self, 2 * COUNT * sizeof(float));
+    a = (float *)(void *)job.memory;
+    CHECK_OK(job.ops->stream_make(0, &stream));
+    CHECK_OK(job.ops->host_alloc(COUNT * sizeof(float), &pinned));
+    memcpy(pinned, &one, sizeof(one));
+    pretend_rates(COUNT * sizeof(float) * 1000. / (2 * TIMEOUT_MS), 0);
+    CHECK_OK(tutti_barrier(self->comm));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(job.ops->copy(a, pinned, COUNT * sizeof(float), stream));
+        CHECK_OK(tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                      handle(stream)));
+    }
+    usleep(5 * TIMEOUT_MS * 1000);
+    CHECK_OK(tutti_barrier(self->comm));
+    pretend_read(&one, a, sizeof(one));
+    CHECK(one == (float)self->size);
+    job.ops->stream_drop(stream);
+    job.ops->host_free(pinned);
+    job.ops->free(job.memory);
+}
+
+static void settings(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->shared.timeout_ms = TIMEOUT_MS;
+}
+
+int main(void)
+{
+    static const rank_fn_t jobs[] = { direct, handed_over, many, slow_user };
+    int failures = 0;
+
+    for (int i = 0; i < 4; i++) {
+        job_t job = { .size = 2, .threads = 1, .fn = jobs[i], .settings = settings };
+
+        failures += device_run_job(&job);
+    }
+    return failures != 0;
+}
