@@ -10,8 +10,9 @@
  *      say what their NCCL serves, and only what all have is served
  *   3. NCCL's communicators are begun, and all say whether they could
  *   4. they stand, by the deadline; device_flat.c has one more, of all ranks, if it is asked for
- *   5. streams, events and memory of all lanes
+ *   5. streams, events and memory of all lanes (device_lanes.c)
  *   6. what buckets are packed into is registered with NCCL: on all ranks, or on none
+ *   7. memory for messages between hosts, if their transports take it (device_direct.c)
  *
  * Without NCCL there still is a device: its calls are made in host memory.
  */
@@ -27,8 +28,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Fused buckets on device memory, unless TUTTI_FUSION_BYTES says otherwise. */
-#define FUSE_BYTES ((size_t)16 << 20)
 #define SETTLE_SLEEP_US 100
 
 /* What a rank says in a round. */
@@ -253,79 +252,6 @@ static tutti_status_t open_nccl(tutti_comm_t *comm, facts_t *facts)
     return TUTTI_OK;
 }
 
-/* ---- lanes ---- */
-
-/* NCCL's memory where it has any, else the device's, which will do. */
-static tutti_status_t alloc_fuse(const tutti__exec_device_t *device, tutti__device_lane_t *lane,
-                                 void **ret_fuse)
-{
-    const tutti__device_ops_t *ops = device->ops;
-
-    lane->is_nccls =
-        device->node != NULL && ops->nccl_alloc(device->fuse_bytes, ret_fuse) == TUTTI_OK;
-    return lane->is_nccls ? TUTTI_OK : ops->alloc(device->fuse_bytes, ret_fuse);
-}
-
-static tutti_status_t open_lane(tutti__exec_device_t *device, uint32_t i)
-{
-    tutti__device_lane_t *lane = &device->lane[i];
-    const tutti__device_ops_t *ops = device->ops;
-    tutti_status_t status = ops->stream_make(1, &lane->down);
-    void *stage = NULL, *fuse = NULL;
-
-    if (status == TUTTI_OK)
-        status = ops->stream_make(1, &lane->up);
-    for (int s = 0; s < TUTTI__SCHED_STREAMS && status == TUTTI_OK; s++)
-        status = ops->event_make(&lane->copied[s]);
-    if (status == TUTTI_OK)
-        status = ops->event_make(&lane->done);
-    if (status == TUTTI_OK)
-        status = ops->event_make(&lane->ready);
-    if (status == TUTTI_OK)
-        status = ops->host_alloc(device->stage_bytes, &stage);
-    lane->stage = stage;
-    if (status == TUTTI_OK && i > 0 && device->fuse_bytes > 0)
-        status = alloc_fuse(device, lane, &fuse);
-    lane->fuse = fuse;
-    return status;
-}
-
-static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t *lane)
-{
-    const tutti__device_ops_t *ops = device->ops;
-
-    if (lane->down != NULL)
-        ops->stream_drop(lane->down);
-    if (lane->up != NULL)
-        ops->stream_drop(lane->up);
-    for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
-        if (lane->copied[s] != NULL)
-            ops->event_drop(lane->copied[s]);
-    if (lane->done != NULL)
-        ops->event_drop(lane->done);
-    if (lane->ready != NULL)
-        ops->event_drop(lane->ready);
-    if (lane->stage != NULL)
-        ops->host_free(lane->stage);
-    if (lane->fuse != NULL)
-        (lane->is_nccls ? ops->nccl_free : ops->free)(lane->fuse);
-}
-
-static tutti_status_t open_lanes(tutti_comm_t *comm)
-{
-    const tutti__conf_shared_t *conf = &comm->conf.shared;
-    tutti__exec_device_t *device = &comm->device;
-    tutti_status_t status = TUTTI_OK;
-
-    device->chunk_bytes = conf->device_chunk_bytes;
-    device->stage_bytes = conf->stage_bytes;
-    device->fuse_bytes =
-        conf->fusion_bytes == TUTTI__CONF_AUTO ? FUSE_BYTES : (size_t)conf->fusion_bytes;
-    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
-        status = open_lane(device, i);
-    return tutti__boot_agree(comm->boot, status);
-}
-
 /* ---- the whole ---- */
 
 static tutti_status_t open_found(tutti_comm_t *comm, facts_t *facts)
@@ -341,11 +267,9 @@ static tutti_status_t open_found(tutti_comm_t *comm, facts_t *facts)
     if (status == TUTTI_OK)
         status = tutti__device_open_flat(comm);
     if (status == TUTTI_OK)
-        status = open_lanes(comm);
+        status = tutti__device_open_lanes(comm, (int32_t *)(void *)facts);
     if (status == TUTTI_OK)
-        status = tutti__comm_register_lanes(comm, (int32_t *)(void *)facts);
-    if (status == TUTTI_OK)
-        status = tutti__comm_open_direct(comm);
+        status = tutti__device_open_direct(comm);
     tutti__device_leave(&comm->device, before);
     return status;
 }
@@ -402,9 +326,8 @@ void tutti__comm_close_device(tutti_comm_t *comm)
     tutti__device_close_flat(device);
     if (device->node != NULL)
         device->node->ops->close(device->node);
-    tutti__comm_close_direct(comm);
-    for (uint32_t i = 0; i < TUTTI__LANES; i++)
-        close_lane(device, &device->lane[i]);
+    tutti__device_close_direct(comm);
+    tutti__device_close_lanes(device);
     tutti__device_leave(device, before);
     tutti__staged_free(&comm->staged);
     memset(device, 0, sizeof(*device));

@@ -8,13 +8,6 @@
 /* Fill in comm->device, if all ranks have one that works. Collective; of set-up. The calling thread
    gets back the device it had. */
 tutti_status_t tutti__comm_open_device(tutti_comm_t *comm);
-/* One of its last rounds: what buckets are packed into, registered with NCCL; room: [size], written.
-   Collective; by the thread that has opened the device. See registered.c. */
-tutti_status_t tutti__comm_register_lanes(const tutti_comm_t *comm, int32_t *room);
-/* And another: shall messages between hosts go from and to device memory? And the end of what that
-   made. See device_direct.c. */
-tutti_status_t tutti__comm_open_direct(tutti_comm_t *comm);
-void tutti__comm_close_direct(tutti_comm_t *comm);
 /* Calls that are in streams still: until they have come, the communicator dies or TUTTI_TIMEOUT is
    over. Before its engine is closed, which sees deaths. Half-open ones are fine. */
 void tutti__comm_end_queued(tutti_comm_t *comm);
@@ -23,13 +16,23 @@ void tutti__comm_close_device(tutti_comm_t *comm);
 /* End NCCL's work, as an engine's on_death does. comm: a tutti_comm_t. Any thread. */
 void tutti__comm_abort_device(void *comm);
 
+/* ---- rounds of opening it, in files of their own; collective, on the thread that opens it ---- */
+
 /* device_flat.c: NCCL among all ranks of several hosts, if TUTTI_ALGORITHM names what needs it; and
-   then an error if it cannot be. Collective; of set-up. A part has none. */
+   then an error if it cannot be. A part has none. */
 tutti_status_t tutti__device_open_flat(tutti_comm_t *comm);
 void tutti__device_close_flat(tutti__exec_device_t *device);
+/* device_lanes.c: streams, events and memory. room: [size], written. */
+tutti_status_t tutti__device_open_lanes(tutti_comm_t *comm, int32_t *room);
+void tutti__device_close_lanes(tutti__exec_device_t *device);
+/* device_direct.c: shall messages between hosts go from and to device memory? */
+tutti_status_t tutti__device_open_direct(tutti_comm_t *comm);
+void tutti__device_close_direct(tutti_comm_t *comm);
 /* Until NCCL stands, by TUTTI_TIMEOUT; whom: it connects, in words. */
 tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *node,
                                     const char *whom);
+
+/* ---- calls ---- */
 
 /* The calling thread uses comm's device from here on. *ret_before: for tutti__device_leave. */
 tutti_status_t tutti__device_enter(const tutti__exec_device_t *device, int *ret_before);

@@ -130,7 +130,7 @@ static tutti_status_t vote(tutti_comm_t *comm, uint32_t mine, char *why, size_t 
     return status;
 }
 
-tutti_status_t tutti__comm_open_direct(tutti_comm_t *comm)
+tutti_status_t tutti__device_open_direct(tutti_comm_t *comm)
 {
     uint32_t slots = slots_for(comm->topo->nhosts);
     size_t bytes = message_bytes(&comm->device, slots);
@@ -159,7 +159,7 @@ tutti_status_t tutti__comm_open_direct(tutti_comm_t *comm)
     return TUTTI_OK;
 }
 
-void tutti__comm_close_direct(tutti_comm_t *comm)
+void tutti__device_close_direct(tutti_comm_t *comm)
 {
     int keeps = 0;
 

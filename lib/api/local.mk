@@ -15,6 +15,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/device.h \
     %reldir%/device_direct.c \
     %reldir%/device_flat.c \
+    %reldir%/device_lanes.c \
     %reldir%/direct.c \
     %reldir%/direct.h \
     %reldir%/files.c \
@@ -27,7 +28,6 @@ libtutti_all_la_SOURCES += \
     %reldir%/ops.c \
     %reldir%/pairs.c \
     %reldir%/patience.c \
-    %reldir%/registered.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \

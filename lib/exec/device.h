@@ -63,7 +63,8 @@ int tutti__device_is_queued(const tutti__exec_device_t *device);
 
 /* The communicator has died: NCCL was aborted, and nothing is queued any more in the lanes from
    `first` to before `end`. Waits until what is in their streams, and in NCCL's, is done with the
-   caller's buffers, but 100 ms at most. The calling thread uses the device and is the lanes' own. */
+   caller's buffers, but 100 ms at most. The calling thread uses the device, and the lanes are its
+   own. */
 void tutti__device_quiet(const tutti__exec_device_t *device, uint32_t first, uint32_t end);
 
 #endif

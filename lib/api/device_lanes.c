@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the lanes have of a device: streams, events and memory.
+ *
+ * The memory into which buckets are packed is registered with the host's NCCL: on all ranks of the
+ * communicator or on none, since NCCL must not get registered and other buffers in one call.
+ * engine/on_device.c says how buckets keep to that. Direct calls use the caller's memory. None of
+ * this is an error: without it NCCL copies once more. node/nccl gives it back at the end.
+ */
+#include "api/device.h"
+
+#include "base/log.h"
+#include "base/status.h"
+#include "node/nccl/nccl.h"
+
+/* Fused buckets on device memory, unless TUTTI_FUSION_BYTES says otherwise. */
+#define FUSE_BYTES ((size_t)16 << 20)
+
+/* NCCL's memory where it has any, else the device's, which will do. */
+static tutti_status_t alloc_fuse(const tutti__exec_device_t *device, tutti__device_lane_t *lane,
+                                 void **ret_fuse)
+{
+    const tutti__device_ops_t *ops = device->ops;
+
+    lane->is_nccls =
+        device->node != NULL && ops->nccl_alloc(device->fuse_bytes, ret_fuse) == TUTTI_OK;
+    return lane->is_nccls ? TUTTI_OK : ops->alloc(device->fuse_bytes, ret_fuse);
+}
+
+static tutti_status_t open_lane(tutti__exec_device_t *device, uint32_t i)
+{
+    tutti__device_lane_t *lane = &device->lane[i];
+    const tutti__device_ops_t *ops = device->ops;
+    tutti_status_t status = ops->stream_make(1, &lane->down);
+    void *stage = NULL, *fuse = NULL;
+
+    if (status == TUTTI_OK)
+        status = ops->stream_make(1, &lane->up);
+    for (int s = 0; s < TUTTI__SCHED_STREAMS && status == TUTTI_OK; s++)
+        status = ops->event_make(&lane->copied[s]);
+    if (status == TUTTI_OK)
+        status = ops->event_make(&lane->done);
+    if (status == TUTTI_OK)
+        status = ops->event_make(&lane->ready);
+    if (status == TUTTI_OK)
+        status = ops->host_alloc(device->stage_bytes, &stage);
+    lane->stage = stage;
+    if (status == TUTTI_OK && i > 0 && device->fuse_bytes > 0)
+        status = alloc_fuse(device, lane, &fuse);
+    lane->fuse = fuse;
+    return status;
+}
+
+static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t *lane)
+{
+    const tutti__device_ops_t *ops = device->ops;
+
+    if (lane->down != NULL)
+        ops->stream_drop(lane->down);
+    if (lane->up != NULL)
+        ops->stream_drop(lane->up);
+    for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
+        if (lane->copied[s] != NULL)
+            ops->event_drop(lane->copied[s]);
+    if (lane->done != NULL)
+        ops->event_drop(lane->done);
+    if (lane->ready != NULL)
+        ops->event_drop(lane->ready);
+    if (lane->stage != NULL)
+        ops->host_free(lane->stage);
+    if (lane->fuse != NULL)
+        (lane->is_nccls ? ops->nccl_free : ops->free)(lane->fuse);
+}
+
+static tutti_status_t open_all(tutti_comm_t *comm)
+{
+    const tutti__conf_shared_t *conf = &comm->conf.shared;
+    tutti__exec_device_t *device = &comm->device;
+    tutti_status_t status = TUTTI_OK;
+
+    device->chunk_bytes = conf->device_chunk_bytes;
+    device->stage_bytes = conf->stage_bytes;
+    device->fuse_bytes =
+        conf->fusion_bytes == TUTTI__CONF_AUTO ? FUSE_BYTES : (size_t)conf->fusion_bytes;
+    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
+        status = open_lane(device, i);
+    return tutti__boot_agree(comm->boot, status);
+}
+
+/* ---- registering ---- */
+
+static tutti_status_t register_own(const tutti__exec_device_t *device)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    for (uint32_t i = 1; i < TUTTI__LANES && status == TUTTI_OK; i++) {
+        const tutti__device_lane_t *lane = &device->lane[i];
+
+        status = lane->is_nccls
+                     ? tutti__nccl_node_register(device->node, lane->fuse, device->fuse_bytes)
+                     : tutti__fail(TUTTI_ERR_UNSUPPORTED, "NCCL gave no memory");
+    }
+    return status;
+}
+
+static tutti_status_t register_all(const tutti_comm_t *comm, int32_t *room)
+{
+    const tutti__exec_device_t *device = &comm->device;
+    int32_t mine;
+    tutti_status_t status;
+    int has_all = 1;
+
+    if (device->node == NULL || device->fuse_bytes == 0)
+        return TUTTI_OK;
+    mine = register_own(device);
+    if (mine != TUTTI_OK)
+        TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %d registers no memory with NCCL: %s", tutti_rank(comm),
+                   tutti_last_error());
+    status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), room);
+    if (status != TUTTI_OK)
+        return status;
+    for (uint32_t r = 0; r < comm->topo->size; r++)
+        has_all &= room[r] == TUTTI_OK;
+    if (!has_all)
+        tutti__nccl_node_unregister(device->node);
+    if (tutti_rank(comm) == 0)
+        TUTTI__LOG(TUTTI__LOG_DEBUG, "fused buckets are packed into %s",
+                   has_all ? "memory that NCCL knows" : "plain memory of the device");
+    return TUTTI_OK;
+}
+
+/* ---- both ---- */
+
+tutti_status_t tutti__device_open_lanes(tutti_comm_t *comm, int32_t *room)
+{
+    tutti_status_t status = open_all(comm);
+
+    return status == TUTTI_OK ? register_all(comm, room) : status;
+}
+
+void tutti__device_close_lanes(tutti__exec_device_t *device)
+{
+    for (uint32_t i = 0; i < TUTTI__LANES; i++)
+        close_lane(device, &device->lane[i]);
+}
