@@ -120,6 +120,7 @@ static void die_in_calls(rank_t *self, int hangs)
 
     device_begin(&job, self, 1 << 16);
     CHECK_OK(tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+    CHECK_OK(tutti_barrier(self->comm)); /* the first is over everywhere */
     if (hangs)
         pretend_hang(self->rank, 0);
     if (self->rank == 1) {

@@ -121,7 +121,7 @@ static void old_module(const crowd_rank_t *me)
     (void)me;
     pretend_mpirun("3");
     link_file(BUILT "mpi_old.so", "mpi_openmpi.so");
-    expect_failure("", TUTTI_ERR_UNSUPPORTED, "module interface 999, the library has 2");
+    expect_failure("", TUTTI_ERR_UNSUPPORTED, "module interface 999, the library has 3");
 }
 
 static void no_library(const crowd_rank_t *me)

@@ -43,6 +43,7 @@ typedef struct {
     /* Lane 1: rank 0's engine. */
     tutti__engine_t engine;
     tutti__conf_shared_t conf;
+    tutti__exec_env_t exec;
     void *(*thread)(void *arg);
 } house_t;
 
@@ -282,6 +283,7 @@ static void begin_engine(void *arg)
     memset(&h->engine, 0, sizeof(h->engine));
     h->engine.env.machine = &h->machine[0];
     h->engine.env.conf = &h->conf;
+    h->engine.env.exec = &h->exec;
     h->engine.size = 2;
     h->engine.has_thread = 1;
     h->engine.epfd = h->bell[0];

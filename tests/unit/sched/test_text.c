@@ -47,6 +47,7 @@ static void assert_same(const tutti__sched_t *a, const tutti__sched_t *b)
     x.name = y.name;
     x.ops = y.ops;
     x.chans = y.chans;
+    x.is_read = y.is_read;
     assert_memory_equal(&x, &y, sizeof(x));
 }
 
