@@ -7,10 +7,10 @@
  * one direct call at a time; a second thread's call answers TUTTI_ERR_INVALID_ARGUMENT. They mix
  * freely with asynchronous requests (async.h), which have an order of their own.
  *
- * Buffers belong to the caller, lie in the host's memory (not a GPU's), and are used during the
- * call only. They need no alignment. What works in place is said with each call; a sendbuf and a
- * recvbuf that overlap in another way are TUTTI_ERR_INVALID_ARGUMENT. Where a rank has nothing to
- * give or to get, its buffer may be NULL.
+ * Buffers belong to the caller, lie in the host's memory or in that of the rank's GPU (cuda.h), and
+ * are used during the call only. In host memory they need no alignment. What works in place is said
+ * with each call; a sendbuf and a recvbuf that overlap in another way are
+ * TUTTI_ERR_INVALID_ARGUMENT. Where a rank has nothing to give or to get, its buffer may be NULL.
  *
  * A count of 0 is a count like any other: the ranks meet, nothing is moved, and a rank that came
  * with another count gets MISMATCH. Only with TUTTI_COMPARE=0 may such a call return before the

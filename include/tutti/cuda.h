@@ -14,14 +14,18 @@
  * Which memory    All buffers of a call are memory of that device, or none is. Pinned and managed
  *                 memory counts as the host's. All ranks come with device memory, or none does:
  *                 else it is TUTTI_ERR_MISMATCH
- * How             Inside a host by NCCL; between hosts through pinned memory, in pieces, while NCCL
- *                 works on the next ones; what NCCL does not serve, in host memory as a whole
+ * How             Inside a host by NCCL. An allreduce of several hosts goes between them in pieces,
+ *                 while NCCL works on the next ones: through pinned memory, or straight from device
+ *                 memory (TUTTI_GPU_DIRECT), or by NCCL altogether (TUTTI_ALGORITHM=
+ *                 allreduce:nccl-flat). All else is made in host memory as a whole: other calls of
+ *                 several hosts, what NCCL does not serve, and small allreduces of several hosts
  * Streams         The legacy default stream is NULL, as in CUDA. A stream that is being captured
  *                 into a graph is TUTTI_ERR_UNSUPPORTED: ranks could not agree when it is replayed
  * The end         tutti_finalize and tutti_comm_free wait for what is only queued, TUTTI_TIMEOUT
  *                 at most, unless the communicator dies
- * Deadlines       of a call end when it returns. What is queued then waits for the other ranks as
- *                 NCCL does: one that dies ends it, one that is only stuck does not
+ * Deadlines       What is queued, and has been begun by the device, has TUTTI_TIMEOUT from then on,
+ *                 and some seconds; then the communicator ends, with words. A rank that dies ends
+ *                 it at once
  * The thread's    device is the same before and after each call
  *
  * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not
@@ -49,7 +53,8 @@ TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
  * stream  of this rank's device
  *
  * Later work in the stream sees the result. Where the whole call is one operation of NCCL, which is
- * so on one host, this returns as soon as it is queued; else when the result is there. Errors as in
+ * so on one host and with nccl-flat, this returns as soon as it is queued; else when the result is
+ * there. Errors as in
  * the direct call of that kind; and TUTTI_ERR_INVALID_ARGUMENT if buffers are host memory. Blocks
  * until the other ranks have come with the same call. Since 0.1.
  */

@@ -54,7 +54,8 @@ typedef struct {
 /* clang-format off */
 static const row_t rows[] = {
     { "TUTTI_FUSION_BYTES", CONF_BYTES, AT(shared.fusion_bytes), "auto",
-      "Largest fused buffer of asynchronous calls; auto: 1M on one host, 64M between hosts.\n"
+      "Largest fused buffer of asynchronous calls; auto: 1M on one host, 64M between hosts, 16M\n"
+      "    in device memory, where each communicator takes it four times.\n"
       "    0 sends every tensor on its own.",
       0, 16 * GIB, "auto" },
     { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "64K",
