@@ -23,9 +23,10 @@
  *                 into a graph is TUTTI_ERR_UNSUPPORTED: ranks could not agree when it is replayed
  * The end         tutti_finalize and tutti_comm_free wait for what is only queued, TUTTI_TIMEOUT
  *                 at most, unless the communicator dies
- * Deadlines       What is queued, and has been begun by the device, has TUTTI_TIMEOUT from then on,
- *                 and some seconds; then the communicator ends, with words. A rank that dies ends
- *                 it at once
+ * Deadlines       of a call end when it returns. What is queued then has TUTTI_TIMEOUT, and a bit,
+ *                 from when this rank's device has come to it: so work that is in one rank's stream
+ *                 before it, and lasts longer than on the others by more than that, ends the
+ *                 communicator, as does a rank that dies
  * The thread's    device is the same before and after each call
  *
  * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not

@@ -3,6 +3,7 @@
 #include "api/comm.h"
 
 #include "api/device.h"
+#include "api/direct.h"
 
 #include "base/forked.h"
 #include "base/log.h"
@@ -150,6 +151,8 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
         .is_part = comm->world != comm,
         .on_death = comm->device.node != NULL ? tutti__comm_abort_device : NULL,
         .on_death_arg = comm,
+        .help = comm->world->topo->nhosts > 1 ? tutti__comm_help_others : NULL,
+        .help_arg = comm,
     };
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =

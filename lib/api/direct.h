@@ -79,6 +79,8 @@ tutti_status_t tutti__patience_bide(tutti_comm_t *comm, tutti__patience_t *p,
 /* help.c: asynchronous calls' work that nobody else may do, of all communicators of comm's
    world. */
 void tutti__comm_help(tutti_comm_t *comm);
+/* The same, as an engine's help. comm: a tutti_comm_t. */
+void tutti__comm_help_others(void *comm);
 
 /* again.c: the last call of a simple kind, which the next may repeat with other buffers. */
 void tutti__again_keep(tutti_comm_t *comm, const tutti__call_t *call, const tutti__sched_t *sched);

@@ -6,6 +6,9 @@
  * moves only when the application's thread steps it. If that thread is in a direct call on device
  * memory, which has its turn behind an asynchronous one, of this communicator or another one, it
  * would wait for itself (node/nccl/nccl.h: every rank goes on stepping all lanes).
+ *
+ * Who waits for a request does the same for the other communicators: else two ranks that wait for
+ * two communicators' requests, one for this first, one for that, would wait for each other.
  */
 #include "api/direct.h"
 
@@ -28,4 +31,9 @@ void tutti__comm_help(tutti_comm_t *comm)
     for (tutti_comm_t *part = world->parts; part != NULL; part = part->next_part)
         tutti__engine_help(part->engine);
     tutti__mutex_unlock(&world->parts_lock);
+}
+
+void tutti__comm_help_others(void *comm)
+{
+    tutti__comm_help(comm);
 }

@@ -36,6 +36,10 @@ typedef struct {
        with the token: it may not call the engine. */
     void (*on_death)(void *arg);
     void *on_death_arg;
+    /* By whoever waits for a request, now and then: work of the job's other communicators that
+       nobody else may do; or NULL. It may call tutti__engine_help of any of their engines. */
+    void (*help)(void *arg);
+    void *help_arg;
 } tutti__engine_env_t;
 
 /* Collective over all ranks of boot. */

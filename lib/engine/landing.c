@@ -215,8 +215,7 @@ tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti_request_t *request,
     /* Once closed, all requests are done. */
     if (tutti__wait_is_done(request) || !tutti__engine_enter(e))
         return TUTTI_OK;
-    while (!tutti__token_take(e))
-        sched_yield();
+    tutti__token_await(e);
     if (!tutti__wait_is_done(request))
         status = hand_over(e, request, stream);
     tutti__token_leave(e, TUTTI__STEP_BRIEF);

@@ -58,7 +58,9 @@ static void free_buckets(tutti__lane_t *lane)
 /* May this thread drive the transports of a schedule? Asked only where one minds (MPI). */
 int tutti__lanes_forbidden(const tutti__engine_t *e, const tutti__sched_t *sched, tutti__who_t who)
 {
-    return tutti__run_forbidden(e->env.exec, sched, who == TUTTI__STEP_THREAD);
+    int is_engine = who == TUTTI__STEP_THREAD || tutti__thread_is_own();
+
+    return tutti__run_forbidden(e->env.exec, sched, is_engine);
 }
 
 void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)

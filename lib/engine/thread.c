@@ -59,11 +59,19 @@ static int thread_work(tutti__engine_t *e)
     return 1;
 }
 
+static _Thread_local int is_own;
+
+int tutti__thread_is_own(void)
+{
+    return is_own;
+}
+
 static void *thread_main(void *arg)
 {
     tutti__engine_t *e = arg;
     int busy = 0;
 
+    is_own = 1;
     while (!atomic_load(&e->stop)) {
         int64_t nap = e->env.conf->stall_ms > 0 ? (int64_t)e->env.conf->stall_ms * 500 : -1;
         int64_t queued = tutti__watch_queued_us(e);

@@ -149,8 +149,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
 
 int tutti__token_take(tutti__engine_t *e)
 {
-    return TUTTI__LIKELY(atomic_load(&e->wanted) == 0) &&
-           atomic_exchange(&e->token, 1) == 0;
+    return TUTTI__LIKELY(atomic_load(&e->wanted) == 0) && atomic_exchange(&e->token, 1) == 0;
 }
 
 /* Who steps all the time would have it again and again, so the others keep off meanwhile. */
@@ -184,7 +183,9 @@ static void give_back(tutti__engine_t *e, tutti__who_t who)
     do {
         rings = atomic_load(&e->pending) > 0;
         tutti__engine_sleeping(e, (uint32_t)rings);
-        while ((atomic_load(&e->pending) > 0 || atomic_load(&e->news)) &&
+        /* Who must have it goes on with this, and gives it back so. */
+        while (!atomic_load(&e->wanted) &&
+               (atomic_load(&e->pending) > 0 || atomic_load(&e->news)) &&
                tutti__engine_step(e, who)) {
         }
         atomic_store(&e->token, 0);
@@ -213,6 +214,8 @@ void tutti__engine_help(tutti__engine_t *e)
 /* Work that somebody has left: take the token if it is free, one round, and back. */
 void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who)
 {
+    if (who == TUTTI__STEP_WAITER && e->env.help != NULL)
+        e->env.help(e->env.help_arg);
     if (!tutti__token_take(e))
         return;
     tutti__engine_step(e, who);

@@ -87,6 +87,8 @@ static int drive(tutti__engine_t *e, tutti__waiter_t *w)
             continue;
         }
         idle++;
+        if (e->env.help != NULL)
+            e->env.help(e->env.help_arg);
         if (idle < SPIN_STEPS && e->spin)
             tutti__pause();
         else if (idle < SPIN_STEPS)

@@ -80,7 +80,8 @@ typedef struct {
     /* 1: direct ends may have memory of the device that is called so ("cuda"). NULL: of none. */
     int (*takes_device)(tutti__xport_t *xport, const char *device);
     /* 1: messages of direct ends were given up that may still be read, or written to slots, so that
-       this memory may not be freed any more. NULL: never. */
+       this memory may not be freed any more. NULL: never. Asked before close, when nobody uses the
+       transport any more: what is still in flight is given up first. */
     int (*keeps)(tutti__xport_t *xport);
 } tutti__xport_ops_t;
 

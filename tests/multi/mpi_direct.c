@@ -5,6 +5,8 @@
  *      mpi_direct works direct|staged     sums are right; messages went from device memory, or none
  *      mpi_direct dies                    rank 1 dies on the way: the others hear of it, and what
  *                                         MPI may still write to is not freed
+ *      mpi_direct left                    the same, where the thread that hears of it may not
+ *                                         call MPI, and leaves the messages to the end
  */
 #include <tutti/tutti.h>
 
@@ -221,8 +223,52 @@ static int die(void)
     _exit(0); /* MPI's own end would wait for the dead */
 }
 
+/* As an application that uses MPI from one thread at a time. */
+static void begin_serialized(void)
+{
+    typedef int init_fn_t(int *argc, char ***argv, int required, int *ret_provided);
+    enum {
+        SERIALIZED = 2
+    }; /* Open MPI's MPI_THREAD_SERIALIZED */
+    int provided;
+
+    MUST(((init_fn_t *)find(RTLD_DEFAULT, "MPI_Init_thread"))(NULL, NULL, SERIALIZED, &provided) ==
+         0);
+    MUST(provided == SERIALIZED);
+}
+
+static int be_left(void)
+{
+    write_abandoned_fn_t *late =
+        (write_abandoned_fn_t *)find(RTLD_DEFAULT, "mpi_direct_write_abandoned");
+    tutti_request_t *request;
+    int done = 0;
+
+    one(MOST, TUTTI_SUM, 0);
+    MUST(all_messages() > 0);
+    MUST(tutti_allreduce_async("x", in, out, MOST, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL,
+                               &request) == TUTTI_OK);
+    /* It begins, and gets no further, as rank 1 does nothing. */
+    for (int i = 0; rank != 1 && i < 100; i++) {
+        MUST(tutti_test(request, &done) == TUTTI_OK && !done);
+        usleep(2000);
+    }
+    if (rank == 1) {
+        usleep(700000);
+        kill(getpid(), SIGKILL);
+    }
+    usleep(1500000); /* Tutti's thread hears of it */
+    MUST(tutti_wait(request, -1) == TUTTI_ERR_PEER_LOST);
+    tutti_finalize();
+    printf("rank %d: %u late\n", rank, late());
+    fflush(stdout);
+    _exit(0);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "left") == 0)
+        begin_serialized();
     if (argc < 2 || tutti_init(NULL) != TUTTI_OK) {
         fprintf(stderr, "%s\n", tutti_last_error());
         return 1;
@@ -231,5 +277,7 @@ int main(int argc, char **argv)
     rank = tutti_rank(comm);
     size = tutti_size(comm);
     open_device();
+    if (strcmp(argv[1], "left") == 0)
+        return be_left();
     return strcmp(argv[1], "dies") == 0 ? die() : work(argc > 2 && strcmp(argv[2], "direct") == 0);
 }

@@ -83,4 +83,7 @@ for cancels in yes no; do
     [ "$(grep -c '^rank [02]: [0-9]* late' "$log")" -eq 2 ] || wrong "dies: status $status"
     [ $cancels = yes ] || grep -q '^rank [02]: [1-9][0-9]* late' "$log" || wrong "nothing is late"
 done
+job abc "$shim" left
+[ "$(grep -c '^rank [02]: [1-9][0-9]* late' "$log")" -eq 2 ] || wrong "left: status $status"
+
 finish

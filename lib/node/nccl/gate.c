@@ -90,7 +90,7 @@ tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self)
         return TUTTI_OK;
     if (!(gate & INSIDE) && self->status != TUTTI_OK)
         return tutti__fail(self->status, "%s", self->words);
-    return tutti__fail(TUTTI_ERR_TRANSPORT, "NCCL's work among the ranks of this host was aborted");
+    return tutti__fail(TUTTI_ERR_TRANSPORT, "NCCL's work was aborted");
 }
 
 void tutti__nccl_node_abort(tutti__node_t *node)

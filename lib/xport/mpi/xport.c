@@ -43,6 +43,7 @@ _Static_assert(TUTTI__LANES < 8, "lanes fit in a tag, one is left for the probe"
 
 static void xport_close(tutti__xport_t *base);
 static void xport_cancel(tutti__xport_t *base, uint32_t lane);
+static int xport_keeps(tutti__xport_t *base);
 
 static tutti__mpi_xport_t *mine(tutti__xport_t *base)
 {
@@ -138,16 +139,6 @@ static int xport_takes_device(tutti__xport_t *base, const char *device)
     takes = query() > 0;
     tutti__mpi_leave();
     return takes;
-}
-
-static int xport_keeps(tutti__xport_t *base)
-{
-    int keeps;
-
-    tutti__mpi_lock();
-    keeps = mine(base)->keeps;
-    tutti__mpi_leave();
-    return keeps;
 }
 
 static const tutti__xport_ops_t ops = {
@@ -251,6 +242,21 @@ void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport)
         if (lane_pending(xport, lane) > 0)
             for_lane(xport, lane, tutti__mpi_chan_abandon);
     }
+}
+
+/* A lane whose thread could not call MPI when the communicator died is given up here, since its
+   receives would go on into memory that is freed next. */
+static int xport_keeps(tutti__xport_t *base)
+{
+    tutti__mpi_xport_t *xport = mine(base);
+    int keeps;
+
+    for (uint32_t lane = 0; lane < TUTTI__LANES; lane++)
+        end_lane(xport, lane);
+    tutti__mpi_lock();
+    keeps = xport->keeps;
+    tutti__mpi_leave();
+    return keeps;
 }
 
 static void xport_close(tutti__xport_t *base)
