@@ -92,15 +92,23 @@ int bench_nccl_broadcast(const bench_call_t *call)
     return run_one(call, TUTTI__NCCL_BROADCAST, call->recvbuf);
 }
 
+/* Room for the calls of one group. A program asks for the same number always. */
+static tutti__nccl_call_t *calls_of(size_t ncalls)
+{
+    static tutti__nccl_call_t *calls;
+
+    if (calls == NULL)
+        calls = bench_allocate(ncalls, sizeof(*calls));
+    return calls;
+}
+
 /* Parts that differ: a reduction to each rank, all as one, as NCCL has no call for them. */
 static void queue_uneven(const bench_call_t *call, void *result)
 {
-    static tutti__nccl_call_t *calls;
     int size = call->world->size;
+    tutti__nccl_call_t *calls = calls_of((size_t)size);
     size_t ncalls = 0;
 
-    if (calls == NULL)
-        calls = bench_allocate((size_t)size, sizeof(*calls));
     for (int i = 0; i < size; i++) {
         size_t share = bench_share(call->count, size, i);
         size_t begin = bench_share_begin(call->count, size, i) * call->type->bytes;
@@ -138,6 +146,28 @@ int bench_nccl_reduce_scatter(const bench_call_t *call)
             world,
             device->ops->copy(call->recvbuf, result, share * call->type->bytes, device->stream),
             "copy");
+    bench_device_wait(world);
+    return 0;
+}
+
+/* As NCCL's manual has it: messages to and from each rank, this one too, all as one. */
+int bench_nccl_alltoall(const bench_call_t *call)
+{
+    const bench_world_t *world = call->world;
+    tutti__nccl_call_t *calls = calls_of(2 * (size_t)world->size);
+    size_t bytes = call->count * call->type->bytes;
+
+    for (uint32_t i = 0; i < (uint32_t)world->size; i++) {
+        const char *src = (const char *)call->sendbuf + i * bytes;
+        char *dst = (char *)call->recvbuf + i * bytes;
+        tutti_dtype_t dtype = call->type->dtype;
+
+        calls[2 * i] =
+            (tutti__nccl_call_t){ TUTTI__NCCL_SEND, src, NULL, call->count, dtype, TUTTI_SUM, i };
+        calls[2 * i + 1] =
+            (tutti__nccl_call_t){ TUTTI__NCCL_RECV, NULL, dst, call->count, dtype, TUTTI_SUM, i };
+    }
+    bench_nccl_queue(world, calls, 2 * (size_t)world->size);
     bench_device_wait(world);
     return 0;
 }

@@ -61,12 +61,16 @@ static void refuse(bench_parse_t *parse, int why, char **argv)
 static void judge_device(bench_parse_t *parse)
 {
     const bench_options_t *options = parse->options;
+    const bench_collective_t *collective = parse->program->collective;
+    int exchanges = collective->send == BENCH_ALL_RANKS && collective->recv == BENCH_ALL_RANKS;
 
     for (int i = 0; i < options->npeers; i++) {
         const char *flag = parse->program->contestants[options->peers[i]].flag;
 
         if (options->device == NULL && strcmp(flag, "nccl") == 0)
             bench_complain(parse, "--peer nccl: only with -d");
+        if (options->in_place && exchanges && strcmp(flag, "nccl") == 0)
+            bench_complain(parse, "--peer nccl: has no alltoall in place; leave out -l");
         if (options->device != NULL && (strcmp(flag, "naive") == 0 || strcmp(flag, "ucc") == 0))
             bench_complain(parse, "--peer %s: takes host memory only; leave it out with -d", flag);
     }
@@ -74,7 +78,7 @@ static void judge_device(bench_parse_t *parse)
         return;
     if (options->shared)
         bench_complain(parse, "--buffers shared: that is host memory; leave it out with -d");
-    if (parse->program->collective->recv == BENCH_NOTHING)
+    if (collective->recv == BENCH_NOTHING)
         bench_complain(parse, "-d: %s has no buffers", parse->program->title);
 }
 

@@ -74,6 +74,7 @@ int main(int argc, char **argv)
             { "mpi", "MPI", BENCH_MPI(bench_mpi_alltoall) },
             { "naive", "Naive", BENCH_MPI(bench_naive_alltoall) },
             { "ucc", "UCC", BENCH_UCC(bench_ucc_alltoall) },
+            { "nccl", "NCCL", bench_nccl_alltoall },
         },
     };
 

@@ -22,7 +22,7 @@
 
 #define PATH_BYTES 4096
 #define MAGIC "TuttiTrn"
-#define VERSION 2
+#define VERSION 3
 #define ORDER 0x01020304u
 #define ORDER_SWAPPED 0x04030201u
 

@@ -162,7 +162,8 @@ static void get_state(trainer_t *trainer)
     if (compute->on_device) {
         behind[0] = trainer->scale.value;
         behind[1] = (float)trainer->scale.clean_steps;
-        behind[2] = (float)trainer->optimizer.skipped_steps;
+        behind[2] = (float)trainer->scale.hysteresis;
+        behind[3] = (float)trainer->optimizer.skipped_steps;
     }
 }
 
@@ -179,7 +180,8 @@ static bool put_state(trainer_t *trainer, train_error_t *error)
     if (compute->on_device && behind[0] > 0.0f) { /* a run that goes on */
         trainer->scale.value = behind[0];
         trainer->scale.clean_steps = (uint32_t)behind[1];
-        trainer->optimizer.skipped_steps = (uint64_t)behind[2];
+        trainer->scale.hysteresis = (uint32_t)behind[2];
+        trainer->optimizer.skipped_steps = (uint64_t)behind[3];
     }
     return train_compute_works(compute, error) || train_parallel_abort(&trainer->parallel, error);
 }

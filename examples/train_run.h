@@ -20,7 +20,7 @@
 #include "train_scale.h"
 #include "train_schedule.h"
 
-#define TRAIN_SCALE_FLOATS 3      /* of saved_state: the loss's scale, its age, skipped steps */
+#define TRAIN_SCALE_FLOATS 4      /* of saved_state: the loss's scale, its age, hysteresis; skips */
 #define TRAIN_EVALUATION_ROWS 256 /* images that go through the model at once when testing */
 
 /* In an array of the compute. */

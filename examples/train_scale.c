@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loss scaling: what DeepSpeed does by default, but for its hysteresis, which lets every second
- * overflow pass.
+ * Loss scaling, as DeepSpeed does it by default. Hysteresis is for a single overflow, which says
+ * little about the scale: that batch was unlucky.
  */
 #include "train_scale.h"
 
 train_scale_t train_scale_start(void)
 {
-    const train_scale_t scale = { TRAIN_SCALE_START, 0 };
+    const train_scale_t scale = { TRAIN_SCALE_START, 0, TRAIN_SCALE_HYSTERESIS };
 
     return scale;
 }
@@ -15,14 +15,19 @@ train_scale_t train_scale_start(void)
 bool train_scale_update(train_scale_t *scale, bool finite)
 {
     if (!finite) {
+        scale->clean_steps = 0;
+        if (scale->hysteresis > 1) {
+            scale->hysteresis--;
+            return true;
+        }
         if (scale->value <= 1.0f)
             return false;
         scale->value *= 0.5f;
-        scale->clean_steps = 0;
     } else if (++scale->clean_steps == TRAIN_SCALE_INTERVAL) {
         if (scale->value < TRAIN_SCALE_MOST)
             scale->value *= 2.0f;
         scale->clean_steps = 0;
+        scale->hysteresis = TRAIN_SCALE_HYSTERESIS;
     }
     return true;
 }

@@ -55,7 +55,8 @@ for ranks in 1 2 3; do
         measure $program --peer async,nccl
         [ $program = broadcast ] || measure $program --peer async,nccl -l
     done
-    measure alltoall --peer async
+    measure alltoall --peer async,nccl
+    measure alltoall --peer async -l
     measure allreduce_async --peer direct,nccl
     measure allreduce --peer async,nccl -T bfloat16 --buffers rotate -M 1M --back-to-back
     spoiled 'DATA VALIDATION ERROR on message size 64' \
@@ -126,6 +127,7 @@ refuses '--spoil without -c' bench/tutti_pack --spoil
 bench=bench/tutti_allreduce
 refuses '--buffers shared: that is host memory' $bench -d $device --buffers shared
 refuses '--peer nccl: only with -d' $bench --peer nccl
+refuses '--peer nccl: has no alltoall in place' bench/tutti_alltoall -d $device --peer nccl -l
 refuses '-d: Barrier has no buffers' bench/tutti_barrier -d $device
 refuses "-d $device: but TUTTI_DEVICE is none" env TUTTI_DEVICE=none $bench -d $device
 refuses '--buffers shared: that is host memory' bench/tutti_gradients -d $device --buffers shared

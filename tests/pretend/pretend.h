@@ -38,6 +38,14 @@ int pretend_attach(const char *file);
    Returns how many allocations, streams, events and communicators were left; frees memory only. */
 int pretend_reset(void);
 
+/* ---- kernels ---- */
+
+/* Queue `run`, with a copy of `args`: what a program's own kernel is. */
+tutti_status_t pretend_launch(tutti__dstream_t *stream, void (*run)(void *args), const void *args,
+                              size_t bytes);
+/* For what runs there: the device's view of an address, NULL if it is not in its memory. */
+void *pretend_view(const void *ptr);
+
 /* ---- options ---- */
 
 /* Before each piece of work a stream sleeps up to `most_us`, as the seed says. */

@@ -35,6 +35,12 @@ typedef struct {
     uint32_t divisor;
 } sum_t;
 
+typedef struct {
+    item_t item;
+    void (*run)(void *args);
+    uint64_t args[];
+} launch_t;
+
 /* The view of a range, or what is wrong with it becomes the device's trouble and NULL. */
 static int see(device_t *device, const char *what, view_use_t use, const void *ptr, size_t bytes,
                char **ret_view)
@@ -173,4 +179,37 @@ tutti_status_t work_sum(void *dst, const void *const *srcs, size_t nsrcs, size_t
     item->divisor = divisor;
     device_count(stream_device(stream), PRETEND_SUMS);
     return stream_push("sum", stream, item);
+}
+
+static void run_launch(item_t *item, tutti__dstream_t *stream)
+{
+    launch_t *launch = (launch_t *)item;
+
+    if (device_say(stream_device(stream)) == TUTTI_OK)
+        launch->run(launch->args);
+}
+
+tutti_status_t pretend_launch(tutti__dstream_t *stream, void (*run)(void *args), const void *args,
+                              size_t bytes)
+{
+    tutti_status_t status = stream_find("launch", &stream);
+    launch_t *item;
+
+    if (status == TUTTI_OK)
+        status = stream_item(sizeof(*item) + bytes, run_launch, &item);
+    if (status != TUTTI_OK)
+        return status;
+    item->run = run;
+    memcpy(item->args, args, bytes);
+    return stream_push("launch", stream, item);
+}
+
+void *pretend_view(const void *ptr)
+{
+    char words[WORDS_BYTES], *view = NULL;
+    device_t *device;
+
+    if (device_mine("view", &device) == TUTTI_OK && memory_where(ptr).kind == TUTTI__MEM_DEVICE)
+        (void)memory_view(device, VIEW_KERNEL, ptr, 1, &view, words);
+    return view;
 }

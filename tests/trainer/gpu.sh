@@ -3,7 +3,8 @@
 #
 # The trainer with --device cuda, on a device that is the host (host_device.c): losses are those of
 # the processor, ranks end with the same parameters, and a resumed run with those of one that never
-# stopped. Without a GPU the real trainer says what is missing, or takes the processor.
+# stopped. The same on the pretend device, in whose stream Tutti's calls are. Without a GPU the real
+# trainer says what is missing, or takes the processor.
 set -u
 
 . "${0%/*}/common.sh"
@@ -65,6 +66,31 @@ same whole rest
 timeout 60 $mpirun -np 2 "$pretend" $common $options --device cpu --precision fp32 \
     --checkpoint "$work/checkpoint" --resume >"$work/out" 2>&1 &&
     wrong "the processor resumed a GPU's run" "$work/out"
+
+# The first two steps overflow. The first leaves the scale as it is, which a resumed run knows: so
+# the second halves it (train_run.h: four floats, before the sum).
+options="--model mlp --hidden 8 --batch 1 --epochs 1 --lr 0.5 --device cuda --precision fp16"
+rm "$work/checkpoint"
+train whole $options --checkpoint "$work/whole.checkpoint"
+train cut $options --checkpoint "$work/checkpoint" --steps 1
+train rest $options --checkpoint "$work/checkpoint" --resume
+cmp "$work/whole.checkpoint" "$work/checkpoint" || wrong "an overflow was forgotten"
+[ "$(tail -c 20 "$work/checkpoint" | od -A n -t f4 -N 4 | tr -d ' ')" = 32768 ] ||
+    wrong "not two overflows"
+
+# in a stream
+pretend=./tests/trainer/train_stream
+export TUTTI_DEVICE=pretend TUTTI_TEST_PRETEND="$work/nccl"
+for model in "mlp --hidden 20" "cnn --channels 3,4 --hidden 8"; do
+    for device in cpu cuda; do
+        rm -f "$TUTTI_TEST_PRETEND"
+        train $device --model $model --device $device
+    done
+    alike cpu cuda 1e-4
+    grep -q 'device cuda:0 (pretended)$' "$work/cuda.out" || wrong "no device" "$work/cuda.out"
+    [ "$(grep -c '^NCCL calls: [1-9]' "$work/cuda.err")" -eq 2 ] || wrong "no NCCL" "$work/cuda.err"
+done
+unset TUTTI_DEVICE TUTTI_TEST_PRETEND
 
 # the real one
 "$trainer" --data "$data" --batch 10 --epochs 1 --device auto >"$work/out" 2>&1 ||

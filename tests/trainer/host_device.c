@@ -11,8 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define DEVICE static inline
-#include "train_kernels.inc"
+#include "host_kernels.h"
 
 #define RANGE_BYTES ((size_t)4 << 30) /* of addresses */
 #define LINE_BYTES 256
@@ -23,17 +22,6 @@ int host_device_fail_in;
 static char *range;
 static size_t used_bytes;
 static int open_devices;
-
-#define RUN(name)                                                                                  \
-    static void run_##name(const void *args, uint32_t count)                                       \
-    {                                                                                              \
-        for (uint32_t i = count; i-- > 0;)                                                         \
-            name##_at(args, i);                                                                    \
-    }
-TRAIN_KERNELS(RUN)
-
-#define ROW(name) run_##name,
-static void (*const kernels[])(const void *args, uint32_t count) = { TRAIN_KERNELS(ROW) };
 
 static bool begin(train_error_t *error)
 {
@@ -104,37 +92,17 @@ static bool launch(train_device_t *device, unsigned kernel, const void *args, ui
     (void)device;
     if (!begin(error))
         return false;
-    kernels[kernel](args, count);
+    host_kernel(kernel, args, count);
     return end(error);
-}
-
-static float element(const train_product_t *p, train_precision_t precision, size_t i, size_t j)
-{
-    double sum = 0.0;
-
-    for (size_t l = 0; l < p->k; l++)
-        sum += (double)load(p->a, precision, p->turn_a ? l * p->m + i : i * p->k + l) *
-               (double)load(p->b, precision, p->turn_b ? j * p->k + l : l * p->n + j);
-    return (float)sum;
 }
 
 static bool product(train_device_t *device, train_precision_t precision, const train_product_t *p,
                     train_error_t *error)
 {
-    const uint32_t kind = p->floats ? KIND_FP32 : precision;
-
     (void)device;
     if (!begin(error))
         return false;
-    for (size_t i = 0; i < p->m; i++)
-        for (size_t j = 0; j < p->n; j++) {
-            const size_t at = i * p->n + j;
-            float value = element(p, precision, i, j);
-
-            if (p->beta != 0.0f)
-                value += p->beta * load(p->c, kind, at);
-            store(p->c, kind, at, value);
-        }
+    host_product(p, precision);
     return end(error);
 }
 
@@ -179,9 +147,4 @@ bool train_cuda_open(int local_rank, train_precision_t precision, train_device_t
     snprintf(device->name, sizeof(device->name), "cuda:%d (the host)", local_rank % 2);
     *ret_device = device;
     return true;
-}
-
-float host_device_number(const void *numbers, train_precision_t precision, size_t i)
-{
-    return load(numbers, precision, i);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A GPU that is the host: train_cuda_open (examples/train_device.h) for machines without one. Runs
- * the kernels' own code, element by element, the last one first.
+ * A GPU that is the host: train_cuda_open (examples/train_device.h) for machines without one.
  */
 #ifndef HOST_DEVICE_H
 #define HOST_DEVICE_H
@@ -13,8 +12,5 @@ extern bool host_device_locked;
 
 /* After so many more operations one fails; 0: none. */
 extern int host_device_fail_in;
-
-/* Number `i` of an array that the host has a copy of. */
-float host_device_number(const void *numbers, train_precision_t precision, size_t i);
 
 #endif

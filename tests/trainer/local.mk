@@ -11,7 +11,7 @@ trainer_cpu_sources = \
 
 if HAVE_OPENBLAS
 if HAVE_ZLIB
-test_programs += %reldir%/train_pretend
+test_programs += %reldir%/train_pretend %reldir%/train_stream
 unit_tests += \
     %reldir%/test_checkpoint \
     %reldir%/test_cuda \
@@ -48,9 +48,12 @@ endif
 %canon_reldir%_test_optimizer_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
 %canon_reldir%_test_optimizer_LDADD = $(TRAINER_TEST_LIBS) $(OPENBLAS_LIBS)
 
+host_kernels = %reldir%/host_kernels.c %reldir%/host_kernels.h
+host_device = %reldir%/host_device.c %reldir%/host_device.h $(host_kernels)
+
 # the GPU's side, on a device that is the host; and the whole trainer on one
 %canon_reldir%_test_gpu_SOURCES = \
-    %reldir%/test_gpu.c %reldir%/host_device.c %reldir%/host_device.h \
+    %reldir%/test_gpu.c $(host_device) \
     examples/train_gpu.c examples/train_model.c examples/train_dense.c examples/train_conv.c \
     examples/train_optimizer.c examples/train_scale.c $(trainer_cpu_sources)
 %canon_reldir%_test_gpu_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS)
@@ -62,12 +65,20 @@ endif
 %canon_reldir%_test_cuda_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS)
 %canon_reldir%_test_cuda_LDADD = $(TRAINER_TEST_LIBS) $(OPENBLAS_LIBS)
 
-%canon_reldir%_train_pretend_SOURCES = \
-    $(train_sources) %reldir%/host_device.c %reldir%/host_device.h
+%canon_reldir%_train_pretend_SOURCES = $(train_sources) $(host_device)
 %canon_reldir%_train_pretend_CPPFLAGS = \
     $(TRAINER_TEST_CPPFLAGS) $(OPENBLAS_CFLAGS) $(ZLIB_CFLAGS) -DTRAIN_NO_TUTTI_CUDA
 %canon_reldir%_train_pretend_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
 %canon_reldir%_train_pretend_LDADD = libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm
+
+# on the pretend device, which is the library's too
+%canon_reldir%_train_stream_SOURCES = $(train_sources) %reldir%/stream_device.c $(host_kernels)
+%canon_reldir%_train_stream_CPPFLAGS = \
+    $(TRAINER_TEST_CPPFLAGS) -I$(top_srcdir)/lib -I$(top_srcdir)/tests $(OPENBLAS_CFLAGS) \
+    $(ZLIB_CFLAGS)
+%canon_reldir%_train_stream_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
+%canon_reldir%_train_stream_LDADD = libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm -ldl
+EXTRA_%canon_reldir%_train_stream_DEPENDENCIES = tutti/pretend.la
 
 %canon_reldir%_test_options_SOURCES = \
     %reldir%/test_options.c examples/train_options.c examples/train_value.c examples/train_base.c

@@ -192,7 +192,7 @@ static void refuses_other_headers(void **state)
         const char *wanted;
     } changes[] = {
         { 8, 4, 5, "damaged: its byte order is unknown" },
-        { 12, 2, 3, "has version 3, this program reads version 2" },
+        { 12, 3, 4, "has version 4, this program reads version 3" },
         { 24, 30, 31, "" },
         { 31, 0, 127, "damaged: its sizes do not fit together" },
         { 32, 2, 1, "damaged: its sizes do not fit together" },

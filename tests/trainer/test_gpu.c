@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "host_device.h"
+#include "host_kernels.h"
 #include "train_kernels.h"
 #include "train_model.h"
 #include "train_optimizer.h"
@@ -313,7 +314,7 @@ static void compare_rules(train_optimizer_kind_t kind, train_precision_t precisi
     if (precision != TRAIN_FP32) {
         gpu.compute.ops->get(&gpu.compute, numbers, gpu.tensors[0].number, sizeof(numbers));
         for (size_t i = 0; i < WEIGHTS + BIASES; i++)
-            assert_float_equal(host_device_number(numbers, precision, i), gpu.values[i],
+            assert_float_equal(host_number(numbers, precision, i), gpu.values[i],
                                fabs(gpu.values[i]) / 256 + 1e-7);
     }
     close_rule(&cpu);
@@ -338,7 +339,7 @@ static float narrowed(train_compute_t *compute, float *there, void *number, floa
     compute->ops->put(compute, there, &x, sizeof(x));
     compute->ops->narrow(compute, &tensor);
     compute->ops->get(compute, ret_code, number, sizeof(*ret_code));
-    return host_device_number(ret_code, compute->precision, 0);
+    return host_number(ret_code, compute->precision, 0);
 }
 
 /* What a code without a sign stands for. */
@@ -398,32 +399,51 @@ static void rounds_to_nearest(void **state)
 
 /* ---- the loss's scale ---- */
 
+static void go_on(train_scale_t *scale, int clean_steps)
+{
+    for (int i = 0; i < clean_steps; i++)
+        assert_true(train_scale_update(scale, true));
+}
+
 static void halves_and_doubles(void **state)
 {
     train_scale_t scale = train_scale_start();
 
     (void)state;
     assert_true(scale.value == 65536.0f);
-    for (int i = 1; i < TRAIN_SCALE_INTERVAL; i++)
-        assert_true(train_scale_update(&scale, true));
+    go_on(&scale, TRAIN_SCALE_INTERVAL - 1);
     assert_true(scale.value == 65536.0f);
-    assert_true(train_scale_update(&scale, true));
+    go_on(&scale, 1);
     assert_true(scale.value == 131072.0f);
 
-    /* an overflow begins the wait anew */
-    for (int i = 1; i < TRAIN_SCALE_INTERVAL; i++)
-        assert_true(train_scale_update(&scale, true));
+    /* an overflow begins the wait anew; the first one changes nothing else */
+    for (int overflows = 1; overflows <= 3; overflows++) {
+        const float wanted = 262144.0f / (float)(1 << overflows);
+
+        go_on(&scale, TRAIN_SCALE_INTERVAL - 1);
+        assert_true(train_scale_update(&scale, false) && scale.value == wanted);
+    }
+    go_on(&scale, TRAIN_SCALE_INTERVAL - 1);
+    assert_true(scale.value == 32768.0f);
+
+    /* doubling makes the next one the first again */
+    go_on(&scale, 1);
+    assert_true(scale.value == 65536.0f);
     assert_true(train_scale_update(&scale, false) && scale.value == 65536.0f);
-    assert_true(train_scale_update(&scale, true) && scale.value == 65536.0f);
 
     for (int i = 0; i < 16; i++)
         assert_true(train_scale_update(&scale, false));
     assert_true(scale.value == 1.0f);
     assert_false(train_scale_update(&scale, false));
     assert_true(scale.value == 1.0f);
-    for (int i = 0; i < 100 * TRAIN_SCALE_INTERVAL; i++)
-        assert_true(train_scale_update(&scale, true));
+    go_on(&scale, 100 * TRAIN_SCALE_INTERVAL);
     assert_true(scale.value == TRAIN_SCALE_MOST);
+
+    /* so does the same time where the scale does not grow any more */
+    assert_true(train_scale_update(&scale, false) && scale.value == TRAIN_SCALE_MOST);
+    go_on(&scale, TRAIN_SCALE_INTERVAL);
+    assert_true(train_scale_update(&scale, false) && scale.value == TRAIN_SCALE_MOST);
+    assert_true(train_scale_update(&scale, false) && scale.value == TRAIN_SCALE_MOST / 2);
 }
 
 #define RANKS 2
@@ -473,7 +493,7 @@ static void leaves_steps_out_on_all_ranks(void **state)
     };
     side_t ranks[RANKS] = { { .score = { 0 } } };
     train_optimizer_t optimizers[RANKS];
-    train_scale_t scales[RANKS] = { { 1024.0f, 0 }, { 1024.0f, 0 } };
+    train_scale_t scales[RANKS] = { { 1024.0f, 0, 2 }, { 1024.0f, 0, 2 } };
     train_error_t error = { "" };
     float wanted = 1024.0f;
     uint64_t skipped = 0;
@@ -490,8 +510,8 @@ static void leaves_steps_out_on_all_ranks(void **state)
     for (size_t i = 0; i < sizeof(spoilt) / sizeof(spoilt[0]); i++) {
         memcpy(before, ranks[0].model.host_parameters, bytes);
         step_ranks(ranks, optimizers, scales, spoilt[i]);
-        wanted *= spoilt[i] == 0.0f ? 1.0f : 0.5f;
         skipped += spoilt[i] != 0.0f;
+        wanted *= spoilt[i] != 0.0f && skipped > 1 ? 0.5f : 1.0f;
         for (size_t r = 0; r < RANKS; r++) {
             assert_true(scales[r].value == wanted);
             assert_int_equal(optimizers[r].steps, i + 1);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the trainer's GPU computes, on the host: the kernels' own code, element by element, the last
+ * one first; and matrix products. Pointers are to memory that the host may touch.
+ */
+#ifndef HOST_KERNELS_H
+#define HOST_KERNELS_H
+
+#include "train_compute.h"
+
+/* A TRAIN_KERNEL_ with its arguments, for 0 to count - 1. */
+void host_kernel(unsigned kernel, const void *args, uint32_t count);
+/* The size of its arguments. */
+size_t host_kernel_bytes(unsigned kernel);
+
+void host_product(const train_product_t *p, train_precision_t precision);
+
+/* Number `i` of an array. */
+float host_number(const void *numbers, train_precision_t precision, size_t i);
+
+#endif
