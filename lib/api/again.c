@@ -71,9 +71,9 @@ void tutti__again_keep(tutti_comm_t *comm, const tutti__call_t *call, const tutt
 
     /* Operations of the caller's own may be gone next time; and results that were made in memory of
        ours are copied afterwards. With a device, the next call's memory may be of another kind. */
-    if (comm->shape.nhosts > 1 || comm->exec.device != NULL || call->prescale != 1 ||
-        call->postscale != 1 || call->op > TUTTI_MAXLOC || comm->room.copies ||
-        !is_single(run, sched))
+    if (comm->shape.nhosts > 1 || comm->exec.device != NULL || comm->lone_device != NULL ||
+        call->prescale != 1 || call->postscale != 1 || call->op > TUTTI_MAXLOC ||
+        comm->room.copies || !is_single(run, sched))
         return;
     again->is_kept = measure(comm, call, &again->send_bytes, &again->recv_bytes);
     again->call = *call;

@@ -222,7 +222,8 @@ tutti_status_t tutti__call_check(const tutti_comm_t *comm, tutti__call_t *call, 
 
     if (status == TUTTI_OK && TUTTI__UNLIKELY(!is_plain(comm, call)))
         status = check_all(comm, call, counts_later);
-    if (status == TUTTI_OK && TUTTI__UNLIKELY(comm->exec.device != NULL))
+    if (status == TUTTI_OK &&
+        TUTTI__UNLIKELY(comm->exec.device != NULL || comm->lone_device != NULL))
         status = tutti__device_check(comm, call, !(counts_later && call->recvcounts == NULL),
                                      &call->on_device);
     return status;

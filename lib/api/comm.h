@@ -57,6 +57,10 @@ struct tutti_comm {
     tutti__xport_t *shm, *mpi;   /* mpi: NULL if all ranks are on this host, or there is none */
     tutti__xport_t **xport;      /* [size] which of the two reaches each rank */
     tutti__exec_device_t device; /* ops NULL: there is none */
+    /* Of this rank alone: other ranks have no device, so there is none, but device memory is an
+       error and not read. lacks_device: one of them, in the world. */
+    const tutti__device_ops_t *lone_device;
+    uint32_t lacks_device;
     tutti__exec_env_t exec;
     tutti__engine_t *engine;
     int spin;            /* processors enough to spin */

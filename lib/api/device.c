@@ -7,7 +7,8 @@
  *
  *   1. which device is there; a part takes its world's
  *   2. each host's leader makes NCCL's id and the order of launches in its arena, and tells; all
- *      say what their NCCL serves, and only what all have is served
+ *      say what their NCCL serves, and only what all have is served; and which GPU is theirs, as
+ *      NCCL refuses two ranks of a host on one
  *   3. NCCL's communicators are begun, and all say whether they could
  *   4. they stand, by the deadline; device_flat.c has one more, of all ranks, if it is asked for
  *   5. streams, events and memory of all lanes (device_lanes.c)
@@ -21,7 +22,6 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/time.h"
-#include "engine/call_sides.h"
 #include "node/nccl/nccl.h"
 
 #include <stdlib.h>
@@ -34,8 +34,9 @@
 typedef struct {
     char name[32]; /* of its device; "": none */
     int32_t status;
-    uint32_t unused;
-    uint64_t order; /* leaders: offset in the arena */
+    int32_t is_named; /* by TUTTI_DEVICE */
+    uint64_t order;   /* leaders: offset in the arena */
+    char identity[TUTTI__DEVICE_IDENTITY_BYTES];
     tutti__nccl_serves_t serves;
     tutti__nccl_id_t id;
 } facts_t;
@@ -71,27 +72,49 @@ static tutti_status_t find_device(const tutti_comm_t *comm, const tutti__device_
     return TUTTI_OK;
 }
 
-/* All ranks have the same, or *ops becomes NULL. */
+/* The first rank that does not have what `as` has; or size. */
+static uint32_t find_other(const facts_t *facts, uint32_t size, uint32_t as)
+{
+    uint32_t r = 0;
+
+    while (r < size && strcmp(facts[r].name, facts[as].name) == 0)
+        r++;
+    return r;
+}
+
+/* All ranks have the same, or *ops becomes NULL; that is an error if somebody named it. */
 static tutti_status_t have_alike(tutti_comm_t *comm, const tutti__device_ops_t **ops,
                                  facts_t *facts)
 {
+    uint32_t size = comm->topo->size, named = 0, other;
     facts_t mine = { .status = 0 };
     tutti_status_t status;
 
     if (*ops != NULL)
         strncpy(mine.name, (*ops)->name, sizeof(mine.name) - 1);
+    mine.is_named = *ops != NULL && strcmp(comm->conf.device, "auto") != 0;
     status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), facts);
-    for (uint32_t r = 1; status == TUTTI_OK && r < comm->topo->size; r++) {
-        if (strcmp(facts[r].name, facts[0].name) == 0)
-            continue;
-        if (comm->topo->rank == 0)
-            TUTTI__LOG(TUTTI__LOG_WARN,
-                       "rank 0 has device '%s', rank %u has '%s', so calls take host memory only",
-                       facts[0].name, r, facts[r].name);
-        *ops = NULL;
-        break;
-    }
-    return status;
+    if (status != TUTTI_OK)
+        return status;
+    while (named < size && !facts[named].is_named)
+        named++;
+    other = find_other(facts, size, named % size);
+    if (other == size)
+        return TUTTI_OK;
+    if (named < size)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "rank %u has no device '%s', but rank %u has: TUTTI_DEVICE must name "
+                           "it on all ranks (mpirun -x TUTTI_DEVICE passes it on)",
+                           other, facts[named].name, named);
+    /* Rank 0 has another than `other`, so one of the two has none. */
+    comm->lacks_device = facts[0].name[0] == '\0' ? 0 : other;
+    comm->lone_device = *ops;
+    *ops = NULL;
+    if (comm->topo->rank == 0)
+        TUTTI__LOG(TUTTI__LOG_WARN,
+                   "rank %u has no device, others have, so calls take host memory only",
+                   comm->lacks_device);
+    return TUTTI_OK;
 }
 
 static tutti_status_t choose_number(tutti_comm_t *comm)
@@ -231,13 +254,56 @@ static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
     return status;
 }
 
+void tutti__device_identify(const tutti_comm_t *comm, char *ret_identity)
+{
+    memset(ret_identity, 0, TUTTI__DEVICE_IDENTITY_BYTES);
+    if (!tutti__conf_nccl_shares_gpus())
+        comm->device.ops->identity(comm->device.device, ret_identity);
+}
+
+int tutti__device_is_shared(const char *identity, size_t stride, const uint32_t *place,
+                            uint32_t size, char ret_words[TUTTI__SHARED_WORDS])
+{
+    for (uint32_t r = 1; r < size; r++) {
+        const char *one = identity + r * stride;
+
+        for (uint32_t s = 0; s < r && one[0] != '\0'; s++) {
+            if (place[s] != place[r] || strcmp(identity + s * stride, one) != 0)
+                continue;
+            snprintf(ret_words, TUTTI__SHARED_WORDS,
+                     "ranks %u and %u use the same GPU, which NCCL refuses", s, r);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Rank 0 says what the calls do, each leader without NCCL why. facts: of round 2. */
+static void warn_leaders(const tutti_comm_t *comm, const facts_t *facts, const char *mine)
+{
+    char words[64];
+    uint32_t r = 0;
+
+    if (mine[0] != '\0' && comm->topo->rank != 0)
+        TUTTI__LOG(TUTTI__LOG_WARN, "no NCCL on the host of rank %u: %s", comm->topo->rank, mine);
+    while (facts[r].status == TUTTI_OK)
+        r++;
+    snprintf(words, sizeof(words), "the host of rank %u has none", r);
+    warn_staged(comm, mine[0] != '\0' ? mine : words);
+}
+
 static tutti_status_t open_nccl(tutti_comm_t *comm, facts_t *facts)
 {
     facts_t mine = { .status = TUTTI_OK };
-    char words[TUTTI__ERROR_BYTES];
-    tutti_status_t status = lead(comm, &mine);
+    char words[TUTTI__ERROR_BYTES], shared[TUTTI__SHARED_WORDS];
+    tutti_status_t status;
     uint32_t nok;
 
+    /* All ranks of the world were told why. */
+    if (comm->world != comm && comm->world->device.node == NULL)
+        return TUTTI_OK;
+    tutti__device_identify(comm, mine.identity);
+    status = lead(comm, &mine);
     snprintf(words, sizeof(words), "%s", mine.status != TUTTI_OK ? tutti_last_error() : "");
     tutti__nccl_ask(comm->device.ops, &mine.serves);
     status = tutti__boot_agree(comm->boot, status);
@@ -246,9 +312,13 @@ static tutti_status_t open_nccl(tutti_comm_t *comm, facts_t *facts)
     if (status != TUTTI_OK)
         return status;
     count_ok(facts, comm->topo->size, &nok);
-    if (nok == comm->topo->size)
+    if (nok < comm->topo->size)
+        warn_leaders(comm, facts, words);
+    else if (tutti__device_is_shared(facts->identity, sizeof(*facts), comm->topo->host_of,
+                                     comm->topo->size, shared))
+        warn_staged(comm, shared);
+    else
         return connect_nccl(comm, facts);
-    warn_staged(comm, words[0] != '\0' ? words : "another host has none");
     return TUTTI_OK;
 }
 
@@ -280,6 +350,8 @@ tutti_status_t tutti__comm_open_device(tutti_comm_t *comm)
     tutti_status_t status = TUTTI_OK;
     facts_t *facts;
 
+    comm->lone_device = comm->world->lone_device;
+    comm->lacks_device = comm->world->lacks_device;
     if (comm->world != comm && comm->world->device.ops == NULL)
         return TUTTI_OK;
     facts = calloc(comm->topo->size, sizeof(*facts));
@@ -342,95 +414,4 @@ void tutti__comm_abort_device(void *arg)
     if (comm->device.flat != NULL)
         tutti__nccl_node_abort(comm->device.flat);
     tutti__device_leave(&comm->device, before);
-}
-
-/* ---- whose memory ---- */
-
-static void describe(tutti__where_t where, char *text, size_t bytes)
-{
-    if (where.kind == TUTTI__MEM_DEVICE)
-        snprintf(text, bytes, "memory of device %d", where.device);
-    else
-        snprintf(text, bytes, "host memory");
-}
-
-static tutti_status_t wrong(const tutti_comm_t *comm, const tutti__side_t *side,
-                            tutti__where_t where, const tutti__side_t *other,
-                            tutti__where_t other_where)
-{
-    char a[48], b[48];
-
-    describe(where, a, sizeof(a));
-    if (other == NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "%s is %s, but this communicator uses device %d on rank %d", side->name,
-                           a, comm->device.device, tutti_rank(comm));
-    describe(other_where, b, sizeof(b));
-    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                       "%s is %s, but %s is %s: both must be in one kind of memory", side->name, a,
-                       other->name, b);
-}
-
-/* Devices read numbers where they should stand only. Pairs are moved as bytes. */
-static int is_aligned(const tutti__call_t *call, const void *ptr)
-{
-    return call->dtype > TUTTI_FLOAT64 || (uintptr_t)ptr % tutti_dtype_bytes(call->dtype) == 0;
-}
-
-tutti_status_t tutti__device_check(const tutti_comm_t *comm, const tutti__call_t *call,
-                                   int receives, int *ret_on_device)
-{
-    uint32_t rank = comm->topo->rank, size = comm->topo->size;
-    tutti__side_t side[2] = { { 0 }, { 0 } };
-    tutti__where_t where[2];
-    int last = -1;
-
-    *ret_on_device = 0;
-    tutti__call_sends(call, rank, size, &side[0]);
-    if (receives)
-        tutti__call_receives(call, rank, size, &side[1]);
-    for (int i = 0; i < 2; i++) {
-        tutti__side_measure(&side[i], size);
-        if (side[i].count == 0)
-            continue;
-        where[i] = comm->device.ops->where(side[i].ptr);
-        if (where[i].kind == TUTTI__MEM_DEVICE && where[i].device != comm->device.device)
-            return wrong(comm, &side[i], where[i], NULL, where[i]);
-        if (where[i].kind == TUTTI__MEM_DEVICE && !is_aligned(call, side[i].ptr))
-            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                               "%s is on a device, but not at a multiple of its element's size",
-                               side[i].name);
-        if (last >= 0 && (where[i].kind == TUTTI__MEM_DEVICE) != *ret_on_device)
-            return wrong(comm, &side[last], where[last], &side[i], where[i]);
-        *ret_on_device = where[i].kind == TUTTI__MEM_DEVICE;
-        last = i;
-    }
-    return TUTTI_OK;
-}
-
-tutti_status_t tutti__device_check_stream(const tutti_comm_t *comm, const tutti__call_t *call,
-                                          tutti__dstream_t *stream)
-{
-    tutti__side_t side[2] = { { 0 }, { 0 } };
-
-    if (comm->device.ops == NULL)
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                           "this communicator has no device, so no streams: see TUTTI_DEVICE");
-    if (call->kind == TUTTI_CALL_BARRIER)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "a barrier moves no data, so it has no place in a stream");
-    if (comm->device.ops->stream_captures(stream))
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                           "the stream is being captured into a graph: calls between ranks cannot "
-                           "be replayed");
-    tutti__call_sends(call, comm->topo->rank, comm->topo->size, &side[0]);
-    tutti__call_receives(call, comm->topo->rank, comm->topo->size, &side[1]);
-    for (int i = 0; i < 2 && !call->on_device; i++) {
-        tutti__side_measure(&side[i], comm->topo->size);
-        if (side[i].count > 0)
-            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                               "%s is host memory, but calls in a stream are for device memory",
-                               side[i].name);
-    }
-    return TUTTI_OK;
 }

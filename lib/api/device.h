@@ -22,6 +22,13 @@ void tutti__comm_abort_device(void *comm);
    then an error if it cannot be. A part has none. */
 tutti_status_t tutti__device_open_flat(tutti_comm_t *comm);
 void tutti__device_close_flat(tutti__exec_device_t *device);
+/* device.c: whose GPU this rank has, as NCCL compares them. Nothing if NCCL was told to share. */
+void tutti__device_identify(const tutti_comm_t *comm, char *ret_identity);
+/* Do two ranks of a place use one GPU? identity: rank 0's, and every `stride` bytes another's;
+   place: [size]. Words say who. */
+#define TUTTI__SHARED_WORDS 80
+int tutti__device_is_shared(const char *identity, size_t stride, const uint32_t *place,
+                            uint32_t size, char ret_words[TUTTI__SHARED_WORDS]);
 /* device_lanes.c: streams, events and memory. room: [size], written. */
 tutti_status_t tutti__device_open_lanes(tutti_comm_t *comm, int32_t *room);
 void tutti__device_close_lanes(tutti__exec_device_t *device);
@@ -45,9 +52,9 @@ void tutti__device_leave(const tutti__exec_device_t *device, int before);
  *
  * Sides without elements do not count, so ranks of a call without any all come with host memory.
  * INVALID_ARGUMENT, naming the buffers: they are in two kinds of memory, another device's, or on a
- * device and not at a multiple of the element's size. It is an error like any in arguments: found
- * here alone, before anything was sent, so the other ranks wait for this one, until it comes with a
- * right call or TUTTI_TIMEOUT.
+ * device and not at a multiple of the element's size, or on one where comm has none. It is an error
+ * like any in arguments: found here alone, before anything was sent, so the other ranks wait for
+ * this one, until it comes with a right call or TUTTI_TIMEOUT.
  */
 tutti_status_t tutti__device_check(const tutti_comm_t *comm, const tutti__call_t *call,
                                    int receives, int *ret_on_device);

@@ -21,6 +21,7 @@
 typedef struct {
     uint64_t order;      /* leaders: offset in the arena */
     tutti__nccl_id_t id; /* rank 0's */
+    char identity[TUTTI__DEVICE_IDENTITY_BYTES];
 } facts_t;
 
 static tutti_status_t lacks(const char *why)
@@ -43,6 +44,7 @@ static tutti_status_t prepare(tutti_comm_t *comm, facts_t *mine)
     tutti_status_t status;
     void *order;
 
+    tutti__device_identify(comm, mine->identity);
     status = build(comm, TUTTI__ROOT_REDUCE, 0, &device->gate[TUTTI__GATE_COME]);
     if (status == TUTTI_OK)
         status = build(comm, TUTTI__BROADCAST, 1, &device->gate[TUTTI__GATE_TURN]);
@@ -84,6 +86,7 @@ static tutti_status_t open_flat(tutti_comm_t *comm, facts_t *facts)
 {
     facts_t mine = { .order = 0 };
     tutti_status_t status = TUTTI_OK;
+    char words[TUTTI__SHARED_WORDS];
 
     if (facts == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "NCCL's facts of %u ranks", comm->topo->size);
@@ -94,6 +97,10 @@ static tutti_status_t open_flat(tutti_comm_t *comm, facts_t *facts)
         status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), facts);
     if (status != TUTTI_OK)
         return status;
+    /* Pretended hosts may be one machine. */
+    if (tutti__device_is_shared(facts->identity, sizeof(*facts), comm->topo->machine_of,
+                                comm->topo->size, words))
+        return lacks(words);
     /* Who waits for others must know that all have begun. */
     status = tutti__boot_agree(comm->boot, begin(comm, facts));
     if (status == TUTTI_OK)

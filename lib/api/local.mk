@@ -16,6 +16,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/device_direct.c \
     %reldir%/device_flat.c \
     %reldir%/device_lanes.c \
+    %reldir%/device_memory.c \
     %reldir%/direct.c \
     %reldir%/direct.h \
     %reldir%/files.c \

@@ -263,6 +263,13 @@ int tutti__conf_is_set(const char *name)
     return text != NULL && text[0] != '\0';
 }
 
+int tutti__conf_nccl_shares_gpus(void)
+{
+    const char *text = secure_getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+
+    return text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
+}
+
 /* "a number of bytes from 1K to 64M" */
 static void describe(const row_t *row, char *text, size_t room)
 {

@@ -70,6 +70,10 @@ tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf);
 /* All defaults, no environment: for tests and for what tests build on. */
 void tutti__conf_defaults(tutti__conf_t *ret_conf);
 
+/* 1: NCCL_MULTI_RANK_GPU_ENABLE is set, with which NCCL 2.30.3 and later take several ranks on one
+   GPU. */
+int tutti__conf_nccl_shares_gpus(void);
+
 /* What the launcher's variables say: N of the job, 0 if started by nobody. `ret_name` gets the
    launcher's name for messages ("mpirun"); not touched if the answer is 0. */
 int tutti__conf_launcher_size(const char **ret_name);

@@ -21,7 +21,8 @@
 
 #include <tutti/tutti.h>
 
-#define TUTTI__DEVICE_ABI 4
+#define TUTTI__DEVICE_ABI 5
+#define TUTTI__DEVICE_IDENTITY_BYTES 32
 
 typedef struct tutti__dstream tutti__dstream_t; /* a stream of work: cudaStream_t */
 typedef struct tutti__devent tutti__devent_t;   /* a point in one: cudaEvent_t */
@@ -83,6 +84,9 @@ typedef struct {
     tutti_status_t (*use)(int device);
     /* The calling thread's, if it has chosen one or used it; -1: none. */
     int (*current)(void);
+    /* What NCCL tells the devices of one machine apart by, as text; "": unknown. Parts of a GPU
+       (MIG) share it, and NCCL refuses them, too. */
+    void (*identity)(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES]);
 
     /* ---- memory ---- */
     /* Any pointer; of none it says HOST. Never fails. */

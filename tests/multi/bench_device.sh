@@ -71,9 +71,10 @@ if [ -n "$mpirun" ]; then
     ranks=3
     peers=async
     [ $ranks -gt $devices ] || peers=async,nccl
-    cat >"$files/apart" <<'END'
+    cat >"$files/apart" <<END
 #!/bin/sh
-TUTTI_HOST_ID=host${OMPI_COMM_WORLD_RANK:-$PMI_RANK} exec "$@"
+rank=\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}
+TUTTI_DEVICE_ID=\$((rank % $devices)) TUTTI_HOST_ID=host\$rank exec "\$@"
 END
     chmod +x "$files/apart"
     launch="$mpirun -np $ranks $files/apart"

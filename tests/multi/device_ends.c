@@ -2,7 +2,7 @@
 /*
  * Direct calls on device memory that cannot go well: buffers in two kinds of memory, ranks in
  * different ones, a rank that dies, a device that never ends; and communicators whose ranks have no
- * device alike, no NCCL, or cannot open one. All ranks hear of it in time, in words.
+ * device alike or one GPU, no NCCL, or cannot open one. All ranks hear of it in time, in words.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -10,6 +10,8 @@
 #include "base/time.h"
 #include "node/nccl/nccl.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,15 +182,6 @@ static void short_deadline(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = 500;
 }
 
-static void one_without(tutti__conf_t *conf, int rank)
-{
-    device_settings(conf, rank);
-    conf->shared.stall_ms = 0;
-    conf->log_level = TUTTI__LOG_NONE;
-    if (rank == 1)
-        snprintf(conf->device, sizeof(conf->device), "none");
-}
-
 static void without(tutti__conf_t *conf, int rank)
 {
     (void)rank;
@@ -216,8 +209,213 @@ static void no_nccl(rank_t *self)
     device_end(&job);
 }
 
-/* A rank whose device is of another number than any: an error on all, and nothing is left. */
-static void wrong_number(int rank, int size, const char *name)
+/* Rank 1 has no device, rank 0's was found: what has no device takes host memory only. */
+static void one_without(tutti__conf_t *conf, int rank)
+{
+    conf->shared.timeout_ms = 5000;
+    conf->log_level = TUTTI__LOG_NONE;
+    if (rank == 1)
+        snprintf(conf->device, sizeof(conf->device), "none");
+}
+
+static void refuses_memory(tutti_comm_t *comm, void *memory)
+{
+    CHECK_STATUS(tutti_allreduce(memory, memory, 1, TUTTI_INT32, TUTTI_SUM, comm),
+                 TUTTI_ERR_INVALID_ARGUMENT);
+    check_words("sendbuf is memory of device 0, but rank 1");
+    check_words("has no device, so calls take host memory only");
+}
+
+static void found_one(rank_t *self)
+{
+    tutti_comm_t *part;
+    device_job_t job;
+    int32_t one = 1;
+
+    CHECK(self->comm->exec.device == NULL);
+    device_begin(&job, self, 64);
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &part));
+    for (int i = 0; i < 3; i++) {
+        /* The same call once more may skip checks. */
+        CHECK_OK(tutti_allreduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, self->comm));
+        if (self->rank == 0) {
+            refuses_memory(self->comm, job.memory);
+            refuses_memory(part, job.memory);
+        }
+    }
+    case_works(self);
+    CHECK_OK(tutti_comm_free(part));
+    device_end(&job);
+}
+
+/* So that rank 0 finds "cuda", lent: any library under the name of CUDA's. */
+static int run_found(void)
+{
+    job_t job = { .size = 2, .threads = 1, .fn = found_one, .settings = one_without };
+    tutti__device_ops_t ops = *pretend_device();
+    char from[PATH_MAX], dir[] = "/tmp/tutti-ends-XXXXXX", path[64];
+    int failures = 0;
+    void *handle;
+
+    if (realpath("tutti/.libs/pretend.so", from) == NULL || mkdtemp(dir) == NULL)
+        return 1;
+    snprintf(path, sizeof(path), "%s/libcuda.so.1", dir);
+    handle = symlink(from, path) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    unlink(path);
+    rmdir(dir);
+    if (handle == NULL)
+        return 1;
+    ops.name = "cuda";
+    failures += pretend_prepare(2) != 0;
+    tutti__module_lend_device(&ops);
+    RUN_JOB(failures, &job);
+    tutti__module_lend_device(pretend_device());
+    failures += pretend_reset() != 0;
+    dlclose(handle);
+    return failures;
+}
+
+/* Two ranks of the first host on one GPU. */
+static void one_shared(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->device_id = rank / 2;
+    conf->log_level = TUTTI__LOG_NONE;
+}
+
+static void one_for_all(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->device_id = 0;
+}
+
+static void add_on(const device_job_t *job, tutti_comm_t *comm)
+{
+    int32_t one = 1;
+
+    pretend_write(job->memory, &one, 4);
+    CHECK_OK(tutti_allreduce(job->memory, job->memory, 1, TUTTI_INT32, TUTTI_SUM, comm));
+    pretend_read(&one, job->memory, 4);
+    CHECK_INT(one, tutti_size(comm));
+}
+
+/* arg: not NULL: hosts of one rank each, which NCCL serves. */
+static void shared_gpu(rank_t *self)
+{
+    int has_nccl = self->arg != NULL;
+    device_job_t job = { .self = self, .ops = pretend_device() };
+    tutti_comm_t *part;
+    void *memory;
+
+    CHECK_OK(job.ops->use(self->comm->device.device));
+    CHECK_OK(job.ops->alloc(64, &memory));
+    job.memory = memory;
+    CHECK_INT(self->comm->device.node != NULL, has_nccl);
+    add_on(&job, self->comm);
+    CHECK_OK(tutti_comm_split(self->comm, self->rank, 0, &part));
+    CHECK_INT(part->device.node != NULL, has_nccl);
+    add_on(&job, part);
+    CHECK_OK(tutti_comm_free(part));
+    device_end(&job);
+}
+
+/* ---- who says what ---- */
+
+static _Thread_local int used;
+
+static tutti_status_t note_use(int device)
+{
+    used = device;
+    return pretend_device()->use(device);
+}
+
+static tutti_status_t no_id(tutti__nccl_id_t *ret_id)
+{
+    if (used == 0)
+        return pretend_device()->nccl_id(ret_id);
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED, "device %d is missing its library", used);
+}
+
+static void warned(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->log_level = TUTTI__LOG_WARN;
+}
+
+/* What a job says on stderr. */
+static int run_listening(job_t *job, char *ret_said, size_t room)
+{
+    FILE *file = tmpfile();
+    int stderr_fd = dup(STDERR_FILENO), failures = 0;
+    ssize_t n;
+
+    if (file == NULL || stderr_fd < 0 || dup2(fileno(file), STDERR_FILENO) < 0)
+        return 1;
+    RUN_JOB(failures, job);
+    dup2(stderr_fd, STDERR_FILENO);
+    close(stderr_fd);
+    n = pread(fileno(file), ret_said, room - 1, 0);
+    ret_said[n < 0 ? 0 : n] = '\0';
+    fclose(file);
+    return failures;
+}
+
+static int has_said(const char *said, const char *words)
+{
+    if (strstr(said, words) != NULL)
+        return 1;
+    fprintf(stderr, "FAILED: no \"%s\" in:\n%s", words, said);
+    return 0;
+}
+
+/* Two of three hosts have no NCCL: each says why, and rank 0 what comes of it. */
+static int run_leaders(void)
+{
+    job_t job = { .size = 3, .hosts = "abc", .threads = 1, .fn = no_nccl, .settings = warned };
+    tutti__device_ops_t ops = *pretend_device();
+    char said[4096];
+    int failures = pretend_prepare(3) != 0;
+
+    ops.use = note_use;
+    ops.nccl_id = no_id;
+    tutti__module_lend_device(&ops);
+    failures += run_listening(&job, said, sizeof(said));
+    tutti__module_lend_device(pretend_device());
+    failures += pretend_reset() != 0;
+    failures += !has_said(said, "goes through the host: the host of rank 1 has none");
+    failures += !has_said(said, "on the host of rank 1: device 1 is missing");
+    failures += !has_said(said, "on the host of rank 2: device 2 is missing");
+    return failures;
+}
+
+static int run_shared(void)
+{
+    job_t same = { .size = 3, .threads = 1, .fn = shared_gpu, .settings = one_shared };
+    job_t apart = { .size = 2,
+                    .hosts = "ab",
+                    .threads = 1,
+                    .fn = shared_gpu,
+                    .settings = one_for_all,
+                    .arg = &apart };
+    char said[4096];
+    int failures = device_run_job(&same);
+
+    same.hosts = "aab";
+    failures += device_run_job(&same);
+    failures += device_run_job(&apart);
+    same.size = 2;
+    same.hosts = NULL;
+    same.settings = one_for_all;
+    failures += pretend_prepare(2) != 0;
+    failures += run_listening(&same, said, sizeof(said));
+    failures += pretend_reset() != 0;
+    failures += !has_said(said, "ranks 0 and 1 use the same GPU, which NCCL refuses");
+    return failures;
+}
+
+/* A rank without the device that others name, or with a number that it has not: an error on all,
+   and nothing is left. */
+static void wrong_device(int rank, int size, const char *name, int has_none)
 {
     tutti_comm_t *comm = NULL;
     tutti__conf_t conf;
@@ -226,20 +424,24 @@ static void wrong_number(int rank, int size, const char *name)
 
     tutti__conf_defaults(&conf);
     device_settings(&conf, rank);
-    if (rank == 1)
+    if (rank == 1 && has_none)
+        snprintf(conf.device, sizeof(conf.device), "none");
+    else if (rank == 1)
         conf.device_id = 1000;
     CHECK_OK(tutti__meet_local(name, (uint32_t)rank, (uint32_t)size, 5000, &meet));
     status = tutti__comm_open(&meet, NULL, &conf, &comm);
     CHECK_INT(status, TUTTI_ERR_INVALID_ARGUMENT);
-    check_words("TUTTI_DEVICE_ID=1000");
+    check_words(has_none ? "rank 1 has no device 'pretend'" : "TUTTI_DEVICE_ID=1000");
 }
 
 static void cannot_open(rank_t *self)
 {
     char name[64];
 
-    snprintf(name, sizeof(name), "tutti-device-%d", (int)(intptr_t)self->arg);
-    wrong_number(self->rank, self->size, name);
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof(name), "tutti-device-%d-%d", (int)(intptr_t)self->arg, i);
+        wrong_device(self->rank, self->size, name, i);
+    }
 }
 
 /* The first things of a device cannot be made: an error on all. */
@@ -260,7 +462,6 @@ static void no_memory(rank_t *self)
 
 int main(void)
 {
-    job_t none = { .size = 2, .threads = 1, .fn = has_none, .settings = one_without };
     job_t host = { .size = 2, .threads = 1, .fn = has_none, .settings = without };
     job_t bad = { .size = 3,
                   .threads = 1,
@@ -280,7 +481,9 @@ int main(void)
     failures += device_run(mismatches, 3, NULL, 1);
     failures += device_run(mismatches, 3, "aab", 1);
     failures += device_run(no_memory, 3, NULL, 1);
-    failures += device_run_job(&none);
+    failures += run_found();
+    failures += run_shared();
+    failures += run_leaders();
     failures += device_run_job(&host);
     failures += device_run_job(&bad);
     failures += device_run_job(&late);

@@ -117,7 +117,7 @@ static int run_deaths(void)
 
 typedef struct {
     const char *words;
-    int has_device, is_strict, number;
+    int has_device, is_strict, is_shared, number;
 } refusal_t;
 
 /* An error on all ranks, and nothing is left. */
@@ -132,6 +132,8 @@ static void cannot_open(rank_t *self)
     tutti__conf_defaults(&conf);
     if (refusal->has_device)
         device_settings(&conf, self->rank);
+    if (refusal->is_shared)
+        conf.device_id = 0;
     conf.shared.strict = refusal->is_strict;
     conf.log_level = TUTTI__LOG_NONE;
     snprintf(conf.host_id, sizeof(conf.host_id), "host-%d", self->rank);
@@ -146,9 +148,10 @@ static void cannot_open(rank_t *self)
 static int run_refusals(void)
 {
     static refusal_t refusals[] = {
-        { "there is no NCCL", 1, 0, 1 },
-        { "there is no device", 0, 0, 2 },
-        { "TUTTI_DETERMINISTIC=strict", 1, 1, 3 },
+        { "there is no NCCL", 1, 0, 0, 1 },
+        { "there is no device", 0, 0, 0, 2 },
+        { "TUTTI_DETERMINISTIC=strict", 1, 1, 0, 3 },
+        { "ranks 0 and 1 use the same GPU", 1, 0, 1, 4 },
     };
     int failures = 0;
 

@@ -84,6 +84,7 @@ device_job = %reldir%/device_job.c %reldir%/device_job.h
 %C%_device_direct_LDADD = $(PRETEND_LIBS)
 %C%_device_ends_SOURCES = %reldir%/device_ends.c $(device_job) $(multi_case)
 %C%_device_ends_LDADD = $(PRETEND_LIBS)
+EXTRA_%C%_device_ends_DEPENDENCIES = tutti/pretend.la
 %C%_device_faults_SOURCES = %reldir%/device_faults.c $(device_job) $(multi_case)
 %C%_device_faults_LDADD = $(PRETEND_LIBS)
 %C%_device_parts_SOURCES = %reldir%/device_parts.c $(device_job) $(multi_case)

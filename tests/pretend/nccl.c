@@ -105,7 +105,7 @@ static tutti_status_t leave(tutti__nccl_t *nccl, tutti_status_t status)
 }
 
 /* Under the slot's lock. */
-static tutti_status_t join(slot_t *slot, uint64_t serial, uint32_t rank, uint32_t size)
+static tutti_status_t join(slot_t *slot, uint64_t serial, uint32_t rank, uint32_t size, int device)
 {
     if (slot->serial != serial)
         return tutti__fail(TUTTI_ERR_TRANSPORT, "nccl_open: the id's communicator is gone");
@@ -116,6 +116,7 @@ static tutti_status_t join(slot_t *slot, uint64_t serial, uint32_t rank, uint32_
         return tutti__fail(TUTTI_ERR_TRANSPORT, "nccl_open: there is a rank %u", (unsigned)rank);
     slot->size = size;
     slot->members[rank].joined = 1;
+    slot->members[rank].device = device;
     slot->joined++;
     return TUTTI_OK;
 }
@@ -146,7 +147,7 @@ tutti_status_t nccl_open(const tutti__nccl_id_t *unique, uint32_t rank, uint32_t
     }
     slot = &pretend_shared->slots[id.slot];
     shared_lock(&slot->lock);
-    status = join(slot, id.serial, rank, size);
+    status = join(slot, id.serial, rank, size, device->number);
     pthread_mutex_unlock(&slot->lock);
     if (status != TUTTI_OK) {
         free(nccl);
@@ -165,6 +166,24 @@ tutti_status_t nccl_open(const tutti__nccl_id_t *unique, uint32_t rank, uint32_t
     return TUTTI_OK;
 }
 
+/* Whether it connects is known when all have come. */
+static tutti_status_t stand(tutti__nccl_t *nccl)
+{
+    const member_t *members = nccl->slot->members;
+    int has_all;
+
+    shared_lock(&nccl->slot->lock);
+    has_all = nccl->slot->joined == nccl->size;
+    pthread_mutex_unlock(&nccl->slot->lock);
+    for (uint32_t r = 1; has_all && r < nccl->size; r++)
+        for (uint32_t s = 0; s < r; s++)
+            if (members[r].device == members[s].device)
+                return nccl_fail(nccl, "Duplicate GPU detected: ranks %u and %u both on device %d",
+                                 (unsigned)s, (unsigned)r, members[r].device);
+    nccl->stands = has_all;
+    return has_all ? TUTTI_OK : TUTTI__AGAIN;
+}
+
 static tutti_status_t poll(tutti__nccl_t *nccl)
 {
     group_t *group = nccl->launching;
@@ -175,12 +194,8 @@ static tutti_status_t poll(tutti__nccl_t *nccl)
         nccl->polls--;
         return TUTTI__AGAIN;
     }
-    if (!nccl->stands) {
-        shared_lock(&nccl->slot->lock);
-        nccl->stands = nccl->slot->joined == nccl->size;
-        pthread_mutex_unlock(&nccl->slot->lock);
-        return nccl->stands ? TUTTI_OK : TUTTI__AGAIN;
-    }
+    if (!nccl->stands)
+        return stand(nccl);
     if (group == NULL)
         return TUTTI_OK;
     nccl->launching = NULL;

@@ -35,7 +35,7 @@ typedef struct {
     uint64_t begun; /* collectives that it has begun */
     uint64_t step;
     desc_t desc; /* the last one begun */
-    int joined;
+    int joined, device;
     /* Sends and receives that are left of the group it is in, by peer. */
     unsigned sends[PRETEND_RANKS], recvs[PRETEND_RANKS];
 } member_t;

@@ -57,6 +57,11 @@ static int device_current(void)
     return mine == NULL ? -1 : mine->number;
 }
 
+static void device_identity(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES])
+{
+    snprintf(ret_identity, TUTTI__DEVICE_IDENTITY_BYTES, "pretend %d", device);
+}
+
 tutti_status_t device_mine(const char *what, device_t **ret_device)
 {
     if (mine == NULL || atomic_load(&user_pid) != getpid())
@@ -188,6 +193,7 @@ const tutti__device_ops_t *pretend_device(void)
         .count = device_number,
         .use = device_use,
         .current = device_current,
+        .identity = device_identity,
         .where = memory_where,
         .alloc = memory_alloc,
         .free = memory_free,

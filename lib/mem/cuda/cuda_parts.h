@@ -69,6 +69,7 @@ tutti_status_t tutti__cuda_count(int *ret_count);
 tutti_status_t tutti__cuda_use(int device);
 /* The thread's device, and how many blocks of threads fill it. */
 tutti_status_t tutti__cuda_current(int *ret_device, unsigned *ret_blocks);
+void tutti__cuda_identity(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES]);
 /* The lowest compute capability of all devices, 90 for 9.0; 0: unknown. */
 int tutti__cuda_capability(void);
 tutti_status_t tutti__cuda_alloc(size_t bytes, void **ret_ptr);

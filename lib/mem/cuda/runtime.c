@@ -15,6 +15,7 @@
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <string.h>
 
 #define OLDEST 12000 /* CUDA 12.0 */
 #define BLOCKS_PER_PROCESSOR 8
@@ -22,6 +23,7 @@
 
 #define LIST(X)                                                                                    \
     X(cudaDeviceGetAttribute)                                                                      \
+    X(cudaDeviceGetPCIBusId)                                                                       \
     X(cudaDeviceGetStreamPriorityRange)                                                            \
     X(cudaEventCreateWithFlags)                                                                    \
     X(cudaEventDestroy)                                                                            \
@@ -199,6 +201,16 @@ tutti_status_t tutti__cuda_current(int *ret_device, unsigned *ret_blocks)
     *ret_device = device;
     *ret_blocks = device < MOST_DEVICES ? rt.blocks[device] : 1;
     return TUTTI_OK;
+}
+
+/* The PCI bus id, which is what NCCL compares. */
+void tutti__cuda_identity(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES])
+{
+    memset(ret_identity, 0, TUTTI__DEVICE_IDENTITY_BYTES);
+    if (rt.cudaDeviceGetPCIBusId(ret_identity, TUTTI__DEVICE_IDENTITY_BYTES, device) == cudaSuccess)
+        return;
+    (void)rt.cudaGetLastError();
+    ret_identity[0] = '\0';
 }
 
 int tutti__cuda_capability(void)

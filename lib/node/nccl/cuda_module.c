@@ -49,6 +49,7 @@ static const tutti__device_ops_t ops = {
     .count = tutti__cuda_count,
     .use = tutti__cuda_use,
     .current = tutti__cuda_current_device,
+    .identity = tutti__cuda_identity,
     .where = tutti__cuda_where,
     .alloc = tutti__cuda_alloc,
     .free = tutti__cuda_free,

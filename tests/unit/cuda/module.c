@@ -355,12 +355,26 @@ static void test_types(void)
     ops->nccl_abort(comm);
 }
 
+/* Nothing if CUDA does not say. */
+static void test_identity(void)
+{
+    char text[TUTTI__DEVICE_IDENTITY_BYTES] = "before";
+
+    ops->identity(1, text);
+    CHECK(strcmp(text, "0000:01:00.0") == 0);
+    setenv("STUB_FAIL", "cudaDeviceGetPCIBusId", 1);
+    ops->identity(1, text);
+    CHECK(text[0] == '\0');
+    unsetenv("STUB_FAIL");
+}
+
 static void run_calls(void)
 {
     int count = 0;
 
     CHECK(ops->count(&count) == TUTTI_OK && count == 2);
     test_where();
+    test_identity();
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
         if (cases[i].call == call_use)
             run_case(i);

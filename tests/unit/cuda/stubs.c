@@ -106,6 +106,12 @@ int cudaDeviceGetAttribute(int *value, int attribute, int device)
     return fails("cudaDeviceGetAttribute") ? 101 : 0;
 }
 
+int cudaDeviceGetPCIBusId(char *text, int bytes, int device)
+{
+    snprintf(text, (size_t)bytes, "0000:0%d:00.0", device);
+    return fails("cudaDeviceGetPCIBusId") ? 101 : 0;
+}
+
 const char *cudaGetErrorString(int code)
 {
     return code == 100 ? "no GPU, says the stub" : code == 2 ? "out of memory" : "stub says no";
