@@ -50,7 +50,7 @@ tutti_status_t tutti__device_enter(const tutti__exec_device_t *device, int *ret_
 void tutti__device_leave(const tutti__exec_device_t *device, int before)
 {
     if (before >= 0 && before != device->device)
-        device->ops->use(before);
+        (void)device->ops->use(before); /* what the caller does there says so */
 }
 
 /* ---- which ---- */

@@ -53,7 +53,7 @@ static inline tutti_status_t step(tutti_comm_t *comm, what_t what, tutti__stuck_
     stuck->word = NULL;
     stuck->peer = -1;
     if (what == THE_STAGED)
-        return tutti__staged_ready(&comm->device, 0);
+        return tutti__staged_step(&comm->device, 0, &comm->staged);
     return comm->node->ops->step(comm->node, 0, stuck);
 }
 
@@ -77,6 +77,12 @@ static unsigned tag_of(const tutti_comm_t *comm, what_t what)
     return what == THE_AGAIN ? comm->again.node.tag : comm->run.node_call.tag;
 }
 
+/* What has gone on so far, where no word tells: between hosts, and on the device. */
+static uint32_t moves_of(const tutti_comm_t *comm)
+{
+    return comm->run.moves + tutti__pairs_moves(comm) + comm->staged.moves;
+}
+
 /* The same to the end; it is stuck now. Not inlined: few calls wait so long. */
 static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
 {
@@ -85,7 +91,7 @@ static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_
 
     do {
         int32_t peer = stuck->peer;
-        uint32_t moves = comm->run.moves + tutti__pairs_moves(comm);
+        uint32_t moves = moves_of(comm);
 
         if (peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)peer)) {
             /* What it wrote before it left may have come after the first look. */
@@ -100,8 +106,7 @@ static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_
         if (status != TUTTI_OK)
             return status;
         status = go_on(comm, what, stuck);
-        /* Between hosts there is no word whose change would tell. */
-        if (comm->run.moves + tutti__pairs_moves(comm) != moves)
+        if (moves_of(comm) != moves)
             patience = (tutti__patience_t){ .tag = patience.tag, .stuck = { NULL, 0, -1 } };
     } while (status == TUTTI__AGAIN);
     return status;

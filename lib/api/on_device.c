@@ -73,19 +73,11 @@ static moved_t aim_at_own(const tutti_comm_t *comm, tutti__call_t *call)
 
 static tutti_status_t keep_own(tutti_comm_t *comm, const moved_t *moved, tutti__devent_t *ready)
 {
-    const tutti__device_ops_t *ops = comm->device.ops;
-    const tutti__device_lane_t *lane = &comm->device.lane[0];
     tutti_status_t status;
 
     if (moved->own == NULL)
         return TUTTI_OK;
-    status = tutti__staged_need(&comm->staged, moved->bytes);
-    if (status == TUTTI_OK && ready != NULL)
-        status = ops->wait(lane->down, ready);
-    if (status == TUTTI_OK)
-        status = ops->copy(comm->staged.host, moved->own, moved->bytes, lane->down);
-    if (status == TUTTI_OK)
-        status = ops->record(lane->done, lane->down);
+    status = tutti__staged_keep(&comm->device, 0, moved->own, moved->bytes, ready, &comm->staged);
     return tutti__comm_wait_for_copies(comm, status);
 }
 
@@ -109,10 +101,13 @@ static tutti_status_t put_back_own(tutti_comm_t *comm, const moved_t *moved)
         at += piece;
     }
     if (status == TUTTI_OK)
-        status =
-            ops->copy(moved->own + skip, comm->staged.host + skip, moved->bytes - skip, lane->up);
-    if (status == TUTTI_OK)
         status = ops->record(lane->done, lane->up);
+    /* What is put back passes the stage, too. */
+    status = tutti__comm_wait_for_copies(comm, status);
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__staged_put_back(&comm->device, 0, moved->own + skip, skip, moved->bytes - skip,
+                                    &comm->staged);
     return tutti__comm_wait_for_copies(comm, status);
 }
 

@@ -32,7 +32,7 @@ AC_DEFUN([TUTTI_CUDA_FIND_ARCHS],
     [tutti_cuda_known=" $("$NVCC" --list-gpu-arch 2>/dev/null | tr '\n' ' ')"
     CUDA_ARCHS=
     NVCC_ARCHS=
-    for tutti_arch in 75 80 86 89 90
+    for tutti_arch in 70 75 80 86 89 90
     do
         AS_CASE([$tutti_cuda_known], [*" compute_$tutti_arch "*],
             [AS_VAR_APPEND([CUDA_ARCHS], ["${CUDA_ARCHS:+ }$tutti_arch"])

@@ -13,7 +13,8 @@
 
 #include <stdlib.h>
 
-/* Made at set-up; for requests in flight with a stream, and buckets that are landing. */
+/* Made at set-up; for requests in flight with a stream, and buckets that are landing. Who has more
+   of them at a time pays for making more. */
 #define EVENTS 1024
 
 int tutti__engine_use_device(const tutti__engine_t *e)
@@ -31,13 +32,12 @@ void tutti__engine_give_back(const tutti__engine_t *e, int before)
     const tutti__exec_device_t *device = e->env.exec->device;
 
     if (before >= 0 && before != device->device)
-        (void)device->ops->use(before);
+        (void)device->ops->use(before); /* what its owner does there says so */
 }
 
 /* ---- the pool ---- */
 
-/* One more. Needs no lock on the device, so it may be done at any time: unlike memory, making an
-   event waits for nothing. */
+/* One more, at any time: unlike memory, making an event waits for nobody (mem/device.h). */
 static tutti_status_t make(tutti__engine_t *e)
 {
     tutti__devent_t *event, **all;

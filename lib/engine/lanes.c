@@ -313,7 +313,7 @@ void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *te
 }
 
 /* NCCL has failed: nothing goes on but the wait for news. */
-static void await_news(tutti__engine_t *e)
+void tutti__lanes_await_news(tutti__engine_t *e)
 {
     char halted[128], text[TUTTI__ERROR_BYTES];
 
@@ -448,7 +448,7 @@ static int step_with_device(tutti__engine_t *e, tutti__who_t who, int *ret_left)
     int before, moved;
 
     if (TUTTI__UNLIKELY(e->failed_ns != 0)) {
-        await_news(e);
+        tutti__lanes_await_news(e);
         return 0;
     }
     before = tutti__engine_use_device(e);

@@ -355,10 +355,10 @@ static tutti_status_t step_phase(tutti__engine_t *e, tutti__lane_t *lane, tutti_
     lane->stuck = (tutti__stuck_t){ NULL, 0, -1 };
     switch (lane->phase) {
     case TUTTI__DEVICE_STAGED_IN:
-        status = tutti__staged_ready(device, index_of(e, lane));
+        status = tutti__staged_step(device, index_of(e, lane), &lane->staged);
         return status == TUTTI_OK ? run_staged(e, lane, who, ret_refused) : status;
     case TUTTI__DEVICE_STAGED_OUT:
-        status = tutti__staged_done(device, index_of(e, lane));
+        status = tutti__staged_step(device, index_of(e, lane), &lane->staged);
         return status == TUTTI_OK ? unpack(e, lane, 0) : status;
     default:
         return TUTTI_OK; /* QUEUED */

@@ -3,7 +3,8 @@
  * The watch over what is queued in streams, and waited for by no call: direct calls in a stream,
  * and requests that were handed over to one. NCCL's work that never ends, as a peer is stuck, ends
  * the communicator after the deadline, and an eighth of it and 1.5 s at most. What is meant by
- * work is in node/nccl/overdue.c. The thread's.
+ * work is in node/nccl/overdue.c. What NCCL itself finds wrong ends it within seconds. All of this
+ * is the thread's.
  */
 #include "engine/state.h"
 
@@ -11,19 +12,46 @@
 #include "node/nccl/nccl.h"
 
 #define LOOKS_PER_DEADLINE 8
+#define LOOK_NS 1000000000u /* at least so often */
+#define NEWS_US 10000
 /* Whoever waits for a request all the same has the deadline, too, and says which tensor it is. */
 #define GRACE_NS 1500000000u
 
 static uint64_t period_ns(const tutti__engine_t *e)
 {
-    return e->env.conf->timeout_ms * 1000000u / LOOKS_PER_DEADLINE;
+    uint64_t period = e->env.conf->timeout_ms * 1000000u / LOOKS_PER_DEADLINE;
+
+    return TUTTI__MIN(period, LOOK_NS);
 }
 
 int64_t tutti__watch_queued_us(const tutti__engine_t *e)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
 
-    return device != NULL && device->node != NULL ? (int64_t)(period_ns(e) / 1000) : -1;
+    if (device == NULL || device->node == NULL)
+        return -1;
+    return e->failed_ns != 0 ? NEWS_US : (int64_t)(period_ns(e) / 1000);
+}
+
+static tutti_status_t look(tutti__engine_t *e, uint64_t now, uint64_t limit_ns, unsigned *ret_tag)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+    int before = tutti__engine_use_device(e);
+    tutti_status_t status = tutti__nccl_node_overdue(device->node, now, limit_ns, ret_tag);
+
+    if (status == TUTTI_OK && device->flat != NULL)
+        status = tutti__nccl_node_overdue(device->flat, now, limit_ns, ret_tag);
+    tutti__engine_give_back(e, before);
+    return status;
+}
+
+static void fail(tutti__engine_t *e, tutti_status_t status, unsigned tag)
+{
+    char text[TUTTI__ERROR_BYTES];
+
+    snprintf(text, sizeof(text), "rank %u, %s, queued in a stream of device %d: %.300s", e->rank,
+             tutti__tag_name(tag), e->env.exec->device->device, tutti_last_error());
+    tutti__lanes_fail(e, status, text);
 }
 
 void tutti__watch_queued(tutti__engine_t *e)
@@ -31,19 +59,26 @@ void tutti__watch_queued(tutti__engine_t *e)
     const tutti__exec_device_t *device = e->env.exec->device;
     uint64_t now = tutti__now_ns(), limit_ns = e->env.conf->timeout_ms * 1000000u + GRACE_NS;
     char text[TUTTI__ERROR_BYTES], halted[128];
+    tutti_status_t status;
+    int is_halted;
     unsigned tag;
-    int before, is_late, is_halted;
 
-    if (device == NULL || device->node == NULL || now - e->queued_ns < period_ns(e) ||
-        atomic_load(&e->dead))
+    if (device == NULL || device->node == NULL || atomic_load(&e->dead))
+        return;
+    if (e->failed_ns != 0) {
+        tutti__lanes_await_news(e);
+        return;
+    }
+    if (now - e->queued_ns < period_ns(e))
         return;
     e->queued_ns = now;
-    before = tutti__engine_use_device(e);
-    is_late = tutti__nccl_node_overdue(device->node, now, limit_ns, &tag) ||
-              (device->flat != NULL && tutti__nccl_node_overdue(device->flat, now, limit_ns, &tag));
-    tutti__engine_give_back(e, before);
-    if (!is_late)
+    status = look(e, now, limit_ns, &tag);
+    if (status == TUTTI_OK)
         return;
+    if (status != TUTTI_ERR_TIMEOUT) {
+        fail(e, status, tag);
+        return;
+    }
     is_halted = tutti__engine_halted(e, halted, sizeof(halted));
     snprintf(text, sizeof(text),
              "rank %u: device %d has been at %s, queued in a stream, for %.3g s: %s", e->rank,

@@ -16,6 +16,7 @@
 #include "engine/call_sides.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Ranges begin at whole lines. */
 #define ALIGN ((size_t)64)
@@ -27,7 +28,8 @@ void tutti__staged_free(tutti__staged_t *staged)
     staged->host_bytes = 0;
 }
 
-tutti_status_t tutti__staged_need(tutti__staged_t *staged, size_t bytes)
+/* staged->host has so many bytes, or NO_MEMORY. */
+static tutti_status_t need(tutti__staged_t *staged, size_t bytes)
 {
     if (bytes <= staged->host_bytes)
         return TUTTI_OK;
@@ -80,8 +82,9 @@ static tutti_status_t place(const tutti__device_lane_t *lane, size_t stage_bytes
         recv_at = recv - begin;
         bytes = TUTTI__MAX(send_end, recv_end) - begin;
     }
-    if (bytes > stage_bytes) {
-        status = tutti__staged_need(staged, bytes);
+    staged->in_stage = bytes <= stage_bytes;
+    if (!staged->in_stage) {
+        status = need(staged, bytes);
         if (status != TUTTI_OK)
             return status;
         host = staged->host;
@@ -106,48 +109,168 @@ static void make_call(const tutti__call_t *call, tutti__staged_t *staged)
         staged->call.recvbuf = staged->recv_host;
 }
 
-tutti_status_t tutti__staged_begin(const tutti__exec_device_t *device, uint32_t lane_index,
+/* ---- copies ---- */
+
+/* Copies of one direction begin. Down: behind `ready`, also if there are none: nobody may write
+   before it. */
+static tutti_status_t turn_to(const tutti__exec_device_t *device, uint32_t lane_index, int is_up,
+                              tutti__devent_t *ready, tutti__staged_t *staged)
+{
+    const tutti__device_lane_t *lane = &device->lane[lane_index];
+
+    staged->is_up = is_up;
+    staged->turn = 0;
+    memset(staged->left, 0, sizeof(staged->left));
+    memset(staged->half, 0, sizeof(staged->half));
+    return ready == NULL ? TUTTI_OK : device->ops->wait(is_up ? lane->up : lane->down, ready);
+}
+
+static tutti_status_t queue(const tutti__exec_device_t *device, uint32_t lane_index, int is_up,
+                            char *on_device, char *host, size_t bytes)
+{
+    const tutti__device_lane_t *lane = &device->lane[lane_index];
+
+    return is_up ? device->ops->copy(on_device, host, bytes, lane->up)
+                 : device->ops->copy(host, on_device, bytes, lane->down);
+}
+
+static tutti_status_t add(const tutti__exec_device_t *device, uint32_t lane_index,
+                          const char *on_device, char *host, size_t bytes, tutti__staged_t *staged)
+{
+    char *its = (char *)(uintptr_t)on_device;
+
+    if (bytes == 0)
+        return TUTTI_OK;
+    if (staged->in_stage)
+        return queue(device, lane_index, staged->is_up, its, host, bytes);
+    staged->left[staged->left[0].bytes > 0] = (tutti__staged_part_t){ its, host, bytes };
+    return TUTTI_OK;
+}
+
+/* All were added. */
+static tutti_status_t close_queue(const tutti__exec_device_t *device, uint32_t lane_index,
+                                  const tutti__staged_t *staged)
+{
+    const tutti__device_lane_t *lane = &device->lane[lane_index];
+
+    return device->ops->record(lane->done, staged->is_up ? lane->up : lane->down);
+}
+
+/* The next piece of what is left; of no bytes: there is none. */
+static tutti__staged_part_t take(tutti__staged_t *staged, size_t most)
+{
+    tutti__staged_part_t *left = &staged->left[staged->left[0].bytes == 0];
+    tutti__staged_part_t piece = *left;
+
+    piece.bytes = TUTTI__MIN(left->bytes, most);
+    if (piece.bytes > 0) {
+        left->device += piece.bytes;
+        left->host += piece.bytes;
+        left->bytes -= piece.bytes;
+    }
+    return piece;
+}
+
+/* The half whose turn it is: end its piece, and begin the next one. */
+static tutti_status_t move(const tutti__exec_device_t *device, uint32_t lane_index,
+                           tutti__staged_t *staged)
+{
+    const tutti__device_lane_t *lane = &device->lane[lane_index];
+    tutti__staged_part_t *half = &staged->half[staged->turn];
+    tutti__devent_t *copied = lane->copied[staged->turn];
+    size_t most = device->stage_bytes / 2;
+    char *stage = lane->stage + staged->turn * most;
+    tutti_status_t status;
+
+    if (half->bytes > 0) {
+        status = device->ops->query(copied);
+        if (status != TUTTI_OK)
+            return status;
+        if (!staged->is_up)
+            memcpy(half->host, stage, half->bytes);
+        staged->moves++;
+    }
+    *half = take(staged, most);
+    staged->turn = !staged->turn;
+    if (half->bytes == 0)
+        return TUTTI_OK;
+    if (staged->is_up)
+        memcpy(stage, half->host, half->bytes);
+    status = queue(device, lane_index, staged->is_up, half->device, stage, half->bytes);
+    return status == TUTTI_OK ? device->ops->record(copied, staged->is_up ? lane->up : lane->down)
+                              : status;
+}
+
+tutti_status_t tutti__staged_step(const tutti__exec_device_t *device, uint32_t lane,
+                                  tutti__staged_t *staged)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    if (staged->left[0].bytes + staged->left[1].bytes + staged->half[0].bytes +
+            staged->half[1].bytes >
+        0) {
+        status = move(device, lane, staged);
+        return status == TUTTI_OK ? TUTTI__AGAIN : status;
+    }
+    return device->ops->query(device->lane[lane].done);
+}
+
+/* ---- calls ---- */
+
+tutti_status_t tutti__staged_begin(const tutti__exec_device_t *device, uint32_t lane,
                                    const tutti__call_t *call, uint32_t rank, uint32_t size,
                                    tutti__devent_t *ready, tutti__staged_t *staged)
 {
-    const tutti__device_lane_t *lane = &device->lane[lane_index];
-    const tutti__device_ops_t *ops = device->ops;
     tutti_status_t status;
     int has_gaps;
 
     find_ranges(call, rank, size, staged, &has_gaps);
-    status = place(lane, device->stage_bytes, staged);
+    status = place(&device->lane[lane], device->stage_bytes, staged);
     if (status != TUTTI_OK)
         return status;
     make_call(call, staged);
-    if (ready != NULL)
-        status = ops->wait(lane->down, ready);
+    status = turn_to(device, lane, 0, ready, staged);
     if (status == TUTTI_OK && has_gaps)
-        status = ops->copy(staged->recv_host, staged->recv_device, staged->recv_bytes, lane->down);
-    if (status == TUTTI_OK && staged->send_bytes > 0)
-        status = ops->copy(staged->send_host, staged->send_device, staged->send_bytes, lane->down);
-    /* Without data too: nobody may write before `ready`. */
-    return status == TUTTI_OK ? ops->record(lane->done, lane->down) : status;
-}
-
-tutti_status_t tutti__staged_ready(const tutti__exec_device_t *device, uint32_t lane)
-{
-    return device->ops->query(device->lane[lane].done);
-}
-
-tutti_status_t tutti__staged_finish(const tutti__exec_device_t *device, uint32_t lane_index,
-                                    const tutti__staged_t *staged)
-{
-    const tutti__device_lane_t *lane = &device->lane[lane_index];
-    tutti_status_t status = TUTTI_OK;
-
-    if (staged->recv_bytes > 0)
         status =
-            device->ops->copy(staged->recv_device, staged->recv_host, staged->recv_bytes, lane->up);
-    return status == TUTTI_OK ? device->ops->record(lane->done, lane->up) : status;
+            add(device, lane, staged->recv_device, staged->recv_host, staged->recv_bytes, staged);
+    if (status == TUTTI_OK)
+        status =
+            add(device, lane, staged->send_device, staged->send_host, staged->send_bytes, staged);
+    return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
 }
 
-tutti_status_t tutti__staged_done(const tutti__exec_device_t *device, uint32_t lane)
+tutti_status_t tutti__staged_finish(const tutti__exec_device_t *device, uint32_t lane,
+                                    tutti__staged_t *staged)
 {
-    return device->ops->query(device->lane[lane].done);
+    tutti_status_t status = turn_to(device, lane, 1, NULL, staged);
+
+    if (status == TUTTI_OK)
+        status =
+            add(device, lane, staged->recv_device, staged->recv_host, staged->recv_bytes, staged);
+    return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
+}
+
+tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t lane,
+                                  const char *from, size_t bytes, tutti__devent_t *ready,
+                                  tutti__staged_t *staged)
+{
+    tutti_status_t status = need(staged, bytes);
+
+    if (status == TUTTI_OK)
+        status = turn_to(device, lane, 0, ready, staged);
+    staged->in_stage = 0;
+    if (status == TUTTI_OK)
+        status = add(device, lane, from, staged->host, bytes, staged);
+    return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
+}
+
+tutti_status_t tutti__staged_put_back(const tutti__exec_device_t *device, uint32_t lane, char *to,
+                                      size_t at, size_t bytes, tutti__staged_t *staged)
+{
+    tutti_status_t status = turn_to(device, lane, 1, NULL, staged);
+
+    staged->in_stage = 0;
+    if (status == TUTTI_OK)
+        status = add(device, lane, to, staged->host + at, bytes, staged);
+    return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
 }

@@ -354,6 +354,8 @@ tutti_status_t tutti__lanes_run(tutti__lane_t *lane, const tutti__sched_t *sched
 /* A device's work has failed, which ends the communicator. If it is NCCL's, mostly another rank has
    aborted it, since somebody has died: that is better to say, so the news is waited for a while. */
 void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *text);
+/* Its second half, as often as possible, once failed_ns is not 0. */
+void tutti__lanes_await_news(tutti__engine_t *e);
 /* One step of a lane's run. */
 tutti_status_t tutti__lanes_step_run(tutti__engine_t *e, tutti__lane_t *lane);
 

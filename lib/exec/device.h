@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a communicator has of a device: a node of NCCL, and for each lane streams, events and
- * memory. All of it is made with the communicator, so that nothing is allocated on the way of a
- * call. Each lane's belong to whoever uses the lane.
+ * memory. All of it is made with the communicator, so that no device or pinned memory is allocated
+ * on the way of a call. Each lane's belong to whoever uses the lane.
  *
  * A call on device memory goes one of two ways. Where its schedule is for it (sched->on_device),
  * the executor runs node operations by NCCL and copies between device memory and STAGE. Else the
@@ -21,12 +21,12 @@
 typedef struct {
     tutti__dstream_t *down;                        /* copies to the host */
     tutti__dstream_t *up;                          /* copies to the device, and kernels */
-    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* the executor's: behind a stream's copy */
-    tutti__devent_t *ready; /* the same, behind what is in the caller's stream */
-    tutti__devent_t *done;  /* of whoever uses the lane, when nothing runs */
-    char *stage;            /* [stage_bytes] pinned host memory */
-    char *fuse;             /* [fuse_bytes] device memory; lane 0: NULL */
-    int is_nccls;           /* fuse is of nccl_alloc, and may be registered with `node` */
+    tutti__devent_t *copied[TUTTI__SCHED_STREAMS]; /* behind a stream's copy, or a half's */
+    tutti__devent_t *ready;                        /* behind what is in the caller's stream */
+    tutti__devent_t *done;                         /* of whoever uses the lane, when nothing runs */
+    char *stage;                                   /* [stage_bytes] pinned host memory */
+    char *fuse;                                    /* [fuse_bytes] device memory; lane 0: NULL */
+    int is_nccls; /* fuse is of nccl_alloc, and may be registered with `node` */
     /* with direct_bytes only: */
     char *direct; /* device memory: [stage_bytes] STAGE, [direct_slots x direct_bytes] slots */
     tutti__dstream_t *between; /* what the device does with messages */

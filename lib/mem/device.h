@@ -4,9 +4,12 @@
  *
  * All of CUDA and NCCL stands behind this table. The real one is a module, tutti/cuda.so, opened at
  * run time; the tests bring a pretend device, whose memory no host code can touch unnoticed and
- * whose streams run in other threads. The library never allocates on the way of a call: alloc,
- * host_alloc and the creating functions are for set-up only, since they may wait for all of the
- * device's work, also for NCCL's, which waits for other ranks.
+ * whose streams run in other threads.
+ *
+ * No device or pinned memory is allocated on the way of a call, and no stream is made; memory of
+ * malloc may be. alloc, host_alloc, nccl_alloc, stream_make and what undoes them are for set-up
+ * only, since they may wait for all of the device's work, also for NCCL's, which waits for other
+ * ranks. Making an event waits for nobody: CUDA does not name it among what synchronises.
  *
  * Threads: use() and current() are of the calling thread; all others may be called from any thread
  * that has used the device. But one thread at a time is in nccl_call or nccl_poll with a device,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # table.c under CUDA's compute-sanitizer: memcheck and racecheck. Not the streams: under it work is
-# done at once, so there is nothing to wait for.
+# done at once, so there is nothing to wait for. Then three steps of the example trainer.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
@@ -30,4 +30,15 @@ done
 [ "$nccl" = 0 ] ||
     expect "$tool" --tool memcheck --error-exitcode 9 --report-api-errors no \
         tests/gpu/table nccl
+
+trainer=${EXAMPLE_TRAIN:-./examples/example_train}
+data=${TUTTI_TEST_DATA:-/usr/share/datasets/fashion-mnist}
+if ! test -x "$trainer" || ! test -e "$data/train-images-idx3-ubyte.gz"; then
+    echo "no trainer, or no data: not checked"
+    finish
+fi
+computes=cuda
+[ "$device" != pretend ] || computes=cpu
+expect ranks 1 one "$tool" --tool memcheck --error-exitcode 9 --report-api-errors no \
+    "$trainer" --data "$data" --model mlp --steps 3 --epochs 1 --device $computes
 finish

@@ -2,6 +2,7 @@
 /* Streams and events: order in a stream and between two, what query says when, timers, capture. */
 #include "gpu/table.h"
 
+#include <pthread.h>
 #include <string.h>
 
 typedef struct {
@@ -112,13 +113,22 @@ static void timers(ground_t *g)
     ops->event_drop(stop);
 }
 
+/* A thread that has no device yet: its context is looked for, with calls that may spoil. */
+static void *use(void *arg)
+{
+    const ground_t *g = arg;
+
+    return g->gpu.ops->use(g->gpu.rank->rank) == TUTTI_OK ? arg : NULL;
+}
+
 static void capture(ground_t *g)
 {
     const tutti__device_ops_t *ops = g->gpu.ops;
     void *begin = gpu_function("cudaStreamBeginCapture");
     void *end = gpu_function("cudaStreamEndCapture");
     void *pretend = gpu_function("pretend_capture"), *graph = NULL;
-    void *drop = gpu_function("cudaGraphDestroy");
+    void *drop = gpu_function("cudaGraphDestroy"), *used = NULL;
+    pthread_t thread;
 
     CHECK_INT(ops->stream_captures(g->other), 0);
     CHECK_INT(ops->stream_captures(NULL), 0);
@@ -132,6 +142,10 @@ static void capture(ground_t *g)
     CHECK_INT(ops->stream_captures(g->gpu.stream), 0);
     /* Meanwhile set-up and queries go on, in the strictest mode, which is 0, too. */
     CHECK_OK(ops->query(g->event));
+    CHECK_OK(ops->use(g->gpu.rank->rank));
+    CHECK_INT(pthread_create(&thread, NULL, use, g), 0);
+    CHECK_INT(pthread_join(thread, &used), 0);
+    CHECK(used == g);
     ops->free(gpu_alloc(&g->gpu, 4096));
     if (pretend != NULL) {
         ((void (*)(tutti__dstream_t *, int))(uintptr_t)pretend)(g->other, 0);

@@ -5,10 +5,13 @@
  */
 #include "device_world.h"
 
+#include "base/status.h"
+
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     THREADS = 3,
@@ -331,9 +334,9 @@ static void many(rank_t *self)
             pthread_join(threads[i], NULL);
     }
     CHECK_INT(pretend_counts(self->rank, PRETEND_FORBIDDEN), 0);
-    /* What does not fit into pinned memory blocks, but waits for nobody else. */
-    if (device_options.stage_bytes == 0)
-        CHECK_INT(pretend_counts(self->rank, PRETEND_SYNCS_IN_NCCL), 0);
+    /* What does not fit into pinned memory does not block either. */
+    CHECK_INT(pretend_counts(self->rank, PRETEND_BLOCKING_COPIES), 0);
+    CHECK_INT(pretend_counts(self->rank, PRETEND_SYNCS_IN_NCCL), 0);
     CHECK_OK(tutti_barrier(self->comm));
     pretend_forbid_alloc(0);
     CHECK_OK(gpu.ops->use(self->rank));
@@ -344,6 +347,71 @@ static void many(rank_t *self)
 }
 
 #ifndef OTHER_JOBS /* those of gpu/async.c */
+
+/* ---- the user's own work lasts ---- */
+
+enum {
+    LONG = 20000,         /* int16: more than STAGE */
+    WORK_BYTES = 2000000, /* a second and a half, at this rate */
+    WORK_RATE = 1333333
+};
+
+/* A staged call that does not fit STAGE waits behind the user's work, and nobody else with it. */
+static void behind(rank_t *self)
+{
+    tutti__entry_t entry;
+    tutti_request_t *large, *small;
+    int16_t *values;
+    float *x, *y, sum;
+    void *from, *to, *host;
+    tutti__devent_t *worked;
+    gpu_rank_t gpu;
+
+    device_begin(&gpu, self);
+    x = device_alloc(&gpu, LONG);
+    y = device_alloc(&gpu, 1);
+    CHECK_OK(gpu.ops->alloc(WORK_BYTES, &to));
+    CHECK_OK(gpu.ops->host_alloc(WORK_BYTES, &from));
+    CHECK_OK(gpu.ops->host_alloc(LONG * sizeof(*values), &host));
+    CHECK_OK(gpu.ops->event_make(&worked));
+    values = host;
+    for (int i = 0; i < LONG; i++)
+        values[i] = (int16_t)(i % 1000 + self->rank);
+    sum = 1;
+    pretend_write(y, &sum, sizeof(sum));
+    CHECK_OK(tutti_barrier(self->comm));
+    pretend_rates(WORK_RATE, 0);
+    device_put(&gpu, to, from, WORK_BYTES);
+    device_put(&gpu, x, values, LONG * sizeof(*values));
+    CHECK_OK(gpu.ops->record(worked, gpu.stream));
+    entry = device_entry("large", x, x, LONG);
+    entry.call.dtype = TUTTI_INT16;
+    entry.stream = gpu.stream;
+    entry.has_stream = 1;
+    large = device_submit(&gpu, &entry);
+    usleep(50000); /* it has been begun */
+    entry = device_entry("small", y, y, 1);
+    small = device_submit(&gpu, &entry);
+    CHECK_OK(tutti__engine_wait(small, -1));
+    CHECK_INT(gpu.ops->query(worked), TUTTI__AGAIN);
+    CHECK_OK(tutti__engine_wait(large, -1));
+    CHECK_OK(gpu.ops->query(worked));
+    pretend_read(&sum, y, sizeof(sum));
+    CHECK_INT((int)sum, self->size);
+    pretend_read(values, x, LONG * sizeof(*values));
+    for (int i = 0; i < LONG; i++)
+        CHECK_INT(values[i], self->size * (i % 1000) + self->size * (self->size - 1) / 2);
+    CHECK_INT(pretend_counts(self->rank, PRETEND_BLOCKING_COPIES), 0);
+    CHECK_OK(tutti_barrier(self->comm));
+    gpu.ops->event_drop(worked);
+    gpu.ops->host_free(host);
+    gpu.ops->host_free(from);
+    gpu.ops->free(to);
+    device_free(&gpu, y);
+    device_free(&gpu, x);
+    device_end(&gpu);
+}
+
 int main(void)
 {
     int failures = 0;
@@ -357,6 +425,8 @@ int main(void)
     failures += run_device_jobs(many, 3, NULL, 0);
     device_options.fusion_bytes = 2048;
     failures += run_device_jobs(many, 2, NULL, 0);
+    device_options.fusion_bytes = 0;
+    failures += run_device_jobs(behind, 2, NULL, 0);
     /* All in host memory. */
     device_options = (device_options_t){ .no_nccl = 1 };
     failures += run_device_jobs(many, 2, NULL, 0);

@@ -33,6 +33,7 @@ static void area_begin(area_t *area, device_job_t *job, rank_t *self)
 static void area_end(area_t *area, device_job_t *job)
 {
     device_forbid_alloc(area->self, 0);
+    CHECK_INT(pretend_counts(area->self->rank, PRETEND_BLOCKING_COPIES), 0);
     area_close(area);
     device_end(job);
 }
@@ -308,6 +309,7 @@ static void parts(rank_t *self)
     device_forbid_alloc(self, 1);
     vectors(self);
     device_forbid_alloc(self, 0);
+    CHECK_INT(pretend_counts(self->rank, PRETEND_BLOCKING_COPIES), 0);
     device_end(&job);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Work that is queued in a stream, and never ends on one rank's device: no call waits for it, and
- * yet the communicator ends by the deadline. Long work of the caller's own in front of it does not
- * count.
+ * yet the communicator ends by the deadline; at once, if NCCL says that it has failed. Long work of
+ * the caller's own in front of it does not count.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -19,7 +19,8 @@
 enum {
     COUNT = 1000,
     TIMEOUT_MS = 600,
-    BEHIND = 200 /* more than are looked at */
+    LONG_MS = 200000, /* longer than anything here is waited for */
+    BEHIND = 200      /* more than are looked at */
 };
 
 static struct CUstream_st *handle(tutti__dstream_t *stream)
@@ -28,7 +29,7 @@ static struct CUstream_st *handle(tutti__dstream_t *stream)
 }
 
 /* Nobody calls anything; the communicator ends all the same. */
-static void check_ends(rank_t *self)
+static void check_ends(rank_t *self, tutti_status_t expected)
 {
     uint64_t limit = tutti__now_ns() + 10000000000u;
     tutti_status_t status;
@@ -36,8 +37,10 @@ static void check_ends(rank_t *self)
     while ((status = tutti__engine_alive(self->comm->engine)) == TUTTI_OK &&
            tutti__now_ns() < limit)
         usleep(10000);
-    CHECK_INT(status, TUTTI_ERR_TIMEOUT);
+    CHECK_INT(status, expected);
     check_words("queued in a stream");
+    if (expected == TUTTI_ERR_TRANSPORT)
+        check_words("a link is down");
     do {
         usleep(1000);
         status = tutti__nccl_node_settle(self->comm->device.node);
@@ -45,7 +48,7 @@ static void check_ends(rank_t *self)
     CHECK_INT(status, TUTTI_ERR_TRANSPORT);
 }
 
-static void hangs(rank_t *self, int is_async, int behind)
+static void hangs(rank_t *self, int is_async, int behind, int is_sick)
 {
     tutti__dstream_t *stream;
     tutti_request_t *request;
@@ -69,24 +72,31 @@ static void hangs(rank_t *self, int is_async, int behind)
     for (int i = is_async; i < 1 + behind; i++)
         CHECK_OK(tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                       handle(stream)));
-    check_ends(self);
+    if (is_sick && self->rank == 1)
+        pretend_sick(1);
+    check_ends(self, is_sick ? TUTTI_ERR_TRANSPORT : TUTTI_ERR_TIMEOUT);
     job.ops->stream_drop(stream);
     job.ops->free(job.memory);
 }
 
 static void direct(rank_t *self)
 {
-    hangs(self, 0, 0);
+    hangs(self, 0, 0, 0);
 }
 
 static void handed_over(rank_t *self)
 {
-    hangs(self, 1, 0);
+    hangs(self, 1, 0, 0);
 }
 
 static void many(rank_t *self)
 {
-    hangs(self, 0, BEHIND);
+    hangs(self, 0, BEHIND, 0);
+}
+
+static void sick(rank_t *self)
+{
+    hangs(self, 0, 0, 1);
 }
 
 /* Each of several calls stands behind copies of the caller's that take twice the deadline. */
@@ -124,6 +134,12 @@ static void settings(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = TIMEOUT_MS;
 }
 
+static void long_settings(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->shared.timeout_ms = LONG_MS;
+}
+
 int main(void)
 {
     static const rank_fn_t jobs[] = { direct, handed_over, many, slow_user };
@@ -134,5 +150,7 @@ int main(void)
 
         failures += device_run_job(&job);
     }
+    failures +=
+        device_run_job(&(job_t){ .size = 2, .threads = 1, .fn = sick, .settings = long_settings });
     return failures != 0;
 }

@@ -43,6 +43,7 @@ typedef struct {
     _Atomic double copy_rate, nccl_rate; /* bytes/s; 0: no limit */
     atomic_int forbidden, lacks_register;
     atomic_int refuses_register; /* a device's number plus 1; 0: none */
+    atomic_int sick;             /* likewise */
 } options_t;
 
 extern options_t pretend_options;

@@ -190,6 +190,9 @@ static tutti_status_t poll(tutti__nccl_t *nccl)
 
     if (atomic_load(&nccl->slot->is_failed))
         return say(nccl);
+    if (atomic_load(&pretend_options.sick) == nccl->device->number + 1)
+        return tutti__fail(TUTTI_ERR_TRANSPORT, "NCCL, rank %u: a link is down",
+                           (unsigned)nccl->rank);
     if (nccl->polls > 0) {
         nccl->polls--;
         return TUTTI__AGAIN;

@@ -153,6 +153,11 @@ void pretend_hang(int device, int calls)
     atomic_store(&device_at(device)->hang_after, calls);
 }
 
+void pretend_sick(int device)
+{
+    atomic_store(&pretend_options.sick, device + 1);
+}
+
 unsigned pretend_counts(int device, pretend_count_t what)
 {
     return atomic_load(&device_at(device)->counts[what]);
@@ -180,6 +185,7 @@ int pretend_reset(void)
     pretend_slow_calls(0);
     pretend_refuse_register(-1);
     pretend_lack_register(0);
+    pretend_sick(-1);
     left = memory_reset() + atomic_exchange(&pretend_left, 0);
     atomic_store(&user_pid, 0);
     return left;

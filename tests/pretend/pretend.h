@@ -58,6 +58,8 @@ void pretend_forbid_alloc(int forbidden);
 void pretend_capture(tutti__dstream_t *stream, int captures);
 /* A device's NCCL work never ends after the next `calls` of them, until it is aborted. -1: off. */
 void pretend_hang(int device, int calls);
+/* From here on a device's NCCL says that it has failed, whatever becomes of its work; -1: off. */
+void pretend_sick(int device);
 /* A device's NCCL has not this type, for reductions; 0: it has all. */
 void pretend_lacks(int device, tutti_dtype_t dtype);
 /* What is registered later is refused on a device; -1: off. */

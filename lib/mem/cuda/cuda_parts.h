@@ -60,6 +60,8 @@ tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, 
                                   void *args, tutti__dstream_t *stream);
 tutti__where_t tutti__cuda_where(const void *ptr);
 int tutti__cuda_current_device(void);
+/* Does the calling thread use this device, with its kernels loaded? No lock, no unsafe call. */
+int tutti__cuda_is_ready(int device);
 
 /* ---- mem/cuda/runtime.c ---- */
 

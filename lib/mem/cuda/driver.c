@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +41,8 @@ static struct {
 } cu;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Written under lock, once each; read by threads that have used the device. */
-static kernels_t *loaded[MOST_DEVICES];
+/* Written under lock, once each; the release pairs with the acquire in find_loaded. */
+static _Atomic(kernels_t *) loaded[MOST_DEVICES];
 
 static tutti_status_t check(CUresult code, const char *what)
 {
@@ -111,19 +112,27 @@ static tutti_status_t load(kernels_t *kernels)
     return status;
 }
 
+/* NULL: its kernels are not loaded, or there is no such device. */
+static kernels_t *find_loaded(int device)
+{
+    return device >= 0 && device < MOST_DEVICES
+               ? atomic_load_explicit(&loaded[device], memory_order_acquire)
+               : NULL;
+}
+
 static tutti_status_t load_once(int device)
 {
     kernels_t *kernels;
     tutti_status_t status;
 
-    if (loaded[device] != NULL)
+    if (find_loaded(device) != NULL)
         return TUTTI_OK;
     kernels = malloc(sizeof(*kernels));
     if (kernels == NULL)
         return tutti__cuda_fail(TUTTI_ERR_NO_MEMORY, "cuda: kernels of device %d", device);
     status = load(kernels);
     if (status == TUTTI_OK)
-        loaded[device] = kernels;
+        atomic_store_explicit(&loaded[device], kernels, memory_order_release);
     else
         free(kernels);
     return status;
@@ -146,14 +155,15 @@ tutti_status_t tutti__cuda_load(int device)
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
                                   void *args, tutti__dstream_t *stream)
 {
+    const kernels_t *kernels = find_loaded(device);
     void *params[] = { args };
 
-    if (device < 0 || device >= MOST_DEVICES || loaded[device] == NULL)
+    if (kernels == NULL)
         return tutti__cuda_fail(TUTTI_ERR_SYSTEM,
                                 "cuda: the calling thread is on device %d, where no kernels are",
                                 device);
-    return check(cu.cuLaunchKernel(loaded[device]->functions[kernel], blocks, 1, 1, threads, 1, 1,
-                                   0, (CUstream)stream, params, NULL),
+    return check(cu.cuLaunchKernel(kernels->functions[kernel], blocks, 1, 1, threads, 1, 1, 0,
+                                   (CUstream)stream, params, NULL),
                  "cuLaunchKernel");
 }
 
@@ -184,4 +194,9 @@ int tutti__cuda_current_device(void)
     CUdevice device;
 
     return cu.cuCtxGetDevice(&device) == CUDA_SUCCESS ? (int)device : -1;
+}
+
+int tutti__cuda_is_ready(int device)
+{
+    return find_loaded(device) != NULL && tutti__cuda_current_device() == device;
 }

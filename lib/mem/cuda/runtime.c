@@ -184,11 +184,22 @@ tutti_status_t tutti__cuda_count(int *ret_count)
 
 tutti_status_t tutti__cuda_use(int device)
 {
-    tutti_status_t status = check(rt.cudaSetDevice(device), "cudaSetDevice");
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    tutti_status_t status;
 
-    if (status == TUTTI_OK) /* makes the device's context, if nobody has */
-        status = check(rt.cudaFree(NULL), "cudaFree, for a context");
-    return status == TUTTI_OK ? tutti__cuda_load(device) : status;
+    /* Each poll asks. */
+    if (TUTTI__LIKELY(tutti__cuda_is_ready(device)))
+        return TUTTI_OK;
+    status = check(rt.cudaSetDevice(device), "cudaSetDevice");
+    if (status != TUTTI_OK)
+        return status;
+    swap_mode(&mode);
+    /* Makes the device's context, if nobody has. */
+    status = check(rt.cudaFree(NULL), "cudaFree, for a context");
+    if (status == TUTTI_OK)
+        status = tutti__cuda_load(device);
+    swap_mode(&mode);
+    return status;
 }
 
 tutti_status_t tutti__cuda_current(int *ret_device, unsigned *ret_blocks)

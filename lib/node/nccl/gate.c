@@ -41,7 +41,8 @@ static void end_work(tutti__nccl_node_t *self)
 {
     if (self->nccl == NULL)
         return;
-    self->ops->use(self->device);
+    /* No answer is of use: NCCL is aborted in any case, and the device's errors last. */
+    (void)self->ops->use(self->device);
     self->ops->nccl_abort(self->nccl);
     self->nccl = NULL;
     /* Behind all that is left in the stream: nobody steps to these events any more. */

@@ -160,11 +160,12 @@ tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 
 /* Rank 0's flat node: the turn of a call for which all ranks have come; 1, 2, ... Any thread. */
 uint64_t tutti__nccl_node_next_turn(tutti__node_t *node);
-/* Of what was queued, and is waited for by no call: has the device been at one operation for longer
-   than this, without an end? *ret_tag: of its call. To be asked now and then, on a thread that uses
-   the device; time counts from the first time it is seen at work. */
-int tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
-                             unsigned *ret_tag);
+/* Of what was queued, and is waited for by no call. TUTTI_ERR_TIMEOUT: the device has been at one
+   operation for longer than this, without an end; without words. Other errors are NCCL's, and the
+   end of the node. *ret_tag: of its call, if not TUTTI_OK. To be asked now and then, on a thread
+   that uses the device; time counts from the first time it is seen at work. */
+tutti_status_t tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
+                                        unsigned *ret_tag);
 
 /* For the parts of this node's communicator. NULL: node is NULL. */
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node);

@@ -14,7 +14,9 @@
  * at once: a range is noted, and the ranks exchange what they need when it is first used, in the
  * order of calls. NCCL_LOCAL_REGISTER=0 makes it do nothing. An abort ends what is registered, too.
  *
- * Threads: one at a time is in a communicator (mem/device.h), so only that list is locked.
+ * Threads: one at a time is in a communicator (mem/device.h), so only that list is locked. NCCL
+ * starts some of its own, which inherit this one's mask: what starts them is called with all
+ * signals blocked, as signals are the application's.
  */
 #include "mem/cuda/cuda_parts.h"
 
@@ -22,6 +24,7 @@
 
 #include <nccl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +120,24 @@ static tutti_status_t check_there(void)
 {
     return nc.version > 0 ? TUTTI_OK
                           : tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "no NCCL: %s", nc.reason);
+}
+
+/* ---- signals ---- */
+
+static sigset_t block_signals(void)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    return before;
+}
+
+/* Gives the code back, so that it goes around a call. */
+static ncclResult_t unblock(sigset_t before, ncclResult_t code)
+{
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
 }
 
 /* ---- opening ---- */
@@ -249,13 +270,16 @@ static int let_go(tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
     ncclResult_t code = nc.ncclCommGetAsyncError(nccl->comm, &state);
+    sigset_t before;
 
     if (code == ncclSuccess && state == ncclInProgress)
         return 0;
-    if (code == ncclSuccess && state == ncclSuccess)
-        note(nc.ncclCommDestroy(nccl->comm), "ncclCommDestroy");
-    else
-        note(nc.ncclCommAbort(nccl->comm), "ncclCommAbort");
+    if (code != ncclSuccess || state != ncclSuccess) {
+        tutti__cuda_nccl_abort(nccl);
+        return 1;
+    }
+    before = block_signals();
+    note(unblock(before, nc.ncclCommDestroy(nccl->comm)), "ncclCommDestroy");
     free(nccl);
     return 1;
 }
@@ -279,10 +303,13 @@ static void sweep(void)
 tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id)
 {
     tutti_status_t status = check_there();
+    sigset_t before;
     ncclUniqueId id;
 
-    if (status == TUTTI_OK)
-        status = check(nc.ncclGetUniqueId(&id), "ncclGetUniqueId", NULL);
+    if (status != TUTTI_OK)
+        return status;
+    before = block_signals();
+    status = check(unblock(before, nc.ncclGetUniqueId(&id)), "ncclGetUniqueId", NULL);
     if (status == TUTTI_OK)
         memcpy(ret_id, &id, sizeof(id));
     return status;
@@ -295,6 +322,8 @@ tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, 
     tutti_status_t status = check_there();
     tutti__nccl_t *nccl;
     ncclUniqueId same;
+    ncclResult_t code;
+    sigset_t before;
 
     if (status != TUTTI_OK)
         return status;
@@ -304,8 +333,9 @@ tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, 
         return tutti__cuda_fail(TUTTI_ERR_NO_MEMORY, "nccl: a communicator");
     config.blocking = 0;
     memcpy(&same, id, sizeof(same));
-    status = check(nc.ncclCommInitRankConfig(&nccl->comm, (int)size, same, (int)rank, &config),
-                   "ncclCommInitRankConfig", NULL);
+    before = block_signals();
+    code = nc.ncclCommInitRankConfig(&nccl->comm, (int)size, same, (int)rank, &config);
+    status = check(unblock(before, code), "ncclCommInitRankConfig", NULL);
     if (status != TUTTI_OK) {
         tutti__cuda_nccl_abort(nccl);
         return status;
@@ -329,11 +359,13 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
 {
     const struct timespec step = { 0, CLOSE_STEP_US * 1000L };
     ncclResult_t code;
+    sigset_t before;
 
     if (nccl == NULL)
         return;
     sweep();
-    code = nc.ncclCommFinalize(nccl->comm);
+    before = block_signals();
+    code = unblock(before, nc.ncclCommFinalize(nccl->comm));
     if (is_bad(code)) {
         note(code, "ncclCommFinalize");
         tutti__cuda_nccl_abort(nccl);
@@ -352,10 +384,14 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
 
 void tutti__cuda_nccl_abort(tutti__nccl_t *nccl)
 {
+    sigset_t before;
+
     if (nccl == NULL)
         return;
+    before = block_signals();
     if (nccl->comm != NULL)
         note(nc.ncclCommAbort(nccl->comm), "ncclCommAbort");
+    (void)unblock(before, ncclSuccess);
     free(nccl);
 }
 
@@ -471,6 +507,13 @@ static tutti_status_t check_call(const tutti__nccl_call_t *call)
                             (int)call->dtype);
 }
 
+static ncclResult_t end_group(void)
+{
+    sigset_t before = block_signals();
+
+    return unblock(before, nc.ncclGroupEnd());
+}
+
 tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls,
                                      size_t ncalls, tutti__dstream_t *stream)
 {
@@ -490,8 +533,8 @@ tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call
     }
     /* Also after a failure: else the thread stays in the group. The first words are kept. */
     if (status != TUTTI_OK) {
-        note(nc.ncclGroupEnd(), "ncclGroupEnd");
+        note(end_group(), "ncclGroupEnd");
         return status;
     }
-    return check(nc.ncclGroupEnd(), "ncclGroupEnd", nccl->comm);
+    return check(end_group(), "ncclGroupEnd", nccl->comm);
 }

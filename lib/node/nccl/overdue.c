@@ -12,6 +12,9 @@
  * There are OVERDUE operations at most; those beyond are not looked at. That hides one that never
  * ends only if it is the first of those, and what is behind it never begins.
  *
+ * NCCL's health is asked for as well while something is queued: its errors show in its own call
+ * only, and its work does not end then.
+ *
  * Rejected: one pair of events for whatever is queued last. An operation that is queued behind one
  * that never ends would take them away.
  */
@@ -59,22 +62,29 @@ static tutti__nccl_overdue_t *at(const tutti__nccl_node_t *self, uint32_t index)
     return &self->overdue[index % TUTTI__NCCL_OVERDUE];
 }
 
-static void forget_ended(tutti__nccl_node_t *self)
+/* What the device says of the first that has not ended; TUTTI_OK: all have. */
+static tutti_status_t forget_ended(tutti__nccl_node_t *self)
 {
-    while (self->overdue_first != self->overdue_end &&
-           self->ops->query(at(self, self->overdue_first)->ended) == TUTTI_OK)
-        self->overdue_first++;
+    tutti_status_t status = TUTTI_OK;
+
+    while (self->overdue_first != self->overdue_end && status == TUTTI_OK) {
+        status = self->ops->query(at(self, self->overdue_first)->ended);
+        self->overdue_first += status == TUTTI_OK;
+    }
+    return status;
 }
 
 tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call)
 {
+    tutti_status_t status = TUTTI_OK;
+
     self->overdue_open = 0;
     if (!call->queued)
         return TUTTI_OK;
     if (self->overdue_end - self->overdue_first == TUTTI__NCCL_OVERDUE)
-        forget_ended(self);
+        status = forget_ended(self);
     if (self->overdue_end - self->overdue_first == TUTTI__NCCL_OVERDUE)
-        return TUTTI_OK;
+        return status == TUTTI__AGAIN ? TUTTI_OK : status;
     self->overdue_open = 1;
     at(self, self->overdue_end)->tag = call->tag;
     at(self, self->overdue_end)->since_ns = 0;
@@ -91,27 +101,39 @@ tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self)
 
 /* ---- the watch ---- */
 
-int tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
-                             unsigned *ret_tag)
+/* Of the first one that has not ended. */
+static tutti_status_t look(const tutti__nccl_node_t *self, tutti__nccl_overdue_t *first,
+                           uint64_t now_ns, uint64_t limit_ns, int *ret_late)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    *ret_late = first->since_ns != 0 && now_ns - first->since_ns > limit_ns;
+    if (first->since_ns == 0)
+        status = self->ops->query(first->begun);
+    if (first->since_ns == 0 && status == TUTTI_OK)
+        first->since_ns = now_ns;
+    return status;
+}
+
+tutti_status_t tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
+                                        unsigned *ret_tag)
 {
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
-    tutti__nccl_overdue_t *first;
-    int is_late = 0;
+    tutti_status_t status = TUTTI_OK;
+    int late = 0;
 
+    /* Why it is dead is said by whoever found out. */
     if (tutti__nccl_alive(self) != TUTTI_OK || !tutti__nccl_enter(self))
-        return 0;
-    forget_ended(self);
-    first = at(self, self->overdue_first);
-    if (self->overdue_first == self->overdue_end) {
-        is_late = 0;
-    } else if (first->since_ns == 0) {
-        if (self->ops->query(first->begun) == TUTTI_OK)
-            first->since_ns = now_ns;
-    } else if (now_ns - first->since_ns > limit_ns) {
-        is_late = 1;
-        *ret_tag = first->tag;
+        return TUTTI_OK;
+    status = forget_ended(self);
+    *ret_tag = at(self, self->overdue_first)->tag;
+    if (status == TUTTI__AGAIN) {
+        status = look(self, at(self, self->overdue_first), now_ns, limit_ns, &late);
+        if (status == TUTTI_OK || status == TUTTI__AGAIN)
+            status = self->ops->nccl_poll(self->nccl);
     }
-    /* Errors of the device are for those who step. */
-    (void)tutti__nccl_leave(self, TUTTI__AGAIN);
-    return is_late;
+    status = tutti__nccl_leave(self, status);
+    if (status != TUTTI_OK && status != TUTTI__AGAIN)
+        return status;
+    return late ? TUTTI_ERR_TIMEOUT : TUTTI_OK;
 }

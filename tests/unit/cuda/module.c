@@ -9,6 +9,7 @@
 #include "mem/device.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,6 +252,18 @@ static const struct {
     { call_register, TUTTI_OK, "ncclCommDeregister" },
 };
 
+/* Calls leave the thread's signals and capture mode as they were. */
+static void check_restored(void)
+{
+    const char *mode = getenv("STUB_MODE");
+    sigset_t now;
+
+    sigemptyset(&now);
+    pthread_sigmask(SIG_SETMASK, NULL, &now);
+    CHECK(!sigismember(&now, SIGINT) && !sigismember(&now, SIGUSR1));
+    CHECK(mode != NULL && strcmp(mode, "0") == 0);
+}
+
 /* Fails first, so that nothing is done already; then it goes well. */
 static void run_case(size_t i)
 {
@@ -263,6 +276,7 @@ static void run_case(size_t i)
     if (status != cases[i].expected)
         fprintf(stderr, "%s: status %d\n", cases[i].function, (int)status);
     CHECK(status == cases[i].expected);
+    check_restored();
     CHECK(strstr(status == TUTTI_OK ? last_note : last_error, cases[i].function) != NULL);
 }
 
@@ -295,9 +309,24 @@ static void test_states(void)
     CHECK(ops->stream_captures(stream) == 1);
     unsetenv("STUB_FAIL");
     CHECK(ops->stream_captures(stream) == 0);
-    CHECK(call_pack() == TUTTI_ERR_SYSTEM); /* device 0, where no kernels are */
+    setenv("STUB_DEVICE", "0", 1); /* where no kernels are */
+    CHECK(call_pack() == TUTTI_ERR_SYSTEM);
     CHECK(strstr(last_error, "device 0") != NULL);
     CHECK(ops->use(0) == TUTTI_OK);
+}
+
+/* Of a device that the thread has, with its kernels, the driver is asked only. */
+static void test_use_again(void)
+{
+    setenv("STUB_FAIL", "cudaSetDevice", 1);
+    CHECK(ops->use(0) == TUTTI_OK && ops->current() == 0);
+    CHECK(ops->use(1) == TUTTI_ERR_SYSTEM && ops->current() == 0);
+    unsetenv("STUB_FAIL");
+    CHECK(call_use() == TUTTI_OK && ops->current() == 1);
+    setenv("STUB_FAIL", "cuCtxGetDevice", 1); /* no context */
+    CHECK(call_use() == TUTTI_OK && ops->current() == -1);
+    unsetenv("STUB_FAIL");
+    CHECK(ops->use(64) == TUTTI_ERR_UNSUPPORTED && call_use() == TUTTI_OK);
 }
 
 /* Peers do not come: closing ends soon all the same, and the next one sees it through. */
@@ -380,13 +409,15 @@ static void run_calls(void)
             run_case(i);
     CHECK(call_use() == TUTTI_OK && call_use() == TUTTI_OK);
     test_states();
+    test_use_again();
     test_close();
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         if (cases[i].call == call_use || cases[i].call == call_comm ||
             (is_registering(i) && !registers))
             continue;
         run_case(i);
-        CHECK(cases[i].call() == TUTTI_OK);
+        last_note[0] = '\0';
+        CHECK(cases[i].call() == TUTTI_OK && last_note[0] == '\0');
     }
     test_no_register();
     test_types();

@@ -2,8 +2,11 @@
 /*
  * A make-believe libcuda, libcudart or libnccl, for module.sh, which compiles this once for each
  * with -DDRIVER, -DRUNTIME or -DNCCL and -DVERSION; needs no headers. Functions do just enough to
- * be seen; the one that the variable STUB_FAIL names answers an error.
+ * be seen; the one that the variable STUB_FAIL names answers an error. The thread's device and
+ * capture mode are in variables, STUB_DEVICE and STUB_MODE, as libraries share them.
  */
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +17,37 @@ static int fails(const char *name)
     const char *wanted = getenv("STUB_FAIL");
 
     return wanted != NULL && strcmp(wanted, name) == 0;
+}
+
+static int number(const char *variable, int otherwise)
+{
+    const char *text = getenv(variable);
+
+    return text != NULL ? atoi(text) : otherwise;
+}
+
+static int set_number(const char *variable, int value)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", value);
+    return setenv(variable, text, 1);
+}
+
+/* Might some thread capture a graph, and this call spoil that? Only relaxed (2) is safe. */
+static int spoils(void)
+{
+    return number("STUB_MODE", 0) != 2;
+}
+
+/* May a thread that is started here get the application's signals? */
+static int leaks_signals(void)
+{
+    sigset_t now;
+
+    sigemptyset(&now);
+    pthread_sigmask(SIG_SETMASK, NULL, &now);
+    return !sigismember(&now, SIGINT) || !sigismember(&now, SIGUSR1);
 }
 
 #define CALL(name, error, ...)                                                                     \
@@ -62,7 +96,7 @@ int cuModuleLoadData(void **module, const unsigned char *image)
     }
     printf("\n");
     *module = NULL;
-    return fails("cuModuleLoadData") ? 209 : 0;
+    return fails("cuModuleLoadData") ? 209 : spoils() ? 900 : 0;
 }
 
 CALL(cuModuleGetFunction, 500, void **function, void *module, const char *name)
@@ -72,8 +106,8 @@ CALL(cuLaunchKernel, 701, void *function, unsigned x, unsigned y, unsigned z, un
 /* Addresses below 4096 are special: 1 pinned, 2 device memory, 3 managed; of device 1. */
 int cuCtxGetDevice(int *device)
 {
-    *device = 0;
-    return fails("cuCtxGetDevice") ? 201 : 0;
+    *device = number("STUB_DEVICE", -1);
+    return fails("cuCtxGetDevice") || *device < 0 ? 201 : 0;
 }
 
 int cuPointerGetAttributes(unsigned n, int *attributes, void **values, uint64_t ptr)
@@ -125,31 +159,33 @@ const char *cudaGetErrorName(int code)
 int cudaMalloc(void **ptr, size_t bytes)
 {
     *ptr = malloc(bytes);
-    return fails("cudaMalloc") ? free(*ptr), 2 : 0;
+    return fails("cudaMalloc") || spoils() ? free(*ptr), 2 : 0;
 }
 
 int cudaHostAlloc(void **ptr, size_t bytes, unsigned flags)
 {
     *ptr = malloc(bytes);
-    return fails("cudaHostAlloc") || flags != 1 ? free(*ptr), 2 : 0;
+    return fails("cudaHostAlloc") || flags != 1 || spoils() ? free(*ptr), 2 : 0;
 }
 
 int cudaFree(void *ptr)
 {
     free(ptr);
-    return fails("cudaFree") ? 1 : 0;
+    return fails("cudaFree") ? 1 : spoils() ? 900 : 0;
 }
 
 int cudaFreeHost(void *ptr)
 {
     free(ptr);
-    return fails("cudaFreeHost") ? 1 : 0;
+    return fails("cudaFreeHost") ? 1 : spoils() ? 900 : 0;
 }
 
 /* 600: not ready. */
 int cudaEventQuery(void *event)
 {
     (void)event;
+    if (spoils())
+        return 900;
     return fails("cudaEventQuery") ? 700 : fails("not ready") ? 600 : 0;
 }
 
@@ -178,19 +214,37 @@ int cudaStreamIsCapturing(void *stream, int *captures)
     return fails("implicit") ? 906 : 0;
 }
 
+int cudaSetDevice(int device)
+{
+    return fails("cudaSetDevice") ? 101 : set_number("STUB_DEVICE", device);
+}
+
+int cudaGetDevice(int *device)
+{
+    *device = number("STUB_DEVICE", 0);
+    return fails("cudaGetDevice") ? 101 : 0;
+}
+
+/* Done all the same if it fails, so that the calls between can be seen. */
+int cudaThreadExchangeStreamCaptureMode(int *mode)
+{
+    int before = number("STUB_MODE", 0);
+
+    set_number("STUB_MODE", *mode);
+    *mode = before;
+    return fails("cudaThreadExchangeStreamCaptureMode") ? 1 : 0;
+}
+
 #ifndef LACKS
 CALL(cudaStreamWaitEvent, 400, void *stream, void *event, unsigned flags)
 #endif
 CALL(cudaGetLastError, 0, void)
-CALL(cudaSetDevice, 101, int device)
-CALL(cudaGetDevice, 101, int *device)
 CALL(cudaDeviceGetStreamPriorityRange, 3, int *lowest, int *highest)
 CALL(cudaStreamCreateWithPriority, 3, void **stream, unsigned flags, int priority)
 CALL(cudaStreamDestroy, 400, void *stream)
 CALL(cudaEventDestroy, 400, void *event)
 CALL(cudaEventRecord, 400, void *event, void *stream)
 CALL(cudaMemcpyAsync, 1, void *dst, const void *src, size_t bytes, int kind, void *stream)
-CALL(cudaThreadExchangeStreamCaptureMode, 1, int *mode)
 #endif
 
 #ifdef NCCL
@@ -226,7 +280,7 @@ int ncclCommInitRankConfig(void **comm, int nranks, id_t128 id, int rank, void *
     pending = 1;
     if (blocking != 0 || id.bytes[5] != 5 || rank >= nranks)
         return 4;
-    return fails("ncclCommInitRankConfig") ? 1 : 7;
+    return fails("ncclCommInitRankConfig") || leaks_signals() ? 1 : 7;
 }
 
 /* In progress once, or for ever. */
@@ -241,7 +295,7 @@ int ncclCommGetAsyncError(void *comm, int *error)
 int ncclGetUniqueId(id_t128 *id)
 {
     memset(id, 5, sizeof(*id));
-    return fails("ncclGetUniqueId") ? 2 : 0;
+    return fails("ncclGetUniqueId") || leaks_signals() ? 2 : 0;
 }
 
 int ncclGroupStart(void)
@@ -255,7 +309,7 @@ int ncclGroupStart(void)
 int ncclGroupEnd(void)
 {
     depth--;
-    return fails("ncclGroupEnd") || depth != 0 ? 1 : 7;
+    return fails("ncclGroupEnd") || depth != 0 || leaks_signals() ? 1 : 7;
 }
 
 #define GROUPED(name, ...)                                                                         \
@@ -306,20 +360,20 @@ int ncclCommFinalize(void *comm)
     (void)comm;
     puts("finalize");
     pending = 1;
-    return fails("ncclCommFinalize") ? 5 : 7;
+    return fails("ncclCommFinalize") || leaks_signals() ? 5 : 7;
 }
 
 int ncclCommDestroy(void *comm)
 {
     (void)comm;
     puts("destroy");
-    return fails("ncclCommDestroy") ? 5 : 0;
+    return fails("ncclCommDestroy") || leaks_signals() ? 5 : 0;
 }
 
 int ncclCommAbort(void *comm)
 {
     (void)comm;
     puts("abort");
-    return fails("ncclCommAbort") ? 5 : 0;
+    return fails("ncclCommAbort") || leaks_signals() ? 5 : 0;
 }
 #endif
