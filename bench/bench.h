@@ -99,6 +99,7 @@ typedef struct {
     const bench_collective_t *collective;
     /* [0] is what the program is about; then its peers; ends with one that has no name. */
     bench_contestant_t contestants[BENCH_CONTESTANTS + 1];
+    const char *nccl_is; /* what --peer nccl is, where NCCL has no such call */
 } bench_program_t;
 
 /* All of a program's main(). */

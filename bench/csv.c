@@ -14,6 +14,8 @@ static void print_conditions(const bench_t *bench, FILE *to)
     bench_fact_host(text, sizeof(text));
     fprintf(to, "\n# Host: %s; ranks %d; commit %s; seed %llu\n", text, bench->world.size,
             bench_fact_commit(), (unsigned long long)bench->options.seed);
+    if (bench->world.device != NULL && bench->program->nccl_is != NULL)
+        fprintf(to, "# NCCL: %s\n", bench->program->nccl_is);
 }
 
 void bench_csv_head(const bench_t *bench, FILE *to)

@@ -21,6 +21,7 @@ struct bench_device {
     tutti__devent_t *done;
     tutti__devent_t *start, *stop; /* timers */
     tutti__nccl_t *nccl;           /* nccl.c; NULL: no peer needs it */
+    void *one;                     /* nccl.c: the element that a barrier reduces */
 };
 
 /* Before tutti_init: the library is to use it, unless TUTTI_DEVICE says otherwise. */

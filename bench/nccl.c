@@ -28,6 +28,7 @@ void bench_nccl_open(const bench_world_t *world)
 {
     bench_device_t *device = world->device;
     tutti__nccl_id_t id = { { 0 } };
+    const float zero = 0.0f;
 
     if (world->rank == 0)
         bench_device_check(world, device->ops->nccl_id(&id), "nccl_id");
@@ -43,13 +44,19 @@ void bench_nccl_open(const bench_world_t *world)
         device->ops->nccl_open(&id, (uint32_t)world->rank, (uint32_t)world->size, &device->nccl),
         "nccl_open");
     bench_device_check(world, settle(device), "nccl_open");
+    device->one = bench_device_alloc(world, sizeof(zero));
+    bench_device_copy(world, device->one, &zero, sizeof(zero));
 }
 
 void bench_nccl_close(const bench_world_t *world)
 {
-    if (world->device->nccl != NULL)
-        world->device->ops->nccl_close(world->device->nccl);
-    world->device->nccl = NULL;
+    bench_device_t *device = world->device;
+
+    if (device->nccl == NULL)
+        return;
+    device->ops->nccl_close(device->nccl);
+    bench_device_free(world, device->one);
+    device->nccl = NULL;
 }
 
 void bench_nccl_queue(const bench_world_t *world, const tutti__nccl_call_t *calls, size_t ncalls)
@@ -169,5 +176,17 @@ int bench_nccl_alltoall(const bench_call_t *call)
     }
     bench_nccl_queue(world, calls, 2 * (size_t)world->size);
     bench_device_wait(world);
+    return 0;
+}
+
+/* NCCL has none. So PyTorch's process group makes it: an allreduce of one element, and the host
+   waits for it. */
+int bench_nccl_barrier(const bench_call_t *call)
+{
+    void *one = call->world->device->one;
+    tutti__nccl_call_t nccl = { TUTTI__NCCL_ALLREDUCE, one, one, 1, TUTTI_FLOAT32, TUTTI_SUM, 0 };
+
+    bench_nccl_queue(call->world, &nccl, 1);
+    bench_device_wait(call->world);
     return 0;
 }

@@ -63,10 +63,12 @@ static void judge_device(bench_parse_t *parse)
     const bench_options_t *options = parse->options;
     const bench_collective_t *collective = parse->program->collective;
     int exchanges = collective->send == BENCH_ALL_RANKS && collective->recv == BENCH_ALL_RANKS;
+    int has_nccl = 0;
 
     for (int i = 0; i < options->npeers; i++) {
         const char *flag = parse->program->contestants[options->peers[i]].flag;
 
+        has_nccl |= strcmp(flag, "nccl") == 0;
         if (options->device == NULL && strcmp(flag, "nccl") == 0)
             bench_complain(parse, "--peer nccl: only with -d");
         if (options->in_place && exchanges && strcmp(flag, "nccl") == 0)
@@ -78,8 +80,9 @@ static void judge_device(bench_parse_t *parse)
         return;
     if (options->shared)
         bench_complain(parse, "--buffers shared: that is host memory; leave it out with -d");
-    if (collective->recv == BENCH_NOTHING)
-        bench_complain(parse, "-d: %s has no buffers", parse->program->title);
+    if (collective->recv == BENCH_NOTHING && !has_nccl)
+        bench_complain(parse, "-d: %s has no buffers; it is for --peer nccl",
+                       parse->program->title);
 }
 
 /* What each flag alone cannot know. */
@@ -158,6 +161,8 @@ static void print_flag(const bench_flag_t *flag, const bench_program_t *program)
     printf("%-24s  %s", start, flag->help);
     for (int i = 1; strcmp(flag->name, "peer") == 0 && program->contestants[i].name != NULL; i++)
         printf("%s%s", i > 1 ? ", " : " ", program->contestants[i].flag);
+    if (strcmp(flag->name, "peer") == 0 && program->nccl_is != NULL)
+        printf(" (%s)", program->nccl_is);
     printf("\n");
 }
 

@@ -14,6 +14,7 @@ int bench_nccl_reduce_scatter(const bench_call_t *call);
 int bench_nccl_allgather(const bench_call_t *call);
 int bench_nccl_broadcast(const bench_call_t *call);
 int bench_nccl_alltoall(const bench_call_t *call);
+int bench_nccl_barrier(const bench_call_t *call);
 
 /* mpi.c: does this MPI, which runs, say that it takes memory of such a device? */
 int bench_mpi_takes(const char *device);

@@ -42,6 +42,8 @@ static void print_conditions(const bench_t *bench)
     printf("# Processor: %s; commit %s\n", text, bench_fact_commit());
     if (bench->world.device != NULL)
         printf("# Device: %s\n", bench->world.device->versions);
+    if (bench->world.device != NULL && bench->program->nccl_is != NULL)
+        printf("# NCCL: %s\n", bench->program->nccl_is);
     bench_buffers_describe(bench, text, sizeof(text));
     printf("# Buffers %s; barrier %s%s; skew %lld us, load %lld; rounds %lld, seed %llu\n", text,
            bench->world.barrier_tutti ? "tutti" : "mpi",

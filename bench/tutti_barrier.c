@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Latency of tutti_barrier. Between two of them there is the harness's own barrier, as in OSU.
+ * tutti_barrier itself takes no device: -d is for the peer that has one.
  */
 #include "peers.h"
 
@@ -41,7 +42,9 @@ int main(int argc, char **argv)
             { "mpi", "MPI", BENCH_MPI(bench_mpi_barrier) },
             { "naive", "Naive", BENCH_MPI(bench_naive_barrier) },
             { "ucc", "UCC", BENCH_UCC(bench_ucc_barrier) },
+            { "nccl", "NCCL", bench_nccl_barrier },
         },
+        .nccl_is = "NCCL has no barrier: an allreduce of one element, and a wait for it",
     };
 
     return bench_main(argc, argv, &program);

@@ -57,6 +57,7 @@ LOG_COMPILER = $(SHELL) $(top_srcdir)/tests/limit.sh
 AM_TESTS_ENVIRONMENT = \
     export CC='$(CC)' CXX='$(CXX)' NM='$(NM)' SED='$(SED)' MPIRUN='$(MPIRUN)'; \
     export LIB_CPPFLAGS='$(LIB_CPPFLAGS)' MPI_CFLAGS='$(MPI_CFLAGS)' MPI_LIBS='$(MPI_LIBS)'; \
+    export CUDA_CFLAGS='$(CUDA_CFLAGS)'; \
     export TUTTI_MODULE_DIR='$(abs_top_builddir)/tutti/.libs'; \
     export SANITIZER='$(TUTTI_SANITIZER)' TUTTI_TUNED=none; \
     export LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0"; \

@@ -42,6 +42,8 @@
  * would wait for others, or end what has called it, is TUTTI_ERR_INVALID_ARGUMENT here: waiting for
  * a request that is not done, tutti_join, tutti_comm_free of any communicator, tutti_finalize.
  * Direct calls are not refused, but while one blocks, nothing else may make progress: better not.
+ * Those that need MPI end with TUTTI_ERR_UNSUPPORTED where the calling thread may not use it: the
+ * library's, with less than MPI_THREAD_MULTIPLE.
  */
 typedef void (*tutti_callback_t)(void *arg, tutti_status_t status);
 

@@ -110,7 +110,9 @@ void tutti__comm_close(tutti_comm_t *comm);
 /* files.c: read and prove what TUTTI_ALGORITHM names, for comm->shape. Collective; of set-up. */
 tutti_status_t tutti__comm_take_files(tutti_comm_t *comm);
 
-/* groups.c: close all parts of a world. */
+/* parts.c: a part takes its place in its world's list. */
+void tutti__parts_add(tutti_comm_t *comm);
+/* Close all parts of a world. */
 void tutti__parts_close(tutti_comm_t *world);
 
 /* Run a direct call that was checked; count at least 1. Blocks. */

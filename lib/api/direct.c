@@ -152,10 +152,17 @@ static int is_common(tutti_status_t status, const tutti__run_t *run, int has_cha
     return status == TUTTI_ERR_NO_MEMORY && !has_channels;
 }
 
+/* In a callback this may be the library's own thread, of which MPI knows nothing. */
 tutti_status_t tutti__comm_allows(const tutti_comm_t *comm, const tutti__sched_t *sched)
 {
-    if (TUTTI__LIKELY(sched->nchans == 0 || !tutti__run_forbidden(&comm->exec, sched, 0)))
+    int is_own = sched->nchans > 0 && tutti__thread_is_own();
+
+    if (TUTTI__LIKELY(sched->nchans == 0 || !tutti__run_forbidden(&comm->exec, sched, is_own)))
         return TUTTI_OK;
+    if (is_own)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "a callback on the library's thread may not use MPI: it was initialised "
+                           "with a thread level below MPI_THREAD_MULTIPLE");
     return tutti__fail(TUTTI_ERR_UNSUPPORTED, "this thread may not use MPI: it was initialised "
                                               "with a thread level below MPI_THREAD_SERIALIZED");
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators of parts of another one's ranks: tutti_comm_split, tutti_comm_create,
- * tutti_comm_free.
+ * Communicators of parts of another one's ranks: tutti_comm_split, tutti_comm_create.
  *
  * All ranks of the parent take part, by direct calls on it:
  *
@@ -276,17 +275,6 @@ static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
     return status;
 }
 
-/* Take its place in the list of the world's parts. */
-static void enlist(tutti_comm_t *comm)
-{
-    tutti_comm_t *world = comm->world;
-
-    tutti__mutex_lock(&world->parts_lock);
-    comm->next_part = world->parts;
-    world->parts = comm;
-    tutti__mutex_unlock(&world->parts_lock);
-}
-
 static tutti_status_t open_group(making_t *m, tutti_comm_t **ret_comm)
 {
     const tutti_comm_t *parent = m->parent;
@@ -362,7 +350,7 @@ static tutti_status_t run(making_t *m, const wish_t *mine, tutti_comm_t **ret_co
         return tutti__fail(status, "%s", text);
     }
     if (comm != NULL)
-        enlist(comm);
+        tutti__parts_add(comm);
     *ret_comm = comm;
     return TUTTI_OK;
 }
@@ -474,50 +462,4 @@ tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks, int nrank
         mine.hash = tutti__hash(ranks, (size_t)nranks * sizeof(*ranks));
     }
     return make(comm, &mine, ranks, ret_comm);
-}
-
-tutti_status_t tutti_comm_free(tutti_comm_t *comm)
-{
-    tutti_status_t status;
-    tutti_comm_t **at;
-
-    if (comm == NULL)
-        return TUTTI_OK;
-    status = tutti__comm_check(comm);
-    if (status != TUTTI_OK)
-        return status;
-    if (tutti__engine_in_callback())
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_comm_free inside a callback");
-    if (comm->world == comm)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "the world is ended by tutti_finalize, not by tutti_comm_free");
-    tutti__mutex_lock(&comm->world->parts_lock);
-    at = &comm->world->parts;
-    while (*at != NULL && *at != comm)
-        at = &(*at)->next_part;
-    if (*at != NULL)
-        *at = comm->next_part;
-    tutti__mutex_unlock(&comm->world->parts_lock);
-    tutti__comm_close(comm);
-    return TUTTI_OK;
-}
-
-static tutti_comm_t *take_part(tutti_comm_t *world)
-{
-    tutti_comm_t *part;
-
-    tutti__mutex_lock(&world->parts_lock);
-    part = world->parts;
-    if (part != NULL)
-        world->parts = part->next_part;
-    tutti__mutex_unlock(&world->parts_lock);
-    return part;
-}
-
-void tutti__parts_close(tutti_comm_t *world)
-{
-    tutti_comm_t *part;
-
-    while ((part = take_part(world)) != NULL)
-        tutti__comm_close(part);
 }

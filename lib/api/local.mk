@@ -28,6 +28,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/on_device.c \
     %reldir%/ops.c \
     %reldir%/pairs.c \
+    %reldir%/parts.c \
     %reldir%/patience.c \
     %reldir%/request.c \
     %reldir%/sides.c \

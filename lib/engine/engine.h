@@ -105,6 +105,9 @@ int tutti__engine_in_callback(void);
 
 /* ---- for direct calls, which run beside the engine ---- */
 
+/* Is the calling thread some engine's own? So it is inside a callback, too. */
+int tutti__thread_is_own(void);
+
 /* TUTTI_OK, or why the communicator can do nothing any more, with the thread's last error set. */
 tutti_status_t tutti__engine_alive(tutti__engine_t *engine);
 

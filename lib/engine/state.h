@@ -431,8 +431,6 @@ int tutti__engine_enter(tutti__engine_t *e);
 void tutti__engine_leave(tutti__engine_t *e);
 
 /* thread.c */
-/* Is the calling thread some engine's own? So it is inside a callback, too. */
-int tutti__thread_is_own(void);
 tutti_status_t tutti__thread_start(tutti__engine_t *e);
 void tutti__thread_stop(tutti__engine_t *e);
 

@@ -48,6 +48,7 @@ void tutti__device_quiet(const tutti__exec_device_t *device, uint32_t first, uin
     for (uint32_t i = first; i < end; i++) {
         const tutti__device_lane_t *lane = &device->lane[i];
 
+        /* If that fails, an earlier record is waited for, or nothing: see is_busy. */
         (void)device->ops->record(lane->copied[0], lane->down);
         if (lane->between != NULL)
             (void)device->ops->record(lane->copied[1], lane->between);

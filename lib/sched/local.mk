@@ -21,6 +21,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/step.c \
     %reldir%/step.h \
     %reldir%/text.c \
+    %reldir%/text.h \
+    %reldir%/text_ops.c \
     %reldir%/valid.c \
     %reldir%/words.c \
     %reldir%/words.h

@@ -30,50 +30,19 @@
  * and not looked at; what else follows from the rest (marks per trip, more trips) must be right
  * where it is said.
  *
- * The builder makes the schedules, so there is no second opinion on what they look like.
+ * Operations are read by text_ops.c. The builder makes the schedules, so there is no second opinion
+ * on what they look like.
  */
-#include "sched/build.h"
+#include "sched/text.h"
 
-#include "base/compiler.h"
 #include "base/status.h"
-#include "sched/words.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NOT_SAID UINT32_MAX
-
-typedef struct {
-    uint32_t stream, line;
-} origin_t;
-
-typedef struct {
-    tutti__words_t words;
-    uint32_t size;
-    uint32_t nscheds; /* finished ones */
-    tutti__sched_t **scheds;
-
-    /* the schedule in the making */
-    tutti__build_t *b; /* NULL: none */
-    uint32_t head_line;
-    uint32_t said_marks[TUTTI__SCHED_STREAMS], marks_line[TUTTI__SCHED_STREAMS];
-    uint32_t said_trips; /* of the latest loop */
-    uint32_t most_shift; /* in it */
-    uint32_t rank, stream;
-    uint32_t loop_line[TUTTI__SCHED_STREAMS]; /* of its open loop; 0: none */
-    /* Where its operations stand, in the order of the text. */
-    origin_t *origins;
-    uint32_t norigins, origins_room;
-} reader_t;
-
-typedef struct {
-    tutti__at_t at;
-    uint32_t n;
-} place_t;
-
 /* ---- heads ---- */
 
-static int sizes(reader_t *in)
+static int sizes(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;
 
@@ -89,7 +58,7 @@ static int sizes(reader_t *in)
     return tutti__words_need(w, "pair");
 }
 
-static int stage(reader_t *in)
+static int stage(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;
     uint32_t first, blocks, trips;
@@ -102,7 +71,7 @@ static int stage(reader_t *in)
 }
 
 /* What may be left out, in this order. */
-static int extras(reader_t *in)
+static int extras(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;
 
@@ -117,7 +86,7 @@ static int extras(reader_t *in)
 
 /* The line of operation i of the schedule, which has one stream behind the other; the text need
    not. The head's if there is none. */
-static uint32_t line_of(const reader_t *in, uint32_t i)
+static uint32_t line_of(const tutti__text_t *in, uint32_t i)
 {
     for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
         for (uint32_t k = 0; k < in->norigins; k++) {
@@ -129,7 +98,7 @@ static uint32_t line_of(const reader_t *in, uint32_t i)
 }
 
 /* A rule of the language is broken: say which, without what everyone knows here. */
-static int rule_broken(reader_t *in, uint32_t rank)
+static int rule_broken(tutti__text_t *in, uint32_t rank)
 {
     char head[TUTTI__ERROR_BYTES], why[TUTTI__ERROR_BYTES];
     int n = snprintf(head, sizeof(head), "schedule %s of rank %u: ", in->words.name, rank);
@@ -143,25 +112,8 @@ static int rule_broken(reader_t *in, uint32_t rank)
     return tutti__words_bad(&in->words, line, "rank %u: %s", rank, why + n);
 }
 
-static int note_origin(reader_t *in)
-{
-    if (in->norigins == in->origins_room) {
-        uint32_t more = 2 * in->origins_room + 16;
-        origin_t *origins = realloc(in->origins, more * sizeof(*origins));
-
-        if (origins == NULL) {
-            in->words.status = TUTTI_ERR_NO_MEMORY;
-            return 0;
-        }
-        in->origins = origins;
-        in->origins_room = more;
-    }
-    in->origins[in->norigins++] = (origin_t){ in->stream, in->words.line };
-    return 1;
-}
-
 /* Finish the schedule in the making, if there is one. */
-static int finish(reader_t *in)
+static int finish(tutti__text_t *in)
 {
     tutti__sched_t *sched = NULL;
     tutti_status_t status;
@@ -183,7 +135,7 @@ static int finish(reader_t *in)
         return rule_broken(in, in->nscheds);
     in->scheds[in->nscheds++] = sched;
     for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
-        if (in->said_marks[s] != NOT_SAID && in->said_marks[s] != sched->marks[s])
+        if (in->said_marks[s] != TUTTI__TEXT_NOT_SAID && in->said_marks[s] != sched->marks[s])
             return tutti__words_bad(&in->words, in->marks_line[s],
                                     "stream %u has %u marks in a trip, not %u", s, sched->marks[s],
                                     in->said_marks[s]);
@@ -191,7 +143,7 @@ static int finish(reader_t *in)
     return 1;
 }
 
-static int head(reader_t *in)
+static int head(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;
     uint32_t rank, size, nblocks, scratch, message;
@@ -211,7 +163,7 @@ static int head(reader_t *in)
     in->stream = 0;
     in->norigins = 0;
     memset(in->loop_line, 0, sizeof(in->loop_line));
-    in->said_trips = NOT_SAID;
+    in->said_trips = TUTTI__TEXT_NOT_SAID;
     memset(in->said_marks, 0xff, sizeof(in->said_marks));
     in->b = tutti__build_begin(w->name, rank, size, nblocks, scratch, message);
     if (in->b == NULL) {
@@ -221,7 +173,7 @@ static int head(reader_t *in)
     return extras(in) && tutti__words_end(w);
 }
 
-static int stream(reader_t *in)
+static int stream(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;
     uint32_t s;
@@ -232,258 +184,17 @@ static int stream(reader_t *in)
         return tutti__words_bad(w, 0, "there is no stream %u", s);
     tutti__build_stream(in->b, s);
     in->stream = s;
-    in->said_trips = NOT_SAID;
+    in->said_trips = TUTTI__TEXT_NOT_SAID;
     in->marks_line[s] = w->line;
     if (tutti__words_take(w, ",") && !tutti__words_number(w, "marks per trip", &in->said_marks[s]))
         return 0;
     return tutti__words_end(w);
 }
 
-/* ---- operands ---- */
-
-static int place(tutti__words_t *w, place_t *ret_place)
-{
-    unsigned buf = 0;
-    uint32_t blk, upto;
-
-    while (buf < TUTTI__BUFS && !tutti__words_take(w, tutti__sched_buf_name(buf)))
-        buf++;
-    if (buf == TUTTI__BUFS)
-        return tutti__words_expected(w, "IN, OUT, SCRATCH or STAGE");
-    if (!tutti__words_number(w, "[", &blk))
-        return 0;
-    *ret_place = (place_t){ { (tutti__buf_t)buf, blk }, 1 };
-    if (tutti__words_take(w, ":")) {
-        if (!tutti__words_number(w, "", &upto))
-            return 0;
-        if (upto <= blk)
-            return tutti__words_bad(w, 0, "no blocks from %u up to %u", blk, upto);
-        ret_place->n = upto - blk;
-    }
-    return tutti__words_need(w, "]");
-}
-
-static int move(tutti__words_t *w, place_t *ret_src, place_t *ret_dst)
-{
-    if (!place(w, ret_src) || !tutti__words_need(w, "->") || !place(w, ret_dst))
-        return 0;
-    if (ret_src->n != ret_dst->n)
-        return tutti__words_bad(w, 0, "%u blocks to %u", ret_src->n, ret_dst->n);
-    return 1;
-}
-
-/* "to rank R", "from rank R" */
-static int peer(reader_t *in, const char *phrase, uint32_t *ret_rank)
-{
-    tutti__words_t *w = &in->words;
-
-    if (!tutti__words_number(w, phrase, ret_rank))
-        return 0;
-    if (*ret_rank >= in->size)
-        return tutti__words_bad(w, 0, "there is no rank %u of %u", *ret_rank, in->size);
-    if (*ret_rank == in->rank)
-        return tutti__words_bad(w, 0, "\"%s %u\", but this is rank %u itself", phrase, *ret_rank,
-                                in->rank);
-    return 1;
-}
-
-/* "from rank R [stream S]:" */
-static int sender(reader_t *in, uint32_t *ret_rank, uint32_t *ret_stream)
-{
-    tutti__words_t *w = &in->words;
-
-    *ret_stream = 0;
-    if (!peer(in, "from rank", ret_rank))
-        return 0;
-    if (tutti__words_take(w, "stream") && !tutti__words_number(w, "", ret_stream))
-        return 0;
-    if (*ret_stream >= TUTTI__SCHED_STREAMS)
-        return tutti__words_bad(w, 0, "there is no stream %u", *ret_stream);
-    return tutti__words_need(w, ":");
-}
-
-/* ", finish, mark" at the end of the line. The builder wants them before the operation. */
-static int flags(reader_t *in)
-{
-    tutti__words_t *w = &in->words;
-    uint32_t shift;
-
-    while (tutti__words_take(w, ",")) {
-        if (tutti__words_take(w, "finish")) {
-            tutti__build_finish(in->b);
-        } else if (tutti__words_take(w, "left")) {
-            tutti__build_left(in->b);
-        } else if (tutti__words_take(w, "mark")) {
-            tutti__build_mark(in->b);
-        } else if (tutti__words_take(w, "shift")) {
-            if (!tutti__words_number(w, "", &shift))
-                return 0;
-            if (shift > UINT8_MAX)
-                return tutti__words_bad(w, 0, "a shift by %u, but %u is the most", shift,
-                                        UINT8_MAX);
-            tutti__build_shift(in->b, shift);
-            in->most_shift = TUTTI__MAX(in->most_shift, shift);
-        } else {
-            return tutti__words_expected(w, "finish, left, mark or shift");
-        }
-    }
-    return tutti__words_end(w);
-}
-
-/* ---- operations: what comes behind their names ---- */
-
-static int send(reader_t *in)
-{
-    place_t src;
-    uint32_t to;
-
-    if (!place(&in->words, &src) || !peer(in, "to rank", &to) || !flags(in))
-        return 0;
-    tutti__build_send(in->b, to, src.at, src.n);
-    return 1;
-}
-
-static int recv(reader_t *in)
-{
-    place_t dst;
-    uint32_t from, s;
-
-    if (!sender(in, &from, &s) || !place(&in->words, &dst) || !flags(in))
-        return 0;
-    tutti__build_recv(in->b, from, s, dst.at, dst.n);
-    return 1;
-}
-
-static int recv_reduce(reader_t *in)
-{
-    place_t src, dst;
-    uint32_t from, s;
-
-    if (!sender(in, &from, &s) || !move(&in->words, &src, &dst) || !flags(in))
-        return 0;
-    tutti__build_recv_reduce(in->b, from, s, src.at, dst.at, dst.n);
-    return 1;
-}
-
-static int copy(reader_t *in)
-{
-    place_t src, dst;
-
-    if (!move(&in->words, &src, &dst) || !flags(in))
-        return 0;
-    tutti__build_copy(in->b, src.at, dst.at, dst.n);
-    return 1;
-}
-
-static int reduce(reader_t *in)
-{
-    place_t src, dst;
-
-    if (!move(&in->words, &src, &dst) || !flags(in))
-        return 0;
-    tutti__build_reduce(in->b, src.at, dst.at, dst.n);
-    return 1;
-}
-
-static int wait(reader_t *in)
-{
-    tutti__words_t *w = &in->words;
-    uint32_t s, mark;
-
-    if (!tutti__words_number(w, "for stream", &s) || !tutti__words_number(w, ": mark", &mark))
-        return 0;
-    if (mark > INT32_MAX)
-        return tutti__words_bad(w, 0, "there is no mark %u", mark);
-    if (s >= TUTTI__SCHED_STREAMS)
-        return tutti__words_bad(w, 0, "there is no stream %u", s);
-    if (!flags(in))
-        return 0;
-    tutti__build_wait(in->b, s, (int32_t)mark);
-    return 1;
-}
-
-static int loop(reader_t *in)
-{
-    tutti__words_t *w = &in->words;
-
-    in->said_trips = NOT_SAID;
-    in->most_shift = 0;
-    if (tutti__words_take(w, "with") &&
-        (!tutti__words_number(w, "", &in->said_trips) || !tutti__words_need(w, "more trips")))
-        return 0;
-    if (!tutti__words_end(w))
-        return 0;
-    if (in->loop_line[in->stream] > 0)
-        return tutti__words_bad(w, 0, "loops do not nest, and that of line %u has not ended",
-                                in->loop_line[in->stream]);
-    in->loop_line[in->stream] = w->line;
-    tutti__build_loop(in->b);
-    return 1;
-}
-
-static int end_loop(reader_t *in)
-{
-    if (!tutti__words_end(&in->words))
-        return 0;
-    if (in->said_trips != NOT_SAID && in->said_trips != in->most_shift)
-        return tutti__words_bad(&in->words, 0,
-                                "the loop has %u more trips, but the largest shift in it is %u",
-                                in->said_trips, in->most_shift);
-    if (in->loop_line[in->stream] == 0)
-        return tutti__words_bad(&in->words, 0, "the end of no loop");
-    in->loop_line[in->stream] = 0;
-    tutti__build_end_loop(in->b);
-    return 1;
-}
-
-static int node(reader_t *in, tutti__op_kind_t kind)
-{
-    tutti__words_t *w = &in->words;
-    uint32_t nparts = 1, root = 0;
-    place_t src, dst;
-
-    if (!move(w, &src, &dst))
-        return 0;
-    if (tutti__words_take(w, "in") &&
-        (!tutti__words_number(w, "", &nparts) || !tutti__words_need(w, "parts")))
-        return 0;
-    if (tutti__sched_has_root(kind) && !tutti__words_number(w, "of local rank", &root))
-        return 0;
-    if (nparts == 0 || src.n % nparts != 0 || root > INT32_MAX)
-        return tutti__words_bad(w, 0, "%u blocks in %u parts, local rank %u: that makes no sense",
-                                src.n, nparts, root);
-    if (!flags(in))
-        return 0;
-    tutti__build_node(in->b, kind, src.at, dst.at, src.n / nparts, nparts, (int32_t)root);
-    return 1;
-}
-
-static int operation(reader_t *in)
-{
-    static int (*const reads[])(reader_t * in) = {
-        [TUTTI__SEND] = send, [TUTTI__RECV] = recv,         [TUTTI__RECV_REDUCE] = recv_reduce,
-        [TUTTI__COPY] = copy, [TUTTI__REDUCE] = reduce,     [TUTTI__WAIT] = wait,
-        [TUTTI__LOOP] = loop, [TUTTI__END_LOOP] = end_loop,
-    };
-    uint32_t ignored;
-
-    if (tutti__words_at_number(&in->words) && !tutti__words_number(&in->words, "", &ignored))
-        return 0;
-    if (!note_origin(in))
-        return 0;
-    for (unsigned kind = TUTTI__SEND; kind < TUTTI__NODE_MEET; kind++) {
-        if (!tutti__words_take(&in->words, tutti__sched_kind_name(kind)))
-            continue;
-        return kind < sizeof(reads) / sizeof(*reads) ? reads[kind](in)
-                                                     : node(in, (tutti__op_kind_t)kind);
-    }
-    return tutti__words_expected(&in->words, "an operation");
-}
-
 /* ---- the whole ---- */
 
 /* What is for device memory on some ranks only is for none. */
-static void agree_on_device(const reader_t *in)
+static void agree_on_device(const tutti__text_t *in)
 {
     int on_device = 1;
 
@@ -495,7 +206,7 @@ static void agree_on_device(const reader_t *in)
     }
 }
 
-static int read_text(reader_t *in)
+static int read_text(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;
     int ok = 1;
@@ -508,7 +219,7 @@ static int read_text(reader_t *in)
         else if (in->b == NULL)
             ok = tutti__words_expected(w, "NAME: rank 0 of N, ...");
         else
-            ok = tutti__words_take(w, "stream") ? stream(in) : operation(in);
+            ok = tutti__words_take(w, "stream") ? stream(in) : tutti__text_operation(in);
     }
     if (!ok || !finish(in))
         return 0;
@@ -522,7 +233,7 @@ static int read_text(reader_t *in)
 tutti_status_t tutti__sched_parse(const char *text, const char *name, uint32_t size,
                                   tutti__sched_t **ret_sched)
 {
-    reader_t in = { .words = { .name = name, .next = text }, .size = size };
+    tutti__text_t in = { .words = { .name = name, .next = text }, .size = size };
     tutti__sched_t *unused = NULL;
 
     in.scheds = calloc((size_t)size + 1, sizeof(*in.scheds));

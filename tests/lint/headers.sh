@@ -40,13 +40,16 @@ done
 
 for path in $(cd "$top/lib" && find . -name '*.h' | sort); do
     name=${path#./}
-    mpi=
+    needs=
     if grep -q '<mpi.h>\|"xport/mpi/' "$top/lib/$name"; then
         [ -n "$MPI_LIBS" ] || continue
-        mpi=$MPI_CFLAGS
+        needs=$MPI_CFLAGS
+    elif grep -q '<nccl.h>' "$top/lib/$name"; then
+        [ -n "$CUDA_CFLAGS" ] || continue
+        needs=$CUDA_CFLAGS
     fi
     printf '#include "%s"\n#include "%s"\nint main(void) { return 0; }\n' "$name" "$name" \
         >"$work/alone.c"
-    compile "$name" $CC -std=gnu11 -pthread -I. $LIB_CPPFLAGS $mpi "$work/alone.c"
+    compile "$name" $CC -std=gnu11 -pthread -I. $LIB_CPPFLAGS $needs "$work/alone.c"
 done
 exit "$failed"

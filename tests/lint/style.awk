@@ -1,10 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# awk -f code.awk -f style.awk file.c...: prints what breaks the style, then fails.
+# awk -v device=lib/mem/device.h -f code.awk -f style.awk file.c...: prints what breaks the style,
+# then fails.
 
 function complain(what) {
     print FILENAME ":" FNR ": " what
     bad = 1
+}
+
+# The functions of a device's table that answer with a status.
+BEGIN {
+    while ((getline line < device) > 0) {
+        if (match(line, /^ *tutti_status_t \(\*[a-z_]+\)/)) {
+            sub(/^[^*]*\*/, "", line)
+            sub(/\).*/, "", line)
+            names = names "|" line
+        }
+    }
+    if (names == "") {
+        print "no functions found in " device
+        bad = 1
+    }
+    thrown_away = "^[ \t]*[][A-Za-z_0-9.>-]*(ops|device\\(\\))(\\.|->)(" substr(names, 2) ")\\("
 }
 
 FNR == 1 {
@@ -25,6 +42,9 @@ text ~ /\/\// { complain("a // comment") }
 # A statement that is nothing but a call into CUDA, cuBLAS or NCCL: nobody looks at what it answers.
 last ~ /([;{})]|else|^)[ \t]*$/ && text ~ /^[ \t]*([A-Za-z_][A-Za-z_0-9]*(\([a-z_]*\))?(\.|->))*(cuda|cublas|nccl|cu)[A-Z][A-Za-z0-9_]*\(/ {
     complain("a return code that nobody checks")
+}
+last ~ /([;{})]|else|^)[ \t]*$/ && text ~ thrown_away {
+    complain("a device's status that nobody checks; (void), and why, if nobody needs it")
 }
 text ~ /[^ \t]/ { last = text }
 

@@ -2,15 +2,45 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The rules of style that a few lines of awk can judge; clang-format decides about the rest. And
-# every source below lib/ is listed in its folder's local.mk.
+# every source below lib/ is listed in its folder's local.mk. Then makes sure that answers which
+# nobody checks are seen.
 set -eu
 
 lint=$(cd "$srcdir/tests/lint" && pwd)
 cd "$srcdir"
 failed=0
 
-find include lib bench examples tests -name '*.[ch]' -o -name '*.inc' | sort |
-    xargs awk -f "$lint/code.awk" -f "$lint/style.awk" || failed=1
+planted=$(mktemp)
+trap 'rm -f "$planted"' EXIT
+
+judge() {
+    awk -v device=lib/mem/device.h -f "$lint/code.awk" -f "$lint/style.awk" "$@"
+}
+
+# plant ANSWER LINE: is LINE, as a statement, refused (1) or not (0)?
+plant() {
+    printf '/* SPDX-License-Identifier: BSD-3-Clause */\n    {\n%s\n' "$2" >"$planted"
+    seen=0
+    judge "$planted" >/dev/null || seen=1
+    if [ $seen -ne "$1" ]; then
+        echo "seen: $seen, wanted $1: $2"
+        failed=1
+    fi
+}
+
+judge $(find include lib bench examples tests -name '*.[ch]' -o -name '*.inc' | sort) || failed=1
+
+plant 1 '    cudaFree(memory);'
+plant 1 '    self->api->ncclCommAbort(comm);'
+plant 0 '    (void)cudaFree(memory);'
+plant 0 '    status = check(cudaFree(memory));'
+plant 1 '    ops->copy(dst, src, bytes, stream);'
+plant 1 '    self->gpu[0].ops->record(event,'
+plant 1 '    pretend_device()->use(0);'
+plant 0 '    ops->stream_drop(stream);'
+plant 0 '    (void)ops->use(before);'
+plant 0 '    status = ops->record(event, stream);'
+plant 0 '    CHECK_OK(ops->record(event, stream));'
 
 for path in $(find lib -name '*.[ch]' -o -name '*.inc' | sort); do
     if ! grep -qE "/${path##*/}( |\$)" "${path%/*}/local.mk"; then

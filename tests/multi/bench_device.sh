@@ -58,6 +58,10 @@ for ranks in 1 2 3; do
     measure alltoall --peer async,nccl
     measure alltoall --peer async -l
     measure allreduce_async --peer direct,nccl
+    job $launch bench/tutti_barrier -d $device --peer async,nccl -i 4 -x 1 --rounds 2
+    rows 1 "^ ( *[0-9.-]+)+\$" "$ranks ranks: barrier"
+    grep -q '^# NCCL: NCCL has no barrier: an allreduce' "$log" &&
+        grep -q ' NCCL Med(us) ' "$log" || wrong "barrier: does not say what NCCL's is"
     measure allreduce --peer async,nccl -T bfloat16 --buffers rotate -M 1M --back-to-back
     spoiled 'DATA VALIDATION ERROR on message size 64' \
         $launch bench/tutti_allreduce -d $device -c --spoil -m 64:128 -i 1
@@ -130,6 +134,10 @@ refuses '--buffers shared: that is host memory' $bench -d $device --buffers shar
 refuses '--peer nccl: only with -d' $bench --peer nccl
 refuses '--peer nccl: has no alltoall in place' bench/tutti_alltoall -d $device --peer nccl -l
 refuses '-d: Barrier has no buffers' bench/tutti_barrier -d $device
+refuses '--peer nccl: only with -d' bench/tutti_barrier --peer nccl
+ran bench/tutti_barrier --help
+grep -q -e '--peer .* nccl (NCCL has no barrier: an allreduce of one' "$log" ||
+    wrong "barrier --help: does not say what NCCL's is"
 refuses "-d $device: but TUTTI_DEVICE is none" env TUTTI_DEVICE=none $bench -d $device
 refuses '--buffers shared: that is host memory' bench/tutti_gradients -d $device --buffers shared
 refuses "-d ../x: want a module's name" bench/tutti_gradients -d ../x

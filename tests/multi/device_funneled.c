@@ -3,7 +3,8 @@
  * Below MPI_THREAD_MULTIPLE the engine's thread leaves messages between hosts alone. So a direct
  * call on device memory, whose turn comes after that of an asynchronous one, has to do that one's
  * work itself, also another communicator's: nobody else may. So has who waits for a request, as
- * others may wait for another communicator's first.
+ * others may wait for another communicator's first. Callbacks of the engine's thread may not make
+ * direct calls between hosts.
  *
  * The transport between the hosts is one of shared memory that refuses the engine's thread.
  */
@@ -28,13 +29,20 @@ static int not_the_engine(tutti__xport_t *xport, int is_engine)
 
 static atomic_int disguised; /* how often the engine's thread was asked for as another */
 
-static int count_disguised(tutti__xport_t *xport, int is_engine)
+static atomic_int refused; /* direct calls of that thread */
+
+static int is_the_engine(void)
 {
     char name[16] = "";
 
-    (void)xport;
     pthread_getname_np(pthread_self(), name, sizeof(name));
-    if (!is_engine && strcmp(name, "tutti") == 0)
+    return strcmp(name, "tutti") == 0;
+}
+
+static int count_disguised(tutti__xport_t *xport, int is_engine)
+{
+    (void)xport;
+    if (!is_engine && is_the_engine())
         atomic_fetch_add(&disguised, 1);
     return !is_engine;
 }
@@ -106,12 +114,19 @@ typedef struct {
     tutti_request_t *request;
 } caller_t;
 
-/* On the engine's thread, as nobody waits. */
+/* On the engine's thread mostly, as nobody waits. */
 static void submit_another(void *arg, tutti_status_t status)
 {
     caller_t *c = arg;
 
     CHECK_INT(status, TUTTI_OK);
+    if (is_the_engine()) {
+        /* Any rank's message to another host goes by that transport. */
+        CHECK_INT(tutti_send(c->host, 1, TUTTI_FLOAT32, (c->self->rank + 2) % 4, c->self->comm),
+                  TUTTI_ERR_UNSUPPORTED);
+        CHECK(strstr(tutti_last_error(), "the library's thread may not use MPI") != NULL);
+        atomic_fetch_add(&refused, 1);
+    }
     CHECK_OK(tutti_allreduce_async("second", c->host, c->host, COUNT, TUTTI_FLOAT32, TUTTI_MAX,
                                    c->self->comm, NULL, &c->request));
     atomic_fetch_add(&c->calls, 1);
@@ -150,6 +165,7 @@ static void in_callbacks(rank_t *self)
     for (int i = 0; i < 20; i++)
         call_back(self, part, host[self->rank]);
     CHECK_OK(tutti_barrier(self->comm));
+    CHECK(atomic_load(&refused) > 0);
     CHECK_OK(tutti_comm_free(part));
     device_end(&job);
 }

@@ -20,7 +20,7 @@ enum {
     COUNT = 1000,
     TIMEOUT_MS = 600,
     LONG_MS = 200000, /* longer than anything here is waited for */
-    BEHIND = 200      /* more than are looked at */
+    BEHIND = 300      /* more than there is room for at first */
 };
 
 static struct CUstream_st *handle(tutti__dstream_t *stream)
@@ -99,10 +99,37 @@ static void sick(rank_t *self)
     hangs(self, 0, 0, 1);
 }
 
+/* The last of many, all behind a copy of the caller's: the others were forgotten meanwhile. */
+static void last(rank_t *self)
+{
+    tutti__dstream_t *stream;
+    device_job_t job;
+    void *pinned, *a;
+
+    device_begin(&job, self, 2 * COUNT * sizeof(float));
+    a = job.memory;
+    CHECK_OK(job.ops->stream_make(0, &stream));
+    CHECK_OK(job.ops->host_alloc(COUNT * sizeof(float), &pinned));
+    memset(pinned, 0, COUNT * sizeof(float));
+    pretend_rates(COUNT * sizeof(float) * 1000. / (2 * TIMEOUT_MS), 0);
+    if (self->rank == 1)
+        pretend_hang(1, BEHIND);
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(job.ops->copy(a, pinned, COUNT * sizeof(float), stream));
+    for (int i = 0; i <= BEHIND; i++)
+        CHECK_OK(tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                      handle(stream)));
+    check_ends(self, TUTTI_ERR_TIMEOUT);
+    job.ops->stream_drop(stream);
+    job.ops->host_free(pinned);
+    job.ops->free(job.memory);
+}
+
 /* Each of several calls stands behind copies of the caller's that take twice the deadline. */
 static void slow_user(rank_t *self)
 {
     tutti__dstream_t *stream;
+    tutti__devent_t *done;
     device_job_t job;
     void *pinned;
     float *a, one = 1;
@@ -110,6 +137,7 @@ static void slow_user(rank_t *self)
     device_begin(&job, self, 2 * COUNT * sizeof(float));
     a = (float *)(void *)job.memory;
     CHECK_OK(job.ops->stream_make(0, &stream));
+    CHECK_OK(job.ops->event_make(&done));
     CHECK_OK(job.ops->host_alloc(COUNT * sizeof(float), &pinned));
     memcpy(pinned, &one, sizeof(one));
     pretend_rates(COUNT * sizeof(float) * 1000. / (2 * TIMEOUT_MS), 0);
@@ -119,10 +147,13 @@ static void slow_user(rank_t *self)
         CHECK_OK(tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                       handle(stream)));
     }
+    CHECK_OK(job.ops->record(done, stream));
     usleep(5 * TIMEOUT_MS * 1000);
     CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(job.ops->query(done));
     pretend_read(&one, a, sizeof(one));
     CHECK(one == (float)self->size);
+    job.ops->event_drop(done);
     job.ops->stream_drop(stream);
     job.ops->host_free(pinned);
     job.ops->free(job.memory);
@@ -142,10 +173,10 @@ static void long_settings(tutti__conf_t *conf, int rank)
 
 int main(void)
 {
-    static const rank_fn_t jobs[] = { direct, handed_over, many, slow_user };
+    static const rank_fn_t jobs[] = { direct, handed_over, many, last, slow_user };
     int failures = 0;
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         job_t job = { .size = 2, .threads = 1, .fn = jobs[i], .settings = settings };
 
         failures += device_run_job(&job);

@@ -192,6 +192,7 @@ static void two_threads(rank_t *self)
     if (self->rank == 0) {
         pretend_slow_calls(500000);
         CHECK_INT(pthread_create(&thread, NULL, poll_too, &p), 0);
+        /* Wrong itself, if the other one came first. */
         (void)p.gpu.ops->nccl_call(p.gpu.nccl, &call, 1, p.gpu.stream);
         pthread_join(thread, NULL);
         pretend_slow_calls(0);

@@ -3,7 +3,8 @@
  * The parts of the CUDA module, tutti/cuda.so. Nothing here is in the library.
  *
  *      node/nccl/cuda_module.c   the table that it exports, and its services from the core
- *      node/nccl/nccl_lib.c      the only file that sees NCCL
+ *      node/nccl/nccl_lib.c      NCCL, which only it and nccl_find.c see
+ *      node/nccl/nccl_find.c     finds it when the module is opened
  *      mem/cuda/runtime.c        the only file that sees the runtime: libcudart
  *      mem/cuda/driver.c         the only file that sees the driver: libcuda
  *      mem/cuda/libs.c           finds the three when the module is opened
@@ -104,12 +105,15 @@ tutti_status_t tutti__cuda_sum(void *dst, const void *const *srcs, size_t nsrcs,
 /* The kernels' code for all architectures. Made of kernels.cu by nvcc. */
 extern const unsigned char tutti__cuda_image[];
 
-/* ---- node/nccl/nccl_lib.c ---- */
+/* ---- node/nccl/nccl_find.c ---- */
 
 /* 0 and a reason, which all functions below then answer with UNSUPPORTED. */
 int tutti__cuda_nccl_find(int *ret_version, char *ret_reason);
 /* 1: it has what registers buffers: since 2.19. */
 int tutti__cuda_nccl_registers(void);
+
+/* ---- node/nccl/nccl_lib.c ---- */
+
 int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op);
 tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id);
 tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,

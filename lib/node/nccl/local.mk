@@ -12,4 +12,6 @@ libtutti_all_la_SOURCES += \
 # Of the CUDA module.
 cuda_module_sources += \
     %reldir%/cuda_module.c \
-    %reldir%/nccl_lib.c
+    %reldir%/nccl_find.c \
+    %reldir%/nccl_lib.c \
+    %reldir%/nccl_lib.h

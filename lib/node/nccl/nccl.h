@@ -225,7 +225,7 @@ typedef struct {
 typedef struct tutti__nccl_node tutti__nccl_node_t;
 typedef struct tutti__nccl_overdue tutti__nccl_overdue_t;
 
-#define TUTTI__NCCL_OVERDUE 128
+#define TUTTI__NCCL_OVERDUE 128 /* a power of 2 */
 
 struct tutti__nccl_node {
     tutti__node_t node;
@@ -257,10 +257,11 @@ struct tutti__nccl_node {
     int launching;         /* a lane is in LAUNCH */
     tutti__nccl_cut_t cut; /* its */
     uint32_t ncalls, npieces;
-    tutti__nccl_overdue_t *overdue;      /* [TUTTI__NCCL_OVERDUE] a ring; overdue.c */
+    tutti__nccl_overdue_t *overdue;      /* [overdue_room] a ring; overdue.c */
+    uint32_t overdue_room;               /* a power of 2 */
     uint32_t overdue_first, overdue_end; /* count up */
     int overdue_open;                    /* overdue_end is the present launch's */
-    tutti_status_t status; /* of the first failure; with its words */
+    tutti_status_t status;               /* of the first failure; with its words */
     char words[TUTTI__ERROR_BYTES];
 };
 

@@ -18,11 +18,11 @@
  * starts some of its own, which inherit this one's mask: what starts them is called with all
  * signals blocked, as signals are the application's.
  */
-#include "mem/cuda/cuda_parts.h"
+#include "node/nccl/nccl_lib.h"
 
 #include "base/status.h"
+#include "mem/cuda/cuda_parts.h"
 
-#include <nccl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,7 +30,6 @@
 #include <string.h>
 #include <time.h>
 
-#define OLDEST 21800 /* 2.18 */
 #define FLOAT8 22400 /* the first version with float8 */
 #define FLOAT8_CAPABILITY 90
 #define CLOSE_US 200000
@@ -41,52 +40,13 @@
 
 _Static_assert(sizeof(tutti__nccl_id_t) == sizeof(ncclUniqueId), "an id");
 
-#define LIST(X)                                                                                    \
-    X(ncclAllGather)                                                                               \
-    X(ncclAllReduce)                                                                               \
-    X(ncclBroadcast)                                                                               \
-    X(ncclCommAbort)                                                                               \
-    X(ncclCommDestroy)                                                                             \
-    X(ncclCommFinalize)                                                                            \
-    X(ncclCommGetAsyncError)                                                                       \
-    X(ncclCommInitRankConfig)                                                                      \
-    X(ncclGetErrorString)                                                                          \
-    X(ncclGetLastError)                                                                            \
-    X(ncclGetUniqueId)                                                                             \
-    X(ncclGetVersion)                                                                              \
-    X(ncclGroupEnd)                                                                                \
-    X(ncclGroupStart)                                                                              \
-    X(ncclRecv)                                                                                    \
-    X(ncclReduce)                                                                                  \
-    X(ncclReduceScatter)                                                                           \
-    X(ncclSend)
-
-/* Not in the headers of 2.18, nor in its library. */
-#define OPTIONAL(X)                                                                                \
-    X(ncclCommDeregister, (const ncclComm_t comm, void *handle))                                   \
-    X(ncclCommRegister, (const ncclComm_t comm, void *ptr, size_t bytes, void **ret_handle))       \
-    X(ncclMemAlloc, (void **ret_ptr, size_t bytes))                                                \
-    X(ncclMemFree, (void *ptr))
-
 struct tutti__nccl {
     struct tutti__nccl *next; /* of those that are closing */
     ncclComm_t comm;
     void *handle; /* of the last that was registered; not on a stack, in case it comes late */
 };
 
-static struct {
-#define SLOT(name) __typeof__(name) *name;
-    LIST(SLOT)
-#undef SLOT
-#define SLOT(name, params) ncclResult_t(*name) params;
-    OPTIONAL(SLOT)
-#undef SLOT
-    int registers; /* all of OPTIONAL is there */
-    int version;   /* 0: there is none */
-    char reason[TUTTI__CUDA_REASON_BYTES];
-    tutti__nccl_t *closing; /* under lock */
-} nc;
-
+static tutti__nccl_t *closing; /* under lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- errors ---- */
@@ -103,9 +63,9 @@ static tutti_status_t check(ncclResult_t code, const char *what, ncclComm_t comm
 
     if (!is_bad(code))
         return TUTTI_OK;
-    last = nc.ncclGetLastError(comm);
+    last = tutti__nccl_lib.ncclGetLastError(comm);
     return tutti__cuda_fail(TUTTI_ERR_TRANSPORT, "nccl: %s: %s (%d)%s%.250s", what,
-                            nc.ncclGetErrorString(code), (int)code,
+                            tutti__nccl_lib.ncclGetErrorString(code), (int)code,
                             last == NULL || *last == '\0' ? "" : ": ", last == NULL ? "" : last);
 }
 
@@ -113,13 +73,14 @@ static tutti_status_t check(ncclResult_t code, const char *what, ncclComm_t comm
 static void note(ncclResult_t code, const char *what)
 {
     if (is_bad(code))
-        tutti__cuda_note("nccl: %s: %s", what, nc.ncclGetErrorString(code));
+        tutti__cuda_note("nccl: %s: %s", what, tutti__nccl_lib.ncclGetErrorString(code));
 }
 
 static tutti_status_t check_there(void)
 {
-    return nc.version > 0 ? TUTTI_OK
-                          : tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "no NCCL: %s", nc.reason);
+    return tutti__nccl_lib.version > 0
+               ? TUTTI_OK
+               : tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "no NCCL: %s", tutti__nccl_lib.reason);
 }
 
 /* ---- signals ---- */
@@ -140,82 +101,6 @@ static ncclResult_t unblock(sigset_t before, ncclResult_t code)
     return code;
 }
 
-/* ---- opening ---- */
-
-/* Before 2.9 versions had one digit less. */
-static int fits(const char *what, int version)
-{
-    int major = version / (version < 10000 ? 1000 : 10000);
-
-    if (version < OLDEST)
-        snprintf(nc.reason, sizeof(nc.reason), "%s: it is %d.%d, 2.18 or later is needed", what,
-                 major, version / 100 % (version < 10000 ? 10 : 100));
-    return version >= OLDEST;
-}
-
-/* Of a library that is held. */
-static int find_optional(const char *what, const char *const *files)
-{
-    static const tutti__cuda_symbol_t symbols[] = {
-#define SYMBOL(name, params) { #name, (void **)&nc.name },
-        OPTIONAL(SYMBOL)
-#undef SYMBOL
-    };
-    char why[TUTTI__CUDA_REASON_BYTES];
-    void *lib =
-        tutti__cuda_open_lib(what, files, 1, symbols, sizeof(symbols) / sizeof(*symbols), why);
-
-    tutti__cuda_close_lib(lib);
-    return lib != NULL;
-}
-
-int tutti__cuda_nccl_registers(void)
-{
-    return nc.registers;
-}
-
-int tutti__cuda_nccl_find(int *ret_version, char *ret_reason)
-{
-    static const char *const files[] = { "libnccl.so.2" };
-    static const tutti__cuda_symbol_t symbols[] = {
-#define SYMBOL(name) { #name, (void **)&nc.name },
-        LIST(SYMBOL)
-#undef SYMBOL
-    };
-    const char *what = "NCCL, libnccl.so.2";
-    ncclResult_t code;
-    int version = 0;
-    void *lib;
-
-    nc.version = 0;
-    /* An old one says so itself, whatever functions it has not: the version is asked first. */
-    lib = tutti__cuda_open_lib(
-        what, files, 1, &(tutti__cuda_symbol_t){ "ncclGetVersion", (void **)&nc.ncclGetVersion }, 1,
-        nc.reason);
-    if (lib == NULL)
-        goto none;
-    code = nc.ncclGetVersion(&version);
-    if (code != ncclSuccess)
-        snprintf(nc.reason, sizeof(nc.reason), "%s: ncclGetVersion failed with %d", what,
-                 (int)code);
-    if (code != ncclSuccess || !fits(what, version)) {
-        tutti__cuda_close_lib(lib);
-        goto none;
-    }
-    tutti__cuda_close_lib(lib); /* the next line holds it */
-    if (tutti__cuda_open_lib(what, files, 1, symbols, sizeof(symbols) / sizeof(*symbols),
-                             nc.reason) == NULL)
-        goto none;
-    nc.registers = find_optional(what, files);
-    nc.version = version;
-    *ret_version = version;
-    return 1;
-
-none:
-    snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES, "%s", nc.reason);
-    return 0;
-}
-
 /* ---- types and operations ---- */
 
 /* NCCL's numbers, which never change; its older headers have no names for the last three. -1: it
@@ -232,7 +117,7 @@ static int type_of(tutti_dtype_t dtype)
 
     if (dtype < TUTTI_INT8 || dtype > TUTTI_FLOAT8_E5M2)
         return -1;
-    return types[dtype] >= 10 && nc.version < FLOAT8 ? -1 : types[dtype];
+    return types[dtype] >= 10 && tutti__nccl_lib.version < FLOAT8 ? -1 : types[dtype];
 }
 
 static int op_of(tutti_op_t op)
@@ -257,7 +142,7 @@ int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op)
 {
     int type = type_of(dtype);
 
-    if (nc.version == 0 || type < 0 || op_of(op) < 0)
+    if (tutti__nccl_lib.version == 0 || type < 0 || op_of(op) < 0)
         return 0;
     /* It has no code to reduce float8 for older devices. */
     return type < 10 || tutti__cuda_capability() >= FLOAT8_CAPABILITY;
@@ -269,7 +154,7 @@ int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op)
 static int let_go(tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
-    ncclResult_t code = nc.ncclCommGetAsyncError(nccl->comm, &state);
+    ncclResult_t code = tutti__nccl_lib.ncclCommGetAsyncError(nccl->comm, &state);
     sigset_t before;
 
     if (code == ncclSuccess && state == ncclInProgress)
@@ -279,14 +164,14 @@ static int let_go(tutti__nccl_t *nccl)
         return 1;
     }
     before = block_signals();
-    note(unblock(before, nc.ncclCommDestroy(nccl->comm)), "ncclCommDestroy");
+    note(unblock(before, tutti__nccl_lib.ncclCommDestroy(nccl->comm)), "ncclCommDestroy");
     free(nccl);
     return 1;
 }
 
 static void sweep(void)
 {
-    tutti__nccl_t **at = &nc.closing;
+    tutti__nccl_t **at = &closing;
 
     pthread_mutex_lock(&lock);
     while (*at != NULL) {
@@ -309,7 +194,7 @@ tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id)
     if (status != TUTTI_OK)
         return status;
     before = block_signals();
-    status = check(unblock(before, nc.ncclGetUniqueId(&id)), "ncclGetUniqueId", NULL);
+    status = check(unblock(before, tutti__nccl_lib.ncclGetUniqueId(&id)), "ncclGetUniqueId", NULL);
     if (status == TUTTI_OK)
         memcpy(ret_id, &id, sizeof(id));
     return status;
@@ -334,7 +219,7 @@ tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, 
     config.blocking = 0;
     memcpy(&same, id, sizeof(same));
     before = block_signals();
-    code = nc.ncclCommInitRankConfig(&nccl->comm, (int)size, same, (int)rank, &config);
+    code = tutti__nccl_lib.ncclCommInitRankConfig(&nccl->comm, (int)size, same, (int)rank, &config);
     status = check(unblock(before, code), "ncclCommInitRankConfig", NULL);
     if (status != TUTTI_OK) {
         tutti__cuda_nccl_abort(nccl);
@@ -347,8 +232,8 @@ tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, 
 tutti_status_t tutti__cuda_nccl_poll(tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
-    tutti_status_t status =
-        check(nc.ncclCommGetAsyncError(nccl->comm, &state), "ncclCommGetAsyncError", nccl->comm);
+    tutti_status_t status = check(tutti__nccl_lib.ncclCommGetAsyncError(nccl->comm, &state),
+                                  "ncclCommGetAsyncError", nccl->comm);
 
     if (status != TUTTI_OK)
         return status;
@@ -365,7 +250,7 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
         return;
     sweep();
     before = block_signals();
-    code = unblock(before, nc.ncclCommFinalize(nccl->comm));
+    code = unblock(before, tutti__nccl_lib.ncclCommFinalize(nccl->comm));
     if (is_bad(code)) {
         note(code, "ncclCommFinalize");
         tutti__cuda_nccl_abort(nccl);
@@ -377,8 +262,8 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
         nanosleep(&step, NULL);
     }
     pthread_mutex_lock(&lock);
-    nccl->next = nc.closing;
-    nc.closing = nccl;
+    nccl->next = closing;
+    closing = nccl;
     pthread_mutex_unlock(&lock);
 }
 
@@ -390,7 +275,7 @@ void tutti__cuda_nccl_abort(tutti__nccl_t *nccl)
         return;
     before = block_signals();
     if (nccl->comm != NULL)
-        note(nc.ncclCommAbort(nccl->comm), "ncclCommAbort");
+        note(tutti__nccl_lib.ncclCommAbort(nccl->comm), "ncclCommAbort");
     (void)unblock(before, ncclSuccess);
     free(nccl);
 }
@@ -401,7 +286,7 @@ static tutti_status_t check_registers(void)
 {
     tutti_status_t status = check_there();
 
-    if (status != TUTTI_OK || nc.registers)
+    if (status != TUTTI_OK || tutti__nccl_lib.registers)
         return status;
     return tutti__cuda_fail(TUTTI_ERR_UNSUPPORTED, "nccl: this version registers no buffers");
 }
@@ -412,8 +297,8 @@ tutti_status_t tutti__cuda_nccl_alloc(size_t bytes, void **ret_ptr)
     void *ptr = NULL;
 
     if (status == TUTTI_OK)
-        status =
-            check(nc.ncclMemAlloc(&ptr, TUTTI__ROUND_UP(bytes, ALLOC_BYTES)), "ncclMemAlloc", NULL);
+        status = check(tutti__nccl_lib.ncclMemAlloc(&ptr, TUTTI__ROUND_UP(bytes, ALLOC_BYTES)),
+                       "ncclMemAlloc", NULL);
     if (status == TUTTI_OK)
         *ret_ptr = ptr;
     return status;
@@ -422,7 +307,7 @@ tutti_status_t tutti__cuda_nccl_alloc(size_t bytes, void **ret_ptr)
 void tutti__cuda_nccl_free(void *ptr)
 {
     if (ptr != NULL)
-        note(nc.ncclMemFree(ptr), "ncclMemFree");
+        note(tutti__nccl_lib.ncclMemFree(ptr), "ncclMemFree");
 }
 
 /* NCCL answers at once, also of communicators that are not blocking. */
@@ -435,7 +320,7 @@ tutti_status_t tutti__cuda_nccl_register(tutti__nccl_t *nccl, void *ptr, size_t 
     if (status != TUTTI_OK)
         return status;
     nccl->handle = NULL;
-    code = nc.ncclCommRegister(nccl->comm, ptr, bytes, &nccl->handle);
+    code = tutti__nccl_lib.ncclCommRegister(nccl->comm, ptr, bytes, &nccl->handle);
     status = check(code, "ncclCommRegister", nccl->comm);
     if (status != TUTTI_OK)
         return status;
@@ -449,7 +334,7 @@ tutti_status_t tutti__cuda_nccl_register(tutti__nccl_t *nccl, void *ptr, size_t 
 
 void tutti__cuda_nccl_deregister(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg)
 {
-    note(nc.ncclCommDeregister(nccl->comm, reg), "ncclCommDeregister");
+    note(tutti__nccl_lib.ncclCommDeregister(nccl->comm, reg), "ncclCommDeregister");
 }
 
 /* ---- calls ---- */
@@ -471,25 +356,27 @@ static ncclResult_t queue(ncclComm_t comm, const tutti__nccl_call_t *call, cudaS
     switch (call->kind) {
     case TUTTI__NCCL_ALLREDUCE:
         *ret_what = "ncclAllReduce";
-        return nc.ncclAllReduce(call->src, call->dst, count, elem, op, comm, stream);
+        return tutti__nccl_lib.ncclAllReduce(call->src, call->dst, count, elem, op, comm, stream);
     case TUTTI__NCCL_REDUCE_SCATTER:
         *ret_what = "ncclReduceScatter";
-        return nc.ncclReduceScatter(call->src, call->dst, count, elem, op, comm, stream);
+        return tutti__nccl_lib.ncclReduceScatter(call->src, call->dst, count, elem, op, comm,
+                                                 stream);
     case TUTTI__NCCL_ALLGATHER:
         *ret_what = "ncclAllGather";
-        return nc.ncclAllGather(call->src, call->dst, count, elem, comm, stream);
+        return tutti__nccl_lib.ncclAllGather(call->src, call->dst, count, elem, comm, stream);
     case TUTTI__NCCL_BROADCAST:
         *ret_what = "ncclBroadcast";
-        return nc.ncclBroadcast(call->src, call->dst, count, elem, root, comm, stream);
+        return tutti__nccl_lib.ncclBroadcast(call->src, call->dst, count, elem, root, comm, stream);
     case TUTTI__NCCL_REDUCE:
         *ret_what = "ncclReduce";
-        return nc.ncclReduce(call->src, call->dst, count, elem, op, root, comm, stream);
+        return tutti__nccl_lib.ncclReduce(call->src, call->dst, count, elem, op, root, comm,
+                                          stream);
     case TUTTI__NCCL_SEND:
         *ret_what = "ncclSend";
-        return nc.ncclSend(call->src, count, elem, root, comm, stream);
+        return tutti__nccl_lib.ncclSend(call->src, count, elem, root, comm, stream);
     case TUTTI__NCCL_RECV:
         *ret_what = "ncclRecv";
-        return nc.ncclRecv(call->dst, count, elem, root, comm, stream);
+        return tutti__nccl_lib.ncclRecv(call->dst, count, elem, root, comm, stream);
     }
     *ret_what = "unknown kind";
     return ncclInvalidArgument;
@@ -511,7 +398,7 @@ static ncclResult_t end_group(void)
 {
     sigset_t before = block_signals();
 
-    return unblock(before, nc.ncclGroupEnd());
+    return unblock(before, tutti__nccl_lib.ncclGroupEnd());
 }
 
 tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls,
@@ -524,7 +411,7 @@ tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call
     for (size_t i = 0; i < ncalls && status == TUTTI_OK; i++)
         status = check_call(&calls[i]);
     if (status == TUTTI_OK)
-        status = check(nc.ncclGroupStart(), "ncclGroupStart", nccl->comm);
+        status = check(tutti__nccl_lib.ncclGroupStart(), "ncclGroupStart", nccl->comm);
     if (status != TUTTI_OK)
         return status;
     for (size_t i = 0; i < ncalls && status == TUTTI_OK; i++) {

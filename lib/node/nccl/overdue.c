@@ -9,8 +9,8 @@
  * come: what the caller's own work takes before does not count. What it waits for then are other
  * ranks, which may be at long work of their own: like for any call, they have the deadline for it.
  *
- * There are OVERDUE operations at most; those beyond are not looked at. That hides one that never
- * ends only if it is the first of those, and what is behind it never begins.
+ * Set-up makes room for OVERDUE operations. Whoever has more of them in flight pays for more room:
+ * each may be the one that never ends, so all are kept. Making events waits for nobody.
  *
  * NCCL's health is asked for as well while something is queued: its errors show in its own call
  * only, and its work does not end then.
@@ -28,24 +28,43 @@ struct tutti__nccl_overdue {
     uint64_t since_ns; /* when `begun` was found; 0: not yet */
 };
 
-tutti_status_t tutti__nccl_overdue_open(tutti__nccl_node_t *self)
+static tutti__nccl_overdue_t *at(const tutti__nccl_node_t *self, uint32_t index)
 {
+    return &self->overdue[index & (self->overdue_room - 1)];
+}
+
+/* The ring is full, or there is none. What fails leaves it to close. */
+static tutti_status_t make_room(tutti__nccl_node_t *self, uint32_t room)
+{
+    tutti__nccl_overdue_t *before = self->overdue;
+    tutti__nccl_overdue_t *ring = calloc(room, sizeof(*ring));
     tutti_status_t status = TUTTI_OK;
 
-    self->overdue = calloc(TUTTI__NCCL_OVERDUE, sizeof(*self->overdue));
-    if (self->overdue == NULL)
+    if (ring == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/nccl");
-    for (uint32_t i = 0; i < TUTTI__NCCL_OVERDUE && status == TUTTI_OK; i++) {
-        status = self->ops->event_make(&self->overdue[i].begun);
+    for (uint32_t i = self->overdue_first; i != self->overdue_end; i++)
+        ring[i & (room - 1)] = *at(self, i);
+    self->overdue = ring;
+    self->overdue_room = room;
+    free(before);
+    for (uint32_t i = 0; i < room && status == TUTTI_OK; i++) {
+        if (ring[i].begun != NULL)
+            continue;
+        status = self->ops->event_make(&ring[i].begun);
         if (status == TUTTI_OK)
-            status = self->ops->event_make(&self->overdue[i].ended);
+            status = self->ops->event_make(&ring[i].ended);
     }
     return status;
 }
 
+tutti_status_t tutti__nccl_overdue_open(tutti__nccl_node_t *self)
+{
+    return make_room(self, TUTTI__NCCL_OVERDUE);
+}
+
 void tutti__nccl_overdue_close(tutti__nccl_node_t *self)
 {
-    for (uint32_t i = 0; i < TUTTI__NCCL_OVERDUE && self->overdue != NULL; i++) {
+    for (uint32_t i = 0; i < self->overdue_room; i++) {
         if (self->overdue[i].begun != NULL)
             self->ops->event_drop(self->overdue[i].begun);
         if (self->overdue[i].ended != NULL)
@@ -53,14 +72,10 @@ void tutti__nccl_overdue_close(tutti__nccl_node_t *self)
     }
     free(self->overdue);
     self->overdue = NULL;
+    self->overdue_room = 0;
 }
 
 /* ---- inside the gate ---- */
-
-static tutti__nccl_overdue_t *at(const tutti__nccl_node_t *self, uint32_t index)
-{
-    return &self->overdue[index % TUTTI__NCCL_OVERDUE];
-}
 
 /* What the device says of the first that has not ended; TUTTI_OK: all have. */
 static tutti_status_t forget_ended(tutti__nccl_node_t *self)
@@ -81,10 +96,12 @@ tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__
     self->overdue_open = 0;
     if (!call->queued)
         return TUTTI_OK;
-    if (self->overdue_end - self->overdue_first == TUTTI__NCCL_OVERDUE)
+    if (self->overdue_end - self->overdue_first == self->overdue_room)
         status = forget_ended(self);
-    if (self->overdue_end - self->overdue_first == TUTTI__NCCL_OVERDUE)
-        return status == TUTTI__AGAIN ? TUTTI_OK : status;
+    if (status == TUTTI__AGAIN && self->overdue_end - self->overdue_first == self->overdue_room)
+        status = make_room(self, 2 * self->overdue_room);
+    if (status != TUTTI_OK && status != TUTTI__AGAIN)
+        return status;
     self->overdue_open = 1;
     at(self, self->overdue_end)->tag = call->tag;
     at(self, self->overdue_end)->since_ns = 0;

@@ -315,7 +315,7 @@ static void test_cancel(void **state)
     fill(&team, 16384, TUTTI_INT32);
     devteam_set(&team, set.scheds, 16384, TUTTI_INT32, TUTTI_SUM, 0);
     pretend_rates(1e6, 0); /* 2 ms for a chunk */
-    pretend_device()->use(0);
+    assert_int_equal(pretend_device()->use(0), TUTTI_OK);
     assert_int_equal(tutti__run_start(run, set.scheds[0], &team.call[0]), TUTTI_OK);
     assert_int_equal(tutti__run_step(run, &stuck), TUTTI__AGAIN);
     assert_null(stuck.word);

@@ -107,14 +107,14 @@ static int run_to_sum(devteam_t *team, const set_t *set)
     devteam_set(team, set->scheds, 512, TUTTI_INT32, TUTTI_SUM, 0);
     devteam_settle(team);
     for (int r = 0; r < 2; r++) {
-        pretend_device()->use(r);
+        assert_int_equal(pretend_device()->use(r), TUTTI_OK);
         assert_int_equal(tutti__run_start(&team->run[r], set->scheds[r], &team->call[r]), TUTTI_OK);
     }
     for (int r = 0; open != 0; r = !r) {
         tutti__stuck_t stuck;
         tutti_status_t status = TUTTI_OK;
 
-        pretend_device()->use(r);
+        assert_int_equal(pretend_device()->use(r), TUTTI_OK);
         if (open >> r & 1)
             status = tutti__run_step(&team->run[r], &stuck);
         if (status != TUTTI__AGAIN)
@@ -147,7 +147,7 @@ static void test_direct_cancel(void **state)
     while (!run_to_sum(&team, &set)) /* this thread got no time */
         assert_true(++tries < 20);
     for (int r = 0; r < 2; r++) {
-        pretend_device()->use(r);
+        assert_int_equal(pretend_device()->use(r), TUTTI_OK);
         tutti__run_cancel(&team.run[r]);
         for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
             assert_int_equal(pretend_device()->query(team.device[r].lane[2].copied[s]), TUTTI_OK);

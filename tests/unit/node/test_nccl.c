@@ -444,10 +444,15 @@ static void write_late(driver_t *d, uint32_t lane, const case_t *c, own_t *own)
 {
     const tutti__device_ops_t *ops = watched_device();
     tutti__dstream_t *stream = nccl_job.stream[d->rank][lane];
+    tutti_status_t status = ops->use((int)d->rank);
 
-    ops->use((int)d->rank);
-    ops->copy(own->src, own->late, room_of(c, own) * tutti_dtype_bytes(c->dtype), stream);
-    ops->record(nccl_job.event[d->rank][lane], stream);
+    if (status == TUTTI_OK)
+        status =
+            ops->copy(own->src, own->late, room_of(c, own) * tutti_dtype_bytes(c->dtype), stream);
+    if (status == TUTTI_OK)
+        status = ops->record(nccl_job.event[d->rank][lane], stream);
+    if (status != TUTTI_OK)
+        snprintf(d->wrong, sizeof(d->wrong), "writing late: %.400s", tutti_last_error());
     tutti__nccl_node_ready(nccl_job.node[d->rank], lane, nccl_job.event[d->rank][lane]);
 }
 
