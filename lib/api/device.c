@@ -29,6 +29,9 @@
 #include <unistd.h>
 
 #define SETTLE_SLEEP_US 100
+/* Who cannot connect is known to itself only; the others' NCCL waits for it. So the ranks tell each
+   other so often. */
+#define SETTLE_ROUND_NS 100000000u
 
 /* What a rank says in a round. */
 typedef struct {
@@ -176,19 +179,50 @@ static void count_ok(const facts_t *facts, uint32_t size, uint32_t *ret_ok)
         *ret_ok += facts[r].status == TUTTI_OK;
 }
 
-tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *node, const char *whom)
+static tutti_status_t settle_round(tutti__node_t *node)
+{
+    uint64_t limit = tutti__now_ns() + SETTLE_ROUND_NS;
+    tutti_status_t status;
+
+    while ((status = tutti__nccl_node_settle(node)) == TUTTI__AGAIN && tutti__now_ns() < limit)
+        usleep(SETTLE_SLEEP_US);
+    return status;
+}
+
+/* AGAIN: for some rank; an error has no words. */
+static tutti_status_t find_settled(const int32_t *statuses, uint32_t size)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    for (uint32_t r = 0; r < size && (status == TUTTI_OK || status == TUTTI__AGAIN); r++)
+        if (statuses[r] != TUTTI_OK)
+            status = (tutti_status_t)statuses[r];
+    return status;
+}
+
+tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *node, int32_t *room,
+                                    const char *whom)
 {
     uint64_t timeout_ms = comm->conf.shared.timeout_ms;
     uint64_t limit = tutti__now_ns() + timeout_ms * 1000000u;
-    tutti_status_t status;
+    tutti_status_t mine = TUTTI__AGAIN, all = TUTTI__AGAIN, status;
+    int32_t said;
 
-    while ((status = tutti__nccl_node_settle(node)) == TUTTI__AGAIN) {
-        if (tutti__now_ns() > limit)
-            return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s for NCCL to connect %s",
+    while (all == TUTTI__AGAIN) {
+        if (mine == TUTTI__AGAIN)
+            mine = settle_round(node);
+        if (mine == TUTTI__AGAIN && tutti__now_ns() > limit)
+            mine = tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s for NCCL to connect %s",
                                tutti_rank(comm), (double)timeout_ms / 1000, whom);
-        usleep(SETTLE_SLEEP_US);
+        said = (int32_t)mine;
+        status = tutti__boot_allgather(comm->boot, &said, sizeof(said), room);
+        if (status != TUTTI_OK)
+            return status;
+        all = find_settled(room, comm->topo->size);
     }
-    return status;
+    if (all == TUTTI_OK)
+        return TUTTI_OK;
+    return tutti__boot_agree(comm->boot, mine == TUTTI__AGAIN ? TUTTI_OK : mine);
 }
 
 /* Ranks that served different types would go different ways. facts: of round 2. */
@@ -239,10 +273,10 @@ static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
     }
     if (status == TUTTI_OK && mine.status != TUTTI_OK)
         status = tutti__fail((tutti_status_t)mine.status, "%s", words);
-    /* Who waits for others must know that all have begun. */
-    if (status == TUTTI_OK && nok == topo->size)
-        status = tutti__device_settle(comm, node, "this host's ranks");
     status = tutti__boot_agree(comm->boot, status);
+    /* Who waits for others must know that all have begun. */
+    if (status == TUTTI_OK)
+        status = tutti__device_settle(comm, node, (int32_t *)(void *)facts, "this host's ranks");
     if (status == TUTTI_OK) {
         comm->device.node = node;
         return TUTTI_OK;
@@ -331,6 +365,10 @@ static tutti_status_t open_found(tutti_comm_t *comm, facts_t *facts)
 
     if (status == TUTTI_OK)
         status = comm->device.ops->use(comm->device.device);
+    if (status == TUTTI_OK && tutti__nccl_is_stuck(comm->device.device))
+        status = tutti__fail(TUTTI_ERR_SYSTEM,
+                             "device %d is not free: an abort of NCCL there has not returned",
+                             comm->device.device);
     status = tutti__boot_agree(comm->boot, status);
     if (status == TUTTI_OK)
         status = open_nccl(comm, facts);
@@ -377,6 +415,8 @@ void tutti__comm_end_queued(tutti_comm_t *comm)
     uint64_t limit = tutti__now_ns() + comm->conf.shared.timeout_ms * 1000000u;
     int before;
 
+    if (comm->engine != NULL)
+        tutti__engine_drain(comm->engine);
     if (comm->device.node == NULL || comm->engine == NULL)
         return;
     (void)tutti__device_enter(&comm->device, &before);

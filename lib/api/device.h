@@ -35,8 +35,9 @@ void tutti__device_close_lanes(tutti__exec_device_t *device);
 /* device_direct.c: shall messages between hosts go from and to device memory? */
 tutti_status_t tutti__device_open_direct(tutti_comm_t *comm);
 void tutti__device_close_direct(tutti_comm_t *comm);
-/* Until NCCL stands, by TUTTI_TIMEOUT; whom: it connects, in words. */
-tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *node,
+/* Until NCCL stands on all ranks, or one says why not; by TUTTI_TIMEOUT. room: [size], written;
+   whom: it connects, in words. */
+tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *node, int32_t *room,
                                     const char *whom);
 
 /* ---- calls ---- */

@@ -104,8 +104,8 @@ static tutti_status_t open_flat(tutti_comm_t *comm, facts_t *facts)
     /* Who waits for others must know that all have begun. */
     status = tutti__boot_agree(comm->boot, begin(comm, facts));
     if (status == TUTTI_OK)
-        status = tutti__boot_agree(
-            comm->boot, tutti__device_settle(comm, comm->device.flat, "the ranks of all hosts"));
+        status = tutti__device_settle(comm, comm->device.flat, (int32_t *)(void *)facts,
+                                      "the ranks of all hosts");
     if (status != TUTTI_OK && comm->device.flat != NULL)
         tutti__nccl_node_abort(comm->device.flat);
     return status;

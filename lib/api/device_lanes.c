@@ -55,10 +55,6 @@ static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t 
 {
     const tutti__device_ops_t *ops = device->ops;
 
-    if (lane->down != NULL)
-        ops->stream_drop(lane->down);
-    if (lane->up != NULL)
-        ops->stream_drop(lane->up);
     for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
         if (lane->copied[s] != NULL)
             ops->event_drop(lane->copied[s]);
@@ -66,6 +62,12 @@ static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t 
         ops->event_drop(lane->done);
     if (lane->ready != NULL)
         ops->event_drop(lane->ready);
+    if (tutti__nccl_is_stuck(device->device))
+        return;
+    if (lane->down != NULL)
+        ops->stream_drop(lane->down);
+    if (lane->up != NULL)
+        ops->stream_drop(lane->up);
     if (lane->stage != NULL)
         ops->host_free(lane->stage);
     if (lane->fuse != NULL)

@@ -22,6 +22,10 @@
 #include "base/status.h"
 #include "node/nccl/nccl.h"
 
+#include <unistd.h>
+
+#define INPUT_NAP_US 20
+
 unsigned tutti__comm_device_tag(const tutti__call_t *call)
 {
     int is_common = tutti__call_collective(call->kind) != TUTTI__COLLECTIVES &&
@@ -188,6 +192,22 @@ static tutti_status_t make_staged(tutti_comm_t *comm, const tutti__call_t *call,
     return tutti__comm_wait_for_copies(comm, status);
 }
 
+/* Streams may wait for what the engine does yet, so nothing may be launched in front of that: see
+   engine/tickets.c. It ends as those waits do. */
+static tutti_status_t await_input(tutti_comm_t *comm)
+{
+    tutti_status_t status;
+
+    while ((status = comm->device.ops->query(comm->device.lane[0].ready)) == TUTTI__AGAIN) {
+        status = tutti__engine_alive(comm->engine);
+        if (status != TUTTI_OK)
+            return status;
+        tutti__comm_help(comm);
+        usleep(INPUT_NAP_US);
+    }
+    return status;
+}
+
 static tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
 {
     int is_message = tutti__call_collective(call->kind) == TUTTI__COLLECTIVES;
@@ -197,6 +217,9 @@ static tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
 
     if (call->has_stream)
         status = comm->device.ops->record(comm->device.lane[0].ready, call->stream);
+    if (status == TUTTI_OK && call->has_stream && comm->conf.shared.stream_wait &&
+        comm->shape.nhosts > 1)
+        status = await_input(comm);
     if (status != TUTTI_OK)
         return tutti__comm_end_badly(comm, status);
     if (agreed)

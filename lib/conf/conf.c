@@ -124,6 +124,12 @@ static const row_t rows[] = {
       "    all ranks; each communicator takes up to ten times TUTTI_STAGE_BYTES of it.\n"
       "    0: through pinned host memory. Try it where jobs hang.",
       0, 0, "0|1" },
+    { "TUTTI_STREAM_WAIT", CONF_CHOICE, AT(shared.stream_wait), "host",
+      "Device memory: how tutti_cuda_wait orders a stream behind work of the host's: host: when\n"
+      "    it is done; device: the device waits for it, and the call returns before. Never tried\n"
+      "    on a GPU: CUDA does not see what such a wait orders, so a call that synchronises the\n"
+      "    device meanwhile (cudaFree, loading a kernel) may hang, until TUTTI_TIMEOUT.",
+      0, 0, "host|device" },
     { "TUTTI_XPORT", CONF_WORD, AT(shared.xport), "auto",
       "Between ranks of different hosts: shm works if the hosts are one machine.",
       0, SIZE(shared.xport), "auto|shm|mpi" },

@@ -35,10 +35,11 @@ typedef struct {
     uint64_t compare;          /* TUTTI_COMPARE: 1: direct calls, before data moves */
     uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: all */
     uint64_t stage_bytes;      /* TUTTI_STAGE_BYTES: pinned host memory of each lane */
-    uint64_t device_chunk_bytes; /* TUTTI_DEVICE_CHUNK_BYTES: one chunk of a device's pipeline */
+    uint64_t device_chunk_bytes;  /* TUTTI_DEVICE_CHUNK_BYTES: one chunk of a device's pipeline */
     uint64_t device_staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES: allreduces of several hosts that are
                                      made in host memory; or AUTO */
-    uint64_t gpu_direct; /* TUTTI_GPU_DIRECT: 1: device memory to other hosts, where it works */
+    uint64_t gpu_direct;  /* TUTTI_GPU_DIRECT: 1: device memory to other hosts, where it works */
+    uint64_t stream_wait; /* TUTTI_STREAM_WAIT=device: streams wait for the host's share */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char xport[TUTTI__CONF_TEXT];          /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
 } tutti__conf_shared_t;

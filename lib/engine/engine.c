@@ -167,9 +167,9 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
                       env->conf->check ? (uint32_t)env->conf->credits : 0);
     tutti__cache_init(&e->device_cache, env->shape, e->rank, env->conf->algorithm,
                       e->cache.association, e->cache.prove);
-    tutti__cache_for_device(&e->device_cache,
-                            &(tutti__device_limits_t){ env->conf->device_staged_bytes,
-                                                       env->conf->stage_bytes });
+    tutti__cache_for_device(
+        &e->device_cache,
+        &(tutti__device_limits_t){ env->conf->device_staged_bytes, env->conf->stage_bytes });
     e->device_cache.flat = env->exec->device != NULL && env->exec->device->flat != NULL;
     e->left = calloc(e->size, sizeof(*e->left));
     e->cancelled = calloc(e->size, sizeof(*e->cancelled));
@@ -181,6 +181,8 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", e->size);
     if (status == TUTTI_OK && env->exec->device != NULL)
         status = tutti__events_open(e);
+    if (status == TUTTI_OK && env->exec->device != NULL)
+        status = tutti__tickets_open(e);
     status = tutti__boot_agree(env->boot, status);
     if (status == TUTTI_OK)
         status = tutti__links_open(e);

@@ -45,6 +45,9 @@ typedef struct {
 /* Collective over all ranks of boot. */
 tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_t **ret_engine);
 
+/* Wait for the requests that were handed over to streams, TUTTI_TIMEOUT at most. Before close. */
+void tutti__engine_drain(tutti__engine_t *engine);
+
 /* Local: say goodbye, end what is pending with TUTTI_ERR_SHUTDOWN, stop the thread. Requests stay
    valid for wait; `env` is not used any more when this returns. */
 void tutti__engine_close(tutti__engine_t *engine);
@@ -83,8 +86,8 @@ tutti_status_t tutti__engine_free(tutti_request_t *request);
 /* See the public functions of these names. */
 tutti_status_t tutti__engine_test(tutti_request_t *request, int *ret_done);
 tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms);
-/* As wait, but on device memory it is enough that the work is queued, and that later work in
-   `stream` sees the result. */
+/* As wait, but on device memory it is enough that the work is queued, or, with
+   TUTTI_STREAM_WAIT=device, has begun, and that later work in `stream` sees the result. */
 tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,
                                          tutti__dstream_t *stream);
 tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms);

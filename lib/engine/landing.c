@@ -51,8 +51,10 @@ void tutti__landing_add(tutti__engine_t *e, tutti__bucket_t *bucket)
         e->landing_first = bucket;
     e->landing_last = bucket;
     e->nlanding++;
-    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next)
+    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next) {
         tutti__store_release(&r->queued, 1);
+        tutti__store_release(&r->begun, 1);
+    }
     tutti__request_wake(e);
 }
 
@@ -172,15 +174,17 @@ static tutti_request_t **find(tutti__engine_t *e, const tutti_request_t *request
 }
 
 static tutti_status_t hand_over(tutti__engine_t *e, tutti_request_t *request,
-                                tutti__dstream_t *stream)
+                                tutti__dstream_t *stream, int *ret_gone)
 {
     tutti__bucket_t *bucket;
     tutti_request_t **at = find(e, request, &bucket);
     tutti_status_t status;
     int before;
 
-    if (at == NULL || atomic_load(&e->dead))
+    if (atomic_load(&e->dead))
         return TUTTI_OK;
+    if (at == NULL)
+        return tutti__tickets_give(e, request, stream, ret_gone);
     before = tutti__engine_use_device(e);
     status = e->env.exec->device->ops->wait(stream, bucket->landed);
     tutti__engine_give_back(e, before);
@@ -208,7 +212,7 @@ tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream
 }
 
 tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti_request_t *request,
-                                   tutti__dstream_t *stream)
+                                   tutti__dstream_t *stream, int *ret_gone)
 {
     tutti_status_t status = TUTTI_OK;
 
@@ -217,7 +221,7 @@ tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti_request_t *request,
         return TUTTI_OK;
     tutti__token_await(e);
     if (!tutti__wait_is_done(request))
-        status = hand_over(e, request, stream);
+        status = hand_over(e, request, stream, ret_gone);
     tutti__token_leave(e, TUTTI__STEP_BRIEF);
     if (atomic_load(&e->polling))
         tutti__engine_ring_self(e);

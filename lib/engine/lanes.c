@@ -189,7 +189,7 @@ static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_
         return TUTTI_OK;
     status = make_call(e, lane);
     if (status == TUTTI_OK && lane->on_device)
-        return tutti__device_start(e, lane, who);
+        return tutti__device_start(e, lane, who, ret_refused);
     if (status == TUTTI_OK)
         status = tutti__call_prepare(&lane->call, e->rank, e->size, &lane->room, &want, &lane->exec,
                                      &in_place, &empty);

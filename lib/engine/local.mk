@@ -36,6 +36,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/submit.c \
     %reldir%/tensors.c \
     %reldir%/thread.c \
+    %reldir%/tickets.c \
     %reldir%/token.c \
     %reldir%/wait.c \
     %reldir%/wait_calls.c \

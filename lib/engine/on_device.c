@@ -2,10 +2,13 @@
 /*
  * Buckets of tensors in device memory, in a lane.
  *
- *      pack --> RUN on the device ---------------------------------> unpack --> QUEUED --> landing
- *                   | NCCL does not serve it                          ^            (landing.c)
- *                   v                                                 |
- *               STAGED_IN --> RUN in host memory --> STAGED_OUT ------+
+ *  (INPUT) --> pack --> RUN on the device --------------------> unpack --> QUEUED --> landing
+ *                        | NCCL does not serve it                  ^            (landing.c)
+ *                        v                                         |
+ *                    STAGED_IN --> RUN in host memory --> STAGED_OUT
+ *
+ * INPUT, with TUTTI_STREAM_WAIT=device on several hosts only: until the data are there; tickets.c
+ * says why.
  *
  * Pack and unpack are for several tensors, which share the lane's device memory (fuse.c), and for
  * scales; one plain tensor is served where it is. They are queued in the lane's stream `up`, behind
@@ -210,18 +213,38 @@ static tutti_status_t prepare(const tutti__engine_t *e, tutti__lane_t *lane,
                                ret_in_place, ret_empty);
 }
 
-/* Find how the bucket is served. *ret_sched: NULL: in host memory. */
-static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
-                             const tutti__sched_t **ret_sched, int *ret_empty)
+/* How it is served in host memory, where it lies as on the device. Scales need no room there. */
+static tutti_status_t find_in_host(tutti__engine_t *e, tutti__lane_t *lane,
+                                   const tutti__sched_t **ret_sched, int *ret_empty)
 {
     tutti__call_t plain = lane->call;
     tutti__want_t want = { 0 };
     int in_place;
     tutti_status_t status;
 
-    *ret_sched = NULL;
+    plain.prescale = plain.postscale = 1;
+    status = prepare(e, lane, &plain, &want, &in_place, ret_empty);
+    return status == TUTTI_OK && !*ret_empty
+               ? tutti__lanes_schedule(&e->cache, &plain, &want, in_place, ret_sched)
+               : status;
+}
+
+/* Find how the bucket is served. *ret_sched: NULL: in host memory, by *ret_in_host, or refused. */
+static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
+                             const tutti__sched_t **ret_sched, const tutti__sched_t **ret_in_host,
+                             int *ret_empty)
+{
+    tutti__call_t plain = lane->call;
+    tutti__want_t want = { 0 };
+    int in_place;
+    tutti_status_t status;
+
+    *ret_sched = *ret_in_host = NULL;
     lane->unpacks = 0;
     if (tutti__device_fits(e, lane->first)) {
+        /* Where NCCL does not serve it. */
+        if (e->words != NULL)
+            (void)find_in_host(e, lane, ret_in_host, ret_empty);
         if (!lane->fused)
             place(e, lane);
         status = prepare(e, lane, &lane->call, &want, &in_place, ret_empty);
@@ -239,8 +262,19 @@ static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
     *ret_sched = NULL;
     lane->unpacks = 0;
     lane->call = plain;
-    plain.prescale = plain.postscale = 1;
-    return prepare(e, lane, &plain, &want, &in_place, ret_empty);
+    return find_in_host(e, lane, ret_in_host, ret_empty);
+}
+
+/* From here on nothing but the communicator's death ends it badly, and the thread carries it on:
+   then its requests may be handed over. On one host landing.c does that for what NCCL does. */
+static void begin(tutti__engine_t *e, const tutti__lane_t *lane, const tutti__sched_t *sched,
+                  const tutti__sched_t *in_host)
+{
+    if (e->words == NULL || in_host == NULL || (sched != NULL && e->env.shape->nhosts == 1) ||
+        (sched != NULL && tutti__lanes_forbidden(e, sched, TUTTI__STEP_THREAD)) ||
+        tutti__lanes_forbidden(e, in_host, TUTTI__STEP_THREAD))
+        return;
+    tutti__tickets_begin(e, lane->first);
 }
 
 static tutti_status_t begin_staged(const tutti__engine_t *e, tutti__lane_t *lane,
@@ -254,18 +288,53 @@ static tutti_status_t begin_staged(const tutti__engine_t *e, tutti__lane_t *lane
                                e->size, ready, &lane->staged);
 }
 
-tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who)
+/* Queue the packing, and begin what is behind it. */
+static tutti_status_t launch(tutti__engine_t *e, tutti__lane_t *lane)
 {
-    const tutti__sched_t *sched;
+    const tutti__sched_t *sched = lane->sched;
     tutti__devent_t *ready;
+    tutti_status_t status = pack(e, lane, &ready);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (sched == NULL)
+        return begin_staged(e, lane, ready);
+    lane->exec.on_device = 1;
+    lane->exec.ready = ready;
+    /* A ghost's zeros are copied from STAGE, which the lane's next bucket may use. */
+    lane->exec.queued = !lane->first->first->ghost;
+    lane->exec.then = its(e, lane)->up;
+    lane->phase = sched->flat ? TUTTI__DEVICE_COME : TUTTI__DEVICE_RUN;
+    return sched->flat ? TUTTI_OK : tutti__lanes_run(lane, sched);
+}
+
+/* Are the data of all tensors there? */
+static tutti_status_t look_at_input(const tutti__engine_t *e, const tutti__bucket_t *bucket)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    for (const tutti_request_t *r = bucket->first; r != NULL && status == TUTTI_OK; r = r->next)
+        if (r->ready != NULL)
+            status = e->env.exec->device->ops->query(r->ready);
+    return status;
+}
+
+tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
+                                   tutti_status_t *ret_refused)
+{
+    const tutti__sched_t *sched = NULL, *in_host = NULL;
     tutti_status_t status;
-    int empty;
+    int empty = 0;
 
     if (e->env.exec->device == NULL)
         return tutti__fail(TUTTI_ERR_INTERNAL, "device memory without a device");
     status = need_pieces(e, lane);
     if (status == TUTTI_OK)
-        status = choose(e, lane, &sched, &empty);
+        status = choose(e, lane, &sched, &in_host, &empty);
+    if (status == TUTTI_ERR_UNSUPPORTED || status == TUTTI_ERR_INVALID_ARGUMENT) {
+        *ret_refused = status;
+        return TUTTI_OK;
+    }
     if (status != TUTTI_OK || empty)
         return status;
     lane->is_staged = sched == NULL;
@@ -273,20 +342,12 @@ tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutt
     lane->stuck = (tutti__stuck_t){ NULL, 0, -1 };
     if (sched != NULL && tutti__lanes_forbidden(e, sched, who))
         return TUTTI__AGAIN;
-    status = pack(e, lane, &ready);
-    if (status == TUTTI_OK && sched == NULL) {
-        status = begin_staged(e, lane, ready);
-    } else if (status == TUTTI_OK) {
-        lane->exec.on_device = 1;
-        lane->exec.ready = ready;
-        /* A ghost's zeros are copied from STAGE, which the lane's next bucket may use. */
-        lane->exec.queued = !lane->first->first->ghost;
-        lane->exec.then = its(e, lane)->up;
-        lane->phase = sched->flat ? TUTTI__DEVICE_COME : TUTTI__DEVICE_RUN;
-        lane->sched = sched;
-        status = sched->flat ? TUTTI_OK : tutti__lanes_run(lane, sched);
-        lane->bytes = 0; /* costs this thread nothing */
-    }
+    begin(e, lane, sched, in_host);
+    lane->sched = sched;
+    lane->bytes = 0; /* costs this thread nothing */
+    lane->phase = TUTTI__DEVICE_INPUT;
+    if (e->words == NULL || e->env.shape->nhosts == 1)
+        status = launch(e, lane);
     lane->running = status == TUTTI_OK;
     return status;
 }
@@ -350,10 +411,13 @@ static tutti_status_t step_phase(tutti__engine_t *e, tutti__lane_t *lane, tutti_
 
     if (lane->phase == TUTTI__DEVICE_RUN)
         return step_run(e, lane, who);
-    if (lane->phase < TUTTI__DEVICE_RUN)
+    if (lane->phase < TUTTI__DEVICE_INPUT)
         return tutti__flat_step(e, lane, who);
     lane->stuck = (tutti__stuck_t){ NULL, 0, -1 };
     switch (lane->phase) {
+    case TUTTI__DEVICE_INPUT:
+        status = look_at_input(e, lane->first);
+        return status == TUTTI_OK ? launch(e, lane) : status;
     case TUTTI__DEVICE_STAGED_IN:
         status = tutti__staged_step(device, index_of(e, lane), &lane->staged);
         return status == TUTTI_OK ? run_staged(e, lane, who, ret_refused) : status;

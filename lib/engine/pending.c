@@ -203,11 +203,23 @@ static void finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t 
     tutti__request_wake(e);
 }
 
+void tutti__request_release(tutti__engine_t *e, tutti_request_t *request)
+{
+    tutti__mutex_lock(&e->queue_lock);
+    take_out(&e->names, request);
+    tutti__mutex_unlock(&e->queue_lock);
+    atomic_fetch_sub(&e->pending, 1);
+}
+
 void tutti__request_finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
                            const char *text)
 {
     if (request->ghost) {
         tutti__request_free(request);
+        return;
+    }
+    if (TUTTI__UNLIKELY(request->ticket != 0)) {
+        tutti__tickets_end(e, request, status, text);
         return;
     }
     tutti__mutex_lock(&e->queue_lock);
@@ -258,6 +270,9 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_reque
         next = ended->chain;
         finish(e, ended, status, text);
     }
+    /* Those are agreed, and no lane has them any more. */
+    if (pick == NULL)
+        tutti__tickets_end_all(e, text);
 }
 
 /* ---- callbacks ---- */

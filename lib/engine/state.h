@@ -38,7 +38,7 @@ struct tutti_request {
     uint64_t ended_ns;
     size_t offset;          /* in each part of its bucket's memory, bytes */
     tutti_request_t *next;  /* in the queue, a bucket, or those with callbacks to call */
-    tutti_request_t *chain; /* of the table of pending names */
+    tutti_request_t *chain; /* of the table of pending names, or those that were handed over */
     tutti__group_msg_t group;
     uint8_t counts_later; /* recvcounts are found out by phase 0 */
     uint8_t phase;        /* 1: its counts are known and checked */
@@ -51,6 +51,10 @@ struct tutti_request {
     atomic_int active;     /* persistent: started, and not waited for */
     tutti__word_t counted; /* 1: phase 0 is over, recvcounts are there; 2: the buffer too. Release
                               by the owner, acquire by tutti_request_recvcounts */
+    tutti__word_t begun;   /* 1: it can be handed over to a stream, see tickets.c; as queued */
+    uint8_t ticket;        /* it was: the word's number, from 1; then: */
+    uint32_t ticket_value;
+    uint64_t given_ns;     /* when, or when its data were last found not to be there */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
@@ -92,6 +96,7 @@ struct tutti__bucket {
 typedef enum {
     TUTTI__DEVICE_COME,       /* of a flat run: at the first step of the gate, see flat.h.. */
     TUTTI__DEVICE_TURN,       /* ..and at the second */
+    TUTTI__DEVICE_INPUT,      /* nothing is queued before the data are there; see tickets.c */
     TUTTI__DEVICE_RUN,        /* its schedule runs: on the device or, once staged, in host memory */
     TUTTI__DEVICE_STAGED_IN,  /* on the way into host memory */
     TUTTI__DEVICE_STAGED_OUT, /* on the way back */
@@ -136,6 +141,7 @@ struct tutti__engine {
     atomic_int token;     /* 1: somebody owns the state */
     atomic_int wanted;    /* threads that must have the token: others leave it to them */
     atomic_int pending;   /* requests that are not done */
+    atomic_int ngiven;    /* those in `given` */
     atomic_int queued;    /* the queue is not empty */
     atomic_int news;      /* the bell or a socket has woken somebody: look at all */
     tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
@@ -188,6 +194,9 @@ struct tutti__engine {
     char failed_text[TUTTI__ERROR_BYTES];
     tutti__bucket_t *landing_first, *landing_last; /* queued on the device; see landing.c */
     uint32_t nlanding;
+    void *words;            /* that streams wait for; NULL: they do not. Set up once */
+    tutti_request_t *given; /* handed over to streams by tickets */
+    uint64_t looked_ns;     /* when those were last looked at */
     tutti__cache_t cache, device_cache;
     uint64_t stall_ns; /* when stalls were last reported */
     uint64_t queued_ns; /* when what is queued in streams was last looked at */
@@ -218,6 +227,8 @@ void tutti__request_free(tutti_request_t *request);
 tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t **requests, size_t n);
 /* Add one that is pending to the queue once more, for its next phase. With queue_lock. */
 void tutti__request_queue(tutti__engine_t *e, tutti_request_t *request);
+/* Nobody waits for it any more: its name is free, and it is not pending. */
+void tutti__request_release(tutti__engine_t *e, tutti_request_t *request);
 tutti_request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_t name_bytes);
 
 /* text: NULL or copied. The request may be freed by its waiter at once. */
@@ -275,8 +286,9 @@ void tutti__events_put(tutti__engine_t *e, tutti__devent_t **event);
 
 /* on_device.c: buckets of tensors in device memory */
 /* Begin the lane's call; afterwards `running`, unless there is nothing to do. AGAIN: this thread
-   may not; nothing was done. */
-tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who);
+   may not; nothing was done. *ret_refused: as below. */
+tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
+                                   tutti_status_t *ret_refused);
 /* Go on until it is done, or AGAIN. *ret_refused: it cannot be served, on no rank. */
 tutti_status_t tutti__device_step(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
                                   tutti_status_t *ret_refused);
@@ -310,9 +322,26 @@ void tutti__landing_report(const tutti__engine_t *e, uint64_t now, uint64_t limi
 /* Without the token: may the stream be ordered behind requests? */
 tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream);
 /* Without the token: later work in the stream sees the result of a request that is queued, and the
-   request is done; if it is not queued nothing is done. */
+   request is done; or of one that has begun, which is the engine's then (*ret_gone); else nothing
+   is done. */
 tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti_request_t *request,
-                                   tutti__dstream_t *stream);
+                                   tutti__dstream_t *stream, int *ret_gone);
+
+/* tickets.c: requests that streams wait for, and nobody else; with the token, unless it is said */
+/* If there is a device; on it, without the token. */
+tutti_status_t tutti__tickets_open(tutti__engine_t *e);
+/* A bucket of the lane goes on by itself from here: its requests may be handed over. */
+void tutti__tickets_begin(tutti__engine_t *e, const tutti__bucket_t *bucket);
+/* Hand a request over, if it has begun and the stream can wait: *ret_gone. */
+tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti_request_t *request,
+                                   tutti__dstream_t *stream, int *ret_gone);
+/* One that was handed over has ended: let its stream go on, and free it. */
+void tutti__tickets_end(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
+                        const char *text);
+/* All of them. */
+void tutti__tickets_end_all(tutti__engine_t *e, const char *text);
+/* For the thread: end the communicator if one does not end. */
+void tutti__tickets_watch(tutti__engine_t *e);
 
 /* exchange.c: what ranks tell each other before the data of v collectives moves */
 /* Does this kind need it? */
@@ -421,6 +450,9 @@ const tutti_request_t *tutti__wait_first(const tutti__waiter_t *w);
 /* Find the one that is ready now. */
 void tutti__wait_look(tutti__waiter_t *w);
 tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
+/* With the token: say in words whom a request waits for; 1 if that is certain. */
+int tutti__wait_culprit(tutti__engine_t *e, const tutti_request_t *request, char *text,
+                        size_t bytes);
 /* The library's own deadline has passed: end the communicator. */
 void tutti__wait_give_up(tutti__engine_t *e, const tutti_request_t *request);
 /* Wait for it, all of one engine. OK: it is ready; TIMEOUT: not yet. */

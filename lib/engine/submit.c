@@ -137,6 +137,7 @@ static void reset(tutti_request_t *r)
         r->call.recvcounts = r->call.recvdispls = NULL;
     }
     atomic_store(&r->counted, 0);
+    atomic_store(&r->begun, 0);
     atomic_store(&r->queued, 0);
     atomic_store(&r->done, TUTTI__NOT_DONE);
 }

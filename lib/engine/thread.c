@@ -51,6 +51,7 @@ static int thread_work(tutti__engine_t *e)
         do {
             tutti__watch_stalls(e);
             tutti__watch_queued(e);
+            tutti__tickets_watch(e);
             moved = tutti__engine_step(e, TUTTI__STEP_THREAD);
         } while (moved && !atomic_load(&e->callbacks) && !atomic_load(&e->wanted));
         /* Callbacks are called when the token is back. */

@@ -144,14 +144,12 @@ static int wait_ready(tutti__engine_t *e, tutti__waiter_t *w)
 
 /* ---- deadlines ---- */
 
-/* Say in words whom a request waits for; 1 if that is certain. */
-static int find_culprit(tutti__engine_t *e, const tutti_request_t *request, char *text,
+int tutti__wait_culprit(tutti__engine_t *e, const tutti_request_t *request, char *text,
                         size_t bytes)
 {
     int32_t peer = -1;
     int certain;
 
-    tutti__token_await(e);
     if (tutti__load_relaxed(&request->queued)) {
         certain = 0;
         snprintf(text, bytes, "it is queued on device %d, and is not done there",
@@ -163,6 +161,16 @@ static int find_culprit(tutti__engine_t *e, const tutti_request_t *request, char
     } else {
         certain = tutti__agree_missing(e, request, text, bytes);
     }
+    return certain;
+}
+
+static int find_culprit(tutti__engine_t *e, const tutti_request_t *request, char *text,
+                        size_t bytes)
+{
+    int certain;
+
+    tutti__token_await(e);
+    certain = tutti__wait_culprit(e, request, text, bytes);
     tutti__token_leave(e, TUTTI__STEP_WAITER);
     return certain;
 }

@@ -71,12 +71,34 @@ tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms)
     return status == TUTTI_OK ? take(request, timeout_ms, &stays) : status;
 }
 
+/* Wait for `enough`, and hand it over; *ret_gone: it is the engine's. */
+static tutti_status_t pass(tutti_request_t *request, const tutti__word_t *enough, int timeout_ms,
+                           tutti__dstream_t *stream, int *ret_gone)
+{
+    tutti__waiter_t w = { .requests = &request, .n = 1, .enough = enough };
+    tutti_status_t status = tutti__wait(request->engine, &w, timeout_ms);
+
+    return status == TUTTI_OK ? tutti__landing_pass(request->engine, request, stream, ret_gone)
+                              : status;
+}
+
+/* Of a caller's timeout, what is left; those that are no time stay. */
+static int left_of(int timeout_ms, uint64_t since_ns)
+{
+    uint64_t ms = (tutti__now_ns() - since_ns) / 1000000u;
+
+    if (timeout_ms <= 0)
+        return timeout_ms;
+    return ms < (uint64_t)timeout_ms ? timeout_ms - (int)ms : 0;
+}
+
 tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,
                                          tutti__dstream_t *stream)
 {
-    tutti__waiter_t w = { .requests = &request, .n = 1, .enough = &request->queued };
     tutti__engine_t *e = request->engine;
+    uint64_t since_ns = tutti__now_ns();
     tutti_status_t status;
+    int gone = 0;
 
     /* A callback may still need what its caller frees once this has returned. */
     if (!request->call.on_device || request->callback != NULL)
@@ -84,12 +106,14 @@ tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_m
     status = check_active(request);
     if (status == TUTTI_OK)
         status = tutti__landing_check(e, stream);
-    if (status == TUTTI_OK)
-        status = tutti__wait(e, &w, timeout_ms);
-    if (status == TUTTI_OK)
-        status = tutti__landing_pass(e, request, stream);
+    if (status == TUTTI_OK && e->words != NULL && !request->persistent)
+        status = pass(request, &request->begun, timeout_ms, stream, &gone);
+    if (status == TUTTI_OK && !gone)
+        status = pass(request, &request->queued, left_of(timeout_ms, since_ns), stream, &gone);
+    if (status != TUTTI_OK || gone)
+        return status;
     /* It is done now, or just about to be, as the communicator has died. */
-    return status == TUTTI_OK ? tutti__engine_wait(request, timeout_ms) : status;
+    return tutti__engine_wait(request, timeout_ms);
 }
 
 tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms)

@@ -24,7 +24,7 @@
 
 #include <tutti/tutti.h>
 
-#define TUTTI__DEVICE_ABI 5
+#define TUTTI__DEVICE_ABI 6
 #define TUTTI__DEVICE_IDENTITY_BYTES 32
 
 typedef struct tutti__dstream tutti__dstream_t; /* a stream of work: cudaStream_t */
@@ -119,6 +119,18 @@ typedef struct {
        TUTTI__AGAIN if not both have come. SYSTEM: not a timer, or never recorded. */
     tutti_status_t (*elapsed)(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
 
+    /* ---- words that streams wait for; both NULL, or UNSUPPORTED: it has none ---- */
+    /* TUTTI__DEVICE_WORDS of them, TUTTI__DEVICE_WORD_BYTES apart, in pinned memory that lives as
+       long as the process: a stream may come to its wait long after a communicator's end. At first
+       zeros; from then on always the same. For set-up only. */
+    tutti_status_t (*words)(void **ret_words);
+    /*
+     * Later work in `stream` waits until (int32_t)(*word - value) >= 0. The device's order of work
+     * knows nothing of it. UNSUPPORTED, with nothing queued: not in this stream, as it might hold
+     * up those of the highest priority, which have to go on meanwhile.
+     */
+    tutti_status_t (*await)(tutti__dstream_t *stream, const void *word, uint32_t value);
+
     /* ---- work ---- */
     /* Between any two places; host memory that is not pinned may block. */
     tutti_status_t (*copy)(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
@@ -169,11 +181,14 @@ typedef struct {
     /* All local ranks close it, when all of their work is done. May be called once. Waits for them
        some 0.2 s at most. */
     void (*nccl_close)(tutti__nccl_t *nccl);
-    /* End its work wherever it is, on all ranks that can still be reached. Instead of close. */
+    /* End its work wherever it is, on this rank: others end their own. Instead of close. It may
+       never return (node/nccl/abort.c). */
     void (*nccl_abort)(tutti__nccl_t *nccl);
 } tutti__device_ops_t;
 
 #define TUTTI__DEVICE_SRCS 8
+#define TUTTI__DEVICE_WORDS 64
+#define TUTTI__DEVICE_WORD_BYTES 64
 
 /* What a device's module, tutti/cuda.so, exports as tutti_module (boot/module.h). */
 typedef struct {

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams and events: order in a stream and between two, what query says when, timers, capture. */
+/* Streams and events: order in a stream and between two, what query says when, words,
+   timers, capture. */
 #include "gpu/table.h"
+
+#include "base/atomic.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct {
     gpu_t gpu;
@@ -87,6 +91,35 @@ static void unrecorded(ground_t *g)
     ops->event_drop(event);
     ops->event_drop(NULL);
     ops->stream_drop(NULL);
+}
+
+/* A stream waits until the host has written so much; those that ours may stand behind do not. */
+static void words(ground_t *g)
+{
+    const tutti__device_ops_t *ops = g->gpu.ops;
+    tutti__dstream_t *stream;
+    tutti__word_t *word;
+    uint32_t value;
+    void *all;
+
+    CHECK_OK(ops->words(&all));
+    word = (tutti__word_t *)(void *)((char *)all +
+                                     (TUTTI__DEVICE_WORDS - 1) * TUTTI__DEVICE_WORD_BYTES);
+    value = tutti__load_relaxed(word) + 2;
+    CHECK_OK(ops->stream_make(0, &stream));
+    g->host[1] = 4;
+    g->host[2] = 0;
+    CHECK_OK(ops->await(stream, (void *)word, value));
+    CHECK_OK(ops->copy(g->host + 2, g->host + 1, 4, stream));
+    CHECK_OK(ops->record(g->event, stream));
+    tutti__store_release(word, value - 1);
+    usleep(20000);
+    CHECK_STATUS(ops->query(g->event), TUTTI__AGAIN);
+    tutti__store_release(word, value);
+    CHECK_OK(gpu_query(&g->gpu, g->event));
+    CHECK_INT(g->host[2], 4);
+    CHECK_STATUS(ops->await(g->other, (void *)word, value), TUTTI_ERR_UNSUPPORTED);
+    ops->stream_drop(stream);
 }
 
 static void timers(ground_t *g)
@@ -173,6 +206,7 @@ void table_streams(rank_t *self)
     across(&g);
     apart(&g);
     unrecorded(&g);
+    words(&g);
     timers(&g);
     capture(&g);
     g.gpu.ops->free(g.memory);

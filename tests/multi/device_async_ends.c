@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "node/nccl/nccl.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -360,6 +361,9 @@ static void killed(rank_t *self)
     CHECK(self->rank != 0 || ended < GROUP);
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_INT(gpu.deaths, 1);
+    /* Not left to the end, which aborts what is at work. */
+    CHECK_STATUS(tutti__nccl_node_settle(gpu.device.node), TUTTI_ERR_TRANSPORT);
+    expect_words("was aborted");
     device_end(&gpu);
     CHECK_OK(gpu.ops->use(self->rank));
     device_free(&gpu, x);

@@ -13,6 +13,8 @@ void device_settings(tutti__conf_t *conf, int rank)
     conf->shared.fusion_bytes = 65536;
     conf->shared.chunk_bytes = 4096;
     conf->shared.device_staged_bytes = 0; /* device_choice.c has the other way */
+    /* By hand, for tests that do not say how they wait. */
+    conf->shared.stream_wait = getenv("TUTTI_TEST_STREAM_WAIT") != NULL;
 }
 
 int device_run_job(job_t *job)

@@ -133,6 +133,11 @@ device_world = %reldir%/device_world.c %reldir%/device_world.h
 %C%_device_async_queued_SOURCES = %reldir%/device_async_queued.c $(device_job) $(multi_case)
 %C%_device_async_queued_LDADD = $(PRETEND_LIBS)
 
+rank_tests += %reldir%/device_handover
+tsan_tests += %reldir%/device_handover
+%C%_device_handover_SOURCES = %reldir%/device_handover.c $(device_job) $(multi_case)
+%C%_device_handover_LDADD = $(PRETEND_LIBS)
+
 # Messages of device memory, over an MPI that a preloaded library makes take it.
 test_programs += %reldir%/mpi_direct
 EXTRA_%C%_mpi_direct_DEPENDENCIES = tutti/pretend.la
@@ -168,3 +173,16 @@ tsan_tests += %reldir%/device_overdue
 rank_tests += %reldir%/device_loops
 %C%_device_loops_SOURCES = %reldir%/device_loops.c $(device_job) $(multi_case)
 %C%_device_loops_LDADD = $(PRETEND_LIBS)
+# What NCCL is known to hang on; see lib/README.md.
+rank_tests += %reldir%/device_stuck
+tsan_tests += %reldir%/device_stuck
+%C%_device_stuck_SOURCES = %reldir%/device_stuck.c $(device_job) $(multi_case)
+%C%_device_stuck_LDADD = $(PRETEND_LIBS)
+rank_tests += %reldir%/device_limits
+tsan_tests += %reldir%/device_limits
+%C%_device_limits_SOURCES = %reldir%/device_limits.c $(device_job) $(multi_case)
+%C%_device_limits_LDADD = $(PRETEND_LIBS)
+rank_tests += %reldir%/device_split
+tsan_tests += %reldir%/device_split
+%C%_device_split_SOURCES = %reldir%/device_split.c $(device_job) $(multi_case)
+%C%_device_split_LDADD = $(PRETEND_LIBS)

@@ -74,6 +74,16 @@ TUTTI_GPU_DIRECT=0 works aabb "$shim" staged "through the host's: TUTTI_GPU_DIRE
 TUTTI_TEST_REFUSES=2 works aabb "$shim" staged "through the host's: rank 2 has no transport"
 works aabb '' staged "through the host's: the transport 'mpi' to rank 2 does not say that it takes"
 
+# An MPI that waits for the device whenever it meets its memory, while NCCL's work is there that
+# waits for other ranks. It comes to that, and all ends well: what waits for a device waits for
+# launches before the first that some rank still has to make.
+export TUTTI_TEST_WAITS=1
+for hosts in aabb aaabb; do
+    TUTTI_TIMEOUT=10 works $hosts "$shim" direct direct
+    grep -q '^rank .* [1-9][0-9]* waits' "$log" || wrong "hosts $hosts: MPI met no work of NCCL"
+done
+unset TUTTI_TEST_WAITS
+
 # Rank 1 is killed; receives that are abandoned may come later.
 recovers=--enable-recovery
 export TUTTI_COMPARE=0 # else that is where they hear of it

@@ -7,6 +7,10 @@
  * With TUTTI_TEST_NO_CANCEL a receive into device memory cannot be cancelled, as if its message was
  * coming; those that were abandoned are written when the program says so. Writing to memory that
  * was freed ends it.
+ *
+ * With TUTTI_TEST_WAITS it is an MPI that waits for all of the device's work, whoever queued it,
+ * before each message of device memory and whenever it looks at one, as an MPI that copies by the
+ * device may; and counts how often NCCL's work was among that.
  */
 #include "pretend/pretend.h"
 
@@ -21,26 +25,30 @@
 typedef const tutti__device_ops_t *device_fn_t(void);
 typedef void read_fn_t(void *dst, const void *device_src, size_t bytes);
 typedef void write_fn_t(void *device_dst, const void *src, size_t bytes);
+typedef int synchronize_fn_t(int device);
 
 /* One message in flight. */
 typedef struct bounce {
     struct bounce *next;
     MPI_Request request; /* MPI_REQUEST_NULL: abandoned */
-    void *device;        /* receives: where it belongs; else NULL */
+    const void *buf;     /* on the device */
+    void *device;        /* receives: the same; else NULL */
     size_t room;
     char bytes[];
 } bounce_t;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all below */
 static bounce_t *bounces;
-static unsigned sent, received;
+static unsigned sent, received, waits;
 static const tutti__device_ops_t *ops;
 static read_fn_t *read_device;
 static write_fn_t *write_device;
+static synchronize_fn_t *synchronize;
 
 int MPIX_Query_pretend_support(void);
 void mpi_direct_counts(unsigned *ret_sent, unsigned *ret_received);
 unsigned mpi_direct_write_abandoned(void);
+unsigned mpi_direct_waits(void);
 
 int MPIX_Query_pretend_support(void)
 {
@@ -57,6 +65,17 @@ void mpi_direct_counts(unsigned *ret_sent, unsigned *ret_received)
     *ret_sent = sent;
     *ret_received = received;
     pthread_mutex_unlock(&lock);
+}
+
+/* How often NCCL's work was waited for. */
+unsigned mpi_direct_waits(void)
+{
+    unsigned n;
+
+    pthread_mutex_lock(&lock);
+    n = waits;
+    pthread_mutex_unlock(&lock);
+    return n;
 }
 
 unsigned mpi_direct_write_abandoned(void)
@@ -88,6 +107,7 @@ static void find_device(void)
         abort();
     read_device = (read_fn_t *)dlsym(handle, "pretend_read");
     write_device = (write_fn_t *)dlsym(handle, "pretend_write");
+    synchronize = (synchronize_fn_t *)dlsym(handle, "pretend_synchronize");
     ops = ((device_fn_t *)dlsym(handle, "pretend_device"))();
 }
 
@@ -102,12 +122,26 @@ static int is_device(const void *ptr)
     return is;
 }
 
-static bounce_t *make(void *device, size_t room)
+static void wait_for_device(const void *ptr)
+{
+    int had_nccl;
+
+    if (getenv("TUTTI_TEST_WAITS") == NULL)
+        return;
+    had_nccl = synchronize(ops->where(ptr).device);
+    pthread_mutex_lock(&lock);
+    waits += had_nccl != 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static bounce_t *make(const void *buf, void *device, size_t room)
 {
     bounce_t *b = malloc(sizeof(*b) + room);
 
     if (b == NULL)
         abort();
+    wait_for_device(buf);
+    b->buf = buf;
     b->device = device;
     b->room = room;
     return b;
@@ -147,7 +181,7 @@ int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int to, int tag, M
 
     if (!is_device(buf))
         return MPI_Isend(buf, count, type, to, tag, comm, request);
-    b = make(NULL, (size_t)count); /* of bytes */
+    b = make(buf, NULL, (size_t)count); /* of bytes */
     read_device(b->bytes, buf, (size_t)count);
     sent++;
     return keep(b, MPI_Isend(b->bytes, count, type, to, tag, comm, request), request);
@@ -160,7 +194,7 @@ int PMPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_C
 
     if (!is_device(buf))
         return MPI_Irecv(buf, count, type, from, tag, comm, request);
-    b = make(buf, (size_t)count);
+    b = make(buf, buf, (size_t)count);
     return keep(b, MPI_Irecv(b->bytes, count, type, from, tag, comm, request), request);
 }
 
@@ -172,6 +206,7 @@ int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
 
     if (b == NULL)
         return MPI_Test(request, flag, status);
+    wait_for_device(b->buf);
     code = MPI_Test(request, flag, &about);
     if (code != MPI_SUCCESS || !*flag)
         return code;

@@ -231,6 +231,21 @@ static void crossed(rank_t *self)
     plant_end(&p);
 }
 
+/* Deadlock 6: a message and a collective in one group. */
+static void mixed(rank_t *self)
+{
+    tutti__nccl_call_t calls[2];
+    plant_t p;
+
+    plant_begin(&p, self);
+    calls[0] = calls[1] = plant_allreduce(&p);
+    calls[1].kind = self->rank == 0 ? TUTTI__NCCL_SEND : TUTTI__NCCL_RECV;
+    calls[1].root = (uint32_t)(self->rank + 1) % 2;
+    CHECK_STATUS(p.gpu.ops->nccl_call(p.gpu.nccl, calls, 2, p.gpu.stream), TUTTI_ERR_TRANSPORT);
+    CHECK(strstr(tutti_last_error(), "messages and collectives in one call") != NULL);
+    plant_end(&p);
+}
+
 /* A buffer that is too short: on rank 0, and the others hear of it. */
 static void short_buffer(rank_t *self)
 {
@@ -272,9 +287,9 @@ static void refused(rank_t *self)
 int main(void)
 {
     static const rank_fn_t plants[] = {
-        other_kind, other_count,  other_type,   other_op,   other_root,  message_not_collective,
-        both_send,  both_receive, other_length, not_polled, two_threads, recorded_before_poll,
-        not_open,   crossed,      short_buffer,
+        other_kind, other_count,  other_type,   other_op,     other_root,  message_not_collective,
+        both_send,  both_receive, other_length, not_polled,   two_threads, recorded_before_poll,
+        not_open,   crossed,      mixed,        short_buffer,
     };
     int failures = run_pretend_jobs(refused, 1);
 

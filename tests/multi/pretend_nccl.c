@@ -298,6 +298,7 @@ static void two_streams(rank_t *self)
         CHECK_OK(gpu.ops->nccl_call(gpu.nccl, &call, 1, streams[i % 2]));
         CHECK_OK(gpu_poll(&gpu, gpu.nccl));
     }
+    CHECK_INT(pretend_counts(self->rank, PRETEND_OTHER_STREAM), 19);
     for (int i = 0; i < 2; i++) {
         gpu.stream = streams[i];
         CHECK_OK(gpu_finish(&gpu));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of the pretend device share. Lock order: device, stream, point or trouble; a
- * communicator's slot and the list of allocations come last.
+ * What the files of the pretend device share. Lock order: driver, device, stream, point or trouble;
+ * a communicator's slot and the list of allocations come last.
  */
 #ifndef TUTTI_TESTS_PRETEND_INSIDE_H
 #define TUTTI_TESTS_PRETEND_INSIDE_H
@@ -25,7 +25,8 @@ typedef struct {
 
 typedef struct {
     int number;
-    pthread_mutex_t lock; /* streams, legacy */
+    pthread_mutex_t driver; /* held while the device is waited for: nothing is queued meanwhile */
+    pthread_mutex_t lock;   /* streams, legacy */
     tutti__dstream_t *streams;
     tutti__dstream_t *legacy; /* the stream NULL; made when needed */
     pthread_mutex_t trouble_lock;
@@ -42,8 +43,8 @@ typedef struct {
     atomic_uint seed, delay_us, slow_us;
     _Atomic double copy_rate, nccl_rate; /* bytes/s; 0: no limit */
     atomic_int forbidden, lacks_register;
-    atomic_int refuses_register; /* a device's number plus 1; 0: none */
-    atomic_int sick;             /* likewise */
+    atomic_int refuses_register;            /* a device's number plus 1; 0: none */
+    atomic_int sick, hangs_abort, no_space; /* likewise */
 } options_t;
 
 extern options_t pretend_options;
@@ -108,6 +109,7 @@ void stream_trouble(tutti__dstream_t *stream, const trouble_t *trouble);
 /* The first trouble there. */
 trouble_t stream_its_trouble(tutti__dstream_t *stream);
 device_t *stream_device(const tutti__dstream_t *stream);
+int stream_is_urgent(const tutti__dstream_t *stream);
 /* Wait for all that is queued there now. */
 void stream_drain(tutti__dstream_t *stream);
 /* Forget the troubles of a communicator that is gone. */
@@ -133,6 +135,11 @@ tutti_status_t event_wait(tutti__dstream_t *stream, tutti__devent_t *event);
 tutti_status_t event_query(tutti__devent_t *event);
 tutti_status_t event_timer(tutti__devent_t **ret_timer);
 tutti_status_t event_elapsed(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
+
+/* ---- word.c ---- */
+
+tutti_status_t word_all(void **ret_words);
+tutti_status_t word_await(tutti__dstream_t *stream, const void *word, uint32_t value);
 
 /* ---- work.c ---- */
 

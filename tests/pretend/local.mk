@@ -16,6 +16,7 @@ tests_libpretend_la_SOURCES = \
     %reldir%/pretend.c \
     %reldir%/pretend.h \
     %reldir%/stream.c \
+    %reldir%/word.c \
     %reldir%/work.c
 PRETEND_LIBS = tests/libpretend.la $(LDADD) -lm
 

@@ -73,6 +73,11 @@ tutti_status_t nccl_fail(tutti__nccl_t *nccl, const char *fmt, ...)
     return tutti__fail(TUTTI_ERR_TRANSPORT, "NCCL, rank %u: %s", (unsigned)nccl->rank, words);
 }
 
+int nccl_is_over(const tutti__nccl_t *nccl)
+{
+    return atomic_load(&nccl->slot->is_failed) || atomic_load(&nccl->is_aborted);
+}
+
 /* The words of a communicator that has failed. */
 static tutti_status_t say(tutti__nccl_t *nccl)
 {
@@ -117,7 +122,7 @@ static tutti_status_t join(slot_t *slot, uint64_t serial, uint32_t rank, uint32_
     slot->size = size;
     slot->members[rank].joined = 1;
     slot->members[rank].device = device;
-    slot->joined++;
+    slot->joined += atomic_load(&pretend_options.no_space) != device + 1;
     return TUTTI_OK;
 }
 
@@ -160,6 +165,7 @@ tutti_status_t nccl_open(const tutti__nccl_id_t *unique, uint32_t rank, uint32_t
     nccl->device = device;
     nccl->launches = launches;
     nccl->polls = POLLS;
+    nccl->no_space = atomic_load(&pretend_options.no_space) == device->number + 1;
     pthread_mutex_init(&nccl->regs_lock, NULL);
     atomic_fetch_add(&pretend_left, 1);
     *ret_nccl = nccl;
@@ -197,6 +203,11 @@ static tutti_status_t poll(tutti__nccl_t *nccl)
         nccl->polls--;
         return TUTTI__AGAIN;
     }
+    if (nccl->no_space)
+        return tutti__fail(TUTTI_ERR_TRANSPORT,
+                           "NCCL, rank %u: Error while creating shared memory segment "
+                           "/dev/shm/nccl-pretend: No space left on device",
+                           (unsigned)nccl->rank);
     if (!nccl->stands)
         return stand(nccl);
     if (group == NULL)
@@ -249,7 +260,7 @@ static int run_calls(group_t *group)
     unsigned tries = 0;
 
     while (group->hangs || atomic_load(&nccl->groups_done) != group->number) {
-        if (atomic_load(&nccl->slot->is_failed))
+        if (nccl_is_over(nccl))
             return 0;
         shared_nap(&tries);
     }
@@ -326,6 +337,8 @@ static tutti_status_t call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls,
         free(group);
         return status;
     }
+    if (nccl->stream != NULL && nccl->stream != stream)
+        device_count(nccl->device, PRETEND_OTHER_STREAM);
     nccl->groups++;
     nccl->collectives += is_message(calls) ? 0 : ncalls;
     nccl->launching = group;
@@ -396,7 +409,7 @@ void nccl_close(tutti__nccl_t *nccl)
 }
 
 /* Waits for a call of another thread to be over: it comes from whoever notices. Other communicators
-   are at work meanwhile. */
+   are at work meanwhile. Other ranks' work waits for ever, until they abort, too. */
 void nccl_abort(tutti__nccl_t *nccl)
 {
     unsigned tries = 0;
@@ -405,7 +418,8 @@ void nccl_abort(tutti__nccl_t *nccl)
         return;
     while (atomic_exchange(&nccl->in_use, 1) != 0)
         shared_nap(&tries);
+    while (atomic_load(&pretend_options.hangs_abort) == nccl->device->number + 1)
+        shared_nap(&tries);
     atomic_store(&nccl->is_aborted, 1);
-    nccl_fail(nccl, "it was aborted here");
     destroy(nccl);
 }

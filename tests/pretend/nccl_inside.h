@@ -49,9 +49,9 @@ typedef struct {
 
 /* A communicator. */
 typedef struct {
-    pthread_mutex_t lock; /* all below */
-    uint64_t serial;      /* 0: free; under the mapping's lock */
-    uint32_t size, joined, left;
+    pthread_mutex_t lock;        /* all below */
+    uint64_t serial;             /* 0: free; under the mapping's lock */
+    uint32_t size, joined, left; /* joined: those that connect */
     atomic_int is_failed;
     char words[WORDS_BYTES];
     member_t members[PRETEND_RANKS];
@@ -91,15 +91,16 @@ struct tutti__nccl {
     uint32_t rank, size;
     device_t *device;
     launches_t *launches;
-    int stands; /* nccl_poll has said so */
+    int stands;   /* nccl_poll has said so */
+    int no_space; /* it will never stand, and others never with it */
     unsigned polls;
-    struct group *launching; /* the call that nccl_poll still has to queue, and where */
-    tutti__dstream_t *stream;
+    struct group *launching;      /* the call that nccl_poll still has to queue */
+    tutti__dstream_t *stream;     /* of the last call */
     uint64_t groups, collectives; /* called */
     atomic_ullong groups_done;
     atomic_uint in_flight;
     atomic_int in_use;         /* a thread is in it */
-    atomic_int is_aborted;     /* by this rank, which does not want to hear of it */
+    atomic_int is_aborted;     /* by this rank: the others do not hear of it */
     pthread_mutex_t regs_lock; /* what follows; taken after the slot's */
     tutti__nccl_reg_t regs[REGISTERED];
     uint64_t nregistered; /* ever */
@@ -140,6 +141,9 @@ void register_describe(tutti__nccl_t *nccl, const tutti__nccl_call_t *call, desc
 const char *register_mixes(const desc_t *a, const desc_t *b);
 /* It closes, or is aborted, which forgets all. */
 void register_end(tutti__nccl_t *nccl, int is_aborted);
+
+/* nccl.c. It has failed, or was aborted on this rank. */
+int nccl_is_over(const tutti__nccl_t *nccl);
 
 /* ---- nccl_run.c, nccl_messages.c: 0: the communicator has failed ---- */
 

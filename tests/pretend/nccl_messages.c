@@ -149,7 +149,7 @@ static int step(messages_t *all)
                   (unsigned)m->call->root, why);
     if (one < 0 || why != NULL)
         return -1;
-    return all->left > 0 && atomic_load(&slot->is_failed) ? -1 : done;
+    return all->left > 0 && nccl_is_over(nccl) ? -1 : done;
 }
 
 static int begin(messages_t *all, const tutti__nccl_call_t *calls)

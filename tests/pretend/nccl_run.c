@@ -40,7 +40,7 @@ static int meet(tutti__nccl_t *nccl, const desc_t *desc)
             here += slot->members[r].step >= step;
         /* Even if it has failed meanwhile: others may have finished this call. */
         all_here = here == nccl->size;
-        if (all_here || atomic_load(&slot->is_failed))
+        if (all_here || nccl_is_over(nccl))
             break;
         pthread_mutex_unlock(&slot->lock);
         shared_nap(&tries);

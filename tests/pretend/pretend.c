@@ -22,6 +22,7 @@ static void make_devices(void)
 {
     for (int i = 0; i < PRETEND_DEVICES; i++) {
         devices[i].number = i;
+        pthread_mutex_init(&devices[i].driver, NULL);
         pthread_mutex_init(&devices[i].lock, NULL);
         pthread_mutex_init(&devices[i].trouble_lock, NULL);
         atomic_store(&devices[i].hang_after, -1);
@@ -158,6 +159,16 @@ void pretend_sick(int device)
     atomic_store(&pretend_options.sick, device + 1);
 }
 
+void pretend_hang_abort(int device)
+{
+    atomic_store(&pretend_options.hangs_abort, device + 1);
+}
+
+void pretend_no_space(int device)
+{
+    atomic_store(&pretend_options.no_space, device + 1);
+}
+
 unsigned pretend_counts(int device, pretend_count_t what)
 {
     return atomic_load(&device_at(device)->counts[what]);
@@ -186,6 +197,8 @@ int pretend_reset(void)
     pretend_refuse_register(-1);
     pretend_lack_register(0);
     pretend_sick(-1);
+    pretend_hang_abort(-1);
+    pretend_no_space(-1);
     left = memory_reset() + atomic_exchange(&pretend_left, 0);
     atomic_store(&user_pid, 0);
     return left;
@@ -215,6 +228,8 @@ const tutti__device_ops_t *pretend_device(void)
         .query = event_query,
         .timer_make = event_timer,
         .elapsed = event_elapsed,
+        .words = word_all,
+        .await = word_await,
         .copy = work_copy,
         .pack = work_pack,
         .sum = work_sum,

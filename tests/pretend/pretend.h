@@ -60,6 +60,11 @@ void pretend_capture(tutti__dstream_t *stream, int captures);
 void pretend_hang(int device, int calls);
 /* From here on a device's NCCL says that it has failed, whatever becomes of its work; -1: off. */
 void pretend_sick(int device);
+/* From here on nccl_abort never returns on a device, and ends nothing, until this is off: -1. */
+void pretend_hang_abort(int device);
+/* A device's NCCL finds no room in /dev/shm when it connects: it says so, the others' NCCL waits;
+   -1: off. */
+void pretend_no_space(int device);
 /* A device's NCCL has not this type, for reductions; 0: it has all. */
 void pretend_lacks(int device, tutti_dtype_t dtype);
 /* What is registered later is refused on a device; -1: off. */
@@ -68,6 +73,10 @@ void pretend_refuse_register(int device);
 void pretend_lack_register(int lacks);
 /* Each NCCL call takes so long, so that a second thread's can come in between. */
 void pretend_slow_calls(unsigned us);
+
+/* Wait for all that is queued on a device, as a library does that knows nothing of NCCL's work; no
+   thread can queue anything there meanwhile. 1: NCCL had work there. */
+int pretend_synchronize(int device);
 
 /* ---- what happened ---- */
 
@@ -78,9 +87,11 @@ typedef enum {
     PRETEND_FORBIDDEN,     /* what pretend_forbid_alloc refused, or could not refuse */
     PRETEND_COPIES,
     PRETEND_BLOCKING_COPIES, /* from or to host memory that is not pinned */
+    PRETEND_AWAITS,          /* of words */
     PRETEND_PACKS,
     PRETEND_SUMS,
     PRETEND_NCCL_CALLS,
+    PRETEND_OTHER_STREAM,  /* those in another stream than the communicator's last */
     PRETEND_CLOSED_BUSY,   /* nccl_close before its work was done */
     PRETEND_REGISTERED,    /* collectives whose buffers were registered */
     PRETEND_MISREGISTERED, /* registered or not when NCCL does not like it: words on stderr */

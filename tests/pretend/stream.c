@@ -14,6 +14,7 @@ struct tutti__dstream {
     tutti__dstream_t *next; /* under the device's lock */
     pthread_t thread;
     unsigned seed; /* the thread's */
+    int is_urgent;
     atomic_int captures;
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
@@ -121,7 +122,6 @@ tutti_status_t stream_make(int is_urgent, tutti__dstream_t **ret_stream)
     device_t *device;
     tutti_status_t status = device_mine("stream_make", &device);
 
-    (void)is_urgent;
     if (status == TUTTI_OK)
         status = device_changes(device, PRETEND_MADE, "stream_make");
     if (status != TUTTI_OK)
@@ -129,8 +129,10 @@ tutti_status_t stream_make(int is_urgent, tutti__dstream_t **ret_stream)
     pthread_mutex_lock(&device->lock);
     status = start(device, ret_stream);
     pthread_mutex_unlock(&device->lock);
-    if (status == TUTTI_OK)
-        atomic_fetch_add(&pretend_left, 1);
+    if (status != TUTTI_OK)
+        return status;
+    (*ret_stream)->is_urgent = is_urgent;
+    atomic_fetch_add(&pretend_left, 1);
     return status;
 }
 
@@ -164,6 +166,11 @@ void pretend_capture(tutti__dstream_t *stream, int captures)
 device_t *stream_device(const tutti__dstream_t *stream)
 {
     return stream->device;
+}
+
+int stream_is_urgent(const tutti__dstream_t *stream)
+{
+    return stream->is_urgent;
 }
 
 tutti_status_t stream_find(const char *what, tutti__dstream_t **stream)
@@ -204,6 +211,7 @@ tutti_status_t stream_push(const char *what, tutti__dstream_t *stream, void *ite
     item_t *last = item;
     tutti__nccl_t *launching;
 
+    pthread_mutex_lock(&stream->device->driver);
     pthread_mutex_lock(&stream->lock);
     launching = stream->launching;
     if (launching == NULL) {
@@ -213,6 +221,7 @@ tutti_status_t stream_push(const char *what, tutti__dstream_t *stream, void *ite
         pthread_cond_broadcast(&stream->changed);
     }
     pthread_mutex_unlock(&stream->lock);
+    pthread_mutex_unlock(&stream->device->driver);
     if (launching == NULL)
         return TUTTI_OK;
     free(item);
@@ -275,12 +284,27 @@ void stream_drain(tutti__dstream_t *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
-void device_drain(device_t *device)
+static void drain(device_t *device)
 {
-    if (atomic_load(&device->nccl_in_flight) > 0)
-        device_count(device, PRETEND_SYNCS_IN_NCCL);
+    pthread_mutex_lock(&device->driver);
     pthread_mutex_lock(&device->lock);
     for (tutti__dstream_t *s = device->streams; s != NULL; s = s->next)
         stream_drain(s);
     pthread_mutex_unlock(&device->lock);
+    pthread_mutex_unlock(&device->driver);
+}
+
+void device_drain(device_t *device)
+{
+    if (atomic_load(&device->nccl_in_flight) > 0)
+        device_count(device, PRETEND_SYNCS_IN_NCCL);
+    drain(device);
+}
+
+int pretend_synchronize(int device)
+{
+    int had_nccl = atomic_load(&device_at(device)->nccl_in_flight) > 0;
+
+    drain(device_at(device));
+    return had_nccl;
 }

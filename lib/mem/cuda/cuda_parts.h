@@ -60,6 +60,8 @@ tutti_status_t tutti__cuda_load(int device);
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
                                   void *args, tutti__dstream_t *stream);
 tutti__where_t tutti__cuda_where(const void *ptr);
+/* As await; the stream's priority was looked at. */
+tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word, uint32_t value);
 int tutti__cuda_current_device(void);
 /* Does the calling thread use this device, with its kernels loaded? No lock, no unsafe call. */
 int tutti__cuda_is_ready(int device);
@@ -89,6 +91,8 @@ tutti_status_t tutti__cuda_wait(tutti__dstream_t *stream, tutti__devent_t *event
 tutti_status_t tutti__cuda_query(tutti__devent_t *event);
 tutti_status_t tutti__cuda_timer_make(tutti__devent_t **ret_timer);
 tutti_status_t tutti__cuda_elapsed(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
+tutti_status_t tutti__cuda_words(void **ret_words);
+tutti_status_t tutti__cuda_await(tutti__dstream_t *stream, const void *word, uint32_t value);
 tutti_status_t tutti__cuda_copy(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
 
 /* ---- reduce/cuda/launch.c, image.c ---- */

@@ -27,7 +27,8 @@
     X(cuLaunchKernel)                                                                              \
     X(cuModuleGetFunction)                                                                         \
     X(cuModuleLoadData)                                                                            \
-    X(cuPointerGetAttributes)
+    X(cuPointerGetAttributes)                                                                      \
+    X(cuStreamWaitValue32)
 
 typedef struct {
     CUfunction functions[TUTTI__CUDA_KERNELS];
@@ -186,6 +187,16 @@ tutti__where_t tutti__cuda_where(const void *ptr)
     else if (type == CU_MEMORYTYPE_DEVICE)
         where = (tutti__where_t){ TUTTI__MEM_DEVICE, device };
     return where;
+}
+
+/* Pinned memory has the same address for the device. */
+tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word, uint32_t value)
+{
+    CUresult code = cu.cuStreamWaitValue32((CUstream)stream, (CUdeviceptr)(uintptr_t)word, value,
+                                           CU_STREAM_WAIT_VALUE_GEQ);
+
+    return code == CUDA_ERROR_NOT_SUPPORTED ? TUTTI_ERR_UNSUPPORTED
+                                            : check(code, "cuStreamWaitValue32");
 }
 
 /* Only of a thread that has a context: the runtime's answer would be 0 for any other. */

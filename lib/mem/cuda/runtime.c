@@ -14,6 +14,7 @@
 #include "base/status.h"
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@
     X(cudaSetDevice)                                                                               \
     X(cudaStreamCreateWithPriority)                                                                \
     X(cudaStreamDestroy)                                                                           \
+    X(cudaStreamGetPriority)                                                                       \
     X(cudaStreamIsCapturing)                                                                       \
     X(cudaStreamWaitEvent)                                                                         \
     X(cudaThreadExchangeStreamCaptureMode)
@@ -392,6 +394,41 @@ tutti_status_t tutti__cuda_elapsed(tutti__devent_t *start, tutti__devent_t *stop
         return refused(code, "cudaEventElapsedTime");
     *ret_us = (double)ms * 1e3;
     return TUTTI_OK;
+}
+
+tutti_status_t tutti__cuda_words(void **ret_words)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static void *words; /* under lock */
+    const size_t bytes = (size_t)TUTTI__DEVICE_WORDS * TUTTI__DEVICE_WORD_BYTES;
+    tutti_status_t status = TUTTI_OK;
+
+    pthread_mutex_lock(&lock);
+    if (words == NULL) {
+        status = tutti__cuda_host_alloc(bytes, &words);
+        if (status == TUTTI_OK)
+            memset(words, 0, bytes);
+    }
+    *ret_words = words;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* Streams of one priority may share a queue of the device, where a wait would stand before copies
+   and kernels of ours that it waits for: those are of the highest. */
+tutti_status_t tutti__cuda_await(tutti__dstream_t *stream, const void *word, uint32_t value)
+{
+    int lowest = 0, highest = 0, its = 0;
+    tutti_status_t status;
+
+    status = check(rt.cudaDeviceGetStreamPriorityRange(&lowest, &highest),
+                   "cudaDeviceGetStreamPriorityRange");
+    if (status == TUTTI_OK)
+        status =
+            check(rt.cudaStreamGetPriority((cudaStream_t)stream, &its), "cudaStreamGetPriority");
+    if (status != TUTTI_OK)
+        return status;
+    return its == highest ? TUTTI_ERR_UNSUPPORTED : tutti__cuda_wait_word(stream, word, value);
 }
 
 tutti_status_t tutti__cuda_copy(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream)

@@ -41,10 +41,9 @@ static void end_work(tutti__nccl_node_t *self)
 {
     if (self->nccl == NULL)
         return;
-    /* No answer is of use: NCCL is aborted in any case, and the device's errors last. */
-    (void)self->ops->use(self->device);
-    self->ops->nccl_abort(self->nccl);
+    tutti__nccl_abort(self->ops, self->device, self->nccl);
     self->nccl = NULL;
+    (void)self->ops->use(self->device); /* no answer is of use: its errors last */
     /* Behind all that is left in the stream: nobody steps to these events any more. */
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
         (void)self->ops->record(self->lane[i].done, self->stream);

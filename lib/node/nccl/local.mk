@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 libtutti_all_la_SOURCES += \
+    %reldir%/abort.c \
     %reldir%/calls.c \
     %reldir%/gate.c \
     %reldir%/nccl.c \

@@ -188,9 +188,13 @@ tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t 
 void tutti__nccl_node_unregister(tutti__node_t *node);
 
 /* End all work of NCCL, wherever it is; from here on the node is dead, and its lanes say so. Any
-   thread, any time before close, as often as wanted: it happens once. Waits for nobody: if another
-   thread is in a step, that one does it on its way out. */
+   thread, any time before close, as often as wanted: it happens once. If another thread is in a
+   step, that one does it on its way out. Waits for NCCL only, and not for ever (abort.c). */
 void tutti__nccl_node_abort(tutti__node_t *node);
+
+/* Has an abort on this device not returned in time? Until it does, whatever waits for the device
+   would wait for ever: freeing memory, dropping streams, allocating. */
+int tutti__nccl_is_stuck(int device);
 
 /* ---- inside ---- */
 
@@ -283,6 +287,9 @@ tutti_status_t tutti__nccl_overdue_open(tutti__nccl_node_t *self);
 void tutti__nccl_overdue_close(tutti__nccl_node_t *self);
 tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call);
 tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self);
+
+/* abort.c. Of a communicator that nobody is in; it is no more. */
+void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t *nccl);
 
 /* gate.c. Enter: 1: the caller is alone with the device and NCCL until it leaves; 0: not now, or
    the node is dead. */

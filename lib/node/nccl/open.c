@@ -11,6 +11,20 @@
 /* What a share of the stage begins at; NCCL is slower with less. */
 #define STAGE_ALIGN 16
 
+static void drop_device_parts(tutti__nccl_node_t *self)
+{
+    for (uint32_t i = 0; i < TUTTI__LANES; i++)
+        if (self->lane[i].done != NULL)
+            self->ops->event_drop(self->lane[i].done);
+    tutti__nccl_overdue_close(self);
+    if (tutti__nccl_is_stuck(self->device))
+        return;
+    if (self->stage != NULL)
+        self->ops->free(self->stage);
+    if (self->stream != NULL)
+        self->ops->stream_drop(self->stream);
+}
+
 void tutti__nccl_close(tutti__node_t *node)
 {
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
@@ -21,14 +35,7 @@ void tutti__nccl_close(tutti__node_t *node)
     /* Without its device, too, all is given back that can be. */
     (void)self->ops->use(self->device);
     tutti__nccl_end(self);
-    for (uint32_t i = 0; i < TUTTI__LANES; i++)
-        if (self->lane[i].done != NULL)
-            self->ops->event_drop(self->lane[i].done);
-    tutti__nccl_overdue_close(self);
-    if (self->stage != NULL)
-        self->ops->free(self->stage);
-    if (self->stream != NULL)
-        self->ops->stream_drop(self->stream);
+    drop_device_parts(self);
     free(self->pieces);
     free(self->calls);
     free(self);

@@ -123,6 +123,24 @@ static tutti_status_t call_query(void)
     return ops->query(event);
 }
 
+static tutti_status_t call_words(void)
+{
+    void *words = NULL, *again;
+    tutti_status_t status = ops->words(&words);
+
+    if (status != TUTTI_OK)
+        return status;
+    CHECK(ops->words(&again) == TUTTI_OK && again == words && words != NULL);
+    for (size_t i = 0; i < (size_t)TUTTI__DEVICE_WORDS * TUTTI__DEVICE_WORD_BYTES; i++)
+        CHECK(((const char *)words)[i] == 0);
+    return TUTTI_OK;
+}
+
+static tutti_status_t call_await(void)
+{
+    return ops->await(stream, room, 77);
+}
+
 static tutti_status_t call_copy(void)
 {
     return ops->copy(room, room + 32, 8, stream);
@@ -228,6 +246,10 @@ static const struct {
     { call_record, TUTTI_ERR_SYSTEM, "cudaEventRecord" },
     { call_wait, TUTTI_ERR_SYSTEM, "cudaStreamWaitEvent" },
     { call_query, TUTTI_ERR_SYSTEM, "cudaEventQuery" },
+    { call_words, TUTTI_ERR_NO_MEMORY, "cudaHostAlloc" },
+    { call_await, TUTTI_ERR_SYSTEM, "cudaDeviceGetStreamPriorityRange" },
+    { call_await, TUTTI_ERR_SYSTEM, "cudaStreamGetPriority" },
+    { call_await, TUTTI_ERR_SYSTEM, "cuStreamWaitValue32" },
     { call_copy, TUTTI_ERR_SYSTEM, "cudaMemcpyAsync" },
     { call_pack, TUTTI_ERR_SYSTEM, "cuLaunchKernel" },
     { call_pack, TUTTI_ERR_SYSTEM, "cudaGetDevice" },
@@ -313,6 +335,21 @@ static void test_states(void)
     CHECK(call_pack() == TUTTI_ERR_SYSTEM);
     CHECK(strstr(last_error, "device 0") != NULL);
     CHECK(ops->use(0) == TUTTI_OK);
+}
+
+/* Where ours might stand behind the wait there is none. */
+static void test_await(void)
+{
+    static const char *const why[] = { "no words", "urgent", "one priority" };
+
+    for (int i = 0; i < 3; i++) {
+        setenv("STUB_FAIL", why[i], 1);
+        setenv("STUB_VALUE", "0", 1);
+        CHECK(call_await() == TUTTI_ERR_UNSUPPORTED);
+        CHECK(strcmp(getenv("STUB_VALUE"), "0") == 0);
+    }
+    unsetenv("STUB_FAIL");
+    CHECK(call_await() == TUTTI_OK && strcmp(getenv("STUB_VALUE"), "77") == 0);
 }
 
 /* Of a device that the thread has, with its kernels, the driver is asked only. */
@@ -409,6 +446,7 @@ static void run_calls(void)
             run_case(i);
     CHECK(call_use() == TUTTI_OK && call_use() == TUTTI_OK);
     test_states();
+    test_await();
     test_use_again();
     test_close();
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {

@@ -103,6 +103,17 @@ CALL(cuModuleGetFunction, 500, void **function, void *module, const char *name)
 CALL(cuLaunchKernel, 701, void *function, unsigned x, unsigned y, unsigned z, unsigned a,
      unsigned b, unsigned c, unsigned shared, void *stream, void **params, void **extra)
 
+/* STUB_VALUE: what a stream waits for, at least (GEQ, 0). */
+int cuStreamWaitValue32_v2(void *stream, uint64_t word, unsigned value, unsigned flags)
+{
+    (void)stream;
+    if (fails("no words"))
+        return 801;
+    return word == 0 || flags != 0 || fails("cuStreamWaitValue32")
+               ? 1
+               : set_number("STUB_VALUE", (int)value);
+}
+
 /* Addresses below 4096 are special: 1 pinned, 2 device memory, 3 managed; of device 1. */
 int cuCtxGetDevice(int *device)
 {
@@ -239,7 +250,20 @@ int cudaThreadExchangeStreamCaptureMode(int *mode)
 CALL(cudaStreamWaitEvent, 400, void *stream, void *event, unsigned flags)
 #endif
 CALL(cudaGetLastError, 0, void)
-CALL(cudaDeviceGetStreamPriorityRange, 3, int *lowest, int *highest)
+int cudaDeviceGetStreamPriorityRange(int *lowest, int *highest)
+{
+    *lowest = 0;
+    *highest = fails("one priority") ? 0 : -5;
+    return fails("cudaDeviceGetStreamPriorityRange") ? 3 : 0;
+}
+
+int cudaStreamGetPriority(void *stream, int *priority)
+{
+    (void)stream;
+    *priority = fails("urgent") ? -5 : 0;
+    return fails("cudaStreamGetPriority") ? 3 : 0;
+}
+
 CALL(cudaStreamCreateWithPriority, 3, void **stream, unsigned flags, int priority)
 CALL(cudaStreamDestroy, 400, void *stream)
 CALL(cudaEventDestroy, 400, void *event)

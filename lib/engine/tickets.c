@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests that a stream waits for, and nobody else: tutti_cuda_wait with TUTTI_STREAM_WAIT=device
+ * where the host has a share in the work, so that no event can stand behind it (landing.c).
+ *
+ *      caller   takes a word of pinned memory; the stream waits until it has this value; returns
+ *      engine   goes on; when the request ends, however it does, writes the value
+ *
+ * A ticket is a word and its next value. Values only grow and streams wait for "at least", so a
+ * word can be another request's as soon as it is written, though streams may come to their waits
+ * much later. Words are the process's, and stay (mem/device.h): all communicators share them. Who
+ * finds none waits on the host, as do those whose stream cannot wait.
+ *
+ * A request can be handed over once nothing but the communicator's death ends it badly: all ranks
+ * have come, its schedules are known, and the engine's own thread may carry it on. Its name is free
+ * then, it is not pending, and it is the engine's.
+ *
+ * No stream waits for ever. Who gives a ticket has the token and finds the request in a lane; from
+ * then on it is in `given`, and it leaves that in tickets_end alone, which writes the word: from
+ * request_finish when its bucket has ended; from request_finish_all when the communicator has died,
+ * which every thread that finds it dead calls in its next step, and when it is closed. It does end:
+ * while its lane is at work `polling` keeps the thread awake, peers that die or leave are seen as
+ * ever, and the thread ends the communicator at the deadline. That counts from when the request's
+ * data are there, so the caller's own work in front of it may last.
+ *
+ * What the stream waits for must not be held up by the stream. NCCL's calls of one communicator are
+ * done one after the other, in whatever streams; one that stands in its stream behind such a wait
+ * would hold up those that are launched later, also for the request that the wait is for. So where
+ * there are several hosts nothing is launched before its data are there (TUTTI__DEVICE_INPUT, and
+ * api/on_device.c). On one host those that get tickets are made in host memory, without NCCL. Nor
+ * do buckets wait for each other in a circle: data that stand behind a ticket were submitted when
+ * that ticket's bucket had begun here, so they are in a bucket of a higher number.
+ *
+ * Persistent requests and those with a callback are waited for on the host: both need somebody who
+ * is told when it is done.
+ */
+#include "engine/state.h"
+
+#include "base/log.h"
+#include "base/time.h"
+
+#include <assert.h>
+#include <unistd.h>
+
+#define LOOKS_PER_DEADLINE 8
+#define LOOK_NS 1000000000u /* at least so often */
+/* Direct calls and waiters have the deadline, too, and know more about it. */
+#define GRACE_NS 1500000000u
+/* How much longer who does not know the culprit waits for one that does. */
+#define UNSURE_NS 1000000000u
+#define DRAIN_NAP_US 50
+
+/* Which words are taken; that orders the accesses to their values, too. */
+static _Atomic uint64_t taken;
+static uint32_t values[TUTTI__DEVICE_WORDS];
+
+static_assert(TUTTI__DEVICE_WORDS <= 64, "a bit each");
+
+static tutti__word_t *word_of(const tutti__engine_t *e, uint32_t index)
+{
+    return (tutti__word_t *)(void *)((char *)e->words + (size_t)index * TUTTI__DEVICE_WORD_BYTES);
+}
+
+/* 0: there is none. */
+static int take_word(uint32_t *ret_index)
+{
+    uint64_t before = atomic_load(&taken);
+
+    for (uint32_t i = 0; i < TUTTI__DEVICE_WORDS; i++) {
+        uint64_t bit = (uint64_t)1 << i;
+
+        if ((before & bit) != 0 || (atomic_fetch_or(&taken, bit) & bit) != 0)
+            continue;
+        *ret_index = i;
+        return 1;
+    }
+    return 0;
+}
+
+static void put_word(uint32_t index)
+{
+    atomic_fetch_and(&taken, ~((uint64_t)1 << index));
+}
+
+tutti_status_t tutti__tickets_open(tutti__engine_t *e)
+{
+    const tutti__device_ops_t *ops = e->env.exec->device->ops;
+    tutti_status_t status;
+    int before;
+
+    if (!e->env.conf->stream_wait || ops->words == NULL || ops->await == NULL)
+        return TUTTI_OK;
+    before = tutti__engine_use_device(e);
+    status = ops->words(&e->words);
+    tutti__engine_give_back(e, before);
+    if (status != TUTTI_OK)
+        e->words = NULL;
+    return status == TUTTI_ERR_UNSUPPORTED ? TUTTI_OK : status;
+}
+
+void tutti__tickets_begin(tutti__engine_t *e, const tutti__bucket_t *bucket)
+{
+    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next)
+        tutti__store_release(&r->begun, 1);
+    tutti__request_wake(e);
+}
+
+/* ---- giving ---- */
+
+static tutti_status_t await_word(tutti__engine_t *e, tutti__dstream_t *stream, uint32_t index)
+{
+    int before = tutti__engine_use_device(e);
+    tutti_status_t status =
+        e->env.exec->device->ops->await(stream, (void *)word_of(e, index), values[index] + 1);
+
+    tutti__engine_give_back(e, before);
+    return status;
+}
+
+tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti_request_t *request,
+                                   tutti__dstream_t *stream, int *ret_gone)
+{
+    tutti_status_t status;
+    uint32_t index;
+
+    if (e->words == NULL || request->persistent || !tutti__load_relaxed(&request->begun) ||
+        !take_word(&index))
+        return TUTTI_OK;
+    status = await_word(e, stream, index);
+    if (status != TUTTI_OK) {
+        put_word(index);
+        return status == TUTTI_ERR_UNSUPPORTED ? TUTTI_OK : status;
+    }
+    tutti__request_release(e, request);
+    request->ticket = (uint8_t)(index + 1);
+    request->ticket_value = ++values[index];
+    request->given_ns = tutti__now_ns();
+    request->chain = e->given;
+    e->given = request;
+    atomic_fetch_add(&e->ngiven, 1);
+    *ret_gone = 1;
+    return TUTTI_OK;
+}
+
+/* ---- ending ---- */
+
+/* The request leaves the list; its stream goes on. */
+static void let_go(tutti__engine_t *e, tutti_request_t **at)
+{
+    tutti_request_t *request = *at;
+    uint32_t index = request->ticket - 1u;
+
+    *at = request->chain;
+    tutti__events_put(e, &request->ready);
+    /* Release: pairs with the device's read; what the request has written is there. */
+    tutti__store_release(word_of(e, index), request->ticket_value);
+    put_word(index);
+    tutti__request_free(request);
+    atomic_fetch_sub(&e->ngiven, 1);
+}
+
+void tutti__tickets_end(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
+                        const char *text)
+{
+    char words[TUTTI__ERROR_BYTES];
+    tutti_request_t **at = &e->given;
+
+    /* There is nobody to tell but whoever calls next. */
+    if (status != TUTTI_OK && !atomic_load(&e->dead)) {
+        snprintf(words, sizeof(words), "rank %u, tensor '%.100s', handed over to a stream: %.300s",
+                 e->rank, request->name, text != NULL ? text : "");
+        tutti__watch_dead(e, status, words);
+    }
+    while (*at != request)
+        at = &(*at)->chain;
+    let_go(e, at);
+}
+
+void tutti__tickets_end_all(tutti__engine_t *e, const char *text)
+{
+    if (e->given != NULL && !atomic_load(&e->dead))
+        TUTTI__LOG(TUTTI__LOG_WARN,
+                   "rank %u, tensor '%s' is not done, but the stream that waits for it goes on: %s",
+                   e->rank, e->given->name, text);
+    while (e->given != NULL)
+        let_go(e, &e->given);
+}
+
+void tutti__engine_drain(tutti__engine_t *e)
+{
+    uint64_t limit = tutti__now_ns() + e->env.conf->timeout_ms * 1000000u;
+
+    while (atomic_load(&e->ngiven) > 0 && !atomic_load(&e->dead) && tutti__now_ns() < limit)
+        usleep(DRAIN_NAP_US);
+}
+
+/* ---- the deadline ---- */
+
+static void give_up(tutti__engine_t *e, const tutti_request_t *request, uint64_t now)
+{
+    uint64_t waited_ns = now - request->given_ns;
+    uint64_t limit_ns = e->env.conf->timeout_ms * 1000000u + GRACE_NS;
+    char text[TUTTI__ERROR_BYTES], culprit[240];
+
+    if (!tutti__engine_halted(e, culprit, sizeof(culprit)) &&
+        !tutti__wait_culprit(e, request, culprit, sizeof(culprit)) &&
+        waited_ns <= limit_ns + UNSURE_NS)
+        return;
+    snprintf(text, sizeof(text),
+             "rank %u: a stream of device %d has waited %.3g s for tensor '%.160s': %s", e->rank,
+             e->env.exec->device->device, (double)waited_ns / 1e9, request->name, culprit);
+    tutti__watch_dead(e, TUTTI_ERR_TIMEOUT, text);
+}
+
+/* Its own data are not there: it is nobody else's fault. */
+static int has_no_data(const tutti__engine_t *e, const tutti_request_t *request)
+{
+    return request->ready != NULL &&
+           e->env.exec->device->ops->query(request->ready) == TUTTI__AGAIN;
+}
+
+void tutti__tickets_watch(tutti__engine_t *e)
+{
+    uint64_t now, limit_ns = e->env.conf->timeout_ms * 1000000u, late_ns = 0;
+    const tutti_request_t *late = NULL;
+    int before;
+
+    if (TUTTI__LIKELY(e->given == NULL) || atomic_load(&e->dead))
+        return;
+    now = tutti__now_ns();
+    if (now - e->looked_ns < TUTTI__MIN(limit_ns / LOOKS_PER_DEADLINE, LOOK_NS))
+        return;
+    e->looked_ns = now;
+    before = tutti__engine_use_device(e);
+    for (tutti_request_t *r = e->given; r != NULL; r = r->chain) {
+        if (has_no_data(e, r))
+            r->given_ns = now;
+        else if (now - r->given_ns > limit_ns + GRACE_NS && now - r->given_ns > late_ns) {
+            late = r;
+            late_ns = now - r->given_ns;
+        }
+    }
+    tutti__engine_give_back(e, before);
+    if (late != NULL)
+        give_up(e, late, now);
+}
