@@ -3,24 +3,61 @@
  * Calls in streams. Nothing here is CUDA's: streams are those of the communicator's device, which a
  * module brings.
  */
+#include "api/arguments.h"
 #include "api/device.h"
 #include "api/direct.h"
 #include "api/submit.h"
 
 #include "base/status.h"
+#include "engine/engine.h"
 
 #include <tutti/cuda.h>
+
+/* Of the request that a direct call becomes; free again when that has returned. */
+#define DIRECT_NAME "tutti_cuda_run"
 
 static tutti__dstream_t *stream_of(struct CUstream_st *stream)
 {
     return (tutti__dstream_t *)(void *)stream;
 }
 
+/* Is it a request that can be handed over to the stream? All ranks say the same of one call.
+   Messages are between two ranks, and go through host memory at once. */
+static int is_request(const tutti_comm_t *comm, const tutti__call_t *call)
+{
+    return comm->conf.shared.stream_wait && comm->shape.nhosts > 1 &&
+           tutti__call_collective(call->kind) != TUTTI__COLLECTIVES;
+}
+
+static tutti_status_t run_as_request(tutti_comm_t *comm, tutti__call_t *call)
+{
+    tutti__entry_t entry = { .name = DIRECT_NAME, .stream = call->stream };
+    tutti_status_t status = tutti__call_check(comm, call, 0);
+
+    if (status == TUTTI_OK)
+        status = tutti__device_check_stream(comm, call, call->stream);
+    if (status == TUTTI_OK && tutti__engine_in_callback())
+        status = tutti__fail(TUTTI_ERR_UNSUPPORTED, "a callback must not make calls in a stream "
+                                                    "with TUTTI_STREAM_WAIT=device");
+    if (status != TUTTI_OK)
+        return status;
+    if (!tutti__call_reduces(call->kind))
+        call->op = (tutti_op_t)0;
+    entry.call = *call;
+    entry.has_stream = call->on_device;
+    return tutti__engine_run_queued(comm->engine, &entry);
+}
+
 static tutti_status_t run(tutti__call_t *call, tutti_comm_t *comm, struct CUstream_st *stream)
 {
+    tutti_status_t status = tutti__comm_check(comm);
+
+    if (status != TUTTI_OK)
+        return status;
     call->stream = stream_of(stream);
     call->has_stream = 1;
-    return tutti__comm_call_in_stream(comm, call);
+    return is_request(comm, call) ? run_as_request(comm, call)
+                                  : tutti__comm_call_in_stream(comm, call);
 }
 
 int tutti_cuda_device(const tutti_comm_t *comm)

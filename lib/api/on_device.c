@@ -11,7 +11,8 @@
  *
  * A call in a stream (tutti/cuda.h) begins behind the work that is there; else the data are there
  * when it is made, as in host memory. If NCCL does all of it, and nothing is to be done behind
- * that, it ends when it is queued, and the stream waits for it; else the result is there.
+ * that, it ends when it is queued, and the stream waits for it; else the result is there. With
+ * TUTTI_STREAM_WAIT=device several hosts make it as a request (api/cuda.c).
  *
  * The caller's thread uses the communicator's device meanwhile, and then its own again.
  */
@@ -21,10 +22,6 @@
 #include "base/compiler.h"
 #include "base/status.h"
 #include "node/nccl/nccl.h"
-
-#include <unistd.h>
-
-#define INPUT_NAP_US 20
 
 unsigned tutti__comm_device_tag(const tutti__call_t *call)
 {
@@ -192,22 +189,6 @@ static tutti_status_t make_staged(tutti_comm_t *comm, const tutti__call_t *call,
     return tutti__comm_wait_for_copies(comm, status);
 }
 
-/* Streams may wait for what the engine does yet, so nothing may be launched in front of that: see
-   engine/tickets.c. It ends as those waits do. */
-static tutti_status_t await_input(tutti_comm_t *comm)
-{
-    tutti_status_t status;
-
-    while ((status = comm->device.ops->query(comm->device.lane[0].ready)) == TUTTI__AGAIN) {
-        status = tutti__engine_alive(comm->engine);
-        if (status != TUTTI_OK)
-            return status;
-        tutti__comm_help(comm);
-        usleep(INPUT_NAP_US);
-    }
-    return status;
-}
-
 static tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
 {
     int is_message = tutti__call_collective(call->kind) == TUTTI__COLLECTIVES;
@@ -217,9 +198,6 @@ static tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
 
     if (call->has_stream)
         status = comm->device.ops->record(comm->device.lane[0].ready, call->stream);
-    if (status == TUTTI_OK && call->has_stream && comm->conf.shared.stream_wait &&
-        comm->shape.nhosts > 1)
-        status = await_input(comm);
     if (status != TUTTI_OK)
         return tutti__comm_end_badly(comm, status);
     if (agreed)

@@ -90,6 +90,9 @@ tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms);
    TUTTI_STREAM_WAIT=device, has begun, and that later work in `stream` sees the result. */
 tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,
                                          tutti__dstream_t *stream);
+/* Submit one call that nobody waits for but as wait_queued does: it has ended when this returns,
+   or the stream waits for it. */
+tutti_status_t tutti__engine_run_queued(tutti__engine_t *engine, const tutti__entry_t *entry);
 tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms);
 tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nrequests, int timeout_ms,
                                       size_t *ret_index);

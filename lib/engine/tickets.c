@@ -26,8 +26,8 @@
  * What the stream waits for must not be held up by the stream. NCCL's calls of one communicator are
  * done one after the other, in whatever streams; one that stands in its stream behind such a wait
  * would hold up those that are launched later, also for the request that the wait is for. So where
- * there are several hosts nothing is launched before its data are there (TUTTI__DEVICE_INPUT, and
- * api/on_device.c). On one host those that get tickets are made in host memory, without NCCL. Nor
+ * there are several hosts nothing is launched before its data are there (TUTTI__DEVICE_INPUT); a
+ * direct call in a stream is a request there, too (api/cuda.c). On one host those that get tickets are made in host memory, without NCCL. Nor
  * do buckets wait for each other in a circle: data that stand behind a ticket were submitted when
  * that ticket's bucket had begun here, so they are in a bucket of a higher number.
  *

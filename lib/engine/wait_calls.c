@@ -92,11 +92,24 @@ static int left_of(int timeout_ms, uint64_t since_ns)
     return ms < (uint64_t)timeout_ms ? timeout_ms - (int)ms : 0;
 }
 
+/* Until it has begun or is queued, and the stream is ordered behind it: *ret_gone. Else it is done,
+   or just about to be, as the communicator has died. */
+static tutti_status_t pass_queued(tutti_request_t *request, int timeout_ms,
+                                  tutti__dstream_t *stream, int *ret_gone)
+{
+    uint64_t since_ns = tutti__now_ns();
+    tutti_status_t status = TUTTI_OK;
+
+    if (request->engine->words != NULL && !request->persistent)
+        status = pass(request, &request->begun, timeout_ms, stream, ret_gone);
+    if (status == TUTTI_OK && !*ret_gone)
+        status = pass(request, &request->queued, left_of(timeout_ms, since_ns), stream, ret_gone);
+    return status;
+}
+
 tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,
                                          tutti__dstream_t *stream)
 {
-    tutti__engine_t *e = request->engine;
-    uint64_t since_ns = tutti__now_ns();
     tutti_status_t status;
     int gone = 0;
 
@@ -105,15 +118,33 @@ tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_m
         return tutti__engine_wait(request, timeout_ms);
     status = check_active(request);
     if (status == TUTTI_OK)
-        status = tutti__landing_check(e, stream);
-    if (status == TUTTI_OK && e->words != NULL && !request->persistent)
-        status = pass(request, &request->begun, timeout_ms, stream, &gone);
-    if (status == TUTTI_OK && !gone)
-        status = pass(request, &request->queued, left_of(timeout_ms, since_ns), stream, &gone);
-    if (status != TUTTI_OK || gone)
+        status = tutti__landing_check(request->engine, stream);
+    if (status == TUTTI_OK)
+        status = pass_queued(request, timeout_ms, stream, &gone);
+    return status == TUTTI_OK && !gone ? tutti__engine_wait(request, timeout_ms) : status;
+}
+
+tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t *entry)
+{
+    tutti_request_t *request;
+    tutti_status_t status = tutti__engine_submit(e, entry, 1, &request);
+    int gone = 0;
+
+    if (status == TUTTI_OK && request->call.on_device)
+        status = pass_queued(request, -1, entry->stream, &gone);
+    else if (status != TUTTI_OK)
         return status;
-    /* It is done now, or just about to be, as the communicator has died. */
-    return tutti__engine_wait(request, timeout_ms);
+    if (gone)
+        return TUTTI_OK;
+    /* What is wrong with the stream leaves the request. */
+    if (status != TUTTI_OK) {
+        char words[TUTTI__ERROR_BYTES];
+
+        snprintf(words, sizeof(words), "%s", tutti_last_error());
+        (void)tutti__engine_wait(request, -1);
+        return tutti__fail(status, "%s", words);
+    }
+    return tutti__engine_wait(request, -1);
 }
 
 tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms)

@@ -162,6 +162,15 @@ static void verify(user_t *u, int t, float times)
     }
 }
 
+/* A direct call, or one that is submitted and handed over. */
+static void run_direct(user_t *u, const tutti_call_t *call)
+{
+    tutti_call_t direct = *call;
+
+    direct.name = NULL;
+    CHECK_OK(tutti_cuda_run(&direct, u->job.self->comm, cuda(u)));
+}
+
 static void hand_over(user_t *u, tutti_call_t *call)
 {
     tutti_request_t *request;
@@ -170,10 +179,29 @@ static void hand_over(user_t *u, tutti_call_t *call)
     CHECK_OK(tutti_cuda_wait(request, -1, cuda(u)));
 }
 
+/* All ranks' bits, exclusive or. */
+static void verify_xor(user_t *u, int t)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        uint32_t want = 0, got;
+        float x;
+
+        for (int r = 0; r < u->job.self->size; r++) {
+            uint32_t bits;
+
+            x = value(r, t, i);
+            memcpy(&bits, &x, sizeof(bits));
+            want ^= bits;
+        }
+        memcpy(&got, &host_slot(u, t)[i], sizeof(got));
+        CHECK(got == want);
+    }
+}
+
 /* ---- the host goes on ---- */
 
-/* By NCCL and between hosts; scaled, so in host memory; and one of the caller's own steps, all of
-   them behind a gate, on all ranks or on one. */
+/* By NCCL and between hosts; scaled, so in host memory; and direct calls of both kinds, all of them
+   behind a gate, on all ranks or on one. */
 static void ahead(rank_t *self, int held)
 {
     tutti_async_options_t scale = TUTTI_ASYNC_OPTIONS_INIT;
@@ -195,15 +223,25 @@ static void ahead(rank_t *self, int held)
         hand_over(&u, &call);
         get(&u, t);
     }
+    for (int t = 2; t < 4; t++) {
+        tutti_call_t call = allreduce(NULL, slot(&u, t), COUNT);
+
+        call.dtype = t == 2 ? TUTTI_FLOAT32 : TUTTI_UINT32;
+        call.op = t == 2 ? TUTTI_SUM : TUTTI_BXOR; /* NCCL has no such operation */
+        put(&u, t);
+        run_direct(&u, &call);
+        get(&u, t);
+    }
     CHECK_INT(look(&u), TUTTI__AGAIN);
     usleep(SOON_US);
     CHECK_INT(u.job.ops->query(u.end), TUTTI__AGAIN);
-    CHECK_INT(pretend_counts(self->rank, PRETEND_AWAITS) - awaits, 2);
+    CHECK_INT(pretend_counts(self->rank, PRETEND_AWAITS) - awaits, 4);
     CHECK_OK(tutti_barrier(self->comm));
     atomic_store(&opened, 1);
     wait_for(&u);
-    verify(&u, 0, 1);
-    verify(&u, 1, 2);
+    for (int t = 0; t < 3; t++)
+        verify(&u, t, t == 1 ? 2 : 1);
+    verify_xor(&u, 3);
     device_forbid_alloc(self, 0);
     end(&u);
 }
@@ -376,6 +414,23 @@ static void refused(rank_t *self)
     wait_for(&u);
     verify(&u, 0, 1);
     case_works(self);
+    CHECK_STATUS(tutti_cuda_allreduce(slot(&u, 2), slot(&u, 2), self->rank == 1 ? 2 : 1,
+                                      TUTTI_FLOAT32, TUTTI_SUM, self->comm, cuda(&u)),
+                 TUTTI_ERR_MISMATCH);
+    CHECK_STATUS(
+        tutti_cuda_allreduce(u.host, u.host, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, cuda(&u)),
+        TUTTI_ERR_INVALID_ARGUMENT);
+    pretend_capture(u.stream, 1);
+    CHECK_STATUS(tutti_cuda_allreduce(slot(&u, 2), slot(&u, 2), 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                      self->comm, cuda(&u)),
+                 TUTTI_ERR_UNSUPPORTED);
+    pretend_capture(u.stream, 0);
+    put(&u, 3);
+    CHECK_OK(tutti_cuda_allreduce(slot(&u, 3), slot(&u, 3), COUNT, TUTTI_FLOAT32, TUTTI_SUM,
+                                  self->comm, cuda(&u)));
+    get(&u, 3);
+    wait_for(&u);
+    verify(&u, 3, 1);
     end(&u);
 }
 
