@@ -28,10 +28,10 @@
  *                 before it, and lasts longer than on the others by more than that, ends the
  *                 communicator, as does a rank that dies
  * The thread's    device is the same before and after each call
- * Waiting         TUTTI_STREAM_WAIT=device, rank 0's for all, lets streams wait on the device for
- *                 calls in which the host has a share: see tutti_cuda_wait. Never tried on a GPU.
- *                 CUDA does not see what such a wait orders: while a stream stands there, a
- *                 call that synchronises the device (cudaFree, cudaMalloc, cudaDeviceSynchronize,
+ * Waiting         TUTTI_STREAM_WAIT=device, rank 0's for all, lets streams of jobs on several hosts
+ *                 wait on the device where the host has a share: see tutti_cuda_wait. Never tried
+ *                 on a GPU. CUDA does not see what such a wait orders: while a stream stands there,
+ *                 a call that synchronises the device (cudaFree, cudaMalloc, cudaDeviceSynchronize,
  *                 a kernel's first, lazy load) may keep Tutti's thread from launching what the
  *                 stream waits for. That ends with TUTTI_TIMEOUT, if the driver lets go; the
  *                 default, host, has no such waits
@@ -62,7 +62,7 @@ TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
  *
  * Later work in the stream sees the result. Where the whole call is one operation of NCCL, which is
  * so on one host and with nccl-flat, this returns as soon as it is queued; else when the result is
- * there. With TUTTI_STREAM_WAIT=device a collective of several hosts is made as a request, named
+ * there. With TUTTI_STREAM_WAIT=device, on several hosts, a collective is made as a request, named
  * "tutti_cuda_run", and a tutti_cuda_wait for it: all ranks make it in a stream then, or none does,
  * and no callback. Errors as in the direct call of that kind; and TUTTI_ERR_INVALID_ARGUMENT if
  * buffers are host memory. Blocks until the other ranks have come with the same call. Since 0.1.
@@ -95,13 +95,16 @@ TUTTI_API tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t nca
  * Where the host has a share in the work, in whole or between hosts, this returns when the result
  * is there; and so, as tutti_wait, for a request on host memory or with a callback. Any thread.
  *
- * With TUTTI_STREAM_WAIT=device it returns then as soon as the request has begun: all ranks have
- * come with it, and it is one of the four fused buckets at work. It need not be done, nor need its
- * data be there: the stream waits for it on the device. Not so, but as above, for persistent
- * requests; when 64 are waited for like that in the process; if the stream has the device's highest
- * priority, which is that of Tutti's own; and with an MPI that only some threads may call. Such a
- * request has TUTTI_TIMEOUT, and some seconds, from when its data are there, else the communicator
- * ends; then, too, the stream goes on, behind a result that is not there: the next call says so.
+ * With TUTTI_STREAM_WAIT=device, on several hosts, it returns then as soon as the request has
+ * begun: all ranks have come with it, and it is one of the four fused buckets at work. It need not
+ * be done, nor need its data be there: the stream waits for it on the device. Not so, but as above,
+ * for persistent requests and for operations of tutti_op_create; when 64 are waited for like that
+ * in the process; if the stream has the device's highest priority, which is that of Tutti's own;
+ * and with an MPI that only some threads may call. Such a request has TUTTI_TIMEOUT, and some
+ * seconds, from when its data are there, else the communicator ends; then, too, the stream goes on,
+ * behind a result that is not there: the next call says so. A callback must not wait for such a
+ * stream.
+ *
  * Errors as in tutti_wait. TUTTI_ERR_UNSUPPORTED: the stream is being captured into a graph; this,
  * and any other that is about the stream, leaves the request as it was. What goes wrong on the
  * device after this has returned ends the communicator, so its next call says so. Since 0.1.

@@ -168,6 +168,9 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
         .slot_bytes = comm->conf.shared.chunk_bytes,
         .device = comm->device.ops != NULL ? &comm->device : NULL,
     };
+    /* See engine/tickets.c. Of the world, as its communicators share devices. */
+    if (comm->world->topo->nhosts == 1)
+        comm->conf.shared.stream_wait = 0;
     tutti__run_init(&comm->run, &comm->exec, 0);
     for (int i = 0; i < 2; i++)
         tutti__run_init(&comm->side[i].run, &comm->exec, 0);

@@ -25,7 +25,7 @@ static tutti__dstream_t *stream_of(struct CUstream_st *stream)
    Messages are between two ranks, and go through host memory at once. */
 static int is_request(const tutti_comm_t *comm, const tutti__call_t *call)
 {
-    return comm->conf.shared.stream_wait && comm->shape.nhosts > 1 &&
+    return comm->conf.shared.stream_wait &&
            tutti__call_collective(call->kind) != TUTTI__COLLECTIVES;
 }
 
@@ -36,9 +36,6 @@ static tutti_status_t run_as_request(tutti_comm_t *comm, tutti__call_t *call)
 
     if (status == TUTTI_OK)
         status = tutti__device_check_stream(comm, call, call->stream);
-    if (status == TUTTI_OK && tutti__engine_in_callback())
-        status = tutti__fail(TUTTI_ERR_UNSUPPORTED, "a callback must not make calls in a stream "
-                                                    "with TUTTI_STREAM_WAIT=device");
     if (status != TUTTI_OK)
         return status;
     if (!tutti__call_reduces(call->kind))
@@ -54,6 +51,10 @@ static tutti_status_t run(tutti__call_t *call, tutti_comm_t *comm, struct CUstre
 
     if (status != TUTTI_OK)
         return status;
+    /* The stream may wait for what only the thread that is in the callback can do. */
+    if (comm->conf.shared.stream_wait && tutti__engine_in_callback())
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "a callback must not make calls in a stream with "
+                                                  "TUTTI_STREAM_WAIT=device");
     call->stream = stream_of(stream);
     call->has_stream = 1;
     return is_request(comm, call) ? run_as_request(comm, call)

@@ -75,7 +75,7 @@ static void fail(tutti__engine_t *e, const tutti__bucket_t *bucket, tutti_status
 {
     char text[TUTTI__ERROR_BYTES];
 
-    /* Requests that were handed over are in it no more. */
+    /* Requests that an event was enough for are in it no more. */
     snprintf(text, sizeof(text), "rank %u, tensor '%.100s', queued on its device: %.300s", e->rank,
              bucket->first != NULL ? bucket->first->name : "", tutti_last_error());
     tutti__lanes_fail(e, status, text);
@@ -184,7 +184,8 @@ static tutti_status_t hand_over(tutti__engine_t *e, tutti_request_t *request,
     if (atomic_load(&e->dead))
         return TUTTI_OK;
     if (at == NULL)
-        return tutti__tickets_give(e, request, stream, ret_gone);
+        return tutti__tickets_suit(request) ? tutti__tickets_give(e, request, stream, ret_gone)
+                                            : TUTTI_OK;
     before = tutti__engine_use_device(e);
     status = e->env.exec->device->ops->wait(stream, bucket->landed);
     tutti__engine_give_back(e, before);

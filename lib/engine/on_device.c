@@ -7,8 +7,8 @@
  *                        v                                         |
  *                    STAGED_IN --> RUN in host memory --> STAGED_OUT
  *
- * INPUT, with TUTTI_STREAM_WAIT=device on several hosts only: until the data are there; tickets.c
- * says why.
+ * INPUT, where streams may wait for the host's share only: until the data are there; tickets.c says
+ * why.
  *
  * Pack and unpack are for several tensors, which share the lane's device memory (fuse.c), and for
  * scales; one plain tensor is served where it is. They are queued in the lane's stream `up`, behind
@@ -266,11 +266,11 @@ static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
 }
 
 /* From here on nothing but the communicator's death ends it badly, and the thread carries it on:
-   then its requests may be handed over. On one host landing.c does that for what NCCL does. */
+   then its requests may be handed over. */
 static void begin(tutti__engine_t *e, const tutti__lane_t *lane, const tutti__sched_t *sched,
                   const tutti__sched_t *in_host)
 {
-    if (e->words == NULL || in_host == NULL || (sched != NULL && e->env.shape->nhosts == 1) ||
+    if (e->words == NULL || in_host == NULL ||
         (sched != NULL && tutti__lanes_forbidden(e, sched, TUTTI__STEP_THREAD)) ||
         tutti__lanes_forbidden(e, in_host, TUTTI__STEP_THREAD))
         return;
@@ -346,7 +346,7 @@ tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutt
     lane->sched = sched;
     lane->bytes = 0; /* costs this thread nothing */
     lane->phase = TUTTI__DEVICE_INPUT;
-    if (e->words == NULL || e->env.shape->nhosts == 1)
+    if (e->words == NULL)
         status = launch(e, lane);
     lane->running = status == TUTTI_OK;
     return status;

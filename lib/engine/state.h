@@ -198,9 +198,9 @@ struct tutti__engine {
     tutti_request_t *given; /* handed over to streams by tickets */
     uint64_t looked_ns;     /* when those were last looked at */
     tutti__cache_t cache, device_cache;
-    uint64_t stall_ns; /* when stalls were last reported */
+    uint64_t stall_ns;  /* when stalls were last reported */
     uint64_t queued_ns; /* when what is queued in streams was last looked at */
-    int dead_seen;     /* the state has been cleared after a death */
+    int dead_seen;      /* the state has been cleared after a death */
 
     /* Set up once. */
     unsigned generation;   /* see base/forked.h */
@@ -332,7 +332,9 @@ tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti_request_t *request,
 tutti_status_t tutti__tickets_open(tutti__engine_t *e);
 /* A bucket of the lane goes on by itself from here: its requests may be handed over. */
 void tutti__tickets_begin(tutti__engine_t *e, const tutti__bucket_t *bucket);
-/* Hand a request over, if it has begun and the stream can wait: *ret_gone. */
+/* Any thread: may it be handed over, once it has begun? */
+int tutti__tickets_suit(const tutti_request_t *request);
+/* Hand a request over that suits, if it has begun and the stream can wait: *ret_gone. */
 tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti_request_t *request,
                                    tutti__dstream_t *stream, int *ret_gone);
 /* One that was handed over has ended: let its stream go on, and free it. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests that a stream waits for, and nobody else: tutti_cuda_wait with TUTTI_STREAM_WAIT=device
- * where the host has a share in the work, so that no event can stand behind it (landing.c).
+ * Requests of several hosts that a stream waits for, and nobody else: tutti_cuda_wait with
+ * TUTTI_STREAM_WAIT=device where the host has a share in the work, so that no event can stand
+ * behind it (landing.c).
  *
  *      caller   takes a word of pinned memory; the stream waits until it has this value; returns
  *      engine   goes on; when the request ends, however it does, writes the value
@@ -25,14 +26,17 @@
  *
  * What the stream waits for must not be held up by the stream. NCCL's calls of one communicator are
  * done one after the other, in whatever streams; one that stands in its stream behind such a wait
- * would hold up those that are launched later, also for the request that the wait is for. So where
- * there are several hosts nothing is launched before its data are there (TUTTI__DEVICE_INPUT); a
- * direct call in a stream is a request there, too (api/cuda.c). On one host those that get tickets are made in host memory, without NCCL. Nor
- * do buckets wait for each other in a circle: data that stand behind a ticket were submitted when
- * that ticket's bucket had begun here, so they are in a bucket of a higher number.
+ * would hold up those that are launched later, also for the request that the wait is for. So
+ * nothing is launched before its data are there (TUTTI__DEVICE_INPUT); a direct call in a stream is
+ * a request, too (api/cuda.c). Nor do buckets wait for each other in a circle: data that stand
+ * behind a ticket were submitted when that ticket's bucket had begun here, so they are in a bucket
+ * of a higher number.
  *
- * Persistent requests and those with a callback are waited for on the host: both need somebody who
- * is told when it is done.
+ * In a world of one host there are no tickets (api/comm.c): what NCCL does is ordered by events, and
+ * had it to wait for its data on the host that would be lost. All else is waited for on the host.
+ *
+ * So are persistent requests, those with a callback, and those of the caller's own operations: all
+ * need somebody who is told when it is done.
  */
 #include "engine/state.h"
 
@@ -117,14 +121,21 @@ static tutti_status_t await_word(tutti__engine_t *e, tutti__dstream_t *stream, u
     return status;
 }
 
+int tutti__tickets_suit(const tutti_request_t *request)
+{
+    const tutti__call_t *call = &request->call;
+
+    return request->engine->words != NULL && !request->persistent && request->callback == NULL &&
+           !(tutti__call_reduces(call->kind) && call->op > TUTTI_MAXLOC);
+}
+
 tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti_request_t *request,
                                    tutti__dstream_t *stream, int *ret_gone)
 {
     tutti_status_t status;
     uint32_t index;
 
-    if (e->words == NULL || request->persistent || !tutti__load_relaxed(&request->begun) ||
-        !take_word(&index))
+    if (!tutti__load_relaxed(&request->begun) || !take_word(&index))
         return TUTTI_OK;
     status = await_word(e, stream, index);
     if (status != TUTTI_OK) {
@@ -188,9 +199,9 @@ void tutti__tickets_end_all(tutti__engine_t *e, const char *text)
 
 void tutti__engine_drain(tutti__engine_t *e)
 {
-    uint64_t limit = tutti__now_ns() + e->env.conf->timeout_ms * 1000000u;
-
-    while (atomic_load(&e->ngiven) > 0 && !atomic_load(&e->dead) && tutti__now_ns() < limit)
+    /* The thread ends the communicator at their deadline, of which the caller's own work is no part;
+       giving back the device's memory waits for that work anyway. */
+    while (atomic_load(&e->ngiven) > 0 && !atomic_load(&e->dead))
         usleep(DRAIN_NAP_US);
 }
 

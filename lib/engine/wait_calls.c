@@ -98,13 +98,14 @@ static tutti_status_t pass_queued(tutti_request_t *request, int timeout_ms,
                                   tutti__dstream_t *stream, int *ret_gone)
 {
     uint64_t since_ns = tutti__now_ns();
+    tutti__waiter_t w = { .requests = &request, .n = 1 };
     tutti_status_t status = TUTTI_OK;
 
-    if (request->engine->words != NULL && !request->persistent)
+    if (tutti__tickets_suit(request))
         status = pass(request, &request->begun, timeout_ms, stream, ret_gone);
     if (status == TUTTI_OK && !*ret_gone)
         status = pass(request, &request->queued, left_of(timeout_ms, since_ns), stream, ret_gone);
-    return status;
+    return status == TUTTI_ERR_TIMEOUT ? tutti__wait_not_yet(&w, timeout_ms) : status;
 }
 
 tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,

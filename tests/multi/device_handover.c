@@ -12,6 +12,7 @@
 
 #include <tutti/cuda.h>
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@ enum {
     SMALL = 2 * TUTTI__DEVICE_WORDS,       /* tensors: more than words */
     DELAY_US = 300,
     SHORT_MS = 300,
-    SOON_US = 30000
+    SOON_US = 30000,
+    LATER_US = 1200000 /* after SHORT_MS and what is added to it, if that counted */
 };
 
 static atomic_int opened; /* the gate: 1 as long as nothing waits there */
@@ -389,6 +391,105 @@ static void as_ever(rank_t *self)
     end(&u);
 }
 
+static void *open_later(void *arg)
+{
+    (void)arg;
+    usleep(LATER_US);
+    atomic_store(&opened, 1);
+    return NULL;
+}
+
+static void add(void *dst, const void *left, const void *right, size_t count, tutti_dtype_t dtype,
+                void *arg)
+{
+    const float *l = left, *r = right;
+    float *d = dst;
+
+    (void)dtype;
+    (void)arg;
+    for (size_t i = 0; i < count; i++)
+        d[i] = l[i] + r[i];
+}
+
+/* The caller's own operation may be freed when there is nothing pending. */
+static void op_freed(rank_t *self)
+{
+    static tutti_op_t op;
+    tutti_request_t *request;
+    pthread_t opener;
+    tutti_call_t call;
+    user_t u;
+
+    begin(&u, self);
+    if (self->rank == 0)
+        CHECK_OK(tutti_op_create(add, NULL, 1, &op));
+    close_gate(self);
+    put_gate(&u);
+    put(&u, 0);
+    call = allreduce("own", slot(&u, 0), COUNT);
+    call.op = op;
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    CHECK_INT(pthread_create(&opener, NULL, open_later, NULL), 0);
+    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0)
+        CHECK_OK(tutti_op_free(op));
+    CHECK_INT(pthread_join(opener, NULL), 0);
+    get(&u, 0);
+    wait_for(&u);
+    verify(&u, 0, 1);
+    end(&u);
+}
+
+typedef struct {
+    user_t *u;
+    tutti_status_t status;
+    atomic_int ended;
+} told_t;
+
+static void call_in_stream(void *arg, tutti_status_t status)
+{
+    told_t *told = arg;
+
+    CHECK_OK(status);
+    told->status = tutti_cuda_allreduce(slot(told->u, 1), slot(told->u, 1), COUNT, TUTTI_FLOAT32,
+                                        TUTTI_SUM, told->u->job.self->comm, cuda(told->u));
+    atomic_store(&told->ended, 1);
+}
+
+/* The stream waits for what only the thread that is in the callback does. */
+static void in_callback(rank_t *self)
+{
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    user_t u;
+    told_t told = { .u = &u };
+    tutti_request_t *request;
+    tutti_call_t call;
+    float x = 1;
+
+    begin(&u, self);
+    close_gate(self);
+    put_gate(&u);
+    put(&u, 0);
+    call = allreduce("handed over", slot(&u, 0), COUNT);
+    hand_over(&u, &call);
+    options.callback = call_in_stream;
+    options.callback_arg = &told;
+    call = allreduce("host", &x, 1);
+    call.options = &options;
+    CHECK_OK(tutti_submit(&call, 1, self->comm, &request));
+    CHECK_OK(tutti_wait(request, -1));
+    while (!atomic_load(&told.ended))
+        usleep(100);
+    CHECK_INT(told.status, TUTTI_ERR_UNSUPPORTED);
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&opened, 1);
+    get(&u, 0);
+    wait_for(&u);
+    verify(&u, 0, 1);
+    end(&u);
+}
+
 /* Before it has begun there is nothing to hand over, and what does not fit is said. */
 static void refused(rank_t *self)
 {
@@ -434,7 +535,66 @@ static void refused(rank_t *self)
     end(&u);
 }
 
+/* A host's own communicator shares the device, and so does its NCCL. */
+static void groups(rank_t *self)
+{
+    int color = self->rank < self->size - 1, nranks;
+    tutti_comm_t *comm;
+    user_t u;
+
+    begin(&u, self);
+    CHECK_OK(tutti_comm_split(self->comm, color, self->rank, &comm));
+    nranks = tutti_size(comm);
+    pretend_delays(23, DELAY_US);
+    close_gate(self);
+    put_gate(&u);
+    for (int t = 0; t < 2; t++)
+        put(&u, t);
+    for (int k = 0; k < 2; k++) {
+        tutti_call_t call = allreduce("world", slot(&u, k), COUNT);
+
+        hand_over(&u, &call);
+        CHECK_OK(tutti_cuda_allreduce(slot(&u, k), slot(&u, k), COUNT, TUTTI_FLOAT32, TUTTI_SUM,
+                                      comm, cuda(&u)));
+        get(&u, k);
+    }
+    CHECK_INT(look(&u), TUTTI__AGAIN);
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&opened, 1);
+    wait_for(&u);
+    for (int t = 0; t < 2; t++)
+        verify(&u, t, (float)nranks);
+    CHECK_OK(tutti_comm_free(comm));
+    end(&u);
+}
+
 /* ---- the end ---- */
+
+/* Freed while the caller's own work lasts longer than the deadline: that is nobody's fault. */
+static void freed_late(rank_t *self)
+{
+    pthread_t opener;
+    tutti_comm_t *comm;
+    tutti_call_t call;
+    tutti_request_t *request;
+    user_t u;
+
+    begin(&u, self);
+    CHECK_OK(tutti_comm_split(self->comm, 0, self->rank, &comm));
+    close_gate(self);
+    put_gate(&u);
+    put(&u, 0);
+    call = allreduce("late", slot(&u, 0), COUNT);
+    CHECK_OK(tutti_cuda_submit(&call, 1, comm, cuda(&u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    CHECK_INT(pthread_create(&opener, NULL, open_later, NULL), 0);
+    CHECK_OK(tutti_comm_free(comm));
+    CHECK_INT(pthread_join(opener, NULL), 0);
+    get(&u, 0);
+    wait_for(&u);
+    verify(&u, 0, 1);
+    end(&u);
+}
 
 /* Freed while the host still has work to do; who joins has nothing pending. */
 static void freed(rank_t *self)
@@ -590,7 +750,11 @@ int main(void)
         failures += run(in_a_row, hosts[i], settings, 0);
     }
     failures += run(as_ever, "aab", settings, 0);
+    failures += run(op_freed, "ab", settings, 0);
+    failures += run(in_callback, "ab", settings, 0);
+    failures += run(groups, "aab", settings, 0);
     failures += run(refused, "aab", settings, 0);
+    failures += run(freed_late, "ab", short_settings, 0);
     failures += run(too_many, "ab", settings, 0);
     failures += run(freed, "aab", settings, 0);
     failures += run(aborted, "aab", settings, 0);
