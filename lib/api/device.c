@@ -402,7 +402,9 @@ tutti_status_t tutti__comm_open_device(tutti_comm_t *comm)
         status = have_alike(comm, &ops, facts);
     if (status == TUTTI_OK && ops != NULL) {
         comm->device.ops = ops;
+        tutti__tickets_pause();
         status = open_found(comm, facts);
+        tutti__tickets_resume();
     } else if (status == TUTTI_OK) {
         status = tutti__device_open_flat(comm);
     }
@@ -433,6 +435,7 @@ void tutti__comm_close_device(tutti_comm_t *comm)
 
     if (device->ops == NULL)
         return;
+    tutti__tickets_pause();
     /* A device that has failed does not stop the end. */
     (void)tutti__device_enter(device, &before);
     tutti__device_close_flat(device);
@@ -441,6 +444,7 @@ void tutti__comm_close_device(tutti_comm_t *comm)
     tutti__device_close_direct(comm);
     tutti__device_close_lanes(device);
     tutti__device_leave(device, before);
+    tutti__tickets_resume();
     tutti__staged_free(&comm->staged);
     memset(device, 0, sizeof(*device));
 }

@@ -48,6 +48,11 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
 /* Wait for the requests that were handed over to streams, TUTTI_TIMEOUT at most. Before close. */
 void tutti__engine_drain(tutti__engine_t *engine);
 
+/* While a device's memory is allocated or freed: nothing is handed over to streams, in no
+   communicator of the process. Pause waits until streams wait for nothing that was. */
+void tutti__tickets_pause(void);
+void tutti__tickets_resume(void);
+
 /* Local: say goodbye, end what is pending with TUTTI_ERR_SHUTDOWN, stop the thread. Requests stay
    valid for wait; `env` is not used any more when this returns. */
 void tutti__engine_close(tutti__engine_t *engine);

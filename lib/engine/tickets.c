@@ -32,11 +32,15 @@
  * behind a ticket were submitted when that ticket's bucket had begun here, so they are in a bucket
  * of a higher number.
  *
- * In a world of one host there are no tickets (api/comm.c): what NCCL does is ordered by events, and
- * had it to wait for its data on the host that would be lost. All else is waited for on the host.
+ * Nor may the device be waited for while a stream stands there: that could keep the engine from
+ * launching what the stream waits for. Who makes or ends a communicator, which allocates and frees,
+ * lets all tickets of the process end before, and has none given meanwhile. Users are told the same
+ * of cudaMalloc and cudaFree.
  *
- * So are persistent requests, those with a callback, and those of the caller's own operations: all
- * need somebody who is told when it is done.
+ * In a world of one host there are no tickets (api/comm.c): what NCCL does is ordered by events,
+ * and had it to wait for its data on the host that would be lost. All else is waited for on the
+ * host; so are persistent requests, those with a callback, and those of the caller's own
+ * operations, which all need somebody who is told when it is done.
  */
 #include "engine/state.h"
 
@@ -52,10 +56,11 @@
 #define GRACE_NS 1500000000u
 /* How much longer who does not know the culprit waits for one that does. */
 #define UNSURE_NS 1000000000u
-#define DRAIN_NAP_US 50
+#define NAP_US 50
 
 /* Which words are taken; that orders the accesses to their values, too. */
 static _Atomic uint64_t taken;
+static atomic_uint pauses;
 static uint32_t values[TUTTI__DEVICE_WORDS];
 
 static_assert(TUTTI__DEVICE_WORDS <= 64, "a bit each");
@@ -63,6 +68,11 @@ static_assert(TUTTI__DEVICE_WORDS <= 64, "a bit each");
 static tutti__word_t *word_of(const tutti__engine_t *e, uint32_t index)
 {
     return (tutti__word_t *)(void *)((char *)e->words + (size_t)index * TUTTI__DEVICE_WORD_BYTES);
+}
+
+static void put_word(uint32_t index)
+{
+    atomic_fetch_and(&taken, ~((uint64_t)1 << index));
 }
 
 /* 0: there is none. */
@@ -76,14 +86,25 @@ static int take_word(uint32_t *ret_index)
         if ((before & bit) != 0 || (atomic_fetch_or(&taken, bit) & bit) != 0)
             continue;
         *ret_index = i;
-        return 1;
+        if (atomic_load(&pauses) == 0)
+            return 1;
+        put_word(i);
+        break;
     }
     return 0;
 }
 
-static void put_word(uint32_t index)
+void tutti__tickets_pause(void)
 {
-    atomic_fetch_and(&taken, ~((uint64_t)1 << index));
+    /* Who takes a word looks at this behind it. */
+    atomic_fetch_add(&pauses, 1);
+    while (atomic_load(&taken) != 0 && !tutti__engine_in_callback())
+        usleep(NAP_US);
+}
+
+void tutti__tickets_resume(void)
+{
+    atomic_fetch_sub(&pauses, 1);
 }
 
 tutti_status_t tutti__tickets_open(tutti__engine_t *e)
@@ -199,10 +220,10 @@ void tutti__tickets_end_all(tutti__engine_t *e, const char *text)
 
 void tutti__engine_drain(tutti__engine_t *e)
 {
-    /* The thread ends the communicator at their deadline, of which the caller's own work is no part;
-       giving back the device's memory waits for that work anyway. */
+    /* The thread ends the communicator at their deadline, of which the caller's own work is no
+       part; giving back the device's memory waits for that work anyway. */
     while (atomic_load(&e->ngiven) > 0 && !atomic_load(&e->dead))
-        usleep(DRAIN_NAP_US);
+        usleep(NAP_US);
 }
 
 /* ---- the deadline ---- */

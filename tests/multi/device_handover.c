@@ -535,7 +535,8 @@ static void refused(rank_t *self)
     end(&u);
 }
 
-/* A host's own communicator shares the device, and so does its NCCL. */
+/* A host's own communicator shares the device, and so does its NCCL. It may be made and ended while
+   requests of others are handed over. */
 static void groups(rank_t *self)
 {
     int color = self->rank < self->size - 1, nranks;
@@ -543,9 +544,19 @@ static void groups(rank_t *self)
     user_t u;
 
     begin(&u, self);
-    CHECK_OK(tutti_comm_split(self->comm, color, self->rank, &comm));
-    nranks = tutti_size(comm);
     pretend_delays(23, DELAY_US);
+    for (int i = 0; i < 3; i++) {
+        tutti_call_t call = allreduce("before", slot(&u, 2), COUNT);
+
+        put(&u, 2);
+        hand_over(&u, &call);
+        CHECK_OK(tutti_comm_split(self->comm, color, self->rank, &comm));
+        if (i < 2) {
+            hand_over(&u, &call);
+            CHECK_OK(tutti_comm_free(comm));
+        }
+    }
+    nranks = tutti_size(comm);
     close_gate(self);
     put_gate(&u);
     for (int t = 0; t < 2; t++)
