@@ -135,7 +135,10 @@ void tutti__nccl_end(tutti__nccl_node_t *self)
 {
     if (tutti__load_acquire(&self->gate) != 0 || is_busy(self)) {
         end_work(self);
-    } else if (self->nccl != NULL && !tutti__nccl_is_stuck(self->device)) {
+    } else if (self->nccl != NULL && tutti__nccl_is_stuck(self->device)) {
+        /* Closing may wait for the device. */
+        tutti__nccl_abort(self->ops, self->device, self->nccl);
+    } else if (self->nccl != NULL) {
         tutti__nccl_node_unregister(&self->node);
         self->ops->nccl_close(self->nccl);
     }
