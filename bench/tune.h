@@ -37,6 +37,7 @@ typedef struct {
     size_t sizes[TUNE_SIZES + 1];
     int by_ranks; /* sizes are of all ranks together, as the setting's */
     tune_run_t run;
+    int in_place; /* of zeros then, whose sums do not grow */
 } tune_setting_t;
 
 /* The last one has no name. */

@@ -76,6 +76,7 @@ static const row_t rows[] = {
       0, 16 * GIB, "auto" },
     { "TUTTI_STREAM_BYTES", CONF_BYTES, AT(shared.stream_bytes), "auto",
       "Within a host: the smallest message whose results are written around the caches; auto:\n"
+      "    in tutti_mem_alloc's memory where the L3 cache cannot hold those of all ranks, else\n"
       "    none, since that was slower, or no faster, where measured.",
       0, 16 * GIB, "auto" },
     { "TUTTI_HUGE_PAGES", CONF_CHOICE, AT(shared.huge_pages), "auto",

@@ -49,8 +49,7 @@ static const struct {
     int (*runs_here)(void);
 } sets[] = {
 #ifdef TUTTI__HAVE_X86_KERNELS
-    { &tutti__kernels_avx512, has_avx512 },
-    { &tutti__kernels_avx2, has_avx2 },
+    { &tutti__kernels_avx512, has_avx512 }, { &tutti__kernels_avx2, has_avx2 },
     { &tutti__kernels_sse2, always },
 #endif
 #ifdef TUTTI__HAVE_NEON_KERNELS
@@ -84,14 +83,26 @@ tutti__reduce_fn_t tutti__reduce_find(tutti_dtype_t dtype, tutti_op_t op)
 
 int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *ret_reducer)
 {
-    tutti__reducer_t reducer = { tutti__reduce_find(dtype, op), NULL, dtype };
+    tutti__reducer_t reducer = { .fold = tutti__reduce_find(dtype, op), .dtype = dtype };
 
+    if (reducer.fold != NULL && (op == TUTTI_SUM || op == TUTTI_AVG))
+        reducer.all = kernels()->all_sum[dtype];
     if (reducer.fold == NULL && tutti_dtype_bytes(dtype) != 0)
         reducer.user = tutti__user_op_find(op);
     if (reducer.fold == NULL && reducer.user == NULL)
         return 0;
     *ret_reducer = reducer;
     return 1;
+}
+
+void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *arrays, size_t n, size_t count,
+                       uint32_t divisor)
+{
+    if (reducer->all != NULL && reducer->all(arrays, n, count, divisor))
+        return;
+    tutti__reduce(reducer, arrays[0], (const void *const *)arrays, n, count, divisor);
+    for (size_t i = 1; i < n; i++)
+        memcpy(arrays[i], arrays[0], count * tutti_dtype_bytes(reducer->dtype));
 }
 
 int tutti__reduce_scales(tutti_dtype_t dtype)

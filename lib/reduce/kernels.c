@@ -162,6 +162,12 @@ const tutti__kernels_t PASTE(tutti__kernels_, TUTTI__ISA) = {
         [TUTTI_INT32_INT32] = PAIRS(i32i32),
         [TUTTI_INT64_INT64] = PAIRS(i64i64),
     },
+    .all_sum = {
+        [TUTTI_FLOAT16] = F16_ALL_SUM,
+        [TUTTI_BFLOAT16] = bf16_all_sum,
+        [TUTTI_FLOAT32] = f32_all_sum,
+        [TUTTI_FLOAT64] = f64_all_sum,
+    },
     .scale = {
         [TUTTI_FLOAT16] = f16_scale_all,
         [TUTTI_BFLOAT16] = bf16_scale_all,

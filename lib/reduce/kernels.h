@@ -16,6 +16,7 @@ typedef void (*tutti__scale_fn_t)(void *dst, const void *src, size_t count, doub
 typedef struct {
     const char *isa;
     tutti__reduce_fn_t fold[TUTTI__KERNEL_DTYPES][TUTTI__KERNEL_OPS]; /* NULL: not served */
+    tutti__reduce_all_fn_t all_sum[TUTTI__KERNEL_DTYPES]; /* SUM, AVG; NULL: not served */
     tutti__scale_fn_t scale[TUTTI__KERNEL_DTYPES];
 } tutti__kernels_t;
 

@@ -27,6 +27,16 @@ typedef void (*tutti__reduce_fn_t)(void *dst, const void *const *srcs, size_t ns
                                    uint32_t divisor);
 
 /*
+ * Each of `n` arrays becomes the fold of all, of their elements in the order of the arrays: the
+ * same bits as a fold and copies of it. The arrays do not overlap.
+ *
+ * Returns 0, and has done nothing, where it does not serve: for n other than 2 to 4, and divisors
+ * by which it would have to divide.
+ */
+typedef int (*tutti__reduce_all_fn_t)(void *const *arrays, size_t n, size_t count,
+                                      uint32_t divisor);
+
+/*
  * The built-in kernel of a type and operation (AVG: the kernel of SUM), or NULL if not served.
  *
  * Of MINLOC and MAXLOC values -0 is less than +0, as for MIN and MAX; indices are signed.
@@ -51,7 +61,8 @@ void tutti__user_op_fold(const tutti__user_op_t *user, void *dst, const void *co
 /* ---- what calls hold: either of the two ---- */
 
 typedef struct {
-    tutti__reduce_fn_t fold; /* NULL: user */
+    tutti__reduce_fn_t fold;    /* NULL: user */
+    tutti__reduce_all_fn_t all; /* NULL: there is none */
     const tutti__user_op_t *user;
     tutti_dtype_t dtype;
 } tutti__reducer_t;
@@ -68,6 +79,15 @@ static inline void tutti__reduce(const tutti__reducer_t *reducer, void *dst,
     else
         tutti__user_op_fold(reducer->user, dst, srcs, nsrcs, count, reducer->dtype);
 }
+
+/*
+ * The same in place, of several ranks' arrays: each becomes the fold of all.
+ *
+ * In one loop where there is a kernel for that: the sums of 2 ranks in 0.65 of the time of a fold
+ * and a copy in blocks of 8 KiB (2 to 8 MiB), those of 4 in 0.57.
+ */
+void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *arrays, size_t n, size_t count,
+                       uint32_t divisor);
 
 /* dst = src * factor, in float64 for FLOAT64, else in float32, rounded once; dst may be src.
    Floating point types only: tutti__reduce_scales says which. */

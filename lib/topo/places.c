@@ -56,7 +56,14 @@ static int32_t lowest_of(const char *list, hwloc_const_bitmap_t mask, hwloc_bitm
     return hwloc_bitmap_first(scratch);
 }
 
-static int32_t find_l3(const char *sysfs, hwloc_const_bitmap_t mask, hwloc_bitmap_t scratch)
+/* "32768K"; the kernel has no other unit. */
+static uint64_t read_kib(const char *text)
+{
+    return strtoull(text, NULL, 10) * 1024;
+}
+
+static int32_t find_l3(const char *sysfs, hwloc_const_bitmap_t mask, hwloc_bitmap_t scratch,
+                       uint64_t *ret_bytes)
 {
     int cpu = hwloc_bitmap_first(mask);
     char text[LIST_BYTES];
@@ -64,8 +71,11 @@ static int32_t find_l3(const char *sysfs, hwloc_const_bitmap_t mask, hwloc_bitma
     for (int i = 0; i < MOST_CACHES; i++) {
         if (!read_text(text, "%s/devices/system/cpu/cpu%d/cache/index%d/level", sysfs, cpu, i))
             break;
-        if (strcmp(text, "3") == 0 &&
-            read_text(text, "%s/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list", sysfs, cpu,
+        if (strcmp(text, "3") != 0)
+            continue;
+        if (read_text(text, "%s/devices/system/cpu/cpu%d/cache/index%d/size", sysfs, cpu, i))
+            *ret_bytes = read_kib(text);
+        if (read_text(text, "%s/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list", sysfs, cpu,
                       i))
             return lowest_of(text, mask, scratch);
     }
@@ -109,11 +119,12 @@ void tutti__topo_locate(const char *sysfs, tutti__topo_facts_t *facts)
 
     for (int i = 0; i < TUTTI__PLACES; i++)
         facts->place[i] = -1;
+    facts->l3_bytes = 0;
     if (mask != NULL && scratch != NULL)
         rc = strncmp(facts->cpus, "0x", 2) == 0 ? hwloc_bitmap_taskset_sscanf(mask, facts->cpus)
                                                 : hwloc_bitmap_list_sscanf(mask, facts->cpus);
     if (rc == 0 && hwloc_bitmap_weight(mask) > 0) {
-        facts->place[TUTTI__PLACE_L3] = find_l3(sysfs, mask, scratch);
+        facts->place[TUTTI__PLACE_L3] = find_l3(sysfs, mask, scratch, &facts->l3_bytes);
         facts->place[TUTTI__PLACE_NODE] = find_node(sysfs, mask, scratch);
         facts->place[TUTTI__PLACE_PACKAGE] = find_package(sysfs, mask, scratch);
     }

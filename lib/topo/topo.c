@@ -117,6 +117,7 @@ static tutti_status_t count_machine(tutti__topo_t *topo, const tutti__topo_facts
     cpus = hwloc_bitmap_weight(mask);
     topo->machine_cpus = cpus > 0 ? (uint32_t)cpus : 1;
     topo->oversubscribed = topo->machine_ranks > topo->machine_cpus;
+    topo->l3_bytes = facts[topo->rank].l3_bytes;
 
 free_masks:
     hwloc_bitmap_free(mask);

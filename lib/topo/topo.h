@@ -31,6 +31,7 @@ typedef struct {
     char cpus[4 * TUTTI__TOPO_TEXT];   /* PUs this rank may run on: "0-3,8", or "0x10f" */
     int32_t place[TUTTI__PLACES];      /* the lowest PU of the one that has all of `cpus`, or -1 */
     int32_t pid;
+    uint64_t l3_bytes;                 /* of the first PU's cache, or 0 */
 } tutti__topo_facts_t;
 
 /* All ranks' places, from the facts. All arrays are indexed as said and belong to the topo. */
@@ -46,13 +47,15 @@ typedef struct {
     uint32_t min_local;     /* the smallest number of ranks on a host */
     uint32_t machine_ranks; /* ranks on my machine */
     uint32_t machine_cpus;  /* PUs in the union of their masks */
+    uint64_t l3_bytes;      /* of my L3 cache; 0: not known */
     int oversubscribed;     /* more ranks on my machine than PUs in that union */
 } tutti__topo_t;
 
 /* Fill in this process's facts. host_id: from TUTTI_HOST_ID, "" for the machine's own. */
 tutti_status_t tutti__topo_detect(const char *host_id, tutti__topo_facts_t *ret_facts);
 
-/* Fill in `place`, from `cpus` and what a machine says of itself below `sysfs` ("/sys"). */
+/* Fill in `place` and `l3_bytes`, from `cpus` and what a machine says of itself below `sysfs`
+   ("/sys"). */
 void tutti__topo_locate(const char *sysfs, tutti__topo_facts_t *facts);
 
 tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size, uint32_t rank,

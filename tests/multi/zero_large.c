@@ -1,65 +1,135 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Zero-copy of what is larger than the caches, in place, where other blocks are used. */
+/*
+ * Zero-copy allreduce and reduce, in each of the ways that it has: in place, out of place, some
+ * ranks so and some so; results that the caches keep, and such that outgrow them, which
+ * TUTTI_STREAM_BYTES sets the limit of; types and averages with a kernel for all buffers at once,
+ * and without.
+ */
 #include "ranks.h"
+
+#include "conf/conf.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 
-/* 16 MiB and a bit, in a part that does not begin where the memory does. */
-#define COUNT (((size_t)4 << 20) + 77)
+/* Some blocks and a bit, in a part that begins neither where the memory does nor at a line. */
+#define COUNT ((size_t)100003)
 #define SHIFT 3
+#define ROOM (COUNT + 2 * SHIFT)
 
+typedef struct {
+    tutti_dtype_t dtype;
+    tutti_op_t op;
+    int root; /* of a reduce; -1: an allreduce */
+} what_t;
+
+/* Small enough that float32 holds sums of all ranks' exactly; multiples of 60, so averages, too. */
 static int32_t value(size_t i, int rank, int round)
 {
-    return (int32_t)(i * 3 + (size_t)rank * 7 + (size_t)round);
+    return (int32_t)(i * 3 + (size_t)rank * 7 + (size_t)round) % 4096 * 60;
 }
 
-static int32_t sum(size_t i, int size, int round)
+static int32_t expected(size_t i, int size, int round, const what_t *what)
 {
-    int32_t all = 0;
+    int32_t all = 0, most = 0;
 
-    for (int r = 0; r < size; r++)
-        all += value(i, r, round);
-    return all;
-}
+    for (int r = 0; r < size; r++) {
+        int32_t its = value(i, r, round);
 
-static void in_place(rank_t *self)
-{
-    void *memory;
-    int32_t *x;
-
-    CHECK_OK(tutti_mem_alloc(self->comm, (COUNT + 2 * SHIFT) * sizeof(*x), &memory));
-    x = (int32_t *)memory + SHIFT;
-    for (int round = 0; round < 2; round++) {
-        int root = round == 0 ? -1 : self->size - 1;
-
-        x[-1] = x[COUNT] = -1;
-        for (size_t i = 0; i < COUNT; i++)
-            x[i] = value(i, self->rank, round);
-        CHECK_OK(tutti_barrier(self->comm));
-        if (root < 0)
-            CHECK_OK(tutti_allreduce(x, x, COUNT, TUTTI_INT32, TUTTI_SUM, self->comm));
-        else
-            CHECK_OK(tutti_reduce(x, x, COUNT, TUTTI_INT32, TUTTI_SUM, root, self->comm));
-        for (size_t i = 0; (root < 0 || root == self->rank) && i < COUNT; i++)
-            if (x[i] != sum(i, self->size, round))
-                ranks_fail(__FILE__, __LINE__, "element %zu is %d, wanted %d", i, x[i],
-                           sum(i, self->size, round));
-        CHECK_INT(x[-1], -1);
-        CHECK_INT(x[COUNT], -1);
-        CHECK_OK(tutti_barrier(self->comm));
+        all += its;
+        most = its > most ? its : most;
     }
+    return what->op == TUTTI_MAX ? most : what->op == TUTTI_AVG ? all / size : all;
+}
+
+static int32_t load(const int32_t *x, size_t i, tutti_dtype_t dtype)
+{
+    return dtype == TUTTI_FLOAT32 ? (int32_t)((const float *)(const void *)x)[i] : x[i];
+}
+
+static void store(int32_t *x, size_t i, tutti_dtype_t dtype, int32_t to)
+{
+    if (dtype == TUTTI_FLOAT32)
+        ((float *)(void *)x)[i] = (float)to;
+    else
+        x[i] = to;
+}
+
+static void reduce(rank_t *self, int32_t *src, int32_t *dst, int round, const what_t *what)
+{
+    int gets = what->root < 0 || what->root == self->rank;
+
+    dst[-1] = dst[COUNT] = -1;
+    for (size_t i = 0; i < COUNT; i++) {
+        store(dst, i, what->dtype, -2);
+        store(src, i, what->dtype, value(i, self->rank, round));
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    if (what->root < 0)
+        CHECK_OK(tutti_allreduce(src, dst, COUNT, what->dtype, what->op, self->comm));
+    else
+        CHECK_OK(tutti_reduce(src, dst, COUNT, what->dtype, what->op, what->root, self->comm));
+    for (size_t i = 0; i < COUNT; i++) {
+        int32_t own = value(i, self->rank, round), seen = load(dst, i, what->dtype);
+
+        if (gets && seen != expected(i, self->size, round, what))
+            ranks_fail(__FILE__, __LINE__, "type %d, round %d: element %zu is %d, wanted %d",
+                       (int)what->dtype, round, i, seen, expected(i, self->size, round, what));
+        if (src != dst && load(src, i, what->dtype) != own)
+            ranks_fail(__FILE__, __LINE__, "round %d: element %zu of the source has changed", round,
+                       i);
+    }
+    CHECK_INT(dst[-1], -1);
+    CHECK_INT(dst[COUNT], -1);
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+static void all_ways(rank_t *self)
+{
+    static const what_t whats[] = { { TUTTI_FLOAT32, TUTTI_SUM, -1 },
+                                    { TUTTI_INT32, TUTTI_SUM, -1 },
+                                    { TUTTI_FLOAT32, TUTTI_AVG, -1 },
+                                    { TUTTI_FLOAT32, TUTTI_MAX, -1 },
+                                    { TUTTI_FLOAT32, TUTTI_SUM, 0 } };
+    void *memory, *other;
+    int32_t *x, *y;
+
+    CHECK_OK(tutti_mem_alloc(self->comm, ROOM * sizeof(*x), &memory));
+    CHECK_OK(tutti_mem_alloc(self->comm, ROOM * sizeof(*y), &other));
+    x = (int32_t *)memory + SHIFT;
+    y = (int32_t *)other + 1 + self->rank % SHIFT;
+    for (size_t w = 0; w < sizeof(whats) / sizeof(*whats); w++) {
+        reduce(self, x, x, 0, &whats[w]);
+        reduce(self, x, y, 1, &whats[w]);
+        reduce(self, x, self->rank % 2 == 0 ? x : y, 2, &whats[w]);
+        reduce(self, y, self->rank % 2 == 0 ? x : y, 3, &whats[w]);
+    }
+    CHECK_OK(tutti_mem_free(self->comm, other));
     CHECK_OK(tutti_mem_free(self->comm, memory));
+}
+
+static void outgrow(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.stream_bytes = COUNT * 4;
+}
+
+static void stay(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.stream_bytes = COUNT * 4 + 1;
 }
 
 int main(void)
 {
     int failures = 0;
 
-    for (int size = 2; size <= 3; size++) {
-        job_t job = { .size = size, .fn = in_place };
+    for (int size = 2; size <= 5; size++) {
+        job_t large = { .size = size, .fn = all_ways, .settings = outgrow };
+        job_t small = { .size = size, .fn = all_ways, .settings = stay };
 
-        RUN_JOB(failures, &job);
+        RUN_JOB(failures, &large);
+        RUN_JOB(failures, &small);
     }
     return failures != 0;
 }

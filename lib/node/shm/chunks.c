@@ -307,6 +307,8 @@ tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__
             stage_out(shm, lane_index, stuck) == TUTTI__AGAIN)
             return TUTTI__AGAIN;
     }
+    if (lane->streams)
+        tutti__stream_end(); /* not before: what is streamed is my caller's alone until I return */
     lane->base += lane->nchunks;
     lane->sum = 0;
     /* Counted on, so that it is never far behind; who waits for it later knows the announcement. */

@@ -175,7 +175,7 @@ static int streams(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     const tutti__node_call_t *call = lane->call;
 
-    return message_bytes(lane) >= shm->stream_bytes && shm->nlocal > 1 &&
+    return shm->streams && lane->outgrows && shm->nlocal > 1 &&
            (call->src != call->dst || call->kind == TUTTI__NODE_BCAST);
 }
 
@@ -191,6 +191,7 @@ static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__n
         return;
     tutti__shm_measure(lane);
     lane->oneshot = message_bytes(lane) <= shm->oneshot_bytes;
+    lane->outgrows = message_bytes(lane) >= shm->outgrow_bytes;
     lane->simple = lane->oneshot && call->kind == TUTTI__NODE_ALLREDUCE && call->nblk == 1 &&
                    call->nparts == 1;
 }

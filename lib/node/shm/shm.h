@@ -144,7 +144,8 @@ typedef struct {
     int oneshot;             /* they go into announcements */
     int simple;              /* ..of an allreduce, as one block */
     int levels;              /* it reduces in two levels */
-    int streams;             /* results go around the caches */
+    int outgrows;            /* ..and no cache keeps all ranks' results */
+    int streams;             /* they go around the caches, out of slots */
     size_t largest;          /* in its largest block */
     uint32_t nblocks;        /* pieces per chunk, or of zero-copy */
     size_t piece;            /* elements in the largest */
@@ -168,8 +169,10 @@ typedef struct {
     size_t oneshot_bytes;       /* per rank: the most data in an announcement */
     size_t bulk_bytes;          /* one bulk slot */
     uint64_t pull_bytes;        /* per rank: the smallest message that is pulled; MAX: none */
-    uint64_t stream_bytes;      /* the smallest message whose results go around the caches */
+    uint64_t outgrow_bytes;     /* per rank: the smallest message that outgrows the caches */
+    int streams;                /* what does goes around them out of slots, too */
     const void **srcs;          /* [TUTTI__LANES][nlocal] for kernels */
+    void **bufs;                /* the same, for those that write */
     uint32_t ngroups, group;    /* groups of ranks, and which is mine */
     uint32_t *group_first;      /* [ngroups + 1] into by_group; the first rank there leads it */
     uint32_t *by_group;         /* [nlocal] group by group, ascending in each */
@@ -181,6 +184,11 @@ typedef struct {
 static inline const void **tutti__shm_srcs(tutti__shm_t *shm, uint32_t lane)
 {
     return shm->srcs + (size_t)lane * shm->nlocal;
+}
+
+static inline void **tutti__shm_bufs(tutti__shm_t *shm, uint32_t lane)
+{
+    return shm->bufs + (size_t)lane * shm->nlocal;
 }
 
 tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t j);

@@ -105,6 +105,28 @@ static void on_all_sets(const fold_t *fold)
     }
 }
 
+/* tutti__reduce_all of the data of on_all_sets: every array has the fold's bits. */
+static void in_all_arrays(const fold_t *fold)
+{
+    void *arrays[MAX_SRCS];
+
+    for (size_t k = 0; k < ISAS; k++) {
+        tutti__reducer_t reducer;
+
+        if (!tutti__reduce_force(isas[k]))
+            continue;
+        assert_int_equal(tutti__reducer_find(fold->dtype, fold->op, &reducer), 1);
+        for (size_t s = 0; s < fold->n; s++) {
+            place(&srcs[s]);
+            fill(&srcs[s], values[s], fold);
+            arrays[s] = srcs[s].at;
+        }
+        tutti__reduce_all(&reducer, arrays, fold->n, fold->count, fold->divisor);
+        for (size_t s = 0; s < fold->n; s++)
+            check(&srcs[s], fold);
+    }
+}
+
 static void all_counts(tutti_dtype_t dtype, tutti_op_t op)
 {
     static const size_t counts[] = { 0,  1,  2,  3,  5,  7,   8,   9,   15,  16,   17,
@@ -114,9 +136,17 @@ static void all_counts(tutti_dtype_t dtype, tutti_op_t op)
     static uint64_t turn;
 
     for (size_t m = 0; m < LENGTH(many); m++)
-        for (size_t c = 0; c < LENGTH(counts); c++, turn++)
-            on_all_sets(&(fold_t){ many[m], counts[c], dtype, op, divisors[turn % LENGTH(divisors)],
-                                   turn % (many[m] + 1) });
+        for (size_t c = 0; c < LENGTH(counts); c++, turn++) {
+            fold_t fold = { many[m],
+                            counts[c],
+                            dtype,
+                            op,
+                            divisors[turn % LENGTH(divisors)],
+                            turn % (many[m] + 1) };
+
+            on_all_sets(&fold);
+            in_all_arrays(&fold);
+        }
 }
 
 static void test_integers(void **state)
@@ -302,6 +332,27 @@ static void test_find(void **state)
                      tutti__reduce_find(TUTTI_FLOAT32, TUTTI_SUM));
 }
 
+/* Which sums have a loop for all arrays at once, and when. */
+static void test_all_serves(void **state)
+{
+    float x[4] = { 1, 2, 3, 4 };
+    void *arrays[] = { &x[0], &x[1], &x[2], &x[3], &x[3] };
+    tutti__reducer_t reducer;
+
+    (void)state;
+    assert_int_equal(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_AVG, &reducer), 1);
+    assert_int_equal(reducer.all(arrays, 5, 1, 0), 0);
+    assert_int_equal(reducer.all(arrays, 1, 1, 0), 0);
+    assert_int_equal(reducer.all(arrays, 3, 1, 3), 0);
+    assert_true(x[0] == 1 && x[1] == 2 && x[2] == 3 && x[3] == 4);
+    assert_int_equal(reducer.all(arrays, 4, 1, 4), 1);
+    assert_true(x[0] == 2.5f && x[1] == 2.5f && x[2] == 2.5f && x[3] == 2.5f);
+    assert_int_equal(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_MAX, &reducer), 1);
+    assert_null(reducer.all);
+    assert_int_equal(tutti__reducer_find(TUTTI_INT32, TUTTI_SUM, &reducer), 1);
+    assert_null(reducer.all);
+}
+
 static void test_force(void **state)
 {
     char best[16];
@@ -338,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_average_of_integers),
         cmocka_unit_test(test_every_quotient),
         cmocka_unit_test(test_find),
+        cmocka_unit_test(test_all_serves),
         cmocka_unit_test(test_force),
     };
 

@@ -29,6 +29,7 @@ static void copies(void **state)
                 memset(to, 0xee, SIZE);
                 memset(wanted, 0xee, SIZE);
                 tutti__stream_copy(to + dst, from + src, n);
+                tutti__stream_end();
                 memcpy(wanted + dst, from + src, n);
                 if (memcmp(to, wanted, SIZE) != 0)
                     fail_msg("%zu bytes from %zu to %zu", n, src, dst);
@@ -49,6 +50,7 @@ static void large(void **state)
     for (size_t i = 0; i < sizeof(from); i++)
         from[i] = (uint8_t)(i ^ i >> 9);
     tutti__stream_copy(to + 1, from + 1, BYTES);
+    tutti__stream_end();
     assert_int_equal(to[0], 0);
     assert_memory_equal(to + 1, from + 1, BYTES);
     assert_int_equal(to[BYTES + 1], 0);

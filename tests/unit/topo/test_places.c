@@ -63,8 +63,11 @@ static void put_caches(int number, int last, const char *cpus)
     put("1", "cpu/caches%d/index0/level", number);
     put("1", "cpu/caches%d/index1/level", number);
     put("2", "cpu/caches%d/index2/level", number);
-    if (last == 3)
+    put("512K", "cpu/caches%d/index2/size", number);
+    if (last == 3) {
         put("3", "cpu/caches%d/index3/level", number);
+        put("32768K", "cpu/caches%d/index3/size", number);
+    }
     put(cpus, "cpu/caches%d/index%d/shared_cpu_list", number, last);
 }
 
@@ -199,6 +202,21 @@ static void test_places(void **state)
     expect_places("0", -1, -1, -1);
 }
 
+/* An L3 cache's size is that of the first processor's, wherever the others are. */
+static void test_cache_size(void **state)
+{
+    (void)state;
+    unpack("epyc");
+    assert_int_equal(located("70,198").l3_bytes, 32 << 20);
+    assert_int_equal(located("0-255").l3_bytes, 32 << 20);
+    assert_int_equal(located("256").l3_bytes, 0);
+    drop();
+    unpack("altra");
+    assert_int_equal(located("159").l3_bytes, 0);
+    drop();
+    assert_int_equal(located("0").l3_bytes, 0);
+}
+
 /* ---- groups ---- */
 
 /* Rank i has `width` processors from (i % cycle) * step + (i / cycle) * width; width 0: all. */
@@ -307,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_cache_size),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_mixed),
     };
