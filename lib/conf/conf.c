@@ -75,10 +75,14 @@ static const row_t rows[] = {
       "    memory, if the kernel lets them; auto: none, since copying was faster where measured.",
       0, 16 * GIB, "auto" },
     { "TUTTI_STREAM_BYTES", CONF_BYTES, AT(shared.stream_bytes), "auto",
-      "Within a host: the smallest message whose results are written around the caches; auto:\n"
-      "    in tutti_mem_alloc's memory where the L3 cache cannot hold those of all ranks, else\n"
-      "    none, since that was slower, or no faster, where measured.",
+      "Within a host: the smallest message whose results are written around the caches, if not\n"
+      "    all is in tutti_mem_alloc's memory; auto: none, since that was slower, or no faster,\n"
+      "    where measured.",
       0, 16 * GIB, "auto" },
+    { "TUTTI_L3_BYTES", CONF_BYTES, AT(shared.l3_bytes), "auto",
+      "Size of an L3 cache. Where it cannot hold the results of the ranks that share it, those in\n"
+      "    tutti_mem_alloc's memory are made in another way; auto: what the system says.",
+      1, 16 * GIB, "auto" },
     { "TUTTI_HUGE_PAGES", CONF_CHOICE, AT(shared.huge_pages), "auto",
       "Shared memory of 2 MiB and more on huge pages: 1: also where the system says never,\n"
       "    in /sys/kernel/mm/transparent_hugepage/shmem_enabled, which is its default; 0: no.",

@@ -101,6 +101,7 @@ static void add_mask(const char *text, hwloc_bitmap_t mask, hwloc_bitmap_t scrat
 static tutti_status_t count_machine(tutti__topo_t *topo, const tutti__topo_facts_t *facts)
 {
     hwloc_bitmap_t mask = hwloc_bitmap_alloc(), scratch = hwloc_bitmap_alloc();
+    int32_t l3 = facts[topo->rank].place[TUTTI__PLACE_L3];
     tutti_status_t status = TUTTI_OK;
     int cpus;
 
@@ -112,6 +113,7 @@ static tutti_status_t count_machine(tutti__topo_t *topo, const tutti__topo_facts
         if (topo->machine_of[rank] != topo->machine_of[topo->rank])
             continue;
         topo->machine_ranks++;
+        topo->l3_ranks += l3 < 0 || facts[rank].place[TUTTI__PLACE_L3] == l3;
         add_mask(facts[rank].cpus, mask, scratch);
     }
     cpus = hwloc_bitmap_weight(mask);

@@ -31,7 +31,7 @@ typedef struct {
     char cpus[4 * TUTTI__TOPO_TEXT];   /* PUs this rank may run on: "0-3,8", or "0x10f" */
     int32_t place[TUTTI__PLACES];      /* the lowest PU of the one that has all of `cpus`, or -1 */
     int32_t pid;
-    uint64_t l3_bytes;                 /* of the first PU's cache, or 0 */
+    uint64_t l3_bytes; /* of the first PU's cache, or 0 */
 } tutti__topo_facts_t;
 
 /* All ranks' places, from the facts. All arrays are indexed as said and belong to the topo. */
@@ -48,6 +48,7 @@ typedef struct {
     uint32_t machine_ranks; /* ranks on my machine */
     uint32_t machine_cpus;  /* PUs in the union of their masks */
     uint64_t l3_bytes;      /* of my L3 cache; 0: not known */
+    uint32_t l3_ranks;      /* ranks of my machine at home there, me too; all, if I am nowhere */
     int oversubscribed;     /* more ranks on my machine than PUs in that union */
 } tutti__topo_t;
 

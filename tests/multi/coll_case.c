@@ -25,6 +25,7 @@ void small_pieces(tutti__conf_t *conf, int rank)
     conf->shared.node_chunk_bytes = 8192;
     conf->shared.oneshot_bytes = 1024;
     conf->shared.stream_bytes = 6000;
+    conf->shared.l3_bytes = 20000;
 }
 
 int case_is_rooted(tutti_call_kind_t kind)

@@ -2,12 +2,12 @@
 /*
  * Zero-copy allreduce and reduce, in each of the ways that it has: in place, out of place, some
  * ranks so and some so; results that the caches keep, and such that outgrow them, which
- * TUTTI_STREAM_BYTES sets the limit of; types and averages with a kernel for all buffers at once,
+ * TUTTI_L3_BYTES sets the limit of; types and averages with a kernel for all buffers at once,
  * and without.
  */
 #include "ranks.h"
 
-#include "conf/conf.h"
+#include "node/shm/shm.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,6 +16,10 @@
 #define COUNT ((size_t)100003)
 #define SHIFT 3
 #define ROOM (COUNT + 2 * SHIFT)
+
+/* Too small for the results of two ranks by nothing, and large enough for five's. */
+#define SMALL_L3 (2 * COUNT * 4)
+#define LARGE_L3 (5 * COUNT * 4 + 5)
 
 typedef struct {
     tutti_dtype_t dtype;
@@ -57,6 +61,7 @@ static void store(int32_t *x, size_t i, tutti_dtype_t dtype, int32_t to)
 
 static void reduce(rank_t *self, int32_t *src, int32_t *dst, int round, const what_t *what)
 {
+    const tutti__shm_t *shm = (const tutti__shm_t *)self->comm->node;
     int gets = what->root < 0 || what->root == self->rank;
 
     dst[-1] = dst[COUNT] = -1;
@@ -79,6 +84,7 @@ static void reduce(rank_t *self, int32_t *src, int32_t *dst, int round, const wh
             ranks_fail(__FILE__, __LINE__, "round %d: element %zu of the source has changed", round,
                        i);
     }
+    CHECK_INT(shm->lane[0].outgrows, self->comm->conf.shared.l3_bytes == SMALL_L3);
     CHECK_INT(dst[-1], -1);
     CHECK_INT(dst[COUNT], -1);
     CHECK_OK(tutti_barrier(self->comm));
@@ -111,13 +117,13 @@ static void all_ways(rank_t *self)
 static void outgrow(tutti__conf_t *conf, int rank)
 {
     (void)rank;
-    conf->shared.stream_bytes = COUNT * 4;
+    conf->shared.l3_bytes = SMALL_L3;
 }
 
 static void stay(tutti__conf_t *conf, int rank)
 {
     (void)rank;
-    conf->shared.stream_bytes = COUNT * 4 + 1;
+    conf->shared.l3_bytes = LARGE_L3;
 }
 
 int main(void)

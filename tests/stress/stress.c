@@ -57,6 +57,7 @@ static void set_pieces(uint64_t seed, int job)
     pieces.node_chunk_bytes = 8192;
     pieces.oneshot_bytes = 1024;
     pieces.stream_bytes = stress_draw(&row, 100000);
+    pieces.l3_bytes = 1 + stress_draw(&row, 200000);
 }
 
 static void settings(tutti__conf_t *conf, int rank)
@@ -68,6 +69,7 @@ static void settings(tutti__conf_t *conf, int rank)
     conf->shared.group_size = pieces.group_size;
     conf->shared.cma_bytes = pieces.cma_bytes;
     conf->shared.stream_bytes = pieces.stream_bytes;
+    conf->shared.l3_bytes = pieces.l3_bytes;
 }
 
 /* ---- drawing a call ---- */

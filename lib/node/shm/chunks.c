@@ -296,6 +296,13 @@ static tutti_status_t stage_out(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     return TUTTI_OK;
 }
 
+/* Whoever returns to the caller, who alone reads what was streamed. Another thread may go on. */
+static void end_streams(const tutti__shm_lane_t *lane)
+{
+    if (lane->streams)
+        tutti__stream_end();
+}
+
 tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -304,11 +311,12 @@ tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__
         if (stage_in(shm, lane_index, stuck) == TUTTI__AGAIN &&
             stage_sum(shm, lane_index, stuck) == TUTTI__AGAIN &&
             stage_red(shm, lane_index, stuck) == TUTTI__AGAIN &&
-            stage_out(shm, lane_index, stuck) == TUTTI__AGAIN)
+            stage_out(shm, lane_index, stuck) == TUTTI__AGAIN) {
+            end_streams(lane);
             return TUTTI__AGAIN;
+        }
     }
-    if (lane->streams)
-        tutti__stream_end(); /* not before: what is streamed is my caller's alone until I return */
+    end_streams(lane);
     lane->base += lane->nchunks;
     lane->sum = 0;
     /* Counted on, so that it is never far behind; who waits for it later knows the announcement. */

@@ -80,8 +80,8 @@ tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nloca
     shm->oneshot_bytes = oneshot_share(conf->oneshot_bytes, nlocal);
     shm->bulk_bytes = TUTTI__ROUND_UP(conf->node_chunk_bytes, 4096);
     shm->pull_bytes = UINT64_MAX;
-    shm->outgrow_bytes = conf->stream_bytes;
-    shm->streams = conf->stream_bytes != TUTTI__CONF_AUTO;
+    shm->stream_bytes = conf->stream_bytes;
+    shm->outgrow_bytes = UINT64_MAX;
     shm->local_to_machine = calloc(nlocal, sizeof(*shm->local_to_machine));
     shm->local_to_rank = calloc(nlocal, sizeof(*shm->local_to_rank));
     shm->srcs = calloc((size_t)TUTTI__LANES * nlocal, sizeof(*shm->srcs));
@@ -177,10 +177,12 @@ static uint32_t find_groups(const tutti__topo_t *topo, uint64_t group_size, uint
     return ngroups;
 }
 
-/* One rank's share of the results that the L3 cache keeps; without one, what a common one has. */
-static uint64_t cache_share(const tutti__topo_t *topo, uint32_t nlocal)
+/* One rank's share of the results that its L3 cache keeps; of an unknown one, what is common. */
+static uint64_t cache_share(const tutti__topo_t *topo, uint64_t bytes)
 {
-    return (topo->l3_bytes > 0 ? topo->l3_bytes : (uint64_t)32 << 20) / nlocal;
+    if (bytes == TUTTI__CONF_AUTO)
+        bytes = topo->l3_bytes > 0 ? topo->l3_bytes : (uint64_t)32 << 20;
+    return bytes / topo->l3_ranks;
 }
 
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
@@ -216,8 +218,8 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     large.node_chunk_bytes =
         TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);
     status = attach_host(machine, topo, offsets, group_of, &large, &node);
-    if (status == TUTTI_OK && conf->stream_bytes == TUTTI__CONF_AUTO)
-        ((tutti__shm_t *)node)->outgrow_bytes = cache_share(topo, nlocal);
+    if (status == TUTTI_OK)
+        ((tutti__shm_t *)node)->outgrow_bytes = cache_share(topo, conf->l3_bytes);
     status = tutti__boot_agree(boot, status);
     if (status == TUTTI_OK)
         status = allow_pull(boot, conf, offsets, (tutti__shm_t *)node);

@@ -175,7 +175,7 @@ static int streams(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     const tutti__node_call_t *call = lane->call;
 
-    return shm->streams && lane->outgrows && shm->nlocal > 1 &&
+    return message_bytes(lane) >= shm->stream_bytes && shm->nlocal > 1 &&
            (call->src != call->dst || call->kind == TUTTI__NODE_BCAST);
 }
 

@@ -145,7 +145,7 @@ typedef struct {
     int simple;              /* ..of an allreduce, as one block */
     int levels;              /* it reduces in two levels */
     int outgrows;            /* ..and no cache keeps all ranks' results */
-    int streams;             /* they go around the caches, out of slots */
+    int streams;             /* results go around the caches, out of slots */
     size_t largest;          /* in its largest block */
     uint32_t nblocks;        /* pieces per chunk, or of zero-copy */
     size_t piece;            /* elements in the largest */
@@ -169,8 +169,8 @@ typedef struct {
     size_t oneshot_bytes;       /* per rank: the most data in an announcement */
     size_t bulk_bytes;          /* one bulk slot */
     uint64_t pull_bytes;        /* per rank: the smallest message that is pulled; MAX: none */
-    uint64_t outgrow_bytes;     /* per rank: the smallest message that outgrows the caches */
-    int streams;                /* what does goes around them out of slots, too */
+    uint64_t outgrow_bytes;     /* per rank: the smallest message whose results no cache keeps */
+    uint64_t stream_bytes;      /* ..whose results go around the caches, out of slots */
     const void **srcs;          /* [TUTTI__LANES][nlocal] for kernels */
     void **bufs;                /* the same, for those that write */
     uint32_t ngroups, group;    /* groups of ranks, and which is mine */

@@ -56,6 +56,12 @@ static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes
             __builtin_prefetch((const char *)bufs[r] + ahead + at);
 }
 
+/* Users' operations get long blocks: what they do takes longer than memory. */
+static int outgrows(const tutti__shm_lane_t *lane)
+{
+    return lane->outgrows && lane->call->reducer->fold != NULL;
+}
+
 /* Is each rank's destination its source? */
 static int all_in_place(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
@@ -72,14 +78,15 @@ static void in_place(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t p
 {
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
     void **bufs = tutti__shm_bufs(shm, lane_index);
-    size_t most = lane->outgrows ? SMALL_BLOCK_BYTES : BLOCK_BYTES;
+    int fetches = outgrows(lane);
+    size_t most = fetches ? SMALL_BLOCK_BYTES : BLOCK_BYTES;
     size_t left = part.count * lane->esize, bytes;
 
     for (uint32_t r = 0; r < shm->nlocal; r++)
         bufs[r] = dst_in_arena(shm, lane, r, part);
     for (; left > 0; left -= bytes) {
         bytes = TUTTI__MIN(left, most);
-        if (lane->outgrows)
+        if (fetches)
             fetch(shm, (const void *const *)bufs, bytes, left);
         tutti__reduce_all(lane->call->reducer, bufs, shm->nlocal, bytes / lane->esize,
                           lane->call->divisor);
@@ -144,7 +151,7 @@ static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_
         folded(shm, lane_index, part);
     else if (part.src == part.dst && all_in_place(shm, lane))
         in_place(shm, lane_index, part);
-    else if (lane->outgrows)
+    else if (outgrows(lane))
         streamed(shm, lane_index, part);
     else
         folded(shm, lane_index, part);

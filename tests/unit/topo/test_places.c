@@ -217,6 +217,32 @@ static void test_cache_size(void **state)
     assert_int_equal(located("0").l3_bytes, 0);
 }
 
+/* ..and who shares it: the ranks of this machine that are at home there, or all. */
+static void test_cache_ranks(void **state)
+{
+    enum {
+        SEATS = 6
+    };
+    static const char *cpus[SEATS] = { "0", "128-130", "8", "7-8", "64", "1" };
+    static const uint32_t sharing[SEATS] = { 2, 2, 1, 5, 1, 1 };
+    tutti__topo_facts_t facts[SEATS];
+
+    (void)state;
+    unpack("epyc");
+    for (uint32_t i = 0; i < SEATS; i++)
+        facts[i] = located(cpus[i]);
+    drop();
+    strcpy(facts[5].machine_id, "other");
+    for (uint32_t i = 0; i < SEATS; i++) {
+        tutti__topo_t *topo;
+
+        assert_int_equal(tutti__topo_make(facts, SEATS, i, &topo), TUTTI_OK);
+        assert_int_equal(topo->l3_ranks, sharing[i]);
+        assert_int_equal(topo->l3_bytes, 32 << 20);
+        tutti__topo_free(topo);
+    }
+}
+
 /* ---- groups ---- */
 
 /* Rank i has `width` processors from (i % cycle) * step + (i / cycle) * width; width 0: all. */
@@ -324,9 +350,8 @@ static void test_mixed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places),
-        cmocka_unit_test(test_cache_size),
-        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_places),      cmocka_unit_test(test_cache_size),
+        cmocka_unit_test(test_cache_ranks), cmocka_unit_test(test_groups),
         cmocka_unit_test(test_mixed),
     };
 
