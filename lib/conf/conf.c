@@ -81,7 +81,7 @@ static const row_t rows[] = {
       0, 16 * GIB, "auto" },
     { "TUTTI_L3_BYTES", CONF_BYTES, AT(shared.l3_bytes), "auto",
       "Size of an L3 cache. Where it cannot hold the results of the ranks that share it, those in\n"
-      "    tutti_mem_alloc's memory are made in another way; auto: what the system says.",
+      "    tutti_mem_alloc's memory are fetched ahead or go around it; auto: as the system says.",
       1, 16 * GIB, "auto" },
     { "TUTTI_HUGE_PAGES", CONF_CHOICE, AT(shared.huge_pages), "auto",
       "Shared memory of 2 MiB and more on huge pages: 1: also where the system says never,\n"

@@ -49,7 +49,8 @@ static const struct {
     int (*runs_here)(void);
 } sets[] = {
 #ifdef TUTTI__HAVE_X86_KERNELS
-    { &tutti__kernels_avx512, has_avx512 }, { &tutti__kernels_avx2, has_avx2 },
+    { &tutti__kernels_avx512, has_avx512 },
+    { &tutti__kernels_avx2, has_avx2 },
     { &tutti__kernels_sse2, always },
 #endif
 #ifdef TUTTI__HAVE_NEON_KERNELS

@@ -53,8 +53,6 @@ void tutti__stream_copy(void *dst, const void *src, size_t bytes)
     memcpy(dst, src, bytes);
 }
 
-void tutti__stream_end(void)
-{
-}
+void tutti__stream_end(void) {}
 
 #endif

@@ -31,7 +31,7 @@ typedef struct {
     char cpus[4 * TUTTI__TOPO_TEXT];   /* PUs this rank may run on: "0-3,8", or "0x10f" */
     int32_t place[TUTTI__PLACES];      /* the lowest PU of the one that has all of `cpus`, or -1 */
     int32_t pid;
-    uint64_t l3_bytes; /* of the first PU's cache, or 0 */
+    uint64_t l3_bytes;                 /* of the first PU's cache, or 0 */
 } tutti__topo_facts_t;
 
 /* All ranks' places, from the facts. All arrays are indexed as said and belong to the topo. */

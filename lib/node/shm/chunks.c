@@ -296,7 +296,7 @@ static tutti_status_t stage_out(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     return TUTTI_OK;
 }
 
-/* Whoever returns to the caller, who alone reads what was streamed. Another thread may go on. */
+/* Before the caller, who alone reads what was streamed, or another thread that goes on, has it. */
 static void end_streams(const tutti__shm_lane_t *lane)
 {
     if (lane->streams)

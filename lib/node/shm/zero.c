@@ -30,8 +30,9 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
  * How my part of a reduction is made, block by block; 2 ranks, float32 sums, shares of the time of
  * `folded`:
  *
- *   in_place   one loop over all buffers             0.65 at 2 to 8 MiB, 0.9 at 16 to 64
- *              ..and what comes is fetched before    1.1 at 2 to 8 MiB, 0.6 at 16, 0.9 at 32 and 64
+ *   in_place   one loop over all buffers             0.75 at 2 to 8 MiB, 0.9 at 16 to 64
+ *              ..and what comes is fetched before    0.7 at 16 MiB, 0.85 at 32, 0.9 at 64; at 2 to
+ *                                                    8 MiB 1.1 times that without
  *   streamed   to the stack, and around the caches   2 at 2 and 4 MiB, 1.1 at 8, 0.8 at 16 to 64
  *              to all; what comes is fetched before
  *
