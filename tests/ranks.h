@@ -12,6 +12,7 @@
 #include "api/comm.h"
 
 #include <stdio.h>
+#include <sys/types.h>
 
 /* What a rank's function gets. */
 typedef struct {
@@ -78,6 +79,12 @@ void ranks_fail(const char *file, int line, const char *fmt, ...)
             (failures)++;                                                                          \
         }                                                                                          \
     } while (0)
+
+/*
+ * fork() by a rank, with nothing left in the streams. Its other threads' stacks are nobody's in the
+ * child, so LeakSanitizer does not look there.
+ */
+pid_t ranks_fork(void);
 
 /* 1 if ranks can be processes here: TSan sees only threads, and dislikes threads after fork. */
 int ranks_can_fork(void);

@@ -245,8 +245,7 @@ static void forks(rank_t *self)
         CHECK_OK(tutti_allreduce_async("over a fork", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM,
                                        self->comm, NULL, &request));
         if (plan->victim < 0 || self->rank == plan->victim) {
-            fflush(NULL);
-            pid = fork();
+            pid = ranks_fork();
             CHECK(pid >= 0);
             if (pid == 0) {
                 in_child(self, request);
@@ -277,8 +276,7 @@ static void orphans(rank_t *self)
     snprintf(name, sizeof(name), "rank %d was lost", plan->victim);
     gather(self);
     if (self->rank == plan->victim) {
-        fflush(NULL);
-        pid = fork();
+        pid = ranks_fork();
         if (pid == 0) {
             /* Until the others have seen it, but not for ever. */
             for (int i = 0; i < 30000 && atomic_load(&board->done) + 1 < self->size; i++)

@@ -32,15 +32,6 @@ static struct {
 
 static const tutti__device_ops_t *real;
 
-/* LeakSanitizer asks: what is on stacks of the parent's other threads is nobody's in a child. */
-__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-static int is_child;
-
-int __lsan_is_turned_off(void)
-{
-    return is_child;
-}
-
 static void look(void)
 {
     int mine = 0;
@@ -148,7 +139,6 @@ static void in_child(rank_t *self, float *x, tutti_comm_t *part, tutti_request_t
 
 static void end_child(int round)
 {
-    is_child = 1;
     if (round == 0)
         _exit(0);
     if (round == 1)
@@ -189,8 +179,7 @@ static void fork_one(rank_t *self, float *x, tutti_comm_t *part, tutti_request_t
     int result;
     pid_t pid;
 
-    fflush(NULL);
-    pid = fork();
+    pid = ranks_fork();
     CHECK(pid >= 0);
     if (pid == 0) {
         in_child(self, x, part, pending, (struct CUstream_st *)(void *)stream);
@@ -252,12 +241,10 @@ static int world(void)
     if (pretend_prepare(1) != 0 || tutti_init(NULL) != TUTTI_OK ||
         tutti_cuda_device(tutti_world()) < 0)
         return 1;
-    fflush(NULL);
-    pid = fork();
+    pid = ranks_fork();
     if (pid == 0) {
         int failed = tutti_init(NULL) != TUTTI_ERR_SHUTDOWN;
 
-        is_child = 1;
         failed += tutti_barrier(tutti_world()) != TUTTI_ERR_SHUTDOWN;
         tutti_finalize();
         exit(failed);
