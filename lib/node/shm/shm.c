@@ -343,8 +343,6 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
     if (lane->oneshot) {
         oneshot(shm, lane_index);
         lane->phase = SHM_IDLE;
-        /* The peers have this line since they read it two operations ago; fetch it back early. */
-        __builtin_prefetch(lane->peer[shm->me].announce[(lane->seq + 1) & 1], 1);
         return TUTTI_OK;
     }
     status = choose_large(shm, lane);
