@@ -3,6 +3,7 @@
  * Device memory between hosts, over a real MPI; started by mpi_direct.sh, which pretends hosts.
  *
  *      mpi_direct works direct|staged     sums are right; messages went from device memory, or none
+ *                 ... N                   how often all lanes are at work at once; else twice
  *      mpi_direct dies                    rank 1 dies on the way: the others hear of it, and what
  *                                         MPI may still write to is not freed
  *      mpi_direct left                    the same, where the thread that hears of it may not
@@ -147,6 +148,30 @@ static void several(size_t count, int and_direct)
     look(in, 5 * count, TUTTI_SUM);
 }
 
+/* Each by itself if fusion lets them, so that all lanes are at work. */
+static void crowd(void)
+{
+    enum {
+        TENSORS = 8,
+        COUNT = MOST / TENSORS
+    };
+    tutti_request_t *request[TENSORS];
+    char name[16];
+
+    put(in, MOST);
+    for (size_t k = 0; k < TENSORS; k++) {
+        size_t i = rank % 2 ? TENSORS - 1 - k : k;
+        char *at = in + i * COUNT * sizeof(float);
+
+        snprintf(name, sizeof(name), "tensor %zu", i);
+        MUST(tutti_allreduce_async(name, at, at, COUNT, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL,
+                                   &request[i]) == TUTTI_OK);
+    }
+    for (size_t i = 0; i < TENSORS; i++)
+        MUST(tutti_wait(request[i], -1) == TUTTI_OK);
+    look(in, MOST, TUTTI_SUM);
+}
+
 /* Messages of device memory, of all ranks; 0 without the shim. */
 static unsigned all_messages(void)
 {
@@ -185,7 +210,7 @@ static unsigned waits(void)
     return shim != NULL ? shim() : 0;
 }
 
-static int work(int is_direct)
+static int work(int is_direct, int crowds)
 {
     static const size_t some[] = { 1, 2, 63, 1000, 4097, MOST };
     unsigned messages;
@@ -205,6 +230,8 @@ static int work(int is_direct)
     MUST((messages > 0) == is_direct);
     for (int i = 0; i < 10; i++)
         several(i % 2 ? 100 : i % 4 ? 4000 : 3000, i % 4 == 2);
+    for (int i = 0; i < crowds; i++)
+        crowd();
     MUST((all_messages() > messages) == is_direct);
     MUST(tutti_barrier(comm) == TUTTI_OK);
     forbid_alloc(0);
@@ -293,5 +320,7 @@ int main(int argc, char **argv)
     open_device();
     if (strcmp(argv[1], "left") == 0)
         return be_left();
-    return strcmp(argv[1], "dies") == 0 ? die() : work(argc > 2 && strcmp(argv[2], "direct") == 0);
+    if (strcmp(argv[1], "dies") == 0)
+        return die();
+    return work(argc > 2 && strcmp(argv[2], "direct") == 0, argc > 3 ? atoi(argv[3]) : 2);
 }

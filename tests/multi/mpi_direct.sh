@@ -48,10 +48,10 @@ job()
     ran timeout --kill-after=5 60 $mpirun ${recovers:-} -np ${#HOSTS} "$files/host" $program "$@"
 }
 
-# works HOSTS SHIM direct|staged WORDS: right results, one way or the other, and a log line about it.
+# works HOSTS SHIM direct|staged WORDS [N]: right results, one way or the other, and a log line about it.
 works()
 {
-    job "$1" "$2" works "$3"
+    job "$1" "$2" works "$3" ${5:-}
     [ $status -eq 0 ] && [ "$(grep -c '^rank .* messages' "$log")" -eq ${#1} ] ||
         wrong "hosts $1, $3: status $status"
     [ "$(grep -c "device memory to other hosts: $4" "$log")" -eq 1 ] || wrong "hosts $1: no '$4'"
@@ -76,10 +76,14 @@ works aabb '' staged "through the host's: the transport 'mpi' to rank 2 does not
 
 # An MPI that waits for the device whenever it meets its memory, while NCCL's work is there that
 # waits for other ranks. It comes to that, and all ends well: what waits for a device waits for
-# launches before the first that some rank still has to make.
+# launches that all its ranks have come to, before the first that some rank still has to make. Would
+# NCCL be called before all ranks of the host have come, three on each of two hosts hang: one waits
+# in MPI, in a lane's message, for another lane's launch; that launch, on a neighbour, for a message
+# of a rank that waits in MPI in the same way.
 export TUTTI_TEST_WAITS=1
-for hosts in aabb aaabb; do
-    TUTTI_TIMEOUT=10 works $hosts "$shim" direct direct
+for hosts in aabb aaabb aaabbb; do
+    TUTTI_ALGORITHM=allreduce:hierarchical/recursive_doubling TUTTI_FUSION_BYTES=1K \
+        TUTTI_TIMEOUT=10 works $hosts "$shim" direct direct 60
     grep -q '^rank .* [1-9][0-9]* waits' "$log" || wrong "hosts $hosts: MPI met no work of NCCL"
 done
 unset TUTTI_TEST_WAITS

@@ -10,9 +10,12 @@
  *
  * With TUTTI_TEST_WAITS it is an MPI that waits for all of the device's work, whoever queued it,
  * before each message of device memory and whenever it looks at one, as an MPI that copies by the
- * device may; and counts how often NCCL's work was among that.
+ * device may; and counts how often NCCL's work was among that. Some messages then leave LATE_NS
+ * late, in some later call, as an MPI without a thread of its own may do it.
  */
 #include "pretend/pretend.h"
+
+#include "base/time.h"
 
 #include <dlfcn.h>
 #include <mpi.h>
@@ -27,10 +30,13 @@ typedef void read_fn_t(void *dst, const void *device_src, size_t bytes);
 typedef void write_fn_t(void *device_dst, const void *src, size_t bytes);
 typedef int synchronize_fn_t(int device);
 
+#define LATE_NS 3000000
+
 /* One message in flight. */
 typedef struct bounce {
     struct bounce *next;
-    MPI_Request request; /* MPI_REQUEST_NULL: abandoned */
+    MPI_Request request; /* of a send: a persistent one. MPI_REQUEST_NULL: abandoned */
+    uint64_t starts_ns;  /* when to start it; 0: it is */
     const void *buf;     /* on the device */
     void *device;        /* receives: the same; else NULL */
     size_t room;
@@ -122,11 +128,16 @@ static int is_device(const void *ptr)
     return is;
 }
 
+static int does_wait(void)
+{
+    return getenv("TUTTI_TEST_WAITS") != NULL;
+}
+
 static void wait_for_device(const void *ptr)
 {
     int had_nccl;
 
-    if (getenv("TUTTI_TEST_WAITS") == NULL)
+    if (!does_wait())
         return;
     had_nccl = synchronize(ops->where(ptr).device);
     pthread_mutex_lock(&lock);
@@ -144,6 +155,7 @@ static bounce_t *make(const void *buf, void *device, size_t room)
     b->buf = buf;
     b->device = device;
     b->room = room;
+    b->starts_ns = 0;
     return b;
 }
 
@@ -174,17 +186,52 @@ static bounce_t *find(MPI_Request request, int take)
     return b;
 }
 
+/* Those whose time has come. */
+static void start_sends(void)
+{
+    uint64_t now = tutti__now_ns();
+
+    pthread_mutex_lock(&lock);
+    for (bounce_t *b = bounces; b != NULL; b = b->next) {
+        if (b->request == MPI_REQUEST_NULL || b->starts_ns == 0 || b->starts_ns > now)
+            continue;
+        if (MPI_Start(&b->request) != MPI_SUCCESS)
+            abort();
+        b->starts_ns = 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/*
+ * With three ranks on each of two hosts, one leader gets the odd lanes' messages first, the other
+ * the even ones'; and so do the second and the third rank of both. So what a leader would launch
+ * first has not come to all of its host.
+ */
+static int is_late(int tag)
+{
+    int rank, lane = tag / 8 % 8; /* xport/mpi/xport.c */
+
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return (lane + (rank % 3 == 0 ? rank / 3 : rank % 3)) % 2 == 0;
+}
+
 int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                MPI_Request *request)
 {
     bounce_t *b;
+    int code;
 
     if (!is_device(buf))
         return MPI_Isend(buf, count, type, to, tag, comm, request);
     b = make(buf, NULL, (size_t)count); /* of bytes */
     read_device(b->bytes, buf, (size_t)count);
     sent++;
-    return keep(b, MPI_Isend(b->bytes, count, type, to, tag, comm, request), request);
+    b->starts_ns = tutti__now_ns();
+    if (does_wait() && is_late(tag) && rand() % 2)
+        b->starts_ns += LATE_NS;
+    code = keep(b, MPI_Send_init(b->bytes, count, type, to, tag, comm, request), request);
+    start_sends();
+    return code;
 }
 
 int PMPI_Irecv(void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
@@ -204,13 +251,18 @@ int PMPI_Test(MPI_Request *request, int *flag, MPI_Status *status)
     MPI_Status about;
     int code, bytes, cancelled;
 
+    if (b != NULL)
+        wait_for_device(b->buf);
+    start_sends();
     if (b == NULL)
         return MPI_Test(request, flag, status);
-    wait_for_device(b->buf);
-    code = MPI_Test(request, flag, &about);
+    *flag = 0;
+    code = b->starts_ns == 0 ? MPI_Test(request, flag, &about) : MPI_SUCCESS;
     if (code != MPI_SUCCESS || !*flag)
         return code;
     find(b->request, 1);
+    if (*request != MPI_REQUEST_NULL) /* persistent */
+        MPI_Request_free(request);
     MPI_Test_cancelled(&about, &cancelled);
     if (b->device != NULL && !cancelled) {
         MPI_Get_count(&about, MPI_BYTE, &bytes);
