@@ -39,6 +39,16 @@
 #define TUTTI__LINE_BYTES 64
 #define TUTTI__FALSE_SHARING_BYTES 128
 
+/*
+ * Begin to fetch the line of `at`, to be written. Compilers take __builtin_prefetch(at, 1) for a
+ * read where they may not count on PREFETCHW; x86-64 processors without it do nothing there.
+ */
+#if defined(__x86_64__)
+#define TUTTI__FETCH_TO_WRITE(at) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(at)))
+#else
+#define TUTTI__FETCH_TO_WRITE(at) __builtin_prefetch(at, 1)
+#endif
+
 #define TUTTI__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TUTTI__MAX(a, b) ((a) > (b) ? (a) : (b))
 

@@ -96,14 +96,14 @@ int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *re
     return 1;
 }
 
-void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *arrays, size_t n, size_t count,
-                       uint32_t divisor)
+void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *dsts, const void *const *srcs,
+                       size_t n, size_t count, uint32_t divisor)
 {
-    if (reducer->all != NULL && reducer->all(arrays, n, count, divisor))
+    if (reducer->all != NULL && reducer->all(dsts, srcs, n, count, divisor))
         return;
-    tutti__reduce(reducer, arrays[0], (const void *const *)arrays, n, count, divisor);
+    tutti__reduce(reducer, dsts[0], srcs, n, count, divisor);
     for (size_t i = 1; i < n; i++)
-        memcpy(arrays[i], arrays[0], count * tutti_dtype_bytes(reducer->dtype));
+        memcpy(dsts[i], dsts[0], count * tutti_dtype_bytes(reducer->dtype));
 }
 
 int tutti__reduce_scales(tutti_dtype_t dtype)

@@ -27,14 +27,14 @@ typedef void (*tutti__reduce_fn_t)(void *dst, const void *const *srcs, size_t ns
                                    uint32_t divisor);
 
 /*
- * Each of `n` arrays becomes the fold of all, of their elements in the order of the arrays: the
- * same bits as a fold and copies of it. The arrays do not overlap.
+ * Each of `n` arrays dsts[k] becomes the fold of the n sources, in their order: the same bits as a
+ * fold and copies of it. dsts[k] may be srcs[k]; other overlaps are not allowed.
  *
  * Returns 0, and has done nothing, where it does not serve: for n other than 2 to 4, and divisors
  * by which it would have to divide.
  */
-typedef int (*tutti__reduce_all_fn_t)(void *const *arrays, size_t n, size_t count,
-                                      uint32_t divisor);
+typedef int (*tutti__reduce_all_fn_t)(void *const *dsts, const void *const *srcs, size_t n,
+                                      size_t count, uint32_t divisor);
 
 /*
  * The built-in kernel of a type and operation (AVG: the kernel of SUM), or NULL if not served.
@@ -81,13 +81,14 @@ static inline void tutti__reduce(const tutti__reducer_t *reducer, void *dst,
 }
 
 /*
- * The same in place, of several ranks' arrays: each becomes the fold of all.
+ * The same to several arrays, as many as there are sources: see tutti__reduce_all_fn_t.
  *
- * In one loop where there is a kernel for that: the sums of 2 ranks in 0.75 of the time of a fold
- * and a copy in blocks of 8 KiB (2 to 8 MiB); in a loop outside of the library those of 4 in 0.57.
+ * In one loop where there is a kernel for that: the sums of 2 ranks in place in 0.75 of the time of
+ * a fold and a copy in blocks of 8 KiB (2 to 8 MiB); in a loop outside of the library those of 4 in
+ * 0.57.
  */
-void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *arrays, size_t n, size_t count,
-                       uint32_t divisor);
+void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *dsts, const void *const *srcs,
+                       size_t n, size_t count, uint32_t divisor);
 
 /* dst = src * factor, in float64 for FLOAT64, else in float32, rounded once; dst may be src.
    Floating point types only: tutti__reduce_scales says which. */

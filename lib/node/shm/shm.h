@@ -2,7 +2,8 @@
 /*
  * Node operations over shared memory: what the files of this room share.
  *
- * Each rank has, per lane, in its own arena (only the owner writes there):
+ * Each rank has, per lane, in its own arena (only the owner writes there, but for results that go
+ * back):
  *
  *   announcement slot 0 | announcement slot 1 | progress | bulk slot 0 | bulk slot 1
  *
@@ -24,6 +25,12 @@
  *   from sendbuf to recvbuf without the slot. Of a few ranks' reduce everything is the root's part.
  *
  *   OUT is counted by all kernels, also where nothing is copied: it is what frees a slot.
+ *
+ *   Of two ranks' allreduce results go back: RED writes them over the data that it reads, in the
+ *   peer's slot, and OUT copies from my own. So a cache line of a slot changes hands once for RED
+ *   and once for OUT. Were results in the owner's slot, each would be fetched twice: to be written,
+ *   as the other has it from the last time, and to be read. (Migratory sharing: Cox and Fowler,
+ *   ISCA 1993; Stenstrom, Brorsson and Sandberg, the same.)
  *
  * Levels. Ranks that are near each other are a group (topo/groups.c); where there are several,
  *   meetings and what reduces work in two levels: levels.c. Results then are folds of groups' folds

@@ -36,7 +36,7 @@ typedef struct {
     size_t alias; /* dst is this source, or apart if it is n */
 } fold_t;
 
-static array_t srcs[MAX_SRCS], result;
+static array_t srcs[MAX_SRCS], dsts[MAX_SRCS], result;
 static raw_t values[MAX_SRCS][MAX_COUNT], wanted[MAX_COUNT];
 
 static void place(array_t *array)
@@ -105,12 +105,15 @@ static void on_all_sets(const fold_t *fold)
     }
 }
 
-/* tutti__reduce_all of the data of on_all_sets: every array has the fold's bits. */
+/* tutti__reduce_all of the data of on_all_sets: every array has the fold's bits, those that are
+   sources and those apart. */
 static void in_all_arrays(const fold_t *fold)
 {
-    void *arrays[MAX_SRCS];
+    const void *from[MAX_SRCS];
+    void *to[MAX_SRCS];
 
     for (size_t k = 0; k < ISAS; k++) {
+        uint64_t apart = next_random() % 4 == 0 ? 0 : next_random();
         tutti__reducer_t reducer;
 
         if (!tutti__reduce_force(isas[k]))
@@ -118,12 +121,15 @@ static void in_all_arrays(const fold_t *fold)
         assert_int_equal(tutti__reducer_find(fold->dtype, fold->op, &reducer), 1);
         for (size_t s = 0; s < fold->n; s++) {
             place(&srcs[s]);
+            place(&dsts[s]);
             fill(&srcs[s], values[s], fold);
-            arrays[s] = srcs[s].at;
+            memset(dsts[s].room, 0xa5, sizeof(dsts[s].room));
+            from[s] = srcs[s].at;
+            to[s] = apart >> s & 1 ? dsts[s].at : srcs[s].at;
         }
-        tutti__reduce_all(&reducer, arrays, fold->n, fold->count, fold->divisor);
+        tutti__reduce_all(&reducer, to, from, fold->n, fold->count, fold->divisor);
         for (size_t s = 0; s < fold->n; s++)
-            check(&srcs[s], fold);
+            check(apart >> s & 1 ? &dsts[s] : &srcs[s], fold);
     }
 }
 
@@ -336,16 +342,17 @@ static void test_find(void **state)
 static void test_all_serves(void **state)
 {
     float x[4] = { 1, 2, 3, 4 };
-    void *arrays[] = { &x[0], &x[1], &x[2], &x[3], &x[3] };
+    void *to[] = { &x[0], &x[1], &x[2], &x[3], &x[3] };
+    const void *from[] = { &x[0], &x[1], &x[2], &x[3], &x[3] };
     tutti__reducer_t reducer;
 
     (void)state;
     assert_int_equal(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_AVG, &reducer), 1);
-    assert_int_equal(reducer.all(arrays, 5, 1, 0), 0);
-    assert_int_equal(reducer.all(arrays, 1, 1, 0), 0);
-    assert_int_equal(reducer.all(arrays, 3, 1, 3), 0);
+    assert_int_equal(reducer.all(to, from, 5, 1, 0), 0);
+    assert_int_equal(reducer.all(to, from, 1, 1, 0), 0);
+    assert_int_equal(reducer.all(to, from, 3, 1, 3), 0);
     assert_true(x[0] == 1 && x[1] == 2 && x[2] == 3 && x[3] == 4);
-    assert_int_equal(reducer.all(arrays, 4, 1, 4), 1);
+    assert_int_equal(reducer.all(to, from, 4, 1, 4), 1);
     assert_true(x[0] == 2.5f && x[1] == 2.5f && x[2] == 2.5f && x[3] == 2.5f);
     assert_int_equal(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_MAX, &reducer), 1);
     assert_null(reducer.all);
