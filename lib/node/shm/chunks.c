@@ -108,7 +108,8 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
 /* Do results go back to where the data came from? Of more than two ranks it has not been tried. */
 static int goes_back(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
-    return shm->nlocal == 2 && lane->call->kind == TUTTI__NODE_ALLREDUCE;
+    return shm->nlocal == 2 && lane->nblocks == 2 &&
+           (lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE);
 }
 
 /* In whose slot does a rank show what it owns, to be copied OUT? */
@@ -155,51 +156,77 @@ static uint32_t find_sources(const tutti__shm_t *shm, const tutti__shm_lane_t *l
     return shm->nlocal;
 }
 
+/* To dst and to where it is shown; either may be a source, or NULL: not there. */
+static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs, uint32_t nsrcs,
+                      char *dst, char *shown, size_t count)
+{
+    const tutti__shm_lane_t *lane = &shm->lane[lane_index];
+    const tutti__node_call_t *call = lane->call;
+    void **dsts = tutti__shm_bufs(shm, lane_index);
+
+    if (dst != NULL && shown != NULL && nsrcs == 2) {
+        dsts[0] = dst;
+        dsts[1] = shown;
+        tutti__reduce_all(call->reducer, dsts, srcs, nsrcs, count, call->divisor);
+        return;
+    }
+    tutti__reduce(call->reducer, dst != NULL ? dst : shown, srcs, nsrcs, count, call->divisor);
+    if (dst != NULL && shown != NULL)
+        memcpy(shown, dst, count * lane->esize);
+}
+
 /*
- * Results that go back (shm.h), and to dst in the same loop, block by block; the next one is
- * fetched meanwhile. A user's operation takes longer than memory, and of what outgrows the caches
- * only what comes from memory counts: there the piece is one block.
+ * The same where results go back (shm.h), block by block: what the next one reads in the slot is
+ * fetched meanwhile, to be written. A user's operation takes longer than memory, and of what
+ * outgrows the caches only what comes from memory counts: there the piece is one block.
  *
- * float32 sums, shares of the time of the same with results in the owner's slot: 64 KiB to 4 MiB
- * 0.8 to 0.9, 16 to 64 MiB 0.9 to 1.0; between far processors 0.65 to 0.75 and 0.8. In one block
- * 64 KiB to 4 MiB took 1.03 times that; far, in a loop outside of the library, 1.3.
+ * Float32 sums, shares of the time of the same with results in the owner's slot, or of a reduce by
+ * the root alone:
+ *
+ *                                             near        far processors
+ *      allreduce of 64 KiB to 4 MiB           0.8 to 0.9  0.65 to 0.75
+ *                   16 to 64 MiB              0.9 to 1.0  0.8
+ *      reduce of 64 KiB to 512 KiB, to 4 MiB  0.8, 0.9    0.8, 1.0
+ *
+ * In one block 64 KiB to 4 MiB took 1.03 times that; far, in a loop outside of the library, 1.3. To
+ * fetch in the same way what is only read, by a root alone: 1.1, near.
  */
 #define BLOCK_BYTES 4096
 
-static void reduce_back(tutti__shm_t *shm, uint32_t lane_index, char *slot, tutti__shm_part_t part)
+static void reduce_back(tutti__shm_t *shm, uint32_t lane_index, const void **srcs, char *dst,
+                        char *shown, size_t count)
 {
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
-    const void **srcs = tutti__shm_srcs(shm, lane_index);
-    void **dsts = tutti__shm_bufs(shm, lane_index);
     int blocks = lane->call->reducer->fold != NULL && !lane->outgrows;
-    size_t most = blocks ? BLOCK_BYTES / lane->esize : part.count, n;
-    size_t line = TUTTI__LINE_BYTES / lane->esize;
+    size_t most = blocks ? BLOCK_BYTES / lane->esize : count, n, bytes, next;
 
-    for (; part.count > 0; part.count -= n) {
-        n = TUTTI__MIN(part.count, most);
-        for (size_t at = n; at < TUTTI__MIN(2 * n, part.count); at += line)
-            TUTTI__FETCH_TO_WRITE(slot + at * lane->esize);
-        srcs[shm->me] = tutti__shm_src(lane, part);
-        dsts[shm->me] = tutti__shm_dst(lane, part);
-        srcs[!shm->me] = dsts[!shm->me] = slot;
-        tutti__reduce_all(lane->call->reducer, dsts, srcs, 2, n, lane->call->divisor);
-        part.src += n;
-        part.dst += n;
-        slot += n * lane->esize;
+    for (; count > 0; count -= n) {
+        n = TUTTI__MIN(count, most);
+        bytes = n * lane->esize;
+        next = TUTTI__MIN(count - n, n) * lane->esize;
+        for (size_t at = 0; at < next; at += TUTTI__LINE_BYTES)
+            TUTTI__FETCH_TO_WRITE((const char *)srcs[!shm->me] + bytes + at);
+        reduce_to(shm, lane_index, srcs, 2, dst, shown, n);
+        srcs[0] = (const char *)srcs[0] + bytes;
+        srcs[1] = (const char *)srcs[1] + bytes;
+        dst = dst != NULL ? dst + bytes : NULL;
+        shown = shown != NULL ? shown + bytes : NULL;
     }
 }
 
-/* Reduce my blocks of a chunk over all ranks. An allreduce shows the result in my slot, too, and
-   what only the root gets goes there alone: nobody needs what was there where I reduce. */
+/* Reduce my blocks of a chunk over all ranks, and show what others copy OUT. In my own slot nobody
+   needs what is there for blocks that I reduce, nor what they were made of in the peer's. */
 static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     const void **srcs = tutti__shm_srcs(shm, lane_index);
+    int gets = tutti__shm_gets(shm, lane);
+    int shows = shm->nlocal > 1 && (!gets || lane->call->kind == TUTTI__NODE_ALLREDUCE);
 
     for (uint32_t j = 0; j < lane->nblocks; j++) {
         tutti__shm_part_t part;
+        char *dst, *shown, *slot;
         uint32_t nsrcs;
-        char *dst, *slot;
 
         if (tutti__shm_owner(lane, j) != shm->me)
             continue;
@@ -209,19 +236,16 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
         nsrcs = find_sources(shm, lane, chunk, j, part, srcs);
         slot = shm->nlocal > 1 ? tutti__shm_slot(shm, lane, shows_in(shm, lane, shm->me), chunk, j)
                                : NULL;
-        dst = tutti__shm_gets(shm, lane) ? tutti__shm_dst(lane, part) : slot;
-        if (lane->streams && dst != slot) {
-            tutti__reduce(lane->call->reducer, slot, srcs, nsrcs, part.count, lane->call->divisor);
+        dst = gets ? tutti__shm_dst(lane, part) : NULL;
+        shown = shows ? slot : NULL;
+        if (lane->streams && gets) {
+            reduce_to(shm, lane_index, srcs, nsrcs, NULL, slot, part.count);
             tutti__stream_copy(dst, slot, part.count * lane->esize);
-            continue;
+        } else if (goes_back(shm, lane)) {
+            reduce_back(shm, lane_index, srcs, dst, shown, part.count);
+        } else {
+            reduce_to(shm, lane_index, srcs, nsrcs, dst, shown, part.count);
         }
-        if (goes_back(shm, lane)) {
-            reduce_back(shm, lane_index, slot, part);
-            continue;
-        }
-        tutti__reduce(lane->call->reducer, dst, srcs, nsrcs, part.count, lane->call->divisor);
-        if (lane->call->kind == TUTTI__NODE_ALLREDUCE && slot != NULL)
-            memcpy(slot, dst, part.count * lane->esize);
     }
 }
 

@@ -38,9 +38,10 @@ tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t
 }
 
 /*
- * Up to so many ranks the root reduces all by itself: then each of n bytes is copied once, into a
+ * Of so many ranks the root reduces all by itself: then each of n bytes is copied once, into a
  * slot, and the root reads (p - 1) n. In shares it reads 2 (p - 1) / p n, but copies part of that a
- * second time, and waits for one stage more.
+ * second time, and waits for one stage more. Of two ranks shares go back, which is faster: see
+ * chunks.c.
  */
 #define ROOT_ALONE 3
 
@@ -102,7 +103,7 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 
     lane->nblocks = lane->call->nblk * lane->call->nparts;
     if (own_shares(lane)) {
-        int alone = lane->call->kind == TUTTI__NODE_REDUCE && shm->nlocal <= ROOT_ALONE;
+        int alone = lane->call->kind == TUTTI__NODE_REDUCE && shm->nlocal == ROOT_ALONE;
 
         lane->nblocks = alone ? 1 : shm->nlocal;
         lane->largest = lane->count / lane->nblocks + (lane->count % lane->nblocks != 0);

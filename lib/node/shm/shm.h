@@ -22,15 +22,15 @@
  *      OUT  copy what others own from their slots     needs: all RED >= g + 1, if it reduces
  *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. Reduce-scatter has no OUT, a
  *   reduce has it on root only; allgather, broadcast and alltoall have no RED. My own part goes
- *   from sendbuf to recvbuf without the slot. Of a few ranks' reduce everything is the root's part.
+ *   from sendbuf to recvbuf without the slot. Of three ranks' reduce everything is the root's.
  *
  *   OUT is counted by all kernels, also where nothing is copied: it is what frees a slot.
  *
- *   Of two ranks' allreduce results go back: RED writes them over the data that it reads, in the
- *   peer's slot, and OUT copies from my own. So a cache line of a slot changes hands once for RED
- *   and once for OUT. Were results in the owner's slot, each would be fetched twice: to be written,
- *   as the other has it from the last time, and to be read. (Migratory sharing: Cox and Fowler,
- *   ISCA 1993; Stenstrom, Brorsson and Sandberg, the same.)
+ *   Of two ranks' allreduce and reduce results go back: RED writes them over the data that it
+ *   reads, in the peer's slot, and OUT copies from my own. So a cache line of a slot changes hands
+ *   once for RED and once for OUT. Were results in the owner's slot, each would be fetched twice:
+ *   to be written, as the other has it from the last time, and to be read. (Migratory sharing: Cox
+ *   and Fowler, ISCA 1993; Stenstrom, Brorsson and Sandberg, the same.)
  *
  * Levels. Ranks that are near each other are a group (topo/groups.c); where there are several,
  *   meetings and what reduces work in two levels: levels.c. Results then are folds of groups' folds

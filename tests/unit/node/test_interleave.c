@@ -427,6 +427,8 @@ static void test_early(void **state)
         { { TUTTI__NODE_REDUCE, EARLY_RED }, 4, 0, 1, BY_CHUNKS },
         { { TUTTI__NODE_REDUCE, EARLY_OUT }, 4, 0, 1, BY_CHUNKS },
         { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 255, 1, BY_CHUNKS },
+        { { TUTTI__NODE_REDUCE, EARLY_IN }, 2, 0, 1, BY_CHUNKS },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 2, 0, 1, BY_CHUNKS },
         { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, 2, 0, 1, BY_CHUNKS },
         { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, 2, 0, 1, BY_CHUNKS },
         { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 2, 0, 0, BY_CHUNKS }, /* each reads its own slot */
