@@ -41,7 +41,7 @@
 
 /*
  * Begin to fetch the line of `at`, to be written. Compilers take __builtin_prefetch(at, 1) for a
- * read where they may not count on PREFETCHW; x86-64 processors without it do nothing there.
+ * read where they may not count on PREFETCHW.
  */
 #if defined(__x86_64__)
 #define TUTTI__FETCH_TO_WRITE(at) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(at)))

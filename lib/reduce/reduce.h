@@ -28,7 +28,7 @@ typedef void (*tutti__reduce_fn_t)(void *dst, const void *const *srcs, size_t ns
 
 /*
  * Each of `n` arrays dsts[k] becomes the fold of the n sources, in their order: the same bits as a
- * fold and copies of it. dsts[k] may be srcs[k]; other overlaps are not allowed.
+ * fold and copies of it. Any of dsts may be any one of srcs; other overlaps are not allowed.
  *
  * Returns 0, and has done nothing, where it does not serve: for n other than 2 to 4, and divisors
  * by which it would have to divide.

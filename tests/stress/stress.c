@@ -54,7 +54,7 @@ static void set_pieces(uint64_t seed, int job)
     if (stress_draw(&row, 2) == 0)
         return;
     pieces.chunk_bytes = 4096;
-    pieces.node_chunk_bytes = 8192;
+    pieces.node_chunk_bytes = (uint64_t)8192 << stress_draw(&row, 3);
     pieces.oneshot_bytes = 1024;
     pieces.stream_bytes = stress_draw(&row, 100000);
     pieces.l3_bytes = 1 + stress_draw(&row, 200000);

@@ -108,7 +108,7 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
 /* Do results go back to where the data came from? Of more than two ranks it has not been tried. */
 static int goes_back(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
-    return shm->nlocal == 2 && lane->nblocks == 2 &&
+    return shm->nlocal == 2 &&
            (lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE);
 }
 
@@ -177,8 +177,9 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
 
 /*
  * The same where results go back (shm.h), block by block: what the next one reads in the slot is
- * fetched meanwhile, to be written. A user's operation takes longer than memory, and of what
- * outgrows the caches only what comes from memory counts: there the piece is one block.
+ * fetched meanwhile, to be written, also by the root of a reduce, which only reads it. A user's
+ * operation takes longer than memory, and of what outgrows the caches only what comes from memory
+ * counts: there the piece is one block.
  *
  * Float32 sums, shares of the time of the same with results in the owner's slot, or of a reduce by
  * the root alone:
@@ -188,8 +189,7 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
  *                   16 to 64 MiB              0.9 to 1.0  0.8
  *      reduce of 64 KiB to 512 KiB, to 4 MiB  0.8, 0.9    0.8, 1.0
  *
- * In one block 64 KiB to 4 MiB took 1.03 times that; far, in a loop outside of the library, 1.3. To
- * fetch in the same way what is only read, by a root alone: 1.1, near.
+ * In one block 64 KiB to 4 MiB took 1.03 times that; far, in a loop outside of the library, 1.3.
  */
 #define BLOCK_BYTES 4096
 

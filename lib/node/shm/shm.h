@@ -22,7 +22,8 @@
  *      OUT  copy what others own from their slots     needs: all RED >= g + 1, if it reduces
  *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. Reduce-scatter has no OUT, a
  *   reduce has it on root only; allgather, broadcast and alltoall have no RED. My own part goes
- *   from sendbuf to recvbuf without the slot. Of three ranks' reduce everything is the root's.
+ *   from sendbuf to recvbuf without the slot, if it is not streamed. Of three ranks' reduce all is
+ *   the root's part.
  *
  *   OUT is counted by all kernels, also where nothing is copied: it is what frees a slot.
  *
@@ -30,7 +31,8 @@
  *   reads, in the peer's slot, and OUT copies from my own. So a cache line of a slot changes hands
  *   once for RED and once for OUT. Were results in the owner's slot, each would be fetched twice:
  *   to be written, as the other has it from the last time, and to be read. (Migratory sharing: Cox
- *   and Fowler, ISCA 1993; Stenstrom, Brorsson and Sandberg, the same.)
+ *   and Fowler, ISCA 1993; Stenstrom, Brorsson and Sandberg, the same.) IN then needs my own OUT >=
+ *   g - 1, too.
  *
  * Levels. Ranks that are near each other are a group (topo/groups.c); where there are several,
  *   meetings and what reduces work in two levels: levels.c. Results then are folds of groups' folds

@@ -322,6 +322,8 @@ static void random_groups(int n, const char *groups, uint32_t lane, tutti_op_t l
         node_run_t run;
         uint32_t points;
 
+        /* Out of place, around the caches or not. */
+        w.conf.stream_bytes = i / 8 % 2 ? 0 : UINT64_MAX;
         node_open(&run, &w, lane, i / 4 % 2 ? BY_PULL : BY_CHUNKS);
         run.left = left;
         draw_steps(&run, i);
@@ -383,6 +385,7 @@ static void test_order(void **state)
 
     (void)state;
     assert_true(left != 0);
+    random_groups(2, NULL, 0, left, 100);
     random_groups(4, "0011", 0, left, 100);
     random_groups(4, "0101", 0, left, 100);
     random_groups(4, "0110", 0, left, 100);

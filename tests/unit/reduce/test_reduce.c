@@ -114,6 +114,7 @@ static void in_all_arrays(const fold_t *fold)
 
     for (size_t k = 0; k < ISAS; k++) {
         uint64_t apart = next_random() % 4 == 0 ? 0 : next_random();
+        size_t turn = next_random() % fold->n;
         tutti__reducer_t reducer;
 
         if (!tutti__reduce_force(isas[k]))
@@ -125,7 +126,7 @@ static void in_all_arrays(const fold_t *fold)
             fill(&srcs[s], values[s], fold);
             memset(dsts[s].room, 0xa5, sizeof(dsts[s].room));
             from[s] = srcs[s].at;
-            to[s] = apart >> s & 1 ? dsts[s].at : srcs[s].at;
+            to[(s + turn) % fold->n] = apart >> s & 1 ? dsts[s].at : srcs[s].at;
         }
         tutti__reduce_all(&reducer, to, from, fold->n, fold->count, fold->divisor);
         for (size_t s = 0; s < fold->n; s++)
