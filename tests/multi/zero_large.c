@@ -3,7 +3,7 @@
  * Zero-copy allreduce and reduce, in each of the ways that it has: in place, out of place, some
  * ranks so and some so; results that the caches keep, and such that outgrow them, which
  * TUTTI_L3_BYTES sets the limit of; types and averages with a kernel for all buffers at once,
- * and without.
+ * and without. And all of it from and to private memory, through slots, in pieces that are long.
  */
 #include "ranks.h"
 
@@ -90,26 +90,35 @@ static void reduce(rank_t *self, int32_t *src, int32_t *dst, int round, const wh
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-static void all_ways(rank_t *self)
+/* x, y: room for COUNT elements and one before and behind them. */
+static void all_ways(rank_t *self, int32_t *x, int32_t *y)
 {
     static const what_t whats[] = { { TUTTI_FLOAT32, TUTTI_SUM, -1 },
                                     { TUTTI_INT32, TUTTI_SUM, -1 },
                                     { TUTTI_FLOAT32, TUTTI_AVG, -1 },
                                     { TUTTI_FLOAT32, TUTTI_MAX, -1 },
                                     { TUTTI_FLOAT32, TUTTI_SUM, 0 } };
-    void *memory, *other;
-    int32_t *x, *y;
 
-    CHECK_OK(tutti_mem_alloc(self->comm, ROOM * sizeof(*x), &memory));
-    CHECK_OK(tutti_mem_alloc(self->comm, ROOM * sizeof(*y), &other));
-    x = (int32_t *)memory + SHIFT;
-    y = (int32_t *)other + 1 + self->rank % SHIFT;
     for (size_t w = 0; w < sizeof(whats) / sizeof(*whats); w++) {
         reduce(self, x, x, 0, &whats[w]);
         reduce(self, x, y, 1, &whats[w]);
         reduce(self, x, self->rank % 2 == 0 ? x : y, 2, &whats[w]);
         reduce(self, y, self->rank % 2 == 0 ? x : y, 3, &whats[w]);
     }
+}
+
+static void all_memory(rank_t *self)
+{
+    int32_t *x = calloc(ROOM, sizeof(*x)), *y = calloc(ROOM, sizeof(*y));
+    void *memory, *other;
+
+    CHECK(x != NULL && y != NULL);
+    all_ways(self, x + SHIFT, y + 1 + self->rank % SHIFT);
+    free(x);
+    free(y);
+    CHECK_OK(tutti_mem_alloc(self->comm, ROOM * sizeof(*x), &memory));
+    CHECK_OK(tutti_mem_alloc(self->comm, ROOM * sizeof(*y), &other));
+    all_ways(self, (int32_t *)memory + SHIFT, (int32_t *)other + 1 + self->rank % SHIFT);
     CHECK_OK(tutti_mem_free(self->comm, other));
     CHECK_OK(tutti_mem_free(self->comm, memory));
 }
@@ -131,8 +140,8 @@ int main(void)
     int failures = 0;
 
     for (int size = 2; size <= 5; size++) {
-        job_t large = { .size = size, .fn = all_ways, .settings = outgrow };
-        job_t small = { .size = size, .fn = all_ways, .settings = stay };
+        job_t large = { .size = size, .fn = all_memory, .settings = outgrow };
+        job_t small = { .size = size, .fn = all_memory, .settings = stay };
 
         RUN_JOB(failures, &large);
         RUN_JOB(failures, &small);
