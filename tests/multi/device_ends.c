@@ -122,7 +122,8 @@ static void die_in_calls(rank_t *self, int hangs)
 
     device_begin(&job, self, 1 << 16);
     CHECK_OK(tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
-    CHECK_OK(tutti_barrier(self->comm)); /* the first is over everywhere */
+    /* The first is over everywhere; who is slow to leave this may find rank 1 lost already. */
+    status = tutti_barrier(self->comm);
     if (hangs)
         pretend_hang(self->rank, 0);
     if (self->rank == 1) {
