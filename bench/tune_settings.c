@@ -46,7 +46,7 @@ static int run_tensors(const bench_world_t *world, const tune_buffers_t *buffers
 /* clang-format off */
 const tune_setting_t tune_settings[] = {
     { "TUTTI_ONESHOT_BYTES",
-      { "4K", "8K", "32K", "64K", "128K", "256K", NULL },
+      { "4K", "8K", "16K", "64K", "128K", "256K", NULL },
       { 6 * KIB, 12 * KIB, 24 * KIB, 48 * KIB, 96 * KIB, 192 * KIB, 0 },
       1, run_direct, 0 },
     { "TUTTI_NODE_CHUNK_BYTES",

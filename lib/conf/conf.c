@@ -64,7 +64,7 @@ static const row_t rows[] = {
     { "TUTTI_CREDITS", CONF_COUNT, AT(shared.credits), "4",
       "Pieces that may be on their way to one receiver before it takes the first.",
       1, 64, NULL },
-    { "TUTTI_ONESHOT_BYTES", CONF_BYTES, AT(shared.oneshot_bytes), "16K",
+    { "TUTTI_ONESHOT_BYTES", CONF_BYTES, AT(shared.oneshot_bytes), "32K",
       "Within a host: up to this many bytes, times ranks, everyone reads everyone's data.",
       0, MIB, NULL },
     { "TUTTI_NODE_CHUNK_BYTES", CONF_BYTES, AT(shared.node_chunk_bytes), "256K",

@@ -5,7 +5,7 @@
  *
  *      # a comment
  *      tutti_tuned 1                  the format, before anything else
- *      TUTTI_ONESHOT_BYTES 32K        NAME VALUE, as in the environment
+ *      TUTTI_ONESHOT_BYTES 48K        NAME VALUE, as in the environment
  *
  * The file's name says for what it was measured, so that many kinds of machines can share a home:
  *

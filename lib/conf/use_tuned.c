@@ -83,7 +83,7 @@ static int put_all(const tutti__tuned_t *tuned, tutti__conf_t *conf, char *ret_w
     return 1;
 }
 
-/* "tuned settings of FILE: TUTTI_ONESHOT_BYTES=32K, TUTTI_FUSION_BYTES=4M (not used: ...)" */
+/* "tuned settings of FILE: TUTTI_ONESHOT_BYTES=48K, TUTTI_FUSION_BYTES=4M (not used: ...)" */
 static void note_values(const char *path, const tutti__tuned_t *tuned, int one_host,
                         tutti__conf_note_t *note)
 {

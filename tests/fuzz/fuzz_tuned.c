@@ -87,7 +87,7 @@ static size_t put_many(uint8_t *ret_data, size_t room)
 size_t fuzz_seed(unsigned n, uint8_t *ret_data, size_t room)
 {
     static const char *const seeds[] = {
-        "\x80tutti_tuned 1\nTUTTI_ONESHOT_BYTES 32K\nTUTTI_NODE_CHUNK_BYTES 512K # 0.9\n",
+        "\x80tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\nTUTTI_NODE_CHUNK_BYTES 512K # 0.9\n",
         "\x01# a comment\n\n  tutti_tuned\t1\r\nA 1\nB 2\nA 1\n",
         "\xfftutti_tuned 2\nA 1 # next\n",
         "\x20tutti_tuned 1\nabcdefghijklmnopqrstuvwxyzabcde abcdefghijklmnopqrstuvwxyzabcde\n",

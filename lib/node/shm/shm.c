@@ -196,6 +196,17 @@ static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__n
                    call->nparts == 1;
 }
 
+/* The slot of this operation's parity that I have read the last time becomes mine. */
+static inline void swap_slots(tutti__shm_lane_t *lane)
+{
+    tutti__announce_t **a = &lane->peer[0].announce[lane->seq & 1];
+    tutti__announce_t **b = &lane->peer[1].announce[lane->seq & 1];
+    tutti__announce_t *its = *a;
+
+    *a = *b;
+    *b = its;
+}
+
 static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
 {
     tutti__shm_t *shm = self(node);
@@ -208,6 +219,8 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     lane->in = lane->red = lane->out = 0;
     lane->seen = 0;
     lane->odd = 0;
+    if (shm->nlocal == 2)
+        swap_slots(lane);
     own = lane->peer[shm->me].announce[lane->seq & 1];
     if (call->kind == TUTTI__NODE_MEET) {
         own->u.root = call->root;

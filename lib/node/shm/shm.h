@@ -2,8 +2,8 @@
 /*
  * Node operations over shared memory: what the files of this room share.
  *
- * Each rank has, per lane, in its own arena (only the owner writes there, but for results that go
- * back):
+ * Each rank has, per lane, in its own arena (only the owner writes there, but for what two ranks
+ * hand to and fro):
  *
  *   announcement slot 0 | announcement slot 1 | progress | bulk slot 0 | bulk slot 1
  *
@@ -14,6 +14,10 @@
  *   is why two slots are enough: a rank announces m only when it is through with m - 1, so seeing
  *   all m proves that nobody reads slot (m + 1) & 1 any more. No reset, no second barrier. It
  *   is also where ranks that came with different calls find out, before anything is touched.
+ *
+ *   Of two ranks the slots change hands each time they are used: who has read one writes it the
+ *   next time. It fetches the lines to write when it reads them, so each line changes hands once
+ *   per operation and not twice, and a rank that announces need not wait for its peer's lines.
  *
  * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks; chunk g of the lane's
  *   life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
@@ -123,7 +127,7 @@ typedef struct {
 
 /* A peer's part of a lane, as mapped here. */
 typedef struct {
-    tutti__announce_t *announce[2];
+    tutti__announce_t *announce[2]; /* of two ranks the other's every other time */
     tutti__progress_t *progress;
     char *bulk; /* of the present operation */
 } tutti__shm_peer_t;

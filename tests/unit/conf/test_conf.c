@@ -125,7 +125,7 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.fusion_bytes, TUTTI__CONF_AUTO);
     assert_int_equal(conf.shared.chunk_bytes, 64 << 10);
     assert_int_equal(conf.shared.credits, 4);
-    assert_int_equal(conf.shared.oneshot_bytes, 16 << 10);
+    assert_int_equal(conf.shared.oneshot_bytes, 32 << 10);
     assert_int_equal(conf.shared.node_chunk_bytes, 256 << 10);
     assert_int_equal(conf.shared.cma_bytes, TUTTI__CONF_AUTO);
     assert_int_equal(conf.shared.stream_bytes, TUTTI__CONF_AUTO);

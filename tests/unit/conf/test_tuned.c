@@ -74,7 +74,7 @@ static int clean_environment(void **state)
 static void test_parse(void **state)
 {
     static const char text[] = "# made by hand\n\n \t tutti_tuned\t1 # the format\r\n"
-                               "TUTTI_ONESHOT_BYTES 32K\n  A 1#\nB 2";
+                               "TUTTI_ONESHOT_BYTES 48K\n  A 1#\nB 2";
     tutti__tuned_t tuned;
     char why[200] = "";
 
@@ -83,7 +83,7 @@ static void test_parse(void **state)
     assert_string_equal(why, "");
     assert_int_equal(tuned.count, 3);
     assert_string_equal(tuned.entry[0].name, "TUTTI_ONESHOT_BYTES");
-    assert_string_equal(tuned.entry[0].value, "32K");
+    assert_string_equal(tuned.entry[0].value, "48K");
     assert_int_equal(tuned.entry[0].line, 4);
     assert_string_equal(tuned.entry[2].name, "B");
     assert_string_equal(tuned.entry[2].value, "2");
@@ -240,7 +240,7 @@ static void assert_defaults(const tutti__conf_t *conf)
 
 static void test_variables_go_before(void **state)
 {
-    static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 32K\n"
+    static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\n"
                                "TUTTI_NODE_CHUNK_BYTES 1M\nTUTTI_CHUNK_BYTES 100000\n";
     char said[2048], wanted[512];
     tutti__conf_t conf;
@@ -250,7 +250,7 @@ static void test_variables_go_before(void **state)
     setenv("TUTTI_NODE_CHUNK_BYTES", "512K", 1);
     setenv("TUTTI_CHUNK_BYTES", "", 1); /* as if not set */
     conf = read_with(text, said, sizeof(said));
-    assert_int_equal(conf.shared.oneshot_bytes, 32 << 10);
+    assert_int_equal(conf.shared.oneshot_bytes, 48 << 10);
     assert_int_equal(conf.shared.node_chunk_bytes, 512 << 10);
     assert_int_equal(conf.shared.chunk_bytes, 100032); /* whole lines, as of a variable */
     assert_string_equal(said, "");
@@ -258,7 +258,7 @@ static void test_variables_go_before(void **state)
     setenv("TUTTI_LOG", "info", 1);
     read_with(text, said, sizeof(said));
     snprintf(wanted, sizeof(wanted),
-             "tutti info: tuned settings of %s: TUTTI_ONESHOT_BYTES=32K, "
+             "tutti info: tuned settings of %s: TUTTI_ONESHOT_BYTES=48K, "
              "TUTTI_NODE_CHUNK_BYTES=1M (not used: the variable is set), "
              "TUTTI_CHUNK_BYTES=100000\n",
              file);
@@ -275,13 +275,13 @@ static void test_broken_files_warn(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 32K\nTUTTI_NODE_CHUNK_BYTES 1\n",
+        { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\nTUTTI_NODE_CHUNK_BYTES 1\n",
           "line 3: TUTTI_NODE_CHUNK_BYTES 1 makes no sense; allowed: bytes, 4K to 1G" },
-        { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 32K\nTUTTI_TIMEOUT 1\n",
+        { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\nTUTTI_TIMEOUT 1\n",
           "line 3: TUTTI_TIMEOUT is nothing that is tuned" },
-        { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 32K\nTUTTI_LATER_BYTES 1\n",
+        { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\nTUTTI_LATER_BYTES 1\n",
           "line 3: TUTTI_LATER_BYTES is nothing that is tuned" },
-        { "tutti_tuned 2\nTUTTI_ONESHOT_BYTES 32K\n", "line 1: version 2; this library reads 1" },
+        { "tutti_tuned 2\nTUTTI_ONESHOT_BYTES 48K\n", "line 1: version 2; this library reads 1" },
         { NULL, "No such file or directory" },
     };
     char said[2048], wanted[512];
@@ -312,7 +312,7 @@ static void test_broken_files_warn(void **state)
 /* The machine's own file, for as many ranks as the launcher started here. */
 static void test_own_file(void **state)
 {
-    static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 32K\n";
+    static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\n";
     char path[TUTTI__TUNED_PATH], said[2048];
     tutti__conf_t conf;
 
@@ -330,7 +330,7 @@ static void test_own_file(void **state)
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
     conf = read_with(NULL, said, sizeof(said));
-    assert_int_equal(conf.shared.oneshot_bytes, 32 << 10);
+    assert_int_equal(conf.shared.oneshot_bytes, 48 << 10);
     assert_non_null(strstr(said, path));
 
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
@@ -342,7 +342,7 @@ static void test_own_file(void **state)
     setenv("TUTTI_RANK", "0", 1);
     setenv("TUTTI_SIZE", "2", 1);
     conf = read_with(NULL, said, sizeof(said));
-    assert_int_equal(conf.shared.oneshot_bytes, 32 << 10);
+    assert_int_equal(conf.shared.oneshot_bytes, 48 << 10);
 
     setenv("TUTTI_TUNED", "none", 1);
     conf = read_with(NULL, said, sizeof(said));
@@ -392,7 +392,7 @@ static uint64_t oneshot_bytes(void)
 /* Of ranks that are told who they are only rank 0 reads its home; a named file all do. */
 static void test_home_is_for_rank_0(void **state)
 {
-    static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 32K\n";
+    static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\n";
     char path[TUTTI__TUNED_PATH];
 
     (void)state;
@@ -404,23 +404,23 @@ static void test_home_is_for_rank_0(void **state)
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
-    assert_int_equal(oneshot_bytes(), 32 << 10);
+    assert_int_equal(oneshot_bytes(), 48 << 10);
     setenv("OMPI_COMM_WORLD_RANK", "1", 1);
-    assert_int_equal(oneshot_bytes(), 16 << 10);
+    assert_int_equal(oneshot_bytes(), 32 << 10);
 
     /* Each of these is its own rank 0, or says itself who it is. */
     setenv("TUTTI_BOOT", "self", 1);
-    assert_int_equal(oneshot_bytes(), 32 << 10);
+    assert_int_equal(oneshot_bytes(), 48 << 10);
     setenv("TUTTI_BOOT", "local:x", 1);
     setenv("TUTTI_RANK", "0", 1);
     setenv("TUTTI_SIZE", "2", 1);
-    assert_int_equal(oneshot_bytes(), 32 << 10);
+    assert_int_equal(oneshot_bytes(), 48 << 10);
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
     setenv("TUTTI_RANK", "1", 1);
-    assert_int_equal(oneshot_bytes(), 16 << 10);
+    assert_int_equal(oneshot_bytes(), 32 << 10);
 
     setenv("TUTTI_TUNED", path, 1);
-    assert_int_equal(oneshot_bytes(), 32 << 10);
+    assert_int_equal(oneshot_bytes(), 48 << 10);
 }
 
 /* The size of buckets was measured on one host, and is used there only. */
