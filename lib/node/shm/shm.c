@@ -196,7 +196,7 @@ static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__n
                    call->nparts == 1;
 }
 
-/* The slot of this operation's parity that I have read the last time becomes mine. */
+/* The slot of this operation's parity that I read the last time becomes mine. */
 static inline void swap_slots(tutti__shm_lane_t *lane)
 {
     tutti__announce_t **a = &lane->peer[0].announce[lane->seq & 1];

@@ -16,8 +16,9 @@
  *   is also where ranks that came with different calls find out, before anything is touched.
  *
  *   Of two ranks the slots change hands each time they are used: who has read one writes it the
- *   next time. It fetches the lines to write when it reads them, so each line changes hands once
- *   per operation and not twice, and a rank that announces need not wait for its peer's lines.
+ *   next time, while its lines are in that rank's caches. Allreduces of 1 to 8 KiB take 0.8 to 0.94
+ *   of the time, 0.55 to 0.8 where the cores are far apart; broadcasts, which go one way, 1.03.
+ *   Fetching the lines to write when they are read: 1.04 of the time, 0.92 far; not done.
  *
  * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks; chunk g of the lane's
  *   life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
