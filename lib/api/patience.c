@@ -94,7 +94,8 @@ static tutti_status_t check_peers(tutti_comm_t *comm, tutti__patience_t *p)
     return give_up(comm, p);
 }
 
-/* Peers write a stage's words to one place, each in its own arena. */
+/* Peers write a stage's words to one place, each in its own arena. (Not so announcements of two
+   ranks, but there is one word for a stage then.) */
 static uintptr_t place_of(const tutti_comm_t *comm, const tutti__stuck_t *stuck)
 {
     int32_t index = stuck->peer < 0 ? -1 : comm->machine->index_of[stuck->peer];

@@ -25,7 +25,7 @@
 #include "mem/shared.h"
 
 /* "tutti" and the number of the layout of everything in arenas; ranks must agree on it. */
-#define TUTTI__LAYOUT 0x74757403u
+#define TUTTI__LAYOUT 0x74757404u
 
 /* How near its end a rank's communicator is, in this order. */
 enum {

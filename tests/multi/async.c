@@ -235,14 +235,14 @@ static void mismatches(rank_t *self)
 
 static void direct_mismatch(rank_t *self)
 {
-    float x[4096] = { 0 };
+    float x[8192] = { 0 };
     size_t n = self->rank == 1 ? 3 : 4;
 
     CHECK_STATUS(tutti_allreduce(x, x, n, TUTTI_FLOAT32, TUTTI_SUM, self->comm),
                  TUTTI_ERR_MISMATCH);
     CHECK(strstr(tutti_last_error(), "rank 1") != NULL);
     /* One-shot here, chunked there. */
-    n = self->rank == 0 ? 4096 : 4;
+    n = self->rank == 0 ? 8192 : 4;
     CHECK_STATUS(tutti_allreduce(x, x, n, TUTTI_FLOAT32, TUTTI_SUM, self->comm),
                  TUTTI_ERR_MISMATCH);
     x[0] = 1;

@@ -117,7 +117,7 @@ static void check_aborted(rank_t *self)
 static void die_in_calls(rank_t *self, int hangs)
 {
     uint64_t begin = tutti__now_ns();
-    tutti_status_t status = TUTTI_OK;
+    tutti_status_t status;
     device_job_t job;
 
     device_begin(&job, self, 1 << 16);

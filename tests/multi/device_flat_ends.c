@@ -68,7 +68,7 @@ static int death_us;
 static void die(rank_t *self)
 {
     struct itimerval timer = { { 0, 0 }, { 0, death_us > 0 ? death_us : 300000 } };
-    tutti_status_t status = TUTTI_OK;
+    tutti_status_t status;
     uint64_t begin = tutti__now_ns();
     tutti_request_t *request;
     device_job_t job;

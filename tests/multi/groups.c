@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    N = 3000
+    N = 5000 /* of two ranks, too, more than one-shot takes */
 };
 
 /* ---- does a communicator work? ---- */

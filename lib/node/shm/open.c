@@ -52,7 +52,7 @@ void tutti__shm_close(tutti__node_t *node)
 
     if (shm == NULL)
         return;
-    /* Ranges stay in the arena: a peer may still read its last result there. */
+    /* Ranges stay in the arena: a peer may still read its last result there, or announce there. */
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
         free(shm->lane[i].peer);
     free(shm->local_to_machine);

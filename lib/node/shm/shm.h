@@ -18,8 +18,9 @@
  *   Of two ranks the slots change hands each time they are used: who has read one writes it the
  *   next time, while its lines are in that rank's caches. Allreduces of 1 to 8 KiB take 0.8 to 0.94
  *   of the time, 0.55 to 0.8 where the cores are far apart; broadcasts, which go one way, 1.03.
- *   Fetching the lines to write when they are read: 1.04 of the time, 0.92 far; the first line, at
- *   the end of the operation before: 1.02 to 1.05, far 0.88 or 1.12; not done.
+ *   Fetching lines to write when they are read: up to 512 bytes 1.02 of the time, far 1.06; 1 to 16
+ *   KiB 1.04, far 0.92. The next slot's first line at the end of an operation: 1.02 to 1.05, far
+ *   0.88 or 1.12. Not done.
  *
  * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks; chunk g of the lane's
  *   life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
