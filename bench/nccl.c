@@ -41,7 +41,7 @@ void bench_nccl_open(const bench_world_t *world)
     }
     bench_device_check(
         world,
-        device->ops->nccl_open(&id, (uint32_t)world->rank, (uint32_t)world->size, &device->nccl),
+        device->ops->nccl_open(&id, (uint32_t)world->rank, (uint32_t)world->size, 1, &device->nccl),
         "nccl_open");
     bench_device_check(world, settle(device), "nccl_open");
     device->one = bench_device_alloc(world, sizeof(zero));

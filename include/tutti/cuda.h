@@ -33,8 +33,10 @@
  *                 on a GPU. CUDA does not see what such a wait orders: while a stream stands there,
  *                 a call that synchronises the device (cudaFree, cudaMalloc, cudaDeviceSynchronize,
  *                 a kernel's first, lazy load) may keep Tutti's thread from launching what the
- *                 stream waits for. That ends with TUTTI_TIMEOUT, if the driver lets go; the
- *                 default, host, has no such waits
+ *                 stream waits for. So may a copy to or from the host that is queued there before
+ *                 the request is done, as copies know no priorities, most of all with few queues
+ *                 (CUDA_DEVICE_MAX_CONNECTIONS). That ends with TUTTI_TIMEOUT, if the driver lets
+ *                 go; the default, host, has no such waits
  *
  * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not
  * include this one.

@@ -24,7 +24,7 @@
 
 #include <tutti/tutti.h>
 
-#define TUTTI__DEVICE_ABI 6
+#define TUTTI__DEVICE_ABI 7
 #define TUTTI__DEVICE_IDENTITY_BYTES 32
 
 typedef struct tutti__dstream tutti__dstream_t; /* a stream of work: cudaStream_t */
@@ -151,9 +151,14 @@ typedef struct {
     /* 1: the library that is loaded has this type and operation. */
     int (*nccl_serves)(tutti_dtype_t dtype, tutti_op_t op);
     tutti_status_t (*nccl_id)(tutti__nccl_id_t *ret_id);
-    /* Collective over `size` ranks. Returns at once: nccl_poll says when it stands. */
+    /* Collective over `size` ranks. Returns at once: nccl_poll says when it stands. is_blocking: as
+       most programs use NCCL, to compare with; it and its calls return when they are through, and
+       may wait for other ranks. */
     tutti_status_t (*nccl_open)(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
-                                tutti__nccl_t **ret_nccl);
+                                int is_blocking, tutti__nccl_t **ret_nccl);
+    /* 1: who opens or calls must then, before anything else of NCCL, poll in the same thread until
+       it is not TUTTI__AGAIN, or the communicator is to be aborted. NCCL before 2.27. */
+    int (*nccl_binds)(void);
     /* TUTTI_OK: the last call is queued; TUTTI__AGAIN: not yet; else what went wrong, then or
        since. To be called until it is OK before the next call on this communicator, and before
        anything else is queued in that call's stream, an event too. */

@@ -58,7 +58,9 @@ fresh()
 }
 
 # ranks N HOSTS COMMAND...: N ranks, without any launcher. HOSTS is one: all on this host; apart:
-# each is a host of its own. Rank 0's output is shown, that of others where it failed.
+# each is a host of its own. Rank 0's output is shown, that of others where it failed. With `spread`
+# set each has a GPU of its own if there are enough, also of hosts apart, which else begin with the
+# first.
 ranks()
 {
     count=$1
@@ -71,6 +73,7 @@ ranks()
     while [ $rank -lt "$count" ]; do
         (
             [ "$hosts" = one ] || export TUTTI_HOST_ID="host$rank"
+            [ -z "${spread:-}" ] || [ "$gpus" -lt "$count" ] || export TUTTI_DEVICE_ID="$rank"
             export TUTTI_BOOT="local:gpu-$$-$jobs" TUTTI_RANK="$rank" TUTTI_SIZE="$count"
             exec "$@"
         ) >"$work/rank.$rank" 2>&1 &

@@ -5,9 +5,9 @@
 #
 #     pack      packing and unpacking gradients next to the device's own copies
 #     direct    allreduce of 8 B to 64 MiB next to NCCL, blocking and in a stream
-#     hosts     two and four pretended hosts, which share GPUs
-#     ways      two pretended hosts of two or more GPUs each: small allreduces by NCCL, and made in
-#               host memory, next to what lib/coll/device_cost.c thinks of them
+#     hosts     two and four pretended hosts, with a GPU each if there are as many
+#     ways      two pretended hosts of two or more GPUs each, if there are as many: small allreduces
+#               by NCCL, and made in host memory, next to what lib/coll/device_cost.c thinks of them
 #     lists     all gradients of three networks, next to NCCL
 #     train     the trainer's accuracy and speed, next to two processors
 #
@@ -29,6 +29,7 @@ fi
 cd "$1" || exit 2
 shift
 parts=${*:-pack direct hosts ways lists train}
+spread=1 # ranks of several processes on one GPU take turns there, which is not to be measured
 export TUTTI_MODULE_DIR="${TUTTI_MODULE_DIR:-$PWD/tutti/.libs}" TUTTI_TUNED=none
 . "$here/common.sh"
 need_device
@@ -107,6 +108,7 @@ direct()
 hosts()
 {
     for many in 2 4; do
+        [ "$gpus" -ge $many ] || echo "# $many hosts take turns on $gpus GPU(s): right, but slow"
         step 60 $many apart bench/tutti_allreduce -d "$device" -c -m 8:$most -i 50 --peer async \
             $times
     done
@@ -155,12 +157,12 @@ ways_of()
 
 ways()
 {
-    if [ "$gpus" -lt 2 ] || [ "$nccl" = 0 ]; then
-        echo "# NCCL, and a GPU for each rank of a host, are not here"
+    if [ "$gpus" -lt 4 ] || [ "$nccl" = 0 ]; then
+        echo "# NCCL, and a GPU for each rank of two hosts, are not here"
         return
     fi
     ways_of 2
-    [ "$gpus" -lt 4 ] || ways_of "$gpus"
+    [ "$gpus" -lt 6 ] || ways_of $((gpus / 2))
 }
 
 lists()

@@ -234,7 +234,8 @@ static void open_nccl(world_t *w)
     if (w->rank.rank == 0)
         CHECK_OK(w->gpu.ops->nccl_id(&id));
     CHECK_OK(tutti_broadcast(&id, sizeof(id), TUTTI_UINT8, 0, w->rank.comm));
-    CHECK_OK(w->gpu.ops->nccl_open(&id, (uint32_t)w->rank.rank, (uint32_t)w->rank.size, &w->nccl));
+    CHECK_OK(
+        w->gpu.ops->nccl_open(&id, (uint32_t)w->rank.rank, (uint32_t)w->rank.size, 1, &w->nccl));
     settle(w);
 }
 

@@ -40,7 +40,7 @@ static void open_nccl(ground_t *g)
     if (self->rank == 0)
         CHECK_OK(g->gpu.ops->nccl_id(&id));
     CHECK_OK(tutti_broadcast(&id, sizeof(id), TUTTI_UINT8, 0, self->comm));
-    CHECK_OK(g->gpu.ops->nccl_open(&id, (uint32_t)self->rank, (uint32_t)self->size, &g->nccl));
+    CHECK_OK(g->gpu.ops->nccl_open(&id, (uint32_t)self->rank, (uint32_t)self->size, 0, &g->nccl));
     settle(g);
 }
 

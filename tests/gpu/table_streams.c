@@ -72,7 +72,7 @@ static void apart(ground_t *g)
 
     gpu_busy(&g->gpu, g->memory, g->other);
     CHECK_OK(ops->record(g->event, g->other));
-    CHECK_OK(ops->copy(g->host + 2, g->host + 1, 4, g->gpu.stream));
+    CHECK_OK(ops->copy(g->host + 2, g->device, 4, g->gpu.stream));
     gpu_finish(&g->gpu);
     CHECK_STATUS(ops->query(g->event), TUTTI__AGAIN);
     CHECK_OK(gpu_query(&g->gpu, g->event));
@@ -107,10 +107,11 @@ static void words(ground_t *g)
                                      (TUTTI__DEVICE_WORDS - 1) * TUTTI__DEVICE_WORD_BYTES);
     value = tutti__load_relaxed(word) + 2;
     CHECK_OK(ops->stream_make(0, &stream));
-    g->host[1] = 4;
+    set(g, 4);
     g->host[2] = 0;
     CHECK_OK(ops->await(stream, (void *)word, value));
-    CHECK_OK(ops->copy(g->host + 2, g->host + 1, 4, stream));
+    /* From the device: CUDA may make copies within host memory at once, and wait. */
+    CHECK_OK(ops->copy(g->host + 2, g->device, 4, stream));
     CHECK_OK(ops->record(g->event, stream));
     tutti__store_release(word, value - 1);
     usleep(20000);

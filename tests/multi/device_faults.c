@@ -76,8 +76,9 @@ PASS(sum,
      (dst, srcs, nsrcs, count, dtype, divisor, stream))
 PASS(nccl_id, (tutti__nccl_id_t *ret_id), (ret_id))
 PASS(nccl_open,
-     (const tutti__nccl_id_t *id, uint32_t rank, uint32_t size, tutti__nccl_t **ret_nccl),
-     (id, rank, size, ret_nccl))
+     (const tutti__nccl_id_t *id, uint32_t rank, uint32_t size, int is_blocking,
+      tutti__nccl_t **ret_nccl),
+     (id, rank, size, is_blocking, ret_nccl))
 PASS(nccl_poll, (tutti__nccl_t *nccl), (nccl))
 PASS(nccl_call,
      (tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,

@@ -187,6 +187,20 @@ static void quiet(tutti__conf_t *conf, int rank)
     conf->log_level = TUTTI__LOG_NONE;
 }
 
+/* Of a NCCL whose calls belong to the thread that makes them until they are through. */
+static int run_bound(job_t *ends)
+{
+    int failures = 0;
+
+    pretend_bind_calls(1);
+    failures += device_run(at_once, 3, NULL, 1);
+    pretend_bind_calls(1);
+    failures += device_run(at_once, 3, "aab", 1);
+    pretend_bind_calls(1);
+    failures += device_run_job(ends);
+    return failures;
+}
+
 int main(void)
 {
     job_t ends = { .size = 3, .threads = 1, .fn = abort_amid, .settings = quiet };
@@ -196,6 +210,7 @@ int main(void)
     failures += device_run(at_once, 3, "aab", 1);
     failures += device_run(free_early, 3, NULL, 1);
     failures += device_run_job(&ends);
+    failures += run_bound(&ends);
     ends.hosts = "aab";
     failures += device_run_job(&ends);
     if (ranks_can_fork())

@@ -39,7 +39,8 @@ tutti__nccl_t *gpu_open(gpu_t *gpu)
     tutti__nccl_t *nccl;
 
     gpu_id(gpu, &id);
-    CHECK_OK(gpu->ops->nccl_open(&id, (uint32_t)gpu->rank->rank, (uint32_t)gpu->rank->size, &nccl));
+    CHECK_OK(
+        gpu->ops->nccl_open(&id, (uint32_t)gpu->rank->rank, (uint32_t)gpu->rank->size, 0, &nccl));
     CHECK_STATUS(gpu->ops->nccl_poll(nccl), TUTTI__AGAIN);
     CHECK_OK(gpu_poll(gpu, nccl));
     return nccl;

@@ -159,11 +159,11 @@ static void not_open(rank_t *self)
     gpu_id(&p.gpu, &id);
     /* Nobody else comes: it does not stand, and does not wait. */
     if (self->rank == 0) {
-        CHECK_OK(p.gpu.ops->nccl_open(&id, 0, (uint32_t)self->size, &nccl));
+        CHECK_OK(p.gpu.ops->nccl_open(&id, 0, (uint32_t)self->size, 0, &nccl));
         for (int i = 0; i < 10; i++)
             CHECK_STATUS(p.gpu.ops->nccl_poll(nccl), TUTTI__AGAIN);
         CHECK_STATUS(p.gpu.ops->nccl_call(nccl, &call, 1, p.gpu.stream), TUTTI_ERR_TRANSPORT);
-        CHECK_STATUS(p.gpu.ops->nccl_open(&id, 0, (uint32_t)self->size, &nccl),
+        CHECK_STATUS(p.gpu.ops->nccl_open(&id, 0, (uint32_t)self->size, 0, &nccl),
                      TUTTI_ERR_TRANSPORT);
         p.gpu.ops->nccl_abort(nccl);
     }

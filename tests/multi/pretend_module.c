@@ -99,7 +99,7 @@ static void job(rank_t *self)
     if (self->rank == 0)
         CHECK_OK(ops->nccl_id(&id));
     CHECK_OK(tutti_broadcast(&id, sizeof(id), TUTTI_UINT8, 0, self->comm));
-    CHECK_OK(ops->nccl_open(&id, (uint32_t)self->rank, (uint32_t)self->size, &nccl));
+    CHECK_OK(ops->nccl_open(&id, (uint32_t)self->rank, (uint32_t)self->size, 0, &nccl));
     while (ops->nccl_poll(nccl) == TUTTI__AGAIN)
         usleep(50);
     for (int i = 0; i < COUNT; i++)

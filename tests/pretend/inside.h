@@ -42,7 +42,7 @@ typedef struct {
 typedef struct {
     atomic_uint seed, delay_us, slow_us;
     _Atomic double copy_rate, nccl_rate; /* bytes/s; 0: no limit */
-    atomic_int forbidden, lacks_register;
+    atomic_int forbidden, lacks_register, binds;
     atomic_int refuses_register;            /* a device's number plus 1; 0: none */
     atomic_int sick, hangs_abort, no_space; /* likewise */
 } options_t;
@@ -160,8 +160,9 @@ void cast(void *dst, tutti_dtype_t to, const void *src, tutti_dtype_t from, size
 
 int nccl_serves(tutti_dtype_t dtype, tutti_op_t op);
 tutti_status_t nccl_id(tutti__nccl_id_t *ret_id);
-tutti_status_t nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
+tutti_status_t nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size, int is_blocking,
                          tutti__nccl_t **ret_nccl);
+int nccl_binds(void);
 tutti_status_t nccl_poll(tutti__nccl_t *nccl);
 tutti_status_t nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
                          tutti__dstream_t *stream);

@@ -126,8 +126,88 @@ static tutti_status_t join(slot_t *slot, uint64_t serial, uint32_t rank, uint32_
     return TUTTI_OK;
 }
 
+int nccl_binds(void)
+{
+    return atomic_load(&pretend_options.binds);
+}
+
+/* Of a call that was made, or of connecting: the caller is not through. */
+static void begin(tutti__nccl_t *nccl)
+{
+    nccl->polls = nccl->is_blocking ? 0 : POLLS;
+    nccl->is_bound = nccl_binds();
+    nccl->caller = pthread_self();
+}
+
+/* Whether it connects is known when all have come. */
+static tutti_status_t stand(tutti__nccl_t *nccl)
+{
+    const member_t *members = nccl->slot->members;
+    int has_all;
+
+    shared_lock(&nccl->slot->lock);
+    has_all = nccl->slot->joined == nccl->size;
+    pthread_mutex_unlock(&nccl->slot->lock);
+    for (uint32_t r = 1; has_all && r < nccl->size; r++)
+        for (uint32_t s = 0; s < r; s++)
+            if (members[r].device == members[s].device)
+                return nccl_fail(nccl, "Duplicate GPU detected: ranks %u and %u both on device %d",
+                                 (unsigned)s, (unsigned)r, members[r].device);
+    nccl->stands = has_all;
+    nccl->is_bound = nccl->is_bound && !has_all;
+    return has_all ? TUTTI_OK : TUTTI__AGAIN;
+}
+
+static tutti_status_t poll(tutti__nccl_t *nccl)
+{
+    group_t *group = nccl->launching;
+
+    if (nccl->is_bound && !pthread_equal(nccl->caller, pthread_self()))
+        return nccl_fail(nccl, "nccl_poll in another thread than the call that is not through");
+    if (atomic_load(&nccl->slot->is_failed))
+        return say(nccl);
+    if (atomic_load(&pretend_options.sick) == nccl->device->number + 1)
+        return tutti__fail(TUTTI_ERR_TRANSPORT, "NCCL, rank %u: a link is down",
+                           (unsigned)nccl->rank);
+    if (nccl->polls > 0) {
+        nccl->polls--;
+        return TUTTI__AGAIN;
+    }
+    if (nccl->no_space)
+        return tutti__fail(TUTTI_ERR_TRANSPORT,
+                           "NCCL, rank %u: Error while creating shared memory segment "
+                           "/dev/shm/nccl-pretend: No space left on device",
+                           (unsigned)nccl->rank);
+    if (!nccl->stands)
+        return stand(nccl);
+    nccl->is_bound = 0;
+    if (group == NULL)
+        return TUTTI_OK;
+    nccl->launching = NULL;
+    (void)stream_launching(nccl->stream, NULL);
+    return stream_push("nccl_poll", nccl->stream, group);
+}
+
+tutti_status_t nccl_poll(tutti__nccl_t *nccl)
+{
+    tutti_status_t status = enter(nccl, "nccl_poll");
+
+    return status == TUTTI_OK ? leave(nccl, poll(nccl)) : status;
+}
+
+/* Until all have come. */
+static tutti_status_t connect_all(tutti__nccl_t *nccl)
+{
+    tutti_status_t status;
+    unsigned tries = 0;
+
+    while ((status = nccl_poll(nccl)) == TUTTI__AGAIN)
+        shared_nap(&tries);
+    return status;
+}
+
 tutti_status_t nccl_open(const tutti__nccl_id_t *unique, uint32_t rank, uint32_t size,
-                         tutti__nccl_t **ret_nccl)
+                         int is_blocking, tutti__nccl_t **ret_nccl)
 {
     device_t *device;
     tutti_status_t status = device_mine("nccl_open", &device);
@@ -164,64 +244,13 @@ tutti_status_t nccl_open(const tutti__nccl_id_t *unique, uint32_t rank, uint32_t
     nccl->size = size;
     nccl->device = device;
     nccl->launches = launches;
-    nccl->polls = POLLS;
+    nccl->is_blocking = is_blocking;
+    begin(nccl);
     nccl->no_space = atomic_load(&pretend_options.no_space) == device->number + 1;
     pthread_mutex_init(&nccl->regs_lock, NULL);
     atomic_fetch_add(&pretend_left, 1);
     *ret_nccl = nccl;
-    return TUTTI_OK;
-}
-
-/* Whether it connects is known when all have come. */
-static tutti_status_t stand(tutti__nccl_t *nccl)
-{
-    const member_t *members = nccl->slot->members;
-    int has_all;
-
-    shared_lock(&nccl->slot->lock);
-    has_all = nccl->slot->joined == nccl->size;
-    pthread_mutex_unlock(&nccl->slot->lock);
-    for (uint32_t r = 1; has_all && r < nccl->size; r++)
-        for (uint32_t s = 0; s < r; s++)
-            if (members[r].device == members[s].device)
-                return nccl_fail(nccl, "Duplicate GPU detected: ranks %u and %u both on device %d",
-                                 (unsigned)s, (unsigned)r, members[r].device);
-    nccl->stands = has_all;
-    return has_all ? TUTTI_OK : TUTTI__AGAIN;
-}
-
-static tutti_status_t poll(tutti__nccl_t *nccl)
-{
-    group_t *group = nccl->launching;
-
-    if (atomic_load(&nccl->slot->is_failed))
-        return say(nccl);
-    if (atomic_load(&pretend_options.sick) == nccl->device->number + 1)
-        return tutti__fail(TUTTI_ERR_TRANSPORT, "NCCL, rank %u: a link is down",
-                           (unsigned)nccl->rank);
-    if (nccl->polls > 0) {
-        nccl->polls--;
-        return TUTTI__AGAIN;
-    }
-    if (nccl->no_space)
-        return tutti__fail(TUTTI_ERR_TRANSPORT,
-                           "NCCL, rank %u: Error while creating shared memory segment "
-                           "/dev/shm/nccl-pretend: No space left on device",
-                           (unsigned)nccl->rank);
-    if (!nccl->stands)
-        return stand(nccl);
-    if (group == NULL)
-        return TUTTI_OK;
-    nccl->launching = NULL;
-    (void)stream_launching(nccl->stream, NULL);
-    return stream_push("nccl_poll", nccl->stream, group);
-}
-
-tutti_status_t nccl_poll(tutti__nccl_t *nccl)
-{
-    tutti_status_t status = enter(nccl, "nccl_poll");
-
-    return status == TUTTI_OK ? leave(nccl, poll(nccl)) : status;
+    return is_blocking ? connect_all(nccl) : TUTTI_OK;
 }
 
 /* ---- calls ---- */
@@ -343,10 +372,10 @@ static tutti_status_t call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls,
     nccl->collectives += is_message(calls) ? 0 : ncalls;
     nccl->launching = group;
     nccl->stream = stream;
-    nccl->polls = POLLS;
+    begin(nccl);
     atomic_fetch_add(&nccl->in_flight, 1);
     atomic_fetch_add(&nccl->device->nccl_in_flight, 1);
-    return TUTTI_OK;
+    return nccl->is_blocking ? poll(nccl) : TUTTI_OK;
 }
 
 tutti_status_t nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,

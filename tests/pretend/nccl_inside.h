@@ -91,8 +91,11 @@ struct tutti__nccl {
     uint32_t rank, size;
     device_t *device;
     launches_t *launches;
-    int stands;   /* nccl_poll has said so */
-    int no_space; /* it will never stand, and others never with it */
+    int is_blocking;
+    int is_bound;     /* to the thread that opened or called, until nccl_poll is OK */
+    pthread_t caller; /* that one */
+    int stands;       /* nccl_poll has said so */
+    int no_space;     /* it will never stand, and others never with it */
     unsigned polls;
     struct group *launching;      /* the call that nccl_poll still has to queue */
     tutti__dstream_t *stream;     /* of the last call */

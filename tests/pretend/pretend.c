@@ -139,6 +139,11 @@ void pretend_slow_calls(unsigned us)
     atomic_store(&pretend_options.slow_us, us);
 }
 
+void pretend_bind_calls(int binds)
+{
+    atomic_store(&pretend_options.binds, binds);
+}
+
 void pretend_lacks(int device, tutti_dtype_t dtype)
 {
     atomic_store(&device_at(device)->lacks, (int)dtype);
@@ -194,6 +199,7 @@ int pretend_reset(void)
     pretend_rates(0, 0);
     pretend_forbid_alloc(0);
     pretend_slow_calls(0);
+    pretend_bind_calls(0);
     pretend_refuse_register(-1);
     pretend_lack_register(0);
     pretend_sick(-1);
@@ -236,6 +242,7 @@ const tutti__device_ops_t *pretend_device(void)
         .nccl_serves = nccl_serves,
         .nccl_id = nccl_id,
         .nccl_open = nccl_open,
+        .nccl_binds = nccl_binds,
         .nccl_poll = nccl_poll,
         .nccl_call = nccl_call,
         .nccl_alloc = memory_nccl_alloc,

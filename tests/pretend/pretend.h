@@ -71,6 +71,8 @@ void pretend_lacks(int device, tutti_dtype_t dtype);
 void pretend_refuse_register(int device);
 /* NCCL is too old to register anything, on all devices. */
 void pretend_lack_register(int lacks);
+/* A NCCL call belongs to the thread that makes it: only that one may poll until it is through. */
+void pretend_bind_calls(int binds);
 /* Each NCCL call takes so long, so that a second thread's can come in between. */
 void pretend_slow_calls(unsigned us);
 

@@ -11,8 +11,8 @@
  *      reduce/cuda/              kernels, and how they are launched
  *
  * No part links CUDA or NCCL: their headers give types, dlsym gives functions. So the module opens
- * with CUDA 12 and 13, whichever it was built with, and a missing library is a message. Hence no
- * structure that grew between versions is passed (cudaPointerAttributes did).
+ * with the CUDA that it was built with, 12 or 13, and later ones, and a missing library is a
+ * message. Hence no structure that grew between versions is passed (cudaPointerAttributes did).
  *
  * Threads: what device.h says. Opening is under a lock of cuda_module.c, loading kernels under one
  * of driver.c; else nothing here is written after opening.
@@ -121,7 +121,8 @@ int tutti__cuda_nccl_registers(void);
 int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op);
 tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id);
 tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
-                                     tutti__nccl_t **ret_nccl);
+                                     int is_blocking, tutti__nccl_t **ret_nccl);
+int tutti__cuda_nccl_binds(void);
 tutti_status_t tutti__cuda_nccl_poll(tutti__nccl_t *nccl);
 tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls,
                                      size_t ncalls, tutti__dstream_t *stream);

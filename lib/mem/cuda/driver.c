@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define OLDEST 12000 /* CUDA 12.0 */
+/* CUDA 12.0; and what one major version has compiled drivers of those before do not take. */
+#define OLDEST TUTTI__MAX(12000, CUDA_VERSION / 1000 * 1000)
 #define MOST_DEVICES 64
 
 /* Some names are macros for a later version of the function. */
@@ -86,8 +87,9 @@ int tutti__cuda_driver_open(int *ret_version, char *ret_reason)
                  what, (int)code);
     else
         snprintf(ret_reason, TUTTI__CUDA_REASON_BYTES,
-                 "%s: it is for CUDA %d.%d, 12.0 or later is needed", what, version / 1000,
-                 version % 1000 / 10);
+                 "%s: it is for CUDA %d.%d, %d.0 or later is needed, as tutti was built with %d.%d",
+                 what, version / 1000, version % 1000 / 10, OLDEST / 1000, CUDA_VERSION / 1000,
+                 CUDA_VERSION % 1000 / 10);
     tutti__cuda_driver_close();
     return 0;
 }
@@ -103,8 +105,15 @@ static tutti_status_t load(kernels_t *kernels)
     char name[TUTTI__CUDA_NAME_BYTES], what[TUTTI__CUDA_NAME_BYTES + 32];
     tutti_status_t status;
     CUmodule module;
+    CUresult code;
 
-    status = check(cu.cuModuleLoadData(&module, tutti__cuda_image), "cuModuleLoadData");
+    code = cu.cuModuleLoadData(&module, tutti__cuda_image);
+    if (code == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        return tutti__cuda_fail(
+            TUTTI_ERR_UNSUPPORTED,
+            "cuda: cuModuleLoadData: tutti was built without code for this GPU's architecture; "
+            "TUTTI_DEVICE=none goes without GPUs");
+    status = check(code, "cuModuleLoadData");
     for (unsigned k = 0; k < TUTTI__CUDA_KERNELS && status == TUTTI_OK; k++) {
         tutti__cuda_kernel_name(k, name);
         snprintf(what, sizeof(what), "cuModuleGetFunction: %s", name);

@@ -414,8 +414,10 @@ tutti_status_t tutti__cuda_words(void **ret_words)
     return status;
 }
 
-/* Streams of one priority may share a queue of the device, where a wait would stand before copies
-   and kernels of ours that it waits for: those are of the highest. */
+/* Streams of one priority may share a queue of the device, where a wait would stand before kernels
+   of ours that it waits for: those are of the highest. Copies have no priority (says CUDA of
+   cudaStreamCreateWithPriority), so nothing here keeps the caller's, behind a wait, from standing
+   before ours; tutti/cuda.h asks callers to leave copies there out. */
 tutti_status_t tutti__cuda_await(tutti__dstream_t *stream, const void *word, uint32_t value)
 {
     int lowest = 0, highest = 0, its = 0;

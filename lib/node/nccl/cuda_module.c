@@ -73,6 +73,7 @@ static const tutti__device_ops_t ops = {
     .nccl_serves = tutti__cuda_nccl_serves,
     .nccl_id = tutti__cuda_nccl_id,
     .nccl_open = tutti__cuda_nccl_open,
+    .nccl_binds = tutti__cuda_nccl_binds,
     .nccl_poll = tutti__cuda_nccl_poll,
     .nccl_call = tutti__cuda_nccl_call,
     .nccl_alloc = tutti__cuda_nccl_alloc,

@@ -5,6 +5,7 @@
 #include "base/names.h"
 
 #include <assert.h>
+#include <sched.h>
 
 static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
 {
@@ -78,13 +79,27 @@ static tutti_status_t queue_calls(tutti__nccl_node_t *self)
     return status;
 }
 
+/* Has NCCL accepted the last calls? Some NCCLs bind the thread that made them until then; it goes
+   when the communicator is to be aborted, too, as a rank may never come. */
+static tutti_status_t accepted(tutti__nccl_node_t *self)
+{
+    tutti_status_t status = self->ops->nccl_poll(self->nccl);
+
+    while (status == TUTTI__AGAIN && self->ops->nccl_binds() &&
+           tutti__nccl_alive(self) == TUTTI_OK) {
+        sched_yield();
+        status = self->ops->nccl_poll(self->nccl);
+    }
+    return status;
+}
+
 /* What is queued behind NCCL's work is queued when NCCL has accepted that. */
 static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
 {
     tutti_status_t status;
 
     for (;;) {
-        status = self->ops->nccl_poll(self->nccl);
+        status = accepted(self);
         if (status != TUTTI_OK)
             return status;
         if (!tutti__nccl_cut_next(self, &self->cut))

@@ -6,6 +6,13 @@
  * NCCL still connects or launches in a thread of its own, and nccl_poll says when that is over.
  * Only then is the work in the stream.
  *
+ * Before 2.27 what a call still has to do is noted in storage of the thread that made it, which
+ * must neither end nor make another call before that is through, and joined:
+ * tutti__cuda_nccl_binds. Before 2.19 an abort in another thread does not join it, so it must be
+ * through then.
+ *
+ * From 2.23 on each call of a non-blocking communicator starts a thread that launches it.
+ *
  * Closing takes the other ranks of the host, too: NCCL flushes, and lets go when all have closed.
  * nccl_close waits for them a little; those that are not through then are kept in a list, looked at
  * whenever another communicator is opened or closed, and left to the end of the process else.
@@ -30,19 +37,24 @@
 #include <string.h>
 #include <time.h>
 
-#define FLOAT8 22400 /* the first version with float8 */
+/* The first versions with float8, with the state of calls apart from threads, and whose abort waits
+   for those of other threads. */
+#define FLOAT8 22400
+#define UNBOUND 22700
+#define ABORTS_ANYWHERE 21900
 #define FLOAT8_CAPABILITY 90
 #define CLOSE_US 200000
 /* NCCL registers pages, and so what else is in them. Where its memory is cudaMalloc's this much has
    pages of its own. */
 #define ALLOC_BYTES ((size_t)2 << 20)
-#define CLOSE_STEP_US 100
+#define STEP_US 100
 
 _Static_assert(sizeof(tutti__nccl_id_t) == sizeof(ncclUniqueId), "an id");
 
 struct tutti__nccl {
     struct tutti__nccl *next; /* of those that are closing */
     ncclComm_t comm;
+    int is_bound; /* to the thread that opened or called last, until that is joined */
     void *handle; /* of the last that was registered; not on a stack, in case it comes late */
 };
 
@@ -150,6 +162,13 @@ int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op)
 
 /* ---- communicators ---- */
 
+static void nap(void)
+{
+    const struct timespec step = { 0, STEP_US * 1000L };
+
+    nanosleep(&step, NULL);
+}
+
 /* 1: it is gone. An error ends it, too: the others find out by themselves. */
 static int let_go(tutti__nccl_t *nccl)
 {
@@ -169,10 +188,13 @@ static int let_go(tutti__nccl_t *nccl)
     return 1;
 }
 
+/* What is bound to a thread is left as it is: this may be another one. */
 static void sweep(void)
 {
     tutti__nccl_t **at = &closing;
 
+    if (tutti__cuda_nccl_binds())
+        return;
     pthread_mutex_lock(&lock);
     while (*at != NULL) {
         tutti__nccl_t *next = (*at)->next;
@@ -201,7 +223,7 @@ tutti_status_t tutti__cuda_nccl_id(tutti__nccl_id_t *ret_id)
 }
 
 tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
-                                     tutti__nccl_t **ret_nccl)
+                                     int is_blocking, tutti__nccl_t **ret_nccl)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     tutti_status_t status = check_there();
@@ -216,7 +238,7 @@ tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, 
     nccl = calloc(1, sizeof(*nccl));
     if (nccl == NULL)
         return tutti__cuda_fail(TUTTI_ERR_NO_MEMORY, "nccl: a communicator");
-    config.blocking = 0;
+    config.blocking = is_blocking;
     memcpy(&same, id, sizeof(same));
     before = block_signals();
     code = tutti__nccl_lib.ncclCommInitRankConfig(&nccl->comm, (int)size, same, (int)rank, &config);
@@ -225,8 +247,23 @@ tutti_status_t tutti__cuda_nccl_open(const tutti__nccl_id_t *id, uint32_t rank, 
         tutti__cuda_nccl_abort(nccl);
         return status;
     }
+    nccl->is_bound = tutti__cuda_nccl_binds();
     *ret_nccl = nccl;
     return TUTTI_OK;
+}
+
+int tutti__cuda_nccl_binds(void)
+{
+    return tutti__nccl_lib.version < UNBOUND;
+}
+
+/* Of a communicator that is through: asking for its size joins what that was done by. */
+static tutti_status_t unbind(tutti__nccl_t *nccl)
+{
+    int size;
+
+    nccl->is_bound = 0;
+    return check(tutti__nccl_lib.ncclCommCount(nccl->comm, &size), "ncclCommCount", nccl->comm);
 }
 
 tutti_status_t tutti__cuda_nccl_poll(tutti__nccl_t *nccl)
@@ -237,12 +274,14 @@ tutti_status_t tutti__cuda_nccl_poll(tutti__nccl_t *nccl)
 
     if (status != TUTTI_OK)
         return status;
-    return state == ncclInProgress ? TUTTI__AGAIN : check(state, "communicator", nccl->comm);
+    if (state == ncclInProgress)
+        return TUTTI__AGAIN;
+    status = check(state, "communicator", nccl->comm);
+    return status == TUTTI_OK && nccl->is_bound ? unbind(nccl) : status;
 }
 
 void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
 {
-    const struct timespec step = { 0, CLOSE_STEP_US * 1000L };
     ncclResult_t code;
     sigset_t before;
 
@@ -256,15 +295,25 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
         tutti__cuda_nccl_abort(nccl);
         return;
     }
-    for (int i = 0; i < CLOSE_US / CLOSE_STEP_US; i++) {
+    for (int i = 0; i < CLOSE_US / STEP_US; i++) {
         if (let_go(nccl))
             return;
-        nanosleep(&step, NULL);
+        nap();
     }
     pthread_mutex_lock(&lock);
     nccl->next = closing;
     closing = nccl;
     pthread_mutex_unlock(&lock);
+}
+
+/* It may be for ever, as a rank that is gone never connects. */
+static void await_end(const tutti__nccl_t *nccl)
+{
+    ncclResult_t state = ncclSuccess;
+
+    while (tutti__nccl_lib.ncclCommGetAsyncError(nccl->comm, &state) == ncclSuccess &&
+           state == ncclInProgress)
+        nap();
 }
 
 void tutti__cuda_nccl_abort(tutti__nccl_t *nccl)
@@ -273,6 +322,8 @@ void tutti__cuda_nccl_abort(tutti__nccl_t *nccl)
 
     if (nccl == NULL)
         return;
+    if (nccl->comm != NULL && tutti__nccl_lib.version < ABORTS_ANYWHERE)
+        await_end(nccl);
     before = block_signals();
     if (nccl->comm != NULL)
         note(tutti__nccl_lib.ncclCommAbort(nccl->comm), "ncclCommAbort");
@@ -423,5 +474,6 @@ tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call
         note(end_group(), "ncclGroupEnd");
         return status;
     }
+    nccl->is_bound = tutti__cuda_nccl_binds();
     return check(end_group(), "ncclGroupEnd", nccl->comm);
 }

@@ -15,6 +15,7 @@
     X(ncclAllReduce)                                                                               \
     X(ncclBroadcast)                                                                               \
     X(ncclCommAbort)                                                                               \
+    X(ncclCommCount)                                                                               \
     X(ncclCommDestroy)                                                                             \
     X(ncclCommFinalize)                                                                            \
     X(ncclCommGetAsyncError)                                                                       \

@@ -96,7 +96,7 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
         tutti__nccl_ask(self->ops, &self->serves);
     /* Last: it connects to the others, so it is not tried where something is missing. */
     if (status == TUTTI_OK)
-        status = self->ops->nccl_open(with->id, with->me, with->nlocal, &self->nccl);
+        status = self->ops->nccl_open(with->id, with->me, with->nlocal, 0, &self->nccl);
     if (status != TUTTI_OK)
         goto close;
     tutti__nccl_turns_join(self);

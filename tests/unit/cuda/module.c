@@ -174,7 +174,7 @@ static tutti_status_t call_comm(void)
     tutti_status_t status;
 
     memset(&id, 5, sizeof(id));
-    status = ops->nccl_open(&id, 1, 2, &comm);
+    status = ops->nccl_open(&id, 1, 2, 0, &comm);
     if (status != TUTTI_OK)
         return status;
     status = ops->nccl_poll(comm);
@@ -227,7 +227,7 @@ static const struct {
     tutti_status_t expected; /* of the function that fails */
     const char *function;
 } cases[] = {
-    { call_use, TUTTI_ERR_SYSTEM, "cuModuleLoadData" },
+    { call_use, TUTTI_ERR_UNSUPPORTED, "cuModuleLoadData" },
     { call_use, TUTTI_ERR_SYSTEM, "cuModuleGetFunction" },
     { call_use, TUTTI_ERR_SYSTEM, "cudaSetDevice" },
     { call_use, TUTTI_ERR_SYSTEM, "cudaFree" },
@@ -371,17 +371,19 @@ static void test_close(void)
 {
     setenv("STUB_FAIL", "asynchronous", 1);
     CHECK(call_comm() == TUTTI_ERR_TRANSPORT && strstr(last_error, "this is why") != NULL);
+    setenv("STUB_FAIL", "ncclCommCount", 1); /* which only NCCLs that bind a thread are asked for */
+    CHECK(call_comm() == (ops->nccl_binds() ? TUTTI_ERR_TRANSPORT : TUTTI_OK));
     unsetenv("STUB_FAIL");
     puts("stuck:");
-    CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, &comm) == TUTTI_OK);
+    CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, 0, &comm) == TUTTI_OK);
     setenv("STUB_FAIL", "stuck", 1);
     CHECK(ops->nccl_poll(comm) == TUTTI__AGAIN);
     ops->nccl_close(comm);
     unsetenv("STUB_FAIL");
     puts("later:");
-    CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, &comm) == TUTTI_OK);
+    CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, 0, &comm) == TUTTI_OK);
     ops->nccl_abort(comm);
-    CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, &comm) == TUTTI_OK);
+    CHECK(ops->nccl_open(&(tutti__nccl_id_t){ { 5, 5, 5, 5, 5, 5 } }, 0, 1, 0, &comm) == TUTTI_OK);
 }
 
 static int is_registering(size_t i)

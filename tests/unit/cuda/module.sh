@@ -74,13 +74,15 @@ if ! tr '\n' ' ' <"$work/out" | grep -q 'stuck: finalize later: destroy abort'; 
     errors=1
 fi
 
+cp "$work/out" "$work/good.out"
+
 good no_driver
 : >"$work/no_driver/libcuda.so.1"
 says no_driver open "6: cuda: the CUDA driver, libcuda.so.1: .*libcuda.so.1: file too short"
 
 good old_driver
 stub old_driver libcuda.so.1 -DDRIVER -DVERSION=11080
-says old_driver open "6: .*libcuda.so.1: it is for CUDA 11.8, 12.0 or later is needed"
+says old_driver open "6: .*libcuda.so.1: it is for CUDA 11.8, 1[23].0 or later is needed"
 
 good no_runtime
 : >"$work/no_runtime/libcudart.so.13"
@@ -95,11 +97,15 @@ good lacking
 stub lacking libcudart.so.13 -DRUNTIME -DVERSION=13000 -DLACKS
 says lacking open "6: cuda: the CUDA runtime, .* has no cudaStreamWaitEvent"
 
-# A driver for 12 takes the runtime of 12, though that of 13 is there.
+# A driver for 12 takes the runtime of 12, though that of 13 is there, and no code built for 13.
 good twelve
 stub twelve libcuda.so.1 -DDRIVER -DVERSION=12040
 stub twelve libcudart.so.12 -DRUNTIME -DVERSION=12040
-says twelve open "0: CUDA runtime 12.4, driver 12.4, NCCL"
+if echo CUDA_VERSION | $CC $CUDA_CFLAGS -include cuda.h -E - | grep -q '^12...$'; then
+    says twelve open "0: CUDA runtime 12.4, driver 12.4, NCCL"
+else
+    says twelve open "6: .*for CUDA 12.4, 13.0 or later is needed, as tutti was built with 13"
+fi
 
 good no_nccl
 : >"$work/no_nccl/libnccl.so.2"
@@ -114,6 +120,18 @@ good nccl_2_18
 stub nccl_2_18 libnccl.so.2 -DNCCL -DVERSION=21805
 says nccl_2_18 open "0: .*, NCCL 2.18.5, which registers no buffers$"
 says nccl_2_18 calls "image: sm_"
+# Through and joined in the same thread; so what is stuck stays, as another one must not end it.
+if ! tr '\n' ' ' <"$work/out" | grep -q 'stuck: finalize later: abort' ||
+    ! grep -q '^join$' "$work/out" || grep -q '^abort amid' "$work/out"; then
+    cat "$work/out"
+    errors=1
+fi
+
+# 2.27 binds no thread.
+if grep -q '^join$' "$work/good.out"; then
+    cat "$work/good.out"
+    errors=1
+fi
 
 export STUB_FAIL=cudaGetDeviceCount
 says good open "6: .* no GPU for us: cudaGetDeviceCount: no GPU, says the stub"

@@ -58,11 +58,12 @@ static tutti_status_t event_make(tutti__devent_t **ret_event)
 }
 
 static tutti_status_t nccl_open(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
-                                tutti__nccl_t **ret_nccl)
+                                int is_blocking, tutti__nccl_t **ret_nccl)
 {
     tutti_status_t status = make();
 
-    return status == TUTTI_OK ? pretend_device()->nccl_open(id, rank, size, ret_nccl) : status;
+    return status == TUTTI_OK ? pretend_device()->nccl_open(id, rank, size, is_blocking, ret_nccl)
+                              : status;
 }
 
 /* ---- NCCL's calls ---- */
