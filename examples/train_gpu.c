@@ -329,7 +329,7 @@ static void gpu_add(train_compute_t *compute, double *sum, const double *term)
 
 static bool gpu_unscale(train_compute_t *compute, float *gradients, size_t count, float factor)
 {
-    const train_unscale_args_t args = { gradients, &scalars(compute)->bad, factor };
+    const train_unscale_args_t args = { gradients, &scalars(compute)->bad, factor, 0 };
     uint32_t bad;
 
     gpu_zero(compute, args.bad, sizeof(bad));
@@ -425,7 +425,8 @@ static void average_step(train_compute_t *compute, const train_rule_t *rule,
         .square_factor = averages->square_factor,
         .epsilon = averages->epsilon,
     };
-    const train_decay_args_t decay = { tensor->gradient, tensor->value, (float)rule->weight_decay };
+    const train_decay_args_t decay = { tensor->gradient, tensor->value, (float)rule->weight_decay,
+                                       0 };
     train_step_args_t step = {
         .value = tensor->value,
         .direction = tensor->gradient,

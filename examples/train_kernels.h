@@ -4,6 +4,8 @@
  *
  * Each computes one element at a time, of a number given at its launch, and no element needs
  * another's result. Pointers are to the device's memory. `kind` is that of numbers.
+ * Nothing is padded: tests/trainer/stream_device.c looks for addresses among the arguments, and
+ * what was left in padding may look like one.
  */
 #ifndef TRAIN_KERNELS_H
 #define TRAIN_KERNELS_H
@@ -41,7 +43,7 @@ enum {
 typedef struct {
     const float *from;
     void *to;
-    uint32_t kind;
+    uint64_t kind;
 } train_narrow_args_t;
 
 /* element: a pixel of a row */
@@ -58,14 +60,16 @@ typedef struct {
 typedef struct {
     const float *bias;
     void *output;
-    uint32_t width, relu, kind;
+    uint32_t width, relu;
+    uint64_t kind;
 } train_add_bias_args_t;
 
 /* Sums of columns, each in `parts`, one below the other. element: of to, parts x width */
 typedef struct {
     const void *from;
     void *to; /* floats; of double_sum both are doubles, whatever `kind` says */
-    uint32_t rows, width, parts, add, kind;
+    uint32_t rows, width, parts, add;
+    uint64_t kind;
 } train_column_sum_args_t;
 
 typedef train_column_sum_args_t train_double_sum_args_t;
@@ -73,7 +77,7 @@ typedef train_column_sum_args_t train_double_sum_args_t;
 typedef struct {
     const void *input;
     void *delta;
-    uint32_t kind;
+    uint64_t kind;
 } train_cut_args_t;
 
 /* Of a convolution; the rest is the element's. */
@@ -86,7 +90,7 @@ typedef struct {
     train_shape_t shape;
     const void *input;
     void *columns;
-    uint32_t kind;
+    uint64_t kind;
 } train_unfold_args_t;
 
 /* element: of delta */
@@ -94,7 +98,7 @@ typedef struct {
     train_shape_t shape;
     const void *columns, *input;
     void *delta;
-    uint32_t kind;
+    uint64_t kind;
 } train_fold_args_t;
 
 /* element: of the output */
@@ -113,7 +117,7 @@ typedef struct {
     const void *delta;
     const uint8_t *winners;
     void *sums;
-    uint32_t kind;
+    uint64_t kind;
 } train_unpool_args_t;
 
 /* element: a row. score: loss, and 1 if it is correct */
@@ -131,7 +135,8 @@ typedef struct {
     const uint8_t *labels;
     void *delta;
     float share;
-    uint32_t classes, kind;
+    uint32_t classes;
+    uint64_t kind;
 } train_output_delta_args_t;
 
 /* bad: set to 1 if a product is infinite or NaN, else left */
@@ -139,6 +144,7 @@ typedef struct {
     float *gradients;
     uint32_t *bad;
     float factor;
+    uint32_t nothing;
 } train_unscale_args_t;
 
 /* element: one of `parts` sums of squares */
@@ -158,7 +164,7 @@ typedef struct {
     const double *first, *second;
     double rate, trust, decay, limit;
     float *pace;
-    uint32_t kind;
+    uint64_t kind;
 } train_pace_args_t;
 
 /* gradients *= *pace */
@@ -175,13 +181,14 @@ typedef struct {
     const float *pace; /* NULL: `inside` is it */
     void *number;      /* NULL: the value is */
     float momentum, decay, inside, outside;
-    uint32_t kind;
+    uint64_t kind;
 } train_momentum_args_t;
 
 /* As `average` of train_rules.c. */
 typedef struct {
     float *gradient, *mean, *square;
     float beta1, beta2, mean_factor, square_factor, epsilon;
+    uint32_t nothing;
 } train_average_args_t;
 
 /* direction += decay value */
@@ -189,6 +196,7 @@ typedef struct {
     float *direction;
     const float *value;
     float decay;
+    uint32_t nothing;
 } train_decay_args_t;
 
 /* value = shrink value - pace direction */
@@ -198,7 +206,7 @@ typedef struct {
     const float *pace; /* NULL: `rate` is it */
     void *number;      /* NULL: the value is */
     float shrink, rate;
-    uint32_t kind;
+    uint64_t kind;
 } train_step_args_t;
 
 #endif

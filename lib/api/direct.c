@@ -83,6 +83,16 @@ static uint32_t moves_of(const tutti_comm_t *comm)
     return comm->run.moves + tutti__pairs_moves(comm) + comm->staged.moves;
 }
 
+/* The communicator has ended: what came before may have come after the last look, though. */
+static tutti_status_t last_look(tutti_comm_t *comm, what_t what, tutti_status_t status)
+{
+    char words[TUTTI__ERROR_BYTES];
+    tutti__stuck_t stuck;
+
+    snprintf(words, sizeof(words), "%s", tutti_last_error());
+    return step(comm, what, &stuck) == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", words);
+}
+
 /* The same to the end; it is stuck now. Not inlined: few calls wait so long. */
 static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
 {
@@ -104,7 +114,7 @@ static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_
         }
         status = tutti__patience_bide(comm, &patience, stuck);
         if (status != TUTTI_OK)
-            return status;
+            return last_look(comm, what, status);
         status = go_on(comm, what, stuck);
         if (moves_of(comm) != moves)
             patience = (tutti__patience_t){ .tag = patience.tag, .stuck = { NULL, 0, -1 } };

@@ -132,6 +132,7 @@ static int names(rank_t *self, const plan_t *plan)
 static void stops(rank_t *self)
 {
     const plan_t *plan = self->arg;
+    unsigned long long none = 0;
     double began;
 
     /* Only now, so that a machine that does other things has time to come here. */
@@ -153,8 +154,10 @@ static void stops(rank_t *self)
     while (atomic_load(&board->pid) == 0)
         usleep(1000);
     began = wall_ms();
+    /* The first one's deadline ends it for all. */
+    atomic_compare_exchange_strong(&board->when_ns, &none, tutti__now_ns());
     CHECK_STATUS(call(self, plan->way), TUTTI_ERR_TIMEOUT);
-    CHECK(wall_ms() - began >= 200);
+    CHECK(board_age_s() >= 0.2);
     CHECK(wall_ms() - began < SOON_S * 1e3);
     if (!names(self, plan)) {
         kill(atomic_load(&board->pid), SIGKILL);

