@@ -413,16 +413,32 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
     return moved;
 }
 
-int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti_request_t *request)
+/* NULL: it is in none. */
+static const tutti__lane_t *lane_of(const tutti__engine_t *e, const tutti_request_t *request)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         const tutti__bucket_t *bucket = e->lane[i].running ? e->lane[i].first : NULL;
 
         for (const tutti_request_t *r = bucket ? bucket->first : NULL; r != NULL; r = r->next)
             if (r == request)
-                return e->lane[i].stuck.peer;
+                return &e->lane[i];
     }
-    return -1;
+    return NULL;
+}
+
+int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti_request_t *request)
+{
+    const tutti__lane_t *lane = lane_of(e, request);
+
+    return lane != NULL ? lane->stuck.peer : -1;
+}
+
+int tutti__lanes_want_data(const tutti__engine_t *e, const tutti_request_t *request)
+{
+    const tutti__lane_t *lane = lane_of(e, request);
+
+    return lane != NULL && lane->on_device &&
+           (lane->phase == TUTTI__DEVICE_INPUT || lane->phase == TUTTI__DEVICE_STAGED_IN);
 }
 
 static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)

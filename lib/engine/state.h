@@ -373,6 +373,8 @@ void tutti__bucket_free(tutti__bucket_t *bucket);
 int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
 /* The rank that a request in flight waits for, or -1. */
 int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti_request_t *request);
+/* 1: it waits for this rank's own work on the device, behind which its data are. */
+int tutti__lanes_want_data(const tutti__engine_t *e, const tutti_request_t *request);
 /* Give up everything in flight. */
 void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who);
 /* For on_device.c: may this thread not drive what a schedule needs? */

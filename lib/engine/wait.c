@@ -154,6 +154,11 @@ int tutti__wait_culprit(tutti__engine_t *e, const tutti_request_t *request, char
         certain = 0;
         snprintf(text, bytes, "it is queued on device %d, and is not done there",
                  e->env.exec->device->device);
+    } else if (request->agreed && tutti__lanes_want_data(e, request)) {
+        certain = 1;
+        snprintf(text, bytes,
+                 "what is before it on device %d is not done, so its data are not there",
+                 e->env.exec->device->device);
     } else if (request->agreed) {
         peer = tutti__lanes_stuck(e, request);
         certain = peer >= 0;

@@ -20,7 +20,8 @@
  *   of the time, 0.55 to 0.8 where the cores are far apart; broadcasts, which go one way, 1.03.
  *   Fetching lines to write when they are read: up to 512 bytes 1.02 of the time, far 1.06; 1 to 16
  *   KiB 1.04, far 0.92. The next slot's first line at the end of an operation: 1.02 to 1.05, far
- *   0.88 or 1.12. Not done.
+ *   0.88 or 1.12. The slots of chunks, too, of allgathers and alltoalls of 64 KiB to 16 MiB: 1.01,
+ *   far 1.00 and 1.07. Not done.
  *
  * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks; chunk g of the lane's
  *   life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
