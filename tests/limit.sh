@@ -8,6 +8,7 @@
 # they compute, but for TEST_SECONDS's sake not all at once. Waiting for a place does not count.
 set -u
 
+session=
 case $1 in
 *unit/* | *abi/* | *lint/*) ;;
 *)
@@ -18,6 +19,10 @@ case $1 in
         place=$((3 - place))
         exec 9>tests/ranks.$place.lock
     done
+    # By default all jobs of Open MPI 4 share a folder, and one that ends removes it when it is empty:
+    # then mpirun fails that was about to put its own into it.
+    session=$(mktemp -d) || exit 1
+    export OMPI_MCA_orte_tmpdir_base="$session"
     ;;
 esac
 
@@ -41,4 +46,5 @@ status=$?
 if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
     echo "$1: stopped after $seconds s" >&2
 fi
+test -z "$session" || rm -rf "$session"
 exit "$status"

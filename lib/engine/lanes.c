@@ -306,9 +306,9 @@ void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *te
 {
     if (status != TUTTI_ERR_TRANSPORT) {
         tutti__watch_dead(e, status, text);
-    } else if (e->failed_ns == 0) {
-        e->failed_ns = tutti__now_ns();
+    } else if (atomic_load(&e->failed_ns) == 0) {
         snprintf(e->failed_text, sizeof(e->failed_text), "%s", text);
+        atomic_store(&e->failed_ns, tutti__now_ns());
     }
 }
 
@@ -318,7 +318,7 @@ void tutti__lanes_await_news(tutti__engine_t *e)
     char halted[128], text[TUTTI__ERROR_BYTES];
 
     atomic_store(&e->news, 1); /* the next step looks at the sockets */
-    if (tutti__now_ns() - e->failed_ns < NEWS_NS)
+    if (tutti__now_ns() - atomic_load(&e->failed_ns) < NEWS_NS)
         return;
     /* That one may be who would have passed them on. */
     if (tutti__engine_halted(e, halted, sizeof(halted)))
@@ -463,7 +463,7 @@ static int step_with_device(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 {
     int before, moved;
 
-    if (TUTTI__UNLIKELY(e->failed_ns != 0)) {
+    if (TUTTI__UNLIKELY(atomic_load(&e->failed_ns) != 0)) {
         tutti__lanes_await_news(e);
         return 0;
     }

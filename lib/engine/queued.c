@@ -30,7 +30,7 @@ int64_t tutti__watch_queued_us(const tutti__engine_t *e)
 
     if (device == NULL || device->node == NULL)
         return -1;
-    return e->failed_ns != 0 ? NEWS_US : (int64_t)(period_ns(e) / 1000);
+    return atomic_load(&e->failed_ns) != 0 ? NEWS_US : (int64_t)(period_ns(e) / 1000);
 }
 
 static tutti_status_t look(tutti__engine_t *e, uint64_t now, uint64_t limit_ns, unsigned *ret_tag)
@@ -65,7 +65,7 @@ void tutti__watch_queued(tutti__engine_t *e)
 
     if (device == NULL || device->node == NULL || atomic_load(&e->dead))
         return;
-    if (e->failed_ns != 0) {
+    if (atomic_load(&e->failed_ns) != 0) {
         tutti__lanes_await_news(e);
         return;
     }
