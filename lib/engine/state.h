@@ -189,7 +189,7 @@ struct tutti__engine {
     tutti_request_t *ghosts;                   /* that have learnt counts for their second phase */
     uint32_t in_flight;                        /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
-    uint32_t on_device; /* of them in device memory, and those that are landing */
+    uint32_t on_device;         /* of them in device memory, and those that are landing */
     _Atomic uint64_t failed_ns; /* when NCCL has failed; 0: it has not. Any thread looks */
     char failed_text[TUTTI__ERROR_BYTES];
     tutti__bucket_t *landing_first, *landing_last; /* queued on the device; see landing.c */
