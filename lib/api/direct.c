@@ -57,14 +57,12 @@ static inline tutti_status_t step(tutti_comm_t *comm, what_t what, tutti__stuck_
     return comm->node->ops->step(comm->node, 0, stuck);
 }
 
-/* Go on until it is stuck on a word that does not come soon. */
-static inline tutti_status_t go_on(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
+/* After a step that said `status`: go on until it is stuck on a word that does not come soon. */
+static inline tutti_status_t go_on(tutti_comm_t *comm, what_t what, tutti_status_t status,
+                                   tutti__stuck_t *stuck)
 {
-    tutti_status_t status;
-
-    do
+    while (status == TUTTI__AGAIN && comm->spin && comes_soon(stuck))
         status = step(comm, what, stuck);
-    while (status == TUTTI__AGAIN && comm->spin && comes_soon(stuck));
     return status;
 }
 
@@ -115,19 +113,27 @@ static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_
         status = tutti__patience_bide(comm, &patience, stuck);
         if (status != TUTTI_OK)
             return last_look(comm, what, status);
-        status = go_on(comm, what, stuck);
+        status = go_on(comm, what, step(comm, what, stuck), stuck);
         if (moves_of(comm) != moves)
             patience = (tutti__patience_t){ .tag = patience.tag, .stuck = { NULL, 0, -1 } };
     } while (status == TUTTI__AGAIN);
     return status;
 }
 
+/* After a step. */
+static inline tutti_status_t go_to_end(tutti_comm_t *comm, what_t what, tutti_status_t status,
+                                       tutti__stuck_t *stuck)
+{
+    status = go_on(comm, what, status, stuck);
+    return TUTTI__LIKELY(status != TUTTI__AGAIN) ? status : wait_to_end(comm, what, stuck);
+}
+
 static inline tutti_status_t run_to_end(tutti_comm_t *comm, what_t what)
 {
     tutti__stuck_t stuck;
-    tutti_status_t status = go_on(comm, what, &stuck);
+    tutti_status_t status = step(comm, what, &stuck);
 
-    return TUTTI__LIKELY(status != TUTTI__AGAIN) ? status : wait_to_end(comm, what, &stuck);
+    return go_to_end(comm, what, status, &stuck);
 }
 
 /* ---- one schedule ---- */
@@ -269,22 +275,29 @@ tutti_status_t tutti__comm_find_on_device(tutti_comm_t *comm, const tutti__want_
 
 /* ---- the same call again; see again.c ---- */
 
-/* comm->again.node was started. */
-static inline tutti_status_t end_node(tutti_comm_t *comm)
+/* Make comm->again.node. */
+static inline tutti_status_t make_node(tutti_comm_t *comm)
 {
-    tutti_status_t status = run_to_end(comm, THE_AGAIN);
+    tutti__stuck_t stuck = { NULL, 0, -1 };
+    tutti_status_t status = comm->node->ops->repeat(comm->node, &comm->again.node,
+                                                    comm->spin ? TUTTI__CLOSE_LOOKS : 1, &stuck);
 
-    if (TUTTI__LIKELY(status == TUTTI_OK) || is_common(status, &comm->run, 0))
+    if (TUTTI__LIKELY(status == TUTTI_OK))
+        return status;
+    status = go_to_end(comm, THE_AGAIN, status, &stuck);
+    if (status == TUTTI_OK || is_common(status, &comm->run, 0))
         return status;
     return tutti__comm_end_badly(comm, status);
 }
 
 static inline tutti_status_t make_again(tutti_comm_t *comm, const tutti__call_t *call)
 {
+    tutti_status_t status;
+
     tutti__again_aim(&comm->again, call);
-    comm->node->ops->start(comm->node, 0, &comm->again.node);
+    status = make_node(comm);
     comm->again.node.again = 1;
-    return end_node(comm);
+    return status;
 }
 
 static tutti_status_t make_message(tutti_comm_t *comm, const tutti__call_t *call,
@@ -318,8 +331,7 @@ static tutti_status_t meet_only(tutti_comm_t *comm, const tutti__exec_call_t *ex
         .tag = exec->tag,
         .root = exec->root,
     };
-    comm->node->ops->start(comm->node, 0, &comm->again.node);
-    return end_node(comm);
+    return make_node(comm);
 }
 
 /* In host memory. agreed: the ranks have compared the call already. device_tag: of the call that

@@ -2,7 +2,7 @@
 /*
  * The one-host table: operations that the ranks of one host do as a whole.
  *
- * A node operation is started and then stepped until it is done; nothing here ever blocks or spins.
+ * A node operation is started and then stepped until it is done; nothing here ever blocks.
  * One operation at a time per lane; all ranks of the host start the same operations in the same
  * order in a lane. One thread at a time uses a lane.
  *
@@ -53,6 +53,10 @@ typedef struct {
     /* TUTTI__AGAIN: call again; *stuck says what for. TUTTI_ERR_MISMATCH: on all ranks of the host,
        nothing was touched and the lane goes on with its next operation. */
     tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__stuck_t *stuck);
+    /* start in lane 0, and the first step, which looks up to `looks` times at what it is stuck on:
+       the one thing here that spins, for calls that are over soon. NULL: node/nccl has none. */
+    tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, uint32_t looks,
+                             tutti__stuck_t *stuck);
     /* On device memory, else NULL: the lane's next operation that moves data begins after the
        event's last record. Between operations, after the record; see node/nccl/nccl.h. */
     void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);

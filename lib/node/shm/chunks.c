@@ -131,8 +131,7 @@ static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *l
         uint32_t r = shm->by_group[i], value;
         tutti__word_t *word = &lane->peer[r].progress->in;
 
-        if (r == shm->me ||
-            (chunk == 0 && (lane->peer[r].announce[lane->seq & 1]->u.large.flags & TUTTI__COPIED)))
+        if (r == shm->me || (chunk == 0 && (tutti__shm_said(shm, lane, r)->flags & TUTTI__COPIED)))
             continue;
         value = tutti__load_acquire(word);
         if (!tutti__reached(value, target))
@@ -303,7 +302,6 @@ static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lan
 static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
-    const tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
     tutti_status_t status = TUTTI_OK;
 
     /* In two levels my RED reads and writes my slot, too, and my OUT reads it where results go
@@ -311,7 +309,7 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__st
     if (lane->in == lane->nchunks || (lane->levels && lane->in > lane->red + 1) ||
         (goes_back(shm, lane) && lane->in > lane->out + 1))
         return TUTTI__AGAIN;
-    if (!(lane->in == 0 && (own->u.large.flags & TUTTI__COPIED)) && tutti__shm_copies_in(shm, lane))
+    if (!(lane->in == 0 && (lane->large.flags & TUTTI__COPIED)) && tutti__shm_copies_in(shm, lane))
         status = tutti__shm_copy_in(shm, lane_index, lane->in, stuck);
     if (status != TUTTI_OK)
         return status;

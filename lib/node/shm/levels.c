@@ -347,4 +347,5 @@ const tutti__node_ops_t tutti__shm_group_ops = {
     .close = tutti__shm_close,
     .start = start,
     .step = step,
+    .repeat = tutti__shm_repeat,
 };

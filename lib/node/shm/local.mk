@@ -7,6 +7,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/meet.c \
     %reldir%/open.c \
     %reldir%/pull.c \
+    %reldir%/repeat.c \
     %reldir%/shm.c \
     %reldir%/shm.h \
     %reldir%/zero.c

@@ -24,12 +24,6 @@
 
 /* ---- reading a peer ---- */
 
-/* The announcement of local rank r. */
-static const tutti__announce_t *said(const tutti__shm_lane_t *lane, uint32_t r)
-{
-    return lane->peer[r].announce[lane->seq & 1];
-}
-
 /* 0 or an errno. `address` is one of local rank r's own. */
 static int read_memory(const tutti__shm_t *shm, uint32_t r, uint64_t address, void *to,
                        size_t bytes)
@@ -71,14 +65,13 @@ static tutti_status_t read_peer(const tutti__shm_t *shm, uint32_t r, uint64_t ad
 static const char *mapped(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t r,
                           tutti__shm_part_t part)
 {
-    const tutti__announce_t *a = said(lane, r);
+    const tutti__large_t *its = tutti__shm_said(shm, lane, r);
 
     if (r == shm->me)
         return tutti__shm_src(lane, part);
-    if (a->u.large.flags & TUTTI__ADDRESS)
+    if (its->flags & TUTTI__ADDRESS)
         return NULL;
-    return shm->machine->base[shm->local_to_machine[r]] + a->u.large.src_offset +
-           part.src * lane->esize;
+    return shm->machine->base[shm->local_to_machine[r]] + its->src_offset + part.src * lane->esize;
 }
 
 static tutti_status_t get(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t r,
@@ -88,8 +81,8 @@ static tutti_status_t get(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
     size_t bytes = part.count * lane->esize;
 
     if (there == NULL)
-        return read_peer(shm, r, said(lane, r)->u.large.src_offset + part.src * lane->esize, to,
-                         bytes);
+        return read_peer(shm, r, tutti__shm_said(shm, lane, r)->src_offset + part.src * lane->esize,
+                         to, bytes);
     if (there != to)
         memcpy(to, there, bytes);
     return TUTTI_OK;

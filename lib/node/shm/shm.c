@@ -19,24 +19,10 @@ static tutti__shm_t *self(tutti__node_t *node)
     return (tutti__shm_t *)node;
 }
 
-/* A word of mine was written; wake who waits for it, in the manner of the lane. */
-static inline void wake(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word)
-{
-    if (lane == 0) {
-        tutti__machine_written(shm->machine, word);
-        return;
-    }
-    /* Pairs with the fence between `sleeping = 1` and the engine's last look. */
-    tutti__fence();
-    for (uint32_t r = 0; r < shm->nlocal; r++)
-        if (r != shm->me)
-            tutti__machine_ring(shm->machine, shm->local_to_machine[r]);
-}
-
 void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value)
 {
     tutti__store_release(word, value);
-    wake(shm, lane, word);
+    tutti__shm_wake(shm, lane, word);
 }
 
 tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
@@ -121,53 +107,42 @@ static int is_in_place(const tutti__shm_lane_t *lane)
 }
 
 /* Peers may read src wherever it is. */
-static void let_pull(const tutti__shm_lane_t *lane, tutti__announce_t *own)
+static void let_pull(tutti__shm_lane_t *lane)
 {
-    own->u.large.flags |= TUTTI__PULLS;
-    if (own->u.large.src_offset != TUTTI__NO_OFFSET)
+    lane->large.flags |= TUTTI__PULLS;
+    if (lane->large.src_offset != TUTTI__NO_OFFSET)
         return;
-    own->u.large.src_offset = (uintptr_t)lane->call->src;
-    own->u.large.flags |= TUTTI__ADDRESS;
+    lane->large.src_offset = (uintptr_t)lane->call->src;
+    lane->large.flags |= TUTTI__ADDRESS;
 }
 
 /*
  * The announcement of an operation that is not one-shot. Zero-copy finds a peer's block where its
  * own is; blocks that have places of their own are elsewhere on each rank.
  */
-static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane, tutti__announce_t *own)
+static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
     const tutti__node_call_t *call = lane->call;
+    tutti__large_t *large = &lane->large;
     size_t bytes = call->map.count * lane->esize;
     int is_alike = call->map.begins == NULL && call->src_step == 0 && call->dst_step == 0;
     uint64_t src = offset_or_none(shm, call->src, bytes), dst = TUTTI__NO_OFFSET;
 
     if (lends_dst(shm, lane))
         dst = offset_or_none(shm, call->dst, bytes);
-    own->u.large.src_offset = src;
-    own->u.large.dst_offset = dst;
-    own->u.large.flags = 0;
+    large->src_offset = src;
+    large->dst_offset = dst;
+    large->flags = 0;
     if (!is_alike || is_in_place(lane) || src == TUTTI__NO_OFFSET ||
         (lends_dst(shm, lane) && dst == TUTTI__NO_OFFSET))
-        own->u.large.flags |= TUTTI__PRIVATE;
+        large->flags |= TUTTI__PRIVATE;
     if (is_alike && !is_in_place(lane) && !lane->levels && message_bytes(lane) >= shm->pull_bytes)
-        let_pull(lane, own);
-    own->u.large.bulk_offset = TUTTI__NO_OFFSET;
+        let_pull(lane);
+    large->bulk_offset = TUTTI__NO_OFFSET;
     if (!make_bulk(shm, lane))
-        own->u.large.flags |= TUTTI__FAILED;
+        large->flags |= TUTTI__FAILED;
     else if (lane->bulk != NULL)
-        tutti__arena_offset(shm->machine->arena, lane->bulk, 1, &own->u.large.bulk_offset);
-}
-
-static inline void announce(tutti__shm_t *shm, uint32_t lane_index)
-{
-    tutti__shm_lane_t *lane = &shm->lane[lane_index];
-    tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
-
-    lane->phase = SHM_MEET;
-    /* Not earlier: between two stores to it a peer that looks may take the line away. */
-    own->count = lane->count_word;
-    tutti__store64_release(&own->head, lane->head | lane->seq);
-    wake(shm, lane_index, tutti__shm_seq(own));
+        tutti__arena_offset(shm->machine->arena, lane->bulk, 1, &large->bulk_offset);
 }
 
 /* In place, what is written was read before, so it is in the caches. Alone there are no slots. */
@@ -196,17 +171,6 @@ static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__n
                    call->nparts == 1;
 }
 
-/* The slot of this operation's parity that I read the last time becomes mine. */
-static inline void swap_slots(tutti__shm_lane_t *lane)
-{
-    tutti__announce_t **a = &lane->peer[0].announce[lane->seq & 1];
-    tutti__announce_t **b = &lane->peer[1].announce[lane->seq & 1];
-    tutti__announce_t *its = *a;
-
-    *a = *b;
-    *b = its;
-}
-
 static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
 {
     tutti__shm_t *shm = self(node);
@@ -215,16 +179,10 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
 
     if (lane->call != call || !call->again)
         take_call(shm, lane, call);
-    lane->seq++;
-    lane->in = lane->red = lane->out = 0;
-    lane->seen = 0;
-    lane->odd = 0;
-    if (shm->nlocal == 2)
-        swap_slots(lane);
-    own = lane->peer[shm->me].announce[lane->seq & 1];
+    own = tutti__shm_next(shm, lane);
     if (call->kind == TUTTI__NODE_MEET) {
         own->u.root = call->root;
-        announce(shm, lane_index);
+        tutti__shm_announce(shm, lane_index, own);
         return;
     }
     if (lane->oneshot) {
@@ -232,16 +190,17 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     } else {
         tutti__shm_cut(shm, lane);
         lane->streams = streams(shm, lane);
-        describe_large(shm, lane, own);
+        describe_large(shm, lane);
         /* Where another kernel may still be, nothing is copied ahead. */
-        if ((own->u.large.flags & (TUTTI__PRIVATE | TUTTI__FAILED | TUTTI__PULLS)) ==
+        if ((lane->large.flags & (TUTTI__PRIVATE | TUTTI__FAILED | TUTTI__PULLS)) ==
                 TUTTI__PRIVATE &&
             tutti__shm_copies_in(shm, lane)) {
             lane->phase = SHM_EARLY;
             return;
         }
+        own->u.large = lane->large;
     }
-    announce(shm, lane_index);
+    tutti__shm_announce(shm, lane_index, own);
 }
 
 /* ---- everybody's announcement is there ---- */
@@ -312,16 +271,16 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     uint32_t any = 0, all = TUTTI__PULLS;
 
     for (uint32_t r = 0; r < shm->nlocal; r++) {
-        const tutti__announce_t *a = lane->peer[r].announce[lane->seq & 1];
+        const tutti__large_t *large = tutti__shm_said(shm, lane, r);
 
-        if (a->u.large.flags & TUTTI__FAILED)
+        if (large->flags & TUTTI__FAILED)
             return tutti__fail(TUTTI_ERR_NO_MEMORY,
                                "rank %u has no shared memory left for its "
                                "%zu bytes of bulk slots",
                                shm->local_to_rank[r], 2 * shm->bulk_bytes);
-        lane->peer[r].bulk = shm->machine->base[shm->local_to_machine[r]] + a->u.large.bulk_offset;
-        any |= a->u.large.flags;
-        all &= a->u.large.flags;
+        lane->peer[r].bulk = shm->machine->base[shm->local_to_machine[r]] + large->bulk_offset;
+        any |= large->flags;
+        all &= large->flags;
     }
     lane->phase = !(any & TUTTI__PRIVATE) ? SHM_ZERO : all ? SHM_PULL : SHM_CHUNKS;
     if (lane->phase == SHM_PULL)
@@ -343,8 +302,11 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
 
     for (; lane->seen < shm->nlocal; lane->seen++) {
         tutti__announce_t *a = lane->peer[lane->seen].announce[lane->seq & 1];
-        uint64_t head = tutti__load64_acquire(&a->head);
+        uint64_t head;
 
+        if (lane->seen == shm->me)
+            continue;
+        head = tutti__load64_acquire(&a->head);
         if ((uint32_t)head != lane->seq)
             return tutti__shm_stuck(shm, lane->seen, tutti__shm_seq(a), (uint32_t)head, stuck);
         lane->odd |= is_odd(lane, a, head);
@@ -373,8 +335,9 @@ tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane_index, tutti__s
 
     if (status != TUTTI_OK)
         return status;
-    own->u.large.flags |= TUTTI__COPIED;
-    announce(shm, lane_index);
+    lane->large.flags |= TUTTI__COPIED;
+    own->u.large = lane->large;
+    tutti__shm_announce(shm, lane_index, own);
     return TUTTI_OK;
 }
 
@@ -403,4 +366,5 @@ const tutti__node_ops_t tutti__shm_ops = {
     .close = tutti__shm_close,
     .start = start,
     .step = step,
+    .repeat = tutti__shm_repeat,
 };

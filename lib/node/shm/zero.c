@@ -16,14 +16,14 @@ static char *src_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
                           tutti__shm_part_t part)
 {
     return shm->machine->base[shm->local_to_machine[r]] +
-           lane->peer[r].announce[lane->seq & 1]->u.large.src_offset + part.src * lane->esize;
+           tutti__shm_said(shm, lane, r)->src_offset + part.src * lane->esize;
 }
 
 static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t r,
                           tutti__shm_part_t part)
 {
     return shm->machine->base[shm->local_to_machine[r]] +
-           lane->peer[r].announce[lane->seq & 1]->u.large.dst_offset + part.dst * lane->esize;
+           tutti__shm_said(shm, lane, r)->dst_offset + part.dst * lane->esize;
 }
 
 /*
@@ -68,9 +68,9 @@ static int outgrows(const tutti__shm_lane_t *lane)
 static int all_in_place(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     for (uint32_t r = 0; r < shm->nlocal; r++) {
-        const tutti__announce_t *its = lane->peer[r].announce[lane->seq & 1];
+        const tutti__large_t *its = tutti__shm_said(shm, lane, r);
 
-        if (its->u.large.src_offset != its->u.large.dst_offset)
+        if (its->src_offset != its->dst_offset)
             return 0;
     }
     return 1;

@@ -67,6 +67,8 @@ typedef struct {
     int nsteps;
     float *shared[IL_RANKS];
     float *private[IL_RANKS];
+    tutti__node_call_t call[IL_RANKS]; /* each rank's last one */
+    tutti__reducer_t reducer;
     early_t early;
     tutti_op_t left;     /* 0, or instead of sums: an operation that gives what is on its left */
     uint32_t begun[OPS]; /* ranks that have begun each operation */
@@ -138,15 +140,26 @@ static void say_early(const node_run_t *run, int rank)
         tutti__store_release(&own->out, value);
 }
 
-static tutti_status_t finish(node_run_t *run, int rank, const tutti__node_call_t *call)
+/* It begins in one of two ways, which peers need not have in common. */
+static tutti_status_t begin(node_run_t *run, int rank, int op, const tutti__node_call_t *call,
+                            tutti__stuck_t *stuck)
+{
+    tutti__node_t *node = run->node[rank];
+
+    if (run->lane == 0 && (rank + op) % 3 != 0)
+        return node->ops->repeat(node, call, (uint32_t)op % 3, stuck);
+    node->ops->start(node, run->lane, call);
+    return node->ops->step(node, run->lane, stuck);
+}
+
+static tutti_status_t finish(node_run_t *run, int rank, int op, const tutti__node_call_t *call)
 {
     tutti__stuck_t stuck;
     tutti_status_t status;
     int looks = 0;
 
-    run->node[rank]->ops->start(run->node[rank], run->lane, call);
-    while ((status = run->node[rank]->ops->step(run->node[rank], run->lane, &stuck)) ==
-           TUTTI__AGAIN) {
+    for (status = begin(run, rank, op, call, &stuck); status == TUTTI__AGAIN;
+         status = run->node[rank]->ops->step(run->node[rank], run->lane, &stuck)) {
         if (run->early.kind == call->kind)
             say_early(run, rank);
         /* Random switches keep the scheduler from seeing that all are idle. */
@@ -168,7 +181,7 @@ static void one_meeting(node_run_t *run, int rank, int op)
     tutti_status_t status;
 
     run->begun[op]++;
-    status = finish(run, rank, &call);
+    status = finish(run, rank, op, &call);
     if (status != (s->odd >= 0 ? TUTTI_ERR_MISMATCH : TUTTI_OK) || run->begun[op] != run->world->n)
         is_wrong(run, rank, op, 0);
 }
@@ -194,14 +207,16 @@ static void one_op(node_run_t *run, int rank, int op)
     const step_t *s = &run->step[op];
     float *buf = s->shared >> rank & 1 ? run->shared[rank] : run->private[rank];
     float *dst = (s->shared >> (4 + rank) & 1 ? run->shared[rank] : run->private[rank]) + MOST;
-    tutti__reducer_t reducer;
+    tutti__node_call_t *call = &run->call[rank];
     int is_one = s->kind == TUTTI__NODE_ALLREDUCE || tutti__sched_has_root(s->kind);
     int has_dst = s->kind != TUTTI__NODE_REDUCE || (int)s->root == rank;
-    tutti__node_call_t call = {
+    int again = op > 0 && s[-1].kind == s->kind && s[-1].count == s->count && s[-1].root == s->root;
+
+    *call = (tutti__node_call_t){
         .kind = s->kind,
         .dtype = TUTTI_FLOAT32,
         .op = run->left ? run->left : TUTTI_SUM,
-        .reducer = &reducer,
+        .reducer = &run->reducer,
         .root = s->root,
         .src = buf,
         .dst = s->apart >> rank & 1 ? dst : buf,
@@ -209,18 +224,18 @@ static void one_op(node_run_t *run, int rank, int op)
         .whole = 1,
         .nblk = 1,
         .nparts = is_one ? 1 : run->world->n,
+        .again = again,
     };
-
     if (!has_dst)
-        call.dst = NULL;
-    assert_true(tutti__reducer_find(TUTTI_FLOAT32, call.op, &reducer));
+        call->dst = NULL;
+    assert_true(tutti__reducer_find(TUTTI_FLOAT32, call->op, &run->reducer));
     for (size_t i = 0; i < s->count; i++) {
         buf[i] = value_of(rank, op, i);
         dst[i] = -1;
     }
-    if (finish(run, rank, &call) != TUTTI_OK)
+    if (finish(run, rank, op, call) != TUTTI_OK)
         is_wrong(run, rank, op, 0);
-    look(run, rank, op, &call);
+    look(run, rank, op, call);
 }
 
 static void node_rank(int rank, void *arg)
@@ -274,7 +289,8 @@ static void expect_right(const node_run_t *run, uint32_t points, const il_plan_t
                  plan->place[0], plan->place[1]);
 }
 
-/* Operations of all kinds and sizes: one-shot, one chunk or many, zero-copy, mixed. */
+/* Operations of all kinds and sizes: one-shot, one chunk or many, zero-copy, mixed; many are made
+   again at once, with other buffers. */
 static void draw_steps(node_run_t *run, uint32_t seed)
 {
     static const tutti__op_kind_t kinds[] = {
@@ -295,6 +311,11 @@ static void draw_steps(node_run_t *run, uint32_t seed)
         if (s->kind == TUTTI__NODE_ALLTOALL)
             s->count = (s->count + n - 1) / n * n;
         s->root = tutti__sched_has_root(s->kind) ? (uint32_t)rand() % n : 0;
+        if (i > 0 && rand() % 2 == 0) { /* again, but for the buffers */
+            s->kind = s[-1].kind;
+            s->count = s[-1].count;
+            s->root = s[-1].root;
+        }
         s->shared = rand() % 3 == 0 ? 255 : rand() % 256;
         s->odd = rand() % 2 == 0 ? -1 : rand() % (int)n;
         s->apart = rand() % 3 == 0 ? 15 : rand() % 16;
