@@ -10,7 +10,7 @@ set -u
 
 session=
 case $1 in
-*unit/* | *abi/* | *lint/*) ;;
+*tests/unit/* | *tests/abi/* | *tests/lint/*) ;;
 *)
     place=1
     exec 9>tests/ranks.$place.lock
@@ -28,7 +28,7 @@ esac
 
 case $1 in
 *tests/gpu/*) seconds=${TEST_SECONDS:-600} ;;
-*) seconds=${TEST_SECONDS:-120} ;;
+*) seconds=${TEST_SECONDS:-300} ;;
 esac
 run="timeout --kill-after=5 $seconds"
 

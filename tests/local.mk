@@ -23,7 +23,7 @@ tsan_tests =
 
 # Sources that several tests share.
 check_LTLIBRARIES += tests/libtests.la
-tests_libtests_la_SOURCES = %reldir%/ranks.c %reldir%/ranks.h
+tests_libtests_la_SOURCES = %reldir%/ranks.c %reldir%/ranks.h %reldir%/tag.h
 
 LDADD = tests/libtests.la libtutti_all.la $(CMOCKA_LIBS)
 API_LIBS = tests/libtests.la libtutti.la $(CMOCKA_LIBS)

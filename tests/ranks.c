@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "tag.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -184,6 +185,11 @@ static int run_processes(const job_t *job, member_t *members)
     return failures;
 }
 
+int ranks_tag(void)
+{
+    return tag();
+}
+
 int ranks_run(const job_t *job)
 {
     static int number;
@@ -194,8 +200,7 @@ int ranks_run(const job_t *job)
     for (int r = 0; r < job->size; r++) {
         members[r].job = job;
         members[r].rank = r;
-        snprintf(members[r].name, sizeof(members[r].name), "tutti-test-%d-%d", (int)getpid(),
-                 number);
+        snprintf(members[r].name, sizeof(members[r].name), "tutti-test-%d-%d", ranks_tag(), number);
     }
     failures = job->threads ? run_threads(job, members) : run_processes(job, members);
     free(members);

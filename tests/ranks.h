@@ -40,6 +40,9 @@ typedef struct {
 /* 0 if all ranks ended well. Prints what did not. */
 int ranks_run(const job_t *job);
 
+/* The tag() in the names at which a job's ranks meet, for those at which they meet once more. */
+int ranks_tag(void);
+
 /* End this rank of a job as failed. */
 void ranks_fail(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4), noreturn));

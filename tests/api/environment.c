@@ -4,6 +4,7 @@
  * what is wrong with it is said. Each case in processes of its own, as it is read once.
  */
 #include "api/api.h"
+#include "tag.h"
 
 #include <stdlib.h>
 
@@ -102,8 +103,8 @@ static void together(int size, const char *env, void (*fn)(int rank, int size))
     static int number;
     char all[512];
 
-    snprintf(all, sizeof(all), "TUTTI_BOOT=local:tutti-test-api-%d-%d\nTUTTI_TIMEOUT=30\n%s",
-             (int)getpid(), number++, env);
+    snprintf(all, sizeof(all), "TUTTI_BOOT=local:tutti-test-api-%d-%d\nTUTTI_TIMEOUT=30\n%s", tag(),
+             number++, env);
     text[0] = '\0';
     if (run_children(size, all, fn, text, sizeof(text)) != 0) {
         fprintf(stderr, "FAILED: %d ranks with %s:\n%s\n", size, env, text);

@@ -4,7 +4,8 @@
  * no descriptors, threads, mappings or memory in a process that starts and ends the library often.
  *
  * Where the system allows it this runs in namespaces of its own, so that whatever is there is ours.
- * Elsewhere only names with "tutti" in them count.
+ * Elsewhere only names with "tutti" in them count that were not there before and do not go away:
+ * other tests have some while they run.
  */
 #include "fault/fault.h"
 
@@ -18,12 +19,25 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static const char *const places[] = { "/dev/shm", "/tmp", "/var/tmp", "/run", "/dev/mqueue" };
 
 static int private;
+
+enum {
+    LOOKS = 600 /* of 100 ms each: what goes away meanwhile is another test's */
+};
+
+typedef struct {
+    char path[256][300];
+    int n;
+} list_t;
+
+/* What was in shared places at the start. */
+static list_t before_all;
 
 /* Empty places that nobody else sees. */
 static void go_private(void)
@@ -40,25 +54,68 @@ static void go_private(void)
 
 /* ---- after a job ---- */
 
-/* The library's files have names with "tutti"; in private places all names count. */
-static int look_at_place(const char *path)
+static int was_there(const char *path)
 {
-    DIR *dir = opendir(path);
-    struct dirent *entry;
-    int found = 0;
+    for (int i = 0; i < before_all.n; i++)
+        if (strcmp(path, before_all.path[i]) == 0)
+            return 1;
+    return 0;
+}
 
-    if (dir == NULL)
-        return 0;
-    while ((entry = readdir(dir)) != NULL) {
+/* The library's files have names with "tutti"; in private places all names count. */
+static void list_place(list_t *list, const char *place)
+{
+    DIR *dir = opendir(place);
+    struct dirent *entry;
+
+    while (dir != NULL && list->n < 256 && (entry = readdir(dir)) != NULL) {
+        char *path = list->path[list->n];
+
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         if (!private && strstr(entry->d_name, "tutti") == NULL)
             continue;
-        fprintf(stderr, "left behind: %s/%s\n", path, entry->d_name);
-        found++;
+        snprintf(path, sizeof(list->path[0]), "%s/%s", place, entry->d_name);
+        list->n += !was_there(path);
     }
-    closedir(dir);
-    return found;
+    if (dir != NULL)
+        closedir(dir);
+}
+
+static void list_places(list_t *list)
+{
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        list_place(list, places[i]);
+}
+
+static int is_there(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
+static int count_there(const list_t *list)
+{
+    int n = 0;
+
+    for (int i = 0; i < list->n; i++)
+        n += is_there(list->path[i]);
+    return n;
+}
+
+static int look_at_files(void)
+{
+    static list_t list;
+
+    list.n = 0;
+    list_places(&list);
+    for (int looks = private ? LOOKS : 0; looks < LOOKS && count_there(&list) > 0; looks++)
+        usleep(100000);
+    for (int i = 0; i < list.n; i++)
+        if (is_there(list.path[i]))
+            fprintf(stderr, "left behind: %s\n", list.path[i]);
+    return count_there(&list);
 }
 
 /* Lines of a file of /proc with `text` in them; NULL: all but the head. */
@@ -103,9 +160,8 @@ static int look_around(void)
     char name[64];
     int found = look_at_processes();
 
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        found += look_at_place(places[i]);
-    snprintf(name, sizeof(name), "tutti-test-%d-", (int)getpid());
+    found += look_at_files();
+    snprintf(name, sizeof(name), "tutti-test-%d-", ranks_tag());
     found += look_at_lines("/proc/net/unix", name);
     if (private) {
         found += look_at_lines("/proc/sysvipc/shm", NULL);
@@ -228,7 +284,7 @@ static void once_more(rank_t *self, int number)
     tutti__meet_t meet;
     char name[64];
 
-    snprintf(name, sizeof(name), "tutti-test-%d-again-%d", (int)getppid(), number);
+    snprintf(name, sizeof(name), "tutti-test-%d-again-%d", ranks_tag(), number);
     tutti__conf_defaults(&conf);
     conf.shared.timeout_ms = 30000;
     if (self->arg != NULL)
@@ -284,6 +340,7 @@ int main(void)
         fprintf(stderr, "orphans would not be seen\n");
     go_private();
     printf("places are %s\n", private ? "private" : "shared: only names with tutti count");
+    list_places(&before_all);
     failures += endings(1, NULL);
     failures += endings(2, NULL);
     failures += endings(5, NULL);

@@ -74,7 +74,7 @@ ranks()
         (
             [ "$hosts" = one ] || export TUTTI_HOST_ID="host$rank"
             [ -z "${spread:-}" ] || [ "$gpus" -lt "$count" ] || export TUTTI_DEVICE_ID="$rank"
-            export TUTTI_BOOT="local:gpu-$$-$jobs" TUTTI_RANK="$rank" TUTTI_SIZE="$count"
+            export TUTTI_BOOT="local:gpu-${work##*/}-$jobs" TUTTI_RANK="$rank" TUTTI_SIZE="$count"
             exec "$@"
         ) >"$work/rank.$rank" 2>&1 &
         pids="$pids $!"

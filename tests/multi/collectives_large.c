@@ -5,6 +5,8 @@
  */
 #include "ranks.h"
 
+#include "mem/avail.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,16 +19,9 @@ static char pattern[2][PERIOD];
 
 static size_t available_gib(void)
 {
-    FILE *file = fopen("/proc/meminfo", "r");
-    unsigned long long kib = 0;
-    char line[256];
+    const char *who;
 
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            break;
-    if (file != NULL)
-        fclose(file);
-    return (size_t)(kib >> 20);
+    return (size_t)(tutti__mem_available("", &who) >> 30);
 }
 
 static void fill(char *buf, const char *with)

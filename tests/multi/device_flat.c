@@ -395,7 +395,7 @@ static int run(rank_fn_t fn, const char *hosts, int threads)
                   .fn = fn };
     char name[64];
 
-    snprintf(name, sizeof(name), "tutti-flat-%d", (int)getpid());
+    snprintf(name, sizeof(name), "tutti-flat-%d", ranks_tag());
     job.arg = name;
     return device_run_job(&job);
 }

@@ -74,11 +74,8 @@ static void open_below(gpu_rank_t *gpu)
     uint32_t size = (uint32_t)gpu->rank->size;
     const tutti__topo_t *topo;
     char name[64];
-    int pid = (int)getpid();
 
-    /* One name for all, whoever is a process. */
-    CHECK_OK(tutti_broadcast(&pid, 1, TUTTI_INT32, 0, gpu->rank->comm));
-    snprintf(name, sizeof(name), "tutti-device-%d-%d", pid, job_number);
+    snprintf(name, sizeof(name), "tutti-device-%d-%d", ranks_tag(), job_number);
     CHECK_OK(tutti__meet_local(name, (uint32_t)gpu->rank->rank, size, 30000, &gpu->meet));
     CHECK_OK(tutti__boot_open(&gpu->meet, &gpu->conf, &gpu->boot));
     topo = tutti__boot_topo(gpu->boot);

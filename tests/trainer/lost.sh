@@ -19,7 +19,7 @@ start() {
 }
 
 # first without a loss: with sanitizers this is also the run of several ranks that must not leak
-export TUTTI_BOOT="local:trainer-$$"
+export TUTTI_BOOT="local:trainer-${work##*/}"
 start 0 --epochs 3
 zero=$!
 start 1 --epochs 3
@@ -31,7 +31,7 @@ for pid in $zero $one $two; do
 done
 
 for victim in 0 1 2; do
-    export TUTTI_BOOT="local:trainer-$$-$victim"
+    export TUTTI_BOOT="local:trainer-${work##*/}-$victim"
     rm -f "$work"/out.* # else what the last rank 0 wrote may still be there below
     start 0 --epochs 100000
     zero=$!

@@ -20,7 +20,7 @@ train() {
     rank=$ranks
     while [ "$rank" -gt 0 ]; do
         rank=$((rank - 1))
-        TUTTI_BOOT="local:resume-$$" TUTTI_SIZE=$ranks TUTTI_RANK=$rank \
+        TUTTI_BOOT="local:resume-${work##*/}" TUTTI_SIZE=$ranks TUTTI_RANK=$rank \
             timeout --kill-after=5 60 "$trainer" --data "$work/data" "$@" \
             >"$work/$name.out.$rank" 2>>"$work/$name.log" &
         pids="$pids $!"

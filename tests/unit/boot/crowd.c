@@ -3,6 +3,7 @@
 #include "crowd.h"
 
 #include "base/time.h"
+#include "tag.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +29,7 @@ static crowd_rank_t make_rank(uint32_t rank, uint32_t size, uint32_t hosts, unsi
 {
     crowd_rank_t me = { .rank = rank, .size = size, .hosts = hosts };
 
-    snprintf(me.name, sizeof(me.name), "tutti-crowd-%d-%u", (int)getpid(), number);
+    snprintf(me.name, sizeof(me.name), "tutti-crowd-%d-%u", tag(), number);
     return me;
 }
 

@@ -6,6 +6,7 @@
 
 #include "boot/net.h"
 #include "crowd.h"
+#include "tag.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -55,7 +56,7 @@ static void open_door(host_t *host, uint64_t timeout_ms, int strict)
     static unsigned number;
 
     memset(host, 0, sizeof(*host));
-    snprintf(host->name, sizeof(host->name), "tutti-gate-%d-%u", (int)getpid(), ++number);
+    snprintf(host->name, sizeof(host->name), "tutti-gate-%d-%u", tag(), ++number);
     host->gate = right;
     host->gate.strict = strict;
     host->timeout_ms = timeout_ms;

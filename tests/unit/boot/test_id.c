@@ -197,8 +197,8 @@ static void stay_away(const crowd_rank_t *me)
     if (me->rank == 1)
         return;
     CHECK_EQUAL(meet_by_id(me->arg, me->rank, me->size, 5000, &meet), TUTTI_ERR_TIMEOUT);
-    CHECK_ERROR("rank 1 did not come within 0.3 s");
-    CHECK(crowd_now_ms() - begin < 4000);
+    CHECK_ERROR("rank 1 did not come within 2.0 s");
+    CHECK(crowd_now_ms() - begin < 10000);
     /* Whoever comes now. */
     CHECK_EQUAL(meet_by_id(me->arg, 1, me->size, 5000, &meet), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_ERROR("used already, and that failed");
@@ -252,7 +252,7 @@ static void test_mistakes(void **state)
 {
     (void)state;
     run_crowds(3, come_late, 3, 20000);
-    run_crowds(3, stay_away, 3, 300);
+    run_crowds(3, stay_away, 3, 2000);
     run_crowds(3, come_twice, 3, 5000);
     run_crowds(2, other_size, 2, 5000);
     run_crowds(3, use_twice, 3, 20000);

@@ -101,10 +101,11 @@ static void stay_away(const crowd_rank_t *me)
 
     if (me->rank == 2 || me->rank == 4)
         return;
-    CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, 1000, &meet), TUTTI_ERR_TIMEOUT);
+    /* A quarter of it is what others wait longer for rank 0, which may be late itself. */
+    CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, 4000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
     if (me->rank == 0)
-        CHECK(crowd_now_ms() - begin >= 1000);
+        CHECK(crowd_now_ms() - begin >= 4000);
 }
 
 static void no_rank_0(const crowd_rank_t *me)
@@ -125,9 +126,9 @@ static void gather_without(const crowd_rank_t *me)
 
     crowd_meet(me, &meet);
     if (me->rank == 3) {
-        crowd_sleep_ms(800);
+        crowd_sleep_ms(6000);
     } else {
-        CHECK_EQUAL(meet.allgather(meet.ctx, "x", 1, all, 300), TUTTI_ERR_TIMEOUT);
+        CHECK_EQUAL(meet.allgather(meet.ctx, "x", 1, all, 3000), TUTTI_ERR_TIMEOUT);
         CHECK_ERROR("rank 3 did not come");
         /* And that was that. */
         CHECK_EQUAL(meet.allgather(meet.ctx, "x", 1, all, 300), TUTTI_ERR_TIMEOUT);
