@@ -29,6 +29,7 @@ LDADD = tests/libtests.la libtutti_all.la $(CMOCKA_LIBS)
 API_LIBS = tests/libtests.la libtutti.la $(CMOCKA_LIBS)
 
 include %reldir%/pretend/local.mk
+include %reldir%/cuda_libs/local.mk
 include %reldir%/unit/local.mk
 include %reldir%/api/local.mk
 include %reldir%/multi/local.mk

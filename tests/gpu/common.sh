@@ -49,10 +49,11 @@ expect()
     "$@" || wrong "$*: status $?"
 }
 
-# fresh: what the pretend NCCL needs, new for each job.
+# fresh: what the pretend NCCL needs, new for each job; that of libraries.sh, too.
 fresh()
 {
-    [ "$device" = pretend ] && [ "$nccl" = 1 ] || return 0
+    [ "$device" = pretend ] || [ -n "${TUTTI_TEST_PRETEND:-}" ] || return 0
+    [ "$nccl" = 1 ] || return 0
     rm -f "$work/nccl"
     export TUTTI_TEST_PRETEND="$work/nccl"
 }

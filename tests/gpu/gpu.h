@@ -31,7 +31,8 @@ int gpu_devices(void);
 int gpu_has_nccl(void);
 /* Open the module. UNSUPPORTED or ABI, with the module's words. */
 tutti_status_t gpu_module(const tutti__device_ops_t **ret_ops, const char **ret_versions);
-/* Before each job: the pretended NCCL wants a new file. 0 if it worked. */
+/* Before each job: the pretended NCCL wants a new file, that of libraries.sh, too. 0 if it
+   worked. */
 int gpu_prepare(void);
 /* Run ranks with a device each; size 1 without fork, so that other programs can look on. */
 int gpu_run(rank_fn_t fn, int size);

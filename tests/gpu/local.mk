@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 # On a real device; without one they are skipped. TUTTI_TEST_DEVICE names the device; pretend.sh runs
-# them all on the pretend device.
+# them all on the pretend device, libraries.sh with pretended libraries of CUDA and NCCL.
 script_tests += \
     %reldir%/bench.sh \
     %reldir%/collectives.sh \
+    %reldir%/libraries.sh \
     %reldir%/pretend.sh \
     %reldir%/sanitizer.sh \
     %reldir%/table.sh \

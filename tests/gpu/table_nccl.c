@@ -109,19 +109,38 @@ static void one(ground_t *g, tutti__nccl_call_t c, int in_place)
     }
 }
 
-static void all_kinds(ground_t *g, tutti_dtype_t dtype, tutti_op_t op, size_t count)
+/* Reductions are the first three. */
+static void some_kinds(ground_t *g, size_t first, size_t last, tutti__nccl_call_t call)
 {
     static const tutti__nccl_kind_t kinds[] = { TUTTI__NCCL_ALLREDUCE, TUTTI__NCCL_REDUCE_SCATTER,
                                                 TUTTI__NCCL_REDUCE, TUTTI__NCCL_ALLGATHER,
                                                 TUTTI__NCCL_BROADCAST };
 
-    for (size_t k = 0; k < (op == TUTTI_SUM ? COUNT_OF(kinds) : 3); k++)
+    call.root = (uint32_t)(call.count % (size_t)g->gpu.rank->size);
+    for (size_t k = first; k <= last; k++)
         for (int in_place = 0; in_place < 2; in_place++) {
-            tutti__nccl_call_t c = { .kind = kinds[k], .dtype = dtype, .op = op, .count = count };
-
-            c.root = (uint32_t)(count % (size_t)g->gpu.rank->size);
-            one(g, c, in_place);
+            call.kind = kinds[k];
+            one(g, call, in_place);
         }
+}
+
+static void all_kinds(ground_t *g, tutti_dtype_t dtype, tutti_op_t op, size_t count)
+{
+    tutti__nccl_call_t call = { .dtype = dtype, .op = op, .count = count };
+
+    some_kinds(g, 0, op == TUTTI_SUM ? 4 : 2, call);
+}
+
+/* Also types that NCCL has not, or does not reduce. */
+static void moves(ground_t *g)
+{
+    for (int t = 1; t <= REFERENCE_TYPES; t++) {
+        tutti__nccl_call_t call = { .dtype = (tutti_dtype_t)t, .op = TUTTI_SUM, .count = 37 };
+
+        if (!reference_serves(call.dtype, call.op))
+            call.op = TUTTI_MINLOC;
+        some_kinds(g, 3, 4, call);
+    }
 }
 
 /* Each rank's word goes round, and one to itself; with a sum of another kind between. */
@@ -186,6 +205,7 @@ static void results(ground_t *g)
     all_kinds(g, TUTTI_FLOAT32, TUTTI_SUM, 1);
     all_kinds(g, TUTTI_FLOAT32, TUTTI_SUM, MOST);
     all_kinds(g, TUTTI_FLOAT64, TUTTI_MAX, MOST);
+    moves(g);
     messages(g);
     together(g);
 }

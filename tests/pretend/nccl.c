@@ -269,7 +269,7 @@ static tutti_status_t check(const tutti__nccl_t *nccl, const tutti__nccl_call_t 
         int has_root =
             is_message(c) || c->kind == TUTTI__NCCL_BROADCAST || c->kind == TUTTI__NCCL_REDUCE;
 
-        if (!nccl_serves(c->dtype, reduces ? c->op : TUTTI_SUM))
+        if (reduces ? !nccl_serves(c->dtype, c->op) : tutti_dtype_bytes(c->dtype) == 0)
             return tutti__fail(TUTTI_ERR_TRANSPORT, "nccl_call: no type %d with operation %d",
                                (int)c->dtype, (int)c->op);
         if (has_root && c->root >= nccl->size)

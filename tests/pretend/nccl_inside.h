@@ -52,6 +52,7 @@ typedef struct {
     pthread_mutex_t lock;        /* all below */
     uint64_t serial;             /* 0: free; under the mapping's lock */
     uint32_t size, joined, left; /* joined: those that connect */
+    uint32_t finalized;          /* counted by tests/cuda_libs/ */
     atomic_int is_failed;
     char words[WORDS_BYTES];
     member_t members[PRETEND_RANKS];

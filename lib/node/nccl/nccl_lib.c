@@ -115,6 +115,11 @@ static ncclResult_t unblock(sigset_t before, ncclResult_t code)
 
 /* ---- types and operations ---- */
 
+static int is_float8(int type)
+{
+    return type == 10 || type == 11;
+}
+
 /* NCCL's numbers, which never change; its older headers have no names for the last three. -1: it
    has no such type, but moves it as bytes. */
 static int type_of(tutti_dtype_t dtype)
@@ -129,7 +134,7 @@ static int type_of(tutti_dtype_t dtype)
 
     if (dtype < TUTTI_INT8 || dtype > TUTTI_FLOAT8_E5M2)
         return -1;
-    return types[dtype] >= 10 && tutti__nccl_lib.version < FLOAT8 ? -1 : types[dtype];
+    return is_float8(types[dtype]) && tutti__nccl_lib.version < FLOAT8 ? -1 : types[dtype];
 }
 
 static int op_of(tutti_op_t op)
@@ -157,7 +162,7 @@ int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op)
     if (tutti__nccl_lib.version == 0 || type < 0 || op_of(op) < 0)
         return 0;
     /* It has no code to reduce float8 for older devices. */
-    return type < 10 || tutti__cuda_capability() >= FLOAT8_CAPABILITY;
+    return !is_float8(type) || tutti__cuda_capability() >= FLOAT8_CAPABILITY;
 }
 
 /* ---- communicators ---- */
@@ -400,7 +405,8 @@ static ncclResult_t queue(ncclComm_t comm, const tutti__nccl_call_t *call, cudaS
     ncclRedOp_t op = (ncclRedOp_t)op_of(call->op);
     size_t count = call->count;
 
-    if (moves && type < 0) { /* as bytes */
+    /* As bytes. For older devices NCCL refuses float8 also in collectives that only move it. */
+    if (moves && (type < 0 || is_float8(type))) {
         elem = ncclUint8;
         count *= tutti__cuda_dtype_bytes(call->dtype);
     }

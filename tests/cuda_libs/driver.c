@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libcuda: the thread's context, modules, launches, words, and what a pointer points to.
+ *
+ * A launch's parameter is copied when it is made. Its addresses are looked up when the stream comes
+ * to it, and what is not memory of that device, or leaves it, breaks the device, as CUDA's 700.
+ */
+#include "cuda_libs/inside.h"
+
+#include "cuda_libs/kernels.h"
+#include "reduce/cuda/kernels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FATBIN_MAGIC 0xba55ed50u
+#define MOST_FUNCTIONS 64
+#define MOST_THREADS 1024
+#define NAME_BYTES 32
+
+struct CUfunc_st {
+    int device;
+    const kernel_t *kernel;
+    int is_sum;
+    size_t from_bytes, to_bytes; /* of an element */
+};
+
+/* There is one for each device. */
+struct CUmod_st {
+    int device, nfunctions;
+    struct CUfunc_st functions[MOST_FUNCTIONS];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* modules */
+static struct CUmod_st modules[PRETEND_DEVICES];
+
+typedef struct {
+    const struct CUfunc_st *function;
+    unsigned blocks, threads;
+    union {
+        tutti__pack_args_t pack;
+        tutti__sum_args_t sum;
+    } args;
+} launch_item_t;
+
+/* ---- context ---- */
+
+CUresult cuDriverGetVersion(int *driverVersion)
+{
+    *driverVersion = CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+static int check_context(const char *what)
+{
+    return pretend_device()->current() >= 0
+               ? CUDA_SUCCESS
+               : err_say(CUDA_ERROR_INVALID_CONTEXT, "%s: the thread has no context", what);
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    int code = check_context("cuCtxGetDevice");
+
+    if (code == CUDA_SUCCESS)
+        *device = pretend_device()->current();
+    return (CUresult)code;
+}
+
+/* ---- modules ---- */
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    int code = check_context("cuModuleLoadData"), device = pretend_device()->current();
+    uint32_t magic;
+
+    if (code == CUDA_SUCCESS)
+        code = capture_forbids("cuModuleLoadData");
+    if (code != CUDA_SUCCESS)
+        return (CUresult)code;
+    memcpy(&magic, image, sizeof(magic));
+    if (magic != FATBIN_MAGIC)
+        return (CUresult)err_say(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: no fatbin");
+    pthread_mutex_lock(&lock);
+    modules[device].device = device;
+    pthread_mutex_unlock(&lock);
+    *module = &modules[device];
+    return CUDA_SUCCESS;
+}
+
+/* The types are in the name. */
+static struct CUfunc_st describe(const kernel_t *kernel, const char *name, int device)
+{
+    struct CUfunc_st f = { device, kernel, 0, 1, 1 };
+    unsigned from, to;
+
+    if (sscanf(name, "tutti_cast_%u_%u", &from, &to) == 2) {
+        f.from_bytes = tutti_dtype_bytes((tutti_dtype_t)from);
+        f.to_bytes = tutti_dtype_bytes((tutti_dtype_t)to);
+    } else if (sscanf(name, "tutti_sum_%u", &from) == 1) {
+        f.is_sum = 1;
+        f.from_bytes = f.to_bytes = tutti_dtype_bytes((tutti_dtype_t)from);
+    }
+    return f;
+}
+
+CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    const kernel_t *kernel = kernel_find(name);
+    int code = CUDA_SUCCESS;
+
+    if (kernel == NULL)
+        return (CUresult)err_say(CUDA_ERROR_NOT_FOUND, "cuModuleGetFunction: no %s", name);
+    pthread_mutex_lock(&lock);
+    if (hmod->nfunctions == MOST_FUNCTIONS) {
+        code = err_say(CUDA_ERROR_OUT_OF_MEMORY, "cuModuleGetFunction: too many");
+    } else {
+        *hfunc = &hmod->functions[hmod->nfunctions++];
+        **hfunc = describe(kernel, name, hmod->device);
+    }
+    pthread_mutex_unlock(&lock);
+    return (CUresult)code;
+}
+
+/* ---- launches ---- */
+
+/* In place of a caller's address the device's view. 0: the device is broken. */
+static int see(const char *what, const void **at, size_t bytes)
+{
+    char words[WORDS_BYTES], *view;
+    device_t *device;
+
+    if (device_mine("a kernel", &device) != TUTTI_OK)
+        return 0;
+    if (memory_view(device, VIEW_KERNEL, *at, bytes, &view, words) == TUTTI_OK) {
+        *at = view;
+        return 1;
+    }
+    device_trouble(device, "a kernel %s: %s", what, words);
+    return 0;
+}
+
+static int see_pieces(const struct CUfunc_st *f, tutti__pack_args_t *args)
+{
+    for (uint32_t i = 0; i < args->npieces; i++) {
+        const void *dst = args->dst[i];
+
+        if (!see("reads", &args->src[i], args->count[i] * f->from_bytes) ||
+            !see("writes", &dst, args->count[i] * f->to_bytes))
+            return 0;
+        args->dst[i] = (void *)(uintptr_t)dst;
+    }
+    return 1;
+}
+
+static int see_arrays(const struct CUfunc_st *f, tutti__sum_args_t *args)
+{
+    const void *dst = args->dst;
+
+    for (uint32_t i = 0; i < args->nsrcs; i++)
+        if (!see("reads", &args->src[i], args->count * f->from_bytes))
+            return 0;
+    if (!see("writes", &dst, args->count * f->to_bytes))
+        return 0;
+    args->dst = (void *)(uintptr_t)dst;
+    return 1;
+}
+
+static void run(void *item)
+{
+    launch_item_t *launch = item;
+    const struct CUfunc_st *f = launch->function;
+
+    if (f->is_sum ? see_arrays(f, &launch->args.sum) : see_pieces(f, &launch->args.pack))
+        kernel_run(f->kernel, launch->blocks, launch->threads, &launch->args);
+}
+
+static int check_launch(CUfunction f, unsigned blocks, unsigned threads, unsigned others)
+{
+    int code = check_context("cuLaunchKernel");
+
+    if (code == CUDA_SUCCESS && (f == NULL || f->kernel == NULL))
+        code = err_say(CUDA_ERROR_INVALID_HANDLE, "cuLaunchKernel: this is no function");
+    if (code == CUDA_SUCCESS && f->device != pretend_device()->current())
+        code = err_say(CUDA_ERROR_INVALID_HANDLE, "cuLaunchKernel: a function of device %d on %d",
+                       f->device, pretend_device()->current());
+    if (code == CUDA_SUCCESS &&
+        (blocks == 0 || threads == 0 || threads > MOST_THREADS || others != 1))
+        code = err_say(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: %u blocks of %u threads", blocks,
+                       threads);
+    return code;
+}
+
+/* Unlike other calls for streams of the context's device only. */
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void **kernelParams, void **extra)
+{
+    int code = check_launch(f, gridDimX, blockDimX, gridDimY * gridDimZ * blockDimY * blockDimZ);
+    launch_item_t item = { f, gridDimX, blockDimX, { .pack = { .npieces = 0 } } };
+    visit_t visit;
+
+    if (code == CUDA_SUCCESS && (sharedMemBytes != 0 || kernelParams == NULL || extra != NULL))
+        code = err_say(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel: not its parameters");
+    if (code == CUDA_SUCCESS)
+        code = visit_stream("cuLaunchKernel", hStream, &visit);
+    if (code != CUDA_SUCCESS)
+        return (CUresult)code;
+    visit_end(&visit);
+    memcpy(&item.args, kernelParams[0], f->is_sum ? sizeof(item.args.sum) : sizeof(item.args.pack));
+    code =
+        err_code(pretend_launch(visit.stream, run, &item, sizeof(item)), CUDA_ERROR_INVALID_HANDLE);
+    return (CUresult)code;
+}
+
+/* ---- words and pointers ---- */
+
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                             unsigned int flags)
+{
+    const void *word = (const void *)(uintptr_t)addr;
+    int code = check_context("cuStreamWaitValue32");
+    visit_t visit;
+
+    if (code == CUDA_SUCCESS && (flags != CU_STREAM_WAIT_VALUE_GEQ || addr % 4 != 0 ||
+                                 memory_where(word).kind != TUTTI__MEM_PINNED))
+        code = err_say(CUDA_ERROR_INVALID_VALUE, "cuStreamWaitValue32: no word of pinned memory");
+    if (code == CUDA_SUCCESS)
+        code = visit_stream("cuStreamWaitValue32", stream, &visit);
+    if (code != CUDA_SUCCESS)
+        return (CUresult)code;
+    code = err_code(word_await(visit.stream, word, value), CUDA_ERROR_INVALID_HANDLE);
+    visit_end(&visit);
+    return (CUresult)code;
+}
+
+/* Of what is not its memory, and of its end, it says nothing. */
+static int answer(CUpointer_attribute attribute, const void *ptr, void *ret)
+{
+    tutti__where_t where = memory_where(ptr);
+    int is_managed = where.kind == TUTTI__MEM_PINNED && memory_is_managed(ptr);
+
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)ret = where.kind == TUTTI__MEM_DEVICE || is_managed ? CU_MEMORYTYPE_DEVICE
+                           : where.kind == TUTTI__MEM_PINNED             ? CU_MEMORYTYPE_HOST
+                                                                         : 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)ret = (unsigned)is_managed;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)ret = where.kind == TUTTI__MEM_HOST ? -2 : where.device;
+        return CUDA_SUCCESS;
+    default:
+        return err_say(CUDA_ERROR_INVALID_VALUE, "cuPointerGetAttributes: not %d", (int)attribute);
+    }
+}
+
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+                                void **data, CUdeviceptr ptr)
+{
+    int code = check_context("cuPointerGetAttributes");
+
+    for (unsigned i = 0; i < numAttributes && code == CUDA_SUCCESS; i++)
+        code = answer(attributes[i], (const void *)(uintptr_t)ptr, data[i]);
+    return (CUresult)code;
+}
