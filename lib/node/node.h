@@ -53,8 +53,8 @@ typedef struct {
     /* TUTTI__AGAIN: call again; *stuck says what for. TUTTI_ERR_MISMATCH: on all ranks of the host,
        nothing was touched and the lane goes on with its next operation. */
     tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__stuck_t *stuck);
-    /* start in lane 0, and the first step, which looks up to `looks` times at what it is stuck on:
-       the one thing here that spins, for calls that are over soon. NULL: node/nccl has none. */
+    /* start in lane 0, and the first step, which may look up to `looks` times at what it is stuck
+       on: the one thing here that spins, for calls that are over soon. NULL: node/nccl has none. */
     tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, uint32_t looks,
                              tutti__stuck_t *stuck);
     /* On device memory, else NULL: the lane's next operation that moves data begins after the

@@ -162,6 +162,7 @@ static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__n
     lane->head = tutti__shm_head(lane);
     lane->count_word = tutti__shm_count(call);
     lane->levels = tutti__shm_takes_levels(shm, lane);
+    lane->simple = 0;
     if (call->kind == TUTTI__NODE_MEET)
         return;
     tutti__shm_measure(lane);

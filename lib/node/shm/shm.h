@@ -23,9 +23,9 @@
  *   0.88 or 1.12. The slots of chunks, too, of allgathers and alltoalls of 64 KiB to 16 MiB: 1.01,
  *   far 1.00 and 1.07. Not done.
  *
- *   Nobody reads his own announcement: a peer that has read it has taken its lines away. Of 2 ranks
- *   far apart 8 to 512 bytes take 0.2 us so, and took 0.42 when each looked at all heads, at its
- *   own too.
+ *   When all goes well nobody reads his own announcement, but for a group's leader: a peer that has
+ *   read it has taken its lines away. Of 2 ranks far apart 8 to 512 bytes take 0.2 us so, and took
+ *   0.42 when each looked at all heads, at its own too.
  *
  * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks; chunk g of the lane's
  *   life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
@@ -162,7 +162,7 @@ typedef struct {
     const tutti__node_call_t *call;
     tutti__shm_phase_t phase;
     size_t esize;
-    tutti__large_t large;    /* what I announce of it; else oneshot */
+    tutti__large_t large;    /* what I announce of it, unless that is the data */
     tutti__shm_part_t first; /* its block 0; mostly there is no other */
     size_t count;            /* elements in all its blocks */
     int oneshot;             /* they go into announcements */

@@ -18,6 +18,7 @@ interleaved = \
     lib/node/shm/meet.c \
     lib/node/shm/open.c \
     lib/node/shm/pull.c \
+    lib/node/shm/repeat.c \
     lib/node/shm/shm.c \
     lib/node/shm/zero.c \
     lib/xport/shm/shm.c

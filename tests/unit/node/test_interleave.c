@@ -37,7 +37,8 @@ typedef struct {
     size_t count;
     uint32_t root;
     int shared; /* buffers in arenas: bit r for rank r, bit 4 + r for its dst if that is apart */
-    int odd;    /* NODE_MEET: a rank that comes with another root; -1: none */
+    int odd;    /* a rank that comes with another root to a NODE_MEET, with another count to a
+                   NODE_ALLREDUCE; -1: none */
     int apart;  /* not in place: bit r for rank r */
 } step_t;
 
@@ -186,6 +187,16 @@ static void one_meeting(node_run_t *run, int rank, int op)
         is_wrong(run, rank, op, 0);
 }
 
+/* Has nothing been touched? */
+static void look_untouched(node_run_t *run, int rank, int op, const tutti__node_call_t *call)
+{
+    const float *src = call->src, *dst = call->dst;
+
+    for (size_t i = 0; i < run->step[op].count && !run->wrong; i++)
+        if (src[i] != value_of(rank, op, i) || (dst != src && dst[i] != -1))
+            is_wrong(run, rank, op, i);
+}
+
 /* Is all of it right in dst, and as it was in src? */
 static void look(node_run_t *run, int rank, int op, const tutti__node_call_t *call)
 {
@@ -210,7 +221,8 @@ static void one_op(node_run_t *run, int rank, int op)
     tutti__node_call_t *call = &run->call[rank];
     int is_one = s->kind == TUTTI__NODE_ALLREDUCE || tutti__sched_has_root(s->kind);
     int has_dst = s->kind != TUTTI__NODE_REDUCE || (int)s->root == rank;
-    int again = op > 0 && s[-1].kind == s->kind && s[-1].count == s->count && s[-1].root == s->root;
+    int again = op > 0 && s[-1].kind == s->kind && s[-1].count == s->count &&
+                s[-1].root == s->root && s->odd != rank && s[-1].odd != rank;
 
     *call = (tutti__node_call_t){
         .kind = s->kind,
@@ -220,7 +232,7 @@ static void one_op(node_run_t *run, int rank, int op)
         .root = s->root,
         .src = buf,
         .dst = s->apart >> rank & 1 ? dst : buf,
-        .map = { s->count, is_one ? 1 : run->world->n, s->count, NULL, NULL },
+        .map = { s->count + (s->odd == rank), is_one ? 1 : run->world->n, s->count, NULL, NULL },
         .whole = 1,
         .nblk = 1,
         .nparts = is_one ? 1 : run->world->n,
@@ -233,9 +245,12 @@ static void one_op(node_run_t *run, int rank, int op)
         buf[i] = value_of(rank, op, i);
         dst[i] = -1;
     }
-    if (finish(run, rank, op, call) != TUTTI_OK)
+    if (finish(run, rank, op, call) != (s->odd >= 0 ? TUTTI_ERR_MISMATCH : TUTTI_OK))
         is_wrong(run, rank, op, 0);
-    look(run, rank, op, call);
+    if (s->odd >= 0)
+        look_untouched(run, rank, op, call);
+    else
+        look(run, rank, op, call);
 }
 
 static void node_rank(int rank, void *arg)
@@ -318,6 +333,8 @@ static void draw_steps(node_run_t *run, uint32_t seed)
         }
         s->shared = rand() % 3 == 0 ? 255 : rand() % 256;
         s->odd = rand() % 2 == 0 ? -1 : rand() % (int)n;
+        if (s->kind != TUTTI__NODE_MEET && (s->kind != TUTTI__NODE_ALLREDUCE || rand() % 2 == 0))
+            s->odd = -1;
         s->apart = rand() % 3 == 0 ? 15 : rand() % 16;
     }
 }
@@ -548,6 +565,11 @@ static void test_enumerated(void **state)
                                       { TUTTI__NODE_ALLREDUCE, 3, 0, 0, -1, 0 },
                                       { TUTTI__NODE_BCAST, 4, 1, 0, -1, 0 },
                                       { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1, 0 } };
+    static const step_t again[] = { { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1, 0 },
+                                    { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1, 15 },
+                                    { TUTTI__NODE_ALLREDUCE, 4, 0, 0, 0, 15 },
+                                    { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1, 0 },
+                                    { TUTTI__NODE_ALLREDUCE, 4, 0, 0, -1, 15 } };
     static const step_t chunks[] = { { TUTTI__NODE_ALLREDUCE, 1500, 0, 0, -1, 0 },
                                      { TUTTI__NODE_ALLREDUCE, 900, 0, 0, -1, 0 } };
     static const step_t mixed[] = { { TUTTI__NODE_ALLREDUCE, 600, 0, 15, -1, 0 },
@@ -570,6 +592,7 @@ static void test_enumerated(void **state)
 
     (void)state;
     enumerate_node(2, oneshot, 4, BY_CHUNKS);
+    enumerate_node(2, again, 5, BY_CHUNKS);
     enumerate_node(2, chunks, 2, BY_CHUNKS);
     enumerate_node(2, mixed, 3, BY_CHUNKS);
     enumerate_node(2, meetings, 5, BY_CHUNKS);
@@ -577,6 +600,7 @@ static void test_enumerated(void **state)
     enumerate_node(2, exchanges, 3, BY_CHUNKS);
     enumerate_node(2, pulled, 3, BY_PULL);
     enumerate_node(3, oneshot, 2, BY_CHUNKS);
+    enumerate_node(3, again, 3, BY_CHUNKS);
     enumerate_node(3, meetings, 3, BY_CHUNKS);
     enumerate_groups(3, "001", oneshot, 2, BY_CHUNKS);
     enumerate_groups(3, "011", meetings, 3, BY_CHUNKS);
