@@ -125,7 +125,7 @@ static void no_buffer(rank_t *self)
     status = tutti_allreduce(buf, result, 2 * half, TUTTI_UINT8, TUTTI_SUM, self->comm);
     CHECK_INT(status, TUTTI_ERR_SYSTEM);
     CHECK(strstr(tutti_last_error(), "memory of rank 1") != NULL);
-    munmap(buf, 2 * half);
+    /* It stays mapped to the process's end: the other may be slow, and read it only now. */
 }
 
 int main(void)

@@ -200,7 +200,8 @@ tutti_status_t pretend_launch(tutti__dstream_t *stream, void (*run)(void *args),
     if (status != TUTTI_OK)
         return status;
     item->run = run;
-    memcpy(item->args, args, bytes);
+    if (bytes > 0)
+        memcpy(item->args, args, bytes);
     return stream_push("launch", stream, item);
 }
 
