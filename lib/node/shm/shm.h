@@ -83,11 +83,7 @@ enum {
     TUTTI__ADDRESS = 16 /* ..and src_offset is where it is in this rank's process */
 };
 
-/*
- * The head is 16 bytes, so 48 bytes of data travel in the same cache line. Peers read the line
- * again and again while it is written, and each read takes it away from the writer; so it is
- * written with few stores: data, count, and last, in one store, number and description.
- */
+/* An operation that is not one-shot. */
 typedef struct {
     uint64_t src_offset, dst_offset; /* in this rank's arena; or NO_OFFSET, where PRIVATE or not
                                         needed; see ADDRESS */
@@ -95,6 +91,11 @@ typedef struct {
     uint32_t flags;
 } tutti__large_t;
 
+/*
+ * The head is 16 bytes, so 48 bytes of data travel in the same cache line. Peers read the line
+ * again and again while it is written, and each read takes it away from the writer; so it is
+ * written with few stores: data, count, and last, in one store, number and description.
+ */
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES)
     tutti__word64_t head; /* the operation's
