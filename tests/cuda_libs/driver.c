@@ -11,35 +11,37 @@
 #include "reduce/cuda/kernels.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FATBIN_MAGIC 0xba55ed50u
 #define MOST_FUNCTIONS 64
 #define MOST_THREADS 1024
-#define NAME_BYTES 32
+#define TRAINER_WORDS 32 /* of a kernel's arguments, of 8 bytes */
 
 struct CUfunc_st {
     int device;
-    const kernel_t *kernel;
+    const kernel_t *kernel; /* NULL: the trainer's */
+    const trainer_kernel_t *trainer;
     int is_sum;
     size_t from_bytes, to_bytes; /* of an element */
 };
 
-/* There is one for each device. */
 struct CUmod_st {
     int device, nfunctions;
     struct CUfunc_st functions[MOST_FUNCTIONS];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* modules */
-static struct CUmod_st modules[PRETEND_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of modules */
 
 typedef struct {
     const struct CUfunc_st *function;
     unsigned blocks, threads;
+    uint32_t count; /* the trainer's */
     union {
         tutti__pack_args_t pack;
         tutti__sum_args_t sum;
+        uint64_t words[TRAINER_WORDS];
     } args;
 } launch_item_t;
 
@@ -67,6 +69,14 @@ CUresult cuCtxGetDevice(CUdevice *device)
     return (CUresult)code;
 }
 
+CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+    if (dev < 0 || dev >= device_visible() || len <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(name, (size_t)len, "pretended");
+    return CUDA_SUCCESS;
+}
+
 /* ---- modules ---- */
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -81,17 +91,26 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     memcpy(&magic, image, sizeof(magic));
     if (magic != FATBIN_MAGIC)
         return (CUresult)err_say(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: no fatbin");
-    pthread_mutex_lock(&lock);
-    modules[device].device = device;
-    pthread_mutex_unlock(&lock);
-    *module = &modules[device];
+    *module = calloc(1, sizeof(**module));
+    if (*module == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    (*module)->device = device;
     return CUDA_SUCCESS;
 }
 
-/* The types are in the name. */
-static struct CUfunc_st describe(const kernel_t *kernel, const char *name, int device)
+CUresult cuModuleUnload(CUmodule hmod)
 {
-    struct CUfunc_st f = { device, kernel, 0, 1, 1 };
+    int code = check_context("cuModuleUnload");
+
+    if (code == CUDA_SUCCESS)
+        free(hmod);
+    return (CUresult)code;
+}
+
+/* The types are in the name. */
+static struct CUfunc_st describe(const char *name, int device)
+{
+    struct CUfunc_st f = { device, kernel_find(name), trainer_find(name), 0, 1, 1 };
     unsigned from, to;
 
     if (sscanf(name, "tutti_cast_%u_%u", &from, &to) == 2) {
@@ -106,17 +125,17 @@ static struct CUfunc_st describe(const kernel_t *kernel, const char *name, int d
 
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
-    const kernel_t *kernel = kernel_find(name);
+    const struct CUfunc_st described = describe(name, hmod->device);
     int code = CUDA_SUCCESS;
 
-    if (kernel == NULL)
+    if (described.kernel == NULL && described.trainer == NULL)
         return (CUresult)err_say(CUDA_ERROR_NOT_FOUND, "cuModuleGetFunction: no %s", name);
     pthread_mutex_lock(&lock);
     if (hmod->nfunctions == MOST_FUNCTIONS) {
         code = err_say(CUDA_ERROR_OUT_OF_MEMORY, "cuModuleGetFunction: too many");
     } else {
         *hfunc = &hmod->functions[hmod->nfunctions++];
-        **hfunc = describe(kernel, name, hmod->device);
+        **hfunc = described;
     }
     pthread_mutex_unlock(&lock);
     return (CUresult)code;
@@ -124,8 +143,7 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 
 /* ---- launches ---- */
 
-/* In place of a caller's address the device's view. 0: the device is broken. */
-static int see(const char *what, const void **at, size_t bytes)
+int kernel_sees(const char *what, const void **at, size_t bytes)
 {
     char words[WORDS_BYTES], *view;
     device_t *device;
@@ -145,8 +163,8 @@ static int see_pieces(const struct CUfunc_st *f, tutti__pack_args_t *args)
     for (uint32_t i = 0; i < args->npieces; i++) {
         const void *dst = args->dst[i];
 
-        if (!see("reads", &args->src[i], args->count[i] * f->from_bytes) ||
-            !see("writes", &dst, args->count[i] * f->to_bytes))
+        if (!kernel_sees("reads", &args->src[i], args->count[i] * f->from_bytes) ||
+            !kernel_sees("writes", &dst, args->count[i] * f->to_bytes))
             return 0;
         args->dst[i] = (void *)(uintptr_t)dst;
     }
@@ -158,12 +176,24 @@ static int see_arrays(const struct CUfunc_st *f, tutti__sum_args_t *args)
     const void *dst = args->dst;
 
     for (uint32_t i = 0; i < args->nsrcs; i++)
-        if (!see("reads", &args->src[i], args->count * f->from_bytes))
+        if (!kernel_sees("reads", &args->src[i], args->count * f->from_bytes))
             return 0;
-    if (!see("writes", &dst, args->count * f->to_bytes))
+    if (!kernel_sees("writes", &dst, args->count * f->to_bytes))
         return 0;
     args->dst = (void *)(uintptr_t)dst;
     return 1;
+}
+
+/* How long the arrays are only the kernel knows: whatever is an address of the device's becomes the
+   view of it. No number of the trainer's looks like one (examples/train_kernels.h). */
+static void see_words(const struct CUfunc_st *f, uint64_t *words)
+{
+    for (size_t i = 0; i < trainer_bytes(f->trainer) / sizeof(*words); i++) {
+        void *view = pretend_view((void *)(uintptr_t)words[i]);
+
+        if (view != NULL)
+            words[i] = (uintptr_t)view;
+    }
 }
 
 static void run(void *item)
@@ -171,6 +201,11 @@ static void run(void *item)
     launch_item_t *launch = item;
     const struct CUfunc_st *f = launch->function;
 
+    if (f->kernel == NULL) {
+        see_words(f, launch->args.words);
+        trainer_run(f->trainer, launch->blocks, launch->threads, &launch->args, launch->count);
+        return;
+    }
     if (f->is_sum ? see_arrays(f, &launch->args.sum) : see_pieces(f, &launch->args.pack))
         kernel_run(f->kernel, launch->blocks, launch->threads, &launch->args);
 }
@@ -179,7 +214,7 @@ static int check_launch(CUfunction f, unsigned blocks, unsigned threads, unsigne
 {
     int code = check_context("cuLaunchKernel");
 
-    if (code == CUDA_SUCCESS && (f == NULL || f->kernel == NULL))
+    if (code == CUDA_SUCCESS && (f == NULL || (f->kernel == NULL && f->trainer == NULL)))
         code = err_say(CUDA_ERROR_INVALID_HANDLE, "cuLaunchKernel: this is no function");
     if (code == CUDA_SUCCESS && f->device != pretend_device()->current())
         code = err_say(CUDA_ERROR_INVALID_HANDLE, "cuLaunchKernel: a function of device %d on %d",
@@ -191,6 +226,21 @@ static int check_launch(CUfunction f, unsigned blocks, unsigned threads, unsigne
     return code;
 }
 
+static void take_params(launch_item_t *item, void **params)
+{
+    const struct CUfunc_st *f = item->function;
+
+    if (f->kernel != NULL) {
+        memcpy(&item->args, params[0],
+               f->is_sum ? sizeof(item->args.sum) : sizeof(item->args.pack));
+        return;
+    }
+    if (trainer_bytes(f->trainer) > sizeof(item->args.words))
+        err_fatal("cuLaunchKernel: the arguments have no room");
+    memcpy(&item->args, params[0], trainer_bytes(f->trainer));
+    memcpy(&item->count, params[1], sizeof(item->count));
+}
+
 /* Unlike other calls for streams of the context's device only. */
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
@@ -198,7 +248,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
                         void **kernelParams, void **extra)
 {
     int code = check_launch(f, gridDimX, blockDimX, gridDimY * gridDimZ * blockDimY * blockDimZ);
-    launch_item_t item = { f, gridDimX, blockDimX, { .pack = { .npieces = 0 } } };
+    launch_item_t item = { f, gridDimX, blockDimX, 0, { .pack = { .npieces = 0 } } };
     visit_t visit;
 
     if (code == CUDA_SUCCESS && (sharedMemBytes != 0 || kernelParams == NULL || extra != NULL))
@@ -208,7 +258,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
     if (code != CUDA_SUCCESS)
         return (CUresult)code;
     visit_end(&visit);
-    memcpy(&item.args, kernelParams[0], f->is_sum ? sizeof(item.args.sum) : sizeof(item.args.pack));
+    take_params(&item, kernelParams);
     code =
         err_code(pretend_launch(visit.stream, run, &item, sizeof(item)), CUDA_ERROR_INVALID_HANDLE);
     return (CUresult)code;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Libraries of CUDA and NCCL for machines without a GPU: one shared object, which stands for
- * libcuda, libcudart and libnccl, over the pretend device (tests/pretend/). So the real module,
- * tutti/cuda.so, moves and reduces data. Has what that and the tests of tests/gpu/ call.
+ * libcuda, libcudart, libcublas and libnccl, over the pretend device (tests/pretend/). So the real
+ * module, tutti/cuda.so, moves and reduces data, and the trainer trains. Has what these and the
+ * tests of tests/gpu/ call.
  *
  *      errors.c       codes and words; errors left behind
  *      driver.c       libcuda: context, modules, launches, pointers
- *      kernels.cc     kernels.cu on the host
+ *      kernels.cc     the library's kernels on the host
+ *      trainer.cc     the trainer's
+ *      blas.c         libcublas: one product
  *      runtime.c      libcudart: devices and memory
  *      streams.c      streams, events, copies
  *      capture.c      streams that are captured, and who may do what meanwhile
@@ -37,7 +40,8 @@ enum {
     STREAM_MAGIC = 0x73747265,
     EVENT_MAGIC = 0x6576656e,
     GRAPH_MAGIC = 0x67726170,
-    COMM_MAGIC = 0x636f6d6d
+    COMM_MAGIC = 0x636f6d6d,
+    BLAS_MAGIC = 0x626c6173
 };
 
 struct CUstream_st {
@@ -75,6 +79,12 @@ cudaError_t rt_end(int code);
 /* The same for NCCL. */
 ncclResult_t nccl_say(ncclResult_t code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 ncclResult_t nccl_code(tutti_status_t status);
+
+/* ---- driver.c ---- */
+
+/* For what runs in a stream: in place of a caller's address the device's view. 0: the device is
+   broken. */
+int kernel_sees(const char *what, const void **at, size_t bytes);
 
 /* ---- nccl.c ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device's kernels on the host, one launch at a time. */
+/* The library's kernels (lib/reduce/cuda/kernels.cu) on the host, one launch at a time. */
 #include "cuda_libs/kernels.h"
 
 #include <pthread.h>

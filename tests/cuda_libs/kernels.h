@@ -1,19 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernels of kernels.cu, on the host (kernels.cc). */
+/* Kernels on the host, by name; all threads of all blocks of a launch. Any thread. */
 #ifndef TUTTI_TESTS_CUDA_LIBS_KERNELS_H
 #define TUTTI_TESTS_CUDA_LIBS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* ---- the library's, of kernels.cu: kernels.cc ---- */
+
 typedef struct host_kernel kernel_t;
 
 /* NULL: there is none of this name. */
 const kernel_t *kernel_find(const char *name);
-/* All threads of all blocks; args: the parameter, with addresses that the host can read. Any
-   thread. */
+/* args: the parameter, with addresses that the host can read. */
 void kernel_run(const kernel_t *kernel, unsigned blocks, unsigned threads, const void *args);
+
+/* ---- the trainer's, of train_kernels.cu: trainer.cc ---- */
+
+typedef struct trainer_kernel trainer_kernel_t;
+
+const trainer_kernel_t *trainer_find(const char *name);
+/* Of its first parameter. */
+size_t trainer_bytes(const trainer_kernel_t *kernel);
+void trainer_run(const trainer_kernel_t *kernel, unsigned blocks, unsigned threads,
+                 const void *args, uint32_t count);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# One shared object that stands for libcuda, libcudart and libnccl; see inside.h. gpu/libraries.sh
+# One shared object that stands for libcuda, libcudart, libcublas and libnccl; see inside.h. names.sh
 # gives it their names. The kernels are a library of their own, so that the rest is linked as C.
 if HAVE_CUDA
 if HAVE_CXX
@@ -10,10 +10,14 @@ endif
 tests_libhost_kernels_la_SOURCES = \
     %reldir%/kernels.cc \
     %reldir%/kernels.h \
-    tests/unit/cuda/host_kernels.inc
-tests_libhost_kernels_la_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
+    %reldir%/trainer.cc \
+    tests/unit/cuda/host_kernels.inc \
+    tests/unit/cuda/host_marks.inc
+tests_libhost_kernels_la_CPPFLAGS = \
+    $(LIB_CPPFLAGS) -I$(top_srcdir)/tests -I$(top_srcdir)/examples
 tests_libhost_kernels_la_CXXFLAGS = $(HOST_KERNELS_CXXFLAGS)
 tests_cuda_libs_la_SOURCES = \
+    %reldir%/blas.c \
     %reldir%/capture.c \
     %reldir%/driver.c \
     %reldir%/errors.c \
@@ -26,4 +30,5 @@ tests_cuda_libs_la_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests $(CUDA_CFLAG
 tests_cuda_libs_la_LIBADD = \
     tests/libhost_kernels.la tests/libpretend.la libtutti_all.la -lpthread -lm
 tests_cuda_libs_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere -Wl,-Bsymbolic \
-    -export-symbols-regex '^(cu|cuda|nccl)[A-Z]'
+    -export-symbols-regex '^(cu|cuda|cublas|nccl)[A-Z]'
+EXTRA_DIST += %reldir%/names.sh

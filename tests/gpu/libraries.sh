@@ -6,41 +6,38 @@
 # these are taken all the same, as they come first.
 set -u
 
-libs=$PWD/tests/.libs/cuda_libs.so
-if ! test -e "$TUTTI_MODULE_DIR/cuda.so" || ! test -e "$libs"; then
+. "$srcdir/tests/cuda_libs/names.sh"
+. "$srcdir/tests/trainer/common.sh"
+if ! has_cuda_libs; then
     echo "the CUDA module was not built"
     exit 77
 fi
-files=$(mktemp -d) || exit 1
-trap 'rm -rf "$files"' EXIT
-for name in libcuda.so.1 libcudart.so.12 libcudart.so.13 libnccl.so.2; do
-    ln -s "$libs" "$files/$name"
-done
-export LD_LIBRARY_PATH="$files${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+use_cuda_libs "$work"
 # Whoever starts a job puts a file of its own here.
-export TUTTI_TEST_PRETEND="$files/nccl" TUTTI_TEST_DEVICE=cuda
-errors=0
+export TUTTI_TEST_PRETEND="$work/nccl" TUTTI_TEST_DEVICE=cuda
 
-# passes DEVICES SCRIPT [VARIABLE=VALUE...]
-passes()
-{
+# passes DEVICES COMMAND...: and has used the libraries
+passes() {
     devices=$1
-    script=$2
-    shift 2
+    shift
     began=$(date +%s)
-    env CUDA_VISIBLE_DEVICES="$devices" "$@" sh "$srcdir/tests/gpu/$script.sh" >"$files/out" 2>&1
+    CUDA_VISIBLE_DEVICES="$devices" "$@" >"$work/out" 2>&1
     status=$?
-    if [ $status -ne 0 ] || ! grep -q '^cuda: [12] CUDA runtime .*, NCCL 2' "$files/out"; then
-        cat "$files/out"
-        echo "wrong: $script.sh, devices $devices $*: status $status"
-        errors=$((errors + 1))
-    fi
-    echo "$script.sh, devices $devices $*: $(($(date +%s) - began)) s"
+    [ $status -eq 0 ] && grep -q '^cuda: [12] CUDA runtime .*, NCCL 2' "$work/out" ||
+        wrong "devices $devices, $*: status $status" "$work/out"
+    echo "devices $devices, $*: $(($(date +%s) - began)) s"
 }
 
-passes 0,1 table
-passes 0,1 collectives
+gpu="$srcdir/tests/gpu"
+passes 0,1 sh "$gpu/table.sh"
+passes 0,1 sh "$gpu/collectives.sh"
 # Calls of NCCL before 2.27 belong to their threads. Without mpirun, for time's sake.
-passes 0,1 bench MPI_LIBS= TUTTI_TEST_NCCL_VERSION=22605
-passes 0 collectives
-test $errors -eq 0
+passes 0,1 env MPI_LIBS= TUTTI_TEST_NCCL_VERSION=22605 sh "$gpu/bench.sh"
+passes 0 sh "$gpu/collectives.sh"
+if test -x examples/example_train && grep -q cublasGemmEx "$cuda_libs"; then
+    varied "$work/data" 200
+    passes 0,1 env TUTTI_TEST_DATA="$work/data" sh "$gpu/measure.sh" --quick . train
+    [ "$(grep -c '^[mc][ln][pn]  *cuda .*[0-9]$' "$work/out")" -eq 12 ] ||
+        wrong "not each model, precision and number of ranks" "$work/out"
+fi
+[ "$errors" -eq 0 ]

@@ -182,7 +182,7 @@ trained()
     shift 3
     in_time 90 "$model $label" || return 0
     if ! ranks "$many" one timeout --kill-after=5 $limit "$@" --model $model $length \
-        >"$work/train" 2>&1; then
+        ${TUTTI_TEST_DATA:+--data "$TUTTI_TEST_DATA"} >"$work/train" 2>&1; then
         cat "$work/train"
         wrong "$model $label $many: $*"
         return

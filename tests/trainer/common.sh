@@ -84,11 +84,13 @@ small() {
     labels 7 3 >"$1/t10k-labels-idx1-ubyte"
 }
 
-# varied FOLDER: makes data of 45 and 11 images with 8 x 8 pixels, all different; the same each time
+# varied FOLDER [COUNT]: makes data of 45, or so many, and 11 images with 8 x 8 pixels, all different;
+# the same each time
 varied() {
     mkdir -p "$1"
-    { images 45 8 | head -c 16; noise 2880 1; } >"$1/train-images-idx3-ubyte"
-    { labels 45 0 | head -c 8; noise 45 2 10; } >"$1/train-labels-idx1-ubyte"
+    set -- "$1" "${2:-45}"
+    { images "$2" 8 | head -c 16; noise $(($2 * 64)) 1; } >"$1/train-images-idx3-ubyte"
+    { labels "$2" 0 | head -c 8; noise "$2" 2 10; } >"$1/train-labels-idx1-ubyte"
     { images 11 8 | head -c 16; noise 704 3; } >"$1/t10k-images-idx3-ubyte"
     { labels 11 0 | head -c 8; noise 11 4 10; } >"$1/t10k-labels-idx1-ubyte"
 }

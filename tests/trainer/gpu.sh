@@ -3,11 +3,13 @@
 #
 # The trainer with --device cuda, on a device that is the host (host_device.c): losses are those of
 # the processor, ranks end with the same parameters, and a resumed run with those of one that never
-# stopped. The same on the pretend device, in whose stream Tutti's calls are. Without a GPU the real
-# trainer says what is missing, or takes the processor.
+# stopped. The same on the pretend device, in whose stream Tutti's calls are; and with the real
+# trainer over pretended libraries of CUDA (tests/cuda_libs/), where these and the CUDA module were
+# built. Without a GPU the real trainer says what is missing, or takes the processor.
 set -u
 
 . "${0%/*}/common.sh"
+. "${0%/*}/../cuda_libs/names.sh"
 need_trainer
 need_mpirun
 
@@ -91,6 +93,30 @@ for model in "mlp --hidden 20" "cnn --channels 3,4 --hidden 8"; do
     [ "$(grep -c '^NCCL calls: [1-9]' "$work/cuda.err")" -eq 2 ] || wrong "no NCCL" "$work/cuda.err"
 done
 unset TUTTI_DEVICE TUTTI_TEST_PRETEND
+
+# over pretended libraries. One rank less than there are devices, and one more.
+libraries() {
+    pretend=$trainer
+    use_cuda_libs "$work"
+    export TUTTI_TEST_PRETEND="$work/nccl"
+    for model in "mlp --hidden 20" "cnn --channels 3,4 --hidden 8"; do
+        train cpu --model $model
+        for precision in fp32 bf16 fp16; do
+            rm -f "$TUTTI_TEST_PRETEND"
+            train cuda --model $model --device cuda --precision $precision
+            limit=0.05
+            [ $precision != fp32 ] || limit=1e-4
+            alike cpu cuda $limit
+            grep -q '  device cuda:0 (pretended)$' "$work/cuda.out" ||
+                wrong "no device" "$work/cuda.out"
+        done
+    done
+}
+if has_cuda_libs && grep -q cublasGemmEx "$cuda_libs"; then
+    (libraries && [ "$errors" -eq 0 ]) || wrong "over pretended libraries"
+else
+    echo "the real trainer over pretended libraries: not built"
+fi
 
 # the real one
 "$trainer" --data "$data" --batch 10 --epochs 1 --device auto >"$work/out" 2>&1 ||

@@ -14,7 +14,7 @@ endif
 HOST_KERNELS_CXXFLAGS = $(TUTTI_OPT_CFLAGS) -std=c++17 -Wall -Wextra -ffp-contract=off \
     $(TUTTI_SANITIZE)
 %C%_test_kernels_SOURCES = %reldir%/test_kernels.cc %reldir%/host_device.inc \
-    %reldir%/host_kernels.inc lib/reduce/cuda/launch.c
+    %reldir%/host_kernels.inc %reldir%/host_marks.inc lib/reduce/cuda/launch.c
 %C%_test_kernels_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
 %C%_test_kernels_CXXFLAGS = $(HOST_KERNELS_CXXFLAGS)
 %C%_test_kernels_LDADD = libtutti_all.la -lm

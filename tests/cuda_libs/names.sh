@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Sourced in the build folder by scripts that use the pretended libraries of CUDA.
+
+cuda_libs=$PWD/tests/.libs/cuda_libs.so
+
+# has_cuda_libs: were they, and the module, built?
+has_cuda_libs() {
+    test -e "$TUTTI_MODULE_DIR/cuda.so" && test -e "$cuda_libs"
+}
+
+# use_cuda_libs FOLDER: they get their names there. Who is started from here on takes them, also where
+# there are real ones.
+use_cuda_libs() {
+    for name in libcuda.so.1 libcudart.so.12 libcudart.so.13 libcublas.so.12 libcublas.so.13 \
+        libnccl.so.2; do
+        ln -s "$cuda_libs" "$1/$name"
+    done
+    export LD_LIBRARY_PATH="$1${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+}
