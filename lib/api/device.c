@@ -19,11 +19,13 @@
  */
 #include "api/device.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/time.h"
 #include "node/nccl/nccl.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,7 +41,7 @@ typedef struct {
     int32_t status;
     int32_t is_named; /* by TUTTI_DEVICE */
     uint64_t order;   /* leaders: offset in the arena */
-    char identity[TUTTI__DEVICE_IDENTITY_BYTES];
+    char identity[TUTTI__SHARED_IDENTITY_BYTES];
     tutti__nccl_serves_t serves;
     tutti__nccl_id_t id;
 } facts_t;
@@ -290,9 +292,16 @@ static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
 
 void tutti__device_identify(const tutti_comm_t *comm, char *ret_identity)
 {
-    memset(ret_identity, 0, TUTTI__DEVICE_IDENTITY_BYTES);
-    if (!tutti__conf_nccl_shares_gpus())
-        comm->device.ops->identity(comm->device.device, ret_identity);
+    const char *host = tutti__conf_nccl_host();
+    char gpu[TUTTI__DEVICE_IDENTITY_BYTES] = "";
+
+    memset(ret_identity, 0, TUTTI__SHARED_IDENTITY_BYTES);
+    if (tutti__conf_nccl_shares_gpus())
+        return;
+    comm->device.ops->identity(comm->device.device, gpu);
+    if (gpu[0] != '\0')
+        snprintf(ret_identity, TUTTI__SHARED_IDENTITY_BYTES, "%s %016" PRIx64, gpu,
+                 host != NULL ? tutti__hash(host, strlen(host)) : 0);
 }
 
 int tutti__device_is_shared(const char *identity, size_t stride, const uint32_t *place,

@@ -23,6 +23,7 @@ void tutti__comm_abort_device(void *comm);
 tutti_status_t tutti__device_open_flat(tutti_comm_t *comm);
 void tutti__device_close_flat(tutti__exec_device_t *device);
 /* device.c: whose GPU this rank has, as NCCL compares them. Nothing if NCCL was told to share. */
+#define TUTTI__SHARED_IDENTITY_BYTES (TUTTI__DEVICE_IDENTITY_BYTES + 20)
 void tutti__device_identify(const tutti_comm_t *comm, char *ret_identity);
 /* Do two ranks of a place use one GPU? identity: rank 0's, and every `stride` bytes another's;
    place: [size]. Words say who. */

@@ -21,7 +21,7 @@
 typedef struct {
     uint64_t order;      /* leaders: offset in the arena */
     tutti__nccl_id_t id; /* rank 0's */
-    char identity[TUTTI__DEVICE_IDENTITY_BYTES];
+    char identity[TUTTI__SHARED_IDENTITY_BYTES];
 } facts_t;
 
 static tutti_status_t lacks(const char *why)

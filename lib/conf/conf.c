@@ -281,6 +281,11 @@ int tutti__conf_nccl_shares_gpus(void)
     return text != NULL && text[0] != '\0' && strcmp(text, "0") != 0;
 }
 
+const char *tutti__conf_nccl_host(void)
+{
+    return secure_getenv("NCCL_HOSTID");
+}
+
 /* "a number of bytes from 1K to 64M" */
 static void describe(const row_t *row, char *text, size_t room)
 {

@@ -75,6 +75,9 @@ void tutti__conf_defaults(tutti__conf_t *ret_conf);
 /* 1: NCCL_MULTI_RANK_GPU_ENABLE is set, with which NCCL 2.30.3 and later take several ranks on one
    GPU. */
 int tutti__conf_nccl_shares_gpus(void);
+/* NCCL_HOSTID, which NCCL takes for the host's name: so ranks with one each may share a GPU, and
+   talk over sockets. NULL: it is not set. The environment's. */
+const char *tutti__conf_nccl_host(void);
 
 /* What the launcher's variables say: N of the job, 0 if started by nobody. `ret_name` gets the
    launcher's name for messages ("mpirun"); not touched if the answer is 0. */

@@ -5,7 +5,7 @@
 
 #include "gpu/gpu.h"
 
-static int jobs(const device_options_t *options, int gpus)
+static int jobs(const device_options_t *options, int ranks)
 {
     int failures = 0;
 
@@ -13,10 +13,8 @@ static int jobs(const device_options_t *options, int gpus)
     device_options.no_threads = 1;
     failures += run_device_jobs(many, 1, NULL, 0);
     failures += run_device_jobs(many, 2, "ab", 0);
-    if (gpus > 1) {
-        failures += run_device_jobs(many, gpus, NULL, 0);
-        failures += run_device_jobs(many, 4, "aabb", 0);
-    }
+    failures += run_device_jobs(many, ranks, NULL, 0);
+    failures += run_device_jobs(many, 4, "aabb", 0);
     return failures;
 }
 
@@ -34,6 +32,6 @@ int main(void)
         return 77;
     for (size_t i = 0; i < COUNT_OF(options); i++)
         if (gpu_has_nccl() || options[i].no_nccl)
-            failures += jobs(&options[i], gpu_devices());
+            failures += jobs(&options[i], gpu_ranks());
     return failures != 0;
 }

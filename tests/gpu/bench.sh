@@ -29,9 +29,7 @@ right 2 apart bench/tutti_allreduce $flags --peer async
 right 4 apart bench/tutti_allgather $flags
 lists="-d $device -c -x 0 --rounds 2 --scale 1000"
 right 2 apart bench/tutti_gradients $lists --alone
-if [ "$gpus" -gt 1 ]; then
-    right "$gpus" one bench/tutti_allreduce $flags $peers
-    [ "$nccl" = 0 ] || right "$gpus" one bench/tutti_gradients $lists
-fi
+right "$full" one bench/tutti_allreduce $flags $peers
+[ "$nccl" = 0 ] || right "$full" one bench/tutti_gradients $lists
 expect bench/tutti_pack -d "$device" -c --rounds 3 -i 2 --scale 100
 finish

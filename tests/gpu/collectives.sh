@@ -2,15 +2,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # All calls on device memory through the library, on a real device: direct, asynchronous, and in
-# streams; one rank, a rank for each GPU, and hosts that share a GPU.
+# streams; one rank, a rank for each GPU, at least two, and hosts that share a GPU.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
 
+# in_streams N HOSTS: not through the host's memory, where there is NCCL.
+in_streams()
+{
+    expect ranks "$@" tests/gpu/stream
+    [ "$nccl" = 0 ] || ! grep 'no NCCL' "$work"/rank.* || wrong "$* in streams, without NCCL"
+}
+
 expect tests/gpu/direct
 expect tests/gpu/async
 export TUTTI_DEVICE="$device"
-expect ranks 1 one tests/gpu/stream
-expect ranks 2 apart tests/gpu/stream
-[ "$gpus" -lt 2 ] || expect ranks "$gpus" one tests/gpu/stream
+in_streams 1 one
+in_streams 2 apart
+in_streams "$full" one
+if [ "$nccl" = 1 ]; then
+    spread=1
+    export TUTTI_ALGORITHM=allreduce:nccl-flat
+    in_streams "$full" apart
+fi
 finish

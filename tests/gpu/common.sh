@@ -18,7 +18,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 # need_device: sets gpus, how many devices the tests use. Of pretend ones there are as many as
-# TUTTI_TEST_DEVICES says, else two. And nccl, 1 if there is NCCL.
+# TUTTI_TEST_DEVICES says, else two. And full, the ranks of one host: one for each, or two that share
+# the only one; and nccl, 1 if there is NCCL.
 need_device()
 {
     tests/gpu/probe >"$work/probe" 2>&1
@@ -30,6 +31,8 @@ need_device()
     gpus=$(sed 's/ .*//;q' "$work/probe")
     [ "$device" = cuda ] || gpus=${TUTTI_TEST_DEVICES:-2}
     [ "$gpus" -le 8 ] || gpus=8
+    full=$gpus
+    [ "$gpus" -gt 1 ] || full=2
     echo "$device: $(cat "$work/probe")"
     nccl=1
     ! grep -q 'no NCCL' "$work/probe" || [ "$device" = pretend ] || nccl=0
@@ -58,6 +61,14 @@ fresh()
     export TUTTI_TEST_PRETEND="$work/nccl"
 }
 
+# share: ranks that are more than devices. NCCL takes several on one if it thinks that each is on a host
+# of its own, and then they talk over sockets; they take turns on the GPU, some 10 ms each.
+share()
+{
+    export NCCL_HOSTID="rank$rank" NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-lo}" \
+        NCCL_IB_DISABLE=1 NCCL_NET=Socket
+}
+
 # ranks N HOSTS COMMAND...: N ranks, without any launcher. HOSTS is one: all on this host; apart:
 # each is a host of its own. Rank 0's output is shown, that of others where it failed. With `spread`
 # set each has a GPU of its own if there are enough, also of hosts apart, which else begin with the
@@ -74,6 +85,7 @@ ranks()
     while [ $rank -lt "$count" ]; do
         (
             [ "$hosts" = one ] || export TUTTI_HOST_ID="host$rank"
+            [ "$count" -le "$gpus" ] || share
             [ -z "${spread:-}" ] || [ "$gpus" -lt "$count" ] || export TUTTI_DEVICE_ID="$rank"
             export TUTTI_BOOT="local:gpu-${work##*/}-$jobs" TUTTI_RANK="$rank" TUTTI_SIZE="$count"
             exec "$@"

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * multi/device_direct.c on a real device: as many ranks as there are GPUs, one rank, and several
- * hosts with a rank each, which may share one GPU.
+ * multi/device_direct.c on a real device: as many ranks as there are GPUs, at least two; one rank;
+ * and several hosts.
  */
 #define OTHER_JOBS
 #include "multi/device_direct.c"
 
 #include "gpu/gpu.h"
+
+static void has_nccl(rank_t *self)
+{
+    CHECK_INT(self->comm->device.node != NULL, gpu_has_nccl());
+}
 
 static int all_of(int size, const char *hosts)
 {
@@ -16,24 +21,21 @@ static int all_of(int size, const char *hosts)
 
 int main(void)
 {
-    int gpus = gpu_devices(), failures = 0;
+    int ranks = gpu_ranks(), failures = 0;
 
     if (!ranks_can_fork())
         return 77;
     reference_create_ops();
     failures += device_run(product, 1, NULL, 0);
     failures += all_of(1, NULL);
-    if (gpus > 1) {
-        failures += device_run(product, gpus, NULL, 0);
-        failures += device_run(groups, gpus, NULL, 0);
-        failures += all_of(gpus, NULL);
-    }
+    failures += device_run(has_nccl, ranks, NULL, 0);
+    failures += device_run(product, ranks, NULL, 0);
+    failures += device_run(groups, ranks, NULL, 0);
+    failures += all_of(ranks, NULL);
     failures += device_run(product, 2, "ab", 0);
     failures += all_of(2, "ab");
     failures += all_of(3, "abc");
-    if (gpus > 1) {
-        failures += all_of(3, "aab");
-        failures += all_of(4, "aabb");
-    }
+    failures += all_of(3, "aab");
+    failures += all_of(4, "aabb");
     return failures != 0;
 }

@@ -36,6 +36,11 @@ int gpu_devices(void)
     return count < 1 ? 1 : count < GPU_MOST ? count : GPU_MOST;
 }
 
+int gpu_ranks(void)
+{
+    return gpu_devices() > 1 ? gpu_devices() : 2;
+}
+
 int gpu_has_nccl(void)
 {
     const char *text = getenv("TUTTI_TEST_NCCL");
@@ -50,10 +55,24 @@ static const char *module_dir(void)
     return dir != NULL ? dir : "";
 }
 
+/* As common.sh has it, for who was forked by a test. */
+static void share(void)
+{
+    char host[32];
+
+    snprintf(host, sizeof(host), "process%d", (int)getpid());
+    setenv("NCCL_HOSTID", host, 0);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    setenv("NCCL_IB_DISABLE", "1", 0);
+    setenv("NCCL_NET", "Socket", 0);
+}
+
 tutti_status_t gpu_module(const tutti__device_ops_t **ret_ops, const char **ret_versions)
 {
     static tutti__conf_t conf;
 
+    if (gpu_is_real() && gpu_devices() == 1)
+        share();
     tutti__conf_defaults(&conf);
     snprintf(conf.module_dir, sizeof(conf.module_dir), "%s", module_dir());
     snprintf(conf.device, sizeof(conf.device), "%s", gpu_name());
@@ -113,15 +132,15 @@ void *gpu_function(const char *name)
 void gpu_begin(gpu_t *gpu, rank_t *self)
 {
     const char *versions;
-    int count;
+    int count, device;
 
     *gpu = (gpu_t){ .rank = self };
     CHECK_OK(gpu_module(&gpu->ops, &versions));
     CHECK_INT(gpu->ops->abi, TUTTI__DEVICE_ABI);
     CHECK_OK(gpu->ops->count(&count));
-    CHECK(self->rank < count);
-    CHECK_OK(gpu->ops->use(self->rank));
-    CHECK_INT(gpu->ops->current(), self->rank);
+    device = self->rank % count;
+    CHECK_OK(gpu->ops->use(device));
+    CHECK_INT(gpu->ops->current(), device);
     CHECK_OK(gpu->ops->stream_make(0, &gpu->stream));
     CHECK_OK(gpu->ops->event_make(&gpu->event));
 }

@@ -27,6 +27,8 @@ const char *gpu_name(void);
 int gpu_is_real(void);
 /* From TUTTI_TEST_DEVICES; at most GPU_MOST. */
 int gpu_devices(void);
+/* Ranks of one host: with a device each, or two that share the only one (common.sh has how). */
+int gpu_ranks(void);
 /* TUTTI_TEST_NCCL is not 0: the device's module has found NCCL. */
 int gpu_has_nccl(void);
 /* Open the module. UNSUPPORTED or ABI, with the module's words. */
@@ -34,7 +36,7 @@ tutti_status_t gpu_module(const tutti__device_ops_t **ret_ops, const char **ret_
 /* Before each job: the pretended NCCL wants a new file, that of libraries.sh, too. 0 if it
    worked. */
 int gpu_prepare(void);
-/* Run ranks with a device each; size 1 without fork, so that other programs can look on. */
+/* Run ranks with devices; size 1 without fork, so that other programs can look on. */
 int gpu_run(rank_fn_t fn, int size);
 /* A function of CUDA's runtime, or of the pretend device; NULL: not there. */
 void *gpu_function(const char *name);
@@ -46,7 +48,7 @@ typedef struct {
     tutti__devent_t *event;
 } gpu_t;
 
-/* The rank's device, number `rank`, is the calling thread's from here on. */
+/* The rank's device is the calling thread's from here on. */
 void gpu_begin(gpu_t *gpu, rank_t *self);
 void gpu_end(gpu_t *gpu);
 /* What query says when the event has come. */

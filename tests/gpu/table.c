@@ -5,7 +5,7 @@
  *
  *      table PART...       memory, streams, casts, pieces, sums: one rank, no second process
  *      table nccl          one rank
- *      table ranks         NCCL with as many ranks as there are devices
+ *      table ranks         NCCL with as many ranks as there are devices, at least two
  */
 #include "gpu/table.h"
 
@@ -14,7 +14,7 @@
 static const struct {
     const char *name;
     rank_fn_t fn;
-    int all_devices;
+    int several;
 } parts[] = {
     { "memory", table_memory, 0 }, { "streams", table_streams, 0 }, { "casts", table_casts, 0 },
     { "pieces", table_pieces, 0 }, { "sums", table_sums, 0 },       { "nccl", table_nccl, 0 },
@@ -26,7 +26,7 @@ static int run(const char *name)
 {
     for (size_t i = 0; i < COUNT_OF(parts); i++) {
         if (strcmp(parts[i].name, name) == 0)
-            return gpu_run(parts[i].fn, parts[i].all_devices ? gpu_devices() : 1);
+            return gpu_run(parts[i].fn, parts[i].several ? gpu_ranks() : 1);
     }
     return -1;
 }

@@ -11,6 +11,6 @@ for part in memory streams casts pieces sums; do
 done
 if [ "$nccl" = 1 ]; then
     expect tests/gpu/table nccl
-    [ "$gpus" -lt 2 ] || expect tests/gpu/table ranks
+    expect tests/gpu/table ranks
 fi
 finish

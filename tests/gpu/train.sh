@@ -54,9 +54,8 @@ for model in $models; do
     for precision in $precisions; do
         train 1 --model $model $computes $precision
         near "$model, $precision, 1 rank"
-        [ "$gpus" -gt 1 ] || continue
-        train "$gpus" --model $model $computes $precision
-        near "$model, $precision, $gpus ranks"
+        train "$full" --model $model $computes $precision
+        near "$model, $precision, $full ranks"
     done
 done
 finish

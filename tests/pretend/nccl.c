@@ -8,6 +8,8 @@
  */
 #include "pretend/nccl_inside.h"
 
+#include "base/hash.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +114,8 @@ static tutti_status_t leave(tutti__nccl_t *nccl, tutti_status_t status)
 /* Under the slot's lock. */
 static tutti_status_t join(slot_t *slot, uint64_t serial, uint32_t rank, uint32_t size, int device)
 {
+    const char *host = getenv("NCCL_HOSTID");
+
     if (slot->serial != serial)
         return tutti__fail(TUTTI_ERR_TRANSPORT, "nccl_open: the id's communicator is gone");
     if (slot->joined > 0 && slot->size != size)
@@ -122,6 +126,7 @@ static tutti_status_t join(slot_t *slot, uint64_t serial, uint32_t rank, uint32_
     slot->size = size;
     slot->members[rank].joined = 1;
     slot->members[rank].device = device;
+    slot->members[rank].host = host != NULL ? tutti__hash(host, strlen(host)) : 0;
     slot->joined += atomic_load(&pretend_options.no_space) != device + 1;
     return TUTTI_OK;
 }
@@ -150,7 +155,7 @@ static tutti_status_t stand(tutti__nccl_t *nccl)
     pthread_mutex_unlock(&nccl->slot->lock);
     for (uint32_t r = 1; has_all && r < nccl->size; r++)
         for (uint32_t s = 0; s < r; s++)
-            if (members[r].device == members[s].device)
+            if (members[r].device == members[s].device && members[r].host == members[s].host)
                 return nccl_fail(nccl, "Duplicate GPU detected: ranks %u and %u both on device %d",
                                  (unsigned)s, (unsigned)r, members[r].device);
     nccl->stands = has_all;

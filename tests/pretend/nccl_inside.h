@@ -36,6 +36,7 @@ typedef struct {
     uint64_t step;
     desc_t desc; /* the last one begun */
     int joined, device;
+    uint64_t host; /* hash of NCCL_HOSTID */
     /* Sends and receives that are left of the group it is in, by peer. */
     unsigned sends[PRETEND_RANKS], recvs[PRETEND_RANKS];
 } member_t;
