@@ -2,21 +2,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. TEST_SECONDS changes the limit. Those
-# on a real device start CUDA and NCCL again and again, which takes seconds.
+# on a real device have it twice, since they start CUDA and NCCL again and again, which takes seconds,
+# and run one at a time.
 #
-# Of tests that start ranks two run at a time, however many `make -j` starts: they wait more than
-# they compute, but for TEST_SECONDS's sake not all at once. Waiting for a place does not count.
+# Of tests that start ranks one more than there are processors run at a time, however many `make -j`
+# starts: they wait as much as they compute, but for TEST_SECONDS's sake not all at once. Waiting for
+# a place does not count.
 set -u
 
+seconds=${TEST_SECONDS:-300}
 session=
+case $1 in
+*tests/gpu/*)
+    exec 8>tests/gpu.lock
+    flock 8
+    seconds=$((2 * seconds))
+    ;;
+esac
 case $1 in
 *tests/unit/* | *tests/abi/* | *tests/lint/*) ;;
 *)
+    places=$(($(nproc) + 1))
     place=1
     exec 9>tests/ranks.$place.lock
     until flock -n 9; do
-        sleep 0.1
-        place=$((3 - place))
+        place=$((place % places + 1))
+        [ $place -gt 1 ] || sleep 0.1
         exec 9>tests/ranks.$place.lock
     done
     # By default all jobs of Open MPI 4 share a folder, and one that ends removes it when it is empty:
@@ -26,10 +37,6 @@ case $1 in
     ;;
 esac
 
-case $1 in
-*tests/gpu/*) seconds=${TEST_SECONDS:-600} ;;
-*) seconds=${TEST_SECONDS:-300} ;;
-esac
 run="timeout --kill-after=5 $seconds"
 
 # ThreadSanitizer of GCC 12 and clang 14 cannot live with much address randomisation.
@@ -41,7 +48,7 @@ case ${SANITIZER:-no} in
     ;;
 esac
 
-$run "$@" 9>&- </dev/null
+$run "$@" 8>&- 9>&- </dev/null
 status=$?
 if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
     echo "$1: stopped after $seconds s" >&2

@@ -12,7 +12,7 @@
 #                     `make check-tsan` runs in a build --with-sanitizer=thread
 #
 # The source of a program is its name with .c, unless name_SOURCES says otherwise. limit.sh runs
-# each test, with a time limit; all but unit, abi and lint tests two at a time.
+# each test, with a time limit.
 
 unit_tests =
 rank_tests =
@@ -51,7 +51,7 @@ TESTS += $(unit_tests)
 endif
 EXTRA_DIST += $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/lsan.supp
 
-CLEANFILES += tests/ranks.1.lock tests/ranks.2.lock
+CLEANFILES += tests/gpu.lock tests/ranks.*.lock
 
 TEST_EXTENSIONS =
 LOG_COMPILER = $(SHELL) $(top_srcdir)/tests/limit.sh
