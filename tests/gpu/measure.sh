@@ -35,6 +35,7 @@ export TUTTI_MODULE_DIR="${TUTTI_MODULE_DIR:-$PWD/tutti/.libs}" TUTTI_TUNED=none
 need_device
 
 most=64M
+small=64K
 ways_most=4M
 blocks=67108864
 lists=all
@@ -51,6 +52,7 @@ if [ "$nccl" = 0 ]; then
 fi
 if [ -n "$quick" ]; then
     most=64
+    small=64
     ways_most=512K
     blocks="64 2"
     times="-i 4 -x 1 --rounds 2"
@@ -78,7 +80,7 @@ step()
     shift 3
     in_time "$limit" "$*" || return 0
     echo
-    echo "## $many rank(s), $where host: $*"
+    echo "## $many rank(s), $where host: ${NCCL_COMM_BLOCKING:+NCCL_COMM_BLOCKING=1 }$*"
     ranks "$many" "$where" timeout --kill-after=5 $limit "$@" || wrong "$*: status $?"
 }
 
@@ -92,11 +94,17 @@ pack()
     done
 }
 
-# direct_of N: ranks with a GPU each.
+# direct_of N: ranks with a GPU each. Small calls also with communicators that block, for which NCCL
+# starts no threads.
 direct_of()
 {
     step 60 "$1" one bench/tutti_allreduce -d "$device" -c -m 8:$most $peers $times
     step 60 "$1" one env TUTTI_DEVICE="$device" tests/gpu/stream measure $blocks
+    [ "$nccl" = 1 ] || return 0
+    export NCCL_COMM_BLOCKING=1
+    step 30 "$1" one bench/tutti_allreduce -d "$device" -c -m 8:$small $peers $times
+    step 30 "$1" one env TUTTI_DEVICE="$device" tests/gpu/stream measure 8
+    unset NCCL_COMM_BLOCKING
 }
 
 direct()
