@@ -13,7 +13,8 @@
 # tests, too: tests/gpu.
 #
 # usage: tests/run.sh [--long] [BUILD...]. The last line counts the tests of all builds; before it
-# are the names of those that were skipped.
+# are the names of those that were skipped. TUTTI_PACKAGES=as-is installs nothing;
+# TUTTI_TEST_GPU=required makes failures of tests for a GPU that find none, or no NCCL.
 set -u
 
 top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
@@ -26,7 +27,7 @@ for argument; do
     --long) long=dist ;;
     check | clang | asan | tsan | dist) builds="$builds $argument" ;;
     *)
-        sed -n '4,16s/^# \{0,1\}//p' "$0"
+        sed -n '4,17s/^# \{0,1\}//p' "$0"
         exit 2
         ;;
     esac
@@ -103,7 +104,8 @@ fi
 for build in $builds; do
     case $build in
     check) run_build check check --enable-werror ;;
-    clang) run_build clang all-programs --enable-werror CC=clang CXX=clang++ ;;
+    clang) command -v clang >/dev/null || { echo "== clang: there is none"; continue; }
+        run_build clang all-programs --enable-werror CC=clang CXX=clang++ ;;
     asan) run_build asan check --with-sanitizer=address,undefined CFLAGS="-O1 -g" ;;
     tsan) run_build tsan check-tsan --with-sanitizer=thread CFLAGS="-O1 -g" ;;
     dist) run_build dist distcheck ;;

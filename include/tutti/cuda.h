@@ -35,8 +35,9 @@
  *                 a kernel's first, lazy load) may keep Tutti's thread from launching what the
  *                 stream waits for. So may a copy to or from the host that is queued there before
  *                 the request is done, as copies know no priorities, most of all with few queues
- *                 (CUDA_DEVICE_MAX_CONNECTIONS). That ends with TUTTI_TIMEOUT, if the driver lets
- *                 go; the default, host, has no such waits
+ *                 (CUDA_DEVICE_MAX_CONNECTIONS; 32 is the most), which also NCCL's own streams
+ *                 share with yours. That ends with TUTTI_TIMEOUT, if the driver lets go; the
+ *                 default, host, has no such waits
  *
  * Needs no header of CUDA: cudaStream_t is a pointer to a struct CUstream_st. tutti.h does not
  * include this one.

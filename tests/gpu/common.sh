@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # For the scripts that need a real device; sourced by them in the build folder. TUTTI_TEST_DEVICE
-# names the device, default cuda. Without such a device they are skipped: ends with 77 and says why.
+# names the device, default cuda. Without such a device they are skipped: ends with 77 and says why;
+# or fail, with TUTTI_TEST_GPU=required, as then without NCCL.
 
 export TUTTI_TEST_DEVICE="${TUTTI_TEST_DEVICE:-cuda}"
 device=$TUTTI_TEST_DEVICE
@@ -10,8 +11,8 @@ unset TUTTI_DEVICE TUTTI_DEVICE_ID
 
 # CUDA's driver maps where AddressSanitizer has its gap, and keeps memory until the end.
 if [ "$device" = cuda ]; then
-    ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}protect_shadow_gap=0:detect_leaks=0"
-    export ASAN_OPTIONS
+    no_gap="protect_shadow_gap=0:detect_leaks=0:alloc_dealloc_mismatch=0"
+    export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}$no_gap"
 fi
 
 work=$(mktemp -d) || exit 1
@@ -26,6 +27,7 @@ need_device()
     status=$?
     if [ $status -ne 0 ]; then
         cat "$work/probe"
+        [ -z "${TUTTI_TEST_GPU:-}" ] || status=1
         exit $status
     fi
     gpus=$(sed 's/ .*//;q' "$work/probe")
@@ -36,6 +38,10 @@ need_device()
     echo "$device: $(cat "$work/probe")"
     nccl=1
     ! grep -q 'no NCCL' "$work/probe" || [ "$device" = pretend ] || nccl=0
+    if [ "$nccl" = 0 ] && [ -n "${TUTTI_TEST_GPU:-}" ]; then
+        echo "there is a GPU, but no NCCL"
+        exit 1
+    fi
     nccl=${TUTTI_TEST_NCCL:-$nccl}
     export TUTTI_TEST_DEVICES="$gpus" TUTTI_TEST_NCCL="$nccl"
 }

@@ -59,8 +59,8 @@ void gpu_finish(const gpu_t *gpu);
 char *gpu_alloc(const gpu_t *gpu, size_t bytes);
 /* Done at return. */
 void gpu_copy(const gpu_t *gpu, void *dst, const void *src, size_t bytes);
-/* Queue copies that take a while; memory: 2 * GPU_BUSY_BYTES on the device. */
+/* Queue copies that take a while; memory: gpu_busy_bytes() on the device. */
 void gpu_busy(const gpu_t *gpu, char *memory, tutti__dstream_t *stream);
-#define GPU_BUSY_BYTES ((size_t)32 << 20)
+size_t gpu_busy_bytes(void);
 
 #endif

@@ -116,9 +116,13 @@ direct()
 hosts()
 {
     for many in 2 4; do
-        [ "$gpus" -ge $many ] || echo "# $many hosts take turns on $gpus GPU(s): right, but slow"
-        step 60 $many apart bench/tutti_allreduce -d "$device" -c -m 8:$most -i 50 --peer async \
-            $times
+        hosts_most=$most
+        if [ "$gpus" -lt $many ]; then
+            echo "# $many hosts take turns on $gpus GPU(s): right, but slow"
+            hosts_most=$ways_most
+        fi
+        step 60 $many apart bench/tutti_allreduce -d "$device" -c -m "8:$hosts_most" -i 50 \
+            --peer async $times
     done
 }
 

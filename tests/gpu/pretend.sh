@@ -5,6 +5,7 @@
 # needed; and that without a device they are skipped with a reason.
 set -u
 export TUTTI_TEST_DEVICE=pretend TUTTI_TEST_DEVICES=2
+unset TUTTI_TEST_GPU
 
 errors=0
 files=$(mktemp -d) || exit 1
@@ -52,7 +53,7 @@ if [ "${SANITIZER:-no}" = no ]; then
         cat "$files/out"
         errors=$((errors + 1))
     fi
-    ends 1 '^wrong: .*racecheck.* casts: status 9' env FOUND=9 PATH="$files:$PATH" \
+    ends 1 '^wrong: .*memcheck.* casts: status 9' env FOUND=9 PATH="$files:$PATH" \
         sh "$gpu/sanitizer.sh"
 fi
 
@@ -70,6 +71,8 @@ ends 2 'usage: measure.sh' sh "$gpu/measure.sh"
 for script in table collectives bench sanitizer train; do
     ends 77 'no nodevice device:' env TUTTI_TEST_DEVICE=nodevice sh "$gpu/$script.sh"
 done
+ends 1 'no nodevice device:' env TUTTI_TEST_DEVICE=nodevice TUTTI_TEST_GPU=required \
+    sh "$gpu/table.sh"
 ends 77 'no cuda device: .*cuda.so' env TUTTI_TEST_DEVICE=cuda TUTTI_MODULE_DIR="$files" \
     sh "$gpu/table.sh"
 test $errors -eq 0

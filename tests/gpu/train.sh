@@ -54,6 +54,8 @@ for model in $models; do
     for precision in $precisions; do
         train 1 --model $model $computes $precision
         near "$model, $precision, 1 rank"
+        # Who shares a GPU waits for it in each step: once will do.
+        [ "$full" -le "$gpus" ] || [ $precision = "${precisions%% *}" ] || continue
         train "$full" --model $model $computes $precision
         near "$model, $precision, $full ranks"
     done

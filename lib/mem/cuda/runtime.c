@@ -192,12 +192,11 @@ tutti_status_t tutti__cuda_use(int device)
     /* Each poll asks. */
     if (TUTTI__LIKELY(tutti__cuda_is_ready(device)))
         return TUTTI_OK;
-    status = check(rt.cudaSetDevice(device), "cudaSetDevice");
-    if (status != TUTTI_OK)
-        return status;
     swap_mode(&mode);
+    status = check(rt.cudaSetDevice(device), "cudaSetDevice");
     /* Makes the device's context, if nobody has. */
-    status = check(rt.cudaFree(NULL), "cudaFree, for a context");
+    if (status == TUTTI_OK)
+        status = check(rt.cudaFree(NULL), "cudaFree, for a context");
     if (status == TUTTI_OK)
         status = tutti__cuda_load(device);
     swap_mode(&mode);
