@@ -242,8 +242,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* ---- registered buffers ---- */
+/* ---- registered buffers: NCCL 2.18 has none ---- */
 
+#if NCCL_VERSION_CODE >= 21900
 ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 {
     if (rt_end(rt_begin("ncclMemAlloc")) != cudaSuccess)
@@ -281,3 +282,4 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
         nccl_deregister(comm->nccl, handle);
     return code;
 }
+#endif
