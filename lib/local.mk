@@ -2,7 +2,7 @@
 
 noinst_LTLIBRARIES += libtutti_all.la
 libtutti_all_la_SOURCES =
-libtutti_all_la_CPPFLAGS = $(LIB_CPPFLAGS)
+libtutti_all_la_CPPFLAGS = $(LIB_CPPFLAGS) -DTUTTI__MODULE_DIR='"$(tuttimoduledir)"'
 libtutti_all_la_LIBADD = $(HWLOC_LIBS) -lpthread -ldl -lm
 
 lib_LTLIBRARIES += libtutti.la
@@ -14,6 +14,16 @@ EXTRA_libtutti_la_DEPENDENCIES = lib/libtutti.map
 
 # A name in the map that no room defines is an error.
 MAP_LDFLAGS = -Wl,--no-undefined-version
+
+# The objects of the shared library, in an archive: position-independent and with the same hidden
+# names, so that it fits into other shared objects as well as into programs.
+if STATIC
+staticlibdir = $(libdir)
+staticlib_DATA = %reldir%/libtutti.a
+CLEANFILES += %reldir%/libtutti.a
+%reldir%/libtutti.a: libtutti_all.la
+	$(AM_V_GEN)$(MKDIR_P) %reldir% && cp .libs/libtutti_all.a $@-t && mv $@-t $@
+endif
 
 # Modules stand in tutti/ beside the library. In the build tree libtool keeps the library in .libs/
 # and the modules in tutti/.libs/, so a link makes both look as if they were installed.
@@ -32,7 +42,23 @@ clean-modules:
 .PHONY: modules clean-modules
 
 pkgconfigdir = $(libdir)/pkgconfig
-pkgconfig_DATA = lib/tutti.pc
+pkgconfig_DATA = %reldir%/tutti.pc
+
+# The targets find libraries and headers relative to their own place, so the tree may be moved.
+cmakedir = $(libdir)/cmake/tutti
+cmake_DATA = %reldir%/tuttiConfig.cmake %reldir%/tuttiConfigVersion.cmake
+CLEANFILES += %reldir%/tuttiConfig.cmake
+%reldir%/tuttiConfig.cmake: %reldir%/tuttiConfig.cmake.in Makefile
+	$(AM_V_GEN)$(MKDIR_P) %reldir% && \
+	    include=`realpath -ms --relative-to='$(cmakedir)' '$(includedir)'` && \
+	    private=`echo $(HWLOC_LIBS) -lpthread -ldl -lm | tr ' ' ';'` && \
+	    $(SED) -e "s|@INCLUDE@|$$include|; s|@PRIVATE_LIBS@|$$private|" \
+	    $(srcdir)/%reldir%/tuttiConfig.cmake.in >$@-t && mv $@-t $@
+
+uninstall-hook:
+	for folder in "$(tuttiincludedir)" "$(tuttimoduledir)" "$(cmakedir)"; do \
+	    rmdir "$(DESTDIR)$$folder" 2>/dev/null || :; \
+	done
 
 EXTRA_DIST += \
     %reldir%/build/setup.sh \
@@ -40,7 +66,8 @@ EXTRA_DIST += \
     %reldir%/build/tutti_libs.m4 \
     %reldir%/build/tutti_mpi.m4 \
     %reldir%/libtutti.map \
-    %reldir%/rooms.txt
+    %reldir%/rooms.txt \
+    %reldir%/tuttiConfig.cmake.in
 
 include %reldir%/base/local.mk
 include %reldir%/conf/local.mk

@@ -126,25 +126,27 @@ int tutti__module_mpi_runs(void)
     return initialized(&begun) == 0 && begun && finalized(&ended) == 0 && !ended;
 }
 
-/* tutti/ beside the file that this function is in. */
-static tutti_status_t find_dir(const tutti__conf_t *conf, search_t *search)
+/* The modules stand in tutti/ beside libtutti.so, wherever that is. If this code has been linked
+   statically, the file that it is in says nothing about them: then the configured folder. */
+static void find_dir(const tutti__conf_t *conf, search_t *search)
 {
+    const char *file = "", *slash, *base;
     Dl_info info;
-    const char *slash;
 
     if (conf->module_dir[0] != '\0') {
         snprintf(search->dir, sizeof(search->dir), "%s", conf->module_dir);
-        return TUTTI_OK;
+        return;
     }
-    if (dladdr((void *)(uintptr_t)find_dir, &info) == 0 || info.dli_fname == NULL)
-        return tutti__fail(
-            TUTTI_ERR_UNSUPPORTED,
-            "cannot find the library's own file; TUTTI_MODULE_DIR names the modules");
-    slash = strrchr(info.dli_fname, '/');
-    snprintf(search->dir, sizeof(search->dir), "%.*s/tutti",
-             slash == NULL ? 1 : (int)(slash - info.dli_fname),
-             slash == NULL ? "." : info.dli_fname);
-    return TUTTI_OK;
+    if (dladdr((void *)(uintptr_t)find_dir, &info) != 0 && info.dli_fname != NULL)
+        file = info.dli_fname;
+    slash = strrchr(file, '/');
+    base = slash == NULL ? file : slash + 1;
+    if (strncmp(base, "libtutti.so", 11) != 0)
+        snprintf(search->dir, sizeof(search->dir), "%s", TUTTI__MODULE_DIR);
+    else if (slash == NULL)
+        snprintf(search->dir, sizeof(search->dir), "./tutti");
+    else
+        snprintf(search->dir, sizeof(search->dir), "%.*s/tutti", (int)(slash - file), file);
 }
 
 static void reject(search_t *search, const char *file, const char *reason)
@@ -252,15 +254,13 @@ static const tutti__mpi_module_t *try_all(search_t *search)
 static tutti_status_t open_module(const tutti__conf_t *conf)
 {
     search_t *search = calloc(1, sizeof(*search));
+    tutti_status_t status = TUTTI_OK;
     const char *name;
-    tutti_status_t status;
     char file[64];
 
     if (search == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "search for an MPI module");
-    status = find_dir(conf, search);
-    if (status != TUTTI_OK)
-        goto free_search;
+    find_dir(conf, search);
     search->running = running_mpi();
     name = search->running != NULL ? search->running : tutti__conf_launcher_mpi();
     if (name == NULL) {
@@ -274,8 +274,6 @@ static tutti_status_t open_module(const tutti__conf_t *conf)
     if (opened == NULL)
         status = tutti__fail(TUTTI_ERR_UNSUPPORTED, "no MPI module fits, in %s: %s", search->dir,
                              search->reasons);
-
-free_search:
     free(search);
     return status;
 }
@@ -345,9 +343,8 @@ static tutti_status_t search_device(const tutti__conf_t *conf, const char *name)
 
     if (search == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "search for a device");
-    status = find_dir(conf, search);
-    if (status == TUTTI_OK)
-        status = open_device(search, name);
+    find_dir(conf, search);
+    status = open_device(search, name);
     free(search);
     return status;
 }

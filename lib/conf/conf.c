@@ -148,7 +148,8 @@ static const row_t rows[] = {
       "Ranks with equal names count as one host; else the machine decides. For tests.",
       0, SIZE(host_id), NULL },
     { "TUTTI_MODULE_DIR", CONF_TEXT, AT(module_dir), "",
-      "Folder with the modules (mpi_openmpi.so, ...); else tutti/ beside the library.",
+      "Folder with the modules (mpi_openmpi.so, ...); else tutti/ beside libtutti.so. A program\n"
+      "    that contains libtutti.a has no such file: there, tutti/ in the configured libdir.",
       0, SIZE(module_dir), NULL },
     { "TUTTI_BOOT", CONF_TEXT, AT(boot), "",
       "How ranks meet: self, mpi, or local:NAME; else what started them decides.",

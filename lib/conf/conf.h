@@ -50,7 +50,7 @@ typedef struct {
     int64_t log_level;                /* TUTTI_LOG: tutti__log_level_t */
     char isa[TUTTI__CONF_TEXT];       /* TUTTI_ISA: as tutti__reduce_force takes it */
     char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = this machine's own */
-    char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = tutti/ beside the library */
+    char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = where they were installed */
     char boot[TUTTI__CONF_TEXT];      /* TUTTI_BOOT: "" = find out; "self"; "mpi"; "local:NAME" */
     int64_t rank, size;               /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not given */
     char interface[TUTTI__CONF_TEXT]; /* TUTTI_INTERFACE: network interface of the side channel */
