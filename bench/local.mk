@@ -6,6 +6,14 @@
 #     bench_tutti_x_CPPFLAGS = $(BENCH_CPPFLAGS)
 #     bench_tutti_x_LDADD = $(BENCH_LIBS)
 #
+# and at the end of this file, to install it:
+#
+#     bin_PROGRAMS += %reldir%/installed/tutti_x
+#     bench_installed_tutti_x_SOURCES =
+#     bench_installed_tutti_x_LDADD = $(bench_tutti_x_OBJECTS) $(BENCH_LIBS)
+#     EXTRA_bench_installed_tutti_x_DEPENDENCIES = $(bench_tutti_x_OBJECTS)
+#     bench_installed_tutti_x_LDFLAGS = $(LIB_LDFLAGS)
+#
 # HAVE_MPI is defined where there is an MPI to compare with, HAVE_UCC where there is a UCC too,
 # HAVE_JANSSON where JSON can be written and read.
 
@@ -81,8 +89,12 @@ $(bench_facts_object): %reldir%/commit.h
 
 EXTRA_DIST += %reldir%/README.md %reldir%/peers.sh
 
+# These contain the library's code, since they call what it does not export, and so they are
+# installed as they are.
+inside_programs =
+
 # Looks at schedules, inside the library.
-noinst_PROGRAMS += %reldir%/tutti_sched
+inside_programs += %reldir%/tutti_sched
 bench_tutti_sched_SOURCES = %reldir%/tutti_sched.c %reldir%/read_text.c %reldir%/read_text.h
 bench_tutti_sched_CPPFLAGS = $(LIB_CPPFLAGS)
 bench_tutti_sched_LDADD = libtutti_all.la
@@ -114,13 +126,13 @@ bench_tutti_reduce_scatter_CPPFLAGS = $(BENCH_CPPFLAGS)
 bench_tutti_reduce_scatter_LDADD = $(BENCH_LIBS)
 
 # Calls the reduce room directly, which libtutti.la does not export.
-noinst_PROGRAMS += %reldir%/tutti_kernels
+inside_programs += %reldir%/tutti_kernels
 bench_tutti_kernels_SOURCES = %reldir%/tutti_kernels.c
 bench_tutti_kernels_CPPFLAGS = $(LIB_CPPFLAGS)
 bench_tutti_kernels_LDADD = libtutti_all.la
 
 # Calls the exec, coll and xport rooms directly.
-noinst_PROGRAMS += %reldir%/tutti_exec
+inside_programs += %reldir%/tutti_exec
 bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/exec_world.c %reldir%/exec_world.h \
     %reldir%/read_text.c %reldir%/read_text.h
 bench_tutti_exec_CPPFLAGS = $(LIB_CPPFLAGS)
@@ -157,3 +169,66 @@ bench_tutti_tune_SOURCES = \
     lib/conf/tuned.c
 bench_tutti_tune_CPPFLAGS = $(BENCH_CPPFLAGS) -I$(top_srcdir)/lib
 bench_tutti_tune_LDADD = $(BENCH_LIBS)
+
+# The programs in bench/ find the library in the build folder. Those that link it and are installed
+# are linked again, of the same objects, to find the installed library.
+if TOOLS
+bin_PROGRAMS += $(inside_programs) \
+    %reldir%/installed/tutti_allgather \
+    %reldir%/installed/tutti_allreduce \
+    %reldir%/installed/tutti_allreduce_async \
+    %reldir%/installed/tutti_alltoall \
+    %reldir%/installed/tutti_barrier \
+    %reldir%/installed/tutti_broadcast \
+    %reldir%/installed/tutti_gradients \
+    %reldir%/installed/tutti_pack \
+    %reldir%/installed/tutti_reduce \
+    %reldir%/installed/tutti_reduce_scatter \
+    %reldir%/installed/tutti_tune
+bench_installed_tutti_allgather_SOURCES =
+bench_installed_tutti_allgather_LDADD = $(bench_tutti_allgather_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_allgather_DEPENDENCIES = $(bench_tutti_allgather_OBJECTS)
+bench_installed_tutti_allgather_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_allreduce_SOURCES =
+bench_installed_tutti_allreduce_LDADD = $(bench_tutti_allreduce_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_allreduce_DEPENDENCIES = $(bench_tutti_allreduce_OBJECTS)
+bench_installed_tutti_allreduce_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_allreduce_async_SOURCES =
+bench_installed_tutti_allreduce_async_LDADD = $(bench_tutti_allreduce_async_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_allreduce_async_DEPENDENCIES = $(bench_tutti_allreduce_async_OBJECTS)
+bench_installed_tutti_allreduce_async_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_alltoall_SOURCES =
+bench_installed_tutti_alltoall_LDADD = $(bench_tutti_alltoall_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_alltoall_DEPENDENCIES = $(bench_tutti_alltoall_OBJECTS)
+bench_installed_tutti_alltoall_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_barrier_SOURCES =
+bench_installed_tutti_barrier_LDADD = $(bench_tutti_barrier_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_barrier_DEPENDENCIES = $(bench_tutti_barrier_OBJECTS)
+bench_installed_tutti_barrier_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_broadcast_SOURCES =
+bench_installed_tutti_broadcast_LDADD = $(bench_tutti_broadcast_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_broadcast_DEPENDENCIES = $(bench_tutti_broadcast_OBJECTS)
+bench_installed_tutti_broadcast_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_gradients_SOURCES =
+bench_installed_tutti_gradients_LDADD = $(bench_tutti_gradients_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_gradients_DEPENDENCIES = $(bench_tutti_gradients_OBJECTS)
+bench_installed_tutti_gradients_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_pack_SOURCES =
+bench_installed_tutti_pack_LDADD = $(bench_tutti_pack_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_pack_DEPENDENCIES = $(bench_tutti_pack_OBJECTS)
+bench_installed_tutti_pack_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_reduce_SOURCES =
+bench_installed_tutti_reduce_LDADD = $(bench_tutti_reduce_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_reduce_DEPENDENCIES = $(bench_tutti_reduce_OBJECTS)
+bench_installed_tutti_reduce_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_reduce_scatter_SOURCES =
+bench_installed_tutti_reduce_scatter_LDADD = $(bench_tutti_reduce_scatter_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_reduce_scatter_DEPENDENCIES = $(bench_tutti_reduce_scatter_OBJECTS)
+bench_installed_tutti_reduce_scatter_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_tune_SOURCES =
+bench_installed_tutti_tune_LDADD = $(bench_tutti_tune_OBJECTS) $(BENCH_LIBS)
+EXTRA_bench_installed_tutti_tune_DEPENDENCIES = $(bench_tutti_tune_OBJECTS)
+bench_installed_tutti_tune_LDFLAGS = $(LIB_LDFLAGS)
+else
+noinst_PROGRAMS += $(inside_programs)
+endif

@@ -40,6 +40,7 @@ include %reldir%/machines/local.mk
 include %reldir%/fuzz/local.mk
 include %reldir%/stress/local.mk
 include %reldir%/abi/local.mk
+include %reldir%/install/local.mk
 include %reldir%/lint/local.mk
 include %reldir%/trainer/local.mk
 

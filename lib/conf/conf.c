@@ -100,7 +100,7 @@ static const row_t rows[] = {
       "Force algorithms: COLLECTIVE:[BYTES-BYTES:]NAME[(RADIX)][/SUB], several with commas.\n"
       "    0-4k is up to 4095 bytes. @FILE instead of NAME: schedules of your own, which rank 0\n"
       "    reads and the checker proves; for one number of ranks and one root.\n"
-      "    `bench/tutti_sched --list`, in the build folder, lists the names of each collective.",
+      "    `tutti_sched list` prints the names of each collective.",
       0, SIZE(shared.algorithm), NULL },
     { "TUTTI_CHECK", CONF_CHOICE, AT(shared.check), "0",
       "1: prove each schedule when it is built.",
@@ -164,7 +164,7 @@ static const row_t rows[] = {
       "Network interface between hosts, such as eth0; else the first that is up.",
       0, SIZE(interface), NULL },
     { "TUTTI_TUNED", CONF_TEXT, AT(tuned), "",
-      "File with settings measured by bench/tutti_tune, instead of that for this machine and\n"
+      "File with settings measured by tutti_tune, instead of that for this machine and\n"
       "    number of local ranks in ~/.config/tutti/tuned; none: no file. They go before the\n"
       "    defaults, and variables go before them.",
       0, SIZE(tuned), NULL },

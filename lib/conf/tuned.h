@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files with settings that bench/tutti_tune has measured: what is in them, and which is this
+ * Files with settings that tutti_tune has measured: what is in them, and which is this
  * machine's.
  *
  *      # a comment

@@ -108,7 +108,7 @@ static void note_closed(const char *path, int error, const char *why, tutti__con
 {
     if (error == ENOENT || error == ENOTDIR)
         snprintf(note->text, sizeof(note->text),
-                 "no tuned settings: %.600s is not there; bench/tutti_tune makes it", path);
+                 "no tuned settings: %.600s is not there; tutti_tune makes it", path);
     else
         snprintf(note->text, sizeof(note->text), "no tuned settings: %.600s: %.300s", path, why);
 }

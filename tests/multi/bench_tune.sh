@@ -38,7 +38,7 @@ refuses 'more: what' $bench more
 
 [ -n "$mpirun" ] || finish
 launch="$mpirun -np 2"
-uses 'bench/tutti_tune makes it' 'before there is a file'
+uses 'tutti_tune makes it' 'before there is a file'
 
 # Nothing is written by a dry run, nor where nothing can be.
 ran $launch $bench --quick -n
@@ -79,7 +79,7 @@ uses "TUTTI_ONESHOT_BYTES=$(sed -n 's/^TUTTI_ONESHOT_BYTES \([^ ]*\).*/\1/p' "$f
     'a variable and the file'
 unset TUTTI_ONESHOT_BYTES
 launch="$mpirun -np 3"
-uses 'bench/tutti_tune makes it' 'another number of ranks'
+uses 'tutti_tune makes it' 'another number of ranks'
 launch="$mpirun -np 2"
 
 # A file by name, and one that is broken.

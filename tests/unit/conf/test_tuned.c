@@ -336,7 +336,7 @@ static void test_own_file(void **state)
     setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
     conf = read_with(NULL, said, sizeof(said));
     assert_defaults(&conf);
-    assert_non_null(strstr(said, "4ranks is not there; bench/tutti_tune makes it\n"));
+    assert_non_null(strstr(said, "4ranks is not there; tutti_tune makes it\n"));
 
     setenv("TUTTI_BOOT", "local:x", 1);
     setenv("TUTTI_RANK", "0", 1);

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# For the tests of what `make install` installs. To be sourced; needs top, the source directory.
+
+errors=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+hello_c=$top/examples/hello_allreduce.c
+
+# A make of its own: neither flags of the make that started the test, nor its jobs.
+unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
+# Modules must be found without help. Settings of this machine must not be used.
+unset TUTTI_MODULE_DIR
+export TUTTI_TUNED=none
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+case ${SANITIZER:-no} in
+no) ;;
+*)
+    echo "a library with a sanitizer is not for installing"
+    exit 77
+    ;;
+esac
+
+# find_mpirun LIBS: sets mpirun, unless the build has no MPI, whose libraries LIBS are.
+mpirun=
+find_mpirun() {
+    [ -n "$1" ] && command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 || return 0
+    mpirun=${MPIRUN:-mpirun}
+    case $($mpirun --version 2>&1) in
+    *"Open MPI"* | *OpenRTE*) mpirun="$mpirun --oversubscribe --mca mpi_yield_when_idle 1" ;;
+    esac
+}
+
+# wrong WHAT [FILE...]: counts an error and shows the files.
+wrong() {
+    echo "wrong: $1"
+    shift
+    for shown; do
+        sed "s/^/    ${shown##*/}: /" "$shown"
+    done
+    errors=$((errors + 1))
+}
+
+# must WHAT COMMAND...: it succeeds, else the test ends. Its output is in $work/log.
+must() {
+    what=$1
+    shift
+    "$@" >"$work/log" 2>&1 && return
+    wrong "$what: $*" "$work/log"
+    exit 1
+}
+
+# ask_folders: sets prefix, bindir, libdir and includedir as the build in this folder has them.
+ask_folders() {
+    folders=$(make -s --no-print-directory --eval='folders:;@echo $(prefix) $(bindir) $(libdir) \
+        $(includedir)' folders) || exit 1
+    read -r prefix bindir libdir includedir <<END
+$folders
+END
+}
+
+# says_sum RANKS PROGRAM: so many ranks print the sum. One rank has no launcher.
+says_sum() {
+    launch=
+    if [ "$1" -gt 1 ]; then
+        [ -n "$mpirun" ] || return 0
+        launch="$mpirun -np $1"
+    fi
+    $launch "$2" >"$work/out" 2>"$work/log"
+    status=$?
+    sum=$(($1 * ($1 + 1) / 2))
+    if [ $status -ne 0 ] || [ "$(grep -c "of $1: the sum is $sum\$" "$work/out")" -ne "$1" ]; then
+        wrong "$2 with $1 ranks ended with $status" "$work/out" "$work/log"
+    fi
+}
+
+# has_tools ROOT: each program of bench/ is installed below it. None knows the build folder, and
+# those that use the library use the installed one.
+has_tools() {
+    for source in "$top"/bench/tutti_*.c; do
+        tool=$1$bindir/$(basename "$source" .c)
+        if [ ! -x "$tool" ]; then
+            wrong "$tool is not installed"
+            continue
+        fi
+        if readelf -d "$tool" | grep -E 'R(UN)?PATH' >"$work/log" && grep -q '/\.libs' "$work/log"; then
+            wrong "$tool finds libraries in the build folder" "$work/log"
+        fi
+        ldd "$tool" >"$work/log"
+        if grep -q libtutti "$work/log" && ! grep -qF "=> $1$libdir/libtutti.so" "$work/log"; then
+            wrong "$tool uses another library than the installed one" "$work/log"
+        fi
+    done
+}
+
+# runs_tools: a program that contains the library, and one that links it; both are in PATH.
+runs_tools() {
+    must 'tutti_sched' tutti_sched print allreduce:ring -n 3
+    must 'tutti_allreduce' ${mpirun:+$mpirun -np 2} tutti_allreduce -c -m 4:1K -i 2 -x 0
+}
+
+# has_names: the static library defines no global name outside of the library's own.
+has_names() {
+    "${NM:-nm}" -g --defined-only "$1" | awk 'NF == 3 { print $3 }' >"$work/all"
+    grep -q '^tutti_allreduce$' "$work/all" || wrong "$1 has no tutti_allreduce"
+    grep -v '^tutti_' "$work/all" >"$work/out" && wrong "$1 defines global names" "$work/out"
+}
+
+# by_pkg_config: compiles $work/shared and $work/static with the help of pkg-config.
+by_pkg_config() {
+    must 'pkg-config' pkg-config --cflags --static --libs tutti
+    must 'shared' ${CC:-cc} "$hello_c" -o "$work/shared" $(pkg-config --cflags --libs tutti)
+    must 'static' ${CC:-cc} "$hello_c" -o "$work/static" \
+        $(pkg-config --cflags --static --libs tutti | sed 's/-ltutti/-l:libtutti.a/')
+    ldd "$work/static" >"$work/log"
+    grep -q libtutti "$work/log" && wrong 'the static program uses the shared library' "$work/log"
+}
+
+# by_cmake PREFIX: compiles $work/cmake/shared and static with the help of CMake.
+by_cmake() {
+    rm -rf "$work/project" "$work/cmake"
+    mkdir "$work/project"
+    cat >"$work/project/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.13)
+project(hello C)
+find_package(tutti 99 QUIET)
+if(tutti_FOUND)
+    message(FATAL_ERROR "version 99 is here")
+endif()
+find_package(tutti 0.1 REQUIRED)
+add_executable(shared $hello_c)
+target_link_libraries(shared tutti::tutti)
+add_executable(static $hello_c)
+target_link_libraries(static tutti::static)
+END
+    must 'cmake' cmake -S "$work/project" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$1"
+    must 'cmake --build' cmake --build "$work/cmake"
+    ldd "$work/cmake/static" >"$work/log"
+    grep -q libtutti "$work/log" && wrong 'CMake links the shared library' "$work/log"
+}
+
+# nothing_left FOLDER: after `make uninstall`, no file and nothing of this library's name is there.
+nothing_left() {
+    find "$1" ! -type d -o -path '*tutti*' | sed "s|^$1||" >"$work/left"
+    [ ! -s "$work/left" ] || wrong "make uninstall leaves files" "$work/left"
+}
+
+# finish: skips if there was no CMake to try.
+finish() {
+    [ $errors -eq 0 ] || exit 1
+    command -v cmake >/dev/null && exit 0
+    echo "no cmake: all but find_package was tried"
+    exit 77
+}

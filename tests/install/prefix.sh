@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# configure --prefix --libdir, make, make install, and the build folder is gone: programs are
+# compiled with what is installed and run, without variables that help them. Then the same with the
+# installed tree moved elsewhere, and without what configure can leave out. Not part of a build.
+set -u
+top=$(cd "$(dirname "$0")/../.." && pwd)
+. "$top/tests/install/common.sh"
+prefix=$work/usr
+bindir=$prefix/bin
+machine=$(${CC:-cc} -print-multiarch)
+libdir=$prefix/lib${machine:+/$machine}
+jobs=$(nproc)
+
+# build_with FLAG...: not optimised, since it is not measured.
+build_with() {
+    must 'configure' "$top/configure" CC="${CC:-cc}" CFLAGS=-O0 --prefix="$prefix" \
+        --libdir="$libdir" --with-cuda=no "$@"
+    must 'make' make -j "$jobs"
+}
+
+[ -x "$top/configure" ] || must 'autogen.sh' "$top/autogen.sh"
+mkdir "$work/build" && cd "$work/build" || exit 1
+build_with --disable-tools --disable-static
+find_mpirun "$(sed -n 's/^MPI_LIBS = *//p' Makefile)"
+must 'make install' make install
+[ ! -e "$bindir" ] || wrong '--disable-tools installs programs'
+[ ! -e "$libdir/libtutti.a" ] || wrong '--disable-static installs the static library'
+must 'make uninstall' make uninstall
+nothing_left "$prefix"
+
+build_with
+must 'make install' make install
+cd "$work" && mv build built
+
+export PKG_CONFIG_PATH="$libdir/pkgconfig"
+has_tools ""
+PATH=$bindir:$PATH
+runs_tools
+by_pkg_config
+must 'rpath' ${CC:-cc} "$hello_c" -o "$work/shared" $(pkg-config --cflags --libs tutti) \
+    -Wl,-rpath,"$libdir"
+for ranks in 1 2; do
+    says_sum $ranks "$work/shared"
+    says_sum $ranks "$work/static"
+done
+if command -v cmake >/dev/null; then
+    by_cmake "$prefix"
+    says_sum 2 "$work/cmake/shared"
+    says_sum 2 "$work/cmake/static"
+fi
+
+# Moved: the modules are still beside the library, headers and libraries beside the CMake package.
+mv "$prefix" "$work/moved"
+export LD_LIBRARY_PATH="$work/moved${libdir#"$prefix"}"
+says_sum 2 "$work/shared"
+if command -v cmake >/dev/null; then
+    by_cmake "$work/moved"
+    says_sum 2 "$work/cmake/shared"
+fi
+mv "$work/moved" "$prefix"
+
+mv built build && cd build || exit 1
+must 'make uninstall' make uninstall
+nothing_left "$prefix"
+finish
