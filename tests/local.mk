@@ -50,7 +50,8 @@ if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 endif
-EXTRA_DIST += $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/lsan.supp
+EXTRA_DIST += $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/lsan.supp \
+    %reldir%/packaging/debian.sh
 
 CLEANFILES += tests/gpu.lock tests/ranks.*.lock
 

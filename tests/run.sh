@@ -7,7 +7,7 @@
 #     clang  clang, warnings are errors: everything compiles, tests included
 #     asan   AddressSanitizer and UndefinedBehaviorSanitizer: make check
 #     tsan   ThreadSanitizer: the tests whose ranks are threads
-#     dist   with --long: make distcheck
+#     dist   with --long: make distcheck; and the scripts in $long_scripts
 #
 # Where there is a GPU, and nvcc to build the CUDA module with, check and asan have it in their
 # tests, too: tests/gpu.
@@ -22,6 +22,7 @@ top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
 
 builds=
 long=
+long_scripts="tests/install/prefix.sh tests/packaging/debian.sh"
 for argument; do
     case $argument in
     --long) long=dist ;;
@@ -95,6 +96,29 @@ run_build() {
     echo "   $(($(date +%s) - began)) s; so far $passed passed, $failed failed, $skipped skipped"
 }
 
+# run_script SCRIPT: a test that is part of no build.
+run_script() {
+    echo "== $1"
+    began=$(date +%s)
+    script_log=build/$(basename "$1" .sh).log
+    "$1" >"$script_log" 2>&1 </dev/null
+    case $? in
+    0) passed=$((passed + 1)) ;;
+    77)
+        skipped=$((skipped + 1))
+        skipped_names="$skipped_names $1"
+        echo "   skipped $1: $(tail -n 1 "$script_log")"
+        ;;
+    *)
+        failed=$((failed + 1))
+        echo "----- failed: $1, $script_log:"
+        tail -n 100 "$script_log"
+        echo "-----"
+        ;;
+    esac
+    echo "   $(($(date +%s) - began)) s; so far $passed passed, $failed failed, $skipped skipped"
+}
+
 mkdir -p build
 alone run.sh
 if ! need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $TEST_PACKAGES || ! generate; then
@@ -110,5 +134,9 @@ for build in $builds; do
     tsan) run_build tsan check-tsan --with-sanitizer=thread CFLAGS="-O1 -g" ;;
     dist) run_build dist distcheck ;;
     esac
+done
+# With --long: what is installed, and the Debian packages.
+for script in ${long:+$long_scripts}; do
+    run_script $script
 done
 finish

@@ -9,6 +9,7 @@ BUILD_PACKAGES="gcc libc6-dev make autoconf automake libtool pkg-config libhwloc
     openmpi-bin libjansson-dev"
 TRAIN_PACKAGES="libopenblas-dev zlib1g-dev dataset-fashion-mnist"
 TEST_PACKAGES="g++ clang binutils cmake libcmocka-dev xz-utils"
+DEBIAN_PACKAGES="build-essential debhelper debootstrap"
 
 jobs=$(nproc)
 
@@ -80,7 +81,7 @@ need_packages() {
 
 # Makes configure and Makefile.in if one of their sources is newer.
 generate() {
-    changed=$(find configure.ac Makefile.am include lib bench examples tests \
+    changed=$(find configure.ac Makefile.am include lib bench examples packaging tests \
         \( -name '*.m4' -o -name '*.mk' -o -name configure.ac -o -name Makefile.am \) \
         -newer m4/generated 2>/dev/null | head -n 1)
     if [ ! -e m4/generated ] || [ ! -e configure ] || [ -n "$changed" ]; then

@@ -1,0 +1,139 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Builds the Debian packages of a copy of this tree, installs them into an empty Debian of the same
+# release, and there compiles hello_allreduce and runs it with two ranks. Wants root (or sudo), the
+# right to mount, and apt's mirror; what is missing skips the test (77). Takes some minutes.
+#
+# Everything lies in one temporary folder. What is mounted and what runs is so in namespaces that end
+# with this script.
+set -u
+
+top=$(cd "$(dirname "$0")/../.." && pwd) && cd "$top" || exit 1
+. lib/build/setup.sh
+
+skip() {
+    echo "$1"
+    exit 77
+}
+
+command -v dpkg-query >/dev/null || skip "not a Debian system"
+mkdir -p build
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || skip "needs root"
+    exec sudo --preserve-env=TUTTI_PACKAGES "$0"
+fi
+unshare --mount --pid --fork --mount-proc true 2>/dev/null || skip "this container may not mount"
+[ "${TUTTI_PACKAGES:-}" != as-is ] || command -v debootstrap >/dev/null || skip "no debootstrap"
+need_packages $BUILD_PACKAGES $DEBIAN_PACKAGES || exit 1
+
+release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+mirror=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' |
+    awk -v release="$release" '$1 == release && $2 == "main" { print $3; exit }')
+[ -n "$mirror" ] || skip "apt has no mirror of $release"
+
+work=$(mktemp -d) || exit 1
+root=$work/root
+child=
+leave() {
+    trap '' HUP INT TERM
+    [ -z "$child" ] || { kill -KILL "$child" && wait "$child"; } 2>/dev/null
+    rm -rf --one-file-system "$work"
+}
+trap leave EXIT
+trap 'exit 1' HUP INT TERM
+
+# inside COMMAND...: in namespaces of its own, half an hour at most. A signal ends the wait, and
+# everything that the command has started ends with the first process of its namespace.
+inside() {
+    unshare --mount --pid --fork --kill-child --mount-proc timeout 1800 "$@" \
+        >"$work/log" 2>&1 </dev/null &
+    child=$!
+    wait $child
+    status=$?
+    child=
+    return $status
+}
+
+# step WHAT COMMAND...: ends the test if it fails.
+step() {
+    echo "$1"
+    shift
+    inside "$@" && return
+    echo "failed: $*"
+    tail -n 60 "$work/log"
+    exit 1
+}
+
+# there WHAT COMMANDS: a step by the shell of the empty Debian.
+there() {
+    step "$1" sh -c 'mount -t proc proc "$1/proc" && mount -t sysfs -o ro sys "$1/sys" &&
+        mount -t tmpfs tmp "$1/dev/shm" && exec chroot "$1" /bin/sh -euc "$2"' sh "$root" "$2"
+}
+
+# copy_tree: what git knows and what is new, or all of a release archive.
+copy_tree() {
+    if [ -e .git ]; then
+        git -c safe.directory="$top" ls-files -z --cached --others --exclude-standard
+    else
+        find . -path ./build -prune -o -type f -print0
+    fi | tar -c --null --ignore-failed-read -T - | tar -x -C "$work/tree"
+}
+
+mkdir "$work/tree" "$root" && copy_tree || exit 1
+ln -s packaging/debian "$work/tree/debian" || exit 1
+step "building packages" sh -c 'cd "$1" && exec dpkg-buildpackage -us -uc -b' sh "$work/tree"
+grep -q "^tutti ($(sed -n 's/^#define TUTTI_VERSION_M[A-Z]* //p; s/^#define TUTTI_VERSION_PATCH //p' \
+    include/tutti/version.h | paste -sd.))" packaging/debian/changelog ||
+    { echo "packaging/debian/changelog has another version than version.h"; exit 1; }
+if command -v lintian >/dev/null; then
+    step "lintian" sh -c 'exec lintian --allow-root --fail-on error "$1"/*.changes' sh "$work"
+    cat "$work/log"
+fi
+
+step "empty Debian" debootstrap --variant=minbase "$release" "$root" "$mirror"
+mkdir "$root/packages" && mv "$work"/*.deb "$root/packages/" || exit 1
+cp examples/hello_allreduce.c "$root/packages/" || exit 1
+cp -L /etc/resolv.conf "$root/etc/" 2>/dev/null
+echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/test"
+
+install='export DEBIAN_FRONTEND=noninteractive
+    install() { apt-get install -y --no-install-recommends "$@"; }
+    cd /packages'
+there "library" "$install"'
+    apt-get update
+    install gcc libc6-dev pkg-config ./libtutti0_*.deb ./libtutti-dev_*.deb'
+there "a program without a launcher" '
+    cd /packages
+    cc hello_allreduce.c -o hello $(pkg-config --cflags --libs tutti)
+    cc hello_allreduce.c -o static \
+        $(pkg-config --cflags --static --libs tutti | sed s/-ltutti/-l:libtutti.a/)
+    for program in ./hello ./static; do
+        $program | grep "rank 0 of 1: the sum is 1"
+        # mpirun has started it, but there is no module: a clear message.
+        if OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 $program >said 2>&1; then
+            exit 1
+        fi
+        cat said
+        grep "no MPI module fits, in .*/lib/.*/tutti: mpi_openmpi.so: " said
+    done'
+there "module and programs" "$install"'
+    install openmpi-bin ./libtutti0-openmpi_*.deb ./tutti-tools_*.deb'
+there "two ranks" '
+    cd /packages
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    mpirun="mpirun --oversubscribe --mca mpi_yield_when_idle 1 -np 2"
+    for program in ./hello ./static; do
+        $mpirun $program >said
+        cat said
+        [ "$(grep -c "of 2: the sum is 3\$" said)" -eq 2 ]
+    done
+    $mpirun tutti_allreduce --peer mpi -c -m 4:64 -i 2 -x 0
+    tutti_sched list | grep allreduce:ring'
+there "removing packages" '
+    rm -r /packages
+    dpkg --purge tutti-tools libtutti-dev libtutti0-openmpi libtutti0
+    left=$(find / -xdev -name "*tutti*")
+    echo "left: $left"
+    [ -z "$left" ]'
+echo "the Debian packages are right"
