@@ -5,9 +5,9 @@
 # on a real device have it twice, since they start CUDA and NCCL again and again, which takes seconds,
 # and run one at a time.
 #
-# Of tests that start ranks one more than there are processors run at a time, however many `make -j`
-# starts: they wait as much as they compute, but for TEST_SECONDS's sake not all at once. Waiting for
-# a place does not count.
+# Of tests that start ranks at most twice as many run at a time as there are processors, however many
+# `make -j` starts: they wait as much as they compute, but for TEST_SECONDS's sake not all at once.
+# Waiting for a place does not count.
 set -u
 
 seconds=${TEST_SECONDS:-300}
@@ -22,7 +22,7 @@ esac
 case $1 in
 *tests/unit/* | *tests/abi/* | *tests/lint/*) ;;
 *)
-    places=$(($(nproc) + 1))
+    places=$((2 * $(nproc)))
     place=1
     exec 9>tests/ranks.$place.lock
     until flock -n 9; do
@@ -48,8 +48,28 @@ case ${SANITIZER:-no} in
     ;;
 esac
 
+# In hundredths of a second: the machine's time, and the processor time of the children that ended.
+read_clocks()
+{
+    read -r now rest </proc/uptime
+    now=${now%.*}${now#*.}
+    set -- $(cat /proc/$$/stat)
+    used=$((${16} + ${17}))
+}
+
+seconds_of()
+{
+    printf '%d.%02d s' $(($1 / 100)) $(($1 % 100))
+}
+
+read_clocks
+began=$now
+used_before=$used
 $run "$@" 8>&- 9>&- </dev/null
 status=$?
+read_clocks
+# run.sh reads this line.
+echo "time: $(seconds_of $((now - began))), processor $(seconds_of $((used - used_before)))"
 if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
     echo "$1: stopped after $seconds s" >&2
 fi
