@@ -8,22 +8,44 @@
 #                     tests_api_name_LDADD = $(API_LIBS)
 #     test_programs   not tests, but started by script_tests
 #     script_tests    scripts, such as those that call mpirun; need the exec bit
-#     tsan_tests      those of the programs above whose ranks are threads, once more: what
-#                     `make check-tsan` runs in a build --with-sanitizer=thread
+#
+# A test that takes more than some three seconds of a processor has two forms, quick and long: see
+# long.h, for scripts long.sh. Nothing is left out of all quick forms but repetition: more ranks,
+# seeds, sizes, rounds.
+#
+#     make check           all tests, quick
+#     make check-long      all tests, long
+#     make check-asan      asan_quick, quick: in a build --with-sanitizer=address,undefined
+#     make check-tsan      tsan_quick, quick: in a build --with-sanitizer=thread
+#     make check-tsan-long tsan_tests, long: likewise
+#
+# The lists of tests that run once more with a sanitizer:
+#
+#     asan_quick      programs that can break memory: raw memory and offsets into it, parsers of bytes
+#                     from outside, teardown, errors, kernels. `make check-long` in such a build runs
+#                     all tests
+#     asan_quick_scripts   script_tests of that kind; asan_quick_programs: what they start
+#     tsan_tests      programs whose ranks are threads
+#     tsan_quick      of these the ones in which threads share state: requests, the engine and its
+#                     token, doorbells, launch sequencers, callbacks, freed communicators
 #
 # The source of a program is its name with .c, unless name_SOURCES says otherwise. limit.sh runs
-# each test, with a time limit.
+# each test, with a time limit, and writes into its log how long it took.
 
 unit_tests =
 rank_tests =
 api_tests =
 test_programs =
 script_tests =
+asan_quick =
+asan_quick_scripts =
+asan_quick_programs =
 tsan_tests =
+tsan_quick =
 
 # Sources that several tests share.
 check_LTLIBRARIES += tests/libtests.la
-tests_libtests_la_SOURCES = %reldir%/ranks.c %reldir%/ranks.h %reldir%/tag.h
+tests_libtests_la_SOURCES = %reldir%/ranks.c %reldir%/ranks.h %reldir%/long.h %reldir%/tag.h
 
 LDADD = tests/libtests.la libtutti_all.la $(CMOCKA_LIBS)
 API_LIBS = tests/libtests.la libtutti.la $(CMOCKA_LIBS)
@@ -50,7 +72,7 @@ if HAVE_CMOCKA
 check_PROGRAMS += $(unit_tests)
 TESTS += $(unit_tests)
 endif
-EXTRA_DIST += $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/lsan.supp \
+EXTRA_DIST += $(script_tests) %reldir%/limit.sh %reldir%/run.sh %reldir%/long.sh %reldir%/lsan.supp \
     %reldir%/packaging/debian.sh
 
 CLEANFILES += tests/gpu.lock tests/ranks.*.lock
@@ -67,8 +89,16 @@ AM_TESTS_ENVIRONMENT = \
     export UBSAN_OPTIONS=print_stacktrace=1; \
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;
 
+check-long:
+	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
+check-asan: modules
+	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(asan_quick) $(asan_quick_programs)" \
+	    TESTS="$(asan_quick) $(asan_quick_scripts)" check-TESTS
 check-tsan:
-	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_tests)" TESTS="$(tsan_tests)" check-TESTS
+	$(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_quick)" TESTS="$(tsan_quick)" check-TESTS
+check-tsan-long:
+	TUTTI_TEST_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check_PROGRAMS="$(tsan_tests)" \
+	    TESTS="$(tsan_tests)" check-TESTS
 all-programs: all
 	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS)
-.PHONY: check-tsan all-programs
+.PHONY: check-long check-asan check-tsan check-tsan-long all-programs

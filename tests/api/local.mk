@@ -15,3 +15,6 @@ api_shared = %reldir%/api.c %reldir%/api.h
 %C%_bootstrap_LDADD = $(API_LIBS)
 %C%_environment_SOURCES = %reldir%/environment.c $(api_shared)
 %C%_environment_LDADD = $(API_LIBS)
+
+# See tests/local.mk.
+asan_quick += %reldir%/alone %reldir%/arguments %reldir%/bootstrap %reldir%/environment

@@ -20,3 +20,6 @@ fault_shared = %reldir%/fault.c %reldir%/fault.h
 
 rank_tests += $(fault_tests)
 script_tests +=
+
+# See tests/local.mk.
+asan_quick += %reldir%/files %reldir%/gone %reldir%/killed %reldir%/leftovers %reldir%/memory

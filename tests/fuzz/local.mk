@@ -17,3 +17,4 @@ fuzz_driver = %reldir%/driver.c %reldir%/fuzz.h
 
 check_PROGRAMS += $(fuzz_tests)
 TESTS += $(fuzz_tests)
+asan_quick += $(fuzz_tests)

@@ -33,7 +33,7 @@ passes 0,1 sh "$gpu/table.sh"
 passes 0,1 sh "$gpu/collectives.sh"
 # Calls of NCCL before 2.27 belong to their threads. Without mpirun, for time's sake.
 passes 0,1 env MPI_LIBS= TUTTI_TEST_NCCL_VERSION=22605 sh "$gpu/bench.sh"
-passes 0 sh "$gpu/collectives.sh"
+! is_long "all calls with one device" || passes 0 sh "$gpu/collectives.sh"
 if test -x examples/example_train && grep -q cublasGemmEx "$cuda_libs"; then
     varied "$work/data" 200
     passes 0,1 env TUTTI_TEST_DATA="$work/data" sh "$gpu/measure.sh" --quick . train

@@ -27,6 +27,9 @@ ends()
 }
 
 gpu="$srcdir/tests/gpu"
+. "$srcdir/tests/long.sh"
+long=no
+! is_long "all calls without NCCL, and measure.sh with four devices and without NCCL" || long=yes
 
 ends 0 '^pretend: 16 ' sh "$gpu/table.sh"
 ends 0 '^pretend: 16 ' env TUTTI_TEST_DEVICES=1 sh "$gpu/collectives.sh"
@@ -58,12 +61,14 @@ if [ "${SANITIZER:-no}" = no ]; then
 fi
 
 ends 0 '^# [0-9]+ s, 0 steps failed' sh "$gpu/measure.sh" --quick . pack direct hosts ways lists
-ends 0 '^# allreduce of .*, by cost: staged, [0-9]+ us instead of [0-9]+$' \
-    env TUTTI_TEST_DEVICES=4 sh "$gpu/measure.sh" --quick . ways
-# Without NCCL.
-ends 0 '^pretend: 16 ' env TUTTI_TEST_DEVICES=1 TUTTI_TEST_NCCL=0 sh "$gpu/collectives.sh"
-ends 0 '^# [0-9]+ s, 0 steps failed' \
-    env TUTTI_TEST_NCCL=0 sh "$gpu/measure.sh" --quick . direct hosts lists
+if [ $long = yes ]; then
+    ends 0 '^# allreduce of .*, by cost: staged, [0-9]+ us instead of [0-9]+$' \
+        env TUTTI_TEST_DEVICES=4 sh "$gpu/measure.sh" --quick . ways
+    # Without NCCL.
+    ends 0 '^pretend: 16 ' env TUTTI_TEST_DEVICES=1 TUTTI_TEST_NCCL=0 sh "$gpu/collectives.sh"
+    ends 0 '^# [0-9]+ s, 0 steps failed' \
+        env TUTTI_TEST_NCCL=0 sh "$gpu/measure.sh" --quick . direct hosts lists
+fi
 
 ends 1 '1 steps failed' sh "$gpu/measure.sh" --quick . no_part
 ends 2 'usage: measure.sh' sh "$gpu/measure.sh"

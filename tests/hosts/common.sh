@@ -3,6 +3,8 @@
 # Sourced by the scripts here: finds mpirun and a module for it, or ends with 77; runs a program's
 # ranks and counts those that passed.
 
+. "$(dirname "$0")/../long.sh"
+
 # Open MPI leaves memory behind in plugins that it has unloaded: there is no name left to suppress.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # A hang is an error that says where.

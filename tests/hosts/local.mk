@@ -32,3 +32,7 @@ script_tests += \
     %reldir%/one_host.sh
 
 EXTRA_DIST += %reldir%/common.sh
+
+# See tests/local.mk.
+asan_quick_scripts += %reldir%/hosts.sh
+asan_quick_programs += %reldir%/hosts_check

@@ -2,6 +2,8 @@
 #
 # What the tests of the bench programs share; sourced by them. Numbers are nobody's business there.
 
+. "$srcdir/tests/long.sh"
+
 errors=0
 log=$(mktemp) || exit 1
 files=$(mktemp -d) || exit 1

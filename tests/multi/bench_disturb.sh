@@ -33,7 +33,9 @@ rows 5 "^[0-9]+ .* Pass" "rotate"
 grep -q '^# Buffers private and rotating, out of place;' "$log" || wrong "rotate is not printed"
 
 [ -n "$mpirun" ] || finish
-for program in allgather allreduce alltoall broadcast reduce reduce_scatter; do
+programs="allgather allreduce alltoall broadcast reduce reduce_scatter"
+is_long "all but allreduce" || programs=allreduce
+for program in $programs; do
     for flags in "--buffers rotate -M 1M" "--buffers shared" "--buffers shared,rotate -M 1M" \
         "--skew 50 --load 1"; do
         ran $mpirun -np 3 bench/tutti_$program -c -m 16:4K -i 10 -x 1 --rounds 2 --stats $flags

@@ -6,6 +6,7 @@
  * pretended ones.
  */
 #include "multi/coll_case.h"
+#include "long.h"
 #include "multi/reference.h"
 
 #include <stdlib.h>
@@ -204,19 +205,21 @@ static int run(rank_fn_t fn, int size, const char *hosts, int threads)
 
 int main(void)
 {
-    static const int sizes[] = { 1, 2, 3, 4, 5, 7, 8 };
-    static const char *const hosts[] = { "ab", "aabb", "aaabb", "aaaab", "abab", "abc", "aabbc" };
+    static const int sizes[] = { 1, 2, 3, 5, 4, 7, 8 };
+    static const char *const hosts[] = { "ab", "aabb", "abc", "aaabb", "aaaab", "abab", "aabbc" };
     int failures = 0, threads = !ranks_can_fork();
+    int whole = test_is_long("4, 7 and 8 ranks, all types but for 2 ranks, and four of seven "
+                             "placings on hosts");
 
     reference_create_ops();
-    for (size_t i = 0; i < COUNT_OF(sizes) && !(threads && sizes[i] > 3); i++) {
-        if (!threads || sizes[i] == 2)
+    for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 4) && !(threads && sizes[i] > 3); i++) {
+        if (sizes[i] == 2 || (whole && !threads))
             failures += run(product, sizes[i], NULL, threads);
         failures += run(all_ways, sizes[i], NULL, threads);
         failures += run(user_ops, sizes[i], NULL, threads);
         failures += run(rest, sizes[i], NULL, threads);
     }
-    for (size_t i = 0; i < COUNT_OF(hosts) && !(threads && i > 2); i++) {
+    for (size_t i = 0; i < (whole ? COUNT_OF(hosts) : 3) && !(threads && i > 2); i++) {
         failures += run(all_ways, (int)strlen(hosts[i]), hosts[i], threads);
         failures += run(user_ops, (int)strlen(hosts[i]), hosts[i], threads);
         failures += run(rest, (int)strlen(hosts[i]), hosts[i], threads);

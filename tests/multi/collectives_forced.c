@@ -4,6 +4,7 @@
  * in all places and memories, with all roots, several chunks, operations that do not commute.
  */
 #include "multi/coll_case.h"
+#include "long.h"
 #include "multi/reference.h"
 
 #include <string.h>
@@ -44,13 +45,14 @@ int main(void)
 {
     static const int sizes[] = { 2, 3, 5, 8 };
     int failures = 0, threads = !ranks_can_fork();
+    int whole = test_is_long("2, 5 and 8 ranks on one host, 5 on two");
 
     reference_create_ops();
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
-        if (!threads || sizes[i] == 3)
+        if (sizes[i] == 3 || (whole && !threads))
             failures += run_each_algorithm(with_algorithm, sizes[i], NULL, threads);
     failures += run_each_algorithm(with_algorithm, 4, "aabb", threads);
-    if (!threads)
+    if (whole && !threads)
         failures += run_each_algorithm(with_algorithm, 5, "aabba", threads);
     return failures != 0;
 }

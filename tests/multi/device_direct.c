@@ -8,6 +8,7 @@
  * The parts of different lengths are collectives_v.c's, whose calls are made on device memory here.
  */
 #include "multi/coll_case.h"
+#include "long.h"
 #include "multi/device_job.h"
 #include "multi/reference.h"
 
@@ -319,19 +320,20 @@ static void parts(rank_t *self)
 int main(void)
 {
     static const int sizes[] = { 1, 2, 3, 5 };
-    static const char *const hosts[] = { "ab", "aabb", "aaabb" };
+    static const char *const hosts[] = { "ab", "aaabb", "aabb" };
     int failures = 0, threads = !ranks_can_fork();
+    int whole = test_is_long("5 ranks, all types but for 2 ranks, and one of three placings");
 
     reference_create_ops();
-    for (size_t i = 0; i < COUNT_OF(sizes) && !(threads && sizes[i] > 3); i++) {
-        if (sizes[i] <= 2)
+    for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 3) && !(threads && sizes[i] > 3); i++) {
+        if (sizes[i] == 2 || (whole && sizes[i] == 1))
             failures += device_run(product, sizes[i], NULL, threads);
         failures += device_run(all_ways, sizes[i], NULL, 1);
         failures += device_run(rest, sizes[i], NULL, 1);
         failures += device_run(parts, sizes[i], NULL, threads);
     }
     failures += device_run(groups, 4, NULL, 1);
-    for (size_t i = 0; i < COUNT_OF(hosts) && !(threads && i > 0); i++) {
+    for (size_t i = 0; i < (whole ? COUNT_OF(hosts) : 2) && !(threads && i > 0); i++) {
         failures += device_run(all_ways, (int)strlen(hosts[i]), hosts[i], threads);
         failures += device_run(rest, (int)strlen(hosts[i]), hosts[i], 1);
         failures += device_run(parts, (int)strlen(hosts[i]), hosts[i], threads);

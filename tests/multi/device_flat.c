@@ -5,6 +5,7 @@
  * one host; who comes late, who has joined, and what NCCL does not serve.
  */
 #include "multi/coll_case.h"
+#include "long.h"
 #include "multi/device_job.h"
 
 #include <tutti/cuda.h>
@@ -404,13 +405,15 @@ int main(void)
 {
     static const char *const hosts[] = { "ab", "aaabb", "abbcc" };
     int failures = 0, forks = ranks_can_fork();
+    int whole = test_is_long("what differs only in that ranks are threads or processes");
 
     for (size_t i = 0; i < COUNT_OF(hosts); i++) {
-        failures += run(direct, hosts[i], 1);
-        if (forks)
+        if (whole || !forks || i == 1)
+            failures += run(direct, hosts[i], 1);
+        if (forks && (whole || i != 1))
             failures += run(direct, hosts[i], 0);
     }
-    for (int threads = !forks; threads < 2; threads++) {
+    for (int threads = !forks; threads < (whole || !forks ? 2 : 1); threads++) {
         failures += run(at_once, "aabb", threads);
         failures += run(at_once, "abbcc", threads);
         failures += run(streams, "aaabb", threads);

@@ -3,6 +3,7 @@
  * Communicators of parts of the ranks: who is in them, mistakes, several at once, ends.
  */
 #include "ranks.h"
+#include "long.h"
 
 #include "base/compiler.h"
 #include "base/time.h"
@@ -611,14 +612,15 @@ static void many(rank_t *self)
 
 int main(void)
 {
-    static const int sizes[] = { 1, 2, 3, 4, 5, 8 };
-    static const char *const hosts[] = { "a", "ab", "aab", "abab", "aabbc", "aaaabbbb" };
-    static const char *const four[] = { NULL, "aabb", "abab", "abcd" };
+    static const int sizes[] = { 1, 3, 4, 2, 5, 8 };
+    static const char *const hosts[] = { "a", "aab", "abab", "ab", "aabbc", "aaaabbbb" };
+    static const char *const four[] = { NULL, "abab", "aabb", "abcd" };
     static const rank_fn_t any[] = { split, keys, deeper, create };
     static const rank_fn_t some[] = { overlapping, beside_work, made_at_once, aborted };
     int failures = 0, can_fork = ranks_can_fork();
+    int whole = test_is_long("2, 5 and 8 ranks, and half the hosts");
 
-    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+    for (size_t s = 0; s < (whole ? sizeof(sizes) / sizeof(sizes[0]) : 3); s++) {
         job_t job = { .size = sizes[s], .timeout_s = 100 };
 
         for (int several = 0; several < 2; several++) {
@@ -639,7 +641,7 @@ int main(void)
         job.size = 1;
         RUN_JOB(failures, &job);
         job.size = 4;
-        for (size_t h = 0; h < sizeof(four) / sizeof(four[0]); h++) {
+        for (size_t h = 0; h < (whole ? sizeof(four) / sizeof(four[0]) : 2); h++) {
             job.hosts = four[h];
             job.fn = freed_pending;
             RUN_JOB(failures, &job);

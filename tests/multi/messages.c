@@ -5,6 +5,7 @@
  * through channels that hold one piece.
  */
 #include "multi/coll_case.h"
+#include "long.h"
 #include "multi/reference.h"
 
 #include "base/time.h"
@@ -179,18 +180,19 @@ static void uncompared(tutti__conf_t *conf, int rank)
 int main(void)
 {
     static void (*const settings[])(tutti__conf_t *, int) = { one_piece, uncompared };
-    static const int sizes[] = { 1, 2, 3, 4, 5, 7, 8 };
-    static const char *const hosts[] = { "ab", "aabb", "aaabb", "abab", "abc" };
+    static const int sizes[] = { 1, 2, 3, 5, 4, 7, 8 };
+    static const char *const hosts[] = { "ab", "aabb", "abc", "aaabb", "abab" };
     int failures = 0, threads = !ranks_can_fork();
+    int whole = test_is_long("4, 7 and 8 ranks, and two of five placings on hosts");
 
-    for (size_t i = 0; i < COUNT_OF(sizes) && !(threads && sizes[i] > 3); i++) {
+    for (size_t i = 0; i < (whole ? COUNT_OF(sizes) : 4) && !(threads && sizes[i] > 3); i++) {
         job_t job = {
             .size = sizes[i], .fn = messages, .threads = threads, .settings = small_pieces
         };
 
         RUN_JOB(failures, &job);
     }
-    for (size_t i = 0; i < COUNT_OF(hosts) && !(threads && i > 1); i++) {
+    for (size_t i = 0; i < (whole ? COUNT_OF(hosts) : 3) && !(threads && i > 1); i++) {
         job_t job = { .size = (int)strlen(hosts[i]),
                       .hosts = hosts[i],
                       .fn = messages,

@@ -57,10 +57,16 @@ works()
     [ "$(grep -c "device memory to other hosts: $4" "$log")" -eq 1 ] || wrong "hosts $1: no '$4'"
 }
 
+places="aabb abc aaabb aabcc"
+waits="aabb aaabb aaabbb"
+if ! is_long "three of four placings, two of three with an MPI that waits"; then
+    places=aaabb
+    waits=aaabbb
+fi
 for sub in recursive_doubling halving_doubling ring; do
     TUTTI_ALGORITHM=allreduce:hierarchical/$sub
     export TUTTI_ALGORITHM
-    for hosts in aabb abc aaabb aabcc; do
+    for hosts in $places; do
         works $hosts "$shim" direct direct
     done
 done
@@ -81,7 +87,7 @@ works aabb '' staged "through the host's: the transport 'mpi' to rank 2 does not
 # in MPI, in a lane's message, for another lane's launch; that launch, on a neighbour, for a message
 # of a rank that waits in MPI in the same way.
 export TUTTI_TEST_WAITS=1
-for hosts in aabb aaabb aaabbb; do
+for hosts in $waits; do
     TUTTI_ALGORITHM=allreduce:hierarchical/recursive_doubling TUTTI_FUSION_BYTES=1K \
         TUTTI_TIMEOUT=10 works $hosts "$shim" direct direct 60
     grep -q '^rank .* [1-9][0-9]* waits' "$log" || wrong "hosts $hosts: MPI met no work of NCCL"

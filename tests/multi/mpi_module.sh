@@ -8,6 +8,8 @@ set -u
 # Open MPI leaves memory behind in plugins that it has unloaded: there is no name left to suppress.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
+. "$srcdir/tests/long.sh"
+
 program=tests/multi/mpi_module
 errors=0
 log=$(mktemp) || exit 1
@@ -62,7 +64,9 @@ passes()
     done
 }
 
-for ranks in 2 3 4; do
+counts="2 3 4"
+is_long "2 and 4 ranks" || counts=3
+for ranks in $counts; do
     passes $ranks data two_xports threads wrong_length lent cancel
 done
 passes 1 data cancel

@@ -6,3 +6,4 @@ tsan_tests += %reldir%/stress
 %C%_stress_SOURCES = %reldir%/stress.c %reldir%/task.c %reldir%/task.h \
     tests/multi/reference.c tests/multi/reference.h tests/multi/reference_user.c
 %C%_stress_LDADD = $(LDADD) -lm
+tsan_quick += %reldir%/stress

@@ -3,6 +3,8 @@
 # For the trainer's shell tests, which run in the build folder: where the trainer is, how ranks are
 # started, small data. What is missing skips the test.
 
+. "$srcdir/tests/long.sh"
+
 trainer=${EXAMPLE_TRAIN:-./examples/example_train}
 fashion=/usr/share/datasets/fashion-mnist
 errors=0

@@ -21,6 +21,9 @@ unit_tests += \
     %reldir%/test_optimizer \
     %reldir%/test_options \
     %reldir%/test_schedule
+if HAVE_CMOCKA
+asan_quick += %reldir%/test_checkpoint %reldir%/test_data %reldir%/test_options
+endif
 endif
 endif
 

@@ -16,3 +16,32 @@ include %reldir%/engine/local.mk
 include %reldir%/api/local.mk
 include %reldir%/bench/local.mk
 include %reldir%/pretend/local.mk
+
+# See tests/local.mk.
+if HAVE_CMOCKA
+asan_quick += \
+    %reldir%/boot/test_id \
+    %reldir%/boot/test_share \
+    %reldir%/boot/test_side \
+    %reldir%/conf/test_conf \
+    %reldir%/conf/test_tuned \
+    %reldir%/exec/test_maps \
+    %reldir%/mem/test_ranges \
+    %reldir%/mem/test_shared \
+    %reldir%/node/test_channel \
+    %reldir%/node/test_nccl_ends \
+    %reldir%/node/test_pull \
+    %reldir%/reduce/test_narrow \
+    %reldir%/reduce/test_reduce \
+    %reldir%/reduce/test_stream \
+    %reldir%/reduce/test_user \
+    %reldir%/sched/test_text
+tsan_quick += \
+    %reldir%/boot/test_meet \
+    %reldir%/boot/test_share \
+    %reldir%/boot/test_side \
+    %reldir%/exec/test_direct \
+    %reldir%/node/test_nccl \
+    %reldir%/node/test_nccl_ends \
+    %reldir%/pretend/test_streams
+endif

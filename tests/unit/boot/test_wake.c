@@ -13,6 +13,7 @@
  * checks find a rank that sleeps for ever.
  */
 #include "boot/machine.h"
+#include "long.h"
 #include "engine/agree.h"
 #include "node/shm/shm.h"
 #include "unit/boot/explore.h"
@@ -344,10 +345,12 @@ static void explore_bells(uint32_t rounds, const ex_limits_t *limits, ex_result_
     ex_explore(&play, limits, ret_result);
 }
 
+static int whole; /* else in the quick form */
+
 static void test_bells(void **state)
 {
-    static const ex_limits_t all = { .switches = 2, .delays = 2 },
-                             some = { .switches = 1000, .delays = 1000, .random = 100000 };
+    static const ex_limits_t all = { .switches = 2, .delays = 2 };
+    ex_limits_t some = { .switches = 1000, .delays = 1000, .random = whole ? 100000 : 10000 };
     ex_result_t result;
 
     (void)state;
@@ -385,5 +388,6 @@ int main(void)
         cmocka_unit_test(test_bells),          cmocka_unit_test(test_bells_planted),
     };
 
+    whole = test_is_long("nine of ten random interleavings");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

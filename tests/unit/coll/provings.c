@@ -2,6 +2,8 @@
 /* Algorithms proved. See provings.h. */
 #include "unit/coll/provings.h"
 
+#include "long.h"
+
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,12 +12,9 @@
 
 #include <cmocka.h>
 
-/* With a sanitizer all of it takes five times as long; a part is enough. */
-#ifdef TUTTI__SANITIZED
-#define EVERY 7 /* above PROVINGS_FULL: each 7th number of ranks */
-#else
-#define EVERY 1
-#endif
+/* Above `full` ranks each every-th number of ranks. */
+static uint32_t full, every;
+
 #define ALL_ROOTS 12
 #define ALL_PLACES 24
 #define MANY_BLOCKS ((uint64_t)1 << 21)
@@ -24,6 +23,24 @@
 static struct {
     unsigned long sets, schedules, proofs;
 } done;
+
+uint32_t provings_begin(void)
+{
+    int whole = test_is_long("16 of 17 numbers of ranks above 16");
+
+    full = whole ? 64 : 16;
+    every = whole ? 1 : 17;
+#ifdef TUTTI__SANITIZED /* all of it takes five times as long; a part is enough */
+    full = 16;
+    every = whole ? 7 : 17;
+#endif
+    return full;
+}
+
+int provings_whole(void)
+{
+    return every < 17;
+}
 
 static void prove(const set_t *set, uint32_t credits, uint32_t trips)
 {
@@ -52,7 +69,7 @@ static void prove_trips(const set_t *set)
 {
     uint32_t size = set->shape->shape.size;
 
-    if (size > PROVINGS_FULL) {
+    if (size > full) {
         prove(set, 1, is_heavy(set) ? 1 : 1 + (size / 2 + (uint32_t)set->in_place) % 2);
         return;
     }
@@ -99,7 +116,7 @@ static void prove_roots(set_t *set)
     } else if (size <= ALL_ROOTS) {
         for (; set->root < size; set->root++)
             prove_places(set);
-    } else if (size <= PROVINGS_FULL) {
+    } else if (size <= full) {
         for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
             set->root = some[i];
             prove_places(set);
@@ -121,11 +138,11 @@ static void prove_radixes(set_t *set)
         return;
     for (uint32_t i = 0; i < n; i++) {
         set->radix = radixes[i];
-        if (set->radix != set->algorithm->radix && (size <= PROVINGS_FULL || size % n == i))
+        if (set->radix != set->algorithm->radix && (size <= full || size % n == i))
             prove_roots(set);
     }
     set->radix = size;
-    if (size > 8 && (size <= PROVINGS_FULL || size % 4 == 0))
+    if (size > 8 && (size <= full || size % 4 == 0))
         prove_roots(set);
 }
 
@@ -168,7 +185,7 @@ void provings_sizes(uint32_t from, uint32_t upto)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
-    for (uint32_t p = from; p <= upto; p += p < PROVINGS_FULL ? 1 : EVERY) {
+    for (uint32_t p = from; p <= upto; p += p < full ? 1 : every) {
         provings_shape(shape_grouped(shape_even(1, p), p % 7), 0);
         provings_shape(shape_grouped(shape_random(p, p), p % 5), 1);
         if (p == 1)

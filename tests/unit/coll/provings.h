@@ -18,9 +18,10 @@
  * tried on hosts of one rank if the number of ranks is even, else on a random placing; the
  * hierarchical ones on two hosts or on a random placing, those of one host on one host.
  *
- * Above PROVINGS_FULL ranks each number of ranks has one root, one radix besides the algorithm's
- * own, one credit, and one trip in place, two trips out of place, or the other way round; these
- * take turns. More credits only take waiting away, and a third trip meets what the second did.
+ * Above 64 ranks (16 with sanitizers, and in the quick form, which takes each 17th number of ranks
+ * there) each number of ranks has one root, one radix besides the algorithm's own, one credit, and
+ * one trip in place, two trips out of place, or the other way round; these take turns. More credits
+ * only take waiting away, and a third trip meets what the second did.
  * Where schedules move more than MANY_BLOCKS (cubes of the ranks, as in the alltoall's ring), one
  * trip has to do.
  */
@@ -29,14 +30,12 @@
 
 #include "unit/coll/shapes.h"
 
-#include "base/compiler.h"
-
-#ifdef TUTTI__SANITIZED
-#define PROVINGS_FULL 16
-#else
-#define PROVINGS_FULL 64
-#endif
 #define PROVINGS_MOST 256
+
+/* To be called first. How many ranks are few: all is tried with them. */
+uint32_t provings_begin(void);
+/* Are all numbers of ranks proved, or in the quick form some? */
+int provings_whole(void);
 
 /* Both fail the cmocka test that runs where something is not proved. */
 void provings_sizes(uint32_t from, uint32_t upto);

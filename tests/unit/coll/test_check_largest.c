@@ -21,5 +21,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_sizes) };
 
+    provings_begin();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

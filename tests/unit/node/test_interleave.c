@@ -16,6 +16,7 @@
  */
 #include "interleave.h"
 
+#include "long.h"
 #include "node/shm/shm.h"
 #include "unit/node/world.h"
 
@@ -25,6 +26,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+static int whole; /* else in the quick form */
 
 enum {
     MOST = 9000,
@@ -353,7 +356,7 @@ static void random_groups(int n, const char *groups, uint32_t lane, tutti_op_t l
     world_t w;
 
     open_groups(&w, n, groups);
-    for (uint32_t i = 0; i < runs; i++) {
+    for (uint32_t i = 0; i < runs; i += whole ? 1 : 7) {
         il_plan_t plan = { .seed = i + 1, .percent = percents[i % 4], .first = i };
         node_run_t run;
         uint32_t points;
@@ -537,7 +540,7 @@ static void enumerate_groups(int n, const char *groups, const step_t *steps, int
 
     open_groups(&w, n, groups);
     for (uint32_t first = 0; first < (uint32_t)n; first++) {
-        for (uint32_t a = 0; a <= points; a++) {
+        for (uint32_t a = 0; a <= points; a += whole ? 1 : 5) {
             for (uint32_t b = a; b <= points; b += 1 + (a == 0) * points) {
                 il_plan_t plan = { .nplaces = 2, .place = { a, b }, .first = first };
                 node_run_t run;
@@ -616,5 +619,6 @@ int main(void)
         cmocka_unit_test(test_early_groups), cmocka_unit_test(test_enumerated),
     };
 
+    whole = test_is_long("six of seven random interleavings, and four of five first switches");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

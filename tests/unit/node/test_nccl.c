@@ -4,6 +4,7 @@
  * goes element by element, several lanes at once in another order on each rank, two threads a rank.
  */
 #include "unit/node/test_nccl_world.h"
+#include "long.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -584,12 +585,14 @@ static void run_cases(uint32_t n, uint32_t seed)
         assert_int_equal(watched_aborts(r), 0);
 }
 
+static int whole; /* else in the quick form */
+
 static void test_all_kinds(void **state)
 {
     static const uint32_t sizes[] = { 1, 2, 3, 5 };
 
     (void)state;
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < (whole ? 4 : 3); i++) {
         add_all(sizes[i]);
         run_cases(sizes[i], i);
         /* Where parts are equal, by NCCL's own calls. */
@@ -603,7 +606,7 @@ static void test_orders(void **state)
     (void)state;
     add_all(3);
     ncases = 100;
-    for (uint32_t seed = 10; seed < 30; seed++)
+    for (uint32_t seed = 10; seed < (whole ? 30 : 14); seed++)
         run_cases(3, seed);
 }
 
@@ -614,5 +617,6 @@ int main(void)
         cmocka_unit_test(test_orders),
     };
 
+    whole = test_is_long("5 ranks, and 16 of 20 random orders");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

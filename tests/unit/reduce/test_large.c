@@ -4,6 +4,7 @@
  * of float32. Skipped where 12 GiB of memory cannot be had.
  */
 #include "base/compiler.h"
+#include "long.h"
 #include "mem/avail.h"
 #include "reduce/reduce.h"
 
@@ -47,12 +48,16 @@ static void test_sum(void **state)
     check(TUTTI_UINT8, TUTTI_SUM, 2, 5, 7, 4);
 }
 
+static int whole; /* else in the quick form */
+
 /* A minute, where every access is checked; one test must do. */
 static void skip_if_slow(void)
 {
 #ifdef TUTTI__SANITIZED
     skip();
 #endif
+    if (!whole)
+        skip();
 }
 
 static void test_pairs(void **state)
@@ -85,6 +90,7 @@ int main(void)
     b = malloc(ALL);
     if (a == NULL || b == NULL)
         return 77;
+    whole = test_is_long("int8 and float8");
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(a);
     free(b);
