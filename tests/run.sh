@@ -1,19 +1,27 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs all tests, on a fresh Debian 12 too: installs what is missing, builds below build/, and tests
+# Runs the tests, on a fresh Debian 12 too: installs what is missing, builds below build/, and tests.
 #
-#     check  GCC, warnings are errors: make check
-#     clang  clang, warnings are errors: everything compiles, tests included
-#     asan   AddressSanitizer and UndefinedBehaviorSanitizer: make check
-#     tsan   ThreadSanitizer: the tests whose ranks are threads
-#     dist   with --long: make distcheck; and the scripts in $long_scripts
+#            by default, about ten minutes      with --long, over an hour: before an issue is resolved
+#     check  GCC, warnings are errors:          the same, all tests long
+#            all tests, quick
+#     asan   AddressSanitizer, Undefined-       all tests, long
+#            BehaviorSanitizer: asan_quick
+#     tsan   ThreadSanitizer: tsan_quick        all tests whose ranks are threads, long
+#     clang  -                                  clang, warnings are errors: everything compiles
+#     dist   -                                  make distcheck, which runs all tests quick
+#     install -                                 make install to a prefix: tests/install/prefix.sh
+#     debian -                                  the Debian packages: tests/packaging/debian.sh
 #
-# Where there is a GPU, and nvcc to build the CUDA module with, check and asan have it in their
-# tests, too: tests/gpu.
+# usage: tests/run.sh [--long] [BUILD...]. tests/local.mk says what quick and long are, and lists
+# asan_quick and tsan_quick.
 #
-# usage: tests/run.sh [--long] [BUILD...]. The last line counts the tests of all builds; before it
-# are the names of those that were skipped. TUTTI_PACKAGES=as-is installs nothing;
+# Where there is a GPU, and nvcc to build the CUDA module with, check and `--long asan` have it in
+# their tests, too: tests/gpu.
+#
+# The last line counts the tests of all builds; before it are the names of those that were skipped,
+# the ten that took longest, and the time of each build. TUTTI_PACKAGES=as-is installs nothing;
 # TUTTI_TEST_GPU=required makes failures of tests for a GPU that find none, or no NCCL.
 set -u
 
@@ -21,29 +29,37 @@ top=$(cd "$(dirname "$0")/.." && pwd) && cd "$top" || exit 1
 . lib/build/setup.sh
 
 builds=
+default="check asan tsan"
 long=
-long_scripts="tests/install/prefix.sh tests/packaging/debian.sh"
 for argument; do
     case $argument in
-    --long) long=dist ;;
-    check | clang | asan | tsan | dist) builds="$builds $argument" ;;
+    --long)
+        long=-long
+        default="check clang asan tsan dist install debian"
+        ;;
+    check | clang | asan | tsan | dist | install | debian) builds="$builds $argument" ;;
     *)
-        sed -n '4,17s/^# \{0,1\}//p' "$0"
+        sed -n '4,/^set/s/^#$\|^# //p' "$0"
         exit 2
         ;;
     esac
 done
-: "${builds:=check clang asan tsan $long}"
+: "${builds:=$default}"
 
 passed=0
 failed=0
 skipped=0
 skipped_names=
+times=build/times # of all tests: seconds, of a processor, build, name
+parts=            # of all builds, one a line
 
 finish() {
     for name in $skipped_names; do
         echo "$name"
     done | sort | uniq -c | sed -E 's/^ *([0-9]+) (.*)/skipped: \2, in \1 build(s)/'
+    sort -rn "$times" | head -n 10 |
+        awk '{ printf "slow: %s s, of a processor %s s: %s, %s\n", $1, $2, $4, $3 }'
+    printf '%s' "$parts"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
     exit
@@ -56,9 +72,12 @@ count() {
     passed=$((passed + $(echo "$results" | grep -c '^PASS')))
     failed=$((failed + $(echo "$results" | grep -cE '^(FAIL|ERROR)')))
     skipped=$((skipped + $(echo "$results" | grep -c '^SKIP')))
+    for name in $(echo "$results" | sed 's/.*: //'); do
+        sed -nE "s|^time: ([0-9.]+) s, processor ([0-9.]+) s\$|\1 \2 ${1#build/} $name|p" "$1/$name.log"
+    done >>"$times"
     for name in $(echo "$results" | sed -n 's/^SKIP: //p'); do
         skipped_names="$skipped_names $name"
-        echo "   skipped $name: $(grep -v '^SKIP' "$1/$name.log" | tail -n 1)"
+        echo "   skipped $name: $(grep -vE '^(SKIP|time:)' "$1/$name.log" | tail -n 1)"
     done
     for name in $(echo "$results" | sed -nE 's/^(FAIL|ERROR): //p'); do
         echo "----- failed: $name, $1/$name.log:"
@@ -67,21 +86,39 @@ count() {
     done
 }
 
-# run_build NAME TARGET CONFIGURE-ARGUMENT...: a build counts as a failure if it breaks otherwise
-# than by its tests, and as a success if it has no tests to count.
+# Of a processor, in hundredths of a second: what all children took that have ended.
+processor() {
+    set -- $(cat /proc/$$/stat)
+    echo $((${16} + ${17}))
+}
+
+# part NAME COMMAND...: runs it, and keeps the time.
+part() {
+    part=$1
+    shift
+    echo "== $part"
+    began=$(date +%s)
+    used=$(processor)
+    "$@"
+    part="$part: $(($(date +%s) - began)) s, of a processor $((($(processor) - used) / 100)) s"
+    echo "   $part; so far $passed passed, $failed failed, $skipped skipped"
+    parts="$parts$part
+"
+}
+
+# run_build NAME TARGET CONFIGURE-ARGUMENT...: a build counts as a failure if it breaks otherwise than by
+# its tests, and as a success if it has no tests to count.
 run_build() {
     dir=build/$1
     target=$2
-    echo "== $1"
     shift 2
-    began=$(date +%s)
     before=$failed
     if ! configure_in "$dir" "$@"; then
         failed=$((failed + 1))
         return
     fi
-    # One more than processors: tests wait a lot.
-    make -C "$dir" -j $((jobs + 1)) "$target" >"$dir/make.log" 2>&1 </dev/null
+    # More than processors: tests wait a lot.
+    make -C "$dir" -j $((2 * jobs)) "$target" >"$dir/make.log" 2>&1 </dev/null
     status=$?
     case $target in
     check*) count "$dir" ;;
@@ -93,50 +130,46 @@ run_build() {
         tail -n 20 "$dir/make.log"
         failed=$((failed + 1))
     fi
-    echo "   $(($(date +%s) - began)) s; so far $passed passed, $failed failed, $skipped skipped"
 }
 
-# run_script SCRIPT: a test that is part of no build.
+# run_script NAME: a test that is no part of a build.
 run_script() {
-    echo "== $1"
-    began=$(date +%s)
-    script_log=build/$(basename "$1" .sh).log
-    "$1" >"$script_log" 2>&1 </dev/null
+    log=build/${1##*/}.log
+    "$1" >"$log" 2>&1 </dev/null
     case $? in
     0) passed=$((passed + 1)) ;;
     77)
         skipped=$((skipped + 1))
         skipped_names="$skipped_names $1"
-        echo "   skipped $1: $(tail -n 1 "$script_log")"
+        echo "   skipped $1: $(tail -n 1 "$log")"
         ;;
     *)
         failed=$((failed + 1))
-        echo "----- failed: $1, $script_log:"
-        tail -n 100 "$script_log"
+        echo "----- failed: $1, $log:"
+        tail -n 100 "$log"
         echo "-----"
         ;;
     esac
-    echo "   $(($(date +%s) - began)) s; so far $passed passed, $failed failed, $skipped skipped"
 }
 
 mkdir -p build
 alone run.sh
+: >"$times"
 if ! need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $TEST_PACKAGES || ! generate; then
     failed=1
     finish
 fi
 for build in $builds; do
     case $build in
-    check) run_build check check --enable-werror ;;
+    check) part check run_build check "check$long" --enable-werror ;;
     clang) command -v clang >/dev/null || { echo "== clang: there is none"; continue; }
-        run_build clang all-programs --enable-werror CC=clang CXX=clang++ ;;
-    asan) run_build asan check --with-sanitizer=address,undefined CFLAGS="-O1 -g" ;;
-    tsan) run_build tsan check-tsan --with-sanitizer=thread CFLAGS="-O1 -g" ;;
-    dist) run_build dist distcheck ;;
+        part clang run_build clang all-programs --enable-werror CC=clang CXX=clang++ ;;
+    asan) [ -z "$long" ] && target=check-asan || target=check-long
+        part asan run_build asan $target --with-sanitizer=address,undefined CFLAGS="-O1 -g" ;;
+    tsan) part tsan run_build tsan "check-tsan$long" --with-sanitizer=thread CFLAGS="-O1 -g" ;;
+    dist) part dist run_build dist distcheck ;;
+    install) part install run_script tests/install/prefix.sh ;;
+    debian) part debian run_script tests/packaging/debian.sh ;;
     esac
-done
-# With --long: what is installed, and the Debian packages.
-for script in ${long:+$long_scripts}; do
-    run_script $script
 done
 finish
