@@ -7,10 +7,11 @@
  * place or not, when it comes, in which order it submits and when it waits. Call number n depends
  * on the seed and n alone, so the same seed makes the same calls again; the time is not the same.
  *
- *     STRESS_SECONDS  for all jobs together; 8
+ *     STRESS_SECONDS  for all jobs together; 4, in the long form 60
  *     STRESS_SEED     printed; one of the clock's
  *     STRESS_JOB      only this one, as printed
  */
+#include "long.h"
 #include "stress/task.h"
 
 #include "base/compiler.h"
@@ -268,7 +269,8 @@ int main(void)
                  { 4, NULL }, { 4, "aabb" }, { 8, NULL }, { 8, "aaaabbbb" } };
     int threads = !ranks_can_fork(), end = threads ? 4 : 8, failures = 0;
     int only = atoi(setting("STRESS_JOB", "-1"));
-    double seconds = strtod(setting("STRESS_SECONDS", "8"), NULL);
+    const char *usual = test_is_long("all but 4 of 60 seconds") ? "60" : "4";
+    double seconds = strtod(setting("STRESS_SECONDS", usual), NULL);
     const char *seed = getenv("STRESS_SEED");
     stress_job_t job = { .seed = seed != NULL ? strtoull(seed, NULL, 0)
                                               : tutti__now_ns() % 1000000007 };
