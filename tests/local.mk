@@ -10,8 +10,8 @@
 #     script_tests    scripts, such as those that call mpirun; need the exec bit
 #
 # A test that takes more than some three seconds of a processor has two forms, quick and long: see
-# long.h, for scripts long.sh. Nothing is left out of all quick forms but repetition: more ranks,
-# seeds, sizes, rounds.
+# long.h, for scripts long.sh. The quick form has fewer ranks, placings, seeds, sizes and rounds, and
+# says in one line what it leaves out.
 #
 #     make check           all tests, quick
 #     make check-long      all tests, long

@@ -44,7 +44,9 @@ spoiled()
 
 counts="1 2 3"
 apart="allreduce allgather reduce_scatter"
-if ! is_long "1 and 3 ranks, and all but allreduce between hosts"; then
+long=yes
+if ! is_long "1 and 3 ranks; in place and between hosts all but allreduce"; then
+    long=no
     counts=2
     apart=allreduce
     [ -n "$mpirun" ] && [ $devices -gt 1 ] || counts=1
@@ -60,10 +62,13 @@ for ranks in $counts; do
     [ $ranks -le $devices ] || break
     for program in allgather allreduce broadcast reduce reduce_scatter; do
         measure $program --peer async,nccl
-        [ $program = broadcast ] || measure $program --peer async,nccl -l
+        case $long,$program in
+        *,broadcast | no,allgather | no,reduce*) ;;
+        *) measure $program --peer async,nccl -l ;;
+        esac
     done
     measure alltoall --peer async,nccl
-    measure alltoall --peer async -l
+    [ $long = no ] || measure alltoall --peer async -l
     measure allreduce_async --peer direct,nccl
     job $launch bench/tutti_barrier -d $device --peer async,nccl -i 4 -x 1 --rounds 2
     rows 1 "^ ( *[0-9.-]+)+\$" "$ranks ranks: barrier"
