@@ -14,6 +14,7 @@
 #include "pretend/pretend.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -278,6 +279,35 @@ static void begin_serialized(void)
     MUST(provided == SERIALIZED);
 }
 
+/* The file by which this rank says that it has polled enough. */
+static void polled_name(int of, char *ret_name, size_t bytes)
+{
+    const char *nccl = getenv("TUTTI_TEST_PRETEND");
+
+    MUST(nccl != NULL);
+    snprintf(ret_name, bytes, "%s.polled%d", nccl, of);
+}
+
+static void say_polled(void)
+{
+    char name[4096];
+    int file;
+
+    polled_name(rank, name, sizeof(name));
+    file = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    MUST(file >= 0);
+    close(file);
+}
+
+static void await_polled(int of)
+{
+    char name[4096];
+
+    polled_name(of, name, sizeof(name));
+    for (int i = 0; i < 4000 && access(name, F_OK) != 0; i++)
+        usleep(10000);
+}
+
 static int be_left(void)
 {
     write_abandoned_fn_t *late =
@@ -295,9 +325,12 @@ static int be_left(void)
         usleep(2000);
     }
     if (rank == 1) {
-        usleep(700000);
+        for (int r = 0; r < size; r++)
+            if (r != rank)
+                await_polled(r);
         kill(getpid(), SIGKILL);
     }
+    say_polled();
     usleep(1500000); /* Tutti's thread hears of it */
     MUST(tutti_wait(request, -1) == TUTTI_ERR_PEER_LOST);
     tutti_finalize();
