@@ -28,6 +28,7 @@
 
 #include "train_base.h"
 #include "train_device.h"
+#include "train_plot.h"
 #include "train_run.h"
 
 /* Numbers that follow from options, data and ranks. */
@@ -256,6 +257,7 @@ static bool make_checkpoint(trainer_t *trainer, train_error_t *error)
 static bool prepare(trainer_t *trainer, train_error_t *error)
 {
     const bool active = trainer->parallel.rank == 0;
+    const char *plot = trainer->options.plot;
 
     openblas_set_num_threads((int)trainer->options.threads);
     if (!open_compute(trainer, error) ||
@@ -263,10 +265,11 @@ static bool prepare(trainer_t *trainer, train_error_t *error)
         !make_model(trainer, error) || !make_lists(trainer, error) ||
         !make_arrays(trainer, error) || !make_checkpoint(trainer, error))
         return false;
-    if (active && trainer->options.plot != NULL &&
-        !train_probe_file("--plot", trainer->options.plot, trainer->options.plot, error))
+    if (plot != NULL && !train_plot_check(plot, active, error))
         return false;
-    return train_report_open(&trainer->options, active, &trainer->report, error);
+    if (!train_report_open(&trainer->options, active, &trainer->report, error))
+        return false;
+    return plot == NULL || !active || train_plot_try(plot, &trainer->has_gnuplot, error);
 }
 
 static void clean_up(trainer_t *trainer)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Writes a script for gnuplot, data included, and lets gnuplot turn it into an SVG file.
+ * Writes a script for gnuplot, data included, and lets gnuplot turn it into an SVG or PNG file.
  *
- * Script and drawing lie in files without names, gnuplot's stdin and stdout; the drawing is copied
- * when it is complete, so an older one is not lost where gnuplot is missing or fails.
+ * Script and drawing lie in files without names, gnuplot's stdin and stdout. The drawing is copied
+ * when it is complete, so an older drawing is not lost if gnuplot fails.
  *
  * Rejected: popen. It asks a shell, whose "not found" cannot be told from other failures, and a
  * pipe to a gnuplot that ended early kills the writer.
@@ -15,14 +15,27 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
 
-static const char script_head[] = "set terminal svg size 960,420 dynamic font "
-                                  "'Helvetica,Arial,sans-serif,14' background 'white'\n"
-                                  "set style line 1 lc rgb '#0072b2' lw 2.5 pt 7 ps 0.6\n"
+/* The kinds of files, by the end of their names. A PNG has as many points as a screen of twice the
+   usual density. */
+static const struct {
+    const char *ending;
+    const char *terminal;
+} formats[] = {
+    { ".svg", "set terminal svg size 960,420 dynamic font 'Helvetica,Arial,sans-serif,14' "
+              "background 'white'\n" },
+    { ".png", "set terminal pngcairo size 1920,840 font 'Helvetica,14' fontscale 1.5 "
+              "linewidth 2 pointscale 2 background 'white'\n" },
+};
+
+#define FORMAT_COUNT (sizeof(formats) / sizeof(formats[0]))
+
+static const char script_head[] = "set style line 1 lc rgb '#0072b2' lw 2.5 pt 7 ps 0.6\n"
                                   "set style line 2 lc rgb '#d55e00' lw 2.5 pt 7 ps 0.6\n"
                                   "set border 3 lc rgb '#555555'\n"
                                   "set grid lc rgb '#dddddd' lt 1\n"
@@ -61,9 +74,24 @@ static void write_ranges(FILE *script, const train_result_t *results, size_t cou
     fprintf(script, "set xtics %zu\n", count / 10 + 1);
 }
 
-static void write_script(FILE *script, const char *title, const train_result_t *results,
-                         size_t count)
+/* The command that makes gnuplot write what the end of the path asks for. NULL: there is none. */
+static const char *terminal_for(const char *path)
 {
+    const size_t length = strlen(path);
+
+    for (size_t i = 0; i < FORMAT_COUNT; i++) {
+        const size_t ending = strlen(formats[i].ending);
+
+        if (length > ending && strcasecmp(path + length - ending, formats[i].ending) == 0)
+            return formats[i].terminal;
+    }
+    return NULL;
+}
+
+static void write_script(FILE *script, const char *path, const char *title,
+                         const train_result_t *results, size_t count)
+{
+    fputs(terminal_for(path), script);
     fputs("$results << end\n", script);
     for (size_t i = 0; i < count; i++)
         fprintf(script, "%zu %.9g %.9g %.9g\n", i + 1, results[i].train_loss, results[i].test_loss,
@@ -119,41 +147,77 @@ static bool copy(FILE *from, const char *path, train_error_t *error)
     return true;
 }
 
-static bool draw(FILE *script, FILE *drawing, const char *path, train_error_t *error)
+/* Let gnuplot run the script. ret_found: NULL, or false without an error if there is no gnuplot. */
+static bool draw(FILE *script, FILE *drawing, const char *path, bool *ret_found,
+                 train_error_t *error)
 {
     if (fflush(script) != 0 || ferror(script))
         return train_fail(error, "--plot: a temporary file: %s", strerror(errno));
     rewind(script);
 
     const int status = run_gnuplot(fileno(script), fileno(drawing));
-    if (status == -ENOENT) {
-        fprintf(stderr, "example_train: --plot %s: not drawn, there is no gnuplot\n", path);
+    if (ret_found != NULL)
+        *ret_found = status != -ENOENT;
+    if (ret_found != NULL && status == -ENOENT)
         return true;
-    }
     if (status < 0)
         return train_fail(error, "--plot %s: starting gnuplot: %s", path, strerror(-status));
     if (status > 0)
         return train_fail(error, "--plot %s: gnuplot failed with status %d", path,
                           WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    rewind(drawing);
-    return copy(drawing, path, error);
+    return true;
+}
+
+/* Open two files without names. On failure none is left open. */
+static bool open_files(FILE **ret_script, FILE **ret_drawing, train_error_t *error)
+{
+    *ret_script = tmpfile();
+    *ret_drawing = *ret_script != NULL ? tmpfile() : NULL;
+    if (*ret_drawing != NULL)
+        return true;
+    train_fail(error, "--plot: a temporary file: %s", strerror(errno));
+    if (*ret_script != NULL)
+        fclose(*ret_script);
+    return false;
+}
+
+bool train_plot_check(const char *path, bool active, train_error_t *error)
+{
+    if (terminal_for(path) == NULL)
+        return train_fail(error, "--plot %s: must end in .svg or .png", path);
+    return !active || train_probe_file("--plot", path, path, error);
+}
+
+bool train_plot_try(const char *path, bool *ret_found, train_error_t *error)
+{
+    FILE *script, *drawing;
+
+    if (!open_files(&script, &drawing, error))
+        return false;
+    fputs(terminal_for(path), script);
+    const bool works = draw(script, drawing, path, ret_found, error);
+    if (works && !*ret_found)
+        fprintf(stderr,
+                "example_train: --plot %s: will not be drawn, there is no gnuplot (Debian package "
+                "gnuplot-nox)\n",
+                path);
+    fclose(script);
+    fclose(drawing);
+    return works;
 }
 
 bool train_plot(const char *path, const char *title, const train_result_t *results, size_t count,
                 train_error_t *error)
 {
-    FILE *script = tmpfile(), *drawing = tmpfile();
-    bool drawn = false;
+    FILE *script, *drawing;
 
-    if (script == NULL || drawing == NULL) {
-        train_fail(error, "--plot: a temporary file: %s", strerror(errno));
-    } else {
-        write_script(script, title, results, count);
-        drawn = draw(script, drawing, path, error);
-    }
-    if (script != NULL)
-        fclose(script);
-    if (drawing != NULL)
-        fclose(drawing);
+    if (!open_files(&script, &drawing, error))
+        return false;
+    write_script(script, path, title, results, count);
+    bool drawn = draw(script, drawing, path, NULL, error);
+    rewind(drawing);
+    drawn = drawn && copy(drawing, path, error);
+    fclose(script);
+    fclose(drawing);
     return drawn;
 }

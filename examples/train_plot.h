@@ -11,11 +11,20 @@
 #include "train_base.h"
 #include "train_report.h"
 
+/* Can a drawing have this name? active: can the file be written, too? Call it with true on one rank
+   only. */
+bool train_plot_check(const char *path, bool active, train_error_t *error);
+
 /*
- * Draw the results of `count` epochs, 1 or more, into an SVG file.
+ * Before training: can gnuplot make such a drawing?
  *
- * The drawing is gnuplot's. Without gnuplot one line on stderr says so, and that is no error. Call
- * it on one rank.
+ * ret_found  false: there is no gnuplot; a line on stderr says so, and that is no error
+ */
+bool train_plot_try(const char *path, bool *ret_found, train_error_t *error);
+
+/*
+ * Draw the results of `count` epochs, 1 or more, into an SVG or PNG file. Call it on one rank,
+ * after train_plot_check and train_plot_try.
  */
 bool train_plot(const char *path, const char *title, const train_result_t *results, size_t count,
                 train_error_t *error);

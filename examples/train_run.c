@@ -318,7 +318,7 @@ static bool plot(trainer_t *trainer, size_t epochs, train_error_t *error)
 {
     char model[16], optimizer[16], title[256];
 
-    if (trainer->options.plot == NULL || trainer->parallel.rank != 0 || epochs == 0)
+    if (!trainer->has_gnuplot || epochs == 0)
         return true;
     train_options_value(&trainer->options, "--model", model, sizeof(model));
     train_options_value(&trainer->options, "--optimizer", optimizer, sizeof(optimizer));

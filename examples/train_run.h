@@ -44,6 +44,7 @@ typedef struct {
     uint32_t *train_order;   /* the training images in this epoch's order */
     uint32_t *test_order;    /* the test images, 0, 1, 2, ... */
     uint64_t *digests;       /* room for one of each rank */
+    bool has_gnuplot;        /* on rank 0, and only if there is something to be drawn */
     float *saved_state;      /* the optimizer's; on a device a copy, with the scale behind it */
 
     /* arrays of the compute, for the processor the host's own */

@@ -83,6 +83,7 @@ reject '--accumulate 0: must be from 1' --accumulate 0
 reject '--beta1 1: must be from 0' --beta1 1
 reject '--decay 2: must be from 0 to 1' --decay 2
 reject '--resume needs --checkpoint FILE' --resume
+reject '--plot x.jpg: must end in .svg or .png' --data "$good" --batch 20 --plot x.jpg
 reject '--seed  *1: not a whole number' --seed ' 1'
 reject '--batch needs a value' --batch
 reject '--data: is empty' --data ''
@@ -152,8 +153,8 @@ reject "$bad: test images have 5x5 pixels, training images 4x4" --data "$bad"
 
 # output files
 for option in --metrics --log-steps --plot; do
-    reject "rank 0: $option $work/nowhere/file: No such file" --data "$good" --batch 20 \
-        $option "$work/nowhere/file"
+    reject "rank 0: $option $work/nowhere/file.svg: No such file" --data "$good" --batch 20 \
+        $option "$work/nowhere/file.svg"
 done
 reject "rank 0: --checkpoint $work/nowhere/file: No such file" --data "$good" --batch 20 \
     --checkpoint "$work/nowhere/file"

@@ -51,6 +51,13 @@ wrong() {
     errors=$((errors + 1))
 }
 
+# fake_gnuplot COMMANDS: makes $work/bin/gnuplot of shell commands
+fake_gnuplot() {
+    mkdir -p "$work/bin"
+    printf '#!/bin/sh\n%s\n' "$1" >"$work/bin/gnuplot"
+    chmod +x "$work/bin/gnuplot"
+}
+
 # byte VALUE; bytes COUNT VALUE: so many equal bytes
 byte() {
     printf "\\$(printf %03o "$1")"

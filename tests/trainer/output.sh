@@ -71,31 +71,53 @@ if [ "$(grep -o '^{"epoch": [0-9]*' "$work/metrics" | tr -dc '0-9')" != 1234 ] |
     wrong 'not all epochs and steps' "$work/metrics" "$work/steps"
 fi
 
-# a drawing of all epochs, also of those before --resume
-mkdir "$work/bin"
-printf '#!/bin/sh\ncat\n' >"$work/bin/gnuplot"
-chmod +x "$work/bin/gnuplot"
+# a drawing of all epochs, also of those before --resume; what gnuplot is asked for follows the name
+fake_gnuplot cat
 path=$PATH
 PATH=$work/bin:$PATH
-train --epochs 4 --schedule constant --checkpoint "$work/saved" --resume --plot "$work/plot.svg"
-if [ "$(grep -c '^[1-4] [0-9.]* [0-9.]* [0-9.]*$' "$work/plot.svg")" -ne 4 ]; then
-    wrong 'gnuplot gets other numbers' "$work/plot.svg"
-fi
-printf '#!/bin/sh\necho half\nexit 3\n' >"$work/bin/gnuplot"
-cp "$work/plot.svg" "$work/before"
-if "$trainer" --data "$work/data" --batch 20 --plot "$work/plot.svg" >"$out" 2>"$log" ||
+for kind in svg png PNG; do
+    train --epochs 4 --schedule constant --checkpoint "$work/saved" --resume --plot "$work/plot.$kind"
+    if [ "$(grep -c '^[1-4] [0-9.]* [0-9.]* [0-9.]*$' "$work/plot.$kind")" -ne 4 ]; then
+        wrong "gnuplot gets other numbers: $kind" "$work/plot.$kind"
+    fi
+done
+grep -q '^set terminal svg ' "$work/plot.svg" || wrong 'not as SVG' "$work/plot.svg"
+grep -q '^set terminal pngcairo ' "$work/plot.png" || wrong 'not as PNG' "$work/plot.png"
+cmp "$work/plot.png" "$work/plot.PNG" || wrong 'PNG is not png'
+
+# refused PATTERN PLOT: before training; an older drawing stays
+refused() {
+    echo old >"$work/$2"
+    if "$trainer" --data "$work/data" --batch 20 --plot "$work/$2" >"$out" 2>"$log" ||
+        ! grep -q "^example_train: --plot $work/$2: $1\$" "$log" || [ -s "$out" ] ||
+        [ "$(cat "$work/$2")" != old ]; then
+        wrong "--plot $2 is not refused" "$out" "$log"
+    fi
+}
+
+refused 'must end in .svg or .png' plot.pdf
+refused 'must end in .svg or .png' plot
+refused 'must end in .svg or .png' svg
+fake_gnuplot 'echo half; exit 3'
+refused 'gnuplot failed with status 3' old.svg
+
+# it fails at the end
+fake_gnuplot 'if grep -q plot; then echo half; exit 3; fi'
+echo old >"$work/old.svg"
+if "$trainer" --data "$work/data" --batch 20 --plot "$work/old.svg" >"$out" 2>"$log" ||
     ! grep -q '^example_train: --plot .*: gnuplot failed with status 3$' "$log"; then
     wrong 'gnuplot fails unnoticed' "$log"
 fi
-cmp "$work/plot.svg" "$work/before" || wrong 'a failed drawing replaces an older one'
+[ "$(cat "$work/old.svg")" = old ] || wrong 'a failed drawing replaces an older one'
 PATH=$path
 
-# without gnuplot: one line, no drawing, no failure
+# without gnuplot: one line before training, no drawing, no failure
 if ! PATH=$work/nowhere "$trainer" --data "$work/data" --batch 20 --plot "$work/none.svg" \
-    >"$out" 2>"$log" || [ "$(wc -l <"$log")" -ne 1 ] ||
-    ! grep -q '^example_train: --plot .*: not drawn, there is no gnuplot$' "$log" ||
-    [ -e "$work/none.svg" ] || ! grep -q '^test accuracy' "$out"; then
-    wrong 'without gnuplot' "$out" "$log"
+    >"$out" 2>&1 || [ "$(grep -c gnuplot "$out")" -ne 1 ] ||
+    ! sed -n 1p "$out" | grep -q '^example_train: --plot .*none.svg: will not be drawn.*gnuplot-nox' ||
+    ! sed -n 2p "$out" | grep -q '^ranks 1' || [ -e "$work/none.svg" ] ||
+    ! tail -n 1 "$out" | grep -q '^test accuracy'; then
+    wrong 'without gnuplot' "$out"
 fi
 if command -v gnuplot >/dev/null; then
     for epochs in 1 2 30; do
@@ -104,6 +126,8 @@ if command -v gnuplot >/dev/null; then
             ! grep -q 'mlp with sgd on 1 rank: test accuracy' "$work/plot.svg"; then
             wrong "no drawing of $epochs epochs"
         fi
+        train --epochs $epochs --plot "$work/plot.png"
+        [ "$(head -c 4 "$work/plot.png" | tail -c 3)" = PNG ] || wrong "no PNG of $epochs epochs"
     done
 fi
 

@@ -10,6 +10,8 @@ set -u
 need_trainer
 varied "$work/data"
 export TUTTI_TIMEOUT=30
+fake_gnuplot cat
+PATH=$work/bin:$PATH
 
 # train NAME RANKS ARGUMENT...: leaves $work/NAME.out of rank 0 and .log; 0 if all ranks end with 0
 train() {
