@@ -15,7 +15,13 @@ cd "$top"
 build=build/quickstart
 mkdir -p build
 alone quickstart.sh
-need_packages $BUILD_PACKAGES $TRAIN_PACKAGES
+plot=
+for argument; do
+    case $argument in
+    --plot | --plot=*) command -v gnuplot >/dev/null || plot=$PLOT_PACKAGES ;;
+    esac
+done
+need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $plot
 if [ -x $build/examples/example_train ]; then
     echo "building what has changed below $build"
 else

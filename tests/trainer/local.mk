@@ -99,6 +99,7 @@ script_tests += \
     %reldir%/hello.sh \
     %reldir%/lost.sh \
     %reldir%/output.sh \
+    %reldir%/quickstart.sh \
     %reldir%/resume.sh \
     %reldir%/track.sh
 

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# examples/quickstart.sh installs what its arguments need: gnuplot for --plot, if there is none. On a
+# pretended machine that has no packages, and whose apt-get only writes down what it is asked for.
+set -u
+
+. "${0%/*}/common.sh"
+
+tree=$work/tree
+tools=$work/tools
+mkdir -p "$tree/examples" "$tree/lib/build" "$tools"
+cp "$srcdir/examples/quickstart.sh" "$tree/examples"
+cp "$srcdir/lib/build/setup.sh" "$tree/lib/build"
+for tool in sh cat dirname env flock mkdir nproc tail; do
+    ln -s "$(command -v $tool)" "$tools/$tool"
+done
+printf '#!/bin/sh\necho 0\n' >"$tools/id"
+printf '#!/bin/sh\nexit 1\n' >"$tools/dpkg-query"
+printf '#!/bin/sh\necho "$@" >>%s\nexit 1\n' "$work/asked" >"$tools/apt-get"
+chmod +x "$tools/id" "$tools/dpkg-query" "$tools/apt-get"
+
+# installs WANTED ARGUMENT...: how many times gnuplot-nox is asked for
+installs() {
+    wanted=$1
+    shift
+    : >"$work/asked"
+    (unset TUTTI_PACKAGES && PATH=$tools "$tree/examples/quickstart.sh" "$@") >"$work/out" 2>&1 &&
+        wrong 'apt-get fails unnoticed' "$work/out"
+    [ "$(grep -c ' libopenblas-dev .*gnuplot-nox' "$work/asked")" -eq "$wanted" ] &&
+        grep -q ' libopenblas-dev ' "$work/asked" ||
+        wrong "quickstart.sh $*" "$work/out" "$work/asked"
+}
+
+installs 0
+installs 0 --model cnn --epochs 8
+installs 1 --model cnn --epochs 8 --plot cnn.svg
+installs 1 --plot=cnn.png
+ln -s "$(command -v sh)" "$tools/gnuplot"
+installs 0 --plot cnn.svg
+
+[ "$errors" -eq 0 ]
