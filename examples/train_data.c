@@ -24,6 +24,8 @@
 #define IMAGES_MAGIC 0x00000803u /* unsigned bytes, three dimensions */
 #define LABELS_MAGIC 0x00000801u /* unsigned bytes, one dimension */
 
+#define WHERE_FROM "; the Debian package dataset-fashion-mnist has it, --data names another folder"
+
 /* An IDX file being read. */
 typedef struct {
     gzFile stream;
@@ -41,8 +43,8 @@ static bool idx_open(const char *folder, const char *name, idx_file_t *ret_file,
     if (access(ret_file->path, F_OK) != 0) {
         ret_file->path[length - 3] = '\0';
         if (access(ret_file->path, F_OK) != 0)
-            return train_fail(error, "%s, with or without .gz: %s", ret_file->path,
-                              strerror(errno));
+            return train_fail(error, "%s, with or without .gz: %s%s", ret_file->path,
+                              strerror(errno), errno == ENOENT ? WHERE_FROM : "");
     }
 
     errno = 0;
