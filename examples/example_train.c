@@ -15,7 +15,7 @@
  *                       train_kernels
  *     train_schedule    the learning rate
  *     train_data        images and labels
- *     train_checkpoint  stop and go on
+ *     train_checkpoint  stop and go on; train_about says whether a run may
  *     train_report      progress and results; train_plot draws them
  *     train_options     command line; train_value reads its values
  *     train_base        errors, files, memory, clock, random numbers
@@ -26,6 +26,7 @@
 
 #include <cblas.h>
 
+#include "train_about.h"
 #include "train_base.h"
 #include "train_device.h"
 #include "train_plot.h"
@@ -228,16 +229,15 @@ static bool make_lists(trainer_t *trainer, train_error_t *error)
 static bool make_checkpoint(trainer_t *trainer, train_error_t *error)
 {
     const train_options_t *options = &trainer->options;
-    char *about = malloc(TRAIN_TEXT_BYTES + 100);
+    char *about = malloc(TRAIN_ABOUT_BYTES);
 
     if (about == NULL)
         return train_fail(error, "not enough memory");
-    train_options_describe(options, about);
-    snprintf(about + strlen(about), 100, "ranks %d\ndata %08x\n", trainer->parallel.size,
-             train_data_checksum(&trainer->data));
+    train_about_write(options, trainer->parallel.size, train_data_checksum(&trainer->data), about);
 
     trainer->checkpoint = (train_checkpoint_t){
         .about = about,
+        .options = options,
         .epochs_max = (uint64_t)options->epochs,
         .results = trainer->results,
         .parameters = trainer->model.host_parameters,
@@ -248,9 +248,11 @@ static bool make_checkpoint(trainer_t *trainer, train_error_t *error)
     };
     if (options->checkpoint == NULL || trainer->parallel.rank != 0)
         return true;
-    return train_checkpoint_probe(options->checkpoint, error) &&
-           (!options->resume ||
-            train_checkpoint_read(options->checkpoint, &trainer->checkpoint, error));
+    if (!train_checkpoint_probe(options->checkpoint, error))
+        return false;
+    if (options->resume)
+        return train_checkpoint_read(options->checkpoint, &trainer->checkpoint, error);
+    return train_checkpoint_replaceable(options->checkpoint, options->overwrite, error);
 }
 
 /* All that can go wrong on one rank and not on another. Talks to nobody. */

@@ -23,6 +23,7 @@ TRAIN_CFLAGS = $(TUTTI_KERNEL_CFLAGS) -fno-math-errno -fno-trapping-math
 # All but the device.
 train_sources = \
     %reldir%/example_train.c \
+    %reldir%/train_about.c %reldir%/train_about.h \
     %reldir%/train_base.c %reldir%/train_base.h \
     %reldir%/train_checkpoint.c %reldir%/train_checkpoint.h \
     %reldir%/train_compute.c %reldir%/train_compute.h %reldir%/train_cpu.c %reldir%/train_rules.c \

@@ -20,6 +20,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "train_about.h"
+
 #define PATH_BYTES 4096
 #define MAGIC "TuttiTrn"
 #define VERSION 3
@@ -77,6 +79,36 @@ bool train_checkpoint_probe(const char *path, train_error_t *error)
         return train_fail(error, "--checkpoint %s: not a file", path);
     return temporary_path(path, temporary, error) &&
            train_probe_file("--checkpoint", path, temporary, error);
+}
+
+bool train_checkpoint_replaceable(const char *path, bool overwrite, train_error_t *error)
+{
+    header_t header = { 0 };
+    const int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+    if (file < 0)
+        return errno == ENOENT || train_fail(error, "--checkpoint %s: %s", path, strerror(errno));
+    const ssize_t got = read(file, &header, sizeof(header));
+    const int reason = errno;
+    close(file);
+
+    if (got < 0)
+        return train_fail(error, "--checkpoint %s: %s", path, strerror(reason));
+    if (got == 0)
+        return true;
+    if (memcmp(header.magic, MAGIC, sizeof(header.magic)) != 0)
+        return train_fail(error, "--checkpoint %s: holds something else; remove it first", path);
+    if (overwrite)
+        return true;
+    if (got < (ssize_t)sizeof(header) || header.order != ORDER || header.version != VERSION)
+        return train_fail(error,
+                          "--checkpoint %s: holds another version's checkpoint, or half of one; "
+                          "--overwrite replaces it",
+                          path);
+    return train_fail(error,
+                      "--checkpoint %s: holds a run after step %llu, in epoch %llu; --resume goes "
+                      "on from there, --overwrite replaces it",
+                      path, (unsigned long long)header.steps, (unsigned long long)header.epochs);
 }
 
 /* Write everything. Returns 0 or an errno. */
@@ -221,38 +253,12 @@ static bool read_file(const char *path, FILE *file, char **ret_bytes, train_erro
     return true;
 }
 
-/* Why more epochs are not just more. */
-#define EPOCHS_HINT                                                                                \
-    ": with --schedule cosine every step's rate follows from --epochs; step and constant can be "  \
-    "trained longer"
-
-/* Compare two texts line by line; the error shows the first line that differs. */
-static bool compare_about(const char *path, const char *theirs, size_t their_bytes,
-                          const char *ours, train_error_t *error)
-{
-    const char *end = theirs + their_bytes;
-
-    while (theirs < end || *ours != '\0') {
-        const char *newline = memchr(theirs, '\n', (size_t)(end - theirs));
-        const size_t their_line =
-            newline != NULL ? (size_t)(newline - theirs) : (size_t)(end - theirs);
-        const size_t our_line = strcspn(ours, "\n");
-
-        if (their_line != our_line || memcmp(theirs, ours, our_line) != 0)
-            return train_fail(error, "--resume %s: made with '%.*s', but this run has '%.*s'%s",
-                              path, (int)their_line, theirs, (int)our_line, ours,
-                              strncmp(ours, "--epochs ", 9) == 0 ? EPOCHS_HINT : "");
-        theirs += their_line + (newline != NULL);
-        ours += our_line + (ours[our_line] == '\n');
-    }
-    return true;
-}
-
 /* Compare what a good file says with what this run wants, and copy it into the run's arrays. */
 static bool take(const char *path, const char *bytes, train_checkpoint_t *checkpoint,
                  train_error_t *error)
 {
     train_checkpoint_t found = *checkpoint;
+    train_error_t difference = { "" };
     part_t parts[PARTS];
     header_t header;
 
@@ -260,8 +266,9 @@ static bool take(const char *path, const char *bytes, train_checkpoint_t *checkp
     bytes += sizeof(header);
     if (header.about_bytes > header.file_bytes - sizeof(header))
         return train_fail(error, "--resume %s: damaged: its sizes do not fit together", path);
-    if (!compare_about(path, bytes, (size_t)header.about_bytes, checkpoint->about, error))
-        return false;
+    if (!train_about_fits(bytes, (size_t)header.about_bytes, checkpoint->about, checkpoint->options,
+                          &difference))
+        return train_fail(error, "--resume %s: %s", path, difference.text);
     if (header.epochs > checkpoint->epochs_max)
         return train_fail(error, "--resume %s: is in epoch %llu already, this run wants %llu", path,
                           (unsigned long long)header.epochs,

@@ -22,8 +22,9 @@
 
 /* What is saved. Points to the arrays of the run: reading fills them. */
 typedef struct {
-    const char *about; /* lines, all of which must be the same in the run that goes on */
-    uint64_t epochs;   /* that have begun; the last may be incomplete */
+    const char *about; /* train_about_write: must be the same in the run that goes on */
+    const train_options_t *options; /* of this run; only read, to word an error */
+    uint64_t epochs;                /* that have begun; the last may be incomplete */
     uint64_t epochs_max;
     uint64_t steps;          /* of the optimizer, that is, of the run */
     double epoch_loss;       /* the last epoch's so far, over all its images */
@@ -36,6 +37,12 @@ typedef struct {
 
 /* Could a checkpoint be written to this file? */
 bool train_checkpoint_probe(const char *path, train_error_t *error);
+
+/*
+ * May this run, which does not resume, write its checkpoint there? Not if the file holds anything
+ * but a checkpoint; if it holds one, only with `overwrite`.
+ */
+bool train_checkpoint_replaceable(const char *path, bool overwrite, train_error_t *error);
 
 /*
  * Write a checkpoint in place of the one that is there.

@@ -81,6 +81,8 @@ static const train_option_t table[] = {
       "save all that --resume needs, after each epoch and at the end" },
     { "--resume", TRAIN_KIND_SWITCH, OTHER, FIELD(resume), NULL, 0, 0, "",
       "go on from the --checkpoint; see below" },
+    { "--overwrite", TRAIN_KIND_SWITCH, OTHER, FIELD(overwrite), NULL, 0, 0, "",
+      "replace the checkpoint that is in FILE; see below" },
     { "--progress", TRAIN_KIND_WORD, OTHER, FIELD(progress), "auto", 0, 0, "auto|bar|lines",
       "auto: a bar on a terminal, else one line per epoch" },
     { "--plot", TRAIN_KIND_TEXT, OTHER, FIELD(plot), NULL, 0, 0, "FILE",
@@ -183,8 +185,7 @@ static bool parse_field(const train_option_t *option, const char *value, train_o
     return train_value_parse(option, value, (char *)options + option->offset, error);
 }
 
-static bool parse_arguments(int argc, char **argv, train_options_t *options, bool *given,
-                            train_error_t *error)
+static bool parse_arguments(int argc, char **argv, train_options_t *options, train_error_t *error)
 {
     for (int i = 1; i < argc; i++) {
         const train_option_t *option = find(argv[i]);
@@ -204,48 +205,57 @@ static bool parse_arguments(int argc, char **argv, train_options_t *options, boo
             return train_fail(error, "%s needs a value", option->name);
         if (!parse_field(option, value, options, error))
             return false;
-        given[option - table] = true;
+        options->given |= UINT64_C(1) << (option - table);
     }
     return true;
 }
 
-static bool check_needs(const train_options_t *options, const bool *given, train_error_t *error)
+static bool is_given(const train_options_t *options, const train_option_t *option)
+{
+    return (options->given >> (option - table) & 1) != 0;
+}
+
+static bool check_needs(const train_options_t *options, train_error_t *error)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const size_t need = given[i] ? missing_need(&table[i], options) : NEED_COUNT;
+        const size_t need =
+            is_given(options, &table[i]) ? missing_need(&table[i], options) : NEED_COUNT;
 
         if (need < NEED_COUNT)
             return train_fail(error, "%s needs %s %s", table[i].name, needs[need].other,
                               needs[need].words);
     }
+    if ((options->resume || options->overwrite) && options->checkpoint == NULL)
+        return train_fail(error, "--%s needs --checkpoint FILE",
+                          options->resume ? "resume" : "overwrite");
+    if (options->resume && options->overwrite)
+        return train_fail(error, "--resume goes on from what --overwrite would replace");
     return true;
 }
 
 bool train_options_parse(int argc, char **argv, train_options_t *ret_options, train_error_t *error)
 {
     train_options_t options = { 0 };
-    bool given[OPTION_COUNT] = { false };
 
+    _Static_assert(OPTION_COUNT <= 64, "a bit of `given` for each option");
     *ret_options = options;
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (table[i].default_value != NULL &&
             !parse_field(&table[i], table[i].default_value, &options, error))
             return false;
-    if (!parse_arguments(argc, argv, &options, given, error))
+    if (!parse_arguments(argc, argv, &options, error))
         return false;
 
     for (size_t i = 0; i < SPECIAL_COUNT; i++) {
         const train_option_t *option = find(special_defaults[i].name);
         const int64_t *word = (void *)((char *)&options + special_defaults[i].offset);
 
-        if (!given[option - table] && *word == special_defaults[i].word &&
+        if (!is_given(&options, option) && *word == special_defaults[i].word &&
             !parse_field(option, special_defaults[i].value, &options, error))
             return false;
     }
-    if (!check_needs(&options, given, error))
+    if (!check_needs(&options, error))
         return false;
-    if (options.resume && options.checkpoint == NULL)
-        return train_fail(error, "--resume needs --checkpoint FILE to go on from");
     options.warmup = fmin(options.warmup, 0.5 * (double)options.epochs);
     *ret_options = options;
     return true;
@@ -277,6 +287,9 @@ void train_options_print_help(FILE *out)
             "what is printed.\n--epochs may be another number, to train longer, with "
             "--schedule step or constant; a cosine\nends with the epochs. (--warmup, at most "
             "half of --epochs, must come out the same.)\n\n"
+            "A --checkpoint FILE that holds a checkpoint is an error, unless --resume or "
+            "--overwrite says\nwhat to do with it. A FILE that holds anything else is never "
+            "written to.\n\n"
             "--device cuda takes the GPU of a rank's number on its host, modulo how many there "
             "are. With\nfp16 the loss is scaled by 65536 at first: a step whose gradients "
             "overflow is left out and\nthe scale halved; after 1000 steps without, it is "
@@ -289,6 +302,13 @@ void train_options_value(const train_options_t *options, const char *name, char 
     const train_option_t *option = find(name);
 
     train_value_format(option, (const char *)options + option->offset, ret_text, bytes);
+}
+
+bool train_options_given(const train_options_t *options, const char *name)
+{
+    const train_option_t *option = find(name);
+
+    return option != NULL && is_given(options, option);
 }
 
 void train_options_describe(const train_options_t *options, char *ret_text)

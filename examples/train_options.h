@@ -64,8 +64,10 @@ typedef struct {
     const char *metrics;
     const char *log_steps;
     bool resume;
+    bool overwrite;
     bool digest;
     bool help;
+    uint64_t given; /* bit i: row i of the table was on the command line */
 } train_options_t;
 
 /* Read the command line: `--name value`, `--name=value`. The rest has defaults. */
@@ -77,6 +79,9 @@ void train_options_print_help(FILE *out);
 /* The value of the option `name`, as it would be typed; cut off if `bytes` is too few. */
 void train_options_value(const train_options_t *options, const char *name, char *ret_text,
                          size_t bytes);
+
+/* Was the option `name` on the command line? false, if there is no such option. */
+bool train_options_given(const train_options_t *options, const char *name);
 
 /*
  * Write down all options on which the course of training depends, one line each: "--batch 128".

@@ -83,6 +83,8 @@ reject '--accumulate 0: must be from 1' --accumulate 0
 reject '--beta1 1: must be from 0' --beta1 1
 reject '--decay 2: must be from 0 to 1' --decay 2
 reject '--resume needs --checkpoint FILE' --resume
+reject '--overwrite needs --checkpoint FILE' --overwrite
+reject '--resume goes on from what --overwrite would replace' --overwrite --resume --checkpoint x
 reject '--plot x.jpg: must end in .svg or .png' --data "$good" --batch 20 --plot x.jpg
 reject '--seed  *1: not a whole number' --seed ' 1'
 reject '--batch needs a value' --batch
@@ -180,6 +182,11 @@ resume() {
     reject "rank 0: --resume $work/saved: $pattern" $tiny --epochs 2 --checkpoint "$work/saved" --resume "$@"
 }
 
+# what the user must give again, or must not give, in words of the two command lines
+reject "rank 0: --resume $work/saved: made with '--hidden 4', which this run was not given" \
+    --data "$work/varied" --batch 45 --epochs 2 --checkpoint "$work/saved" --resume
+reject "rank 0: --resume $work/saved: made with '--epochs 2', which this run was not given: a cosine" \
+    $tiny --checkpoint "$work/saved" --resume
 resume "made with '--model mlp', but this run has '--model cnn'" --model cnn --channels 2,2
 resume "made with '--optimizer sgd', but this run has '--optimizer lamb'" --optimizer lamb
 resume "made with '--batch 45', but this run has '--batch 44'" --batch 44
@@ -204,6 +211,27 @@ resume 'not a checkpoint of example_train'
 resume 'truncated: 0 of 72 bytes'
 rm "$work/saved"
 resume 'No such file'
+
+# a file that is there is not written to, unless that was asked for
+cp "$work/whole" "$work/saved"
+kept() {
+    cmp -s "$1" "$work/saved" || wrong "not kept: $2"
+}
+reject "rank 0: --checkpoint $work/saved: holds a run after step 2, in epoch 2; --resume goes on" \
+    $tiny --epochs 1 --checkpoint "$work/saved"
+kept "$work/whole" 'a longer run'
+head -c 50 "$work/whole" >"$work/half"
+cp "$work/half" "$work/saved"
+reject "rank 0: --checkpoint $work/saved: holds .* half of one; --overwrite replaces it" \
+    $tiny --epochs 1 --checkpoint "$work/saved"
+kept "$work/half" 'half a checkpoint'
+echo text >"$work/text"
+cp "$work/text" "$work/saved"
+for overwrite in '' --overwrite; do
+    reject "rank 0: --checkpoint $work/saved: holds something else; remove it first" \
+        $tiny --epochs 1 --checkpoint "$work/saved" $overwrite
+    kept "$work/text" 'another file'
+done
 
 # parameters that grow to infinity
 reject 'the loss of step [0-9]* is [-naif]*; try a smaller --lr' \

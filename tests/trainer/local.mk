@@ -33,7 +33,8 @@ endif
 %canon_reldir%_test_data_LDADD = $(TRAINER_TEST_LIBS) $(ZLIB_LIBS) $(OPENBLAS_LIBS)
 
 %canon_reldir%_test_checkpoint_SOURCES = \
-    %reldir%/test_checkpoint.c examples/train_checkpoint.c examples/train_base.c
+    %reldir%/test_checkpoint.c examples/train_checkpoint.c examples/train_about.c \
+    examples/train_options.c examples/train_value.c examples/train_base.c
 %canon_reldir%_test_checkpoint_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(ZLIB_CFLAGS)
 %canon_reldir%_test_checkpoint_LDADD = $(TRAINER_TEST_LIBS) $(ZLIB_LIBS)
 

@@ -93,6 +93,14 @@ for schedule in constant 'step --decay-every 1'; do
     cmp "$work/whole" "$work/parts" || wrong "longer, $schedule: not uninterrupted"
 done
 
+# what is asked for is replaced; an empty file, as mktemp makes it, holds nothing
+cp "$work/parts" "$work/over"
+train over 2 $small --epochs 1 --checkpoint "$work/over" --overwrite &&
+    [ "$(epochs_of "$work/over")" -eq 1 ] || wrong 'not replaced' "$work/over.log"
+: >"$work/empty"
+train empty 2 $small --epochs 1 --checkpoint "$work/empty" || wrong 'empty' "$work/empty.log"
+cmp "$work/over" "$work/empty" || wrong 'replaced is not written anew'
+
 # a run that is at its end has nothing to do but to say so
 cp "$work/parts" "$work/before"
 train again 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/parts" --resume ||

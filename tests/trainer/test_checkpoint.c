@@ -18,8 +18,10 @@
 #include <cmocka.h>
 #include <zlib.h>
 
+#include "train_about.h"
 #include "train_base.h"
 #include "train_checkpoint.h"
+#include "train_options.h"
 
 #define EPOCHS 3
 #define PARAMETERS 5
@@ -33,6 +35,7 @@ typedef struct {
     train_checkpoint_t checkpoint;
 } saved_t;
 
+static train_options_t options; /* none was typed, but where a test says otherwise */
 static char folder[] = "/tmp/test_checkpointXXXXXX";
 static char path[64];
 
@@ -48,6 +51,7 @@ static void fill(saved_t *saved, float first)
         saved->state[i] = -first * (float)(i + 1);
     saved->checkpoint = (train_checkpoint_t){
         .about = "--model mlp\n--batch 8\nranks 2\n",
+        .options = &options,
         .epochs = 2,
         .epochs_max = EPOCHS,
         .steps = 40,
@@ -223,15 +227,74 @@ static void refuses_other_headers(void **state)
     refuse(&saved, "made on a machine with the other byte order");
 }
 
+/* What the checkpoint of a run with one command line says to a run with the other. */
+static void expect_reason(const char *theirs, const char *ours, const char *wanted)
+{
+    const char *const lines[] = { theirs, ours };
+    char about[2][TRAIN_ABOUT_BYTES];
+    train_options_t parsed;
+    train_error_t reason = { "" };
+
+    for (size_t i = 0; i < 2; i++) {
+        char text[200] = "", *argv[20] = { "example_train" };
+        int argc = 1;
+
+        strncat(text, lines[i], sizeof(text) - 1);
+        for (char *next = strtok(text, " "); next != NULL; next = strtok(NULL, " "))
+            argv[argc++] = next;
+        if (!train_options_parse(argc, argv, &parsed, &reason))
+            fail_msg("%s", reason.text);
+        train_about_write(&parsed, 2, 7, about[i]);
+    }
+    const bool fits = train_about_fits(about[0], strlen(about[0]), about[1], &parsed, &reason);
+    assert_string_equal(reason.text, wanted);
+    assert_int_equal(fits, wanted[0] == '\0');
+}
+
+/* The reason names only options that one of the two command lines has. */
+static void names_what_was_typed(void **state)
+{
+    (void)state;
+    expect_reason("--lr 0.1", "--lr 0.1 --threads 2 --steps 3", "");
+    expect_reason("", "--lr 0.1", "made with '--lr 0.05', but this run has '--lr 0.1'");
+    expect_reason("--lr 0.1", "", "made with '--lr 0.1', which this run was not given");
+    expect_reason("--model cnn", "", "made with '--model cnn', which this run was not given");
+    expect_reason("", "--model cnn", "made with '--model mlp', but this run has '--model cnn'");
+    expect_reason("--optimizer adamw", "--lr 0.2",
+                  "made with '--optimizer adamw', which this run was not given");
+    expect_reason("--schedule step --decay 0.2", "",
+                  "made with '--schedule step', which this run was not given");
+
+    /* values that follow from an option without a line */
+    expect_reason("--device cuda", "", "made on a GPU, but this run computes on the processor");
+    expect_reason("", "--device cuda --precision bf16",
+                  "made on the processor, but this run computes on a GPU");
+    expect_reason("--device cuda --precision bf16", "--device cuda",
+                  "made with '--precision bf16', which this run was not given");
+    expect_reason(
+        "--epochs 1 --schedule constant", "--epochs 4 --schedule constant",
+        "made with 'warmup 0.5', but this run has 'warmup 1': at most half of all epochs");
+    expect_reason("--epochs 1 --schedule constant", "--epochs 4 --schedule constant --warmup 2",
+                  "made with '--warmup 0.5', but this run has '--warmup 2'");
+    expect_reason("--epochs 2", "",
+                  "made with '--epochs 2', which this run was not given: a cosine ends with the "
+                  "epochs; step and constant can be trained longer");
+    expect_reason("", "--epochs 7",
+                  "made with '--epochs 5', but this run has '--epochs 7': a cosine ends with the "
+                  "epochs; step and constant can be trained longer");
+}
+
+/* Texts of damaged files and of other versions, too. */
 static void refuses_other_runs(void **state)
 {
     static const char *const runs[][2] = {
-        { "--model mlp\n--batch 9\nranks 2\n",
-          "made with '--batch 8', but this run has '--batch 9'" },
-        { "--epochs 3\n--batch 8\nranks 2\n", "step and constant can be trained longer" },
         { "--model mlp\n--batch 8\nranks 3\n", "made with 'ranks 2', but this run has 'ranks 3'" },
-        { "--model mlp\n--batch 8\n", "made with 'ranks 2', but this run has ''" },
-        { "--model mlp\n--batch 8\nranks 2\ndata 1\n", "made with '', but this run has 'data 1'" },
+        { "--model mlp\n--batch 8\n", "made with 'ranks 2'" },
+        { "--model mlp\n--batch 8\nranks 2\ndata 1\n", "made without 'data 1'" },
+        { "--model mlp\n--batch 8\nranks", "made with 'ranks 2', but this run has 'ranks'" },
+        { "", "made with '--model mlp'" },
+        { "\n", "made with '--model mlp'" },
+        { "--model mlp\n--batch 8\nranks 2\n--warmup\n", "made without '--warmup'" },
     };
     saved_t saved;
 
@@ -241,6 +304,41 @@ static void refuses_other_runs(void **state)
         fill(&saved, 0.0f);
         saved.checkpoint.about = runs[i][0];
         refuse(&saved, runs[i][1]);
+    }
+}
+
+/* A file that is there is replaced only if it is a checkpoint, and then only if that was asked. */
+static void asks_before_it_replaces(void **state)
+{
+    static const char other[] = "#!/bin/sh\n";
+    train_error_t error = { "" };
+    char bytes[FILE_BYTES];
+
+    (void)state;
+    unlink(path);
+    assert_true(train_checkpoint_replaceable(path, false, &error));
+    write_bytes("", 0);
+    assert_true(train_checkpoint_replaceable(path, false, &error));
+
+    write_checkpoint(1.5f);
+    const size_t count = read_bytes(bytes);
+    assert_true(train_checkpoint_replaceable(path, true, &error));
+    assert_false(train_checkpoint_replaceable(path, false, &error));
+    assert_non_null(strstr(error.text, path));
+    assert_non_null(strstr(error.text, ": holds a run after step 40, in epoch 2; --resume"));
+
+    for (size_t length = 1; length < count; length++) {
+        error.text[0] = '\0';
+        write_bytes(bytes, length);
+        assert_false(train_checkpoint_replaceable(path, false, &error));
+        error.text[0] = '\0';
+        assert_int_equal(train_checkpoint_replaceable(path, true, &error), length >= 8);
+    }
+    for (int overwrite = 0; overwrite < 2; overwrite++) {
+        error.text[0] = '\0';
+        write_bytes(other, sizeof(other));
+        assert_false(train_checkpoint_replaceable(path, overwrite == 1, &error));
+        assert_non_null(strstr(error.text, ": holds something else; remove it first"));
     }
 }
 
@@ -338,6 +436,8 @@ int main(void)
         cmocka_unit_test(refuses_every_other_byte),
         cmocka_unit_test(refuses_other_headers),
         cmocka_unit_test(refuses_other_runs),
+        cmocka_unit_test(names_what_was_typed),
+        cmocka_unit_test(asks_before_it_replaces),
         cmocka_unit_test(refuses_what_is_no_file),
         cmocka_unit_test(keeps_the_old_one),
         cmocka_unit_test(writes_over_leftovers),

@@ -165,6 +165,7 @@ static void leaves_nothing_on_failure(void **state)
                            "--lr=-1",
                            "--momentum=1e400",
                            "--resume",
+                           "--overwrite",
                            "--checkpoint=",
                            "--plot=",
                            "--model=cn",
