@@ -16,6 +16,7 @@
  *     train_schedule    the learning rate
  *     train_data        images and labels
  *     train_checkpoint  stop and go on; train_about says whether a run may
+ *     train_interrupt   Ctrl-C
  *     train_report      progress and results; train_plot draws them
  *     train_options     command line; train_value reads its values
  *     train_base        errors, files, memory, clock, random numbers
@@ -29,6 +30,7 @@
 #include "train_about.h"
 #include "train_base.h"
 #include "train_device.h"
+#include "train_interrupt.h"
 #include "train_plot.h"
 #include "train_run.h"
 
@@ -290,6 +292,41 @@ static void clean_up(trainer_t *trainer)
     train_gpu_close(&trainer->compute);
 }
 
+/* Say where the run was. */
+static void report_interrupt(trainer_t *trainer)
+{
+    const size_t epochs = (size_t)trainer->options.epochs, steps = trainer->optimizer.steps;
+    const size_t epoch = steps / trainer->epoch_steps + 1;
+    const size_t saved = trainer->checkpoint.steps;
+    const train_stop_t stop = {
+        .epoch = epoch < epochs ? epoch : epochs,
+        .epochs = epochs,
+        .step = steps,
+        .steps = trainer->total_steps,
+        .checkpoint = saved > 0 ? trainer->options.checkpoint : NULL,
+        .saved_step = saved,
+    };
+
+    train_report_interrupted(&trainer->report, &stop);
+}
+
+/* The loop, and what is said about its end. False on all ranks if it failed on one. */
+static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error)
+{
+    const bool trained = train_run(trainer, error);
+
+    /* another rank may have received the signal; a gnuplot that fails may have received it, too */
+    if (!trained &&
+        (train_interrupt_signal() != 0 || strcmp(error->text, TRAIN_INTERRUPTED) == 0)) {
+        report_interrupt(trainer);
+        error->text[0] = '\0';
+        train_report_close(&trainer->report, error);
+        return false;
+    }
+    train_report_close(&trainer->report, error);
+    return train_parallel_agree(&trainer->parallel, fingerprint, error) && trained;
+}
+
 /* From the options, if they are right, to the last line of output. False on all ranks if it failed
    on one. */
 static bool run(trainer_t *trainer, bool parsed, train_error_t *error)
@@ -302,16 +339,14 @@ static bool run(trainer_t *trainer, bool parsed, train_error_t *error)
                 train_options_print_help(stdout);
             return true;
         }
+        train_interrupt_watch();
         if (prepare(trainer, error))
             fingerprint =
                 train_options_fingerprint(&trainer->options) ^ train_data_checksum(&trainer->data);
     }
 
-    if (!train_parallel_agree(&trainer->parallel, fingerprint, error))
-        return false;
-    const bool trained = train_run(trainer, error);
-    train_report_close(&trainer->report, error);
-    return train_parallel_agree(&trainer->parallel, fingerprint, error) && trained;
+    return train_parallel_agree(&trainer->parallel, fingerprint, error) &&
+           train(trainer, fingerprint, error);
 }
 
 int main(int argc, char **argv)
@@ -336,5 +371,7 @@ int main(int argc, char **argv)
     /* first, as it ends what may still be under way in the arrays */
     train_parallel_stop(&trainer.parallel);
     clean_up(&trainer);
+    if (!good && train_interrupt_signal() != 0)
+        return 128 + train_interrupt_signal();
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

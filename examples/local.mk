@@ -29,6 +29,7 @@ train_sources = \
     %reldir%/train_compute.c %reldir%/train_compute.h %reldir%/train_cpu.c %reldir%/train_rules.c \
     %reldir%/train_device.h %reldir%/train_gpu.c %reldir%/train_kernels.h \
     %reldir%/train_data.c %reldir%/train_data.h \
+    %reldir%/train_interrupt.c %reldir%/train_interrupt.h \
     %reldir%/train_layer.h %reldir%/train_conv.c %reldir%/train_dense.c \
     %reldir%/train_model.c %reldir%/train_model.h \
     %reldir%/train_optimizer.c %reldir%/train_optimizer.h \

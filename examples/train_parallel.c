@@ -26,13 +26,21 @@
 #endif
 
 #include "train_device.h"
+#include "train_interrupt.h"
 #include "train_options.h"
 
-/* Keep Tutti's own words, which name the rank and the tensor. */
+/*
+ * Keep Tutti's own words, which name the rank and the tensor.
+ *
+ * A rank that leaves while others train was interrupted: after any other failure it stays until all
+ * ranks have compared their errors (train_parallel_agree), or calls tutti_abort.
+ */
 static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t status)
 {
     const char *reason = tutti_last_error();
 
+    if (status == TUTTI_ERR_SHUTDOWN)
+        return train_fail(error, TRAIN_INTERRUPTED);
     return train_fail(error, "%s: %s", what, reason[0] != '\0' ? reason : tutti_strerror(status));
 }
 
@@ -261,8 +269,10 @@ static void reduce(train_parallel_t *parallel, const char *name, void *buffer, s
         submit(parallel, name, buffer, count, dtype, &parallel->requests[parallel->request_count]);
     if (status != TUTTI_OK) {
         fail_tutti(&parallel->start_error, name, status);
-        /* the other ranks would wait for this tensor until their deadline */
-        train_parallel_abort(parallel, &parallel->start_error);
+        /* the other ranks would wait for this tensor until their deadline, unless they know that a
+           rank has left */
+        if (status != TUTTI_ERR_SHUTDOWN)
+            train_parallel_abort(parallel, &parallel->start_error);
         return;
     }
     parallel->request_count++;

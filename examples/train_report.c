@@ -177,6 +177,21 @@ void train_report_accuracy(train_report_t *report, double accuracy)
         printf("test accuracy %.4f\n", accuracy);
 }
 
+void train_report_interrupted(train_report_t *report, const train_stop_t *stop)
+{
+    if (!report->active)
+        return;
+    report->drawn = report->bar; /* erased in any case: the terminal shows ^C at the cursor */
+    erase(report);
+    printf("example_train: interrupted in epoch %zu/%zu, after step %zu of %zu; ", stop->epoch,
+           stop->epochs, stop->step, stop->steps);
+    if (stop->checkpoint != NULL)
+        printf("%s has step %zu\n", stop->checkpoint, stop->saved_step);
+    else
+        puts("nothing was saved");
+    fflush(stdout);
+}
+
 /* Close a file, unless it is NULL; `earlier` is the errno of a write that failed before. */
 static bool close_file(FILE *file, const char *option, const char *path, int earlier,
                        train_error_t *error)

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "train_interrupt.h"
 #include "train_plot.h"
 
 /* Sums over some steps of this rank. */
@@ -81,6 +82,8 @@ static bool train_step(trainer_t *trainer, const uint32_t *items, size_t count, 
         const bool is_last = left <= trainer->batch;
         const train_part_t part = train_parallel_part(parallel, is_last ? left : trainer->batch);
 
+        if (!train_interrupt_check(error))
+            return false;
         compute->ops->gather(compute, &trainer->train_source, items + first + part.first,
                              part.count, model->input, trainer->labels);
         train_model_forward(model, trainer->labels, part.count, sum);
@@ -95,37 +98,38 @@ static bool train_step(trainer_t *trainer, const uint32_t *items, size_t count, 
 }
 
 /* Test this rank's part of the test images. */
-static train_score_t evaluate(trainer_t *trainer)
+static bool evaluate(trainer_t *trainer, train_score_t *ret_score, train_error_t *error)
 {
     const train_part_t part = train_parallel_part(&trainer->parallel, trainer->data.test.count);
     train_compute_t *compute = &trainer->compute;
-    train_score_t *sum = &trainer->sums->step, score;
+    train_score_t *sum = &trainer->sums->step;
 
     compute->ops->zero(compute, sum, sizeof(*sum));
     for (size_t done = 0; done < part.count;) {
         const size_t left = part.count - done;
         const size_t rows = left < TRAIN_EVALUATION_ROWS ? left : TRAIN_EVALUATION_ROWS;
 
+        if (!train_interrupt_check(error))
+            return false;
         compute->ops->gather(compute, &trainer->test_source,
                              trainer->test_items + part.first + done, rows, trainer->model.input,
                              trainer->labels);
         train_model_forward(&trainer->model, trainer->labels, rows, sum);
         done += rows;
     }
-    compute->ops->get(compute, &score, sum, sizeof(score));
-    return score;
+    compute->ops->get(compute, ret_score, sum, sizeof(*ret_score));
+    return train_compute_works(compute, error) || train_parallel_abort(&trainer->parallel, error);
 }
 
 /* Test, and put all ranks' statistics of an epoch together. */
 static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *progress,
                          train_error_t *error)
 {
-    const train_score_t score = evaluate(trainer);
     const double tests = (double)trainer->data.test.count;
+    train_score_t score;
 
-    if (!train_compute_works(&trainer->compute, error))
-        return train_parallel_abort(&trainer->parallel, error);
-
+    if (!evaluate(trainer, &score, error))
+        return false;
     double sums[] = { score.loss, score.correct, trainer->parallel.wait_seconds,
                       progress->step_seconds };
     if (!train_parallel_sum(&trainer->parallel, sums, sizeof(sums) / sizeof(sums[0]), error))

@@ -11,7 +11,7 @@ trainer_cpu_sources = \
 
 if HAVE_OPENBLAS
 if HAVE_ZLIB
-test_programs += %reldir%/train_pretend %reldir%/train_stream
+test_programs += %reldir%/train_pretend %reldir%/train_stream %reldir%/terminal
 unit_tests += \
     %reldir%/test_checkpoint \
     %reldir%/test_cuda \
@@ -84,6 +84,8 @@ host_device = %reldir%/host_device.c %reldir%/host_device.h $(host_kernels)
 %canon_reldir%_train_stream_LDADD = libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm -ldl
 EXTRA_%canon_reldir%_train_stream_DEPENDENCIES = tutti/pretend.la
 
+%canon_reldir%_terminal_LDADD = -lutil
+
 %canon_reldir%_test_options_SOURCES = \
     %reldir%/test_options.c examples/train_options.c examples/train_value.c examples/train_base.c
 %canon_reldir%_test_options_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS)
@@ -98,6 +100,7 @@ script_tests += \
     %reldir%/badinput.sh \
     %reldir%/gpu.sh \
     %reldir%/hello.sh \
+    %reldir%/interrupt.sh \
     %reldir%/lost.sh \
     %reldir%/output.sh \
     %reldir%/quickstart.sh \

@@ -1,0 +1,151 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Ctrl-C on a terminal, with a launcher and without, and SIGTERM to one or all of several ranks: one
+# line says where the run was, the terminal is left at the begin of an empty line, and the files are
+# whole.
+set -u
+
+. "${0%/*}/common.sh"
+need_trainer
+terminal=${TERMINAL:-./tests/trainer/terminal}
+varied "$work/data"
+export TUTTI_TIMEOUT=60
+endless="--data $work/data --batch 10 --hidden 6 --schedule constant --epochs 100000"
+
+out=$work/out
+go=$work/go
+escape=$(printf '\033')
+
+# wait_for PATTERN FILE: until a line of the file has it, at most two minutes
+wait_for() {
+    tries=0
+    until grep -qs "$1" "$2" || [ "$tries" -ge 1200 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+}
+
+# wait_gone FILE: the same, until there is no such file
+wait_gone() {
+    tries=0
+    while [ -e "$1" ] && [ "$tries" -lt 1200 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+}
+
+# screen: what the terminal shows of $out in the end, a line for each of its lines
+screen() {
+    sed -e 's/\r$//' -e "s/.*\r$escape\[K//" "$out"
+}
+
+# judge NAME PATTERN: the screen ends with this line, and says nothing else of the trainer or Tutti
+judge() {
+    screen >"$work/screen"
+    if ! tail -n 1 "$work/screen" | grep -q "^\(\^C\)\{0,1\}example_train: interrupted in epoch $2\$" ||
+        [ "$(grep -c 'example_train\|tutti\[' "$work/screen")" -ne 1 ] ||
+        [ "$(tail -c 1 "$out" | od -A n -t x1)" != ' 0a' ]; then
+        tail -n 3 "$work/screen" >"$work/end"
+        wrong "$1: not one line, '$2'" "$work/end"
+    fi
+}
+
+# press PATTERN COMMAND...: Ctrl-C when the terminal shows this; leaves $work/end
+press() {
+    pattern=$1
+    shift
+    rm -f "$out"
+    "$terminal" "$out" "$go" "$@" >"$work/end" &
+    pressing=$!
+    wait_for "$pattern" "$out"
+    : >"$go"
+    wait $pressing || wrong 'no terminal' "$work/end"
+    rm -f "$go"
+}
+
+# one rank: the checkpoint and the log of steps are whole, and a run goes on from them
+press 'epoch 3/' "$trainer" $endless --checkpoint "$work/saved" --log-steps "$work/steps"
+[ "$(cat "$work/end")" = 'exit 130' ] || wrong 'one rank: its status' "$work/end"
+judge 'one rank' "[0-9]*/100000, after step [0-9]* of 500000; $work/saved has step [0-9]*[05]"
+grep -q "^$(sed -n 's/.*after step \([0-9]*\) of.*/\1/p' "$work/screen") " "$work/steps" ||
+    wrong 'the log of steps is not whole' "$work/screen"
+saved=$(sed -n 's/.* has step //p' "$work/screen")
+timeout 60 "$trainer" $endless --checkpoint "$work/saved" --resume --steps "$saved" >"$work/log" 2>&1 ||
+    wrong 'not resumed' "$work/log"
+
+press 'epoch 3/' "$trainer" $endless --progress lines
+[ "$(cat "$work/end")" = 'exit 130' ] || wrong 'lines: its status' "$work/end"
+judge lines '[0-9]*/100000, after step [0-9]* of 500000; nothing was saved'
+
+# a second one ends it at once, whatever it waits for: here for a reader of its metrics
+mkfifo "$work/fifo"
+"$terminal" "$out" "$go" "$trainer" $endless --metrics "$work/fifo" >"$work/end" &
+pressing=$!
+while kill -0 $pressing 2>/dev/null; do
+    : >"$go"
+    wait_gone "$go"
+done
+wait $pressing
+[ "$(cat "$work/end")" = 'signal 2' ] || wrong 'a second Ctrl-C' "$work/end" "$out"
+
+# start NAME RANKS: so many ranks, without a launcher; a job in the background ignores SIGINT
+start() {
+    pids=
+    rank=0
+    while [ "$rank" -lt "$2" ]; do
+        TUTTI_BOOT="local:interrupt-$1-${work##*/}" TUTTI_SIZE=$2 TUTTI_RANK=$rank \
+            "$trainer" $endless >"$work/out.$rank" 2>"$work/log.$rank" &
+        pids="$pids $!"
+        rank=$((rank + 1))
+    done
+    wait_for '^epoch 3/' "$work/out.0"
+}
+
+# expect NAME STATUS...: how the ranks of `start` end; no rank writes to stderr
+expect() {
+    name=$1
+    shift
+    rank=0
+    for pid in $pids; do
+        wait $pid
+        status=$?
+        [ "$status" -eq "$1" ] || wrong "$name: rank $rank ended with $status" "$work/log.$rank"
+        shift
+        [ ! -s "$work/log.$rank" ] ||
+            wrong "$name: rank $rank says something" "$work/log.$rank"
+        rank=$((rank + 1))
+    done
+    cat "$work/out.0" "$work/out.1" "$work/out.2" >"$out"
+    [ "$(grep -c '^example_train: interrupted in epoch .* nothing was saved$' "$out")" -eq 1 ] ||
+        wrong "$name: not one line of rank 0"
+}
+
+start all 3
+kill -TERM $pids
+expect 'SIGTERM to all ranks' 143 143 143
+for victim in 1 3; do
+    start "$victim" 3
+    set -- 1 1 1
+    case $victim in
+    1) set -- 143 1 1 ;;
+    3) set -- 1 1 143 ;;
+    esac
+    kill -TERM $(echo $pids | cut -d ' ' -f $victim)
+    expect "SIGTERM to the rank number $victim" "$@"
+done
+
+# mpirun, which has the terminal. Open MPI sends SIGTERM after so many seconds, and SIGKILL after as
+# many more; meanwhile it reads nothing of what the ranks write, so here they write little
+need_mpirun
+case $mpirun in
+*--mca*) mpirun="$mpirun --mca odls_base_sigkill_timeout 3" ;;
+esac
+varied "$work/data" 250
+slow="--data $work/data --batch 1 --hidden 1024,1024 --schedule constant --epochs 100000"
+press '^epoch 1/' $mpirun -np 2 "$trainer" $slow --progress lines --checkpoint "$work/saved.2"
+judge mpirun "[0-9]*/100000, after step [0-9]* of 25000000; $work/saved.2 has step [0-9]*[05]0"
+press '.epoch 1/' $mpirun -np 2 "$trainer" $slow
+judge 'mpirun with a bar' '[0-9]*/100000, after step [0-9]* of 25000000; nothing was saved'
+
+[ "$errors" -eq 0 ]
