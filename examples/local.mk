@@ -2,13 +2,23 @@
 
 EXAMPLES_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include
 
-noinst_PROGRAMS += %reldir%/hello_allreduce %reldir%/tour
+noinst_PROGRAMS += \
+    %reldir%/hello_allreduce %reldir%/tour %reldir%/persistent %reldir%/unique_id %reldir%/vector
 %canon_reldir%_hello_allreduce_SOURCES = %reldir%/hello_allreduce.c
 %canon_reldir%_hello_allreduce_CPPFLAGS = $(EXAMPLES_CPPFLAGS)
 %canon_reldir%_hello_allreduce_LDADD = libtutti.la
 %canon_reldir%_tour_SOURCES = %reldir%/tour.c
 %canon_reldir%_tour_CPPFLAGS = $(EXAMPLES_CPPFLAGS)
 %canon_reldir%_tour_LDADD = libtutti.la
+%canon_reldir%_persistent_SOURCES = %reldir%/persistent.c
+%canon_reldir%_persistent_CPPFLAGS = $(EXAMPLES_CPPFLAGS)
+%canon_reldir%_persistent_LDADD = libtutti.la
+%canon_reldir%_unique_id_SOURCES = %reldir%/unique_id.c
+%canon_reldir%_unique_id_CPPFLAGS = $(EXAMPLES_CPPFLAGS)
+%canon_reldir%_unique_id_LDADD = libtutti.la
+%canon_reldir%_vector_SOURCES = %reldir%/vector.c
+%canon_reldir%_vector_CPPFLAGS = $(EXAMPLES_CPPFLAGS)
+%canon_reldir%_vector_LDADD = libtutti.la
 
 if HAVE_OPENBLAS
 if HAVE_ZLIB

@@ -31,7 +31,7 @@ echo "(the compiler's output goes to $build/make.log)"
 generate
 configure_in $build
 logged $build/make.log make -C $build -j "$jobs" modules examples/example_train \
-    examples/hello_allreduce examples/tour
+    examples/hello_allreduce examples/tour examples/persistent examples/unique_id examples/vector
 grep -q '^  CC' $build/make.log || echo "nothing has changed"
 exec 8>&-
 

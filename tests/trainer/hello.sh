@@ -1,13 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# hello_allreduce says the same sum on all ranks, with a launcher and without; so does the tour, of
-# all that it visits. The program that README.md shows is hello_allreduce.
+# What the examples print, with a launcher and without, on one, two and three ranks. The program that
+# README.md shows is hello_allreduce.
 set -u
 
 . "${0%/*}/common.sh"
 hello=${HELLO_ALLREDUCE:-./examples/hello_allreduce}
 tour=${TOUR:-./examples/tour}
+persistent=${PERSISTENT:-./examples/persistent}
+unique_id=${UNIQUE_ID:-./examples/unique_id}
+vector=${VECTOR:-./examples/vector}
 
 sed -n '/^#include/,/^}/p' "$srcdir/examples/hello_allreduce.c" >"$work/hello"
 sed -n '/^    #include/,/^    }/{s/^    //;p;}' "$srcdir/README.md" >"$work/readme"
@@ -29,8 +32,53 @@ tour_of() {
     esac
 }
 
+# persistent_of RANKS: weights are step * (rank + i), for i from 0 to 3
+persistent_of() {
+    awk -v n="$1" 'BEGIN {
+        for (rank = 0; rank < n; rank++)
+            for (step = 1; step <= 3; step++)
+                printf "rank %d of %d: step %d, weight %d %d, bias %d\n", rank, n, step,
+                    step * n * (n - 1) / 2, step * (n * (n - 1) / 2 + 3 * n), step * n
+    }'
+}
+
+vector_of() {
+    case $1 in
+    1) echo 'rank 0 of 1: 1 numbers, the last is 0; received 0, their sum is 0; kept 1, the last is 0' ;;
+    2)
+        echo 'rank 0 of 2: 3 numbers, the last is 101; received 1, their sum is 1; kept 1, the last is 0'
+        echo 'rank 1 of 2: 3 numbers, the last is 101; received 3, their sum is 2; kept 2, the last is 4'
+        ;;
+    3)
+        echo 'rank 0 of 3: 6 numbers, the last is 202; received 3, their sum is 5; kept 1, the last is 0'
+        echo 'rank 1 of 3: 6 numbers, the last is 202; received 3, their sum is 2; kept 2, the last is 6'
+        echo 'rank 2 of 3: 6 numbers, the last is 202; received 3, their sum is 2; kept 3, the last is 15'
+        ;;
+    esac
+}
+
+# unique_id_of RANKS
+unique_id_of() {
+    for rank in 0 1 2; do
+        [ "$rank" -ge "$1" ] || echo "rank $rank of $1: the sum is $(($1 * ($1 + 1) / 2))"
+    done
+}
+
 [ "$("$hello")" = 'rank 0 of 1: the sum is 1' ] || wrong 'without a launcher'
 [ "$("$tour")" = "$(tour_of 1)" ] || wrong 'the tour without a launcher'
+[ "$("$persistent")" = "$(persistent_of 1)" ] || wrong 'persistent without a launcher'
+[ "$("$vector")" = "$(vector_of 1)" ] || wrong 'vector without a launcher'
+
+# this one is the launcher
+for ranks in 1 2 3; do
+    timeout --kill-after=5 60 "$unique_id" $ranks >"$work/out" 2>"$work/log"
+    status=$?
+    sort "$work/out" >"$work/sorted"
+    unique_id_of $ranks | cmp - "$work/sorted" && [ "$status" -eq 0 ] ||
+        wrong "unique_id of $ranks ended with $status" "$work/out" "$work/log"
+done
+"$unique_id" 0 >"$work/out" 2>"$work/log"
+[ $? -eq 2 ] && grep -q '^usage: ' "$work/log" || wrong 'unique_id 0' "$work/out" "$work/log"
 
 need_mpirun
 for ranks in 2 3 4; do
@@ -43,11 +91,14 @@ for ranks in 2 3 4; do
     fi
 done
 for ranks in 1 2 3; do
-    $mpirun -np $ranks "$tour" >"$work/out" 2>"$work/log"
-    status=$?
-    sort "$work/out" >"$work/sorted"
-    tour_of $ranks | cmp - "$work/sorted" && [ "$status" -eq 0 ] ||
-        wrong "the tour of $ranks ended with $status" "$work/out" "$work/log"
+    for name in tour persistent vector; do
+        eval "program=\$$name"
+        timeout --kill-after=5 60 $mpirun -np $ranks "$program" >"$work/out" 2>"$work/log"
+        status=$?
+        sort "$work/out" >"$work/sorted"
+        ${name}_of $ranks | cmp - "$work/sorted" && [ "$status" -eq 0 ] ||
+            wrong "$name of $ranks ended with $status" "$work/out" "$work/log"
+    done
 done
 
 [ "$errors" -eq 0 ]
