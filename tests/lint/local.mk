@@ -2,6 +2,7 @@
 
 script_tests += \
     %reldir%/headers.sh \
+    %reldir%/links.sh \
     %reldir%/rooms.sh \
     %reldir%/style.sh
 
