@@ -5,21 +5,31 @@
  * Ranks agree by name which tensors are ready; small ones of a kind are fused and served together.
  * A background thread makes progress while the program computes, and a thread that waits helps.
  *
- * Rules of all calls here
- *   name      1 to 255 bytes; copied. The same name on all ranks means the same tensor. It may be
- *             used again as soon as the request is done
- *   buffers   as in the direct call of that name (collectives.h), read and written until the
- *             request is done; do not touch them before. Arrays of counts are copied
- *   options   NULL: defaults; read during the call only
- *   request   to be handed to tutti_wait, tutti_wait_all or tutti_wait_any exactly once, also after
- *             tutti_finalize. Unchanged if the call fails: there is nothing to wait for then
- *   threads   any thread, in any order, on every rank
- *   errors    of this rank are returned at once (a name that is pending already:
- *             TUTTI_ERR_INVALID_ARGUMENT), and that a rank has left, once that is known
- *             (TUTTI_ERR_SHUTDOWN); those that need other ranks come from tutti_test and
- *             tutti_wait: TUTTI_ERR_MISMATCH on all ranks if the collective, type, count, operation
- *             or root differ, naming the tensor and two ranks. No recvbuf was changed then, and the
- *             communicator stays usable
+ * Parameters of all calls here
+ *   name           1 to 255 bytes; copied. The same name on all ranks means the same tensor. It may
+ *                  be used again as soon as the request is done
+ *   options        NULL: defaults; read during the call only
+ *   ret_request    to be handed to tutti_wait, tutti_wait_all or tutti_wait_any exactly once, also
+ *                  after tutti_finalize. Unchanged if the call fails: there is nothing to wait for
+ *                  then
+ *   request        one asynchronous operation that was started, or a persistent one
+ *   requests       [nrequests] entries may be NULL
+ *   nrequests      how many entries there are
+ *   timeout_ms     milliseconds; 0: look once; < 0: the library's own deadline (TUTTI_TIMEOUT)
+ *   other ones     as in the direct call of that name (collectives.h). Buffers are read and written
+ *                  until the request is done; do not touch them before. Arrays of counts are copied
+ *
+ * Any thread may make these calls, in any order, on every rank.
+ *
+ * Errors of this rank are returned at once, and that a rank has left, once that is known. Those
+ * that need other ranks come from tutti_test and tutti_wait.
+ *
+ * Errors of all calls here
+ *   TUTTI_ERR_INVALID_ARGUMENT  an argument makes no sense; or the name is pending already
+ *   TUTTI_ERR_SHUTDOWN          a rank has left
+ *   TUTTI_ERR_MISMATCH          of a request, on all ranks: the collective, type, count, operation
+ *                               or root differ; the text names the tensor and two ranks. No recvbuf
+ *                               was changed, and the communicator stays usable
  *
  * tutti_send_async, tutti_recv_async and tutti_sendrecv_async meet by name like the others, but
  * concern only the ranks that name each other: a pair, or a ring, is served as soon as all of them
@@ -62,8 +72,8 @@ typedef struct {
     }
 
 /*
- * Start to reduce `count` elements over all ranks under a name; return at once. See the rules above
- * and tutti_allreduce; the calls that follow are the same for the other collectives. Since 0.1.
+ * Start to reduce `count` elements over all ranks under a name; return at once. See
+ * tutti_allreduce, and async.h for the rules of all these calls. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allreduce_async(const char *name, const void *sendbuf, void *recvbuf,
                                                size_t count, tutti_dtype_t dtype, tutti_op_t op,
@@ -108,8 +118,10 @@ TUTTI_API tutti_status_t tutti_allgather_async(const char *name, const void *sen
                                                tutti_request_t **ret_request);
 
 /*
- * recvcounts NULL (then recvbuf and displs are NULL as well): see tutti_request_recvcounts. Some
- * ranks may give them and others not. Since 0.1.
+ * Start to gather parts of different lengths on every rank: see tutti_allgatherv.
+ *
+ * recvcounts  [size] equal on all ranks; or NULL (then recvbuf and displs are NULL as well): see
+ *             tutti_request_recvcounts. Some ranks may give them and others not. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allgatherv_async(const char *name, const void *sendbuf,
                                                 size_t sendcount, void *recvbuf,
@@ -155,8 +167,10 @@ TUTTI_API tutti_status_t tutti_alltoall_async(const char *name, const void *send
                                               tutti_request_t **ret_request);
 
 /*
- * recvcounts NULL (then recvbuf and recvdispls are NULL as well): see tutti_request_recvcounts.
- * Since 0.1.
+ * Start to exchange parts of different lengths between all ranks: see tutti_alltoallv.
+ *
+ * recvcounts  [size] of recvbuf; or NULL (then recvbuf and recvdispls are NULL as well): see
+ *             tutti_request_recvcounts. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_alltoallv_async(const char *name, const void *sendbuf,
                                                const size_t *sendcounts, const size_t *senddispls,
@@ -179,7 +193,7 @@ TUTTI_API tutti_status_t tutti_exscan_async(const char *name, const void *sendbu
                                             const tutti_async_options_t *options,
                                             tutti_request_t **ret_request);
 
-/* Done when every rank has submitted it. Since 0.1. */
+/* Start a barrier under a name: it is done when every rank has submitted it. Since 0.1. */
 TUTTI_API tutti_status_t tutti_barrier_async(const char *name, tutti_comm_t *comm,
                                              const tutti_async_options_t *options,
                                              tutti_request_t **ret_request);
@@ -262,6 +276,7 @@ typedef struct {
  * them is served before all ranks have submitted all of them, so they are fused with each other as
  * far as possible. If they do not fit between ranks, all of them end with TUTTI_ERR_MISMATCH.
  *
+ * ncalls       how many calls there are
  * calls        [ncalls] the same names on all ranks, in the same order, messages too; read during
  *              the call only. A list of one call is the same as that call by its own function
  * ret_request  [ncalls] one for each
@@ -276,6 +291,7 @@ TUTTI_API tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, 
 /*
  * Prepare a call that is to be made many times. Nothing is submitted yet.
  *
+ * call         read during this call only
  * ret_request  for tutti_start; free it with tutti_request_free. Local. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti_comm_t *comm,
@@ -300,25 +316,26 @@ TUTTI_API tutti_status_t tutti_request_free(tutti_request_t *request);
  *
  * Returns the status of a request that is done, TUTTI_OK for one that is not. Any thread, but not
  * at the same time as, or after, tutti_wait on the same request.
- * TUTTI_ERR_INVALID_ARGUMENT, *ret_done unchanged: a persistent one that is not active. Since 0.1.
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT: a persistent one that is not active; *ret_done is unchanged.
+ * Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
 
 /*
  * Wait until the request is done, free it, and return how it ended.
  *
- * timeout_ms  milliseconds; 0: look once; < 0: the library's own deadline (TUTTI_TIMEOUT)
- *
  * With timeout_ms < 0 a passed deadline ends the communicator, so that no request is left behind
  * half done: all of them end with TUTTI_ERR_TIMEOUT. The waiting thread does the library's work
  * meanwhile. Any thread; one thread per request.
  *
- * Every answer frees the request, except
- * TUTTI_ERR_TIMEOUT with timeout_ms >= 0: not done yet; it stays valid and goes on, so this may be
+ * Returns how the request ended. Every answer frees it, except these.
+ *
+ * TUTTI_ERR_TIMEOUT: with timeout_ms >= 0: not done yet; it stays valid and goes on, so this may be
  *     repeated as long as it says so. One that has ended because the deadline of another call had
  *     passed answers TUTTI_ERR_SHUTDOWN then, which tutti_last_error() explains, and is freed
- * TUTTI_ERR_INVALID_ARGUMENT because it is not done, in a callback; or is persistent and not active
- * TUTTI_ERR_SHUTDOWN in a forked child, for a request of its parent. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT: it is not done, in a callback; or is persistent and not active
+ * TUTTI_ERR_SHUTDOWN: in a forked child, for a request of its parent. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
 

@@ -20,11 +20,19 @@
  * entry for each rank; displacements count elements from the buffer's begin, and NULL stands for
  * parts that follow each other without gaps. Arrays are read during the call only.
  *
- * Common errors: INVALID_ARGUMENT (also: a root or peer that is no rank, count 0 with a type that
- * is none; nothing was done, and no other rank knows of it), UNSUPPORTED (type and operation do not
- * go together, or TUTTI_ALGORITHM does not serve the operation), MISMATCH (a rank came with another
- * call, see below), PEER_LOST, TIMEOUT (a peer did not come within TUTTI_TIMEOUT; the communicator
- * is dead then), SHUTDOWN, NO_MEMORY.
+ * Errors of all calls here
+ *   TUTTI_ERR_INVALID_ARGUMENT  an argument makes no sense, such as a root or peer that is no rank,
+ *                               or count 0 with a type that is none; nothing was done, and no other
+ *                               rank knows of it
+ *   TUTTI_ERR_UNSUPPORTED       type and operation do not go together, or TUTTI_ALGORITHM does not
+ *                               serve the operation
+ *   TUTTI_ERR_MISMATCH          a rank passed another call: no buffer was written, and the next
+ *                               call works
+ *   TUTTI_ERR_PEER_LOST         a rank has died or called tutti_abort; the communicator is dead
+ *   TUTTI_ERR_TIMEOUT           a peer did not come within TUTTI_TIMEOUT; the communicator is dead
+ *   TUTTI_ERR_SHUTDOWN          a rank that the call needs has called tutti_finalize or
+ *                               tutti_comm_free
+ *   TUTTI_ERR_NO_MEMORY         memory, shared memory or its limit is exhausted
  *
  * TUTTI_ERR_MISMATCH of collective calls is found before anything moves: all ranks get it, with
  * words that name two of them and what they came with, no buffer was written, and the next call
@@ -58,12 +66,13 @@ TUTTI_API tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, siz
                                          tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm);
 
 /*
- * The same, with factors: each rank's data is multiplied by `prescale` before, and the result by
- * `postscale` after the reduction.
+ * Reduce and scale: as tutti_allreduce, but each rank's data is multiplied by `prescale` before,
+ * and the result by `postscale` after the reduction.
  *
- * dtype      a floating point type; else TUTTI_ERR_UNSUPPORTED. Products are rounded to it
- * prescale,
- * postscale  equal on all ranks; 0 is 0 here, where in tutti_async_options_t it means 1. Since 0.1.
+ * dtype                a floating point type; else TUTTI_ERR_UNSUPPORTED. Products are rounded to
+ *                      it
+ * prescale, postscale  equal on all ranks; 0 is 0 here, where in tutti_async_options_t it means 1.
+ *                      Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvbuf, size_t count,
                                                 tutti_dtype_t dtype, tutti_op_t op, double prescale,
@@ -91,7 +100,8 @@ TUTTI_API tutti_status_t tutti_reduce_scatter(const void *sendbuf, void *recvbuf
                                               tutti_comm_t *comm);
 
 /*
- * The same with parts of different lengths: rank r gets recvcounts[r] elements.
+ * Reduce over all ranks and scatter parts of different lengths: rank r gets part r of the result,
+ * which has recvcounts[r] elements.
  *
  * recvcounts  [size] equal on all ranks. The parts follow each other in sendbuf. Since 0.1.
  */
@@ -111,7 +121,7 @@ TUTTI_API tutti_status_t tutti_allgather(const void *sendbuf, void *recvbuf, siz
                                          tutti_dtype_t dtype, tutti_comm_t *comm);
 
 /*
- * The same with parts of different lengths: recvcounts[r] elements come from rank r.
+ * Gather parts of different lengths on every rank: recvcounts[r] elements come from rank r.
  *
  * sendbuf     `sendcount` elements. In place: this rank's own part of recvbuf
  * sendcount   equals recvcounts[rank]
@@ -133,7 +143,7 @@ TUTTI_API tutti_status_t tutti_gather(const void *sendbuf, void *recvbuf, size_t
                                       tutti_dtype_t dtype, int root, tutti_comm_t *comm);
 
 /*
- * The same with parts of different lengths.
+ * Gather parts of different lengths on rank `root`.
  *
  * sendcount           on rank r what root has in recvcounts[r]
  * recvcounts, displs  [size] on root, see tutti_allgatherv; not used elsewhere. Since 0.1.
@@ -152,7 +162,7 @@ TUTTI_API tutti_status_t tutti_scatter(const void *sendbuf, void *recvbuf, size_
                                        tutti_dtype_t dtype, int root, tutti_comm_t *comm);
 
 /*
- * The same with parts of different lengths.
+ * Scatter parts of different lengths from rank `root`.
  *
  * sendcounts, displs  [size] on root: rank r gets sendcounts[r] elements from element displs[r] on;
  *                     not used elsewhere
@@ -172,7 +182,7 @@ TUTTI_API tutti_status_t tutti_alltoall(const void *sendbuf, void *recvbuf, size
                                         tutti_dtype_t dtype, tutti_comm_t *comm);
 
 /*
- * The same with parts of different lengths.
+ * Exchange parts of different lengths between all ranks.
  *
  * sendcounts, senddispls  [size] of the parts of sendbuf; displacements may be NULL
  * recvcounts, recvdispls  [size] of recvbuf; recvcounts[r] is what rank r has in sendcounts[rank].
@@ -216,10 +226,14 @@ TUTTI_API tutti_status_t tutti_broadcast(void *buffer, size_t count, tutti_dtype
 TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
 
 /*
- * Send `count` elements to rank `dest`, which calls tutti_recv or tutti_sendrecv. Waits for the
- * receiver, though not until it has all of them. So of ranks that send around a circle, or to each
- * other, each waits until TUTTI_TIMEOUT; tutti_sendrecv is for that. Between two ranks messages
- * stay in order; there are no tags. count 0 is a message, too, for which the receiver must come.
+ * Send `count` elements to rank `dest`, which calls tutti_recv or tutti_sendrecv.
+ *
+ * buffer  `count` elements
+ *
+ * Waits for the receiver, though not until it has all of them. So of ranks that send around a
+ * circle, or to each other, each waits until TUTTI_TIMEOUT; tutti_sendrecv is for that. Between two
+ * ranks messages stay in order; there are no tags. count 0 is a message, too, for which the
+ * receiver must come.
  *
  * TUTTI_ERR_MISMATCH: the receiver came with another type or count. Both ranks get it, with words
  * that say what each came with; nothing was written, and the next call works.
@@ -233,7 +247,11 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
 TUTTI_API tutti_status_t tutti_send(const void *buffer, size_t count, tutti_dtype_t dtype, int dest,
                                     tutti_comm_t *comm);
 
-/* Receive `count` elements from rank `source`. Errors as with tutti_send. Since 0.1. */
+/*
+ * Receive `count` elements from rank `source`. Errors as with tutti_send.
+ *
+ * buffer  `count` elements. Since 0.1.
+ */
 TUTTI_API tutti_status_t tutti_recv(void *buffer, size_t count, tutti_dtype_t dtype, int source,
                                     tutti_comm_t *comm);
 

@@ -26,6 +26,8 @@ typedef struct {
  * An id is for one tutti_init on all ranks; a second use of it is an error there. Each takes a
  * thread and a socket until this process calls tutti_finalize, or ends.
  *
+ * ret_id  to be carried to all ranks
+ *
  * TUTTI_INTERFACE chooses the network interface. Any thread, but not during tutti_finalize.
  * Since 0.1.
  */
@@ -103,7 +105,7 @@ TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
  * inside a Tutti call, except those that take requests and no communicator: tutti_test, tutti_wait,
  * tutti_wait_all, tutti_wait_any, tutti_start, tutti_request_recvcounts, tutti_request_receive.
  *
- * TUTTI_OK; TUTTI_ERR_INVALID_ARGUMENT inside a callback, where nothing is ended. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT: inside a callback, where nothing is ended. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_finalize(void);
 
@@ -129,6 +131,7 @@ TUTTI_API tutti_comm_t *tutti_world(void);
 /*
  * Make communicators of parts of `comm`: ranks that give the same color get one together.
  *
+ * comm      the communicator to split; it stays
  * color     >= 0; TUTTI_COLOR_NONE: this rank is in none of them
  * key       orders the ranks of the new communicator; equal keys keep the order of `comm`
  * ret_comm  to be freed with tutti_comm_free; NULL for TUTTI_COLOR_NONE
@@ -150,8 +153,10 @@ TUTTI_API tutti_status_t tutti_comm_split(tutti_comm_t *comm, int color, int key
 /*
  * Make a communicator of some ranks of `comm`: new rank i is ranks[i].
  *
+ * comm      the communicator that they are of; it stays
  * ranks     [nranks] different from each other; the same list on all ranks
- * ret_comm  as above; NULL on ranks that are not in the list
+ * nranks    how many there are
+ * ret_comm  to be freed with tutti_comm_free; NULL on ranks that are not in the list
  *
  * Collective over `comm`, members or not; otherwise as tutti_comm_split.
  * TUTTI_ERR_MISMATCH: a rank gave another list. Since 0.1.
@@ -160,23 +165,30 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
                                            tutti_comm_t **ret_comm);
 
 /*
- * Free a communicator from tutti_comm_split or tutti_comm_create; NULL is fine. As tutti_finalize
- * does it for the world: local, waits for nobody, pending requests end with TUTTI_ERR_SHUTDOWN, its
- * memory from tutti_mem_alloc is freed. Other communicators go on. tutti_finalize frees what is
- * left. No other thread may be inside a call on it, with the exceptions of tutti_finalize.
- * TUTTI_ERR_INVALID_ARGUMENT for tutti_world(), and inside a callback, whichever communicator that
- * belongs to. Any thread. Since 0.1.
+ * Free a communicator from tutti_comm_split or tutti_comm_create.
+ *
+ * comm  the communicator; NULL is fine
+ *
+ * As tutti_finalize does it for the world: local, waits for nobody, pending requests end with
+ * TUTTI_ERR_SHUTDOWN, its memory from tutti_mem_alloc is freed. Other communicators go on.
+ * tutti_finalize frees what is left. No other thread may be inside a call on it, with the
+ * exceptions of tutti_finalize. Any thread.
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT: it is tutti_world(), or this is inside a callback, whichever
+ * communicator that belongs to. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
 
 /*
- * Where this process stands. Numbers count from 0.
+ * Where this process stands among the ranks. Numbers count from 0.
  *
- * rank, size              among all ranks of `comm`
- * local_rank, local_size  among the ranks of this host
- * host_rank, host_count   this host among all hosts, in the order of their lowest ranks
+ * comm  the communicator whose ranks are meant
  *
- * Answer -1 if comm is NULL. Any thread. Since 0.1.
+ * tutti_rank, tutti_size              among all ranks of `comm`
+ * tutti_local_rank, tutti_local_size  among the ranks of this host
+ * tutti_host_rank, tutti_host_count   this host among all hosts, in the order of their lowest ranks
+ *
+ * Returns the number; -1 if comm is NULL. Any thread. Since 0.1.
  */
 TUTTI_API int tutti_rank(const tutti_comm_t *comm);
 TUTTI_API int tutti_size(const tutti_comm_t *comm);

@@ -53,8 +53,10 @@ extern "C" {
 
 struct CUstream_st;
 
-/* The number of this rank's device, as cudaSetDevice takes it; -1 if it has none, or comm is NULL.
-   Any thread. Since 0.1. */
+/*
+ * The number of this rank's device, as cudaSetDevice takes it; -1 if it has none, or comm is NULL.
+ * Any thread. Since 0.1.
+ */
 TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
 
 /*
@@ -73,15 +75,23 @@ TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
 TUTTI_API tutti_status_t tutti_cuda_run(const tutti_call_t *call, tutti_comm_t *comm,
                                         struct CUstream_st *stream);
 
-/* tutti_allreduce in a stream: see tutti_cuda_run. Since 0.1. */
+/*
+ * Make a tutti_allreduce in a stream: see tutti_cuda_run.
+ *
+ * stream  of this rank's device. Since 0.1.
+ */
 TUTTI_API tutti_status_t tutti_cuda_allreduce(const void *sendbuf, void *recvbuf, size_t count,
                                               tutti_dtype_t dtype, tutti_op_t op,
                                               tutti_comm_t *comm, struct CUstream_st *stream);
 
 /*
- * tutti_submit of calls whose data are there when the work that is in `stream` by now is done. Does
- * not wait for it. When a request is done, its result is there for all streams. Errors as in
- * tutti_submit; TUTTI_ERR_INVALID_ARGUMENT if buffers are host memory. Since 0.1.
+ * Submit calls whose data are there when the work that is in `stream` by now is done.
+ *
+ * stream  of this rank's device
+ *
+ * As tutti_submit; does not wait for the work. When a request is done, its result is there for all
+ * streams. Errors as in tutti_submit; TUTTI_ERR_INVALID_ARGUMENT if buffers are host memory.
+ * Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t ncalls,
                                            tutti_comm_t *comm, struct CUstream_st *stream,

@@ -11,21 +11,25 @@
 /*
  * Allocate memory for zero-copy collectives.
  *
+ * comm     the communicator whose ranks call it together
  * bytes    may differ between ranks; 0 gives NULL
  * ret_ptr  page-aligned, filled with zero; free with tutti_mem_free, or leave it to tutti_finalize
  *
  * Collective over `comm`: call it on all ranks, in the same order among direct calls. Any part of
  * it may be passed to any collective, as sendbuf and recvbuf; where all ranks of a host do so for
- * both, the reduction reads and writes the buffers directly. The memory is reserved at once:
- * TUTTI_ERR_NO_MEMORY if the machine or a limit does not have it, on all ranks. Since 0.1.
+ * both, the reduction reads and writes the buffers directly.
+ *
+ * TUTTI_ERR_NO_MEMORY: on all ranks, if the machine or a limit does not have the memory, which is
+ * reserved at once. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr);
 
 /*
  * Free memory from tutti_mem_alloc.
  *
- * ptr  as returned, or NULL. No rank may still use it in a collective: free after one has
- *      completed on all ranks (a barrier does)
+ * comm  as given to tutti_mem_alloc
+ * ptr   as returned, or NULL. No rank may still use it in a collective: free after one has
+ *       completed on all ranks (a barrier does)
  *
  * TUTTI_ERR_INVALID_ARGUMENT: ptr is not from tutti_mem_alloc. Local. Since 0.1.
  */

@@ -19,6 +19,18 @@
  *     tutti/version.h      numbers and promises
  *     Whichever is included, all are.
  *
+ * Parameters of all calls
+ *     comm            the communicator whose ranks make the call
+ *     sendbuf         what this rank gives
+ *     recvbuf         where this rank's result goes
+ *     count           elements, not bytes
+ *     sendcount       elements that this rank gives, not bytes
+ *     recvcount       elements that this rank gets, not bytes
+ *     dtype           the type of the elements: tutti_dtype_t
+ *     op              how they are reduced: tutti_op_t, or a number from tutti_op_create
+ *     root            the rank that gives to all or gets from all; equal on all ranks
+ *     dest, source    a rank of `comm`, from 0 on
+ *
  * Errors
  *     Every function that can fail returns a tutti_status_t; TUTTI_OK is 0. tutti_strerror() names
  *     the number, tutti_last_error() says what happened in words: which rank, which tensor, why.

@@ -135,6 +135,8 @@ typedef void (*tutti_op_function_t)(void *dst, const void *left, const void *rig
 /*
  * Make an operation from a function.
  *
+ * function     the operation
+ * context      handed to it with each call
  * commutative  0: operands always stand in the order of their ranks, lower ranks left. This limits
  *              the algorithms that serve it
  * ret_op       to be passed as `op` to any reducing call, with any type
@@ -150,6 +152,8 @@ TUTTI_API tutti_status_t tutti_op_create(tutti_op_function_t function, void *con
 /*
  * Forget an operation from tutti_op_create; no call that uses it may be pending.
  *
+ * op  its number
+ *
  * TUTTI_ERR_INVALID_ARGUMENT: it is none. Its number may be given again. Any thread. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_op_free(tutti_op_t op);
@@ -162,6 +166,8 @@ typedef struct tutti_request tutti_request_t;
 
 /*
  * The name of a status, such as "a peer was lost"; for numbers it does not know "unknown status".
+ *
+ * status  what a call has returned
  *
  * The text belongs to the library and lives for ever. Any thread, any time. Since 0.1.
  */
@@ -177,6 +183,8 @@ TUTTI_API const char *tutti_last_error(void);
 
 /*
  * The size of one element in bytes, or 0 if `dtype` is no element type.
+ *
+ * dtype  the type of the element
  *
  * Any thread, any time. Since 0.1.
  */

@@ -2,4 +2,4 @@
 
 api_tests += %reldir%/layout
 tests_abi_layout_LDADD = $(API_LIBS)
-script_tests += %reldir%/symbols.sh
+script_tests += %reldir%/man.sh %reldir%/symbols.sh
