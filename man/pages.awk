@@ -16,8 +16,8 @@
 #     paragraph "Returns ..."     RETURN VALUE
 #     "Since X.Y."                HISTORY
 # A parameter that a comment does not name is looked up in the comment of the call that this is a
-# form of (tutti_x of tutti_x_async), in the header's head comment, then in that of tutti.h. It is an
-# error if none has it.
+# form of (tutti_x of tutti_x_async), in the header's head comment, then in that of tutti.h. It is
+# an error if none has it.
 
 # ---- the table of variables ----
 

@@ -23,6 +23,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/flat.c \
     %reldir%/groups.c \
     %reldir%/help.c \
+    %reldir%/info.c \
+    %reldir%/info.h \
     %reldir%/memory.c \
     %reldir%/message.c \
     %reldir%/on_device.c \

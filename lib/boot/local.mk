@@ -25,6 +25,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/net.c \
     %reldir%/net.h \
     %reldir%/net_tcp.c \
+    %reldir%/probe.c \
     %reldir%/share.c \
     %reldir%/side.c \
     %reldir%/side_frame.c \

@@ -205,6 +205,30 @@ close_handle:
     return NULL;
 }
 
+tutti_status_t tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096])
+{
+    search_t search;
+    tutti_status_t status = find_dir(conf, &search);
+
+    if (status == TUTTI_OK)
+        snprintf(ret_dir, sizeof(search.dir), "%s", search.dir);
+    return status;
+}
+
+const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, void **ret_handle)
+{
+    search_t search = { .used = 0 };
+    const void *module;
+
+    if (find_dir(conf, &search) != TUTTI_OK)
+        return NULL;
+    module = load(&search, file, ret_handle);
+    if (module == NULL)
+        tutti__fail(TUTTI_ERR_UNSUPPORTED, "%s",
+                    search.reasons + TUTTI__MIN(strlen(file) + 2, search.used)); /* "FILE: " */
+    return module;
+}
+
 /* The MPI module in a file, or NULL and a reason noted. */
 static const tutti__mpi_module_t *try_file(search_t *search, const char *file)
 {

@@ -78,6 +78,20 @@ tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_mod
 tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__device_ops_t **ret_ops,
                                     const char **ret_versions);
 
+/* The folder in which modules are looked for. */
+tutti_status_t tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096]);
+
+/* For tutti_info, in a process of its own: open the module in a file of that folder, whether this
+   process needs it or not. NULL: it does not load; the last error has the reason. */
+const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, void **ret_handle);
+
+/* probe.c: the same, told in words: "library" (note: its path), "version", "devices", "error".
+   note: or NULL. */
+typedef void (*tutti__module_put_t)(void *arg, const char *name, const char *value,
+                                    const char *note);
+void tutti__module_describe(const tutti__conf_t *conf, const char *file, tutti__module_put_t put,
+                            void *arg);
+
 /* For tests: the device of this name, in place of a file. NULL: no more. */
 void tutti__module_lend_device(const tutti__device_ops_t *ops);
 

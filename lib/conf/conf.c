@@ -268,11 +268,11 @@ void tutti__conf_defaults(tutti__conf_t *ret_conf)
     }
 }
 
-int tutti__conf_is_set(const char *name)
+const char *tutti__conf_text(const char *name)
 {
     const char *text = secure_getenv(name);
 
-    return text != NULL && text[0] != '\0';
+    return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
 int tutti__conf_nccl_shares_gpus(void)
@@ -346,6 +346,21 @@ int tutti__conf_put(tutti__conf_t *conf, const char *name, const char *text, cha
     return 0;
 }
 
+int tutti__conf_row(size_t i, tutti__conf_row_t *ret_row)
+{
+    if (i >= ROWS)
+        return 0;
+    ret_row->name = rows[i].name;
+    ret_row->standard = rows[i].value;
+    describe(&rows[i], ret_row->allowed, sizeof(ret_row->allowed));
+    return 1;
+}
+
+int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text)
+{
+    return put(conf, &rows[i], text);
+}
+
 static void print_help(void)
 {
     static const char head[] =
@@ -392,19 +407,28 @@ static const char *nearest(const char *name)
     return best <= 2 && 3 * best < strlen(name) - strlen(prefix) ? found : NULL;
 }
 
-static void warn_unknown(void)
+int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_guess)
 {
-    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
-        size_t length = strcspn(*entry, "=");
-        const char *guess;
-        char name[64];
-
+    for (char **entry = *at == NULL ? environ : *at + 1; entry != NULL && *entry != NULL; entry++) {
         if (strncmp(*entry, prefix, strlen(prefix)) != 0)
             continue;
-        snprintf(name, sizeof(name), "%.*s", (int)length, *entry);
-        if (is_known(name))
+        snprintf(ret_name, 64, "%.*s", (int)strcspn(*entry, "="), *entry);
+        if (is_known(ret_name))
             continue;
-        guess = nearest(name);
+        *ret_guess = nearest(ret_name);
+        *at = entry;
+        return 1;
+    }
+    return 0;
+}
+
+static void warn_unknown(void)
+{
+    char **at = NULL;
+    const char *guess;
+    char name[64];
+
+    while (tutti__conf_next_unknown(&at, name, &guess)) {
         if (guess != NULL)
             TUTTI__LOG(TUTTI__LOG_WARN, "%s is no setting; did you mean %s?", name, guess);
         else

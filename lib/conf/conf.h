@@ -69,6 +69,27 @@ typedef struct {
  */
 tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf);
 
+/* One setting, for people. */
+typedef struct {
+    const char *name;
+    const char *value; /* as it is written, "" if not set; of the environment: as it is there */
+    const char *from;  /* "default", "environment", "tuned file" */
+    const char *wrong; /* of a value that makes no sense: what is allowed; else NULL */
+} tutti__conf_shown_t;
+
+/*
+ * Show all settings and where each comes from. Prints nothing, and sets no error.
+ *
+ * setting    called for each row of the table; its texts are valid during the call
+ * unknown    called for each TUTTI_* variable that is no setting; guess: the setting that may be
+ *            meant, or NULL
+ * ret_conf   the settings; a value that makes no sense leaves the default
+ * ret_tuned  which tuned file counts, or why none does
+ */
+void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *shown),
+                      void (*unknown)(void *arg, const char *name, const char *guess), void *arg,
+                      tutti__conf_t *ret_conf, char *ret_tuned, size_t room);
+
 /* All defaults, no environment: for tests and for what tests build on. */
 void tutti__conf_defaults(tutti__conf_t *ret_conf);
 

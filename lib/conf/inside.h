@@ -5,15 +5,32 @@
 
 #include "base/log.h"
 #include "conf/conf.h"
+#include "conf/tuned.h"
 
-/* What there is to say, once the log's level is known; `text` is "" if nothing. */
+/* What there is to report, once the log's level is known; `text` is "" if nothing. */
 typedef struct {
     tutti__log_level_t level;
     char text[TUTTI__LOG_BYTES];
+    tutti__tuned_t used; /* the tuned file's settings that count, unless a variable is set */
 } tutti__conf_note_t;
 
-/* Is a variable of this name set, and not empty? */
-int tutti__conf_is_set(const char *name);
+/* A row of the table, for people. */
+typedef struct {
+    const char *name, *standard; /* "": not set */
+    char allowed[128];
+} tutti__conf_row_t;
+
+/* The i-th row; 0: there are not so many. */
+int tutti__conf_row(size_t i, tutti__conf_row_t *ret_row);
+/* Set it; 0 if the text makes no sense. */
+int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text);
+
+/* The next variable after *at (NULL: the first) whose name begins with TUTTI_ and is no setting;
+   0: there is none. ret_guess: the setting that may be meant, or NULL. */
+int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_guess);
+
+/* A variable's value; NULL if it is not set, or empty. */
+const char *tutti__conf_text(const char *name);
 
 /* Is it a setting that a tuned file may hold? */
 int tutti__conf_is_tunable(const char *name);

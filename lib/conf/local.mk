@@ -7,6 +7,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/launcher.c \
     %reldir%/parse.c \
     %reldir%/parse.h \
+    %reldir%/show.c \
     %reldir%/tuned.c \
     %reldir%/tuned.h \
     %reldir%/use_tuned.c

@@ -90,16 +90,19 @@ static void note_values(const char *path, const tutti__tuned_t *tuned, int one_h
     size_t used = (size_t)snprintf(note->text, sizeof(note->text), "tuned settings of %.600s:%s",
                                    path, tuned->count == 0 ? " the defaults" : "");
 
-    for (size_t i = 0; i < tuned->count && used < sizeof(note->text); i++) {
+    for (size_t i = 0; i < tuned->count; i++) {
         const tutti__tuned_entry_t *entry = &tuned->entry[i];
         const char *but = "";
 
-        if (tutti__conf_is_set(entry->name))
+        if (tutti__conf_text(entry->name) != NULL)
             but = " (not used: the variable is set)";
         else if (!one_host && strcmp(entry->name, "TUTTI_FUSION_BYTES") == 0)
             but = " (not used: for one host)";
-        used += (size_t)snprintf(note->text + used, sizeof(note->text) - used, "%s %s=%s%s",
-                                 i == 0 ? "" : ",", entry->name, entry->value, but);
+        else
+            note->used.entry[note->used.count++] = *entry;
+        if (used < sizeof(note->text))
+            used += (size_t)snprintf(note->text + used, sizeof(note->text) - used, "%s %s=%s%s",
+                                     i == 0 ? "" : ",", entry->name, entry->value, but);
     }
 }
 
@@ -122,6 +125,7 @@ void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note)
 
     ret_note->level = TUTTI__LOG_INFO;
     ret_note->text[0] = '\0';
+    ret_note->used.count = 0;
     if (!find(conf, path, ret_note))
         return;
     if (tutti__tuned_read(path, &tuned, &closed, why, sizeof(why)) &&

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The names that libtutti.so exports, those in libtutti.map and those marked TUTTI_API in the public
-# headers are the same. Runs in the build directory.
+# headers are the same; but what the map has in TUTTI_PRIVATE is in no public header. Runs in the
+# build directory.
 set -eu
 
 lib=.libs/libtutti.so
@@ -10,9 +11,10 @@ here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT
 
 # nm prints name@@NODE, and the node itself as an absolute symbol.
-"${NM:-nm}" -D --defined-only "$lib" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+"${NM:-nm}" -D --defined-only "$lib" |
+    awk '$2 != "A" && $3 !~ /@TUTTI_PRIVATE$/ { sub(/@.*/, "", $3); print $3 }' |
     sort >"$here/library"
-sed -n 's/^ *\(tutti_[a-z0-9_]*\);.*/\1/p' "$srcdir/lib/libtutti.map" | sort >"$here/map"
+sed -n '/^TUTTI_PRIVATE/q; s/^ *\(tutti_[a-z0-9_]*\);.*/\1/p' "$srcdir/lib/libtutti.map" | sort >"$here/map"
 
 # A declaration runs from TUTTI_API to its semicolon; its name stands before the first parenthesis.
 cat "$srcdir"/include/tutti/*.h | awk '
