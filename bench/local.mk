@@ -157,6 +157,17 @@ bench_tutti_pack_SOURCES = %reldir%/gradients.c %reldir%/gradients.h %reldir%/tu
 bench_tutti_pack_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
 bench_tutti_pack_LDADD = $(BENCH_LIBS)
 
+# What Tutti is here. It is an application, but includes lib/api/info.h.
+noinst_PROGRAMS += %reldir%/tutti_info
+bench_tutti_info_SOURCES = \
+    %reldir%/info.h \
+    %reldir%/info_machine.c \
+    %reldir%/info_modules.c \
+    %reldir%/info_report.c \
+    %reldir%/tutti_info.c
+bench_tutti_info_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include -I$(top_srcdir)/lib
+bench_tutti_info_LDADD = libtutti.la
+
 # Finds this machine's settings. Where the library reads them is the library's own code.
 noinst_PROGRAMS += %reldir%/tutti_tune
 bench_tutti_tune_SOURCES = \

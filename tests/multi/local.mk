@@ -67,7 +67,8 @@ script_tests += %reldir%/mpi_module.sh
 
 script_tests += %reldir%/bench_allreduce.sh %reldir%/bench_device.sh %reldir%/bench_disturb.sh \
     %reldir%/bench_family.sh %reldir%/bench_output.sh %reldir%/bench_peers.sh
-script_tests += %reldir%/bench_gradients.sh %reldir%/bench_sched.sh %reldir%/bench_tune.sh
+script_tests += %reldir%/bench_gradients.sh %reldir%/bench_info.sh %reldir%/bench_sched.sh \
+    %reldir%/bench_tune.sh
 EXTRA_DIST += %reldir%/bench_common.sh
 
 # Calls on device memory.
