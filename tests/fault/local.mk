@@ -7,6 +7,7 @@ fault_tests = \
     %reldir%/killed \
     %reldir%/leftovers \
     %reldir%/memory \
+    %reldir%/refused \
     %reldir%/stalled
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
@@ -16,6 +17,7 @@ fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_killed_SOURCES = %reldir%/killed.c $(fault_shared)
 %C%_leftovers_SOURCES = %reldir%/leftovers.c $(fault_shared)
 %C%_memory_SOURCES = %reldir%/memory.c $(fault_shared)
+%C%_refused_SOURCES = %reldir%/refused.c $(fault_shared)
 %C%_stalled_SOURCES = %reldir%/stalled.c $(fault_shared)
 
 rank_tests += $(fault_tests)
