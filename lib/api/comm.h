@@ -68,6 +68,7 @@ struct tutti_comm {
 
     /* Direct calls, one at a time. */
     atomic_int busy;
+    const tutti__call_t *call; /* in progress, if busy; NULL: one of the library's own */
     tutti__run_t run;
     tutti__partner_t side[2]; /* as sender, as receiver */
     tutti__again_t again;

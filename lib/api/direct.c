@@ -232,7 +232,8 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
 
 /* ---- one call ---- */
 
-static tutti_status_t enter(tutti_comm_t *comm)
+/* call: NULL: the library's own. */
+static tutti_status_t enter(tutti_comm_t *comm, const tutti__call_t *call)
 {
     tutti_status_t status = tutti__engine_alive(comm->engine);
 
@@ -241,6 +242,7 @@ static tutti_status_t enter(tutti_comm_t *comm)
     if (atomic_exchange_explicit(&comm->busy, 1, memory_order_acquire))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "another thread is in a direct call on this communicator");
+    comm->call = call;
     return TUTTI_OK;
 }
 
@@ -393,7 +395,7 @@ TUTTI__ALWAYS_INLINE tutti_status_t make_call(tutti_comm_t *comm, tutti__call_t 
     tutti_status_t status = tutti__comm_check(comm);
 
     if (status == TUTTI_OK)
-        status = enter(comm);
+        status = enter(comm, call);
     if (status != TUTTI_OK)
         return status;
     if (!in_stream && tutti__again_fits(&comm->again, call))
@@ -423,7 +425,7 @@ tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collec
 {
     tutti__want_t want = { collective, call->count * tutti_dtype_bytes(call->dtype), root, 0 };
     const tutti__sched_t *sched;
-    tutti_status_t status = enter(comm);
+    tutti_status_t status = enter(comm, NULL);
 
     if (status != TUTTI_OK)
         return status;

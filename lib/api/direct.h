@@ -68,7 +68,7 @@ typedef struct {
     uint32_t yielded_ns; /* for words of this place and value, if ranks share processors */
     uintptr_t place;     /* of the word in its writer's arena */
     uint64_t since_ns;   /* 0: not looked at the clock yet */
-    int warned;
+    uint64_t warned;     /* intervals of TUTTI_STALL_WARNING that have ended with a warning */
 } tutti__patience_t;
 
 /* Nothing could be done: spend some time, more the longer it lasts. PEER_LOST, TIMEOUT, ... : that

@@ -70,24 +70,36 @@ static tutti_status_t give_up(tutti_comm_t *comm, const tutti__patience_t *p)
                        halted[0] != '\0' ? "; " : "", halted);
 }
 
+/* The wait has lasted for another TUTTI_STALL_WARNING seconds. */
+static void warn(const tutti_comm_t *comm, const tutti__patience_t *p, uint64_t waited_ns)
+{
+    char call[160], peer[32], halted[128];
+    double s = (double)waited_ns / 1e9;
+    int is_halted = tutti__engine_halted(comm->engine, halted, sizeof(halted));
+
+    if (comm->call != NULL)
+        tutti__engine_call_text(comm->engine, comm->call, call, sizeof(call));
+    else
+        snprintf(call, sizeof(call), "%s", tutti__tag_name(p->tag));
+    TUTTI__LOG(TUTTI__LOG_WARN, "rank %d has waited %.*f s in %s (direct) for %s%s%s",
+               tutti_rank(comm), s < 10 ? 1 : 0, s, call, whom(p, peer, sizeof(peer)),
+               is_halted ? "; " : "", is_halted ? halted : "");
+}
+
 /* Peers that are dead, have left, or are too late. */
 static tutti_status_t check_peers(tutti_comm_t *comm, tutti__patience_t *p)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
-    const char *what = tutti__tag_name(p->tag);
-    uint64_t now = tutti__now_ns();
+    uint64_t now = tutti__now_ns(), stall_ns = conf->stall_ms * 1000000u;
     tutti_status_t status = tutti__engine_alive(comm->engine);
-    char peer[32];
 
     if (status != TUTTI_OK)
         return status;
     if (p->since_ns == 0)
         p->since_ns = now;
-    if (!p->warned && conf->stall_ms > 0 && now - p->since_ns >= conf->stall_ms * 1000000u) {
-        p->warned = 1;
-        TUTTI__LOG(TUTTI__LOG_WARN, "rank %d has waited %.3g s in %s (direct) for %s",
-                   tutti_rank(comm), (double)conf->stall_ms / 1000, what,
-                   whom(p, peer, sizeof(peer)));
+    if (stall_ns > 0 && now - p->since_ns >= (p->warned + 1) * stall_ns) {
+        p->warned = (now - p->since_ns) / stall_ns;
+        warn(comm, p, now - p->since_ns);
     }
     if (now - p->since_ns < conf->timeout_ms * 1000000u)
         return TUTTI_OK;

@@ -75,6 +75,8 @@ int tutti__facts_differ(const tutti__facts_t *a, const tutti__facts_t *b);
 /* Add one announcement to what is known; remember the first pair of ranks that differ. */
 void tutti__facts_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from,
                         const tutti__facts_t *other);
+/* "an allreduce of 8 elements of float32, sum" */
+void tutti__facts_call_text(char *text, size_t bytes, const tutti__facts_t *facts);
 /* "rank 1 has an allreduce of 8 elements of float32, sum" */
 void tutti__facts_text(char *text, size_t bytes, uint32_t rank, const tutti__facts_t *facts,
                        const tutti__gang_t *gang);
@@ -109,10 +111,9 @@ void tutti__refuse_dissolve(const tutti__engine_t *e, tutti__tensor_t *tensor);
 /* Say in words whom a request waits for that is not agreed; 1 if this rank knows it exactly. */
 int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, char *text,
                          size_t bytes);
-/* Tell of tensors that wait for longer than limit_ns. */
-void tutti__missing_report(tutti__engine_t *e, uint64_t now, uint64_t limit_ns);
-/* A leader tells of one. */
-void tutti__missing_message(tutti__engine_t *e, const void *body, size_t bytes);
+/* The same of a tensor of this rank's table; 0: it does not wait for a rank, or not here. */
+int tutti__missing_tensor(const tutti__engine_t *e, const tutti__tensor_t *tensor, char *text,
+                          size_t bytes);
 
 /* plan.c: buckets */
 /* Rank 0: put what is ready into buckets; 1 if it did anything. */

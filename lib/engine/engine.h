@@ -122,6 +122,10 @@ int tutti__thread_is_own(void);
 /* TUTTI_OK, or why the communicator can do nothing any more, with the thread's last error set. */
 tutti_status_t tutti__engine_alive(tutti__engine_t *engine);
 
+/* For warnings: "an allreduce of 8 elements of float32, sum". Any thread. */
+void tutti__engine_call_text(const tutti__engine_t *engine, const tutti__call_t *call, char *text,
+                             size_t bytes);
+
 /* A deadline has passed: is a rank of this machine stopped? 1: the text says which. Any thread. */
 int tutti__engine_halted(const tutti__engine_t *engine, char *text, size_t bytes);
 

@@ -52,16 +52,16 @@ static int has_root(tutti_call_kind_t kind)
            kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTER || kind == TUTTI_CALL_SCATTERV;
 }
 
-tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *request)
+static inline tutti__facts_t facts_of_call(const tutti__engine_t *e, const tutti__call_t *call,
+                                           uint8_t phase)
 {
-    const tutti__call_t *call = &request->call;
     tutti__facts_t facts = {
         .count = call->count,
         .prescale = bits_of(call->prescale),
         .postscale = bits_of(call->postscale),
         .kind = (uint8_t)call->kind,
         .dtype = (uint8_t)call->dtype,
-        .phase = request->phase,
+        .phase = phase,
         .on_device = call->on_device != 0,
     };
 
@@ -85,13 +85,18 @@ tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *
     if (call->kind == TUTTI_CALL_BARRIER)
         facts.count = facts.dtype = 0;
     /* Of the second phase everything was compared in the first. */
-    if (request->phase > 0)
+    if (phase > 0)
         return facts;
     if (call->kind == TUTTI_CALL_ALLGATHERV && call->recvcounts == NULL)
         facts.unsure = 1;
     else if (call->kind == TUTTI_CALL_REDUCE_SCATTERV || call->kind == TUTTI_CALL_ALLGATHERV)
         take_recvcounts(&facts, call->recvcounts, e->size);
     return facts;
+}
+
+tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *request)
+{
+    return facts_of_call(e, &request->call, request->phase);
 }
 
 int tutti__facts_is_message(const tutti__facts_t *facts)
@@ -202,18 +207,39 @@ static void put_collective(text_t *text, const tutti__facts_t *f)
         put(text, ", scaled by %.17g and %.17g", prescale, postscale);
 }
 
+static void put_call(text_t *text, const tutti__facts_t *facts)
+{
+    put(text, "%s", tutti__call_name((tutti_call_kind_t)facts->kind));
+    if (tutti__facts_is_message(facts))
+        put_message(text, facts);
+    else
+        put_collective(text, facts);
+    if (facts->on_device)
+        put(text, ", in device memory");
+}
+
+void tutti__facts_call_text(char *buffer, size_t bytes, const tutti__facts_t *facts)
+{
+    text_t text = { buffer, bytes };
+
+    put_call(&text, facts);
+}
+
+void tutti__engine_call_text(const tutti__engine_t *e, const tutti__call_t *call, char *text,
+                             size_t bytes)
+{
+    tutti__facts_t facts = facts_of_call(e, call, 0);
+
+    tutti__facts_call_text(text, bytes, &facts);
+}
+
 void tutti__facts_text(char *buffer, size_t bytes, uint32_t rank, const tutti__facts_t *facts,
                        const tutti__gang_t *gang)
 {
     text_t text = { buffer, bytes };
 
-    put(&text, "rank %u has %s", rank, tutti__call_name((tutti_call_kind_t)facts->kind));
-    if (tutti__facts_is_message(facts))
-        put_message(&text, facts);
-    else
-        put_collective(&text, facts);
-    if (facts->on_device)
-        put(&text, ", in device memory");
+    put(&text, "rank %u has ", rank);
+    put_call(&text, facts);
     if (gang != NULL)
         put(&text, ", in a group of %u (%08x)", gang->size, (unsigned)gang->hash);
 }

@@ -147,17 +147,6 @@ void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns)
     tutti__engine_give_back(e, before);
 }
 
-void tutti__landing_report(const tutti__engine_t *e, uint64_t now, uint64_t limit_ns)
-{
-    const tutti__bucket_t *first = e->landing_first;
-
-    if (first == NULL || now - first->since_ns <= limit_ns)
-        return;
-    TUTTI__LOG(TUTTI__LOG_WARN,
-               "bucket %u was queued on device %d for %.0f s, and is not done there", first->number,
-               e->env.exec->device->device, (double)(now - first->since_ns) / 1e9);
-}
-
 /* ---- handing over ---- */
 
 /* Where the request is in its bucket's list; NULL: in no bucket here. */

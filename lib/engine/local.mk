@@ -30,6 +30,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/queued.c \
     %reldir%/refuse.c \
     %reldir%/requests.c \
+    %reldir%/stalls.c \
     %reldir%/staged.c \
     %reldir%/staged.h \
     %reldir%/state.h \

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whom a tensor waits for, in words: for warnings and deadlines.
+ * The ranks that a tensor waits for, in words: for warnings and deadlines.
  *
- * A leader knows exactly who of its host has not come; rank 0 knows it of its own host, and of
- * another one only that somebody there is missing. So leaders tell rank 0 what they warn of.
+ * A leader knows exactly which ranks of its host are missing; rank 0 knows it of its own host, and
+ * of another host only that some rank is missing. So leaders pass their warnings on to rank 0.
  */
 #include "engine/agree.h"
-
-#include "base/log.h"
 
 #include <string.h>
 
@@ -160,50 +158,23 @@ int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, cha
         }
     }
     if (e->parent >= 0)
-        snprintf(text, bytes, "rank %u, which knows who has submitted it, does not answer",
+        snprintf(text, bytes, "rank %u has not reported that all ranks submitted it",
                  e->link[e->parent].rank);
     else
         snprintf(text, bytes, "it was not put into a bucket");
     return 0;
 }
 
-/* ---- warnings ---- */
-
-static void report(tutti__engine_t *e, const tutti__tensor_t *tensor, uint64_t now)
+int tutti__missing_tensor(const tutti__engine_t *e, const tutti__tensor_t *tensor, char *text,
+                          size_t bytes)
 {
-    char who[256], text[TUTTI__ERROR_BYTES];
-    double waits_s = (double)(now - tensor->since_ns) / 1e9;
-    absent_t absent = find_absent(e, tensor);
+    absent_t absent;
 
-    /* Of a message only rank 0 knows; and what a leader has passed on waits elsewhere. */
-    if (tensor->msg.nranks == tensor->passed && tensor->nparties > 0) {
-        if (e->parent >= 0 || !say_message(e, tensor, who, sizeof(who)))
-            return;
-    } else {
-        if (absent.n == 0)
-            return;
-        say(who, sizeof(who), &absent);
-    }
-    snprintf(text, sizeof(text), "tensor '%.200s' waits for %.*f s: %s", tensor->name,
-             waits_s < 10 ? 1 : 0, waits_s, who);
-    TUTTI__LOG(TUTTI__LOG_WARN, "%s", text);
-    if (e->parent >= 0) {
-        e->link[e->parent].urgent = 1;
-        tutti__link_send(e, (uint32_t)e->parent, TUTTI__MSG_MISSING, text, strlen(text));
-    }
-}
-
-void tutti__missing_report(tutti__engine_t *e, uint64_t now, uint64_t limit_ns)
-{
-    for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)
-        for (const tutti__tensor_t *t = e->tensors[i]; t != NULL; t = t->next)
-            if (now - t->since_ns > limit_ns)
-                report(e, t, now);
-}
-
-void tutti__missing_message(tutti__engine_t *e, const void *body, size_t bytes)
-{
-    if (e->parent < 0)
-        TUTTI__LOG(TUTTI__LOG_WARN, "%.*s", (int)TUTTI__MIN(bytes, TUTTI__ERROR_BYTES),
-                   (const char *)body);
+    /* Only rank 0 knows of a message; and what a leader has passed on waits elsewhere. */
+    if (tensor->msg.nranks == tensor->passed && tensor->nparties > 0)
+        return e->parent < 0 && say_message(e, tensor, text, bytes);
+    absent = find_absent(e, tensor);
+    if (absent.n > 0)
+        say(text, bytes, &absent);
+    return absent.n > 0;
 }

@@ -155,6 +155,7 @@ struct tutti__engine {
     atomic_uint *cancelled;    /* [size] number of the call that failed last to make a group with
                                   this first rank */
     atomic_int polling;        /* something in flight moves only when polled */
+    atomic_int waits;          /* the last check for stalls found something that waits */
     _Atomic uint64_t moved_ns; /* while this rank has joined: when a bucket was served last */
 
     /* Under queue_lock: what was submitted, all that is pending by name, and a pending join; what
@@ -198,9 +199,11 @@ struct tutti__engine {
     tutti_request_t *given; /* handed over to streams by tickets */
     uint64_t looked_ns;     /* when those were last looked at */
     tutti__cache_t cache, device_cache;
-    uint64_t stall_ns;  /* when stalls were last reported */
-    uint64_t queued_ns; /* when what is queued in streams was last looked at */
-    int dead_seen;      /* the state has been cleared after a death */
+    uint64_t stall_ns;       /* the last check for stalls; see stalls.c */
+    uint64_t lanes_sum;      /* of what changes when a lane moves, */
+    uint64_t lanes_moved_ns; /* and the check that found it changed */
+    uint64_t queued_ns;      /* when what is queued in streams was last looked at */
+    int dead_seen;           /* the state has been cleared after a death */
 
     /* Set up once. */
     unsigned generation;   /* see base/forked.h */
@@ -317,8 +320,6 @@ void tutti__landing_clear(tutti__engine_t *e);
 /* The same of these, on any device: */
 /* Wait for all of them, until this time at most; then NCCL's work is ended. */
 void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns);
-/* Warn of those that are older than that. */
-void tutti__landing_report(const tutti__engine_t *e, uint64_t now, uint64_t limit_ns);
 /* Without the token: may the stream be ordered behind requests? */
 tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream);
 /* Without the token: later work in the stream sees the result of a request that is queued, and the
@@ -409,7 +410,13 @@ void tutti__watch_close_door(const tutti__engine_t *e, uint32_t end);
 int tutti__watch_left(tutti__engine_t *e, uint32_t rank, char *text, size_t bytes);
 /* The same of this rank. */
 const char *tutti__watch_closed(const tutti__engine_t *e);
-void tutti__watch_stalls(tutti__engine_t *e);
+/* stalls.c: warn about what has waited for TUTTI_STALL_WARNING. With the token. */
+void tutti__stalls_check(tutti__engine_t *e);
+/* For the thread: how long it may sleep until the next check; -1: there is none. */
+int64_t tutti__stalls_nap_us(const tutti__engine_t *e);
+/* Rank 0: a leader's warning about a tensor. */
+void tutti__stalls_message(tutti__engine_t *e, const void *body, size_t bytes);
+
 /* queued.c, for the thread: how often to look after what is queued in streams; -1: never. */
 int64_t tutti__watch_queued_us(const tutti__engine_t *e);
 /* With the token: end the communicator if such work does not end. */

@@ -15,11 +15,11 @@
 #define BUSY_NAP_US 50
 
 /*
- * Sleep until the doorbell rings or a socket has news; 1 if one of them did. The doorbell is emptied
- * here, so `news` tells the next owner of the token: this thread, or another one.
+ * Sleep until the doorbell rings or a socket has news; 1 if one of them did. The doorbell is
+ * emptied here, so `news` tells the next owner of the token: this thread, or another one.
  *
- * ppoll, since it takes microseconds on every kernel. Tried: epoll_pwait2. Older containers' seccomp
- * filters refuse it with EPERM: the thread spun, 1 s of processor in 2, and did not see deaths.
+ * ppoll, since it takes microseconds on every kernel. Tried: epoll_pwait2. Seccomp filters of older
+ * containers refuse it with EPERM: the thread spun, 1 s of processor in 2, and did not see deaths.
  * Tried: waiters sleep here as well. One drains the doorbell that was meant for the other: 70 ms a
  * step in the example trainer instead of 2.
  */
@@ -46,7 +46,7 @@ static int thread_work(tutti__engine_t *e)
         if (!tutti__token_take(e))
             return 0;
         do {
-            tutti__watch_stalls(e);
+            tutti__stalls_check(e);
             tutti__watch_queued(e);
             tutti__tickets_watch(e);
             moved = tutti__engine_step(e, TUTTI__STEP_THREAD);
@@ -71,7 +71,7 @@ static void *thread_main(void *arg)
 
     is_own = 1;
     while (!atomic_load(&e->stop)) {
-        int64_t nap = e->env.conf->stall_ms > 0 ? (int64_t)e->env.conf->stall_ms * 500 : -1;
+        int64_t nap = tutti__stalls_nap_us(e);
         int64_t queued = tutti__watch_queued_us(e);
         int woken;
 
@@ -82,7 +82,7 @@ static void *thread_main(void *arg)
             usleep(BUSY_NAP_US);
         if (atomic_load(&e->polling))
             nap = TUTTI__POLL_SLEEP_US;
-        else if (atomic_load(&e->pending) > 0)
+        else if (atomic_load(&e->pending) > 0 && (nap < 0 || nap > TUTTI__TICK_MS * 1000))
             nap = TUTTI__TICK_MS * 1000;
         woken = sleep_bell(e, nap);
         busy = !thread_work(e) && woken;

@@ -62,7 +62,7 @@ void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const vo
         }
         break;
     case TUTTI__MSG_MISSING:
-        tutti__missing_message(e, body, bytes);
+        tutti__stalls_message(e, body, bytes);
         break;
     case TUTTI__MSG_CANCEL:
         tutti__watch_cancel(e, link, body, bytes);

@@ -76,7 +76,7 @@ static int drive(tutti__engine_t *e, tutti__waiter_t *w)
 {
     int idle = 0, callbacks = 0;
 
-    tutti__watch_stalls(e);
+    tutti__stalls_check(e);
     tutti__engine_sleeping(e, 0);
     while (!is_ready(e, w) && idle < SPIN_STEPS + YIELD_STEPS && !atomic_load(&e->wanted)) {
         if (tutti__engine_step(e, TUTTI__STEP_WAITER)) {

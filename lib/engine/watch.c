@@ -221,14 +221,3 @@ void tutti__watch_refuse(tutti__engine_t *e)
     tutti__agree_clear(e);
     tutti__request_finish_all(e, not_agreed, TUTTI_ERR_SHUTDOWN, text);
 }
-
-void tutti__watch_stalls(tutti__engine_t *e)
-{
-    uint64_t now = tutti__now_ns();
-
-    if (e->env.conf->stall_ms == 0 || now - e->stall_ns < e->env.conf->stall_ms * 1000000u)
-        return;
-    e->stall_ns = now;
-    tutti__missing_report(e, now, e->env.conf->stall_ms * 1000000u);
-    tutti__landing_report(e, now, e->env.conf->stall_ms * 1000000u);
-}

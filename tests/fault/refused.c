@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A kernel or a container's seccomp filter that refuses epoll_pwait2: older Docker profiles answer
- * EPERM, Linux before 5.11 answers ENOSYS. An idle rank must sleep all the same, and must be told of
- * a peer's death.
+ * EPERM, Linux before 5.11 answers ENOSYS. An idle rank must sleep all the same, and must be told
+ * of a peer's death.
  */
 #include "fault/fault.h"
 

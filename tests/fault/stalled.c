@@ -1,15 +1,51 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that comes late to a direct call: those that wait say so once, naming the call and the
- * rank, and go on; when it never comes the deadline's error names both, too.
+ * Stall warnings. A rank that waits reports what it waits in, and for which rank, once
+ * TUTTI_STALL_WARNING seconds have passed, and again while it lasts, for direct and asynchronous
+ * calls alike. When the late rank never comes, the deadline's error names both.
+ *
+ * The late rank reads the waiter's warnings, and comes when they are there: so no case depends on
+ * how fast a machine is.
  */
 #include "fault/fault.h"
 
 #include "base/log.h"
-#include "unit/base/capture.h"
+#include "engine/agree.h"
 
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+/* Longest wait for a warning. */
+#define LIMIT_MS 40000
+/* Warnings that each case waits for. */
+#define WARNINGS 2
+
+/* Files that both processes have: what each rank has written on stderr in a case. */
+static int said_by[2];
+static int real_stderr;
+
+static void to_file(int rank)
+{
+    CHECK(ftruncate(said_by[rank], 0) == 0 && lseek(said_by[rank], 0, SEEK_SET) == 0);
+    real_stderr = dup(2);
+    dup2(said_by[rank], 2);
+}
+
+static void to_stderr(void)
+{
+    dup2(real_stderr, 2);
+    close(real_stderr);
+}
+
+static void read_said(int rank, char *text, size_t bytes)
+{
+    ssize_t n = pread(said_by[rank], text, bytes - 1, 0);
+
+    text[n < 0 ? 0 : n] = '\0';
+}
 
 static int count(const char *text, const char *part)
 {
@@ -22,48 +58,261 @@ static int count(const char *text, const char *part)
     return n;
 }
 
-static void impatient(tutti__conf_t *conf, int rank)
+/* Until a rank has said it so often. */
+static void await_said(int rank, const char *part, int n)
+{
+    double began = wall_ms();
+    char text[8192] = "";
+
+    while (count(text, part) < n) {
+        if (wall_ms() - began > LIMIT_MS)
+            ranks_fail(__FILE__, __LINE__, "rank %d did not say '%s' %d times, but: %s", rank, part,
+                       n, text);
+        usleep(10000);
+        read_said(rank, text, sizeof(text));
+    }
+}
+
+/* For how long the first warning with `part` says that its rank has waited. */
+static double first_wait_s(int rank, const char *part, const char *before)
+{
+    char text[8192], *at;
+
+    read_said(rank, text, sizeof(text));
+    at = strstr(text, part);
+    if (at == NULL)
+        ranks_fail(__FILE__, __LINE__, "rank %d did not say '%s', but: %s", rank, part, text);
+    while (at > text && at[-1] != '\n')
+        at--;
+    at = strstr(at, before);
+    CHECK(at != NULL);
+    return atof(at + strlen(before));
+}
+
+/* ---- direct calls ---- */
+
+static void half_a_second(tutti__conf_t *conf, int rank)
 {
     (void)rank;
-    conf->shared.stall_ms = 200;
-    conf->shared.timeout_ms = 2000;
+    conf->shared.stall_ms = 500;
     conf->log_level = TUTTI__LOG_WARN;
 }
 
-/* Rank 0 is late: for 1 s, and then for ever. */
-static void late(rank_t *self)
+static void direct(rank_t *self)
 {
-    char text[4096], want[128];
+    static const char words[] = "in an allreduce of 5 elements of float32, sum (direct) for rank 0";
+    float x[5] = { 1 };
+
+    if (self->rank == 0)
+        await_said(1, words, WARNINGS);
+    else
+        to_file(1);
+    CHECK_OK(tutti_allreduce(x, x, 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+    if (self->rank == 1) {
+        to_stderr();
+        CHECK(first_wait_s(1, words, "has waited ") >= 0.5);
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    /* The same call again is another wait. */
+    if (self->rank == 0)
+        await_said(1, "in a barrier (direct) for rank 0", WARNINGS);
+    else
+        to_file(1);
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 1)
+        to_stderr();
+}
+
+/* ---- asynchronous calls ---- */
+
+static tutti_request_t *submit(rank_t *self, const char *name, float *x)
+{
+    tutti_request_t *request;
+
+    CHECK_OK(
+        tutti_allreduce_async(name, x, x, 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &request));
+    return request;
+}
+
+static void reduce(rank_t *self, const char *name)
+{
+    float x[5] = { 1 };
+
+    CHECK_OK(tutti_wait(submit(self, name, x), -1));
+}
+
+/* One rank is late with a tensor. Rank 0 knows which; rank 1 reports that it waits for rank 0. */
+static void late(rank_t *self, int rank)
+{
+    static const char by_0[] = "tensor 'late' (an allreduce of 5 elements of float32, sum) waits";
+    static const char by_1[] = "tensor 'late' (an allreduce of 5 elements of float32, sum): rank 0 "
+                               "has not reported";
+    char missing[64];
+
+    snprintf(missing, sizeof(missing), "rank %d has not submitted it", rank);
+    CHECK_OK(tutti_barrier(self->comm));
+    to_file(self->rank);
+    if (self->rank == rank) {
+        await_said(0, by_0, WARNINGS);
+        await_said(0, missing, WARNINGS);
+        if (rank == 0)
+            await_said(1, by_1, WARNINGS);
+    }
+    reduce(self, "late");
+    to_stderr();
+}
+
+/* Rank 1 announces a tensor, and then holds its engine's token: its lanes do not move. */
+static void announce_and_stay(rank_t *self)
+{
+    tutti__engine_t *e = self->comm->engine;
+    float x[5] = { 1 };
+    tutti_request_t *request = submit(self, "stuck", x);
+
+    tutti__token_await(e);
+    tutti__engine_step(e, TUTTI__STEP_WAITER);
+    CHECK_INT(atomic_load(&e->queued), 0);
+    atomic_store(&board->ready, 1);
+    await_said(0, "rank 1 does not go on", WARNINGS);
+    tutti__token_leave(e, TUTTI__STEP_WAITER);
+    CHECK_OK(tutti_wait(request, -1));
+}
+
+static void in_a_lane(rank_t *self)
+{
+    static const char words[] =
+        "for tensor 'stuck' (an allreduce of 5 elements of float32, sum): rank 1 does not go on";
+    double began = wall_ms();
+
+    if (self->rank == 1) {
+        announce_and_stay(self);
+        return;
+    }
+    to_file(0);
+    while (atomic_load(&board->ready) == 0 && wall_ms() - began < LIMIT_MS)
+        usleep(1000);
+    reduce(self, "stuck");
+    to_stderr();
+    CHECK(first_wait_s(0, words, "has waited ") >= 0.5);
+}
+
+/* A whole process is stopped: the other one names it. */
+static void stopped(rank_t *self, int rank)
+{
+    char words[80];
+    pid_t me = getpid(), waker;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank != rank) {
+        to_file(self->rank);
+        reduce(self, "stopped");
+        to_stderr();
+        return;
+    }
+    snprintf(words, sizeof(words), "rank %d does not go on: its process %d is stopped", rank, me);
+    waker = ranks_fork();
+    if (waker == 0) {
+        await_said(1 - rank, words, WARNINGS);
+        _exit(kill(me, SIGCONT) != 0);
+    }
+    raise(SIGSTOP);
+    reduce(self, "stopped");
+}
+
+static void asynchronous(rank_t *self)
+{
+    late(self, 1);
+    late(self, 0);
+    stopped(self, 1);
+    stopped(self, 0);
+    in_a_lane(self);
+}
+
+/* ---- when ---- */
+
+static void six_seconds(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.stall_ms = 6000;
+    conf->log_level = TUTTI__LOG_WARN;
+}
+
+/*
+ * One interval after the wait began, whenever that was. Checks at a fixed distance of one interval,
+ * the first after half a one, would be at 3, 9 and 15 s, and report this wait after 11.4 s.
+ */
+static void after_one_interval(rank_t *self)
+{
+    static const char words[] = "rank 1 has not submitted it";
+    double s;
+
+    usleep(3600000);
+    if (self->rank == 1) {
+        await_said(0, words, 1);
+        reduce(self, "when");
+        return;
+    }
+    to_file(0);
+    reduce(self, "when");
+    to_stderr();
+    s = first_wait_s(0, words, "waits for ");
+    if (s < 6 || s > 10)
+        ranks_fail(__FILE__, __LINE__, "warned after %.1f s, and not 6", s);
+}
+
+/* ---- for ever ---- */
+
+static void impatient(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.stall_ms = 0;
+    conf->shared.timeout_ms = 1000;
+    conf->log_level = TUTTI__LOG_WARN;
+}
+
+static void never(rank_t *self)
+{
+    char text[4096];
     float x = 1;
 
     if (self->rank == 0) {
-        usleep(1000000);
-        CHECK_OK(tutti_barrier(self->comm));
-        sleep(4);
-        CHECK_STATUS(tutti_barrier(self->comm), TUTTI_ERR_TIMEOUT);
+        await_said(1, "rank 1 waited 1 s", 1);
         return;
     }
-    tutti__log_setup(TUTTI__LOG_WARN, self->rank);
-    capture_begin();
-    CHECK_OK(tutti_barrier(self->comm));
-    capture_end(text, sizeof(text));
-    snprintf(want, sizeof(want), "rank %d has waited 0.2 s in a barrier (direct) for rank 0",
-             self->rank);
-    CHECK_INT(count(text, "has waited"), 1);
-    CHECK_INT(count(text, want), 1);
+    to_file(1);
     CHECK_STATUS(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm),
                  TUTTI_ERR_TIMEOUT);
+    to_stderr();
     CHECK(strstr(tutti_last_error(), "in an allreduce (direct) for rank 0") != NULL);
+    read_said(1, text, sizeof(text));
+    CHECK_INT(count(text, "has waited"), 0); /* TUTTI_STALL_WARNING=0 */
 }
 
 int main(void)
 {
-    job_t job = { .size = 2, .settings = impatient, .fn = late };
+    job_t job = { .size = 2, .timeout_s = 280 };
+    static const struct {
+        void (*settings)(tutti__conf_t *conf, int rank);
+        rank_fn_t fn;
+    } cases[] = {
+        { half_a_second, direct },
+        { half_a_second, asynchronous },
+        { six_seconds, after_one_interval },
+        { impatient, never },
+    };
     int failures = 0;
 
     if (!ranks_can_fork())
         return 77;
     board_open();
-    RUN_JOB(failures, &job);
+    tutti__log_setup(TUTTI__LOG_WARN, -1);
+    for (int r = 0; r < 2; r++)
+        said_by[r] = memfd_create("said", 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        job.settings = cases[i].settings;
+        job.fn = cases[i].fn;
+        board_clear();
+        RUN_JOB(failures, &job);
+    }
     return failures != 0;
 }

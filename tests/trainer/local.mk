@@ -105,6 +105,7 @@ script_tests += \
     %reldir%/output.sh \
     %reldir%/quickstart.sh \
     %reldir%/resume.sh \
+    %reldir%/stopped.sh \
     %reldir%/track.sh
 
 EXTRA_DIST += %reldir%/common.sh

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Stall warnings of asynchronous calls: what waits, and for which rank.
+ *
+ * A tensor or request is reported when it has waited for TUTTI_STALL_WARNING seconds, and again
+ * after each further interval while it waits. Nothing is noted in it: of two checks in succession,
+ * the one behind which another interval has ended reports it.
+ *
+ *   announced here, some ranks missing   a line per tensor, by the owner of the table that has it:
+ *                                        the leader of a host, who passes the line on to rank 0
+ *   everything else that is pending      a line for the oldest request of this rank
+ *
+ * A request in a lane waits from the moment at which its lane moved last, not from its submission.
+ *
+ * With the token, by its owner: the thread, or a waiter. Direct calls: api/patience.c.
+ */
+#include "engine/agree.h"
+
+#include "base/log.h"
+#include "base/time.h"
+
+#include <string.h>
+
+/* Tensors that one check names; more are counted. */
+#define NAMED 8
+/* Shortest time between two checks: one costs some microseconds. */
+#define CHECK_NS 100000000u
+
+typedef struct {
+    uint64_t before, now; /* the previous check and this one */
+    uint64_t interval_ns;
+    uint32_t tensors; /* due in this check */
+    const tutti_request_t *oldest;
+    uint64_t oldest_ns; /* since when it waits */
+    uint32_t requests;
+} check_t;
+
+static uint64_t interval_ns(const tutti__engine_t *e)
+{
+    return e->env.conf->stall_ms * 1000000u;
+}
+
+int64_t tutti__stalls_nap_us(const tutti__engine_t *e)
+{
+    int64_t ms = (int64_t)e->env.conf->stall_ms;
+
+    if (ms == 0)
+        return -1;
+    /* Whatever comes during the long nap is not due at its end. */
+    return atomic_load(&e->waits) ? TUTTI__MIN(ms * 250, TUTTI__TICK_MS * 1000) : ms * 500;
+}
+
+static uint64_t intervals(const check_t *check, uint64_t since_ns, uint64_t at)
+{
+    return at > since_ns ? (at - since_ns) / check->interval_ns : 0;
+}
+
+static int is_due(const check_t *check, uint64_t since_ns)
+{
+    return intervals(check, since_ns, check->now) > intervals(check, since_ns, check->before);
+}
+
+static double waited_s(const check_t *check, uint64_t since_ns)
+{
+    return (double)(check->now - since_ns) / 1e9;
+}
+
+/* ---- tensors that not all ranks have announced ---- */
+
+static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__tensor_t *tensor)
+{
+    char who[256], call[128] = "", halted[128], text[TUTTI__ERROR_BYTES];
+    double s = waited_s(check, tensor->since_ns);
+
+    if (!tutti__missing_tensor(e, tensor, who, sizeof(who)) || ++check->tensors > NAMED)
+        return;
+    /* Of a message `who` says it. */
+    if (tensor->msg.nranks > 0)
+        tutti__facts_call_text(call, sizeof(call), &tensor->msg.facts);
+    if (!tutti__engine_halted(e, halted, sizeof(halted)))
+        halted[0] = '\0';
+    snprintf(text, sizeof(text), "tensor '%.120s'%s%s%s waits for %.*f s: %.160s%s%.60s",
+             tensor->name, call[0] ? " (" : "", call, call[0] ? ")" : "", s < 10 ? 1 : 0, s, who,
+             halted[0] ? "; " : "", halted);
+    TUTTI__LOG(TUTTI__LOG_WARN, "%s", text);
+    if (e->parent >= 0) {
+        e->link[e->parent].urgent = 1;
+        tutti__link_send(e, (uint32_t)e->parent, TUTTI__MSG_MISSING, text, strlen(text));
+    }
+}
+
+static void check_tensors(tutti__engine_t *e, check_t *check)
+{
+    for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)
+        for (const tutti__tensor_t *t = e->tensors[i]; t != NULL; t = t->next) {
+            atomic_store(&e->waits, 1);
+            if (is_due(check, t->since_ns))
+                report_tensor(e, check, t);
+        }
+    if (check->tensors > NAMED)
+        TUTTI__LOG(TUTTI__LOG_WARN, "%u more tensors wait", check->tensors - NAMED);
+}
+
+void tutti__stalls_message(tutti__engine_t *e, const void *body, size_t bytes)
+{
+    if (e->parent < 0)
+        TUTTI__LOG(TUTTI__LOG_WARN, "%.*s", (int)TUTTI__MIN(bytes, TUTTI__ERROR_BYTES),
+                   (const char *)body);
+}
+
+/* ---- requests ---- */
+
+/* Has any lane moved since the previous check? */
+static void check_lanes(tutti__engine_t *e, uint64_t now)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
+        const tutti__lane_t *lane = &e->lane[i];
+
+        sum = 31 * sum + lane->run.moves + lane->staged.moves +
+              (lane->first != NULL ? 1 + lane->first->number : 0);
+    }
+    if (sum == e->lanes_sum)
+        return;
+    e->lanes_sum = sum;
+    e->lanes_moved_ns = now;
+}
+
+static uint64_t waits_since(tutti__engine_t *e, const tutti_request_t *request)
+{
+    if (request->joins)
+        return TUTTI__MAX(request->since_ns, atomic_load(&e->moved_ns));
+    if (request->agreed)
+        return TUTTI__MAX(request->since_ns, e->lanes_moved_ns);
+    return request->since_ns;
+}
+
+/* Under queue_lock. */
+static void check_request(tutti__engine_t *e, check_t *check, const tutti_request_t *request)
+{
+    uint64_t since_ns = waits_since(e, request);
+    const tutti__tensor_t *tensor;
+    char who[256];
+
+    if (!is_due(check, since_ns))
+        return;
+    tensor = request->agreed || request->joins
+                 ? NULL
+                 : tutti__tensor_find(e, request->name, strlen(request->name), request->phase);
+    if (tensor != NULL && tutti__missing_tensor(e, tensor, who, sizeof(who)))
+        return; /* reported as a tensor */
+    check->requests++;
+    if (check->oldest != NULL && check->oldest_ns <= since_ns)
+        return;
+    check->oldest = request;
+    check->oldest_ns = since_ns;
+}
+
+static void report_oldest(tutti__engine_t *e, const check_t *check)
+{
+    const tutti_request_t *request = check->oldest;
+    tutti__facts_t facts = tutti__facts_of(e, request);
+    double s = waited_s(check, check->oldest_ns);
+    char who[256], call[160], more[48] = "";
+
+    if (!tutti__engine_halted(e, who, sizeof(who)))
+        tutti__wait_culprit(e, request, who, sizeof(who));
+    tutti__facts_call_text(call, sizeof(call), &facts);
+    if (check->requests > 1)
+        snprintf(more, sizeof(more), "; %u more requests wait", check->requests - 1);
+    if (request->joins)
+        TUTTI__LOG(TUTTI__LOG_WARN, "rank %u has waited %.*f s in tutti_join: %s", e->rank,
+                   s < 10 ? 1 : 0, s, who);
+    else
+        TUTTI__LOG(TUTTI__LOG_WARN, "rank %u has waited %.*f s for tensor '%.100s' (%s): %s%s",
+                   e->rank, s < 10 ? 1 : 0, s, request->name, call, who, more);
+}
+
+/* A pending request stays while the token is held, so `oldest` outlives the lock. */
+static void check_requests(tutti__engine_t *e, check_t *check)
+{
+    tutti__mutex_lock(&e->queue_lock);
+    if (e->names.count > 0 || e->join != NULL)
+        atomic_store(&e->waits, 1);
+    if (e->join != NULL)
+        check_request(e, check, e->join);
+    for (uint32_t i = 0; i < e->names.nbuckets; i++)
+        for (const tutti_request_t *r = e->names.bucket[i]; r != NULL; r = r->chain)
+            check_request(e, check, r);
+    tutti__mutex_unlock(&e->queue_lock);
+    if (check->oldest != NULL)
+        report_oldest(e, check);
+}
+
+void tutti__stalls_check(tutti__engine_t *e)
+{
+    check_t check = { .before = e->stall_ns, .now = tutti__now_ns() };
+
+    check.interval_ns = interval_ns(e);
+    if (check.interval_ns == 0 ||
+        check.now - check.before < TUTTI__MIN(check.interval_ns / 8, CHECK_NS))
+        return;
+    e->stall_ns = check.now;
+    atomic_store(&e->waits, 0);
+    check_lanes(e, check.now);
+    if (atomic_load(&e->dead))
+        return;
+    check_tensors(e, &check);
+    check_requests(e, &check);
+}
