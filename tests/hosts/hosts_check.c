@@ -11,6 +11,7 @@
  *     aborted   the same, one of which is ended
  *     refused   tutti_init must fail here
  *     killed R  rank R is killed while the others wait for it
+ *     exited R  rank R calls exit(0) while its asynchronous calls are in flight
  *     groupkilled R  the same, and those who have a group without it go on there
  */
 #include <tutti/tutti.h>
@@ -351,6 +352,47 @@ static void killed(int victim)
     CHECK(tutti_barrier(tutti_world()) == TUTTI_ERR_PEER_LOST, "%s", tutti_last_error());
 }
 
+/* Registered before MPI starts, so it runs after what the library does at exit: the victim's other
+   threads run on meanwhile, and must not blame anything but the exit. */
+static void stay_a_while(void)
+{
+    usleep(300000);
+}
+
+enum {
+    IN_FLIGHT = 16,
+    IN_FLIGHT_COUNT = 1 << 18
+};
+
+static void exited(int victim)
+{
+    float *x = calloc((size_t)IN_FLIGHT * IN_FLIGHT_COUNT, sizeof(*x));
+    tutti_request_t *request[IN_FLIGHT];
+    char name[32], want[32];
+
+    CHECK(x != NULL, "no memory");
+    snprintf(want, sizeof(want), "rank %d was lost", victim);
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        snprintf(name, sizeof(name), "tensor %d", i);
+        request[i] = NULL;
+        tutti_allreduce_async(name, x + i * IN_FLIGHT_COUNT, x + i * IN_FLIGHT_COUNT,
+                              IN_FLIGHT_COUNT, TUTTI_FLOAT32, TUTTI_SUM, tutti_world(), NULL,
+                              &request[i]);
+    }
+    if (rank == victim) {
+        tutti_wait(request[0], -1);
+        exit(0);
+    }
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        tutti_status_t status = request[i] == NULL ? TUTTI_OK : tutti_wait(request[i], -1);
+
+        CHECK(status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST, "%s", tutti_last_error());
+    }
+    CHECK(tutti_barrier(tutti_world()) == TUTTI_ERR_PEER_LOST, "%s", tutti_last_error());
+    CHECK(strstr(tutti_last_error(), want) != NULL, "%s", tutti_last_error());
+    free(x);
+}
+
 /* The groups of even and of odd ranks: the one without the victim lives on. */
 static void killed_in_group(int victim)
 {
@@ -399,11 +441,15 @@ int main(int argc, char **argv)
 
     if (strcmp(what, "refused") == 0)
         return refused();
+    if (strcmp(what, "exited") == 0)
+        atexit(stay_a_while);
     start();
     if (strcmp(what, "many") == 0)
         many(number);
     else if (strcmp(what, "killed") == 0)
         killed(number);
+    else if (strcmp(what, "exited") == 0)
+        exited(number);
     else if (strcmp(what, "groups") == 0)
         groups(number);
     else if (strcmp(what, "groupkilled") == 0)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# kill -9 of a rank under mpirun. With --enable-recovery the launcher lets the others live, and they
-# must end by themselves: on one host, and with MPI between them.
+# kill -9 of a rank under mpirun, and its exit(0). With --enable-recovery the launcher lets the others
+# live, and they must end by themselves: on one host, and with MPI between them.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -10,10 +10,10 @@ program=tests/hosts/hosts_check
 
 [ "$mpi" = openmpi ] || skip "only Open MPI's mpirun lets ranks live on"
 
-# survived N: all but one have passed and mpirun has not been stopped; its status is its own affair
+# survived N [CASE]: all but one have passed and mpirun has not been stopped; its status is its own affair
 survived()
 {
-    lines=$(grep -c "killed passed" "$log")
+    lines=$(grep -c "${2:-killed} passed" "$log")
     if [ "$status" -eq 124 ] || [ "$status" -eq 137 ] || [ "$lines" -ne "$1" ]; then
         wrong "$what: status $status, $lines of $1 ranks passed"
     fi
@@ -30,6 +30,14 @@ for victim in 0 1 3; do
     launch --enable-recovery -np 2 env TUTTI_HOST_ID=a $program killed $victim : \
         -np 2 env TUTTI_HOST_ID=b $program killed $victim
     survived 3
+done
+for victim in 0 1 2 0 1 2; do
+    what="rank $victim of 1 + 1 + 1 calls exit"
+    export TUTTI_FUSION_BYTES=0
+    launch --enable-recovery -np 1 env TUTTI_HOST_ID=a $program exited $victim : \
+        -np 1 env TUTTI_HOST_ID=b $program exited $victim : \
+        -np 1 env TUTTI_HOST_ID=c $program exited $victim
+    survived 2 exited
 done
 
 test $errors -eq 0

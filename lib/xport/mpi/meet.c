@@ -28,7 +28,8 @@ static void wait_a_little(uint64_t waited_ns)
 }
 
 /* Test until done or time is up; TUTTI_ERR_TIMEOUT leaves *request in flight. */
-static tutti_status_t wait_for(MPI_Request *request, uint64_t timeout_ms, const char *what)
+static tutti_status_t wait_for(const tutti__mpi_meet_t *meet, MPI_Request *request,
+                               uint64_t timeout_ms, const char *what)
 {
     uint64_t start = tutti__now_ns();
     uint64_t waited;
@@ -37,7 +38,7 @@ static tutti_status_t wait_for(MPI_Request *request, uint64_t timeout_ms, const 
     int code;
 
     for (;;) {
-        status = tutti__mpi_enter();
+        status = tutti__mpi_enter(meet->rank);
         if (status != TUTTI_OK)
             return status;
         code = PMPI_Test(request, &done, MPI_STATUS_IGNORE);
@@ -80,7 +81,7 @@ static tutti_status_t duplicate(tutti__mpi_meet_t *meet, uint64_t timeout_ms)
 
     if (making == NULL)
         return tutti__mpi_fail(TUTTI_ERR_NO_MEMORY, "mpi: out of memory");
-    status = tutti__mpi_enter();
+    status = tutti__mpi_enter(meet->rank);
     if (status != TUTTI_OK)
         goto free_making;
     code = PMPI_Comm_idup(meet->parent, &making->comm, &making->request);
@@ -89,13 +90,13 @@ static tutti_status_t duplicate(tutti__mpi_meet_t *meet, uint64_t timeout_ms)
         status = tutti__mpi_fail_code(code, "MPI_Comm_idup");
         goto free_making;
     }
-    status = wait_for(&making->request, timeout_ms, "duplicating the communicator");
+    status = wait_for(meet, &making->request, timeout_ms, "duplicating the communicator");
     if (status != TUTTI_OK) {
         give_up(meet, making);
         return status;
     }
     meet->comm = making->comm;
-    status = tutti__mpi_enter();
+    status = tutti__mpi_enter(meet->rank);
     if (status == TUTTI_OK) {
         PMPI_Comm_set_errhandler(meet->comm, MPI_ERRORS_RETURN);
         tutti__mpi_leave();
@@ -120,7 +121,7 @@ static tutti_status_t gather(tutti__mpi_meet_t *meet, const void *mine, size_t b
         return tutti__mpi_fail(TUTTI_ERR_NO_MEMORY, "mpi: no memory for a gather of %zu bytes",
                                all_bytes);
     memcpy(copy + all_bytes, mine, bytes);
-    status = tutti__mpi_enter();
+    status = tutti__mpi_enter(meet->rank);
     if (status != TUTTI_OK)
         goto free_copy;
     code = PMPI_Iallgather(copy + all_bytes, (int)bytes, MPI_BYTE, copy, (int)bytes, MPI_BYTE,
@@ -130,7 +131,7 @@ static tutti_status_t gather(tutti__mpi_meet_t *meet, const void *mine, size_t b
         status = tutti__mpi_fail_code(code, "MPI_Iallgather");
         goto free_copy;
     }
-    status = wait_for(&request, timeout_ms, "gathering at set-up");
+    status = wait_for(meet, &request, timeout_ms, "gathering at set-up");
     if (status != TUTTI_OK) {
         give_up(meet, copy);
         return status;

@@ -11,7 +11,9 @@
  *                                  not come, while the launcher ends a job with an unfinalized rank
  *
  * An exit without tutti_finalize counts as a failure: peers may be waiting for this rank, and only
- * an exit that the launcher notices tells them soon.
+ * an exit that the launcher notices tells them soon. Other threads run on until the process ends.
+ * Their calls answer PEER_LOST with this rank, since they report it to the peers, perhaps before a
+ * peer sees the process end.
  *
  * The module asks for MPI_THREAD_MULTIPLE although its lock makes SERIALIZED enough for itself: an
  * application that finds MPI running (MPI_Initialized) makes calls of its own, and nothing
@@ -30,11 +32,17 @@ typedef struct kept {
     void *memory;
 } kept_t;
 
+typedef enum {
+    RUNS,
+    FINALIZED, /* or being finalized */
+    EXITS      /* the process ends without tutti_finalize */
+} state_t;
+
 static struct {
     pthread_mutex_t lock; /* protects the list, the counts and every call to MPI */
     tutti__mpi_xport_t *xports;
     int meets;
-    int gone; /* MPI is finalized, or is being */
+    state_t state;
     kept_t *kept;
 
     /* Set by the first start, then constant. */
@@ -130,18 +138,25 @@ void tutti__mpi_leave(void)
     pthread_mutex_unlock(&mpi.lock);
 }
 
-tutti_status_t tutti__mpi_enter(void)
+tutti_status_t tutti__mpi_enter(uint32_t rank)
 {
+    int exits;
+
     pthread_mutex_lock(&mpi.lock);
-    if (TUTTI__LIKELY(!mpi.gone))
+    if (TUTTI__LIKELY(mpi.state == RUNS))
         return TUTTI_OK;
+    exits = mpi.state == EXITS;
     pthread_mutex_unlock(&mpi.lock);
-    return tutti__mpi_fail(TUTTI_ERR_SHUTDOWN, "mpi: MPI has been finalized");
+    if (exits)
+        return tutti__mpi_fail(TUTTI_ERR_PEER_LOST,
+                               "rank %u was lost: its process called exit without tutti_finalize",
+                               rank);
+    return tutti__mpi_fail(TUTTI_ERR_SHUTDOWN, "mpi: MPI has been finalized on rank %u", rank);
 }
 
 int tutti__mpi_is_gone(void)
 {
-    return mpi.gone;
+    return mpi.state != RUNS;
 }
 
 void tutti__mpi_give_up(void)
@@ -208,10 +223,10 @@ static int self_deleted(MPI_Comm comm, int keyval, void *value, void *extra)
     (void)value;
     (void)extra;
     pthread_mutex_lock(&mpi.lock);
-    if (!mpi.gone) {
+    if (mpi.state == RUNS) {
         for (tutti__mpi_xport_t *xport = mpi.xports; xport != NULL; xport = xport->next)
             tutti__mpi_xport_drop(xport);
-        mpi.gone = 1;
+        mpi.state = FINALIZED;
     }
     pthread_mutex_unlock(&mpi.lock);
     return MPI_SUCCESS;
@@ -243,7 +258,7 @@ static void finalize_at_exit(void)
         return;
     pthread_mutex_lock(&mpi.lock);
     skip = mpi.meets > 0 || tutti__load_acquire(&mpi.failed) || !tutti__mpi_may_call(0);
-    mpi.gone = 1;
+    mpi.state = mpi.meets > 0 ? EXITS : FINALIZED;
     pthread_mutex_unlock(&mpi.lock);
     if (!skip)
         PMPI_Finalize();

@@ -104,7 +104,7 @@ static tutti_status_t open_recv(tutti__xport_t *base, const tutti__chan_key_t *k
 static tutti_status_t xport_progress(tutti__xport_t *base)
 {
     tutti__mpi_meet_t *meet = mine(base)->meet;
-    tutti_status_t status = tutti__mpi_enter();
+    tutti_status_t status = tutti__mpi_enter(mine(base)->rank);
     int there;
     int code;
 
@@ -130,10 +130,9 @@ static int xport_takes_device(tutti__xport_t *base, const char *device)
     void *found;
     int takes;
 
-    (void)base;
     snprintf(name, sizeof(name), "MPIX_Query_%s_support", device);
     found = dlsym(RTLD_DEFAULT, name);
-    if (found == NULL || tutti__mpi_enter() != TUTTI_OK)
+    if (found == NULL || tutti__mpi_enter(mine(base)->rank) != TUTTI_OK)
         return 0;
     memcpy(&query, &found, sizeof(query));
     takes = query() > 0;
