@@ -87,9 +87,12 @@ typedef struct {
  * TUTTI_ERR_INVALID_ARGUMENT  already initialised; a TUTTI_* variable makes no sense; or a unique
  *                             id is damaged or was used before, or two processes are one rank
  * TUTTI_ERR_ABI               options or a peer come from a version that does not fit
- * TUTTI_ERR_UNSUPPORTED       started by a launcher whose MPI has no Tutti module; or an algorithm
- *                             forced by TUTTI_ALGORITHM that cannot serve this set of ranks
- * TUTTI_ERR_TIMEOUT           a rank did not come within TUTTI_TIMEOUT
+ * TUTTI_ERR_UNSUPPORTED       started by a launcher whose MPI has no Tutti module; or variables
+ *                             such as RANK and WORLD_SIZE tell of other ranks, but not how to meet
+ *                             them; or an algorithm forced by TUTTI_ALGORITHM that cannot serve this
+ *                             set of ranks
+ * TUTTI_ERR_TIMEOUT           a rank did not come within TUTTI_TIMEOUT; MPI_Init itself waits
+ *                             longer, with a warning each TUTTI_STALL_WARNING
  * TUTTI_ERR_TRANSPORT         nobody listens any more where a unique id or a store leads
  * TUTTI_ERR_SYSTEM            a function of the store failed. Since 0.1.
  */

@@ -32,4 +32,6 @@ libtutti_all_la_SOURCES += \
     %reldir%/side_frame.h \
     %reldir%/side_send.c \
     %reldir%/star.c \
-    %reldir%/star.h
+    %reldir%/star.h \
+    %reldir%/starting.c \
+    %reldir%/starting.h

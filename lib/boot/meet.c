@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "boot/module.h"
+#include "boot/starting.h"
 
 #include <string.h>
 
@@ -18,11 +19,15 @@ static tutti_status_t meet_mpi(const tutti__conf_t *conf, const void *mpi_comm,
                                tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
 {
     const tutti__mpi_module_t *module;
+    tutti__starting_t *starting;
     tutti_status_t status;
 
     status = tutti__module_mpi(conf, &module);
-    if (status == TUTTI_OK)
-        status = module->meet(tutti__module_core(), mpi_comm, ret_meet);
+    if (status != TUTTI_OK)
+        return status;
+    starting = tutti__module_mpi_runs() ? NULL : tutti__starting_begin(conf);
+    status = module->meet(tutti__module_core(), mpi_comm, ret_meet);
+    tutti__starting_end(starting);
     if (status == TUTTI_OK)
         *ret_module = module;
     return status;
@@ -53,6 +58,29 @@ static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_co
     return TUTTI_OK;
 }
 
+/* Nothing but the variables of launchers is left that could say otherwise. */
+static tutti_status_t check_alone(void)
+{
+    char vars[96];
+
+    switch (tutti__conf_company(vars, sizeof(vars))) {
+    case TUTTI__CONF_IN_COMPANY:
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "%s tell of other ranks, but not how to meet them: start the ranks with "
+                           "mpirun, or set options->unique_id or options->store; TUTTI_BOOT=self "
+                           "makes a world of one",
+                           vars);
+    case TUTTI__CONF_PERHAPS_ALONE:
+        TUTTI__LOG(TUTTI__LOG_WARN,
+                   "%s, but no launcher started this process: it is a world of one "
+                   "(TUTTI_BOOT=self: without this warning)",
+                   vars);
+        return TUTTI_OK;
+    default:
+        return TUTTI_OK;
+    }
+}
+
 tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
                                 tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
 {
@@ -64,6 +92,9 @@ tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
     if (conf->boot[0] != '\0')
         return meet_as_told(conf, mpi_comm, ret_meet, ret_module);
     if (mpi_comm == NULL && size <= 1 && !tutti__module_mpi_runs()) {
+        status = check_alone();
+        if (status != TUTTI_OK)
+            return status;
         TUTTI__LOG(TUTTI__LOG_DEBUG, "a world of one rank");
         tutti__meet_self(ret_meet);
         return TUTTI_OK;
@@ -74,13 +105,16 @@ tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
                            tutti_last_error());
     if (status != TUTTI_OK)
         return status;
-    if (mpi_comm == NULL && size > 1 && ret_meet->size == 1) {
+    if (mpi_comm != NULL || ret_meet->size > 1)
+        return TUTTI_OK;
+    status = size <= 1 ? check_alone()
+                       : tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                                     "%s started %d ranks, but MPI in this process says that it is "
+                                     "alone: they are not of the same MPI",
+                                     launcher, size);
+    if (status != TUTTI_OK) {
         ret_meet->close(ret_meet->ctx);
         *ret_module = NULL;
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                           "%s started %d ranks, but MPI in this process says that it is alone: "
-                           "they are not of the same MPI",
-                           launcher, size);
     }
-    return TUTTI_OK;
+    return status;
 }

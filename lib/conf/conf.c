@@ -91,8 +91,8 @@ static const row_t rows[] = {
       "Deadline of every wait for a peer; decimals are fine.",
       1, LONGEST_MS, NULL },
     { "TUTTI_STALL_WARNING", CONF_SECONDS, AT(shared.stall_ms), "60",
-      "Warn about tensors and direct calls that have waited for so long, and again after each\n"
-      "    further interval. 0 never warns.",
+      "Warn about tensors, direct calls and an MPI_Init that have waited for so long, and again\n"
+      "    after each further interval. 0 never warns.",
       0, LONGEST_MS, NULL },
     { "TUTTI_DETERMINISTIC", CONF_CHOICE, AT(shared.strict), "default",
       "default: equal bits from run to run; strict: also for any size and any fusion.",

@@ -108,6 +108,19 @@ int tutti__conf_launcher_rank(void);
 /* How many ranks it started on this host; with srun, on the job's first host; 0 if it does not say.
    Of several hosts rank 0's answer counts, as with all settings. */
 int tutti__conf_launcher_local_size(void);
+/* A text that the ranks of its job on this host have in common, and other jobs have not; "": it
+   does not say. */
+void tutti__conf_launcher_job(char *ret_text, size_t text_bytes);
+
+/* Would a world of one be wrong, by the variables of launchers? */
+typedef enum {
+    TUTTI__CONF_ALONE,         /* nothing says so */
+    TUTTI__CONF_PERHAPS_ALONE, /* a variable says so, but may be left over */
+    TUTTI__CONF_IN_COMPANY     /* certainly */
+} tutti__conf_company_t;
+/* ret_text: the variables and their values; not touched if nothing says so. */
+tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes);
+
 /* Which MPI the launcher belongs to: "openmpi", "mpich", or NULL if it does not say. */
 const char *tutti__conf_launcher_mpi(void);
 

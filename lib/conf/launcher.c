@@ -7,8 +7,10 @@
  * variables then stand next to its own and mean the helpers.
  *
  * Not in the table: SLURM_NTASKS, which is also set in a batch script, and that runs once;
- * SLURM_STEP_NUM_TASKS is set only in what srun started. PMIX_*, which have ranks but no size;
- * those who set them (Open MPI, srun) set another one of the table too.
+ * SLURM_STEP_NUM_TASKS is set only in what srun started. PMIX_RANK, which comes without a size;
+ * the launchers that set it (Open MPI, srun) set a variable of the table too. RANK and WORLD_SIZE,
+ * which name no launcher whose MPI could be asked. They only keep a process from being a world of
+ * one: see tutti__conf_company.
  */
 #include "conf/conf.h"
 
@@ -106,4 +108,60 @@ const char *tutti__conf_launcher_mpi(void)
     int found = find_name();
 
     return found < 0 ? NULL : launchers[found].mpi;
+}
+
+void tutti__conf_launcher_job(char *ret_text, size_t text_bytes)
+{
+    const char *space = secure_getenv("PMIX_NAMESPACE"), *job = secure_getenv("SLURM_JOB_ID");
+    const char *step = secure_getenv("SLURM_STEP_ID");
+
+    ret_text[0] = '\0';
+    if (space != NULL)
+        snprintf(ret_text, text_bytes, "%s", space);
+    else if (find_name() == SRUN && job != NULL && step != NULL)
+        snprintf(ret_text, text_bytes, "%s.%s", job, step);
+}
+
+/* ---- no launcher of the table, or one that says 1 ---- */
+
+/* Ranks in variables without a size: one above 0 is not alone. */
+static const char *const ranks_only[] = { "PMIX_RANK", "JSM_NAMESPACE_RANK" };
+/* Sizes that may be left over: of an allocation, or of a program around this one. */
+static const char *const sizes_only[] = { "SLURM_NTASKS", "WORLD_SIZE" };
+
+static int find_rank(char *ret_text, size_t text_bytes)
+{
+    const char *name = NULL;
+
+    for (size_t i = 0; i < sizeof(ranks_only) / sizeof(*ranks_only) && name == NULL; i++)
+        if (read_int(ranks_only[i]) > 0)
+            name = ranks_only[i];
+    for (int i = 0; i < LAUNCHERS && name == NULL; i++)
+        if (read_int(launchers[i].rank) > 0)
+            name = launchers[i].rank;
+    if (name != NULL)
+        snprintf(ret_text, text_bytes, "%s=%d", name, read_int(name));
+    return name != NULL;
+}
+
+tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
+{
+    int rank = read_int("RANK"), size = read_int("WORLD_SIZE");
+
+    /* torchrun and its like; inside of mpirun -np 1 too. */
+    if (size > 1 && rank >= 0 && rank < size) {
+        snprintf(ret_text, text_bytes, "RANK=%d and WORLD_SIZE=%d", rank, size);
+        return TUTTI__CONF_IN_COMPANY;
+    }
+    /* A launcher that says 1 was asked for it; the other variables are of those around it. */
+    if (find() >= 0)
+        return TUTTI__CONF_ALONE;
+    if (find_rank(ret_text, text_bytes))
+        return TUTTI__CONF_IN_COMPANY;
+    for (size_t i = 0; i < sizeof(sizes_only) / sizeof(*sizes_only); i++)
+        if (read_int(sizes_only[i]) > 1) {
+            snprintf(ret_text, text_bytes, "%s=%d", sizes_only[i], read_int(sizes_only[i]));
+            return TUTTI__CONF_PERHAPS_ALONE;
+        }
+    return TUTTI__CONF_ALONE;
 }

@@ -202,6 +202,51 @@ static void wrong(void)
     expect("mpirun started 4 ranks", 1);
 }
 
+/* Variables of launchers, and nothing by which the ranks could meet. */
+static void company(void)
+{
+    static const char *const certain[] = {
+        "RANK=1\nWORLD_SIZE=4",
+        "RANK=0\nWORLD_SIZE=2",
+        "RANK=1\nWORLD_SIZE=2\nOMPI_COMM_WORLD_SIZE=1\nOMPI_COMM_WORLD_RANK=0",
+        "PMIX_RANK=1",
+        "PMI_RANK=3",
+        "SLURM_PROCID=2",
+    };
+    static const char *const perhaps[] = {
+        "WORLD_SIZE=4",
+        "SLURM_NTASKS=4\nSLURM_PROCID=0",
+    };
+    static const char *const none[] = {
+        "RANK=0\nWORLD_SIZE=1",
+        "RANK=4\nWORLD_SIZE=many",
+        "PMIX_RANK=0",
+        "SLURM_NTASKS=1\nSLURM_PROCID=0",
+        "SLURM_NTASKS=4\nSLURM_PROCID=1\nOMPI_COMM_WORLD_SIZE=1\nOMPI_COMM_WORLD_RANK=0",
+        "TUTTI_BOOT=self\nRANK=1\nWORLD_SIZE=4",
+    };
+
+    for (size_t i = 0; i < sizeof(certain) / sizeof(*certain); i++) {
+        alone(certain[i], refused);
+        expect("[6] ", 1);
+        expect(" tell of other ranks, but not how to meet them", 1);
+        expect("TUTTI_BOOT=self", 1);
+    }
+    expect("SLURM_PROCID=2", 1);
+    alone(certain[0], refused);
+    expect("RANK=1 and WORLD_SIZE=4", 1);
+    for (size_t i = 0; i < sizeof(perhaps) / sizeof(*perhaps); i++) {
+        alone(perhaps[i], world_of_one);
+        expect("warn: ", 1);
+        expect("but no launcher started this process: it is a world of one", 1);
+    }
+    expect("SLURM_NTASKS=4", 1);
+    for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++) {
+        alone(none[i], world_of_one);
+        expect("warn: ", 0);
+    }
+}
+
 static void help_and_warnings(void)
 {
     alone("TUTTI_HELP=1", world_of_one);
@@ -231,6 +276,7 @@ int main(void)
     clean_environment();
     ranks();
     wrong();
+    company();
     help_and_warnings();
     return failures != 0;
 }

@@ -3,6 +3,8 @@
  * An application that uses MPI itself and hands its own communicator to tutti_init: app_mpi LEVEL,
  * where LEVEL is single or multiple; started by app_mpi.sh. The communicator has the ranks in
  * reverse order. The application goes on with MPI while Tutti is there, and after it.
+ *
+ * `app_mpi absent` calls MPI_Init, never tutti_init, and waits to be ended; see late.sh.
  */
 #include <tutti/tutti.h>
 
@@ -10,6 +12,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int rank, size;
 
@@ -58,6 +61,10 @@ int main(int argc, char **argv)
         MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     else
         MPI_Init(&argc, &argv);
+    if (argc > 1 && strcmp(argv[1], "absent") == 0) {
+        sleep(50);
+        return 1;
+    }
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_split(MPI_COMM_WORLD, 0, size - rank, &reverse);

@@ -27,6 +27,7 @@ script_tests += \
     %reldir%/direct_check.sh \
     %reldir%/groups.sh \
     %reldir%/hosts.sh \
+    %reldir%/late.sh \
     %reldir%/lost.sh \
     %reldir%/messages.sh \
     %reldir%/one_host.sh

@@ -422,6 +422,7 @@ static void test_help(void **state)
 static void test_launchers(void **state)
 {
     const char *name = "untouched";
+    char text[64];
 
     (void)state;
     assert_int_equal(tutti__conf_launcher_size(&name), 0);
@@ -463,6 +464,19 @@ static void test_launchers(void **state)
     assert_string_equal(name, "mpirun");
     assert_int_equal(tutti__conf_launcher_rank(), 0);
     assert_string_equal(tutti__conf_launcher_mpi(), "openmpi");
+
+    setenv("PMIX_NAMESPACE", "job-7", 1);
+    tutti__conf_launcher_job(text, sizeof(text));
+    assert_string_equal(text, "job-7");
+
+    clearenv();
+    tutti__conf_launcher_job(text, sizeof(text));
+    assert_string_equal(text, "");
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    setenv("SLURM_JOB_ID", "123", 1);
+    setenv("SLURM_STEP_ID", "5", 1);
+    tutti__conf_launcher_job(text, sizeof(text));
+    assert_string_equal(text, "123.5");
 
     clearenv();
     setenv("PMI_SIZE", "many", 1);

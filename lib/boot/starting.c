@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is reported while MPI_Init waits.
+ *
+ * MPI_Init returns when all ranks of the launcher have called it. It has no deadline and cannot be
+ * ended from outside. A thread of its own warns after TUTTI_STALL_WARNING, or TUTTI_TIMEOUT if that
+ * is shorter, and again after each further such interval.
+ *
+ * Each rank that waits has an abstract Unix socket, whose name is made of the job and the rank. So
+ * the ranks of a machine see each other, and the lowest one warns. A rank in another network
+ * namespace, or one whose application calls MPI_Init itself, is not seen.
+ *
+ * Called by tutti_init, on its thread.
+ */
+#include "boot/starting.h"
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/time.h"
+#include "boot/net.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+struct tutti__starting {
+    pthread_t thread;
+    int end;  /* an eventfd: MPI_Init has returned */
+    int mark; /* the socket, or -1 */
+    uint64_t job;
+    uint64_t interval_ms;
+    const char *launcher;
+    int rank, size, local_size; /* as the launcher says; size 0: it does not */
+};
+
+/* ---- the ranks that have come ---- */
+
+static uint64_t hash_of_job(void)
+{
+    char job[512];
+
+    tutti__conf_launcher_job(job, sizeof(job));
+    /* Without a name: the ranks that one process has started. */
+    if (job[0] == '\0')
+        snprintf(job, sizeof(job), "%d", (int)getppid());
+    return tutti__hash(job, strlen(job));
+}
+
+static socklen_t address_of(const tutti__starting_t *starting, uint32_t rank,
+                            struct sockaddr_un *ret_addr)
+{
+    size_t room = sizeof(ret_addr->sun_path) - 1;
+    int n;
+
+    memset(ret_addr, 0, sizeof(*ret_addr));
+    ret_addr->sun_family = AF_UNIX;
+    n = snprintf(ret_addr->sun_path + 1, room, "tutti-mpi-init-%u-%016llx-%u", (unsigned)getuid(),
+                 (unsigned long long)starting->job, rank);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+/* Without a mark this rank is not seen, which is no error. */
+static int open_mark(const tutti__starting_t *starting)
+{
+    int fd = starting->rank < 0 ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un addr;
+    socklen_t bytes;
+
+    if (fd < 0)
+        return -1;
+    bytes = address_of(starting, (uint32_t)starting->rank, &addr);
+    if (bind(fd, (struct sockaddr *)&addr, bytes) != 0)
+        TUTTI__LOG(TUTTI__LOG_DEBUG, "no mark of this rank for MPI_Init");
+    return fd;
+}
+
+/* Which ranks of this machine are in MPI_Init; answers how many. */
+static uint32_t find_ranks(const tutti__starting_t *starting, unsigned char *ret_here)
+{
+    uint32_t count = 0;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    for (uint32_t r = 0; fd >= 0 && r < (uint32_t)starting->size; r++) {
+        struct sockaddr_un addr;
+        socklen_t bytes = address_of(starting, r, &addr);
+
+        ret_here[r] = connect(fd, (struct sockaddr *)&addr, bytes) == 0;
+        count += ret_here[r];
+    }
+    if (fd >= 0)
+        close(fd);
+    return count;
+}
+
+/* ---- warning ---- */
+
+static void warn_of(const tutti__starting_t *starting, double s)
+{
+    unsigned char *here = calloc((size_t)starting->size + 1, 1);
+    char ranks[256], of[96];
+    uint32_t count, lowest = 0;
+
+    if (here == NULL)
+        return;
+    count = find_ranks(starting, here);
+    while (lowest < (uint32_t)starting->size && !here[lowest])
+        lowest++;
+    if (count == 0) {
+        TUTTI__LOG(TUTTI__LOG_WARN, "MPI_Init has waited %.0f s, which TUTTI_TIMEOUT cannot end",
+                   s);
+    } else if (lowest == (uint32_t)starting->rank) {
+        tutti__net_list_ranks(here, (uint32_t)starting->size, ranks, sizeof(ranks));
+        if (starting->local_size > 0)
+            snprintf(of, sizeof(of), "of the %d ranks that %s started on this host",
+                     starting->local_size, starting->launcher);
+        else
+            snprintf(of, sizeof(of), "of the %d ranks that %s started", starting->size,
+                     starting->launcher);
+        TUTTI__LOG(TUTTI__LOG_WARN,
+                   "MPI_Init has waited %.0f s, which TUTTI_TIMEOUT cannot end: %s, %s %s called "
+                   "tutti_init",
+                   s, of, ranks, count == 1 ? "has" : "have");
+    }
+    free(here);
+}
+
+static void *thread_main(void *arg)
+{
+    const tutti__starting_t *starting = arg;
+    uint64_t begin = tutti__now_ns();
+    struct pollfd end = { .fd = starting->end, .events = POLLIN };
+
+    for (uint64_t n = 1;; n++) {
+        uint64_t due = begin + n * starting->interval_ms * 1000000u;
+        int left_ms;
+
+        while ((left_ms = tutti__net_left_ms(due)) > 0)
+            if (poll(&end, 1, left_ms) > 0)
+                return NULL;
+        warn_of(starting, (double)(tutti__now_ns() - begin) / 1e9);
+    }
+}
+
+/* ---- beginning and ending ---- */
+
+/* With all signals blocked: they are the application's. */
+static int start_thread(tutti__starting_t *starting)
+{
+    sigset_t all, before;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&starting->thread, NULL, thread_main, starting);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0;
+}
+
+tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf)
+{
+    uint64_t stall_ms = conf->shared.stall_ms, timeout_ms = conf->shared.timeout_ms;
+    tutti__starting_t *starting = stall_ms == 0 ? NULL : calloc(1, sizeof(*starting));
+
+    if (starting == NULL)
+        return NULL;
+    starting->interval_ms = TUTTI__MIN(stall_ms, timeout_ms);
+    starting->launcher = "";
+    starting->size = tutti__conf_launcher_size(&starting->launcher);
+    starting->rank = tutti__conf_launcher_rank();
+    starting->local_size = tutti__conf_launcher_local_size();
+    starting->job = hash_of_job();
+    starting->mark = open_mark(starting);
+    starting->end = eventfd(0, EFD_CLOEXEC);
+    if (starting->end >= 0 && start_thread(starting))
+        return starting;
+    if (starting->end >= 0)
+        close(starting->end);
+    if (starting->mark >= 0)
+        close(starting->mark);
+    free(starting);
+    return NULL;
+}
+
+void tutti__starting_end(tutti__starting_t *starting)
+{
+    if (starting == NULL)
+        return;
+    eventfd_write(starting->end, 1);
+    pthread_join(starting->thread, NULL);
+    close(starting->end);
+    if (starting->mark >= 0)
+        close(starting->mark);
+    free(starting);
+}

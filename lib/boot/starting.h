@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Warnings while MPI_Init waits for ranks. See starting.c. */
+#ifndef TUTTI__BOOT_STARTING_H
+#define TUTTI__BOOT_STARTING_H
+
+#include "conf/conf.h"
+
+typedef struct tutti__starting tutti__starting_t;
+
+/* Before MPI_Init, and after it. NULL: no warnings are wanted, or possible. */
+tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf);
+void tutti__starting_end(tutti__starting_t *starting);
+
+#endif

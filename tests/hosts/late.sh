@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A rank that never calls tutti_init. MPI_Init waits for it without a deadline, and it is said that it
+# waits, and which ranks of the host have come. If that rank has called MPI_Init itself, the others'
+# tutti_init ends by its deadline.
+set -u
+. "$(dirname "$0")/common.sh"
+
+program=tests/hosts/hosts_check
+other=tests/hosts/app_mpi
+
+# await N WORDS: the job's output has them on N lines at least
+await()
+{
+    tries=0
+    while [ "$(grep -c -e "$2" "$log")" -lt "$1" ] && [ $tries -lt 400 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    [ $tries -lt 400 ] || wrong "$what: no $1 lines with '$2'"
+}
+
+[ "$mpi" = openmpi ] || skip "only Open MPI is known to wait in MPI_Init"
+
+# TUTTI_STALL_WARNING counts, and TUTTI_TIMEOUT where that is shorter.
+for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30 TUTTI_TIMEOUT=1"; do
+    what="one of three, $settings"
+    timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
+        -np 1 env $settings $program data >"$log" 2>&1 &
+    job=$!
+    await 2 'MPI_Init has waited .* the 3 ranks that mpirun started .* ranks 0 and 2 have called'
+    kill $job
+    wait $job
+done
+
+# Once the rank comes, all works.
+what="late, but not too late"
+export log program
+launch -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c \
+    'until grep -q "rank 0 has called tutti_init" "$log"; do sleep 0.1; done; exec $program data'
+passed 2 "data passed"
+
+if test -x $other; then
+    what="MPI_Init without tutti_init"
+    launch -np 1 env TUTTI_TIMEOUT=2 $program refused : -np 1 $other absent
+    grep -q 'refused: .*not all ranks came within' "$log" || wrong "$what: status $status"
+fi
+
+test $errors -eq 0
