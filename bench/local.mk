@@ -192,6 +192,7 @@ bin_PROGRAMS += $(inside_programs) \
     %reldir%/installed/tutti_barrier \
     %reldir%/installed/tutti_broadcast \
     %reldir%/installed/tutti_gradients \
+    %reldir%/installed/tutti_info \
     %reldir%/installed/tutti_pack \
     %reldir%/installed/tutti_reduce \
     %reldir%/installed/tutti_reduce_scatter \
@@ -224,6 +225,10 @@ bench_installed_tutti_gradients_SOURCES =
 bench_installed_tutti_gradients_LDADD = $(bench_tutti_gradients_OBJECTS) $(BENCH_LIBS)
 EXTRA_bench_installed_tutti_gradients_DEPENDENCIES = $(bench_tutti_gradients_OBJECTS)
 bench_installed_tutti_gradients_LDFLAGS = $(LIB_LDFLAGS)
+bench_installed_tutti_info_SOURCES =
+bench_installed_tutti_info_LDADD = $(bench_tutti_info_OBJECTS) libtutti.la
+EXTRA_bench_installed_tutti_info_DEPENDENCIES = $(bench_tutti_info_OBJECTS)
+bench_installed_tutti_info_LDFLAGS = $(LIB_LDFLAGS)
 bench_installed_tutti_pack_SOURCES =
 bench_installed_tutti_pack_LDADD = $(bench_tutti_pack_OBJECTS) $(BENCH_LIBS)
 EXTRA_bench_installed_tutti_pack_DEPENDENCIES = $(bench_tutti_pack_OBJECTS)

@@ -6,7 +6,7 @@
 
 man_headers = $(top_srcdir)/lib/conf/conf.c $(tuttiinclude_HEADERS)
 # Programs of bench/ among these have a page.
-man_programs = $(noinst_PROGRAMS)
+man_programs = $(noinst_PROGRAMS) $(inside_programs)
 man_awk = %reldir%/text.awk %reldir%/headers.awk %reldir%/pages.awk %reldir%/program.awk
 EXTRA_DIST += $(man_awk)
 
@@ -40,9 +40,14 @@ MAN_DATE = if test -n "$$SOURCE_DATE_EPOCH"; \
 man-pages: %reldir%/library.stamp %reldir%/programs.stamp
 all-local: man-pages
 
+if TOOLS
+man_sections = man1 man3 man7
+else
+man_sections = man3 man7
+endif
 install-data-local: install-man-pages
 install-man-pages: man-pages
-	for section in man1 man3 man7; do \
+	for section in $(man_sections); do \
 	    $(MKDIR_P) "$(DESTDIR)$(mandir)/$$section" && \
 	    $(INSTALL_DATA) %D%/$$section/* "$(DESTDIR)$(mandir)/$$section" || exit 1; \
 	done
