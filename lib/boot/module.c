@@ -205,14 +205,12 @@ close_handle:
     return NULL;
 }
 
-tutti_status_t tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096])
+void tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096])
 {
     search_t search;
-    tutti_status_t status = find_dir(conf, &search);
 
-    if (status == TUTTI_OK)
-        snprintf(ret_dir, sizeof(search.dir), "%s", search.dir);
-    return status;
+    find_dir(conf, &search);
+    snprintf(ret_dir, sizeof(search.dir), "%s", search.dir);
 }
 
 const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, void **ret_handle)
@@ -220,8 +218,7 @@ const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, voi
     search_t search = { .used = 0 };
     const void *module;
 
-    if (find_dir(conf, &search) != TUTTI_OK)
-        return NULL;
+    find_dir(conf, &search);
     module = load(&search, file, ret_handle);
     if (module == NULL)
         tutti__fail(TUTTI_ERR_UNSUPPORTED, "%s",

@@ -79,7 +79,7 @@ tutti_status_t tutti__module_device(const tutti__conf_t *conf, const tutti__devi
                                     const char **ret_versions);
 
 /* The folder in which modules are looked for. */
-tutti_status_t tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096]);
+void tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096]);
 
 /* For tutti_info, in a process of its own: open the module in a file of that folder, whether this
    process needs it or not. NULL: it does not load; the last error has the reason. */

@@ -26,24 +26,16 @@ wait_for() {
     done
 }
 
-# wait_gone FILE: the same, until there is no such file
-wait_gone() {
-    tries=0
-    while [ -e "$1" ] && [ "$tries" -lt 1200 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
-}
-
 # screen: what the terminal shows of $out in the end, a line for each of its lines
 screen() {
     sed -e 's/\r$//' -e "s/.*\r$escape\[K//" "$out"
 }
 
-# judge NAME PATTERN: the screen ends with this line, and says nothing else of the trainer or Tutti
+# judge NAME PATTERN: the screen has this line, nothing else of the trainer or Tutti, and no half line
+# at its end
 judge() {
     screen >"$work/screen"
-    if ! tail -n 1 "$work/screen" | grep -q "^\(\^C\)\{0,1\}example_train: interrupted in epoch $2\$" ||
+    if ! grep -q "^\(\^C\)\{0,1\}example_train: interrupted in epoch $2\$" "$work/screen" ||
         [ "$(grep -c 'example_train\|tutti\[' "$work/screen")" -ne 1 ] ||
         [ "$(tail -c 1 "$out" | od -A n -t x1)" != ' 0a' ]; then
         tail -n 3 "$work/screen" >"$work/end"
@@ -80,17 +72,22 @@ judge lines '[0-9]*/100000, after step [0-9]* of 500000; nothing was saved'
 
 # a second one ends it at once, whatever it waits for: here for a reader of its metrics
 mkfifo "$work/fifo"
+rm -f "$work/end"
 "$terminal" "$out" "$go" "$trainer" $endless --metrics "$work/fifo" >"$work/end" &
 pressing=$!
-while kill -0 $pressing 2>/dev/null; do
+tries=0
+while [ ! -s "$work/end" ] && [ "$tries" -lt 1200 ]; do
+    tries=$((tries + 1))
     : >"$go"
-    wait_gone "$go"
+    sleep 0.1
 done
 wait $pressing
+rm -f "$go"
 [ "$(cat "$work/end")" = 'signal 2' ] || wrong 'a second Ctrl-C' "$work/end" "$out"
 
 # start NAME RANKS: so many ranks, without a launcher; a job in the background ignores SIGINT
 start() {
+    rm -f "$work"/out.* # else what the last rank 0 wrote may still be there below
     pids=
     rank=0
     while [ "$rank" -lt "$2" ]; do

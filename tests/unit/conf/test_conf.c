@@ -416,7 +416,7 @@ static void test_help(void **state)
     assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_"), 33);
-    assert_int_equal(count(text, "bench/tutti_sched --list"), 1);
+    assert_int_equal(count(text, "`tutti_sched list`"), 1);
 }
 
 static void test_launchers(void **state)
