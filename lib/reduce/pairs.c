@@ -6,6 +6,7 @@
 #include "reduce/pairs.h"
 
 #include "base/compiler.h"
+#include "reduce/reduce.h"
 
 #include <string.h>
 
@@ -26,7 +27,7 @@ void tutti__fold_pairs(tutti_op_function_t function, void *context, void *dst,
                        size_t esize)
 {
     char room[BLOCK_BYTES] TUTTI__ALIGNED(TUTTI__LINE_BYTES);
-    size_t most = nsrcs > 2 ? BLOCK_BYTES / esize : count;
+    size_t n;
     int apart = overwrites(dst, srcs, nsrcs);
 
     if (count == 0)
@@ -35,11 +36,14 @@ void tutti__fold_pairs(tutti_op_function_t function, void *context, void *dst,
         memmove(dst, srcs[0], count * esize);
         return;
     }
-    for (size_t begin = 0; begin < count; begin += most) {
-        size_t n = TUTTI__MIN(count - begin, most), skip = begin * esize;
+    for (size_t begin = 0; begin < count; begin += n) {
+        size_t skip = begin * esize;
         char *to = (char *)dst + skip, *acc = apart ? room : to;
         const char *left = (const char *)srcs[0] + skip;
 
+        n = count - begin;
+        if (nsrcs > 2)
+            n = TUTTI__MIN(n, tutti__reduce_block(to, BLOCK_BYTES / esize, esize));
         for (size_t s = 1; s < nsrcs; s++) {
             char *result = s == nsrcs - 1 ? to : acc;
 

@@ -15,6 +15,8 @@
 
 #include <tutti/tutti.h>
 
+#include "base/compiler.h"
+
 /*
  * Fold `nsrcs` >= 1 arrays of `count` elements into dst.
  *
@@ -70,14 +72,32 @@ typedef struct {
 /* 0 if the pair is not served. */
 int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *ret_reducer);
 
+/* A shorter fold does not pay for a call of its own up to a cache line of dst: elements. */
+#define TUTTI__REDUCE_SHORT 512
+
+/* A fold by a kernel, in two calls if that lets the second one begin a cache line of dst. */
+void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void *const *srcs,
+                         size_t nsrcs, size_t count, uint32_t divisor);
+
 static inline void tutti__reduce(const tutti__reducer_t *reducer, void *dst,
                                  const void *const *srcs, size_t nsrcs, size_t count,
                                  uint32_t divisor)
 {
-    if (reducer->fold != NULL)
+    if (reducer->fold == NULL)
+        tutti__user_op_fold(reducer->user, dst, srcs, nsrcs, count, reducer->dtype);
+    else if (count < TUTTI__REDUCE_SHORT)
         reducer->fold(dst, srcs, nsrcs, count, divisor);
     else
-        tutti__user_op_fold(reducer->user, dst, srcs, nsrcs, count, reducer->dtype);
+        tutti__reduce_lines(reducer, dst, srcs, nsrcs, count, divisor);
+}
+
+/* For loops over blocks: the elements of a block of at most `most`, such that the next block begins
+   a cache line of `at`; most is a multiple of a line. */
+static inline size_t tutti__reduce_block(const void *at, size_t most, size_t esize)
+{
+    size_t over = (uintptr_t)at % TUTTI__LINE_BYTES;
+
+    return over == 0 ? most : most - over / esize;
 }
 
 /*

@@ -4,6 +4,7 @@ unit_tests += \
     %reldir%/test_isa \
     %reldir%/test_large \
     %reldir%/test_narrow \
+    %reldir%/test_offsets \
     %reldir%/test_reduce \
     %reldir%/test_stream \
     %reldir%/test_user
@@ -11,4 +12,5 @@ unit_tests += \
 # What types.h says, once more.
 reference = %reldir%/reference.c %reldir%/reference.h
 %C%_test_narrow_SOURCES = %reldir%/test_narrow.c $(reference)
+%C%_test_offsets_SOURCES = %reldir%/test_offsets.c $(reference)
 %C%_test_reduce_SOURCES = %reldir%/test_reduce.c $(reference)
