@@ -22,7 +22,7 @@
 size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                               uint32_t chunk)
 {
-    return ((lane->base + chunk) & 1) * shm->bulk_bytes;
+    return ((lane->base + chunk) & 1) * tutti__shm_slot_bytes(shm);
 }
 
 char *tutti__shm_slot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t rank,
@@ -197,12 +197,15 @@ static void reduce_back(tutti__shm_t *shm, uint32_t lane_index, const void **src
 {
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
     int blocks = lane->call->reducer->fold != NULL && !lane->outgrows;
-    size_t most = blocks ? BLOCK_BYTES / lane->esize : count, n, bytes, next;
+    size_t most = BLOCK_BYTES / lane->esize, n, bytes, next;
 
     for (; count > 0; count -= n) {
-        n = TUTTI__MIN(count, most);
+        n = count;
+        if (blocks)
+            n = TUTTI__MIN(count,
+                           tutti__reduce_block(dst != NULL ? dst : shown, most, lane->esize));
         bytes = n * lane->esize;
-        next = TUTTI__MIN(count - n, n) * lane->esize;
+        next = TUTTI__MIN(count - n, most) * lane->esize;
         for (size_t at = 0; at < next; at += TUTTI__LINE_BYTES)
             TUTTI__FETCH_TO_WRITE((const char *)srcs[!shm->me] + bytes + at);
         reduce_to(shm, lane_index, srcs, 2, dst, shown, n);

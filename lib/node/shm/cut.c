@@ -51,19 +51,43 @@ static int own_shares(const tutti__shm_lane_t *lane)
            lane->call->kind == TUTTI__NODE_BCAST;
 }
 
+/* Cut the elements into `nblocks` shares of whole cache lines, except for the last ones. */
+static void cut_shares(tutti__shm_lane_t *lane, uint32_t nblocks)
+{
+    size_t line = TUTTI__LINE_BYTES / lane->esize;
+
+    lane->nblocks = nblocks;
+    lane->largest = TUTTI__ROUND_UP((lane->count + nblocks - 1) / nblocks, line);
+    lane->grain = 0;
+}
+
+/* Where share j begins, in elements; j may be the number of shares. */
+static size_t share_border(const tutti__shm_lane_t *lane, uint32_t j)
+{
+    size_t begin = j * lane->largest;
+
+    if (j == 0 || j == lane->nblocks)
+        return j == 0 ? 0 : lane->count;
+    if (lane->grain > 0) {
+        size_t at = lane->place + begin * lane->esize + lane->grain / 2;
+
+        begin = (at - at % lane->grain - lane->place) / lane->esize;
+    }
+    return TUTTI__MIN(begin, lane->count);
+}
+
 /* The extent of one block: where it begins in the buffers, and how long it is. */
 tutti__shm_part_t tutti__shm_extent(const tutti__shm_lane_t *lane, uint32_t j)
 {
     tutti__shm_part_t part;
 
     if (own_shares(lane)) {
-        tutti__blockmap_t shares = { lane->count, lane->nblocks, lane->count, NULL, NULL };
-        size_t begin = tutti__block_border(&shares, j);
+        size_t begin = share_border(lane, j);
 
         part = lane->first;
         part.src += begin;
         part.dst += begin;
-        part.count = tutti__block_border(&shares, j + 1) - begin;
+        part.count = share_border(lane, j + 1) - begin;
     } else {
         part = tutti__shm_block(lane, j);
     }
@@ -105,8 +129,7 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
     if (own_shares(lane)) {
         int alone = lane->call->kind == TUTTI__NODE_REDUCE && shm->nlocal == ROOT_ALONE;
 
-        lane->nblocks = alone ? 1 : shm->nlocal;
-        lane->largest = lane->count / lane->nblocks + (lane->count % lane->nblocks != 0);
+        cut_shares(lane, alone ? 1 : shm->nlocal);
     }
     /* Slots hold whole cache lines of each block, so that ranks do not write to one line. */
     room = shm->bulk_bytes / lane->esize / lane->nblocks;
@@ -121,7 +144,18 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
     if (own_shares(lane))
-        lane->nblocks = shm->nlocal;
+        cut_shares(lane, shm->nlocal);
+}
+
+/* The smallest share whose borders are those of pages, so that shares differ by 6 % at most. */
+#define PAGED_SHARE (16 * TUTTI__SHM_PAGE)
+
+void tutti__shm_cut_at_pages(tutti__shm_lane_t *lane, uint64_t dst_offset)
+{
+    if (!own_shares(lane))
+        return;
+    lane->grain = lane->largest * lane->esize < PAGED_SHARE ? TUTTI__LINE_BYTES : TUTTI__SHM_PAGE;
+    lane->place = (dst_offset + lane->first.dst * lane->esize) % lane->grain;
 }
 
 /* Piece (j, chunk) of the buffers; its count may be 0. */

@@ -77,16 +77,32 @@ static uint64_t offset_or_none(const tutti__shm_t *shm, const void *ptr, size_t 
     return TUTTI__NO_OFFSET;
 }
 
-/* Make the bulk slots at the lane's first chunked operation. */
-static int make_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
+/*
+ * Place the bulk slots; the room is made at the lane's first chunked operation. The slots begin as
+ * far into a cache line as this rank's result, or its data where it gets no result. A slot's and a
+ * buffer's vectors are then aligned alike.
+ *
+ * The slots also begin half a page from the buffer's place in a page. A processor compares the
+ * lower 12 bits of addresses first, so a load waits for an earlier store 1 to 63 bytes beyond it,
+ * whatever the page: memcpy of 128 KiB takes 1.3 of the time so (Zen 5).
+ */
+static int place_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
+    int gets = tutti__shm_gets(shm, lane);
+    uintptr_t buffer = gets ? (uintptr_t)tutti__shm_dst(lane, lane->first)
+                            : (uintptr_t)tutti__shm_src(lane, lane->first);
     void *ptr;
 
-    if (lane->bulk == NULL && shm->nlocal > 1) {
-        if (tutti__arena_alloc(shm->machine->arena, 2 * shm->bulk_bytes, &ptr) != TUTTI_OK)
+    if (shm->nlocal == 1)
+        return 1;
+    if (lane->bulk_room == NULL) {
+        if (tutti__arena_alloc(shm->machine->arena, 2 * tutti__shm_slot_bytes(shm), &ptr) !=
+            TUTTI_OK)
             return 0;
-        lane->bulk = ptr;
+        lane->bulk_room = ptr;
     }
+    lane->bulk = lane->bulk_room +
+                 (buffer + TUTTI__SHM_PAGE / 2 - (uintptr_t)lane->bulk_room) % TUTTI__SHM_PAGE;
     return 1;
 }
 
@@ -139,7 +155,7 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     if (is_alike && !is_in_place(lane) && !lane->levels && message_bytes(lane) >= shm->pull_bytes)
         let_pull(lane);
     large->bulk_offset = TUTTI__NO_OFFSET;
-    if (!make_bulk(shm, lane))
+    if (!place_bulk(shm, lane))
         large->flags |= TUTTI__FAILED;
     else if (lane->bulk != NULL)
         tutti__arena_offset(shm->machine->arena, lane->bulk, 1, &large->bulk_offset);
@@ -278,7 +294,7 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
             return tutti__fail(TUTTI_ERR_NO_MEMORY,
                                "rank %u has no shared memory left for its "
                                "%zu bytes of bulk slots",
-                               shm->local_to_rank[r], 2 * shm->bulk_bytes);
+                               shm->local_to_rank[r], 2 * tutti__shm_slot_bytes(shm));
         lane->peer[r].bulk = shm->machine->base[shm->local_to_machine[r]] + large->bulk_offset;
         any |= large->flags;
         all &= large->flags;

@@ -81,19 +81,18 @@ static void in_place(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t p
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
     void **bufs = tutti__shm_bufs(shm, lane_index);
     int fetches = outgrows(lane);
-    size_t most = fetches ? SMALL_BLOCK_BYTES : BLOCK_BYTES;
-    size_t left = part.count * lane->esize, bytes;
+    size_t most = (fetches ? SMALL_BLOCK_BYTES : BLOCK_BYTES) / lane->esize, n;
 
     for (uint32_t r = 0; r < shm->nlocal; r++)
         bufs[r] = dst_in_arena(shm, lane, r, part);
-    for (; left > 0; left -= bytes) {
-        bytes = TUTTI__MIN(left, most);
+    for (; part.count > 0; part.count -= n) {
+        n = TUTTI__MIN(part.count, tutti__reduce_block(bufs[0], most, lane->esize));
         if (fetches)
-            fetch(shm, (const void *const *)bufs, bytes, left);
-        tutti__reduce_all(lane->call->reducer, bufs, (const void *const *)bufs, shm->nlocal,
-                          bytes / lane->esize, lane->call->divisor);
+            fetch(shm, (const void *const *)bufs, n * lane->esize, part.count * lane->esize);
+        tutti__reduce_all(lane->call->reducer, bufs, (const void *const *)bufs, shm->nlocal, n,
+                          lane->call->divisor);
         for (uint32_t r = 0; r < shm->nlocal; r++)
-            bufs[r] = (char *)bufs[r] + bytes;
+            bufs[r] = (char *)bufs[r] + n * lane->esize;
     }
 }
 
@@ -105,7 +104,8 @@ static void streamed(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t p
     char block[SMALL_BLOCK_BYTES] TUTTI__ALIGNED(TUTTI__LINE_BYTES);
 
     for (; part.count > 0; part.count -= n) {
-        n = TUTTI__MIN(part.count, most);
+        n = TUTTI__MIN(part.count,
+                       tutti__reduce_block(dst_in_arena(shm, lane, 0, part), most, lane->esize));
         for (uint32_t r = 0; r < shm->nlocal; r++)
             srcs[r] = src_in_arena(shm, lane, r, part);
         fetch(shm, srcs, n * lane->esize, part.count * lane->esize);
@@ -129,7 +129,7 @@ static void folded(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t par
     for (; part.count > 0; part.count -= n) {
         char *dst = dst_in_arena(shm, lane, whose, part);
 
-        n = TUTTI__MIN(part.count, most);
+        n = TUTTI__MIN(part.count, tutti__reduce_block(dst, most, lane->esize));
         for (uint32_t r = 0; r < shm->nlocal; r++)
             srcs[r] = src_in_arena(shm, lane, lane->levels ? shm->by_group[r] : r, part);
         if (lane->levels)
@@ -206,6 +206,12 @@ static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
+/* A rank that gets a result: the same one for all ranks. */
+static uint32_t whose_pages(const tutti__shm_lane_t *lane)
+{
+    return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;
+}
+
 tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -214,6 +220,7 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__st
 
     if (lane->red == 0) {
         tutti__shm_cut_for_all(shm, lane);
+        tutti__shm_cut_at_pages(lane, tutti__shm_said(shm, lane, whose_pages(lane))->dst_offset);
         zero_work(shm, lane_index);
         lane->red = 1;
         /* One chunk of the lane's life, whose slot nobody used: the others go along. */

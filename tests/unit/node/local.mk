@@ -6,6 +6,7 @@ unit_tests += \
     %reldir%/test_interleave \
     %reldir%/test_nccl \
     %reldir%/test_nccl_ends \
+    %reldir%/test_places \
     %reldir%/test_pull
 tsan_tests += %reldir%/test_nccl %reldir%/test_nccl_ends
 interleaved = \
@@ -33,6 +34,7 @@ tests_unit_node_test_nccl_SOURCES = %reldir%/test_nccl.c $(nccl_world)
 tests_unit_node_test_nccl_LDADD = $(PRETEND_LIBS)
 tests_unit_node_test_nccl_ends_SOURCES = %reldir%/test_nccl_ends.c $(nccl_world)
 tests_unit_node_test_nccl_ends_LDADD = $(PRETEND_LIBS)
+tests_unit_node_test_places_SOURCES = %reldir%/test_places.c $(world)
 tests_unit_node_test_pull_SOURCES = %reldir%/test_pull.c $(world)
 
 # Ranks without boot, for tests of all that stands on shared memory.

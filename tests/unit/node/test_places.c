@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where bulk slots and shares begin: a slot as far into a cache line as the caller's buffer and
+ * half a page from it, shares of zero-copy at pages. And results are right wherever buffers begin,
+ * on each rank elsewhere, in operations that follow each other without a pause.
+ */
+#include "node/shm/shm.h"
+#include "unit/node/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    RANKS = 2,
+    COUNT = 40000, /* shares of more than 16 pages, and many chunks */
+    BYTES = COUNT * 4,
+    PAGE = 4096,
+    LINE = 64,
+    ROUNDS = 12
+};
+
+/* Bytes behind the begin of a page. */
+static const size_t offsets[] = { 0, 16, 4, 60, 2064, 4080, 1, 2048 };
+#define OFFSETS (sizeof(offsets) / sizeof(*offsets))
+
+typedef struct {
+    world_t w;
+    tutti__node_t *node[RANKS];
+    tutti__node_call_t call[RANKS];
+    char *src[RANKS], *dst[RANKS]; /* a page more than BYTES */
+    tutti__reducer_t reducer;
+    int round[RANKS]; /* that each is in */
+} pair_t;
+
+static float value(size_t i, uint32_t rank, int round)
+{
+    return (float)(i % 1009 + 3 * rank + (size_t)round);
+}
+
+static void open_pair(pair_t *p, int in_arena)
+{
+    memset(p, 0, sizeof(*p));
+    world_open(&p->w, RANKS, NULL);
+    assert_true(tutti__reducer_find(TUTTI_FLOAT32, TUTTI_SUM, &p->reducer));
+    for (uint32_t r = 0; r < RANKS; r++) {
+        void *src = NULL, *dst = NULL;
+
+        p->node[r] = world_node(&p->w, r);
+        if (in_arena) {
+            assert_int_equal(tutti__arena_alloc(p->w.arena[r], BYTES + PAGE, &src), TUTTI_OK);
+            assert_int_equal(tutti__arena_alloc(p->w.arena[r], BYTES + PAGE, &dst), TUTTI_OK);
+        } else {
+            assert_int_equal(posix_memalign(&src, PAGE, BYTES + PAGE), 0);
+            assert_int_equal(posix_memalign(&dst, PAGE, BYTES + PAGE), 0);
+        }
+        p->src[r] = src;
+        p->dst[r] = dst;
+    }
+}
+
+static void close_pair(pair_t *p, int in_arena)
+{
+    for (uint32_t r = 0; r < RANKS; r++) {
+        p->node[r]->ops->close(p->node[r]);
+        if (!in_arena) {
+            free(p->src[r]);
+            free(p->dst[r]);
+        }
+    }
+    world_close(&p->w);
+}
+
+/* One rank's next allreduce, from and to these offsets. */
+static void start(pair_t *p, uint32_t r, size_t src, size_t dst)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        float x = value(i, r, p->round[r]);
+
+        memcpy(p->src[r] + src + 4 * i, &x, sizeof(x));
+    }
+    memset(p->dst[r], 0xa5, BYTES + PAGE);
+    p->call[r] = (tutti__node_call_t){ .kind = TUTTI__NODE_ALLREDUCE,
+                                       .dtype = TUTTI_FLOAT32,
+                                       .op = TUTTI_SUM,
+                                       .reducer = &p->reducer,
+                                       .src = p->src[r] + src,
+                                       .dst = p->dst[r] + dst,
+                                       .map = { COUNT, 1, COUNT, NULL, NULL },
+                                       .whole = 1,
+                                       .nblk = 1,
+                                       .nparts = 1 };
+    p->node[r]->ops->start(p->node[r], 0, &p->call[r]);
+}
+
+static void check(const pair_t *p, uint32_t r)
+{
+    const char *dst = p->call[r].dst;
+    size_t at = (size_t)(dst - p->dst[r]);
+
+    for (size_t i = 0; i < COUNT; i++) {
+        float x, wanted = value(i, 0, p->round[r]) + value(i, 1, p->round[r]);
+
+        memcpy(&x, dst + 4 * i, sizeof(x));
+        if (x != wanted)
+            fail_msg("rank %u, round %d, at %zu: element %zu is %g instead of %g", r, p->round[r],
+                     at, i, (double)x, (double)wanted);
+    }
+    for (size_t i = 0; i < at; i++)
+        assert_int_equal((unsigned char)p->dst[r][i], 0xa5);
+    for (size_t i = at + BYTES; i < BYTES + PAGE; i++)
+        assert_int_equal((unsigned char)p->dst[r][i], 0xa5);
+}
+
+static void check_slot(const pair_t *p, uint32_t r)
+{
+    const tutti__shm_lane_t *lane = &((const tutti__shm_t *)p->node[r])->lane[0];
+    size_t room = 2 * tutti__shm_slot_bytes((const tutti__shm_t *)p->node[r]);
+    size_t apart = (uintptr_t)lane->bulk - (uintptr_t)p->call[r].dst;
+
+    assert_int_equal(apart % LINE, 0);
+    assert_int_equal(apart % PAGE, PAGE / 2);
+    assert_true(lane->bulk >= lane->bulk_room);
+    assert_true(lane->bulk - lane->bulk_room < PAGE && room >= 2 * (4096 + PAGE));
+}
+
+/* Each rank is as far as it can get, one after the other, ROUNDS operations in a row. */
+static void run(pair_t *p, int in_arena)
+{
+    tutti__stuck_t stuck;
+
+    for (uint32_t r = 0; r < RANKS; r++) {
+        p->round[r] = 0;
+        start(p, r, 16, 16);
+    }
+    for (int steps = 0; p->round[0] < ROUNDS || p->round[1] < ROUNDS; steps++) {
+        uint32_t r = (uint32_t)steps % RANKS;
+
+        assert_true(steps < 100000);
+        if (p->round[r] == ROUNDS || p->node[r]->ops->step(p->node[r], 0, &stuck) == TUTTI__AGAIN)
+            continue;
+        check(p, r);
+        if (!in_arena)
+            check_slot(p, r);
+        if (++p->round[r] < ROUNDS)
+            start(p, r, offsets[(size_t)p->round[r] % OFFSETS],
+                  offsets[((size_t)p->round[r] * 3 + r) % OFFSETS]);
+    }
+}
+
+static void test_private(void **state)
+{
+    pair_t p;
+
+    (void)state;
+    open_pair(&p, 0);
+    run(&p, 0);
+    close_pair(&p, 0);
+}
+
+static void test_zero_copy(void **state)
+{
+    pair_t p;
+
+    (void)state;
+    open_pair(&p, 1);
+    run(&p, 1);
+    close_pair(&p, 1);
+}
+
+/* Shares of zero-copy: each element belongs to one, and large ones meet where a page does. */
+static void test_shares(void **state)
+{
+    static const uint32_t ranks[] = { 2, 3, 8 };
+    static const size_t counts[] = { 1, 17, 1000, 40000, 300001 };
+    tutti__shm_t shm = { 0 };
+
+    (void)state;
+    for (size_t n = 0; n < sizeof(ranks) / sizeof(*ranks); n++)
+        for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++)
+            for (size_t o = 0; o < OFFSETS; o++) {
+                tutti__node_call_t call = { .kind = TUTTI__NODE_ALLREDUCE };
+                tutti__shm_lane_t lane = { .call = &call, .esize = 4, .count = counts[c] };
+                size_t next = 0, grain;
+
+                shm.nlocal = ranks[n];
+                tutti__shm_cut_for_all(&shm, &lane);
+                tutti__shm_cut_at_pages(&lane, 7 * PAGE + offsets[o]);
+                grain = lane.largest * 4 < (size_t)16 * PAGE ? LINE : PAGE;
+                for (uint32_t j = 0; j < ranks[n]; j++) {
+                    tutti__shm_part_t part = tutti__shm_extent(&lane, j);
+
+                    assert_int_equal(part.src, next);
+                    assert_int_equal(part.dst, next);
+                    if (j > 0 && next < counts[c] && offsets[o] % 4 == 0)
+                        assert_int_equal((offsets[o] + 4 * next) % grain, 0);
+                    next += part.count;
+                }
+                assert_int_equal(next, counts[c]);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_private),
+        cmocka_unit_test(test_zero_copy),
+        cmocka_unit_test(test_shares),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
