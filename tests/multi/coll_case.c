@@ -45,11 +45,11 @@ int case_reduces(tutti_call_kind_t kind)
 
 void area_open(area_t *area, rank_t *self, size_t bytes)
 {
-    void *shared;
+    void *own, *shared;
 
     *area = (area_t){ .self = self, .bytes = bytes, .salt = 1 };
-    area->own = malloc(2 * bytes + 64);
-    CHECK(area->own != NULL);
+    CHECK_INT(posix_memalign(&own, 64, 2 * bytes + 64), 0);
+    area->own = own;
     CHECK_OK(tutti_mem_alloc(self->comm, 2 * bytes + 64, &shared));
     area->shared = shared;
 }
@@ -66,6 +66,8 @@ static char *area_base(const area_t *area, memory_t memory, int second)
     int shared = memory == SHARED || (memory == SOME_SHARED && (area->self->rank + second) % 2);
     size_t shift = shared ? 16 * (size_t)(area->self->rank % 3) : memory == DEVICE ? 0 : 1;
 
+    if (area->offsets != NULL)
+        shift = area->offsets[second];
     return (shared ? area->shared : area->own) + (second ? area->bytes : 0) + shift;
 }
 

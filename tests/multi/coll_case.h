@@ -62,6 +62,9 @@ typedef struct {
     char *own, *shared;
     size_t bytes; /* of each */
     unsigned salt;
+    const size_t
+        *offsets; /* [2] bytes behind a cache line, below 64, of sendbuf and recvbuf; NULL: as
+                              memory_t says */
     char *device; /* as large, the caller's; and how it is looked into */
     void (*read)(void *dst, const void *device_src, size_t bytes);
     void (*write)(void *device_dst, const void *src, size_t bytes);

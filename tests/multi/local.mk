@@ -26,14 +26,16 @@ tsan_tests += %reldir%/levels
 
 # Direct calls against a sequential reference.
 rank_tests += %reldir%/collectives %reldir%/collectives_bad %reldir%/collectives_forced \
-    %reldir%/collectives_large %reldir%/collectives_v %reldir%/messages %reldir%/messages_bad \
-    %reldir%/mismatches
+    %reldir%/collectives_large %reldir%/collectives_offsets %reldir%/collectives_v \
+    %reldir%/messages %reldir%/messages_bad %reldir%/mismatches
 tsan_tests += %reldir%/collectives %reldir%/collectives_bad %reldir%/collectives_forced \
     %reldir%/collectives_v %reldir%/messages %reldir%/messages_bad %reldir%/mismatches
 multi_case = %reldir%/coll_case.c %reldir%/coll_case.h %reldir%/forced.c \
     %reldir%/reference.c %reldir%/reference.h %reldir%/reference_user.c
 %C%_collectives_SOURCES = %reldir%/collectives.c $(multi_case)
 %C%_collectives_LDADD = $(LDADD) -lm
+%C%_collectives_offsets_SOURCES = %reldir%/collectives_offsets.c $(multi_case)
+%C%_collectives_offsets_LDADD = $(LDADD) -lm
 %C%_collectives_v_SOURCES = %reldir%/collectives_v.c $(multi_case)
 %C%_collectives_v_LDADD = $(LDADD) -lm
 %C%_collectives_bad_SOURCES = %reldir%/collectives_bad.c $(multi_case)
