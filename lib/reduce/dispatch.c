@@ -103,40 +103,36 @@ int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *re
 }
 
 /*
- * Elements before dst's next cache line, 0 where a call of its own up to there does not pay or no
- * element begins the line. Stores across lines cost two accesses: sums of 128 KiB take 1.2 of the
- * time of aligned ones, of 4 KiB in the first cache 1.5 (Zen 5, vectors of 64 bytes).
+ * Elements before dst's next cache line; 0 if no element begins it. Stores across lines cost two
+ * accesses: sums of 128 KiB take 1.2 of the time of aligned ones, of 4 KiB in the first cache 1.5
+ * (Zen 5, vectors of 64 bytes).
  */
-static size_t before_line(const void *dst, size_t count, tutti_dtype_t dtype)
+static size_t before_line(const void *dst, size_t esize)
 {
-    size_t bytes = -(uintptr_t)dst % TUTTI__LINE_BYTES, esize;
+    size_t bytes = -(uintptr_t)dst % TUTTI__LINE_BYTES;
 
-    if (count < TUTTI__REDUCE_SHORT || bytes == 0)
-        return 0;
-    esize = tutti_dtype_bytes(dtype);
     return bytes % esize == 0 ? bytes / esize : 0;
 }
 
 void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void *const *srcs,
                          size_t nsrcs, size_t count, uint32_t divisor)
 {
-    size_t head = before_line(dst, count, reducer->dtype), bytes;
+    size_t esize = tutti_dtype_bytes(reducer->dtype), head = before_line(dst, esize);
     const void *rest[FEW];
 
-    /* More sources are folded block by block, and copied a single one. */
+    /* More sources are folded block by block; a single one is copied. */
     if (head == 0 || nsrcs > FEW || nsrcs == 1) {
         reducer->fold(dst, srcs, nsrcs, count, divisor);
         return;
     }
     reducer->fold(dst, srcs, nsrcs, head, divisor);
-    bytes = head * tutti_dtype_bytes(reducer->dtype);
     for (size_t s = 0; s < nsrcs; s++)
-        rest[s] = (const char *)srcs[s] + bytes;
-    reducer->fold((char *)dst + bytes, rest, nsrcs, count - head, divisor);
+        rest[s] = (const char *)srcs[s] + head * esize;
+    reducer->fold((char *)dst + head * esize, rest, nsrcs, count - head, divisor);
 }
 
-static void all_at_once(const tutti__reducer_t *reducer, void *const *dsts, const void *const *srcs,
-                        size_t n, size_t count, uint32_t divisor)
+void tutti__reduce_all_once(const tutti__reducer_t *reducer, void *const *dsts,
+                            const void *const *srcs, size_t n, size_t count, uint32_t divisor)
 {
     if (reducer->all != NULL && reducer->all(dsts, srcs, n, count, divisor))
         return;
@@ -145,24 +141,23 @@ static void all_at_once(const tutti__reducer_t *reducer, void *const *dsts, cons
         memcpy(dsts[i], dsts[0], count * tutti_dtype_bytes(reducer->dtype));
 }
 
-void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *dsts, const void *const *srcs,
-                       size_t n, size_t count, uint32_t divisor)
+void tutti__reduce_all_lines(const tutti__reducer_t *reducer, void *const *dsts,
+                             const void *const *srcs, size_t n, size_t count, uint32_t divisor)
 {
-    size_t head = before_line(dsts[0], count, reducer->dtype), bytes;
+    size_t esize = tutti_dtype_bytes(reducer->dtype), head = before_line(dsts[0], esize);
     const void *from[FEW];
     void *to[FEW];
 
     if (head == 0 || n > FEW || reducer->all == NULL) {
-        all_at_once(reducer, dsts, srcs, n, count, divisor);
+        tutti__reduce_all_once(reducer, dsts, srcs, n, count, divisor);
         return;
     }
-    all_at_once(reducer, dsts, srcs, n, head, divisor);
-    bytes = head * tutti_dtype_bytes(reducer->dtype);
+    tutti__reduce_all_once(reducer, dsts, srcs, n, head, divisor);
     for (size_t i = 0; i < n; i++) {
-        from[i] = (const char *)srcs[i] + bytes;
-        to[i] = (char *)dsts[i] + bytes;
+        from[i] = (const char *)srcs[i] + head * esize;
+        to[i] = (char *)dsts[i] + head * esize;
     }
-    all_at_once(reducer, to, from, n, count - head, divisor);
+    tutti__reduce_all_once(reducer, to, from, n, count - head, divisor);
 }
 
 int tutti__reduce_scales(tutti_dtype_t dtype)

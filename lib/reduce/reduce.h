@@ -75,6 +75,12 @@ int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *re
 /* A shorter fold does not pay for a call of its own up to a cache line of dst: elements. */
 #define TUTTI__REDUCE_SHORT 512
 
+/* Is one call the best that can be done? */
+static inline int tutti__reduce_at_once(const void *dst, size_t count)
+{
+    return count < TUTTI__REDUCE_SHORT || (uintptr_t)dst % TUTTI__LINE_BYTES == 0;
+}
+
 /* A fold by a kernel, in two calls if that lets the second one begin a cache line of dst. */
 void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void *const *srcs,
                          size_t nsrcs, size_t count, uint32_t divisor);
@@ -85,7 +91,7 @@ static inline void tutti__reduce(const tutti__reducer_t *reducer, void *dst,
 {
     if (reducer->fold == NULL)
         tutti__user_op_fold(reducer->user, dst, srcs, nsrcs, count, reducer->dtype);
-    else if (count < TUTTI__REDUCE_SHORT)
+    else if (tutti__reduce_at_once(dst, count))
         reducer->fold(dst, srcs, nsrcs, count, divisor);
     else
         tutti__reduce_lines(reducer, dst, srcs, nsrcs, count, divisor);
@@ -100,6 +106,12 @@ static inline size_t tutti__reduce_block(const void *at, size_t most, size_t esi
     return over == 0 ? most : most - over / esize;
 }
 
+/* What tutti__reduce_all is made of. */
+void tutti__reduce_all_once(const tutti__reducer_t *reducer, void *const *dsts,
+                            const void *const *srcs, size_t n, size_t count, uint32_t divisor);
+void tutti__reduce_all_lines(const tutti__reducer_t *reducer, void *const *dsts,
+                             const void *const *srcs, size_t n, size_t count, uint32_t divisor);
+
 /*
  * The same to several arrays, as many as there are sources: see tutti__reduce_all_fn_t.
  *
@@ -107,8 +119,15 @@ static inline size_t tutti__reduce_block(const void *at, size_t most, size_t esi
  * a fold and a copy in blocks of 8 KiB (2 to 8 MiB); in a loop outside of the library those of 4 in
  * 0.57.
  */
-void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *dsts, const void *const *srcs,
-                       size_t n, size_t count, uint32_t divisor);
+static inline void tutti__reduce_all(const tutti__reducer_t *reducer, void *const *dsts,
+                                     const void *const *srcs, size_t n, size_t count,
+                                     uint32_t divisor)
+{
+    if (tutti__reduce_at_once(dsts[0], count))
+        tutti__reduce_all_once(reducer, dsts, srcs, n, count, divisor);
+    else
+        tutti__reduce_all_lines(reducer, dsts, srcs, n, count, divisor);
+}
 
 /* dst = src * factor, in float64 for FLOAT64, else in float32, rounded once; dst may be src.
    Floating point types only: tutti__reduce_scales says which. */
