@@ -63,19 +63,43 @@ static void settle_options(bench_t *bench)
         snprintf(options->error, sizeof(options->error), "%s", missing);
 }
 
+void bench_add(bench_t *bench, const bench_contestant_t *contestant, int align, int against)
+{
+    const bench_align_t *place = &bench->options.aligns[align];
+    char *name = bench->names[bench->count];
+    size_t room = sizeof(bench->names[0]);
+
+    if (align == 0)
+        snprintf(name, room, "%s", contestant->name);
+    else if (place->offset == 0)
+        snprintf(name, room, "%s@%llu", contestant->name, (unsigned long long)place->bytes);
+    else
+        snprintf(name, room, "%s@%llu+%llu", contestant->name, (unsigned long long)place->bytes,
+                 (unsigned long long)place->offset);
+    bench->contestants[bench->count] = contestant;
+    bench->align[bench->count] = align;
+    bench->against[bench->count++] = against;
+}
+
+/* Tutti at each place is compared with Tutti at the first, a peer with Tutti at the same place. */
 static void choose_contestants(bench_t *bench)
 {
     const bench_contestant_t *all = bench->program->contestants;
+    const bench_options_t *options = &bench->options;
 
-    bench->contestants[bench->count++] = &all[0];
-    for (int i = 0; i < bench->options.npeers; i++)
-        bench->contestants[bench->count++] = &all[bench->options.peers[i]];
+    for (int align = 0; align < options->naligns; align++)
+        bench_add(bench, &all[0], align, 0);
+    for (int i = 0; i < options->npeers; i++)
+        for (int align = 0; align < options->naligns; align++)
+            bench_add(bench, &all[options->peers[i]], align, align);
 }
 
 static int has_peer(const bench_t *bench, const char *flag)
 {
     for (int i = 1; i < bench->count; i++) {
-        if (strcmp(bench->contestants[i]->flag, flag) == 0)
+        const char *its = bench->contestants[i]->flag;
+
+        if (its != NULL && strcmp(its, flag) == 0)
             return 1;
     }
     return 0;

@@ -27,7 +27,9 @@
 
 enum {
     BENCH_CONTESTANTS = 6, /* at most, of one program */
-    BENCH_TAILS = 8        /* percentiles of -z */
+    BENCH_ALIGNS = 4,      /* of --align */
+    BENCH_ENTRIES = BENCH_CONTESTANTS * BENCH_ALIGNS,
+    BENCH_TAILS = 8 /* percentiles of -z */
 };
 
 /* ---- what a program says about itself ---- */
@@ -126,6 +128,11 @@ size_t bench_extent(bench_extent_t extent, const bench_call_t *call);
 
 /* ---- flags: options.c ---- */
 
+/* Where buffers begin: a multiple of `bytes`, a power of two, plus `offset`, which is less. */
+typedef struct {
+    uint64_t bytes, offset;
+} bench_align_t;
+
 typedef struct {
     uint64_t min_bytes, max_bytes;
     uint64_t memory_bytes;    /* -M: no message above it */
@@ -141,11 +148,14 @@ typedef struct {
     int peers[BENCH_CONTESTANTS]; /* of the program's contestants */
     int back_to_back;             /* no barrier between iterations */
     int shared, rotate;           /* buffers from tutti_mem_alloc; a pool of them */
-    int64_t skew_us;              /* one rank comes so late */
-    int64_t load;                 /* busy threads on each host */
-    int spoil;                    /* one element of each result is damaged before the check */
-    int barrier_tutti;            /* the harness's barrier; else MPI's */
-    int mpi_level;                /* 0 to 3: SINGLE to MULTIPLE */
+    const char *align_text;       /* --align; NULL: pages */
+    int naligns;
+    bench_align_t aligns[BENCH_ALIGNS];
+    int64_t skew_us;   /* one rank comes so late */
+    int64_t load;      /* busy threads on each host */
+    int spoil;         /* one element of each result is damaged before the check */
+    int barrier_tutti; /* the harness's barrier; else MPI's */
+    int mpi_level;     /* 0 to 3: SINGLE to MULTIPLE */
     uint64_t seed;
     const char *csv, *json, *plot, *compare; /* file names, or NULL; "-": stdout, no table */
     double fail_above;                       /* percent; below 0: not given */
@@ -164,6 +174,9 @@ int bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last);
 int bench_is_module(const char *text);
 /* "50,99" becomes up to BENCH_TAILS numbers from 1 to 100; how many, or 0. */
 int bench_percentiles(const char *text, int *ret_percent);
+
+/* "4096,4096+16" becomes up to BENCH_ALIGNS places; how many, or 0. */
+int bench_aligns(const char *text, bench_align_t *ret_aligns);
 
 /* ---- ranks: world.c ---- */
 
@@ -199,13 +212,18 @@ typedef struct {
     size_t bytes[2];    /* of each region */
     size_t stride[2];   /* from one pair to the next */
     size_t pairs, next; /* more than one: rotate */
+    int align;          /* in the options' aligns: where the next call's buffers begin */
 } bench_buffers_t;
 
 typedef struct {
     const bench_program_t *program;
     bench_options_t options;
     bench_world_t world;
-    const bench_contestant_t *contestants[BENCH_CONTESTANTS]; /* [0] is Tutti */
+    /* [0] is Tutti. With several places of --align each is there once for each of them. */
+    const bench_contestant_t *contestants[BENCH_ENTRIES];
+    char names[BENCH_ENTRIES][64]; /* "MPI", "MPI@4096+16" */
+    int align[BENCH_ENTRIES];      /* its buffers' place */
+    int against[BENCH_ENTRIES];    /* whose time its ratio divides by */
     int count;
     bench_buffers_t buffers;
     uint64_t random; /* equal on all ranks */
@@ -213,6 +231,9 @@ typedef struct {
     int argc;
     char **argv;
 } bench_t;
+
+/* bench.c. For the places of --align all of the program's contestants that `options` wants. */
+void bench_add(bench_t *bench, const bench_contestant_t *contestant, int align, int against);
 
 /* buffers.c */
 void bench_buffers_open(bench_t *bench);
@@ -262,7 +283,7 @@ typedef struct {
     long block; /* iterations */
     long skip;  /* before each block */
     double *copy_us;
-    bench_samples_t samples[BENCH_CONTESTANTS];
+    bench_samples_t samples[BENCH_ENTRIES];
 } bench_trip_t;
 
 /* measure.c: everything about one size. */
@@ -279,16 +300,16 @@ typedef struct {
     double median_us, p10_us, p90_us, p99_us; /* of the slowest rank's times */
     double bus_gbs;                           /* GB/s */
     double *round_us;                         /* [rounds] medians */
-    bench_interval_t ratio;                   /* its time / Tutti's, formed in each round */
-    double extra_us;                          /* its time - Tutti's, the same way */
+    bench_interval_t ratio; /* its time / that of whom it is compared with, formed in each round */
+    double extra_us;        /* the difference, the same way */
     int right, same_bits;
 } bench_figures_t;
 
 typedef struct {
     size_t bytes;
-    double copy_us;                        /* limits.c */
-    double limit_us;                       /* below 0: not known */
-    bench_figures_t of[BENCH_CONTESTANTS]; /* as bench_t's contestants */
+    double copy_us;                    /* limits.c */
+    double limit_us;                   /* below 0: not known */
+    bench_figures_t of[BENCH_ENTRIES]; /* as bench_t's contestants */
 } bench_row_t;
 
 /* figures.c. All ranks call it; only rank 0's row is filled. */

@@ -78,6 +78,33 @@ static void extents(const bench_t *bench, size_t bytes, size_t *ret_both)
     }
 }
 
+/* Where the present call's buffers may begin; the next pair is a stride further. */
+static char *begin(const bench_t *bench, int which)
+{
+    const bench_align_t *align = &bench->options.aligns[bench->buffers.align];
+    char *memory = bench->buffers.memory[which];
+
+    if (memory == NULL)
+        return NULL;
+    return memory + (-(uintptr_t)memory & (align->bytes - 1)) + align->offset;
+}
+
+/* What a region has more, so that a pair may begin at each place. Host memory is at a page. */
+static size_t align_room(const bench_t *bench)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < bench->options.naligns; i++) {
+        const bench_align_t *align = &bench->options.aligns[i];
+        size_t room = align->offset;
+
+        if (align->bytes > PAGE || bench->world.device != NULL)
+            room += align->bytes;
+        most = room > most ? room : most;
+    }
+    return most;
+}
+
 /* Of the region at its largest. The pool may not be larger than -M, unless one pair is. */
 static size_t region_bytes(const bench_t *bench, size_t extent)
 {
@@ -131,7 +158,7 @@ void bench_buffers_open(bench_t *bench)
         if (largest[i] == 0)
             continue;
         buffers->bytes[i] = region_bytes(bench, largest[i]);
-        buffers->memory[i] = get_region(bench, buffers->bytes[i]);
+        buffers->memory[i] = get_region(bench, buffers->bytes[i] + align_room(bench));
         if (bench->world.device != NULL)
             buffers->mirror[i] = get_pages(bench, largest[i]);
     }
@@ -187,8 +214,8 @@ bench_call_t bench_next_call(bench_t *bench, size_t bytes)
     const bench_collective_t *collective = bench->program->collective;
     bench_buffers_t *buffers = &bench->buffers;
     bench_call_t call = empty_call(bench, bytes);
-    char *send = buffers->memory[SEND];
-    char *recv = buffers->memory[RECV];
+    char *send = begin(bench, SEND);
+    char *recv = begin(bench, RECV);
     size_t part = bench_extent(collective->send, &call) * call.type->bytes;
 
     if (send != NULL)
@@ -252,6 +279,10 @@ static const char *kind(const bench_t *bench)
 
 void bench_buffers_describe(const bench_t *bench, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s%s, %s", kind(bench), bench->options.rotate ? " and rotating" : "",
-             bench->options.in_place ? "in place" : "out of place");
+    const bench_options_t *options = &bench->options;
+
+    snprintf(text, bytes, "%s%s, %s%s%s", kind(bench), options->rotate ? " and rotating" : "",
+             options->in_place ? "in place" : "out of place",
+             options->align_text != NULL ? ", at " : "",
+             options->align_text != NULL ? options->align_text : "");
 }

@@ -10,8 +10,8 @@ static void run(const bench_t *bench, int who, const bench_call_t *call)
 {
     if (bench->contestants[who]->run(call) == 0)
         return;
-    fprintf(stderr, "rank %d: %s failed with %zu elements\n", bench->world.rank,
-            bench->contestants[who]->name, call->count);
+    fprintf(stderr, "rank %d: %s failed with %zu elements\n", bench->world.rank, bench->names[who],
+            call->count);
     bench_stop(&bench->world);
 }
 
@@ -32,9 +32,11 @@ static void spoil(const bench_t *bench, const bench_call_t *call)
 /* Answers the call on host memory, which has the results. */
 static bench_call_t call_once(bench_t *bench, int who, size_t bytes, bench_put_t put)
 {
-    bench_call_t call = bench_next_call(bench, bytes);
-    bench_call_t host = bench_host_call(bench, &call);
+    bench_call_t call, host;
 
+    bench->buffers.align = bench->align[who];
+    call = bench_next_call(bench, bytes);
+    host = bench_host_call(bench, &call);
     memset(host.recvbuf, 0xa5, result_bytes(bench, &host));
     bench->program->collective->fill(&host, put);
     bench_push(bench, &call, &host);
@@ -53,7 +55,7 @@ int bench_result_right(bench_t *bench, int who, size_t bytes)
 
     if (wrong > 0)
         fprintf(stderr, "rank %d: %s: %zu elements are wrong\n", bench->world.rank,
-                bench->contestants[who]->name, wrong);
+                bench->names[who], wrong);
     bench_sum(&bench->world, &all, 1);
     return all == 0.0;
 }

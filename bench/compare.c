@@ -51,7 +51,7 @@ static int other_setting(const bench_t *bench, json_t *setting, char *text, size
 {
     const bench_options_t *options = &bench->options;
     const char *path = options->compare;
-    char buffers[64];
+    char buffers[192];
 
     bench_buffers_describe(bench, buffers, sizeof(buffers));
     return differs(setting, "program", json_string(bench->program->name), path, text, bytes) ||
@@ -161,7 +161,7 @@ static int judge(const bench_t *bench, const bench_row_t *row, const pair_t *pai
     double old = bench_median(pair->old, pair->nold);
     double now = bench_median(pair->now, pair->nnow);
     bench_interval_t slower;
-    char what[64];
+    char what[256];
 
     if (pair->by != NULL)
         slower = bench_bootstrap_quotient(pair->old, pair->nold, pair->now, pair->nnow);
@@ -170,7 +170,7 @@ static int judge(const bench_t *bench, const bench_row_t *row, const pair_t *pai
     if (!(slower.low > threshold))
         return 0;
     if (pair->by != NULL)
-        snprintf(what, sizeof(what), "%s/%s", pair->by, bench->contestants[0]->name);
+        snprintf(what, sizeof(what), "%s/%s", pair->by, bench->names[0]);
     else
         snprintf(what, sizeof(what), "Median(us)");
     fprintf(stderr, "%-10zu%16s%14.3f%14.3f%11.1f%%%9.1f%%%9.1f%%\n", row->bytes, what, old, now,

@@ -89,7 +89,7 @@ bench_row_t bench_row_make(const bench_t *bench, const bench_trip_t *trip)
     for (int who = 0; who < bench->count; who++) {
         bench_figures_t *figures = &row.of[who];
 
-        figures->name = bench->contestants[who]->name;
+        figures->name = bench->names[who];
         figures->iterations = (long)total;
         figures->right = trip->samples[who].right;
         figures->same_bits = trip->samples[who].same_bits;
@@ -97,7 +97,7 @@ bench_row_t bench_row_make(const bench_t *bench, const bench_trip_t *trip)
         if (bench->world.rank != 0)
             continue;
         own_figures(bench, trip, who, figures);
-        compare(bench, row.of[0].round_us, figures->round_us, figures);
+        compare(bench, row.of[bench->against[who]].round_us, figures->round_us, figures);
     }
     if (trip->copy_us != NULL) {
         row.copy_us =

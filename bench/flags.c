@@ -148,6 +148,19 @@ static void take_buffers(bench_parse_t *parse, const bench_flag_t *flag, const c
                        bench_flag_shown(flag), text);
 }
 
+static void take_align(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
+{
+    bench_options_t *options = parse->options;
+
+    options->align_text = text;
+    options->naligns = bench_aligns(text, options->aligns);
+    if (options->naligns == 0)
+        bench_complain(parse,
+                       "%s %s: want up to %d of N or N+OFFSET, with commas; N a power of two, and "
+                       "OFFSET less",
+                       bench_flag_shown(flag), text, BENCH_ALIGNS);
+}
+
 static void take_barrier(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     parse->options->barrier_tutti = strcmp(text, "tutti") == 0;
@@ -211,6 +224,9 @@ const bench_flag_t bench_flags[BENCH_FLAGS + 1] = {
     { 260, "seed", "N", take_number, AT(seed), 1, "of that order (default: the clock)" },
     { 261, "buffers", "KIND", take_buffers, 0, 0,
       "private (default), shared (tutti_mem_alloc), rotate (cold), shared,rotate" },
+    { 273, "align", "N[+OFFSET]", take_align, 0, 0,
+      "buffers begin OFFSET bytes behind a multiple of N (default 4096); several with commas are\n"
+      "                                timed in turns, and each is compared with the first" },
     { 262, "skew", "US", take_number, AT(skew_us), 1,
       "in each iteration one rank comes so many microseconds late" },
     { 263, "load", "N", take_number, AT(load), 1, "N busy threads on each host" },

@@ -23,7 +23,7 @@ typedef struct flag {
 } bench_flag_t;
 
 enum {
-    BENCH_FLAGS = 29
+    BENCH_FLAGS = 30
 };
 
 extern const bench_flag_t bench_flags[BENCH_FLAGS + 1]; /* the last has no name */

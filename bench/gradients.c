@@ -21,8 +21,7 @@
 #include <string.h>
 
 enum {
-    ALIGN = 64, /* bytes: each gradient begins a cache line, as an allocator would have it */
-    MOST = 512  /* gradients */
+    MOST = 512 /* gradients */
 };
 
 static const char *const models[GRADIENTS_MODELS] = { "resnet50", "bert-large", "gpt2" };
@@ -161,7 +160,7 @@ static void list_gpt2(gradients_t *list)
 /* ---- all of them ---- */
 
 /* Turns it round, and fills in places and times. */
-static void finish(gradients_t *list, size_t element_bytes, size_t scale)
+static void finish(gradients_t *list, size_t element_bytes, size_t scale, bench_align_t align)
 {
     double total = 0.0;
     double spent = 0.0;
@@ -181,13 +180,15 @@ static void finish(gradients_t *list, size_t element_bytes, size_t scale)
         gradient->ready = spent / total;
         gradient->count = gradient->count > scale ? gradient->count / scale : 1;
         gradient->first = list->count;
-        gradient->offset = list->region_bytes;
+        list->region_bytes += -list->region_bytes & (size_t)(align.bytes - 1);
+        gradient->offset = list->region_bytes + align.offset;
         list->count += gradient->count;
-        list->region_bytes += (gradient->count * element_bytes + ALIGN - 1) / ALIGN * ALIGN;
+        list->region_bytes = gradient->offset + gradient->count * element_bytes;
     }
 }
 
-gradients_t gradients_make(const char *model, size_t element_bytes, size_t scale)
+gradients_t gradients_make(const char *model, size_t element_bytes, size_t scale,
+                           bench_align_t align)
 {
     gradients_t list = { .model = model, .all = bench_allocate(MOST, sizeof(gradient_t)) };
 
@@ -197,7 +198,7 @@ gradients_t gradients_make(const char *model, size_t element_bytes, size_t scale
         list_bert_large(&list);
     else
         list_gpt2(&list);
-    finish(&list, element_bytes, scale);
+    finish(&list, element_bytes, scale, align);
     return list;
 }
 

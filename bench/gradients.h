@@ -39,8 +39,9 @@ enum {
 
 /* NULL beyond the last. */
 const char *gradients_model(size_t index);
-/* Each gradient has 1/scale of its elements, at least one. */
-gradients_t gradients_make(const char *model, size_t element_bytes, size_t scale);
+/* Each gradient has 1/scale of its elements, at least one, and begins at `align` of the region. */
+gradients_t gradients_make(const char *model, size_t element_bytes, size_t scale,
+                           bench_align_t align);
 void gradients_free(gradients_t *gradients);
 
 /* ---- flags: gradients_flags.c ---- */

@@ -16,6 +16,7 @@ enum {
     OPT_ROUNDS,
     OPT_SEED,
     OPT_BUFFERS,
+    OPT_ALIGN,
     OPT_SCALE,
     OPT_ORDERS,
     OPT_ALONE,
@@ -36,6 +37,7 @@ static const struct option long_options[] = {
     { "rounds", required_argument, NULL, OPT_ROUNDS },
     { "seed", required_argument, NULL, OPT_SEED },
     { "buffers", required_argument, NULL, OPT_BUFFERS },
+    { "align", required_argument, NULL, OPT_ALIGN },
     { "scale", required_argument, NULL, OPT_SCALE },
     { "orders", required_argument, NULL, OPT_ORDERS },
     { "alone", no_argument, NULL, OPT_ALONE },
@@ -62,6 +64,8 @@ static const char usage[] =
     "      --rounds R          blocks per contestant, in random order (default 10)\n"
     "      --seed N            of all orders (default: the clock)\n"
     "      --buffers KIND      private (default) or shared (tutti_mem_alloc)\n"
+    "      --align N[+OFFSET]  each gradient begins OFFSET bytes behind a multiple of N\n"
+    "                          (default 64)\n"
     "      --scale N           each gradient has 1/N of its elements\n"
     "      --orders N          submit the same data in N random orders, and compare the bits\n"
     "                          (default 3; 0: do not)\n"
@@ -150,6 +154,16 @@ static void take_buffers(bench_options_t *common)
         complain(common, "--buffers %s: want private or shared", optarg);
 }
 
+static void take_align(bench_options_t *common)
+{
+    common->align_text = optarg;
+    common->naligns = bench_aligns(optarg, common->aligns);
+    if (common->naligns != 1 || common->aligns[0].bytes > 4096)
+        complain(common,
+                 "--align %s: want N or N+OFFSET, N a power of two up to 4096, and OFFSET less",
+                 optarg);
+}
+
 static void take(int letter, gradients_options_t *options, bench_options_t *common)
 {
     const uint64_t many = UINT64_C(1) << 20;
@@ -184,6 +198,9 @@ static void take(int letter, gradients_options_t *options, bench_options_t *comm
         break;
     case OPT_BUFFERS:
         take_buffers(common);
+        break;
+    case OPT_ALIGN:
+        take_align(common);
         break;
     case OPT_SCALE:
         options->scale = take_number(common, letter, 1, UINT64_C(1) << 40);
@@ -252,6 +269,8 @@ void gradients_parse(int argc, char **argv, gradients_options_t *ret_options,
         .in_place = 1,
         .mpi_level = 1,
         .fail_above = -1.0,
+        .naligns = 1,
+        .aligns = { { .bytes = 64 } }, /* as an allocator would have it */
     };
     while ((letter = getopt_long(argc, argv, "+:T:d:i:x:ch", long_options, NULL)) != -1) {
         if (letter == ':')

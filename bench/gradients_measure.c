@@ -87,7 +87,7 @@ static int result_right(const gradients_run_t *run, int who)
     }
     if (wrong > 0)
         fprintf(stderr, "rank %d: %s: %zu elements of %s are wrong\n", world->rank,
-                run->bench->contestants[who]->name, wrong, run->gradients.model);
+                run->bench->names[who], wrong, run->gradients.model);
     all = (double)wrong;
     bench_sum(world, &all, 1);
     return all == 0.0;
@@ -161,7 +161,7 @@ static void measure(const gradients_run_t *run, bench_trip_t *trip)
     bench_t *bench = run->bench;
     size_t rounds = (size_t)bench->options.rounds;
     size_t total = rounds * (size_t)trip->block;
-    int order[BENCH_CONTESTANTS];
+    int order[BENCH_ENTRIES];
 
     for (int who = 0; who < bench->count && run->options->orders > 0; who++)
         trip->samples[who].same_bits = result_same(run, who);
@@ -243,7 +243,8 @@ bench_row_t gradients_measure(bench_t *bench, const gradients_options_t *options
     gradients_run_t run = {
         .bench = bench,
         .options = options,
-        .gradients = gradients_make(model, bench->options.type->bytes, options->scale),
+        .gradients = gradients_make(model, bench->options.type->bytes, options->scale,
+                                    bench->options.aligns[0]),
     };
     bench_trip_t trip = open_trip(&run);
     bench_row_t row;

@@ -58,7 +58,7 @@ static json_t *conditions(const bench_t *bench)
 static json_t *setting(const bench_t *bench)
 {
     const bench_options_t *options = &bench->options;
-    char buffers[64];
+    char buffers[192];
 
     bench_buffers_describe(bench, buffers, sizeof(buffers));
     return json_pack("{s:s, s:i, s:i, s:s, s:s, s:s, s:b, s:I, s:I}", "program",

@@ -24,8 +24,8 @@ static void run(const bench_t *bench, int who, const bench_call_t *call)
 {
     if (bench->contestants[who]->run(call) == 0)
         return;
-    fprintf(stderr, "rank %d: %s failed with %zu bytes\n", bench->world.rank,
-            bench->contestants[who]->name, call->count * call->type->bytes);
+    fprintf(stderr, "rank %d: %s failed with %zu bytes\n", bench->world.rank, bench->names[who],
+            call->count * call->type->bytes);
     bench_stop(&bench->world);
 }
 
@@ -58,6 +58,14 @@ static void fill_for_timing(bench_t *bench, size_t bytes)
             collective->fill(&host, bench_fill);
         bench_push(bench, &call, &host);
     }
+}
+
+/* Its buffers are the present ones. At several places the same memory has another's data. */
+static void take_buffers(bench_t *bench, int who, size_t bytes)
+{
+    bench->buffers.align = bench->align[who];
+    if (bench->options.naligns > 1)
+        fill_for_timing(bench, bytes);
 }
 
 static void warm_up(bench_t *bench, int who, size_t bytes, long iterations)
@@ -108,6 +116,7 @@ static double time_once(bench_t *bench, int who, const bench_call_t *call)
 
 static void time_block(bench_t *bench, int who, const bench_trip_t *trip, double *ret_us)
 {
+    take_buffers(bench, who, trip->bytes);
     bench_barrier(&bench->world);
     warm_up(bench, who, trip->bytes, trip->skip);
     if (bench->options.back_to_back) {
@@ -142,16 +151,20 @@ static void join(const bench_t *bench, bench_trip_t *trip)
 
 void bench_measure(bench_t *bench, bench_trip_t *trip)
 {
-    int order[BENCH_CONTESTANTS];
+    int order[BENCH_ENTRIES];
     long warm = trip->skip;
 
     bench_pairs(bench, trip->bytes);
     check_all(bench, trip);
+    bench->buffers.align = 0;
     fill_for_timing(bench, trip->bytes);
-    for (int who = 0; who < bench->count; who++)
+    for (int who = 0; who < bench->count; who++) {
+        take_buffers(bench, who, trip->bytes);
         warm_up(bench, who, trip->bytes, warm);
+    }
     trip->skip = 1 + warm / bench->options.rounds;
     for (long round = 0; round < bench->options.rounds; round++) {
+        bench->buffers.align = 0;
         if (trip->copy_us != NULL)
             trip->copy_us[round] = bench_copy_us(bench, trip->bytes);
         bench_shuffle(&bench->random, order, bench->count);

@@ -85,6 +85,21 @@ static void judge_device(bench_parse_t *parse)
                        parse->program->title);
 }
 
+static void judge_align(bench_parse_t *parse)
+{
+    const bench_options_t *options = parse->options;
+
+    if (parse->program->collective->recv == BENCH_NOTHING)
+        bench_complain(parse, "--align: %s has no buffers", parse->program->title);
+    for (int i = 0; i < options->naligns; i++) {
+        if (options->rotate && options->aligns[i].bytes > 64)
+            bench_complain(parse, "--align %s: rotating buffers begin at lines; want at most 64",
+                           options->align_text);
+    }
+    if (options->naligns > 1 && options->compare != NULL)
+        bench_complain(parse, "--compare: only with one place of --align");
+}
+
 /* What each flag alone cannot know. */
 static void judge(bench_parse_t *parse)
 {
@@ -103,6 +118,8 @@ static void judge(bench_parse_t *parse)
                            flag);
     }
     judge_device(parse);
+    if (options->align_text != NULL)
+        judge_align(parse);
     if (options->in_place && collective->in_place == BENCH_NO_IN_PLACE)
         bench_complain(parse, "-l: %s has no two buffers", parse->program->title);
     if (options->validate && collective->count_wrong == NULL)
@@ -135,6 +152,8 @@ void bench_parse(int argc, char **argv, const bench_program_t *program,
         .type = bench_type_find("float32"),
         .mpi_level = 1,
         .fail_above = -1.0,
+        .naligns = 1,
+        .aligns = { { .bytes = 4096 } },
     };
     describe(letters, longs);
     while ((option = getopt_long(argc, argv, letters, longs, NULL)) != -1) {

@@ -62,7 +62,7 @@ static void put_latency(const bench_t *bench, FILE *to)
                 " $data using 1:%d:%d with filledcurves fs transparent solid 0.15 lc %d notitle,",
                 column + 1, column + 2, who + 1);
         fprintf(to, " $data using 1:%d with linespoints lc %d pt 7 ps 0.5 lw 1.5 title '%s',",
-                column, who + 1, bench->contestants[who]->name);
+                column, who + 1, bench->names[who]);
     }
     fprintf(to, " $data using 1:2 with lines lc rgb 'black' dt 2 title 'limit'\n");
 }
@@ -72,7 +72,7 @@ static void put_bandwidth(const bench_t *bench, FILE *to)
     fprintf(to, "set ylabel 'bus bandwidth [GB/s]'\nplot");
     for (int who = 0; who < bench->count; who++)
         fprintf(to, " $data using 1:%d with linespoints lc %d pt 7 ps 0.5 lw 1.5 title '%s',",
-                6 + 4 * who, who + 1, bench->contestants[who]->name);
+                6 + 4 * who, who + 1, bench->names[who]);
     fprintf(to, " 1/0 notitle\n");
 }
 

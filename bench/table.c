@@ -22,7 +22,9 @@ static int has_sizes(const bench_t *bench)
 
 static int shows_extra(const bench_t *bench, int who)
 {
-    return strcmp(bench->contestants[who]->flag, "async") == 0;
+    const char *flag = bench->contestants[who]->flag;
+
+    return flag != NULL && strcmp(flag, "async") == 0;
 }
 
 static void print_conditions(const bench_t *bench)
@@ -51,9 +53,24 @@ static void print_conditions(const bench_t *bench)
            (long long)options->load, (long long)options->rounds, (unsigned long long)options->seed);
 }
 
+/* Width of a column with that heading, of at least `least`. */
+static int width(int least, const char *heading)
+{
+    int length = (int)strlen(heading) + 2;
+
+    return length > least ? length : least;
+}
+
+/* The headings of another contestant's first two columns. */
+static void name_columns(const bench_t *bench, int who, char *median, char *ratio, size_t bytes)
+{
+    snprintf(median, bytes, "%s Med(us)", bench->names[who]);
+    snprintf(ratio, bytes, "%s/%s", bench->names[who], bench->names[bench->against[who]]);
+}
+
 static void print_long_head(const bench_t *bench)
 {
-    char heading[64];
+    char median[160], ratio[160];
 
     printf("%14s%12s%12s%12s", "Median(us)", "P10(us)", "P90(us)", "P99(us)");
     if (has_sizes(bench))
@@ -62,12 +79,9 @@ static void print_long_head(const bench_t *bench)
     if (bench->options.validate)
         printf("%11s", "Same Bits");
     for (int who = 1; who < bench->count; who++) {
-        const char *name = bench->contestants[who]->name;
-
-        snprintf(heading, sizeof(heading), "%s Med(us)", name);
-        printf("%17s", heading);
-        snprintf(heading, sizeof(heading), "%s/%s", name, bench->contestants[0]->name);
-        printf("%14s%12s%12s", heading, "95% Low", "95% High");
+        name_columns(bench, who, median, ratio, sizeof(median));
+        printf("%*s%*s%12s%12s", width(17, median), median, width(14, ratio), ratio, "95% Low",
+               "95% High");
         if (shows_extra(bench, who))
             printf("%12s", "Extra(us)");
     }
@@ -114,6 +128,7 @@ static const char *yes_or_no(int answer)
 static void print_long(const bench_t *bench, const bench_row_t *row)
 {
     const bench_figures_t *ours = &row->of[0];
+    char median[160], ratio[160];
 
     printf(" %13.3f %11.3f %11.3f %11.3f", ours->median_us, ours->p10_us, ours->p90_us,
            ours->p99_us);
@@ -128,8 +143,9 @@ static void print_long(const bench_t *bench, const bench_row_t *row)
     for (int who = 1; who < bench->count; who++) {
         const bench_figures_t *theirs = &row->of[who];
 
-        printf(" %16.3f %13.3f %11.3f %11.3f", theirs->median_us, theirs->ratio.middle,
-               theirs->ratio.low, theirs->ratio.high);
+        name_columns(bench, who, median, ratio, sizeof(median));
+        printf("%*.3f%*.3f %11.3f %11.3f", width(17, median), theirs->median_us, width(14, ratio),
+               theirs->ratio.middle, theirs->ratio.low, theirs->ratio.high);
         if (shows_extra(bench, who))
             printf(" %11.3f", theirs->extra_us);
     }

@@ -25,7 +25,8 @@ typedef struct {
 static void print_list(const gradients_options_t *options, const bench_type_t *type,
                        const char *model)
 {
-    gradients_t gradients = gradients_make(model, type->bytes, options->scale);
+    gradients_t gradients =
+        gradients_make(model, type->bytes, options->scale, (bench_align_t){ .bytes = 1 });
 
     printf("# %s: %zu gradients, %zu elements, %zu bytes\n", model, gradients.n, gradients.count,
            gradients.count * type->bytes);
@@ -76,7 +77,7 @@ static void choose_contestants(main_t *run)
 
     for (int i = 0; gradients_contestants[i].name != NULL; i++) {
         if (gradients_step(&gradients_contestants[i], on_device) != NULL && (i == 0 || peers))
-            run->bench.contestants[run->bench.count++] = &gradients_contestants[i];
+            bench_add(&run->bench, &gradients_contestants[i], 0, 0);
     }
 }
 
@@ -144,7 +145,8 @@ static const char *answer(int value, const char *yes, const char *no)
 static void print_row(const main_t *run, const char *model, const bench_row_t *row)
 {
     const bench_t *bench = &run->bench;
-    gradients_t gradients = gradients_make(model, bench->options.type->bytes, run->options.scale);
+    gradients_t gradients = gradients_make(model, bench->options.type->bytes, run->options.scale,
+                                           bench->options.aligns[0]);
     int best = 1;
 
     for (int who = 0; who < bench->count; who++) {

@@ -24,12 +24,19 @@ enum {
     MAX_SOURCES = 16,
     MAX_SIZES = 16,
     MAX_ISAS = 5,
+    MAX_PLACES = 4,
+    MAX_ROWS = (MAX_ISAS + 1) * MAX_PLACES,
     DTYPES = TUTTI_INT64_INT64 + 1,
     OPS = TUTTI_MAXLOC + 1,
-    COPY = 0 /* the first contestant; then the sets */
+    COPY = 0 /* at each place the first contestant; then the sets */
 };
 
 static const char *const all_isas[] = { "scalar", "sse2", "neon", "avx2", "avx512" };
+
+/* Where arrays begin: a multiple of `bytes`, a power of two, plus `offset`. */
+typedef struct {
+    size_t bytes, offset;
+} place_t;
 
 typedef struct {
     char dtypes[DTYPES], ops[OPS]; /* 1: measure it */
@@ -37,6 +44,8 @@ typedef struct {
     int nisas;
     size_t sizes[MAX_SIZES];
     int nsizes;
+    place_t places[MAX_PLACES];
+    int nplaces;
     size_t sources;
     long rounds;
     double block_us;
@@ -48,8 +57,19 @@ typedef struct {
     void *dst;
     const void *srcs[MAX_SOURCES];
     size_t sources, bytes, count;
-    tutti__reduce_fn_t fold; /* NULL: memcpy */
+    const tutti__reducer_t *reducer; /* NULL: memcpy */
 } call_t;
+
+/* One row: an instruction set, or memcpy, at one place. */
+typedef struct {
+    call_t call;
+    tutti__reducer_t reducer;
+    char name[64];
+    long calls;    /* in one block */
+    int same;      /* the row of memcpy at its place.. */
+    int reference; /* ..and the one that it is compared with */
+    double *us;    /* [rounds] */
+} contestant_t;
 
 static const char usage[] =
     "Usage: tutti_kernels [options]\n\n"
@@ -61,6 +81,8 @@ static const char usage[] =
     "  -m, --message-size LIST  bytes of one array; K, M, G are binary (default 16K,64M)\n"
     "  -k, --sources N          arrays that are folded into one, 1 to 16 (default 2)\n"
     "  -l, --in-place           the result overwrites the first source\n"
+    "      --align LIST         arrays begin at N[+OFFSET]: OFFSET bytes behind a multiple of\n"
+    "                           N; several are measured in turns (default 4096)\n"
     "  -r, --rounds R           blocks of each contestant (default 21)\n"
     "  -b, --block US           microseconds of one block, at least one call (default 2000)\n"
     "  -S, --seed N             of the order of the blocks (default: the clock)\n"
@@ -68,19 +90,13 @@ static const char usage[] =
     "  -h, --help    -v, --version\n";
 
 static const struct option long_options[] = {
-    { "type", required_argument, NULL, 'T' },
-    { "op", required_argument, NULL, 'o' },
-    { "isa", required_argument, NULL, 'I' },
-    { "message-size", required_argument, NULL, 'm' },
-    { "sources", required_argument, NULL, 'k' },
-    { "in-place", no_argument, NULL, 'l' },
-    { "rounds", required_argument, NULL, 'r' },
-    { "block", required_argument, NULL, 'b' },
-    { "seed", required_argument, NULL, 'S' },
-    { "csv", no_argument, NULL, 'c' },
-    { "help", no_argument, NULL, 'h' },
-    { "version", no_argument, NULL, 'v' },
-    { NULL, 0, NULL, 0 },
+    { "type", required_argument, NULL, 'T' },    { "op", required_argument, NULL, 'o' },
+    { "isa", required_argument, NULL, 'I' },     { "message-size", required_argument, NULL, 'm' },
+    { "sources", required_argument, NULL, 'k' }, { "in-place", no_argument, NULL, 'l' },
+    { "align", required_argument, NULL, 'a' },   { "rounds", required_argument, NULL, 'r' },
+    { "block", required_argument, NULL, 'b' },   { "seed", required_argument, NULL, 'S' },
+    { "csv", no_argument, NULL, 'c' },           { "help", no_argument, NULL, 'h' },
+    { "version", no_argument, NULL, 'v' },       { NULL, 0, NULL, 0 },
 };
 
 /* ---- flags ---- */
@@ -160,12 +176,36 @@ static void take_sizes(options_t *options, char *list)
     }
 }
 
+static void take_places(options_t *options, char *list)
+{
+    options->nplaces = 0;
+    for (char *rest, *word = strtok_r(list, ",", &rest); word != NULL;
+         word = strtok_r(NULL, ",", &rest)) {
+        char *offset = strchr(word, '+');
+        place_t place = { 0 };
+
+        if (options->nplaces == MAX_PLACES)
+            refuse("--align", word);
+        if (offset != NULL)
+            *offset++ = '\0';
+        place.bytes = number("--align", word, 1, 1 << 30);
+        if (place.bytes & (place.bytes - 1))
+            refuse("--align", word);
+        if (offset != NULL)
+            place.offset = number("--align", offset, 0, place.bytes - 1);
+        options->places[options->nplaces++] = place;
+    }
+    if (options->nplaces == 0)
+        refuse("--align", list);
+}
+
 static void parse(int argc, char **argv, options_t *options)
 {
     char types[] = "float32,bfloat16,float16", ops[] = "sum", sizes[] = "16K,64M";
     int option;
 
-    *options = (options_t){ .sources = 2, .rounds = 21, .block_us = 2000 };
+    *options = (options_t){ .sources = 2, .rounds = 21, .block_us = 2000, .nplaces = 1 };
+    options->places[0].bytes = 4096;
     options->random = (uint64_t)time(NULL) | 1;
     choose("-T", types, options->dtypes, DTYPES, dtype_name);
     choose("-o", ops, options->ops, OPS, op_name);
@@ -192,6 +232,9 @@ static void parse(int argc, char **argv, options_t *options)
             break;
         case 'l':
             options->in_place = 1;
+            break;
+        case 'a':
+            take_places(options, optarg);
             break;
         case 'r':
             options->rounds = (long)number("-r", optarg, 1, 1000000);
@@ -266,10 +309,10 @@ static void *allocate(size_t bytes)
 
 static void run(const call_t *call)
 {
-    if (call->fold == NULL)
+    if (call->reducer == NULL)
         memcpy(call->dst, call->srcs[call->sources - 1], call->bytes);
     else
-        call->fold(call->dst, call->srcs, call->sources, call->count, 0);
+        tutti__reduce(call->reducer, call->dst, call->srcs, call->sources, call->count, 0);
 }
 
 /* One call's microseconds, of `calls` in a row; nobody times the first one. */
@@ -287,7 +330,7 @@ static double time_block(const call_t *call, long calls)
 /* Bytes moved by one call: read and written. */
 static double traffic(const call_t *call)
 {
-    return (double)call->bytes * (call->fold == NULL ? 2 : (double)call->sources + 1);
+    return (double)call->bytes * (call->reducer == NULL ? 2 : (double)call->sources + 1);
 }
 
 typedef struct {
@@ -304,7 +347,7 @@ static void print_row(const options_t *options, const call_t *call, int dtype, i
                       const char *isa, const spread_t rows[3])
 {
     static const char *const formats[] = {
-        "%-13s %-6s %10zu %-7s %9.2f %9.2f %7.2f %7.2f %10.2f %7.2f %7.2f\n",
+        "%-13s %-6s %10zu %-16s %9.2f %9.2f %7.2f %7.2f %10.2f %7.2f %7.2f\n",
         "%s,%s,%zu,%s,%.3f,%.3f,%.4f,%.4f,%.3f,%.4f,%.4f\n"
     };
 
@@ -312,25 +355,75 @@ static void print_row(const options_t *options, const call_t *call, int dtype, i
            rows[1].middle, rows[1].p10, rows[1].p90, rows[2].middle, rows[2].p10, rows[2].p90);
 }
 
+/* An array of that size at that place; they are all pages from `memory` on. */
+static void *at_place(void *memory, place_t place)
+{
+    char *at = memory;
+
+    return at + (-(uintptr_t)at & (place.bytes - 1)) + place.offset;
+}
+
+/* Fill in all contestants for one type and operation; answers how many. call: where arrays are
+   without --align. */
+static int enter(const options_t *options, const call_t *call, int dtype, int op,
+                 contestant_t *contestants)
+{
+    int n = options->nisas + 1;
+
+    for (int i = 0; i < options->nplaces * n; i++) {
+        contestant_t *c = &contestants[i];
+        place_t place = options->places[i / n];
+        const char *isa = i % n == COPY ? "memcpy" : options->isas[i % n - 1];
+
+        *c = (contestant_t){ .call = *call, .same = i / n * n, .reference = i < n ? 1 : i % n };
+        if (i < n)
+            snprintf(c->name, sizeof(c->name), "%s", isa);
+        else
+            snprintf(c->name, sizeof(c->name), "%s@%zu+%zu", isa, place.bytes, place.offset);
+        c->call.dst = at_place(call->dst, place);
+        for (size_t s = 0; s < call->sources; s++)
+            c->call.srcs[s] = at_place((void *)(uintptr_t)call->srcs[s], place);
+        if (i % n == COPY)
+            continue;
+        tutti__reduce_force(isa);
+        tutti__reducer_find((tutti_dtype_t)dtype, (tutti_op_t)op, &c->reducer);
+        c->call.reducer = &c->reducer;
+    }
+    return options->nplaces * n;
+}
+
+static void print_contestant(const options_t *options, const contestant_t *contestants, int i,
+                             int dtype, int op, double *values)
+{
+    const contestant_t *c = &contestants[i], *copy = &contestants[c->same];
+    double bytes = traffic(&c->call), copied = traffic(&copy->call);
+    spread_t rows[3];
+
+    for (long r = 0; r < options->rounds; r++)
+        values[r] = bytes / c->us[r] * 1e-3;
+    rows[0] = spread_of(values, options->rounds);
+    for (long r = 0; r < options->rounds; r++)
+        values[r] = bytes / c->us[r] / (copied / copy->us[r]);
+    rows[1] = spread_of(values, options->rounds);
+    for (long r = 0; r < options->rounds; r++)
+        values[r] = contestants[c->reference].us[r] / c->us[r];
+    rows[2] = spread_of(values, options->rounds);
+    print_row(options, &c->call, dtype, op, c->name, rows);
+}
+
 /* All contestants at one type, operation and size. */
 static void measure(options_t *options, call_t *call, int dtype, int op)
 {
-    int n = options->nisas + 1;
-    long rounds = options->rounds, calls[MAX_ISAS + 1];
-    tutti__reduce_fn_t folds[MAX_ISAS + 1] = { NULL };
-    double *us[MAX_ISAS + 1], *values = allocate((size_t)rounds * sizeof(double));
+    contestant_t contestants[MAX_ROWS];
+    int n = enter(options, call, dtype, op, contestants);
+    double *values = allocate((size_t)options->rounds * sizeof(double));
 
     for (int i = 0; i < n; i++) {
-        if (i != COPY) {
-            tutti__reduce_force(options->isas[i - 1]);
-            folds[i] = tutti__reduce_find((tutti_dtype_t)dtype, (tutti_op_t)op);
-        }
-        us[i] = allocate((size_t)rounds * sizeof(double));
-        call->fold = folds[i];
-        calls[i] = (long)(options->block_us / time_block(call, 1)) + 1;
+        contestants[i].us = allocate((size_t)options->rounds * sizeof(double));
+        contestants[i].calls = (long)(options->block_us / time_block(&contestants[i].call, 1)) + 1;
     }
-    for (long r = 0; r < rounds; r++) {
-        int order[MAX_ISAS + 1];
+    for (long r = 0; r < options->rounds; r++) {
+        int order[MAX_ROWS];
 
         for (int i = 0; i < n; i++) {
             int j = (int)draw(options, (uint64_t)i + 1);
@@ -339,29 +432,15 @@ static void measure(options_t *options, call_t *call, int dtype, int op)
             order[j] = i;
         }
         for (int i = 0; i < n; i++) {
-            call->fold = folds[order[i]];
-            us[order[i]][r] = time_block(call, calls[order[i]]);
+            contestant_t *c = &contestants[order[i]];
+
+            c->us[r] = time_block(&c->call, c->calls);
         }
     }
-    for (int i = 0; i < n; i++) {
-        spread_t rows[3];
-        double bytes, copied = 2 * (double)call->bytes;
-
-        call->fold = folds[i];
-        bytes = traffic(call);
-        for (long r = 0; r < rounds; r++)
-            values[r] = bytes / us[i][r] * 1e-3;
-        rows[0] = spread_of(values, rounds);
-        for (long r = 0; r < rounds; r++)
-            values[r] = bytes / us[i][r] / (copied / us[COPY][r]);
-        rows[1] = spread_of(values, rounds);
-        for (long r = 0; r < rounds; r++)
-            values[r] = us[1][r] / us[i][r];
-        rows[2] = spread_of(values, rounds);
-        print_row(options, call, dtype, op, i == COPY ? "memcpy" : options->isas[i - 1], rows);
-    }
     for (int i = 0; i < n; i++)
-        free(us[i]);
+        print_contestant(options, contestants, i, dtype, op, values);
+    for (int i = 0; i < n; i++)
+        free(contestants[i].us);
     free(values);
     fflush(stdout);
 }
@@ -397,7 +476,7 @@ static void print_head(const options_t *options, const char *command)
            options->in_place ? ", in place" : "", command);
     printf("# Host: %s, %ld processors\n", host, sysconf(_SC_NPROCESSORS_ONLN));
     printf("# GB/s count what is read and written; ratios are of each round: median, P10, P90\n");
-    printf("%-13s %-6s %10s %-7s %9s %9s %7s %7s %10s %7s %7s\n", "# Type", "Op", "Size", "ISA",
+    printf("%-13s %-6s %10s %-16s %9s %9s %7s %7s %10s %7s %7s\n", "# Type", "Op", "Size", "ISA",
            "GB/s", "/memcpy", "P10", "P90", "/first", "P10", "P90");
 }
 
@@ -405,7 +484,7 @@ int main(int argc, char **argv)
 {
     options_t options;
     void *arrays[MAX_SOURCES + 1];
-    size_t largest = 0;
+    size_t largest = 0, room = 0;
     call_t call = { 0 };
     char command[1024] = "";
 
@@ -415,8 +494,13 @@ int main(int argc, char **argv)
     parse(argc, argv, &options);
     for (int i = 0; i < options.nsizes; i++)
         largest = options.sizes[i] > largest ? options.sizes[i] : largest;
+    for (int i = 0; i < options.nplaces; i++) {
+        size_t most = options.places[i].bytes + options.places[i].offset;
+
+        room = most > room ? most : room;
+    }
     for (size_t s = 0; s <= options.sources; s++)
-        arrays[s] = allocate(largest);
+        arrays[s] = allocate(largest + room);
     call.sources = options.sources;
     for (size_t s = 0; s < options.sources; s++)
         call.srcs[s] = arrays[s];
@@ -427,7 +511,7 @@ int main(int argc, char **argv)
             if (!options.ops[o] || tutti__reduce_find((tutti_dtype_t)t, (tutti_op_t)o) == NULL)
                 continue;
             for (size_t s = 0; s <= options.sources; s++)
-                fill(arrays[s], largest, t);
+                fill(arrays[s], largest + room, t);
             for (int i = 0; i < options.nsizes; i++) {
                 call.count = options.sizes[i] / tutti_dtype_bytes((tutti_dtype_t)t);
                 call.bytes = call.count * tutti_dtype_bytes((tutti_dtype_t)t);

@@ -368,7 +368,8 @@ static int run_model(const options_t *options, const bench_world_t *world, const
     run_t run = {
         .options = options,
         .world = world,
-        .gradients = gradients_make(model, options->type->bytes, options->scale),
+        .gradients = gradients_make(model, options->type->bytes, options->scale,
+                                    (bench_align_t){ .bytes = 64 }),
         .random = random,
     };
     int right = 1;

@@ -50,6 +50,39 @@ int bench_number(const char *text, uint64_t *ret_number)
     return 1;
 }
 
+/* "4096+16" */
+static int take_align(const char *text, bench_align_t *ret_align)
+{
+    const char *end = number(text, &ret_align->bytes);
+
+    ret_align->offset = 0;
+    if (end != NULL && *end == '+')
+        end = number(end + 1, &ret_align->offset);
+    return end != NULL && *end == '\0' && ret_align->bytes > 0 &&
+           (ret_align->bytes & (ret_align->bytes - 1)) == 0 && ret_align->bytes <= 1 << 30 &&
+           ret_align->offset < ret_align->bytes;
+}
+
+int bench_aligns(const char *text, bench_align_t *ret_aligns)
+{
+    int count = 0;
+    size_t length;
+
+    for (;; text += length + 1) {
+        char one[64];
+
+        length = strcspn(text, ",");
+        if (count == BENCH_ALIGNS || length >= sizeof(one))
+            return 0;
+        memcpy(one, text, length);
+        one[length] = '\0';
+        if (!take_align(one, &ret_aligns[count++]))
+            return 0;
+        if (text[length] == '\0')
+            return count;
+    }
+}
+
 int bench_range(const char *text, uint64_t *ret_first, uint64_t *ret_last)
 {
     uint64_t first;

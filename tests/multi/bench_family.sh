@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Each program of bench/ on 1, 2 and 3 ranks: OSU's table, right results from all contestants, in
-# place and not; and -c sees one damaged element.
+# place and not, on buffers that begin elsewhere; and -c sees one damaged element.
 set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
@@ -34,6 +34,8 @@ for ranks in $counts; do
             $launch bench/tutti_$program -c --spoil -m 64:128 -i 1
         grep -q '^64 .* Fail$' "$log" || wrong "$program: no row that says Fail"
     done
+    measure allreduce $peers --align 4096,4096+16,64+1
+    measure allgather -l --stats --align 64+4
     measure allreduce_async $(echo "$peers" | sed 's/async/direct/')
     ran $launch bench/tutti_barrier -f -i 20 -x 1
     rows 1 "^ $number $number $number +20\$" "barrier, $ranks ranks"
@@ -42,5 +44,9 @@ for ranks in $counts; do
 done
 refuses '-l: Broadcast' bench/tutti_broadcast -l
 refuses '-c: Barrier' bench/tutti_barrier -c
+refuses '--align 3: want' bench/tutti_allreduce --align 3
+refuses '--align: Barrier' bench/tutti_barrier --align 64
+refuses '--align 4096: rotating' bench/tutti_allreduce --align 4096 --buffers rotate
+refuses '--align 64,128: want N' bench/tutti_gradients --align 64,128
 refuses '--peer async: not known' bench/tutti_allreduce_async --peer async
 finish

@@ -7,7 +7,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -20,6 +22,8 @@ static bench_t open_bench(const bench_program_t *program, size_t max_bytes, int 
         .options = { .type = &type,
                      .max_bytes = max_bytes,
                      .memory_bytes = 1 << 20,
+                     .naligns = 1,
+                     .aligns = { { .bytes = 4096 } },
                      .rotate = rotate },
         .world = { .size = 1 },
     };
@@ -75,6 +79,32 @@ static void test_pool(void **state)
     bench_buffers_close(&bench);
 }
 
+/* The buffers of each place begin there, have room, and are not each other. */
+static void test_places(void **state)
+{
+    static const bench_align_t aligns[] = { { 4096, 0 }, { 4096, 16 }, { 64, 1 }, { 65536, 4100 } };
+    bench_t bench = open_bench(&program, 4096, 0);
+
+    (void)state;
+    bench_buffers_close(&bench);
+    bench.buffers = (bench_buffers_t){ 0 };
+    bench.options.naligns = 4;
+    memcpy(bench.options.aligns, aligns, sizeof(aligns));
+    bench_buffers_open(&bench);
+    for (int i = 0; i < 4; i++) {
+        bench_call_t call;
+
+        bench.buffers.align = i;
+        call = bench_next_call(&bench, 4096);
+        assert_int_equal((uintptr_t)call.sendbuf % aligns[i].bytes, aligns[i].offset);
+        assert_int_equal((uintptr_t)call.recvbuf % aligns[i].bytes, aligns[i].offset);
+        memset((void *)(uintptr_t)call.sendbuf, i, 4096); /* a sanitizer sees if there is no room */
+        memset(call.recvbuf, i + 1, 4096);
+        assert_int_equal(*(const char *)call.sendbuf, i);
+    }
+    bench_buffers_close(&bench);
+}
+
 static void test_own_part(void **state)
 {
     bench_t bench = open_bench(&program, 4096, 0);
@@ -115,9 +145,8 @@ static void test_shares(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_pair),
-        cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_own_part),
+        cmocka_unit_test(test_one_pair), cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_places),   cmocka_unit_test(test_own_part),
         cmocka_unit_test(test_shares),
     };
 

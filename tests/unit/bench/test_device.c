@@ -33,6 +33,8 @@ static void open_bench(int in_place, int rotate)
         .options = { .type = &type,
                      .max_bytes = 4096,
                      .memory_bytes = 1 << 20,
+                     .naligns = 1,
+                     .aligns = { { .bytes = 4096 } },
                      .in_place = in_place,
                      .rotate = rotate },
         .world = { .size = 4, .rank = 2, .device = &device },

@@ -62,6 +62,28 @@ static void test_percentiles(void **state)
         assert_int_equal(bench_percentiles(bad[i], percent), 0);
 }
 
+static void test_aligns(void **state)
+{
+    static const char *const bad[] = {
+        "",    "3",       "0",   "64+64", "64+", "+16", "64,",
+        ",64", "64+16+1", "64 ", "64,65", "2G",  "-64", "1,2,4,8,16"
+    };
+    bench_align_t aligns[BENCH_ALIGNS];
+
+    (void)state;
+    assert_int_equal(bench_aligns("4096", aligns), 1);
+    assert_int_equal(aligns[0].bytes, 4096);
+    assert_int_equal(aligns[0].offset, 0);
+    assert_int_equal(bench_aligns("4K,4K+16,1,2M+1K", aligns), 4);
+    assert_int_equal(aligns[1].bytes, 4096);
+    assert_int_equal(aligns[1].offset, 16);
+    assert_int_equal(aligns[2].bytes, 1);
+    assert_int_equal(aligns[3].bytes, 2 << 20);
+    assert_int_equal(aligns[3].offset, 1024);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(bench_aligns(bad[i], aligns), 0);
+}
+
 static void test_module(void **state)
 {
     (void)state;
@@ -74,9 +96,8 @@ static void test_module(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_number),
-        cmocka_unit_test(test_range),
-        cmocka_unit_test(test_percentiles),
+        cmocka_unit_test(test_number),      cmocka_unit_test(test_range),
+        cmocka_unit_test(test_percentiles), cmocka_unit_test(test_aligns),
         cmocka_unit_test(test_module),
     };
 
