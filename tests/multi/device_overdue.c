@@ -48,6 +48,17 @@ static void check_ends(rank_t *self, tutti_status_t expected)
     CHECK_INT(status, TUTTI_ERR_TRANSPORT);
 }
 
+/* Queue `count` calls, or fewer where submitting them has taken longer than the deadline. */
+static void queue(rank_t *self, void *a, int count, tutti__dstream_t *stream)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    for (int i = 0; i < count && status == TUTTI_OK; i++)
+        status =
+            tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm, handle(stream));
+    CHECK(status == TUTTI_OK || status == TUTTI_ERR_TIMEOUT);
+}
+
 static void hangs(rank_t *self, int is_async, int behind, int is_sick)
 {
     tutti__dstream_t *stream;
@@ -69,9 +80,7 @@ static void hangs(rank_t *self, int is_async, int behind, int is_sick)
                                        &request));
         CHECK_OK(tutti_cuda_wait(request, -1, handle(stream)));
     }
-    for (int i = is_async; i < 1 + behind; i++)
-        CHECK_OK(tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
-                                      handle(stream)));
+    queue(self, a, 1 - is_async + behind, stream);
     if (is_sick && self->rank == 1)
         pretend_sick(1);
     check_ends(self, is_sick ? TUTTI_ERR_TRANSPORT : TUTTI_ERR_TIMEOUT);
@@ -116,9 +125,7 @@ static void last(rank_t *self)
         pretend_hang(1, BEHIND);
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(job.ops->copy(a, pinned, COUNT * sizeof(float), stream));
-    for (int i = 0; i <= BEHIND; i++)
-        CHECK_OK(tutti_cuda_allreduce(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
-                                      handle(stream)));
+    queue(self, a, BEHIND + 1, stream);
     check_ends(self, TUTTI_ERR_TIMEOUT);
     job.ops->stream_drop(stream);
     job.ops->host_free(pinned);
