@@ -1,16 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. TEST_SECONDS changes the limit. Those
-# on a real device have it twice, since they start CUDA and NCCL again and again, which takes seconds,
-# and run one at a time.
+# Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. TEST_SECONDS changes the limit, which
+# is 300, and 600 with TUTTI_TEST_LONG. Tests on a real device have it twice, since they start CUDA
+# and NCCL again and again, which takes seconds, and run one at a time.
 #
 # Of tests that start ranks at most twice as many run at a time as there are processors, however many
 # `make -j` starts: they wait as much as they compute, but for TEST_SECONDS's sake not all at once.
 # Waiting for a place does not count.
 set -u
 
-seconds=${TEST_SECONDS:-300}
+seconds=300
+[ -z "${TUTTI_TEST_LONG:-}" ] || seconds=600
+seconds=${TEST_SECONDS:-$seconds}
 session=
 case $1 in
 *tests/gpu/*)

@@ -106,8 +106,8 @@ part() {
 "
 }
 
-# run_build NAME TARGET CONFIGURE-ARGUMENT...: a build counts as a failure if it breaks otherwise than by
-# its tests, and as a success if it has no tests to count.
+# run_build NAME TARGET CONFIGURE-ARGUMENT...: a build counts as a failure if it breaks otherwise
+# than by its tests, and as a success if it has no tests to count.
 run_build() {
     dir=build/$1
     target=$2
