@@ -89,8 +89,8 @@ typedef struct {
  * TUTTI_ERR_ABI               options or a peer come from a version that does not fit
  * TUTTI_ERR_UNSUPPORTED       started by a launcher whose MPI has no Tutti module; or variables
  *                             such as RANK and WORLD_SIZE tell of other ranks, but not how to meet
- *                             them; or an algorithm forced by TUTTI_ALGORITHM that cannot serve this
- *                             set of ranks
+ *                             them; or an algorithm forced by TUTTI_ALGORITHM that cannot serve
+ *                             this set of ranks
  * TUTTI_ERR_TIMEOUT           a rank did not come within TUTTI_TIMEOUT; MPI_Init itself waits
  *                             longer, with a warning each TUTTI_STALL_WARNING
  * TUTTI_ERR_TRANSPORT         nobody listens any more where a unique id or a store leads
