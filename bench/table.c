@@ -37,8 +37,7 @@ static void print_conditions(const bench_t *bench)
     for (int i = 0; i < bench->argc; i++)
         printf(" %s", bench->argv[i]);
     bench_fact_host(text, sizeof(text));
-    printf("\n# Host: %s, %ld processors; ranks %d on %d host(s); MPI: %s\n", text,
-           sysconf(_SC_NPROCESSORS_ONLN), bench->world.size, tutti_host_count(bench->world.comm),
+    printf("\n# Host: %s, %ld processors; MPI: %s\n", text, sysconf(_SC_NPROCESSORS_ONLN),
            bench_mpi_version(mpi, sizeof(mpi)));
     bench_fact_cpu(text, sizeof(text));
     printf("# Processor: %s; commit %s\n", text, bench_fact_commit());
@@ -96,6 +95,7 @@ void bench_table_head(const bench_t *bench)
     if (has_sizes(bench))
         printf("# Datatype: %s.\n",
                options->type->mpi_name != NULL ? options->type->mpi_name : options->type->name);
+    printf("# Ranks: %d on %d host(s)\n", bench->world.size, tutti_host_count(bench->world.comm));
     if (bench_is_long(bench))
         print_conditions(bench);
     if (has_sizes(bench))

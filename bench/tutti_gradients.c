@@ -93,8 +93,8 @@ static void print_head(const main_t *run)
     for (int i = 0; i < bench->argc; i++)
         printf(" %s", bench->argv[i]);
     bench_fact_host(text, sizeof(text));
-    printf("\n# Host: %s, %ld processors; ranks %d on %d host(s); MPI: %s\n", text,
-           sysconf(_SC_NPROCESSORS_ONLN), bench->world.size, tutti_host_count(bench->world.comm),
+    printf("\n# Ranks: %d on %d host(s)\n", bench->world.size, tutti_host_count(bench->world.comm));
+    printf("# Host: %s, %ld processors; MPI: %s\n", text, sysconf(_SC_NPROCESSORS_ONLN),
            bench_mpi_version(mpi, sizeof(mpi)));
     bench_fact_cpu(text, sizeof(text));
     printf("# Processor: %s; commit %s\n", text, bench_fact_commit());

@@ -474,7 +474,8 @@ static void print_head(const options_t *options, const char *command)
     gethostname(host, sizeof(host) - 1);
     printf("# Tutti Kernels, %zu source(s)%s\n# Command:%s\n", options->sources,
            options->in_place ? ", in place" : "", command);
-    printf("# Host: %s, %ld processors\n", host, sysconf(_SC_NPROCESSORS_ONLN));
+    printf("# Ranks: none, one process\n# Host: %s, %ld processors\n", host,
+           sysconf(_SC_NPROCESSORS_ONLN));
     printf("# GB/s count what is read and written; ratios are of each round: median, P10, P90\n");
     printf("%-13s %-6s %10s %-16s %9s %9s %7s %7s %10s %7s %7s\n", "# Type", "Op", "Size", "ISA",
            "GB/s", "/memcpy", "P10", "P90", "/first", "P10", "P90");

@@ -403,8 +403,8 @@ static void print_head(const options_t *options, const bench_world_t *world, int
     printf("\n# Tutti Pack, %s\n# Command:", options->type->name);
     for (int i = 0; i < argc; i++)
         printf(" %s", argv[i]);
-    printf("\n# Host: %s; commit %s\n# Device: %s %d: %s\n", host, bench_fact_commit(),
-           options->device, world->device->number, world->device->versions);
+    printf("\n# Ranks: none, one process\n# Host: %s; commit %s\n# Device: %s %d: %s\n", host,
+           bench_fact_commit(), options->device, world->device->number, world->device->versions);
     printf("# Fusion %llu bytes; scale 1/%llu; %llu rounds of %llu; seed %llu\n",
            (unsigned long long)options->fusion_bytes, (unsigned long long)options->scale,
            (unsigned long long)options->rounds, (unsigned long long)options->sweeps,

@@ -142,9 +142,9 @@ static void print_head(const bench_world_t *world, const options_t *options)
     char text[256];
 
     bench_fact_host(text, sizeof(text));
-    printf("\n# Tutti Tune v%d.%d.%d\n# Host: %s, %ld processors; ranks %d\n", TUTTI_VERSION_MAJOR,
-           TUTTI_VERSION_MINOR, TUTTI_VERSION_PATCH, text, sysconf(_SC_NPROCESSORS_ONLN),
-           world->size);
+    printf("\n# Tutti Tune v%d.%d.%d\n# Host: %s, %ld processors\n# Ranks: %d\n",
+           TUTTI_VERSION_MAJOR, TUTTI_VERSION_MINOR, TUTTI_VERSION_PATCH, text,
+           sysconf(_SC_NPROCESSORS_ONLN), world->size);
     bench_fact_cpu(text, sizeof(text));
     printf("# Processor: %s; commit %s\n# Rounds %lld, seed %llu\n", text, bench_fact_commit(),
            (long long)options->effort.rounds, (unsigned long long)options->effort.seed);

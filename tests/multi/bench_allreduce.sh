@@ -10,6 +10,7 @@ bench=bench/tutti_allreduce
 ran $bench -m 64
 rows 5 "^[0-9]+ $number\$" "alone, OSU's two columns"
 grep -q '^# Size         *Avg Latency(us)$' "$log" || wrong "OSU's head"
+grep -q '^# Ranks: 1 on 1 host(s)$' "$log" || wrong "the number of ranks"
 ran $bench -v
 grep -q '^# Tutti Allreduce Latency Test v' "$log" || wrong version
 ran $bench -h
@@ -37,6 +38,7 @@ refuses 'MPI has no such type' $bench --peer mpi -T bfloat16
 
 ran $mpirun -np 2 $bench -c -f -m 4:65536 -i 20
 rows 15 "^[0-9]+ $number $number $number +20 +Pass\$" "-c -f"
+grep -q '^# Ranks: 2 on 1 host(s)$' "$log" || wrong "the number of ranks"
 ran $mpirun -np 2 $bench -c -f -z50,99 -m 4:1K -i 20
 rows 9 "^[0-9]+ $number $number $number +20 +Pass $number $number\$" "-c -f -z"
 grep -q 'Validation    P50 Tail Lat(us)    P99 Tail Lat(us)$' "$log" || wrong "OSU's head of -z"
