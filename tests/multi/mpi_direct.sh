@@ -45,7 +45,8 @@ job()
     export HOSTS SHIM
     shift 2
     rm -f "$TUTTI_TEST_PRETEND"
-    ran timeout --kill-after=5 60 $mpirun ${recovers:-} -np ${#HOSTS} "$files/host" $program "$@"
+    # Beside 20 busy processes, with AddressSanitizer, a job took longer than 60 s.
+    ran timeout --kill-after=5 250 $mpirun ${recovers:-} -np ${#HOSTS} "$files/host" $program "$@"
 }
 
 # works HOSTS SHIM direct|staged WORDS [N]: right results, one way or the other, and a log line about it.
