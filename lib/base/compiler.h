@@ -3,6 +3,8 @@
 #ifndef TUTTI__BASE_COMPILER_H
 #define TUTTI__BASE_COMPILER_H
 
+#include <stddef.h>
+
 #define TUTTI__PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #define TUTTI__LIKELY(x) __builtin_expect(!!(x), 1)
 #define TUTTI__UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -51,6 +53,9 @@
 
 #define TUTTI__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TUTTI__MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* Where a field ends in its structure: the size of a structure whose last field it once was. */
+#define TUTTI__END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
 /* Round x up to a multiple of m; m is a power of two. */
 #define TUTTI__ROUND_UP(x, m) (((x) + ((m)-1)) & ~((m)-1))

@@ -5,14 +5,13 @@
 #include "base/status.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
-static atomic_uint generation;
+atomic_uint tutti__generation;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void in_child(void)
 {
-    atomic_fetch_add(&generation, 1);
+    atomic_fetch_add(&tutti__generation, 1);
 }
 
 static void register_handler(void)
@@ -23,13 +22,11 @@ static void register_handler(void)
 unsigned tutti__fork_generation(void)
 {
     pthread_once(&once, register_handler);
-    return atomic_load(&generation);
+    return atomic_load(&tutti__generation);
 }
 
-tutti_status_t tutti__fork_check(unsigned mine)
+tutti_status_t tutti__fork_refuse(void)
 {
-    if (TUTTI__LIKELY(mine == atomic_load_explicit(&generation, memory_order_relaxed)))
-        return TUTTI_OK;
     return tutti__fail(TUTTI_ERR_SHUTDOWN,
                        "this process was forked from one that uses Tutti and cannot go on with it");
 }

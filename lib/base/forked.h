@@ -12,10 +12,23 @@
 
 #include <tutti/tutti.h>
 
+#include <stdatomic.h>
+
 /* The number of forks between the first call of this, in an ancestor, and this process. */
 unsigned tutti__fork_generation(void);
 
+/* Say that the object is another generation's: TUTTI_ERR_SHUTDOWN. */
+tutti_status_t tutti__fork_refuse(void);
+
+/* For tutti__fork_check alone. */
+extern atomic_uint tutti__generation;
+
 /* TUTTI_OK, or TUTTI_ERR_SHUTDOWN for an object of another generation. */
-tutti_status_t tutti__fork_check(unsigned generation);
+static inline tutti_status_t tutti__fork_check(unsigned generation)
+{
+    if (TUTTI__LIKELY(generation == atomic_load_explicit(&tutti__generation, memory_order_relaxed)))
+        return TUTTI_OK;
+    return tutti__fork_refuse();
+}
 
 #endif

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 unit_tests += \
-    %reldir%/test_base
+    %reldir%/test_base \
+    %reldir%/test_handles
 
 tests_libtests_la_SOURCES += \
     %reldir%/capture.c \

@@ -8,6 +8,10 @@
 
 #define TUTTI__BASE_ATOMIC_H
 
+/* Their words belong to one process and to none of the protocols: they stay as they are. */
+#include "base/forked.h"
+#include "base/handles.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>

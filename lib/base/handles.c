@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * See handles.h. Free slots are a stack without a lock. Its head has a count of all takes beside
+ * the index: if other threads take and return a slot while a thread reads its successor, the count
+ * has changed, and that thread tries again.
+ */
+#include "base/handles.h"
+
+#include "base/status.h"
+
+#include <stdlib.h>
+
+#define GENERATION ((uint64_t)1 << 32)
+#define KIND_SHIFT 56
+#define KIND_MASK (((uint64_t)1 << KIND_SHIFT) - 1) /* of all but the kind */
+#define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS)
+
+/* NULL: there is none yet. number: index + 1. */
+static inline const tutti__slot_t *slot_of(const tutti__handles_t *table, uint32_t number)
+{
+    uint32_t index = number - 1;
+    const tutti__slot_t *chunk = table->first;
+
+    /* Acquire: pairs with the exchange in have_chunk. */
+    if (TUTTI__UNLIKELY(index >= SLOTS))
+        return NULL;
+    if (TUTTI__UNLIKELY(index >= TUTTI__HANDLES_CHUNK))
+        chunk =
+            atomic_load_explicit(&table->more[index / TUTTI__HANDLES_CHUNK], memory_order_acquire);
+    return chunk == NULL ? NULL : &chunk[index % TUTTI__HANDLES_CHUNK];
+}
+
+/* One that exists. */
+static inline tutti__slot_t *slot_at(tutti__handles_t *table, uint32_t number)
+{
+    return (tutti__slot_t *)(uintptr_t)slot_of(table, number);
+}
+
+int tutti__handle_find_more(const tutti__handles_t *table, const void *handle, void **ret_object)
+{
+    uint64_t value = (uintptr_t)handle;
+    const tutti__slot_t *slot = slot_of(table, (uint32_t)value);
+
+    if (slot == NULL || atomic_load_explicit(&slot->handle, memory_order_acquire) != value)
+        return 0;
+    *ret_object = (void *)atomic_load_explicit(&slot->object, memory_order_relaxed);
+    return 1;
+}
+
+/* ---- taking a slot: index + 1 ---- */
+
+static uint32_t take_free(tutti__handles_t *table)
+{
+    /* Acquire: pairs with the release in tutti__handle_end. */
+    uint64_t head = atomic_load_explicit(&table->free, memory_order_acquire);
+
+    while ((uint32_t)head != 0 &&
+           !tutti__handle_take(table, slot_at(table, (uint32_t)head), &head)) {
+    }
+    return (uint32_t)head;
+}
+
+/* 0: no memory. */
+static int have_chunk(tutti__handles_t *table, uint32_t chunk)
+{
+    tutti__slot_t *slots, *none = NULL;
+
+    if (chunk == 0 || atomic_load(&table->more[chunk]) != NULL)
+        return 1;
+    slots = calloc(TUTTI__HANDLES_CHUNK, sizeof(*slots));
+    if (slots == NULL)
+        return 0;
+    /* Another thread may have been faster. Release: pairs with the acquire in
+       slot_of. */
+    if (!atomic_compare_exchange_strong(&table->more[chunk], &none, slots))
+        free(slots);
+    return 1;
+}
+
+/* One that was never used; 0: none is left, or no memory. */
+static uint32_t take_new(tutti__handles_t *table)
+{
+    uint32_t used = atomic_load(&table->used);
+
+    do {
+        if (used >= SLOTS || !have_chunk(table, used / TUTTI__HANDLES_CHUNK))
+            return 0;
+    } while (!atomic_compare_exchange_weak(&table->used, &used, used + 1));
+    return used + 1;
+}
+
+/* ---- handles ---- */
+
+tutti_status_t tutti__handle_make_more(tutti__handles_t *table, void *object, void **ret_handle)
+{
+    uint32_t number = take_free(table);
+    tutti__slot_t *slot;
+    uint64_t handle;
+
+    if (number != 0) {
+        slot = slot_at(table, number);
+        handle = ~atomic_load_explicit(&slot->handle, memory_order_relaxed);
+    } else {
+        number = take_new(table);
+        if (number == 0)
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "a handle for one more %s", table->what);
+        slot = slot_at(table, number);
+        handle = (uint64_t)table->kind << KIND_SHIFT | number;
+    }
+    atomic_store_explicit(&slot->object, (uintptr_t)object, memory_order_relaxed);
+    /* Release: pairs with the acquire in tutti__handle_find. */
+    atomic_store_explicit(&slot->handle, handle, memory_order_release);
+    *ret_handle = (void *)(uintptr_t)handle;
+    return TUTTI_OK;
+}
+
+void tutti__handle_end(tutti__handles_t *table, const void *handle)
+{
+    uint64_t value = (uintptr_t)handle, next, head;
+    uint32_t number = (uint32_t)value;
+    tutti__slot_t *slot;
+
+    if (handle == NULL)
+        return;
+    slot = slot_at(table, number);
+    /* The generation wraps around within its bits. */
+    next = ((value + GENERATION) & KIND_MASK) | (value & ~KIND_MASK);
+    atomic_store_explicit(&slot->handle, ~next, memory_order_relaxed);
+    head = atomic_load_explicit(&table->free, memory_order_relaxed);
+    do {
+        atomic_store_explicit(&slot->object, (uint32_t)head, memory_order_relaxed);
+        /* Release: pairs with the acquire in take_free. */
+    } while (!atomic_compare_exchange_weak_explicit(&table->free, &head,
+                                                    (head & ~(uint64_t)UINT32_MAX) | number,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+/* ---- words ---- */
+
+/* Was this value given out as a handle of the table? */
+static int was_given(const tutti__handles_t *table, uint64_t value)
+{
+    uint32_t number = (uint32_t)value;
+    uint64_t now;
+
+    if (value >> KIND_SHIFT != (uint64_t)table->kind || number == 0 ||
+        number > atomic_load(&table->used))
+        return 0;
+    now = atomic_load(&slot_of(table, number)->handle);
+    return now >> KIND_SHIFT == (uint64_t)table->kind ? value <= now : value < ~now;
+}
+
+tutti_status_t tutti__handle_wrong(const tutti__handles_t *table, const void *handle,
+                                   const char *name)
+{
+    uint64_t value = (uintptr_t)handle, kind = value >> KIND_SHIFT;
+
+    if (was_given(table, value))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s is a %s that %s", name, table->what,
+                           table->ended);
+    if (kind != (uint64_t)table->kind &&
+        (kind == TUTTI__HANDLE_COMM || kind == TUTTI__HANDLE_REQUEST))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s is a %s, not a %s", name,
+                           kind == TUTTI__HANDLE_COMM ? "communicator" : "request", table->what);
+    return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s, %p, is no %s of Tutti", name, handle,
+                       table->what);
+}
