@@ -276,3 +276,26 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
     free(all);
     return status;
 }
+
+/* ---- ranks in words ---- */
+
+uint32_t tutti__boot_world_rank(const tutti__boot_t *boot, uint32_t rank, int *ret_is_group)
+{
+    *ret_is_group = boot != NULL && boot->meet.world_rank != NULL;
+    return *ret_is_group ? boot->meet.world_rank[rank] : rank;
+}
+
+const char *tutti__boot_rank_name(const tutti__boot_t *boot, uint32_t rank)
+{
+    static _Thread_local char texts[4][64];
+    static _Thread_local unsigned turn;
+    char *text = texts[turn++ % 4];
+    int is_group;
+    uint32_t world_rank = tutti__boot_world_rank(boot, rank, &is_group);
+
+    if (is_group)
+        snprintf(text, sizeof(texts[0]), "rank %u of the group (world rank %u)", rank, world_rank);
+    else
+        snprintf(text, sizeof(texts[0]), "rank %u", rank);
+    return text;
+}

@@ -39,6 +39,8 @@ typedef struct {
     /* There will be no allgather any more: let go of what serves nothing else. May be NULL. */
     void (*settle)(void *ctx);
     void (*close)(void *ctx);
+    const uint32_t *world_rank; /* [size] of a group: its ranks in the world, until the communicator
+                                   ends; NULL: this is the world */
 } tutti__meet_t;
 
 /* A world of one. */
@@ -113,6 +115,13 @@ typedef struct {
 
 /* Read and write what is possible now. Cheap when nothing is there: one epoll_wait of 0 ms. */
 tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t *events);
+
+/* A rank as messages name it: "rank 3", or "rank 1 of the group (world rank 3)". boot: of the
+   communicator that the rank belongs to; NULL: of the world. The text is gone after this thread's
+   fourth next one. Any thread. */
+const char *tutti__boot_rank_name(const tutti__boot_t *boot, uint32_t rank);
+/* The rank's number in the world; *ret_is_group: 1 if that may be another one. */
+uint32_t tutti__boot_world_rank(const tutti__boot_t *boot, uint32_t rank, int *ret_is_group);
 
 /* An epoll descriptor that becomes readable when tutti__side_poll has something to do. The engine
    adds it to its own. */

@@ -39,6 +39,7 @@ typedef struct {
 } tutti__side_watch_t;
 
 typedef struct {
+    const tutti__boot_t *boot; /* whose it is */
     int epfd;
     int timer;
     int parent; /* 0 or -1 */

@@ -16,7 +16,7 @@
 /* Of xport/xport.h, which stands above this room. */
 typedef struct tutti__xport tutti__xport_t;
 
-#define TUTTI__MODULE_ABI 3
+#define TUTTI__MODULE_ABI 4
 
 /* What the core offers to modules. */
 typedef struct {

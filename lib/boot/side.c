@@ -51,6 +51,7 @@ tutti_status_t tutti__side_begin(tutti__boot_t *boot)
     const tutti__topo_t *topo = boot->topo;
     tutti__side_t *side = &boot->side;
 
+    side->boot = boot;
     /* More links than any rank can have, for simplicity: all ranks of my host, and all hosts. */
     side->links = calloc((size_t)topo->size + 1, sizeof(*side->links));
     side->gone = calloc(topo->size, 1);
@@ -84,7 +85,8 @@ static tutti_status_t watch(tutti__boot_t *boot, uint32_t rank)
         return TUTTI_OK;
     w->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (w->pidfd < 0 && errno == ESRCH)
-        return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u, process %d, has ended", rank, pid);
+        return tutti__fail(TUTTI_ERR_PEER_LOST, "%s, process %d, has ended",
+                           tutti__boot_rank_name(boot, rank), pid);
     if (w->pidfd < 0) {
         TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u, process %d, cannot be watched: error %d", rank, pid,
                    errno);
@@ -140,7 +142,7 @@ static void report(tutti__side_t *side, const tutti__side_events_t *events, int 
     if (side->gone[rank])
         return;
     side->gone[rank] = 1;
-    TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u is gone", rank);
+    TUTTI__LOG(TUTTI__LOG_DEBUG, "%s is gone", tutti__boot_rank_name(side->boot, rank));
     events->lost(events->arg, link, rank);
 }
 
@@ -194,14 +196,15 @@ static void read_link(tutti__side_t *side, const tutti__side_events_t *events, u
         if (n < 0 && errno == EAGAIN)
             return;
         if (n < 0)
-            TUTTI__LOG(TUTTI__LOG_DEBUG, "link to rank %u broke: error %d", link->rank, errno);
+            TUTTI__LOG(TUTTI__LOG_DEBUG, "link to %s broke: error %d",
+                       tutti__boot_rank_name(side->boot, link->rank), errno);
         if (n <= 0) {
             lose(side, events, index);
             return;
         }
         if (deliver(link, events, index, side->piece, (size_t)n) != TUTTI_OK) {
-            TUTTI__LOG(TUTTI__LOG_ERROR, "rank %u sent what it must not: %s", link->rank,
-                       tutti_last_error());
+            TUTTI__LOG(TUTTI__LOG_ERROR, "%s sent what it must not: %s",
+                       tutti__boot_rank_name(side->boot, link->rank), tutti_last_error());
             lose(side, events, index);
             return;
         }

@@ -98,20 +98,20 @@ void tutti__side_flush(tutti__side_t *side, tutti__side_link_t *link)
 }
 
 /* Keep what is left of head and body after `sent` bytes. */
-static tutti_status_t keep(tutti__side_link_t *link, const tutti__frame_head_t *head,
-                           const char *body, size_t sent)
+static tutti_status_t keep(const tutti__boot_t *boot, tutti__side_link_t *link,
+                           const tutti__frame_head_t *head, const char *body, size_t sent)
 {
     size_t head_sent = TUTTI__MIN(sent, sizeof(*head)), body_sent = sent - head_sent;
     size_t head_left = sizeof(*head) - head_sent, body_left = head->bytes - body_sent;
     tutti__side_wait_t *w;
 
     if (link->waiting_bytes + head_left + body_left > WAITING_BYTES)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "rank %u reads nothing; %zu bytes wait for it",
-                           link->rank, link->waiting_bytes);
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%s reads nothing; %zu bytes wait for it",
+                           tutti__boot_rank_name(boot, link->rank), link->waiting_bytes);
     w = malloc(sizeof(*w) + head_left + body_left);
     if (w == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "message of %u bytes for rank %u", head->bytes,
-                           link->rank);
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "message of %u bytes for %s", head->bytes,
+                           tutti__boot_rank_name(boot, link->rank));
     *w = (tutti__side_wait_t){ NULL, head_left + body_left, 0 };
     memcpy(w->data, (const char *)head + head_sent, head_left);
     if (body_left > 0)
@@ -140,7 +140,7 @@ tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t index, uint32_t ki
         sent = send_now(link, iov, 2, all);
     if (sent == all)
         return TUTTI_OK;
-    status = keep(link, &head, body, sent);
+    status = keep(boot, link, &head, body, sent);
     if (status != TUTTI_OK) {
         /* Half a message must not be followed by another one. */
         if (sent > 0)

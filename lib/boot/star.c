@@ -295,8 +295,13 @@ static tutti_status_t begin(star_t *star, const char *name, tutti_status_t statu
         star_close(star);
         return status;
     }
-    *ret_meet = (tutti__meet_t){ name,           star,        star->rank, star->size,
-                                 star_allgather, star_settle, star_close };
+    *ret_meet = (tutti__meet_t){ .name = name,
+                                 .ctx = star,
+                                 .rank = star->rank,
+                                 .size = star->size,
+                                 .allgather = star_allgather,
+                                 .settle = star_settle,
+                                 .close = star_close };
     return TUTTI_OK;
 }
 

@@ -218,8 +218,10 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     large.node_chunk_bytes =
         TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);
     status = attach_host(machine, topo, offsets, group_of, &large, &node);
-    if (status == TUTTI_OK)
+    if (status == TUTTI_OK) {
+        ((tutti__shm_t *)node)->boot = boot;
         ((tutti__shm_t *)node)->outgrow_bytes = cache_share(topo, conf->l3_bytes);
+    }
     status = tutti__boot_agree(boot, status);
     if (status == TUTTI_OK)
         status = allow_pull(boot, conf, offsets, (tutti__shm_t *)node);

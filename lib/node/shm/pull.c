@@ -54,8 +54,8 @@ static tutti_status_t read_peer(const tutti__shm_t *shm, uint32_t r, uint64_t ad
     if (error == 0)
         return TUTTI_OK;
     if (error == ESRCH)
-        return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u, process %d, has ended",
-                           shm->local_to_rank[r], pid);
+        return tutti__fail(TUTTI_ERR_PEER_LOST, "%s, process %d, has ended",
+                           tutti__boot_rank_name(shm->boot, shm->local_to_rank[r]), pid);
     return tutti__fail(TUTTI_ERR_SYSTEM, "reading memory of rank %u, process %d: %s",
                        shm->local_to_rank[r], pid,
                        error == EFAULT ? "its buffer is not readable" : strerror(error));

@@ -190,6 +190,7 @@ typedef struct {
 
 typedef struct {
     tutti__node_t node;
+    const tutti__boot_t *boot; /* for the names of ranks; NULL: the world's */
     const tutti__machine_t *machine;
     uint32_t nlocal, me;        /* ranks of this host, and which am I */
     uint32_t *local_to_machine; /* [nlocal] index among the machine's ranks */
