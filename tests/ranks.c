@@ -32,6 +32,14 @@ void ranks_fail(const char *file, int line, const char *fmt, ...)
     _exit(FAILED);
 }
 
+tutti__comm_t *ranks_inside(const tutti_comm_t *handle)
+{
+    tutti__comm_t *comm;
+
+    CHECK_OK(tutti__comm_of(handle, &comm));
+    return comm;
+}
+
 int ranks_can_fork(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -53,7 +61,7 @@ typedef struct {
 
 static void run_rank(const member_t *m)
 {
-    rank_t self = { m->rank, m->job->size, NULL, m->job->arg };
+    rank_t self = { m->rank, m->job->size, NULL, NULL, m->job->arg };
     tutti__conf_t conf;
     tutti__meet_t meet;
 
@@ -68,11 +76,12 @@ static void run_rank(const member_t *m)
         m->job->settings(&conf, m->rank);
     CHECK_OK(tutti__meet_local(m->name, (uint32_t)m->rank, (uint32_t)m->job->size,
                                conf.shared.timeout_ms, &meet));
-    CHECK_OK(tutti__comm_open(&meet, NULL, &conf, &self.comm));
+    CHECK_OK(tutti__comm_open(&meet, NULL, &conf, &self.inside));
+    self.comm = self.inside->handle;
     m->job->fn(&self);
     if (m->end != NULL)
         pthread_barrier_wait(m->end);
-    tutti__comm_close(self.comm);
+    tutti__comm_close(self.inside);
 }
 
 static void *thread_main(void *arg)

@@ -18,6 +18,7 @@
 typedef struct {
     int rank, size;
     tutti_comm_t *comm;
+    tutti__comm_t *inside; /* what that leads to */
     void *arg;
 } rank_t;
 
@@ -36,6 +37,9 @@ typedef struct {
     /* Bit r: rank r is expected to die by a signal (processes only). */
     unsigned killed;
 } job_t;
+
+/* The object that a handle leads to. */
+tutti__comm_t *ranks_inside(const tutti_comm_t *handle);
 
 /* 0 if all ranks ended well. Prints what did not. */
 int ranks_run(const job_t *job);

@@ -11,7 +11,9 @@
  *   options        NULL: defaults; read during the call only
  *   ret_request    to be handed to tutti_wait, tutti_wait_all or tutti_wait_any exactly once, also
  *                  after tutti_finalize. Unchanged if the call fails: there is nothing to wait for
- *                  then
+ *                  then. After one of them has freed it, every call returns
+ *                  TUTTI_ERR_INVALID_ARGUMENT for it, and for any other pointer that is not a
+ *                  request: see "Handles" in tutti.h
  *   request        one asynchronous operation that was started, or a persistent one
  *   requests       [nrequests] entries may be NULL
  *   nrequests      how many entries there are
@@ -46,7 +48,11 @@
 /*
  * Told that a request is done, and how it ended. Called once for each start, by the library's
  * thread or one that is inside a Tutti call, never under a lock. The request is still to be waited
- * for; neither tutti_test nor tutti_wait calls it done before this returns.
+ * for; neither tutti_test nor tutti_wait calls it done before this returns. It may run before the
+ * call that submits returns: *ret_request is set by then, those of a list are all set.
+ *
+ * arg  options.callback_arg; with options.callback_info a const tutti_callback_info_t *, which
+ *      names the request and lives until the callback returns
  *
  * It may submit and start requests, test them, give them buffers, and wait for what is done. What
  * would wait for others, or end what has called it, is TUTTI_ERR_INVALID_ARGUMENT here: waiting for
@@ -57,18 +63,31 @@
  */
 typedef void (*tutti_callback_t)(void *arg, tutti_status_t status);
 
-/* Settings of one asynchronous call. Initialise with TUTTI_ASYNC_OPTIONS_INIT; 0 is the default. */
+/* Which request a callback is about: see options.callback_info. Later versions add fields. */
+typedef struct {
+    size_t size;              /* sizeof(tutti_callback_info_t) of the library */
+    tutti_request_t *request; /* as *ret_request; not done yet for tutti_test and tutti_wait */
+    const char *name;         /* the tensor's */
+    void *arg;                /* options.callback_arg */
+} tutti_callback_info_t;
+
+/*
+ * Settings of one asynchronous call. Initialise with TUTTI_ASYNC_OPTIONS_INIT; 0 is the default.
+ * Later versions add fields at the end; `size` tells the library how many there are.
+ */
 typedef struct {
     size_t size; /* sizeof(tutti_async_options_t) */
     tutti_callback_t callback;
     void *callback_arg;
     double prescale, postscale; /* reductions of floating point types: see tutti_allreduce_scaled;
                                    0 means 1. Equal on all ranks */
+    int callback_info;          /* 1: the callback's arg leads to a tutti_callback_info_t */
+    int reserved;               /* 0 */
 } tutti_async_options_t;
 
 #define TUTTI_ASYNC_OPTIONS_INIT                                                                   \
     {                                                                                              \
-        sizeof(tutti_async_options_t), NULL, NULL, 0, 0                                            \
+        sizeof(tutti_async_options_t), NULL, NULL, 0, 0, 0, 0                                      \
     }
 
 /*
@@ -304,7 +323,8 @@ TUTTI_API tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti
  */
 TUTTI_API tutti_status_t tutti_start(tutti_request_t *request);
 
-/* Free a persistent request that is not active. NULL is fine. Since 0.1. */
+/* Free a persistent request that is not active. NULL is fine; one that was freed already is
+   TUTTI_ERR_INVALID_ARGUMENT. Since 0.1. */
 TUTTI_API tutti_status_t tutti_request_free(tutti_request_t *request);
 
 /* ---- waiting ---- */
@@ -341,7 +361,8 @@ TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);
 
 /*
  * Wait for all of them; each that is done is freed and its entry set to NULL. NULL entries are
- * skipped. No request may stand in the array twice.
+ * skipped. A request that stands in the array twice, or was freed before, is
+ * TUTTI_ERR_INVALID_ARGUMENT; such an entry stays as it is.
  *
  * Persistent requests stay in the array, inactive; those that are inactive already are skipped.
  *
@@ -354,8 +375,8 @@ TUTTI_API tutti_status_t tutti_wait_all(tutti_request_t **requests, size_t nrequ
                                         int timeout_ms);
 
 /*
- * Wait for any one of them; it is freed and its entry set to NULL. NULL entries are skipped. No
- * request may stand in the array twice.
+ * Wait for any one of them; it is freed and its entry set to NULL. NULL entries are skipped. If an
+ * entry is no request, or was freed, this answers TUTTI_ERR_INVALID_ARGUMENT and frees nothing.
  *
  * ret_index  of the request that is done; nrequests if all entries were NULL
  *

@@ -127,7 +127,8 @@ TUTTI_API tutti_status_t tutti_abort(tutti_comm_t *comm, const char *reason);
 /*
  * The communicator of all ranks; NULL before tutti_init and after tutti_finalize.
  *
- * Belongs to the library; do not free. Any thread. Since 0.1.
+ * Belongs to the library; do not free. Not valid after tutti_finalize, nor after a new tutti_init,
+ * which makes another one. Any thread. Since 0.1.
  */
 TUTTI_API tutti_comm_t *tutti_world(void);
 
@@ -177,8 +178,8 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
  * tutti_finalize frees what is left. No other thread may be inside a call on it, with the
  * exceptions of tutti_finalize. Any thread.
  *
- * TUTTI_ERR_INVALID_ARGUMENT: it is tutti_world(), or this is inside a callback, whichever
- * communicator that belongs to. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT: it is tutti_world(), or was freed already, or this is inside a
+ * callback, whichever communicator that belongs to. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
 
@@ -191,7 +192,7 @@ TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
  * tutti_local_rank, tutti_local_size  among the ranks of this host
  * tutti_host_rank, tutti_host_count   this host among all hosts, in the order of their lowest ranks
  *
- * Returns the number; -1 if comm is NULL. Any thread. Since 0.1.
+ * Returns the number; -1 if comm is NULL, was freed, or is no communicator. Any thread. Since 0.1.
  */
 TUTTI_API int tutti_rank(const tutti_comm_t *comm);
 TUTTI_API int tutti_size(const tutti_comm_t *comm);

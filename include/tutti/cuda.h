@@ -54,8 +54,8 @@ extern "C" {
 struct CUstream_st;
 
 /*
- * The number of this rank's device, as cudaSetDevice takes it; -1 if it has none, or comm is NULL.
- * Any thread. Since 0.1.
+ * The number of this rank's device, as cudaSetDevice takes it; -1 if it has none, or comm is NULL,
+ * was freed, or is no communicator. Any thread. Since 0.1.
  */
 TUTTI_API int tutti_cuda_device(const tutti_comm_t *comm);
 

@@ -59,6 +59,17 @@
  *     memory        from tutti_mem_alloc to tutti_mem_free or tutti_finalize
  *     your buffers  yours; a direct call uses them while it runs, a request until it is done
  *
+ * Handles
+ *     A tutti_comm_t * or tutti_request_t * is a number that the library checks, not an address: do
+ *     not look behind it. If a communicator or request was freed, every call that takes it answers
+ *     TUTTI_ERR_INVALID_ARGUMENT, and tutti_last_error() says so; the same holds for any pointer
+ *     that is none of the library's. Functions that return no status, such as tutti_rank, answer as
+ *     for NULL. So does a communicator after tutti_finalize, also if tutti_init was called again.
+ *     (It takes 2^24 requests, or communicators, in one slot until an old handle means a new one.)
+ *
+ *     That is so for calls one after another. To free a communicator or request while another
+ *     thread is inside a call on it stays an error of the program, which nothing catches.
+ *
  * Threads
  *     Any thread may call any function. One communicator takes one direct call at a time.
  *     tutti_init and tutti_finalize want to be alone. The library has one thread of its own, which

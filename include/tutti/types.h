@@ -158,10 +158,11 @@ TUTTI_API tutti_status_t tutti_op_create(tutti_op_function_t function, void *con
  */
 TUTTI_API tutti_status_t tutti_op_free(tutti_op_t op);
 
-/* A group of ranks that call collectives together. Opaque; belongs to the library. */
+/* A group of ranks that call collectives together. Opaque, and no address: see "Handles" in
+   tutti.h. */
 typedef struct tutti_comm tutti_comm_t;
 
-/* One asynchronous operation, from its start until tutti_wait. Opaque. */
+/* One asynchronous operation, from its start until tutti_wait. Opaque, and no address. */
 typedef struct tutti_request tutti_request_t;
 
 /*

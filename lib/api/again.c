@@ -10,7 +10,7 @@
 #include "api/direct.h"
 
 /* How many bytes of its buffers this rank lends to a call; 0 if the kind is not kept. */
-static int measure(const tutti_comm_t *comm, const tutti__call_t *call, size_t *ret_send,
+static int measure(const tutti__comm_t *comm, const tutti__call_t *call, size_t *ret_send,
                    size_t *ret_recv)
 {
     size_t one = call->count * tutti_dtype_bytes(call->dtype), all = one * comm->shape.size;
@@ -63,7 +63,7 @@ void tutti__again_aim(tutti__again_t *again, const tutti__call_t *call)
     again->node.dst = (void *)((uintptr_t)call->recvbuf + again->dst_shift);
 }
 
-void tutti__again_keep(tutti_comm_t *comm, const tutti__call_t *call, const tutti__sched_t *sched)
+void tutti__again_keep(tutti__comm_t *comm, const tutti__call_t *call, const tutti__sched_t *sched)
 {
     tutti__again_t *again = &comm->again;
     const tutti__run_t *run = &comm->run;

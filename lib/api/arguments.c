@@ -11,6 +11,8 @@
 #include "base/names.h"
 #include "base/status.h"
 
+#include <string.h>
+
 /* Counts are limited by memory: the elements of all ranks together. So nothing overflows, whatever
    the type. */
 #define MOST_ELEMENTS ((size_t)1 << 48)
@@ -56,9 +58,28 @@ static tutti_status_t check_types(const tutti__call_t *call)
     return check_op(call->dtype, call->op, call->kind);
 }
 
+/* ---- structures ---- */
+
+tutti_status_t tutti__read_structure(void *to, size_t known, const void *structure, size_t size,
+                                     size_t first, const char *what, const char *init)
+{
+    const unsigned char *bytes = structure;
+
+    if ((size < known && size != first) || size > 4096)
+        return tutti__fail(TUTTI_ERR_ABI, "%s->size is %zu; use %s", what, size, init);
+    for (size_t i = known; i < size; i++)
+        if (bytes[i] != 0)
+            return tutti__fail(TUTTI_ERR_ABI,
+                               "%s has a field that this version of the library, %x, does not know",
+                               what, tutti_version());
+    memset(to, 0, known);
+    memcpy(to, structure, TUTTI__MIN(size, known));
+    return TUTTI_OK;
+}
+
 /* ---- roots and peers ---- */
 
-static tutti_status_t check_rank(const tutti_comm_t *comm, const char *name, uint32_t rank,
+static tutti_status_t check_rank(const tutti__comm_t *comm, const char *name, uint32_t rank,
                                  int is_peer)
 {
     if (rank >= comm->topo->size)
@@ -70,7 +91,7 @@ static tutti_status_t check_rank(const tutti_comm_t *comm, const char *name, uin
     return TUTTI_OK;
 }
 
-static tutti_status_t check_ranks(const tutti_comm_t *comm, const tutti__call_t *call)
+static tutti_status_t check_ranks(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     tutti_status_t status;
 
@@ -192,7 +213,7 @@ tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t ran
 }
 
 /* The most frequent call in its usual form: nothing is wrong with it. */
-static int is_plain(const tutti_comm_t *comm, const tutti__call_t *call)
+static int is_plain(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     const char *send = call->sendbuf, *recv = call->recvbuf;
     size_t bytes = call->count * tutti_dtype_bytes(call->dtype);
@@ -204,7 +225,7 @@ static int is_plain(const tutti_comm_t *comm, const tutti__call_t *call)
            call->postscale == 1;
 }
 
-static tutti_status_t check_all(const tutti_comm_t *comm, const tutti__call_t *call,
+static tutti_status_t check_all(const tutti__comm_t *comm, const tutti__call_t *call,
                                 int counts_later)
 {
     tutti_status_t status = check_types(call);
@@ -216,11 +237,11 @@ static tutti_status_t check_all(const tutti_comm_t *comm, const tutti__call_t *c
     return status;
 }
 
-tutti_status_t tutti__call_check(const tutti_comm_t *comm, tutti__call_t *call, int counts_later)
+tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int counts_later)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti_status_t status = TUTTI_OK;
 
-    if (status == TUTTI_OK && TUTTI__UNLIKELY(!is_plain(comm, call)))
+    if (TUTTI__UNLIKELY(!is_plain(comm, call)))
         status = check_all(comm, call, counts_later);
     if (status == TUTTI_OK &&
         TUTTI__UNLIKELY(comm->exec.device != NULL || comm->lone_device != NULL))

@@ -7,6 +7,20 @@
 #include "engine/call.h"
 
 /*
+ * Take over a structure of the caller's, whichever version of the library it was built for: fields
+ * that it has not are 0 in `to`; fields that the library does not know must be 0.
+ *
+ * known  sizeof(*to)
+ * size   of the caller's, as its first field says
+ * first  the size of the structure in the first version of the library
+ * what, init  for messages: "options", and the macro that initialises it
+ *
+ * ABI: a size or a field that cannot be.
+ */
+tutti_status_t tutti__read_structure(void *to, size_t known, const void *structure, size_t size,
+                                     size_t first, const char *what, const char *init);
+
+/*
  * Is a call in order? Root and peers may be any int, cast. Sets call->on_device: see device.h.
  *
  * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then nothing is said about
@@ -14,7 +28,7 @@
  *
  * INVALID_ARGUMENT or UNSUPPORTED, naming argument and value; NO_MEMORY for sorting many parts.
  */
-tutti_status_t tutti__call_check(const tutti_comm_t *comm, tutti__call_t *call, int counts_later);
+tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int counts_later);
 
 /* Its counts, displacements and buffers alone: of one whose type and peers were checked before. */
 tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,

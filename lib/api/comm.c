@@ -14,17 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-tutti_status_t tutti__comm_check(const tutti_comm_t *comm)
+tutti__handles_t tutti__comms = { .kind = TUTTI__HANDLE_COMM,
+                                  .what = "communicator",
+                                  .ended = "was freed, by tutti_comm_free or tutti_finalize" };
+
+tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle)
 {
-    if (TUTTI__UNLIKELY(comm == NULL))
+    if (handle == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "comm is NULL: was tutti_init called, or tutti_finalize?");
-    return tutti__fork_check(comm->generation);
+    return tutti__handle_wrong(&tutti__comms, handle, "comm");
 }
 
 /* ---- opening ---- */
 
-static void take_shape(tutti_comm_t *comm)
+static void take_shape(tutti__comm_t *comm)
 {
     const tutti__topo_t *topo = comm->topo;
 
@@ -41,7 +45,7 @@ static void take_shape(tutti_comm_t *comm)
 }
 
 /* Which transport reaches a rank: shared memory inside a host; between hosts MPI if it is there. */
-static tutti_status_t route(const tutti_comm_t *comm, uint32_t rank, tutti__xport_t **ret_xport)
+static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xport_t **ret_xport)
 {
     const char *wish = comm->conf.shared.xport;
     int same_host = comm->topo->host_of[rank] == comm->topo->host_of[comm->topo->rank];
@@ -64,7 +68,7 @@ typedef struct {
 } part_facts_t;
 
 /* Every rank takes every collective step, failed or not. */
-static tutti_status_t open_mpi_part(tutti_comm_t *comm)
+static tutti_status_t open_mpi_part(tutti__comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     const tutti__meet_t *meet = &comm->world->meet;
@@ -93,7 +97,7 @@ static tutti_status_t open_mpi_part(tutti_comm_t *comm)
     return status;
 }
 
-static tutti_status_t open_mpi(tutti_comm_t *comm)
+static tutti_status_t open_mpi(tutti__comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
 
@@ -105,7 +109,7 @@ static tutti_status_t open_mpi(tutti_comm_t *comm)
                                     &comm->mpi);
 }
 
-static tutti_status_t open_xports(tutti_comm_t *comm)
+static tutti_status_t open_xports(tutti__comm_t *comm)
 {
     uint32_t size = comm->topo->size;
     tutti_status_t status = open_mpi(comm);
@@ -120,7 +124,7 @@ static tutti_status_t open_xports(tutti_comm_t *comm)
 }
 
 /* What TUTTI_ALGORITHM forces must be able to serve: better now than in the first call. */
-static tutti_status_t check_algorithms(const tutti_comm_t *comm, tutti__association_t association)
+static tutti_status_t check_algorithms(const tutti__comm_t *comm, tutti__association_t association)
 {
     const char *text = comm->conf.shared.algorithm;
     tutti__shape_t shape = comm->shape;
@@ -140,7 +144,7 @@ static tutti_status_t check_algorithms(const tutti_comm_t *comm, tutti__associat
 }
 
 /* Everything above the transports. */
-static tutti_status_t open_engine(tutti_comm_t *comm)
+static tutti_status_t open_engine(tutti__comm_t *comm)
 {
     tutti__engine_env_t env = {
         .boot = comm->boot,
@@ -192,7 +196,7 @@ static tutti_status_t open_engine(tutti_comm_t *comm)
 }
 
 /* Everything, over comm->meet. */
-static tutti_status_t open_all(tutti_comm_t *comm)
+static tutti_status_t open_all(tutti__comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti_status_t status;
@@ -224,14 +228,22 @@ static tutti_status_t open_all(tutti_comm_t *comm)
 
 /* A communicator whose world is not set yet. */
 static tutti_status_t make(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
-                           const tutti__conf_t *conf, tutti_comm_t **ret_comm)
+                           const tutti__conf_t *conf, tutti__comm_t **ret_comm)
 {
-    tutti_comm_t *comm = calloc(1, sizeof(*comm));
+    tutti__comm_t *comm = calloc(1, sizeof(*comm));
+    tutti_status_t status;
+    void *handle;
 
-    if (comm == NULL) {
+    if (comm == NULL)
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "communicator");
+    else
+        status = tutti__handle_make(&tutti__comms, comm, &handle);
+    if (status != TUTTI_OK) {
+        free(comm);
         meet->close(meet->ctx);
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "communicator");
+        return status;
     }
+    comm->handle = handle;
     comm->generation = tutti__fork_generation();
     comm->conf = *conf;
     comm->module = module;
@@ -241,7 +253,7 @@ static tutti_status_t make(const tutti__meet_t *meet, const tutti__mpi_module_t 
     return TUTTI_OK;
 }
 
-static tutti_status_t open_made(tutti_comm_t *comm, tutti_comm_t **ret_comm)
+static tutti_status_t open_made(tutti__comm_t *comm, tutti__comm_t **ret_comm)
 {
     tutti_status_t status = open_all(comm);
 
@@ -258,10 +270,10 @@ static tutti_status_t open_made(tutti_comm_t *comm, tutti_comm_t **ret_comm)
 }
 
 tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
-                                const tutti__conf_t *conf, tutti_comm_t **ret_comm)
+                                const tutti__conf_t *conf, tutti__comm_t **ret_comm)
 {
     tutti_status_t status;
-    tutti_comm_t *comm;
+    tutti__comm_t *comm;
 
     status = make(meet, module, conf, &comm);
     if (status != TUTTI_OK)
@@ -270,11 +282,11 @@ tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_modu
     return open_made(comm, ret_comm);
 }
 
-tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti_comm_t *parent,
-                                     uint32_t *world_rank, tutti_comm_t **ret_comm)
+tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__comm_t *parent,
+                                     uint32_t *world_rank, tutti__comm_t **ret_comm)
 {
     tutti_status_t status;
-    tutti_comm_t *comm;
+    tutti__comm_t *comm;
 
     status = make(meet, parent->module, &parent->conf, &comm);
     if (status != TUTTI_OK) {
@@ -283,10 +295,11 @@ tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti_comm
     }
     comm->world = parent->world;
     comm->world_rank = world_rank;
+    comm->meet.world_rank = world_rank;
     return open_made(comm, ret_comm);
 }
 
-void tutti__comm_close(tutti_comm_t *comm)
+void tutti__comm_close(tutti__comm_t *comm)
 {
     tutti_status_t status;
 
@@ -301,6 +314,8 @@ void tutti__comm_close(tutti_comm_t *comm)
         status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
     tutti__engine_close(comm->engine);
+    /* Not earlier: callbacks may still make calls, and are told why they fail. */
+    tutti__handle_end(&tutti__comms, comm->handle);
     for (int i = 0; i < 2; i++)
         tutti__run_fini(&comm->side[i].run);
     tutti__run_fini(&comm->run);
@@ -318,45 +333,56 @@ void tutti__comm_close(tutti_comm_t *comm)
     tutti__machine_close(comm->machine);
     tutti__files_free(comm->files);
     free(comm->xport);
-    free(comm->world_rank);
     tutti__boot_close(comm->boot);
+    free(comm->world_rank);
     tutti__mutex_destroy(&comm->parts_lock);
     free(comm);
 }
 
 /* ---- who am I ---- */
 
-int tutti_rank(const tutti_comm_t *comm)
+int tutti_rank(const tutti_comm_t *handle)
 {
-    return comm == NULL ? -1 : (int)comm->topo->rank;
+    const tutti__comm_t *comm;
+
+    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->rank : -1;
 }
 
-int tutti_size(const tutti_comm_t *comm)
+int tutti_size(const tutti_comm_t *handle)
 {
-    return comm == NULL ? -1 : (int)comm->topo->size;
+    const tutti__comm_t *comm;
+
+    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->size : -1;
 }
 
-int tutti_local_rank(const tutti_comm_t *comm)
+int tutti_local_rank(const tutti_comm_t *handle)
 {
-    return comm == NULL ? -1 : (int)comm->topo->local_of[comm->topo->rank];
+    const tutti__comm_t *comm;
+
+    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->local_of[comm->topo->rank] : -1;
 }
 
-int tutti_local_size(const tutti_comm_t *comm)
+int tutti_local_size(const tutti_comm_t *handle)
 {
+    const tutti__comm_t *comm;
     uint32_t host;
 
-    if (comm == NULL)
+    if (!tutti__comm_peek(handle, &comm))
         return -1;
     host = comm->topo->host_of[comm->topo->rank];
     return (int)(comm->topo->host_first[host + 1] - comm->topo->host_first[host]);
 }
 
-int tutti_host_rank(const tutti_comm_t *comm)
+int tutti_host_rank(const tutti_comm_t *handle)
 {
-    return comm == NULL ? -1 : (int)comm->topo->host_of[comm->topo->rank];
+    const tutti__comm_t *comm;
+
+    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->host_of[comm->topo->rank] : -1;
 }
 
-int tutti_host_count(const tutti_comm_t *comm)
+int tutti_host_count(const tutti_comm_t *handle)
 {
-    return comm == NULL ? -1 : (int)comm->topo->nhosts;
+    const tutti__comm_t *comm;
+
+    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->nhosts : -1;
 }

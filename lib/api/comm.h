@@ -5,6 +5,8 @@
 #ifndef TUTTI__API_COMM_H
 #define TUTTI__API_COMM_H
 
+#include "base/forked.h"
+#include "base/handles.h"
 #include "base/lock.h"
 #include "boot/module.h"
 #include "coll/files.h"
@@ -44,7 +46,10 @@ typedef struct {
     tutti__run_t run;
 } tutti__partner_t;
 
-struct tutti_comm {
+typedef struct tutti__comm tutti__comm_t;
+
+struct tutti__comm {
+    tutti_comm_t *handle; /* what the program has */
     tutti__conf_t conf;
     const tutti__mpi_module_t *module; /* or NULL */
     tutti__meet_t meet;                /* of all its ranks; a part's is over */
@@ -81,11 +86,11 @@ struct tutti_comm {
 
     /* A world and its parts, which tutti_comm_split and tutti_comm_create make of it and of each
        other. A part uses nothing of where it came from, but the world's MPI. */
-    tutti_comm_t *world;  /* itself, if it is one */
+    tutti__comm_t *world; /* itself, if it is one */
     uint32_t *world_rank; /* [size] ranks in the world; NULL: the same */
     tutti__mutex_t parts_lock;
-    tutti_comm_t *parts;     /* under parts_lock: a world's, latest first */
-    tutti_comm_t *next_part; /* under the world's parts_lock */
+    tutti__comm_t *parts;     /* under parts_lock: a world's, latest first */
+    tutti__comm_t *next_part; /* under the world's parts_lock */
 };
 
 /*
@@ -95,7 +100,7 @@ struct tutti_comm {
  *         in one process, each rank a thread.
  */
 tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
-                                const tutti__conf_t *conf, tutti_comm_t **ret_comm);
+                                const tutti__conf_t *conf, tutti__comm_t **ret_comm);
 /*
  * The same for a part of the ranks of `parent`, whose settings it takes over.
  *
@@ -103,24 +108,52 @@ tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_modu
  *
  * Not in the world's list yet.
  */
-tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti_comm_t *parent,
-                                     uint32_t *world_rank, tutti_comm_t **ret_comm);
+tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__comm_t *parent,
+                                     uint32_t *world_rank, tutti__comm_t **ret_comm);
 /* Local. NULL and half-built ones are fine. A world's parts are closed before it. */
-void tutti__comm_close(tutti_comm_t *comm);
+void tutti__comm_close(tutti__comm_t *comm);
 
 /* files.c: read and prove what TUTTI_ALGORITHM names, for comm->shape. Collective; of set-up. */
-tutti_status_t tutti__comm_take_files(tutti_comm_t *comm);
+tutti_status_t tutti__comm_take_files(tutti__comm_t *comm);
 
 /* parts.c: a part takes its place in its world's list. */
-void tutti__parts_add(tutti_comm_t *comm);
+void tutti__parts_add(tutti__comm_t *comm);
 /* Close all parts of a world. */
-void tutti__parts_close(tutti_comm_t *world);
+void tutti__parts_close(tutti__comm_t *world);
 
 /* Run a direct call that was checked; count at least 1. Blocks. */
-tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,
+tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t collective,
                                   tutti__exec_call_t *call, uint32_t root);
 
-/* Is `comm` usable in this process? A forked child's is not. */
-tutti_status_t tutti__comm_check(const tutti_comm_t *comm);
+/* The program's communicators. */
+extern tutti__handles_t tutti__comms;
+
+/* Say what is wrong with a handle that leads to none. */
+tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle);
+
+/* 1: the handle leads to this communicator, whichever process that is of. */
+static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm_t **ret_comm)
+{
+    void *found;
+
+    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__comms, handle, &found)))
+        return 0;
+    *ret_comm = found;
+    return 1;
+}
+
+/* The communicator that a handle leads to, usable in this process: a forked child's is not. On
+   failure *ret_comm is NULL, if it was not found. */
+static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__comm_t **ret_comm)
+{
+    void *found;
+
+    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__comms, handle, &found))) {
+        *ret_comm = NULL;
+        return tutti__comm_wrong(handle);
+    }
+    *ret_comm = found;
+    return tutti__fork_check((*ret_comm)->generation);
+}
 
 #endif

@@ -59,12 +59,12 @@ static size_t words_of(const tutti__call_t *call, uint32_t size)
     return GIVES + (has_common_counts(call->kind) ? size : 0);
 }
 
-int tutti__counts_checked(const tutti_comm_t *comm)
+int tutti__counts_checked(const tutti__comm_t *comm)
 {
     return comm->conf.shared.compare && comm->shape.nhosts > 1;
 }
 
-int tutti__counts_needed(const tutti_comm_t *comm, const tutti__call_t *call)
+int tutti__counts_needed(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     if (comm->shape.size == 1)
         return 0;
@@ -231,7 +231,7 @@ static tutti_status_t compare_counts(const uint64_t *all, size_t nwords, uint32_
 
 /* ---- the exchange ---- */
 
-static tutti_status_t need_counts(tutti_comm_t *comm, size_t bytes)
+static tutti_status_t need_counts(tutti__comm_t *comm, size_t bytes)
 {
     uint64_t *counts;
 
@@ -246,7 +246,7 @@ static tutti_status_t need_counts(tutti_comm_t *comm, size_t bytes)
 }
 
 /* One of the library's own calls, from comm->counts. */
-static tutti_status_t run_own(tutti_comm_t *comm, tutti__collective_t collective, uint64_t *out,
+static tutti_status_t run_own(tutti__comm_t *comm, tutti__collective_t collective, uint64_t *out,
                               size_t nwords)
 {
     tutti__want_t want = { collective, nwords * sizeof(uint64_t), 0, 0 };
@@ -267,7 +267,7 @@ static tutti_status_t run_own(tutti_comm_t *comm, tutti__collective_t collective
 
 /* Do all ranks have this head? Then the largest of each word is the smallest too, which is the
    complement of the largest complement. */
-static tutti_status_t compare_heads(tutti_comm_t *comm, const uint64_t *head, int *ret_alike)
+static tutti_status_t compare_heads(tutti__comm_t *comm, const uint64_t *head, int *ret_alike)
 {
     uint64_t *words;
     tutti_status_t status = need_counts(comm, 2 * HEAD * sizeof(*words));
@@ -287,7 +287,7 @@ static tutti_status_t compare_heads(tutti_comm_t *comm, const uint64_t *head, in
 }
 
 /* Does every rank get from each what it expects? */
-static tutti_status_t compare_parts(tutti_comm_t *comm, const tutti__call_t *call, int *ret_alike)
+static tutti_status_t compare_parts(tutti__comm_t *comm, const tutti__call_t *call, int *ret_alike)
 {
     uint32_t size = comm->topo->size;
     size_t bytes = size * sizeof(uint64_t);
@@ -311,7 +311,7 @@ static tutti_status_t compare_parts(tutti_comm_t *comm, const tutti__call_t *cal
 
 /* Each rank's head and, of a call that has them, its counts; to comm->counts, compared by nobody
    but for the heads. call: NULL if there is only the head. */
-static tutti_status_t exchange(tutti_comm_t *comm, const uint64_t *head, const tutti__call_t *call)
+static tutti_status_t exchange(tutti__comm_t *comm, const uint64_t *head, const tutti__call_t *call)
 {
     uint32_t rank = comm->topo->rank, size = comm->topo->size;
     size_t nwords = call != NULL ? words_of(call, size) : GIVES;
@@ -329,7 +329,7 @@ static tutti_status_t exchange(tutti_comm_t *comm, const uint64_t *head, const t
 }
 
 /* All ranks' numbers, compared. */
-static tutti_status_t compare_all(tutti_comm_t *comm, const uint64_t *head,
+static tutti_status_t compare_all(tutti__comm_t *comm, const uint64_t *head,
                                   const tutti__call_t *call)
 {
     uint32_t size = comm->topo->size;
@@ -345,14 +345,14 @@ static tutti_status_t compare_all(tutti_comm_t *comm, const uint64_t *head,
 
 /* Between hosts. Other calls bring other counts, which nothing but a meeting would notice; so heads
    go before all else. *ret_alike: 0 if the calls are the same, and only their hashes differ. */
-static tutti_status_t heads_agree(tutti_comm_t *comm, const uint64_t *head, int *ret_alike)
+static tutti_status_t heads_agree(tutti__comm_t *comm, const uint64_t *head, int *ret_alike)
 {
     tutti_status_t status = compare_heads(comm, head, ret_alike);
 
     return status != TUTTI_OK || *ret_alike ? status : exchange(comm, head, NULL);
 }
 
-tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call)
+tutti_status_t tutti__counts_agree(tutti__comm_t *comm, const tutti__call_t *call)
 {
     tutti_status_t status;
     uint64_t head[HEAD];
@@ -368,7 +368,7 @@ tutti_status_t tutti__counts_agree(tutti_comm_t *comm, const tutti__call_t *call
     return status != TUTTI_OK || alike ? status : compare_all(comm, head, call);
 }
 
-tutti_status_t tutti__counts_agree_own(tutti_comm_t *comm, uint32_t tag, size_t count)
+tutti_status_t tutti__counts_agree_own(tutti__comm_t *comm, uint32_t tag, size_t count)
 {
     const uint64_t head[HEAD] = { [WHAT] = OWN | tag, [COUNT] = count };
     int alike;

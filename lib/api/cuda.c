@@ -23,13 +23,13 @@ static tutti__dstream_t *stream_of(struct CUstream_st *stream)
 
 /* Is it a request that can be handed over to the stream? All ranks say the same of one call.
    Messages are between two ranks, and go through host memory at once. */
-static int is_request(const tutti_comm_t *comm, const tutti__call_t *call)
+static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return comm->conf.shared.stream_wait &&
            tutti__call_collective(call->kind) != TUTTI__COLLECTIVES;
 }
 
-static tutti_status_t run_as_request(tutti_comm_t *comm, tutti__call_t *call)
+static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
 {
     tutti__entry_t entry = { .name = DIRECT_NAME, .stream = call->stream };
     tutti_status_t status = tutti__call_check(comm, call, 0);
@@ -45,9 +45,10 @@ static tutti_status_t run_as_request(tutti_comm_t *comm, tutti__call_t *call)
     return tutti__engine_run_queued(comm->engine, &entry);
 }
 
-static tutti_status_t run(tutti__call_t *call, tutti_comm_t *comm, struct CUstream_st *stream)
+static tutti_status_t run(tutti__call_t *call, tutti_comm_t *handle, struct CUstream_st *stream)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
 
     if (status != TUTTI_OK)
         return status;
@@ -58,12 +59,14 @@ static tutti_status_t run(tutti__call_t *call, tutti_comm_t *comm, struct CUstre
     call->stream = stream_of(stream);
     call->has_stream = 1;
     return is_request(comm, call) ? run_as_request(comm, call)
-                                  : tutti__comm_call_in_stream(comm, call);
+                                  : tutti__comm_call_in_stream(handle, call);
 }
 
-int tutti_cuda_device(const tutti_comm_t *comm)
+int tutti_cuda_device(const tutti_comm_t *handle)
 {
-    return comm == NULL || comm->device.ops == NULL ? -1 : comm->device.device;
+    const tutti__comm_t *comm;
+
+    return tutti__comm_peek(handle, &comm) && comm->device.ops != NULL ? comm->device.device : -1;
 }
 
 tutti_status_t tutti_cuda_run(const tutti_call_t *call, tutti_comm_t *comm,
@@ -107,7 +110,5 @@ tutti_status_t tutti_cuda_submit(const tutti_call_t *calls, size_t ncalls, tutti
 
 tutti_status_t tutti_cuda_wait(tutti_request_t *request, int timeout_ms, struct CUstream_st *stream)
 {
-    if (request == NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request is NULL");
     return tutti__engine_wait_queued(request, timeout_ms, stream_of(stream));
 }

@@ -60,7 +60,7 @@ void tutti__device_leave(const tutti__exec_device_t *device, int before)
 
 /* ---- which ---- */
 
-static tutti_status_t find_device(const tutti_comm_t *comm, const tutti__device_ops_t **ret_ops)
+static tutti_status_t find_device(const tutti__comm_t *comm, const tutti__device_ops_t **ret_ops)
 {
     const char *versions;
     tutti_status_t status;
@@ -88,7 +88,7 @@ static uint32_t find_other(const facts_t *facts, uint32_t size, uint32_t as)
 }
 
 /* All ranks have the same, or *ops becomes NULL; that is an error if somebody named it. */
-static tutti_status_t have_alike(tutti_comm_t *comm, const tutti__device_ops_t **ops,
+static tutti_status_t have_alike(tutti__comm_t *comm, const tutti__device_ops_t **ops,
                                  facts_t *facts)
 {
     uint32_t size = comm->topo->size, named = 0, other;
@@ -122,7 +122,7 @@ static tutti_status_t have_alike(tutti_comm_t *comm, const tutti__device_ops_t *
     return TUTTI_OK;
 }
 
-static tutti_status_t choose_number(tutti_comm_t *comm)
+static tutti_status_t choose_number(tutti__comm_t *comm)
 {
     tutti__exec_device_t *device = &comm->device;
     int count, current = device->ops->current();
@@ -144,19 +144,19 @@ static tutti_status_t choose_number(tutti_comm_t *comm)
     if (comm->conf.device_id >= 0)
         device->device = (int)comm->conf.device_id;
     else
-        device->device = current >= 0 ? current : tutti_local_rank(comm) % count;
+        device->device = current >= 0 ? current : tutti_local_rank(comm->handle) % count;
     return TUTTI_OK;
 }
 
 /* ---- NCCL ---- */
 
 /* The leader's: an id, and a zeroed page for the order. */
-static tutti_status_t lead(tutti_comm_t *comm, facts_t *mine)
+static tutti_status_t lead(tutti__comm_t *comm, facts_t *mine)
 {
     void *order;
     tutti_status_t status;
 
-    if (tutti_local_rank(comm) != 0)
+    if (tutti_local_rank(comm->handle) != 0)
         return TUTTI_OK;
     status = tutti__arena_alloc(comm->machine->arena, sizeof(tutti__nccl_order_t), &order);
     if (status != TUTTI_OK)
@@ -167,7 +167,7 @@ static tutti_status_t lead(tutti_comm_t *comm, facts_t *mine)
     return TUTTI_OK;
 }
 
-static void warn_staged(const tutti_comm_t *comm, const char *why)
+static void warn_staged(const tutti__comm_t *comm, const char *why)
 {
     if (comm->topo->rank == 0)
         TUTTI__LOG(TUTTI__LOG_WARN, "no NCCL, so device memory goes through the host: %s", why);
@@ -202,7 +202,7 @@ static tutti_status_t find_settled(const int32_t *statuses, uint32_t size)
     return status;
 }
 
-tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *node, int32_t *room,
+tutti_status_t tutti__device_settle(const tutti__comm_t *comm, tutti__node_t *node, int32_t *room,
                                     const char *whom)
 {
     uint64_t timeout_ms = comm->conf.shared.timeout_ms;
@@ -214,8 +214,9 @@ tutti_status_t tutti__device_settle(const tutti_comm_t *comm, tutti__node_t *nod
         if (mine == TUTTI__AGAIN)
             mine = settle_round(node);
         if (mine == TUTTI__AGAIN && tutti__now_ns() > limit)
-            mine = tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s for NCCL to connect %s",
-                               tutti_rank(comm), (double)timeout_ms / 1000, whom);
+            mine = tutti__fail(TUTTI_ERR_TIMEOUT, "%s waited %.3g s for NCCL to connect %s",
+                               tutti__boot_rank_name(comm->boot, comm->topo->rank),
+                               (double)timeout_ms / 1000, whom);
         said = (int32_t)mine;
         status = tutti__boot_allgather(comm->boot, &said, sizeof(said), room);
         if (status != TUTTI_OK)
@@ -238,19 +239,19 @@ static tutti__nccl_serves_t find_common(const facts_t *facts, uint32_t size)
 }
 
 /* facts: of round 2, then of round 3. */
-static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
+static tutti_status_t connect_nccl(tutti__comm_t *comm, facts_t *facts)
 {
     const tutti__topo_t *topo = comm->topo;
     uint32_t first = topo->host_first[topo->host_of[topo->rank]];
     uint32_t leader = topo->by_host[first], nok;
-    uint32_t nlocal = (uint32_t)tutti_local_size(comm);
+    uint32_t nlocal = (uint32_t)tutti_local_size(comm->handle);
     char *base = comm->machine->base[comm->machine->index_of[leader]];
     tutti__nccl_id_t id = facts[leader].id;
     const tutti__nccl_serves_t common = find_common(facts, topo->size);
     const tutti__nccl_open_t with = {
         .ops = comm->device.ops,
         .device = comm->device.device,
-        .me = (uint32_t)tutti_local_rank(comm),
+        .me = (uint32_t)tutti_local_rank(comm->handle),
         .nlocal = nlocal,
         .leader = (int32_t)leader,
         .host = comm->node,
@@ -290,7 +291,7 @@ static tutti_status_t connect_nccl(tutti_comm_t *comm, facts_t *facts)
     return status;
 }
 
-void tutti__device_identify(const tutti_comm_t *comm, char *ret_identity)
+void tutti__device_identify(const tutti__comm_t *comm, char *ret_identity)
 {
     const char *host = tutti__conf_nccl_host();
     char gpu[TUTTI__DEVICE_IDENTITY_BYTES] = "";
@@ -322,7 +323,7 @@ int tutti__device_is_shared(const char *identity, size_t stride, const uint32_t 
 }
 
 /* Rank 0 says what the calls do, each leader without NCCL why. facts: of round 2. */
-static void warn_leaders(const tutti_comm_t *comm, const facts_t *facts, const char *mine)
+static void warn_leaders(const tutti__comm_t *comm, const facts_t *facts, const char *mine)
 {
     char words[64];
     uint32_t r = 0;
@@ -335,7 +336,7 @@ static void warn_leaders(const tutti_comm_t *comm, const facts_t *facts, const c
     warn_staged(comm, mine[0] != '\0' ? mine : words);
 }
 
-static tutti_status_t open_nccl(tutti_comm_t *comm, facts_t *facts)
+static tutti_status_t open_nccl(tutti__comm_t *comm, facts_t *facts)
 {
     facts_t mine = { .status = TUTTI_OK };
     char words[TUTTI__ERROR_BYTES], shared[TUTTI__SHARED_WORDS];
@@ -367,7 +368,7 @@ static tutti_status_t open_nccl(tutti_comm_t *comm, facts_t *facts)
 
 /* ---- the whole ---- */
 
-static tutti_status_t open_found(tutti_comm_t *comm, facts_t *facts)
+static tutti_status_t open_found(tutti__comm_t *comm, facts_t *facts)
 {
     tutti_status_t status = choose_number(comm);
     int before = comm->device.ops->current();
@@ -391,7 +392,7 @@ static tutti_status_t open_found(tutti_comm_t *comm, facts_t *facts)
     return status;
 }
 
-tutti_status_t tutti__comm_open_device(tutti_comm_t *comm)
+tutti_status_t tutti__comm_open_device(tutti__comm_t *comm)
 {
     const tutti__device_ops_t *ops = NULL;
     tutti_status_t status = TUTTI_OK;
@@ -421,7 +422,7 @@ tutti_status_t tutti__comm_open_device(tutti_comm_t *comm)
     return status;
 }
 
-void tutti__comm_end_queued(tutti_comm_t *comm)
+void tutti__comm_end_queued(tutti__comm_t *comm)
 {
     uint64_t limit = tutti__now_ns() + comm->conf.shared.timeout_ms * 1000000u;
     int before;
@@ -437,7 +438,7 @@ void tutti__comm_end_queued(tutti_comm_t *comm)
     tutti__device_leave(&comm->device, before);
 }
 
-void tutti__comm_close_device(tutti_comm_t *comm)
+void tutti__comm_close_device(tutti__comm_t *comm)
 {
     tutti__exec_device_t *device = &comm->device;
     int before;
@@ -460,7 +461,7 @@ void tutti__comm_close_device(tutti_comm_t *comm)
 
 void tutti__comm_abort_device(void *arg)
 {
-    const tutti_comm_t *comm = arg;
+    const tutti__comm_t *comm = arg;
     int before = comm->device.ops->current();
 
     tutti__nccl_node_abort(comm->device.node);

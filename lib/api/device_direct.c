@@ -47,7 +47,7 @@ static size_t message_bytes(const tutti__exec_device_t *device, uint32_t slots)
 }
 
 /* Do all transports between hosts take it? ret_peer: one that does not. */
-static int transports_take(const tutti_comm_t *comm, uint32_t *ret_peer)
+static int transports_take(const tutti__comm_t *comm, uint32_t *ret_peer)
 {
     const tutti__topo_t *topo = comm->topo;
 
@@ -90,7 +90,7 @@ static void close_lanes(tutti__exec_device_t *device, int keeps)
 }
 
 /* why: nothing is direct; NULL: it is. */
-static void tell(const tutti_comm_t *comm, const char *why)
+static void tell(const tutti__comm_t *comm, const char *why)
 {
     TUTTI__LOG(comm->world == comm && comm->topo->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
                "device memory to other hosts: %s%s",
@@ -98,7 +98,7 @@ static void tell(const tutti_comm_t *comm, const char *why)
 }
 
 /* What this rank says; `why` gets words if it is no. */
-static uint32_t make_ready(tutti_comm_t *comm, size_t slots_bytes, char *why, size_t room)
+static uint32_t make_ready(tutti__comm_t *comm, size_t slots_bytes, char *why, size_t room)
 {
     tutti__exec_device_t *device = &comm->device;
     tutti_status_t status = TUTTI_OK;
@@ -117,7 +117,7 @@ static uint32_t make_ready(tutti_comm_t *comm, size_t slots_bytes, char *why, si
 }
 
 /* Each rank says what it can. *ret_all: all can. */
-static tutti_status_t vote(tutti_comm_t *comm, uint32_t mine, char *why, size_t room, int *ret_all)
+static tutti_status_t vote(tutti__comm_t *comm, uint32_t mine, char *why, size_t room, int *ret_all)
 {
     uint32_t size = comm->topo->size, first = 0;
     uint32_t *ready = calloc(size, sizeof(*ready));
@@ -137,7 +137,7 @@ static tutti_status_t vote(tutti_comm_t *comm, uint32_t mine, char *why, size_t 
     return status;
 }
 
-tutti_status_t tutti__device_open_direct(tutti_comm_t *comm)
+tutti_status_t tutti__device_open_direct(tutti__comm_t *comm)
 {
     uint32_t slots = slots_for(comm->topo->nhosts);
     size_t bytes = message_bytes(&comm->device, slots);
@@ -166,7 +166,7 @@ tutti_status_t tutti__device_open_direct(tutti_comm_t *comm)
     return TUTTI_OK;
 }
 
-void tutti__device_close_direct(tutti_comm_t *comm)
+void tutti__device_close_direct(tutti__comm_t *comm)
 {
     int keeps = 0;
 

@@ -30,7 +30,7 @@ static tutti_status_t lacks(const char *why)
                        "TUTTI_ALGORITHM=allreduce:nccl-flat cannot be used: %s", why);
 }
 
-static tutti_status_t build(tutti_comm_t *comm, tutti__collective_t collective, int in_place,
+static tutti_status_t build(tutti__comm_t *comm, tutti__collective_t collective, int in_place,
                             tutti__sched_t **ret_sched)
 {
     const tutti__coll_args_t args = { .rank = comm->topo->rank, .in_place = in_place };
@@ -38,7 +38,7 @@ static tutti_status_t build(tutti_comm_t *comm, tutti__collective_t collective, 
     return tutti__algorithm_find(collective, "binomial")->build(&comm->shape, &args, ret_sched);
 }
 
-static tutti_status_t prepare(tutti_comm_t *comm, facts_t *mine)
+static tutti_status_t prepare(tutti__comm_t *comm, facts_t *mine)
 {
     tutti__exec_device_t *device = &comm->device;
     tutti_status_t status;
@@ -50,7 +50,7 @@ static tutti_status_t prepare(tutti_comm_t *comm, facts_t *mine)
         status = build(comm, TUTTI__BROADCAST, 1, &device->gate[TUTTI__GATE_TURN]);
     if (status == TUTTI_OK && comm->topo->rank == 0)
         status = device->ops->nccl_id(&mine->id);
-    if (status != TUTTI_OK || tutti_local_rank(comm) != 0)
+    if (status != TUTTI_OK || tutti_local_rank(comm->handle) != 0)
         return status;
     status = tutti__arena_alloc(comm->machine->arena, sizeof(tutti__nccl_order_t), &order);
     /* It stays in the arena: other ranks may look at it for longer than this one lives. */
@@ -59,7 +59,7 @@ static tutti_status_t prepare(tutti_comm_t *comm, facts_t *mine)
     return status;
 }
 
-static tutti_status_t begin(tutti_comm_t *comm, const facts_t *facts)
+static tutti_status_t begin(tutti__comm_t *comm, const facts_t *facts)
 {
     const tutti__topo_t *topo = comm->topo;
     uint32_t leader = topo->by_host[topo->host_first[topo->host_of[topo->rank]]];
@@ -82,7 +82,7 @@ static tutti_status_t begin(tutti_comm_t *comm, const facts_t *facts)
     return tutti__nccl_node_open(&with, &comm->device.flat);
 }
 
-static tutti_status_t open_flat(tutti_comm_t *comm, facts_t *facts)
+static tutti_status_t open_flat(tutti__comm_t *comm, facts_t *facts)
 {
     facts_t mine = { .order = 0 };
     tutti_status_t status = TUTTI_OK;
@@ -111,7 +111,7 @@ static tutti_status_t open_flat(tutti_comm_t *comm, facts_t *facts)
     return status;
 }
 
-tutti_status_t tutti__device_open_flat(tutti_comm_t *comm)
+tutti_status_t tutti__device_open_flat(tutti__comm_t *comm)
 {
     tutti_status_t status;
     facts_t *facts;

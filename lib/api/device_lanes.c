@@ -74,7 +74,7 @@ static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t 
         (lane->is_nccls ? ops->nccl_free : ops->free)(lane->fuse);
 }
 
-static tutti_status_t open_all(tutti_comm_t *comm)
+static tutti_status_t open_all(tutti__comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__exec_device_t *device = &comm->device;
@@ -105,7 +105,7 @@ static tutti_status_t register_own(const tutti__exec_device_t *device)
     return status;
 }
 
-static tutti_status_t register_all(const tutti_comm_t *comm, int32_t *room)
+static tutti_status_t register_all(const tutti__comm_t *comm, int32_t *room)
 {
     const tutti__exec_device_t *device = &comm->device;
     int32_t mine;
@@ -116,7 +116,7 @@ static tutti_status_t register_all(const tutti_comm_t *comm, int32_t *room)
         return TUTTI_OK;
     mine = register_own(device);
     if (mine != TUTTI_OK)
-        TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %d registers no memory with NCCL: %s", tutti_rank(comm),
+        TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u registers no memory with NCCL: %s", comm->topo->rank,
                    tutti_last_error());
     status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), room);
     if (status != TUTTI_OK)
@@ -125,7 +125,7 @@ static tutti_status_t register_all(const tutti_comm_t *comm, int32_t *room)
         has_all &= room[r] == TUTTI_OK;
     if (!has_all)
         tutti__nccl_node_unregister(device->node);
-    if (tutti_rank(comm) == 0)
+    if (comm->topo->rank == 0)
         TUTTI__LOG(TUTTI__LOG_DEBUG, "fused buckets are packed into %s",
                    has_all ? "memory that NCCL knows" : "plain memory of the device");
     return TUTTI_OK;
@@ -133,7 +133,7 @@ static tutti_status_t register_all(const tutti_comm_t *comm, int32_t *room)
 
 /* ---- both ---- */
 
-tutti_status_t tutti__device_open_lanes(tutti_comm_t *comm, int32_t *room)
+tutti_status_t tutti__device_open_lanes(tutti__comm_t *comm, int32_t *room)
 {
     tutti_status_t status = open_all(comm);
 

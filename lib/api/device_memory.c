@@ -15,7 +15,7 @@ static void describe(tutti__where_t where, char *text, size_t bytes)
         snprintf(text, bytes, "host memory");
 }
 
-static tutti_status_t wrong(const tutti_comm_t *comm, const tutti__side_t *side,
+static tutti_status_t wrong(const tutti__comm_t *comm, const tutti__side_t *side,
                             tutti__where_t where, const tutti__side_t *other,
                             tutti__where_t other_where)
 {
@@ -24,15 +24,15 @@ static tutti_status_t wrong(const tutti_comm_t *comm, const tutti__side_t *side,
     describe(where, a, sizeof(a));
     if (other == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "%s is %s, but this communicator uses device %d on rank %d", side->name,
-                           a, comm->device.device, tutti_rank(comm));
+                           "%s is %s, but this communicator uses device %d on rank %u", side->name,
+                           a, comm->device.device, comm->topo->rank);
     describe(other_where, b, sizeof(b));
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                        "%s is %s, but %s is %s: both must be in one kind of memory", side->name, a,
                        other->name, b);
 }
 
-static tutti_status_t lacks(const tutti_comm_t *comm, const tutti__side_t *side,
+static tutti_status_t lacks(const tutti__comm_t *comm, const tutti__side_t *side,
                             tutti__where_t where)
 {
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
@@ -48,7 +48,7 @@ static int is_aligned(const tutti__call_t *call, const void *ptr)
     return call->dtype > TUTTI_FLOAT64 || (uintptr_t)ptr % tutti_dtype_bytes(call->dtype) == 0;
 }
 
-tutti_status_t tutti__device_check(const tutti_comm_t *comm, const tutti__call_t *call,
+tutti_status_t tutti__device_check(const tutti__comm_t *comm, const tutti__call_t *call,
                                    int receives, int *ret_on_device)
 {
     uint32_t rank = comm->topo->rank, size = comm->topo->size;
@@ -83,7 +83,7 @@ tutti_status_t tutti__device_check(const tutti_comm_t *comm, const tutti__call_t
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__device_check_stream(const tutti_comm_t *comm, const tutti__call_t *call,
+tutti_status_t tutti__device_check_stream(const tutti__comm_t *comm, const tutti__call_t *call,
                                           tutti__dstream_t *stream)
 {
     tutti__side_t side[2] = { { 0 }, { 0 } };

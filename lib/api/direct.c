@@ -44,7 +44,7 @@ typedef enum {
     THE_STAGED /* comm->staged: copies from the device or to it */
 } what_t;
 
-static inline tutti_status_t step(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
+static inline tutti_status_t step(tutti__comm_t *comm, what_t what, tutti__stuck_t *stuck)
 {
     if (what == THE_RUN)
         return tutti__run_step(&comm->run, stuck);
@@ -58,7 +58,7 @@ static inline tutti_status_t step(tutti_comm_t *comm, what_t what, tutti__stuck_
 }
 
 /* After a step that said `status`: go on until it is stuck on a word that does not come soon. */
-static inline tutti_status_t go_on(tutti_comm_t *comm, what_t what, tutti_status_t status,
+static inline tutti_status_t go_on(tutti__comm_t *comm, what_t what, tutti_status_t status,
                                    tutti__stuck_t *stuck)
 {
     while (status == TUTTI__AGAIN && comm->spin && comes_soon(stuck))
@@ -66,7 +66,7 @@ static inline tutti_status_t go_on(tutti_comm_t *comm, what_t what, tutti_status
     return status;
 }
 
-static unsigned tag_of(const tutti_comm_t *comm, what_t what)
+static unsigned tag_of(const tutti__comm_t *comm, what_t what)
 {
     if (what == THE_SIDES)
         return comm->side[0].data.tag;
@@ -76,13 +76,13 @@ static unsigned tag_of(const tutti_comm_t *comm, what_t what)
 }
 
 /* What has gone on so far, where no word tells: between hosts, and on the device. */
-static uint32_t moves_of(const tutti_comm_t *comm)
+static uint32_t moves_of(const tutti__comm_t *comm)
 {
     return comm->run.moves + tutti__pairs_moves(comm) + comm->staged.moves;
 }
 
 /* The communicator has ended: what came before may have come after the last look, though. */
-static tutti_status_t last_look(tutti_comm_t *comm, what_t what, tutti_status_t status)
+static tutti_status_t last_look(tutti__comm_t *comm, what_t what, tutti_status_t status)
 {
     char words[TUTTI__ERROR_BYTES];
     tutti__stuck_t stuck;
@@ -92,7 +92,7 @@ static tutti_status_t last_look(tutti_comm_t *comm, what_t what, tutti_status_t 
 }
 
 /* The same to the end; it is stuck now. Not inlined: few calls wait so long. */
-static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_t *stuck)
+static tutti_status_t wait_to_end(tutti__comm_t *comm, what_t what, tutti__stuck_t *stuck)
 {
     tutti__patience_t patience = { .tag = tag_of(comm, what), .stuck = { NULL, 0, -1 } };
     tutti_status_t status;
@@ -107,7 +107,8 @@ static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_
             if (status != TUTTI__AGAIN)
                 return status;
             if (stuck->peer == peer)
-                return tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has called tutti_finalize", peer);
+                return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has left",
+                                   tutti__boot_rank_name(comm->boot, (uint32_t)peer));
             continue;
         }
         status = tutti__patience_bide(comm, &patience, stuck);
@@ -121,14 +122,14 @@ static tutti_status_t wait_to_end(tutti_comm_t *comm, what_t what, tutti__stuck_
 }
 
 /* After a step. */
-static inline tutti_status_t go_to_end(tutti_comm_t *comm, what_t what, tutti_status_t status,
+static inline tutti_status_t go_to_end(tutti__comm_t *comm, what_t what, tutti_status_t status,
                                        tutti__stuck_t *stuck)
 {
     status = go_on(comm, what, status, stuck);
     return TUTTI__LIKELY(status != TUTTI__AGAIN) ? status : wait_to_end(comm, what, stuck);
 }
 
-static inline tutti_status_t run_to_end(tutti_comm_t *comm, what_t what)
+static inline tutti_status_t run_to_end(tutti__comm_t *comm, what_t what)
 {
     tutti__stuck_t stuck;
     tutti_status_t status = step(comm, what, &stuck);
@@ -139,17 +140,17 @@ static inline tutti_status_t run_to_end(tutti_comm_t *comm, what_t what)
 /* ---- one schedule ---- */
 
 /* The ranks in the last error's words are this communicator's own: a group's error says so. */
-static void say_group(const tutti_comm_t *comm, tutti_status_t status)
+static void say_group(const tutti__comm_t *comm, tutti_status_t status)
 {
     char text[TUTTI__ERROR_BYTES];
 
     if (comm->world_rank == NULL)
         return;
     snprintf(text, sizeof(text), "%.450s", tutti_last_error());
-    tutti__fail(status, "in a group of %d ranks: %s", tutti_size(comm), text);
+    tutti__fail(status, "in a group of %u ranks: %s", comm->topo->size, text);
 }
 
-tutti_status_t tutti__comm_end_badly(tutti_comm_t *comm, tutti_status_t status)
+tutti_status_t tutti__comm_end_badly(tutti__comm_t *comm, tutti_status_t status)
 {
     char text[TUTTI__ERROR_BYTES];
 
@@ -169,7 +170,7 @@ static int is_common(tutti_status_t status, const tutti__run_t *run, int has_cha
 }
 
 /* In a callback this may be the library's own thread, of which MPI knows nothing. */
-tutti_status_t tutti__comm_allows(const tutti_comm_t *comm, const tutti__sched_t *sched)
+tutti_status_t tutti__comm_allows(const tutti__comm_t *comm, const tutti__sched_t *sched)
 {
     int is_own = sched->nchans > 0 && tutti__thread_is_own();
 
@@ -185,9 +186,9 @@ tutti_status_t tutti__comm_allows(const tutti_comm_t *comm, const tutti__sched_t
 
 /* NCCL has failed. Mostly another rank has aborted it, since somebody has died, which is better to
    say: the first reason counts, and the news may come later than NCCL's. */
-static void await_news(tutti_comm_t *comm)
+static void await_news(tutti__comm_t *comm)
 {
-    char text[TUTTI__ERROR_BYTES], halted[128];
+    char text[TUTTI__ERROR_BYTES], halted[160];
     int is_halted;
 
     snprintf(text, sizeof(text), "%.360s", tutti_last_error());
@@ -198,7 +199,7 @@ static void await_news(tutti_comm_t *comm)
                 is_halted ? halted : "");
 }
 
-tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
+tutti_status_t tutti__comm_run(tutti__comm_t *comm, const tutti__sched_t *sched,
                                tutti__exec_call_t *exec, int meets)
 {
     int has_channels = sched->nchans > 0;
@@ -233,7 +234,7 @@ tutti_status_t tutti__comm_run(tutti_comm_t *comm, const tutti__sched_t *sched,
 /* ---- one call ---- */
 
 /* call: NULL: the library's own. */
-static tutti_status_t enter(tutti_comm_t *comm, const tutti__call_t *call)
+static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
 {
     tutti_status_t status = tutti__engine_alive(comm->engine);
 
@@ -246,7 +247,7 @@ static tutti_status_t enter(tutti_comm_t *comm, const tutti__call_t *call)
     return TUTTI_OK;
 }
 
-static tutti_status_t leave(tutti_comm_t *comm, tutti_status_t status)
+static tutti_status_t leave(tutti__comm_t *comm, tutti_status_t status)
 {
     if (TUTTI__UNLIKELY(status != TUTTI_OK) && tutti__engine_alive(comm->engine) == TUTTI_OK)
         say_group(comm, status);
@@ -255,7 +256,7 @@ static tutti_status_t leave(tutti_comm_t *comm, tutti_status_t status)
 }
 
 /* Errors of the choice are the same on all ranks; without memory this one cannot follow. */
-static tutti_status_t found(tutti_comm_t *comm, tutti_status_t status)
+static tutti_status_t found(tutti__comm_t *comm, tutti_status_t status)
 {
     if (status == TUTTI_OK || status == TUTTI_ERR_UNSUPPORTED ||
         status == TUTTI_ERR_INVALID_ARGUMENT)
@@ -263,13 +264,13 @@ static tutti_status_t found(tutti_comm_t *comm, tutti_status_t status)
     return tutti__comm_end_badly(comm, status);
 }
 
-tutti_status_t tutti__comm_find(tutti_comm_t *comm, const tutti__want_t *want, int in_place,
+tutti_status_t tutti__comm_find(tutti__comm_t *comm, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched)
 {
     return found(comm, tutti__cache_get(&comm->cache, want, in_place, ret_sched));
 }
 
-tutti_status_t tutti__comm_find_on_device(tutti_comm_t *comm, const tutti__want_t *want,
+tutti_status_t tutti__comm_find_on_device(tutti__comm_t *comm, const tutti__want_t *want,
                                           int in_place, const tutti__sched_t **ret_sched)
 {
     return found(comm, tutti__cache_get(&comm->device_cache, want, in_place, ret_sched));
@@ -278,7 +279,7 @@ tutti_status_t tutti__comm_find_on_device(tutti_comm_t *comm, const tutti__want_
 /* ---- the same call again; see again.c ---- */
 
 /* Make comm->again.node. */
-static inline tutti_status_t make_node(tutti_comm_t *comm)
+static inline tutti_status_t make_node(tutti__comm_t *comm)
 {
     tutti__stuck_t stuck = { NULL, 0, -1 };
     tutti_status_t status = comm->node->ops->repeat(comm->node, &comm->again.node,
@@ -292,7 +293,7 @@ static inline tutti_status_t make_node(tutti_comm_t *comm)
     return tutti__comm_end_badly(comm, status);
 }
 
-static inline tutti_status_t make_again(tutti_comm_t *comm, const tutti__call_t *call)
+static inline tutti_status_t make_again(tutti__comm_t *comm, const tutti__call_t *call)
 {
     tutti_status_t status;
 
@@ -302,7 +303,7 @@ static inline tutti_status_t make_again(tutti_comm_t *comm, const tutti__call_t 
     return status;
 }
 
-static tutti_status_t make_message(tutti_comm_t *comm, const tutti__call_t *call,
+static tutti_status_t make_message(tutti__comm_t *comm, const tutti__call_t *call,
                                    tutti__exec_call_t *exec)
 {
     tutti_status_t status;
@@ -318,12 +319,12 @@ static tutti_status_t make_message(tutti_comm_t *comm, const tutti__call_t *call
 
 /* With nothing to move: ranks of one host meet all the same, so that those that came with something
    hear of it. Between hosts they have agreed, or compare nothing. */
-static int meets_only(const tutti_comm_t *comm, int agreed)
+static int meets_only(const tutti__comm_t *comm, int agreed)
 {
     return !agreed && comm->shape.nhosts == 1 && comm->shape.size > 1;
 }
 
-static tutti_status_t meet_only(tutti_comm_t *comm, const tutti__exec_call_t *exec)
+static tutti_status_t meet_only(tutti__comm_t *comm, const tutti__exec_call_t *exec)
 {
     comm->again.is_kept = 0;
     comm->again.node = (tutti__node_call_t){
@@ -338,7 +339,7 @@ static tutti_status_t meet_only(tutti_comm_t *comm, const tutti__exec_call_t *ex
 
 /* In host memory. agreed: the ranks have compared the call already. device_tag: of the call that
    this one is made for. */
-TUTTI__ALWAYS_INLINE tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call, int agreed,
+TUTTI__ALWAYS_INLINE tutti_status_t make(tutti__comm_t *comm, const tutti__call_t *call, int agreed,
                                          unsigned device_tag)
 {
     int in_place, empty;
@@ -376,23 +377,24 @@ TUTTI__ALWAYS_INLINE tutti_status_t make(tutti_comm_t *comm, const tutti__call_t
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__comm_make_in_host(tutti_comm_t *comm, const tutti__call_t *call, int agreed,
+tutti_status_t tutti__comm_make_in_host(tutti__comm_t *comm, const tutti__call_t *call, int agreed,
                                         unsigned device_tag)
 {
     return make(comm, call, agreed, device_tag);
 }
 
-tutti_status_t tutti__comm_wait_for_copies(tutti_comm_t *comm, tutti_status_t status)
+tutti_status_t tutti__comm_wait_for_copies(tutti__comm_t *comm, tutti_status_t status)
 {
     if (status == TUTTI_OK)
         status = run_to_end(comm, THE_STAGED);
     return status == TUTTI_OK ? status : tutti__comm_end_badly(comm, status);
 }
 
-TUTTI__ALWAYS_INLINE tutti_status_t make_call(tutti_comm_t *comm, tutti__call_t *call,
+TUTTI__ALWAYS_INLINE tutti_status_t make_call(tutti_comm_t *handle, tutti__call_t *call,
                                               int in_stream)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
 
     if (status == TUTTI_OK)
         status = enter(comm, call);
@@ -420,7 +422,7 @@ tutti_status_t tutti__comm_call_in_stream(tutti_comm_t *comm, tutti__call_t *cal
     return make_call(comm, call, 1);
 }
 
-tutti_status_t tutti__comm_direct(tutti_comm_t *comm, tutti__collective_t collective,
+tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t collective,
                                   tutti__exec_call_t *call, uint32_t root)
 {
     tutti__want_t want = { collective, call->count * tutti_dtype_bytes(call->dtype), root, 0 };

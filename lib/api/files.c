@@ -9,7 +9,7 @@
 #include "api/comm.h"
 #include "base/status.h"
 
-static tutti_status_t take(tutti_comm_t *comm, uint32_t i)
+static tutti_status_t take(tutti__comm_t *comm, uint32_t i)
 {
     tutti__file_t *file = &comm->files->file[i];
     const uint32_t credits = (uint32_t)comm->conf.shared.credits;
@@ -25,7 +25,7 @@ static tutti_status_t take(tutti_comm_t *comm, uint32_t i)
     return tutti__boot_agree(comm->boot, status);
 }
 
-tutti_status_t tutti__comm_take_files(tutti_comm_t *comm)
+tutti_status_t tutti__comm_take_files(tutti__comm_t *comm)
 {
     tutti_status_t status = tutti__files_list(comm->conf.shared.algorithm, &comm->files);
 

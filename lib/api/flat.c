@@ -4,7 +4,7 @@
 
 #include "engine/flat.h"
 
-static tutti_status_t pass_gate(tutti_comm_t *comm, const tutti__call_t *call,
+static tutti_status_t pass_gate(tutti__comm_t *comm, const tutti__call_t *call,
                                 tutti__exec_call_t *exec)
 {
     uint32_t signature = tutti__call_signature(call, exec, comm->shape.size);
@@ -20,7 +20,7 @@ static tutti_status_t pass_gate(tutti_comm_t *comm, const tutti__call_t *call,
     return status;
 }
 
-tutti_status_t tutti__flat_run(tutti_comm_t *comm, const tutti__call_t *call,
+tutti_status_t tutti__flat_run(tutti__comm_t *comm, const tutti__call_t *call,
                                const tutti__sched_t *sched, tutti__exec_call_t *exec)
 {
     tutti_status_t status = pass_gate(comm, call, exec);

@@ -58,7 +58,7 @@ typedef struct {
 
 /* A call, and what this rank knows of it so far. */
 typedef struct {
-    tutti_comm_t *parent;
+    tutti__comm_t *parent;
     const int *list;   /* create: the caller's */
     wish_t *wishes;    /* [parent's size] */
     ready_t ready;     /* this rank's */
@@ -72,7 +72,7 @@ typedef struct {
 } making_t;
 
 /* A direct allgather that is no other call's. */
-static tutti_status_t gather(tutti_comm_t *comm, const void *mine, void *all, size_t bytes)
+static tutti_status_t gather(tutti__comm_t *comm, const void *mine, void *all, size_t bytes)
 {
     size_t before = comm->topo->rank * bytes;
     /* See tutti_allgather. */
@@ -188,6 +188,14 @@ static void note(ready_t *ready, tutti_status_t status, int own)
              status == TUTTI_OK ? "" : tutti_last_error());
 }
 
+/* The same while the group is opened: the words name ranks by their numbers in it. */
+static void note_opening(making_t *m, tutti_status_t status, int own)
+{
+    note(&m->ready, status, own);
+    snprintf(m->ready.text, sizeof(m->ready.text), "in a group of %u ranks: %.200s", m->n,
+             tutti_last_error());
+}
+
 /* What can fail here is better found now than when others wait. */
 static void get_ready(making_t *m)
 {
@@ -252,7 +260,7 @@ static void give_up(void *arg, tutti_status_t status)
     making_t *m = arg;
 
     if (m->ready.status == TUTTI_OK && status != TUTTI_ERR_PEER_LOST)
-        note(&m->ready, status, 1);
+        note_opening(m, status, 1);
     if (!is_cancelled(m))
         tutti__engine_cancel(m->parent->engine, m->members[0], m->number);
 }
@@ -275,9 +283,9 @@ static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
     return status;
 }
 
-static tutti_status_t open_group(making_t *m, tutti_comm_t **ret_comm)
+static tutti_status_t open_group(making_t *m, tutti__comm_t **ret_comm)
 {
-    const tutti_comm_t *parent = m->parent;
+    const tutti__comm_t *parent = m->parent;
     uint32_t *world_rank = malloc(m->n * sizeof(*world_rank));
     tutti_status_t status;
     tutti__meet_t way;
@@ -300,12 +308,14 @@ static tutti_status_t open_group(making_t *m, tutti_comm_t **ret_comm)
 }
 
 /* Steps 3 and 4. status: of step 2; groups that cannot be made wait for the others. */
-static tutti_status_t make_group(making_t *m, tutti_status_t status, tutti_comm_t **ret_comm)
+static tutti_status_t make_group(making_t *m, tutti_status_t status, tutti__comm_t **ret_comm)
 {
     if (status == TUTTI_OK && m->n > 0) {
         tutti__net_watch(look, m);
         tutti__net_watch_failures(give_up, m);
         status = open_group(m, ret_comm);
+        if (status != TUTTI_OK && m->ready.status == TUTTI_OK)
+            note_opening(m, status, 0);
         tutti__net_watch_failures(NULL, NULL);
         tutti__net_watch(NULL, NULL);
     }
@@ -322,7 +332,7 @@ static tutti_status_t make_group(making_t *m, tutti_status_t status, tutti_comm_
 static tutti_status_t run(making_t *m, const wish_t *mine, tutti_comm_t **ret_comm)
 {
     char text[TUTTI__ERROR_BYTES];
-    tutti_comm_t *comm = NULL;
+    tutti__comm_t *comm = NULL;
     tutti_status_t status;
 
     status = gather(m->parent, mine, m->wishes, sizeof(*mine));
@@ -351,21 +361,21 @@ static tutti_status_t run(making_t *m, const wish_t *mine, tutti_comm_t **ret_co
     }
     if (comm != NULL)
         tutti__parts_add(comm);
-    *ret_comm = comm;
+    *ret_comm = comm != NULL ? comm->handle : NULL;
     return TUTTI_OK;
 }
 
 /* Without memory for that much the others cannot be told in an orderly way. */
-static tutti_status_t no_memory(tutti_comm_t *parent)
+static tutti_status_t no_memory(tutti__comm_t *parent)
 {
-    char text[96];
+    char text[128];
 
-    snprintf(text, sizeof(text), "rank %d has no memory for groups of %d ranks", tutti_rank(parent),
-             tutti_size(parent));
+    snprintf(text, sizeof(text), "%s has no memory for groups of %u ranks",
+             tutti__boot_rank_name(parent->boot, parent->topo->rank), parent->topo->size);
     return tutti__engine_kill(parent->engine, TUTTI_ERR_NO_MEMORY, text);
 }
 
-static tutti_status_t make(tutti_comm_t *parent, const wish_t *mine, const int *list,
+static tutti_status_t make(tutti__comm_t *parent, const wish_t *mine, const int *list,
                            tutti_comm_t **ret_comm)
 {
     size_t size = parent->topo->size;
@@ -396,9 +406,10 @@ static void refuse(wish_t *wish, const char *text)
     snprintf(wish->text, sizeof(wish->text), "%s: %s", name_of(wish->kind), text);
 }
 
-tutti_status_t tutti_comm_split(tutti_comm_t *comm, int color, int key, tutti_comm_t **ret_comm)
+tutti_status_t tutti_comm_split(tutti_comm_t *handle, int color, int key, tutti_comm_t **ret_comm)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
     wish_t mine;
     char text[64];
 
@@ -417,9 +428,9 @@ tutti_status_t tutti_comm_split(tutti_comm_t *comm, int color, int key, tutti_co
 }
 
 /* Different ranks of the parent? */
-static void check_list(const tutti_comm_t *comm, const int *ranks, int nranks, wish_t *wish)
+static void check_list(const tutti__comm_t *comm, const int *ranks, int nranks, wish_t *wish)
 {
-    int size = tutti_size(comm);
+    int size = (int)comm->topo->size;
     char text[80];
 
     snprintf(text, sizeof(text), "%d ranks of %d", nranks, size);
@@ -444,10 +455,11 @@ static void check_list(const tutti_comm_t *comm, const int *ranks, int nranks, w
     }
 }
 
-tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks, int nranks,
+tutti_status_t tutti_comm_create(tutti_comm_t *handle, const int *ranks, int nranks,
                                  tutti_comm_t **ret_comm)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
     wish_t mine;
 
     if (status != TUTTI_OK)

@@ -17,9 +17,9 @@ static int is_barred(tutti__xport_t *xport)
     return xport != NULL && !xport->ops->may_progress(xport, 1);
 }
 
-void tutti__comm_help(tutti_comm_t *comm)
+void tutti__comm_help(tutti__comm_t *comm)
 {
-    tutti_comm_t *world = comm->world;
+    tutti__comm_t *world = comm->world;
 
     /* A part may be one host's, and its turn behind one of the world's all the same. */
     if (world->shape.nhosts == 1 || (!is_barred(world->mpi) && !is_barred(world->shm)))
@@ -28,7 +28,7 @@ void tutti__comm_help(tutti_comm_t *comm)
     /* Whoever has the lock makes or frees a part, which waits for nobody here. */
     if (!tutti__mutex_trylock(&world->parts_lock))
         return;
-    for (tutti_comm_t *part = world->parts; part != NULL; part = part->next_part)
+    for (tutti__comm_t *part = world->parts; part != NULL; part = part->next_part)
         tutti__engine_help(part->engine);
     tutti__mutex_unlock(&world->parts_lock);
 }

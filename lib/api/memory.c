@@ -4,9 +4,10 @@
 
 #include "base/status.h"
 
-tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr)
+tutti_status_t tutti_mem_alloc(tutti_comm_t *handle, size_t bytes, void **ret_ptr)
 {
-    tutti_status_t status = tutti__comm_check(comm), mine = TUTTI_OK;
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm), mine = TUTTI_OK;
     tutti__exec_call_t call;
     int32_t worst;
     void *ptr = NULL;
@@ -38,9 +39,10 @@ tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr)
     return TUTTI_OK;
 }
 
-tutti_status_t tutti_mem_free(tutti_comm_t *comm, void *ptr)
+tutti_status_t tutti_mem_free(tutti_comm_t *handle, void *ptr)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
 
     if (status != TUTTI_OK)
         return status;

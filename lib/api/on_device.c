@@ -32,7 +32,7 @@ unsigned tutti__comm_device_tag(const tutti__call_t *call)
 }
 
 /* Behind what is in the call's stream; NULL: it has none. */
-static tutti__devent_t *ready_of(const tutti_comm_t *comm, const tutti__call_t *call)
+static tutti__devent_t *ready_of(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return call->has_stream ? comm->device.lane[0].ready : NULL;
 }
@@ -51,7 +51,7 @@ typedef struct {
     size_t begin, bytes;
 } moved_t;
 
-static moved_t aim_at_own(const tutti_comm_t *comm, tutti__call_t *call)
+static moved_t aim_at_own(const tutti__comm_t *comm, tutti__call_t *call)
 {
     size_t esize = tutti_dtype_bytes(call->dtype), begin = call->count * comm->topo->rank;
     size_t count = call->count;
@@ -72,7 +72,7 @@ static moved_t aim_at_own(const tutti_comm_t *comm, tutti__call_t *call)
     return moved;
 }
 
-static tutti_status_t keep_own(tutti_comm_t *comm, const moved_t *moved, tutti__devent_t *ready)
+static tutti_status_t keep_own(tutti__comm_t *comm, const moved_t *moved, tutti__devent_t *ready)
 {
     tutti_status_t status;
 
@@ -84,7 +84,7 @@ static tutti_status_t keep_own(tutti_comm_t *comm, const moved_t *moved, tutti__
 
 /* Through the stage piece by piece, each read before anything is written there: the places may
    overlap, and what is recvbuf now is not put back. */
-static tutti_status_t put_back_own(tutti_comm_t *comm, const moved_t *moved)
+static tutti_status_t put_back_own(tutti__comm_t *comm, const moved_t *moved)
 {
     const tutti__device_ops_t *ops = comm->device.ops;
     const tutti__device_lane_t *lane = &comm->device.lane[0];
@@ -115,7 +115,7 @@ static tutti_status_t put_back_own(tutti_comm_t *comm, const moved_t *moved)
 /* ---- the two ways ---- */
 
 /* May NCCL do it? The same on all ranks, so not by where a rank's buffers are. */
-static int suits_nccl(const tutti_comm_t *comm, const tutti__call_t *call)
+static int suits_nccl(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return comm->device.node != NULL && tutti__comm_device_tag(call) != 0 && call->prescale == 1 &&
            call->postscale == 1 &&
@@ -124,7 +124,7 @@ static int suits_nccl(const tutti_comm_t *comm, const tutti__call_t *call)
 }
 
 /* call: its room was prepared. *ret_made: 0 if NCCL does not serve it. */
-static tutti_status_t run_by_nccl(tutti_comm_t *comm, const tutti__call_t *call,
+static tutti_status_t run_by_nccl(tutti__comm_t *comm, const tutti__call_t *call,
                                   const tutti__sched_t *sched, tutti__exec_call_t *exec, int meets,
                                   const moved_t *moved, int *ret_made)
 {
@@ -148,7 +148,7 @@ static tutti_status_t run_by_nccl(tutti_comm_t *comm, const tutti__call_t *call,
 }
 
 /* *ret_made: 0 if there is no schedule, or NCCL does not serve it; the same on all ranks. */
-static tutti_status_t make_by_nccl(tutti_comm_t *comm, const tutti__call_t *call, int agreed,
+static tutti_status_t make_by_nccl(tutti__comm_t *comm, const tutti__call_t *call, int agreed,
                                    int *ret_made)
 {
     tutti__call_t own = *call;
@@ -173,7 +173,7 @@ static tutti_status_t make_by_nccl(tutti_comm_t *comm, const tutti__call_t *call
 }
 
 /* A mismatch that is found in host memory leaves the device's as it was. */
-static tutti_status_t make_staged(tutti_comm_t *comm, const tutti__call_t *call, int agreed)
+static tutti_status_t make_staged(tutti__comm_t *comm, const tutti__call_t *call, int agreed)
 {
     tutti_status_t status;
 
@@ -189,7 +189,7 @@ static tutti_status_t make_staged(tutti_comm_t *comm, const tutti__call_t *call,
     return tutti__comm_wait_for_copies(comm, status);
 }
 
-static tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
+static tutti_status_t make(tutti__comm_t *comm, const tutti__call_t *call)
 {
     int is_message = tutti__call_collective(call->kind) == TUTTI__COLLECTIVES;
     int agreed = !is_message && tutti__counts_needed(comm, call);
@@ -207,7 +207,7 @@ static tutti_status_t make(tutti_comm_t *comm, const tutti__call_t *call)
     return status == TUTTI_OK && !made ? make_staged(comm, call, agreed) : status;
 }
 
-tutti_status_t tutti__comm_make_on_device(tutti_comm_t *comm, const tutti__call_t *call)
+tutti_status_t tutti__comm_make_on_device(tutti__comm_t *comm, const tutti__call_t *call)
 {
     int before;
     tutti_status_t status = tutti__device_enter(&comm->device, &before);

@@ -52,7 +52,7 @@ static const char *type_of(const tutti__head_t *head)
 }
 
 /* The same words on both ranks. */
-static tutti_status_t fail(const tutti_comm_t *comm, int i)
+static tutti_status_t fail(const tutti__comm_t *comm, int i)
 {
     const tutti__partner_t *side = &comm->side[i];
     uint32_t rank = comm->topo->rank;
@@ -65,7 +65,7 @@ static tutti_status_t fail(const tutti_comm_t *comm, int i)
                        i == SENDER ? side->peer : rank, count_of(expects), type_of(expects));
 }
 
-static tutti_status_t start(tutti_comm_t *comm, int i, tutti__partner_stage_t stage)
+static tutti_status_t start(tutti__comm_t *comm, int i, tutti__partner_stage_t stage)
 {
     tutti__partner_t *side = &comm->side[i];
     uint32_t dest = i == SENDER ? side->peer : NOBODY, source = i == SENDER ? NOBODY : side->peer;
@@ -90,7 +90,7 @@ static tutti_status_t start(tutti_comm_t *comm, int i, tutti__partner_stage_t st
 }
 
 /* A side's run is over. */
-static tutti_status_t go_on(tutti_comm_t *comm, int i)
+static tutti_status_t go_on(tutti__comm_t *comm, int i)
 {
     tutti__partner_t *side = &comm->side[i];
 
@@ -114,7 +114,7 @@ static int is_open(const tutti__partner_t *side)
     return side->stage == TUTTI__SIDE_HEADS || side->stage == TUTTI__SIDE_DATA;
 }
 
-tutti_status_t tutti__pairs_step(tutti_comm_t *comm, tutti__stuck_t *stuck)
+tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__stuck_t *stuck)
 {
     int blocked = 0;
 
@@ -143,12 +143,12 @@ tutti_status_t tutti__pairs_step(tutti_comm_t *comm, tutti__stuck_t *stuck)
     return blocked > 0 ? TUTTI__AGAIN : TUTTI_OK;
 }
 
-uint32_t tutti__pairs_moves(const tutti_comm_t *comm)
+uint32_t tutti__pairs_moves(const tutti__comm_t *comm)
 {
     return comm->side[SENDER].run.moves + comm->side[RECEIVER].run.moves;
 }
 
-void tutti__pairs_cancel(tutti_comm_t *comm)
+void tutti__pairs_cancel(tutti__comm_t *comm)
 {
     for (int i = 0; i < SIDES; i++) {
         if (is_open(&comm->side[i]))
@@ -170,7 +170,7 @@ static void take(tutti__partner_t *side, uint32_t peer, const tutti__call_t *cal
     memcpy(side->mine.count, &number, sizeof(number));
 }
 
-static tutti_status_t allowed(tutti_comm_t *comm, uint32_t dest, uint32_t source)
+static tutti_status_t allowed(tutti__comm_t *comm, uint32_t dest, uint32_t source)
 {
     const tutti__sched_t *sched;
     tutti_status_t status = tutti__cache_sendrecv(&comm->cache, dest, source, &sched);
@@ -179,7 +179,7 @@ static tutti_status_t allowed(tutti_comm_t *comm, uint32_t dest, uint32_t source
 }
 
 /* UNSUPPORTED before anything has begun. */
-tutti_status_t tutti__pairs_start(tutti_comm_t *comm, const tutti__call_t *call,
+tutti_status_t tutti__pairs_start(tutti__comm_t *comm, const tutti__call_t *call,
                                   const tutti__exec_call_t *exec)
 {
     static const size_t nothing[2];
@@ -209,7 +209,7 @@ tutti_status_t tutti__pairs_start(tutti_comm_t *comm, const tutti__call_t *call,
     return status;
 }
 
-tutti_status_t tutti__pairs_end(tutti_comm_t *comm)
+tutti_status_t tutti__pairs_end(tutti__comm_t *comm)
 {
     int first = comm->side[RECEIVER].peer < comm->topo->rank ? RECEIVER : SENDER;
 

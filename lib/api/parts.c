@@ -7,9 +7,9 @@
 
 #include "base/status.h"
 
-void tutti__parts_add(tutti_comm_t *comm)
+void tutti__parts_add(tutti__comm_t *comm)
 {
-    tutti_comm_t *world = comm->world;
+    tutti__comm_t *world = comm->world;
 
     tutti__mutex_lock(&world->parts_lock);
     comm->next_part = world->parts;
@@ -17,14 +17,14 @@ void tutti__parts_add(tutti_comm_t *comm)
     tutti__mutex_unlock(&world->parts_lock);
 }
 
-tutti_status_t tutti_comm_free(tutti_comm_t *comm)
+tutti_status_t tutti_comm_free(tutti_comm_t *handle)
 {
     tutti_status_t status;
-    tutti_comm_t **at;
+    tutti__comm_t *comm, **at;
 
-    if (comm == NULL)
+    if (handle == NULL)
         return TUTTI_OK;
-    status = tutti__comm_check(comm);
+    status = tutti__comm_of(handle, &comm);
     if (status != TUTTI_OK)
         return status;
     if (tutti__engine_in_callback())
@@ -43,9 +43,9 @@ tutti_status_t tutti_comm_free(tutti_comm_t *comm)
     return TUTTI_OK;
 }
 
-static tutti_comm_t *take_part(tutti_comm_t *world)
+static tutti__comm_t *take_part(tutti__comm_t *world)
 {
-    tutti_comm_t *part;
+    tutti__comm_t *part;
 
     tutti__mutex_lock(&world->parts_lock);
     part = world->parts;
@@ -55,9 +55,9 @@ static tutti_comm_t *take_part(tutti_comm_t *world)
     return part;
 }
 
-void tutti__parts_close(tutti_comm_t *world)
+void tutti__parts_close(tutti__comm_t *world)
 {
-    tutti_comm_t *part;
+    tutti__comm_t *part;
 
     while ((part = take_part(world)) != NULL)
         tutti__comm_close(part);

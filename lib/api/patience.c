@@ -40,20 +40,19 @@
 /* How long who does not know the culprit waits for one that does. */
 #define NEWS_MS 500
 
-/* Whom p waits for. */
-static const char *whom(const tutti__patience_t *p, char *text, size_t bytes)
+/* What p waits for. */
+static const char *whom(const tutti__comm_t *comm, const tutti__patience_t *p)
 {
     if (p->stuck.peer < 0)
         return p->tag & TUTTI__TAG_ON_DEVICE ? "its device" : "other ranks";
-    snprintf(text, bytes, "rank %d", p->stuck.peer);
-    return text;
+    return tutti__boot_rank_name(comm->boot, (uint32_t)p->stuck.peer);
 }
 
 /* The deadline has passed. Nobody knows whom a device waits for, so news of those who know better
    are waited for; a rank that is stopped is better to say than one that waits for it. */
-static tutti_status_t give_up(tutti_comm_t *comm, const tutti__patience_t *p)
+static tutti_status_t give_up(tutti__comm_t *comm, const tutti__patience_t *p)
 {
-    char peer[32], halted[128] = "";
+    char halted[160] = "";
     tutti_status_t status = TUTTI_OK;
 
     if (!tutti__engine_halted(comm->engine, halted, sizeof(halted)) &&
@@ -64,16 +63,16 @@ static tutti_status_t give_up(tutti_comm_t *comm, const tutti__patience_t *p)
         }
     if (status != TUTTI_OK)
         return status;
-    return tutti__fail(TUTTI_ERR_TIMEOUT, "rank %d waited %.3g s in %s (direct) for %s%s%s",
-                       tutti_rank(comm), (double)comm->conf.shared.timeout_ms / 1000,
-                       tutti__tag_name(p->tag), whom(p, peer, sizeof(peer)),
-                       halted[0] != '\0' ? "; " : "", halted);
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "%s waited %.3g s in %s (direct) for %s%s%s",
+                       tutti__boot_rank_name(comm->boot, comm->topo->rank),
+                       (double)comm->conf.shared.timeout_ms / 1000, tutti__tag_name(p->tag),
+                       whom(comm, p), halted[0] != '\0' ? "; " : "", halted);
 }
 
 /* The wait has lasted for another TUTTI_STALL_WARNING seconds. */
-static void warn(const tutti_comm_t *comm, const tutti__patience_t *p, uint64_t waited_ns)
+static void warn(const tutti__comm_t *comm, const tutti__patience_t *p, uint64_t waited_ns)
 {
-    char call[160], peer[32], halted[128];
+    char call[160], halted[160];
     double s = (double)waited_ns / 1e9;
     int is_halted = tutti__engine_halted(comm->engine, halted, sizeof(halted));
 
@@ -81,13 +80,13 @@ static void warn(const tutti_comm_t *comm, const tutti__patience_t *p, uint64_t 
         tutti__engine_call_text(comm->engine, comm->call, call, sizeof(call));
     else
         snprintf(call, sizeof(call), "%s", tutti__tag_name(p->tag));
-    TUTTI__LOG(TUTTI__LOG_WARN, "rank %d has waited %.*f s in %s (direct) for %s%s%s",
-               tutti_rank(comm), s < 10 ? 1 : 0, s, call, whom(p, peer, sizeof(peer)),
-               is_halted ? "; " : "", is_halted ? halted : "");
+    TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %.*f s in %s (direct) for %s%s%s",
+               tutti__boot_rank_name(comm->boot, comm->topo->rank), s < 10 ? 1 : 0, s, call,
+               whom(comm, p), is_halted ? "; " : "", is_halted ? halted : "");
 }
 
 /* Peers that are dead, have left, or are too late. */
-static tutti_status_t check_peers(tutti_comm_t *comm, tutti__patience_t *p)
+static tutti_status_t check_peers(tutti__comm_t *comm, tutti__patience_t *p)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     uint64_t now = tutti__now_ns(), stall_ns = conf->stall_ms * 1000000u;
@@ -108,7 +107,7 @@ static tutti_status_t check_peers(tutti_comm_t *comm, tutti__patience_t *p)
 
 /* Peers write a stage's words to one place, each in its own arena. (Not so announcements of two
    ranks, but there is one word for a stage then.) */
-static uintptr_t place_of(const tutti_comm_t *comm, const tutti__stuck_t *stuck)
+static uintptr_t place_of(const tutti__comm_t *comm, const tutti__stuck_t *stuck)
 {
     int32_t index = stuck->peer < 0 ? -1 : comm->machine->index_of[stuck->peer];
 
@@ -116,7 +115,7 @@ static uintptr_t place_of(const tutti_comm_t *comm, const tutti__stuck_t *stuck)
 }
 
 /* Stay awake, if it has not lasted too long: 0 if it has. */
-static int bide(const tutti_comm_t *comm, tutti__patience_t *p)
+static int bide(const tutti__comm_t *comm, tutti__patience_t *p)
 {
     uint64_t before;
 
@@ -144,7 +143,7 @@ static uint32_t sleep_us(const tutti__patience_t *p)
     return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, SLEEP_US), SLEEP_MOST_US);
 }
 
-tutti_status_t tutti__patience_bide(tutti_comm_t *comm, tutti__patience_t *p,
+tutti_status_t tutti__patience_bide(tutti__comm_t *comm, tutti__patience_t *p,
                                     const tutti__stuck_t *now)
 {
     uintptr_t place = place_of(comm, now);

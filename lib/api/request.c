@@ -12,8 +12,6 @@ static tutti_status_t is_null(const char *what)
 
 tutti_status_t tutti_start(tutti_request_t *request)
 {
-    if (request == NULL)
-        return is_null("request");
     return tutti__engine_start(request);
 }
 
@@ -24,15 +22,13 @@ tutti_status_t tutti_request_free(tutti_request_t *request)
 
 tutti_status_t tutti_test(tutti_request_t *request, int *ret_done)
 {
-    if (request == NULL || ret_done == NULL)
+    if (ret_done == NULL)
         return is_null(request == NULL ? "request" : "ret_done");
     return tutti__engine_test(request, ret_done);
 }
 
 tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms)
 {
-    if (request == NULL)
-        return is_null("request");
     return tutti__engine_wait(request, timeout_ms);
 }
 
@@ -54,7 +50,7 @@ tutti_status_t tutti_wait_any(tutti_request_t **requests, size_t nrequests, int 
 tutti_status_t tutti_request_recvcounts(tutti_request_t *request, int timeout_ms,
                                         size_t *ret_counts)
 {
-    if (request == NULL || ret_counts == NULL)
+    if (ret_counts == NULL)
         return is_null(request == NULL ? "request" : "ret_counts");
     return tutti__engine_recvcounts(request, timeout_ms, ret_counts);
 }
@@ -66,8 +62,6 @@ tutti_status_t tutti_request_receive(tutti_request_t *request, void *recvbuf,
     uint32_t rank, size;
     tutti_status_t status;
 
-    if (request == NULL)
-        return is_null("request");
     status = tutti__engine_receives(request, &call, &rank, &size);
     if (status != TUTTI_OK)
         return status;

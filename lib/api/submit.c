@@ -14,41 +14,34 @@
 
 /* ---- options ---- */
 
-/* A structure of the caller's: neither older than this library knows nor with news that it does
-   not. `what` and `init` are for messages. */
-static tutti_status_t check_size(const void *structure, size_t size, size_t known, const char *what,
-                                 const char *init)
-{
-    const unsigned char *bytes = structure;
+/* Of the first version of the library. */
+#define OPTIONS_FIRST TUTTI__END_OF(tutti_async_options_t, postscale)
+#define CALL_FIRST TUTTI__END_OF(tutti_call_t, options)
 
-    if (size < known || size > 4096)
-        return tutti__fail(TUTTI_ERR_ABI, "%s->size is %zu; use %s", what, size, init);
-    for (size_t i = known; i < size; i++)
-        if (bytes[i] != 0)
-            return tutti__fail(TUTTI_ERR_ABI,
-                               "%s has a field that this version of the library, %x, does not know",
-                               what, tutti_version());
-    return TUTTI_OK;
-}
-
-static tutti_status_t read_options(const tutti_async_options_t *options, tutti__entry_t *entry)
+static tutti_status_t read_options(const tutti_async_options_t *user, tutti__entry_t *entry)
 {
     tutti__call_t *call = &entry->call;
+    tutti_async_options_t options;
     tutti_status_t status;
 
     call->prescale = call->postscale = 1;
-    if (options == NULL)
+    if (user == NULL)
         return TUTTI_OK;
-    status =
-        check_size(options, options->size, sizeof(*options), "options", "TUTTI_ASYNC_OPTIONS_INIT");
+    status = tutti__read_structure(&options, sizeof(options), user, user->size, OPTIONS_FIRST,
+                                   "options", "TUTTI_ASYNC_OPTIONS_INIT");
     if (status != TUTTI_OK)
         return status;
-    entry->callback = options->callback;
-    entry->callback_arg = options->callback_arg;
-    if (options->prescale != 0)
-        call->prescale = options->prescale;
-    if (options->postscale != 0)
-        call->postscale = options->postscale;
+    if (options.reserved != 0 || (options.callback_info != 0 && options.callback_info != 1))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->%s is %d",
+                           options.reserved != 0 ? "reserved" : "callback_info",
+                           options.reserved != 0 ? options.reserved : options.callback_info);
+    entry->callback = options.callback;
+    entry->callback_arg = options.callback_arg;
+    entry->callback_info = options.callback_info;
+    if (options.prescale != 0)
+        call->prescale = options.prescale;
+    if (options.postscale != 0)
+        call->postscale = options.postscale;
     if ((call->prescale != 1 || call->postscale != 1) && !tutti__call_reduces(call->kind))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "options->prescale and postscale are for reductions, not for %s",
@@ -71,13 +64,11 @@ static tutti_status_t check_later(const tutti__call_t *call, int *ret_later)
     return TUTTI_OK;
 }
 
-static tutti_status_t check_entry(tutti_comm_t *comm, tutti__entry_t *entry,
+static tutti_status_t check_entry(const tutti__comm_t *comm, tutti__entry_t *entry,
                                   const tutti_async_options_t *options)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti_status_t status;
 
-    if (status != TUTTI_OK)
-        return status;
     if (entry->name == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "name is NULL");
     status = read_options(options, entry);
@@ -98,13 +89,16 @@ static tutti_status_t check_ret(const void *ret_request)
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__submit_one(tutti_comm_t *comm, const char *name, tutti__call_t *call,
+tutti_status_t tutti__submit_one(tutti_comm_t *handle, const char *name, tutti__call_t *call,
                                  const tutti_async_options_t *options,
                                  tutti_request_t **ret_request)
 {
     tutti__entry_t entry = { .name = name, .call = *call };
-    tutti_status_t status = check_entry(comm, &entry, options);
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
 
+    if (status == TUTTI_OK)
+        status = check_entry(comm, &entry, options);
     if (status == TUTTI_OK)
         status = check_ret(ret_request);
     if (status != TUTTI_OK)
@@ -114,13 +108,16 @@ tutti_status_t tutti__submit_one(tutti_comm_t *comm, const char *name, tutti__ca
 
 /* ---- calls that are written down ---- */
 
-tutti_status_t tutti__read_call(const tutti_call_t *call, tutti__call_t *ret_call)
+tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_call)
 {
+    tutti_call_t read;
+    const tutti_call_t *call = &read;
     tutti_status_t status;
 
-    if (call == NULL)
+    if (user == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call is NULL");
-    status = check_size(call, call->size, sizeof(*call), "call", "TUTTI_CALL_INIT");
+    status = tutti__read_structure(&read, sizeof(read), user, user->size, CALL_FIRST, "call",
+                                   "TUTTI_CALL_INIT");
     if (status != TUTTI_OK)
         return status;
     if (call->kind < TUTTI_CALL_ALLREDUCE || call->kind > TUTTI_CALL_SENDRECV)
@@ -144,7 +141,7 @@ tutti_status_t tutti__read_call(const tutti_call_t *call, tutti__call_t *ret_cal
     return TUTTI_OK;
 }
 
-static tutti_status_t read_entry(tutti_comm_t *comm, const tutti_call_t *call,
+static tutti_status_t read_entry(tutti__comm_t *comm, const tutti_call_t *call,
                                  const tutti__stream_of_t *in, tutti__entry_t *ret_entry)
 {
     tutti_status_t status;
@@ -164,10 +161,11 @@ static tutti_status_t read_entry(tutti_comm_t *comm, const tutti_call_t *call,
     return status;
 }
 
-tutti_status_t tutti__submit_all(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
+tutti_status_t tutti__submit_all(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *handle,
                                  const tutti__stream_of_t *in, tutti_request_t **ret_request)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
     tutti__entry_t *entries;
 
     if (status != TUTTI_OK || ncalls == 0)
@@ -199,11 +197,12 @@ tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, tutti_comm
     return tutti__submit_all(calls, ncalls, comm, NULL, ret_request);
 }
 
-tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti_comm_t *comm,
+tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti_comm_t *handle,
                                        tutti_request_t **ret_request)
 {
+    tutti__comm_t *comm;
     tutti__entry_t entry;
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti_status_t status = tutti__comm_of(handle, &comm);
 
     if (status == TUTTI_OK)
         status = read_entry(comm, call, NULL, &entry);
@@ -214,9 +213,10 @@ tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti_comm_t *c
     return tutti__engine_create(comm->engine, &entry, ret_request);
 }
 
-tutti_status_t tutti_join(tutti_comm_t *comm, int *ret_last_rank)
+tutti_status_t tutti_join(tutti_comm_t *handle, int *ret_last_rank)
 {
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
 
     return status != TUTTI_OK ? status : tutti__engine_join(comm->engine, ret_last_rank);
 }

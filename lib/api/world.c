@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tutti_init, tutti_finalize, tutti_world, tutti_abort: the one communicator of all ranks. And
    unique ids. */
+#include "api/arguments.h"
 #include "api/comm.h"
 
 #include "base/lock.h"
@@ -11,34 +12,23 @@
 
 #include <string.h>
 
-/* Where options->mpi_comm, the last field of the first version, ends. */
-#define OPTIONS_LEAST                                                                              \
-    (offsetof(tutti_options_t, mpi_comm) + sizeof(((tutti_options_t *)0)->mpi_comm))
+/* The size of the options in the first version of the library. */
+#define OPTIONS_FIRST TUTTI__END_OF(tutti_options_t, mpi_comm)
 
 /* Protects `world` while it is made and ended. */
 static tutti__mutex_t world_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_WORLD);
 static tutti_comm_t *_Atomic world;
 
-/*
- * Take over the caller's options, whichever version he was built with: fields he does not know keep
- * their defaults; fields that this library does not know must be zero.
- */
 static tutti_status_t read_options(const tutti_options_t *user, tutti_options_t *ret_options)
 {
     tutti_options_t options = TUTTI_OPTIONS_INIT;
-    const unsigned char *bytes = (const unsigned char *)user;
+    tutti_status_t status;
 
     if (user != NULL) {
-        if ((user->size < sizeof(options) && user->size != OPTIONS_LEAST) || user->size > 4096)
-            return tutti__fail(TUTTI_ERR_ABI, "options->size is %zu; use TUTTI_OPTIONS_INIT",
-                               user->size);
-        for (size_t i = sizeof(options); i < user->size; i++)
-            if (bytes[i] != 0)
-                return tutti__fail(TUTTI_ERR_ABI,
-                                   "options has a field that this version of the "
-                                   "library, %x, does not know",
-                                   tutti_version());
-        memcpy(&options, user, TUTTI__MIN(user->size, sizeof(options)));
+        status = tutti__read_structure(&options, sizeof(options), user, user->size, OPTIONS_FIRST,
+                                       "options", "TUTTI_OPTIONS_INIT");
+        if (status != TUTTI_OK)
+            return status;
         if (options.reserved != 0)
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->reserved is not 0");
         if (options.api_version >> 16 != TUTTI_VERSION_MAJOR)
@@ -91,7 +81,7 @@ static tutti_status_t meet_others(const tutti_options_t *options, const tutti__c
     return tutti__boot_meet(conf, options->mpi_comm, ret_meet, ret_module);
 }
 
-static tutti_status_t open_world(const tutti_options_t *options, tutti_comm_t **ret_comm)
+static tutti_status_t open_world(const tutti_options_t *options, tutti__comm_t **ret_comm)
 {
     const tutti__mpi_module_t *module = NULL;
     tutti__conf_t conf;
@@ -113,7 +103,7 @@ static tutti_status_t open_world(const tutti_options_t *options, tutti_comm_t **
 tutti_status_t tutti_init(const tutti_options_t *user)
 {
     tutti_options_t options;
-    tutti_comm_t *comm = NULL;
+    tutti__comm_t *comm = NULL;
     tutti_status_t status = read_options(user, &options);
 
     if (status != TUTTI_OK)
@@ -121,27 +111,28 @@ tutti_status_t tutti_init(const tutti_options_t *user)
     tutti__mutex_lock(&world_lock);
     /* A forked child ends what was its parent's first. */
     if (atomic_load(&world) != NULL)
-        status = tutti__comm_check(atomic_load(&world));
+        status = tutti__comm_of(atomic_load(&world), &comm);
     if (status == TUTTI_OK && atomic_load(&world) != NULL)
         status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_init was called already");
     if (status == TUTTI_OK)
         status = open_world(&options, &comm);
     if (status == TUTTI_OK)
-        atomic_store(&world, comm);
+        atomic_store(&world, comm->handle);
     tutti__mutex_unlock(&world_lock);
     return status;
 }
 
 tutti_status_t tutti_finalize(void)
 {
-    tutti_comm_t *comm;
+    tutti_comm_t *handle;
+    tutti__comm_t *comm;
 
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_finalize inside a callback");
     tutti__mutex_lock(&world_lock);
-    comm = atomic_exchange(&world, NULL);
+    handle = atomic_exchange(&world, NULL);
     /* In a forked child it is the parent's; leave it alone. */
-    if (comm != NULL && tutti__comm_check(comm) == TUTTI_OK)
+    if (handle != NULL && tutti__comm_of(handle, &comm) == TUTTI_OK)
         tutti__comm_close(comm);
     tutti__id_end_all();
     tutti__mutex_unlock(&world_lock);
@@ -164,14 +155,16 @@ tutti_comm_t *tutti_world(void)
     return atomic_load(&world);
 }
 
-tutti_status_t tutti_abort(tutti_comm_t *comm, const char *reason)
+tutti_status_t tutti_abort(tutti_comm_t *handle, const char *reason)
 {
     char text[TUTTI__ERROR_BYTES];
-    tutti_status_t status = tutti__comm_check(comm);
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
 
     if (status != TUTTI_OK)
         return status;
-    snprintf(text, sizeof(text), "rank %d called tutti_abort: %.200s", tutti_rank(comm),
+    snprintf(text, sizeof(text), "%s called tutti_abort: %.200s",
+             tutti__boot_rank_name(comm->boot, comm->topo->rank),
              reason != NULL ? reason : "no reason given");
     tutti__engine_kill(comm->engine, TUTTI_ERR_PEER_LOST, text);
     return TUTTI_OK;

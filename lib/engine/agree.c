@@ -132,9 +132,9 @@ static void add(tutti__engine_t *e, int link, const news_t *news)
     settle(e, tensor);
 }
 
-void tutti__agree_submit(tutti__engine_t *e, tutti_request_t *request)
+void tutti__agree_submit(tutti__engine_t *e, tutti__request_t *request)
 {
-    size_t bytes = strlen(request->name);
+    size_t bytes = request->name_bytes;
     char name[TUTTI__NAME_BYTES];
     news_t news = { .group = request->group, .name = name };
 
@@ -225,7 +225,7 @@ void tutti__agree_join(tutti__engine_t *e, uint32_t rank)
 
 void tutti__agree_joined(tutti__engine_t *e, uint32_t last_rank)
 {
-    tutti_request_t *join;
+    tutti__request_t *join;
 
     tutti__links_send_down(e, TUTTI__MSG_JOINED, &last_rank, sizeof(last_rank));
     memset(e->joined, 0, e->size);

@@ -41,7 +41,7 @@ struct tutti__tensor {
 };
 
 /* agree.c: announcements */
-void tutti__agree_submit(tutti__engine_t *e, tutti_request_t *request);
+void tutti__agree_submit(tutti__engine_t *e, tutti__request_t *request);
 void tutti__agree_announce(tutti__engine_t *e, int link, const void *body, size_t bytes);
 /* This rank, or one of my subtree, joins; all have joined. */
 void tutti__agree_join(tutti__engine_t *e, uint32_t rank);
@@ -69,7 +69,7 @@ int tutti__tensor_add_party(tutti__engine_t *e, const tutti__announce_msg_t *msg
                             tutti__party_t **ret_party);
 
 /* facts.c: what must fit */
-tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *request);
+tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti__request_t *request);
 int tutti__facts_is_message(const tutti__facts_t *facts);
 int tutti__facts_differ(const tutti__facts_t *a, const tutti__facts_t *b);
 /* Add one announcement to what is known; remember the first pair of ranks that differ. */
@@ -109,7 +109,7 @@ void tutti__refuse_dissolve(const tutti__engine_t *e, tutti__tensor_t *tensor);
 
 /* missing.c */
 /* Say in words whom a request waits for that is not agreed; 1 if this rank knows it exactly. */
-int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, char *text,
+int tutti__agree_missing(tutti__engine_t *e, const tutti__request_t *request, char *text,
                          size_t bytes);
 /* The same of a tensor of this rank's table; 0: it does not wait for a rank, or not here. */
 int tutti__missing_tensor(const tutti__engine_t *e, const tutti__tensor_t *tensor, char *text,

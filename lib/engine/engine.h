@@ -23,6 +23,7 @@
 #include "exec/exec.h"
 
 typedef struct tutti__engine tutti__engine_t;
+typedef struct tutti__request tutti__request_t;
 
 /* What it is made of; all of it outlives the engine. */
 typedef struct {
@@ -66,6 +67,7 @@ typedef struct {
     int counts_later;          /* recvcounts is NULL, and to be found out */
     tutti_callback_t callback; /* or NULL */
     void *callback_arg;
+    int callback_info; /* its argument is a tutti_callback_info_t, with callback_arg in it */
     /* On device memory: the caller's data are there when the work that is in this stream by now is
        done; has_stream 0: they are there. */
     tutti__dstream_t *stream;

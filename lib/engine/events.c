@@ -118,14 +118,14 @@ void tutti__events_put(tutti__engine_t *e, tutti__devent_t **event)
 
 /* ---- recording ---- */
 
-static tutti_status_t record(tutti__engine_t *e, tutti_request_t *r)
+static tutti_status_t record(tutti__engine_t *e, tutti__request_t *r)
 {
     tutti_status_t status = tutti__events_take(e, &r->ready);
 
     return status == TUTTI_OK ? e->env.exec->device->ops->record(r->ready, r->stream) : status;
 }
 
-static int any_stream(tutti_request_t *const *requests, size_t n)
+static int any_stream(tutti__request_t *const *requests, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (requests[i]->has_stream)
@@ -133,7 +133,7 @@ static int any_stream(tutti_request_t *const *requests, size_t n)
     return 0;
 }
 
-tutti_status_t tutti__events_record(tutti__engine_t *e, tutti_request_t *const *requests, size_t n)
+tutti_status_t tutti__events_record(tutti__engine_t *e, tutti__request_t *const *requests, size_t n)
 {
     const tutti__device_ops_t *ops = e->env.exec->device->ops;
     tutti_status_t status = TUTTI_OK;

@@ -50,7 +50,7 @@ static void put(uint64_t *to, const size_t *counts, size_t n)
 }
 
 /* What this rank knows. */
-static void put_mine(const tutti_request_t *r, uint32_t rank, size_t n, uint64_t *array)
+static void put_mine(const tutti__request_t *r, uint32_t rank, size_t n, uint64_t *array)
 {
     const tutti__call_t *call = &r->call;
 
@@ -82,7 +82,7 @@ static void put_mine(const tutti_request_t *r, uint32_t rank, size_t n, uint64_t
 tutti_status_t tutti__exchange_call(tutti__engine_t *e, tutti__lane_t *lane,
                                     tutti__call_t *ret_call)
 {
-    const tutti_request_t *r = lane->first->first;
+    const tutti__request_t *r = lane->first->first;
     size_t n = entries(r->call.kind, e->size);
     tutti_status_t status = tutti__fuse_memory(e, lane, n * sizeof(uint64_t));
 
@@ -167,7 +167,7 @@ static int all_know(tutti_call_kind_t kind, const uint64_t *array, size_t n)
     return 1;
 }
 
-static void mismatch(char *text, size_t bytes, const tutti_request_t *r, const pair_t *pair)
+static void mismatch(char *text, size_t bytes, const tutti__request_t *r, const pair_t *pair)
 {
     const char *name = tutti__call_name(r->call.kind);
     unsigned long long given = pair->given, expected = pair->expected;
@@ -185,7 +185,7 @@ static void mismatch(char *text, size_t bytes, const tutti_request_t *r, const p
 }
 
 /* Keep what each rank gives to this one. */
-static void keep(tutti_request_t *r, const uint64_t *array, uint32_t rank, size_t n)
+static void keep(tutti__request_t *r, const uint64_t *array, uint32_t rank, size_t n)
 {
     /* The third of the request's four arrays. */
     size_t *counts = r->arrays + 2 * n;
@@ -197,7 +197,7 @@ static void keep(tutti_request_t *r, const uint64_t *array, uint32_t rank, size_
 }
 
 /* To be announced again, when there is a buffer. */
-static void next_phase(tutti__engine_t *e, tutti_request_t *r, const uint64_t *array)
+static void next_phase(tutti__engine_t *e, tutti__request_t *r, const uint64_t *array)
 {
     if (r->counts_later)
         keep(r, array, e->rank, e->size);
@@ -223,7 +223,7 @@ tutti_status_t tutti__exchange_done(tutti__engine_t *e, const tutti__lane_t *lan
                                     size_t bytes)
 {
     const uint64_t *array = (const uint64_t *)(const void *)lane->fuse;
-    tutti_request_t *r = lane->first->first;
+    tutti__request_t *r = lane->first->first;
     pair_t pair;
 
     if (!fits(&r->call, array, e->size, &pair)) {

@@ -94,7 +94,7 @@ static inline tutti__facts_t facts_of_call(const tutti__engine_t *e, const tutti
     return facts;
 }
 
-tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti_request_t *request)
+tutti__facts_t tutti__facts_of(const tutti__engine_t *e, const tutti__request_t *request)
 {
     return facts_of_call(e, &request->call, request->phase);
 }

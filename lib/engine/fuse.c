@@ -70,7 +70,7 @@ tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_
 
 /* ---- places ---- */
 
-static size_t part_bytes(const tutti_request_t *r)
+static size_t part_bytes(const tutti__request_t *r)
 {
     return r->call.count * tutti_dtype_bytes(r->call.dtype);
 }
@@ -82,7 +82,7 @@ static size_t lay_out(tutti__bucket_t *bucket)
     int tight = bucket->nrequests == 1 || bucket->first->call.op > TUTTI_MAXLOC;
     size_t total = 0;
 
-    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next) {
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
         r->offset = total;
         total += tight ? part_bytes(r) : TUTTI__ROUND_UP(part_bytes(r), TUTTI__LINE_BYTES);
     }
@@ -90,7 +90,7 @@ static size_t lay_out(tutti__bucket_t *bucket)
 }
 
 /* A ghost's own recvcounts say how much it receives and throws away. */
-static size_t ghost_bytes(const tutti_request_t *r, uint32_t size)
+static size_t ghost_bytes(const tutti__request_t *r, uint32_t size)
 {
     size_t total = 0;
 
@@ -143,7 +143,7 @@ tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
 
 /* ---- copies ---- */
 
-static void copy(tutti__lane_t *lane, void *to, const void *from, const tutti_request_t *r,
+static void copy(tutti__lane_t *lane, void *to, const void *from, const tutti__request_t *r,
                  double scale)
 {
     if (TUTTI__UNLIKELY(lane->on_device))
@@ -154,13 +154,13 @@ static void copy(tutti__lane_t *lane, void *to, const void *from, const tutti_re
         tutti__reduce_scale(to, from, r->call.count, r->call.dtype, scale);
 }
 
-static char *place(const tutti__lane_t *lane, const tutti_request_t *r, uint32_t part)
+static char *place(const tutti__lane_t *lane, const tutti__request_t *r, uint32_t part)
 {
     return lane->packed + part * lane->call.count * tutti_dtype_bytes(r->call.dtype) + r->offset;
 }
 
 /* What this rank gives of one tensor to one block. */
-static void pack_part(tutti__lane_t *lane, const tutti_request_t *r, const void *from,
+static void pack_part(tutti__lane_t *lane, const tutti__request_t *r, const void *from,
                       uint32_t part)
 {
     size_t bytes = part_bytes(r);
@@ -177,7 +177,7 @@ static void pack_part(tutti__lane_t *lane, const tutti_request_t *r, const void 
 
 void tutti__fuse_pack(const tutti__engine_t *e, tutti__lane_t *lane)
 {
-    for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next) {
+    for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next) {
         switch (r->call.kind) {
         case TUTTI_CALL_ALLREDUCE:
         case TUTTI_CALL_REDUCE:
@@ -202,7 +202,7 @@ void tutti__fuse_pack(const tutti__engine_t *e, tutti__lane_t *lane)
 
 void tutti__fuse_unpack(const tutti__engine_t *e, tutti__lane_t *lane)
 {
-    for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next) {
+    for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next) {
         if (r->ghost)
             continue;
         switch (r->call.kind) {

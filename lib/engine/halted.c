@@ -36,8 +36,8 @@ int tutti__engine_halted(const tutti__engine_t *e, char *text, size_t bytes)
 
         if (state != 'T' && state != 't')
             continue;
-        snprintf(text, bytes, "rank %u does not go on: its process %d is stopped", machine->rank[i],
-                 machine->pid[i]);
+        snprintf(text, bytes, "%s does not go on: its process %d is stopped",
+                 tutti__boot_rank_name(e->env.boot, machine->rank[i]), machine->pid[i]);
         return 1;
     }
     return 0;

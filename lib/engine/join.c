@@ -34,10 +34,10 @@ const char *tutti__join_refuses(const tutti__engine_t *e, const tutti__facts_t *
  * The bucket of a second phase may come before this rank has finished the first one, since it does
  * not announce anything; so the second is a ghost of its own, and asks when it starts.
  */
-int tutti__join_counts(tutti__engine_t *e, tutti_request_t *ghost)
+int tutti__join_counts(tutti__engine_t *e, tutti__request_t *ghost)
 {
-    for (tutti_request_t **at = &e->ghosts; *at != NULL; at = &(*at)->next) {
-        tutti_request_t *first = *at;
+    for (tutti__request_t **at = &e->ghosts; *at != NULL; at = &(*at)->next) {
+        tutti__request_t *first = *at;
 
         if (first->hash != ghost->hash || strcmp(first->name, ghost->name) != 0)
             continue;
@@ -50,8 +50,8 @@ int tutti__join_counts(tutti__engine_t *e, tutti_request_t *ghost)
     return 0;
 }
 
-tutti_request_t *tutti__join_ghost(tutti__engine_t *e, const tutti__facts_t *facts,
-                                   const char *name, size_t name_bytes)
+tutti__request_t *tutti__join_ghost(tutti__engine_t *e, const tutti__facts_t *facts,
+                                    const char *name, size_t name_bytes)
 {
     char text[TUTTI__NAME_BYTES] = "";
     tutti__entry_t entry = {
@@ -68,7 +68,7 @@ tutti_request_t *tutti__join_ghost(tutti__engine_t *e, const tutti__facts_t *fac
         },
         .counts_later = facts->kind == TUTTI_CALL_ALLGATHERV,
     };
-    tutti_request_t *ghost;
+    tutti__request_t *ghost;
 
     memcpy(text, name, name_bytes);
     if (tutti__request_new(e, &entry, &ghost) != TUTTI_OK) {

@@ -31,7 +31,7 @@ tutti_status_t tutti__landing_record(tutti__engine_t *e, tutti__bucket_t *bucket
     tutti_status_t status;
 
     /* The streams that they are in are waited for by now. */
-    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next)
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
         tutti__events_put(e, &r->ready);
     status = tutti__events_take(e, &bucket->landed);
     if (status == TUTTI_OK)
@@ -51,7 +51,7 @@ void tutti__landing_add(tutti__engine_t *e, tutti__bucket_t *bucket)
         e->landing_first = bucket;
     e->landing_last = bucket;
     e->nlanding++;
-    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next) {
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
         tutti__store_release(&r->queued, 1);
         tutti__store_release(&r->begun, 1);
     }
@@ -76,7 +76,8 @@ static void fail(tutti__engine_t *e, const tutti__bucket_t *bucket, tutti_status
     char text[TUTTI__ERROR_BYTES];
 
     /* Requests that an event was enough for are in it no more. */
-    snprintf(text, sizeof(text), "rank %u, tensor '%.100s', queued on its device: %.300s", e->rank,
+    snprintf(text, sizeof(text), "%s, tensor '%.100s', queued on its device: %.300s",
+             tutti__boot_rank_name(e->env.boot, e->rank),
              bucket->first != NULL ? bucket->first->name : "", tutti_last_error());
     tutti__lanes_fail(e, status, text);
 }
@@ -98,11 +99,11 @@ static tutti_status_t land(const tutti__engine_t *e, const tutti__bucket_t *buck
 int tutti__landing_poll(tutti__engine_t *e)
 {
     tutti_status_t status = TUTTI_OK;
-    tutti_request_t *next;
+    tutti__request_t *next;
     int moved = 0;
 
     while (e->landing_first != NULL && (status = land(e, e->landing_first)) == TUTTI_OK) {
-        for (tutti_request_t *r = e->landing_first->first; r != NULL; r = next) {
+        for (tutti__request_t *r = e->landing_first->first; r != NULL; r = next) {
             next = r->next;
             tutti__request_finish(e, r, TUTTI_OK, NULL);
         }
@@ -150,11 +151,11 @@ void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns)
 /* ---- handing over ---- */
 
 /* Where the request is in its bucket's list; NULL: in no bucket here. */
-static tutti_request_t **find(tutti__engine_t *e, const tutti_request_t *request,
-                              tutti__bucket_t **ret_bucket)
+static tutti__request_t **find(tutti__engine_t *e, const tutti__request_t *request,
+                               tutti__bucket_t **ret_bucket)
 {
     for (tutti__bucket_t *b = e->landing_first; b != NULL; b = b->next)
-        for (tutti_request_t **at = &b->first; *at != NULL; at = &(*at)->next)
+        for (tutti__request_t **at = &b->first; *at != NULL; at = &(*at)->next)
             if (*at == request) {
                 *ret_bucket = b;
                 return at;
@@ -162,11 +163,11 @@ static tutti_request_t **find(tutti__engine_t *e, const tutti_request_t *request
     return NULL;
 }
 
-static tutti_status_t hand_over(tutti__engine_t *e, tutti_request_t *request,
+static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
                                 tutti__dstream_t *stream, int *ret_gone)
 {
     tutti__bucket_t *bucket;
-    tutti_request_t **at = find(e, request, &bucket);
+    tutti__request_t **at = find(e, request, &bucket);
     tutti_status_t status;
     int before;
 
@@ -201,7 +202,7 @@ tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream
                     : TUTTI_OK;
 }
 
-tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti_request_t *request,
+tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti__request_t *request,
                                    tutti__dstream_t *stream, int *ret_gone)
 {
     tutti_status_t status = TUTTI_OK;

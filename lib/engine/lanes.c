@@ -33,9 +33,9 @@ void tutti__lanes_open(tutti__engine_t *e)
 
 void tutti__bucket_free(tutti__bucket_t *bucket)
 {
-    tutti_request_t *next;
+    tutti__request_t *next;
 
-    for (tutti_request_t *r = bucket != NULL ? bucket->first : NULL; r != NULL; r = next) {
+    for (tutti__request_t *r = bucket != NULL ? bucket->first : NULL; r != NULL; r = next) {
         next = r->next;
         if (r->ghost)
             tutti__request_free(r);
@@ -124,7 +124,7 @@ static int polls(const tutti__engine_t *e, const tutti__sched_t *sched)
 /* The call that serves the bucket: counts first, then on the user's buffers or fused. */
 static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane)
 {
-    tutti_request_t *r = lane->first->first;
+    tutti__request_t *r = lane->first->first;
 
     if (r->ghost && r->phase > 0 && r->call.recvcounts == NULL && !tutti__join_counts(e, r))
         return TUTTI__AGAIN;
@@ -241,9 +241,9 @@ static tutti__bucket_t *take_first(tutti__engine_t *e, tutti__lane_t *lane)
 static void finish(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t status, const char *text)
 {
     tutti__bucket_t *bucket = take_first(e, lane);
-    tutti_request_t *next;
+    tutti__request_t *next;
 
-    for (tutti_request_t *r = bucket->first; r != NULL && status != TUTTI__AGAIN; r = next) {
+    for (tutti__request_t *r = bucket->first; r != NULL && status != TUTTI__AGAIN; r = next) {
         next = r->next;
         tutti__request_finish(e, r, status, text);
     }
@@ -294,8 +294,9 @@ static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t s
 {
     char text[TUTTI__ERROR_BYTES];
 
-    snprintf(text, sizeof(text), "rank %u, tensor '%.100s': %.300s", e->rank,
-             lane->first->first->name, tutti_last_error());
+    snprintf(text, sizeof(text), "%s, tensor '%.100s': %.300s",
+             tutti__boot_rank_name(e->env.boot, e->rank), lane->first->first->name,
+             tutti_last_error());
     if (lane->on_device)
         tutti__lanes_fail(e, status, text);
     else
@@ -315,14 +316,14 @@ void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *te
 /* NCCL has failed: nothing goes on but the wait for news. */
 void tutti__lanes_await_news(tutti__engine_t *e)
 {
-    char halted[128], text[TUTTI__ERROR_BYTES];
+    char halted[160], text[TUTTI__ERROR_BYTES];
 
     atomic_store(&e->news, 1); /* the next step looks at the sockets */
     if (tutti__now_ns() - atomic_load(&e->failed_ns) < NEWS_NS)
         return;
     /* That one may be who would have passed them on. */
     if (tutti__engine_halted(e, halted, sizeof(halted)))
-        snprintf(text, sizeof(text), "%.360s; %s", e->failed_text, halted);
+        snprintf(text, sizeof(text), "%.340s; %s", e->failed_text, halted);
     else
         snprintf(text, sizeof(text), "%s", e->failed_text);
     tutti__watch_dead(e, TUTTI_ERR_TRANSPORT, text);
@@ -332,7 +333,7 @@ void tutti__lanes_await_news(tutti__engine_t *e)
 static tutti_status_t step_again(tutti__engine_t *e, tutti__lane_t *lane)
 {
     tutti_status_t status;
-    char text[128];
+    char text[160];
 
     /* What it wrote before it left may have come after the first look. */
     status = tutti__run_step(&lane->run, &lane->stuck);
@@ -340,8 +341,8 @@ static tutti_status_t step_again(tutti__engine_t *e, tutti__lane_t *lane)
         return status;
     if (tutti__watch_left(e, (uint32_t)lane->stuck.peer, text, sizeof(text)))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
-    return tutti__fail(TUTTI_ERR_SHUTDOWN, "rank %d has ended, as another rank has left",
-                       lane->stuck.peer);
+    return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has ended, as another rank has left",
+                       tutti__boot_rank_name(e->env.boot, (uint32_t)lane->stuck.peer));
 }
 
 /* One step of a lane's run; AGAIN also if it waits for a rank that has left, until looked twice. */
@@ -369,7 +370,7 @@ static size_t bucket_bytes(const tutti__lane_t *lane)
     /* Starting those is quick. */
     if (lane->first->on_device)
         return 0;
-    for (const tutti_request_t *r = lane->first->first; r != NULL; r = r->next)
+    for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next)
         total += r->bytes;
     return total;
 }
@@ -414,26 +415,26 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
 }
 
 /* NULL: it is in none. */
-static const tutti__lane_t *lane_of(const tutti__engine_t *e, const tutti_request_t *request)
+static const tutti__lane_t *lane_of(const tutti__engine_t *e, const tutti__request_t *request)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         const tutti__bucket_t *bucket = e->lane[i].running ? e->lane[i].first : NULL;
 
-        for (const tutti_request_t *r = bucket ? bucket->first : NULL; r != NULL; r = r->next)
+        for (const tutti__request_t *r = bucket ? bucket->first : NULL; r != NULL; r = r->next)
             if (r == request)
                 return &e->lane[i];
     }
     return NULL;
 }
 
-int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti_request_t *request)
+int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti__request_t *request)
 {
     const tutti__lane_t *lane = lane_of(e, request);
 
     return lane != NULL ? lane->stuck.peer : -1;
 }
 
-int tutti__lanes_want_data(const tutti__engine_t *e, const tutti_request_t *request)
+int tutti__lanes_want_data(const tutti__engine_t *e, const tutti__request_t *request)
 {
     const tutti__lane_t *lane = lane_of(e, request);
 

@@ -11,6 +11,8 @@
 
 /* Ranks that are named; more are counted. */
 #define NAMED 8
+/* All that is said of them: numbers of ten digits, each with " or rank ", and their world ranks. */
+#define LIST_BYTES 384
 
 typedef struct {
     uint32_t rank[NAMED];
@@ -61,27 +63,49 @@ static absent_t find_absent(const tutti__engine_t *e, const tutti__tensor_t *ten
     return absent;
 }
 
-/* "rank 1", "ranks 1, 2 and 3 others"; or, if it is not certain who, "rank 1 or rank 2" */
-static void list(char *text, size_t bytes, const absent_t *absent)
+/* "1, 2" or "1 or rank 2"; in_world: by their numbers there. Returns the length. */
+static int put_numbers(const tutti__engine_t *e, char *text, size_t bytes, const absent_t *absent,
+                       int in_world)
 {
-    const char *between = absent->certain ? ", " : " or rank ";
-    int at = snprintf(text, bytes, absent->certain && absent->n > 1 ? "ranks " : "rank ");
+    const char *between = absent->certain ? ", " : in_world ? " or " : " or rank ";
+    int at = 0, is_group;
 
     for (uint32_t i = 0; i < TUTTI__MIN(absent->n, NAMED); i++)
-        at +=
-            snprintf(text + at, bytes - (size_t)at, "%s%u", i > 0 ? between : "", absent->rank[i]);
-    if (absent->n > NAMED)
-        snprintf(text + at, bytes - (size_t)at, "%s %u others", absent->certain ? " and" : " or",
-                 absent->n - NAMED);
+        at += snprintf(text + at, bytes - (size_t)at, "%s%u", i > 0 ? between : "",
+                       in_world ? tutti__boot_world_rank(e->env.boot, absent->rank[i], &is_group)
+                                : absent->rank[i]);
+    return at;
 }
 
-static void say(char *text, size_t bytes, const absent_t *absent)
+/* "rank 1", "ranks 1, 2 and 3 others"; or, if it is not certain which, "rank 1 or rank 2". In a
+   group "ranks 1, 2 of the group (world ranks 3, 5) and 3 others". text: LIST_BYTES */
+static void list(const tutti__engine_t *e, char *text, const absent_t *absent)
 {
-    char ranks[200];
+    const char *many = absent->certain && absent->n > 1 ? "s" : "";
+    int at = snprintf(text, LIST_BYTES, "rank%s ", many), is_group;
 
-    list(ranks, sizeof(ranks), absent);
-    snprintf(text, bytes, "%s %s not submitted it", ranks,
-             absent->certain && absent->n > 1 ? "have" : "has");
+    at += put_numbers(e, text + at, LIST_BYTES - (size_t)at, absent, 0);
+    tutti__boot_world_rank(e->env.boot, absent->rank[0], &is_group);
+    if (is_group) {
+        at += snprintf(text + at, LIST_BYTES - (size_t)at, " of the group (world rank%s ",
+                       absent->n > 1 ? "s" : "");
+        at += put_numbers(e, text + at, LIST_BYTES - (size_t)at, absent, 1);
+        at += snprintf(text + at, LIST_BYTES - (size_t)at, ")");
+    }
+    if (absent->n > NAMED)
+        snprintf(text + at, LIST_BYTES - (size_t)at, "%s %u others",
+                 absent->certain ? " and" : " or", absent->n - NAMED);
+}
+
+/* What a tensor's second phase lacks is no submission, but the buffer: see exchange.c. */
+static void say(const tutti__engine_t *e, char *text, size_t bytes, const absent_t *absent,
+                const tutti__tensor_t *tensor)
+{
+    char ranks[LIST_BYTES];
+
+    list(e, ranks, absent);
+    snprintf(text, bytes, "%s %s not %s", ranks, absent->certain && absent->n > 1 ? "have" : "has",
+             tensor->msg.facts.phase > 0 ? "called tutti_request_receive for it" : "submitted it");
 }
 
 /* A message that has come, and the first one that it names and that has not. */
@@ -103,7 +127,8 @@ static int say_message(const tutti__engine_t *e, const tutti__tensor_t *tensor, 
         if (peer == TUTTI__NOBODY)
             continue;
         tutti__facts_text(one, sizeof(one), r, &p->facts, NULL);
-        snprintf(text, bytes, "%s; rank %u has not come", one, peer);
+        snprintf(text, bytes, "%s; %s has not submitted its part", one,
+                 tutti__boot_rank_name(e->env.boot, peer));
         return 1;
     }
     return 0;
@@ -112,7 +137,7 @@ static int say_message(const tutti__engine_t *e, const tutti__tensor_t *tensor, 
 static void missing_join(const tutti__engine_t *e, char *text, size_t bytes, int *ret_certain)
 {
     absent_t absent = { { 0 }, 0, 1 };
-    char ranks[200];
+    char ranks[LIST_BYTES];
 
     *ret_certain = e->parent < 0;
     if (e->parent >= 0) {
@@ -122,15 +147,15 @@ static void missing_join(const tutti__engine_t *e, char *text, size_t bytes, int
     for (uint32_t r = 0; r < e->size; r++)
         if (!e->joined[r])
             add(&absent, r);
-    list(ranks, sizeof(ranks), &absent);
+    list(e, ranks, &absent);
     snprintf(text, bytes, "%s %s not called tutti_join", ranks, absent.n == 1 ? "has" : "have");
 }
 
-int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, char *text,
+int tutti__agree_missing(tutti__engine_t *e, const tutti__request_t *request, char *text,
                          size_t bytes)
 {
     tutti__tensor_t *tensor =
-        tutti__tensor_find(e, request->name, strlen(request->name), request->phase);
+        tutti__tensor_find(e, request->name, request->name_bytes, request->phase);
     tutti__facts_t facts = tutti__facts_of(e, request);
     absent_t absent;
     int certain;
@@ -146,20 +171,21 @@ int tutti__agree_missing(tutti__engine_t *e, const tutti_request_t *request, cha
     if (tutti__facts_is_message(&facts)) {
         if (e->parent < 0 && tensor != NULL && say_message(e, tensor, text, bytes))
             return 1;
-        snprintf(text, bytes, "rank %u has not come",
-                 facts.root != TUTTI__NOBODY ? facts.root : facts.source);
+        snprintf(text, bytes, "%s has not submitted its part",
+                 tutti__boot_rank_name(e->env.boot,
+                                       facts.root != TUTTI__NOBODY ? facts.root : facts.source));
         return 0;
     }
     if (tensor != NULL) {
         absent = find_absent(e, tensor);
         if (absent.n > 0) {
-            say(text, bytes, &absent);
+            say(e, text, bytes, &absent, tensor);
             return absent.certain;
         }
     }
     if (e->parent >= 0)
-        snprintf(text, bytes, "rank %u has not reported that all ranks submitted it",
-                 e->link[e->parent].rank);
+        snprintf(text, bytes, "%s has not reported that all ranks submitted it",
+                 tutti__boot_rank_name(e->env.boot, e->link[e->parent].rank));
     else
         snprintf(text, bytes, "it was not put into a bucket");
     return 0;
@@ -170,11 +196,11 @@ int tutti__missing_tensor(const tutti__engine_t *e, const tutti__tensor_t *tenso
 {
     absent_t absent;
 
-    /* Only rank 0 knows of a message; and what a leader has passed on waits elsewhere. */
+    /* Only rank 0 has the state of a message. What a leader has passed on waits elsewhere. */
     if (tensor->msg.nranks == tensor->passed && tensor->nparties > 0)
         return e->parent < 0 && say_message(e, tensor, text, bytes);
     absent = find_absent(e, tensor);
     if (absent.n > 0)
-        say(text, bytes, &absent);
+        say(e, text, bytes, &absent, tensor);
     return absent.n > 0;
 }

@@ -67,7 +67,7 @@ static int is_packed(const tutti__bucket_t *bucket)
 int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
-    const tutti_request_t *r = bucket->first;
+    const tutti__request_t *r = bucket->first;
 
     if (device == NULL || device->node == NULL || is_for_host(r->call.kind))
         return 0;
@@ -138,7 +138,7 @@ static tutti_status_t pack(const tutti__engine_t *e, tutti__lane_t *lane,
                            tutti__devent_t **ret_ready)
 {
     const tutti__device_lane_t *mine = its(e, lane);
-    const tutti_request_t *first = lane->first->first;
+    const tutti__request_t *first = lane->first->first;
     const tutti__call_t *call = &first->call;
     int scales = !lane->is_staged && call->prescale != 1 && tutti__call_reduces(call->kind);
     tutti_status_t status = TUTTI_OK;
@@ -146,7 +146,7 @@ static tutti_status_t pack(const tutti__engine_t *e, tutti__lane_t *lane,
     *ret_ready = first->ready;
     if (!lane->fused && !scales)
         return TUTTI_OK;
-    for (const tutti_request_t *r = first; r != NULL && status == TUTTI_OK; r = r->next)
+    for (const tutti__request_t *r = first; r != NULL && status == TUTTI_OK; r = r->next)
         if (r->ready != NULL)
             status = e->env.exec->device->ops->wait(mine->up, r->ready);
     if (status == TUTTI_OK && first->ghost)
@@ -313,7 +313,7 @@ static tutti_status_t look_at_input(const tutti__engine_t *e, const tutti__bucke
 {
     tutti_status_t status = TUTTI_OK;
 
-    for (const tutti_request_t *r = bucket->first; r != NULL && status == TUTTI_OK; r = r->next)
+    for (const tutti__request_t *r = bucket->first; r != NULL && status == TUTTI_OK; r = r->next)
         if (r->ready != NULL)
             status = e->env.exec->device->ops->query(r->ready);
     return status;

@@ -20,7 +20,7 @@
 
 /* ---- names; the caller holds queue_lock ---- */
 
-static tutti_request_t **chain_of(tutti__names_t *names, uint64_t hash)
+static tutti__request_t **chain_of(tutti__names_t *names, uint64_t hash)
 {
     return &names->bucket[hash % names->nbuckets];
 }
@@ -36,10 +36,10 @@ static void grow(tutti__names_t *names)
     if (larger.bucket == NULL)
         return;
     for (uint32_t i = 0; i < names->nbuckets; i++) {
-        tutti_request_t *next;
+        tutti__request_t *next;
 
-        for (tutti_request_t *r = names->bucket[i]; r != NULL; r = next) {
-            tutti_request_t **chain = chain_of(&larger, r->hash);
+        for (tutti__request_t *r = names->bucket[i]; r != NULL; r = next) {
+            tutti__request_t **chain = chain_of(&larger, r->hash);
 
             next = r->chain;
             r->chain = *chain;
@@ -50,19 +50,19 @@ static void grow(tutti__names_t *names)
     *names = larger;
 }
 
-static tutti_request_t *find(tutti__names_t *names, const char *name, size_t bytes, uint64_t hash)
+static tutti__request_t *find(tutti__names_t *names, const char *name, size_t bytes, uint64_t hash)
 {
     if (names->nbuckets == 0)
         return NULL;
-    for (tutti_request_t *r = *chain_of(names, hash); r != NULL; r = r->chain)
+    for (tutti__request_t *r = *chain_of(names, hash); r != NULL; r = r->chain)
         if (r->hash == hash && memcmp(r->name, name, bytes) == 0 && r->name[bytes] == '\0')
             return r;
     return NULL;
 }
 
-static void take_out(tutti__names_t *names, tutti_request_t *request)
+static void take_out(tutti__names_t *names, tutti__request_t *request)
 {
-    for (tutti_request_t **at = chain_of(names, request->hash); *at != NULL; at = &(*at)->chain) {
+    for (tutti__request_t **at = chain_of(names, request->hash); *at != NULL; at = &(*at)->chain) {
         if (*at == request) {
             *at = request->chain;
             request->known = 0;
@@ -72,12 +72,12 @@ static void take_out(tutti__names_t *names, tutti_request_t *request)
     }
 }
 
-static tutti_status_t add_name(tutti__engine_t *e, tutti_request_t *request)
+static tutti_status_t add_name(tutti__engine_t *e, tutti__request_t *request)
 {
     grow(&e->names);
     if (e->names.nbuckets == 0)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "table of names");
-    if (find(&e->names, request->name, strlen(request->name), request->hash) != NULL)
+    if (find(&e->names, request->name, request->name_bytes, request->hash) != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "tensor '%s' is pending already: wait for it before using its name "
                            "again",
@@ -91,7 +91,7 @@ static tutti_status_t add_name(tutti__engine_t *e, tutti_request_t *request)
 
 /* ---- the queue ---- */
 
-void tutti__request_queue(tutti__engine_t *e, tutti_request_t *request)
+void tutti__request_queue(tutti__engine_t *e, tutti__request_t *request)
 {
     request->next = NULL;
     if (e->queue_last != NULL)
@@ -103,9 +103,9 @@ void tutti__request_queue(tutti__engine_t *e, tutti_request_t *request)
 }
 
 /* May this be submitted now? Under queue_lock. */
-static tutti_status_t may_push(tutti__engine_t *e, const tutti_request_t *request)
+static tutti_status_t may_push(tutti__engine_t *e, const tutti__request_t *request)
 {
-    char text[128] = "";
+    char text[160] = "";
 
     if (atomic_load(&e->closed))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
@@ -124,7 +124,8 @@ static tutti_status_t may_push(tutti__engine_t *e, const tutti_request_t *reques
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t **requests, size_t n)
+tutti_status_t tutti__request_push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
+                                   tutti_request_t **ret_handles)
 {
     uint64_t now = tutti__now_ns();
     tutti_status_t status;
@@ -144,6 +145,8 @@ tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t **request
             take_out(&e->names, requests[named - 1]);
     for (size_t i = 0; status == TUTTI_OK && i < n; i++) {
         requests[i]->since_ns = now;
+        if (ret_handles != NULL)
+            ret_handles[i] = requests[i]->handle;
         tutti__request_queue(e, requests[i]);
         atomic_fetch_add(&e->pending, 1);
     }
@@ -151,9 +154,9 @@ tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t **request
     return status;
 }
 
-tutti_request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_t name_bytes)
+tutti__request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_t name_bytes)
 {
-    tutti_request_t *r;
+    tutti__request_t *r;
 
     tutti__mutex_lock(&e->queue_lock);
     r = find(&e->names, name, name_bytes, tutti__hash(name, name_bytes));
@@ -171,7 +174,7 @@ void tutti__request_wake(tutti__engine_t *e)
 }
 
 /* To those whose callbacks are to be called. Under queue_lock. */
-static void put_aside(tutti__engine_t *e, tutti_request_t *request)
+static void put_aside(tutti__engine_t *e, tutti__request_t *request)
 {
     request->next = NULL;
     if (e->ended_last != NULL)
@@ -182,7 +185,7 @@ static void put_aside(tutti__engine_t *e, tutti_request_t *request)
     atomic_store(&e->callbacks, 1);
 }
 
-static void finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
+static void finish(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
                    const char *text)
 {
     if (TUTTI__UNLIKELY(request->ready != NULL))
@@ -203,7 +206,7 @@ static void finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t 
     tutti__request_wake(e);
 }
 
-void tutti__request_release(tutti__engine_t *e, tutti_request_t *request)
+void tutti__request_release(tutti__engine_t *e, tutti__request_t *request)
 {
     tutti__mutex_lock(&e->queue_lock);
     take_out(&e->names, request);
@@ -211,7 +214,7 @@ void tutti__request_release(tutti__engine_t *e, tutti_request_t *request)
     atomic_fetch_sub(&e->pending, 1);
 }
 
-void tutti__request_finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
+void tutti__request_finish(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
                            const char *text)
 {
     if (request->ghost) {
@@ -233,10 +236,10 @@ void tutti__request_finish(tutti__engine_t *e, tutti_request_t *request, tutti_s
     finish(e, request, status, text);
 }
 
-void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_request_t *),
+void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti__request_t *),
                                tutti_status_t status, const char *text)
 {
-    tutti_request_t *ended = NULL, *next;
+    tutti__request_t *ended = NULL, *next;
 
     /* The queue in the same breath: what is ended here may be freed by its waiter at once. */
     tutti__mutex_lock(&e->queue_lock);
@@ -249,10 +252,10 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_reque
         e->join = NULL;
     }
     for (uint32_t i = 0; i < e->names.nbuckets; i++) {
-        tutti_request_t **at = &e->names.bucket[i];
+        tutti__request_t **at = &e->names.bucket[i];
 
         while (*at != NULL) {
-            tutti_request_t *r = *at;
+            tutti__request_t *r = *at;
 
             if (pick != NULL && !pick(r)) {
                 at = &r->chain;
@@ -284,9 +287,9 @@ int tutti__engine_in_callback(void)
     return in_callback;
 }
 
-static tutti_request_t *next_ended(tutti__engine_t *e)
+static tutti__request_t *next_ended(tutti__engine_t *e)
 {
-    tutti_request_t *r;
+    tutti__request_t *r;
 
     tutti__mutex_lock(&e->queue_lock);
     r = e->ended_first;
@@ -300,17 +303,24 @@ static tutti_request_t *next_ended(tutti__engine_t *e)
     return r;
 }
 
+static void call_back(const tutti__request_t *r)
+{
+    tutti_callback_info_t info = { sizeof(info), r->handle, r->name, r->callback_arg };
+
+    in_callback = 1;
+    r->callback(r->callback_info ? &info : r->callback_arg, r->status);
+    in_callback = 0;
+}
+
 void tutti__request_callbacks(tutti__engine_t *e)
 {
-    tutti_request_t *r;
+    tutti__request_t *r;
 
     /* What ends inside a callback waits until that has returned, or for another thread. */
     if (!atomic_load(&e->callbacks) || in_callback)
         return;
     while ((r = next_ended(e)) != NULL) {
-        in_callback = 1;
-        r->callback(r->callback_arg, r->status);
-        in_callback = 0;
+        call_back(r);
         tutti__store_release(&r->done, TUTTI__DONE);
         tutti__request_wake(e);
     }

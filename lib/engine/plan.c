@@ -225,7 +225,7 @@ void tutti__plan_reject(tutti__engine_t *e, const void *body, size_t bytes)
     const tutti__reject_msg_t *msg = body;
     const char *name = (const char *)body + sizeof(*msg), *members;
     char text[TUTTI__ERROR_BYTES];
-    tutti_request_t *request;
+    tutti__request_t *request;
 
     if (bytes < sizeof(*msg) || bytes != sizeof(*msg) + msg->name_bytes + msg->text_bytes +
                                              msg->nmembers * sizeof(uint32_t)) {
@@ -244,10 +244,10 @@ void tutti__plan_reject(tutti__engine_t *e, const void *body, size_t bytes)
 }
 
 /* The request that a bucket names, or a ghost where this rank has joined. */
-static tutti_request_t *find_request(tutti__engine_t *e, const tutti__bucket_msg_t *msg,
-                                     const tutti__facts_t *facts, const char *name)
+static tutti__request_t *find_request(tutti__engine_t *e, const tutti__bucket_msg_t *msg,
+                                      const tutti__facts_t *facts, const char *name)
 {
-    tutti_request_t *request = tutti__request_find(e, name, msg->name_bytes);
+    tutti__request_t *request = tutti__request_find(e, name, msg->name_bytes);
 
     if (request == NULL && facts != NULL && e->joined[e->rank])
         return tutti__join_ghost(e, facts, name, msg->name_bytes);
@@ -257,7 +257,7 @@ static tutti_request_t *find_request(tutti__engine_t *e, const tutti__bucket_msg
     return request;
 }
 
-static void append(tutti__bucket_t *bucket, tutti_request_t *request)
+static void append(tutti__bucket_t *bucket, tutti__request_t *request)
 {
     request->agreed = 1;
     request->next = NULL;
@@ -289,7 +289,7 @@ void tutti__plan_bucket(tutti__engine_t *e, const void *body, size_t bytes)
     const char *name = (const char *)body + sizeof(*msg);
     const tutti__facts_t *facts = NULL;
     tutti__bucket_t *bucket;
-    tutti_request_t *request;
+    tutti__request_t *request;
     size_t wanted = sizeof(*msg);
 
     if (bytes >= sizeof(*msg))

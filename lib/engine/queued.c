@@ -49,8 +49,9 @@ static void fail(tutti__engine_t *e, tutti_status_t status, unsigned tag)
 {
     char text[TUTTI__ERROR_BYTES];
 
-    snprintf(text, sizeof(text), "rank %u, %s, queued in a stream of device %d: %.300s", e->rank,
-             tutti__tag_name(tag), e->env.exec->device->device, tutti_last_error());
+    snprintf(text, sizeof(text), "%s, %s, queued in a stream of device %d: %.300s",
+             tutti__boot_rank_name(e->env.boot, e->rank), tutti__tag_name(tag),
+             e->env.exec->device->device, tutti_last_error());
     tutti__lanes_fail(e, status, text);
 }
 
@@ -58,7 +59,7 @@ void tutti__watch_queued(tutti__engine_t *e)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
     uint64_t now = tutti__now_ns(), limit_ns = e->env.conf->timeout_ms * 1000000u + GRACE_NS;
-    char text[TUTTI__ERROR_BYTES], halted[128];
+    char text[TUTTI__ERROR_BYTES], halted[160];
     tutti_status_t status;
     int is_halted;
     unsigned tag;
@@ -80,9 +81,9 @@ void tutti__watch_queued(tutti__engine_t *e)
         return;
     }
     is_halted = tutti__engine_halted(e, halted, sizeof(halted));
-    snprintf(text, sizeof(text),
-             "rank %u: device %d has been at %s, queued in a stream, for %.3g s: %s", e->rank,
-             device->device, tutti__tag_name(tag), (double)limit_ns / 1e9,
+    snprintf(text, sizeof(text), "%s: device %d has been at %s, queued in a stream, for %.3g s: %s",
+             tutti__boot_rank_name(e->env.boot, e->rank), device->device, tutti__tag_name(tag),
+             (double)limit_ns / 1e9,
              is_halted ? halted : "another rank has not come to it on its device");
     tutti__watch_dead(e, TUTTI_ERR_TIMEOUT, text);
 }

@@ -56,7 +56,7 @@ static int has_arrays(const tutti__call_t *call, uint32_t rank)
 }
 
 /* Copy what there is; recvcounts that are not known yet, and their displacements, get room. */
-static tutti_status_t copy_arrays(tutti_request_t *r, uint32_t rank, uint32_t size)
+static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t size)
 {
     const size_t **array[] = { &r->call.sendcounts, &r->call.senddispls, &r->call.recvcounts,
                                &r->call.recvdispls };
@@ -79,10 +79,10 @@ static tutti_status_t copy_arrays(tutti_request_t *r, uint32_t rank, uint32_t si
 }
 
 tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entry,
-                                  tutti_request_t **ret_request)
+                                  tutti__request_t **ret_request)
 {
     size_t bytes = strnlen(entry->name, TUTTI__NAME_BYTES);
-    tutti_request_t *r;
+    tutti__request_t *r;
     tutti_status_t status;
 
     if (bytes == 0 || bytes == TUTTI__NAME_BYTES)
@@ -91,8 +91,9 @@ tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entr
     r = malloc(sizeof(*r));
     if (r == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "request for tensor '%s'", entry->name);
-    memset(r, 0, offsetof(tutti_request_t, name));
+    memset(r, 0, offsetof(tutti__request_t, name));
     memcpy(r->name, entry->name, bytes + 1);
+    r->name_bytes = (uint8_t)bytes;
     r->hash = tutti__hash(r->name, bytes);
     r->call = entry->call;
     status = copy_arrays(r, e->rank, e->size);
@@ -104,6 +105,7 @@ tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entr
     r->counts_later = entry->counts_later != 0;
     r->callback = entry->callback;
     r->callback_arg = entry->callback_arg;
+    r->callback_info = entry->callback_info != 0;
     if (TUTTI__UNLIKELY(entry->has_stream && entry->call.on_device)) {
         r->stream = entry->stream;
         r->has_stream = 1;
@@ -114,10 +116,34 @@ tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entr
     return TUTTI_OK;
 }
 
-void tutti__request_free(tutti_request_t *request)
+/* ---- handles ---- */
+
+tutti__handles_t tutti__requests = {
+    .kind = TUTTI__HANDLE_REQUEST,
+    .what = "request",
+    .ended = "was freed: by tutti_wait or a call like it, which may free a request once only"
+};
+
+tutti_status_t tutti__request_wrong(const tutti_request_t *handle)
+{
+    if (handle == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request is NULL");
+    return tutti__handle_wrong(&tutti__requests, handle, "request");
+}
+
+void tutti__request_end_handle(tutti__request_t *request)
+{
+    tutti__handle_end(&tutti__requests, request->handle);
+    request->handle = NULL;
+}
+
+/* ---- the end ---- */
+
+void tutti__request_free(tutti__request_t *request)
 {
     tutti__engine_t *e = request->engine;
 
+    tutti__request_end_handle(request);
     free(request->arrays);
     free(request->text);
     free(request);

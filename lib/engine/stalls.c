@@ -23,6 +23,8 @@
 
 /* Tensors that one check names; more are counted. */
 #define NAMED 8
+/* The ranks that a tensor waits for, in words. */
+#define WHO_BYTES 448
 /* Shortest time between two checks: one costs some microseconds. */
 #define CHECK_NS 100000000u
 
@@ -30,7 +32,7 @@ typedef struct {
     uint64_t before, now; /* the previous check and this one */
     uint64_t interval_ns;
     uint32_t tensors; /* due in this check */
-    const tutti_request_t *oldest;
+    const tutti__request_t *oldest;
     uint64_t oldest_ns; /* since when it waits */
     uint32_t requests;
 } check_t;
@@ -69,7 +71,7 @@ static double waited_s(const check_t *check, uint64_t since_ns)
 
 static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__tensor_t *tensor)
 {
-    char who[256], call[128] = "", halted[128], text[TUTTI__ERROR_BYTES];
+    char who[WHO_BYTES], call[128] = "", halted[160], text[TUTTI__ERROR_BYTES];
     double s = waited_s(check, tensor->since_ns);
 
     if (!tutti__missing_tensor(e, tensor, who, sizeof(who)) || ++check->tensors > NAMED)
@@ -79,7 +81,7 @@ static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__tenso
         tutti__facts_call_text(call, sizeof(call), &tensor->msg.facts);
     if (!tutti__engine_halted(e, halted, sizeof(halted)))
         halted[0] = '\0';
-    snprintf(text, sizeof(text), "tensor '%.120s'%s%s%s waits for %.*f s: %.160s%s%.60s",
+    snprintf(text, sizeof(text), "tensor '%.120s'%s%s%s waits for %.*f s: %.300s%s%.100s",
              tensor->name, call[0] ? " (" : "", call, call[0] ? ")" : "", s < 10 ? 1 : 0, s, who,
              halted[0] ? "; " : "", halted);
     TUTTI__LOG(TUTTI__LOG_WARN, "%s", text);
@@ -127,7 +129,7 @@ static void check_lanes(tutti__engine_t *e, uint64_t now)
     e->lanes_moved_ns = now;
 }
 
-static uint64_t waits_since(tutti__engine_t *e, const tutti_request_t *request)
+static uint64_t waits_since(tutti__engine_t *e, const tutti__request_t *request)
 {
     if (request->joins)
         return TUTTI__MAX(request->since_ns, atomic_load(&e->moved_ns));
@@ -137,11 +139,11 @@ static uint64_t waits_since(tutti__engine_t *e, const tutti_request_t *request)
 }
 
 /* Under queue_lock. */
-static void check_request(tutti__engine_t *e, check_t *check, const tutti_request_t *request)
+static void check_request(tutti__engine_t *e, check_t *check, const tutti__request_t *request)
 {
     uint64_t since_ns = waits_since(e, request);
     const tutti__tensor_t *tensor;
-    char who[256];
+    char who[WHO_BYTES];
 
     if (!is_due(check, since_ns))
         return;
@@ -159,10 +161,11 @@ static void check_request(tutti__engine_t *e, check_t *check, const tutti_reques
 
 static void report_oldest(tutti__engine_t *e, const check_t *check)
 {
-    const tutti_request_t *request = check->oldest;
+    const tutti__request_t *request = check->oldest;
     tutti__facts_t facts = tutti__facts_of(e, request);
+    const char *self = tutti__boot_rank_name(e->env.boot, e->rank);
     double s = waited_s(check, check->oldest_ns);
-    char who[256], call[160], more[48] = "";
+    char who[WHO_BYTES], call[160], more[48] = "";
 
     if (!tutti__engine_halted(e, who, sizeof(who)))
         tutti__wait_culprit(e, request, who, sizeof(who));
@@ -170,11 +173,11 @@ static void report_oldest(tutti__engine_t *e, const check_t *check)
     if (check->requests > 1)
         snprintf(more, sizeof(more), "; %u more requests wait", check->requests - 1);
     if (request->joins)
-        TUTTI__LOG(TUTTI__LOG_WARN, "rank %u has waited %.*f s in tutti_join: %s", e->rank,
-                   s < 10 ? 1 : 0, s, who);
+        TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %.*f s in tutti_join: %s", self, s < 10 ? 1 : 0,
+                   s, who);
     else
-        TUTTI__LOG(TUTTI__LOG_WARN, "rank %u has waited %.*f s for tensor '%.100s' (%s): %s%s",
-                   e->rank, s < 10 ? 1 : 0, s, request->name, call, who, more);
+        TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %.*f s for tensor '%.100s' (%s): %s%s", self,
+                   s < 10 ? 1 : 0, s, request->name, call, who, more);
 }
 
 /* A pending request stays while the token is held, so `oldest` outlives the lock. */
@@ -186,7 +189,7 @@ static void check_requests(tutti__engine_t *e, check_t *check)
     if (e->join != NULL)
         check_request(e, check, e->join);
     for (uint32_t i = 0; i < e->names.nbuckets; i++)
-        for (const tutti_request_t *r = e->names.bucket[i]; r != NULL; r = r->chain)
+        for (const tutti__request_t *r = e->names.bucket[i]; r != NULL; r = r->chain)
             check_request(e, check, r);
     tutti__mutex_unlock(&e->queue_lock);
     if (check->oldest != NULL)

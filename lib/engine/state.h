@@ -7,6 +7,7 @@
 #ifndef TUTTI__ENGINE_STATE_H
 #define TUTTI__ENGINE_STATE_H
 
+#include "base/handles.h"
 #include "base/lock.h"
 #include "base/status.h"
 #include "engine/engine.h"
@@ -23,7 +24,9 @@ enum {
     TUTTI__DONE          /* the waiter may take it */
 };
 
-struct tutti_request {
+struct tutti__request {
+    tutti_request_t *handle; /* what the program has; NULL: it has none of this request, or none any
+                                more */
     tutti__engine_t *engine; /* a reference, held until the request is freed */
     uint64_t hash;           /* of the name */
     tutti__call_t call;      /* arrays: in `arrays` */
@@ -31,14 +34,15 @@ struct tutti_request {
     size_t bytes; /* about what a step of it may cost */
     tutti_callback_t callback;
     void *callback_arg;
+    uint8_t callback_info;    /* see tutti__entry_t */
     tutti__dstream_t *stream; /* of device memory: what is in it at submission comes first */
     tutti__devent_t *ready;   /* behind that, of the pool until the request is done; or NULL */
     uint8_t has_stream;
     uint64_t since_ns;
     uint64_t ended_ns;
     size_t offset;          /* in each part of its bucket's memory, bytes */
-    tutti_request_t *next;  /* in the queue, a bucket, or those with callbacks to call */
-    tutti_request_t *chain; /* of the table of pending names, or those that were handed over */
+    tutti__request_t *next; /* in the queue, a bucket, or those with callbacks to call */
+    tutti__request_t *chain; /* of the table of pending names, or those that were handed over */
     tutti__group_msg_t group;
     uint8_t counts_later; /* recvcounts are found out by phase 0 */
     uint8_t phase;        /* 1: its counts are known and checked */
@@ -46,6 +50,7 @@ struct tutti_request {
     uint8_t joins;        /* tutti_join's */
     uint8_t ghost;        /* of a rank that has joined; nobody waits for it */
     uint8_t persistent;
+    uint8_t name_bytes;
     uint8_t known;         /* under queue_lock: it is in `names`, or it is `join` */
     uint32_t last_rank;    /* of a join */
     atomic_int active;     /* persistent: started, and not waited for */
@@ -65,7 +70,7 @@ struct tutti_request {
 
 /* Pending requests by name: chained hashing, grows. Under queue_lock. */
 typedef struct {
-    tutti_request_t **bucket;
+    tutti__request_t **bucket;
     uint32_t nbuckets, count;
 } tutti__names_t;
 
@@ -86,7 +91,7 @@ struct tutti__bucket {
     int counts;         /* exchange the counts first */
     uint32_t on_device; /* 1: its tensors are device memory */
     int joined;         /* some ranks have joined, and have ghosts of its tensors */
-    tutti_request_t *first, *last;
+    tutti__request_t *first, *last;
     tutti__bucket_t *next;   /* in its lane, or landing */
     tutti__devent_t *landed; /* behind all of its work, while it is landing; of the pool */
     uint64_t since_ns;       /* landing */
@@ -161,10 +166,10 @@ struct tutti__engine {
     /* Under queue_lock: what was submitted, all that is pending by name, and a pending join; what
        has ended and has a callback. dead_text is written once under it, before `dead` is set. */
     tutti__mutex_t queue_lock;
-    tutti_request_t *queue_first, *queue_last;
+    tutti__request_t *queue_first, *queue_last;
     tutti__names_t names;
-    tutti_request_t *join;
-    tutti_request_t *ended_first, *ended_last;
+    tutti__request_t *join;
+    tutti__request_t *ended_first, *ended_last;
     char dead_text[TUTTI__ERROR_BYTES];
     /* Events for what is submitted with a stream: those not in use, of all that were made. */
     tutti__devent_t **event; /* [nevents] */
@@ -187,7 +192,7 @@ struct tutti__engine {
     tutti__tensor_t *ready_first, *ready_last; /* rank 0: agreed by all, not yet in a bucket */
     uint32_t next_bucket;                      /* rank 0: number of the next */
     tutti__bucket_t *filling;                  /* the bucket whose messages are coming in */
-    tutti_request_t *ghosts;                   /* that have learnt counts for their second phase */
+    tutti__request_t *ghosts;                  /* that have learnt counts for their second phase */
     uint32_t in_flight;                        /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
     uint32_t on_device;         /* of them in device memory, and those that are landing */
@@ -196,7 +201,7 @@ struct tutti__engine {
     tutti__bucket_t *landing_first, *landing_last; /* queued on the device; see landing.c */
     uint32_t nlanding;
     void *words;            /* that streams wait for; NULL: they do not. Set up once */
-    tutti_request_t *given; /* handed over to streams by tickets */
+    tutti__request_t *given; /* handed over to streams by tickets */
     uint64_t looked_ns;     /* when those were last looked at */
     tutti__cache_t cache, device_cache;
     uint64_t stall_ns;       /* the last check for stalls; see stalls.c */
@@ -222,26 +227,51 @@ typedef enum {
     TUTTI__STEP_THREAD /* the library's own */
 } tutti__who_t;
 
+/* The program's requests. */
+extern tutti__handles_t tutti__requests;
+
+/* Say what is wrong with a handle that leads to none. */
+tutti_status_t tutti__request_wrong(const tutti_request_t *handle);
+
+/* The request that a handle leads to. */
+static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
+                                               tutti__request_t **ret_request)
+{
+    void *found;
+
+    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__requests, handle, &found))) {
+        *ret_request = NULL;
+        return tutti__request_wrong(handle);
+    }
+    *ret_request = found;
+    return TUTTI_OK;
+}
+
 /* requests.c, pending.c; what is under queue_lock they lock themselves */
+/* It has no handle. */
 tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entry,
-                                  tutti_request_t **ret_request);
-void tutti__request_free(tutti_request_t *request);
-/* Add to queue and names, all or none; INVALID_ARGUMENT if a name is pending. */
-tutti_status_t tutti__request_push(tutti__engine_t *e, tutti_request_t **requests, size_t n);
+                                  tutti__request_t **ret_request);
+void tutti__request_free(tutti__request_t *request);
+/* The program may not use its handle any more, if it has one. */
+void tutti__request_end_handle(tutti__request_t *request);
+/* Add to queue and names, all or none; INVALID_ARGUMENT if a name is pending. ret_handles [n]: set
+   before anybody may see the requests, so before a callback; NULL: the program has them. */
+tutti_status_t tutti__request_push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
+                                   tutti_request_t **ret_handles);
 /* Add one that is pending to the queue once more, for its next phase. With queue_lock. */
-void tutti__request_queue(tutti__engine_t *e, tutti_request_t *request);
+void tutti__request_queue(tutti__engine_t *e, tutti__request_t *request);
 /* Nobody waits for it any more: its name is free, and it is not pending. */
-void tutti__request_release(tutti__engine_t *e, tutti_request_t *request);
-tutti_request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_t name_bytes);
+void tutti__request_release(tutti__engine_t *e, tutti__request_t *request);
+tutti__request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_t name_bytes);
 
 /* text: NULL or copied. The request may be freed by its waiter at once. */
-void tutti__request_finish(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
+void tutti__request_finish(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
                            const char *text);
 /* Wake sleeping waiters, to look or to work. */
 void tutti__request_wake(tutti__engine_t *e);
 /* End all pending requests for which `pick` (NULL: all) says yes, and forget the queue: the others
    must have left it. */
-void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti_request_t *),
+void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti__request_t *),
                                tutti_status_t status, const char *text);
 /* Call the callbacks of what has ended. Without the token, without a lock. */
 void tutti__request_callbacks(tutti__engine_t *e);
@@ -281,7 +311,8 @@ void tutti__events_close(tutti__engine_t *e);
 int tutti__engine_use_device(const tutti__engine_t *e);
 void tutti__engine_give_back(const tutti__engine_t *e, int before);
 /* Record where the streams of requests stand; all or none. Not under queue_lock. */
-tutti_status_t tutti__events_record(tutti__engine_t *e, tutti_request_t *const *requests, size_t n);
+tutti_status_t tutti__events_record(tutti__engine_t *e, tutti__request_t *const *requests,
+                                    size_t n);
 /* One of the pool, or made. Not under queue_lock. */
 tutti_status_t tutti__events_take(tutti__engine_t *e, tutti__devent_t **ret_event);
 /* The event, if there is one, is free again, and *event NULL. Not under queue_lock. */
@@ -325,7 +356,7 @@ tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream
 /* Without the token: later work in the stream sees the result of a request that is queued, and the
    request is done; or of one that has begun, which is the engine's then (*ret_gone); else nothing
    is done. */
-tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti_request_t *request,
+tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti__request_t *request,
                                    tutti__dstream_t *stream, int *ret_gone);
 
 /* tickets.c: requests that streams wait for, and nobody else; with the token, unless it is said */
@@ -334,12 +365,12 @@ tutti_status_t tutti__tickets_open(tutti__engine_t *e);
 /* A bucket of the lane goes on by itself from here: its requests may be handed over. */
 void tutti__tickets_begin(tutti__engine_t *e, const tutti__bucket_t *bucket);
 /* Any thread: may it be handed over, once it has begun? */
-int tutti__tickets_suit(const tutti_request_t *request);
+int tutti__tickets_suit(const tutti__request_t *request);
 /* Hand a request over that suits, if it has begun and the stream can wait: *ret_gone. */
-tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti_request_t *request,
+tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti__request_t *request,
                                    tutti__dstream_t *stream, int *ret_gone);
 /* One that was handed over has ended: let its stream go on, and free it. */
-void tutti__tickets_end(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
+void tutti__tickets_end(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
                         const char *text);
 /* All of them. */
 void tutti__tickets_end_all(tutti__engine_t *e, const char *text);
@@ -359,10 +390,10 @@ tutti_status_t tutti__exchange_done(tutti__engine_t *e, const tutti__lane_t *lan
 
 /* join.c: what ranks that have joined do */
 /* The request of a rank that has none itself, or NULL: no memory. */
-tutti_request_t *tutti__join_ghost(tutti__engine_t *e, const tutti__facts_t *facts,
-                                   const char *name, size_t name_bytes);
+tutti__request_t *tutti__join_ghost(tutti__engine_t *e, const tutti__facts_t *facts,
+                                    const char *name, size_t name_bytes);
 /* The counts that the ghost of the first phase has learnt; 0: it is not done yet. */
-int tutti__join_counts(tutti__engine_t *e, tutti_request_t *ghost);
+int tutti__join_counts(tutti__engine_t *e, tutti__request_t *ghost);
 
 /* lanes.c */
 void tutti__lanes_open(tutti__engine_t *e);
@@ -373,9 +404,9 @@ void tutti__bucket_free(tutti__bucket_t *bucket);
 /* Go on in all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
 /* The rank that a request in flight waits for, or -1. */
-int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti_request_t *request);
+int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti__request_t *request);
 /* 1: it waits for this rank's own work on the device, behind which its data are. */
-int tutti__lanes_want_data(const tutti__engine_t *e, const tutti_request_t *request);
+int tutti__lanes_want_data(const tutti__engine_t *e, const tutti__request_t *request);
 /* Give up everything in flight. */
 void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who);
 /* For on_device.c: may this thread not drive what a schedule needs? */
@@ -444,7 +475,8 @@ void tutti__engine_ring_self(const tutti__engine_t *e);
 
 /* wait.c */
 typedef struct {
-    tutti_request_t *const *requests; /* NULL entries do not count */
+    tutti__request_t *one;        /* the request; or NULL: */
+    tutti_request_t *const *list; /* [n]; NULL entries do not count */
     size_t n;
     const tutti__word_t *enough; /* one request: of it; that this is not 0 is enough. Or NULL */
     uint64_t deadline_ns;
@@ -453,21 +485,34 @@ typedef struct {
     int has_looked;
 } tutti__waiter_t;
 
-/* Is it done? In lists: does it count at all? */
-int tutti__wait_is_done(const tutti_request_t *request);
-int tutti__wait_counts(const tutti_request_t *request);
-/* The first that counts, or NULL. */
-const tutti_request_t *tutti__wait_first(const tutti__waiter_t *w);
+/* Is it done? */
+static inline int tutti__wait_is_done(const tutti__request_t *request)
+{
+    return tutti__load_acquire(&request->done) == TUTTI__DONE;
+}
+
+/* May it be waited for? In lists, inactive persistent requests are as NULL. */
+static inline int tutti__wait_counts(const tutti__request_t *request)
+{
+    return !request->persistent || atomic_load(&request->active);
+}
+
+/* Entry i of the list, if it counts; else NULL. */
+tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i);
+/* The one, or the first of the list that counts, or NULL. */
+const tutti__request_t *tutti__wait_first(const tutti__waiter_t *w);
 /* Find the one that is ready now. */
 void tutti__wait_look(tutti__waiter_t *w);
 tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
 /* With the token: say in words whom a request waits for; 1 if that is certain. */
-int tutti__wait_culprit(tutti__engine_t *e, const tutti_request_t *request, char *text,
+int tutti__wait_culprit(tutti__engine_t *e, const tutti__request_t *request, char *text,
                         size_t bytes);
 /* The library's own deadline has passed: end the communicator. */
-void tutti__wait_give_up(tutti__engine_t *e, const tutti_request_t *request);
+void tutti__wait_give_up(tutti__engine_t *e, const tutti__request_t *request);
 /* Wait for it, all of one engine. OK: it is ready; TIMEOUT: not yet. */
 tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_ms);
+/* As tutti_wait. */
+tutti_status_t tutti__wait_and_take(tutti__request_t *request, int timeout_ms);
 
 /* submit.c: may this thread use the engine's surroundings? They live until the last one is out. */
 int tutti__engine_enter(tutti__engine_t *e);

@@ -23,26 +23,29 @@ void tutti__engine_leave(tutti__engine_t *e)
 }
 
 /* As tutti__request_push, where some may be on a device. */
-static tutti_status_t push_with_events(tutti__engine_t *e, tutti_request_t **requests, size_t n)
+static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **requests, size_t n,
+                                       tutti_request_t **ret_handles)
 {
     tutti_status_t status = tutti__events_record(e, requests, n);
 
     if (status == TUTTI_OK)
-        status = tutti__request_push(e, requests, n);
+        status = tutti__request_push(e, requests, n, ret_handles);
     for (size_t i = 0; status != TUTTI_OK && i < n; i++)
         tutti__events_put(e, &requests[i]->ready);
     return status;
 }
 
-/* Hand over what was made; all or nothing. */
-static tutti_status_t push(tutti__engine_t *e, tutti_request_t **requests, size_t n)
+/* Hand over what was made; all or nothing. ret_handles: see tutti__request_push. */
+static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
+                           tutti_request_t **ret_handles)
 {
     tutti_status_t status;
 
     if (!tutti__engine_enter(e))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
-    status = TUTTI__LIKELY(e->env.exec->device == NULL) ? tutti__request_push(e, requests, n)
-                                                        : push_with_events(e, requests, n);
+    status = TUTTI__LIKELY(e->env.exec->device == NULL)
+                 ? tutti__request_push(e, requests, n, ret_handles)
+                 : push_with_events(e, requests, n, ret_handles);
     /* Larger buckets are the thread's, if there is one, so that this returns at once. */
     if (TUTTI__LIKELY(status == TUTTI_OK))
         tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
@@ -50,13 +53,33 @@ static tutti_status_t push(tutti__engine_t *e, tutti_request_t **requests, size_
     return status;
 }
 
+/* A request that the program has. */
+static tutti_status_t make(tutti__engine_t *e, const tutti__entry_t *entry,
+                           tutti__request_t **ret_request)
+{
+    tutti__request_t *request;
+    tutti_status_t status = tutti__request_new(e, entry, &request);
+    void *handle;
+
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__handle_make(&tutti__requests, request, &handle);
+    if (TUTTI__UNLIKELY(status != TUTTI_OK)) {
+        tutti__request_free(request);
+        return status;
+    }
+    request->handle = handle;
+    *ret_request = request;
+    return TUTTI_OK;
+}
+
 /* Several are a group: known by their names. */
-static void make_group(tutti_request_t **requests, size_t n)
+static void make_group(tutti__request_t **requests, size_t n)
 {
     uint64_t hash = TUTTI__HASH_INIT;
 
     for (size_t i = 0; i < n; i++)
-        hash = tutti__hash_more(hash, requests[i]->name, strlen(requests[i]->name) + 1);
+        hash = tutti__hash_more(hash, requests[i]->name, requests[i]->name_bytes + 1u);
     for (size_t i = 0; i < n; i++)
         requests[i]->group = (tutti__group_msg_t){ hash, (uint32_t)i, (uint32_t)n };
 }
@@ -64,20 +87,18 @@ static void make_group(tutti_request_t **requests, size_t n)
 static tutti_status_t submit_group(tutti__engine_t *e, const tutti__entry_t *entries, size_t n,
                                    tutti_request_t **ret_requests)
 {
-    tutti_request_t **requests = calloc(n, sizeof(tutti_request_t *));
+    tutti__request_t **requests = calloc(n, sizeof(tutti__request_t *));
     tutti_status_t status = TUTTI_OK;
     size_t made = 0;
 
     if (requests == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu requests", n);
     for (; status == TUTTI_OK && made < n; made += status == TUTTI_OK)
-        status = tutti__request_new(e, &entries[made], &requests[made]);
+        status = make(e, &entries[made], &requests[made]);
     if (status == TUTTI_OK) {
         make_group(requests, n);
-        status = push(e, requests, n);
+        status = push(e, requests, n, ret_requests);
     }
-    if (status == TUTTI_OK)
-        memcpy(ret_requests, requests, n * sizeof(tutti_request_t *));
     for (size_t i = 0; status != TUTTI_OK && i < made; i++)
         tutti__request_free(requests[i]);
     free(requests);
@@ -87,20 +108,18 @@ static tutti_status_t submit_group(tutti__engine_t *e, const tutti__entry_t *ent
 tutti_status_t tutti__engine_submit(tutti__engine_t *e, const tutti__entry_t *entries,
                                     size_t nentries, tutti_request_t **ret_requests)
 {
-    tutti_request_t *request;
+    tutti__request_t *request;
     tutti_status_t status = tutti__engine_alive(e);
 
     if (status != TUTTI_OK)
         return status;
     if (nentries > 1)
         return submit_group(e, entries, nentries, ret_requests);
-    status = tutti__request_new(e, entries, &request);
+    status = make(e, entries, &request);
     if (status != TUTTI_OK)
         return status;
-    status = push(e, &request, 1);
-    if (status == TUTTI_OK)
-        *ret_requests = request;
-    else
+    status = push(e, &request, 1, ret_requests);
+    if (status != TUTTI_OK)
         tutti__request_free(request);
     return status;
 }
@@ -110,22 +129,25 @@ tutti_status_t tutti__engine_submit(tutti__engine_t *e, const tutti__entry_t *en
 tutti_status_t tutti__engine_create(tutti__engine_t *e, const tutti__entry_t *entry,
                                     tutti_request_t **ret_request)
 {
+    tutti__request_t *request;
     tutti_status_t status = tutti__engine_alive(e);
 
     if (status == TUTTI_OK)
-        status = tutti__request_new(e, entry, ret_request);
-    if (status == TUTTI_OK)
-        (*ret_request)->persistent = 1;
-    return status;
+        status = make(e, entry, &request);
+    if (status != TUTTI_OK)
+        return status;
+    request->persistent = 1;
+    *ret_request = request->handle;
+    return TUTTI_OK;
 }
 
-static tutti_status_t not_persistent(const tutti_request_t *request)
+static tutti_status_t not_persistent(const tutti__request_t *request)
 {
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not persistent", request->name);
 }
 
 /* As it was made. */
-static void reset(tutti_request_t *r)
+static void reset(tutti__request_t *r)
 {
     free(r->text);
     r->text = NULL;
@@ -142,14 +164,24 @@ static void reset(tutti_request_t *r)
     atomic_store(&r->done, TUTTI__NOT_DONE);
 }
 
-tutti_status_t tutti__engine_start(tutti_request_t *request)
+/* The request that a handle leads to, if it is of this process and not of its parent. */
+static tutti_status_t find_own(const tutti_request_t *handle, tutti__request_t **ret_request)
 {
-    tutti__engine_t *e = request->engine;
-    tutti_status_t status = tutti__fork_check(e->generation);
+    tutti_status_t status = tutti__request_of(handle, ret_request);
+
+    return status == TUTTI_OK ? tutti__fork_check((*ret_request)->engine->generation) : status;
+}
+
+tutti_status_t tutti__engine_start(tutti_request_t *handle)
+{
+    tutti__request_t *request;
+    tutti__engine_t *e;
+    tutti_status_t status = find_own(handle, &request);
     int inactive = 0;
 
     if (status != TUTTI_OK)
         return status;
+    e = request->engine;
     if (!request->persistent)
         return not_persistent(request);
     /* dead_text lives as long as the request. */
@@ -161,15 +193,16 @@ tutti_status_t tutti__engine_start(tutti_request_t *request)
                            "request '%s' is active: wait for it before starting it again",
                            request->name);
     reset(request);
-    status = push(e, &request, 1);
+    status = push(e, &request, 1, NULL);
     if (status != TUTTI_OK)
         atomic_store(&request->active, 0);
     return status;
 }
 
-tutti_status_t tutti__engine_free(tutti_request_t *request)
+tutti_status_t tutti__engine_free(tutti_request_t *handle)
 {
-    tutti_status_t status = tutti__fork_check(request->engine->generation);
+    tutti__request_t *request;
+    tutti_status_t status = find_own(handle, &request);
 
     if (status != TUTTI_OK)
         return status;
@@ -184,13 +217,13 @@ tutti_status_t tutti__engine_free(tutti_request_t *request)
 
 /* ---- the second phase, and joining ---- */
 
-static tutti_status_t has_buffer(const tutti_request_t *r)
+static tutti_status_t has_buffer(const tutti__request_t *r)
 {
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' has its buffer already", r->name);
 }
 
 /* Is it in the state between counts and buffer? */
-static tutti_status_t may_receive(const tutti_request_t *r)
+static tutti_status_t may_receive(const tutti__request_t *r)
 {
     uint32_t counted = tutti__load_acquire(&r->counted);
 
@@ -212,7 +245,8 @@ static tutti_status_t may_receive(const tutti_request_t *r)
 }
 
 /* Both buffers in one kind of memory. Who sends nothing has only this one. */
-static tutti_status_t find_memory(const tutti__engine_t *e, tutti_request_t *r, const void *recvbuf)
+static tutti_status_t find_memory(const tutti__engine_t *e, tutti__request_t *r,
+                                  const void *recvbuf)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
     int on_device = device != NULL && device->ops->where(recvbuf).kind == TUTTI__MEM_DEVICE;
@@ -226,7 +260,7 @@ static tutti_status_t find_memory(const tutti__engine_t *e, tutti_request_t *r, 
 }
 
 /* Announce it again, now that it has a buffer. Under queue_lock. */
-static tutti_status_t give_buffer(tutti__engine_t *e, tutti_request_t *r, void *recvbuf,
+static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r, void *recvbuf,
                                   const size_t *recvdispls)
 {
     size_t *displs = r->arrays + 3 * (size_t)e->size, total = 0;
@@ -253,10 +287,11 @@ static tutti_status_t give_buffer(tutti__engine_t *e, tutti_request_t *r, void *
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__engine_receives(const tutti_request_t *request, tutti__call_t *ret_call,
+tutti_status_t tutti__engine_receives(const tutti_request_t *handle, tutti__call_t *ret_call,
                                       uint32_t *ret_rank, uint32_t *ret_size)
 {
-    tutti_status_t status = tutti__fork_check(request->engine->generation);
+    tutti__request_t *request;
+    tutti_status_t status = find_own(handle, &request);
 
     if (status == TUTTI_OK)
         status = may_receive(request);
@@ -268,12 +303,16 @@ tutti_status_t tutti__engine_receives(const tutti_request_t *request, tutti__cal
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
+tutti_status_t tutti__engine_receive(tutti_request_t *handle, void *recvbuf,
                                      const size_t *recvdispls)
 {
-    tutti__engine_t *e = request->engine;
-    tutti_status_t status;
+    tutti__request_t *request;
+    tutti__engine_t *e;
+    tutti_status_t status = find_own(handle, &request);
 
+    if (status != TUTTI_OK)
+        return status;
+    e = request->engine;
     if (!tutti__engine_enter(e))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
     tutti__mutex_lock(&e->queue_lock);
@@ -287,7 +326,7 @@ tutti_status_t tutti__engine_receive(tutti_request_t *request, void *recvbuf,
 tutti_status_t tutti__engine_join(tutti__engine_t *e, int *ret_last_rank)
 {
     tutti__entry_t entry = { .name = "tutti_join", .call = { .kind = TUTTI_CALL_BARRIER } };
-    tutti_request_t *request;
+    tutti__request_t *request;
     tutti_status_t status = tutti__engine_alive(e);
     uint32_t last_rank;
 
@@ -302,9 +341,9 @@ tutti_status_t tutti__engine_join(tutti__engine_t *e, int *ret_last_rank)
     /* So that it outlives the waiting, which says who was the last. */
     request->persistent = 1;
     atomic_store(&request->active, 1);
-    status = push(e, &request, 1);
+    status = push(e, &request, 1, NULL);
     if (status == TUTTI_OK)
-        status = tutti__engine_wait(request, -1);
+        status = tutti__wait_and_take(request, -1);
     last_rank = request->last_rank;
     tutti__request_free(request);
     if (status == TUTTI_OK && ret_last_rank != NULL)

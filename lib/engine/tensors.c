@@ -232,7 +232,7 @@ void tutti__agree_clear(tutti__engine_t *e)
     tutti__bucket_free(e->filling);
     e->filling = NULL;
     while (e->ghosts != NULL) {
-        tutti_request_t *ghost = e->ghosts;
+        tutti__request_t *ghost = e->ghosts;
 
         e->ghosts = ghost->next;
         tutti__request_free(ghost);

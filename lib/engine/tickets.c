@@ -125,7 +125,7 @@ tutti_status_t tutti__tickets_open(tutti__engine_t *e)
 
 void tutti__tickets_begin(tutti__engine_t *e, const tutti__bucket_t *bucket)
 {
-    for (tutti_request_t *r = bucket->first; r != NULL; r = r->next)
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
         tutti__store_release(&r->begun, 1);
     tutti__request_wake(e);
 }
@@ -142,7 +142,7 @@ static tutti_status_t await_word(tutti__engine_t *e, tutti__dstream_t *stream, u
     return status;
 }
 
-int tutti__tickets_suit(const tutti_request_t *request)
+int tutti__tickets_suit(const tutti__request_t *request)
 {
     const tutti__call_t *call = &request->call;
 
@@ -150,7 +150,7 @@ int tutti__tickets_suit(const tutti_request_t *request)
            !(tutti__call_reduces(call->kind) && call->op > TUTTI_MAXLOC);
 }
 
-tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti_request_t *request,
+tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti__request_t *request,
                                    tutti__dstream_t *stream, int *ret_gone)
 {
     tutti_status_t status;
@@ -163,6 +163,7 @@ tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti_request_t *request,
         put_word(index);
         return status == TUTTI_ERR_UNSUPPORTED ? TUTTI_OK : status;
     }
+    tutti__request_end_handle(request);
     tutti__request_release(e, request);
     request->ticket = (uint8_t)(index + 1);
     request->ticket_value = ++values[index];
@@ -177,9 +178,9 @@ tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti_request_t *request,
 /* ---- ending ---- */
 
 /* The request leaves the list; its stream goes on. */
-static void let_go(tutti__engine_t *e, tutti_request_t **at)
+static void let_go(tutti__engine_t *e, tutti__request_t **at)
 {
-    tutti_request_t *request = *at;
+    tutti__request_t *request = *at;
     uint32_t index = request->ticket - 1u;
 
     *at = request->chain;
@@ -191,16 +192,17 @@ static void let_go(tutti__engine_t *e, tutti_request_t **at)
     atomic_fetch_sub(&e->ngiven, 1);
 }
 
-void tutti__tickets_end(tutti__engine_t *e, tutti_request_t *request, tutti_status_t status,
+void tutti__tickets_end(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
                         const char *text)
 {
     char words[TUTTI__ERROR_BYTES];
-    tutti_request_t **at = &e->given;
+    tutti__request_t **at = &e->given;
 
     /* There is nobody to tell but whoever calls next. */
     if (status != TUTTI_OK && !atomic_load(&e->dead)) {
-        snprintf(words, sizeof(words), "rank %u, tensor '%.100s', handed over to a stream: %.300s",
-                 e->rank, request->name, text != NULL ? text : "");
+        snprintf(words, sizeof(words), "%s, tensor '%.100s', handed over to a stream: %.300s",
+                 tutti__boot_rank_name(e->env.boot, e->rank), request->name,
+                 text != NULL ? text : "");
         tutti__watch_dead(e, status, words);
     }
     while (*at != request)
@@ -212,8 +214,8 @@ void tutti__tickets_end_all(tutti__engine_t *e, const char *text)
 {
     if (e->given != NULL && !atomic_load(&e->dead))
         TUTTI__LOG(TUTTI__LOG_WARN,
-                   "rank %u, tensor '%s' is not done, but the stream that waits for it goes on: %s",
-                   e->rank, e->given->name, text);
+                   "%s, tensor '%s' is not done, but the stream that waits for it goes on: %s",
+                   tutti__boot_rank_name(e->env.boot, e->rank), e->given->name, text);
     while (e->given != NULL)
         let_go(e, &e->given);
 }
@@ -228,24 +230,25 @@ void tutti__engine_drain(tutti__engine_t *e)
 
 /* ---- the deadline ---- */
 
-static void give_up(tutti__engine_t *e, const tutti_request_t *request, uint64_t now)
+static void give_up(tutti__engine_t *e, const tutti__request_t *request, uint64_t now)
 {
     uint64_t waited_ns = now - request->given_ns;
     uint64_t limit_ns = e->env.conf->timeout_ms * 1000000u + GRACE_NS;
-    char text[TUTTI__ERROR_BYTES], culprit[240];
+    char text[TUTTI__ERROR_BYTES], culprit[448];
 
     if (!tutti__engine_halted(e, culprit, sizeof(culprit)) &&
         !tutti__wait_culprit(e, request, culprit, sizeof(culprit)) &&
         waited_ns <= limit_ns + UNSURE_NS)
         return;
     snprintf(text, sizeof(text),
-             "rank %u: a stream of device %d has waited %.3g s for tensor '%.160s': %s", e->rank,
-             e->env.exec->device->device, (double)waited_ns / 1e9, request->name, culprit);
+             "%s: a stream of device %d has waited %.3g s for tensor '%.100s': %.280s",
+             tutti__boot_rank_name(e->env.boot, e->rank), e->env.exec->device->device,
+             (double)waited_ns / 1e9, request->name, culprit);
     tutti__watch_dead(e, TUTTI_ERR_TIMEOUT, text);
 }
 
 /* Its own data are not there: it is nobody else's fault. */
-static int has_no_data(const tutti__engine_t *e, const tutti_request_t *request)
+static int has_no_data(const tutti__engine_t *e, const tutti__request_t *request)
 {
     return request->ready != NULL &&
            e->env.exec->device->ops->query(request->ready) == TUTTI__AGAIN;
@@ -254,7 +257,7 @@ static int has_no_data(const tutti__engine_t *e, const tutti_request_t *request)
 void tutti__tickets_watch(tutti__engine_t *e)
 {
     uint64_t now, limit_ns = e->env.conf->timeout_ms * 1000000u, late_ns = 0;
-    const tutti_request_t *late = NULL;
+    const tutti__request_t *late = NULL;
     int before;
 
     if (TUTTI__LIKELY(e->given == NULL) || atomic_load(&e->dead))
@@ -264,7 +267,7 @@ void tutti__tickets_watch(tutti__engine_t *e)
         return;
     e->looked_ns = now;
     before = tutti__engine_use_device(e);
-    for (tutti_request_t *r = e->given; r != NULL; r = r->chain) {
+    for (tutti__request_t *r = e->given; r != NULL; r = r->chain) {
         if (has_no_data(e, r))
             r->given_ns = now;
         else if (now - r->given_ns > limit_ns + GRACE_NS && now - r->given_ns > late_ns) {

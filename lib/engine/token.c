@@ -78,7 +78,7 @@ void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const vo
 /* Announce what was submitted. */
 static int take_queue(tutti__engine_t *e)
 {
-    tutti_request_t *request, *next;
+    tutti__request_t *request, *next;
 
     if (!atomic_load(&e->queued))
         return 0;

@@ -27,27 +27,28 @@
 
 /* ---- what is waited for ---- */
 
-int tutti__wait_is_done(const tutti_request_t *request)
+tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i)
 {
-    return tutti__load_acquire(&request->done) == TUTTI__DONE;
-}
+    void *found;
 
-/* In a list; inactive persistent requests are as NULL. */
-int tutti__wait_counts(const tutti_request_t *request)
-{
-    return request != NULL && (!request->persistent || atomic_load(&request->active));
+    if (w->list[i] == NULL || !tutti__handle_find(&tutti__requests, w->list[i], &found))
+        return NULL;
+    return tutti__wait_counts(found) ? found : NULL;
 }
 
 /* Of those that are done the one that ended first; so none starves behind a busy one. */
 void tutti__wait_look(tutti__waiter_t *w)
 {
+    uint64_t ended_ns = UINT64_MAX;
+
     w->ready = w->n;
     for (size_t i = 0; i < w->n; i++) {
-        const tutti_request_t *r = w->requests[i];
+        const tutti__request_t *r = tutti__wait_entry(w, i);
 
-        if (tutti__wait_counts(r) && tutti__wait_is_done(r) &&
-            (w->ready == w->n || r->ended_ns < w->requests[w->ready]->ended_ns))
-            w->ready = i;
+        if (r == NULL || !tutti__wait_is_done(r) || r->ended_ns >= ended_ns)
+            continue;
+        ended_ns = r->ended_ns;
+        w->ready = i;
     }
 }
 
@@ -56,9 +57,8 @@ static int is_ready(const tutti__engine_t *e, tutti__waiter_t *w)
 {
     uint32_t epoch;
 
-    if (TUTTI__LIKELY(w->n == 1))
-        return tutti__wait_is_done(w->requests[0]) ||
-               (w->enough != NULL && tutti__load_acquire(w->enough));
+    if (TUTTI__LIKELY(w->one != NULL))
+        return tutti__wait_is_done(w->one) || (w->enough != NULL && tutti__load_acquire(w->enough));
     epoch = atomic_load(&e->epoch);
     if (!w->has_looked || epoch != w->looked) {
         w->looked = epoch;
@@ -144,7 +144,7 @@ static int wait_ready(tutti__engine_t *e, tutti__waiter_t *w)
 
 /* ---- deadlines ---- */
 
-int tutti__wait_culprit(tutti__engine_t *e, const tutti_request_t *request, char *text,
+int tutti__wait_culprit(tutti__engine_t *e, const tutti__request_t *request, char *text,
                         size_t bytes)
 {
     int32_t peer = -1;
@@ -162,14 +162,15 @@ int tutti__wait_culprit(tutti__engine_t *e, const tutti_request_t *request, char
     } else if (request->agreed) {
         peer = tutti__lanes_stuck(e, request);
         certain = peer >= 0;
-        snprintf(text, bytes, certain ? "rank %d does not go on" : "a peer does not go on", peer);
+        snprintf(text, bytes, "%s does not go on",
+                 certain ? tutti__boot_rank_name(e->env.boot, (uint32_t)peer) : "a peer");
     } else {
         certain = tutti__agree_missing(e, request, text, bytes);
     }
     return certain;
 }
 
-static int find_culprit(tutti__engine_t *e, const tutti_request_t *request, char *text,
+static int find_culprit(tutti__engine_t *e, const tutti__request_t *request, char *text,
                         size_t bytes)
 {
     int certain;
@@ -184,13 +185,13 @@ static int find_culprit(tutti__engine_t *e, const tutti_request_t *request, char
  * The library's own deadline has passed: nobody will ever complete this request. Others have the
  * same deadline; who can name the culprit speaks first.
  */
-void tutti__wait_give_up(tutti__engine_t *e, const tutti_request_t *request)
+void tutti__wait_give_up(tutti__engine_t *e, const tutti__request_t *request)
 {
     uint64_t now = tutti__now_ns();
     /* Rank 0 knows at least the host. */
     uint64_t limit = now + (e->parent < 0 ? 1 : 2) * GRACE_MS * 1000000u;
     double waited_s = (double)(now - request->since_ns) / 1e9;
-    char text[TUTTI__ERROR_BYTES], culprit[240];
+    char text[TUTTI__ERROR_BYTES], culprit[448];
 
     if (!tutti__engine_halted(e, culprit, sizeof(culprit)) &&
         !find_culprit(e, request, culprit, sizeof(culprit)))
@@ -198,38 +199,42 @@ void tutti__wait_give_up(tutti__engine_t *e, const tutti_request_t *request)
             usleep(1000);
     if (tutti__wait_is_done(request))
         return;
-    snprintf(text, sizeof(text), "rank %u waited %.*f s for tensor '%.160s': %s", e->rank,
-             waited_s < 10 ? 1 : 0, waited_s, request->name, culprit);
+    snprintf(text, sizeof(text), "%s waited %.*f s for tensor '%.100s': %.280s",
+             tutti__boot_rank_name(e->env.boot, e->rank), waited_s < 10 ? 1 : 0, waited_s,
+             request->name, culprit);
     tutti__engine_kill(e, TUTTI_ERR_TIMEOUT, text);
 }
 
 /* A rank that has joined waits for others who are at work: each bucket is a sign of life. */
-static int has_time(tutti__engine_t *e, const tutti_request_t *request, uint64_t ms)
+static int has_time(tutti__engine_t *e, const tutti__request_t *request, uint64_t ms)
 {
     return request->joins && tutti__now_ns() < atomic_load(&e->moved_ns) + ms * 1000000u;
 }
 
 /* The first request that is waited for, and is not ready. */
-const tutti_request_t *tutti__wait_first(const tutti__waiter_t *w)
+const tutti__request_t *tutti__wait_first(const tutti__waiter_t *w)
 {
-    for (size_t i = 0; i < w->n; i++)
-        if (tutti__wait_counts(w->requests[i]))
-            return w->requests[i];
-    return NULL;
+    const tutti__request_t *first = w->one;
+
+    for (size_t i = 0; i < w->n && first == NULL; i++)
+        first = tutti__wait_entry(w, i);
+    return first;
 }
 
 tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms)
 {
-    if (w->n == 1)
-        return tutti__fail(TUTTI_ERR_TIMEOUT, "tensor '%s' is not done after %d ms",
-                           w->requests[0]->name, timeout_ms);
+    if (w->one != NULL)
+        return tutti__fail(TUTTI_ERR_TIMEOUT, "tensor '%s' is not done after %d ms", w->one->name,
+                           timeout_ms);
     return tutti__fail(TUTTI_ERR_TIMEOUT, "none of the tensors is done after %d ms", timeout_ms);
 }
 
 /* Wait for it, all of one engine. TUTTI_ERR_TIMEOUT: not ready; else it is. */
 tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_ms)
 {
-    if (tutti__engine_in_callback() && !is_ready(e, w))
+    if (is_ready(e, w))
+        return TUTTI_OK;
+    if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "a callback must not wait for what is not done");
     while (!is_ready(e, w) && tutti__engine_enter(e)) {

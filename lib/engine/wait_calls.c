@@ -12,7 +12,7 @@
 #define MIXED_NAP_US 100
 
 /* How it ended, for a call with this timeout: of the caller's own, TIMEOUT says "not yet". */
-static tutti_status_t status_of(const tutti_request_t *request, int timeout_ms)
+static tutti_status_t status_of(const tutti__request_t *request, int timeout_ms)
 {
     const char *text = request->text != NULL ? request->text : "";
 
@@ -23,7 +23,7 @@ static tutti_status_t status_of(const tutti_request_t *request, int timeout_ms)
     return tutti__fail(request->status, "%s", text);
 }
 
-static tutti_status_t check_active(const tutti_request_t *request)
+static tutti_status_t check_active(const tutti__request_t *request)
 {
     tutti_status_t status = tutti__fork_check(request->engine->generation);
 
@@ -33,7 +33,7 @@ static tutti_status_t check_active(const tutti_request_t *request)
 }
 
 /* One that is done leaves: freed, or ready to be started again (1). */
-static tutti_status_t take(tutti_request_t *request, int timeout_ms, int *ret_stays)
+static tutti_status_t take(tutti__request_t *request, int timeout_ms, int *ret_stays)
 {
     tutti_status_t status = status_of(request, timeout_ms);
 
@@ -45,37 +45,57 @@ static tutti_status_t take(tutti_request_t *request, int timeout_ms, int *ret_st
     return status;
 }
 
-tutti_status_t tutti__engine_test(tutti_request_t *request, int *ret_done)
+/* The request that a handle leads to, if it may be waited for. */
+static inline tutti_status_t find_active(const tutti_request_t *handle,
+                                         tutti__request_t **ret_request)
 {
-    tutti__engine_t *e = request->engine;
-    tutti_status_t status = check_active(request);
+    tutti_status_t status = tutti__request_of(handle, ret_request);
+
+    return TUTTI__LIKELY(status == TUTTI_OK) ? check_active(*ret_request) : status;
+}
+
+tutti_status_t tutti__engine_test(tutti_request_t *handle, int *ret_done)
+{
+    tutti__request_t *request;
+    tutti__engine_t *e;
+    tutti_status_t status = find_active(handle, &request);
+    int done;
 
     if (status != TUTTI_OK)
         return status;
-    if (!tutti__wait_is_done(request) && tutti__engine_enter(e)) {
+    e = request->engine;
+    done = tutti__wait_is_done(request);
+    if (!done && tutti__engine_enter(e)) {
         tutti__engine_kick(e, TUTTI__STEP_WAITER);
         tutti__engine_leave(e);
+        done = tutti__wait_is_done(request);
     }
-    *ret_done = tutti__wait_is_done(request);
-    return *ret_done ? status_of(request, -1) : TUTTI_OK;
+    *ret_done = done;
+    return done ? status_of(request, -1) : TUTTI_OK;
 }
 
-tutti_status_t tutti__engine_wait(tutti_request_t *request, int timeout_ms)
+tutti_status_t tutti__wait_and_take(tutti__request_t *request, int timeout_ms)
 {
-    tutti__waiter_t w = { .requests = &request, .n = 1 };
-    tutti_status_t status = check_active(request);
+    tutti__waiter_t w = { .one = request };
+    tutti_status_t status = tutti__wait(request->engine, &w, timeout_ms);
     int stays;
 
-    if (status == TUTTI_OK)
-        status = tutti__wait(request->engine, &w, timeout_ms);
     return status == TUTTI_OK ? take(request, timeout_ms, &stays) : status;
 }
 
+tutti_status_t tutti__engine_wait(tutti_request_t *handle, int timeout_ms)
+{
+    tutti__request_t *request;
+    tutti_status_t status = find_active(handle, &request);
+
+    return TUTTI__LIKELY(status == TUTTI_OK) ? tutti__wait_and_take(request, timeout_ms) : status;
+}
+
 /* Wait for `enough`, and hand it over; *ret_gone: it is the engine's. */
-static tutti_status_t pass(tutti_request_t *request, const tutti__word_t *enough, int timeout_ms,
+static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enough, int timeout_ms,
                            tutti__dstream_t *stream, int *ret_gone)
 {
-    tutti__waiter_t w = { .requests = &request, .n = 1, .enough = enough };
+    tutti__waiter_t w = { .one = request, .enough = enough };
     tutti_status_t status = tutti__wait(request->engine, &w, timeout_ms);
 
     return status == TUTTI_OK ? tutti__landing_pass(request->engine, request, stream, ret_gone)
@@ -94,11 +114,11 @@ static int left_of(int timeout_ms, uint64_t since_ns)
 
 /* Until it has begun or is queued, and the stream is ordered behind it: *ret_gone. Else it is done,
    or just about to be, as the communicator has died. */
-static tutti_status_t pass_queued(tutti_request_t *request, int timeout_ms,
+static tutti_status_t pass_queued(tutti__request_t *request, int timeout_ms,
                                   tutti__dstream_t *stream, int *ret_gone)
 {
     uint64_t since_ns = tutti__now_ns();
-    tutti__waiter_t w = { .requests = &request, .n = 1 };
+    tutti__waiter_t w = { .one = request };
     tutti_status_t status = TUTTI_OK;
 
     if (tutti__tickets_suit(request))
@@ -108,33 +128,37 @@ static tutti_status_t pass_queued(tutti_request_t *request, int timeout_ms,
     return status == TUTTI_ERR_TIMEOUT ? tutti__wait_not_yet(&w, timeout_ms) : status;
 }
 
-tutti_status_t tutti__engine_wait_queued(tutti_request_t *request, int timeout_ms,
+tutti_status_t tutti__engine_wait_queued(tutti_request_t *handle, int timeout_ms,
                                          tutti__dstream_t *stream)
 {
-    tutti_status_t status;
+    tutti__request_t *request;
+    tutti_status_t status = find_active(handle, &request);
     int gone = 0;
 
+    if (status != TUTTI_OK)
+        return status;
     /* A callback may still need what its caller frees once this has returned. */
     if (!request->call.on_device || request->callback != NULL)
-        return tutti__engine_wait(request, timeout_ms);
-    status = check_active(request);
-    if (status == TUTTI_OK)
-        status = tutti__landing_check(request->engine, stream);
+        return tutti__wait_and_take(request, timeout_ms);
+    status = tutti__landing_check(request->engine, stream);
     if (status == TUTTI_OK)
         status = pass_queued(request, timeout_ms, stream, &gone);
-    return status == TUTTI_OK && !gone ? tutti__engine_wait(request, timeout_ms) : status;
+    return status == TUTTI_OK && !gone ? tutti__wait_and_take(request, timeout_ms) : status;
 }
 
 tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t *entry)
 {
-    tutti_request_t *request;
-    tutti_status_t status = tutti__engine_submit(e, entry, 1, &request);
+    tutti_request_t *handle = NULL;
+    tutti__request_t *request;
+    tutti_status_t status = tutti__engine_submit(e, entry, 1, &handle);
     int gone = 0;
 
-    if (status == TUTTI_OK && request->call.on_device)
-        status = pass_queued(request, -1, entry->stream, &gone);
-    else if (status != TUTTI_OK)
+    if (status == TUTTI_OK)
+        status = tutti__request_of(handle, &request);
+    if (status != TUTTI_OK)
         return status;
+    if (request->call.on_device)
+        status = pass_queued(request, -1, entry->stream, &gone);
     if (gone)
         return TUTTI_OK;
     /* What is wrong with the stream leaves the request. */
@@ -142,10 +166,34 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
         char words[TUTTI__ERROR_BYTES];
 
         snprintf(words, sizeof(words), "%s", tutti_last_error());
-        (void)tutti__engine_wait(request, -1);
+        (void)tutti__wait_and_take(request, -1);
         return tutti__fail(status, "%s", words);
     }
-    return tutti__engine_wait(request, -1);
+    return tutti__wait_and_take(request, -1);
+}
+
+/* One of several: NULL and inactive ones are skipped. One that leaves becomes NULL. */
+static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int timeout_ms)
+{
+    tutti__waiter_t w = { .one = NULL };
+    tutti_status_t status;
+    int stays;
+
+    if (*entry == NULL)
+        return TUTTI_OK;
+    status = tutti__request_of(*entry, &w.one);
+    if (status == TUTTI_OK && !tutti__wait_counts(w.one))
+        return TUTTI_OK;
+    if (status == TUTTI_OK)
+        status = check_active(w.one);
+    if (status == TUTTI_OK)
+        status = tutti__wait(w.one->engine, &w, limit_ms);
+    if (status != TUTTI_OK)
+        return status;
+    status = take(w.one, timeout_ms, &stays);
+    if (!stays)
+        *entry = NULL;
+    return status;
 }
 
 tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nrequests, int timeout_ms)
@@ -155,21 +203,11 @@ tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nreques
     char text[TUTTI__ERROR_BYTES] = "";
 
     for (size_t i = 0; i < nrequests; i++) {
-        tutti__waiter_t w = { .requests = &requests[i], .n = 1 };
         uint64_t now = timeout_ms > 0 ? tutti__now_ns() : 0;
-        int left_ms = now < deadline ? (int)((deadline - now + 999999u) / 1000000u) : 0, stays;
-        tutti_status_t status;
+        int left_ms = now < deadline ? (int)((deadline - now + 999999u) / 1000000u) : 0;
+        tutti_status_t status =
+            wait_entry(&requests[i], timeout_ms > 0 ? left_ms : timeout_ms, timeout_ms);
 
-        if (!tutti__wait_counts(requests[i]))
-            continue;
-        status = check_active(requests[i]);
-        if (status == TUTTI_OK)
-            status = tutti__wait(requests[i]->engine, &w, timeout_ms > 0 ? left_ms : timeout_ms);
-        if (status == TUTTI_OK) {
-            status = take(requests[i], timeout_ms, &stays);
-            if (!stays)
-                requests[i] = NULL;
-        }
         if (first == TUTTI_OK && status != TUTTI_OK) {
             first = status;
             snprintf(text, sizeof(text), "%s", tutti_last_error());
@@ -183,12 +221,13 @@ tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nreques
 static uint64_t deadline_of(const tutti__waiter_t *w)
 {
     for (size_t i = 0; i < w->n; i++) {
+        const tutti__request_t *r = tutti__wait_entry(w, i);
         uint64_t ms;
 
-        if (!tutti__wait_counts(w->requests[i]) || !tutti__engine_enter(w->requests[i]->engine))
+        if (r == NULL || !tutti__engine_enter(r->engine))
             continue;
-        ms = w->requests[i]->engine->env.conf->timeout_ms;
-        tutti__engine_leave(w->requests[i]->engine);
+        ms = r->engine->env.conf->timeout_ms;
+        tutti__engine_leave(r->engine);
         return ms;
     }
     return 0;
@@ -202,9 +241,9 @@ static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
 
     for (;;) {
         for (size_t i = 0; i < w->n; i++) {
-            const tutti_request_t *r = w->requests[i];
+            const tutti__request_t *r = tutti__wait_entry(w, i);
 
-            if (!tutti__wait_counts(r) || tutti__wait_is_done(r) || !tutti__engine_enter(r->engine))
+            if (r == NULL || tutti__wait_is_done(r) || !tutti__engine_enter(r->engine))
                 continue;
             tutti__engine_kick(r->engine, TUTTI__STEP_WAITER);
             tutti__engine_leave(r->engine);
@@ -225,47 +264,75 @@ static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
     }
 }
 
+/* Is everything in the list in order? *ret_first: the first that counts, or NULL; *ret_mixed: they
+   belong to several communicators. */
+static tutti_status_t check_list(tutti_request_t *const *requests, size_t n,
+                                 tutti__request_t **ret_first, int *ret_mixed)
+{
+    *ret_first = NULL;
+    *ret_mixed = 0;
+    for (size_t i = 0; i < n; i++) {
+        tutti__request_t *r;
+        tutti_status_t status;
+
+        if (requests[i] == NULL)
+            continue;
+        status = tutti__request_of(requests[i], &r);
+        if (status == TUTTI_OK && !tutti__wait_counts(r))
+            continue;
+        if (status == TUTTI_OK)
+            status = check_active(r);
+        if (status != TUTTI_OK)
+            return status;
+        if (*ret_first == NULL)
+            *ret_first = r;
+        *ret_mixed |= r->engine != (*ret_first)->engine;
+    }
+    return TUTTI_OK;
+}
+
 tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nrequests, int timeout_ms,
                                       size_t *ret_index)
 {
-    tutti__waiter_t w = { .requests = requests, .n = nrequests };
-    const tutti_request_t *first = tutti__wait_first(&w);
-    tutti_status_t status;
-    int mixed = 0, stays;
+    tutti__waiter_t w = { .list = requests, .n = nrequests };
+    tutti__request_t *first;
+    int mixed, stays;
+    tutti_status_t status = check_list(requests, nrequests, &first, &mixed);
 
+    if (status != TUTTI_OK)
+        return status;
     if (first == NULL) {
         *ret_index = nrequests;
         return TUTTI_OK;
     }
-    for (size_t i = 0; i < nrequests; i++) {
-        if (!tutti__wait_counts(requests[i]))
-            continue;
-        status = check_active(requests[i]);
-        if (status != TUTTI_OK)
-            return status;
-        mixed |= requests[i]->engine != first->engine;
-    }
+    if (nrequests == 1)
+        w.one = first;
     status = mixed ? await_mixed(&w, timeout_ms) : tutti__wait(first->engine, &w, timeout_ms);
     if (status != TUTTI_OK)
         return status;
-    if (w.n == 1)
-        w.ready = 0;
-    status = take(requests[w.ready], timeout_ms, &stays);
+    if (w.one == NULL)
+        status = tutti__request_of(requests[w.ready], &first);
+    if (status != TUTTI_OK)
+        return status;
+    status = take(first, timeout_ms, &stays);
     if (!stays)
         requests[w.ready] = NULL;
     *ret_index = w.ready;
     return status;
 }
 
-tutti_status_t tutti__engine_recvcounts(tutti_request_t *request, int timeout_ms,
-                                        size_t *ret_counts)
+tutti_status_t tutti__engine_recvcounts(tutti_request_t *handle, int timeout_ms, size_t *ret_counts)
 {
-    tutti__waiter_t w = { .requests = &request, .n = 1, .enough = &request->counted };
-    tutti_call_kind_t kind = request->call.kind;
-    tutti_status_t status = check_active(request);
+    tutti__waiter_t w = { .n = 0 };
+    tutti__request_t *request;
+    tutti_call_kind_t kind;
+    tutti_status_t status = find_active(handle, &request);
 
     if (status != TUTTI_OK)
         return status;
+    w.one = request;
+    w.enough = &request->counted;
+    kind = request->call.kind;
     if (kind != TUTTI_CALL_ALLTOALLV && kind != TUTTI_CALL_ALLGATHERV)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s, request '%s', has no recvcounts",
                            tutti__call_name(kind), request->name);

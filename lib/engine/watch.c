@@ -89,7 +89,7 @@ int tutti__watch_left(tutti__engine_t *e, uint32_t rank, char *text, size_t byte
         }
     if (rank == e->size)
         return 0;
-    snprintf(text, bytes, "rank %u has %s", rank,
+    snprintf(text, bytes, "%s has %s", tutti__boot_rank_name(e->env.boot, rank),
              e->env.is_part ? "freed this communicator (tutti_comm_free or tutti_finalize)"
                             : "called tutti_finalize");
     return 1;
@@ -151,14 +151,15 @@ void tutti__watch_lost(tutti__engine_t *e, int link, uint32_t rank)
     }
     if (atomic_load(&e->left[rank]) || e->link[link].bye)
         return;
-    snprintf(text, sizeof(text), "rank %u was lost: its process ended or its host is gone", rank);
+    snprintf(text, sizeof(text), "%s was lost: its process ended or its host is gone",
+             tutti__boot_rank_name(e->env.boot, rank));
     die(e, link, TUTTI_ERR_PEER_LOST, text);
 }
 
 /* ---- goodbyes ---- */
 
 /* Not agreed by all ranks yet, so it needs the one that has left. */
-static int not_agreed(const tutti_request_t *request)
+static int not_agreed(const tutti__request_t *request)
 {
     return !request->agreed;
 }
@@ -215,7 +216,7 @@ void tutti__watch_cancel(tutti__engine_t *e, int link, const void *body, size_t 
 
 void tutti__watch_refuse(tutti__engine_t *e)
 {
-    char text[128] = "";
+    char text[160] = "";
 
     tutti__watch_left(e, TUTTI__NOBODY, text, sizeof(text));
     tutti__agree_clear(e);

@@ -36,12 +36,20 @@ OFFSET(tutti_store_t, get, 4 * sizeof(size_t));
 
 NUMBER(TUTTI_COLOR_NONE, -1);
 
-SIZE(tutti_async_options_t, 3 * sizeof(size_t) + 16);
+SIZE(tutti_async_options_t, 3 * sizeof(size_t) + 24);
 OFFSET(tutti_async_options_t, size, 0);
 OFFSET(tutti_async_options_t, callback, sizeof(size_t));
 OFFSET(tutti_async_options_t, callback_arg, 2 * sizeof(size_t));
 OFFSET(tutti_async_options_t, prescale, 3 * sizeof(size_t));
 OFFSET(tutti_async_options_t, postscale, 3 * sizeof(size_t) + 8);
+OFFSET(tutti_async_options_t, callback_info, 3 * sizeof(size_t) + 16);
+OFFSET(tutti_async_options_t, reserved, 3 * sizeof(size_t) + 20);
+
+SIZE(tutti_callback_info_t, 4 * sizeof(size_t));
+OFFSET(tutti_callback_info_t, size, 0);
+OFFSET(tutti_callback_info_t, request, sizeof(size_t));
+OFFSET(tutti_callback_info_t, name, 2 * sizeof(size_t));
+OFFSET(tutti_callback_info_t, arg, 3 * sizeof(size_t));
 
 SIZE(tutti_call_t, 11 * sizeof(size_t) + 24);
 OFFSET(tutti_call_t, size, 0);

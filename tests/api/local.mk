@@ -4,7 +4,8 @@ api_tests += \
     %reldir%/alone \
     %reldir%/arguments \
     %reldir%/bootstrap \
-    %reldir%/environment
+    %reldir%/environment \
+    %reldir%/handles
 
 api_shared = %reldir%/api.c %reldir%/api.h
 %C%_alone_SOURCES = %reldir%/alone.c $(api_shared)
@@ -18,3 +19,5 @@ api_shared = %reldir%/api.c %reldir%/api.h
 
 # See tests/local.mk.
 asan_quick += %reldir%/alone %reldir%/arguments %reldir%/bootstrap %reldir%/environment
+%C%_handles_SOURCES = %reldir%/handles.c $(api_shared)
+%C%_handles_LDADD = $(API_LIBS)

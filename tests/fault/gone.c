@@ -108,15 +108,15 @@ static void aborts(rank_t *self)
  */
 static int names(rank_t *self, const plan_t *plan)
 {
-    const uint32_t *host_of = self->comm->topo->host_of;
+    const uint32_t *host_of = self->inside->topo->host_of;
     int async = plan->way == ASYNC || plan->way == ASYNC_LARGE;
-    int chain = self->comm->topo->nhosts > 1 && !async;
+    int chain = self->inside->topo->nhosts > 1 && !async;
     char text[32];
 
     if (async && strstr(tutti_last_error(), "'gradient'") == NULL)
         return 0;
     for (int r = 0; r < self->size; r++) {
-        int counts = self->comm->topo->nhosts > 1 && host_of[r] == host_of[plan->victim];
+        int counts = self->inside->topo->nhosts > 1 && host_of[r] == host_of[plan->victim];
 
         if (r != plan->victim && !counts && !chain)
             continue;
@@ -137,7 +137,7 @@ static void stops(rank_t *self)
 
     /* Only now, so that a machine that does other things has time to come here. */
     gather(self);
-    self->comm->conf.shared.timeout_ms = 500;
+    self->inside->conf.shared.timeout_ms = 500;
     if (self->rank == plan->victim) {
         tutti_status_t status;
 

@@ -124,7 +124,7 @@ static void wait_long(rank_t *self)
         ranks_fail(__FILE__, __LINE__, "did not wait for the last rank: %.0f ms", wall);
     if (cpu > WAITER_SHARE * wall)
         ranks_fail(__FILE__, __LINE__, "waiting took %.0f ms of %.0f", cpu, wall);
-    if (*place == IN_BARRIER && self->comm->shape.nhosts == 1 && slept > WAITER_SLEEPS)
+    if (*place == IN_BARRIER && self->inside->shape.nhosts == 1 && slept > WAITER_SLEEPS)
         ranks_fail(__FILE__, __LINE__, "waiting took %ld sleeps in %.0f ms", slept, wall);
 }
 

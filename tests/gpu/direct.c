@@ -10,7 +10,7 @@
 
 static void has_nccl(rank_t *self)
 {
-    CHECK_INT(self->comm->device.node != NULL, gpu_has_nccl());
+    CHECK_INT(self->inside->device.node != NULL, gpu_has_nccl());
 }
 
 static int all_of(int size, const char *hosts)

@@ -39,7 +39,8 @@ static void begin(world_t *w, size_t bytes)
 
     memset(w, 0, sizeof(*w));
     CHECK_OK(tutti_init(NULL));
-    w->rank = (rank_t){ tutti_rank(tutti_world()), tutti_size(tutti_world()), tutti_world(), NULL };
+    w->rank =
+        (rank_t){ tutti_rank(tutti_world()), tutti_size(tutti_world()), tutti_world(), NULL, NULL };
     w->gpu.rank = &w->rank;
     CHECK_OK(gpu_module(&w->gpu.ops, &versions));
     CHECK(tutti_cuda_device(tutti_world()) >= 0);

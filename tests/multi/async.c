@@ -284,8 +284,8 @@ static void outlives(rank_t *self)
         CHECK_OK(tutti_allreduce_async("late", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                        NULL, &r));
         CHECK_OK(tutti_barrier(self->comm)); /* before the others leave */
-        tutti__comm_close(self->comm);
-        self->comm = NULL;
+        tutti__comm_close(self->inside);
+        self->inside = NULL;
         CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_SHUTDOWN);
     } else {
         CHECK_OK(tutti_barrier(self->comm));

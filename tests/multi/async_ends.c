@@ -21,7 +21,7 @@ static tutti_status_t reduce(const char *name, float *x, tutti_comm_t *comm,
 /* Until this rank has heard that the communicator is dead. */
 static void await_death(rank_t *self)
 {
-    while (tutti__engine_alive(self->comm->engine) == TUTTI_OK)
+    while (tutti__engine_alive(self->inside->engine) == TUTTI_OK)
         usleep(1000);
 }
 

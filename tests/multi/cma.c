@@ -69,7 +69,7 @@ static void all_ways(rank_t *self)
     area_t area;
 
     area_open(&area, self, AREA_BYTES);
-    for (size_t k = 0; k < COUNT_OF(pulled_kinds) && self->comm->shape.nhosts == 1; k++) {
+    for (size_t k = 0; k < COUNT_OF(pulled_kinds) && self->inside->shape.nhosts == 1; k++) {
         int is_root = pulled_kinds[k] == TUTTI_CALL_BROADCAST && self->rank == 0;
 
         CHECK_INT(reads(&area, pulled_kinds[k]), self->size > 1 && !is_root);
@@ -84,7 +84,7 @@ static void nobody_reads(rank_t *self)
 {
     area_t area;
 
-    CHECK(((tutti__shm_t *)self->comm->node)->pull_bytes == UINT64_MAX);
+    CHECK(((tutti__shm_t *)self->inside->node)->pull_bytes == UINT64_MAX);
     area_open(&area, self, AREA_BYTES);
     for (size_t k = 0; k < COUNT_OF(pulled_kinds); k++)
         CHECK_INT(reads(&area, pulled_kinds[k]), 0);

@@ -125,7 +125,7 @@ static void groups(rank_t *self)
     area_t area;
 
     CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, -self->rank, &comm));
-    part = (rank_t){ tutti_rank(comm), tutti_size(comm), comm, NULL };
+    part = (rank_t){ tutti_rank(comm), tutti_size(comm), comm, ranks_inside(comm), NULL };
     device_begin(&job, self, 2 * CASE_BYTES);
     area_open(&area, &part, CASE_BYTES);
     area.device = job.memory;

@@ -108,7 +108,7 @@ static void check_aborted(rank_t *self)
 
     do {
         usleep(1000);
-        status = tutti__nccl_node_settle(self->comm->device.node);
+        status = tutti__nccl_node_settle(self->inside->device.node);
     } while (status != TUTTI_ERR_TRANSPORT && tutti__now_ns() < limit);
     CHECK_INT(status, TUTTI_ERR_TRANSPORT);
 }
@@ -191,7 +191,7 @@ static void without(tutti__conf_t *conf, int rank)
 
 static void has_none(rank_t *self)
 {
-    CHECK(self->comm->exec.device == NULL);
+    CHECK(self->inside->exec.device == NULL);
     case_works(self);
 }
 
@@ -202,7 +202,7 @@ static void no_nccl(rank_t *self)
     int32_t one = 1;
 
     device_begin(&job, self, 64);
-    CHECK(self->comm->exec.device != NULL && self->comm->device.node == NULL);
+    CHECK(self->inside->exec.device != NULL && self->inside->device.node == NULL);
     pretend_write(job.memory, &one, 4);
     CHECK_OK(tutti_allreduce(job.memory, job.memory, 1, TUTTI_INT32, TUTTI_SUM, self->comm));
     pretend_read(&one, job.memory, 4);
@@ -233,7 +233,7 @@ static void found_one(rank_t *self)
     device_job_t job;
     int32_t one = 1;
 
-    CHECK(self->comm->exec.device == NULL);
+    CHECK(self->inside->exec.device == NULL);
     device_begin(&job, self, 64);
     CHECK_OK(tutti_comm_split(self->comm, 0, 0, &part));
     for (int i = 0; i < 3; i++) {
@@ -308,13 +308,13 @@ static void shared_gpu(rank_t *self)
     tutti_comm_t *part;
     void *memory;
 
-    CHECK_OK(job.ops->use(self->comm->device.device));
+    CHECK_OK(job.ops->use(self->inside->device.device));
     CHECK_OK(job.ops->alloc(64, &memory));
     job.memory = memory;
-    CHECK_INT(self->comm->device.node != NULL, has_nccl);
+    CHECK_INT(self->inside->device.node != NULL, has_nccl);
     add_on(&job, self->comm);
     CHECK_OK(tutti_comm_split(self->comm, self->rank, 0, &part));
-    CHECK_INT(part->device.node != NULL, has_nccl);
+    CHECK_INT(ranks_inside(part)->device.node != NULL, has_nccl);
     add_on(&job, part);
     CHECK_OK(tutti_comm_free(part));
     device_end(&job);
@@ -418,7 +418,7 @@ static int run_shared(void)
    and nothing is left. */
 static void wrong_device(int rank, int size, const char *name, int has_none)
 {
-    tutti_comm_t *comm = NULL;
+    tutti__comm_t *comm = NULL;
     tutti__conf_t conf;
     tutti__meet_t meet;
     tutti_status_t status;

@@ -223,7 +223,8 @@ static void settings(tutti__conf_t *conf, const world_t *world, int rank)
 static void one_world(rank_t *self)
 {
     world_t *world = self->arg;
-    tutti_comm_t *comm = NULL, *part = NULL;
+    tutti__comm_t *comm = NULL;
+    tutti_comm_t *part = NULL;
     tutti_status_t status;
     tutti__conf_t conf;
     tutti__meet_t meet;
@@ -235,10 +236,10 @@ static void one_world(rank_t *self)
     CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, RANKS, 5000, &meet));
     status = tutti__comm_open(&meet, NULL, &conf, &comm);
     if (status == TUTTI_OK && world->in_group)
-        status = tutti_comm_split(comm, 0, 0, &part);
+        status = tutti_comm_split(comm->handle, 0, 0, &part);
     CHECK_OK(real->use(self->rank)); /* nor was that given back, perhaps */
     if (status == TUTTI_OK)
-        status = calls(world->in_group ? part : comm);
+        status = calls(world->in_group ? part : comm->handle);
     world->status[self->rank] = status;
     if (status != TUTTI_OK)
         snprintf(world->words[self->rank], 128, "%s", tutti_last_error());

@@ -275,9 +275,9 @@ static void close_early(rank_t *self)
     int32_t x = self->rank, sum;
     tutti__dstream_t *stream;
     tutti__devent_t *end;
-    tutti__conf_t conf = self->comm->conf;
+    tutti__conf_t conf = self->inside->conf;
     tutti__meet_t meet;
-    tutti_comm_t *comm;
+    tutti__comm_t *comm;
     tutti_status_t status;
     device_job_t job;
 
@@ -289,7 +289,7 @@ static void close_early(rank_t *self)
     CHECK_OK(tutti__comm_open(&meet, NULL, &conf, &comm));
     CHECK(comm->device.flat != NULL);
     pretend_delays(7, 30000);
-    CHECK_OK(tutti_cuda_allreduce(job.memory, job.memory, 1, TUTTI_INT32, TUTTI_SUM, comm,
+    CHECK_OK(tutti_cuda_allreduce(job.memory, job.memory, 1, TUTTI_INT32, TUTTI_SUM, comm->handle,
                                   cuda(stream)));
     tutti__comm_close(comm);
     CHECK_OK(job.ops->record(end, stream));
@@ -314,9 +314,9 @@ static void groups(rank_t *self)
     user_t user;
 
     device_begin(&job, self, AREA);
-    CHECK(self->comm->device.flat != NULL);
+    CHECK(self->inside->device.flat != NULL);
     CHECK_OK(tutti_comm_split(self->comm, 0, -self->rank, &comm));
-    CHECK(comm->device.flat == NULL);
+    CHECK(ranks_inside(comm)->device.flat == NULL);
     user = (user_t){ self, comm, job.memory, 0 };
     use_direct(&user);
     use_async(&user);

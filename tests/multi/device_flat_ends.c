@@ -47,7 +47,7 @@ static void mismatch(rank_t *self)
     check_works(self, job.memory);
     CHECK_OK(tutti_barrier(self->comm));
     status = tutti_allreduce(job.memory, job.memory, count, TUTTI_INT32, TUTTI_SUM, self->comm);
-    if (!self->comm->conf.shared.compare) {
+    if (!self->inside->conf.shared.compare) {
         /* Found in the gate, where some are ahead, and never by NCCL. */
         CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST);
         job.ops->free(job.memory);
@@ -125,7 +125,7 @@ typedef struct {
 static void cannot_open(rank_t *self)
 {
     const refusal_t *refusal = self->arg;
-    tutti_comm_t *comm = NULL;
+    tutti__comm_t *comm = NULL;
     tutti__conf_t conf;
     tutti__meet_t meet;
     char name[64];

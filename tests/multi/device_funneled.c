@@ -55,7 +55,7 @@ static tutti_status_t nothing(tutti__xport_t *xport)
 }
 
 /* Before anything is in flight. */
-static void refuse_the_engine(tutti_comm_t *comm, tutti__xport_ops_t *ops)
+static void refuse_the_engine(tutti__comm_t *comm, tutti__xport_ops_t *ops)
 {
     *ops = *comm->shm->ops;
     ops->may_progress = not_the_engine;
@@ -160,7 +160,7 @@ static void in_callbacks(rank_t *self)
 
     device_begin(&job, self, 64);
     CHECK_OK(tutti_comm_split(self->comm, tutti_host_rank(self->comm), 0, &part));
-    refuse_the_engine(self->comm, &ops[self->rank]);
+    refuse_the_engine(self->inside, &ops[self->rank]);
     ops[self->rank].may_progress = count_disguised;
     for (int i = 0; i < 20; i++)
         call_back(self, part, host[self->rank]);
@@ -179,8 +179,8 @@ static void funneled(rank_t *self)
 
     device_begin(&job, self, 3 * COUNT * sizeof(float));
     CHECK_OK(tutti_comm_split(self->comm, 0, 0, &part));
-    refuse_the_engine(self->comm, &ops[self->rank]);
-    refuse_the_engine(part, &part_ops[self->rank]);
+    refuse_the_engine(self->inside, &ops[self->rank]);
+    refuse_the_engine(ranks_inside(part), &part_ops[self->rank]);
     for (int i = 0; i < ROUNDS; i++)
         one_round(self, i % 2 ? part : self->comm, (float *)(void *)job.memory, i);
     for (int i = 0; i < ROUNDS; i++)

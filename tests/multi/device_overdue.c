@@ -34,7 +34,7 @@ static void check_ends(rank_t *self, tutti_status_t expected)
     uint64_t limit = tutti__now_ns() + 40000000000u; /* processors may be busy */
     tutti_status_t status;
 
-    while ((status = tutti__engine_alive(self->comm->engine)) == TUTTI_OK &&
+    while ((status = tutti__engine_alive(self->inside->engine)) == TUTTI_OK &&
            tutti__now_ns() < limit)
         usleep(10000);
     CHECK_INT(status, expected);
@@ -43,7 +43,7 @@ static void check_ends(rank_t *self, tutti_status_t expected)
         check_words("a link is down");
     do {
         usleep(1000);
-        status = tutti__nccl_node_settle(self->comm->device.node);
+        status = tutti__nccl_node_settle(self->inside->device.node);
     } while (status != TUTTI_ERR_TRANSPORT && tutti__now_ns() < limit);
     CHECK_INT(status, TUTTI_ERR_TRANSPORT);
 }

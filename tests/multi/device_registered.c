@@ -84,7 +84,7 @@ static double sum_from(const user_t *u, int first)
    is registered; between hosts that is allreduce only. */
 static void run(const user_t *u, const tutti_call_t *calls, int n, int goes_through)
 {
-    int by_nccl = calls->kind == TUTTI_CALL_ALLREDUCE || u->comm->shape.nhosts == 1;
+    int by_nccl = calls->kind == TUTTI_CALL_ALLREDUCE || ranks_inside(u->comm)->shape.nhosts == 1;
     tutti_request_t *requests[TENSORS];
     unsigned before = registered(u);
 

@@ -60,7 +60,7 @@ static struct {
 static const tutti__device_ops_t *real;
 static atomic_int counts; /* calls from here on */
 static atomic_uint calls;
-static tutti_comm_t *its_comm;
+static tutti__comm_t *its_comm;
 
 /* What the victim's lanes are doing: a bit for each phase of nccl.h, and of staged calls. */
 static int phases(void)
@@ -226,7 +226,7 @@ static void stopped(rank_t *self)
     pthread_t waker;
     char words[512] = "";
 
-    its_comm = self->comm;
+    its_comm = self->inside;
     device_begin(&job, self, (size_t)COUNT * 64);
     if (is_victim)
         atomic_store(&board->pid, getpid());

@@ -375,7 +375,10 @@ static void check_freed(tutti_comm_t *comm, const char *who)
 /* What was pending in a part that is freed by one rank; peers hear of it, and of nothing else. */
 static void freed_pending(rank_t *self)
 {
-    static const char *const who[] = { "rank 0 has", "rank 1 has", "rank 2 has", "rank 3 has" };
+    static const char *const who[] = { "rank 3 of the group (world rank 0) has",
+                                       "rank 2 of the group (world rank 1) has",
+                                       "rank 1 of the group (world rank 2) has",
+                                       "rank 0 of the group (world rank 3) has" };
 
     for (int leaver = 0; leaver < self->size; leaver++) {
         uint64_t begin = tutti__now_ns();
@@ -383,7 +386,7 @@ static void freed_pending(rank_t *self)
         tutti_comm_t *comm;
         float x = 1;
 
-        CHECK_OK(tutti_comm_split(self->comm, 0, 0, &comm));
+        CHECK_OK(tutti_comm_split(self->comm, 0, -self->rank, &comm));
         if (self->rank != (leaver + 1) % self->size)
             CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL,
                                            &request));
@@ -441,11 +444,11 @@ static void aborted(rank_t *self)
 
     CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, 0, &comm));
     CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, 0, &other));
-    if (self->rank == 0)
+    if (self->rank == 2)
         CHECK_OK(tutti_abort(comm, "for the test"));
     if (self->rank % 2 == 0) {
         CHECK_STATUS(tutti_barrier(comm), TUTTI_ERR_PEER_LOST);
-        CHECK_SAYS("for the test");
+        CHECK_SAYS("rank 1 of the group (world rank 2) called tutti_abort: for the test");
     } else {
         work(comm, self->rank, 4);
     }
@@ -453,6 +456,39 @@ static void aborted(rank_t *self)
     work(self->comm, self->rank, 4);
     /* The dead one is left to the end. */
     free_one(self, other);
+}
+
+/* Ranks 2 and 3 are a group, in which rank 2 does not come: to a direct call, and to another. */
+static void late(rank_t *self)
+{
+    tutti_request_t *request;
+    tutti_comm_t *comm[2];
+    float x = 0;
+
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(tutti_comm_split(self->comm, self->rank / 2, -self->rank, &comm[i]));
+    if (self->rank == 3) {
+        CHECK_STATUS(tutti_barrier(comm[0]), TUTTI_ERR_TIMEOUT);
+        CHECK_SAYS("rank 0 of the group (world rank 3) waited");
+        CHECK_SAYS("for rank 1 of the group (world rank 2)");
+        CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm[1], NULL,
+                                       &request));
+        CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
+        CHECK_SAYS("rank 0 of the group (world rank 3) waited");
+        CHECK_SAYS("rank 1 of the group (world rank 2) has not submitted it");
+    }
+    while (self->rank == 2 && tutti__engine_alive(ranks_inside(comm[1])->engine) == TUTTI_OK)
+        usleep(1000);
+    if (self->rank == 2) {
+        CHECK_STATUS(tutti_barrier(comm[0]), TUTTI_ERR_TIMEOUT);
+        CHECK_SAYS("rank 0 of the group (world rank 3) waited");
+    }
+}
+
+static void short_deadline(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.timeout_ms = 1500;
 }
 
 /* ---- deaths; processes only ---- */
@@ -473,7 +509,7 @@ static void kill_one(rank_t *self)
     CHECK_SAYS("rank 1 was lost");
     if (self->rank % 2 == victim % 2) {
         CHECK_STATUS(tutti_barrier(comm), TUTTI_ERR_PEER_LOST);
-        CHECK_SAYS("rank 0 was lost");
+        CHECK_SAYS("rank 0 of the group (world rank 1) was lost");
         CHECK_STATUS(tutti_comm_split(comm, 0, 0, &comm), TUTTI_ERR_PEER_LOST);
     } else {
         work(comm, self->rank, 40);
@@ -658,6 +694,15 @@ int main(void)
                 RUN_JOB(failures, &job);
             }
         }
+    }
+    for (int several = 0; several < 2; several++) {
+        job_t job = { .size = 4,
+                      .hosts = several ? "abab" : NULL,
+                      .threads = 1,
+                      .settings = short_deadline,
+                      .fn = late };
+
+        RUN_JOB(failures, &job);
     }
     if (can_fork) {
         job_t job = { .size = 4, .timeout_s = 100, .fn = too_many_files };

@@ -6,13 +6,15 @@ tsan_tests += %reldir%/async %reldir%/groups
 
 # All asynchronous calls.
 rank_tests += %reldir%/async_all %reldir%/async_ends %reldir%/async_errors %reldir%/async_messages \
-    %reldir%/join %reldir%/persistent
-tsan_tests += %reldir%/async_all %reldir%/async_ends %reldir%/join %reldir%/persistent
+    %reldir%/handles %reldir%/join %reldir%/persistent
+tsan_tests += %reldir%/async_all %reldir%/async_ends %reldir%/handles %reldir%/join \
+    %reldir%/persistent
 async_shared = %reldir%/async_calls.c %reldir%/async_calls.h %reldir%/async_run.c
 %C%_async_all_SOURCES = %reldir%/async_all.c $(async_shared)
 %C%_async_ends_SOURCES = %reldir%/async_ends.c $(async_shared)
 %C%_async_errors_SOURCES = %reldir%/async_errors.c $(async_shared)
 %C%_async_messages_SOURCES = %reldir%/async_messages.c $(async_shared)
+%C%_handles_SOURCES = %reldir%/handles.c $(async_shared)
 %C%_persistent_SOURCES = %reldir%/persistent.c $(async_shared)
 
 rank_tests += %reldir%/again

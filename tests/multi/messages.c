@@ -156,7 +156,7 @@ static void messages(rank_t *self)
         }
         CHECK_OK(tutti_sendrecv(NULL, 0, (me + 1) % self->size, NULL, 0,
                                 (me + self->size - 1) % self->size, TUTTI_INT8, self->comm));
-        if (self->comm->conf.shared.compare)
+        if (self->inside->conf.shared.compare)
             waits(self);
     }
     CHECK_STATUS(tutti_send(&x, 1, TUTTI_INT32, me, self->comm), TUTTI_ERR_INVALID_ARGUMENT);

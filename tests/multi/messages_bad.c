@@ -57,7 +57,7 @@ static void misfit(rank_t *self, part_t zero, part_t one, const char *words)
         CHECK_STATUS(make_part(self, self->rank == 0 ? &zero : &one, !self->rank, recv),
                      TUTTI_ERR_MISMATCH);
         check_words(words);
-        check_words(self->comm->world_rank != NULL ? "in a group of " : "rank 0");
+        check_words(self->inside->world_rank != NULL ? "in a group of " : "rank 0");
     }
     is_filled(recv, MOST, -1);
     /* The same two, at once. */

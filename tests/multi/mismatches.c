@@ -23,7 +23,7 @@
 static void expect_mismatch(area_t *area, const case_t *good, const case_t *odd, int rank)
 {
     case_run(area, area->self->rank == rank ? odd : good, TUTTI_ERR_MISMATCH);
-    check_words(area->self->comm->world_rank != NULL ? "in a group of " : "rank");
+    check_words(area->self->inside->world_rank != NULL ? "in a group of " : "rank");
     check_words("came with");
     case_works(area->self);
 }

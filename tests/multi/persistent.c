@@ -218,6 +218,7 @@ static void chain(rank_t *self)
     static __thread float x[LINKS];
     heard_t h[LINKS];
     tutti_request_t *r[LINKS], *open;
+    tutti_async_options_t last;
     float y = 1;
     char name[16];
 
@@ -234,10 +235,9 @@ static void chain(rank_t *self)
             h[i - 1].next = r[i];
     }
     /* All ranks wait for it in a callback, so it is not done while they do. */
-    CHECK_OK(tutti_allreduce_async(
-        "open", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
-        &(tutti_async_options_t){ sizeof(tutti_async_options_t), hear, &h[LINKS - 1], 0, 0 },
-        &open));
+    last = hears(&h[LINKS - 1]);
+    CHECK_OK(tutti_allreduce_async("open", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, &last,
+                                   &open));
     CHECK_OK(tutti_wait(open, -1));
     CHECK_INT(h[LINKS - 1].calls, 1);
     CHECK_OK(tutti_start(r[0]));
@@ -304,8 +304,8 @@ static void bad_ends(rank_t *self)
         usleep(100000);
         return;
     }
-    tutti__comm_close(self->comm);
-    self->comm = NULL;
+    tutti__comm_close(self->inside);
+    self->inside = NULL;
     CHECK_INT(h[1].calls, 1);
     CHECK_INT(h[1].ended, TUTTI_ERR_SHUTDOWN);
     CHECK_STATUS(tutti_wait(r[1], -1), TUTTI_ERR_SHUTDOWN);

@@ -109,7 +109,7 @@ static int has_root(const tutti__files_t *files, tutti__collective_t collective,
 static void call_in_all_ways(area_t *area, tutti_call_kind_t kind)
 {
     const rank_t *self = area->self;
-    int root = 0, rooted = has_root(self->comm->files, tutti__call_collective(kind), &root);
+    int root = 0, rooted = has_root(self->inside->files, tutti__call_collective(kind), &root);
 
     for (int place = 0; place < PLACES; place++) {
         case_t c = { kind, TUTTI_FLOAT32, TUTTI_SUM, 3, root, (place_t)place, PRIVATE };
@@ -163,8 +163,8 @@ static void by_hand(rank_t *self)
     area_t area;
 
     area_open(&area, self, AREA_BYTES);
-    CHECK_INT(strcmp(chosen(self, &self->comm->cache, 4096), self->arg), 0);
-    CHECK(strcmp(chosen(self, &self->comm->cache, 8), self->arg) != 0);
+    CHECK_INT(strcmp(chosen(self, &self->inside->cache, 4096), self->arg), 0);
+    CHECK(strcmp(chosen(self, &self->inside->cache, 8), self->arg) != 0);
     case_in_all_ways(&area, TUTTI_CALL_ALLREDUCE);
     case_in_all_ways(&area, TUTTI_CALL_ALLTOALL);
     call_in_all_ways(&area, TUTTI_CALL_BROADCAST);
@@ -184,13 +184,13 @@ static void in_groups(rank_t *self)
     CHECK_OK(tutti_comm_split(self->comm, 0, -self->rank, &all));
     part.comm = all;
     part.rank = tutti_rank(all);
-    CHECK_INT(strcmp(chosen(self, &all->cache, 4096), self->arg), 0);
+    CHECK_INT(strcmp(chosen(self, &ranks_inside(all)->cache, 4096), self->arg), 0);
     async_allreduce(&part, 10000);
     CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, 0, &half));
     part.comm = half;
     part.rank = tutti_rank(half);
     part.size = tutti_size(half);
-    CHECK(strcmp(chosen(self, &half->cache, 4096), self->arg) != 0);
+    CHECK(strcmp(chosen(self, &ranks_inside(half)->cache, 4096), self->arg) != 0);
     async_allreduce(&part, 10000);
 }
 
@@ -221,7 +221,7 @@ static int run_by_hand(int size, int threads)
 
 static void call_printed(rank_t *self)
 {
-    const tutti__file_t *file = &self->comm->files->file[0];
+    const tutti__file_t *file = &self->inside->files->file[0];
     area_t area;
 
     area_open(&area, self, AREA_BYTES);
@@ -305,7 +305,7 @@ static void open_wrong(rank_t *self)
     const wrong_t *wrong = self->arg;
     tutti__conf_t conf;
     tutti__meet_t meet;
-    tutti_comm_t *comm;
+    tutti__comm_t *comm;
     char name[64];
 
     snprintf(name, sizeof(name), "tutti-wrong-%.40s", folder + sizeof(folder) - 7);
@@ -442,7 +442,7 @@ static void own_folder(rank_t *self)
     area_t area;
 
     area_open(&area, self, AREA_BYTES);
-    CHECK(strstr(chosen(self, &self->comm->cache, 8), "mine") != NULL);
+    CHECK(strstr(chosen(self, &self->inside->cache, 8), "mine") != NULL);
     case_in_all_ways(&area, TUTTI_CALL_ALLREDUCE);
     area_close(&area);
 }

@@ -61,7 +61,7 @@ static void store(int32_t *x, size_t i, tutti_dtype_t dtype, int32_t to)
 
 static void reduce(rank_t *self, int32_t *src, int32_t *dst, int round, const what_t *what)
 {
-    const tutti__shm_t *shm = (const tutti__shm_t *)self->comm->node;
+    const tutti__shm_t *shm = (const tutti__shm_t *)self->inside->node;
     int gets = what->root < 0 || what->root == self->rank;
 
     dst[-1] = dst[COUNT] = -1;
@@ -84,7 +84,7 @@ static void reduce(rank_t *self, int32_t *src, int32_t *dst, int round, const wh
             ranks_fail(__FILE__, __LINE__, "round %d: element %zu of the source has changed", round,
                        i);
     }
-    CHECK_INT(shm->lane[0].outgrows, self->comm->conf.shared.l3_bytes == SMALL_L3);
+    CHECK_INT(shm->lane[0].outgrows, self->inside->conf.shared.l3_bytes == SMALL_L3);
     CHECK_INT(dst[-1], -1);
     CHECK_INT(dst[COUNT], -1);
     CHECK_OK(tutti_barrier(self->comm));
