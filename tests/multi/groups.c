@@ -465,8 +465,10 @@ static void late(rank_t *self)
     tutti_comm_t *comm[2];
     float x = 0;
 
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         CHECK_OK(tutti_comm_split(self->comm, self->rank / 2, -self->rank, &comm[i]));
+        ranks_inside(comm[i])->conf.shared.timeout_ms = 700;
+    }
     if (self->rank == 3) {
         CHECK_STATUS(tutti_barrier(comm[0]), TUTTI_ERR_TIMEOUT);
         CHECK_SAYS("rank 0 of the group (world rank 3) waited");
@@ -483,12 +485,6 @@ static void late(rank_t *self)
         CHECK_STATUS(tutti_barrier(comm[0]), TUTTI_ERR_TIMEOUT);
         CHECK_SAYS("rank 0 of the group (world rank 3) waited");
     }
-}
-
-static void short_deadline(tutti__conf_t *conf, int rank)
-{
-    (void)rank;
-    conf->shared.timeout_ms = 1500;
 }
 
 /* ---- deaths; processes only ---- */
@@ -696,11 +692,7 @@ int main(void)
         }
     }
     for (int several = 0; several < 2; several++) {
-        job_t job = { .size = 4,
-                      .hosts = several ? "abab" : NULL,
-                      .threads = 1,
-                      .settings = short_deadline,
-                      .fn = late };
+        job_t job = { .size = 4, .hosts = several ? "abab" : NULL, .threads = 1, .fn = late };
 
         RUN_JOB(failures, &job);
     }
