@@ -75,10 +75,11 @@ static inline int tutti__handle_find(const tutti__handles_t *table, const void *
 {
     uint64_t value = (uintptr_t)handle;
     uint32_t index = (uint32_t)value - 1;
-    const tutti__slot_t *slot = &table->first[index];
+    const tutti__slot_t *slot;
 
     if (TUTTI__UNLIKELY(index >= TUTTI__HANDLES_CHUNK))
         return tutti__handle_find_more(table, handle, ret_object);
+    slot = &table->first[index];
     /* Acquire: pairs with the release in tutti__handle_make. */
     if (TUTTI__UNLIKELY(atomic_load_explicit(&slot->handle, memory_order_acquire) != value))
         return 0;
@@ -105,9 +106,12 @@ static inline tutti_status_t tutti__handle_make(tutti__handles_t *table, void *o
     /* Acquire: pairs with the release in tutti__handle_end. */
     uint64_t head = atomic_load_explicit(&table->free, memory_order_acquire), handle;
     uint32_t index = (uint32_t)head - 1;
-    tutti__slot_t *slot = &table->first[index];
+    tutti__slot_t *slot;
 
-    if (TUTTI__UNLIKELY(index >= TUTTI__HANDLES_CHUNK || !tutti__handle_take(table, slot, &head)))
+    if (TUTTI__UNLIKELY(index >= TUTTI__HANDLES_CHUNK))
+        return tutti__handle_make_more(table, object, ret_handle);
+    slot = &table->first[index];
+    if (TUTTI__UNLIKELY(!tutti__handle_take(table, slot, &head)))
         return tutti__handle_make_more(table, object, ret_handle);
     handle = ~atomic_load_explicit(&slot->handle, memory_order_relaxed);
     atomic_store_explicit(&slot->object, (uintptr_t)object, memory_order_relaxed);
