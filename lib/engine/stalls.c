@@ -81,7 +81,7 @@ static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__tenso
         tutti__facts_call_text(call, sizeof(call), &tensor->msg.facts);
     if (!tutti__engine_halted(e, halted, sizeof(halted)))
         halted[0] = '\0';
-    snprintf(text, sizeof(text), "tensor '%.120s'%s%s%s waits for %.*f s: %.300s%s%.100s",
+    snprintf(text, sizeof(text), "tensor '%.100s'%s%.72s%s waits for %.*f s: %.180s%s%.90s",
              tensor->name, call[0] ? " (" : "", call, call[0] ? ")" : "", s < 10 ? 1 : 0, s, who,
              halted[0] ? "; " : "", halted);
     TUTTI__LOG(TUTTI__LOG_WARN, "%s", text);
@@ -163,12 +163,13 @@ static void report_oldest(tutti__engine_t *e, const check_t *check)
 {
     const tutti__request_t *request = check->oldest;
     tutti__facts_t facts = tutti__facts_of(e, request);
-    const char *self = tutti__boot_rank_name(e->env.boot, e->rank);
+    const char *self;
     double s = waited_s(check, check->oldest_ns);
     char who[WHO_BYTES], call[160], more[48] = "";
 
     if (!tutti__engine_halted(e, who, sizeof(who)))
         tutti__wait_culprit(e, request, who, sizeof(who));
+    self = tutti__boot_rank_name(e->env.boot, e->rank);
     tutti__facts_call_text(call, sizeof(call), &facts);
     if (check->requests > 1)
         snprintf(more, sizeof(more), "; %u more requests wait", check->requests - 1);
