@@ -165,7 +165,7 @@ static void late(rank_t *self, int rank)
 /* Rank 1 announces a tensor, and then holds its engine's token: its lanes do not move. */
 static void announce_and_stay(rank_t *self)
 {
-    tutti__engine_t *e = self->comm->engine;
+    tutti__engine_t *e = self->inside->engine;
     float x[5] = { 1 };
     tutti_request_t *request = submit(self, "stuck", x);
 
