@@ -205,8 +205,7 @@ static tutti_status_t find_settled(const int32_t *statuses, uint32_t size)
 tutti_status_t tutti__device_settle(const tutti__comm_t *comm, tutti__node_t *node, int32_t *room,
                                     const char *whom)
 {
-    uint64_t timeout_ms = comm->conf.shared.timeout_ms;
-    uint64_t limit = tutti__now_ns() + timeout_ms * 1000000u;
+    uint64_t begun = tutti__now_ns(), limit = tutti__boot_deadline(comm->boot);
     tutti_status_t mine = TUTTI__AGAIN, all = TUTTI__AGAIN, status;
     int32_t said;
 
@@ -216,7 +215,7 @@ tutti_status_t tutti__device_settle(const tutti__comm_t *comm, tutti__node_t *no
         if (mine == TUTTI__AGAIN && tutti__now_ns() > limit)
             mine = tutti__fail(TUTTI_ERR_TIMEOUT, "%s waited %.3g s for NCCL to connect %s",
                                tutti__boot_rank_name(comm->boot, comm->topo->rank),
-                               (double)timeout_ms / 1000, whom);
+                               (double)(tutti__now_ns() - begun) / 1e9, whom);
         said = (int32_t)mine;
         status = tutti__boot_allgather(comm->boot, &said, sizeof(said), room);
         if (status != TUTTI_OK)

@@ -268,7 +268,7 @@ static void give_up(void *arg, tutti_status_t status)
 static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
 {
     /* Other groups wait in step 4 meanwhile, with the whole deadline. */
-    uint64_t timeout_ms = m->parent->conf.shared.timeout_ms / 2;
+    uint64_t deadline = tutti__net_deadline(m->parent->conf.shared.timeout_ms / 2);
     const tutti__venue_t *place = &m->readies[m->members[0]].place;
     tutti_status_t status;
 
@@ -277,8 +277,8 @@ static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
         return TUTTI_OK;
     }
     if (m->me > 0)
-        return tutti__venue_join(place, m->me, m->n, timeout_ms, ret_meet);
-    status = tutti__venue_host(place, m->door, m->n, timeout_ms, ret_meet);
+        return tutti__venue_join(place, m->me, m->n, deadline, ret_meet);
+    status = tutti__venue_host(place, m->door, m->n, deadline, ret_meet);
     m->door = -1;
     return status;
 }

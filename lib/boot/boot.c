@@ -23,6 +23,8 @@
 #define HELLO_BYTES 4096
 /* Longest time for connecting, once all are there. */
 #define SETUP_MS 60000u
+/* Descriptors that a rank opens, but for those to other ranks; see files_needed. */
+#define FILES 12u
 
 typedef struct {
     /* At these places in all versions. */
@@ -108,6 +110,15 @@ static uint64_t wait_ms(uint64_t timeout_ms)
     return timeout_ms == 0 ? SETUP_MS : timeout_ms;
 }
 
+/* Rank 0's timeout counts, from when this rank's has begun. */
+static void take_timeout(tutti__boot_t *boot, uint64_t timeout_ms)
+{
+    uint64_t begun = boot->deadline - tutti__net_span(boot->timeout_ms);
+
+    boot->timeout_ms = wait_ms(timeout_ms);
+    boot->deadline = begun + tutti__net_span(boot->timeout_ms);
+}
+
 /* Take over what the hellos say. */
 static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hello_block_t *hellos)
 {
@@ -136,8 +147,7 @@ static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hell
     boot->peers[rank].pid = (int)boot->owner;
     boot->token = hellos[0].it.token;
     conf->shared = hellos[0].it.conf;
-    boot->timeout_ms = wait_ms(conf->shared.timeout_ms);
-    boot->setup_ms = TUTTI__MIN(boot->timeout_ms, SETUP_MS);
+    take_timeout(boot, conf->shared.timeout_ms);
     status = tutti__topo_make(facts, size, rank, &boot->topo);
     free(facts);
     return status;
@@ -160,11 +170,35 @@ static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf)
         snprintf(mine.it.text, sizeof(mine.it.text), "%s", tutti_last_error());
         tutti__net_failed((tutti_status_t)mine.it.status);
     }
-    status = boot->meet.allgather(boot->meet.ctx, &mine, sizeof(mine), all, boot->timeout_ms);
+    status = tutti__boot_allgather(boot, &mine, sizeof(mine), all);
     if (status == TUTTI_OK)
         status = learn(boot, conf, all);
     free(all);
     return status;
+}
+
+/*
+ * How many descriptors this rank will open, at most at a time: links and watches of the side
+ * channel, and, while arenas are passed, two for each rank of the machine and, on its lowest one, a
+ * connection to each.
+ */
+static uint32_t files_needed(const tutti__boot_t *boot)
+{
+    const tutti__topo_t *topo = boot->topo;
+    uint32_t host = topo->host_of[topo->rank], center = 0;
+    uint32_t locals = topo->host_first[host + 1] - topo->host_first[host];
+    uint32_t files = FILES + locals + 2 * topo->machine_ranks;
+
+    while (topo->machine_of[center] != topo->machine_of[topo->rank])
+        center++;
+    if (center == topo->rank)
+        files += topo->machine_ranks;
+    if (tutti__boot_leader(boot, topo->rank) == topo->rank)
+        files += locals;
+    /* A link to each other host; to those that are only pretended, a watch, too. */
+    if (topo->rank == 0)
+        files += 2 * (topo->nhosts - 1);
+    return files;
 }
 
 /* The door stays open only where descriptors will be passed through it. */
@@ -194,12 +228,17 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
     boot->door = -1;
     boot->side.epfd = boot->side.timer = boot->side.parent = -1;
     boot->timeout_ms = wait_ms(conf->shared.timeout_ms);
+    boot->deadline = meet->deadline != 0 ? meet->deadline : tutti__net_deadline(boot->timeout_ms);
+    if (meet->still != NULL)
+        tutti__net_watch_meeting(meet->still, meet->ctx);
     status = say_hello(boot, conf);
     if (status != TUTTI_OK)
         goto close_boot;
 
     /* From here on all ranks take part to the end, failed or not. */
     status = tutti__side_begin(boot);
+    if (status == TUTTI_OK && boot->meet.size > 1)
+        status = tutti__net_files_left(files_needed(boot));
     status = tutti__boot_agree(boot, status);
     if (status != TUTTI_OK)
         goto close_boot;
@@ -219,8 +258,16 @@ close_boot:
     return status;
 }
 
+/* The meeting is looked after until then. */
+static void forget_meeting(const tutti__boot_t *boot)
+{
+    if (boot->meet.still != NULL)
+        tutti__net_watch_meeting(NULL, NULL);
+}
+
 void tutti__boot_settle(tutti__boot_t *boot)
 {
+    forget_meeting(boot);
     tutti__boot_shut_door(boot);
     if (boot->meet.settle != NULL)
         boot->meet.settle(boot->meet.ctx);
@@ -231,6 +278,7 @@ void tutti__boot_close(tutti__boot_t *boot)
     if (boot == NULL)
         return;
     tutti__boot_forget(boot);
+    forget_meeting(boot);
     tutti__side_end(boot);
     tutti__boot_shut_door(boot);
     boot->meet.close(boot->meet.ctx);
@@ -244,12 +292,31 @@ const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot)
     return boot->topo;
 }
 
+uint64_t tutti__boot_deadline(const tutti__boot_t *boot)
+{
+    return boot->deadline;
+}
+
+uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot)
+{
+    return TUTTI__MIN(boot->deadline, tutti__net_deadline(SETUP_MS));
+}
+
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
                                      void *ret_all)
 {
-    /* A rank may come from a step that has just used up its own deadline. */
+    /* A rank may come from a step that has just used up the deadline. */
+    uint64_t until = boot->deadline + tutti__net_span(TUTTI__MIN(boot->timeout_ms / 8, 1000u));
+
     return boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
-                                boot->timeout_ms + boot->setup_ms);
+                                (uint64_t)tutti__net_left_ms(until));
+}
+
+/* May an error follow from another rank's end? */
+static int may_follow(tutti_status_t status)
+{
+    return status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_TRANSPORT ||
+           status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_SYSTEM;
 }
 
 tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
@@ -267,7 +334,8 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
     status = tutti__boot_allgather(boot, &own, sizeof(own), all);
     if (status != TUTTI_OK) {
         free(all);
-        return mine == TUTTI_OK ? status : tutti__fail(mine, "%s", own.text);
+        /* The meeting knows better which rank has ended. */
+        return mine == TUTTI_OK || may_follow(mine) ? status : tutti__fail(mine, "%s", own.text);
     }
     for (uint32_t r = 0; r < size && status == TUTTI_OK; r++)
         if (all[r].status != TUTTI_OK)

@@ -33,9 +33,15 @@ typedef struct {
     const char *name;
     void *ctx;
     uint32_t rank, size;
+    /* When all of set-up must be over, a time of tutti__now_ns(); 0: conf's timeout counts from
+       tutti__boot_open on. */
+    uint64_t deadline;
     /* Every rank gives `bytes` bytes, everyone gets all of them in rank order. Collective. */
     tutti_status_t (*allgather)(void *ctx, const void *mine, size_t bytes, void *ret_all,
                                 uint64_t timeout_ms);
+    /* Between two allgathers: an error if this rank can see that another one has ended. Never
+       waits. May be NULL. */
+    tutti_status_t (*still)(void *ctx);
     /* There will be no allgather any more: let go of what serves nothing else. May be NULL. */
     void (*settle)(void *ctx);
     void (*close)(void *ctx);
@@ -66,6 +72,8 @@ void tutti__boot_close(tutti__boot_t *boot);
 void tutti__boot_settle(tutti__boot_t *boot);
 
 const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot);
+/* When all of set-up must be over, a time of tutti__now_ns(). */
+uint64_t tutti__boot_deadline(const tutti__boot_t *boot);
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
                                      void *ret_all);
 /* All ranks continue with the worst of their statuses: so that a failure of one during set-up is a

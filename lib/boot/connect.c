@@ -50,8 +50,9 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
     status = tutti__net_unix_connect(door, sizeof(boot->peers[leader].door), 0, deadline, &fd);
     if (status != TUTTI_OK)
         return tutti__fail(status,
-                           "rank %u cannot reach rank %u on its own host (%s); containers with "
-                           "networks of their own must have hostnames of their own",
+                           "rank %u cannot reach rank %u on its own host (%s): that has ended, or "
+                           "these are containers with networks of their own, which must have "
+                           "hostnames of their own",
                            boot->topo->rank, leader, tutti_last_error());
     add_link(boot, leader, fd); /* closed with the others if what follows fails */
     boot->side.parent = 0;
@@ -156,7 +157,7 @@ tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *con
 
     if (topo->nhosts > 1)
         status = tell_addresses(boot, conf->interface, &tcp_door, &addrs);
-    deadline = tutti__net_deadline(boot->setup_ms);
+    deadline = tutti__boot_step_deadline(boot);
     if (status == TUTTI_OK && leader != topo->rank)
         status = join_leader(boot, leader, deadline);
     else if (status == TUTTI_OK && topo->rank != 0)

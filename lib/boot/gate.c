@@ -1,15 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The gate's two sides. See gate.h; gate_reach.c finds the way to it.
+ * The gate's side that lets in. See gate.h; gate_reach.c is the guests' side.
  *
- * The host serves all guests at once from one poll(), because a guest that says nothing must not
- * keep the others out. Guests not yet admitted have a place in a small array; when it is full the
- * oldest one makes room.
+ * The host serves all connections at once from one poll(), because a guest that sends nothing must
+ * not keep the others out. There are three kinds:
+ *
+ *   a stranger  has not sent a whole knock with the job's token. It has one of STRANGERS places,
+ *               and loses it to the next one but STRANGERS. So a flood of connections costs a
+ *               bounded number of descriptors, and a rank that lost its place tries again.
+ *   a guest     has proved that it belongs to the job. It keeps its place until it confirms.
+ *   a rank      has been admitted. The host watches its connection: a rank that ends while the
+ *               others are still awaited ends the gate.
+ *
+ * A knock is usually there when its connection is accepted, and then the rank never needs a
+ * stranger's place.
+ *
+ * A strict gate that fails goes on for GRACE_MS, and answers each rank that still comes with the
+ * reason; it would otherwise find nobody, and wait for its own deadline.
  */
 #include "boot/gate.h"
 
 #include "base/log.h"
 #include "base/time.h"
+#include "boot/gate_wire.h"
 #include "boot/net.h"
 
 #include <errno.h>
@@ -20,11 +33,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAGIC 0x6574616769747475u /* "uttigate" */
-#define CONFIRM 0x796573u
-#define GUESTS 64
+#define STRANGERS 64u
 /* No job has more ranks. */
 #define MOST_RANKS (1u << 24)
+/* After a failure: how long a strict gate waits for ranks that have not come. */
+#define GRACE_MS 1000u
+/* A guest that ended before it confirmed may come again within this time. */
+#define AGAIN_MS 500u
+/* A gate that only refuses accepts STRANGERS connections within this time, so a flood does not take
+   a processor from the job. */
+#define REST_MS 20u
+
+/* Descriptors beside those of the ranks. */
+#define SPARE_FILES 4u
+
+/* Times REST_MS that a gate waits for a descriptor to be free. */
+#define STARVES 25u
 
 /* Places in the list for poll(). */
 #define DOOR 0u
@@ -32,153 +56,83 @@
 #define FIRST 2u
 
 typedef struct {
-    uint64_t magic;
-    uint32_t layout, purpose, number, rank, size, unused;
-    unsigned char token[16];
-} knock_t;
-
-typedef struct {
-    uint64_t magic;
-    uint32_t layout;
-    int32_t status;
-    unsigned char token[16];
-    char text[224];
-} answer_t;
-
-typedef struct {
-    int fd;
-    int answered; /* reads its confirmation, else its knock */
-    size_t have;  /* bytes of either */
+    int fd; /* -1: a free place */
+    int answered;
+    size_t have; /* bytes of the knock; of the confirmation once answered */
     uint32_t confirm;
-    knock_t knock;
+    tutti__gate_knock_t knock;
 } guest_t;
 
 typedef struct {
     const tutti__gate_t *gate;
-    int door;
+    int door, stop;
     uint32_t rank, size; /* the gate's; if nobody knows, the first guest's, and 0 before it came */
     int **ret_fds;       /* nobody knew; where to keep fds then */
     uint64_t deadline;
-    uint64_t timeout_ms; /* of a deadline that begins with the first guest */
-    const char *refusal; /* what everybody is told, or NULL */
+    uint64_t timeout_ms;   /* of a deadline that begins with the first guest */
+    tutti_status_t failed; /* what all who come are told, with its text; or TUTTI_OK */
+    char text[TUTTI__ERROR_BYTES];
     int *fds;
     uint32_t awaited;
-    uint32_t strangers; /* that came; the first one is a warning */
-    uint32_t nguests;
-    guest_t guest[GUESTS];
-    struct pollfd poll[FIRST + GUESTS];
+    uint32_t starved;    /* how often there was no descriptor for a connection */
+    int refuses;         /* for ever: tutti__gate_refuse */
+    uint32_t nstrangers; /* that came; the first one is a warning */
+    uint32_t next;       /* place for a stranger */
+    guest_t stranger[STRANGERS];
+    guest_t *guest; /* [nguests] */
+    uint32_t nguests, room;
+    /* For poll(): door, stop, strangers, guests, ranks, and their indices. Open ones only: poll()
+       refuses a list longer than the limit of descriptors. */
+    struct pollfd *polls;
+    uint32_t *about;
+    uint32_t npolls, polls_room, listed_strangers;
+    uint64_t suspect_due; /* a guest ended before it confirmed: it has died, unless it comes again
+                             until then; 0: none */
+    uint32_t suspect;     /* its rank */
 } host_t;
 
-static void drop_guest(host_t *host, uint32_t i, int close_fd)
+/* ---- connections ---- */
+
+/* A child forked meanwhile may hold it, too. */
+static void close_guest(guest_t *guest)
 {
-    if (close_fd) {
-        /* A child forked meanwhile may hold it, too. */
-        shutdown(host->guest[i].fd, SHUT_WR);
-        close(host->guest[i].fd);
+    if (guest->fd < 0)
+        return;
+    shutdown(guest->fd, SHUT_WR);
+    close(guest->fd);
+    guest->fd = -1;
+}
+
+/* The last one takes its place. */
+static void remove_guest(host_t *host, uint32_t i)
+{
+    host->guest[i] = host->guest[--host->nguests];
+}
+
+static uint32_t drop_strangers(host_t *host)
+{
+    uint32_t dropped = 0;
+
+    for (uint32_t i = 0; i < STRANGERS; i++) {
+        dropped += host->stranger[i].fd >= 0;
+        close_guest(&host->stranger[i]);
     }
-    host->nguests--;
-    memmove(&host->guest[i], &host->guest[i + 1], (host->nguests - i) * sizeof(guest_t));
-    memmove(&host->poll[FIRST + i], &host->poll[FIRST + i + 1],
-            (host->nguests - i) * sizeof(struct pollfd));
+    return dropped;
 }
 
-/* Takes the same time wherever they differ. */
-static int same_token(const unsigned char *a, const unsigned char *b)
+/* Only guests with the token come here, and no sane job has that many. */
+static tutti_status_t keep_guest(host_t *host, const guest_t *guest)
 {
-    unsigned differ = 0;
+    if (host->nguests == host->room) {
+        uint32_t room = host->room == 0 ? 16 : 2 * host->room;
+        guest_t *guests = realloc(host->guest, room * sizeof(*guests));
 
-    for (size_t i = 0; i < 16; i++)
-        differ |= (unsigned)(a[i] ^ b[i]);
-    return differ == 0;
-}
-
-/* Is this one of us? If not, it gets no answer. */
-static int is_stranger(const tutti__gate_t *gate, const knock_t *knock)
-{
-    return knock->magic != MAGIC || knock->purpose != (uint32_t)gate->purpose ||
-           !same_token(knock->token, gate->token.knock);
-}
-
-/* The first guest that belongs here says how many there are. */
-static tutti_status_t take_size(host_t *host, const knock_t *knock)
-{
-    if (knock->size == 0 || knock->size > MOST_RANKS || knock->rank >= knock->size)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
-                           knock->size);
-    host->fds = malloc(knock->size * sizeof(*host->fds));
-    if (host->fds == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate for %u ranks", knock->size);
-    *host->ret_fds = host->fds;
-    for (uint32_t r = 0; r < knock->size; r++)
-        host->fds[r] = TUTTI__GATE_AWAITED;
-    host->rank = knock->rank;
-    host->size = host->awaited = knock->size;
-    host->deadline = tutti__net_deadline(host->timeout_ms);
-    return TUTTI_OK;
-}
-
-/* One of us: does it say what can be? */
-static tutti_status_t judge(host_t *host, const knock_t *knock)
-{
-    const tutti__gate_t *gate = host->gate;
-    tutti_status_t status = TUTTI_OK;
-
-    if (knock->layout != TUTTI__BOOT_LAYOUT)
-        return tutti__fail(TUTTI_ERR_ABI, "rank %u has layout %u, rank %u has %u", knock->rank,
-                           knock->layout, host->rank, TUTTI__BOOT_LAYOUT);
-    if (host->refusal != NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s", host->refusal);
-    if (host->size == 0)
-        status = take_size(host, knock);
-    if (status != TUTTI_OK)
-        return status;
-    if (knock->size != host->size)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "rank %u was told of %u ranks, rank %u of %u", knock->rank, knock->size,
-                           host->rank, host->size);
-    if (knock->rank >= host->size)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
-                           host->size);
-    if (host->fds[knock->rank] != TUTTI__GATE_AWAITED || knock->number != gate->number)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "two processes are rank %u", knock->rank);
-    return TUTTI_OK;
-}
-
-/* An answer always fits into an empty socket; if not, the guest is none of us. */
-static int send_answer(const host_t *host, int fd, tutti_status_t status)
-{
-    answer_t answer = { .magic = MAGIC, .layout = TUTTI__BOOT_LAYOUT, .status = (int32_t)status };
-
-    memcpy(answer.token, host->gate->token.answer, sizeof(answer.token));
-    if (status != TUTTI_OK)
-        snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
-    return send(fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-           (ssize_t)sizeof(answer);
-}
-
-/* At most as many at once as there are places, so that deadlines are looked after. */
-static tutti_status_t welcome(host_t *host)
-{
-    for (unsigned n = 0; n < GUESTS; n++) {
-        int fd = accept4(host->door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-                return tutti__fail_errno("accept a connection");
-            if (errno == EINTR || errno == ECONNABORTED)
-                continue;
-            break;
-        }
-        if (tutti__net_same_user(fd) != TUTTI_OK) {
-            TUTTI__LOG(TUTTI__LOG_WARN, "refused a connection: %s", tutti_last_error());
-            close(fd);
-            continue;
-        }
-        if (host->nguests == GUESTS)
-            drop_guest(host, 0, 1);
-        host->poll[FIRST + host->nguests] = (struct pollfd){ fd, POLLIN, 0 };
-        host->guest[host->nguests++] = (guest_t){ .fd = fd };
+        if (guests == NULL)
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate with %u guests", room);
+        host->guest = guests;
+        host->room = room;
     }
+    host->guest[host->nguests++] = *guest;
     return TUTTI_OK;
 }
 
@@ -196,46 +150,263 @@ static int read_guest(guest_t *guest)
     return guest->have == bytes;
 }
 
-/* Hear guest i. An error ends the gate. */
-static tutti_status_t hear(host_t *host, uint32_t i)
+/* ---- judging ---- */
+
+/* From now on all who come are told so. The text is the thread's last error. */
+static void fail_gate(host_t *host, tutti_status_t status)
 {
-    guest_t *guest = &host->guest[i];
-    int whole = read_guest(guest);
+    if (host->failed != TUTTI_OK)
+        return;
+    host->failed = status;
+    snprintf(host->text, sizeof(host->text), "%s", tutti_last_error());
+    /* If others are told in another way, nobody will come. */
+    host->deadline =
+        TUTTI__MIN(host->deadline, tutti__net_deadline(tutti__net_failed(status) ? 0 : GRACE_MS));
+}
+
+/* Rank r will not come, or has been told that it need not. */
+static void stop_awaiting(host_t *host, uint32_t r)
+{
+    if (r >= host->size || host->fds[r] != TUTTI__GATE_AWAITED)
+        return;
+    host->fds[r] = TUTTI__GATE_NOBODY;
+    host->awaited--;
+}
+
+static void lose_rank(host_t *host, uint32_t rank)
+{
+    fail_gate(host, tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", rank));
+    stop_awaiting(host, rank);
+}
+
+/* Does the guest belong to this job? If not, it gets no answer. */
+static int is_stranger(const tutti__gate_t *gate, const tutti__gate_knock_t *knock)
+{
+    return knock->magic != TUTTI__GATE_MAGIC || knock->purpose != (uint32_t)gate->purpose ||
+           !tutti__gate_same_token(knock->token, gate->token.knock);
+}
+
+/* The first guest tells how many there are. */
+static tutti_status_t take_size(host_t *host, const tutti__gate_knock_t *knock)
+{
     tutti_status_t status;
+
+    if (knock->size == 0 || knock->size > MOST_RANKS || knock->rank >= knock->size)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
+                           knock->size);
+    /* Better now than when some are inside. */
+    status = tutti__net_files_left(knock->size + SPARE_FILES);
+    if (status != TUTTI_OK)
+        return tutti__fail(status, "where %u ranks meet by a unique id: %s", knock->size,
+                           tutti_last_error());
+    host->fds = malloc(knock->size * sizeof(*host->fds));
+    if (host->fds == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate for %u ranks", knock->size);
+    *host->ret_fds = host->fds;
+    for (uint32_t r = 0; r < knock->size; r++)
+        host->fds[r] = TUTTI__GATE_AWAITED;
+    host->rank = knock->rank;
+    host->size = host->awaited = knock->size;
+    host->deadline = tutti__net_deadline(host->timeout_ms);
+    return TUTTI_OK;
+}
+
+/* A guest: can what it says be? */
+static tutti_status_t judge(host_t *host, const tutti__gate_knock_t *knock)
+{
+    const tutti__gate_t *gate = host->gate;
+    tutti_status_t status = TUTTI_OK;
+
+    if (knock->layout != TUTTI__BOOT_LAYOUT)
+        return tutti__fail(TUTTI_ERR_ABI, "rank %u has layout %u, rank %u has %u", knock->rank,
+                           knock->layout, host->rank, TUTTI__BOOT_LAYOUT);
+    if (host->failed != TUTTI_OK)
+        return tutti__fail(host->failed, "%s", host->text);
+    if (host->size == 0)
+        status = take_size(host, knock);
+    if (status != TUTTI_OK)
+        return status;
+    if (knock->size != host->size)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "rank %u was told of %u ranks, rank %u of %u", knock->rank, knock->size,
+                           host->rank, host->size);
+    if (knock->rank >= host->size)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
+                           host->size);
+    if (host->fds[knock->rank] != TUTTI__GATE_AWAITED || knock->number != gate->number)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "two processes are rank %u", knock->rank);
+    return TUTTI_OK;
+}
+
+/* An answer always fits into an empty socket. */
+static int send_answer(const host_t *host, int fd, tutti_status_t status)
+{
+    tutti__gate_answer_t answer = { .magic = TUTTI__GATE_MAGIC,
+                                    .layout = TUTTI__BOOT_LAYOUT,
+                                    .status = (int32_t)status };
+
+    memcpy(answer.token, host->gate->token.answer, sizeof(answer.token));
+    if (status != TUTTI_OK)
+        snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
+    return send(fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           (ssize_t)sizeof(answer);
+}
+
+/* Answer a guest that cannot come in, and close. */
+static void refuse(host_t *host, guest_t *guest, tutti_status_t status)
+{
+    (void)send_answer(host, guest->fd, status);
+    close_guest(guest);
+    if (host->gate->strict)
+        fail_gate(host, status);
+    if (host->failed != TUTTI_OK)
+        stop_awaiting(host, guest->knock.rank);
+}
+
+/* A guest that has ended without its last word. */
+static void suspect(host_t *host, const guest_t *guest)
+{
+    if (host->suspect_due != 0 || guest->knock.rank >= host->size ||
+        host->fds[guest->knock.rank] != TUTTI__GATE_AWAITED)
+        return;
+    host->suspect = guest->knock.rank;
+    host->suspect_due = tutti__net_deadline(AGAIN_MS);
+}
+
+/* ---- coming in ---- */
+
+/* A whole knock with the token. The guest has its answer when this ends, or is closed. */
+static tutti_status_t take_guest(host_t *host, guest_t *guest)
+{
+    tutti_status_t status = judge(host, &guest->knock);
+
+    if (status != TUTTI_OK) {
+        refuse(host, guest, status);
+        return TUTTI_OK;
+    }
+    if (host->suspect_due != 0 && host->suspect == guest->knock.rank)
+        host->suspect_due = 0;
+    if (!send_answer(host, guest->fd, TUTTI_OK)) {
+        suspect(host, guest);
+        close_guest(guest);
+        return TUTTI_OK;
+    }
+    guest->answered = 1;
+    guest->have = 0;
+    status = keep_guest(host, guest);
+    if (status != TUTTI_OK)
+        close_guest(guest);
+    return status;
+}
+
+/* A stranger's knock, as far as it has come. */
+static tutti_status_t hear_stranger(host_t *host, guest_t *guest)
+{
+    tutti_status_t status = TUTTI_OK;
+    guest_t known;
+    int whole = read_guest(guest);
 
     if (whole == 0)
         return TUTTI_OK;
-    if (whole < 0)
-        goto drop;
-    if (is_stranger(host->gate, &guest->knock)) {
-        TUTTI__LOG(host->strangers++ == 0 ? TUTTI__LOG_WARN : TUTTI__LOG_DEBUG,
+    if (whole > 0 && !is_stranger(host->gate, &guest->knock)) {
+        known = *guest;
+        guest->fd = -1;
+        return take_guest(host, &known);
+    }
+    if (whole > 0)
+        TUTTI__LOG(host->nstrangers++ == 0 ? TUTTI__LOG_WARN : TUTTI__LOG_DEBUG,
                    "refused a connection that is not of this job");
-        goto drop;
-    }
-    if (guest->answered && guest->confirm != CONFIRM)
-        goto drop;
-    /* Again after the confirmation: another one may have come in as the same rank. */
-    status = judge(host, &guest->knock);
-    if (status == TUTTI_OK && guest->answered) {
-        host->fds[guest->knock.rank] = guest->fd;
-        host->awaited--;
-        drop_guest(host, i, 0);
-        return TUTTI_OK;
-    }
-    if (!send_answer(host, guest->fd, status))
-        goto drop;
-    if (status == TUTTI_OK) {
-        guest->answered = 1;
-        guest->have = 0;
-        return TUTTI_OK;
-    }
-    drop_guest(host, i, 1);
-    return host->gate->strict ? status : TUTTI_OK;
+    close_guest(guest);
+    return status;
+}
 
-drop:
-    drop_guest(host, i, 1);
+static void let_in(host_t *host, const guest_t *guest)
+{
+    uint32_t rank = guest->knock.rank;
+
+    host->fds[rank] = guest->fd;
+    host->awaited--;
+    if (host->gate->came != NULL)
+        host->gate->came(host->gate->came_arg, rank, host->fds, host->size);
+}
+
+/* A guest has confirmed. Another one may have come in as the same rank meanwhile. If the gate has
+   failed meanwhile, this one comes in all the same: the caller tells the reason to all inside. */
+static void take_confirmation(host_t *host, guest_t *guest)
+{
+    int awaited =
+        guest->knock.rank < host->size && host->fds[guest->knock.rank] == TUTTI__GATE_AWAITED;
+    tutti_status_t status = TUTTI_OK;
+
+    if (!awaited || host->failed == TUTTI_OK)
+        status = judge(host, &guest->knock);
+    if (status == TUTTI_OK) {
+        let_in(host, guest);
+        return;
+    }
+    close_guest(guest);
+    if (host->gate->strict)
+        fail_gate(host, status);
+}
+
+/* Guest i's last word. */
+static void hear_guest(host_t *host, uint32_t i)
+{
+    guest_t *guest = &host->guest[i];
+    int whole = read_guest(guest);
+
+    if (whole == 0)
+        return;
+    if (whole > 0 && guest->confirm == TUTTI__GATE_CONFIRM) {
+        take_confirmation(host, guest);
+    } else {
+        if (whole < 0)
+            suspect(host, guest);
+        close_guest(guest);
+    }
+    remove_guest(host, i);
+}
+
+/* Accept up to STRANGERS connections, so that deadlines are looked after. */
+static tutti_status_t welcome(host_t *host, uint32_t *ret_accepted)
+{
+    for (*ret_accepted = 0; *ret_accepted < STRANGERS; ++*ret_accepted) {
+        int fd = accept4(host->door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        guest_t *place = &host->stranger[host->next];
+        tutti_status_t status;
+
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            break;
+        if (fd < 0) {
+            status = tutti__fail_errno("accept a connection");
+            if ((errno == EMFILE || errno == ENFILE) && drop_strangers(host) > 0)
+                continue;
+            /* Another thread may just be trying how many it can open. */
+            if (errno == EMFILE && host->starved++ < STARVES) {
+                tutti__net_sleep_ms(REST_MS);
+                break;
+            }
+            return status;
+        }
+        if (tutti__net_same_user(fd) != TUTTI_OK) {
+            TUTTI__LOG(TUTTI__LOG_WARN, "refused a connection: %s", tutti_last_error());
+            close(fd);
+            continue;
+        }
+        close_guest(place);
+        *place = (guest_t){ .fd = fd };
+        status = hear_stranger(host, place);
+        if (status != TUTTI_OK)
+            return status;
+        if (place->fd >= 0)
+            host->next = (host->next + 1) % STRANGERS;
+    }
     return TUTTI_OK;
 }
+
+/* ---- the loop ---- */
 
 static tutti_status_t missing(const host_t *host, uint64_t begin_ns)
 {
@@ -255,22 +426,92 @@ static tutti_status_t missing(const host_t *host, uint64_t begin_ns)
                        host->rank, waited_s);
 }
 
-/* What has come in at one look. */
+static void add_poll(host_t *host, int fd, short events, uint32_t about)
+{
+    if (fd < 0 && host->npolls >= FIRST)
+        return;
+    host->polls[host->npolls] = (struct pollfd){ fd, events, 0 };
+    host->about[host->npolls++] = about;
+}
+
+static tutti_status_t make_room(host_t *host, uint32_t room)
+{
+    struct pollfd *polls;
+    uint32_t *about;
+
+    if (room <= host->polls_room)
+        return TUTTI_OK;
+    room *= 2;
+    polls = realloc(host->polls, room * sizeof(*polls));
+    host->polls = polls != NULL ? polls : host->polls;
+    about = realloc(host->about, room * sizeof(*about));
+    host->about = about != NULL ? about : host->about;
+    if (polls == NULL || about == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate for %u ranks", host->size);
+    host->polls_room = room;
+    return TUTTI_OK;
+}
+
+/* All that is waited for. */
+static tutti_status_t list_polls(host_t *host)
+{
+    tutti_status_t status = make_room(host, FIRST + STRANGERS + host->nguests + host->size);
+
+    if (status != TUTTI_OK)
+        return status;
+    host->npolls = 0;
+    add_poll(host, host->door, POLLIN, 0);
+    /* A gate that has failed is to tell the others, and ends soon anyway. */
+    add_poll(host, host->failed == TUTTI_OK || host->refuses ? host->stop : -1, POLLIN, 0);
+    for (uint32_t i = 0; i < STRANGERS; i++)
+        add_poll(host, host->stranger[i].fd, POLLIN, i);
+    host->listed_strangers = host->npolls - FIRST;
+    for (uint32_t i = 0; i < host->nguests; i++)
+        add_poll(host, host->guest[i].fd, POLLIN, i);
+    /* A rank may have sent something already; only its end counts. */
+    for (uint32_t r = 0; r < host->size; r++)
+        add_poll(host, host->fds[r], POLLRDHUP, r);
+    return TUTTI_OK;
+}
+
+/* Guests, and ranks that have ended. */
+static void hear_known(host_t *host)
+{
+    uint32_t guests = FIRST + host->listed_strangers, ranks = guests + host->nguests;
+
+    for (uint32_t i = ranks; i < host->npolls; i++) {
+        uint32_t r = host->about[i];
+
+        if (host->polls[i].revents == 0)
+            continue;
+        close(host->fds[r]);
+        host->fds[r] = TUTTI__GATE_NOBODY;
+        lose_rank(host, r);
+    }
+    /* From the last one, because the last one takes the place of one that goes. */
+    for (uint32_t i = ranks; i-- > guests;)
+        if (host->polls[i].revents != 0)
+            hear_guest(host, host->about[i]);
+}
+
+/* What one poll() has found. */
 static tutti_status_t hear_all(host_t *host)
 {
-    tutti_status_t status;
+    tutti_status_t status = TUTTI_OK;
+    uint32_t accepted = 0;
+    int ready;
 
-    if (host->poll[STOP].revents != 0)
+    if (host->polls[STOP].revents != 0)
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "the gate was closed");
-    /* From the last one, because hearing may drop the guest. */
-    for (uint32_t i = host->nguests; i-- > 0;) {
-        if (host->poll[FIRST + i].revents == 0)
-            continue;
-        status = hear(host, i);
-        if (status != TUTTI_OK)
-            return status;
-    }
-    return host->poll[DOOR].revents != 0 ? welcome(host) : TUTTI_OK;
+    hear_known(host);
+    for (uint32_t i = FIRST; i < FIRST + host->listed_strangers && status == TUTTI_OK; i++)
+        if (host->polls[i].revents != 0)
+            status = hear_stranger(host, &host->stranger[host->about[i]]);
+    if (status == TUTTI_OK && host->polls[DOOR].revents != 0)
+        status = welcome(host, &accepted);
+    if (status == TUTTI_OK && host->refuses && accepted == STRANGERS)
+        status = tutti__net_poll(&host->polls[STOP], 1, tutti__net_deadline(REST_MS), &ready);
+    return status;
 }
 
 static tutti_status_t serve(host_t *host)
@@ -279,17 +520,37 @@ static tutti_status_t serve(host_t *host)
 
     while (host->awaited > 0) {
         int late = tutti__net_left_ms(host->deadline) == 0, ready;
+        uint64_t until = host->deadline;
         tutti_status_t status;
 
-        status = tutti__net_poll(host->poll, FIRST + host->nguests, host->deadline, &ready);
-        if (status == TUTTI_OK && ready > 0)
-            status = hear_all(host);
+        if (host->suspect_due != 0)
+            until = TUTTI__MIN(until, host->suspect_due);
+        status = list_polls(host);
         if (status != TUTTI_OK)
             return status;
+        /* What ends a watched wait is known to the others. */
+        status = tutti__net_poll(host->polls, host->npolls, until, &ready);
+        if (status != TUTTI_OK)
+            return host->failed == TUTTI_OK ? status : tutti__fail(host->failed, "%s", host->text);
+        if (ready > 0)
+            status = hear_all(host);
+        if (status != TUTTI_OK &&
+            (!host->gate->strict || host->refuses || status == TUTTI_ERR_SHUTDOWN))
+            return status;
+        if (status != TUTTI_OK) {
+            fail_gate(host, status);
+            tutti__net_sleep_ms(REST_MS);
+        }
+        if (host->suspect_due != 0 && tutti__net_left_ms(host->suspect_due) == 0) {
+            lose_rank(host, host->suspect);
+            host->suspect_due = 0;
+        }
+        if (host->failed != TUTTI_OK && (late || !host->gate->strict))
+            break;
         if (host->awaited > 0 && late)
             return missing(host, begin_ns);
     }
-    return TUTTI_OK;
+    return host->failed == TUTTI_OK ? TUTTI_OK : tutti__fail(host->failed, "%s", host->text);
 }
 
 static void begin(host_t *host, const tutti__gate_t *gate, int door, int stop)
@@ -298,14 +559,30 @@ static void begin(host_t *host, const tutti__gate_t *gate, int door, int stop)
     host->gate = gate;
     host->rank = gate->rank;
     host->door = door;
-    host->poll[DOOR] = (struct pollfd){ door, POLLIN, 0 };
-    host->poll[STOP] = (struct pollfd){ stop, POLLIN, 0 };
+    host->stop = stop;
+    for (uint32_t i = 0; i < STRANGERS; i++)
+        host->stranger[i].fd = -1;
 }
 
-static void drop_all(host_t *host)
+static void end(host_t *host)
 {
-    while (host->nguests > 0)
-        drop_guest(host, 0, 1);
+    drop_strangers(host);
+    for (uint32_t i = 0; i < host->nguests; i++)
+        close_guest(&host->guest[i]);
+    free(host->guest);
+    free(host->polls);
+    free(host->about);
+}
+
+static void begin_with(host_t *host, const tutti__gate_t *gate, int door, int *fds,
+                       uint64_t deadline)
+{
+    begin(host, gate, door, -1);
+    host->size = gate->size;
+    host->fds = fds;
+    host->deadline = deadline;
+    for (uint32_t r = 0; r < gate->size; r++)
+        host->awaited += fds[r] == TUTTI__GATE_AWAITED;
 }
 
 tutti_status_t tutti__gate_admit(const tutti__gate_t *gate, int door, int *fds, uint64_t deadline)
@@ -313,14 +590,21 @@ tutti_status_t tutti__gate_admit(const tutti__gate_t *gate, int door, int *fds, 
     tutti_status_t status;
     host_t host;
 
-    begin(&host, gate, door, -1);
-    host.size = gate->size;
-    host.fds = fds;
-    host.deadline = deadline;
-    for (uint32_t r = 0; r < gate->size; r++)
-        host.awaited += fds[r] == TUTTI__GATE_AWAITED;
+    begin_with(&host, gate, door, fds, deadline);
     status = serve(&host);
-    drop_all(&host);
+    end(&host);
+    return status;
+}
+
+tutti_status_t tutti__gate_turn_away(const tutti__gate_t *gate, int door, int *fds,
+                                     tutti_status_t status, uint64_t deadline)
+{
+    host_t host;
+
+    begin_with(&host, gate, door, fds, deadline);
+    fail_gate(&host, status);
+    status = serve(&host);
+    end(&host);
     return status;
 }
 
@@ -338,7 +622,7 @@ tutti_status_t tutti__gate_admit_all(const tutti__gate_t *gate, int door, int st
     host.awaited = 1;           /* it */
     status = serve(&host);
     *ret_size = host.size;
-    drop_all(&host);
+    end(&host);
     return status;
 }
 
@@ -348,46 +632,16 @@ void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const cha
     host_t host;
 
     begin(&host, gate, door, stop);
-    host.refusal = text;
+    host.failed = TUTTI_ERR_INVALID_ARGUMENT;
+    snprintf(host.text, sizeof(host.text), "%s", text);
+    host.refuses = 1;
     host.deadline = UINT64_MAX;
-    host.awaited = 1; /* who never comes */
+    host.awaited = 1; /* a rank that never comes */
     while (status != TUTTI_ERR_SHUTDOWN) {
         status = serve(&host);
-        /* No descriptor for a guest, say: he waits in the kernel's queue. */
+        /* No descriptor for a guest, say: it waits in the kernel's queue. */
         if (status != TUTTI_ERR_SHUTDOWN)
             tutti__net_sleep_ms(100);
     }
-    drop_all(&host);
-}
-
-tutti_status_t tutti__gate_knock(const tutti__gate_t *gate, int fd, uint32_t host,
-                                 uint64_t deadline)
-{
-    knock_t knock = {
-        MAGIC, TUTTI__BOOT_LAYOUT, gate->purpose, gate->number, gate->rank, gate->size, 0, { 0 }
-    };
-    uint32_t confirm = CONFIRM;
-    answer_t answer;
-    tutti_status_t status;
-
-    status = tutti__net_same_user(fd);
-    if (status != TUTTI_OK)
-        return status;
-    memcpy(knock.token, gate->token.knock, sizeof(knock.token));
-    status = tutti__net_send(fd, host, &knock, sizeof(knock), deadline);
-    if (status != TUTTI_OK)
-        return status;
-    status = tutti__net_recv(fd, host, &answer, sizeof(answer), deadline);
-    if (status != TUTTI_OK)
-        return status;
-    if (answer.magic != MAGIC || !same_token(answer.token, gate->token.answer))
-        return tutti__fail(TUTTI_ERR_TRANSPORT,
-                           host == TUTTI__NET_MAKER ? "who answered is not of this job"
-                                                    : "who answered instead of rank %u is not of "
-                                                      "this job",
-                           host);
-    if (answer.status != TUTTI_OK)
-        return tutti__fail((tutti_status_t)answer.status, "%.*s", (int)sizeof(answer.text),
-                           answer.text);
-    return tutti__net_send(fd, host, &confirm, sizeof(confirm), deadline);
+    end(&host);
 }

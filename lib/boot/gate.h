@@ -9,11 +9,15 @@
  *
  *     guest -- knock --> gate
  *     guest <-- answer -- gate
- *     guest -- confirm --> gate          now it is admitted
+ *     guest -- confirm, or later --> gate          confirm: now it is admitted
  *
- * Strangers (another user, wrong token, garbage) are closed and forgotten. Only a strict gate, that
- * of a meeting by name alone, is ended by a guest that belongs here and says what cannot be:
- * another number of ranks, or a rank that is there already.
+ * Strangers (another user, wrong token, garbage, silence) are closed and forgotten: the gate keeps
+ * a fixed number of them, and drops them only, never a guest that has shown the token.
+ *
+ * A gate fails if a rank ends that was admitted, or that showed the token, while others are still
+ * awaited. A strict gate, that of a meeting, also fails if a guest says what cannot be: another
+ * number of ranks, or a rank that is there already. It tells the reason to all ranks that come
+ * within the next second.
  *
  * No state; any thread.
  */
@@ -23,7 +27,7 @@
 #include "boot/net.h"
 
 /* The number of the layout of all that ranks say to each other before and on the side channel. */
-#define TUTTI__BOOT_LAYOUT 2
+#define TUTTI__BOOT_LAYOUT 3
 
 /* In `fds` of tutti__gate_admit. */
 #define TUTTI__GATE_AWAITED (-1)
@@ -48,6 +52,9 @@ typedef struct {
     uint32_t size;   /* of the world */
     int strict;
     tutti__gate_token_t token;
+    /* At an open gate: called when a rank is admitted, with the connections so far. May be NULL. */
+    void (*came)(void *arg, uint32_t rank, const int *fds, uint32_t size);
+    void *came_arg;
 } tutti__gate_t;
 
 /*
@@ -61,9 +68,14 @@ typedef struct {
  */
 tutti_status_t tutti__gate_admit(const tutti__gate_t *gate, int door, int *fds, uint64_t deadline);
 
+/* Tell all ranks that come the status and the thread's last error, for a second at most, and
+   return them. */
+tutti_status_t tutti__gate_turn_away(const tutti__gate_t *gate, int door, int *fds,
+                                     tutti_status_t status, uint64_t deadline);
+
 /*
- * The same at a gate that nobody told how many will come: the first guest that belongs here says
- * it. All are awaited; gate->size and rank do not count.
+ * The same as tutti__gate_admit at a gate that nobody told how many will come: the first guest that
+ * belongs here tells it. All are awaited; gate->size and rank do not count.
  *
  * stop        a descriptor; TUTTI_ERR_SHUTDOWN once it is readable
  * timeout_ms  from that first guest's knock

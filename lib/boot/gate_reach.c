@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finding the way to a gate on another host. See gate.h.
+ * The gate's side that comes in: knocking, and finding the way to a gate on another host. See
+ * gate.h.
  *
  * The errors of one address say little, since it may be somebody else's; so an attempt goes on
- * until time is up, unless who knows the token has refused, this process itself is at its limits,
- * or nobody listens at any address.
+ * until time is up, unless a gate that knows the token has refused, this process itself is at its
+ * limits, or nobody listens at any address.
  */
 #include "boot/gate.h"
 
+#include "boot/gate_wire.h"
+
 #include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* How long an address is tried in the first round. */
@@ -17,9 +22,69 @@
 /* Between rounds, at most. */
 #define PAUSE_MS 250u
 
+/* Wait for the gate's answer, and judge it. *ret_refused: it was the right gate's, and no. */
+static tutti_status_t hear_answer(const tutti__gate_t *gate, int fd, uint32_t host,
+                                  uint64_t deadline, int *ret_refused)
+{
+    const uint32_t later = TUTTI__GATE_LATER;
+    tutti__gate_answer_t answer;
+    tutti_status_t status;
+
+    status = tutti__net_recv(fd, host, &answer, sizeof(answer), deadline);
+    if (status != TUTTI_OK) {
+        /* Else the gate would take this rank for dead. */
+        (void)send(fd, &later, sizeof(later), MSG_NOSIGNAL | MSG_DONTWAIT);
+        return status;
+    }
+    if (answer.magic != TUTTI__GATE_MAGIC ||
+        !tutti__gate_same_token(answer.token, gate->token.answer))
+        return tutti__fail(TUTTI_ERR_TRANSPORT,
+                           host == TUTTI__NET_MAKER ? "the process that answered is not of this job"
+                                                    : "the process that answered instead of rank "
+                                                      "%u is not of this job",
+                           host);
+    *ret_refused = answer.status != TUTTI_OK;
+    if (*ret_refused)
+        return tutti__fail((tutti_status_t)answer.status, "%.*s", (int)sizeof(answer.text),
+                           answer.text);
+    return TUTTI_OK;
+}
+
+static tutti_status_t knock_at(const tutti__gate_t *gate, int fd, uint32_t host, uint64_t deadline,
+                               int *ret_refused)
+{
+    const uint32_t confirm = TUTTI__GATE_CONFIRM;
+    tutti__gate_knock_t knock = { .magic = TUTTI__GATE_MAGIC,
+                                  .layout = TUTTI__BOOT_LAYOUT,
+                                  .purpose = gate->purpose,
+                                  .number = gate->number,
+                                  .rank = gate->rank,
+                                  .size = gate->size };
+    tutti_status_t status;
+
+    status = tutti__net_same_user(fd);
+    if (status != TUTTI_OK)
+        return status;
+    memcpy(knock.token, gate->token.knock, sizeof(knock.token));
+    status = tutti__net_send(fd, host, &knock, sizeof(knock), deadline);
+    if (status == TUTTI_OK)
+        status = hear_answer(gate, fd, host, deadline, ret_refused);
+    return status == TUTTI_OK ? tutti__net_send(fd, host, &confirm, sizeof(confirm), deadline)
+                              : status;
+}
+
+tutti_status_t tutti__gate_knock(const tutti__gate_t *gate, int fd, uint32_t host,
+                                 uint64_t deadline)
+{
+    int refused;
+
+    return knock_at(gate, fd, host, deadline, &refused);
+}
+
 /* Try one address until try_deadline. */
 static tutti_status_t try_address(const tutti__gate_t *gate, const tutti__net_addr_t *addr,
-                                  uint32_t host, uint64_t try_deadline, int *ret_fd)
+                                  uint32_t host, uint64_t try_deadline, int *ret_refused,
+                                  int *ret_fd)
 {
     tutti_status_t status;
     int fd;
@@ -29,11 +94,11 @@ static tutti_status_t try_address(const tutti__gate_t *gate, const tutti__net_ad
         return status;
     status = tutti__net_tcp_options(fd);
     if (status == TUTTI_OK)
-        status = tutti__gate_knock(gate, fd, host, try_deadline);
+        status = knock_at(gate, fd, host, try_deadline, ret_refused);
     if (status != TUTTI_OK) {
         close(fd);
         /* Somebody was there. */
-        return status == TUTTI_ERR_TRANSPORT ? TUTTI_ERR_PEER_LOST : status;
+        return status == TUTTI_ERR_TRANSPORT && !*ret_refused ? TUTTI_ERR_PEER_LOST : status;
     }
     *ret_fd = fd;
     return TUTTI_OK;
@@ -46,20 +111,22 @@ static int is_final(tutti_status_t status)
            status == TUTTI_ERR_NO_MEMORY || status == TUTTI_ERR_SHUTDOWN;
 }
 
-/* One round. *ret_alone: nobody listens at any address. */
+/* One round. *ret_alone: nobody listens at any address. *ret_final: another round is of no use. */
 static tutti_status_t try_all(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs,
                               uint32_t host, unsigned try_ms, uint64_t deadline, int *ret_alone,
-                              int *ret_fd)
+                              int *ret_final, int *ret_fd)
 {
     tutti_status_t status = TUTTI_ERR_TIMEOUT;
 
     *ret_alone = 1;
+    *ret_final = 0;
     for (uint32_t i = 0; i < addrs->count; i++) {
         uint64_t try_deadline = tutti__net_deadline(try_ms);
 
-        status =
-            try_address(gate, &addrs->addr[i], host, TUTTI__MIN(try_deadline, deadline), ret_fd);
-        if (is_final(status))
+        status = try_address(gate, &addrs->addr[i], host, TUTTI__MIN(try_deadline, deadline),
+                             ret_final, ret_fd);
+        *ret_final |= is_final(status);
+        if (*ret_final)
             return status;
         *ret_alone &= status == TUTTI_ERR_TRANSPORT;
     }
@@ -89,11 +156,11 @@ tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_add
 {
     unsigned try_ms = FIRST_TRY_MS, pause_ms = 10;
     tutti_status_t status = TUTTI_OK;
-    int alone;
+    int alone, final;
 
     for (;;) {
-        status = try_all(gate, addrs, host, try_ms, deadline, &alone, ret_fd);
-        if (is_final(status))
+        status = try_all(gate, addrs, host, try_ms, deadline, &alone, &final, ret_fd);
+        if (final)
             return status;
         if (alone && !patient)
             return unreachable(TUTTI_ERR_TRANSPORT, gate, addrs, host);

@@ -8,6 +8,11 @@
  *     rank r -- knock as r of n ---------> maker        (see gate.h)
  *     rank 0 -- {status, text, place} ---> maker
  *     rank r <-- {status, text, place} --- maker        then rank r joins rank 0
+ *     rank r -- {status, text} ----------> maker        has joined, or why not
+ *
+ * Until all have joined, the maker watches the connections: if a rank ends without that last word,
+ * or cannot join, the maker tells the others, who wait for it at rank 0. If the maker is a rank, it
+ * tells which one, so that the others can name it if it ends.
  *
  * One thread for each id, since ranks come when they like. After the meeting it goes on to answer,
  * so that a second use is an error with words and not a wait for nobody. It ends with
@@ -35,19 +40,34 @@
 
 /* How long a rank may take for what it says, once it is there. */
 #define SPEAK_MS 10000u
+/* How long a rank that cannot join waits for the maker's word, which may have the reason. */
+#define REASON_MS 1000u
 
-/* What rank 0 tells, and what all are told. */
+/* Descriptors that a rank needs to meet; rank 0 has one more for each rank. */
+#define SPARE_FILES 4u
+
+#define NO_RANK UINT32_MAX
+
+/* What rank 0 tells, and what all are told. TUTTI__AGAIN: only who the maker is. */
+typedef struct {
+    int32_t status;
+    uint32_t maker; /* a rank, or NO_RANK */
+    char text[248];
+    tutti__venue_t place;
+} word_t;
+
+/* A rank's last word to the maker. */
 typedef struct {
     int32_t status;
     char text[252];
-    tutti__venue_t place;
-} word_t;
+} report_t;
 
 typedef struct server {
     struct server *next;
     tutti__gate_t gate;
     int door, stop;
     uint64_t timeout_ms;
+    _Atomic uint32_t rank; /* of this process in the meeting, once it has called tutti__meet_id */
     int *fds; /* the thread's, while ranks meet; here for leak checkers in forked children */
     pthread_t thread;
 } server_t;
@@ -87,12 +107,104 @@ static void register_handlers(void)
 
 /* ---- the maker ---- */
 
-/* To all that have come; who has gone meanwhile is missed in the meeting itself. */
+/* To all that have come; a rank that has gone meanwhile is missed in the meeting itself. */
 static void tell_all(const int *fds, uint32_t size, const word_t *word)
 {
     for (uint32_t r = 0; r < size; r++)
         if (fds[r] >= 0)
             (void)tutti__net_send(fds[r], r, word, sizeof(*word), tutti__net_deadline(SPEAK_MS));
+}
+
+/* The gate has let `rank` in: if the maker is one of the ranks, they learn which. */
+static void introduce_maker(void *arg, uint32_t rank, const int *fds, uint32_t size)
+{
+    server_t *server = arg;
+    word_t word = { .status = TUTTI__AGAIN, .maker = server->rank };
+
+    if (word.maker >= size)
+        return;
+    if (rank == word.maker)
+        tell_all(fds, size, &word);
+    else
+        tell_all(&fds[rank], 1, &word);
+}
+
+static void set_word(word_t *word, tutti_status_t status, const char *text)
+{
+    word->status = (int32_t)status;
+    snprintf(word->text, sizeof(word->text), "%.246s", text);
+}
+
+/* Rank r has ended, or has said its last word. TUTTI_OK: it has joined. */
+static tutti_status_t hear_report(int fd, uint32_t r)
+{
+    report_t report;
+    tutti_status_t status =
+        tutti__net_recv(fd, r, &report, sizeof(report), tutti__net_deadline(SPEAK_MS));
+
+    if (status == TUTTI_ERR_PEER_LOST)
+        return tutti__fail(status, "rank %u ended while ranks met", r);
+    if (status == TUTTI_OK && report.status != TUTTI_OK)
+        return tutti__fail((tutti_status_t)report.status, "%.*s", (int)sizeof(report.text),
+                           report.text);
+    return status;
+}
+
+/* Close the connection of a rank that goes on, or to which there is nothing more to say. */
+static void close_rank(int *fd)
+{
+    if (*fd < 0)
+        return;
+    shutdown(*fd, SHUT_WR); /* a child forked meanwhile may hold it, too */
+    close(*fd);
+    *fd = TUTTI__GATE_NOBODY;
+}
+
+/* Until all have joined rank 0, or one has failed. polls: [size + 1] */
+static tutti_status_t await_reports(server_t *server, uint32_t size, struct pollfd *polls,
+                                    uint64_t deadline)
+{
+    uint32_t left = size;
+
+    polls[size] = (struct pollfd){ server->stop, POLLIN, 0 };
+    while (left > 0) {
+        tutti_status_t status;
+        int ready;
+
+        for (uint32_t r = 0; r < size; r++)
+            polls[r] = (struct pollfd){ server->fds[r], POLLIN, 0 };
+        status = tutti__net_poll(polls, size + 1, deadline, &ready);
+        if (status != TUTTI_OK)
+            return status;
+        for (uint32_t r = 0; r < size; r++) {
+            if (polls[r].fd < 0 || polls[r].revents == 0)
+                continue;
+            status = hear_report(server->fds[r], r);
+            close_rank(&server->fds[r]);
+            if (status != TUTTI_OK)
+                return status;
+            left--;
+        }
+        /* After the deadline the ranks know themselves who is missing. */
+        if (left > 0 && (ready == 0 || polls[size].revents != 0))
+            return TUTTI_OK;
+    }
+    return TUTTI_OK;
+}
+
+/* All have been told the place: watch how they join. */
+static void follow(server_t *server, uint32_t size, word_t *word)
+{
+    struct pollfd *polls = calloc((size_t)size + 1, sizeof(*polls));
+    tutti_status_t status = TUTTI_OK;
+
+    if (polls != NULL)
+        status = await_reports(server, size, polls, tutti__net_deadline(server->timeout_ms));
+    free(polls);
+    if (status == TUTTI_OK)
+        return;
+    set_word(word, status, tutti_last_error());
+    tell_all(server->fds, size, word);
 }
 
 static void introduce(server_t *server, word_t *ret_word)
@@ -106,20 +218,16 @@ static void introduce(server_t *server, word_t *ret_word)
     if (status == TUTTI_OK)
         status = tutti__net_recv(server->fds[0], 0, ret_word, sizeof(*ret_word),
                                  tutti__net_deadline(SPEAK_MS));
-    if (status != TUTTI_OK) {
-        ret_word->status = (int32_t)status;
-        snprintf(ret_word->text, sizeof(ret_word->text), "%.250s",
-                 status == TUTTI_ERR_SHUTDOWN
-                     ? "the process that made the unique id has called tutti_finalize"
-                     : tutti_last_error());
-    }
+    if (status == TUTTI_ERR_SHUTDOWN)
+        set_word(ret_word, status, "the process that made the unique id has called tutti_finalize");
+    else if (status != TUTTI_OK)
+        set_word(ret_word, status, tutti_last_error());
+    ret_word->maker = server->rank;
     tell_all(server->fds, size, ret_word);
-    for (uint32_t r = 0; r < size; r++) {
-        if (server->fds[r] < 0)
-            continue;
-        shutdown(server->fds[r], SHUT_WR); /* a child forked meanwhile may hold it, too */
-        close(server->fds[r]);
-    }
+    if (ret_word->status == TUTTI_OK)
+        follow(server, size, ret_word);
+    for (uint32_t r = 0; r < size; r++)
+        close_rank(&server->fds[r]);
     free(server->fds);
     server->fds = NULL;
 }
@@ -136,7 +244,7 @@ static void *server_main(void *arg)
     if (word.status == TUTTI_OK)
         snprintf(text, sizeof(text), "the unique id was used already: it serves one tutti_init");
     else
-        snprintf(text, sizeof(text), "the unique id was used already, and that failed: %.252s",
+        snprintf(text, sizeof(text), "the unique id was used already, and that failed: %.248s",
                  word.text);
     tutti__gate_refuse(&server->gate, server->door, server->stop, text);
     return NULL;
@@ -186,7 +294,12 @@ static tutti_status_t open_server(server_t *server, const tutti__conf_t *conf, t
     server->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (server->stop < 0)
         return tutti__fail_errno("eventfd");
-    server->gate = (tutti__gate_t){ .purpose = TUTTI__GATE_ID, .strict = 1, .token = id->token };
+    server->gate = (tutti__gate_t){ .purpose = TUTTI__GATE_ID,
+                                    .strict = 1,
+                                    .token = id->token,
+                                    .came = introduce_maker,
+                                    .came_arg = server };
+    server->rank = NO_RANK;
     server->timeout_ms = conf->shared.timeout_ms;
     return start_thread(server);
 }
@@ -248,14 +361,35 @@ void tutti__id_end_all(void)
     }
 }
 
+/* If this process is the maker, it tells its rank. */
+static void tell_server(const tutti__id_t *id, uint32_t rank)
+{
+    pthread_mutex_lock(&lock);
+    for (server_t *server = servers; server != NULL; server = server->next)
+        if (memcmp(&server->gate.token, &id->token, sizeof(id->token)) == 0)
+            server->rank = rank;
+    pthread_mutex_unlock(&lock);
+}
+
 /* ---- the ranks ---- */
 
-static tutti_status_t reach_maker(const tutti__id_t *id, const tutti__gate_t *gate,
-                                  uint64_t deadline, int *ret_fd)
-{
-    tutti_status_t status =
-        tutti__gate_reach(gate, &id->addrs, TUTTI__NET_MAKER, 0, deadline, ret_fd);
+/* A rank on its way from the maker to rank 0. */
+typedef struct {
+    const tutti__id_t *id;
+    tutti__gate_t gate;
+    uint64_t deadline;
+    int fd;         /* to the maker; -1: it has ended, and is none of the ranks */
+    uint32_t maker; /* a rank, or NO_RANK */
+} way_t;
 
+static tutti_status_t reach_maker(way_t *way)
+{
+    tutti_status_t status = tutti__gate_reach(&way->gate, &way->id->addrs, TUTTI__NET_MAKER, 0,
+                                              way->deadline, &way->fd);
+
+    if (status == TUTTI_ERR_TRANSPORT && way->maker != NO_RANK)
+        return tutti__fail(TUTTI_ERR_PEER_LOST,
+                           "rank %u, which made the unique id, ended while ranks met", way->maker);
     if (status == TUTTI_ERR_TRANSPORT)
         return tutti__fail(status,
                            "the process that made the unique id has ended, or has called "
@@ -264,72 +398,158 @@ static tutti_status_t reach_maker(const tutti__id_t *id, const tutti__gate_t *ga
     return status;
 }
 
-/* The meeting failed when I was half inside; whoever comes now is told why. */
-static tutti_status_t ask_why(const tutti__id_t *id, const tutti__gate_t *gate, uint64_t deadline)
+/* The meeting failed when I was half inside; a rank that comes now is told why. */
+static tutti_status_t ask_why(way_t *way)
 {
     tutti_status_t status;
-    int fd;
 
-    status = reach_maker(id, gate, deadline, &fd);
+    close(way->fd);
+    way->fd = -1;
+    status = reach_maker(way);
     if (status != TUTTI_OK)
         return status;
-    close(fd);
     return tutti__fail(TUTTI_ERR_PEER_LOST, "the process that made the unique id gave up");
 }
 
-/* What the maker says, given what I say. Rank 0 has opened a place, or says why not. */
-static tutti_status_t ask_maker(const tutti__id_t *id, uint32_t rank, uint32_t size,
-                                const word_t *mine, uint64_t deadline, word_t *ret_word)
+/* The maker's next word; its status is TUTTI_OK, too, if there was none. */
+static tutti_status_t hear_maker(way_t *way, word_t *ret_word, uint64_t deadline)
 {
-    tutti__gate_t gate = {
-        .purpose = TUTTI__GATE_ID, .rank = rank, .size = size, .token = id->token
-    };
     tutti_status_t status;
-    int fd;
 
-    status = reach_maker(id, &gate, deadline, &fd);
+    do {
+        status = tutti__net_recv(way->fd, TUTTI__NET_MAKER, ret_word, sizeof(*ret_word), deadline);
+        if (status == TUTTI_OK)
+            way->maker = ret_word->maker;
+    } while (status == TUTTI_OK && ret_word->status == TUTTI__AGAIN);
     if (status != TUTTI_OK)
-        return status;
-    if (rank == 0)
-        status = tutti__net_send(fd, TUTTI__NET_MAKER, mine, sizeof(*mine), deadline);
-    /* It may have told why it ended the meeting before it closed. */
-    if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
-        status = tutti__net_recv(fd, TUTTI__NET_MAKER, ret_word, sizeof(*ret_word), deadline);
-    close(fd);
-    if (status == TUTTI_ERR_PEER_LOST)
-        status = ask_why(id, &gate, deadline);
-    if (status == TUTTI_OK && ret_word->status != TUTTI_OK)
+        ret_word->status = TUTTI_OK;
+    else if (ret_word->status != TUTTI_OK)
         status = tutti__fail((tutti_status_t)ret_word->status, "%.*s", (int)sizeof(ret_word->text),
                              ret_word->text);
     return status;
 }
 
+/* What the maker says, given what I say. Rank 0 has opened a place, or says why not. */
+static tutti_status_t ask_maker(way_t *way, const word_t *mine, word_t *ret_word)
+{
+    tutti_status_t status = reach_maker(way);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (way->gate.rank == 0)
+        status = tutti__net_send(way->fd, TUTTI__NET_MAKER, mine, sizeof(*mine), way->deadline);
+    /* It may have told why it ended the meeting before it closed. */
+    if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
+        status = hear_maker(way, ret_word, way->deadline);
+    if (status == TUTTI_ERR_PEER_LOST && ret_word->status == TUTTI_OK)
+        status = ask_why(way);
+    return status;
+}
+
+/* While this rank joins: a word of the maker is the reason of a failure. */
+static tutti_status_t maker_still(void *arg)
+{
+    way_t *way = arg;
+    struct pollfd pfd = { way->fd, POLLIN, 0 };
+    tutti_status_t status;
+    word_t word;
+
+    if (way->fd < 0 || poll(&pfd, 1, 0) <= 0)
+        return TUTTI_OK;
+    tutti__net_watch_meeting(NULL, NULL); /* which asks while it waits */
+    status = hear_maker(way, &word, tutti__net_deadline(REASON_MS));
+    if (status == TUTTI_OK)
+        return TUTTI_OK;
+    /* It has said all it had to say. */
+    close(way->fd);
+    way->fd = -1;
+    if (status != TUTTI_ERR_PEER_LOST || word.status != TUTTI_OK)
+        return status;
+    if (way->maker == NO_RANK)
+        return TUTTI_OK;
+    return tutti__fail(status, "rank %u, which made the unique id, ended while ranks met",
+                       way->maker);
+}
+
+/* The outcome of joining, for the maker and so for the others; or theirs for me. */
+static tutti_status_t report(way_t *way, tutti_status_t status)
+{
+    report_t mine = { .status = (int32_t)status };
+    struct pollfd pfd = { way->fd, POLLIN, 0 };
+    int follows = status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_TRANSPORT;
+    int ready = 0;
+
+    if (way->fd < 0)
+        return status;
+    snprintf(mine.text, sizeof(mine.text), "%s", status == TUTTI_OK ? "" : tutti_last_error());
+    if (follows && way->gate.rank != 0 &&
+        tutti__net_poll(&pfd, 1, tutti__net_deadline(REASON_MS), &ready) == TUTTI_OK && ready > 0) {
+        tutti_status_t reason = maker_still(way);
+
+        if (reason != TUTTI_OK)
+            return reason;
+        if (way->fd < 0)
+            return tutti__fail(status, "%s", mine.text);
+    }
+    (void)tutti__net_send(way->fd, TUTTI__NET_MAKER, &mine, sizeof(mine),
+                          tutti__net_deadline(REASON_MS));
+    return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", mine.text);
+}
+
+static tutti_status_t join(way_t *way, const word_t *mine, int *door, uint64_t deadline,
+                           tutti__meet_t *ret_meet)
+{
+    uint32_t rank = way->gate.rank, size = way->gate.size;
+    tutti_status_t status;
+    word_t word = { 0 };
+
+    status = ask_maker(way, mine, &word);
+    if (status != TUTTI_OK && mine->status != TUTTI_OK)
+        return tutti__fail((tutti_status_t)mine->status, "%s", mine->text);
+    if (status != TUTTI_OK)
+        return status;
+    tutti__net_watch_meeting(maker_still, way);
+    if (rank == 0) {
+        status = tutti__venue_host(&mine->place, *door, size, deadline, ret_meet);
+        *door = -1;
+    } else {
+        status = tutti__venue_join(&word.place, rank, size, deadline, ret_meet);
+    }
+    tutti__net_watch_meeting(NULL, NULL);
+    return report(way, status);
+}
+
 tutti_status_t tutti__meet_id(const tutti_unique_id_t *bytes, const tutti__conf_t *conf,
                               uint32_t rank, uint32_t size, tutti__meet_t *ret_meet)
 {
-    uint64_t timeout_ms = conf->shared.timeout_ms;
-    uint64_t deadline = tutti__net_deadline(tutti__star_patience(timeout_ms));
+    uint64_t deadline = tutti__net_deadline(conf->shared.timeout_ms);
     tutti_status_t status, mine_status = TUTTI_OK;
-    word_t mine, word;
+    word_t mine;
     tutti__id_t id;
+    way_t way = { .id = &id, .fd = -1, .maker = NO_RANK };
     int door = -1;
 
     status = tutti__id_decode(bytes, &id);
     if (status != TUTTI_OK)
         return status;
+    tell_server(&id, rank);
+    way.gate =
+        (tutti__gate_t){ .purpose = TUTTI__GATE_ID, .rank = rank, .size = size, .token = id.token };
+    way.deadline = tutti__star_patience(deadline);
     memset(&mine, 0, sizeof(mine));
-    if (rank == 0)
+    mine_status = tutti__net_files_left(rank == 0 ? size + SPARE_FILES : SPARE_FILES);
+    if (mine_status == TUTTI_OK && rank == 0)
         mine_status = tutti__venue_open(conf->interface, 0, &mine.place, &door);
+    else if (mine_status != TUTTI_OK && rank != 0)
+        return mine_status;
     if (mine_status != TUTTI_OK) {
         mine.status = (int32_t)mine_status;
-        snprintf(mine.text, sizeof(mine.text), "rank 0: %.240s", tutti_last_error());
+        snprintf(mine.text, sizeof(mine.text), "rank 0: %.236s", tutti_last_error());
     }
-    status = ask_maker(&id, rank, size, &mine, deadline, &word);
-    if (status != TUTTI_OK) {
-        if (door >= 0)
-            close(door);
-        return status;
-    }
-    return rank == 0 ? tutti__venue_host(&mine.place, door, size, timeout_ms, ret_meet)
-                     : tutti__venue_join(&word.place, rank, size, timeout_ms, ret_meet);
+    status = join(&way, &mine, &door, deadline, ret_meet);
+    if (door >= 0)
+        close(door);
+    if (way.fd >= 0)
+        close(way.fd);
+    return status;
 }

@@ -62,8 +62,9 @@ struct tutti__boot {
     tutti__topo_t *topo;
     tutti__boot_peer_t *peers; /* [size] */
     tutti__gate_token_t token;
-    uint64_t timeout_ms, setup_ms;
-    pid_t owner; /* the process that opened it, not one it forked */
+    uint64_t timeout_ms;
+    uint64_t deadline; /* of all of set-up */
+    pid_t owner;       /* the process that opened it, not one it forked */
     int door; /* my Unix socket, or -1: after opening only the machine's lowest rank has one, once
                     settled nobody */
     uint32_t shares; /* how often descriptors were passed */
@@ -72,6 +73,9 @@ struct tutti__boot {
 
 /* The lowest rank of `rank`'s host. */
 uint32_t tutti__boot_leader(const tutti__boot_t *boot, uint32_t rank);
+
+/* The end of one step of connecting: that of set-up, or sooner. */
+uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot);
 
 /* Connect the tree; collective. Fills boot->side.links, parent. */
 tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *conf);

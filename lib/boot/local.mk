@@ -9,6 +9,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/gate.c \
     %reldir%/gate.h \
     %reldir%/gate_reach.c \
+    %reldir%/gate_wire.h \
     %reldir%/id.c \
     %reldir%/id_server.c \
     %reldir%/inside.h \

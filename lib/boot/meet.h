@@ -32,12 +32,13 @@ typedef struct {
 tutti_status_t tutti__venue_open(const char *interface, int on_machine, tutti__venue_t *ret_place,
                                  int *ret_door);
 
-/* Rank 0: wait until all have come. Takes over the door, also when it fails. */
+/* Rank 0: wait until all have come. Takes over the door, also when it fails. deadline: of all of
+   set-up. */
 tutti_status_t tutti__venue_host(const tutti__venue_t *place, int door, uint32_t size,
-                                 uint64_t timeout_ms, tutti__meet_t *ret_meet);
+                                 uint64_t deadline, tutti__meet_t *ret_meet);
 /* The others. */
 tutti_status_t tutti__venue_join(const tutti__venue_t *place, uint32_t rank, uint32_t size,
-                                 uint64_t timeout_ms, tutti__meet_t *ret_meet);
+                                 uint64_t deadline, tutti__meet_t *ret_meet);
 
 /*
  * A unique id as bytes:

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static tutti_status_t host(const tutti__gate_t *gate, const char *name, uint64_t timeout_ms,
+static tutti_status_t host(const tutti__gate_t *gate, const char *name, uint64_t deadline,
                            tutti__meet_t *ret_meet)
 {
     tutti_status_t status;
@@ -18,20 +18,20 @@ static tutti_status_t host(const tutti__gate_t *gate, const char *name, uint64_t
     status = tutti__net_unix_listen(name, strlen(name), &door);
     if (status != TUTTI_OK)
         return tutti__fail(status, "meeting %s: %s", name, tutti_last_error());
-    return tutti__star_host(gate, "local", door, 0, timeout_ms, ret_meet);
+    return tutti__star_host(gate, "local", door, 0, deadline, ret_meet);
 }
 
-static tutti_status_t join(const tutti__gate_t *gate, const char *name, uint64_t timeout_ms,
+static tutti_status_t join(const tutti__gate_t *gate, const char *name, uint64_t deadline,
                            tutti__meet_t *ret_meet)
 {
-    uint64_t deadline = tutti__net_deadline(tutti__star_patience(timeout_ms));
+    uint64_t until = tutti__star_patience(deadline);
     tutti_status_t status;
     int fd;
 
-    status = tutti__net_unix_connect(name, strlen(name), 1, deadline, &fd);
+    status = tutti__net_unix_connect(name, strlen(name), 1, until, &fd);
     if (status != TUTTI_OK)
         return tutti__fail(status, "meeting %s: rank 0 is not there: %s", name, tutti_last_error());
-    status = tutti__gate_knock(gate, fd, 0, deadline);
+    status = tutti__gate_knock(gate, fd, 0, until);
     if (status != TUTTI_OK) {
         close(fd);
         return status;
@@ -43,9 +43,10 @@ tutti_status_t tutti__meet_local(const char *name, uint32_t rank, uint32_t size,
                                  uint64_t timeout_ms, tutti__meet_t *ret_meet)
 {
     tutti__gate_t gate = { .purpose = TUTTI__GATE_MEET, .rank = rank, .size = size, .strict = 1 };
+    uint64_t deadline = tutti__net_deadline(timeout_ms);
 
     if (size == 0 || rank >= size)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", rank, size);
-    return rank == 0 ? host(&gate, name, timeout_ms, ret_meet)
-                     : join(&gate, name, timeout_ms, ret_meet);
+    return rank == 0 ? host(&gate, name, deadline, ret_meet)
+                     : join(&gate, name, deadline, ret_meet);
 }

@@ -3,7 +3,9 @@
  * Meeting through a key-value store of the caller's: rank 0 writes its place under one key, the
  * others read it and join. See meet.h.
  *
- * If rank 0 cannot listen it writes that, so nobody waits for it.
+ * If rank 0 cannot listen, it writes that instead, so nobody waits for it. If the meeting fails
+ * before all have come, it writes the reason over its place: a rank that comes late and finds
+ * nobody reads the key again. A store that keeps first values loses only that.
  */
 #include "boot/meet.h"
 
@@ -12,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* How long a rank that found nobody waits for rank 0 to write the reason. */
+#define REASON_MS 1000u
 
 static const char key_name[] = "/tutti/place";
 
@@ -44,6 +49,7 @@ static tutti_status_t check_store(const tutti_store_t *store)
 static tutti_status_t host(const tutti_store_t *store, const char *key, const tutti__conf_t *conf,
                            uint32_t size, tutti__meet_t *ret_meet)
 {
+    uint64_t deadline = tutti__net_deadline(conf->shared.timeout_ms);
     tutti_status_t status;
     int door = -1, code;
     entry_t entry;
@@ -61,7 +67,32 @@ static tutti_status_t host(const tutti_store_t *store, const char *key, const tu
         close(door);
         return tutti__fail(TUTTI_ERR_SYSTEM, "the store's set of key %s answered %d", key, code);
     }
-    return tutti__venue_host(&entry.place, door, size, conf->shared.timeout_ms, ret_meet);
+    status = tutti__venue_host(&entry.place, door, size, deadline, ret_meet);
+    if (status != TUTTI_OK) {
+        entry.status = (int32_t)status;
+        snprintf(entry.text, sizeof(entry.text), "%.246s", tutti_last_error());
+        (void)store->set(store->context, key, &entry, sizeof(entry));
+        return tutti__fail(status, "%s", entry.text);
+    }
+    return TUTTI_OK;
+}
+
+/* Nobody was at rank 0's place: has it written why? */
+static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
+{
+    size_t bytes = 0;
+    entry_t entry;
+
+    for (uint64_t until = tutti__net_deadline(REASON_MS); tutti__net_left_ms(until) > 0;) {
+        if (store->get(store->context, key, &entry, sizeof(entry), &bytes, 0) != 0 ||
+            bytes != sizeof(entry) || entry.layout != TUTTI__BOOT_LAYOUT)
+            return TUTTI_OK;
+        if (entry.status != TUTTI_OK)
+            return tutti__fail((tutti_status_t)entry.status, "%.*s", (int)sizeof(entry.text),
+                               entry.text);
+        tutti__net_sleep_ms(REASON_MS / 20);
+    }
+    return TUTTI_OK;
 }
 
 static tutti_status_t join(const tutti_store_t *store, const char *key, const tutti__conf_t *conf,
@@ -69,7 +100,8 @@ static tutti_status_t join(const tutti_store_t *store, const char *key, const tu
 {
     uint64_t timeout_ms = conf->shared.timeout_ms;
     uint64_t deadline = tutti__net_deadline(timeout_ms);
-    tutti_status_t status;
+    char text[TUTTI__ERROR_BYTES];
+    tutti_status_t status, reason;
     size_t bytes = 0;
     entry_t entry;
     int code;
@@ -89,13 +121,16 @@ static tutti_status_t join(const tutti_store_t *store, const char *key, const tu
     if (entry.status != TUTTI_OK)
         return tutti__fail((tutti_status_t)entry.status, "%.*s", (int)sizeof(entry.text),
                            entry.text);
-    status = tutti__venue_join(&entry.place, rank, size, timeout_ms, ret_meet);
-    if (status == TUTTI_ERR_TRANSPORT)
-        return tutti__fail(status,
-                           "the store's key %s: %s; has rank 0 ended, or was the prefix used "
-                           "before?",
-                           key, tutti_last_error());
-    return status;
+    status = tutti__venue_join(&entry.place, rank, size, deadline, ret_meet);
+    if (status != TUTTI_ERR_TRANSPORT)
+        return status;
+    snprintf(text, sizeof(text), "%s", tutti_last_error());
+    reason = read_reason(store, key);
+    if (reason != TUTTI_OK)
+        return reason;
+    return tutti__fail(status,
+                       "the store's key %s: %s; has rank 0 ended, or was the prefix used before?",
+                       key, text);
 }
 
 tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t *conf,

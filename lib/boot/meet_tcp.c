@@ -3,7 +3,7 @@
  * Places: rank 0 listens, the others come with its token. See meet.h.
  *
  * On TCP anybody may connect, so nothing but the token lets in. It travels in the clear, as all
- * between ranks does: who can read the job's network, or the store, can join the job.
+ * between ranks does: a process that can read the job's network, or the store, can join the job.
  */
 #include "boot/meet.h"
 
@@ -55,12 +55,11 @@ static const char *name_of(const tutti__venue_t *place)
 }
 
 tutti_status_t tutti__venue_host(const tutti__venue_t *place, int door, uint32_t size,
-                                 uint64_t timeout_ms, tutti__meet_t *ret_meet)
+                                 uint64_t deadline, tutti__meet_t *ret_meet)
 {
     tutti__gate_t gate = make_gate(place, 0, size);
 
-    return tutti__star_host(&gate, name_of(place), door, (int)place->over_tcp, timeout_ms,
-                            ret_meet);
+    return tutti__star_host(&gate, name_of(place), door, (int)place->over_tcp, deadline, ret_meet);
 }
 
 static tutti_status_t reach_unix(const tutti__gate_t *gate, const tutti__venue_t *place,
@@ -94,17 +93,17 @@ static tutti_status_t check_place(const tutti__venue_t *place)
 }
 
 tutti_status_t tutti__venue_join(const tutti__venue_t *place, uint32_t rank, uint32_t size,
-                                 uint64_t timeout_ms, tutti__meet_t *ret_meet)
+                                 uint64_t deadline, tutti__meet_t *ret_meet)
 {
-    uint64_t deadline = tutti__net_deadline(tutti__star_patience(timeout_ms));
+    uint64_t until = tutti__star_patience(deadline);
     tutti__gate_t gate = make_gate(place, rank, size);
     tutti_status_t status = check_place(place);
     int fd;
 
     if (status != TUTTI_OK)
         return status;
-    status = place->over_tcp ? tutti__gate_reach(&gate, &place->addrs, 0, 0, deadline, &fd)
-                             : reach_unix(&gate, place, deadline, &fd);
+    status = place->over_tcp ? tutti__gate_reach(&gate, &place->addrs, 0, 0, until, &fd)
+                             : reach_unix(&gate, place, until, &fd);
     return status == TUTTI_OK ? tutti__star_join(&gate, name_of(place), fd, deadline, ret_meet)
                               : status;
 }

@@ -7,12 +7,14 @@
 #include "base/time.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -22,22 +24,35 @@
 /* How often a wait asks whether it still makes sense. */
 #define CHECK_MS 100
 
+#define CHECKS 2
+
 static __thread struct {
-    tutti__net_check_t *check;
-    void *arg;
+    tutti__net_check_t *check[CHECKS];
+    void *arg[CHECKS];
     tutti__net_failed_t *failed;
     void *failed_arg;
 } watch;
 
 void tutti__net_watch(tutti__net_check_t *check, void *arg)
 {
-    watch.check = check;
-    watch.arg = arg;
+    watch.check[0] = check;
+    watch.arg[0] = arg;
+}
+
+void tutti__net_watch_meeting(tutti__net_check_t *check, void *arg)
+{
+    watch.check[1] = check;
+    watch.arg[1] = arg;
 }
 
 tutti_status_t tutti__net_still(void)
 {
-    return watch.check == NULL ? TUTTI_OK : watch.check(watch.arg);
+    tutti_status_t status = TUTTI_OK;
+
+    for (int i = 0; i < CHECKS && status == TUTTI_OK; i++)
+        if (watch.check[i] != NULL)
+            status = watch.check[i](watch.arg[i]);
+    return status;
 }
 
 void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg)
@@ -46,15 +61,22 @@ void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg)
     watch.failed_arg = arg;
 }
 
-void tutti__net_failed(tutti_status_t status)
+int tutti__net_failed(tutti_status_t status)
 {
-    if (watch.failed != NULL)
-        watch.failed(watch.failed_arg, status);
+    if (watch.failed == NULL)
+        return 0;
+    watch.failed(watch.failed_arg, status);
+    return 1;
+}
+
+uint64_t tutti__net_span(uint64_t timeout_ms)
+{
+    return TUTTI__MIN(timeout_ms, LONGEST_MS) * 1000000u;
 }
 
 uint64_t tutti__net_deadline(uint64_t timeout_ms)
 {
-    return tutti__now_ns() + TUTTI__MIN(timeout_ms, LONGEST_MS) * 1000000u;
+    return tutti__now_ns() + tutti__net_span(timeout_ms);
 }
 
 int tutti__net_left_ms(uint64_t deadline)
@@ -72,6 +94,36 @@ void tutti__net_sleep_ms(unsigned ms)
     poll(NULL, 0, (int)ms);
 }
 
+/* Only as far as needed: a program that uses select() counts on low numbers. 0: it is as high as it
+   may be. As NCCL does, which raises it all the way. */
+static int raise_limit(uint32_t by)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* against two that raise at once */
+    struct rlimit limit;
+    int raised = 0;
+
+    pthread_mutex_lock(&lock);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur += TUTTI__MIN((rlim_t)by, limit.rlim_max - limit.rlim_cur);
+        raised = setrlimit(RLIMIT_NOFILE, &limit) == 0;
+    }
+    pthread_mutex_unlock(&lock);
+    return raised;
+}
+
+static tutti_status_t too_few(uint32_t count, uint32_t opened)
+{
+    struct rlimit limit = { 0, 0 };
+    int error = errno;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    errno = error;
+    return tutti__fail_errno(
+        "%u more files are needed, %u can be opened; the limit is %llu (ulimit "
+        "-n)",
+        count, opened, (unsigned long long)limit.rlim_cur);
+}
+
 /* The limit alone does not say how many are open, so they are tried. */
 tutti_status_t tutti__net_files_left(uint32_t count)
 {
@@ -85,8 +137,8 @@ tutti_status_t tutti__net_files_left(uint32_t count)
         fds[opened] = eventfd(0, EFD_CLOEXEC);
         if (fds[opened] >= 0)
             opened++;
-        else
-            status = tutti__fail_errno("%u more files are needed, %u can be opened", count, opened);
+        else if (errno != EMFILE || !raise_limit(count - opened))
+            status = too_few(count, opened);
     }
     while (opened > 0)
         close(fds[--opened]);
@@ -146,9 +198,11 @@ static const char *name_peer(uint32_t rank, char *text, size_t text_bytes)
 
 tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadline, int *ret_ready)
 {
+    int is_watched = watch.check[0] != NULL || watch.check[1] != NULL;
+
     for (;;) {
         int left_ms = tutti__net_left_ms(deadline);
-        int n = poll(fds, nfds, watch.check != NULL ? TUTTI__MIN(left_ms, CHECK_MS) : left_ms);
+        int n = poll(fds, nfds, is_watched ? TUTTI__MIN(left_ms, CHECK_MS) : left_ms);
         tutti_status_t status;
 
         if (n < 0 && errno != EINTR)

@@ -34,6 +34,8 @@ typedef struct {
 
 /* The time at which a wait of timeout_ms that starts now ends. */
 uint64_t tutti__net_deadline(uint64_t timeout_ms);
+/* timeout_ms in nanoseconds, bounded so that a time and it can be added. */
+uint64_t tutti__net_span(uint64_t timeout_ms);
 /* What is left until then, as poll() wants it: rounded up, 0 if it has passed. */
 int tutti__net_left_ms(uint64_t deadline);
 void tutti__net_sleep_ms(unsigned ms);
@@ -45,7 +47,9 @@ void tutti__net_sleep_ms(unsigned ms);
  */
 typedef tutti_status_t tutti__net_check_t(void *arg);
 void tutti__net_watch(tutti__net_check_t *check, void *arg);
-/* Ask it. */
+/* A second one, asked after the first: the meeting's own, see tutti__meet_t. */
+void tutti__net_watch_meeting(tutti__net_check_t *check, void *arg);
+/* Ask them. */
 tutti_status_t tutti__net_still(void);
 
 /*
@@ -54,14 +58,17 @@ tutti_status_t tutti__net_still(void);
  */
 typedef void tutti__net_failed_t(void *arg, tutti_status_t status);
 void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg);
-/* Tell it; the text is the thread's last error. */
-void tutti__net_failed(tutti_status_t status);
+/* Tell it; the text is the thread's last error. 0: nobody wants to be told. */
+int tutti__net_failed(tutti_status_t status);
 
 /* poll() until the deadline. TUTTI_OK with *ret_ready 0: it has passed. */
 tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadline,
                                int *ret_ready);
 
-/* TUTTI_ERR_NO_MEMORY if this process cannot open `count` more files at this moment. */
+/*
+ * TUTTI_ERR_NO_MEMORY if this process cannot open `count` more files at this moment. If the soft
+ * limit of descriptors is too low, it is raised as far as needed and as the hard limit allows.
+ */
 tutti_status_t tutti__net_files_left(uint32_t count);
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes);

@@ -261,8 +261,9 @@ static tutti_status_t ask_center(tutti__boot_t *boot, uint32_t center, const tut
     if (status != TUTTI_OK)
         return tutti__fail(status, "rank %u on the same machine: %s", center, tutti_last_error());
     status = tutti__gate_knock(gate, link, center, deadline);
-    if (status == TUTTI_OK)
-        status = tutti__net_send(link, center, &nfds, sizeof(nfds), deadline);
+    if (status != TUTTI_OK)
+        goto close_link;
+    status = tutti__net_send(link, center, &nfds, sizeof(nfds), deadline);
     if (status == TUTTI_OK)
         status = send_fds(link, center, fds, nfds, deadline);
     /* The other end may have told why it stopped listening. */
@@ -274,6 +275,8 @@ static tutti_status_t ask_center(tutti__boot_t *boot, uint32_t center, const tut
     if (status == TUTTI_OK)
         status =
             recv_fds(link, center, ret_fds, (size_t)nfds * boot->topo->machine_ranks, deadline);
+
+close_link:
     close(link);
     return status;
 }
@@ -288,7 +291,7 @@ tutti_status_t tutti__boot_share_fds(tutti__boot_t *boot, const int *fds, uint32
                            .rank = topo->rank,
                            .size = topo->size,
                            .token = boot->token };
-    uint64_t deadline = tutti__net_deadline(boot->setup_ms);
+    uint64_t deadline = tutti__boot_step_deadline(boot);
     tutti_status_t status;
     uint32_t center = 0;
 

@@ -8,6 +8,10 @@
  * An answer with a status other than TUTTI_OK, equal on all ranks, ends the meeting: that is how
  * all of them learn which rank did not come. The others wait a little longer than rank 0 for that.
  *
+ * Rank 0 watches all connections during a step, and between steps whenever it is asked
+ * (star_still). If a rank has ended, all others get that answer at once, asked for or not. If an
+ * answer cannot be sent to a rank, that rank is lost, and rank 0 goes on: the next step tells all.
+ *
  * Runs on the thread that calls; blocks until the deadline.
  */
 #include "boot/star.h"
@@ -20,6 +24,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* How long a message between two steps may take, once it has begun. */
+#define LOOK_MS 1000u
+/* Descriptors that rank 0 opens while it waits for the others, beside their connections. */
+#define SPARE_FILES 4u
 
 typedef struct {
     uint32_t number, unused; /* of this allgather, from 1 */
@@ -35,17 +44,36 @@ typedef struct {
 
 typedef struct {
     uint32_t rank, size;
-    uint32_t nfds;         /* of fds, asks and have: rank 0: size, others: 1 */
-    int *fds;              /* rank 0: its own is NOBODY; others: that to rank 0 */
-    uint32_t number;       /* of the last allgather */
-    tutti_status_t failed; /* what ended the meeting */
-    ask_t *asks;           /* rank 0: what is being received */
-    size_t *have;          /* rank 0: bytes received of ask and data */
+    uint32_t nfds;        /* of fds, asks and have: rank 0: size, others: 1 */
+    int *fds;             /* rank 0: its own is NOBODY; others: that to rank 0 */
+    uint32_t number;      /* of the last allgather */
+    uint64_t patience_ms; /* others: how much longer they wait than rank 0 */
+    tutti_status_t
+        failed; /* what ended the meeting, or will end it in the next step, and its text */
+    char text[TUTTI__ERROR_BYTES];
+    int in_step;  /* of an allgather, which looks after the connections itself */
+    ask_t *asks;  /* rank 0: what is being received */
+    size_t *have; /* rank 0: bytes received of ask and data */
 } star_t;
 
-uint64_t tutti__star_patience(uint64_t timeout_ms)
+static uint64_t patience_ms(uint64_t deadline)
 {
-    return timeout_ms + TUTTI__MIN(timeout_ms / 4, 2000u);
+    return TUTTI__MIN((uint64_t)tutti__net_left_ms(deadline) / 4, 2000u);
+}
+
+uint64_t tutti__star_patience(uint64_t deadline)
+{
+    return deadline + patience_ms(deadline) * 1000000u;
+}
+
+/* The first failure counts; its text is the thread's last error. */
+static tutti_status_t fail_star(star_t *star, tutti_status_t status)
+{
+    if (status != TUTTI_OK && star->failed == TUTTI_OK) {
+        star->failed = status;
+        snprintf(star->text, sizeof(star->text), "%s", tutti_last_error());
+    }
+    return status;
 }
 
 static void close_fds(star_t *star)
@@ -62,7 +90,7 @@ static void star_settle(void *ctx)
     star_t *star = ctx;
 
     close_fds(star);
-    star->failed = TUTTI_ERR_INTERNAL;
+    fail_star(star, tutti__fail(TUTTI_ERR_INTERNAL, "setting up is over"));
 }
 
 static void star_close(void *ctx)
@@ -78,30 +106,40 @@ static void star_close(void *ctx)
     free(star);
 }
 
-/* Rank 0: the outcome to all that are here; the first failure to send is the result. */
+/* Rank 0: a connection has ended. */
+static tutti_status_t lose(star_t *star, uint32_t r)
+{
+    close(star->fds[r]);
+    star->fds[r] = TUTTI__GATE_NOBODY;
+    return fail_star(star, tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", r));
+}
+
+static tutti_status_t send_answer(const star_t *star, uint32_t r, const answer_t *answer,
+                                  const void *data, uint64_t deadline)
+{
+    tutti_status_t status = tutti__net_send(star->fds[r], r, answer, sizeof(*answer), deadline);
+
+    if (status == TUTTI_OK && answer->bytes > 0)
+        status = tutti__net_send(star->fds[r], r, data, answer->bytes, deadline);
+    return status;
+}
+
+/* Rank 0: the outcome to all that are here. A rank that does not take it is lost, but the others
+   have their answer, so this step has succeeded. */
 static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void *data,
                                  size_t bytes, uint64_t deadline)
 {
     answer_t answer = { .status = (int32_t)status };
-    tutti_status_t result = status;
 
     if (status != TUTTI_OK)
         snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
     else
         answer.bytes = bytes;
-    for (uint32_t r = 1; r < star->size; r++) {
-        tutti_status_t sent;
-
-        if (star->fds[r] < 0)
-            continue;
-        sent = tutti__net_send(star->fds[r], r, &answer, sizeof(answer), deadline);
-        if (sent == TUTTI_OK && answer.bytes > 0)
-            sent = tutti__net_send(star->fds[r], r, data, answer.bytes, deadline);
-        if (result == TUTTI_OK)
-            result = sent;
-    }
+    for (uint32_t r = 1; r < star->size; r++)
+        if (star->fds[r] >= 0 && send_answer(star, r, &answer, data, deadline) != TUTTI_OK)
+            lose(star, r);
     /* Sending may have set another text. */
-    return status == TUTTI_OK ? result : tutti__fail(status, "%s", answer.text);
+    return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
 
 /* Others: the outcome, and everyone's bytes. */
@@ -169,7 +207,7 @@ static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t byte
         if (n < 0 && errno == EAGAIN)
             return TUTTI_OK;
         if (n <= 0)
-            return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", r);
+            return lose(star, r);
         *have += (size_t)n;
         if (*have == sizeof(ask_t)) {
             tutti_status_t status = judge(star, r, bytes);
@@ -181,14 +219,14 @@ static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t byte
     return TUTTI_OK;
 }
 
-/* Rank 0: everyone's bytes. */
+/* Rank 0: everyone's bytes. Ranks that have given theirs are watched until all have. */
 static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollfd *polls,
                              uint64_t deadline)
 {
     uint32_t waiting = star->size - 1;
 
     for (uint32_t r = 0; r < star->size; r++) {
-        polls[r] = (struct pollfd){ r == 0 ? -1 : star->fds[r], POLLIN, 0 };
+        polls[r] = (struct pollfd){ r == 0 ? -1 : star->fds[r], POLLIN | POLLRDHUP, 0 };
         star->have[r] = 0;
     }
     while (waiting > 0) {
@@ -203,11 +241,13 @@ static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollf
         for (uint32_t r = 1; r < star->size; r++) {
             if (polls[r].fd < 0 || polls[r].revents == 0)
                 continue;
+            if (star->have[r] == sizeof(ask_t) + bytes)
+                return lose(star, r);
             status = hear_rank(star, r, all, bytes);
             if (status != TUTTI_OK)
                 return status;
             if (star->have[r] == sizeof(ask_t) + bytes) {
-                polls[r].fd = -1;
+                polls[r].events = POLLRDHUP;
                 waiting--;
             }
         }
@@ -222,7 +262,9 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
     char *all = malloc(star->size * bytes + 1);
     tutti_status_t status;
 
-    if (polls == NULL || all == NULL) {
+    if (star->failed != TUTTI_OK) {
+        status = tutti__fail(star->failed, "%s", star->text);
+    } else if (polls == NULL || all == NULL) {
         status =
             tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes of each of %u ranks", bytes, star->size);
     } else {
@@ -230,7 +272,7 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
             memcpy(all, mine, bytes);
         status = gather(star, all, bytes, polls, deadline);
     }
-    /* All are listening now, but a stopped one may leave its bytes in the socket for a while. */
+    /* A stopped rank may leave its bytes in the socket for a while. */
     status = answer_all(star, status, all, star->size * bytes, deadline);
     if (status == TUTTI_OK && bytes > 0)
         memcpy(ret_all, all, star->size * bytes);
@@ -239,33 +281,80 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
     return status;
 }
 
+/* Others: give my bytes, get everyone's. */
+static tutti_status_t ask(star_t *star, const void *mine, size_t bytes, void *ret_all,
+                          uint64_t deadline)
+{
+    ask_t ask = { .number = star->number, .bytes = bytes };
+    tutti_status_t status = tutti__net_send(star->fds[0], 0, &ask, sizeof(ask), deadline);
+
+    if (status == TUTTI_OK)
+        status = tutti__net_send(star->fds[0], 0, mine, bytes, deadline);
+    /* Rank 0 may have told why it ended the meeting before it closed. */
+    if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
+        status = hear_answer(star, ret_all, star->size * bytes, deadline);
+    return status;
+}
+
 static tutti_status_t star_allgather(void *ctx, const void *mine, size_t bytes, void *ret_all,
                                      uint64_t timeout_ms)
 {
     star_t *star = ctx;
-    ask_t ask = { .number = ++star->number, .bytes = bytes };
     tutti_status_t status;
-    uint64_t deadline;
+
+    star->number++;
+    star->in_step = 1;
+    if (star->rank == 0)
+        status = serve(star, mine, bytes, ret_all, tutti__net_deadline(timeout_ms));
+    else if (star->failed != TUTTI_OK)
+        status = tutti__fail(star->failed, "%s", star->text);
+    else
+        status =
+            ask(star, mine, bytes, ret_all, tutti__net_deadline(timeout_ms + star->patience_ms));
+    star->in_step = 0;
+    return fail_star(star, status);
+}
+
+/* Rank 0: has a connection ended? */
+static tutti_status_t look_at_all(star_t *star)
+{
+    for (uint32_t r = 1; r < star->size; r++) {
+        struct pollfd pfd = { star->fds[r], POLLRDHUP, 0 };
+
+        if (pfd.fd >= 0 && poll(&pfd, 1, 0) > 0)
+            lose(star, r);
+    }
+    return star->failed == TUTTI_OK ? TUTTI_OK : tutti__fail(star->failed, "%s", star->text);
+}
+
+/* Others: between steps rank 0 sends nothing but the reason of a failure. */
+static tutti_status_t look_at_root(star_t *star)
+{
+    struct pollfd pfd = { star->fds[0], POLLIN | POLLRDHUP, 0 };
 
     if (star->failed != TUTTI_OK)
-        return tutti__fail(star->failed, "an earlier step of setting up failed");
-    if (star->rank == 0) {
-        status = serve(star, mine, bytes, ret_all, tutti__net_deadline(timeout_ms));
-    } else {
-        deadline = tutti__net_deadline(tutti__star_patience(timeout_ms));
-        status = tutti__net_send(star->fds[0], 0, &ask, sizeof(ask), deadline);
-        if (status == TUTTI_OK)
-            status = tutti__net_send(star->fds[0], 0, mine, bytes, deadline);
-        /* Rank 0 may have told why it ended the meeting before it closed. */
-        if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
-            status = hear_answer(star, ret_all, star->size * bytes, deadline);
-    }
-    star->failed = status;
+        return tutti__fail(star->failed, "%s", star->text);
+    if (poll(&pfd, 1, 0) <= 0)
+        return TUTTI_OK;
+    return fail_star(star, hear_answer(star, NULL, 0, tutti__net_deadline(LOOK_MS)));
+}
+
+static tutti_status_t star_still(void *ctx)
+{
+    star_t *star = ctx;
+    tutti_status_t status;
+
+    if (star->in_step)
+        return TUTTI_OK;
+    star->in_step = 1;
+    status = star->rank == 0 ? look_at_all(star) : look_at_root(star);
+    star->in_step = 0;
     return status;
 }
 
 /* With room for `nfds` connections, none of which is there. */
-static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, star_t **ret_star)
+static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, uint64_t deadline,
+                           star_t **ret_star)
 {
     star_t *star = calloc(1, sizeof(*star));
 
@@ -273,6 +362,7 @@ static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, star_t **re
         star->rank = gate->rank;
         star->size = gate->size;
         star->nfds = nfds;
+        star->patience_ms = patience_ms(deadline);
         star->fds = malloc(nfds * sizeof(*star->fds));
         star->asks = calloc(nfds, sizeof(*star->asks));
         star->have = calloc(nfds, sizeof(*star->have));
@@ -288,8 +378,8 @@ static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, star_t **re
 }
 
 /* The result of coming together. */
-static tutti_status_t begin(star_t *star, const char *name, tutti_status_t status,
-                            tutti__meet_t *ret_meet)
+static tutti_status_t begin(star_t *star, const char *name, uint64_t deadline,
+                            tutti_status_t status, tutti__meet_t *ret_meet)
 {
     if (status != TUTTI_OK) {
         star_close(star);
@@ -299,31 +389,43 @@ static tutti_status_t begin(star_t *star, const char *name, tutti_status_t statu
                                  .ctx = star,
                                  .rank = star->rank,
                                  .size = star->size,
+                                 .deadline = deadline,
                                  .allgather = star_allgather,
+                                 .still = star_still,
                                  .settle = star_settle,
                                  .close = star_close };
     return TUTTI_OK;
 }
 
+static tutti_status_t no_files(tutti_status_t status)
+{
+    return tutti__fail(status, "rank 0: %s", tutti_last_error());
+}
+
 tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door, int over_tcp,
-                                uint64_t timeout_ms, tutti__meet_t *ret_meet)
+                                uint64_t deadline, tutti__meet_t *ret_meet)
 {
     tutti_status_t status;
     star_t *star;
 
-    status = make(gate, gate->size, &star);
+    status = make(gate, gate->size, deadline, &star);
     if (status != TUTTI_OK) {
         close(door);
         return status;
     }
     for (uint32_t r = 1; r < star->size; r++)
         star->fds[r] = TUTTI__GATE_AWAITED;
-    status = tutti__gate_admit(gate, door, star->fds, tutti__net_deadline(timeout_ms));
+    /* Better now than when all others wait. */
+    status = tutti__net_files_left(gate->size + SPARE_FILES);
+    if (status == TUTTI_OK)
+        status = tutti__gate_admit(gate, door, star->fds, deadline);
+    else
+        status = tutti__gate_turn_away(gate, door, star->fds, no_files(status), deadline);
     close(door);
     for (uint32_t r = 1; over_tcp && status == TUTTI_OK && r < star->size; r++)
         status = tutti__net_tcp_options(star->fds[r]);
-    status = answer_all(star, status, NULL, 0, tutti__net_deadline(1000));
-    return begin(star, name, status, ret_meet);
+    status = answer_all(star, status, NULL, 0, tutti__net_deadline(LOOK_MS));
+    return begin(star, name, deadline, status, ret_meet);
 }
 
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
@@ -332,11 +434,12 @@ tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int
     tutti_status_t status;
     star_t *star;
 
-    status = make(gate, 1, &star);
+    status = make(gate, 1, deadline, &star);
     if (status != TUTTI_OK) {
         close(fd);
         return status;
     }
     star->fds[0] = fd;
-    return begin(star, name, hear_answer(star, NULL, 0, deadline), ret_meet);
+    status = hear_answer(star, NULL, 0, tutti__star_patience(deadline));
+    return begin(star, name, deadline, status, ret_meet);
 }

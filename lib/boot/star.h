@@ -4,7 +4,9 @@
  *
  * Rank 0 lets everybody in through a strict gate (see gate.h) at a door that the others find in one
  * way or another; from then on each allgather is one message from every rank to rank 0 and one
- * answer back. Whoever cannot come, or dies, is named to all.
+ * answer back. A rank that cannot come, or dies, is named to all.
+ *
+ * Deadlines are those of all of set-up, see tutti__meet_t.
  */
 #ifndef TUTTI__BOOT_STAR_H
 #define TUTTI__BOOT_STAR_H
@@ -20,14 +22,15 @@
  * door  listening; closed by this, also when it fails
  */
 tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door, int over_tcp,
-                                uint64_t timeout_ms, tutti__meet_t *ret_meet);
+                                uint64_t deadline, tutti__meet_t *ret_meet);
 
 /* Others: wait until all have come. fd: to rank 0, where this one has knocked; taken over, also
    when this fails. */
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
                                 uint64_t deadline, tutti__meet_t *ret_meet);
 
-/* The others' patience, longer than rank 0's: so they hear what it has to say. */
-uint64_t tutti__star_patience(uint64_t timeout_ms);
+/* Until when the others wait for rank 0, which ends at `deadline`: a little longer, so that they
+   receive its reason. */
+uint64_t tutti__star_patience(uint64_t deadline);
 
 #endif

@@ -2,13 +2,17 @@
 
 fault_tests = \
     %reldir%/files \
+    %reldir%/flood \
     %reldir%/gone \
     %reldir%/idle \
     %reldir%/killed \
     %reldir%/leftovers \
     %reldir%/memory \
     %reldir%/refused \
-    %reldir%/stalled
+    %reldir%/scarce \
+    %reldir%/stalled \
+    %reldir%/stalling \
+    %reldir%/starting
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_files_SOURCES = %reldir%/files.c $(fault_shared)
@@ -19,6 +23,12 @@ fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_memory_SOURCES = %reldir%/memory.c $(fault_shared)
 %C%_refused_SOURCES = %reldir%/refused.c $(fault_shared)
 %C%_stalled_SOURCES = %reldir%/stalled.c $(fault_shared)
+
+startup = %reldir%/startup.c %reldir%/startup.h %reldir%/startup_calls.c
+%C%_flood_SOURCES = %reldir%/flood.c $(startup)
+%C%_scarce_SOURCES = %reldir%/scarce.c $(startup)
+%C%_stalling_SOURCES = %reldir%/stalling.c $(startup)
+%C%_starting_SOURCES = %reldir%/starting.c $(startup)
 
 rank_tests += $(fault_tests)
 script_tests +=

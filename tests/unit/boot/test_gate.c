@@ -4,6 +4,7 @@
  */
 #include "boot/gate.h"
 
+#include "boot/gate_wire.h"
 #include "boot/net.h"
 #include "crowd.h"
 #include "tag.h"
@@ -27,6 +28,7 @@ typedef struct {
     char name[64];
     int door;
     int fds[SIZE];
+    int guest[SIZE]; /* the other ends of those let in; -1 */
     tutti__gate_t gate;
     uint64_t timeout_ms;
     tutti_status_t status;
@@ -62,6 +64,7 @@ static void open_door(host_t *host, uint64_t timeout_ms, int strict)
     host->timeout_ms = timeout_ms;
     host->fds[0] = host->fds[2] = TUTTI__GATE_NOBODY;
     host->fds[1] = host->fds[3] = TUTTI__GATE_AWAITED;
+    memset(host->guest, 0xff, sizeof(host->guest));
     assert_int_equal(tutti__net_unix_listen(host->name, strlen(host->name), &host->door), TUTTI_OK);
 }
 
@@ -78,10 +81,14 @@ static void open_host(host_t *host, uint64_t timeout_ms, int strict)
 
 static tutti_status_t close_host(host_t *host)
 {
-    assert_int_equal(pthread_join(host->thread, NULL), 0);
-    for (uint32_t r = 0; r < SIZE; r++)
+    if (host->thread != 0)
+        assert_int_equal(pthread_join(host->thread, NULL), 0);
+    for (uint32_t r = 0; r < SIZE; r++) {
         if (host->fds[r] >= 0)
             close(host->fds[r]);
+        if (host->guest[r] >= 0)
+            close(host->guest[r]);
+    }
     close(host->door);
     return host->status;
 }
@@ -106,14 +113,14 @@ static tutti_status_t knock(const host_t *host, const tutti__gate_t *gate, uint3
     return tutti__gate_knock(&mine, *ret_fd, 0, tutti__net_deadline(5000));
 }
 
-static void let_in(const host_t *host, uint32_t rank)
+static void let_in(host_t *host, uint32_t rank)
 {
     int fd;
 
     assert_int_equal(knock(host, &right, rank, &fd), TUTTI_OK);
     /* The host sees what is sent on it. */
     assert_int_equal(send(fd, &rank, sizeof(rank), MSG_NOSIGNAL), sizeof(rank));
-    close(fd);
+    host->guest[rank] = fd;
 }
 
 static void refuse(const host_t *host, const tutti__gate_t *gate, uint32_t rank, const char *text)
@@ -129,15 +136,15 @@ static void refuse(const host_t *host, const tutti__gate_t *gate, uint32_t rank,
 static void check_admitted(host_t *host)
 {
     assert_int_equal(pthread_join(host->thread, NULL), 0);
+    host->thread = 0;
     assert_int_equal(host->status, TUTTI_OK);
     for (uint32_t r = 1; r < SIZE; r += 2) {
         uint32_t rank = 0;
 
         assert_int_equal(recv(host->fds[r], &rank, sizeof(rank), 0), sizeof(rank));
         assert_int_equal(rank, r);
-        close(host->fds[r]);
     }
-    close(host->door);
+    close_host(host);
 }
 
 static void test_strangers(void **state)
@@ -206,6 +213,68 @@ static void test_impatient(void **state)
     check_admitted(&host);
 }
 
+/* Knock as rank 3, and get the answer; the confirmation is the caller's. */
+static int half_come(const host_t *host)
+{
+    tutti__gate_knock_t knock = { .magic = TUTTI__GATE_MAGIC,
+                                  .layout = TUTTI__BOOT_LAYOUT,
+                                  .purpose = right.purpose,
+                                  .number = right.number,
+                                  .rank = 3,
+                                  .size = SIZE };
+    tutti__gate_answer_t answer;
+    int fd = reach(host);
+
+    memcpy(knock.token, right.token.knock, sizeof(knock.token));
+    assert_int_equal(tutti__net_send(fd, 0, &knock, sizeof(knock), UINT64_MAX), TUTTI_OK);
+    assert_int_equal(tutti__net_recv(fd, 0, &answer, sizeof(answer), UINT64_MAX), TUTTI_OK);
+    assert_int_equal(answer.status, TUTTI_OK);
+    return fd;
+}
+
+/* However many strangers come, a guest that has shown the token stays. */
+static void test_flood(void **state)
+{
+    const uint32_t confirm = TUTTI__GATE_CONFIRM, rank = 3;
+    int silent[200];
+    host_t host;
+
+    (void)state;
+    open_host(&host, 60000, 0);
+    host.guest[3] = half_come(&host);
+    for (size_t i = 0; i < 200; i++)
+        silent[i] = reach(&host);
+    let_in(&host, 1);
+    assert_int_equal(send(host.guest[3], &confirm, sizeof(confirm), MSG_NOSIGNAL), 4);
+    assert_int_equal(send(host.guest[3], &rank, sizeof(rank), MSG_NOSIGNAL), 4);
+    check_admitted(&host);
+    for (size_t i = 0; i < 200; i++)
+        close(silent[i]);
+}
+
+/* A rank ends while another one is awaited: admitted, or half so. The gate does not wait on. */
+static void test_death(void **state)
+{
+    (void)state;
+    for (int strict = 0; strict < 2; strict++) {
+        for (int half = 0; half < 2; half++) {
+            uint64_t begin = crowd_now_ms();
+            host_t host;
+
+            open_host(&host, 60000, strict);
+            if (half)
+                host.guest[3] = half_come(&host);
+            else
+                let_in(&host, 3);
+            close(host.guest[3]);
+            host.guest[3] = -1;
+            assert_int_equal(close_host(&host), TUTTI_ERR_PEER_LOST);
+            assert_string_equal(host.text, "rank 3 ended while ranks met");
+            assert_true(crowd_now_ms() - begin < 20000);
+        }
+    }
+}
+
 static void test_missing(void **state)
 {
     host_t host;
@@ -254,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strangers),  cmocka_unit_test(test_impatient),
+        cmocka_unit_test(test_flood),      cmocka_unit_test(test_death),
         cmocka_unit_test(test_missing),    cmocka_unit_test(test_strict),
         cmocka_unit_test(test_list_ranks),
     };

@@ -39,8 +39,9 @@ static tutti_status_t meet_as(const common_t *common, uint32_t rank, uint32_t si
                               uint64_t timeout_ms, tutti__meet_t *ret_meet)
 {
     if (rank == 0)
-        return tutti__venue_host(&common->place, dup(common->door), size, timeout_ms, ret_meet);
-    return tutti__venue_join(&common->place, rank, size, timeout_ms, ret_meet);
+        return tutti__venue_host(&common->place, dup(common->door), size,
+                                 tutti__net_deadline(timeout_ms), ret_meet);
+    return tutti__venue_join(&common->place, rank, size, tutti__net_deadline(timeout_ms), ret_meet);
 }
 
 static void check_gather(const tutti__meet_t *meet, size_t bytes)
@@ -150,7 +151,8 @@ static void test_missing(void **state)
         open_place(&common, on_machine);
         close(common.door);
         begin = crowd_now_ms();
-        assert_int_not_equal(tutti__venue_join(&common.place, 1, 2, 20000, &meet), TUTTI_OK);
+        assert_int_not_equal(
+            tutti__venue_join(&common.place, 1, 2, tutti__net_deadline(20000), &meet), TUTTI_OK);
         assert_true(crowd_now_ms() - begin < 5000);
     }
 }
@@ -233,7 +235,8 @@ static void *wrong_token(void *arg)
     tutti__meet_t meet;
 
     common.place.token.knock[3] ^= 1;
-    assert_int_equal(tutti__venue_join(&common.place, 1, 3, 200, &meet), TUTTI_ERR_TIMEOUT);
+    assert_int_equal(tutti__venue_join(&common.place, 1, 3, tutti__net_deadline(200), &meet),
+                     TUTTI_ERR_TIMEOUT);
     return NULL;
 }
 

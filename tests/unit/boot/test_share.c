@@ -167,16 +167,19 @@ static void share_alone(const crowd_rank_t *me)
     tutti__boot_t *boot;
     tutti__conf_t conf;
     tutti__meet_t meet;
+    uint64_t begin;
 
     crowd_conf(me, &conf);
-    conf.shared.timeout_ms = 500;
+    conf.shared.timeout_ms = 60000;
     crowd_meet(me, &meet);
     CHECK_EQUAL(tutti__boot_open(&meet, &conf, &boot), TUTTI_OK);
     if (me->rank == 1)
         _exit(0);
-    CHECK_EQUAL(tutti__boot_share_fds(boot, &mine, 1, fds, pids), TUTTI_ERR_TIMEOUT);
-    if (me->rank == 0)
-        CHECK_ERROR("rank 1 did not connect");
+    begin = crowd_now_ms();
+    CHECK_EQUAL(tutti__boot_share_fds(boot, &mine, 1, fds, pids), TUTTI_ERR_PEER_LOST);
+    CHECK_EQUAL(tutti__boot_agree(boot, TUTTI_ERR_PEER_LOST), TUTTI_ERR_PEER_LOST);
+    CHECK_ERROR("rank 1 ended while ranks met");
+    CHECK(crowd_now_ms() - begin < 20000);
     tutti__boot_close(boot);
 }
 

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a gate and its guests send each other, in host byte order. See gate.h. */
+#ifndef TUTTI__BOOT_GATE_WIRE_H
+#define TUTTI__BOOT_GATE_WIRE_H
+
+#include "boot/gate.h"
+
+#define TUTTI__GATE_MAGIC 0x6574616769747475u /* "uttigate" */
+
+/* A guest's last word: it comes in, or it goes and may come again. */
+#define TUTTI__GATE_CONFIRM 0x796573u
+#define TUTTI__GATE_LATER 0x6f6eu
+
+typedef struct {
+    uint64_t magic;
+    uint32_t layout, purpose, number, rank, size, unused;
+    unsigned char token[16];
+} tutti__gate_knock_t;
+
+typedef struct {
+    uint64_t magic;
+    uint32_t layout;
+    int32_t status;
+    unsigned char token[16];
+    char text[224];
+} tutti__gate_answer_t;
+
+/* Takes the same time wherever they differ. */
+static inline int tutti__gate_same_token(const unsigned char *a, const unsigned char *b)
+{
+    unsigned differ = 0;
+
+    for (size_t i = 0; i < 16; i++)
+        differ |= (unsigned)(a[i] ^ b[i]);
+    return differ == 0;
+}
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A rank is killed before its k-th call that uses a socket, in tutti_init: all others end soon, and
+ * name it. Places are counted from the moment at which the others can know of this rank.
+ *
+ * starting             some places
+ * starting all [way]   all places; TUTTI_TEST_VERBOSE=1 prints what came of each
+ */
+#include "fault/startup.h"
+
+#include "ranks.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Far below the ranks' own deadline, and far above what a busy machine takes. */
+#define SOON_S 20.0
+#define TIMEOUT_S 60
+
+static int victim, place, maker;
+static way_t way;
+
+/*
+ * Can the others know of the victim? It has sent something. Two exceptions: a rank that meets by a
+ * name and comes when rank 0 has died already cannot tell that from a rank 0 that is late; and an
+ * id's maker is a process without a rank until it has told the others, in its second message.
+ */
+static int is_known(void)
+{
+    if (way == BY_NAME && victim == 0)
+        return atomic_load(&hall->accepted) >= 2;
+    for (int r = 0; r < 3 && way == BY_ID && victim == maker; r++)
+        if (r != victim && atomic_load(&hall->got[r]) < 2)
+            return 0;
+    return atomic_load(&hall->sent) > 0;
+}
+
+static void die_there(const char *name)
+{
+    struct timespec now;
+
+    if (strcmp(name, "listening") == 0 || !is_known() ||
+        atomic_fetch_add(&hall->calls, 1) + 1 < place || !startup_seal_fate(DIES))
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    atomic_store(&hall->fault_ns,
+                 (unsigned long long)now.tv_sec * 1000000000u + (unsigned long long)now.tv_nsec);
+    kill(getpid(), SIGKILL);
+}
+
+static void before(int rank)
+{
+    if (rank == victim)
+        on_call = die_there;
+}
+
+typedef struct {
+    int places, late, unnamed;
+    double longest_s;
+} tally_t;
+
+/* The survivors' outcomes. 0: there was no such place. */
+static int judge(const startup_t *job, int hung, tally_t *tally)
+{
+    static int verbose = -1;
+    unsigned long long fault_ns = atomic_load(&hall->fault_ns);
+    char name[16];
+
+    if (verbose < 0)
+        verbose = getenv("TUTTI_TEST_VERBOSE") != NULL;
+    if (fault_ns == 0)
+        return 0;
+    tally->places++;
+    snprintf(name, sizeof(name), "rank %d", victim);
+    for (int r = 0; r < job->size; r++) {
+        const outcome_t *out = &hall->outcome[r];
+        double took_s;
+        int late, unnamed;
+
+        if (r == victim)
+            continue;
+        took_s = ((double)out->ended_ns - (double)fault_ns) * 1e-9;
+        late = hung || !out->ended || took_s > SOON_S;
+        unnamed = out->status == TUTTI_OK || strstr(out->text, name) == NULL;
+        tally->late += late;
+        tally->unnamed += unnamed;
+        if (took_s > tally->longest_s)
+            tally->longest_s = took_s;
+        if (late || unnamed || verbose)
+            fprintf(stderr,
+                    "%s by %s, hosts %s, rank %d killed at %d: rank %d after %.3f s: %d, %s\n",
+                    late || unnamed ? "FAILED:" : "well:", way_names[job->way], job->hosts, victim,
+                    place, r, took_s, out->status, out->text);
+    }
+    return 1;
+}
+
+/* Every `stride`-th place of one rank. */
+static void try_places(startup_t *job, int rank, int stride, tally_t *tally)
+{
+    victim = rank;
+    for (place = 1 + rand() % stride; place < 1000; place += stride)
+        if (!judge(job, startup_run(job), tally))
+            return;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const hosts[] = { "aaa", "aab", "abc" };
+    int all = argc > 1, failures = 0;
+
+    if (!ranks_can_fork())
+        return 77;
+    startup_open();
+    for (way = 0; way < WAYS; way++) {
+        if (argc > 2 && strcmp(argv[2], way_names[way]) != 0)
+            continue;
+        for (int h = 0; h < 3; h++) {
+            tally_t tally = { 0 };
+
+            maker = h;
+            for (int rank = 0; rank < 3; rank++) {
+                startup_t job = { .way = way,
+                                  .size = 3,
+                                  .hosts = hosts[h],
+                                  .maker = maker,
+                                  .timeout_s = TIMEOUT_S,
+                                  .limit_s = TIMEOUT_S + 20,
+                                  .before = before };
+
+                try_places(&job, rank, all ? 1 : 12, &tally);
+            }
+            fprintf(stderr,
+                    "by %s, hosts %s: %d places, %d late, %d without the name, longest "
+                    "%.3f s\n",
+                    way_names[way], hosts[h], tally.places, tally.late, tally.unnamed,
+                    tally.longest_s);
+            failures += tally.late + tally.unnamed;
+        }
+    }
+    return failures != 0;
+}

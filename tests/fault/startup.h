@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Jobs whose ranks meet by tutti_init while a test does something to them: each rank is a process,
+ * and reports in memory that all share how its tutti_init and a first barrier ended.
+ *
+ * The program's calls that use sockets go through startup_calls.c, which first calls on_call.
+ */
+#ifndef TUTTI_TESTS_STARTUP_H
+#define TUTTI_TESTS_STARTUP_H
+
+#include <tutti/tutti.h>
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    MOST_RANKS = 64,
+    MOST_PORTS = 16
+};
+
+typedef enum {
+    BY_NAME,  /* TUTTI_BOOT=local:NAME */
+    BY_ID,    /* that a rank makes */
+    BY_OTHER, /* an id that another process makes */
+    BY_STORE,
+    WAYS
+} way_t;
+
+extern const char *const way_names[WAYS];
+
+typedef struct {
+    way_t way;
+    int size;
+    const char *hosts; /* one letter per rank; NULL: one host */
+    int maker;         /* BY_ID */
+    int timeout_s;     /* TUTTI_TIMEOUT */
+    int limit_s;       /* the job's; longer ones are killed */
+    /* In rank `rank`, just before tutti_init. May be NULL. */
+    void (*before)(int rank);
+} startup_t;
+
+typedef struct {
+    atomic_int ended; /* this rank has written the rest */
+    int status;       /* of tutti_init, or of the barrier after it */
+    char text[300];
+    atomic_ullong ended_ns;
+} outcome_t;
+
+/* Shared by all processes of a job; zeroed before each. */
+typedef struct {
+    atomic_int ready;       /* ranks that are about to call tutti_init */
+    atomic_ullong fault_ns; /* when a rank died */
+    /* Of ranks with an on_call: calls that a test has counted, and that had success. */
+    atomic_int calls, sent, accepted;
+    atomic_int got[MOST_RANKS];  /* pieces that ranks have received in tutti_init */
+    atomic_int fate;             /* see startup_seal_fate */
+    atomic_int port[MOST_PORTS]; /* of TCP, on which somebody listens */
+    atomic_int nports;
+    atomic_int has_id, has_value;
+    tutti_unique_id_t id;
+    char value[2048]; /* the store's */
+    size_t value_bytes;
+    outcome_t outcome[MOST_RANKS];
+} hall_t;
+
+extern hall_t *hall;
+extern int startup_rank; /* of this process, from the call of tutti_init on; else -1 */
+
+/* Map the hall; once, by main. */
+void startup_open(void);
+
+/* Run a job. 0: all processes have ended before limit_s. */
+int startup_run(const startup_t *job);
+
+/* In a rank: what is done before each call that uses a socket, by any thread between the call of
+   tutti_init and its end. */
+extern void (*on_call)(const char *name);
+
+/* Of the rank with an on_call: it dies in tutti_init, or it has come out. The first one counts: 0
+   if it is the other one. */
+enum {
+    DIES = 1,
+    LIVES
+};
+int startup_seal_fate(int fate);
+
+double now_s(void);
+
+#endif
