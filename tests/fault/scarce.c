@@ -14,7 +14,7 @@
 
 static struct rlimit limit;
 
-static void before(int rank)
+static void at_start(int rank)
 {
     (void)rank;
     setrlimit(RLIMIT_NOFILE, &limit);
@@ -22,7 +22,9 @@ static void before(int rank)
 
 static int run(way_t way, int size, rlim_t soft, rlim_t hard, int enough)
 {
-    startup_t job = { .way = way, .size = size, .timeout_s = 60, .limit_s = 90, .before = before };
+    startup_t job = {
+        .way = way, .size = size, .timeout_s = 60, .limit_s = 90, .at_start = at_start
+    };
     double begin = now_s();
     int failures = 0;
 

@@ -130,7 +130,7 @@ int main(int argc, char **argv)
                                   .limit_s = TIMEOUT_S + 20,
                                   .before = before };
 
-                try_places(&job, rank, all ? 1 : 12, &tally);
+                try_places(&job, rank, all ? 1 : 61, &tally);
             }
             fprintf(stderr,
                     "by %s, hosts %s: %d places, %d late, %d without the name, longest "

@@ -139,6 +139,8 @@ static void run_rank(const startup_t *job, int rank, int number)
     tutti_status_t status;
 
     set_environment(job, rank, number);
+    if (job->at_start != NULL)
+        job->at_start(rank);
     if (job->way == BY_ID && rank == job->maker)
         make_id();
     if (job->way == BY_ID || job->way == BY_OTHER) {

@@ -36,7 +36,8 @@ typedef struct {
     int maker;         /* BY_ID */
     int timeout_s;     /* TUTTI_TIMEOUT */
     int limit_s;       /* the job's; longer ones are killed */
-    /* In rank `rank`, just before tutti_init. May be NULL. */
+    /* In rank `rank`, first of all, and just before tutti_init. May be NULL. */
+    void (*at_start)(int rank);
     void (*before)(int rank);
 } startup_t;
 
