@@ -531,7 +531,9 @@ static tutti_status_t serve(host_t *host)
         /* What ends a watched wait is known to the others. */
         status = tutti__net_poll(host->polls, host->npolls, until, &ready);
         if (status != TUTTI_OK)
-            return host->failed == TUTTI_OK ? status : tutti__fail(host->failed, "%s", host->text);
+            return host->failed == TUTTI_OK || host->failed == TUTTI_ERR_PEER_LOST
+                       ? status /* a lost rank may have given up because of the one it names */
+                       : tutti__fail(host->failed, "%s", host->text);
         if (ready > 0)
             status = hear_all(host);
         if (status != TUTTI_OK &&
