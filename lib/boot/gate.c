@@ -47,8 +47,8 @@
 /* Descriptors beside those of the ranks. */
 #define SPARE_FILES 4u
 
-/* Times REST_MS that a gate waits for a descriptor to be free. */
-#define STARVES 25u
+/* How often a gate without a descriptor waits for a trial of tutti__net_files_left to end. */
+#define TRIALS 8u
 
 /* Places in the list for poll(). */
 #define DOOR 0u
@@ -74,7 +74,7 @@ typedef struct {
     char text[TUTTI__ERROR_BYTES];
     int *fds;
     uint32_t awaited;
-    uint32_t starved;    /* how often there was no descriptor for a connection */
+    uint32_t trials; /* waited for since a connection was accepted */
     int refuses;         /* for ever: tutti__gate_refuse */
     uint32_t nstrangers; /* that came; the first one is a warning */
     uint32_t next;       /* place for a stranger */
@@ -383,13 +383,13 @@ static tutti_status_t welcome(host_t *host, uint32_t *ret_accepted)
             status = tutti__fail_errno("accept a connection");
             if ((errno == EMFILE || errno == ENFILE) && drop_strangers(host) > 0)
                 continue;
-            /* Another thread may just be trying how many it can open. */
-            if (errno == EMFILE && host->starved++ < STARVES) {
-                tutti__net_sleep_ms(REST_MS);
-                break;
+            if (errno == EMFILE && host->trials++ < TRIALS) {
+                tutti__net_files_settle();
+                continue;
             }
             return status;
         }
+        host->trials = 0;
         if (tutti__net_same_user(fd) != TUTTI_OK) {
             TUTTI__LOG(TUTTI__LOG_WARN, "refused a connection: %s", tutti_last_error());
             close(fd);

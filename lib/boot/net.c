@@ -94,21 +94,19 @@ void tutti__net_sleep_ms(unsigned ms)
     poll(NULL, 0, (int)ms);
 }
 
-/* Only as far as needed: a program that uses select() counts on low numbers. 0: it is as high as it
-   may be. As NCCL does, which raises it all the way. */
+/* Held by a trial of how many files can be opened: meanwhile other threads may find none left. */
+static pthread_mutex_t trial = PTHREAD_MUTEX_INITIALIZER;
+
+/* Raise the soft limit only as far as needed: a program that uses select() counts on low numbers.
+   Under `trial`. 0: the limit is as high as it may be. */
 static int raise_limit(uint32_t by)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* against two that raise at once */
     struct rlimit limit;
-    int raised = 0;
 
-    pthread_mutex_lock(&lock);
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur += TUTTI__MIN((rlim_t)by, limit.rlim_max - limit.rlim_cur);
-        raised = setrlimit(RLIMIT_NOFILE, &limit) == 0;
-    }
-    pthread_mutex_unlock(&lock);
-    return raised;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
+        return 0;
+    limit.rlim_cur += TUTTI__MIN((rlim_t)by, limit.rlim_max - limit.rlim_cur);
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
 static tutti_status_t too_few(uint32_t count, uint32_t opened)
@@ -133,6 +131,7 @@ tutti_status_t tutti__net_files_left(uint32_t count)
 
     if (fds == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "table of %u descriptors", count);
+    pthread_mutex_lock(&trial);
     while (opened < count && status == TUTTI_OK) {
         fds[opened] = eventfd(0, EFD_CLOEXEC);
         if (fds[opened] >= 0)
@@ -142,8 +141,15 @@ tutti_status_t tutti__net_files_left(uint32_t count)
     }
     while (opened > 0)
         close(fds[--opened]);
+    pthread_mutex_unlock(&trial);
     free(fds);
     return status;
+}
+
+void tutti__net_files_settle(void)
+{
+    pthread_mutex_lock(&trial);
+    pthread_mutex_unlock(&trial);
 }
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes)
