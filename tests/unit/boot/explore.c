@@ -356,9 +356,10 @@ ssize_t weak_read(int fd, void *data, size_t bytes)
     return (ssize_t)bytes;
 }
 
-int weak_epoll(int fd, struct epoll_event *events, int n, const void *timeout)
+int weak_poll(struct pollfd *events, nfds_t n, const void *timeout)
 {
-    (void)events;
+    int fd = events->fd;
+
     (void)n;
     (void)timeout;
     weak_drain();

@@ -58,4 +58,4 @@ explore = %reldir%/explore.c %reldir%/explore.h %reldir%/weak.h
 %C%_test_wake_CPPFLAGS = $(AM_CPPFLAGS) -include unit/boot/weak.h
 %C%_test_wake_LDFLAGS = $(AM_LDFLAGS) \
     -Wl,--wrap=tutti__lanes_step -Wl,--wrap=tutti__links_flush -Wl,--wrap=tutti__links_poll \
-    -Wl,--wrap=tutti__plan -Wl,--wrap=tutti__watch_stalls
+    -Wl,--wrap=tutti__plan -Wl,--wrap=tutti__stalls_check

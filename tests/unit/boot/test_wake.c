@@ -229,7 +229,7 @@ int __wrap_tutti__links_poll(tutti__engine_t *e, int side);
 int __wrap_tutti__plan(tutti__engine_t *e);
 int __wrap_tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
 void __wrap_tutti__links_flush(tutti__engine_t *e);
-void __wrap_tutti__watch_stalls(tutti__engine_t *e);
+void __wrap_tutti__stalls_check(tutti__engine_t *e);
 
 int __wrap_tutti__links_poll(tutti__engine_t *e, int side)
 {
@@ -263,7 +263,7 @@ void __wrap_tutti__links_flush(tutti__engine_t *e)
     (void)e;
 }
 
-void __wrap_tutti__watch_stalls(tutti__engine_t *e)
+void __wrap_tutti__stalls_check(tutti__engine_t *e)
 {
     (void)e;
 }

@@ -12,11 +12,11 @@
 #include "base/forked.h"
 #include "base/handles.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/epoll.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ long weak_syscall(long number, tutti__word_t *word, int what, uint32_t value, co
                   const void *unused, int unused_too);
 ssize_t weak_write(int fd, const void *data, size_t bytes);
 ssize_t weak_read(int fd, void *data, size_t bytes);
-int weak_epoll(int fd, struct epoll_event *events, int n, const void *timeout);
+int weak_poll(struct pollfd *events, nfds_t n, const void *timeout);
 /* The test's own: the one thread that the code under test makes. */
 int weak_thread(pthread_t *ret_thread, void *(*fn)(void *), void *arg);
 
@@ -85,8 +85,7 @@ static inline void tutti__pause(void)
 #define syscall(...) weak_syscall(__VA_ARGS__)
 #define write(fd, data, bytes) weak_write(fd, data, bytes)
 #define read(fd, data, bytes) weak_read(fd, data, bytes)
-#define epoll_pwait2(fd, events, n, timeout, mask) weak_epoll(fd, events, n, timeout)
-#define epoll_wait(fd, events, n, ms) weak_epoll(fd, events, n, NULL)
+#define ppoll(events, n, timeout, mask) weak_poll(events, n, timeout)
 #define pthread_create(thread, attr, fn, arg) weak_thread(thread, fn, arg)
 
 #endif
