@@ -71,7 +71,7 @@ tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadl
  */
 tutti_status_t tutti__net_files_left(uint32_t count);
 
-/* Wait until no other thread is inside of tutti__net_files_left, which takes descriptors meanwhile. */
+/* Wait until no other thread is inside tutti__net_files_left, which holds descriptors meanwhile. */
 void tutti__net_files_settle(void);
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes);
