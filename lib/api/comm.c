@@ -314,7 +314,7 @@ void tutti__comm_close(tutti__comm_t *comm)
         status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
     tutti__engine_close(comm->engine);
-    /* Not earlier: callbacks may still make calls, and are told why they fail. */
+    /* Not earlier: callbacks may still make calls, which return the reason of the failure. */
     tutti__handle_end(&tutti__comms, comm->handle);
     for (int i = 0; i < 2; i++)
         tutti__run_fini(&comm->side[i].run);

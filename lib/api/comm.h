@@ -49,7 +49,7 @@ typedef struct {
 typedef struct tutti__comm tutti__comm_t;
 
 struct tutti__comm {
-    tutti_comm_t *handle; /* what the program has */
+    tutti_comm_t *handle; /* the program's handle */
     tutti__conf_t conf;
     const tutti__mpi_module_t *module; /* or NULL */
     tutti__meet_t meet;                /* of all its ranks; a part's is over */
@@ -73,7 +73,7 @@ struct tutti__comm {
 
     /* Direct calls, one at a time. */
     atomic_int busy;
-    const tutti__call_t *call; /* in progress, if busy; NULL: one of the library's own */
+    const tutti__call_t *call; /* in progress, if busy; NULL: a call of the library's own */
     tutti__run_t run;
     tutti__partner_t side[2]; /* as sender, as receiver */
     tutti__again_t again;
@@ -86,10 +86,10 @@ struct tutti__comm {
 
     /* A world and its parts, which tutti_comm_split and tutti_comm_create make of it and of each
        other. A part uses nothing of where it came from, but the world's MPI. */
-    tutti__comm_t *world; /* itself, if it is one */
+    tutti__comm_t *world; /* itself, if this is a world */
     uint32_t *world_rank; /* [size] ranks in the world; NULL: the same */
     tutti__mutex_t parts_lock;
-    tutti__comm_t *parts;     /* under parts_lock: a world's, latest first */
+    tutti__comm_t *parts;     /* under parts_lock: a world's groups, latest first */
     tutti__comm_t *next_part; /* under the world's parts_lock */
 };
 
@@ -128,10 +128,10 @@ tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t colle
 /* The program's communicators. */
 extern tutti__handles_t tutti__comms;
 
-/* Say what is wrong with a handle that leads to none. */
+/* Report why a handle leads to no communicator. */
 tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle);
 
-/* 1: the handle leads to this communicator, whichever process that is of. */
+/* 1: the handle leads to this communicator, whichever process made it. */
 static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm_t **ret_comm)
 {
     void *found;
@@ -142,8 +142,8 @@ static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm
     return 1;
 }
 
-/* The communicator that a handle leads to, usable in this process: a forked child's is not. On
-   failure *ret_comm is NULL, if it was not found. */
+/* The communicator that a handle leads to. TUTTI_ERR_SHUTDOWN in a forked child, for a communicator
+   of its parent. On failure *ret_comm is NULL if no communicator was found. */
 static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__comm_t **ret_comm)
 {
     void *found;

@@ -233,7 +233,7 @@ tutti_status_t tutti__comm_run(tutti__comm_t *comm, const tutti__sched_t *sched,
 
 /* ---- one call ---- */
 
-/* call: NULL: the library's own. */
+/* call  NULL: a call of the library's own. */
 static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
 {
     tutti_status_t status = tutti__engine_alive(comm->engine);

@@ -188,7 +188,7 @@ static void note(ready_t *ready, tutti_status_t status, int own)
              status == TUTTI_OK ? "" : tutti_last_error());
 }
 
-/* The same while the group is opened: the words name ranks by their numbers in it. */
+/* As note(), while the group is opened: the text has ranks' numbers in the group. */
 static void note_opening(making_t *m, tutti_status_t status, int own)
 {
     note(&m->ready, status, own);

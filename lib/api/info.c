@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tutti__info: what the library tells of itself. It changes no state. */
+/* tutti__info: what the library reports of itself. It changes no state. */
 #include "api/info.h"
 
 #include "base/status.h"
@@ -186,8 +186,8 @@ static size_t next_edge(const tutti__override_t *forced, size_t bytes)
     return edge;
 }
 
-/* The last size with the answer of `from`: the table's rows have one upper end each, so between two
-   edges answers change, and do not come back. */
+/* The last size with the same answer as `from`. Each row of the table has one upper end, so an
+   answer that changes between two edges does not return between them. */
 static size_t last_size(const chooser_t *chooser, tutti__collective_t collective, size_t from,
                         const answer_t *answer)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the library tells of itself, for tutti_info.
+ * What the library reports of itself, for tutti_info.
  *
- * Exported in a node of its own, TUTTI_PRIVATE: it is for the tutti_info of the same build and may
- * change with each one, so tutti_info compares tutti_version() before it calls. So the program
- * reports what the library that is installed has and does, not a copy of its own.
+ * Exported in a node of its own, TUTTI_PRIVATE: only the tutti_info of the same build may call it.
+ * It may change with each build, so tutti_info compares tutti_version() before it calls. The report
+ * is thus of the installed library, not of a copy inside the program.
  */
 #ifndef TUTTI__API_INFO_H
 #define TUTTI__API_INFO_H
@@ -14,10 +14,10 @@
 typedef enum {
     /* name, value: compiler, flags, kernels, ...; the library's own file */
     TUTTI__INFO_BUILD,
-    /* name, value; from: "default", "environment", "tuned file"; note: what is wrong with it. And
-       from "unknown": a TUTTI_* variable that is no setting; note: the one that may be meant. And
-       from "tuned": name "use", value: which tuned file counts, or why none does; name "place",
-       value: where the one for so many local ranks is looked for. what: their number */
+    /* name, value; from: "default", "environment", "tuned file"; note: why the value is invalid.
+       from "unknown": a TUTTI_* variable that is no setting; note: the setting that may be meant.
+       from "tuned", name "use": value: the tuned file that counts, or why none does.
+       from "tuned", name "place": value: the path of the tuned file for `what` local ranks */
     TUTTI__INFO_SETTINGS,
     /* name: a module that this version knows; value: how it was built, or that it was not. And name
        "folder": where modules are looked for */
@@ -25,8 +25,8 @@ typedef enum {
     /* what: a file in that folder. name "library", value: its name, note: its path; name "version";
        name "devices"; name "error". In a process of its own for each file */
     TUTTI__INFO_PROBE,
-    /* name "processors", value: those that this process may use; name "memory", value: bytes that
-       it could still get, note: by whose limit */
+    /* name "processors", value: the processors that this process may use; name "memory", value:
+       the bytes that it could still get, note: the limit that counts */
     TUTTI__INFO_PLACE,
     /* what: "4,4", ranks host by host. name: the collective; value: the algorithm; note: why;
        from_bytes, to_bytes: of the whole buffer, host memory. value "": there is none */
@@ -41,7 +41,7 @@ typedef struct {
 
 typedef void (*tutti__info_put_t)(void *arg, const tutti__info_item_t *item);
 
-/* `put` is called for each item. INVALID_ARGUMENT: `what` makes no sense. */
+/* `put` is called for each item. INVALID_ARGUMENT: `what` is invalid. */
 TUTTI_API tutti_status_t tutti__info(tutti__info_topic_t topic, const char *what,
                                      tutti__info_put_t put, void *arg);
 

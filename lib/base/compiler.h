@@ -54,7 +54,7 @@
 #define TUTTI__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TUTTI__MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* Where a field ends in its structure: the size of a structure whose last field it once was. */
+/* Where a field ends in its structure: the structure's size when that field was the last. */
 #define TUTTI__END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
 /* Round x up to a multiple of m; m is a power of two. */

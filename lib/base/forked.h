@@ -17,7 +17,7 @@
 /* The number of forks between the first call of this, in an ancestor, and this process. */
 unsigned tutti__fork_generation(void);
 
-/* Say that the object is another generation's: TUTTI_ERR_SHUTDOWN. */
+/* Report that the object belongs to another generation: TUTTI_ERR_SHUTDOWN. */
 tutti_status_t tutti__fork_refuse(void);
 
 /* For tutti__fork_check alone. */

@@ -12,10 +12,10 @@
 
 #define GENERATION ((uint64_t)1 << 32)
 #define KIND_SHIFT 56
-#define KIND_MASK (((uint64_t)1 << KIND_SHIFT) - 1) /* of all but the kind */
+#define KIND_MASK (((uint64_t)1 << KIND_SHIFT) - 1) /* all bits but the kind's */
 #define SLOTS (TUTTI__HANDLES_CHUNK * TUTTI__HANDLES_CHUNKS)
 
-/* NULL: there is none yet. number: index + 1. */
+/* NULL: the slot's chunk does not exist yet. number: index + 1. */
 static inline const tutti__slot_t *slot_of(const tutti__handles_t *table, uint32_t number)
 {
     uint32_t index = number - 1;
@@ -30,7 +30,7 @@ static inline const tutti__slot_t *slot_of(const tutti__handles_t *table, uint32
     return chunk == NULL ? NULL : &chunk[index % TUTTI__HANDLES_CHUNK];
 }
 
-/* One that exists. */
+/* A slot whose chunk exists. */
 static inline tutti__slot_t *slot_at(tutti__handles_t *table, uint32_t number)
 {
     return (tutti__slot_t *)(uintptr_t)slot_of(table, number);
@@ -77,7 +77,7 @@ static int have_chunk(tutti__handles_t *table, uint32_t chunk)
     return 1;
 }
 
-/* One that was never used; 0: none is left, or no memory. */
+/* A slot that was never used; 0: no slot is left, or no memory. */
 static uint32_t take_new(tutti__handles_t *table)
 {
     uint32_t used = atomic_load(&table->used);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Handles: what a program holds instead of a pointer to an object of ours.
+ * Handles: what a program holds instead of a pointer to an object of the library.
  *
  * A handle is a number in the form of a pointer: a kind, a generation and an index. The index leads
  * to a slot of the kind's table, and the slot holds the one handle that is valid there now. So a
- * handle is checked without a look at the object, which may be gone: a freed communicator, a
+ * handle is checked without reading the object, which may have been freed. A freed communicator, a
  * request that was waited for, or any other pointer is an error and not a crash.
  *
  *      63     56 55          32 31                    0
@@ -14,7 +14,7 @@
  * again after 2^24 objects in the same slot. Slots are never freed or moved: the first are part of
  * the table, more come in chunks. So any thread looks a handle up without a lock.
  *
- * A look-up is safe beside the end of other handles. A program that ends a handle while another
+ * A look-up is safe while other handles end. A program that ends a handle while another
  * thread is inside a call on that same handle is in error, and not protected.
  */
 #ifndef TUTTI__BASE_HANDLES_H
@@ -29,7 +29,7 @@
 /* Slots in the table itself, and in each chunk. */
 #define TUTTI__HANDLES_CHUNK 4096u
 #define TUTTI__HANDLES_CHUNKS 4096u
-/* One more slot was taken: see `free`. */
+/* Added to `free` for each slot that is taken. */
 #define TUTTI__HANDLES_TAKEN ((uint64_t)1 << 32)
 
 _Static_assert(sizeof(void *) == 8, "a handle has 64 bits");
@@ -40,8 +40,8 @@ typedef enum {
 } tutti__handle_kind_t;
 
 typedef struct {
-    /* The valid handle; of a free slot the complement of its next one, which has the index of
-       another slot and so equals no handle that leads here; of one that was never used 0. */
+    /* The valid handle. In a free slot: the complement of the slot's next handle. It has the index
+       of another slot, so it equals no handle that leads here. In a slot never used: 0. */
     _Atomic uint64_t handle;
     _Atomic uintptr_t object; /* of a free slot: the next free one, as its index + 1; 0: none */
 } tutti__slot_t;
@@ -51,21 +51,20 @@ typedef struct {
     tutti__slot_t first[TUTTI__HANDLES_CHUNK];
     tutti__handle_kind_t kind;
     const char *what;      /* "communicator" */
-    const char *ended;     /* "was freed": what has happened to one that is not valid any more */
+    const char *ended;     /* "was freed": what has happened to an ended handle */
     _Atomic uint64_t free; /* below: index + 1 of the first free slot; above: slots taken so far */
     _Atomic uint32_t used; /* slots that were ever given out */
     _Atomic(tutti__slot_t *) more[TUTTI__HANDLES_CHUNKS]; /* from 1 on */
 } tutti__handles_t;
 
-/* It is not valid from here on. NULL is fine. Any thread. */
+/* End a handle: from here on it is not valid. NULL is fine. Any thread. */
 void tutti__handle_end(tutti__handles_t *table, const void *handle);
 
-/* Say what is wrong with a handle that was not found, and return INVALID_ARGUMENT. name: of the
-   argument. */
+/* Report why a handle was not found, and return INVALID_ARGUMENT. name: the argument's. */
 tutti_status_t tutti__handle_wrong(const tutti__handles_t *table, const void *handle,
                                    const char *name);
 
-/* tutti__handle_find beyond the first chunk, and tutti__handle_make if no slot of that is free. */
+/* tutti__handle_find beyond the first chunk; tutti__handle_make if that has no free slot. */
 int tutti__handle_find_more(const tutti__handles_t *table, const void *handle, void **ret_object);
 tutti_status_t tutti__handle_make_more(tutti__handles_t *table, void *object, void **ret_handle);
 
@@ -87,8 +86,9 @@ static inline int tutti__handle_find(const tutti__handles_t *table, const void *
     return 1;
 }
 
-/* Take this slot, if it is still the first free one; else *head is the present state. Its successor
-   may be an object, if others have taken the slot meanwhile: then their count has changed. */
+/* Take this slot, if it is still the first free one; else *head becomes the present state. If
+   another thread has taken the slot meanwhile, the successor read here may be an object; the count
+   has then changed, and the exchange fails. */
 static inline int tutti__handle_take(tutti__handles_t *table, const tutti__slot_t *slot,
                                      uint64_t *head)
 {

@@ -23,7 +23,7 @@
 #define HELLO_BYTES 4096
 /* Longest time for connecting, once all are there. */
 #define SETUP_MS 60000u
-/* Descriptors that a rank opens, but for those to other ranks; see files_needed. */
+/* Descriptors that a rank opens, without connections to other ranks; see files_needed. */
 #define FILES 12u
 
 typedef struct {
@@ -110,7 +110,7 @@ static uint64_t wait_ms(uint64_t timeout_ms)
     return timeout_ms == 0 ? SETUP_MS : timeout_ms;
 }
 
-/* Rank 0's timeout counts, from when this rank's has begun. */
+/* Rank 0's timeout counts. It begins when this rank's timeout has begun. */
 static void take_timeout(tutti__boot_t *boot, uint64_t timeout_ms)
 {
     uint64_t begun = boot->deadline - tutti__net_span(boot->timeout_ms);
@@ -195,7 +195,7 @@ static uint32_t files_needed(const tutti__boot_t *boot)
         files += topo->machine_ranks;
     if (tutti__boot_leader(boot, topo->rank) == topo->rank)
         files += locals;
-    /* A link to each other host; to those that are only pretended, a watch, too. */
+    /* A link to each other host, and a watch of each host that is only pretended. */
     if (topo->rank == 0)
         files += 2 * (topo->nhosts - 1);
     return files;
@@ -258,7 +258,7 @@ close_boot:
     return status;
 }
 
-/* The meeting is looked after until then. */
+/* The meeting is watched until this call. */
 static void forget_meeting(const tutti__boot_t *boot)
 {
     if (boot->meet.still != NULL)
@@ -305,7 +305,7 @@ uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot)
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
                                      void *ret_all)
 {
-    /* A rank may come from a step that has just used up the deadline. */
+    /* The previous step may have just used up the deadline. */
     uint64_t until = boot->deadline + tutti__net_span(TUTTI__MIN(boot->timeout_ms / 8, 1000u));
 
     return boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
@@ -334,7 +334,7 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
     status = tutti__boot_allgather(boot, &own, sizeof(own), all);
     if (status != TUTTI_OK) {
         free(all);
-        /* The meeting knows better which rank has ended. */
+        /* If this rank's error may follow from another rank's end, the meeting names that rank. */
         return mine == TUTTI_OK || may_follow(mine) ? status : tutti__fail(mine, "%s", own.text);
     }
     for (uint32_t r = 0; r < size && status == TUTTI_OK; r++)

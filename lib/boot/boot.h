@@ -33,7 +33,7 @@ typedef struct {
     const char *name;
     void *ctx;
     uint32_t rank, size;
-    /* When all of set-up must be over, a time of tutti__now_ns(); 0: conf's timeout counts from
+    /* Deadline of the whole set-up, a time of tutti__now_ns(); 0: conf's timeout counts from
        tutti__boot_open on. */
     uint64_t deadline;
     /* Every rank gives `bytes` bytes, everyone gets all of them in rank order. Collective. */
@@ -72,7 +72,7 @@ void tutti__boot_close(tutti__boot_t *boot);
 void tutti__boot_settle(tutti__boot_t *boot);
 
 const tutti__topo_t *tutti__boot_topo(const tutti__boot_t *boot);
-/* When all of set-up must be over, a time of tutti__now_ns(). */
+/* Deadline of the whole set-up, a time of tutti__now_ns(). */
 uint64_t tutti__boot_deadline(const tutti__boot_t *boot);
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
                                      void *ret_all);
@@ -128,7 +128,7 @@ tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t 
    communicator that the rank belongs to; NULL: of the world. The text is gone after this thread's
    fourth next one. Any thread. */
 const char *tutti__boot_rank_name(const tutti__boot_t *boot, uint32_t rank);
-/* The rank's number in the world; *ret_is_group: 1 if that may be another one. */
+/* The rank's number in the world; *ret_is_group: 1 if it may differ from `rank`. */
 uint32_t tutti__boot_world_rank(const tutti__boot_t *boot, uint32_t rank, int *ret_is_group);
 
 /* An epoll descriptor that becomes readable when tutti__side_poll has something to do. The engine

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The gate's side that lets in. See gate.h; gate_reach.c is the guests' side.
+ * The host's side of the gate. See gate.h; gate_reach.c is the guests' side.
  *
  * The host serves all connections at once from one poll(), because a guest that sends nothing must
  * not keep the others out. There are three kinds:
  *
  *   a stranger  has not sent a whole knock with the job's token. It has one of STRANGERS places,
- *               and loses it to the next one but STRANGERS. So a flood of connections costs a
- *               bounded number of descriptors, and a rank that lost its place tries again.
+ *               and loses it when STRANGERS more strangers have come. So a flood of connections
+ *               costs a bounded number of descriptors. A rank that lost its place tries again.
  *   a guest     has proved that it belongs to the job. It keeps its place until it confirms.
  *   a rank      has been admitted. The host watches its connection: a rank that ends while the
  *               others are still awaited ends the gate.
  *
- * A knock is usually there when its connection is accepted, and then the rank never needs a
+ * If the knock has arrived when its connection is accepted, as is usual, the rank never needs a
  * stranger's place.
  *
- * A strict gate that fails goes on for GRACE_MS, and answers each rank that still comes with the
- * reason; it would otherwise find nobody, and wait for its own deadline.
+ * A strict gate that fails stays open for GRACE_MS, and sends the reason to each rank that still
+ * comes. Otherwise such a rank would find no gate, and wait for its own deadline.
  */
 #include "boot/gate.h"
 
@@ -70,13 +70,13 @@ typedef struct {
     int **ret_fds;       /* nobody knew; where to keep fds then */
     uint64_t deadline;
     uint64_t timeout_ms;   /* of a deadline that begins with the first guest */
-    tutti_status_t failed; /* what all who come are told, with its text; or TUTTI_OK */
+    tutti_status_t failed; /* sent with its text to all ranks that come; or TUTTI_OK */
     char text[TUTTI__ERROR_BYTES];
     int *fds;
     uint32_t awaited;
     uint32_t trials; /* waited for since a connection was accepted */
     int refuses;         /* for ever: tutti__gate_refuse */
-    uint32_t nstrangers; /* that came; the first one is a warning */
+    uint32_t nstrangers; /* that came; the first is logged as a warning */
     uint32_t next;       /* place for a stranger */
     guest_t stranger[STRANGERS];
     guest_t *guest; /* [nguests] */
@@ -86,14 +86,14 @@ typedef struct {
     struct pollfd *polls;
     uint32_t *about;
     uint32_t npolls, polls_room, listed_strangers;
-    uint64_t suspect_due; /* a guest ended before it confirmed: it has died, unless it comes again
-                             until then; 0: none */
+    uint64_t suspect_due; /* a guest that ended before it confirmed has died, unless it comes again
+                             before this time; 0: no such guest */
     uint32_t suspect;     /* its rank */
 } host_t;
 
 /* ---- connections ---- */
 
-/* A child forked meanwhile may hold it, too. */
+/* shutdown(), since a child forked meanwhile may hold the descriptor. */
 static void close_guest(guest_t *guest)
 {
     if (guest->fd < 0)
@@ -103,7 +103,7 @@ static void close_guest(guest_t *guest)
     guest->fd = -1;
 }
 
-/* The last one takes its place. */
+/* The last guest takes the place of guest i. */
 static void remove_guest(host_t *host, uint32_t i)
 {
     host->guest[i] = host->guest[--host->nguests];
@@ -136,7 +136,7 @@ static tutti_status_t keep_guest(host_t *host, const guest_t *guest)
     return TUTTI_OK;
 }
 
-/* Read on; 1: whole, 0: not yet, -1: gone. */
+/* Continue to read; 1: complete, 0: not yet, -1: the connection has ended. */
 static int read_guest(guest_t *guest)
 {
     char *at = guest->answered ? (char *)&guest->confirm : (char *)&guest->knock;
@@ -152,19 +152,19 @@ static int read_guest(guest_t *guest)
 
 /* ---- judging ---- */
 
-/* From now on all who come are told so. The text is the thread's last error. */
+/* From now on all ranks that come receive this error. The text is the thread's last error. */
 static void fail_gate(host_t *host, tutti_status_t status)
 {
     if (host->failed != TUTTI_OK)
         return;
     host->failed = status;
     snprintf(host->text, sizeof(host->text), "%s", tutti_last_error());
-    /* If others are told in another way, nobody will come. */
+    /* If the other ranks receive the error in another way, no rank will come. */
     host->deadline =
         TUTTI__MIN(host->deadline, tutti__net_deadline(tutti__net_failed(status) ? 0 : GRACE_MS));
 }
 
-/* Rank r will not come, or has been told that it need not. */
+/* Rank r will not come, or has received an error. */
 static void stop_awaiting(host_t *host, uint32_t r)
 {
     if (r >= host->size || host->fds[r] != TUTTI__GATE_AWAITED)
@@ -186,7 +186,7 @@ static int is_stranger(const tutti__gate_t *gate, const tutti__gate_knock_t *kno
            !tutti__gate_same_token(knock->token, gate->token.knock);
 }
 
-/* The first guest tells how many there are. */
+/* The first guest's knock has the number of ranks. */
 static tutti_status_t take_size(host_t *host, const tutti__gate_knock_t *knock)
 {
     tutti_status_t status;
@@ -194,7 +194,7 @@ static tutti_status_t take_size(host_t *host, const tutti__gate_knock_t *knock)
     if (knock->size == 0 || knock->size > MOST_RANKS || knock->rank >= knock->size)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
                            knock->size);
-    /* Better now than when some are inside. */
+    /* Check the limit before any rank is admitted. */
     status = tutti__net_files_left(knock->size + SPARE_FILES);
     if (status != TUTTI_OK)
         return tutti__fail(status, "where %u ranks meet by a unique id: %s", knock->size,
@@ -211,7 +211,7 @@ static tutti_status_t take_size(host_t *host, const tutti__gate_knock_t *knock)
     return TUTTI_OK;
 }
 
-/* A guest: can what it says be? */
+/* A guest: can its knock be true? */
 static tutti_status_t judge(host_t *host, const tutti__gate_knock_t *knock)
 {
     const tutti__gate_t *gate = host->gate;
@@ -252,7 +252,7 @@ static int send_answer(const host_t *host, int fd, tutti_status_t status)
            (ssize_t)sizeof(answer);
 }
 
-/* Answer a guest that cannot come in, and close. */
+/* Send a guest the reason why it is not admitted, and close. */
 static void refuse(host_t *host, guest_t *guest, tutti_status_t status)
 {
     (void)send_answer(host, guest->fd, status);
@@ -263,7 +263,7 @@ static void refuse(host_t *host, guest_t *guest, tutti_status_t status)
         stop_awaiting(host, guest->knock.rank);
 }
 
-/* A guest that has ended without its last word. */
+/* A guest has ended without its last message. */
 static void suspect(host_t *host, const guest_t *guest)
 {
     if (host->suspect_due != 0 || guest->knock.rank >= host->size ||
@@ -275,7 +275,7 @@ static void suspect(host_t *host, const guest_t *guest)
 
 /* ---- coming in ---- */
 
-/* A whole knock with the token. The guest has its answer when this ends, or is closed. */
+/* Judge a whole knock with the token. On return the guest has its answer, or is closed. */
 static tutti_status_t take_guest(host_t *host, guest_t *guest)
 {
     tutti_status_t status = judge(host, &guest->knock);
@@ -299,7 +299,7 @@ static tutti_status_t take_guest(host_t *host, guest_t *guest)
     return status;
 }
 
-/* A stranger's knock, as far as it has come. */
+/* Read a stranger's knock, as far as it has arrived. */
 static tutti_status_t hear_stranger(host_t *host, guest_t *guest)
 {
     tutti_status_t status = TUTTI_OK;
@@ -330,8 +330,9 @@ static void let_in(host_t *host, const guest_t *guest)
         host->gate->came(host->gate->came_arg, rank, host->fds, host->size);
 }
 
-/* A guest has confirmed. Another one may have come in as the same rank meanwhile. If the gate has
-   failed meanwhile, this one comes in all the same: the caller tells the reason to all inside. */
+/* A guest has confirmed. Another guest may have been admitted as the same rank meanwhile. If the
+   gate has failed meanwhile, this guest is still admitted: the caller reports the reason to all
+   admitted ranks. */
 static void take_confirmation(host_t *host, guest_t *guest)
 {
     int awaited =
@@ -349,7 +350,7 @@ static void take_confirmation(host_t *host, guest_t *guest)
         fail_gate(host, status);
 }
 
-/* Guest i's last word. */
+/* Read guest i's last message. */
 static void hear_guest(host_t *host, uint32_t i)
 {
     guest_t *guest = &host->guest[i];
@@ -367,7 +368,7 @@ static void hear_guest(host_t *host, uint32_t i)
     remove_guest(host, i);
 }
 
-/* Accept up to STRANGERS connections, so that deadlines are looked after. */
+/* Accept up to STRANGERS connections, so that deadlines are still checked. */
 static tutti_status_t welcome(host_t *host, uint32_t *ret_accepted)
 {
     for (*ret_accepted = 0; *ret_accepted < STRANGERS; ++*ret_accepted) {
@@ -452,7 +453,7 @@ static tutti_status_t make_room(host_t *host, uint32_t room)
     return TUTTI_OK;
 }
 
-/* All that is waited for. */
+/* List all descriptors to wait for. */
 static tutti_status_t list_polls(host_t *host)
 {
     tutti_status_t status = make_room(host, FIRST + STRANGERS + host->nguests + host->size);
@@ -461,7 +462,7 @@ static tutti_status_t list_polls(host_t *host)
         return status;
     host->npolls = 0;
     add_poll(host, host->door, POLLIN, 0);
-    /* A gate that has failed is to tell the others, and ends soon anyway. */
+    /* A gate that has failed must still report it to the other ranks, and ends soon. */
     add_poll(host, host->failed == TUTTI_OK || host->refuses ? host->stop : -1, POLLIN, 0);
     for (uint32_t i = 0; i < STRANGERS; i++)
         add_poll(host, host->stranger[i].fd, POLLIN, i);
@@ -488,13 +489,13 @@ static void hear_known(host_t *host)
         host->fds[r] = TUTTI__GATE_NOBODY;
         lose_rank(host, r);
     }
-    /* From the last one, because the last one takes the place of one that goes. */
+    /* From the last guest on: remove_guest moves the last one to the place of the removed. */
     for (uint32_t i = ranks; i-- > guests;)
         if (host->polls[i].revents != 0)
             hear_guest(host, host->about[i]);
 }
 
-/* What one poll() has found. */
+/* Handle all events of one poll(). */
 static tutti_status_t hear_all(host_t *host)
 {
     tutti_status_t status = TUTTI_OK;
@@ -528,11 +529,11 @@ static tutti_status_t serve(host_t *host)
         status = list_polls(host);
         if (status != TUTTI_OK)
             return status;
-        /* What ends a watched wait is known to the others. */
+        /* An error that ends a watched wait is known to the other ranks. */
         status = tutti__net_poll(host->polls, host->npolls, until, &ready);
         if (status != TUTTI_OK)
             return host->failed == TUTTI_OK || host->failed == TUTTI_ERR_PEER_LOST
-                       ? status /* a lost rank may have given up because of the one it names */
+                       ? status /* the lost rank may have given up because of the rank named here */
                        : tutti__fail(host->failed, "%s", host->text);
         if (ready > 0)
             status = hear_all(host);
@@ -641,7 +642,7 @@ void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const cha
     host.awaited = 1; /* a rank that never comes */
     while (status != TUTTI_ERR_SHUTDOWN) {
         status = serve(&host);
-        /* No descriptor for a guest, say: it waits in the kernel's queue. */
+        /* If no descriptor is free for a guest, it waits in the kernel's queue. */
         if (status != TUTTI_ERR_SHUTDOWN)
             tutti__net_sleep_ms(100);
     }

@@ -11,13 +11,13 @@
  *     guest <-- answer -- gate
  *     guest -- confirm, or later --> gate          confirm: now it is admitted
  *
- * Strangers (another user, wrong token, garbage, silence) are closed and forgotten: the gate keeps
- * a fixed number of them, and drops them only, never a guest that has shown the token.
+ * Strangers (another user, wrong token, garbage, silence) are closed and forgotten. The gate keeps
+ * a fixed number of them. It never drops a guest that has shown the token.
  *
  * A gate fails if a rank ends that was admitted, or that showed the token, while others are still
- * awaited. A strict gate, that of a meeting, also fails if a guest says what cannot be: another
- * number of ranks, or a rank that is there already. It tells the reason to all ranks that come
- * within the next second.
+ * awaited. A strict gate, that of a meeting, also fails if a guest's knock cannot be true: it has
+ * another number of ranks, or a rank that is there already. The gate sends the reason to all ranks
+ * that come within the next second.
  *
  * No state; any thread.
  */
@@ -68,14 +68,14 @@ typedef struct {
  */
 tutti_status_t tutti__gate_admit(const tutti__gate_t *gate, int door, int *fds, uint64_t deadline);
 
-/* Tell all ranks that come the status and the thread's last error, for a second at most, and
-   return them. */
+/* For at most a second, send the status and the thread's last error to all ranks that come. Returns
+   the status, with that error. */
 tutti_status_t tutti__gate_turn_away(const tutti__gate_t *gate, int door, int *fds,
                                      tutti_status_t status, uint64_t deadline);
 
 /*
- * The same as tutti__gate_admit at a gate that nobody told how many will come: the first guest that
- * belongs here tells it. All are awaited; gate->size and rank do not count.
+ * As tutti__gate_admit, if the number of ranks is not known: the first guest's knock has it. All
+ * ranks are awaited; gate->size and rank do not count.
  *
  * stop        a descriptor; TUTTI_ERR_SHUTDOWN once it is readable
  * timeout_ms  from that first guest's knock

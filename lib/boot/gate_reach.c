@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The gate's side that comes in: knocking, and finding the way to a gate on another host. See
- * gate.h.
+ * The guest's side of the gate: how it knocks, and how it finds a gate on another host. See gate.h.
  *
- * The errors of one address say little, since it may be somebody else's; so an attempt goes on
- * until time is up, unless a gate that knows the token has refused, this process itself is at its
- * limits, or nobody listens at any address.
+ * The error of one address proves little, since the address may belong to another process. So an
+ * attempt goes on until its deadline, unless a gate that has the token has refused, this process is
+ * at its limits, or no process listens at any address.
  */
 #include "boot/gate.h"
 
@@ -22,7 +21,7 @@
 /* Between rounds, at most. */
 #define PAUSE_MS 250u
 
-/* Wait for the gate's answer, and judge it. *ret_refused: it was the right gate's, and no. */
+/* Wait for the gate's answer, and judge it. *ret_refused: the right gate has refused. */
 static tutti_status_t hear_answer(const tutti__gate_t *gate, int fd, uint32_t host,
                                   uint64_t deadline, int *ret_refused)
 {
@@ -32,7 +31,7 @@ static tutti_status_t hear_answer(const tutti__gate_t *gate, int fd, uint32_t ho
 
     status = tutti__net_recv(fd, host, &answer, sizeof(answer), deadline);
     if (status != TUTTI_OK) {
-        /* Else the gate would take this rank for dead. */
+        /* Without this message the gate would take this rank for dead. */
         (void)send(fd, &later, sizeof(later), MSG_NOSIGNAL | MSG_DONTWAIT);
         return status;
     }
@@ -111,7 +110,7 @@ static int is_final(tutti_status_t status)
            status == TUTTI_ERR_NO_MEMORY || status == TUTTI_ERR_SHUTDOWN;
 }
 
-/* One round. *ret_alone: nobody listens at any address. *ret_final: another round is of no use. */
+/* One round. *ret_alone: no process listens at any address. *ret_final: make no other. */
 static tutti_status_t try_all(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs,
                               uint32_t host, unsigned try_ms, uint64_t deadline, int *ret_alone,
                               int *ret_final, int *ret_fd)

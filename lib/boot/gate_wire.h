@@ -7,7 +7,7 @@
 
 #define TUTTI__GATE_MAGIC 0x6574616769747475u /* "uttigate" */
 
-/* A guest's last word: it comes in, or it goes and may come again. */
+/* A guest's last message: it confirms, or it leaves and may come again. */
 #define TUTTI__GATE_CONFIRM 0x796573u
 #define TUTTI__GATE_LATER 0x6f6eu
 

@@ -10,9 +10,9 @@
  *     rank r <-- {status, text, place} --- maker        then rank r joins rank 0
  *     rank r -- {status, text} ----------> maker        has joined, or why not
  *
- * Until all have joined, the maker watches the connections: if a rank ends without that last word,
- * or cannot join, the maker tells the others, who wait for it at rank 0. If the maker is a rank, it
- * tells which one, so that the others can name it if it ends.
+ * Until all have joined, the maker watches the connections. If a rank ends without that last
+ * message, or cannot join, the maker reports it to the others, which wait for that rank at rank 0.
+ * If the maker is a rank, it sends its number, so that the others can name the maker if it ends.
  *
  * One thread for each id, since ranks come when they like. After the meeting it goes on to answer,
  * so that a second use is an error with words and not a wait for nobody. It ends with
@@ -40,7 +40,7 @@
 
 /* How long a rank may take for what it says, once it is there. */
 #define SPEAK_MS 10000u
-/* How long a rank that cannot join waits for the maker's word, which may have the reason. */
+/* How long a rank that cannot join waits for the maker's message, which may have the reason. */
 #define REASON_MS 1000u
 
 /* Descriptors that a rank needs to meet; rank 0 has one more for each rank. */
@@ -48,7 +48,7 @@
 
 #define NO_RANK UINT32_MAX
 
-/* What rank 0 tells, and what all are told. TUTTI__AGAIN: only who the maker is. */
+/* From rank 0 to the maker, and from the maker to all ranks. TUTTI__AGAIN: only `maker` counts. */
 typedef struct {
     int32_t status;
     uint32_t maker; /* a rank, or NO_RANK */
@@ -56,7 +56,7 @@ typedef struct {
     tutti__venue_t place;
 } word_t;
 
-/* A rank's last word to the maker. */
+/* A rank's last message to the maker. */
 typedef struct {
     int32_t status;
     char text[252];
@@ -107,7 +107,7 @@ static void register_handlers(void)
 
 /* ---- the maker ---- */
 
-/* To all that have come; a rank that has gone meanwhile is missed in the meeting itself. */
+/* Send to all ranks that have come. The meeting itself finds a rank that has ended meanwhile. */
 static void tell_all(const int *fds, uint32_t size, const word_t *word)
 {
     for (uint32_t r = 0; r < size; r++)
@@ -115,7 +115,7 @@ static void tell_all(const int *fds, uint32_t size, const word_t *word)
             (void)tutti__net_send(fds[r], r, word, sizeof(*word), tutti__net_deadline(SPEAK_MS));
 }
 
-/* The gate has let `rank` in: if the maker is one of the ranks, they learn which. */
+/* The gate has admitted `rank`: if the maker is a rank, send its number. */
 static void introduce_maker(void *arg, uint32_t rank, const int *fds, uint32_t size)
 {
     server_t *server = arg;
@@ -135,7 +135,7 @@ static void set_word(word_t *word, tutti_status_t status, const char *text)
     snprintf(word->text, sizeof(word->text), "%.246s", text);
 }
 
-/* Rank r has ended, or has said its last word. TUTTI_OK: it has joined. */
+/* Rank r has ended, or has sent its last message. TUTTI_OK: it has joined. */
 static tutti_status_t hear_report(int fd, uint32_t r)
 {
     report_t report;
@@ -150,7 +150,7 @@ static tutti_status_t hear_report(int fd, uint32_t r)
     return status;
 }
 
-/* Close the connection of a rank that goes on, or to which there is nothing more to say. */
+/* Close the connection of a rank that goes on, or that needs no further message. */
 static void close_rank(int *fd)
 {
     if (*fd < 0)
@@ -160,7 +160,7 @@ static void close_rank(int *fd)
     *fd = TUTTI__GATE_NOBODY;
 }
 
-/* Until all have joined rank 0, or one has failed. polls: [size + 1] */
+/* Wait until all ranks have joined rank 0, or a rank has failed. polls: [size + 1] */
 static tutti_status_t await_reports(server_t *server, uint32_t size, struct pollfd *polls,
                                     uint64_t deadline)
 {
@@ -185,14 +185,14 @@ static tutti_status_t await_reports(server_t *server, uint32_t size, struct poll
                 return status;
             left--;
         }
-        /* After the deadline the ranks know themselves who is missing. */
+        /* After the deadline each rank reports the missing ranks itself. */
         if (left > 0 && (ready == 0 || polls[size].revents != 0))
             return TUTTI_OK;
     }
     return TUTTI_OK;
 }
 
-/* All have been told the place: watch how they join. */
+/* All ranks have received the place: watch them join. */
 static void follow(server_t *server, uint32_t size, word_t *word)
 {
     struct pollfd *polls = calloc((size_t)size + 1, sizeof(*polls));
@@ -361,7 +361,7 @@ void tutti__id_end_all(void)
     }
 }
 
-/* If this process is the maker, it tells its rank. */
+/* If this process is the maker, give its rank to the server. */
 static void tell_server(const tutti__id_t *id, uint32_t rank)
 {
     pthread_mutex_lock(&lock);
@@ -398,7 +398,7 @@ static tutti_status_t reach_maker(way_t *way)
     return status;
 }
 
-/* The meeting failed when I was half inside; a rank that comes now is told why. */
+/* The meeting has failed after this rank's knock. Knock again: the answer has the reason. */
 static tutti_status_t ask_why(way_t *way)
 {
     tutti_status_t status;
@@ -411,7 +411,7 @@ static tutti_status_t ask_why(way_t *way)
     return tutti__fail(TUTTI_ERR_PEER_LOST, "the process that made the unique id gave up");
 }
 
-/* The maker's next word; its status is TUTTI_OK, too, if there was none. */
+/* The maker's next message. If no message came, its status is TUTTI_OK. */
 static tutti_status_t hear_maker(way_t *way, word_t *ret_word, uint64_t deadline)
 {
     tutti_status_t status;
@@ -429,7 +429,7 @@ static tutti_status_t hear_maker(way_t *way, word_t *ret_word, uint64_t deadline
     return status;
 }
 
-/* What the maker says, given what I say. Rank 0 has opened a place, or says why not. */
+/* Exchange messages with the maker. Rank 0 sends its place, or why it has none. */
 static tutti_status_t ask_maker(way_t *way, const word_t *mine, word_t *ret_word)
 {
     tutti_status_t status = reach_maker(way);
@@ -446,7 +446,7 @@ static tutti_status_t ask_maker(way_t *way, const word_t *mine, word_t *ret_word
     return status;
 }
 
-/* While this rank joins: a word of the maker is the reason of a failure. */
+/* While this rank joins: a message of the maker is the reason of a failure. */
 static tutti_status_t maker_still(void *arg)
 {
     way_t *way = arg;
@@ -456,11 +456,11 @@ static tutti_status_t maker_still(void *arg)
 
     if (way->fd < 0 || poll(&pfd, 1, 0) <= 0)
         return TUTTI_OK;
-    tutti__net_watch_meeting(NULL, NULL); /* which asks while it waits */
+    tutti__net_watch_meeting(NULL, NULL); /* the watch would call this function again */
     status = hear_maker(way, &word, tutti__net_deadline(REASON_MS));
     if (status == TUTTI_OK)
         return TUTTI_OK;
-    /* It has said all it had to say. */
+    /* The maker has sent its last message. */
     close(way->fd);
     way->fd = -1;
     if (status != TUTTI_ERR_PEER_LOST || word.status != TUTTI_OK)
@@ -471,7 +471,7 @@ static tutti_status_t maker_still(void *arg)
                        way->maker);
 }
 
-/* The outcome of joining, for the maker and so for the others; or theirs for me. */
+/* Report the outcome of joining to the maker, which passes it on; or take the others' failure. */
 static tutti_status_t report(way_t *way, tutti_status_t status)
 {
     report_t mine = { .status = (int32_t)status };
