@@ -39,7 +39,7 @@ typedef struct {
 } tutti__side_watch_t;
 
 typedef struct {
-    const tutti__boot_t *boot; /* whose it is */
+    const tutti__boot_t *boot; /* the owner */
     int epfd;
     int timer;
     int parent; /* 0 or -1 */
@@ -63,7 +63,7 @@ struct tutti__boot {
     tutti__boot_peer_t *peers; /* [size] */
     tutti__gate_token_t token;
     uint64_t timeout_ms;
-    uint64_t deadline; /* of all of set-up */
+    uint64_t deadline; /* of the whole set-up */
     pid_t owner;       /* the process that opened it, not one it forked */
     int door; /* my Unix socket, or -1: after opening only the machine's lowest rank has one, once
                     settled nobody */

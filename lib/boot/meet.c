@@ -58,7 +58,7 @@ static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_co
     return TUTTI_OK;
 }
 
-/* Nothing but the variables of launchers is left that could say otherwise. */
+/* Only the launchers' variables can still show that other ranks exist. */
 static tutti_status_t check_alone(void)
 {
     char vars[96];

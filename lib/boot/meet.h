@@ -32,8 +32,8 @@ typedef struct {
 tutti_status_t tutti__venue_open(const char *interface, int on_machine, tutti__venue_t *ret_place,
                                  int *ret_door);
 
-/* Rank 0: wait until all have come. Takes over the door, also when it fails. deadline: of all of
-   set-up. */
+/* Rank 0: wait until all ranks have come. Takes over the door, also when it fails. deadline: of the
+   whole set-up. */
 tutti_status_t tutti__venue_host(const tutti__venue_t *place, int door, uint32_t size,
                                  uint64_t deadline, tutti__meet_t *ret_meet);
 /* The others. */

@@ -3,9 +3,10 @@
  * Meeting through a key-value store of the caller's: rank 0 writes its place under one key, the
  * others read it and join. See meet.h.
  *
- * If rank 0 cannot listen, it writes that instead, so nobody waits for it. If the meeting fails
- * before all have come, it writes the reason over its place: a rank that comes late and finds
- * nobody reads the key again. A store that keeps first values loses only that.
+ * If rank 0 cannot listen, it writes the reason instead of its place, so no rank waits for it. If
+ * the meeting fails before all ranks have come, rank 0 writes the reason over its place. A rank
+ * that comes late and cannot connect reads the key again. In a store that keeps first values such a
+ * rank does not find the reason; nothing else is lost.
  */
 #include "boot/meet.h"
 
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long a rank that found nobody waits for rank 0 to write the reason. */
+/* How long a rank that could not connect waits for rank 0 to write the reason. */
 #define REASON_MS 1000u
 
 static const char key_name[] = "/tutti/place";
@@ -77,7 +78,7 @@ static tutti_status_t host(const tutti_store_t *store, const char *key, const tu
     return TUTTI_OK;
 }
 
-/* Nobody was at rank 0's place: has it written why? */
+/* No process listens at rank 0's place: has rank 0 written the reason? */
 static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
 {
     size_t bytes = 0;

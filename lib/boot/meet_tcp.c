@@ -2,8 +2,9 @@
 /*
  * Places: rank 0 listens, the others come with its token. See meet.h.
  *
- * On TCP anybody may connect, so nothing but the token lets in. It travels in the clear, as all
- * between ranks does: a process that can read the job's network, or the store, can join the job.
+ * On TCP any process may connect, so only the token admits a rank. The token travels unencrypted,
+ * as all messages between ranks do: a process that can read the job's network, or the store, can
+ * join the job.
  */
 #include "boot/meet.h"
 

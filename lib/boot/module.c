@@ -126,8 +126,8 @@ int tutti__module_mpi_runs(void)
     return initialized(&begun) == 0 && begun && finalized(&ended) == 0 && !ended;
 }
 
-/* The modules stand in tutti/ beside libtutti.so, wherever that is. If this code has been linked
-   statically, the file that it is in says nothing about them: then the configured folder. */
+/* The modules are in tutti/ beside libtutti.so. If this code has been linked statically, its file
+   does not lead to the modules; they are in the configured folder. */
 static void find_dir(const tutti__conf_t *conf, search_t *search)
 {
     const char *file = "", *slash, *base;

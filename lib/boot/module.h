@@ -85,7 +85,7 @@ void tutti__module_dir(const tutti__conf_t *conf, char ret_dir[4096]);
    process needs it or not. NULL: it does not load; the last error has the reason. */
 const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, void **ret_handle);
 
-/* probe.c: the same, told in words: "library" (note: its path), "version", "devices", "error".
+/* probe.c: the same, as texts. name: "library" (note: its path), "version", "devices" or "error".
    note: or NULL. */
 typedef void (*tutti__module_put_t)(void *arg, const char *name, const char *value,
                                     const char *note);

@@ -94,10 +94,10 @@ void tutti__net_sleep_ms(unsigned ms)
     poll(NULL, 0, (int)ms);
 }
 
-/* Held by a trial of how many files can be opened: meanwhile other threads may find none left. */
+/* Held by a trial of how many files can be opened: other threads may find none left during it. */
 static pthread_mutex_t trial = PTHREAD_MUTEX_INITIALIZER;
 
-/* Raise the soft limit only as far as needed: a program that uses select() counts on low numbers.
+/* Raise the soft limit only as far as needed: a program that uses select() needs low numbers.
    Under `trial`. 0: the limit is as high as it may be. */
 static int raise_limit(uint32_t by)
 {

@@ -47,9 +47,9 @@ void tutti__net_sleep_ms(unsigned ms);
  */
 typedef tutti_status_t tutti__net_check_t(void *arg);
 void tutti__net_watch(tutti__net_check_t *check, void *arg);
-/* A second one, asked after the first: the meeting's own, see tutti__meet_t. */
+/* A second check, called after the first: the meeting's own, see tutti__meet_t. */
 void tutti__net_watch_meeting(tutti__net_check_t *check, void *arg);
-/* Ask them. */
+/* Call both checks. */
 tutti_status_t tutti__net_still(void);
 
 /*
@@ -58,7 +58,7 @@ tutti_status_t tutti__net_still(void);
  */
 typedef void tutti__net_failed_t(void *arg, tutti_status_t status);
 void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg);
-/* Tell it; the text is the thread's last error. 0: nobody wants to be told. */
+/* Call it; the text is the thread's last error. 0: none is set. */
 int tutti__net_failed(tutti_status_t status);
 
 /* poll() until the deadline. TUTTI_OK with *ret_ready 0: it has passed. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a module is and which libraries it found. For tutti_info.
+ * Describes a module, and the libraries that it found, for tutti_info.
  *
  * The caller makes a process for each module, because two MPIs in one process do each other harm,
- * and because a library that crashes when it is loaded must not take the report with it. So nothing
- * here is closed.
+ * and because a library that crashes when it is loaded must not end the report. Nothing here is
+ * closed, since that process ends.
  */
 #include "boot/module.h"
 

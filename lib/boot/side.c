@@ -203,7 +203,7 @@ static void read_link(tutti__side_t *side, const tutti__side_events_t *events, u
             return;
         }
         if (deliver(link, events, index, side->piece, (size_t)n) != TUTTI_OK) {
-            TUTTI__LOG(TUTTI__LOG_ERROR, "%s sent what it must not: %s",
+            TUTTI__LOG(TUTTI__LOG_ERROR, "%s sent an invalid message: %s",
                        tutti__boot_rank_name(side->boot, link->rank), tutti_last_error());
             lose(side, events, index);
             return;

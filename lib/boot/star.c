@@ -8,9 +8,10 @@
  * An answer with a status other than TUTTI_OK, equal on all ranks, ends the meeting: that is how
  * all of them learn which rank did not come. The others wait a little longer than rank 0 for that.
  *
- * Rank 0 watches all connections during a step, and between steps whenever it is asked
- * (star_still). If a rank has ended, all others get that answer at once, asked for or not. If an
- * answer cannot be sent to a rank, that rank is lost, and rank 0 goes on: the next step tells all.
+ * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
+ * a rank has ended, rank 0 sends that answer to all others at once, even before they ask. If an
+ * answer cannot be sent to a rank, that rank is lost. Rank 0 then goes on, and the next step
+ * reports the loss to all.
  *
  * Runs on the thread that calls; blocks until the deadline.
  */
@@ -51,7 +52,7 @@ typedef struct {
     tutti_status_t
         failed; /* what ended the meeting, or will end it in the next step, and its text */
     char text[TUTTI__ERROR_BYTES];
-    int in_step;  /* of an allgather, which looks after the connections itself */
+    int in_step;  /* of an allgather, which watches the connections itself */
     ask_t *asks;  /* rank 0: what is being received */
     size_t *have; /* rank 0: bytes received of ask and data */
 } star_t;
@@ -124,8 +125,8 @@ static tutti_status_t send_answer(const star_t *star, uint32_t r, const answer_t
     return status;
 }
 
-/* Rank 0: the outcome to all that are here. A rank that does not take it is lost, but the others
-   have their answer, so this step has succeeded. */
+/* Rank 0: send the outcome to all ranks that have come. A rank that cannot receive it is lost, but
+   the others have their answer, so this step has succeeded. */
 static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void *data,
                                  size_t bytes, uint64_t deadline)
 {
@@ -219,7 +220,7 @@ static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t byte
     return TUTTI_OK;
 }
 
-/* Rank 0: everyone's bytes. Ranks that have given theirs are watched until all have. */
+/* Rank 0: receive all ranks' bytes. A rank whose bytes have come is watched until all have. */
 static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollfd *polls,
                              uint64_t deadline)
 {
@@ -281,7 +282,7 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
     return status;
 }
 
-/* Others: give my bytes, get everyone's. */
+/* Others: send this rank's bytes, receive all ranks'. */
 static tutti_status_t ask(star_t *star, const void *mine, size_t bytes, void *ret_all,
                           uint64_t deadline)
 {
@@ -290,7 +291,7 @@ static tutti_status_t ask(star_t *star, const void *mine, size_t bytes, void *re
 
     if (status == TUTTI_OK)
         status = tutti__net_send(star->fds[0], 0, mine, bytes, deadline);
-    /* Rank 0 may have told why it ended the meeting before it closed. */
+    /* Before it closed, rank 0 may have sent the reason for ending the meeting. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = hear_answer(star, ret_all, star->size * bytes, deadline);
     return status;
@@ -415,7 +416,7 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
     }
     for (uint32_t r = 1; r < star->size; r++)
         star->fds[r] = TUTTI__GATE_AWAITED;
-    /* Better now than when all others wait. */
+    /* Check the limit before the other ranks wait. */
     status = tutti__net_files_left(gate->size + SPARE_FILES);
     if (status == TUTTI_OK)
         status = tutti__gate_admit(gate, door, star->fds, deadline);

@@ -4,9 +4,9 @@
  *
  * Rank 0 lets everybody in through a strict gate (see gate.h) at a door that the others find in one
  * way or another; from then on each allgather is one message from every rank to rank 0 and one
- * answer back. A rank that cannot come, or dies, is named to all.
+ * answer back. If a rank cannot come, or dies, all others receive its number.
  *
- * Deadlines are those of all of set-up, see tutti__meet_t.
+ * Deadlines are those of the whole set-up, see tutti__meet_t.
  */
 #ifndef TUTTI__BOOT_STAR_H
 #define TUTTI__BOOT_STAR_H
@@ -29,8 +29,8 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
                                 uint64_t deadline, tutti__meet_t *ret_meet);
 
-/* Until when the others wait for rank 0, which ends at `deadline`: a little longer, so that they
-   receive its reason. */
+/* When the others stop waiting for rank 0: a little after `deadline`, when rank 0 stops, so that
+   they receive its reason. */
 uint64_t tutti__star_patience(uint64_t deadline);
 
 #endif

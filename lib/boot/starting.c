@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is reported while MPI_Init waits.
+ * Warnings while MPI_Init waits.
  *
  * MPI_Init returns when all ranks of the launcher have called it. It has no deadline and cannot be
  * ended from outside. A thread of its own warns after TUTTI_STALL_WARNING, or TUTTI_TIMEOUT if that
@@ -37,7 +37,7 @@ struct tutti__starting {
     uint64_t job;
     uint64_t interval_ms;
     const char *launcher;
-    int rank, size, local_size; /* as the launcher says; size 0: it does not */
+    int rank, size, local_size; /* from the launcher; size 0: not known */
 };
 
 /* ---- the ranks that have come ---- */
@@ -47,7 +47,7 @@ static uint64_t hash_of_job(void)
     char job[512];
 
     tutti__conf_launcher_job(job, sizeof(job));
-    /* Without a name: the ranks that one process has started. */
+    /* If the job has no name: the ranks that one process has started. */
     if (job[0] == '\0')
         snprintf(job, sizeof(job), "%d", (int)getppid());
     return tutti__hash(job, strlen(job));
@@ -81,7 +81,7 @@ static int open_mark(const tutti__starting_t *starting)
     return fd;
 }
 
-/* Which ranks of this machine are in MPI_Init; answers how many. */
+/* Which ranks of this machine are in MPI_Init; returns how many. */
 static uint32_t find_ranks(const tutti__starting_t *starting, unsigned char *ret_here)
 {
     uint32_t count = 0;

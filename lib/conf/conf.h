@@ -69,12 +69,12 @@ typedef struct {
  */
 tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf);
 
-/* One setting, for people. */
+/* One setting, as text. */
 typedef struct {
     const char *name;
     const char *value; /* as it is written, "" if not set; of the environment: as it is there */
     const char *from;  /* "default", "environment", "tuned file" */
-    const char *wrong; /* of a value that makes no sense: what is allowed; else NULL */
+    const char *wrong; /* the allowed values, if this value is invalid; else NULL */
 } tutti__conf_shown_t;
 
 /*
@@ -83,7 +83,7 @@ typedef struct {
  * setting    called for each row of the table; its texts are valid during the call
  * unknown    called for each TUTTI_* variable that is no setting; guess: the setting that may be
  *            meant, or NULL
- * ret_conf   the settings; a value that makes no sense leaves the default
+ * ret_conf   the settings; an invalid value leaves the default
  * ret_tuned  which tuned file counts, or why none does
  */
 void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *shown),
@@ -108,17 +108,17 @@ int tutti__conf_launcher_rank(void);
 /* How many ranks it started on this host; with srun, on the job's first host; 0 if it does not say.
    Of several hosts rank 0's answer counts, as with all settings. */
 int tutti__conf_launcher_local_size(void);
-/* A text that the ranks of its job on this host have in common, and other jobs have not; "": it
-   does not say. */
+/* A text that is equal on all ranks of the launcher's job on this host, and different in other
+   jobs; "": not known. */
 void tutti__conf_launcher_job(char *ret_text, size_t text_bytes);
 
-/* Would a world of one be wrong, by the variables of launchers? */
+/* Do the launchers' variables contradict a world of one? */
 typedef enum {
-    TUTTI__CONF_ALONE,         /* nothing says so */
-    TUTTI__CONF_PERHAPS_ALONE, /* a variable says so, but may be left over */
+    TUTTI__CONF_ALONE,         /* no variable contradicts */
+    TUTTI__CONF_PERHAPS_ALONE, /* a variable contradicts, but may be left over */
     TUTTI__CONF_IN_COMPANY     /* certainly */
 } tutti__conf_company_t;
-/* ret_text: the variables and their values; not touched if nothing says so. */
+/* ret_text: the variables and their values; not touched if none contradicts. */
 tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes);
 
 /* Which MPI the launcher belongs to: "openmpi", "mpich", or NULL if it does not say. */

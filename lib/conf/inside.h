@@ -14,15 +14,15 @@ typedef struct {
     tutti__tuned_t used; /* the tuned file's settings that count, unless a variable is set */
 } tutti__conf_note_t;
 
-/* A row of the table, for people. */
+/* A row of the table, as text. */
 typedef struct {
     const char *name, *standard; /* "": not set */
     char allowed[128];
 } tutti__conf_row_t;
 
-/* The i-th row; 0: there are not so many. */
+/* The i-th row; 0: the table has fewer rows. */
 int tutti__conf_row(size_t i, tutti__conf_row_t *ret_row);
-/* Set it; 0 if the text makes no sense. */
+/* Set row i; 0 if the text is invalid. */
 int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text);
 
 /* The next variable after *at (NULL: the first) whose name begins with TUTTI_ and is no setting;

@@ -7,10 +7,10 @@
  * variables then stand next to its own and mean the helpers.
  *
  * Not in the table: SLURM_NTASKS, which is also set in a batch script, and that runs once;
- * SLURM_STEP_NUM_TASKS is set only in what srun started. PMIX_RANK, which comes without a size;
- * the launchers that set it (Open MPI, srun) set a variable of the table too. RANK and WORLD_SIZE,
- * which name no launcher whose MPI could be asked. They only keep a process from being a world of
- * one: see tutti__conf_company.
+ * SLURM_STEP_NUM_TASKS is set only in processes that srun started. PMIX_RANK, which has no size
+ * beside it; the launchers that set it (Open MPI, srun) set a variable of the table too. RANK and
+ * WORLD_SIZE, which name no launcher and so no MPI. These two only keep a process from being a
+ * world of one: see tutti__conf_company.
  */
 #include "conf/conf.h"
 
@@ -122,9 +122,9 @@ void tutti__conf_launcher_job(char *ret_text, size_t text_bytes)
         snprintf(ret_text, text_bytes, "%s.%s", job, step);
 }
 
-/* ---- no launcher of the table, or one that says 1 ---- */
+/* ---- no launcher of the table, or a launcher with size 1 ---- */
 
-/* Ranks in variables without a size: one above 0 is not alone. */
+/* Ranks in variables without a size: a rank above 0 is not alone. */
 static const char *const ranks_only[] = { "PMIX_RANK", "JSM_NAMESPACE_RANK" };
 /* Sizes that may be left over: of an allocation, or of a program around this one. */
 static const char *const sizes_only[] = { "SLURM_NTASKS", "WORLD_SIZE" };
@@ -148,12 +148,12 @@ tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
 {
     int rank = read_int("RANK"), size = read_int("WORLD_SIZE");
 
-    /* torchrun and its like; inside of mpirun -np 1 too. */
+    /* Set by torchrun and similar programs, also inside mpirun -np 1. */
     if (size > 1 && rank >= 0 && rank < size) {
         snprintf(ret_text, text_bytes, "RANK=%d and WORLD_SIZE=%d", rank, size);
         return TUTTI__CONF_IN_COMPANY;
     }
-    /* A launcher that says 1 was asked for it; the other variables are of those around it. */
+    /* A launcher with size 1 was asked for 1; other variables belong to launchers around it. */
     if (find() >= 0)
         return TUTTI__CONF_ALONE;
     if (find_rank(ret_text, text_bytes))

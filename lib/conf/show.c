@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The settings for people: value and origin of each. For tutti_info.
+ * The settings as text, value and origin of each, for tutti_info.
  *
  * The tuned file is looked for as tutti_init does it, so the number of local ranks, which is in its
  * name, is the launcher's.
@@ -17,7 +17,7 @@ static const char *tuned_value(const tutti__tuned_t *tuned, const char *name)
     return NULL;
 }
 
-/* The settings that tutti_init would use, and what there is to say of the tuned file. */
+/* The settings that tutti_init would use, and the report about the tuned file. */
 static void read_all(tutti__conf_t *ret_conf, tutti__conf_note_t *ret_note)
 {
     tutti__conf_row_t row;

@@ -111,7 +111,8 @@ void tutti__refuse_dissolve(const tutti__engine_t *e, tutti__tensor_t *tensor);
 /* Say in words whom a request waits for that is not agreed; 1 if this rank knows it exactly. */
 int tutti__agree_missing(tutti__engine_t *e, const tutti__request_t *request, char *text,
                          size_t bytes);
-/* The same of a tensor of this rank's table; 0: it does not wait for a rank, or not here. */
+/* tutti__agree_missing for a tensor of this rank's table. 0: the tensor waits for no rank, or waits
+   elsewhere. */
 int tutti__missing_tensor(const tutti__engine_t *e, const tutti__tensor_t *tensor, char *text,
                           size_t bytes);
 

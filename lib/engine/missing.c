@@ -2,8 +2,9 @@
 /*
  * The ranks that a tensor waits for, in words: for warnings and deadlines.
  *
- * A leader knows exactly which ranks of its host are missing; rank 0 knows it of its own host, and
- * of another host only that some rank is missing. So leaders pass their warnings on to rank 0.
+ * A leader knows exactly which ranks of its host are missing; rank 0 knows it for its own host. For
+ * another host rank 0 knows only that some rank is missing, so leaders pass their warnings on to
+ * rank 0.
  */
 #include "engine/agree.h"
 
@@ -11,7 +12,7 @@
 
 /* Ranks that are named; more are counted. */
 #define NAMED 8
-/* All that is said of them: numbers of ten digits, each with " or rank ", and their world ranks. */
+/* The list's text: numbers of ten digits, each with " or rank ", and their world ranks. */
 #define LIST_BYTES 384
 
 typedef struct {
@@ -97,7 +98,7 @@ static void list(const tutti__engine_t *e, char *text, const absent_t *absent)
                  absent->certain ? " and" : " or", absent->n - NAMED);
 }
 
-/* What a tensor's second phase lacks is no submission, but the buffer: see exchange.c. */
+/* A tensor in its second phase waits for a buffer, not for a submission: see exchange.c. */
 static void say(const tutti__engine_t *e, char *text, size_t bytes, const absent_t *absent,
                 const tutti__tensor_t *tensor)
 {
@@ -196,7 +197,7 @@ int tutti__missing_tensor(const tutti__engine_t *e, const tutti__tensor_t *tenso
 {
     absent_t absent;
 
-    /* Only rank 0 has the state of a message. What a leader has passed on waits elsewhere. */
+    /* Only rank 0 has the state of a message. A tensor passed on waits at the leader's parent. */
     if (tensor->msg.nranks == tensor->passed && tensor->nparties > 0)
         return e->parent < 0 && say_message(e, tensor, text, bytes);
     absent = find_absent(e, tensor);

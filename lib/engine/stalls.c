@@ -3,11 +3,11 @@
  * Stall warnings of asynchronous calls: what waits, and for which rank.
  *
  * A tensor or request is reported when it has waited for TUTTI_STALL_WARNING seconds, and again
- * after each further interval while it waits. Nothing is noted in it: of two checks in succession,
- * the one behind which another interval has ended reports it.
+ * after each further interval while it waits. It has no field for this: a check reports it if one
+ * of its intervals has ended since the previous check.
  *
- *   announced here, some ranks missing   a line per tensor, by the owner of the table that has it:
- *                                        the leader of a host, who passes the line on to rank 0
+ *   announced here, some ranks missing   a line per tensor, by the rank whose table has it:
+ *                                        the leader of a host, which passes the line on to rank 0
  *   everything else that is pending      a line for the oldest request of this rank
  *
  * A request in a lane waits from the moment at which its lane moved last, not from its submission.
@@ -48,7 +48,7 @@ int64_t tutti__stalls_nap_us(const tutti__engine_t *e)
 
     if (ms == 0)
         return -1;
-    /* Whatever comes during the long nap is not due at its end. */
+    /* A request that comes during the long sleep is not due at its end. */
     return atomic_load(&e->waits) ? TUTTI__MIN(ms * 250, TUTTI__TICK_MS * 1000) : ms * 500;
 }
 

@@ -25,8 +25,7 @@ enum {
 };
 
 struct tutti__request {
-    tutti_request_t *handle; /* what the program has; NULL: it has none of this request, or none any
-                                more */
+    tutti_request_t *handle; /* the program's handle; NULL: it has none, or none any more */
     tutti__engine_t *engine; /* a reference, held until the request is freed */
     uint64_t hash;           /* of the name */
     tutti__call_t call;      /* arrays: in `arrays` */
@@ -41,8 +40,8 @@ struct tutti__request {
     uint64_t since_ns;
     uint64_t ended_ns;
     size_t offset;          /* in each part of its bucket's memory, bytes */
-    tutti__request_t *next; /* in the queue, a bucket, or those with callbacks to call */
-    tutti__request_t *chain; /* of the table of pending names, or those that were handed over */
+    tutti__request_t *next; /* in the queue, a bucket, or the list of due callbacks */
+    tutti__request_t *chain; /* in the table of pending names, or in `given` */
     tutti__group_msg_t group;
     uint8_t counts_later; /* recvcounts are found out by phase 0 */
     uint8_t phase;        /* 1: its counts are known and checked */
@@ -192,7 +191,7 @@ struct tutti__engine {
     tutti__tensor_t *ready_first, *ready_last; /* rank 0: agreed by all, not yet in a bucket */
     uint32_t next_bucket;                      /* rank 0: number of the next */
     tutti__bucket_t *filling;                  /* the bucket whose messages are coming in */
-    tutti__request_t *ghosts;                  /* that have learnt counts for their second phase */
+    tutti__request_t *ghosts;                  /* zero contributions with counts for phase 1 */
     uint32_t in_flight;                        /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
     uint32_t on_device;         /* of them in device memory, and those that are landing */
@@ -205,8 +204,8 @@ struct tutti__engine {
     uint64_t looked_ns;     /* when those were last looked at */
     tutti__cache_t cache, device_cache;
     uint64_t stall_ns;       /* the last check for stalls; see stalls.c */
-    uint64_t lanes_sum;      /* of what changes when a lane moves, */
-    uint64_t lanes_moved_ns; /* and the check that found it changed */
+    uint64_t lanes_sum;      /* sum of the fields that change when a lane moves, */
+    uint64_t lanes_moved_ns; /* and the time of the check that found it changed */
     uint64_t queued_ns;      /* when what is queued in streams was last looked at */
     int dead_seen;           /* the state has been cleared after a death */
 
@@ -230,7 +229,7 @@ typedef enum {
 /* The program's requests. */
 extern tutti__handles_t tutti__requests;
 
-/* Say what is wrong with a handle that leads to none. */
+/* Report why a handle leads to no request. */
 tutti_status_t tutti__request_wrong(const tutti_request_t *handle);
 
 /* The request that a handle leads to. */
@@ -248,14 +247,15 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
 }
 
 /* requests.c, pending.c; what is under queue_lock they lock themselves */
-/* It has no handle. */
+/* The new request has no handle. */
 tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entry,
                                   tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);
-/* The program may not use its handle any more, if it has one. */
+/* End the request's handle, if it has one. */
 void tutti__request_end_handle(tutti__request_t *request);
-/* Add to queue and names, all or none; INVALID_ARGUMENT if a name is pending. ret_handles [n]: set
-   before anybody may see the requests, so before a callback; NULL: the program has them. */
+/* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. ret_handles
+   [n]: written before another thread may see the requests, so before a callback; NULL: the program
+   has the handles. */
 tutti_status_t tutti__request_push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
                                    tutti_request_t **ret_handles);
 /* Add one that is pending to the queue once more, for its next phase. With queue_lock. */
@@ -485,21 +485,21 @@ typedef struct {
     int has_looked;
 } tutti__waiter_t;
 
-/* Is it done? */
+/* Is the request done? */
 static inline int tutti__wait_is_done(const tutti__request_t *request)
 {
     return tutti__load_acquire(&request->done) == TUTTI__DONE;
 }
 
-/* May it be waited for? In lists, inactive persistent requests are as NULL. */
+/* May a call wait for the request? In lists, inactive persistent requests are as NULL. */
 static inline int tutti__wait_counts(const tutti__request_t *request)
 {
     return !request->persistent || atomic_load(&request->active);
 }
 
-/* Entry i of the list, if it counts; else NULL. */
+/* Entry i of the list, if a call may wait for it; else NULL. */
 tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i);
-/* The one, or the first of the list that counts, or NULL. */
+/* `one`, or the first entry of the list that tutti__wait_entry returns, or NULL. */
 const tutti__request_t *tutti__wait_first(const tutti__waiter_t *w);
 /* Find the one that is ready now. */
 void tutti__wait_look(tutti__waiter_t *w);

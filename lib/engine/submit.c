@@ -35,7 +35,7 @@ static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **re
     return status;
 }
 
-/* Hand over what was made; all or nothing. ret_handles: see tutti__request_push. */
+/* Push the requests that were made; all or none. ret_handles: see tutti__request_push. */
 static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
                            tutti_request_t **ret_handles)
 {
@@ -53,7 +53,7 @@ static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size
     return status;
 }
 
-/* A request that the program has. */
+/* Make a request with a handle for the program. */
 static tutti_status_t make(tutti__engine_t *e, const tutti__entry_t *entry,
                            tutti__request_t **ret_request)
 {

@@ -15,13 +15,13 @@
 #define BUSY_NAP_US 50
 
 /*
- * Sleep until the doorbell rings or a socket has news; 1 if one of them did. The doorbell is
- * emptied here, so `news` tells the next owner of the token: this thread, or another one.
+ * Sleep until the doorbell rings or a socket is readable; 1 if either happened. The doorbell is
+ * emptied here, so `news` reports it to the next owner of the token: this thread, or another one.
  *
  * ppoll, since it takes microseconds on every kernel. Tried: epoll_pwait2. Seccomp filters of older
  * containers refuse it with EPERM: the thread spun, 1 s of processor in 2, and did not see deaths.
- * Tried: waiters sleep here as well. One drains the doorbell that was meant for the other: 70 ms a
- * step in the example trainer instead of 2.
+ * Tried: waiters sleep here as well. Then a waiter may empty a doorbell that was rung for the
+ * thread, or the reverse: 70 ms a step in the example trainer instead of 2.
  */
 static int sleep_bell(tutti__engine_t *e, int64_t timeout_us)
 {

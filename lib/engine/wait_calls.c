@@ -172,7 +172,8 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
     return tutti__wait_and_take(request, -1);
 }
 
-/* One of several: NULL and inactive ones are skipped. One that leaves becomes NULL. */
+/* Wait for one entry of several: NULL and inactive ones are skipped. An entry whose request is
+   freed becomes NULL. */
 static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int timeout_ms)
 {
     tutti__waiter_t w = { .one = NULL };
@@ -264,8 +265,8 @@ static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
     }
 }
 
-/* Is everything in the list in order? *ret_first: the first that counts, or NULL; *ret_mixed: they
-   belong to several communicators. */
+/* Are all entries of the list valid? *ret_first: the first that may be waited for, or NULL;
+   *ret_mixed: the entries belong to several communicators. */
 static tutti_status_t check_list(tutti_request_t *const *requests, size_t n,
                                  tutti__request_t **ret_first, int *ret_mixed)
 {

@@ -72,7 +72,7 @@ typedef struct {
 /* 0 if the pair is not served. */
 int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *ret_reducer);
 
-/* A shorter fold does not pay for a call of its own up to a cache line of dst: elements. */
+/* Elements. For a shorter fold an extra call up to a cache line of dst costs more than it saves. */
 #define TUTTI__REDUCE_SHORT 512
 
 /* Is one call the best that can be done? */
@@ -106,7 +106,7 @@ static inline size_t tutti__reduce_block(const void *at, size_t most, size_t esi
     return over == 0 ? most : most - over / esize;
 }
 
-/* What tutti__reduce_all is made of. */
+/* The parts of tutti__reduce_all. */
 void tutti__reduce_all_once(const tutti__reducer_t *reducer, void *const *dsts,
                             const void *const *srcs, size_t n, size_t count, uint32_t divisor);
 void tutti__reduce_all_lines(const tutti__reducer_t *reducer, void *const *dsts,

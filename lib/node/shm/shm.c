@@ -84,7 +84,7 @@ static uint64_t offset_or_none(const tutti__shm_t *shm, const void *ptr, size_t 
  *
  * The slots also begin half a page from the buffer's place in a page. A processor compares the
  * lower 12 bits of addresses first, so a load waits for an earlier store 1 to 63 bytes beyond it,
- * whatever the page: memcpy of 128 KiB takes 1.3 of the time so (Zen 5).
+ * whatever the page: memcpy of 128 KiB then takes 1.3 times as long (Zen 5).
  */
 static int place_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {

@@ -347,13 +347,13 @@ void tutti__shm_close(tutti__node_t *node);
 /* cut.c: how the present operation is cut. */
 void tutti__shm_measure(tutti__shm_lane_t *lane);
 void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
-/* For zero-copy and pull: all ranks work, be they as few as they may. */
+/* For zero-copy and pull: all ranks work, however few they are. */
 void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
 /*
- * For zero-copy: shares end where pages do of a destination at dst_offset, as announced; small
- * shares where cache lines do. Else two ranks would write to one line, and what a processor fetches
- * ahead in a page would take the other's lines away: 0.3 us, 1.14 times the time of 256 KiB in
- * place (2 ranks, near).
+ * For zero-copy: shares end at page borders of a destination at dst_offset, as announced; small
+ * shares end at cache lines. Otherwise two ranks would write to one line, and a processor's
+ * prefetch within a page would take away the other rank's lines: 0.3 us, 1.14 times the time of 256
+ * KiB in place (2 ranks, near).
  */
 void tutti__shm_cut_at_pages(tutti__shm_lane_t *lane, uint64_t dst_offset);
 uint32_t tutti__shm_owner(const tutti__shm_lane_t *lane, uint32_t j);
@@ -366,8 +366,8 @@ typedef enum {
     SHM_OUT
 } tutti__shm_stage_t;
 
-/* What processors do not fetch ahead across, and how much of an address they compare at first;
-   whatever the system's pages are. */
+/* The block across whose border processors do not prefetch, and the part of an address that they
+   compare first. It does not depend on the system's page size. */
 #define TUTTI__SHM_PAGE ((size_t)4096)
 
 /* From one bulk slot to the other. A slot begins anywhere in a page: see place_bulk in shm.c. */

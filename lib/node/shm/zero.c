@@ -206,7 +206,7 @@ static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* A rank that gets a result: the same one for all ranks. */
+/* A rank that gets a result: the same rank for all callers. */
 static uint32_t whose_pages(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;

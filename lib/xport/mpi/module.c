@@ -12,7 +12,7 @@
  *
  * An exit without tutti_finalize counts as a failure: peers may be waiting for this rank, and only
  * an exit that the launcher notices tells them soon. Other threads run on until the process ends.
- * Their calls answer PEER_LOST with this rank, since they report it to the peers, perhaps before a
+ * Their calls answer PEER_LOST with this rank: they report the status to peers, perhaps before a
  * peer sees the process end.
  *
  * The module asks for MPI_THREAD_MULTIPLE although its lock makes SERIALIZED enough for itself: an
