@@ -223,7 +223,7 @@ typedef struct {
     const bench_contestant_t *contestants[BENCH_ENTRIES];
     char names[BENCH_ENTRIES][64]; /* "MPI", "MPI@4096+16" */
     int align[BENCH_ENTRIES];      /* its buffers' place */
-    int against[BENCH_ENTRIES];    /* whose time its ratio divides by */
+    int against[BENCH_ENTRIES];    /* the contestant whose time its ratio divides by */
     int count;
     bench_buffers_t buffers;
     uint64_t random; /* equal on all ranks */
@@ -300,7 +300,7 @@ typedef struct {
     double median_us, p10_us, p90_us, p99_us; /* of the slowest rank's times */
     double bus_gbs;                           /* GB/s */
     double *round_us;                         /* [rounds] medians */
-    bench_interval_t ratio; /* its time / that of whom it is compared with, formed in each round */
+    bench_interval_t ratio; /* its time / that of `against`, formed in each round */
     double extra_us;        /* the difference, the same way */
     int right, same_bits;
 } bench_figures_t;

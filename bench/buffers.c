@@ -89,7 +89,7 @@ static char *begin(const bench_t *bench, int which)
     return memory + (-(uintptr_t)memory & (align->bytes - 1)) + align->offset;
 }
 
-/* What a region has more, so that a pair may begin at each place. Host memory is at a page. */
+/* A region's extra bytes, so that a pair may begin at each place. Host memory is at a page. */
 static size_t align_room(const bench_t *bench)
 {
     size_t most = 0;

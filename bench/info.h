@@ -21,7 +21,7 @@ typedef enum {
     INFO_JSON
 } info_where_t;
 
-/* Memory that is not there ends the program, with a message. */
+/* If memory is exhausted, the program ends with a message. */
 info_t *info_new(void);
 void info_free(info_t *info);
 
@@ -44,7 +44,7 @@ const char *info_bytes(uint64_t bytes, char text[24]);
 /* "23.5G", rounded. */
 const char *info_about(uint64_t bytes, char text[24]);
 
-/* info_machine.c: what this host has, and lets this process have. Returns the number of cores. */
+/* info_machine.c: this host, and its limits for this process. Returns the number of cores. */
 unsigned info_machine(info_t *info, const char *processors);
 void info_limits(info_t *info);
 void info_kernel(info_t *info);
@@ -55,7 +55,7 @@ const char *info_read(char *text, size_t room, const char *format, ...)
 /* info_modules.c: each module in the folder, opened in a process of its own; and those that were
    not built or are not there. */
 void info_modules(info_t *info);
-/* In such a process: tell about the module in a file. Does not return. */
+/* In such a process: print the report of the module in a file. Does not return. */
 void info_probe(const char *file) __attribute__((noreturn));
 
 #endif

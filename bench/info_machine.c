@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* This host as tutti_info shows it: what there is, what is limited, what the kernel can do. */
+/* This host as tutti_info shows it: hardware, limits, features of the kernel. */
 #include "info.h"
 
 #include "api/info.h"

@@ -20,7 +20,7 @@
 
 extern char **environ;
 
-/* What the library says of its modules. */
+/* The library's own list of its modules. */
 typedef struct {
     char folder[4096];
     struct {
@@ -105,7 +105,7 @@ static void append(char *text, size_t room, const char *format, const char *a, c
     snprintf(text + used, room - used, format, used > 0 ? ", " : "", a, b);
 }
 
-/* What the process for one file tells, as fields of a record. */
+/* The report of the process for one file, as fields of a record. */
 static void put_answers(info_t *info, const char *file)
 {
     char why[512] = "", libraries[4096] = "", version[512] = "", line[4096];

@@ -261,7 +261,7 @@ static int utf8_length(const unsigned char *text)
     return n;
 }
 
-/* What is no UTF-8, as environment variables may be, becomes "?". */
+/* A byte that is no UTF-8 becomes "?": environment variables may have such bytes. */
 static void print_string(const char *text, FILE *to)
 {
     const unsigned char *at = (const unsigned char *)text;

@@ -60,7 +60,7 @@ static void fill_for_timing(bench_t *bench, size_t bytes)
     }
 }
 
-/* Its buffers are the present ones. At several places the same memory has another's data. */
+/* Use this contestant's buffers. With several places, the memory has another one's data. */
 static void take_buffers(bench_t *bench, int who, size_t bytes)
 {
     bench->buffers.align = bench->align[who];

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What Tutti is here: version, build, modules, machine, limits, settings, and the algorithm for
- * each collective and size. The first thing to ask for in a bug report.
+ * This installation of Tutti: version, build, modules, machine, limits, settings, and the algorithm
+ * for each collective and size. The first thing to ask for in a bug report.
  *
- * It starts the library as any program does, alone or under mpirun, so it sees what that program
- * would see; what the public interface does not have, the library itself tells (lib/api/info.h).
- * Rank 0 prints. If the library does not start, the report says why, and the rest is there all the
- * same.
+ * It starts the library as any program does, alone or under mpirun, so it reports what that program
+ * would find. If the public interface lacks a fact, it comes from lib/api/info.h. Rank 0 prints. If
+ * the library does not start, the report has the reason, and all other sections.
  */
 #include "api/info.h"
 #include "info.h"
@@ -56,7 +55,7 @@ typedef struct {
     int json;
 } options_t;
 
-/* What each rank tells rank 0. */
+/* Each rank sends this to rank 0. */
 typedef struct {
     int32_t host, pid;
     char name[64], processors[128];
@@ -444,6 +443,6 @@ int main(int argc, char **argv)
         failed = report(&options, &job);
     tutti_finalize();
     free(job.places);
-    /* A launcher ends all ranks when one fails, so only the one that has printed may. */
+    /* A launcher ends all ranks when one fails, so only rank 0, which has printed, may. */
     return job.rank == 0 && (failed || job.nranks == 0) ? 1 : 0;
 }

@@ -363,7 +363,7 @@ static void *at_place(void *memory, place_t place)
     return at + (-(uintptr_t)at & (place.bytes - 1)) + place.offset;
 }
 
-/* Fill in all contestants for one type and operation; answers how many. call: where arrays are
+/* Fill in all contestants for one type and operation; returns how many. call: where arrays are
    without --align. */
 static int enter(const options_t *options, const call_t *call, int dtype, int op,
                  contestant_t *contestants)

@@ -292,7 +292,7 @@ static void clean_up(trainer_t *trainer)
     train_gpu_close(&trainer->compute);
 }
 
-/* Say where the run was. */
+/* Report where the run was interrupted. */
 static void report_interrupt(trainer_t *trainer)
 {
     const size_t epochs = (size_t)trainer->options.epochs, steps = trainer->optimizer.steps;
@@ -310,7 +310,7 @@ static void report_interrupt(trainer_t *trainer)
     train_report_interrupted(&trainer->report, &stop);
 }
 
-/* The loop, and what is said about its end. False on all ranks if it failed on one. */
+/* Run the loop, and report its end. False on all ranks if it failed on one. */
 static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error)
 {
     const bool trained = train_run(trainer, error);

@@ -3,8 +3,8 @@
  * Why a checkpoint does not fit a run, in the words of the user's command lines.
  *
  * The lines of two runs are compared in the order of the table of options, in which an option
- * stands before those whose defaults follow from it. So if nobody typed the option of the first
- * line that differs, its value follows from something that has no line of its own:
+ * stands before those whose defaults follow from it. If the option of the first different line was
+ * not typed for either run, its value follows from something that has no line of its own:
  *
  *     --precision   from what computes: only a GPU has this line
  *     --warmup      from --epochs, half of which it is at most
@@ -58,7 +58,7 @@ static line_t find_line(const char *text, const char *end, const line_t *like)
     return line;
 }
 
-/* Say what differs. One of the lines may be missing. Always returns false. */
+/* Report the difference. One of the lines may be missing. Always returns false. */
 static bool fail(const line_t *theirs, const line_t *ours, const train_options_t *options,
                  train_error_t *ret_reason)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What decides the course of a run: options, number of ranks and data, as lines of text. A run that
- * resumes must have the same lines as the checkpoint.
+ * The options, number of ranks and data that decide the course of a run, as lines of text. A run
+ * that resumes must have the same lines as the checkpoint.
  */
 #ifndef TRAIN_ABOUT_H
 #define TRAIN_ABOUT_H

@@ -39,8 +39,8 @@ typedef struct {
 bool train_checkpoint_probe(const char *path, train_error_t *error);
 
 /*
- * May this run, which does not resume, write its checkpoint there? Not if the file holds anything
- * but a checkpoint; if it holds one, only with `overwrite`.
+ * May this run, which does not resume, write its checkpoint there? If the file holds a checkpoint,
+ * only with `overwrite`; if it holds anything else, never.
  */
 bool train_checkpoint_replaceable(const char *path, bool overwrite, train_error_t *error);
 

@@ -19,7 +19,7 @@
 
 #define MAX_RANKS 64
 
-/* What a rank does. Returns its exit code. */
+/* Run one rank. Returns its exit code. */
 static int run(int rank, int nranks, int from)
 {
     tutti_options_t options = TUTTI_OPTIONS_INIT;
@@ -27,7 +27,7 @@ static int run(int rank, int nranks, int from)
     int64_t value = rank + 1;
 
     if (read(from, &id, sizeof(id)) != sizeof(id))
-        return 1; /* the program that starts the ranks has failed, and says why */
+        return 1; /* the program that starts the ranks has failed, and reports it */
     options.unique_id = &id;
     options.rank = rank;
     options.nranks = nranks;

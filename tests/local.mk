@@ -11,7 +11,7 @@
 #
 # A test that takes more than some three seconds of a processor has two forms, quick and long: see
 # long.h, for scripts long.sh. The quick form has fewer ranks, placings, seeds, sizes and rounds, and
-# says in one line what it leaves out.
+# reports in one line which of them it leaves out.
 #
 #     make check           all tests, quick
 #     make check-long      all tests, long
@@ -24,9 +24,9 @@
 #     asan_quick      programs that can break memory: raw memory and offsets into it, parsers of bytes
 #                     from outside, teardown, errors, kernels. `make check-long` in such a build runs
 #                     all tests
-#     asan_quick_scripts   script_tests of that kind; asan_quick_programs: what they start
+#     asan_quick_scripts   script_tests of that kind; asan_quick_programs: programs they start
 #     tsan_tests      programs whose ranks are threads
-#     tsan_quick      of these the ones in which threads share state: requests, the engine and its
+#     tsan_quick      the tsan_tests in which threads share state: requests, the engine and its
 #                     token, doorbells, launch sequencers, callbacks, freed communicators
 #
 # The source of a program is its name with .c, unless name_SOURCES says otherwise. limit.sh runs

@@ -23,8 +23,9 @@
  *
  * Any thread may make these calls, in any order, on every rank.
  *
- * Errors of this rank are returned at once, and that a rank has left, once that is known. Those
- * that need other ranks come from tutti_test and tutti_wait.
+ * Errors that this rank can find are returned at once; so is TUTTI_ERR_SHUTDOWN, once this rank
+ * has been told that a rank has left. tutti_test and tutti_wait return errors that need other
+ * ranks.
  *
  * Errors of all calls here
  *   TUTTI_ERR_INVALID_ARGUMENT  an argument makes no sense; or the name is pending already
@@ -323,7 +324,7 @@ TUTTI_API tutti_status_t tutti_persistent_create(const tutti_call_t *call, tutti
  */
 TUTTI_API tutti_status_t tutti_start(tutti_request_t *request);
 
-/* Free a persistent request that is not active. NULL is fine; one that was freed already is
+/* Free a persistent request that is not active. NULL is fine; a request that was freed already is
    TUTTI_ERR_INVALID_ARGUMENT. Since 0.1. */
 TUTTI_API tutti_status_t tutti_request_free(tutti_request_t *request);
 
@@ -337,7 +338,7 @@ TUTTI_API tutti_status_t tutti_request_free(tutti_request_t *request);
  * Returns the status of a request that is done, TUTTI_OK for one that is not. Any thread, but not
  * at the same time as, or after, tutti_wait on the same request.
  *
- * TUTTI_ERR_INVALID_ARGUMENT: a persistent one that is not active; *ret_done is unchanged.
+ * TUTTI_ERR_INVALID_ARGUMENT: a persistent request that is not active; *ret_done is unchanged.
  * Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
@@ -354,7 +355,8 @@ TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
  * TUTTI_ERR_TIMEOUT: with timeout_ms >= 0: not done yet; it stays valid and goes on, so this may be
  *     repeated as long as it says so. One that has ended because the deadline of another call had
  *     passed answers TUTTI_ERR_SHUTDOWN then, which tutti_last_error() explains, and is freed
- * TUTTI_ERR_INVALID_ARGUMENT: it is not done, in a callback; or is persistent and not active
+ * TUTTI_ERR_INVALID_ARGUMENT: in a callback, a request that is not done; or a persistent request
+ *     that is not active
  * TUTTI_ERR_SHUTDOWN: in a forked child, for a request of its parent. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_wait(tutti_request_t *request, int timeout_ms);

@@ -22,8 +22,8 @@
  *
  * Errors of all calls here
  *   TUTTI_ERR_INVALID_ARGUMENT  an argument makes no sense, such as a root or peer that is no rank,
- *                               or count 0 with a type that is none; nothing was done, and no other
- *                               rank knows of it
+ *                               or an unknown type, even with count 0; nothing was done, and no
+ *                               other rank has been told
  *   TUTTI_ERR_UNSUPPORTED       type and operation do not go together, or TUTTI_ALGORITHM does not
  *                               serve the operation
  *   TUTTI_ERR_MISMATCH          a rank passed another call: no buffer was written, and the next
@@ -230,10 +230,10 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
  *
  * buffer  `count` elements
  *
- * Waits for the receiver, though not until it has all of them. So of ranks that send around a
- * circle, or to each other, each waits until TUTTI_TIMEOUT; tutti_sendrecv is for that. Between two
- * ranks messages stay in order; there are no tags. count 0 is a message, too, for which the
- * receiver must come.
+ * Waits until the receiver has come, but not until it has received all elements. If ranks send
+ * around a circle, or to each other, each of them waits until TUTTI_TIMEOUT: use tutti_sendrecv.
+ * Between two ranks messages stay in order; there are no tags. A message of count 0 also needs a
+ * receiver that comes.
  *
  * TUTTI_ERR_MISMATCH: the receiver came with another type or count. Both ranks get it, with words
  * that say what each came with; nothing was written, and the next call works.

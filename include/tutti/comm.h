@@ -88,7 +88,7 @@ typedef struct {
  *                             id is damaged or was used before, or two processes are one rank
  * TUTTI_ERR_ABI               options or a peer come from a version that does not fit
  * TUTTI_ERR_UNSUPPORTED       started by a launcher whose MPI has no Tutti module; or variables
- *                             such as RANK and WORLD_SIZE tell of other ranks, but not how to meet
+ *                             such as RANK and WORLD_SIZE name other ranks, but no way to meet
  *                             them; or an algorithm forced by TUTTI_ALGORITHM that cannot serve
  *                             this set of ranks
  * TUTTI_ERR_TIMEOUT           a rank did not come within TUTTI_TIMEOUT; MPI_Init itself waits
@@ -157,7 +157,7 @@ TUTTI_API tutti_status_t tutti_comm_split(tutti_comm_t *comm, int color, int key
 /*
  * Make a communicator of some ranks of `comm`: new rank i is ranks[i].
  *
- * comm      the communicator that they are of; it stays
+ * comm      the communicator whose ranks they are; it stays
  * ranks     [nranks] different from each other; the same list on all ranks
  * nranks    how many there are
  * ret_comm  to be freed with tutti_comm_free; NULL on ranks that are not in the list
@@ -178,8 +178,8 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
  * tutti_finalize frees what is left. No other thread may be inside a call on it, with the
  * exceptions of tutti_finalize. Any thread.
  *
- * TUTTI_ERR_INVALID_ARGUMENT: it is tutti_world(), or was freed already, or this is inside a
- * callback, whichever communicator that belongs to. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT: comm is tutti_world(), or was freed already; or the caller is a
+ * callback, of whichever communicator. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
 

@@ -85,7 +85,7 @@ TUTTI_API tutti_status_t tutti_cuda_allreduce(const void *sendbuf, void *recvbuf
                                               tutti_comm_t *comm, struct CUstream_st *stream);
 
 /*
- * Submit calls whose data are there when the work that is in `stream` by now is done.
+ * Submit calls whose data are ready when the work that is in `stream` now is done.
  *
  * stream  of this rank's device
  *

@@ -28,8 +28,8 @@ TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void 
  * Free memory from tutti_mem_alloc.
  *
  * comm  as given to tutti_mem_alloc
- * ptr   as returned, or NULL. No rank may still use it in a collective: free after one has
- *       completed on all ranks (a barrier does)
+ * ptr   as returned, or NULL. No rank may still use it in a collective: a barrier before this call
+ *       ensures it
  *
  * TUTTI_ERR_INVALID_ARGUMENT: ptr is not from tutti_mem_alloc. Local. Since 0.1.
  */

@@ -28,7 +28,7 @@
  *     recvcount       elements that this rank gets, not bytes
  *     dtype           the type of the elements: tutti_dtype_t
  *     op              how they are reduced: tutti_op_t, or a number from tutti_op_create
- *     root            the rank that gives to all or gets from all; equal on all ranks
+ *     root            the rank that sends to all or receives from all; equal on all ranks
  *     dest, source    a rank of `comm`, from 0 on
  *
  * Errors
@@ -61,14 +61,15 @@
  *
  * Handles
  *     A tutti_comm_t * or tutti_request_t * is a number that the library checks, not an address: do
- *     not look behind it. If a communicator or request was freed, every call that takes it answers
+ *     not dereference it. If a communicator or request was freed, every call that takes it answers
  *     TUTTI_ERR_INVALID_ARGUMENT, and tutti_last_error() says so; the same holds for any pointer
- *     that is none of the library's. Functions that return no status, such as tutti_rank, answer as
- *     for NULL. So does a communicator after tutti_finalize, also if tutti_init was called again.
- *     (It takes 2^24 requests, or communicators, in one slot until an old handle means a new one.)
+ *     that is no handle of the library. Functions that return no status, such as tutti_rank, answer
+ *     as for NULL. After tutti_finalize a communicator is no handle any more, even if tutti_init
+ *     was called again. (An old handle becomes valid again only after 2^24 requests, or
+ *     communicators, in its slot.)
  *
- *     That is so for calls one after another. To free a communicator or request while another
- *     thread is inside a call on it stays an error of the program, which nothing catches.
+ *     This holds for calls one after another. A program must not free a communicator or request
+ *     while another thread is inside a call on it; the library does not detect this error.
  *
  * Threads
  *     Any thread may call any function. One communicator takes one direct call at a time.
