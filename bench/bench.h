@@ -232,7 +232,7 @@ typedef struct {
     char **argv;
 } bench_t;
 
-/* bench.c. For the places of --align all of the program's contestants that `options` wants. */
+/* bench.c. Add a contestant. align: its buffers' place; against: the index of its reference. */
 void bench_add(bench_t *bench, const bench_contestant_t *contestant, int align, int against);
 
 /* buffers.c */

@@ -250,7 +250,7 @@ void info_kernel(info_t *info)
     put_call(info, "pidfd_open", result);
     if (result >= 0)
         close((int)result);
-    /* No descriptor: a kernel that has the call says that it is bad. */
+    /* A bad descriptor: a kernel that has the call returns EBADF or EINVAL. */
     result = syscall(SYS_epoll_pwait2, -1, NULL, 0, &now, NULL, 0);
     put_call(info, "epoll_pwait2", result < 0 && (errno == EBADF || errno == EINVAL) ? 0 : result);
     put_call(info, "process_vm_readv", process_vm_readv(getpid(), &to, 1, &from, 1, 0));

@@ -157,7 +157,7 @@ bench_tutti_pack_SOURCES = %reldir%/gradients.c %reldir%/gradients.h %reldir%/tu
 bench_tutti_pack_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
 bench_tutti_pack_LDADD = $(BENCH_LIBS)
 
-# What Tutti is here. It is an application, but includes lib/api/info.h.
+# tutti_info is an application, but includes lib/api/info.h.
 noinst_PROGRAMS += %reldir%/tutti_info
 bench_tutti_info_SOURCES = \
     %reldir%/info.h \

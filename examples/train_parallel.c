@@ -269,8 +269,8 @@ static void reduce(train_parallel_t *parallel, const char *name, void *buffer, s
         submit(parallel, name, buffer, count, dtype, &parallel->requests[parallel->request_count]);
     if (status != TUTTI_OK) {
         fail_tutti(&parallel->start_error, name, status);
-        /* the other ranks would wait for this tensor until their deadline, unless they know that a
-           rank has left */
+        /* the other ranks would wait for this tensor until their deadline, unless they have been
+           told that a rank has left */
         if (status != TUTTI_ERR_SHUTDOWN)
             train_parallel_abort(parallel, &parallel->start_error);
         return;

@@ -74,7 +74,7 @@ static void write_ranges(FILE *script, const train_result_t *results, size_t cou
     fprintf(script, "set xtics %zu\n", count / 10 + 1);
 }
 
-/* The command that makes gnuplot write what the end of the path asks for. NULL: there is none. */
+/* The gnuplot command for the file type at the end of the path. NULL: no such type. */
 static const char *terminal_for(const char *path)
 {
     const size_t length = strlen(path);

@@ -78,7 +78,7 @@ int main(int argc, char **argv)
         const pid_t pid = fork();
 
         if (pid == 0) {
-            close(ends[1]); /* else a rank would wait for its own id if there is none */
+            close(ends[1]); /* with it open, a rank would wait for ever if no id comes */
             return run(rank, nranks, ends[0]);
         }
         if (pid < 0) {

@@ -50,7 +50,7 @@
  * Told that a request is done, and how it ended. Called once for each start, by the library's
  * thread or one that is inside a Tutti call, never under a lock. The request is still to be waited
  * for; neither tutti_test nor tutti_wait calls it done before this returns. It may run before the
- * call that submits returns: *ret_request is set by then, those of a list are all set.
+ * call that submits returns: *ret_request is set by then; in a list all entries are.
  *
  * arg  options.callback_arg; with options.callback_info a const tutti_callback_info_t *, which
  *      names the request and lives until the callback returns

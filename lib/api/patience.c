@@ -40,7 +40,7 @@
 /* How long who does not know the culprit waits for one that does. */
 #define NEWS_MS 500
 
-/* What p waits for. */
+/* The rank or ranks that p waits for, or its device. */
 static const char *whom(const tutti__comm_t *comm, const tutti__patience_t *p)
 {
     if (p->stuck.peer < 0)

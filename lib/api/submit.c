@@ -14,7 +14,7 @@
 
 /* ---- options ---- */
 
-/* Of the first version of the library. */
+/* Sizes of the structures in the first version of the library. */
 #define OPTIONS_FIRST TUTTI__END_OF(tutti_async_options_t, postscale)
 #define CALL_FIRST TUTTI__END_OF(tutti_call_t, options)
 

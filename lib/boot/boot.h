@@ -125,8 +125,8 @@ typedef struct {
 tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t *events);
 
 /* A rank as messages name it: "rank 3", or "rank 1 of the group (world rank 3)". boot: of the
-   communicator that the rank belongs to; NULL: of the world. The text is gone after this thread's
-   fourth next one. Any thread. */
+   communicator that the rank belongs to; NULL: of the world. The text stays until this thread's
+   fourth call after this one. Any thread. */
 const char *tutti__boot_rank_name(const tutti__boot_t *boot, uint32_t rank);
 /* The rank's number in the world; *ret_is_group: 1 if it may differ from `rank`. */
 uint32_t tutti__boot_world_rank(const tutti__boot_t *boot, uint32_t rank, int *ret_is_group);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a gate and its guests send each other, in host byte order. See gate.h. */
+/* The messages between a gate and its guests, in host byte order. See gate.h. */
 #ifndef TUTTI__BOOT_GATE_WIRE_H
 #define TUTTI__BOOT_GATE_WIRE_H
 

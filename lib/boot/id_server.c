@@ -155,7 +155,7 @@ static void close_rank(int *fd)
 {
     if (*fd < 0)
         return;
-    shutdown(*fd, SHUT_WR); /* a child forked meanwhile may hold it, too */
+    shutdown(*fd, SHUT_WR); /* a child forked meanwhile may hold it open */
     close(*fd);
     *fd = TUTTI__GATE_NOBODY;
 }

@@ -46,11 +46,10 @@ typedef struct {
 typedef struct {
     uint32_t rank, size;
     uint32_t nfds;        /* of fds, asks and have: rank 0: size, others: 1 */
-    int *fds;             /* rank 0: its own is NOBODY; others: that to rank 0 */
+    int *fds;             /* rank 0: its own is NOBODY; others: the connection to rank 0 */
     uint32_t number;      /* of the last allgather */
     uint64_t patience_ms; /* others: how much longer they wait than rank 0 */
-    tutti_status_t
-        failed; /* what ended the meeting, or will end it in the next step, and its text */
+    tutti_status_t failed; /* the status that ended the meeting, or will end it in the next step */
     char text[TUTTI__ERROR_BYTES];
     int in_step;  /* of an allgather, which watches the connections itself */
     ask_t *asks;  /* rank 0: what is being received */

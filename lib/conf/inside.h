@@ -7,7 +7,7 @@
 #include "conf/conf.h"
 #include "conf/tuned.h"
 
-/* What there is to report, once the log's level is known; `text` is "" if nothing. */
+/* A report for the log, once the log's level is known; `text` is "" if there is none. */
 typedef struct {
     tutti__log_level_t level;
     char text[TUTTI__LOG_BYTES];

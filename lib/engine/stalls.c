@@ -76,7 +76,7 @@ static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__tenso
 
     if (!tutti__missing_tensor(e, tensor, who, sizeof(who)) || ++check->tensors > NAMED)
         return;
-    /* Of a message `who` says it. */
+    /* For a message, `who` has the call's text. */
     if (tensor->msg.nranks > 0)
         tutti__facts_call_text(call, sizeof(call), &tensor->msg.facts);
     if (!tutti__engine_halted(e, halted, sizeof(halted)))

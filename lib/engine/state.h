@@ -206,7 +206,7 @@ struct tutti__engine {
     uint64_t stall_ns;       /* the last check for stalls; see stalls.c */
     uint64_t lanes_sum;      /* sum of the fields that change when a lane moves, */
     uint64_t lanes_moved_ns; /* and the time of the check that found it changed */
-    uint64_t queued_ns;      /* when what is queued in streams was last looked at */
+    uint64_t queued_ns;      /* the last check of the work queued in streams */
     int dead_seen;           /* the state has been cleared after a death */
 
     /* Set up once. */
