@@ -49,12 +49,11 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
 
     status = tutti__net_unix_connect(door, sizeof(boot->peers[leader].door), 0, deadline, &fd);
     if (status != TUTTI_OK)
-        return tutti__fail(
-            status,
-            "rank %u cannot reach rank %u on its own host (%s): the latter has "
-            "ended, or these are containers with networks of their own, which must have "
-            "hostnames of their own",
-            boot->topo->rank, leader, tutti_last_error());
+        return tutti__fail(status,
+                           "rank %u cannot reach rank %u on its own host (%s): the latter has "
+                           "ended, or these are containers with networks of their own, which "
+                           "must have hostnames of their own",
+                           boot->topo->rank, leader, tutti_last_error());
     add_link(boot, leader, fd); /* closed with the others if what follows fails */
     boot->side.parent = 0;
     return tutti__gate_knock(&gate, fd, leader, deadline);
