@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_info's report: sections of facts, printed as text or as JSON.
+ * tutti_info's report: sections of fields, printed as text or as JSON.
  *
  * A section is an object with fields, or a list of records that have fields. The text shows one
  * line for each field of an object, and one for each record.

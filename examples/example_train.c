@@ -315,7 +315,7 @@ static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error
 {
     const bool trained = train_run(trainer, error);
 
-    /* the signal may have reached another rank only, or a gnuplot that has failed */
+    /* another rank may have received the signal, and so may a gnuplot that has failed */
     if (!trained &&
         (train_interrupt_signal() != 0 || strcmp(error->text, TRAIN_INTERRUPTED) == 0)) {
         report_interrupt(trainer);

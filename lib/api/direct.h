@@ -79,7 +79,7 @@ tutti_status_t tutti__patience_bide(tutti__comm_t *comm, tutti__patience_t *p,
 /* help.c: asynchronous calls' work that nobody else may do, of all communicators of comm's
    world. */
 void tutti__comm_help(tutti__comm_t *comm);
-/* The same, as an engine's help. comm: a tutti__comm_t. */
+/* tutti__comm_help, as an engine's help. comm: a tutti__comm_t. */
 void tutti__comm_help_others(void *comm);
 
 /* again.c: the last call of a simple kind, which the next may repeat with other buffers. */

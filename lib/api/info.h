@@ -19,8 +19,8 @@ typedef enum {
        from "tuned", name "use": value: the tuned file that counts, or why none does.
        from "tuned", name "place": value: the path of the tuned file for `what` local ranks */
     TUTTI__INFO_SETTINGS,
-    /* name: a module that this version knows; value: how it was built, or that it was not. And name
-       "folder": where modules are looked for */
+    /* name: a module of this version; value: how it was built, or that it was not. name "folder":
+       the folder in which modules are looked for */
     TUTTI__INFO_MODULES,
     /* what: a file in that folder. name "library", value: its name, note: its path; name "version";
        name "devices"; name "error". In a process of its own for each file */

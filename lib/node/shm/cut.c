@@ -147,7 +147,7 @@ void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
         cut_shares(lane, shm->nlocal);
 }
 
-/* The smallest share whose borders are those of pages, so that shares differ by 6 % at most. */
+/* The smallest share with borders at pages, so that shares differ by 6 % at most. */
 #define PAGED_SHARE (16 * TUTTI__SHM_PAGE)
 
 void tutti__shm_cut_at_pages(tutti__shm_lane_t *lane, uint64_t dst_offset)
