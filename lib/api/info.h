@@ -14,7 +14,7 @@
 typedef enum {
     /* name, value: compiler, flags, kernels, ...; the library's own file */
     TUTTI__INFO_BUILD,
-    /* name, value; from: "default", "environment", "tuned file"; note: why the value is invalid.
+    /* name, value; from: "default", "environment", "tuned file"; note: what is allowed instead.
        from "unknown": a TUTTI_* variable that is no setting; note: the setting that may be meant.
        from "tuned", name "use": value: the tuned file that counts, or why none does.
        from "tuned", name "place": value: the path of the tuned file for `what` local ranks */
