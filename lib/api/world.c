@@ -87,18 +87,15 @@ static tutti_status_t open_world(const tutti_options_t *options, tutti__comm_t *
     tutti__conf_t conf;
     tutti__meet_t meet;
     tutti_status_t status = tutti__conf_read(&conf);
-    uint64_t deadline;
 
     if (status != TUTTI_OK)
         return status;
-    deadline = tutti__net_deadline(conf.shared.timeout_ms);
     tutti__log_setup((tutti__log_level_t)conf.log_level, -1);
     if (!tutti__reduce_force(conf.isa))
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ISA=%s is not on this machine", conf.isa);
     status = meet_others(options, &conf, &meet, &module);
     if (status != TUTTI_OK)
         return status;
-    meet.deadline = deadline;
     tutti__log_setup((tutti__log_level_t)conf.log_level, (int)meet.rank);
     return tutti__comm_open(&meet, module, &conf, ret_comm);
 }

@@ -335,7 +335,10 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
     if (status != TUTTI_OK) {
         free(all);
         /* If this rank's error may follow from another rank's end, the meeting names that rank. */
-        return mine == TUTTI_OK || may_follow(mine) ? status : tutti__fail(mine, "%s", own.text);
+        if (mine == TUTTI_OK ||
+            (may_follow(mine) && (mine != TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_PEER_LOST)))
+            return status;
+        return tutti__fail(mine, "%s", own.text);
     }
     for (uint32_t r = 0; r < size && status == TUTTI_OK; r++)
         if (all[r].status != TUTTI_OK)

@@ -40,8 +40,10 @@
 #define GRACE_MS 1000u
 /* A guest that ended before it confirmed may come again within this time. */
 #define AGAIN_MS 500u
-/* A gate that only refuses accepts STRANGERS connections within this time, so a flood does not take
-   a processor from the job. */
+/* How often the watch is asked, however many connections come. */
+#define ASK_MS 100u
+/* A gate that only refuses accepts at most STRANGERS connections within this time, so a flood does
+   not take a processor from the job. */
 #define REST_MS 20u
 
 /* Descriptors beside those of the ranks. */
@@ -74,7 +76,7 @@ typedef struct {
     char text[TUTTI__ERROR_BYTES];
     int *fds;
     uint32_t awaited;
-    uint32_t trials; /* waited for since a connection was accepted */
+    uint32_t trials;     /* waited for since a connection was accepted */
     int refuses;         /* for ever: tutti__gate_refuse */
     uint32_t nstrangers; /* that came; the first is logged as a warning */
     uint32_t next;       /* place for a stranger */
@@ -89,6 +91,7 @@ typedef struct {
     uint64_t suspect_due; /* a guest that ended before it confirmed has died, unless it comes again
                              before this time; 0: no such guest */
     uint32_t suspect;     /* its rank */
+    uint64_t ask_due;     /* when the watch is asked next */
 } host_t;
 
 /* ---- connections ---- */
@@ -324,6 +327,8 @@ static void let_in(host_t *host, const guest_t *guest)
 {
     uint32_t rank = guest->knock.rank;
 
+    if (host->suspect == rank)
+        host->suspect_due = 0;
     host->fds[rank] = guest->fd;
     host->awaited--;
     if (host->gate->came != NULL)
@@ -380,6 +385,11 @@ static tutti_status_t welcome(host_t *host, uint32_t *ret_accepted)
             continue;
         if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
+        if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
+            /* An error of that connection only, or a firewall's. The door may stay readable. */
+            tutti__net_sleep_ms(1);
+            break;
+        }
         if (fd < 0) {
             status = tutti__fail_errno("accept a connection");
             if ((errno == EMFILE || errno == ENFILE) && drop_strangers(host) > 0)
@@ -392,7 +402,8 @@ static tutti_status_t welcome(host_t *host, uint32_t *ret_accepted)
         }
         host->trials = 0;
         if (tutti__net_same_user(fd) != TUTTI_OK) {
-            TUTTI__LOG(TUTTI__LOG_WARN, "refused a connection: %s", tutti_last_error());
+            TUTTI__LOG(host->nstrangers++ == 0 ? TUTTI__LOG_WARN : TUTTI__LOG_DEBUG,
+                       "refused a connection: %s", tutti_last_error());
             close(fd);
             continue;
         }
@@ -510,7 +521,7 @@ static tutti_status_t hear_all(host_t *host)
             status = hear_stranger(host, &host->stranger[host->about[i]]);
     if (status == TUTTI_OK && host->polls[DOOR].revents != 0)
         status = welcome(host, &accepted);
-    if (status == TUTTI_OK && host->refuses && accepted == STRANGERS)
+    if (status == TUTTI_OK && host->refuses && accepted > 0)
         status = tutti__net_poll(&host->polls[STOP], 1, tutti__net_deadline(REST_MS), &ready);
     return status;
 }
@@ -531,6 +542,11 @@ static tutti_status_t serve(host_t *host)
             return status;
         /* An error that ends a watched wait is known to the other ranks. */
         status = tutti__net_poll(host->polls, host->npolls, until, &ready);
+        /* tutti__net_poll asks the watch only if nothing comes in for a while. */
+        if (status == TUTTI_OK && ready > 0 && tutti__net_left_ms(host->ask_due) == 0) {
+            host->ask_due = tutti__net_deadline(ASK_MS);
+            status = tutti__net_still();
+        }
         if (status != TUTTI_OK)
             return host->failed == TUTTI_OK || host->failed == TUTTI_ERR_PEER_LOST
                        ? status /* the lost rank may have given up because of the rank named here */

@@ -380,6 +380,11 @@ typedef struct {
     uint64_t deadline;
     int fd;         /* to the maker; -1: it has ended, and is none of the ranks */
     uint32_t maker; /* a rank, or NO_RANK */
+    /* maker_still: the maker is being asked, which asks the watch again; and the maker's reason for
+       each further question. */
+    int asking;
+    tutti_status_t told;
+    char text[TUTTI__ERROR_BYTES];
 } way_t;
 
 static tutti_status_t reach_maker(way_t *way)
@@ -454,21 +459,26 @@ static tutti_status_t maker_still(void *arg)
     tutti_status_t status;
     word_t word;
 
-    if (way->fd < 0 || poll(&pfd, 1, 0) <= 0)
+    if (way->told != TUTTI_OK)
+        return tutti__fail(way->told, "%s", way->text);
+    if (way->asking || way->fd < 0 || poll(&pfd, 1, 0) <= 0)
         return TUTTI_OK;
-    tutti__net_watch_meeting(NULL, NULL); /* the watch would call this function again */
+    way->asking = 1;
     status = hear_maker(way, &word, tutti__net_deadline(REASON_MS));
+    way->asking = 0;
     if (status == TUTTI_OK)
         return TUTTI_OK;
-    /* The maker has sent its last message. */
+    /* The maker sends nothing more. */
     close(way->fd);
     way->fd = -1;
-    if (status != TUTTI_ERR_PEER_LOST || word.status != TUTTI_OK)
-        return status;
-    if (way->maker == NO_RANK)
-        return TUTTI_OK;
-    return tutti__fail(status, "rank %u, which made the unique id, ended while ranks met",
-                       way->maker);
+    if (status == TUTTI_ERR_PEER_LOST && word.status == TUTTI_OK) {
+        if (way->maker == NO_RANK)
+            return TUTTI_OK;
+        tutti__fail(status, "rank %u, which made the unique id, ended while ranks met", way->maker);
+    }
+    way->told = status;
+    snprintf(way->text, sizeof(way->text), "%s", tutti_last_error());
+    return status;
 }
 
 /* Report the outcome of joining to the maker, which passes it on; or take the others' failure. */

@@ -96,6 +96,24 @@ void tutti__net_sleep_ms(unsigned ms)
 
 /* Held by a trial of how many files can be opened: other threads may find none left during it. */
 static pthread_mutex_t trial = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t trial_once = PTHREAD_ONCE_INIT;
+
+static void lock_trial(void)
+{
+    pthread_mutex_lock(&trial);
+}
+
+static void unlock_trial(void)
+{
+    pthread_mutex_unlock(&trial);
+}
+
+/* A fork waits for the end of a trial, else the child would find the lock held, and keep the
+   descriptors of the trial. */
+static void register_trial(void)
+{
+    pthread_atfork(lock_trial, unlock_trial, unlock_trial);
+}
 
 /* Raise the soft limit only as far as needed: a program that uses select() needs low numbers.
    Under `trial`. 0: the limit is as high as it may be. */
@@ -106,7 +124,10 @@ static int raise_limit(uint32_t by)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
         return 0;
     limit.rlim_cur += TUTTI__MIN((rlim_t)by, limit.rlim_max - limit.rlim_cur);
-    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
+        return 1;
+    errno = EMFILE; /* the reason for which the limit was to be raised */
+    return 0;
 }
 
 static tutti_status_t too_few(uint32_t count, uint32_t opened)
@@ -131,7 +152,8 @@ tutti_status_t tutti__net_files_left(uint32_t count)
 
     if (fds == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "table of %u descriptors", count);
-    pthread_mutex_lock(&trial);
+    pthread_once(&trial_once, register_trial);
+    lock_trial();
     while (opened < count && status == TUTTI_OK) {
         fds[opened] = eventfd(0, EFD_CLOEXEC);
         if (fds[opened] >= 0)
@@ -141,15 +163,15 @@ tutti_status_t tutti__net_files_left(uint32_t count)
     }
     while (opened > 0)
         close(fds[--opened]);
-    pthread_mutex_unlock(&trial);
+    unlock_trial();
     free(fds);
     return status;
 }
 
 void tutti__net_files_settle(void)
 {
-    pthread_mutex_lock(&trial);
-    pthread_mutex_unlock(&trial);
+    lock_trial();
+    unlock_trial();
 }
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes)

@@ -45,10 +45,10 @@ typedef struct {
 
 typedef struct {
     uint32_t rank, size;
-    uint32_t nfds;        /* of fds, asks and have: rank 0: size, others: 1 */
-    int *fds;             /* rank 0: its own is NOBODY; others: the connection to rank 0 */
-    uint32_t number;      /* of the last allgather */
-    uint64_t patience_ms; /* others: how much longer they wait than rank 0 */
+    uint32_t nfds;         /* of fds, asks and have: rank 0: size, others: 1 */
+    int *fds;              /* rank 0: its own is NOBODY; others: the connection to rank 0 */
+    uint32_t number;       /* of the last allgather */
+    uint64_t patience_ms;  /* others: how much longer they wait than rank 0 */
     tutti_status_t failed; /* the status that ended the meeting, or will end it in the next step */
     char text[TUTTI__ERROR_BYTES];
     int in_step;  /* of an allgather, which watches the connections itself */
@@ -90,7 +90,10 @@ static void star_settle(void *ctx)
     star_t *star = ctx;
 
     close_fds(star);
-    fail_star(star, tutti__fail(TUTTI_ERR_INTERNAL, "setting up is over"));
+    if (star->failed != TUTTI_OK)
+        return;
+    star->failed = TUTTI_ERR_INTERNAL;
+    snprintf(star->text, sizeof(star->text), "setting up is over");
 }
 
 static void star_close(void *ctx)
@@ -130,14 +133,27 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
                                  size_t bytes, uint64_t deadline)
 {
     answer_t answer = { .status = (int32_t)status };
+    tutti_status_t sent;
 
     if (status != TUTTI_OK)
         snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
     else
         answer.bytes = bytes;
-    for (uint32_t r = 1; r < star->size; r++)
-        if (star->fds[r] >= 0 && send_answer(star, r, &answer, data, deadline) != TUTTI_OK)
+    for (uint32_t r = 1; r < star->size; r++) {
+        if (star->fds[r] < 0)
+            continue;
+        sent = send_answer(star, r, &answer, data, deadline);
+        if (sent == TUTTI_OK)
+            continue;
+        if (sent == TUTTI_ERR_PEER_LOST && tutti__net_still() == TUTTI_OK) {
             lose(star, r);
+            continue;
+        }
+        /* The rank is stopped, or the watch has ended the wait: its reason counts. */
+        fail_star(star, sent);
+        close(star->fds[r]);
+        star->fds[r] = TUTTI__GATE_NOBODY;
+    }
     /* Sending may have set another text. */
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }

@@ -266,7 +266,7 @@ static void impatient(tutti__conf_t *conf, int rank)
 {
     (void)rank;
     conf->shared.stall_ms = 0;
-    conf->shared.timeout_ms = 1000;
+    conf->shared.timeout_ms = 4000; /* for starting, too */
     conf->log_level = TUTTI__LOG_WARN;
 }
 
@@ -276,7 +276,7 @@ static void never(rank_t *self)
     float x = 1;
 
     if (self->rank == 0) {
-        await_said(1, "rank 1 waited 1 s", 1);
+        await_said(1, "rank 1 waited 4 s", 1);
         return;
     }
     to_file(1);

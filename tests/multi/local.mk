@@ -193,13 +193,13 @@ tsan_tests += %reldir%/device_split
 %C%_device_split_LDADD = $(PRETEND_LIBS)
 
 # See tests/local.mk.
-asan_quick += %reldir%/async_all %reldir%/async_ends %reldir%/async_errors %reldir%/cma \
+asan_quick += %reldir%/async_ends %reldir%/async_errors %reldir%/cma \
     %reldir%/collectives_bad %reldir%/collectives_v %reldir%/device_async_ends \
-    %reldir%/device_ends %reldir%/device_faults %reldir%/groups %reldir%/leave \
+    %reldir%/device_ends %reldir%/device_faults %reldir%/leave \
     %reldir%/messages_bad %reldir%/user_schedule
 asan_quick_scripts += %reldir%/mpi_module.sh
 asan_quick_programs += %reldir%/mpi_module
 tsan_quick += %reldir%/async %reldir%/async_ends %reldir%/device_async \
     %reldir%/device_async_ends %reldir%/device_ends %reldir%/device_flat_ends \
-    %reldir%/device_handover %reldir%/device_reuse %reldir%/groups %reldir%/join \
+    %reldir%/device_reuse %reldir%/groups %reldir%/join \
     %reldir%/mismatches %reldir%/persistent

@@ -39,8 +39,6 @@ asan_quick += \
 tsan_quick += \
     %reldir%/boot/test_meet \
     %reldir%/boot/test_share \
-    %reldir%/boot/test_side \
-    %reldir%/exec/test_direct \
     %reldir%/node/test_nccl \
     %reldir%/node/test_nccl_ends \
     %reldir%/pretend/test_streams
