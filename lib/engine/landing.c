@@ -52,6 +52,7 @@ void tutti__landing_add(tutti__engine_t *e, tutti__bucket_t *bucket)
     e->landing_last = bucket;
     e->nlanding++;
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
+        r->landing_ns = bucket->since_ns;
         tutti__store_release(&r->queued, 1);
         tutti__store_release(&r->begun, 1);
     }

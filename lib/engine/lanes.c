@@ -101,6 +101,8 @@ void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket)
     tutti__lane_t *lane = &e->lane[1 + bucket->number % (TUTTI__LANES - 1)];
 
     bucket->next = NULL;
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
+        r->lane = (uint8_t)(lane - e->lane);
     if (lane->last != NULL)
         lane->last->next = bucket;
     else

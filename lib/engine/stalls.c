@@ -10,7 +10,8 @@
  *                                        the leader of a host, which passes the line on to rank 0
  *   everything else that is pending      a line for the oldest request of this rank
  *
- * A request in a lane waits from the moment at which its lane moved last, not from its submission.
+ * A request in a lane waits from the moment at which its lane moved last. Behind its lane it waits
+ * from the moment at which its work was queued on the device.
  *
  * With the token, by its owner: the thread, or a waiter. Direct calls: api/patience.c.
  */
@@ -33,7 +34,8 @@ typedef struct {
     uint64_t interval_ns;
     uint32_t tensors; /* due in this check */
     const tutti__request_t *oldest;
-    uint64_t oldest_ns; /* since when it waits */
+    uint64_t oldest_ns;   /* since when it waits */
+    tutti__facts_t facts; /* of it; read under queue_lock, as tutti_request_receive changes them */
     uint32_t requests;
 } check_t;
 
@@ -81,7 +83,7 @@ static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__tenso
         tutti__facts_call_text(call, sizeof(call), &tensor->msg.facts);
     if (!tutti__engine_halted(e, halted, sizeof(halted)))
         halted[0] = '\0';
-    snprintf(text, sizeof(text), "tensor '%.100s'%s%.72s%s waits for %.*f s: %.180s%s%.90s",
+    snprintf(text, sizeof(text), "tensor '%.64s'%s%.72s%s waits for %.*f s: %.220s%s%.86s",
              tensor->name, call[0] ? " (" : "", call, call[0] ? ")" : "", s < 10 ? 1 : 0, s, who,
              halted[0] ? "; " : "", halted);
     TUTTI__LOG(TUTTI__LOG_WARN, "%s", text);
@@ -112,29 +114,29 @@ void tutti__stalls_message(tutti__engine_t *e, const void *body, size_t bytes)
 
 /* ---- requests ---- */
 
-/* Has any lane moved since the previous check? */
+/* Which lanes have moved since the previous check? */
 static void check_lanes(tutti__engine_t *e, uint64_t now)
 {
-    uint64_t sum = 0;
-
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         const tutti__lane_t *lane = &e->lane[i];
+        uint64_t number = lane->first != NULL ? 1 + (uint64_t)lane->first->number : 0;
+        uint64_t sum = 31 * (31 * number + lane->run.moves) + lane->staged.moves;
 
-        sum = 31 * sum + lane->run.moves + lane->staged.moves +
-              (lane->first != NULL ? 1 + lane->first->number : 0);
+        if (sum == e->lane_sum[i])
+            continue;
+        e->lane_sum[i] = sum;
+        e->lane_moved_ns[i] = now;
     }
-    if (sum == e->lanes_sum)
-        return;
-    e->lanes_sum = sum;
-    e->lanes_moved_ns = now;
 }
 
 static uint64_t waits_since(tutti__engine_t *e, const tutti__request_t *request)
 {
     if (request->joins)
         return TUTTI__MAX(request->since_ns, atomic_load(&e->moved_ns));
+    if (request->landing_ns != 0)
+        return request->landing_ns;
     if (request->agreed)
-        return TUTTI__MAX(request->since_ns, e->lanes_moved_ns);
+        return TUTTI__MAX(request->since_ns, e->lane_moved_ns[request->lane]);
     return request->since_ns;
 }
 
@@ -157,12 +159,12 @@ static void check_request(tutti__engine_t *e, check_t *check, const tutti__reque
         return;
     check->oldest = request;
     check->oldest_ns = since_ns;
+    check->facts = tutti__facts_of(e, request);
 }
 
 static void report_oldest(tutti__engine_t *e, const check_t *check)
 {
     const tutti__request_t *request = check->oldest;
-    tutti__facts_t facts = tutti__facts_of(e, request);
     const char *self;
     double s = waited_s(check, check->oldest_ns);
     char who[WHO_BYTES], call[160], more[48] = "";
@@ -170,7 +172,7 @@ static void report_oldest(tutti__engine_t *e, const check_t *check)
     if (!tutti__engine_halted(e, who, sizeof(who)))
         tutti__wait_culprit(e, request, who, sizeof(who));
     self = tutti__boot_rank_name(e->env.boot, e->rank);
-    tutti__facts_call_text(call, sizeof(call), &facts);
+    tutti__facts_call_text(call, sizeof(call), &check->facts);
     if (check->requests > 1)
         snprintf(more, sizeof(more), "; %u more requests wait", check->requests - 1);
     if (request->joins)
@@ -197,6 +199,22 @@ static void check_requests(tutti__engine_t *e, check_t *check)
         report_oldest(e, check);
 }
 
+/* The first bucket on the device, if tutti_cuda_wait has handed over all of its requests. */
+static void check_landing(tutti__engine_t *e, const check_t *check)
+{
+    const tutti__bucket_t *bucket = e->landing_first;
+
+    if (bucket == NULL)
+        return;
+    atomic_store(&e->waits, 1);
+    if (bucket->first == NULL && is_due(check, bucket->since_ns))
+        TUTTI__LOG(TUTTI__LOG_WARN,
+                   "%s: the work of bucket %u has been queued on device %d for "
+                   "%.0f s",
+                   tutti__boot_rank_name(e->env.boot, e->rank), bucket->number,
+                   e->env.exec->device->device, waited_s(check, bucket->since_ns));
+}
+
 void tutti__stalls_check(tutti__engine_t *e)
 {
     check_t check = { .before = e->stall_ns, .now = tutti__now_ns() };
@@ -212,4 +230,5 @@ void tutti__stalls_check(tutti__engine_t *e)
         return;
     check_tensors(e, &check);
     check_requests(e, &check);
+    check_landing(e, &check);
 }

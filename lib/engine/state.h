@@ -39,13 +39,15 @@ struct tutti__request {
     uint8_t has_stream;
     uint64_t since_ns;
     uint64_t ended_ns;
-    size_t offset;          /* in each part of its bucket's memory, bytes */
-    tutti__request_t *next; /* in the queue, a bucket, or the list of due callbacks */
+    uint64_t landing_ns;     /* when its bucket was queued on the device; 0: not yet */
+    size_t offset;           /* in each part of its bucket's memory, bytes */
+    tutti__request_t *next;  /* in the queue, a bucket, or the list of due callbacks */
     tutti__request_t *chain; /* in the table of pending names, or in `given` */
     tutti__group_msg_t group;
     uint8_t counts_later; /* recvcounts are found out by phase 0 */
     uint8_t phase;        /* 1: its counts are known and checked */
     uint8_t agreed;       /* in a bucket */
+    uint8_t lane;         /* of its bucket; 0: in none yet */
     uint8_t joins;        /* tutti_join's */
     uint8_t ghost;        /* of a rank that has joined; nobody waits for it */
     uint8_t persistent;
@@ -199,15 +201,15 @@ struct tutti__engine {
     char failed_text[TUTTI__ERROR_BYTES];
     tutti__bucket_t *landing_first, *landing_last; /* queued on the device; see landing.c */
     uint32_t nlanding;
-    void *words;            /* that streams wait for; NULL: they do not. Set up once */
+    void *words;             /* that streams wait for; NULL: they do not. Set up once */
     tutti__request_t *given; /* handed over to streams by tickets */
-    uint64_t looked_ns;     /* when those were last looked at */
+    uint64_t looked_ns;      /* when those were last looked at */
     tutti__cache_t cache, device_cache;
-    uint64_t stall_ns;       /* the last check for stalls; see stalls.c */
-    uint64_t lanes_sum;      /* sum of the fields that change when a lane moves, */
-    uint64_t lanes_moved_ns; /* and the time of the check that found it changed */
-    uint64_t queued_ns;      /* the last check of the work queued in streams */
-    int dead_seen;           /* the state has been cleared after a death */
+    uint64_t stall_ns;                    /* the last check for stalls; see stalls.c */
+    uint64_t lane_sum[TUTTI__LANES];      /* sum of the fields that change when a lane moves, */
+    uint64_t lane_moved_ns[TUTTI__LANES]; /* and the time of the check that found it changed */
+    uint64_t queued_ns;                   /* the last check of the work queued in streams */
+    int dead_seen;                        /* the state has been cleared after a death */
 
     /* Set up once. */
     unsigned generation;   /* see base/forked.h */
