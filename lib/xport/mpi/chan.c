@@ -103,7 +103,7 @@ static tutti_status_t enter(tutti__chan_t *chan)
     if (TUTTI__UNLIKELY(chan->status != TUTTI_OK))
         return tutti__mpi_fail(chan->status, "mpi: the channel with peer %u has failed before",
                                chan->key.peer);
-    return tutti__mpi_enter(chan->xport->rank);
+    return tutti__mpi_enter(chan->xport->meet->rank);
 }
 
 /* Out of it; `code` is MPI's. The text is made outside of the lock. */

@@ -149,9 +149,11 @@ tutti_status_t tutti__mpi_enter(uint32_t rank)
     pthread_mutex_unlock(&mpi.lock);
     if (exits)
         return tutti__mpi_fail(TUTTI_ERR_PEER_LOST,
-                               "rank %u was lost: its process called exit without tutti_finalize",
+                               "world rank %u was lost: its process called exit without "
+                               "tutti_finalize",
                                rank);
-    return tutti__mpi_fail(TUTTI_ERR_SHUTDOWN, "mpi: MPI has been finalized on rank %u", rank);
+    return tutti__mpi_fail(TUTTI_ERR_SHUTDOWN, "mpi: MPI has been finalized on world rank %u",
+                           rank);
 }
 
 int tutti__mpi_is_gone(void)

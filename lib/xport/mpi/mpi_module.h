@@ -73,7 +73,7 @@ struct tutti__mpi_xport {
 /* Make MPI run and learn who may call it. Before it nothing else here may be called. */
 tutti_status_t tutti__mpi_start(const tutti__core_t *core);
 /* The lock for MPI calls. Without the lock: TUTTI_ERR_SHUTDOWN once MPI has been finalized,
-   TUTTI_ERR_PEER_LOST while the process exits. rank: this process's in the communicator. */
+   TUTTI_ERR_PEER_LOST while the process exits. rank: this process's in the world. */
 tutti_status_t tutti__mpi_enter(uint32_t rank);
 void tutti__mpi_leave(void);
 /* The same lock whether MPI still runs or not: for lists and memory. */

@@ -104,7 +104,7 @@ static tutti_status_t open_recv(tutti__xport_t *base, const tutti__chan_key_t *k
 static tutti_status_t xport_progress(tutti__xport_t *base)
 {
     tutti__mpi_meet_t *meet = mine(base)->meet;
-    tutti_status_t status = tutti__mpi_enter(mine(base)->rank);
+    tutti_status_t status = tutti__mpi_enter(meet->rank);
     int there;
     int code;
 
@@ -132,7 +132,7 @@ static int xport_takes_device(tutti__xport_t *base, const char *device)
 
     snprintf(name, sizeof(name), "MPIX_Query_%s_support", device);
     found = dlsym(RTLD_DEFAULT, name);
-    if (found == NULL || tutti__mpi_enter(mine(base)->rank) != TUTTI_OK)
+    if (found == NULL || tutti__mpi_enter(mine(base)->meet->rank) != TUTTI_OK)
         return 0;
     memcpy(&query, &found, sizeof(query));
     takes = query() > 0;
