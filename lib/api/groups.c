@@ -253,13 +253,14 @@ static tutti_status_t look(void *arg)
     return status;
 }
 
-/* This rank has found an error: others may wait for it. A lost connection follows from another
-   rank's error, as the parent lives. */
+/* This rank has found an error: others may wait for it. If a peer is lost or cannot be reached,
+   that follows from another rank's error, as the parent lives. */
 static void give_up(void *arg, tutti_status_t status)
 {
     making_t *m = arg;
 
-    if (m->ready.status == TUTTI_OK && status != TUTTI_ERR_PEER_LOST)
+    if (m->ready.status == TUTTI_OK && status != TUTTI_ERR_PEER_LOST &&
+        status != TUTTI_ERR_TRANSPORT)
         note_opening(m, status, 1);
     if (!is_cancelled(m))
         tutti__engine_cancel(m->parent->engine, m->members[0], m->number);

@@ -394,6 +394,9 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
     while (connect(fd, (struct sockaddr *)&addr, addr_bytes) != 0) {
         if (errno != EAGAIN && errno != EINTR && !(errno == ECONNREFUSED && patient)) {
             status = tutti__fail_errno("connect unix socket");
+            /* The listener had opened its socket before it passed on the name. */
+            if (errno == ECONNREFUSED)
+                status = TUTTI_ERR_PEER_LOST;
             goto close_fd;
         }
         if (tutti__net_left_ms(deadline) == 0) {
