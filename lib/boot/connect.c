@@ -104,11 +104,8 @@ static tutti_status_t admit(tutti__boot_t *boot, int door, int over_tcp, uint64_
         fds[r] = is_child(boot, r, over_tcp) ? TUTTI__GATE_AWAITED : TUTTI__GATE_NOBODY;
     status = tutti__gate_admit(&gate, door, fds, deadline);
     for (uint32_t r = 0; r < size; r++) {
-        if (fds[r] < 0)
-            continue;
-        add_link(boot, r, fds[r]);
-        if (over_tcp && status == TUTTI_OK)
-            status = tutti__net_tcp_options(fds[r]);
+        if (fds[r] >= 0)
+            add_link(boot, r, fds[r]);
     }
     free(fds);
     return status;

@@ -278,6 +278,17 @@ static void suspect(host_t *host, const guest_t *guest)
 
 /* ---- coming in ---- */
 
+/* A guest's host may vanish while the other ranks are awaited. */
+static tutti_status_t notice_lost_host(int fd)
+{
+    int family;
+    socklen_t bytes = sizeof(family);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes) != 0)
+        return tutti__fail_errno("the family of a socket");
+    return family == AF_UNIX ? TUTTI_OK : tutti__net_tcp_options(fd);
+}
+
 /* Judge a whole knock with the token. On return the guest has its answer, or is closed. */
 static tutti_status_t take_guest(host_t *host, guest_t *guest)
 {
@@ -296,7 +307,9 @@ static tutti_status_t take_guest(host_t *host, guest_t *guest)
     }
     guest->answered = 1;
     guest->have = 0;
-    status = keep_guest(host, guest);
+    status = notice_lost_host(guest->fd);
+    if (status == TUTTI_OK)
+        status = keep_guest(host, guest);
     if (status != TUTTI_OK)
         close_guest(guest);
     return status;

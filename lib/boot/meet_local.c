@@ -18,7 +18,7 @@ static tutti_status_t host(const tutti__gate_t *gate, const char *name, uint64_t
     status = tutti__net_unix_listen(name, strlen(name), &door);
     if (status != TUTTI_OK)
         return tutti__fail(status, "meeting %s: %s", name, tutti_last_error());
-    return tutti__star_host(gate, "local", door, 0, deadline, ret_meet);
+    return tutti__star_host(gate, "local", door, deadline, ret_meet);
 }
 
 static tutti_status_t join(const tutti__gate_t *gate, const char *name, uint64_t deadline,

@@ -60,7 +60,7 @@ tutti_status_t tutti__venue_host(const tutti__venue_t *place, int door, uint32_t
 {
     tutti__gate_t gate = make_gate(place, 0, size);
 
-    return tutti__star_host(&gate, name_of(place), door, (int)place->over_tcp, deadline, ret_meet);
+    return tutti__star_host(&gate, name_of(place), door, deadline, ret_meet);
 }
 
 static tutti_status_t reach_unix(const tutti__gate_t *gate, const tutti__venue_t *place,

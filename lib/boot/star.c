@@ -418,7 +418,7 @@ static tutti_status_t no_files(tutti_status_t status)
     return tutti__fail(status, "rank 0: %s", tutti_last_error());
 }
 
-tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door, int over_tcp,
+tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door,
                                 uint64_t deadline, tutti__meet_t *ret_meet)
 {
     tutti_status_t status;
@@ -438,8 +438,6 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
     else
         status = tutti__gate_turn_away(gate, door, star->fds, no_files(status), deadline);
     close(door);
-    for (uint32_t r = 1; over_tcp && status == TUTTI_OK && r < star->size; r++)
-        status = tutti__net_tcp_options(star->fds[r]);
     status = answer_all(star, status, NULL, 0, tutti__net_deadline(LOOK_MS));
     return begin(star, name, deadline, status, ret_meet);
 }

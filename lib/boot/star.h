@@ -21,7 +21,7 @@
  * name  of the meeting, see tutti__meet_t
  * door  listening; closed by this, also when it fails
  */
-tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door, int over_tcp,
+tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door,
                                 uint64_t deadline, tutti__meet_t *ret_meet);
 
 /* Others: wait until all have come. fd: to rank 0, where this one has knocked; taken over, also
