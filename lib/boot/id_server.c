@@ -28,7 +28,9 @@
 #include "base/status.h"
 #include "boot/star.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -88,9 +90,41 @@ static void in_parent(void)
     pthread_mutex_unlock(&lock);
 }
 
+static int local_port(int fd)
+{
+    struct sockaddr_storage addr;
+    socklen_t bytes = sizeof(addr);
+
+    if (getsockname(fd, (struct sockaddr *)&addr, &bytes) != 0)
+        return -1;
+    if (addr.ss_family == AF_INET)
+        return ntohs(((const struct sockaddr_in *)&addr)->sin_port);
+    return addr.ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)&addr)->sin6_port) : -1;
+}
+
+/* A socket that was accepted at a door has the door's port. Ask the sockets: the thread's lists may
+   be half written. */
+static void close_accepted(int door)
+{
+    int port = local_port(door);
+    DIR *dir = opendir("/proc/self/fd");
+    const struct dirent *entry;
+
+    while (dir != NULL && port > 0 && (entry = readdir(dir)) != NULL) {
+        int fd = atoi(entry->d_name);
+
+        if (fd > STDERR_FILENO && fd != door && local_port(fd) == port)
+            close(fd);
+    }
+    if (dir != NULL)
+        closedir(dir);
+}
+
+/* As long as a child has a rank's connection, that rank does not notice the maker's end. */
 static void in_child(void)
 {
     for (server_t *server = servers; server != NULL; server = server->next) {
+        close_accepted(server->door);
         close(server->door);
         close(server->stop);
     }

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -329,6 +330,39 @@ static void test_fork(void **state)
     tutti__id_end_all();
 }
 
+static void has_only(const crowd_rank_t *me)
+{
+    CHECK_EQUAL(crowd_open_files(), *(int *)me->arg);
+}
+
+/* A child has none of the connections that ranks have to its parent, the id's maker. */
+static void test_fork_while_meeting(void **state)
+{
+    common_t *common = new_common(9);
+    int files = crowd_open_files(), with_id;
+    uint64_t begin = crowd_now_ms();
+    tutti__meet_t meet;
+    int status;
+    pid_t rank;
+
+    (void)state;
+    if (!CAN_FORK_BESIDE_THREADS)
+        skip();
+    make_id(common, 20000);
+    with_id = crowd_open_files();
+    rank = fork();
+    if (rank == 0)
+        _exit(meet_by_id(common, 1, 2, 60000, &meet) == TUTTI_ERR_SHUTDOWN ? 0 : 1);
+    while (crowd_open_files() == with_id && crowd_now_ms() - begin < 20000)
+        crowd_sleep_ms(1);
+    assert_true(crowd_open_files() > with_id);
+    crowd_fork(1, 0, has_only, &files);
+    tutti__id_end_all();
+    assert_int_equal(waitpid(rank, &status, 0), rank);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    munmap(common, sizeof(*common));
+}
+
 /* ---- strangers ---- */
 
 static void *be_strange(void *arg)
@@ -381,9 +415,13 @@ static void test_strangers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),     cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_meet),      cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_ends),      cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_meet),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_fork_while_meeting),
         cmocka_unit_test(test_strangers),
     };
 
