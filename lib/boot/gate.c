@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host's side of the gate. See gate.h; gate_reach.c is the guests' side.
+ * The host's side of the gate: the loop of an open gate. See gate.h; gate_judge.c has the
+ * decisions, gate_reach.c is the guests' side.
  *
  * The host serves all connections at once from one poll(), because a guest that sends nothing must
  * not keep the others out. There are three kinds:
  *
- *   a stranger  has not sent a whole knock with the job's token. It has one of STRANGERS places,
- *               and loses it when STRANGERS more strangers have come. So a flood of connections
- *               costs a bounded number of descriptors. A rank that lost its place tries again.
+ *   a stranger  has not sent a whole knock with the job's token. It has one of a fixed number of
+ *               places, and loses it when as many more strangers have come. So a flood of
+ *               connections costs a bounded number of descriptors. A rank that lost its place
+ *               tries again.
  *   a guest     has proved that it belongs to the job. It keeps its place until it confirms.
  *   a rank      has been admitted. The host watches its connection: a rank that ends while the
  *               others are still awaited ends the gate.
@@ -15,15 +17,14 @@
  * If the knock has arrived when its connection is accepted, as is usual, the rank never needs a
  * stranger's place.
  *
- * A strict gate that fails stays open for GRACE_MS, and sends the reason to each rank that still
+ * A strict gate that fails stays open for a second, and sends the reason to each rank that still
  * comes. Otherwise such a rank would find no gate, and wait for its own deadline.
  */
 #include "boot/gate.h"
 
 #include "base/log.h"
 #include "base/time.h"
-#include "boot/gate_wire.h"
-#include "boot/net.h"
+#include "boot/gate_host.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -33,21 +34,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define STRANGERS 64u
-/* No job has more ranks. */
-#define MOST_RANKS (1u << 24)
-/* After a failure: how long a strict gate waits for ranks that have not come. */
-#define GRACE_MS 1000u
 /* A guest that ended before it confirmed may come again within this time. */
 #define AGAIN_MS 500u
 /* How often the watch is asked, however many connections come. */
 #define ASK_MS 100u
-/* A gate that only refuses accepts at most STRANGERS connections within this time, so a flood does
-   not take a processor from the job. */
+/* A gate that only refuses accepts TUTTI__GATE_STRANGERS connections at most within this time, so
+   a flood does not take a processor from the job. */
 #define REST_MS 20u
-
-/* Descriptors beside those of the ranks. */
-#define SPARE_FILES 4u
 
 /* How often a gate without a descriptor waits for a trial of tutti__net_files_left to end. */
 #define TRIALS 8u
@@ -57,47 +50,10 @@
 #define STOP 1u
 #define FIRST 2u
 
-typedef struct {
-    int fd; /* -1: a free place */
-    int answered;
-    size_t have; /* bytes of the knock; of the confirmation once answered */
-    uint32_t confirm;
-    tutti__gate_knock_t knock;
-} guest_t;
-
-typedef struct {
-    const tutti__gate_t *gate;
-    int door, stop;
-    uint32_t rank, size; /* the gate's; if nobody knows, the first guest's, and 0 before it came */
-    int **ret_fds;       /* nobody knew; where to keep fds then */
-    uint64_t deadline;
-    uint64_t timeout_ms;   /* of a deadline that begins with the first guest */
-    tutti_status_t failed; /* sent with its text to all ranks that come; or TUTTI_OK */
-    char text[TUTTI__ERROR_BYTES];
-    int *fds;
-    uint32_t awaited;
-    uint32_t trials;     /* waited for since a connection was accepted */
-    int refuses;         /* for ever: tutti__gate_refuse */
-    uint32_t nstrangers; /* that came; the first is logged as a warning */
-    uint32_t next;       /* place for a stranger */
-    guest_t stranger[STRANGERS];
-    guest_t *guest; /* [nguests] */
-    uint32_t nguests, room;
-    /* For poll(): door, stop, strangers, guests, ranks, and their indices. Open ones only: poll()
-       refuses a list longer than the limit of descriptors. */
-    struct pollfd *polls;
-    uint32_t *about;
-    uint32_t npolls, polls_room, listed_strangers;
-    uint64_t suspect_due; /* a guest that ended before it confirmed has died, unless it comes again
-                             before this time; 0: no such guest */
-    uint32_t suspect;     /* its rank */
-    uint64_t ask_due;     /* when the watch is asked next */
-} host_t;
-
 /* ---- connections ---- */
 
 /* shutdown(), since a child forked meanwhile may hold the descriptor. */
-static void close_guest(guest_t *guest)
+static void close_guest(tutti__gate_guest_t *guest)
 {
     if (guest->fd < 0)
         return;
@@ -107,16 +63,16 @@ static void close_guest(guest_t *guest)
 }
 
 /* The last guest takes the place of guest i. */
-static void remove_guest(host_t *host, uint32_t i)
+static void remove_guest(tutti__gate_host_t *host, uint32_t i)
 {
     host->guest[i] = host->guest[--host->nguests];
 }
 
-static uint32_t drop_strangers(host_t *host)
+static uint32_t drop_strangers(tutti__gate_host_t *host)
 {
     uint32_t dropped = 0;
 
-    for (uint32_t i = 0; i < STRANGERS; i++) {
+    for (uint32_t i = 0; i < TUTTI__GATE_STRANGERS; i++) {
         dropped += host->stranger[i].fd >= 0;
         close_guest(&host->stranger[i]);
     }
@@ -124,11 +80,11 @@ static uint32_t drop_strangers(host_t *host)
 }
 
 /* Only guests with the token come here, and no sane job has that many. */
-static tutti_status_t keep_guest(host_t *host, const guest_t *guest)
+static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
     if (host->nguests == host->room) {
         uint32_t room = host->room == 0 ? 16 : 2 * host->room;
-        guest_t *guests = realloc(host->guest, room * sizeof(*guests));
+        tutti__gate_guest_t *guests = realloc(host->guest, room * sizeof(*guests));
 
         if (guests == NULL)
             return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate with %u guests", room);
@@ -140,7 +96,7 @@ static tutti_status_t keep_guest(host_t *host, const guest_t *guest)
 }
 
 /* Continue to read; 1: complete, 0: not yet, -1: the connection has ended. */
-static int read_guest(guest_t *guest)
+static int read_guest(tutti__gate_guest_t *guest)
 {
     char *at = guest->answered ? (char *)&guest->confirm : (char *)&guest->knock;
     size_t bytes = guest->answered ? sizeof(guest->confirm) : sizeof(guest->knock);
@@ -153,121 +109,19 @@ static int read_guest(guest_t *guest)
     return guest->have == bytes;
 }
 
-/* ---- judging ---- */
-
-/* From now on all ranks that come receive this error. The text is the thread's last error. */
-static void fail_gate(host_t *host, tutti_status_t status)
-{
-    if (host->failed != TUTTI_OK)
-        return;
-    host->failed = status;
-    snprintf(host->text, sizeof(host->text), "%s", tutti_last_error());
-    /* If the other ranks receive the error in another way, no rank will come. */
-    host->deadline =
-        TUTTI__MIN(host->deadline, tutti__net_deadline(tutti__net_failed(status) ? 0 : GRACE_MS));
-}
-
-/* Rank r will not come, or has received an error. */
-static void stop_awaiting(host_t *host, uint32_t r)
-{
-    if (r >= host->size || host->fds[r] != TUTTI__GATE_AWAITED)
-        return;
-    host->fds[r] = TUTTI__GATE_NOBODY;
-    host->awaited--;
-}
-
-static void lose_rank(host_t *host, uint32_t rank)
-{
-    fail_gate(host, tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", rank));
-    stop_awaiting(host, rank);
-}
-
-/* Does the guest belong to this job? If not, it gets no answer. */
-static int is_stranger(const tutti__gate_t *gate, const tutti__gate_knock_t *knock)
-{
-    return knock->magic != TUTTI__GATE_MAGIC || knock->purpose != (uint32_t)gate->purpose ||
-           !tutti__gate_same_token(knock->token, gate->token.knock);
-}
-
-/* The first guest's knock has the number of ranks. */
-static tutti_status_t take_size(host_t *host, const tutti__gate_knock_t *knock)
-{
-    tutti_status_t status;
-
-    if (knock->size == 0 || knock->size > MOST_RANKS || knock->rank >= knock->size)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
-                           knock->size);
-    /* Check the limit before any rank is admitted. */
-    status = tutti__net_files_left(knock->size + SPARE_FILES);
-    if (status != TUTTI_OK)
-        return tutti__fail(status, "where %u ranks meet by a unique id: %s", knock->size,
-                           tutti_last_error());
-    host->fds = malloc(knock->size * sizeof(*host->fds));
-    if (host->fds == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate for %u ranks", knock->size);
-    *host->ret_fds = host->fds;
-    for (uint32_t r = 0; r < knock->size; r++)
-        host->fds[r] = TUTTI__GATE_AWAITED;
-    host->rank = knock->rank;
-    host->size = host->awaited = knock->size;
-    host->deadline = tutti__net_deadline(host->timeout_ms);
-    return TUTTI_OK;
-}
-
-/* A guest: can its knock be true? */
-static tutti_status_t judge(host_t *host, const tutti__gate_knock_t *knock)
-{
-    const tutti__gate_t *gate = host->gate;
-    tutti_status_t status = TUTTI_OK;
-
-    if (knock->layout != TUTTI__BOOT_LAYOUT)
-        return tutti__fail(TUTTI_ERR_ABI, "rank %u has layout %u, rank %u has %u", knock->rank,
-                           knock->layout, host->rank, TUTTI__BOOT_LAYOUT);
-    if (host->failed != TUTTI_OK)
-        return tutti__fail(host->failed, "%s", host->text);
-    if (host->size == 0)
-        status = take_size(host, knock);
-    if (status != TUTTI_OK)
-        return status;
-    if (knock->size != host->size)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "rank %u was told of %u ranks, rank %u of %u", knock->rank, knock->size,
-                           host->rank, host->size);
-    if (knock->rank >= host->size)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
-                           host->size);
-    if (host->fds[knock->rank] != TUTTI__GATE_AWAITED || knock->number != gate->number)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "two processes are rank %u", knock->rank);
-    return TUTTI_OK;
-}
-
-/* An answer always fits into an empty socket. */
-static int send_answer(const host_t *host, int fd, tutti_status_t status)
-{
-    tutti__gate_answer_t answer = { .magic = TUTTI__GATE_MAGIC,
-                                    .layout = TUTTI__BOOT_LAYOUT,
-                                    .status = (int32_t)status };
-
-    memcpy(answer.token, host->gate->token.answer, sizeof(answer.token));
-    if (status != TUTTI_OK)
-        snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
-    return send(fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) ==
-           (ssize_t)sizeof(answer);
-}
-
 /* Send a guest the reason why it is not admitted, and close. */
-static void refuse(host_t *host, guest_t *guest, tutti_status_t status)
+static void refuse(tutti__gate_host_t *host, tutti__gate_guest_t *guest, tutti_status_t status)
 {
-    (void)send_answer(host, guest->fd, status);
+    (void)tutti__gate_answer(host, guest->fd, status);
     close_guest(guest);
     if (host->gate->strict)
-        fail_gate(host, status);
+        tutti__gate_fail(host, status);
     if (host->failed != TUTTI_OK)
-        stop_awaiting(host, guest->knock.rank);
+        tutti__gate_stop_awaiting(host, guest->knock.rank);
 }
 
 /* A guest has ended without its last message. */
-static void suspect(host_t *host, const guest_t *guest)
+static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
     if (host->suspect_due != 0 || guest->knock.rank >= host->size ||
         host->fds[guest->knock.rank] != TUTTI__GATE_AWAITED)
@@ -290,9 +144,9 @@ static tutti_status_t notice_lost_host(int fd)
 }
 
 /* Judge a whole knock with the token. On return the guest has its answer, or is closed. */
-static tutti_status_t take_guest(host_t *host, guest_t *guest)
+static tutti_status_t take_guest(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
-    tutti_status_t status = judge(host, &guest->knock);
+    tutti_status_t status = tutti__gate_judge(host, &guest->knock);
 
     if (status != TUTTI_OK) {
         refuse(host, guest, status);
@@ -300,7 +154,7 @@ static tutti_status_t take_guest(host_t *host, guest_t *guest)
     }
     if (host->suspect_due != 0 && host->suspect == guest->knock.rank)
         host->suspect_due = 0;
-    if (!send_answer(host, guest->fd, TUTTI_OK)) {
+    if (!tutti__gate_answer(host, guest->fd, TUTTI_OK)) {
         suspect(host, guest);
         close_guest(guest);
         return TUTTI_OK;
@@ -316,15 +170,15 @@ static tutti_status_t take_guest(host_t *host, guest_t *guest)
 }
 
 /* Read a stranger's knock, as far as it has arrived. */
-static tutti_status_t hear_stranger(host_t *host, guest_t *guest)
+static tutti_status_t hear_stranger(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     tutti_status_t status = TUTTI_OK;
-    guest_t known;
+    tutti__gate_guest_t known;
     int whole = read_guest(guest);
 
     if (whole == 0)
         return TUTTI_OK;
-    if (whole > 0 && !is_stranger(host->gate, &guest->knock)) {
+    if (whole > 0 && !tutti__gate_is_stranger(host->gate, &guest->knock)) {
         known = *guest;
         guest->fd = -1;
         return take_guest(host, &known);
@@ -336,7 +190,7 @@ static tutti_status_t hear_stranger(host_t *host, guest_t *guest)
     return status;
 }
 
-static void let_in(host_t *host, const guest_t *guest)
+static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
     uint32_t rank = guest->knock.rank;
 
@@ -351,27 +205,27 @@ static void let_in(host_t *host, const guest_t *guest)
 /* A guest has confirmed. Another guest may have been admitted as the same rank meanwhile. If the
    gate has failed meanwhile, this guest is still admitted: the caller reports the reason to all
    admitted ranks. */
-static void take_confirmation(host_t *host, guest_t *guest)
+static void take_confirmation(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     int awaited =
         guest->knock.rank < host->size && host->fds[guest->knock.rank] == TUTTI__GATE_AWAITED;
     tutti_status_t status = TUTTI_OK;
 
     if (!awaited || host->failed == TUTTI_OK)
-        status = judge(host, &guest->knock);
+        status = tutti__gate_judge(host, &guest->knock);
     if (status == TUTTI_OK) {
         let_in(host, guest);
         return;
     }
     close_guest(guest);
     if (host->gate->strict)
-        fail_gate(host, status);
+        tutti__gate_fail(host, status);
 }
 
 /* Read guest i's last message. */
-static void hear_guest(host_t *host, uint32_t i)
+static void hear_guest(tutti__gate_host_t *host, uint32_t i)
 {
-    guest_t *guest = &host->guest[i];
+    tutti__gate_guest_t *guest = &host->guest[i];
     int whole = read_guest(guest);
 
     if (whole == 0)
@@ -386,12 +240,12 @@ static void hear_guest(host_t *host, uint32_t i)
     remove_guest(host, i);
 }
 
-/* Accept up to STRANGERS connections, so that deadlines are still checked. */
-static tutti_status_t welcome(host_t *host, uint32_t *ret_accepted)
+/* Accept up to TUTTI__GATE_STRANGERS connections, so that deadlines are still checked. */
+static tutti_status_t welcome(tutti__gate_host_t *host, uint32_t *ret_accepted)
 {
-    for (*ret_accepted = 0; *ret_accepted < STRANGERS; ++*ret_accepted) {
+    for (*ret_accepted = 0; *ret_accepted < TUTTI__GATE_STRANGERS; ++*ret_accepted) {
         int fd = accept4(host->door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        guest_t *place = &host->stranger[host->next];
+        tutti__gate_guest_t *place = &host->stranger[host->next];
         tutti_status_t status;
 
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
@@ -421,37 +275,19 @@ static tutti_status_t welcome(host_t *host, uint32_t *ret_accepted)
             continue;
         }
         close_guest(place);
-        *place = (guest_t){ .fd = fd };
+        *place = (tutti__gate_guest_t){ .fd = fd };
         status = hear_stranger(host, place);
         if (status != TUTTI_OK)
             return status;
         if (place->fd >= 0)
-            host->next = (host->next + 1) % STRANGERS;
+            host->next = (host->next + 1) % TUTTI__GATE_STRANGERS;
     }
     return TUTTI_OK;
 }
 
 /* ---- the loop ---- */
 
-static tutti_status_t missing(const host_t *host, uint64_t begin_ns)
-{
-    double waited_s = (double)(tutti__now_ns() - begin_ns) * 1e-9;
-    unsigned char *listed = calloc(host->size, 1);
-    char text[160] = "some ranks";
-
-    for (uint32_t r = 0; listed != NULL && r < host->size; r++)
-        listed[r] = host->fds[r] == TUTTI__GATE_AWAITED;
-    if (listed != NULL)
-        tutti__net_list_ranks(listed, host->size, text, sizeof(text));
-    free(listed);
-    if (host->ret_fds != NULL)
-        return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not come within %.1f s", text,
-                           (double)host->timeout_ms * 1e-3);
-    return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not connect to rank %u within %.1f s", text,
-                       host->rank, waited_s);
-}
-
-static void add_poll(host_t *host, int fd, short events, uint32_t about)
+static void add_poll(tutti__gate_host_t *host, int fd, short events, uint32_t about)
 {
     if (fd < 0 && host->npolls >= FIRST)
         return;
@@ -459,7 +295,7 @@ static void add_poll(host_t *host, int fd, short events, uint32_t about)
     host->about[host->npolls++] = about;
 }
 
-static tutti_status_t make_room(host_t *host, uint32_t room)
+static tutti_status_t make_room(tutti__gate_host_t *host, uint32_t room)
 {
     struct pollfd *polls;
     uint32_t *about;
@@ -478,9 +314,10 @@ static tutti_status_t make_room(host_t *host, uint32_t room)
 }
 
 /* List all descriptors to wait for. */
-static tutti_status_t list_polls(host_t *host)
+static tutti_status_t list_polls(tutti__gate_host_t *host)
 {
-    tutti_status_t status = make_room(host, FIRST + STRANGERS + host->nguests + host->size);
+    tutti_status_t status =
+        make_room(host, FIRST + TUTTI__GATE_STRANGERS + host->nguests + host->size);
 
     if (status != TUTTI_OK)
         return status;
@@ -488,7 +325,7 @@ static tutti_status_t list_polls(host_t *host)
     add_poll(host, host->door, POLLIN, 0);
     /* A gate that has failed must still report it to the other ranks, and ends soon. */
     add_poll(host, host->failed == TUTTI_OK || host->refuses ? host->stop : -1, POLLIN, 0);
-    for (uint32_t i = 0; i < STRANGERS; i++)
+    for (uint32_t i = 0; i < TUTTI__GATE_STRANGERS; i++)
         add_poll(host, host->stranger[i].fd, POLLIN, i);
     host->listed_strangers = host->npolls - FIRST;
     for (uint32_t i = 0; i < host->nguests; i++)
@@ -500,7 +337,7 @@ static tutti_status_t list_polls(host_t *host)
 }
 
 /* Guests, and ranks that have ended. */
-static void hear_known(host_t *host)
+static void hear_known(tutti__gate_host_t *host)
 {
     uint32_t guests = FIRST + host->listed_strangers, ranks = guests + host->nguests;
 
@@ -511,7 +348,7 @@ static void hear_known(host_t *host)
             continue;
         close(host->fds[r]);
         host->fds[r] = TUTTI__GATE_NOBODY;
-        lose_rank(host, r);
+        tutti__gate_lose(host, r);
     }
     /* From the last guest on: remove_guest moves the last one to the place of the removed. */
     for (uint32_t i = ranks; i-- > guests;)
@@ -520,7 +357,7 @@ static void hear_known(host_t *host)
 }
 
 /* Handle all events of one poll(). */
-static tutti_status_t hear_all(host_t *host)
+static tutti_status_t hear_all(tutti__gate_host_t *host)
 {
     tutti_status_t status = TUTTI_OK;
     uint32_t accepted = 0;
@@ -539,7 +376,7 @@ static tutti_status_t hear_all(host_t *host)
     return status;
 }
 
-static tutti_status_t serve(host_t *host)
+static tutti_status_t serve(tutti__gate_host_t *host)
 {
     uint64_t begin_ns = tutti__now_ns();
 
@@ -570,33 +407,33 @@ static tutti_status_t serve(host_t *host)
             (!host->gate->strict || host->refuses || status == TUTTI_ERR_SHUTDOWN))
             return status;
         if (status != TUTTI_OK) {
-            fail_gate(host, status);
+            tutti__gate_fail(host, status);
             tutti__net_sleep_ms(REST_MS);
         }
         if (host->suspect_due != 0 && tutti__net_left_ms(host->suspect_due) == 0) {
-            lose_rank(host, host->suspect);
+            tutti__gate_lose(host, host->suspect);
             host->suspect_due = 0;
         }
         if (host->failed != TUTTI_OK && (late || !host->gate->strict))
             break;
         if (host->awaited > 0 && late)
-            return missing(host, begin_ns);
+            return tutti__gate_missing(host, begin_ns);
     }
     return host->failed == TUTTI_OK ? TUTTI_OK : tutti__fail(host->failed, "%s", host->text);
 }
 
-static void begin(host_t *host, const tutti__gate_t *gate, int door, int stop)
+static void begin(tutti__gate_host_t *host, const tutti__gate_t *gate, int door, int stop)
 {
     memset(host, 0, sizeof(*host));
     host->gate = gate;
     host->rank = gate->rank;
     host->door = door;
     host->stop = stop;
-    for (uint32_t i = 0; i < STRANGERS; i++)
+    for (uint32_t i = 0; i < TUTTI__GATE_STRANGERS; i++)
         host->stranger[i].fd = -1;
 }
 
-static void end(host_t *host)
+static void end(tutti__gate_host_t *host)
 {
     drop_strangers(host);
     for (uint32_t i = 0; i < host->nguests; i++)
@@ -606,7 +443,7 @@ static void end(host_t *host)
     free(host->about);
 }
 
-static void begin_with(host_t *host, const tutti__gate_t *gate, int door, int *fds,
+static void begin_with(tutti__gate_host_t *host, const tutti__gate_t *gate, int door, int *fds,
                        uint64_t deadline)
 {
     begin(host, gate, door, -1);
@@ -620,7 +457,7 @@ static void begin_with(host_t *host, const tutti__gate_t *gate, int door, int *f
 tutti_status_t tutti__gate_admit(const tutti__gate_t *gate, int door, int *fds, uint64_t deadline)
 {
     tutti_status_t status;
-    host_t host;
+    tutti__gate_host_t host;
 
     begin_with(&host, gate, door, fds, deadline);
     status = serve(&host);
@@ -631,10 +468,10 @@ tutti_status_t tutti__gate_admit(const tutti__gate_t *gate, int door, int *fds, 
 tutti_status_t tutti__gate_turn_away(const tutti__gate_t *gate, int door, int *fds,
                                      tutti_status_t status, uint64_t deadline)
 {
-    host_t host;
+    tutti__gate_host_t host;
 
     begin_with(&host, gate, door, fds, deadline);
-    fail_gate(&host, status);
+    tutti__gate_fail(&host, status);
     status = serve(&host);
     end(&host);
     return status;
@@ -644,7 +481,7 @@ tutti_status_t tutti__gate_admit_all(const tutti__gate_t *gate, int door, int st
                                      uint64_t timeout_ms, uint32_t *ret_size, int **ret_fds)
 {
     tutti_status_t status;
-    host_t host;
+    tutti__gate_host_t host;
 
     begin(&host, gate, door, stop);
     *ret_fds = NULL;
@@ -661,7 +498,7 @@ tutti_status_t tutti__gate_admit_all(const tutti__gate_t *gate, int door, int st
 void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const char *text)
 {
     tutti_status_t status = TUTTI_OK;
-    host_t host;
+    tutti__gate_host_t host;
 
     begin(&host, gate, door, stop);
     host.failed = TUTTI_ERR_INVALID_ARGUMENT;

@@ -8,15 +8,19 @@ libtutti_all_la_SOURCES += \
     %reldir%/fork.c \
     %reldir%/gate.c \
     %reldir%/gate.h \
+    %reldir%/gate_host.h \
+    %reldir%/gate_judge.c \
     %reldir%/gate_reach.c \
     %reldir%/gate_wire.h \
     %reldir%/id.c \
     %reldir%/id_server.c \
+    %reldir%/id_wire.h \
     %reldir%/inside.h \
     %reldir%/machine.c \
     %reldir%/machine.h \
     %reldir%/meet.c \
     %reldir%/meet.h \
+    %reldir%/meet_id.c \
     %reldir%/meet_local.c \
     %reldir%/meet_self.c \
     %reldir%/meet_store.c \

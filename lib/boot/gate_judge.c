@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The decisions of an open gate: who is admitted, and when the gate fails. See gate_host.h. */
+#include "boot/gate_host.h"
+
+#include "base/time.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* No job has more ranks. */
+#define MOST_RANKS (1u << 24)
+/* After a failure: how long a strict gate waits for ranks that have not come. */
+#define GRACE_MS 1000u
+/* Descriptors beside those of the ranks. */
+#define SPARE_FILES 4u
+
+void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status)
+{
+    if (host->failed != TUTTI_OK)
+        return;
+    host->failed = status;
+    snprintf(host->text, sizeof(host->text), "%s", tutti_last_error());
+    /* If the other ranks receive the error in another way, no rank will come. */
+    host->deadline =
+        TUTTI__MIN(host->deadline, tutti__net_deadline(tutti__net_failed(status) ? 0 : GRACE_MS));
+}
+
+void tutti__gate_stop_awaiting(tutti__gate_host_t *host, uint32_t r)
+{
+    if (r >= host->size || host->fds[r] != TUTTI__GATE_AWAITED)
+        return;
+    host->fds[r] = TUTTI__GATE_NOBODY;
+    host->awaited--;
+}
+
+void tutti__gate_lose(tutti__gate_host_t *host, uint32_t rank)
+{
+    tutti__gate_fail(host, tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while ranks met", rank));
+    tutti__gate_stop_awaiting(host, rank);
+}
+
+int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_knock_t *knock)
+{
+    return knock->magic != TUTTI__GATE_MAGIC || knock->purpose != (uint32_t)gate->purpose ||
+           !tutti__gate_same_token(knock->token, gate->token.knock);
+}
+
+/* The first guest's knock has the number of ranks. */
+static tutti_status_t take_size(tutti__gate_host_t *host, const tutti__gate_knock_t *knock)
+{
+    tutti_status_t status;
+
+    if (knock->size == 0 || knock->size > MOST_RANKS || knock->rank >= knock->size)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
+                           knock->size);
+    /* Check the limit before any rank is admitted. */
+    status = tutti__net_files_left(knock->size + SPARE_FILES);
+    if (status != TUTTI_OK)
+        return tutti__fail(status, "where %u ranks meet by a unique id: %s", knock->size,
+                           tutti_last_error());
+    host->fds = malloc(knock->size * sizeof(*host->fds));
+    if (host->fds == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate for %u ranks", knock->size);
+    *host->ret_fds = host->fds;
+    for (uint32_t r = 0; r < knock->size; r++)
+        host->fds[r] = TUTTI__GATE_AWAITED;
+    host->rank = knock->rank;
+    host->size = host->awaited = knock->size;
+    host->deadline = tutti__net_deadline(host->timeout_ms);
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_knock_t *knock)
+{
+    const tutti__gate_t *gate = host->gate;
+    tutti_status_t status = TUTTI_OK;
+
+    if (knock->layout != TUTTI__BOOT_LAYOUT)
+        return tutti__fail(TUTTI_ERR_ABI, "rank %u has layout %u, rank %u has %u", knock->rank,
+                           knock->layout, host->rank, TUTTI__BOOT_LAYOUT);
+    if (host->failed != TUTTI_OK)
+        return tutti__fail(host->failed, "%s", host->text);
+    if (host->size == 0)
+        status = take_size(host, knock);
+    if (status != TUTTI_OK)
+        return status;
+    if (knock->size != host->size)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "rank %u was told of %u ranks, rank %u of %u", knock->rank, knock->size,
+                           host->rank, host->size);
+    if (knock->rank >= host->size)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "there is no rank %u among %u", knock->rank,
+                           host->size);
+    if (host->fds[knock->rank] != TUTTI__GATE_AWAITED || knock->number != gate->number)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "two processes are rank %u", knock->rank);
+    return TUTTI_OK;
+}
+
+/* An answer always fits into an empty socket. */
+int tutti__gate_answer(const tutti__gate_host_t *host, int fd, tutti_status_t status)
+{
+    tutti__gate_answer_t answer = { .magic = TUTTI__GATE_MAGIC,
+                                    .layout = TUTTI__BOOT_LAYOUT,
+                                    .status = (int32_t)status };
+
+    memcpy(answer.token, host->gate->token.answer, sizeof(answer.token));
+    if (status != TUTTI_OK)
+        snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
+    return send(fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           (ssize_t)sizeof(answer);
+}
+
+tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host, uint64_t begin_ns)
+{
+    double waited_s = (double)(tutti__now_ns() - begin_ns) * 1e-9;
+    unsigned char *listed = calloc(host->size, 1);
+    char text[160] = "some ranks";
+
+    for (uint32_t r = 0; listed != NULL && r < host->size; r++)
+        listed[r] = host->fds[r] == TUTTI__GATE_AWAITED;
+    if (listed != NULL)
+        tutti__net_list_ranks(listed, host->size, text, sizeof(text));
+    free(listed);
+    if (host->ret_fds != NULL)
+        return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not come within %.1f s", text,
+                           (double)host->timeout_ms * 1e-3);
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "%s did not connect to rank %u within %.1f s", text,
+                       host->rank, waited_s);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The messages between an id's maker, id_server.c, and the ranks, meet_id.c: in host byte order. */
+#ifndef TUTTI__BOOT_ID_WIRE_H
+#define TUTTI__BOOT_ID_WIRE_H
+
+#include "boot/gate.h"
+#include "boot/meet.h"
+
+#define TUTTI__NO_RANK UINT32_MAX
+
+/* From rank 0 to the maker, and from the maker to all ranks. TUTTI__AGAIN: only `maker` counts. */
+typedef struct {
+    int32_t status;
+    uint32_t maker; /* a rank, or TUTTI__NO_RANK */
+    char text[248];
+    tutti__venue_t place;
+} tutti__id_word_t;
+
+/* A rank's last message to the maker. */
+typedef struct {
+    int32_t status;
+    char text[252];
+} tutti__id_report_t;
+
+/* If this process is the maker, give its rank to the server's thread. */
+void tutti__id_set_rank(const tutti__id_t *id, uint32_t rank);
+
+#endif
