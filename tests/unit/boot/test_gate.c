@@ -275,6 +275,47 @@ static void test_death(void **state)
     }
 }
 
+/* ---- the watch ---- */
+
+static tutti_status_t say_lost(void *arg)
+{
+    (void)arg;
+    return tutti__fail(TUTTI_ERR_PEER_LOST, "rank 1 was lost");
+}
+
+static void *serve_watched(void *arg)
+{
+    tutti__net_watch(say_lost, NULL);
+    serve(arg);
+    tutti__net_watch(NULL, NULL);
+    return NULL;
+}
+
+/* Strangers connect so often that a wait for the next one never lasts long: the host still asks
+   its watch. */
+static void test_watch(void **state)
+{
+    uint64_t begin = crowd_now_ms();
+    host_t host;
+    int stranger;
+
+    (void)state;
+    open_door(&host, 60000, 0);
+    host.status = TUTTI_ERR_INTERNAL;
+    assert_int_equal(pthread_create(&host.thread, NULL, serve_watched, &host), 0);
+    while (pthread_tryjoin_np(host.thread, NULL) != 0) {
+        assert_int_equal(tutti__net_unix_connect(host.name, strlen(host.name), 0,
+                                                 tutti__net_deadline(5000), &stranger),
+                         TUTTI_OK);
+        close(stranger);
+        crowd_sleep_ms(1);
+    }
+    host.thread = 0;
+    assert_int_equal(close_host(&host), TUTTI_ERR_PEER_LOST);
+    assert_string_equal(host.text, "rank 1 was lost");
+    assert_true(crowd_now_ms() - begin < 30000);
+}
+
 static void test_missing(void **state)
 {
     host_t host;
@@ -325,7 +366,7 @@ int main(void)
         cmocka_unit_test(test_strangers),  cmocka_unit_test(test_impatient),
         cmocka_unit_test(test_flood),      cmocka_unit_test(test_death),
         cmocka_unit_test(test_missing),    cmocka_unit_test(test_strict),
-        cmocka_unit_test(test_list_ranks),
+        cmocka_unit_test(test_list_ranks), cmocka_unit_test(test_watch),
     };
 
     return cmocka_run_group_tests_name("boot/gate", tests, NULL, NULL);
