@@ -47,13 +47,13 @@
 /* Of one operation. */
 #define NCCL_NS 15000u /* the ranks' meeting, a launch, the kernel, and seeing that it is over */
 #define COPY_NS 7000u  /* cudaMemcpyAsync, and seeing that it is over */
-#define HOST_NODE_NS 1000u /* measured, lib/README.md: 0.3 to 0.65 us for two ranks */
+#define HOST_NODE_NS 1000u /* measured, docs/decisions.md: 0.3 to 0.65 us for two ranks */
 #define NET_NS 2000u       /* a message; select.c's alpha */
 
 /* Of a byte. */
 #define NCCL_PS 10u      /* 100 GB/s of bus bandwidth */
 #define PCIE_PS 50u      /* 20 GB/s of 32 */
-#define HOST_NODE_PS 22u /* and for each rank; measured, lib/README.md: two ranks, 1 MiB, 47 us */
+#define HOST_NODE_PS 22u /* and for each rank; measured, docs/decisions.md: two ranks, 1 MiB, 47 us */
 #define NET_PS 100u      /* 10 GB/s; select.c's beta */
 
 /* No sums that large fit in memory, and no number here overflows. */

@@ -5,7 +5,7 @@
 set -u
 
 cd "${srcdir:-.}" || exit 1
-documents='README.md CHANGELOG.md CONTRIBUTING.md lib/README.md bench/README.md'
+documents='README.md CHANGELOG.md CONTRIBUTING.md lib/README.md bench/README.md docs/decisions.md'
 errors=0
 
 wrong() {

@@ -178,7 +178,7 @@ tsan_tests += %reldir%/device_overdue
 rank_tests += %reldir%/device_loops
 %C%_device_loops_SOURCES = %reldir%/device_loops.c $(device_job) $(multi_case)
 %C%_device_loops_LDADD = $(PRETEND_LIBS)
-# What NCCL is known to hang on; see lib/README.md.
+# What NCCL is known to hang on; see docs/decisions.md.
 rank_tests += %reldir%/device_stuck
 tsan_tests += %reldir%/device_stuck
 %C%_device_stuck_SOURCES = %reldir%/device_stuck.c $(device_job) $(multi_case)
