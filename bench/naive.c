@@ -53,14 +53,16 @@ static int wait_all(void)
     return status == MPI_SUCCESS ? 0 : -1;
 }
 
+/* The buffers may begin at any byte (--align), hence memcpy. */
 #define ADD(type)                                                                                  \
-    do {                                                                                           \
-        type *a = sum;                                                                             \
-        const type *b = more;                                                                      \
+    for (size_t i = 0; i < count; i++) {                                                           \
+        type a, b;                                                                                 \
                                                                                                    \
-        for (size_t i = 0; i < count; i++)                                                         \
-            a[i] = (type)(a[i] + b[i]);                                                            \
-    } while (0)
+        memcpy(&a, (char *)sum + i * sizeof(type), sizeof(type));                                  \
+        memcpy(&b, (const char *)more + i * sizeof(type), sizeof(type));                           \
+        a = (type)(a + b);                                                                         \
+        memcpy((char *)sum + i * sizeof(type), &a, sizeof(type));                                  \
+    }
 
 static void add(const bench_call_t *call, void *sum, const void *more, size_t count)
 {

@@ -53,7 +53,7 @@
 /* Of a byte. */
 #define NCCL_PS 10u      /* 100 GB/s of bus bandwidth */
 #define PCIE_PS 50u      /* 20 GB/s of 32 */
-#define HOST_NODE_PS 22u /* and for each rank; measured, docs/decisions.md: two ranks, 1 MiB, 47 us */
+#define HOST_NODE_PS 22u /* and for each rank; docs/decisions.md: two ranks, 1 MiB, 47 us */
 #define NET_PS 100u      /* 10 GB/s; select.c's beta */
 
 /* No sums that large fit in memory, and no number here overflows. */
