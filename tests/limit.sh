@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. TEST_SECONDS changes the limit, which
-# is 300, and 600 with TUTTI_TEST_LONG. Tests on a real device have it twice, since they start CUDA
+# is 300, and 1800 with TUTTI_TEST_LONG (the proofs take that long with ASan on a busy machine). Tests on a real device have it twice, since they start CUDA
 # and NCCL again and again, which takes seconds, and run one at a time.
 #
 # Of tests that start ranks at most twice as many run at a time as there are processors, however many
@@ -11,7 +11,7 @@
 set -u
 
 seconds=300
-[ -z "${TUTTI_TEST_LONG:-}" ] || seconds=600
+[ -z "${TUTTI_TEST_LONG:-}" ] || seconds=1800
 seconds=${TEST_SECONDS:-$seconds}
 session=
 case $1 in
