@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Runs one test with a time limit: limit.sh TEST [ARGUMENT...]. TEST_SECONDS changes the limit, which
-# is 300, and 1800 with TUTTI_TEST_LONG (the proofs take that long with ASan on a busy machine). Tests on a real device have it twice, since they start CUDA
-# and NCCL again and again, which takes seconds, and run one at a time.
+# is 300, and 1800 with TUTTI_TEST_LONG: beside other work, the proofs under ASan need more than 600.
+# Tests on a real device have twice the limit, since they start CUDA and NCCL again and again, which
+# takes seconds, and run one at a time.
 #
 # Of tests that start ranks at most twice as many run at a time as there are processors, however many
 # `make -j` starts: they wait as much as they compute, but for TEST_SECONDS's sake not all at once.
