@@ -27,7 +27,7 @@
 #include "boot/net.h"
 
 /* The number of the layout of all that ranks say to each other before and on the side channel. */
-#define TUTTI__BOOT_LAYOUT 3
+#define TUTTI__BOOT_LAYOUT 4
 
 /* In `fds` of tutti__gate_admit. */
 #define TUTTI__GATE_AWAITED (-1)

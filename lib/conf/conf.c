@@ -70,15 +70,6 @@ static const row_t rows[] = {
     { "TUTTI_NODE_CHUNK_BYTES", CONF_BYTES, AT(shared.node_chunk_bytes), "256K",
       "Within a host: large messages are pipelined in pieces of this size.",
       4 * KIB, GIB, NULL },
-    { "TUTTI_CMA_BYTES", CONF_BYTES, AT(shared.cma_bytes), "auto",
-      "Within a host: the smallest message, in bytes per rank, whose ranks read each other's\n"
-      "    memory, if the kernel lets them; auto: none, since copying was faster where measured.",
-      0, 16 * GIB, "auto" },
-    { "TUTTI_STREAM_BYTES", CONF_BYTES, AT(shared.stream_bytes), "auto",
-      "Within a host: the smallest message whose results are written around the caches, if not\n"
-      "    all is in tutti_mem_alloc's memory; auto: none, since that was slower, or no faster,\n"
-      "    where measured.",
-      0, 16 * GIB, "auto" },
     { "TUTTI_L3_BYTES", CONF_BYTES, AT(shared.l3_bytes), "auto",
       "Size of an L3 cache. Where it cannot hold the results of the ranks that share it, those in\n"
       "    tutti_mem_alloc's memory are fetched ahead or go around it; auto: as the system says.",

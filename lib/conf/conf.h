@@ -25,8 +25,6 @@ typedef struct {
     uint64_t credits;          /* TUTTI_CREDITS: slots per channel */
     uint64_t oneshot_bytes;    /* TUTTI_ONESHOT_BYTES: ranks x bytes up to which one-shot serves */
     uint64_t node_chunk_bytes; /* TUTTI_NODE_CHUNK_BYTES: one pipeline chunk of two-shot */
-    uint64_t cma_bytes;        /* TUTTI_CMA_BYTES: ranks read each other's memory from here; AUTO */
-    uint64_t stream_bytes;     /* TUTTI_STREAM_BYTES: results go around caches from here; AUTO */
     uint64_t l3_bytes;         /* TUTTI_L3_BYTES: of one L3 cache; AUTO */
     uint64_t huge_pages;       /* TUTTI_HUGE_PAGES: tutti__huge_t of mem/shared.h */
     uint64_t timeout_ms;       /* TUTTI_TIMEOUT (seconds in the variable): deadline of each wait */

@@ -6,7 +6,7 @@ set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
 bench=bench/tutti_tune
-settings="TUTTI_ONESHOT_BYTES TUTTI_NODE_CHUNK_BYTES TUTTI_CMA_BYTES TUTTI_STREAM_BYTES TUTTI_FUSION_BYTES"
+settings="TUTTI_ONESHOT_BYTES TUTTI_NODE_CHUNK_BYTES TUTTI_FUSION_BYTES"
 export XDG_CONFIG_HOME="$files/config"
 own=$XDG_CONFIG_HOME/tutti/tuned
 unset TUTTI_TUNED $settings

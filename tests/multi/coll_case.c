@@ -24,7 +24,6 @@ void small_pieces(tutti__conf_t *conf, int rank)
     conf->shared.chunk_bytes = CHUNK_BYTES;
     conf->shared.node_chunk_bytes = 8192;
     conf->shared.oneshot_bytes = 1024;
-    conf->shared.stream_bytes = 6000;
     conf->shared.l3_bytes = 20000;
 }
 

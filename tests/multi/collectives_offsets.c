@@ -83,12 +83,6 @@ static void large(rank_t *self)
     area_close(&area);
 }
 
-static void read_peers(tutti__conf_t *conf, int rank)
-{
-    small_pieces(conf, rank);
-    conf->shared.cma_bytes = 0;
-}
-
 static int run(rank_fn_t fn, int size, void (*settings)(tutti__conf_t *, int), int threads)
 {
     job_t job = { .size = size, .fn = fn, .threads = threads, .settings = settings };
@@ -106,6 +100,5 @@ int main(void)
         failures += run(small, size, small_pieces, threads);
         failures += run(large, size, NULL, threads);
     }
-    failures += run(small, 2, read_peers, threads);
     return failures != 0;
 }

@@ -52,10 +52,6 @@ multi_case = %reldir%/coll_case.c %reldir%/coll_case.h %reldir%/forced.c \
 %C%_mismatches_LDADD = $(LDADD) -lm
 
 # Ranks that read each other's memory.
-rank_tests += %reldir%/cma
-tsan_tests += %reldir%/cma
-%C%_cma_SOURCES = %reldir%/cma.c $(multi_case)
-%C%_cma_LDADD = $(LDADD) -lm
 
 # Schedules from files.
 rank_tests += %reldir%/user_schedule
@@ -193,7 +189,7 @@ tsan_tests += %reldir%/device_split
 %C%_device_split_LDADD = $(PRETEND_LIBS)
 
 # See tests/local.mk.
-asan_quick += %reldir%/async_ends %reldir%/async_errors %reldir%/cma \
+asan_quick += %reldir%/async_ends %reldir%/async_errors \
     %reldir%/collectives_bad %reldir%/collectives_v %reldir%/device_async_ends \
     %reldir%/device_ends %reldir%/device_faults %reldir%/leave \
     %reldir%/messages_bad %reldir%/user_schedule

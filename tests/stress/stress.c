@@ -39,7 +39,7 @@ typedef struct {
 } stress_job_t;
 
 /* Settings of the present job: the library's own, or small, so that little data takes every way; in
-   groups or not, reading peers' memory or not. */
+   groups or not. */
 static tutti__conf_shared_t pieces;
 
 static void set_pieces(uint64_t seed, int job)
@@ -50,14 +50,11 @@ static void set_pieces(uint64_t seed, int job)
     tutti__conf_defaults(&conf);
     pieces = conf.shared;
     pieces.group_size = stress_draw(&row, 4); /* 1: as if there were no groups */
-    if (stress_draw(&row, 3) == 0)
-        pieces.cma_bytes = stress_draw(&row, 20000);
     if (stress_draw(&row, 2) == 0)
         return;
     pieces.chunk_bytes = 4096;
     pieces.node_chunk_bytes = (uint64_t)8192 << stress_draw(&row, 3);
     pieces.oneshot_bytes = 1024;
-    pieces.stream_bytes = stress_draw(&row, 100000);
     pieces.l3_bytes = 1 + stress_draw(&row, 200000);
 }
 
@@ -68,8 +65,6 @@ static void settings(tutti__conf_t *conf, int rank)
     conf->shared.node_chunk_bytes = pieces.node_chunk_bytes;
     conf->shared.oneshot_bytes = pieces.oneshot_bytes;
     conf->shared.group_size = pieces.group_size;
-    conf->shared.cma_bytes = pieces.cma_bytes;
-    conf->shared.stream_bytes = pieces.stream_bytes;
     conf->shared.l3_bytes = pieces.l3_bytes;
 }
 

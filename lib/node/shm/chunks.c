@@ -11,7 +11,6 @@
  */
 #include "node/shm/shm.h"
 
-#include "reduce/stream.h"
 
 #include <string.h>
 
@@ -240,14 +239,10 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
                                : NULL;
         dst = gets ? tutti__shm_dst(lane, part) : NULL;
         shown = shows ? slot : NULL;
-        if (lane->streams && gets) {
-            reduce_to(shm, lane_index, srcs, nsrcs, NULL, slot, part.count);
-            tutti__stream_copy(dst, slot, part.count * lane->esize);
-        } else if (goes_back(shm, lane)) {
+        if (goes_back(shm, lane))
             reduce_back(shm, lane_index, srcs, dst, shown, part.count);
-        } else {
+        else
             reduce_to(shm, lane_index, srcs, nsrcs, dst, shown, part.count);
-        }
     }
 }
 
@@ -259,16 +254,10 @@ static int takes_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
     return lane->call->kind != TUTTI__NODE_REDUCE_SCATTER && tutti__shm_gets(shm, lane);
 }
 
-static void plain_copy(void *dst, const void *src, size_t bytes)
-{
-    memcpy(dst, src, bytes);
-}
-
 /* Copy what other ranks own; what is moved only, also my own part if it is not in place. */
 static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk)
 {
     const tutti__node_call_t *call = lane->call;
-    void (*copy)(void *, const void *, size_t) = lane->streams ? tutti__stream_copy : plain_copy;
 
     for (uint32_t j = 0; j < lane->nblocks; j++) {
         uint32_t from = call->kind == TUTTI__NODE_BCAST ? call->root : tutti__shm_owner(lane, j);
@@ -281,10 +270,10 @@ static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uin
         if (count == 0)
             continue;
         if (from != shm->me)
-            copy(dst, tutti__shm_slot(shm, lane, shows_in(shm, lane, from), chunk, slot),
+            memcpy(dst, tutti__shm_slot(shm, lane, shows_in(shm, lane, from), chunk, slot),
                  count * lane->esize);
         else if (!tutti__shm_reduces(lane) && dst != src)
-            copy(dst, src, count * lane->esize);
+            memcpy(dst, src, count * lane->esize);
     }
 }
 
@@ -375,13 +364,6 @@ static tutti_status_t stage_out(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     return TUTTI_OK;
 }
 
-/* Before the caller, who alone reads what was streamed, or another thread that goes on, has it. */
-static void end_streams(const tutti__shm_lane_t *lane)
-{
-    if (lane->streams)
-        tutti__stream_end();
-}
-
 tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -390,12 +372,9 @@ tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__
         if (stage_in(shm, lane_index, stuck) == TUTTI__AGAIN &&
             stage_sum(shm, lane_index, stuck) == TUTTI__AGAIN &&
             stage_red(shm, lane_index, stuck) == TUTTI__AGAIN &&
-            stage_out(shm, lane_index, stuck) == TUTTI__AGAIN) {
-            end_streams(lane);
+            stage_out(shm, lane_index, stuck) == TUTTI__AGAIN)
             return TUTTI__AGAIN;
-        }
     }
-    end_streams(lane);
     lane->base += lane->nchunks;
     lane->sum = 0;
     /* Counted on, so that it is never far behind; who waits for it later knows the announcement. */

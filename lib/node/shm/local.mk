@@ -6,7 +6,6 @@ libtutti_all_la_SOURCES += \
     %reldir%/levels.c \
     %reldir%/meet.c \
     %reldir%/open.c \
-    %reldir%/pull.c \
     %reldir%/repeat.c \
     %reldir%/shm.c \
     %reldir%/shm.h \

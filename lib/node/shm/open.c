@@ -79,8 +79,6 @@ tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nloca
     shm->me = me;
     shm->oneshot_bytes = oneshot_share(conf->oneshot_bytes, nlocal);
     shm->bulk_bytes = TUTTI__ROUND_UP(conf->node_chunk_bytes, 4096);
-    shm->pull_bytes = UINT64_MAX;
-    shm->stream_bytes = conf->stream_bytes;
     shm->outgrow_bytes = UINT64_MAX;
     shm->local_to_machine = calloc(nlocal, sizeof(*shm->local_to_machine));
     shm->local_to_rank = calloc(nlocal, sizeof(*shm->local_to_rank));
@@ -140,21 +138,6 @@ static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__
                                    group_of, conf, ret_node);
     free(offset);
     free(index);
-    return status;
-}
-
-/* The setting is rank 0's, so all ranks ask or none. table: [their number], scratch. */
-static tutti_status_t allow_pull(tutti__boot_t *boot, const tutti__conf_shared_t *conf,
-                                 uint64_t *table, tutti__shm_t *shm)
-{
-    tutti_status_t status;
-    int may = 0;
-
-    if (conf->cma_bytes == TUTTI__CONF_AUTO)
-        return TUTTI_OK;
-    status = tutti__shm_may_pull(boot, shm, table, &may);
-    if (status == TUTTI_OK && may && shm->nlocal > 1)
-        shm->pull_bytes = conf->cma_bytes;
     return status;
 }
 
@@ -223,8 +206,6 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
         ((tutti__shm_t *)node)->outgrow_bytes = cache_share(topo, conf->l3_bytes);
     }
     status = tutti__boot_agree(boot, status);
-    if (status == TUTTI_OK)
-        status = allow_pull(boot, conf, offsets, (tutti__shm_t *)node);
     if (status != TUTTI_OK) {
         tutti__shm_close(node);
         goto free_own;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Node operations over shared memory: announcing, meeting, one-shot. See shm.h for the protocol;
- * meet.c says whether announcements fit, chunks.c, zero.c and pull.c have the larger kernels.
+ * meet.c says whether announcements fit, chunks.c and zero.c have the larger kernels.
  *
  * The one-shot kernel follows the symmetric scheme of DeepSpeed's CPU allreduce and Open MPI's XHC
  * (inline payload): everybody writes its data once and reads all others', so a small allreduce is
@@ -122,16 +122,6 @@ static int is_in_place(const tutti__shm_lane_t *lane)
            tutti__shm_src(lane, lane->first) == tutti__shm_dst(lane, lane->first);
 }
 
-/* Peers may read src wherever it is. */
-static void let_pull(tutti__shm_lane_t *lane)
-{
-    lane->large.flags |= TUTTI__PULLS;
-    if (lane->large.src_offset != TUTTI__NO_OFFSET)
-        return;
-    lane->large.src_offset = (uintptr_t)lane->call->src;
-    lane->large.flags |= TUTTI__ADDRESS;
-}
-
 /*
  * The announcement of an operation that is not one-shot. Zero-copy finds a peer's block where its
  * own is; blocks that have places of their own are elsewhere on each rank.
@@ -152,22 +142,11 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     if (!is_alike || is_in_place(lane) || src == TUTTI__NO_OFFSET ||
         (lends_dst(shm, lane) && dst == TUTTI__NO_OFFSET))
         large->flags |= TUTTI__PRIVATE;
-    if (is_alike && !is_in_place(lane) && !lane->levels && message_bytes(lane) >= shm->pull_bytes)
-        let_pull(lane);
     large->bulk_offset = TUTTI__NO_OFFSET;
     if (!place_bulk(shm, lane))
         large->flags |= TUTTI__FAILED;
     else if (lane->bulk != NULL)
         tutti__arena_offset(shm->machine->arena, lane->bulk, 1, &large->bulk_offset);
-}
-
-/* In place, what is written was read before, so it is in the caches. Alone there are no slots. */
-static int streams(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
-{
-    const tutti__node_call_t *call = lane->call;
-
-    return message_bytes(lane) >= shm->stream_bytes && shm->nlocal > 1 &&
-           (call->src != call->dst || call->kind == TUTTI__NODE_BCAST);
 }
 
 /* What depends neither on the buffers nor on the operation's number. */
@@ -206,11 +185,9 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
         pack_oneshot(shm, lane, own->u.data);
     } else {
         tutti__shm_cut(shm, lane);
-        lane->streams = streams(shm, lane);
         describe_large(shm, lane);
         /* Where another kernel may still be, nothing is copied ahead. */
-        if ((lane->large.flags & (TUTTI__PRIVATE | TUTTI__FAILED | TUTTI__PULLS)) ==
-                TUTTI__PRIVATE &&
+        if ((lane->large.flags & (TUTTI__PRIVATE | TUTTI__FAILED)) == TUTTI__PRIVATE &&
             tutti__shm_copies_in(shm, lane)) {
             lane->phase = SHM_EARLY;
             return;
@@ -285,7 +262,7 @@ static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
 /* Which kernel, now that all descriptions are known. The same answer on all ranks. */
 static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
-    uint32_t any = 0, all = TUTTI__PULLS;
+    uint32_t any = 0;
 
     for (uint32_t r = 0; r < shm->nlocal; r++) {
         const tutti__large_t *large = tutti__shm_said(shm, lane, r);
@@ -297,11 +274,8 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
                                shm->local_to_rank[r], 2 * tutti__shm_slot_bytes(shm));
         lane->peer[r].bulk = shm->machine->base[shm->local_to_machine[r]] + large->bulk_offset;
         any |= large->flags;
-        all &= large->flags;
     }
-    lane->phase = !(any & TUTTI__PRIVATE) ? SHM_ZERO : all ? SHM_PULL : SHM_CHUNKS;
-    if (lane->phase == SHM_PULL)
-        tutti__shm_cut_to_pull(shm, lane);
+    lane->phase = any & TUTTI__PRIVATE ? SHM_CHUNKS : SHM_ZERO;
     return TUTTI_OK;
 }
 
@@ -372,8 +346,6 @@ static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__stuc
         status = tutti__shm_chunks(shm, lane_index, stuck);
     if (status == TUTTI_OK && lane->phase == SHM_ZERO)
         status = tutti__shm_zero(shm, lane_index, stuck);
-    if (status == TUTTI_OK && lane->phase == SHM_PULL)
-        status = tutti__shm_pull(shm, lane_index, stuck);
     return status;
 }
 

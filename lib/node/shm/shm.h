@@ -34,8 +34,7 @@
  *      OUT  copy what others own from their slots     needs: all RED >= g + 1, if it reduces
  *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. Reduce-scatter has no OUT, a
  *   reduce has it on root only; allgather, broadcast and alltoall have no RED. My own part goes
- *   from sendbuf to recvbuf without the slot, if it is not streamed. Of three ranks' reduce all is
- *   the root's part.
+ *   from sendbuf to recvbuf without the slot. Of three ranks' reduce all is the root's part.
  *
  *   OUT is counted by all kernels, also where nothing is copied: it is what frees a slot.
  *
@@ -55,12 +54,6 @@
  *   alltoall each fetches its own; in place that would overwrite what others fetch. It counts as
  *   one chunk, and ends when all have RED, so nobody touches another's buffer afterwards.
  *
- * Pull. From TUTTI_CMA_BYTES on, ranks read the sources of others where they are, also private ones
- *   (process_vm_readv). Nobody copies IN; the other stages of a chunk are
- *      RED  read what is to be reduced or moved    needs: all OUT >= g - 1, if shown in my slot
- *      OUT  copy others' results from their slots            needs: all RED >= g + 1, if any
- *   and it ends when all have all RED, so nobody reads another's buffer afterwards.
- *
  * No globals; ranks may be threads of one process.
  */
 #ifndef TUTTI__NODE_SHM_SHM_H
@@ -78,15 +71,13 @@
 enum {
     TUTTI__COPIED = 1,  /* chunk 0 is in the bulk slot already: counts as IN */
     TUTTI__FAILED = 2,  /* this rank could not make its bulk slots */
-    TUTTI__PRIVATE = 4, /* a buffer that zero-copy needs is not in the arena: there is none */
-    TUTTI__PULLS = 8,   /* peers may read src.. */
-    TUTTI__ADDRESS = 16 /* ..and src_offset is where it is in this rank's process */
+    TUTTI__PRIVATE = 4  /* a buffer that zero-copy needs is not in the arena: there is none */
 };
 
 /* An operation that is not one-shot. */
 typedef struct {
     uint64_t src_offset, dst_offset; /* in this rank's arena; or NO_OFFSET, where PRIVATE or not
-                                        needed; see ADDRESS */
+                                        needed */
     uint64_t bulk_offset;            /* of its bulk slots */
     uint32_t flags;
 } tutti__large_t;
@@ -127,8 +118,7 @@ typedef enum {
     SHM_EARLY,
     SHM_MEET,
     SHM_CHUNKS,
-    SHM_ZERO,
-    SHM_PULL
+    SHM_ZERO
 } tutti__shm_phase_t;
 
 /* Elements that belong together: how many, and how far behind the call's src and dst. */
@@ -171,7 +161,6 @@ typedef struct {
     int simple;              /* ..of an allreduce, as one block */
     int levels;              /* it reduces in two levels */
     int outgrows;            /* ..and no cache keeps all ranks' results */
-    int streams;             /* results go around the caches, out of slots */
     size_t largest;          /* in its largest block; of shares, in each but the last ones */
     size_t grain, place;     /* zero-copy: shares' borders are multiples of grain, 0: any, in a
                                 destination that begins at place */
@@ -197,9 +186,7 @@ typedef struct {
     uint32_t *local_to_rank;    /* [nlocal] */
     size_t oneshot_bytes;       /* per rank: the most data in an announcement */
     size_t bulk_bytes;          /* data in one bulk slot */
-    uint64_t pull_bytes;        /* per rank: the smallest message that is pulled; MAX: none */
     uint64_t outgrow_bytes;     /* per rank: the smallest message whose results no cache keeps */
-    uint64_t stream_bytes;      /* ..whose results go around the caches, out of slots */
     const void **srcs;          /* [TUTTI__LANES][nlocal] for kernels */
     void **bufs;                /* the same, for those that write */
     uint32_t ngroups, group;    /* groups of ranks, and which is mine */
@@ -347,7 +334,7 @@ void tutti__shm_close(tutti__node_t *node);
 /* cut.c: how the present operation is cut. */
 void tutti__shm_measure(tutti__shm_lane_t *lane);
 void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
-/* For zero-copy and pull: all ranks work, however few they are. */
+/* For zero-copy: all ranks work, however few they are. */
 void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
 /*
  * For zero-copy: shares end at page borders of a destination at dst_offset, as announced; small
@@ -395,14 +382,6 @@ tutti_status_t tutti__shm_all_reached(const tutti__shm_t *shm, const tutti__shm_
 /* zero.c */
 tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
 
-/* pull.c */
-void tutti__shm_cut_to_pull(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
-tutti_status_t tutti__shm_pull(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
-/* Can all ranks of my host read each other? Collective over all ranks of boot; table: [their
-   number], scratch. */
-tutti_status_t tutti__shm_may_pull(tutti__boot_t *boot, const tutti__shm_t *shm, uint64_t *table,
-                                   int *ret_may);
-
 /* ---- levels.c ---- */
 
 /* Of each group in zero-copy: together they should stay in the first cache. */
@@ -427,7 +406,7 @@ tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lan
 void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **srcs, size_t count);
 
 /* The whole room: ranks of my host over `machine`. conf: oneshot_bytes, node_chunk_bytes,
-   cma_bytes, group_size. Collective over all ranks of boot. */
+   group_size. Collective over all ranks of boot. */
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
 

@@ -127,8 +127,6 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.credits, 4);
     assert_int_equal(conf.shared.oneshot_bytes, 32 << 10);
     assert_int_equal(conf.shared.node_chunk_bytes, 256 << 10);
-    assert_int_equal(conf.shared.cma_bytes, TUTTI__CONF_AUTO);
-    assert_int_equal(conf.shared.stream_bytes, TUTTI__CONF_AUTO);
     assert_int_equal(conf.shared.l3_bytes, TUTTI__CONF_AUTO);
     assert_int_equal(conf.shared.compare, 1);
     assert_int_equal(conf.shared.timeout_ms, 600000);
@@ -163,8 +161,6 @@ static void test_every_setting(void **state)
     setenv("TUTTI_CREDITS", "64", 1);
     setenv("TUTTI_ONESHOT_BYTES", "1M", 1);
     setenv("TUTTI_NODE_CHUNK_BYTES", "1G", 1);
-    setenv("TUTTI_CMA_BYTES", "512K", 1);
-    setenv("TUTTI_STREAM_BYTES", "3M", 1);
     setenv("TUTTI_L3_BYTES", "96M", 1);
     setenv("TUTTI_COMPARE", "0", 1);
     setenv("TUTTI_HUGE_PAGES", "1", 1);
@@ -192,8 +188,6 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.shared.credits, 64);
     assert_int_equal(conf.shared.oneshot_bytes, 1 << 20);
     assert_int_equal(conf.shared.node_chunk_bytes, 1 << 30);
-    assert_int_equal(conf.shared.cma_bytes, 512 << 10);
-    assert_int_equal(conf.shared.stream_bytes, 3 << 20);
     assert_int_equal(conf.shared.l3_bytes, 96 << 20);
     assert_int_equal(conf.shared.compare, 0);
     assert_int_equal(conf.shared.huge_pages, 2);
@@ -415,7 +409,7 @@ static void test_help(void **state)
     assert_int_equal(count(text, "set up by these environment variables"), 1);
     assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
-    assert_int_equal(count(text, "\nTUTTI_"), 33);
+    assert_int_equal(count(text, "\nTUTTI_"), 31);
     assert_int_equal(count(text, "`tutti_sched list`"), 1);
 }
 

@@ -6,8 +6,7 @@ unit_tests += \
     %reldir%/test_interleave \
     %reldir%/test_nccl \
     %reldir%/test_nccl_ends \
-    %reldir%/test_places \
-    %reldir%/test_pull
+    %reldir%/test_places
 tsan_tests += %reldir%/test_nccl %reldir%/test_nccl_ends
 interleaved = \
     %reldir%/interleave.c \
@@ -18,7 +17,6 @@ interleaved = \
     lib/node/shm/levels.c \
     lib/node/shm/meet.c \
     lib/node/shm/open.c \
-    lib/node/shm/pull.c \
     lib/node/shm/repeat.c \
     lib/node/shm/shm.c \
     lib/node/shm/zero.c \
@@ -35,7 +33,6 @@ tests_unit_node_test_nccl_LDADD = $(PRETEND_LIBS)
 tests_unit_node_test_nccl_ends_SOURCES = %reldir%/test_nccl_ends.c $(nccl_world)
 tests_unit_node_test_nccl_ends_LDADD = $(PRETEND_LIBS)
 tests_unit_node_test_places_SOURCES = %reldir%/test_places.c $(world)
-tests_unit_node_test_pull_SOURCES = %reldir%/test_pull.c $(world)
 
 # Ranks without boot, for tests of all that stands on shared memory.
 world = tests/unit/node/world.c tests/unit/node/world.h

@@ -45,12 +45,6 @@ typedef struct {
     int apart;  /* not in place: bit r for rank r */
 } step_t;
 
-/* Where buffers are not all in arenas. */
-typedef enum {
-    BY_CHUNKS,
-    BY_PULL
-} way_t;
-
 /* Ranks in an operation of this kind say at once that they have done all of it. */
 typedef struct {
     tutti__op_kind_t kind; /* 0: nobody does */
@@ -268,7 +262,7 @@ static void node_rank(int rank, void *arg)
     }
 }
 
-static void node_open(node_run_t *run, world_t *w, uint32_t lane, way_t way)
+static void node_open(node_run_t *run, world_t *w, uint32_t lane)
 {
     memset(run, 0, sizeof(*run));
     run->world = w;
@@ -279,8 +273,6 @@ static void node_open(node_run_t *run, world_t *w, uint32_t lane, way_t way)
         void *ptr;
 
         run->node[r] = world_node(w, r);
-        if (way == BY_PULL)
-            ((tutti__shm_t *)run->node[r])->pull_bytes = 0;
         assert_int_equal(tutti__arena_alloc(w->arena[r], 2 * MOST * sizeof(float), &ptr), TUTTI_OK);
         run->shared[r] = ptr;
         run->private[r] = malloc(2 * MOST * sizeof(float));
@@ -361,9 +353,7 @@ static void random_groups(int n, const char *groups, uint32_t lane, tutti_op_t l
         node_run_t run;
         uint32_t points;
 
-        /* Out of place, around the caches or not. */
-        w.conf.stream_bytes = i / 8 % 2 ? 0 : UINT64_MAX;
-        node_open(&run, &w, lane, i / 4 % 2 ? BY_PULL : BY_CHUNKS);
+        node_open(&run, &w, lane);
         run.left = left;
         draw_steps(&run, i);
         points = il_run(n, node_rank, &run, &plan);
@@ -433,7 +423,7 @@ static void test_order(void **state)
 }
 
 /* Do some operations of this kind, many chunks or zero-copy each, come out wrong? */
-static int is_found(int n, const char *groups, early_t early, size_t count, int shared, way_t way)
+static int is_found(int n, const char *groups, early_t early, size_t count, int shared)
 {
     world_t w;
     int found = 0;
@@ -443,7 +433,7 @@ static int is_found(int n, const char *groups, early_t early, size_t count, int 
         il_plan_t plan = { .seed = i + 1, .percent = 20, .first = i };
         node_run_t run;
 
-        node_open(&run, &w, 0, way);
+        node_open(&run, &w, 0);
         run.early = early;
         for (run.nsteps = 0; run.nsteps < 4; run.nsteps++)
             run.step[run.nsteps] = (step_t){ early.kind, count, 0, shared, -1, 15 };
@@ -460,44 +450,33 @@ static void test_early(void **state)
     static const struct {
         early_t early;
         int n, shared, found;
-        way_t way;
     } cases[] = {
-        { { TUTTI__NODE_REDUCE, EARLY_IN }, 3, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 0, 0, BY_CHUNKS }, /* the root does it all */
-        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 3, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_REDUCE, EARLY_IN }, 4, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_REDUCE, EARLY_RED }, 4, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 4, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 255, 1, BY_CHUNKS },
-        { { TUTTI__NODE_REDUCE, EARLY_IN }, 2, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_REDUCE, EARLY_RED }, 2, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, 2, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, 2, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 2, 0, 0, BY_CHUNKS }, /* each reads its own slot */
-        { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, 3, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, 3, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 3, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_ALLTOALL, EARLY_IN }, 3, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 0, 0, BY_CHUNKS }, /* it has none */
-        { { TUTTI__NODE_ALLTOALL, EARLY_OUT }, 3, 0, 1, BY_CHUNKS },
-        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 15, 1, BY_CHUNKS },
-        { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, 3, 0, 0, BY_PULL }, /* nobody copies in */
-        { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, 3, 0, 1, BY_PULL },
-        { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 3, 0, 1, BY_PULL },
-        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 0, 1, BY_PULL },
-        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 3, 0, 1, BY_PULL },
-        { { TUTTI__NODE_REDUCE_SCATTER, EARLY_RED }, 3, 0, 1, BY_PULL },
-        { { TUTTI__NODE_REDUCE_SCATTER, EARLY_OUT }, 3, 0, 0, BY_PULL }, /* nor out */
-        { { TUTTI__NODE_ALLGATHER, EARLY_RED }, 3, 0, 1, BY_PULL },
-        { { TUTTI__NODE_BCAST, EARLY_RED }, 3, 0, 1, BY_PULL },
-        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 0, 1, BY_PULL },
+        { { TUTTI__NODE_REDUCE, EARLY_IN }, 3, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 0, 0 }, /* the root does it all */
+        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 3, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_IN }, 4, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 4, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_OUT }, 4, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 255, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_IN }, 2, 0, 1 },
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 2, 0, 1 },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, 2, 0, 1 },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, 2, 0, 1 },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 2, 0, 0 }, /* each reads its own slot */
+        { { TUTTI__NODE_ALLREDUCE, EARLY_IN }, 3, 0, 1 },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_RED }, 3, 0, 1 },
+        { { TUTTI__NODE_ALLREDUCE, EARLY_OUT }, 3, 0, 1 },
+        { { TUTTI__NODE_ALLTOALL, EARLY_IN }, 3, 0, 1 },
+        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 0, 0 }, /* it has none */
+        { { TUTTI__NODE_ALLTOALL, EARLY_OUT }, 3, 0, 1 },
+        { { TUTTI__NODE_ALLTOALL, EARLY_RED }, 3, 15, 1 },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         early_t early = cases[i].early;
 
-        if (is_found(cases[i].n, NULL, early, MOST, cases[i].shared, cases[i].way) !=
+        if (is_found(cases[i].n, NULL, early, MOST, cases[i].shared) !=
             cases[i].found)
             fail_msg("case %zu is %sfound", i, cases[i].found ? "not " : "");
     }
@@ -528,12 +507,12 @@ static void test_early_groups(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        if (!is_found(4, "0011", cases[i].early, cases[i].count, 0, BY_CHUNKS))
+        if (!is_found(4, "0011", cases[i].early, cases[i].count, 0))
             fail_msg("case %zu is not found", i);
 }
 
 /* All interleavings of a short list of operations with up to two switches at chosen points. */
-static void enumerate_groups(int n, const char *groups, const step_t *steps, int nsteps, way_t way)
+static void enumerate_groups(int n, const char *groups, const step_t *steps, int nsteps)
 {
     world_t w;
     uint32_t points = 1;
@@ -545,7 +524,7 @@ static void enumerate_groups(int n, const char *groups, const step_t *steps, int
                 il_plan_t plan = { .nplaces = 2, .place = { a, b }, .first = first };
                 node_run_t run;
 
-                node_open(&run, &w, 0, way);
+                node_open(&run, &w, 0);
                 memcpy(run.step, steps, (size_t)nsteps * sizeof(*steps));
                 run.nsteps = nsteps;
                 points = il_run(n, node_rank, &run, &plan);
@@ -557,9 +536,9 @@ static void enumerate_groups(int n, const char *groups, const step_t *steps, int
     world_close(&w);
 }
 
-static void enumerate_node(int n, const step_t *steps, int nsteps, way_t way)
+static void enumerate_node(int n, const step_t *steps, int nsteps)
 {
-    enumerate_groups(n, NULL, steps, nsteps, way);
+    enumerate_groups(n, NULL, steps, nsteps);
 }
 
 static void test_enumerated(void **state)
@@ -589,25 +568,21 @@ static void test_enumerated(void **state)
     static const step_t exchanges[] = { { TUTTI__NODE_ALLTOALL, 6, 0, 0, -1, 0 },
                                         { TUTTI__NODE_ALLTOALL, 1500, 0, 0, -1, 0 },
                                         { TUTTI__NODE_ALLTOALL, 600, 0, 15, -1, 15 } };
-    static const step_t pulled[] = { { TUTTI__NODE_ALLREDUCE, 1500, 0, 0, -1, 0 },
-                                     { TUTTI__NODE_REDUCE, 2500, 1, 0, -1, 2 },
-                                     { TUTTI__NODE_ALLGATHER, 600, 0, 0, -1, 3 } };
 
     (void)state;
-    enumerate_node(2, oneshot, 4, BY_CHUNKS);
-    enumerate_node(2, again, 5, BY_CHUNKS);
-    enumerate_node(2, chunks, 2, BY_CHUNKS);
-    enumerate_node(2, mixed, 3, BY_CHUNKS);
-    enumerate_node(2, meetings, 5, BY_CHUNKS);
-    enumerate_node(2, rooted, 3, BY_CHUNKS);
-    enumerate_node(2, exchanges, 3, BY_CHUNKS);
-    enumerate_node(2, pulled, 3, BY_PULL);
-    enumerate_node(3, oneshot, 2, BY_CHUNKS);
-    enumerate_node(3, again, 3, BY_CHUNKS);
-    enumerate_node(3, meetings, 3, BY_CHUNKS);
-    enumerate_groups(3, "001", oneshot, 2, BY_CHUNKS);
-    enumerate_groups(3, "011", meetings, 3, BY_CHUNKS);
-    enumerate_groups(3, "010", chunks, 1, BY_CHUNKS);
+    enumerate_node(2, oneshot, 4);
+    enumerate_node(2, again, 5);
+    enumerate_node(2, chunks, 2);
+    enumerate_node(2, mixed, 3);
+    enumerate_node(2, meetings, 5);
+    enumerate_node(2, rooted, 3);
+    enumerate_node(2, exchanges, 3);
+    enumerate_node(3, oneshot, 2);
+    enumerate_node(3, again, 3);
+    enumerate_node(3, meetings, 3);
+    enumerate_groups(3, "001", oneshot, 2);
+    enumerate_groups(3, "011", meetings, 3);
+    enumerate_groups(3, "010", chunks, 1);
 }
 
 int main(void)
