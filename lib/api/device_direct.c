@@ -10,11 +10,11 @@
  * unsafe. UCX and MPI with GPUDirect RDMA leave the device alone for long messages, but nobody
  * promises it. So if jobs hang, set TUTTI_GPU_DIRECT=0: then MPI sees host memory only.
  *
- * An MPI that waits for its own device only does no harm: NCCL is called when all ranks of the host
- * have come to it, and in one order (MEET and TURN in nccl.h). So what is on a device comes before
- * the first launch that some rank still has to make, needs no message any more, and ends.
- * tests/multi/mpi_direct.sh has such an MPI while NCCL is at work, and hangs without MEET. To do
- * harm an MPI would have to wait for another rank, too, in a call that may not block.
+ * An MPI that waits for its own device only does no harm, because NCCL is called in one order and
+ * only when all ranks of the host have reached the call (MEET and TURN in nccl.h). All work on a
+ * device then belongs to launches that every rank has made. This work needs no further message, and
+ * ends. tests/multi/mpi_direct_ends.sh runs such an MPI while NCCL works, and hangs without MEET. To
+ * do harm, an MPI would have to wait for another rank as well, in a call that may not block.
  */
 #include "api/device.h"
 

@@ -143,7 +143,8 @@ tsan_tests += %reldir%/device_handover
 test_programs += %reldir%/mpi_direct
 EXTRA_%C%_mpi_direct_DEPENDENCIES = tutti/pretend.la
 tests_multi_mpi_direct_LDADD = $(API_LIBS) -ldl
-script_tests += %reldir%/mpi_direct.sh
+script_tests += %reldir%/mpi_direct.sh %reldir%/mpi_direct_ends.sh
+EXTRA_DIST += %reldir%/mpi_direct_common.sh
 if HAVE_OPENMPI
 check_LTLIBRARIES += tests/multi/mpi_direct_shim.la
 tests_multi_mpi_direct_shim_la_SOURCES = %reldir%/mpi_direct_shim.c
