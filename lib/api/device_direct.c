@@ -12,9 +12,10 @@
  *
  * An MPI that waits for its own device only does no harm, because NCCL is called in one order and
  * only when all ranks of the host have reached the call (MEET and TURN in nccl.h). All work on a
- * device then belongs to launches that every rank has made. This work needs no further message, and
- * ends. tests/multi/mpi_direct_ends.sh runs such an MPI while NCCL works, and hangs without MEET. To
- * do harm, an MPI would have to wait for another rank as well, in a call that may not block.
+ * device then belongs to launches that every rank has made. This work needs no further message,
+ * and ends. tests/multi/mpi_direct_ends.sh runs such an MPI while NCCL works, and hangs without
+ * MEET. To do harm, an MPI would have to wait for another rank as well, in a call that may not
+ * block.
  */
 #include "api/device.h"
 

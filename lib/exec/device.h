@@ -61,10 +61,13 @@ typedef struct {
 /* quiet.c. Has NCCL work that was queued and has not come? */
 int tutti__device_is_queued(const tutti__exec_device_t *device);
 
-/* The communicator has died: NCCL was aborted, and nothing is queued any more in the lanes from
-   `first` to before `end`. Waits until what is in their streams, and in NCCL's, is done with the
-   caller's buffers, but 100 ms at most. The calling thread uses the device, and the lanes are its
-   own. */
+/* Longest wait for device work after an error. */
+#define TUTTI__QUIET_NS 1000000000u
+
+/* The communicator has ended, NCCL was aborted, and no thread queues work in lanes `first` to
+   `end` - 1 any more. Waits, TUTTI__QUIET_NS at most, until the work in their CUDA streams and in
+   NCCL's no longer touches the callers' buffers. The calling thread uses the device and owns the
+   lanes. */
 void tutti__device_quiet(const tutti__exec_device_t *device, uint32_t first, uint32_t end);
 
 #endif

@@ -168,8 +168,8 @@ static inline int tutti__run_untouched(const tutti__run_t *run)
  * Give up a run that did not end well; no buffer of the call is touched afterwards. Does nothing to
  * transports if the run is untouched.
  *
- * On the device: of copies on their way the end is waited for, 100 ms at most (they wait for nobody
- * but the call's `ready`). What NCCL was given goes on until env->device->node is aborted.
+ * On the device: waits for the end of queued copies, a second at most; they wait for nothing but
+ * the call's `ready`. NCCL's work goes on until env->device->node is aborted.
  */
 void tutti__run_cancel(tutti__run_t *run);
 

@@ -58,7 +58,7 @@ tutti_status_t tutti__run_wait(const tutti__run_t *run, const tutti__stream_t *s
                                const tutti__op_t *op);
 /* COPY, by the device, from or to its memory. */
 tutti_status_t tutti__run_copy(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op);
-/* Copies that were queued: until they are done, but 100 ms at most. */
+/* Wait for copies that were queued: TUTTI__QUIET_NS at most. */
 void tutti__run_end_copies(const tutti__run_t *run);
 
 /* ---- direct.c: messages from and to device memory ---- */

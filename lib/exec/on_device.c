@@ -13,6 +13,7 @@
 #include "base/time.h"
 
 #include <assert.h>
+#include <sched.h>
 
 /* ---- blocks ---- */
 
@@ -96,7 +97,7 @@ tutti_status_t tutti__run_live(tutti__run_t *run)
 void tutti__run_end_copies(const tutti__run_t *run)
 {
     const tutti__device_ops_t *ops = run->device->ops;
-    uint64_t deadline = tutti__now_ns() + 100000000;
+    uint64_t deadline = tutti__now_ns() + TUTTI__QUIET_NS;
 
     for (uint32_t s = 0; s < run->sched->nstreams; s++) {
         const tutti__stream_t *st = &run->stream[s];
@@ -106,7 +107,7 @@ void tutti__run_end_copies(const tutti__run_t *run)
             continue;
         while (ops->query(run->device->lane[run->lane].copied[s]) == TUTTI__AGAIN &&
                tutti__now_ns() < deadline)
-            ;
+            sched_yield();
     }
 }
 

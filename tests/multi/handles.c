@@ -3,6 +3,7 @@
  * Handles beside threads, what callbacks are told, and a buffer that a rank does not give.
  * tests/api/handles.c has every function.
  */
+#include "engine/state.h"
 #include "ranks.h"
 
 #include "multi/async_calls.h"
@@ -248,8 +249,11 @@ static void no_buffer(rank_t *self)
     CHECK_OK(tutti_request_recvcounts(r, -1, counts));
     if (self->rank != 1)
         CHECK_OK(tutti_request_receive(r, y, NULL));
-    /* Rank 0 alone waits, so that it is the one that says why. */
+    /* Only rank 0 waits, so its text is the reason on all ranks. The deadline is for this wait, not
+       for tutti_init; the engine's thread reads it with the token. */
+    tutti__token_await(self->inside->engine);
     self->inside->conf.shared.timeout_ms = 700;
+    tutti__token_leave(self->inside->engine, TUTTI__STEP_WAITER);
     while (self->rank != 0 && tutti__engine_alive(self->inside->engine) == TUTTI_OK)
         usleep(1000);
     CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_TIMEOUT);

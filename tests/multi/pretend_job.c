@@ -43,6 +43,8 @@ tutti__nccl_t *gpu_open(gpu_t *gpu)
         gpu->ops->nccl_open(&id, (uint32_t)gpu->rank->rank, (uint32_t)gpu->rank->size, 0, &nccl));
     CHECK_STATUS(gpu->ops->nccl_poll(nccl), TUTTI__AGAIN);
     CHECK_OK(gpu_poll(gpu, nccl));
+    /* A planted mistake of a fast rank must not end the opening of a slow one. */
+    CHECK_OK(tutti_barrier(gpu->rank->comm));
     return nccl;
 }
 

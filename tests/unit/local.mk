@@ -30,7 +30,6 @@ asan_quick += \
     %reldir%/mem/test_shared \
     %reldir%/node/test_channel \
     %reldir%/node/test_nccl_ends \
-    %reldir%/node/test_pull \
     %reldir%/reduce/test_narrow \
     %reldir%/reduce/test_reduce \
     %reldir%/reduce/test_stream \
