@@ -6,8 +6,9 @@
  *          |                     ^
  *          +---- unique id ------+             then tutti_init
  *
- * The id says where the ranks meet and lets them in. Here it goes through a pipe; ranks on several
- * hosts get it through a file, a socket, or whatever else the program has.
+ * The id holds the place of the meeting and a secret that admits the ranks. Here it goes through a
+ * pipe; a file or a socket serves as well. All ranks must be on this machine: between machines
+ * Tutti needs MPI, and without it tutti_init refuses ranks of another machine.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The table of algorithms: what there is, and what it is good for. Their costs and sources stand in
- * the heads of their files, and side by side in bench/README.md.
+ * the heads of their files, and side by side in docs/algorithms.md.
  */
 #include "coll/algorithms.h"
 

@@ -1,32 +1,66 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What the documents link to is there, and README.md leads to each of them.
+# Files and headings that the documents link to exist, and README.md leads to each document. Then
+# makes sure that a broken link of each kind is seen.
 set -u
 
 cd "${srcdir:-.}" || exit 1
-documents='README.md CHANGELOG.md CONTRIBUTING.md lib/README.md bench/README.md docs/decisions.md'
-errors=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-wrong() {
-    echo "$1"
-    errors=$((errors + 1))
+# The headings of a page as GitHub names them in links: small letters, blanks as hyphens, no other
+# signs; the second one of a name ends with -1.
+headings() {
+    sed -n 's/^##* //p' "$1" | tr 'A-Z' 'a-z' | sed 's/[^a-z0-9 _-]//g; s/ /-/g' |
+        awk '{ print seen[$0]++ ? $0 "-" seen[$0] - 1 : $0 }'
 }
 
-for document in $documents; do
-    [ -f "$document" ] || wrong "no $document"
-    [ "$document" = README.md ] || grep -q "]($document[)#]" README.md ||
-        wrong "README.md does not lead to $document"
-done
+# check: prints what is wrong in the documents of this folder
+check() {
+    for document in README.md CHANGELOG.md CONTRIBUTING.md lib/README.md bench/README.md docs/*.md; do
+        [ -f "$document" ] || { echo "no $document" && continue; }
+        [ "$document" = README.md ] || grep -q "]($document[)#]" README.md ||
+            echo "README.md does not lead to $document"
 
-# the targets of [text](target), but for addresses and for places in the document itself
-for document in $documents; do
-    for target in $(grep -o ']([^)#][^)]*)' "$document" 2>/dev/null | sed 's/^](//; s/[#)].*//'); do
-        case $target in
-        http://* | https://*) ;;
-        *) [ -e "$(dirname "$document")/$target" ] || wrong "$document: no $target" ;;
-        esac
+        # the targets of [text](target), but for addresses
+        for target in $(grep -o '](\([^)]*\))' "$document" | sed 's/^](//; s/)$//'); do
+            case $target in
+            http://* | https://*) continue ;;
+            \#*) page=$document ;;
+            *) page=$(dirname "$document")/${target%%#*} ;;
+            esac
+            if [ ! -e "$page" ]; then
+                echo "$document: no $target"
+            elif [ "${target#*#}" != "$target" ] && ! headings "$page" | grep -qx -e "${target#*#}"; then
+                echo "$document: no heading for $target"
+            fi
+        done
     done
-done
+}
 
-[ "$errors" -eq 0 ]
+check >"$work/wrong"
+cat "$work/wrong"
+[ ! -s "$work/wrong" ] || exit 1
+
+# plant LINE WHAT: the line, in a copy of README.md, must be refused with these words
+mkdir "$work/docs"
+echo '# A page, of `one` heading' >"$work/docs/page.md"
+for document in CHANGELOG.md CONTRIBUTING.md lib/README.md bench/README.md; do
+    mkdir -p "$work/$(dirname "$document")"
+    : >"$work/$document"
+    echo "[]($document)" >>"$work/listed"
+done
+cd "$work" || exit 1
+plant() {
+    { cat listed && printf '%s\n' '## Here' "$1"; } >README.md
+    [ "$(check)" = "$2" ] && return
+    echo "wanted '$2' of '$1'; seen: $(check)"
+    exit 1
+}
+plant '[a](docs/page.md) [b](#here)' ''
+plant '[a](docs/page.md#a-page-of-one-heading)' ''
+plant '[a](docs/other.md) [b](docs/page.md)' 'README.md: no docs/other.md'
+plant '[a](docs/page.md) [b](#there)' 'README.md: no heading for #there'
+plant '[a](docs/page.md#two)' 'README.md: no heading for docs/page.md#two'
+plant '' 'README.md does not lead to docs/page.md'

@@ -4,6 +4,7 @@ script_tests += \
     %reldir%/headers.sh \
     %reldir%/links.sh \
     %reldir%/rooms.sh \
+    %reldir%/settings.sh \
     %reldir%/style.sh
 
 EXTRA_DIST += \

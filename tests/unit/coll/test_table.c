@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table in bench/README.md says what the table in lib/coll/table.c says: a row for each
+ * The table in docs/algorithms.md says what the table in lib/coll/table.c says: a row for each
  * algorithm, in the same order, with the same name, radix, order of operands and association.
  */
 #include "coll/coll.h"
@@ -70,19 +70,19 @@ static void same(const tutti__algorithm_t *a, char *const cells[CELLS])
     assert_true(cells[COST][0] != '\0' && cells[SOURCE][0] != '\0');
 }
 
-static FILE *open_readme(void)
+static FILE *open_page(void)
 {
     const char *srcdir = getenv("srcdir");
     char path[4096];
 
-    snprintf(path, sizeof(path), "%s/bench/README.md", srcdir != NULL ? srcdir : ".");
+    snprintf(path, sizeof(path), "%s/docs/algorithms.md", srcdir != NULL ? srcdir : ".");
     return fopen(path, "r");
 }
 
-static void test_readme(void **state)
+static void test_page(void **state)
 {
     const tutti__algorithm_t *a = tutti__algorithms;
-    FILE *file = open_readme();
+    FILE *file = open_page();
     int is_inside = 0;
     char line[1024];
 
@@ -107,7 +107,7 @@ static void test_readme(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_readme),
+        cmocka_unit_test(test_page),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

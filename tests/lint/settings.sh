@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# docs/settings.md lists the settings of lib/conf/conf.c, each once, with its default. In a build
+# folder the allowed values are compared as well, with those that TUTTI_HELP=1 prints. Then makes
+# sure that each kind of difference is seen.
+set -u
+
+hello=${HELLO_ALLREDUCE:-./examples/hello_allreduce}
+source=${srcdir:-.}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# "NAME default" of each row of the table in C
+sed -nE 's/^    \{ "(TUTTI_[A-Z0-9_]+)", CONF_[A-Z]+, AT\([a-z0-9_.]+\), "([^"]*)",$/\1 \2/p' \
+    "$source/lib/conf/conf.c" | sed 's/ $/ not set/' | sort >"$work/table"
+
+# listed FILE SED-REPLACEMENT: of each row "| `NAME` | default | allowed |" of a page
+listed() {
+    sed -nE "s/^\| \`(TUTTI_[A-Z0-9_]+)\` \| ([^|]*) \| ([^|]*) \|.*/$2/p" "$1" | sort
+}
+
+# same PAGE: does it list what the library has?
+same() {
+    listed "$1" '\1 \2' | diff "$work/table" - || return 1
+    [ ! -s "$work/help" ] || listed "$1" '\1 [\3; \2]' | diff "$work/help" -
+}
+
+# plant SED-SCRIPT: a page that was changed so must be refused
+plant() {
+    sed "$1" "$source/docs/settings.md" >"$work/planted"
+    if same "$work/planted" >/dev/null; then
+        echo "not seen: $1"
+        exit 1
+    fi
+}
+
+if [ -x "$hello" ]; then
+    TUTTI_HELP=1 TUTTI_BOOT=self TUTTI_LOG=none "$hello" 2>&1 >"$work/out" |
+        grep '^TUTTI_[A-Z0-9_]* \[' | sed 's/|/, /g' | sort >"$work/help"
+    [ -s "$work/help" ] || { echo "TUTTI_HELP=1 $hello prints no settings"; exit 1; }
+fi
+# a row that the expression above does not match must not stay unseen
+rows=$(grep -c '^    { "TUTTI_' "$source/lib/conf/conf.c")
+[ "$rows" -gt 0 ] && [ "$rows" -eq "$(grep -c . "$work/table")" ] || {
+    echo "read $(grep -c . "$work/table") of the $rows settings of lib/conf/conf.c"
+    exit 1
+}
+same "$source/docs/settings.md" || { echo "docs/settings.md differs: < library, > page"; exit 1; }
+
+plant '/^| `TUTTI_CREDITS`/d'
+plant '/^| `TUTTI_CREDITS`/s/TUTTI_CREDITS/TUTTI_DEBITS/'
+plant '/^| `TUTTI_CREDITS`/s/| 4 |/| 5 |/'
+plant '/^| `TUTTI_CREDITS`/p'
+[ ! -s "$work/help" ] || plant '/^| `TUTTI_CREDITS`/s/ 1 to 64 / 1 to 65 /'
