@@ -141,9 +141,11 @@ END
     grep -q libtutti "$work/log" && wrong 'CMake links the shared library' "$work/log"
 }
 
-# nothing_left FOLDER: after `make uninstall`, no file and nothing of this library's name is there.
+# nothing_left FOLDER: after `make uninstall`, FOLDER, the prefix below DESTDIR, has no file and no
+# folder of this library's name.
 nothing_left() {
-    find "$1" ! -type d -o -path '*tutti*' | sed "s|^$1||" >"$work/left"
+    [ -d "$1" ] || return 0
+    find "$1" -mindepth 1 \( ! -type d -o -name '*tutti*' \) >"$work/left"
     [ ! -s "$work/left" ] || wrong "make uninstall leaves files" "$work/left"
 }
 

@@ -39,5 +39,5 @@ says_sum 2 "$work/static"
 [ ! -x "$work/cmake/static" ] || says_sum 2 "$work/cmake/static"
 
 must 'make uninstall' make uninstall DESTDIR="$root"
-nothing_left "$root"
+nothing_left "$root$prefix"
 finish
