@@ -80,6 +80,13 @@
  *     TUTTI_ERR_SHUTDOWN, and free nothing. It may call tutti_finalize, which forgets the parent's
  *     world and leaves it in peace, and then tutti_init to find ranks of its own.
  *
+ * Structures that begin with `size`
+ *     `size` is the sizeof of the header that the program was built with. Later versions add fields
+ *     at the end, and 0 is the default of each. So a program runs with a newer library: fields
+ *     beyond `size` read as 0. It also runs with an older library, as long as all bytes that this
+ *     library does not know are 0. A size that no version had, or another byte there, is
+ *     TUTTI_ERR_ABI. All entries of an array have one size.
+ *
  * Settings
  *     Environment variables TUTTI_*, read once by tutti_init; TUTTI_HELP=1 prints them all.
  */

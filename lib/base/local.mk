@@ -5,6 +5,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/compiler.h \
     %reldir%/forked.c \
     %reldir%/forked.h \
+    %reldir%/grown.c \
+    %reldir%/grown.h \
     %reldir%/handles.c \
     %reldir%/handles.h \
     %reldir%/hash.h \

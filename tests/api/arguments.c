@@ -84,7 +84,9 @@ static void options(void)
     o.size = offsetof(tutti_options_t, mpi_comm) + sizeof(o.mpi_comm) - 1;
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
     o.size = 0;
-    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "options->size is 0");
+    o.size = offsetof(tutti_options_t, store);
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "options->size is 32, which no version had");
     o.size = SIZE_MAX;
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
     o = (tutti_options_t)TUTTI_OPTIONS_INIT;
@@ -134,6 +136,41 @@ static void async_options(void)
     CHECK_OK(START(&o));
     CHECK_OK(tutti_wait(request, -1));
 #undef START
+}
+
+/* Calls of one array have one size, by which the library finds them. */
+static void call_sizes(void)
+{
+    struct {
+        tutti_call_t known;
+        char more[16];
+    } newer[2] = { { TUTTI_CALL_INIT, { 0 } }, { TUTTI_CALL_INIT, { 0 } } };
+    tutti_request_t *requests[2] = { NULL, NULL };
+
+    for (int i = 0; i < 2; i++) {
+        tutti_call_t *call = &newer[i].known;
+
+        call->size = sizeof(newer[i]);
+        call->kind = TUTTI_CALL_ALLREDUCE;
+        call->dtype = TUTTI_FLOAT32;
+        call->op = TUTTI_SUM;
+        call->name = i == 0 ? "a" : "b";
+        call->sendbuf = call->recvbuf = &x[i];
+        call->count = 1;
+    }
+    CHECK_OK(tutti_submit(&newer[0].known, 2, world, requests));
+    CHECK_OK(tutti_wait_all(requests, 2, -1));
+    newer[1].known.size = sizeof(tutti_call_t);
+    CHECK_ERROR(tutti_submit(&newer[0].known, 2, world, requests), TUTTI_ERR_ABI,
+                "calls[1].size is 112, but calls[0].size is 128");
+    newer[1].known.size = sizeof(newer[1]);
+    newer[1].more[0] = 1;
+    CHECK_ERROR(tutti_submit(&newer[0].known, 2, world, requests), TUTTI_ERR_ABI,
+                "call->size is 128, and a field beyond the 112 bytes");
+    newer[0].known.size = sizeof(tutti_call_t) - 1;
+    CHECK_ERROR(tutti_submit(&newer[0].known, 1, world, requests), TUTTI_ERR_ABI,
+                "call->size is 111, but the first version had 112");
+    CHECK(requests[0] == NULL);
 }
 
 /* ---- outside of init and finalize ---- */
@@ -344,6 +381,7 @@ int main(void)
     world = tutti_world();
     last_error();
     async_options();
+    call_sizes();
     buffers_and_counts();
     names();
     types_and_operations();

@@ -2,7 +2,8 @@
 
 unit_tests += \
     %reldir%/test_base \
-    %reldir%/test_handles
+    %reldir%/test_handles \
+    %reldir%/test_grown
 
 tests_libtests_la_SOURCES += \
     %reldir%/capture.c \
