@@ -339,6 +339,13 @@ static void scaling(void)
     x[0] = 3;
     CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 2, 5, world));
     CHECK(x[0] == 3 && y[0] == 30);
+    /* 0 is a factor of 1. */
+    CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 0, 5, world));
+    CHECK(y[0] == 15);
+    CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 2, -0.0, world));
+    CHECK(y[0] == 6);
+    CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 0, 0, world));
+    CHECK(y[0] == 3);
 }
 
 /* ---- the caller's own operations ---- */
