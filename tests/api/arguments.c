@@ -31,7 +31,44 @@ static int is_served(int t, int o)
     return !is_float || o <= TUTTI_PROD;
 }
 
+static void keep_right(void *dst, const void *left, const void *right, size_t count,
+                       tutti_dtype_t dtype, void *context)
+{
+    (void)left;
+    (void)context;
+    memmove(dst, right, count * tutti_dtype_bytes(dtype));
+}
+
 /* ---- texts ---- */
+
+/* Of each type and operation its own. */
+static void type_names(void)
+{
+    tutti_op_t op;
+
+    CHECK(strcmp(tutti_dtype_name(TUTTI_FLOAT32), "float32") == 0);
+    CHECK(strcmp(tutti_dtype_name(TUTTI_FLOAT8_E5M2), "float8_e5m2") == 0);
+    CHECK(strcmp(tutti_op_name(TUTTI_SUM), "sum") == 0);
+    CHECK(strcmp(tutti_op_name(TUTTI_MAXLOC), "maxloc") == 0);
+    for (int a = 0; a <= TYPES + 1; a++) {
+        int is_type = a >= 1 && a <= TYPES, is_op = a >= 1 && a <= OPS;
+
+        CHECK_INT(strcmp(tutti_dtype_name((tutti_dtype_t)a), "unknown type") != 0, is_type);
+        CHECK_INT(strcmp(tutti_op_name((tutti_op_t)a), "unknown operation") != 0, is_op);
+        for (int b = 1; b < a && is_type; b++)
+            CHECK(strcmp(tutti_dtype_name((tutti_dtype_t)a), tutti_dtype_name((tutti_dtype_t)b)) !=
+                  0);
+        for (int b = 1; b < a && is_op; b++)
+            CHECK(strcmp(tutti_op_name((tutti_op_t)a), tutti_op_name((tutti_op_t)b)) != 0);
+    }
+    CHECK(strcmp(tutti_dtype_name((tutti_dtype_t)-1), "unknown type") == 0);
+    CHECK(strcmp(tutti_op_name((tutti_op_t)-1), "unknown operation") == 0);
+    CHECK_OK(tutti_op_create(keep_right, NULL, 1, &op));
+    CHECK(strcmp(tutti_op_name(op), "user operation") == 0);
+    /* One text that lives for ever, whichever operation it is. */
+    CHECK(tutti_op_name(op) == tutti_op_name((tutti_op_t)((int)op + 1)));
+    CHECK_OK(tutti_op_free(op));
+}
 
 static void texts(void)
 {
@@ -47,6 +84,7 @@ static void texts(void)
         CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)t), all_bytes[t]);
     CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)(TYPES + 1)), 0);
     CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)-1), 0);
+    type_names();
 }
 
 /* Each thread has its own last error, "" at first; a success does not wipe it out. */
@@ -349,14 +387,6 @@ static void scaling(void)
 }
 
 /* ---- the caller's own operations ---- */
-
-static void keep_right(void *dst, const void *left, const void *right, size_t count,
-                       tutti_dtype_t dtype, void *context)
-{
-    (void)left;
-    (void)context;
-    memmove(dst, right, count * tutti_dtype_bytes(dtype));
-}
 
 static void user_operations(void)
 {
