@@ -14,6 +14,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/lock.h \
     %reldir%/log.c \
     %reldir%/log.h \
+    %reldir%/log_callback.c \
+    %reldir%/log_callback.h \
     %reldir%/names.c \
     %reldir%/names.h \
     %reldir%/status.c \

@@ -217,8 +217,9 @@ static const function_t functions[] = {
     R(tutti_request_recvcounts), R(tutti_start), R(tutti_test), R(tutti_wait), R(tutti_wait_all),
     R(tutti_wait_any),
     O(tutti_dtype_bytes), O(tutti_dtype_name), O(tutti_finalize), O(tutti_init),
-    O(tutti_last_error), O(tutti_op_create), O(tutti_op_free), O(tutti_op_name), O(tutti_strerror),
-    O(tutti_unique_id_create), O(tutti_version), O(tutti_world),
+    O(tutti_last_error), O(tutti_log_set_callback), O(tutti_op_create), O(tutti_op_free),
+    O(tutti_op_name), O(tutti_strerror), O(tutti_unique_id_create), O(tutti_version),
+    O(tutti_world),
 };
 /* clang-format on */
 

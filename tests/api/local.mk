@@ -6,6 +6,7 @@ api_tests += \
     %reldir%/bootstrap \
     %reldir%/environment \
     %reldir%/handles \
+    %reldir%/log \
     %reldir%/state
 
 api_shared = %reldir%/api.c %reldir%/api.h
@@ -19,9 +20,11 @@ api_shared = %reldir%/api.c %reldir%/api.h
 %C%_environment_LDADD = $(API_LIBS)
 %C%_handles_SOURCES = %reldir%/handles.c $(api_shared)
 %C%_handles_LDADD = $(API_LIBS)
+%C%_log_SOURCES = %reldir%/log.c $(api_shared)
+%C%_log_LDADD = $(API_LIBS)
 %C%_state_SOURCES = %reldir%/state.c $(api_shared)
 %C%_state_LDADD = $(API_LIBS)
 
 # See tests/local.mk.
 asan_quick += %reldir%/alone %reldir%/arguments %reldir%/bootstrap %reldir%/environment \
-    %reldir%/state
+    %reldir%/log %reldir%/state
