@@ -71,8 +71,7 @@ TUTTI_API tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, siz
  *
  * dtype                a floating point type; else TUTTI_ERR_UNSUPPORTED. Products are rounded to
  *                      it
- * prescale, postscale  equal on all ranks; 0 is 0 here, where in tutti_async_options_t it means 1.
- *                      Since 0.1.
+ * prescale, postscale  equal on all ranks; 0 means 1, as in tutti_async_options_t. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvbuf, size_t count,
                                                 tutti_dtype_t dtype, tutti_op_t op, double prescale,

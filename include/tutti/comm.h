@@ -184,6 +184,26 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
 TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
 
 /*
+ * Is a communicator usable? Found out without a call that needs other ranks.
+ *
+ * comm        the communicator
+ * ret_state   TUTTI_OK: usable; else it has ended, and this is the status of every call on it
+ * ret_text    [text_bytes] why it has ended, as tutti_last_error() would report it; "" if usable;
+ *             cut to fit, with its end. NULL: not wanted
+ * text_bytes  room in ret_text; 0: not wanted
+ *
+ * This is what the rank has been told so far, and an end is final. The library's thread receives
+ * the loss of a rank within moments, even if no call is pending. A peer that has called
+ * tutti_finalize or tutti_comm_free does not end the communicator by itself: see "Errors" in
+ * tutti.h. Local; never blocks. Any thread, also while another thread is inside a call on `comm`.
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT: ret_state is NULL; or comm is no communicator, such as one that was
+ * freed. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_comm_state(const tutti_comm_t *comm, tutti_status_t *ret_state,
+                                          char *ret_text, size_t text_bytes);
+
+/*
  * Where this process stands among the ranks. Numbers count from 0.
  *
  * comm  the communicator whose ranks are meant

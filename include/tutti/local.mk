@@ -6,6 +6,7 @@ tuttiinclude_HEADERS = \
     %reldir%/collectives.h \
     %reldir%/comm.h \
     %reldir%/cuda.h \
+    %reldir%/log.h \
     %reldir%/mem.h \
     %reldir%/tutti.h \
     %reldir%/types.h \

@@ -16,6 +16,7 @@
  *     tutti/collectives.h  allreduce, alltoallv, send and receive, ...: they block
  *     tutti/async.h        named tensors in any order from any thread, fused; test and wait
  *     tutti/mem.h          memory that need not be copied
+ *     tutti/log.h          the log, in a function of yours
  *     tutti/version.h      numbers and promises
  *     Whichever is included, all are.
  *
@@ -35,7 +36,7 @@
  *     Every function that can fail returns a tutti_status_t; TUTTI_OK is 0. tutti_strerror() names
  *     the number, tutti_last_error() says what happened in words: which rank, which tensor, why.
  *     Outputs (named ret_...) change only on success. The library never exits, aborts, raises or
- *     handles signals, and prints nothing but its log on stderr (TUTTI_LOG).
+ *     handles signals, and prints nothing but its log on stderr (TUTTI_LOG, or log.h).
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
  *     direct call, or TUTTI_ERR_TRANSPORT, a communicator is dead: every further call says so at
@@ -74,11 +75,18 @@
  * Threads
  *     Any thread may call any function. One communicator takes one direct call at a time.
  *     tutti_init and tutti_finalize want to be alone. The library has one thread of its own, which
- *     sleeps when nothing is pending.
+ *     sleeps when nothing is pending, and another one while there is a log callback.
  *
  *     In a process made by fork() all calls on what its parent has made, and tutti_init, answer
  *     TUTTI_ERR_SHUTDOWN, and free nothing. It may call tutti_finalize, which forgets the parent's
  *     world and leaves it in peace, and then tutti_init to find ranks of its own.
+ *
+ * Structures that begin with `size`
+ *     `size` is the sizeof of the header that the program was built with. Later versions add fields
+ *     at the end, and 0 is the default of each. So a program runs with a newer library: fields
+ *     beyond `size` read as 0. It also runs with an older library, as long as all bytes that this
+ *     library does not know are 0. A size that no version had, or another byte there, is
+ *     TUTTI_ERR_ABI. All entries of an array have one size.
  *
  * Settings
  *     Environment variables TUTTI_*, read once by tutti_init; TUTTI_HELP=1 prints them all.
@@ -106,6 +114,7 @@ extern "C" {
 #include <tutti/collectives.h>
 #include <tutti/async.h>
 #include <tutti/mem.h>
+#include <tutti/log.h>
 /* clang-format on */
 
 #ifdef __cplusplus

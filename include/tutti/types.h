@@ -191,5 +191,24 @@ TUTTI_API const char *tutti_last_error(void);
  */
 TUTTI_API size_t tutti_dtype_bytes(tutti_dtype_t dtype);
 
+/*
+ * The name of an element type in messages, such as "float32"; "unknown type" if `dtype` is none.
+ *
+ * dtype  the type of the element
+ *
+ * The text belongs to the library and lives for ever. Any thread, any time. Since 0.1.
+ */
+TUTTI_API const char *tutti_dtype_name(tutti_dtype_t dtype);
+
+/*
+ * The name of an operation in messages, such as "sum"; "user operation" for a number that
+ * tutti_op_create may give, and "unknown operation" for all others.
+ *
+ * op  the operation
+ *
+ * The text belongs to the library and lives for ever. Any thread, any time. Since 0.1.
+ */
+TUTTI_API const char *tutti_op_name(tutti_op_t op);
+
 #endif
 #endif

@@ -58,25 +58,6 @@ static tutti_status_t check_types(const tutti__call_t *call)
     return check_op(call->dtype, call->op, call->kind);
 }
 
-/* ---- structures ---- */
-
-tutti_status_t tutti__read_structure(void *to, size_t known, const void *structure, size_t size,
-                                     size_t first, const char *what, const char *init)
-{
-    const unsigned char *bytes = structure;
-
-    if ((size < known && size != first) || size > 4096)
-        return tutti__fail(TUTTI_ERR_ABI, "%s->size is %zu; use %s", what, size, init);
-    for (size_t i = known; i < size; i++)
-        if (bytes[i] != 0)
-            return tutti__fail(TUTTI_ERR_ABI,
-                               "%s has a field that this version of the library, %x, does not know",
-                               what, tutti_version());
-    memset(to, 0, known);
-    memcpy(to, structure, TUTTI__MIN(size, known));
-    return TUTTI_OK;
-}
-
 /* ---- roots and peers ---- */
 
 static tutti_status_t check_rank(const tutti__comm_t *comm, const char *name, uint32_t rank,

@@ -7,20 +7,6 @@
 #include "engine/call.h"
 
 /*
- * Copy a structure of the caller's, built for any version of the library. Fields that the caller's
- * structure does not have are 0 in `to`; fields that the library does not know must be 0.
- *
- * known  sizeof(*to)
- * size   of the caller's structure: its first field
- * first  the size of the structure in the first version of the library
- * what, init  for messages: "options", and the macro that initialises it
- *
- * ABI: the size is impossible, or an unknown field is not 0.
- */
-tutti_status_t tutti__read_structure(void *to, size_t known, const void *structure, size_t size,
-                                     size_t first, const char *what, const char *init);
-
-/*
  * Is a call in order? Root and peers may be any int, cast. Sets call->on_device: see device.h.
  *
  * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then nothing is said about

@@ -29,9 +29,12 @@ tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvbuf, size_t
                            .sendbuf = sendbuf,
                            .recvbuf = recvbuf,
                            .count = count,
-                           .prescale = prescale,
-                           .postscale = postscale };
+                           TUTTI__UNSCALED };
 
+    if (prescale != 0)
+        call.prescale = prescale;
+    if (postscale != 0)
+        call.postscale = postscale;
     /* Whatever the factors are. */
     if (tutti_dtype_bytes(dtype) != 0 && !tutti__reduce_scales(dtype))
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "%s cannot be scaled", tutti__dtype_name(dtype));

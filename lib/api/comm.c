@@ -339,6 +339,25 @@ void tutti__comm_close(tutti__comm_t *comm)
     free(comm);
 }
 
+/* ---- state ---- */
+
+tutti_status_t tutti_comm_state(const tutti_comm_t *handle, tutti_status_t *ret_state,
+                                char *ret_text, size_t text_bytes)
+{
+    tutti__comm_t *comm;
+    tutti_status_t status = tutti__comm_of(handle, &comm);
+    const char *text;
+
+    if (status != TUTTI_OK)
+        return status;
+    if (ret_state == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_state is NULL");
+    *ret_state = tutti__engine_state(comm->engine, &text);
+    if (ret_text != NULL && text_bytes > 0)
+        snprintf(ret_text, text_bytes, "%s", text);
+    return TUTTI_OK;
+}
+
 /* ---- who am I ---- */
 
 int tutti_rank(const tutti_comm_t *handle)

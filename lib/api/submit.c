@@ -7,6 +7,7 @@
 #include "api/device.h"
 #include "api/direct.h"
 
+#include "base/grown.h"
 #include "base/status.h"
 
 #include <stdint.h>
@@ -14,9 +15,23 @@
 
 /* ---- options ---- */
 
-/* Sizes of the structures in the first version of the library. */
-#define OPTIONS_FIRST TUTTI__END_OF(tutti_async_options_t, postscale)
-#define CALL_FIRST TUTTI__END_OF(tutti_call_t, options)
+/* Sizes by version; a released one never changes. See base/grown.h. */
+enum {
+    OPTIONS_V0 = 40,
+    OPTIONS_V1 = 48,
+    CALL_V0 = 112
+};
+TUTTI__GROWN_VERSION(tutti_async_options_t, postscale, OPTIONS_V0);
+TUTTI__GROWN_VERSION(tutti_async_options_t, reserved, OPTIONS_V1);
+TUTTI__GROWN_TODAY(tutti_async_options_t, OPTIONS_V1);
+TUTTI__GROWN_VERSION(tutti_call_t, options, CALL_V0);
+TUTTI__GROWN_TODAY(tutti_call_t, CALL_V0);
+
+static const size_t options_sizes[] = { OPTIONS_V0, OPTIONS_V1 };
+static const size_t call_sizes[] = { CALL_V0 };
+static const tutti__grown_t options_grown =
+    TUTTI__GROWN("options", "TUTTI_ASYNC_OPTIONS_INIT", options_sizes);
+static const tutti__grown_t call_grown = TUTTI__GROWN("call", "TUTTI_CALL_INIT", call_sizes);
 
 static tutti_status_t read_options(const tutti_async_options_t *user, tutti__entry_t *entry)
 {
@@ -27,8 +42,7 @@ static tutti_status_t read_options(const tutti_async_options_t *user, tutti__ent
     call->prescale = call->postscale = 1;
     if (user == NULL)
         return TUTTI_OK;
-    status = tutti__read_structure(&options, sizeof(options), user, user->size, OPTIONS_FIRST,
-                                   "options", "TUTTI_ASYNC_OPTIONS_INIT");
+    status = tutti__grown_read(&options_grown, user, &options);
     if (status != TUTTI_OK)
         return status;
     if (options.reserved != 0 || (options.callback_info != 0 && options.callback_info != 1))
@@ -116,8 +130,7 @@ tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_cal
 
     if (user == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call is NULL");
-    status = tutti__read_structure(&read, sizeof(read), user, user->size, CALL_FIRST, "call",
-                                   "TUTTI_CALL_INIT");
+    status = tutti__grown_read(&call_grown, user, &read);
     if (status != TUTTI_OK)
         return status;
     if (call->kind < TUTTI_CALL_ALLREDUCE || call->kind > TUTTI_CALL_SENDRECV)
@@ -161,6 +174,20 @@ static tutti_status_t read_entry(tutti__comm_t *comm, const tutti_call_t *call,
     return status;
 }
 
+/* Call i of an array, by the caller's stride: its structures may have another size than ours. NULL,
+   with an error: another size than the first one's, so the stride is not known. */
+static const tutti_call_t *find_call(const tutti_call_t *calls, size_t i)
+{
+    const tutti_call_t *call =
+        (const tutti_call_t *)(const void *)((const char *)calls + i * calls->size);
+
+    if (call->size == calls->size)
+        return call;
+    tutti__fail(TUTTI_ERR_ABI, "calls[%zu].size is %zu, but calls[0].size is %zu", i, call->size,
+                calls->size);
+    return NULL;
+}
+
 tutti_status_t tutti__submit_all(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *handle,
                                  const tutti__stream_of_t *in, tutti_request_t **ret_request)
 {
@@ -180,11 +207,11 @@ tutti_status_t tutti__submit_all(const tutti_call_t *calls, size_t ncalls, tutti
     entries = malloc(ncalls * sizeof(*entries));
     if (entries == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu calls", ncalls);
-    /* By the caller's stride: its structures may be longer than ours. */
-    for (size_t i = 0; status == TUTTI_OK && i < ncalls; i++)
-        status = read_entry(
-            comm, (const tutti_call_t *)(const void *)((const char *)calls + i * calls->size), in,
-            &entries[i]);
+    for (size_t i = 0; status == TUTTI_OK && i < ncalls; i++) {
+        const tutti_call_t *call = find_call(calls, i);
+
+        status = call != NULL ? read_entry(comm, call, in, &entries[i]) : TUTTI_ERR_ABI;
+    }
     if (status == TUTTI_OK)
         status = tutti__engine_submit(comm->engine, entries, ncalls, ret_request);
     free(entries);

@@ -4,6 +4,7 @@
 #include "api/arguments.h"
 #include "api/comm.h"
 
+#include "base/grown.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -12,8 +13,18 @@
 
 #include <string.h>
 
-/* The size of the options in the first version of the library. */
-#define OPTIONS_FIRST TUTTI__END_OF(tutti_options_t, mpi_comm)
+/* Sizes by version; a released one never changes. See base/grown.h. */
+enum {
+    OPTIONS_V0 = 24,
+    OPTIONS_V1 = 48
+};
+TUTTI__GROWN_VERSION(tutti_options_t, mpi_comm, OPTIONS_V0);
+TUTTI__GROWN_VERSION(tutti_options_t, nranks, OPTIONS_V1);
+TUTTI__GROWN_TODAY(tutti_options_t, OPTIONS_V1);
+
+static const size_t options_sizes[] = { OPTIONS_V0, OPTIONS_V1 };
+static const tutti__grown_t options_grown =
+    TUTTI__GROWN("options", "TUTTI_OPTIONS_INIT", options_sizes);
 
 /* Protects `world` while it is made and ended. */
 static tutti__mutex_t world_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_WORLD);
@@ -25,8 +36,7 @@ static tutti_status_t read_options(const tutti_options_t *user, tutti_options_t 
     tutti_status_t status;
 
     if (user != NULL) {
-        status = tutti__read_structure(&options, sizeof(options), user, user->size, OPTIONS_FIRST,
-                                       "options", "TUTTI_OPTIONS_INIT");
+        status = tutti__grown_read(&options_grown, user, &options);
         if (status != TUTTI_OK)
             return status;
         if (options.reserved != 0)

@@ -5,6 +5,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/compiler.h \
     %reldir%/forked.c \
     %reldir%/forked.h \
+    %reldir%/grown.c \
+    %reldir%/grown.h \
     %reldir%/handles.c \
     %reldir%/handles.h \
     %reldir%/hash.h \
@@ -12,6 +14,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/lock.h \
     %reldir%/log.c \
     %reldir%/log.h \
+    %reldir%/log_callback.c \
+    %reldir%/log_callback.h \
     %reldir%/names.c \
     %reldir%/names.h \
     %reldir%/status.c \

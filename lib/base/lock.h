@@ -19,6 +19,8 @@ typedef enum {
     TUTTI__LOCK_ENGINE_QUEUE, /* what was submitted and not yet taken */
     TUTTI__LOCK_MODULE,       /* one call into MPI or another package */
     TUTTI__LOCK_ARENA,        /* ranges of shared memory */
+    TUTTI__LOCK_LOG_CHANGE,   /* the log callback, while it is changed */
+    TUTTI__LOCK_LOG,          /* messages for the log callback */
     TUTTI__LOCK_PLACES
 } tutti__lock_place_t;
 

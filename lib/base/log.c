@@ -9,6 +9,8 @@
  */
 #include "base/log.h"
 
+#include "base/log_callback.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -85,8 +87,11 @@ void tutti__log_write(tutti__log_level_t level, const char *fmt, ...)
     for (size_t i = begin; i < used; i++)
         if ((unsigned char)line[i] < ' ')
             line[i] = ' ';
-    line[used++] = '\n';
-    write_all(line, used);
+    line[used] = '\0';
+    if (!tutti__log_hand_over(level, line + begin)) {
+        line[used++] = '\n';
+        write_all(line, used);
+    }
     errno = saved_errno;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log: lines on stderr, the only thing the library ever prints.
+ * The log: lines on stderr, the only thing the library ever prints; or messages to the program's
+ * callback, see log_callback.h.
  *
  * Levels go by frequency: error and warn: the user must act; info: once per job; debug: once per
  * communicator; trace: once per round; data: once per message. Lowercase, "peer 3".

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-const char *tutti__dtype_name(tutti_dtype_t dtype)
+const char *tutti_dtype_name(tutti_dtype_t dtype)
 {
     static const char *const names[] = {
         [TUTTI_INT8] = "int8",
@@ -33,6 +33,16 @@ const char *tutti__dtype_name(tutti_dtype_t dtype)
     return names[dtype];
 }
 
+const char *tutti__dtype_name(tutti_dtype_t dtype)
+{
+    return tutti_dtype_name(dtype);
+}
+
+static int is_user_op(tutti_op_t op)
+{
+    return (unsigned)op - TUTTI__USER_OP_FIRST < TUTTI__USER_OPS;
+}
+
 /* Four texts in turn, so that one message can name several. */
 static const char *user_op_name(unsigned index)
 {
@@ -44,7 +54,7 @@ static const char *user_op_name(unsigned index)
     return text;
 }
 
-const char *tutti__op_name(tutti_op_t op)
+const char *tutti_op_name(tutti_op_t op)
 {
     static const char *const names[] = {
         [TUTTI_SUM] = "sum",       [TUTTI_AVG] = "avg",   [TUTTI_MIN] = "min",
@@ -54,9 +64,14 @@ const char *tutti__op_name(tutti_op_t op)
         [TUTTI_MAXLOC] = "maxloc",
     };
 
-    if ((unsigned)op - TUTTI__USER_OP_FIRST < TUTTI__USER_OPS)
-        return user_op_name((unsigned)op - TUTTI__USER_OP_FIRST);
+    if (is_user_op(op))
+        return "user operation";
     if ((unsigned)op >= sizeof(names) / sizeof(names[0]) || names[op] == NULL)
         return "unknown operation";
     return names[op];
+}
+
+const char *tutti__op_name(tutti_op_t op)
+{
+    return is_user_op(op) ? user_op_name((unsigned)op - TUTTI__USER_OP_FIRST) : tutti_op_name(op);
 }

@@ -9,8 +9,8 @@
 #define TUTTI__USER_OP_FIRST 64
 #define TUTTI__USER_OPS 1024
 
-/* Static texts; "unknown type" and "unknown operation" for other numbers. Only "user operation 3",
-   counting from 0, is gone after this thread's fourth next one. Any thread. */
+/* As tutti_dtype_name and tutti_op_name, but with "user operation 3", counting from 0. That text is
+   valid until this thread's fourth next one. Any thread. */
 const char *tutti__dtype_name(tutti_dtype_t dtype);
 const char *tutti__op_name(tutti_op_t op);
 

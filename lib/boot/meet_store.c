@@ -10,6 +10,8 @@
  */
 #include "boot/meet.h"
 
+#include "base/grown.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,17 +30,24 @@ typedef struct {
     tutti__venue_t place;
 } entry_t;
 
-static tutti_status_t check_store(const tutti_store_t *store)
+/* Sizes by version; a released one never changes. See base/grown.h. */
+enum {
+    STORE_V0 = 40
+};
+TUTTI__GROWN_VERSION(tutti_store_t, get, STORE_V0);
+TUTTI__GROWN_TODAY(tutti_store_t, STORE_V0);
+
+static const size_t store_sizes[] = { STORE_V0 };
+static const tutti__grown_t store_grown =
+    TUTTI__GROWN("store", "sizeof(tutti_store_t)", store_sizes);
+
+/* A copy of the caller's structure, with all that it must have. */
+static tutti_status_t read_store(const tutti_store_t *user, tutti_store_t *store)
 {
-    if (store->size < sizeof(*store) || store->size > 4096)
-        return tutti__fail(TUTTI_ERR_ABI, "store->size is %zu, not %zu", store->size,
-                           sizeof(*store));
-    for (size_t i = sizeof(*store); i < store->size; i++)
-        if (((const unsigned char *)store)[i] != 0)
-            return tutti__fail(TUTTI_ERR_ABI,
-                               "store has a field that this version of the library, %x, does not "
-                               "know",
-                               tutti_version());
+    tutti_status_t status = tutti__grown_read(&store_grown, user, store);
+
+    if (status != TUTTI_OK)
+        return status;
     if (store->prefix == NULL || store->set == NULL || store->get == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "store->%s is NULL",
                            store->prefix == NULL ? "prefix"
@@ -134,22 +143,23 @@ static tutti_status_t join(const tutti_store_t *store, const char *key, const tu
                        key, text);
 }
 
-tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t *conf,
+tutti_status_t tutti__meet_store(const tutti_store_t *user, const tutti__conf_t *conf,
                                  uint32_t rank, uint32_t size, tutti__meet_t *ret_meet)
 {
-    tutti_status_t status = check_store(store);
+    tutti_store_t store;
+    tutti_status_t status = read_store(user, &store);
     size_t bytes;
     char *key;
 
     if (status != TUTTI_OK)
         return status;
-    bytes = strlen(store->prefix) + sizeof(key_name);
+    bytes = strlen(store.prefix) + sizeof(key_name);
     key = malloc(bytes);
     if (key == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "key of %zu bytes", bytes);
-    snprintf(key, bytes, "%s%s", store->prefix, key_name);
-    status = rank == 0 ? host(store, key, conf, size, ret_meet)
-                       : join(store, key, conf, rank, size, ret_meet);
+    snprintf(key, bytes, "%s%s", store.prefix, key_name);
+    status = rank == 0 ? host(&store, key, conf, size, ret_meet)
+                       : join(&store, key, conf, rank, size, ret_meet);
     free(key);
     return status;
 }

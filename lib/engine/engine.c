@@ -30,6 +30,15 @@ tutti_status_t tutti__engine_alive(tutti__engine_t *e)
     return tutti__fail((tutti_status_t)dead, "%s", e->dead_text);
 }
 
+tutti_status_t tutti__engine_state(const tutti__engine_t *e, const char **ret_text)
+{
+    /* Pairs with the store in watch.c, after which the text stays as it is. */
+    int dead = atomic_load_explicit(&e->dead, memory_order_acquire);
+
+    *ret_text = dead == 0 ? "" : e->dead_text;
+    return (tutti_status_t)dead;
+}
+
 int tutti__engine_has_left(tutti__engine_t *e, uint32_t rank)
 {
     /* On this machine its door says so even if those who would tell have left before. */

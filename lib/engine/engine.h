@@ -124,6 +124,9 @@ int tutti__thread_is_own(void);
 /* TUTTI_OK, or why the communicator can do nothing any more, with the thread's last error set. */
 tutti_status_t tutti__engine_alive(tutti__engine_t *engine);
 
+/* The same without an error set. ret_text: why; valid until the engine is closed. Any thread. */
+tutti_status_t tutti__engine_state(const tutti__engine_t *engine, const char **ret_text);
+
 /* For warnings: "an allreduce of 8 elements of float32, sum". Any thread. */
 void tutti__engine_call_text(const tutti__engine_t *engine, const tutti__call_t *call, char *text,
                              size_t bytes);

@@ -31,7 +31,44 @@ static int is_served(int t, int o)
     return !is_float || o <= TUTTI_PROD;
 }
 
+static void keep_right(void *dst, const void *left, const void *right, size_t count,
+                       tutti_dtype_t dtype, void *context)
+{
+    (void)left;
+    (void)context;
+    memmove(dst, right, count * tutti_dtype_bytes(dtype));
+}
+
 /* ---- texts ---- */
+
+/* Of each type and operation its own. */
+static void type_names(void)
+{
+    tutti_op_t op;
+
+    CHECK(strcmp(tutti_dtype_name(TUTTI_FLOAT32), "float32") == 0);
+    CHECK(strcmp(tutti_dtype_name(TUTTI_FLOAT8_E5M2), "float8_e5m2") == 0);
+    CHECK(strcmp(tutti_op_name(TUTTI_SUM), "sum") == 0);
+    CHECK(strcmp(tutti_op_name(TUTTI_MAXLOC), "maxloc") == 0);
+    for (int a = 0; a <= TYPES + 1; a++) {
+        int is_type = a >= 1 && a <= TYPES, is_op = a >= 1 && a <= OPS;
+
+        CHECK_INT(strcmp(tutti_dtype_name((tutti_dtype_t)a), "unknown type") != 0, is_type);
+        CHECK_INT(strcmp(tutti_op_name((tutti_op_t)a), "unknown operation") != 0, is_op);
+        for (int b = 1; b < a && is_type; b++)
+            CHECK(strcmp(tutti_dtype_name((tutti_dtype_t)a), tutti_dtype_name((tutti_dtype_t)b)) !=
+                  0);
+        for (int b = 1; b < a && is_op; b++)
+            CHECK(strcmp(tutti_op_name((tutti_op_t)a), tutti_op_name((tutti_op_t)b)) != 0);
+    }
+    CHECK(strcmp(tutti_dtype_name((tutti_dtype_t)-1), "unknown type") == 0);
+    CHECK(strcmp(tutti_op_name((tutti_op_t)-1), "unknown operation") == 0);
+    CHECK_OK(tutti_op_create(keep_right, NULL, 1, &op));
+    CHECK(strcmp(tutti_op_name(op), "user operation") == 0);
+    /* One text that lives for ever, whichever operation it is. */
+    CHECK(tutti_op_name(op) == tutti_op_name((tutti_op_t)((int)op + 1)));
+    CHECK_OK(tutti_op_free(op));
+}
 
 static void texts(void)
 {
@@ -47,6 +84,7 @@ static void texts(void)
         CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)t), all_bytes[t]);
     CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)(TYPES + 1)), 0);
     CHECK_INT(tutti_dtype_bytes((tutti_dtype_t)-1), 0);
+    type_names();
 }
 
 /* Each thread has its own last error, "" at first; a success does not wipe it out. */
@@ -84,7 +122,9 @@ static void options(void)
     o.size = offsetof(tutti_options_t, mpi_comm) + sizeof(o.mpi_comm) - 1;
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
     o.size = 0;
-    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "options->size is 0");
+    o.size = offsetof(tutti_options_t, store);
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "options->size is 32, which no version had");
     o.size = SIZE_MAX;
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "size");
     o = (tutti_options_t)TUTTI_OPTIONS_INIT;
@@ -134,6 +174,41 @@ static void async_options(void)
     CHECK_OK(START(&o));
     CHECK_OK(tutti_wait(request, -1));
 #undef START
+}
+
+/* Calls of one array have one size, by which the library finds them. */
+static void call_sizes(void)
+{
+    struct {
+        tutti_call_t known;
+        char more[16];
+    } newer[2] = { { TUTTI_CALL_INIT, { 0 } }, { TUTTI_CALL_INIT, { 0 } } };
+    tutti_request_t *requests[2] = { NULL, NULL };
+
+    for (int i = 0; i < 2; i++) {
+        tutti_call_t *call = &newer[i].known;
+
+        call->size = sizeof(newer[i]);
+        call->kind = TUTTI_CALL_ALLREDUCE;
+        call->dtype = TUTTI_FLOAT32;
+        call->op = TUTTI_SUM;
+        call->name = i == 0 ? "a" : "b";
+        call->sendbuf = call->recvbuf = &x[i];
+        call->count = 1;
+    }
+    CHECK_OK(tutti_submit(&newer[0].known, 2, world, requests));
+    CHECK_OK(tutti_wait_all(requests, 2, -1));
+    newer[1].known.size = sizeof(tutti_call_t);
+    CHECK_ERROR(tutti_submit(&newer[0].known, 2, world, requests), TUTTI_ERR_ABI,
+                "calls[1].size is 112, but calls[0].size is 128");
+    newer[1].known.size = sizeof(newer[1]);
+    newer[1].more[0] = 1;
+    CHECK_ERROR(tutti_submit(&newer[0].known, 2, world, requests), TUTTI_ERR_ABI,
+                "call->size is 128, and a field beyond the 112 bytes");
+    newer[0].known.size = sizeof(tutti_call_t) - 1;
+    CHECK_ERROR(tutti_submit(&newer[0].known, 1, world, requests), TUTTI_ERR_ABI,
+                "call->size is 111, but the first version had 112");
+    CHECK(requests[0] == NULL);
 }
 
 /* ---- outside of init and finalize ---- */
@@ -302,17 +377,16 @@ static void scaling(void)
     x[0] = 3;
     CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 2, 5, world));
     CHECK(x[0] == 3 && y[0] == 30);
+    /* 0 is a factor of 1. */
+    CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 0, 5, world));
+    CHECK(y[0] == 15);
+    CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 2, -0.0, world));
+    CHECK(y[0] == 6);
+    CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 0, 0, world));
+    CHECK(y[0] == 3);
 }
 
 /* ---- the caller's own operations ---- */
-
-static void keep_right(void *dst, const void *left, const void *right, size_t count,
-                       tutti_dtype_t dtype, void *context)
-{
-    (void)left;
-    (void)context;
-    memmove(dst, right, count * tutti_dtype_bytes(dtype));
-}
 
 static void user_operations(void)
 {
@@ -344,6 +418,7 @@ int main(void)
     world = tutti_world();
     last_error();
     async_options();
+    call_sizes();
     buffers_and_counts();
     names();
     types_and_operations();

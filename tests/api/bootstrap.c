@@ -251,7 +251,7 @@ static void mistakes(void)
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_INVALID_ARGUMENT, "store->get");
     store.get = get_key;
     store.size = 4;
-    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "store->size");
+    CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "store->size is 4, but the first version had 40");
     /* After all this it works. */
     o = options();
     o.unique_id = &id;

@@ -55,6 +55,8 @@ static tutti_status_t submit(tutti_comm_t *c, int how)
 
 static int color_of_none = TUTTI_COLOR_NONE, the_rank;
 static tutti_comm_t *no_comm;
+static tutti_status_t state = TUTTI_ERR_INTERNAL; /* must stay what it is, and the text as well */
+static char state_text[8] = "as is";
 static void *no_memory;
 
 CALL(tutti_abort, tutti_abort(c, "no"))
@@ -76,6 +78,7 @@ CALL(tutti_broadcast, tutti_broadcast(x, 1, F, 0, c))
 CALL(tutti_broadcast_async, tutti_broadcast_async("n", x, 1, F, 0, c, NULL, &never))
 CALL(tutti_comm_create, tutti_comm_create(c, &the_rank, 1, &no_comm))
 CALL(tutti_comm_free, tutti_comm_free(c))
+CALL(tutti_comm_state, tutti_comm_state(c, &state, state_text, sizeof(state_text)))
 CALL(tutti_comm_split, tutti_comm_split(c, color_of_none, 0, &no_comm))
 CALL(tutti_cuda_allreduce, tutti_cuda_allreduce(x, y, 1, F, TUTTI_SUM, c, NULL))
 CALL(tutti_cuda_run, submit(c, 0))
@@ -198,6 +201,7 @@ static const function_t functions[] = {
     C(tutti_allreduce_scaled), C(tutti_alltoall), C(tutti_alltoall_async), C(tutti_alltoallv),
     C(tutti_alltoallv_async), C(tutti_barrier), C(tutti_barrier_async), C(tutti_broadcast),
     C(tutti_broadcast_async), C(tutti_comm_create), C(tutti_comm_free), C(tutti_comm_split),
+    C(tutti_comm_state),
     C(tutti_cuda_allreduce), C(tutti_cuda_run), C(tutti_cuda_submit), C(tutti_exscan),
     C(tutti_exscan_async), C(tutti_gather), C(tutti_gather_async), C(tutti_gatherv),
     C(tutti_gatherv_async), C(tutti_join), C(tutti_mem_alloc), C(tutti_mem_free),
@@ -212,8 +216,9 @@ static const function_t functions[] = {
     R(tutti_cuda_wait), R(tutti_request_free), R(tutti_request_receive),
     R(tutti_request_recvcounts), R(tutti_start), R(tutti_test), R(tutti_wait), R(tutti_wait_all),
     R(tutti_wait_any),
-    O(tutti_dtype_bytes), O(tutti_finalize), O(tutti_init), O(tutti_last_error), O(tutti_op_create),
-    O(tutti_op_free), O(tutti_strerror), O(tutti_unique_id_create), O(tutti_version),
+    O(tutti_dtype_bytes), O(tutti_dtype_name), O(tutti_finalize), O(tutti_init),
+    O(tutti_last_error), O(tutti_log_set_callback), O(tutti_op_create), O(tutti_op_free),
+    O(tutti_op_name), O(tutti_strerror), O(tutti_unique_id_create), O(tutti_version),
     O(tutti_world),
 };
 /* clang-format on */
@@ -262,6 +267,7 @@ static void refused(const void *handle, int as_request, const char *words)
             FAIL("%s: '%s' does not say '%s'", f->name, tutti_last_error(), words);
         CHECK(never == (tutti_request_t *)(void *)x && no_comm == NULL && no_memory == NULL);
         CHECK(done == 7 && which == 7);
+        CHECK(state == TUTTI_ERR_INTERNAL && strcmp(state_text, "as is") == 0);
     }
 }
 

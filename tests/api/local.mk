@@ -5,7 +5,9 @@ api_tests += \
     %reldir%/arguments \
     %reldir%/bootstrap \
     %reldir%/environment \
-    %reldir%/handles
+    %reldir%/handles \
+    %reldir%/log \
+    %reldir%/state
 
 api_shared = %reldir%/api.c %reldir%/api.h
 %C%_alone_SOURCES = %reldir%/alone.c $(api_shared)
@@ -16,8 +18,13 @@ api_shared = %reldir%/api.c %reldir%/api.h
 %C%_bootstrap_LDADD = $(API_LIBS)
 %C%_environment_SOURCES = %reldir%/environment.c $(api_shared)
 %C%_environment_LDADD = $(API_LIBS)
-
-# See tests/local.mk.
-asan_quick += %reldir%/alone %reldir%/arguments %reldir%/bootstrap %reldir%/environment
 %C%_handles_SOURCES = %reldir%/handles.c $(api_shared)
 %C%_handles_LDADD = $(API_LIBS)
+%C%_log_SOURCES = %reldir%/log.c $(api_shared)
+%C%_log_LDADD = $(API_LIBS)
+%C%_state_SOURCES = %reldir%/state.c $(api_shared)
+%C%_state_LDADD = $(API_LIBS)
+
+# See tests/local.mk.
+asan_quick += %reldir%/alone %reldir%/arguments %reldir%/bootstrap %reldir%/environment \
+    %reldir%/log %reldir%/state

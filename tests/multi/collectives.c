@@ -132,7 +132,8 @@ static void scaled_one(rank_t *self, size_t count, int in_place, double prescale
 
         reference_fold(TUTTI_FLOAT32, TUTTI_SUM, 0, self->size, i, 1, &sum);
         reference_value(TUTTI_FLOAT32, TUTTI_SUM, self->rank, i, 1, &own);
-        CHECK(y[i] == sum * (float)prescale * (float)postscale);
+        CHECK(y[i] == sum * (prescale == 0 ? 1 : (float)prescale) *
+                          (postscale == 0 ? 1 : (float)postscale));
         CHECK(in_place || x[i] == own);
     }
     /* 1.0, twice as much, all summed up, and half of that. */
@@ -144,7 +145,8 @@ static void scaled_one(rank_t *self, size_t count, int in_place, double prescale
 
 static void scaled(rank_t *self)
 {
-    static const double factors[][2] = { { 1, 1 }, { 0.5, 1 }, { 1, 4 }, { 0.25, -2 }, { 0, 1 } };
+    static const double factors[][2] = { { 1, 1 }, { 0.5, 1 }, { 1, 4 }, { 0.25, -2 },
+                                         { 0, 1 }, { 0, 4 },   { 2, 0 }, { 0, 0 } };
     int32_t n = 1;
 
     for (size_t f = 0; f < COUNT_OF(factors); f++)

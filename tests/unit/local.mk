@@ -20,6 +20,7 @@ include %reldir%/pretend/local.mk
 # See tests/local.mk.
 if HAVE_CMOCKA
 asan_quick += \
+    %reldir%/base/test_log_callback \
     %reldir%/boot/test_id \
     %reldir%/boot/test_share \
     %reldir%/boot/test_side \
@@ -36,6 +37,7 @@ asan_quick += \
     %reldir%/reduce/test_user \
     %reldir%/sched/test_text
 tsan_quick += \
+    %reldir%/base/test_log_callback \
     %reldir%/boot/test_meet \
     %reldir%/boot/test_share \
     %reldir%/node/test_nccl \

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The log: to stderr, or to a function of the program's.
+ *
+ * TUTTI_LOG sets which messages there are: those of its level and of the levels above. Until
+ * tutti_init reads it, errors and warnings are logged. The list that TUTTI_HELP=1 asks for is no
+ * message; it always goes to stderr.
+ */
+#ifndef TUTTI_LOG_H
+#ifndef TUTTI_H
+#include <tutti/tutti.h> /* includes this file, in its place */
+#else
+#define TUTTI_LOG_H
+
+/*
+ * How often messages of a level come, and for whom they are.
+ *
+ * ERROR, WARN  the user must act
+ * INFO         once per job
+ * DEBUG        once per communicator, and each failing call
+ * TRACE        once per round
+ * DATA         once per message
+ */
+typedef enum {
+    TUTTI_LOG_ERROR = 1,
+    TUTTI_LOG_WARN = 2,
+    TUTTI_LOG_INFO = 3,
+    TUTTI_LOG_DEBUG = 4,
+    TUTTI_LOG_TRACE = 5,
+    TUTTI_LOG_DATA = 6,
+    TUTTI_LOG_FORCE_INT = 0x7fffffff
+} tutti_log_level_t;
+
+/*
+ * Receives one message of the log.
+ *
+ * arg    as given to tutti_log_set_callback
+ * level  of the message
+ * text   one line, without level, rank and line end; valid until the callback returns
+ *
+ * Called by a thread of its own, in the order of the messages, one at a time, and never under a
+ * lock of the library. So it may block and take the program's locks; only tutti_log_set_callback
+ * waits for it. If 1024 messages wait, later ones are dropped, and a warning says how many. It may
+ * call Tutti, except tutti_log_set_callback; messages that its own calls cause go to stderr.
+ */
+typedef void (*tutti_log_callback_t)(void *arg, tutti_log_level_t level, const char *text);
+
+/*
+ * Send the process's log to a callback instead of stderr.
+ *
+ * callback  the function; NULL: stderr again
+ * arg       handed to it; must be valid until another call of this function returns
+ *
+ * Waits until the callback before this one has received all its messages and is not called any
+ * more. So do not call this while you hold a lock that it takes. Call it with NULL before the
+ * process ends: messages that the callback has not received by then are lost. May be called before
+ * tutti_init; tutti_finalize keeps the callback. A child of fork() logs to stderr until it sets a
+ * callback of its own. Any thread.
+ *
+ * TUTTI_ERR_INVALID_ARGUMENT  called inside the callback
+ * TUTTI_ERR_SYSTEM            the callback's thread could not be made; nothing has changed.
+ *                             Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_log_set_callback(tutti_log_callback_t callback, void *arg);
+
+#endif
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tutti_comm_state: usable or ended, and why, without a call; also while another thread is inside
+ * one.
+ */
+#include "api/api.h"
+#include "tag.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    LATE_MS = 300,
+    PATIENCE_MS = 20000
+};
+
+static int failures;
+
+static void nap_ms(int ms)
+{
+    struct timespec nap = { ms / 1000, ms % 1000 * 1000000L };
+
+    nanosleep(&nap, NULL);
+}
+
+static void check_usable(const tutti_comm_t *comm)
+{
+    tutti_status_t state = TUTTI_ERR_INTERNAL;
+    char text[8] = "before";
+
+    CHECK_OK(tutti_comm_state(comm, &state, text, sizeof(text)));
+    CHECK_INT(state, TUTTI_OK);
+    CHECK(text[0] == '\0');
+}
+
+/* Poll until it has ended so. */
+static void await_end(const tutti_comm_t *comm, tutti_status_t want, const char *words)
+{
+    tutti_status_t state = TUTTI_OK;
+    char text[512];
+
+    for (int ms = 0; state == TUTTI_OK && ms < PATIENCE_MS; ms++) {
+        CHECK_OK(tutti_comm_state(comm, &state, text, sizeof(text)));
+        nap_ms(1);
+    }
+    CHECK_INT(state, want);
+    if (strstr(text, words) == NULL)
+        FAIL("'%s' does not say '%s'", text, words);
+}
+
+/* ---- alone ---- */
+
+static void alone(int rank, int size)
+{
+    tutti_status_t state = TUTTI_ERR_INTERNAL;
+    char text[256], cut[9] = "12345678";
+    tutti_comm_t *world, *part;
+
+    (void)rank, (void)size;
+    unsetenv("TUTTI_RANK");
+    unsetenv("TUTTI_SIZE");
+    CHECK_OK(tutti_init(NULL));
+    world = tutti_world();
+    check_usable(world);
+    CHECK_OK(tutti_comm_split(world, 0, 0, &part));
+    CHECK_ERROR(tutti_comm_state(part, NULL, text, sizeof(text)), TUTTI_ERR_INVALID_ARGUMENT,
+                "ret_state is NULL");
+    CHECK_OK(tutti_abort(part, "no more data"));
+    CHECK_ERROR(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT, "comm is NULL");
+    CHECK_OK(tutti_comm_state(part, &state, text, sizeof(text)));
+    CHECK_INT(state, TUTTI_ERR_PEER_LOST);
+    CHECK(strstr(text, "no more data") != NULL);
+    /* Not an error of this thread; the text is what a call reports. */
+    CHECK(strstr(tutti_last_error(), "comm is NULL") != NULL);
+    CHECK_STATUS(tutti_barrier(part), TUTTI_ERR_PEER_LOST);
+    CHECK(strcmp(tutti_last_error(), text) == 0);
+    /* Cut to fit, or not wanted. */
+    CHECK_OK(tutti_comm_state(part, &state, cut, 5));
+    CHECK(strncmp(cut, text, 4) == 0 && memcmp(cut + 4,
+                                               "\0"
+                                               "678",
+                                               4) == 0);
+    CHECK_OK(tutti_comm_state(part, &state, cut, 0));
+    CHECK(strncmp(cut, text, 4) == 0);
+    CHECK_OK(tutti_comm_state(part, &state, NULL, sizeof(text)));
+    check_usable(world);
+
+    CHECK_OK(tutti_comm_free(part));
+    state = TUTTI_ERR_INTERNAL;
+    CHECK_ERROR(tutti_comm_state(part, &state, text, sizeof(text)), TUTTI_ERR_INVALID_ARGUMENT,
+                "was freed");
+    CHECK_OK(tutti_finalize());
+    CHECK_ERROR(tutti_comm_state(world, &state, text, sizeof(text)), TUTTI_ERR_INVALID_ARGUMENT,
+                "was freed");
+    CHECK_INT(state, TUTTI_ERR_INTERNAL);
+}
+
+/* ---- several ranks ---- */
+
+/* Rank 1 dies. The others make no call, and have none pending. */
+static void death(int rank, int size)
+{
+    (void)size;
+    CHECK_OK(tutti_init(NULL));
+    check_usable(tutti_world());
+    CHECK_OK(tutti_barrier(tutti_world()));
+    if (rank == 1)
+        _exit(0);
+    await_end(tutti_world(), TUTTI_ERR_PEER_LOST, "rank 1");
+    CHECK_OK(tutti_finalize());
+}
+
+/* The end of a part is not that of the world. */
+static void part_ends(int rank, int size)
+{
+    tutti_comm_t *world, *part;
+
+    (void)size;
+    CHECK_OK(tutti_init(NULL));
+    world = tutti_world();
+    CHECK_OK(tutti_comm_split(world, 0, 0, &part));
+    if (rank == 0)
+        CHECK_OK(tutti_abort(part, "out of disk"));
+    await_end(part, TUTTI_ERR_PEER_LOST, "out of disk");
+    check_usable(world);
+    CHECK_OK(tutti_barrier(world));
+    CHECK_OK(tutti_comm_free(part));
+    CHECK_OK(tutti_finalize());
+}
+
+static atomic_int returned;
+
+static void *wait_for_others(void *comm)
+{
+    CHECK_OK(tutti_barrier(comm));
+    atomic_store(&returned, 1);
+    return NULL;
+}
+
+/* A thread of rank 0 is inside a call that waits for rank 1. */
+static void during_a_call(int rank, int size)
+{
+    int polls = 0;
+    pthread_t thread;
+
+    (void)size;
+    CHECK_OK(tutti_init(NULL));
+    CHECK_OK(tutti_barrier(tutti_world()));
+    if (rank == 1) {
+        nap_ms(LATE_MS);
+        CHECK_OK(tutti_barrier(tutti_world()));
+    } else {
+        CHECK_INT(pthread_create(&thread, NULL, wait_for_others, tutti_world()), 0);
+        for (; !atomic_load(&returned); polls++) {
+            check_usable(tutti_world());
+            nap_ms(1);
+        }
+        CHECK_INT(pthread_join(thread, NULL), 0);
+        CHECK(polls > 2);
+    }
+    CHECK_OK(tutti_finalize());
+}
+
+static void run(int size, void (*fn)(int rank, int size))
+{
+    static int number;
+    char env[256];
+
+    snprintf(env, sizeof(env), "TUTTI_LOG=none\nTUTTI_TIMEOUT=30");
+    if (size > 1)
+        snprintf(env, sizeof(env),
+                 "TUTTI_BOOT=local:tutti-test-state-%d-%d\nTUTTI_LOG=none\nTUTTI_TIMEOUT=30", tag(),
+                 number++);
+    failures += run_children(size, env, fn, NULL, 0);
+}
+
+int main(void)
+{
+    clean_environment();
+    run(1, alone);
+    run(3, death);
+    run(2, part_ends);
+    run(2, during_a_call);
+    return failures != 0;
+}
