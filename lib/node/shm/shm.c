@@ -34,7 +34,7 @@ tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__w
     return TUTTI__AGAIN;
 }
 
-/* ---- start: choose one-shot, zero-copy, pulled or chunked; prepare the announcement ---- */
+/* ---- start: choose one-shot, zero-copy or chunked; prepare the announcement ---- */
 
 /* The bytes that one rank contributes. Depends on the call alone, so all ranks get the
    same value. */
