@@ -51,7 +51,6 @@ multi_case = %reldir%/coll_case.c %reldir%/coll_case.h %reldir%/forced.c \
 %C%_mismatches_SOURCES = %reldir%/mismatches.c $(multi_case)
 %C%_mismatches_LDADD = $(LDADD) -lm
 
-
 # Schedules from files.
 rank_tests += %reldir%/user_schedule
 tsan_tests += %reldir%/user_schedule

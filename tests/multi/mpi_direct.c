@@ -2,15 +2,13 @@
 /*
  * Device memory between hosts, over a real MPI; started by mpi_direct.sh, which pretends hosts.
  *
- *      mpi_direct works direct|staged     sums are correct; messages came from device
- *      memory, or none
+ *      mpi_direct works direct|staged     sums are correct; messages came from device memory, or
+ *                                         none did
  *                 ... N                   how often all lanes are busy at once; default: twice
- *      mpi_direct dies                    rank 1 dies during a call: the others are
- *                                         told, and memory
- *                                         that MPI may still write is not freed
- *      mpi_direct left                    the same, if the thread that is told may not
- *                                         call MPI, and
- *                                         leaves the messages to the end
+ *      mpi_direct dies                    rank 1 dies during a call: the others are told, and
+ *                                         memory that MPI may still write is not freed
+ *      mpi_direct left                    the same, if the thread that is told may not call MPI,
+ *                                         and leaves the messages to the end
  */
 #include <tutti/tutti.h>
 
