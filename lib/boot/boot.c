@@ -260,7 +260,7 @@ close_boot:
     return status;
 }
 
-/* The meeting's own check is asked until this call. */
+/* Until this call, waits also use the meeting's own check (tutti__net_watch_meeting). */
 static void forget_meeting(const tutti__boot_t *boot)
 {
     if (boot->meet.still != NULL)

@@ -15,11 +15,12 @@
  *      3. between hosts the first groups' places i: an allreduce of slice i
  *      4. back          down the tree; then place i sends slice i to all of its group
  *
- * Stream 0 does 1 and 2, stream 1 does 3, stream 2 does 4; each waits for the one before it,
+ * Stream 0 runs steps 1 and 2, stream 1 step 3, stream 2 step 4. Each waits for the one before it,
  * chunk by chunk. Ranks at places from G on have no slice: they only send their data and receive
  * the result.
  *
- * Association: places, groups, then that of the inner algorithm.
+ * Association: the places of a group in order, the groups of a host up a tree, then the inner
+ * algorithm's association.
  *
  * Cost, with H hosts of g groups of G: 2 (G-1) (alpha + n/G beta) + 2 lg g (alpha + n/G beta) + the
  * inner algorithm's for H ranks and n/G bytes.
@@ -33,8 +34,8 @@
 typedef struct {
     tutti__build_t *b;
     uint32_t slices, blocks; /* G; blocks of a slice */
-    uint32_t batch;          /* blocks of a message, which pass 1, 2 and 4 together */
-    tutti__party_t group;    /* this rank's */
+    uint32_t batch;          /* blocks of a message: steps 1, 2 and 4 handle so many at once */
+    tutti__party_t group;    /* this rank's group */
     tutti__party_t host;     /* of each group of the host: the rank at this place */
     tutti__party_t across;   /* of each host: the first group's rank at this place */
     int has_slice, is_first; /* is_first: in the first group */
@@ -184,7 +185,7 @@ tutti_status_t tutti__coll_allreduce_three_level(const tutti__shape_t *shape,
                            "allreduce:three_level has no algorithm %s between hosts", args->sub);
     find_levels(shape, args->rank, &levels);
     levels.blocks = between.blocks;
-    levels.batch = between.message; /* divides the blocks */
+    levels.batch = between.message; /* divides levels.blocks */
     if ((uint64_t)levels.slices * levels.blocks > UINT32_MAX)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "allreduce:three_level needs %u x %u blocks",
                            levels.slices, levels.blocks);

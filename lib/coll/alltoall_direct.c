@@ -5,7 +5,7 @@
  *
  * All messages are in flight at once, which suits small blocks; the pairwise algorithm has one at a
  * time. Each rank begins with its right neighbour, so the ranks do not all send to the same one. In
- * place costs nothing: a sent block has left its place.
+ * place needs no scratch: a block is received where one was sent before.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
  */

@@ -45,8 +45,8 @@ typedef struct {
     uint32_t min_local;         /* the smallest number of ranks on a host */
     uint32_t group_size;        /* ranks in a core group: local ranks are cut into runs of this
                                    length (the last may be shorter); 0: the host is one group */
-    int flat; /* the call is on device memory, where a node of all ranks exists */
-    const tutti__files_t *files; /* schedules that users wrote, not for algorithms; NULL: none */
+    int flat; /* the call is on device memory, and a node there has all ranks */
+    const tutti__files_t *files; /* users' schedules; algorithms do not use them. NULL: none */
 } tutti__shape_t;
 
 /* The values besides the shape that determine a schedule. Zero the other fields. */
@@ -138,8 +138,8 @@ extern const char tutti__why_forced[]; /* "TUTTI_ALGORITHM" */
    shape NULL: check the names only. */
 tutti_status_t tutti__algorithm_check_override(const char *override, const tutti__shape_t *shape);
 
-/* allreduce_nccl_flat.c: does it name an algorithm that needs a node of all ranks on
-   device memory? */
+/* Does `override` name an algorithm that needs a node of all ranks on device memory? In
+   allreduce_nccl_flat.c. */
 int tutti__override_is_flat(const char *override);
 
 /*

@@ -7,7 +7,7 @@
 
 # Open MPI leaks memory in plugins that it has unloaded, so suppressions cannot name it.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
-# A hang becomes an error with a place.
+# Ends a hang with an error that names the call.
 export TUTTI_TIMEOUT=30
 
 errors=0
@@ -32,7 +32,7 @@ case $($mpirun --version 2>&1) in
 esac
 test -e "$TUTTI_MODULE_DIR/mpi_$mpi.so" || skip "no module for this mpirun"
 
-# wrong WHAT: print the ranks' output
+# wrong WHAT: report a failure, with the ranks' output
 wrong()
 {
     echo "FAILED: $1"

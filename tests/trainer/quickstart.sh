@@ -20,7 +20,7 @@ printf '#!/bin/sh\nexit 1\n' >"$tools/dpkg-query"
 printf '#!/bin/sh\necho "$@" >>%s\nexit 1\n' "$work/asked" >"$tools/apt-get"
 chmod +x "$tools/id" "$tools/dpkg-query" "$tools/apt-get"
 
-# installs WANTED ARGUMENT...: how often gnuplot-nox is requested
+# installs WANTED ARGUMENT...: gnuplot-nox must be requested WANTED times
 installs() {
     wanted=$1
     shift

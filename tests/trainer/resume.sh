@@ -93,7 +93,7 @@ for schedule in constant 'step --decay-every 1'; do
     cmp "$work/whole" "$work/parts" || wrong "longer, $schedule: not uninterrupted"
 done
 
-# with --overwrite the file is replaced; an empty file, as mktemp makes it, may be replaced always
+# with --overwrite the file is replaced; an empty file, as made by mktemp, also without
 cp "$work/parts" "$work/over"
 train over 2 $small --epochs 1 --checkpoint "$work/over" --overwrite &&
     [ "$(epochs_of "$work/over")" -eq 1 ] || wrong 'not replaced' "$work/over.log"
@@ -101,7 +101,7 @@ train over 2 $small --epochs 1 --checkpoint "$work/over" --overwrite &&
 train empty 2 $small --epochs 1 --checkpoint "$work/empty" || wrong 'empty' "$work/empty.log"
 cmp "$work/over" "$work/empty" || wrong 'replaced is not written anew'
 
-# a run that is at its end only reports it
+# a run resumed at its end makes no step, and prints the accuracy
 cp "$work/parts" "$work/before"
 train again 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/parts" --resume ||
     wrong 'resumed at the end' "$work/again.log"

@@ -263,7 +263,7 @@ static void test_leave_early(void **state)
     crowd_threads(4, 2, leave_early, NULL);
 }
 
-/* Nothing is left, whether opening succeeded or failed. */
+/* No descriptor stays open, whether opening succeeded or failed. */
 static void open_often(const crowd_rank_t *me)
 {
     int before = crowd_open_files();
