@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Asynchronous calls that differ between ranks: MISMATCH on the ranks concerned, which names the
- * tensor and two ranks; no data are moved, and the communicator works on.
+ * tensor and two ranks; no data are moved, and later calls work.
  */
 #include "multi/async_calls.h"
 
@@ -26,7 +26,7 @@ typedef struct {
 } misfit_t;
 
 static float in[ROOM * 16], out[ROOM * 16];
-static size_t some[16], others[16], moved[16]; /* moved: as many as some */
+static size_t some[16], others[16], moved[16]; /* moved: the sum of some */
 
 static tutti_call_t base(const char *name, tutti_call_kind_t kind)
 {
@@ -261,7 +261,7 @@ static void group_misfit(rank_t *self)
     }
 }
 
-/* All or nothing, before any rank is asked. */
+/* One invalid call refuses its whole group, on this rank alone. */
 static void group_refused(rank_t *self)
 {
     float x[3] = { 1, 1, 1 };
@@ -357,7 +357,7 @@ static void arguments(rank_t *self)
     CHECK_STATUS(tutti_wait_any(NULL, 0, -1, NULL), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_wait_all(NULL, 1, -1), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_OK(tutti_wait_all(NULL, 0, -1));
-    /* Known counts, and a buffer passed twice. */
+    /* With known counts; then with a buffer passed later, which must not be NULL. */
     counts[0] = 1;
     CHECK_OK(tutti_allgatherv_async("v", in, self->rank == 0, NULL, NULL, NULL, TUTTI_FLOAT32,
                                     self->comm, NULL, &r));

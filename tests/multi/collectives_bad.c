@@ -163,7 +163,7 @@ static void same_places(rank_t *self)
         for (int r = 0; r < 2 * self->size; r++)
             CHECK_INT(z[r], 10 * (r / 2) + self->rank);
     }
-    /* Only with itself. */
+    /* Each rank has a part for itself only. */
     for (int r = 0; r < self->size; r++) {
         counts[r] = r == self->rank;
         displs[r] = r == self->rank ? 0 : 7;

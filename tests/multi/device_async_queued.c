@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests handed over to a stream (tutti_cuda_wait): the host continues, later work of the stream
- * sees the results, and memory that a lane's next bucket reuses is not reused too early. Some cases
- * still wait on the host: callbacks, tutti_wait, host memory.
+ * sees the results, and a lane's next bucket does not overwrite memory that is still in use. Some
+ * cases still wait on the host: callbacks, tutti_wait, host memory.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -133,7 +133,7 @@ static tutti_call_t tensor(user_t *u, int t, char *name, tutti_async_options_t *
     if (t % 7 == 2) {
         call.options = scale;
     } else if (t % 7 == 3) {
-        call.dtype = TUTTI_INT16; /* not NCCL's */
+        call.dtype = TUTTI_INT16; /* NCCL does not serve it */
     } else if (t % 7 == 5) {
         call.kind = TUTTI_CALL_REDUCE_SCATTER;
     } else if (t % 7 == 6) {
@@ -343,7 +343,7 @@ static void collected(rank_t *self)
     begun = tutti__now_ns() - begun;
     for (int t = 0; t < N; t++)
         CHECK_OK(tutti_cuda_wait(requests[t], -1, cuda(&u)));
-    /* And those for which the device had time, if submitting them took long. */
+    /* At most half as many calls as tensors; one more per 10 ms that the submission took. */
     CHECK(pretend_counts(self->rank, PRETEND_NCCL_CALLS) - calls < N / 2 + begun / 10000000);
     end(&u);
 }

@@ -46,7 +46,7 @@ static void log_line(tutti__log_level_t level, const char *text)
 
 static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line };
 
-/* ---- calls: each slot by itself ---- */
+/* ---- calls: each function of the table ---- */
 
 static tutti__dstream_t *stream;
 static tutti__devent_t *event;
@@ -331,7 +331,7 @@ static void test_states(void)
     CHECK(ops->stream_captures(stream) == 1);
     unsetenv("STUB_FAIL");
     CHECK(ops->stream_captures(stream) == 0);
-    setenv("STUB_DEVICE", "0", 1); /* where no kernels are */
+    setenv("STUB_DEVICE", "0", 1); /* its kernels are not loaded */
     CHECK(call_pack() == TUTTI_ERR_SYSTEM);
     CHECK(strstr(last_error, "device 0") != NULL);
     CHECK(ops->use(0) == TUTTI_OK);
@@ -366,7 +366,7 @@ static void test_use_again(void)
     CHECK(ops->use(64) == TUTTI_ERR_UNSUPPORTED && call_use() == TUTTI_OK);
 }
 
-/* The peers do not come: close still ends soon, and the next call completes it. */
+/* If the peers do not come, close returns soon, and the next call completes it. */
 static void test_close(void)
 {
     setenv("STUB_FAIL", "asynchronous", 1);
@@ -391,7 +391,7 @@ static int is_registering(size_t i)
     return cases[i].call == call_nccl_alloc || cases[i].call == call_register;
 }
 
-/* Not supported, not now, not at once. */
+/* Registration is not supported, is disabled, or does not complete at once. */
 static void test_no_register(void)
 {
     if (!registers) {

@@ -49,7 +49,7 @@ static tutti_status_t step_often(uint32_t r, uint32_t lane)
     return step_for(r, lane, LOOKS);
 }
 
-/* A rank does not come: the others' work is on their devices. */
+/* One rank does not call, and the others' work is already on their devices. */
 static void test_abort(void **state)
 {
     tutti__node_call_t call[3];
@@ -159,7 +159,7 @@ static void test_nccl_fails(void **state)
     tutti__nccl_node_abort(nccl_job.node[0]);
     assert_int_equal(step_often(0, 0), TUTTI_ERR_TRANSPORT);
     nccl_finish();
-    /* Here close did it. */
+    /* Rank 1 was aborted by close. */
     assert_int_equal(watched_aborts(1), 1);
 }
 
@@ -207,7 +207,7 @@ static void begin_alone(void)
 
 static void test_open_fails(void **state)
 {
-    /* A stream, five events, those of overdue.c, the stage, NCCL: this one is not reached. */
+    /* One more than are made: a stream, five events, those of overdue.c, the stage, NCCL. */
     const int all = 9 + 2 * TUTTI__NCCL_OVERDUE;
     tutti_status_t status = TUTTI_ERR_NO_MEMORY;
 

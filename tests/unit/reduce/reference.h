@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A second implementation of the types and operations of include/tutti/types.h, element by element:
- * with libm and integers where the kernels have bits.
+ * A second implementation of the types and operations of include/tutti/types.h, element by element.
+ * It uses libm and integers where the kernels manipulate bits.
  *
  * Elements are handled as raw bits, so that NaNs and zeros can be distinguished.
  */
@@ -40,15 +40,15 @@ int is_float(tutti_dtype_t dtype);
 int is_pair(tutti_dtype_t dtype);
 int is_served(tutti_dtype_t dtype, tutti_op_t op);
 
-/* decode: the value of a floating point code. encode: the nearest code of a number; the even
-   one of two. */
+/* decode: the value of a floating point code. encode: the nearest code of a number; if two are
+   equally near, the even one. */
 double decode(uint64_t code, tutti_dtype_t dtype);
 uint64_t encode(double x, tutti_dtype_t dtype);
 
 /* One element of a fold of n >= 1 sources. */
 raw_t expected_fold(const raw_t *raw, size_t n, tutti_op_t op, uint32_t divisor,
                     tutti_dtype_t dtype);
-/* Of a scaled element. */
+/* One element times `factor`. */
 raw_t expected_scale(raw_t raw, tutti_dtype_t dtype, double factor);
 
 #endif

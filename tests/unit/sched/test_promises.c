@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's requirements for each collective: small schedules, as text, that keep the promise,
- * and some that almost do.
+ * The checker's requirements for each collective: small schedules, as text; some are correct, some
+ * almost correct.
  */
 #include "base/status.h"
 #include "sched/check.h"
