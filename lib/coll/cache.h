@@ -20,7 +20,7 @@ typedef struct {
     uint32_t rank;
     const char *override; /* TUTTI_ALGORITHM */
     tutti__association_t association;
-    int on_device;  /* schedules for device memory, if the algorithm has them; set after init */
+    int on_device; /* schedules for device memory, if the algorithm has them; set after init */
     tutti__device_limits_t device_limits; /* for on_device */
     int flat;       /* there is a node of all ranks on the device: shape->flat; set after init */
     uint32_t prove; /* credits for proofs of built schedules (TUTTI_CHECK=1); 0: none */

@@ -38,14 +38,14 @@ typedef struct tutti__files tutti__files_t; /* files.h */
  */
 typedef struct {
     uint32_t size, nhosts;
-    const uint32_t *host_of;    /* [size] */
-    const uint32_t *local_of;   /* [size] rank within its host */
-    const uint32_t *host_first; /* [nhosts + 1] */
-    const uint32_t *by_host;    /* [size] */
-    uint32_t min_local;         /* the smallest number of ranks on a host */
-    uint32_t group_size;        /* ranks in a core group: local ranks are cut into runs of this
+    const uint32_t *host_of;     /* [size] */
+    const uint32_t *local_of;    /* [size] rank within its host */
+    const uint32_t *host_first;  /* [nhosts + 1] */
+    const uint32_t *by_host;     /* [size] */
+    uint32_t min_local;          /* the smallest number of ranks on a host */
+    uint32_t group_size;         /* ranks in a core group: local ranks are cut into runs of this
                                    length (the last may be shorter); 0: the host is one group */
-    int flat; /* the call is on device memory, and a node there has all ranks */
+    int flat;                    /* the call is on device memory, and a node there has all ranks */
     const tutti__files_t *files; /* users' schedules; algorithms do not use them. NULL: none */
 } tutti__shape_t;
 

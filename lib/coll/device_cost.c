@@ -46,8 +46,8 @@
 #include <string.h>
 
 /* For one operation. */
-#define NCCL_NS 15000u /* the ranks' meeting, a launch, the kernel, and detecting its end */
-#define COPY_NS 7000u  /* cudaMemcpyAsync, and detecting its end */
+#define NCCL_NS 15000u     /* the ranks' meeting, a launch, the kernel, and detecting its end */
+#define COPY_NS 7000u      /* cudaMemcpyAsync, and detecting its end */
 #define HOST_NODE_NS 1000u /* measured, docs/decisions.md: 0.3 to 0.65 us for two ranks */
 #define NET_NS 2000u       /* a message; select.c's alpha */
 

@@ -43,10 +43,10 @@ typedef struct {
     const uint32_t *host_of;       /* [size], for node operations; NULL: no node operations */
     const uint32_t *local_of;      /* [size] */
     uint32_t nhosts;
-    uint32_t root; /* BROADCAST, REDUCE, GATHER, SCATTER */
-    int ordered;   /* reductions: operands are in the order of ranks everywhere, so operations that
+    uint32_t root;  /* BROADCAST, REDUCE, GATHER, SCATTER */
+    int ordered;    /* reductions: operands are in the order of ranks everywhere, so operations that
                       do not commute are served */
-    int fixed;     /* reductions: a rank's result has one association in all blocks and chunks; for
+    int fixed;      /* reductions: a rank's result has one association in all blocks and chunks; for
                       REDUCE_SCATTER also in the blocks of all ranks */
     unsigned sizes; /* allowed `sizes` of the schedules: bits 1 << tutti__sizes_t; 0: any */
     int in_place;

@@ -159,7 +159,7 @@ typedef struct {
     uint32_t marks[TUTTI__SCHED_STREAMS];     /* M: marks in one trip of the stream's loop */
     int on_device; /* IN and OUT may be device memory, see tutti__sched_suits_device; equal on all
                       ranks */
-    int is_read; /* read from a text: nothing is assumed about its channels except validity */
+    int is_read;   /* read from a text: nothing is assumed about its channels except validity */
     int flat;      /* its node operation is one of all ranks; equal on all ranks; see above */
     /* STAGE, if it is separate memory: only blocks stage_first to stage_first + stage_blocks - 1,
        and stage_trips chunks of each: chunk t replaces chunk t - stage_trips. A power of two; 0:
