@@ -16,7 +16,7 @@ EXTRA_libtutti_la_DEPENDENCIES = lib/libtutti.map
 MAP_LDFLAGS = -Wl,--no-undefined-version
 
 # The objects of the shared library, in an archive: position-independent and with the same hidden
-# names, so that it fits into other shared objects as well as into programs.
+# names, so it can be linked into other shared objects as well as into programs.
 if STATIC
 staticlibdir = $(libdir)
 staticlib_DATA = %reldir%/libtutti.a
@@ -25,8 +25,8 @@ CLEANFILES += %reldir%/libtutti.a
 	$(AM_V_GEN)$(MKDIR_P) %reldir% && cp .libs/libtutti_all.a $@-t && mv $@-t $@
 endif
 
-# Modules stand in tutti/ beside the library. In the build tree libtool keeps the library in .libs/
-# and the modules in tutti/.libs/, so a link makes both look as if they were installed.
+# Modules are installed in tutti/ beside the library. In the build tree libtool keeps the library in
+# .libs/ and the modules in tutti/.libs/, so a link makes both look installed.
 tuttimoduledir = $(libdir)/tutti
 tuttimodule_LTLIBRARIES =
 MODULE_LDFLAGS = $(LIB_LDFLAGS) -module -avoid-version -shared -no-undefined \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * First contact: who are you, do we fit, and how do we reach each other.
+ * First contact: compare versions, exchange metadata, connect the side channel's tree.
  *
- * The first exchange is one block of HELLO_BYTES from every rank, a size that never changes, so
- * that different versions of the library can at least tell each other so. All ranks then know the
- * same, judge by the same rules, and fail with the same words; what a rank could not do before its
- * hello (no socket, say) travels in it. Then the tree is connected, and a last agreement makes a
- * failure of one a failure of all.
+ * The first exchange is one block of HELLO_BYTES from every rank. Its size never changes, so
+ * different versions of the library can report the difference to each other. After it all ranks
+ * have the same data, apply the same rules and return the same error text. If a rank has failed
+ * before (it has no socket, say), its block carries the error. Then the ranks connect the tree, and
+ * a last agreement makes a failure of one rank a failure of all.
  *
  * Runs on the thread that makes the communicator.
  */
@@ -19,26 +19,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC 0x6f6c6c6568747475u /* "uttHello", which also tells byte orders apart */
+#define MAGIC 0x6f6c6c6568747475u /* "uttHello"; also detects a different byte order */
 #define HELLO_BYTES 4096
-/* Longest time for connecting, once all are there. */
+/* Longest time for connecting the tree after the first exchange. */
 #define SETUP_MS 60000u
-/* Descriptors that a rank opens, without connections to other ranks; see files_needed. */
+/* Descriptors that a rank opens besides its connections to other ranks; see files_needed. */
 #define FILES 12u
 
 typedef struct {
-    /* At these places in all versions. */
+    /* These fields have the same offsets in all versions. */
     uint64_t magic;
     uint32_t layout, version;
-    int32_t status; /* what went wrong before, and its text */
+    int32_t status; /* an earlier error of this rank, with its text */
     uint32_t unused;
     char text[256];
-    /* As layout says. */
+    /* The offsets of these fields depend on `layout`. */
     uint64_t pid_namespace;
-    tutti__gate_token_t token; /* rank 0's counts */
+    tutti__gate_token_t token; /* all ranks use rank 0's */
     unsigned char door[16];
     tutti__topo_facts_t facts;
-    tutti__conf_shared_t conf; /* rank 0's counts */
+    tutti__conf_shared_t conf; /* all ranks use rank 0's */
 } hello_t;
 
 typedef union {
@@ -48,7 +48,7 @@ typedef union {
 
 _Static_assert(sizeof(hello_block_t) == HELLO_BYTES, "a hello has outgrown its block");
 
-/* What a rank says when all continue with the worst status. */
+/* A rank's status in tutti__boot_agree. All ranks continue with the worst status. */
 typedef struct {
     int32_t status;
     char text[TUTTI__ERROR_BYTES - 4];
@@ -61,7 +61,7 @@ static uint64_t pid_namespace(void)
     return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-/* My part of the hello, and my door. */
+/* Fill in this rank's hello and open its Unix socket. */
 static tutti_status_t prepare(tutti__boot_t *boot, const tutti__conf_t *conf, hello_t *hello)
 {
     tutti_status_t status;
@@ -86,7 +86,7 @@ static void version_text(uint32_t version, uint32_t layout, char *ret_text, size
              version & 255, layout);
 }
 
-/* Does rank r fit to rank 0, and is it well? Same answer on all ranks. */
+/* Can rank r work with rank 0, and has it reported no error? All ranks get the same answer. */
 static tutti_status_t judge(const hello_t *first, const hello_t *hello, uint32_t r)
 {
     char theirs[48], ours[48];
@@ -110,7 +110,8 @@ static uint64_t wait_ms(uint64_t timeout_ms)
     return timeout_ms == 0 ? SETUP_MS : timeout_ms;
 }
 
-/* Rank 0's timeout counts. It begins when this rank's timeout has begun. */
+/* All ranks use rank 0's timeout. It counts from the time at which this rank's
+   own timeout began. */
 static void take_timeout(tutti__boot_t *boot, uint64_t timeout_ms)
 {
     uint64_t begun = boot->deadline - tutti__net_span(boot->timeout_ms);
@@ -119,7 +120,7 @@ static void take_timeout(tutti__boot_t *boot, uint64_t timeout_ms)
     boot->deadline = begun + tutti__net_span(boot->timeout_ms);
 }
 
-/* Take over what the hellos say. */
+/* Store what the hellos contain. */
 static tutti_status_t learn(tutti__boot_t *boot, tutti__conf_t *conf, const hello_block_t *hellos)
 {
     uint32_t size = boot->meet.size, rank = boot->meet.rank;
@@ -178,9 +179,9 @@ static tutti_status_t say_hello(tutti__boot_t *boot, tutti__conf_t *conf)
 }
 
 /*
- * How many descriptors this rank will open, at most at a time: links and watches of the side
- * channel, and, while arenas are passed, two for each rank of the machine and, on its lowest one, a
- * connection to each.
+ * The largest number of descriptors that this rank has open at a time: links and watches of the
+ * side channel, and, while arenas are passed, two for each rank of the machine. The machine's
+ * lowest rank also has a connection to each of them.
  */
 static uint32_t files_needed(const tutti__boot_t *boot)
 {
@@ -195,13 +196,14 @@ static uint32_t files_needed(const tutti__boot_t *boot)
         files += topo->machine_ranks;
     if (tutti__boot_leader(boot, topo->rank) == topo->rank)
         files += locals;
-    /* A link to each other host, and a watch of each host that is only pretended. */
+    /* A link to each other host, and a pidfd for each pretended host (a host id
+       on this machine). */
     if (topo->rank == 0)
         files += 2 * (topo->nhosts - 1);
     return files;
 }
 
-/* The door stays open only where descriptors will be passed through it. */
+/* Keep the Unix socket open only where descriptors will be passed through it. */
 static void close_door(tutti__boot_t *boot)
 {
     const tutti__topo_t *topo = boot->topo;
@@ -235,7 +237,7 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
     if (status != TUTTI_OK)
         goto close_boot;
 
-    /* From here on all ranks take part to the end, failed or not. */
+    /* From here on every rank takes every collective step, even if it has failed. */
     status = tutti__side_begin(boot);
     if (status == TUTTI_OK && boot->meet.size > 1)
         status = tutti__net_files_left(files_needed(boot));
@@ -258,7 +260,7 @@ close_boot:
     return status;
 }
 
-/* The meeting is watched until this call. */
+/* Until this call, waits also use the meeting's own check (tutti__net_watch_meeting). */
 static void forget_meeting(const tutti__boot_t *boot)
 {
     if (boot->meet.still != NULL)
@@ -305,14 +307,14 @@ uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot)
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,
                                      void *ret_all)
 {
-    /* The previous step may have just used up the deadline. */
+    /* The previous step may have used up the whole deadline. */
     uint64_t until = boot->deadline + tutti__net_span(TUTTI__MIN(boot->timeout_ms / 8, 1000u));
 
     return boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
                                 (uint64_t)tutti__net_left_ms(until));
 }
 
-/* May an error follow from another rank's end? */
+/* Can this error be the consequence of another rank's end? */
 static int may_follow(tutti_status_t status)
 {
     return status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_TRANSPORT ||
@@ -334,7 +336,8 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
     status = tutti__boot_allgather(boot, &own, sizeof(own), all);
     if (status != TUTTI_OK) {
         free(all);
-        /* If this rank's error may follow from another rank's end, the meeting names that rank. */
+        /* If this rank's error can be the consequence of another rank's end, return the meeting's
+           error: it names that rank. */
         if (mine == TUTTI_OK ||
             (may_follow(mine) && (mine != TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_PEER_LOST)))
             return status;
@@ -348,7 +351,7 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
     return status;
 }
 
-/* ---- ranks in words ---- */
+/* ---- names of ranks ---- */
 
 uint32_t tutti__boot_world_rank(const tutti__boot_t *boot, uint32_t rank, int *ret_is_group)
 {

@@ -2,9 +2,10 @@
 /*
  * Connecting the side channel's tree.
  *
- * Inside a host over Unix sockets to the leader, its lowest rank; between hosts over TCP to rank 0.
- * Nobody but rank 0 listens on TCP, and only if there are several hosts. Each rank first connects
- * to its parent, then lets its children in; rank 0 has no parent, so nobody waits in a circle.
+ * Inside a host each rank connects over a Unix socket to the leader, the host's lowest rank;
+ * between hosts the leaders connect over TCP to rank 0. Only rank 0 listens on TCP, and only if
+ * there are several hosts. Each rank connects to its parent before it admits its children. Rank 0
+ * has no parent, so there is no deadlock.
  */
 #include "base/log.h"
 #include "boot/inside.h"
@@ -39,7 +40,7 @@ static tutti__side_link_t *add_link(tutti__boot_t *boot, uint32_t rank, int fd)
     return link;
 }
 
-/* My host's leader is my parent. */
+/* Connect to this host's leader, which is the parent. */
 static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t deadline)
 {
     const unsigned char *door = boot->peers[leader].door;
@@ -54,13 +55,13 @@ static tutti_status_t join_leader(tutti__boot_t *boot, uint32_t leader, uint64_t
                            "ended, or these are containers with networks of their own, which "
                            "must have hostnames of their own",
                            boot->topo->rank, leader, tutti_last_error());
-    add_link(boot, leader, fd); /* closed with the others if what follows fails */
+    add_link(boot, leader, fd); /* a later failure closes it with the other links */
     boot->side.parent = 0;
     return tutti__gate_knock(&gate, fd, leader, deadline);
 }
 
-/* Rank 0 is my parent, on another host. A failure is also a warning: all ranks fail with the words
-   of the first, and only this one knows where. */
+/* Connect to rank 0, the parent, on another host. A failure is also logged as a warning, because
+   all ranks fail with the text of the first failed rank, which may be another one. */
 static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *addrs,
                                 uint64_t deadline)
 {
@@ -78,7 +79,7 @@ static tutti_status_t join_root(tutti__boot_t *boot, const tutti__net_addrs_t *a
     return TUTTI_OK;
 }
 
-/* Is `rank` a child of mine through the Unix socket, or through TCP? */
+/* Is `rank` a child of this rank through the Unix socket, or through TCP? */
 static int is_child(const tutti__boot_t *boot, uint32_t rank, int over_tcp)
 {
     const tutti__topo_t *topo = boot->topo;
@@ -90,7 +91,8 @@ static int is_child(const tutti__boot_t *boot, uint32_t rank, int over_tcp)
     return tutti__boot_leader(boot, rank) == topo->rank;
 }
 
-/* Let my children in through one door; links are in ascending order of ranks. */
+/* Admit the children that connect to one listening socket. Links are in
+   ascending order of ranks. */
 static tutti_status_t admit(tutti__boot_t *boot, int door, int over_tcp, uint64_t deadline)
 {
     tutti__gate_t gate = make_gate(boot);
@@ -112,10 +114,11 @@ static tutti_status_t admit(tutti__boot_t *boot, int door, int over_tcp, uint64_
 }
 
 /*
- * Rank 0 listens on TCP, if there are several hosts, and tells everybody where.
+ * If there are several hosts, rank 0 listens on TCP and sends its addresses to all ranks.
  *
- * On one machine (pretended hosts) the loopback interface is enough, and nobody outside sees the
- * port. A rank 0 that cannot listen tells no address; all then fail with its text.
+ * If all hosts are on one machine (pretended hosts), the loopback interface is enough, and the
+ * port is not visible outside. If rank 0 cannot listen, it sends no address, and all ranks fail
+ * with rank 0's error.
  */
 static tutti_status_t tell_addresses(tutti__boot_t *boot, const char *interface, int *ret_door,
                                      tutti__net_addrs_t *ret_addrs)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A file of rank 0 for all ranks, while a communicator is made. See boot.h.
+ * Sends a file of rank 0 to all ranks while a communicator is made. See boot.h.
  *
- * Ways to meet can gather only, so the text goes in pieces that every rank gives, and of which
- * rank 0's counts. Files are small and few; it is not worth a way of its own.
+ * A way to meet has an allgather only. So every rank contributes pieces of the same length, and
+ * rank 0's pieces are used. The files are small and few, so a broadcast is not worth its code.
  */
 #include "boot/inside.h"
 
@@ -25,7 +25,7 @@ static tutti_status_t unreadable(const char *path, const char *why)
                        path, why);
 }
 
-/* All of `fd`, which is a file of so many bytes, or was. */
+/* Read a whole file whose size was `bytes` when it was opened. The size may have changed. */
 static tutti_status_t read_whole(int fd, const char *path, size_t bytes, char **ret_text)
 {
     char *text = malloc(bytes + 1);
@@ -75,7 +75,7 @@ static tutti_status_t read_file(const char *path, char **ret_text)
     return status;
 }
 
-/* How long is rank 0's text? */
+/* Send the length of rank 0's text to all ranks. */
 static tutti_status_t tell_length(tutti__boot_t *boot, size_t mine, size_t *ret_bytes)
 {
     uint64_t own = mine, *all = calloc(boot->meet.size, sizeof(*all));
@@ -92,7 +92,7 @@ static tutti_status_t tell_length(tutti__boot_t *boot, size_t mine, size_t *ret_
     return status;
 }
 
-/* `text` is rank 0's; elsewhere it is filled in. */
+/* text: rank 0's text; on other ranks the buffer for it. */
 static tutti_status_t send_text(tutti__boot_t *boot, char *text, size_t bytes, char *all)
 {
     tutti_status_t status = TUTTI_OK;

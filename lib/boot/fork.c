@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Children that a rank forks let go of its sockets.
+ * A child that a rank forks closes the rank's sockets.
  *
- * A stream ends when its last descriptor is closed, wherever that is. Were a child of a dead rank
- * (a data loader, say) to keep a socket to another host open, nobody there would notice the death;
- * on one machine pidfds do. A child that calls exec closes them anyway.
+ * A stream ends only when its last descriptor is closed, in any process. If a child of a dead rank
+ * (a data loader, say) kept a socket to another host open, that host would not notice the death; on
+ * one machine the pidfds still show it. A child that calls exec closes the sockets anyway.
  */
 #include "boot/inside.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
-/* Protects the list. Held across a fork, else for a few instructions; nothing is taken inside. */
+/* Protects the list. Held across a fork; otherwise for a few instructions. No other lock
+   is taken under it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tutti__boot_t *opened;
 
@@ -27,7 +28,7 @@ static void in_parent(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Frees nothing: other threads of the parent may have been using it. */
+/* Frees nothing: other threads of the parent may have been using the memory. */
 static void in_child(void)
 {
     for (tutti__boot_t *boot = opened; boot != NULL; boot = boot->next) {

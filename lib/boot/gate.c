@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The host's side of the gate: the loop of an open gate. See gate.h; gate_judge.c has the
- * decisions, gate_reach.c is the guests' side.
+ * decisions, gate_reach.c the guests' side.
  *
  * The host serves all connections at once from one poll(), because a guest that sends nothing must
- * not keep the others out. There are three kinds:
+ * not delay the others. There are three kinds of connections:
  *
- *   a stranger  has not sent a whole knock with the job's token. It has one of a fixed number of
- *               places, and loses it when as many more strangers have come. So a flood of
- *               connections costs a bounded number of descriptors. A rank that lost its place
- *               tries again.
- *   a guest     has proved that it belongs to the job. It keeps its place until it confirms.
- *   a rank      has been admitted. The host watches its connection: a rank that ends while the
- *               others are still awaited ends the gate.
+ *   stranger  has not sent a whole knock with the job's token. Strangers use a fixed number
+ *             of places in turn, and a later stranger may replace an earlier one. So a flood
+ *             of connections costs a bounded number of descriptors. A rank that lost its
+ *             place tries again.
+ *   guest     has shown the job's token. It keeps its place until it confirms.
+ *   rank      has been admitted. The host watches its connection: if the rank ends while others are
+ *             still awaited, the gate fails.
  *
- * If the knock has arrived when its connection is accepted, as is usual, the rank never needs a
+ * Usually the knock has arrived when its connection is accepted. In this case the rank needs no
  * stranger's place.
  *
- * A strict gate that fails stays open for a second, and sends the reason to each rank that still
- * comes. Otherwise such a rank would find no gate, and wait for its own deadline.
+ * A strict gate that fails stays open for a second and sends the reason to each rank that still
+ * comes. Without this message, such a rank would find no gate and wait until its own deadline.
  */
 #include "boot/gate.h"
 
@@ -34,25 +34,25 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A guest that ended before it confirmed may come again within this time. */
+/* A guest that ended before it confirmed may knock again within this time. */
 #define AGAIN_MS 500u
-/* How often the watch is asked, however many connections come. */
+/* How often the thread's watch is asked, however many connections arrive. */
 #define ASK_MS 100u
-/* A gate that only refuses accepts TUTTI__GATE_STRANGERS connections at most within this time, so
-   a flood does not take a processor from the job. */
+/* A gate that only refuses accepts at most TUTTI__GATE_STRANGERS connections within this time, so a
+   flood does not occupy a processor of the job. */
 #define REST_MS 20u
 
-/* How often a gate without a descriptor waits for a trial of tutti__net_files_left to end. */
+/* How often a gate without a free descriptor waits for tutti__net_files_left to return its own. */
 #define TRIALS 8u
 
-/* Places in the list for poll(). */
+/* Indices in the list for poll(). */
 #define DOOR 0u
 #define STOP 1u
 #define FIRST 2u
 
 /* ---- connections ---- */
 
-/* shutdown(), since a child forked meanwhile may hold the descriptor. */
+/* shutdown(), because a child forked meanwhile may hold the descriptor. */
 static void close_guest(tutti__gate_guest_t *guest)
 {
     if (guest->fd < 0)
@@ -62,7 +62,7 @@ static void close_guest(tutti__gate_guest_t *guest)
     guest->fd = -1;
 }
 
-/* The last guest takes the place of guest i. */
+/* The last guest moves to the place of guest i. */
 static void remove_guest(tutti__gate_host_t *host, uint32_t i)
 {
     host->guest[i] = host->guest[--host->nguests];
@@ -79,7 +79,7 @@ static uint32_t drop_strangers(tutti__gate_host_t *host)
     return dropped;
 }
 
-/* Only guests with the token come here, and no sane job has that many. */
+/* Only guests with the token are kept here, so their number needs no limit. */
 static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
 {
     if (host->nguests == host->room) {
@@ -95,7 +95,7 @@ static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_gue
     return TUTTI_OK;
 }
 
-/* Continue to read; 1: complete, 0: not yet, -1: the connection has ended. */
+/* Continue to read; 1: complete, 0: incomplete, -1: the connection has ended. */
 static int read_guest(tutti__gate_guest_t *guest)
 {
     char *at = guest->answered ? (char *)&guest->confirm : (char *)&guest->knock;
@@ -109,7 +109,7 @@ static int read_guest(tutti__gate_guest_t *guest)
     return guest->have == bytes;
 }
 
-/* Send a guest the reason why it is not admitted, and close. */
+/* Send a guest the reason why it is not admitted, and close its connection. */
 static void refuse(tutti__gate_host_t *host, tutti__gate_guest_t *guest, tutti_status_t status)
 {
     (void)tutti__gate_answer(host, guest->fd, status);
@@ -130,9 +130,9 @@ static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
     host->suspect_due = tutti__net_deadline(AGAIN_MS);
 }
 
-/* ---- coming in ---- */
+/* ---- admitting ---- */
 
-/* A guest's host may vanish while the other ranks are awaited. */
+/* Detect that a guest's host has vanished while other ranks are awaited. */
 static tutti_status_t notice_lost_host(int fd)
 {
     int family;
@@ -143,7 +143,8 @@ static tutti_status_t notice_lost_host(int fd)
     return family == AF_UNIX ? TUTTI_OK : tutti__net_tcp_options(fd);
 }
 
-/* Judge a whole knock with the token. On return the guest has its answer, or is closed. */
+/* Judge a whole knock with the token. On return the guest has its answer, or its
+   connection is closed. */
 static tutti_status_t take_guest(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     tutti_status_t status = tutti__gate_judge(host, &guest->knock);
@@ -202,9 +203,9 @@ static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
         host->gate->came(host->gate->came_arg, rank, host->fds, host->size);
 }
 
-/* A guest has confirmed. Another guest may have been admitted as the same rank meanwhile. If the
-   gate has failed meanwhile, this guest is still admitted: the caller reports the reason to all
-   admitted ranks. */
+/* A guest has confirmed. Meanwhile another guest may have been admitted as the same rank. If
+   the gate has failed meanwhile, this guest is still admitted: the caller reports the reason
+   to all admitted ranks. */
 static void take_confirmation(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
     int awaited =
@@ -240,7 +241,7 @@ static void hear_guest(tutti__gate_host_t *host, uint32_t i)
     remove_guest(host, i);
 }
 
-/* Accept up to TUTTI__GATE_STRANGERS connections, so that deadlines are still checked. */
+/* Accept at most TUTTI__GATE_STRANGERS connections, so that deadlines are still checked. */
 static tutti_status_t welcome(tutti__gate_host_t *host, uint32_t *ret_accepted)
 {
     for (*ret_accepted = 0; *ret_accepted < TUTTI__GATE_STRANGERS; ++*ret_accepted) {
@@ -253,7 +254,8 @@ static tutti_status_t welcome(tutti__gate_host_t *host, uint32_t *ret_accepted)
         if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
-            /* An error of that connection only, or a firewall's. The door may stay readable. */
+            /* An error of this connection only, or of a firewall. The listening socket
+               may stay readable. */
             tutti__net_sleep_ms(1);
             break;
         }
@@ -323,20 +325,20 @@ static tutti_status_t list_polls(tutti__gate_host_t *host)
         return status;
     host->npolls = 0;
     add_poll(host, host->door, POLLIN, 0);
-    /* A gate that has failed must still report it to the other ranks, and ends soon. */
+    /* A gate that has failed must still report the error to the other ranks, and ends soon. */
     add_poll(host, host->failed == TUTTI_OK || host->refuses ? host->stop : -1, POLLIN, 0);
     for (uint32_t i = 0; i < TUTTI__GATE_STRANGERS; i++)
         add_poll(host, host->stranger[i].fd, POLLIN, i);
     host->listed_strangers = host->npolls - FIRST;
     for (uint32_t i = 0; i < host->nguests; i++)
         add_poll(host, host->guest[i].fd, POLLIN, i);
-    /* A rank may have sent something already; only its end counts. */
+    /* A rank may have sent data already; only the end of its connection matters here. */
     for (uint32_t r = 0; r < host->size; r++)
         add_poll(host, host->fds[r], POLLRDHUP, r);
     return TUTTI_OK;
 }
 
-/* Guests, and ranks that have ended. */
+/* Handle the events of guests and of admitted ranks. */
 static void hear_known(tutti__gate_host_t *host)
 {
     uint32_t guests = FIRST + host->listed_strangers, ranks = guests + host->nguests;
@@ -350,7 +352,8 @@ static void hear_known(tutti__gate_host_t *host)
         host->fds[r] = TUTTI__GATE_NOBODY;
         tutti__gate_lose(host, r);
     }
-    /* From the last guest on: remove_guest moves the last one to the place of the removed. */
+    /* From the last guest on, because remove_guest moves the last guest to the
+       removed one's place. */
     for (uint32_t i = ranks; i-- > guests;)
         if (host->polls[i].revents != 0)
             hear_guest(host, host->about[i]);
@@ -390,9 +393,9 @@ static tutti_status_t serve(tutti__gate_host_t *host)
         status = list_polls(host);
         if (status != TUTTI_OK)
             return status;
-        /* An error that ends a watched wait is known to the other ranks. */
+        /* If the watch ends this wait, the other ranks already have its error. */
         status = tutti__net_poll(host->polls, host->npolls, until, &ready);
-        /* tutti__net_poll asks the watch only if nothing comes in for a while. */
+        /* tutti__net_poll asks the watch only if nothing arrives for a while. */
         if (status == TUTTI_OK && ready > 0 && tutti__net_left_ms(host->ask_due) == 0) {
             host->ask_due = tutti__net_deadline(ASK_MS);
             status = tutti__net_still();
@@ -487,8 +490,8 @@ tutti_status_t tutti__gate_admit_all(const tutti__gate_t *gate, int door, int st
     *ret_fds = NULL;
     host.ret_fds = ret_fds;
     host.timeout_ms = timeout_ms;
-    host.deadline = UINT64_MAX; /* until the first guest has come */
-    host.awaited = 1;           /* it */
+    host.deadline = UINT64_MAX; /* until the first guest's knock */
+    host.awaited = 1;           /* the first guest */
     status = serve(&host);
     *ret_size = host.size;
     end(&host);
@@ -505,7 +508,7 @@ void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const cha
     snprintf(host.text, sizeof(host.text), "%s", text);
     host.refuses = 1;
     host.deadline = UINT64_MAX;
-    host.awaited = 1; /* a rank that never comes */
+    host.awaited = 1; /* so that the loop never ends by itself */
     while (status != TUTTI_ERR_SHUTDOWN) {
         status = serve(&host);
         /* If no descriptor is free for a guest, it waits in the kernel's queue. */

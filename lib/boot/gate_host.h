@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What gate.c, the loop of an open gate, and gate_judge.c, its decisions, share. See gate.h. */
+/* Shared by gate.c, the loop of an open gate, and gate_judge.c, its decisions. See gate.h. */
 #ifndef TUTTI__BOOT_GATE_HOST_H
 #define TUTTI__BOOT_GATE_HOST_H
 
@@ -10,7 +10,7 @@
 typedef struct {
     int fd; /* -1: a free place */
     int answered;
-    size_t have; /* bytes of the knock; of the confirmation once answered */
+    size_t have; /* bytes received of the knock, or, after the answer, of the confirmation */
     uint32_t confirm;
     tutti__gate_knock_t knock;
 } tutti__gate_guest_t;
@@ -18,43 +18,43 @@ typedef struct {
 typedef struct {
     const tutti__gate_t *gate;
     int door, stop;
-    uint32_t rank, size; /* the gate's; if nobody knows, the first guest's, and 0 before it came */
-    int **ret_fds;       /* nobody knew; where to keep fds then */
+    uint32_t rank, size; /* the gate's; if it has none: the first guest's, 0 before */
+    int **ret_fds;       /* if the gate has no size: where to store fds */
     uint64_t deadline;
-    uint64_t timeout_ms;   /* of a deadline that begins with the first guest */
+    uint64_t timeout_ms;   /* for a deadline that begins with the first guest */
     tutti_status_t failed; /* sent with its text to all ranks that come; or TUTTI_OK */
     char text[TUTTI__ERROR_BYTES];
     int *fds;
     uint32_t awaited;
-    uint32_t trials;     /* waited for since a connection was accepted */
-    int refuses;         /* for ever: tutti__gate_refuse */
-    uint32_t nstrangers; /* that came; the first is logged as a warning */
-    uint32_t next;       /* place for a stranger */
+    uint32_t trials;     /* waits for tutti__net_files_left since the last accepted connection */
+    int refuses;         /* until `stop` only: tutti__gate_refuse */
+    uint32_t nstrangers; /* so far; the first is logged as a warning */
+    uint32_t next;       /* the next stranger's place */
     tutti__gate_guest_t stranger[TUTTI__GATE_STRANGERS];
     tutti__gate_guest_t *guest; /* [nguests] */
     uint32_t nguests, room;
-    /* For poll(): door, stop, strangers, guests, ranks, and their indices. Open ones only: poll()
-       refuses a list longer than the limit of descriptors. */
+    /* For poll(): listening socket, stop, strangers, guests, ranks, and their indices. Open
+       descriptors only: poll() refuses a list longer than the limit of descriptors. */
     struct pollfd *polls;
     uint32_t *about;
     uint32_t npolls, polls_room, listed_strangers;
-    uint64_t suspect_due; /* a guest that ended before it confirmed has died, unless it comes again
-                             before this time; 0: no such guest */
-    uint32_t suspect;     /* its rank */
+    uint64_t suspect_due; /* a guest that ended before it confirmed counts as dead if it has not
+                             knocked again by this time; 0: no such guest */
+    uint32_t suspect;     /* the rank of that guest */
     uint64_t ask_due;     /* when the watch is asked next */
 } tutti__gate_host_t;
 
 /* From now on all ranks that come receive this error. The text is the thread's last error. */
 void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status);
-/* An admitted rank, or one that has shown the token, has ended: the gate fails. */
+/* A rank that was admitted, or that has shown the token, has ended: the gate fails. */
 void tutti__gate_lose(tutti__gate_host_t *host, uint32_t rank);
 /* The rank will not come, or has received an error. */
 void tutti__gate_stop_awaiting(tutti__gate_host_t *host, uint32_t rank);
 
-/* Does the guest belong to another job? Then it gets no answer. */
+/* Does the guest belong to another job? It gets no answer in this case. */
 int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_knock_t *knock);
-/* Can the knock of a guest be true? The first guest's knock has the number of ranks, if nobody
-   knows it. */
+/* Is the knock consistent with the meeting? If the gate has no size, the first
+   guest's knock has it. */
 tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_knock_t *knock);
 /* Send the status, with the thread's last error if it is not TUTTI_OK. 0: the guest has ended. */
 int tutti__gate_answer(const tutti__gate_host_t *host, int fd, tutti_status_t status);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The decisions of an open gate: who is admitted, and when the gate fails. See gate_host.h. */
+/* The decisions of an open gate: which guests are admitted, and when the gate fails.
+   See gate_host.h. */
 #include "boot/gate_host.h"
 
 #include "base/time.h"
@@ -9,11 +10,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* No job has more ranks. */
+/* A knock with more ranks is rejected. */
 #define MOST_RANKS (1u << 24)
 /* After a failure: how long a strict gate waits for ranks that have not come. */
 #define GRACE_MS 1000u
-/* Descriptors beside those of the ranks. */
+/* Descriptors besides the ranks' connections. */
 #define SPARE_FILES 4u
 
 void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status)
@@ -22,7 +23,7 @@ void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status)
         return;
     host->failed = status;
     snprintf(host->text, sizeof(host->text), "%s", tutti_last_error());
-    /* If the other ranks receive the error in another way, no rank will come. */
+    /* If the failure callback has sent the error to the other ranks, no rank will come. */
     host->deadline =
         TUTTI__MIN(host->deadline, tutti__net_deadline(tutti__net_failed(status) ? 0 : GRACE_MS));
 }

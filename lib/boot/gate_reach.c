@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The guest's side of the gate: how it knocks, and how it finds a gate on another host. See gate.h.
+ * The guest's side of the gate: knocking, and finding a gate on another host. See gate.h.
  *
- * The error of one address proves little, since the address may belong to another process. So an
- * attempt goes on until its deadline, unless a gate that has the token has refused, this process is
- * at its limits, or no process listens at any address.
+ * An error at one address proves little, because the address may belong to another process. So an
+ * attempt goes on until its deadline, unless a gate with the job's token has refused, this process
+ * is at its limits, or no process listens at any address.
  */
 #include "boot/gate.h"
 
@@ -18,10 +18,10 @@
 /* How long an address is tried in the first round. */
 #define FIRST_TRY_MS 1000u
 #define LONGEST_TRY_MS 60000u
-/* Between rounds, at most. */
+/* Longest pause between rounds. */
 #define PAUSE_MS 250u
 
-/* Wait for the gate's answer, and judge it. *ret_refused: the right gate has refused. */
+/* Wait for the gate's answer, and judge it. *ret_refused: a gate with the token has refused. */
 static tutti_status_t hear_answer(const tutti__gate_t *gate, int fd, uint32_t host,
                                   uint64_t deadline, int *ret_refused)
 {
@@ -31,7 +31,7 @@ static tutti_status_t hear_answer(const tutti__gate_t *gate, int fd, uint32_t ho
 
     status = tutti__net_recv(fd, host, &answer, sizeof(answer), deadline);
     if (status != TUTTI_OK) {
-        /* Without this message the gate would take this rank for dead. */
+        /* Without this message the gate would consider this rank dead. */
         (void)send(fd, &later, sizeof(later), MSG_NOSIGNAL | MSG_DONTWAIT);
         return status;
     }
@@ -96,21 +96,21 @@ static tutti_status_t try_address(const tutti__gate_t *gate, const tutti__net_ad
         status = knock_at(gate, fd, host, try_deadline, ret_refused);
     if (status != TUTTI_OK) {
         close(fd);
-        /* Somebody was there. */
+        /* A process was listening there, so this is not TRANSPORT. */
         return status == TUTTI_ERR_TRANSPORT && !*ret_refused ? TUTTI_ERR_PEER_LOST : status;
     }
     *ret_fd = fd;
     return TUTTI_OK;
 }
 
-/* No other address will do better. */
+/* The other addresses would give the same result. */
 static int is_final(tutti_status_t status)
 {
     return status == TUTTI_OK || status == TUTTI_ERR_INVALID_ARGUMENT || status == TUTTI_ERR_ABI ||
            status == TUTTI_ERR_NO_MEMORY || status == TUTTI_ERR_SHUTDOWN;
 }
 
-/* One round. *ret_alone: no process listens at any address. *ret_final: make no other. */
+/* One round. *ret_alone: no process listens at any address. *ret_final: the result is final. */
 static tutti_status_t try_all(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs,
                               uint32_t host, unsigned try_ms, uint64_t deadline, int *ret_alone,
                               int *ret_final, int *ret_fd)

@@ -7,7 +7,7 @@
 
 #define TUTTI__GATE_MAGIC 0x6574616769747475u /* "uttigate" */
 
-/* A guest's last message: it confirms, or it leaves and may come again. */
+/* A guest's last message: it confirms, or it leaves and may knock again. */
 #define TUTTI__GATE_CONFIRM 0x796573u
 #define TUTTI__GATE_LATER 0x6f6eu
 
@@ -25,7 +25,7 @@ typedef struct {
     char text[224];
 } tutti__gate_answer_t;
 
-/* Takes the same time wherever they differ. */
+/* Constant time: the duration does not depend on the place of a difference. */
 static inline int tutti__gate_same_token(const unsigned char *a, const unsigned char *b)
 {
     unsigned differ = 0;

@@ -3,8 +3,8 @@
  * Unique ids as bytes. See meet.h for the layout.
  *
  * Pure: no sockets here, so it can be fuzzed. An id comes from files, mails and environment
- * variables, so what it says is read as if anybody had written it; the checksum is against damage,
- * not against malice, for which an id is as good as a password.
+ * variables, so its content is not trusted. The checksum detects damage, not forgery: an id must be
+ * kept secret like a password.
  */
 #include "boot/meet.h"
 

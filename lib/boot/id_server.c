@@ -2,25 +2,26 @@
 /*
  * Unique ids: making one, and serving its meeting. See meet.h; meet_id.c is the ranks' side.
  *
- * Any rank may have made the id, or its parent, while rank 0 is the one that hosts. So the maker
- * only introduces: it waits until all have come, takes rank 0's place, and hands it to everybody.
+ * Any rank, or the parent of the ranks, may have made the id, while rank 0 hosts the meeting. So
+ * the maker only introduces the ranks: it waits until all have come, receives rank 0's place, and
+ * sends it to all ranks.
  *
  *     rank r -- knock as r of n ---------> maker        (see gate.h)
  *     rank 0 -- {status, text, place} ---> maker
  *     rank r <-- {status, text, place} --- maker        then rank r joins rank 0
- *     rank r -- {status, text} ----------> maker        has joined, or why not
+ *     rank r -- {status, text} ----------> maker        rank r has joined, or has failed
  *
- * Until all have joined, the maker watches the connections. If a rank ends without that last
+ * Until all ranks have joined, the maker watches the connections. If a rank ends without that last
  * message, or cannot join, the maker reports it to the others, which wait for that rank at rank 0.
  * If the maker is a rank, it sends its number, so that the others can name the maker if it ends.
  *
- * One thread for each id, since ranks come when they like. After the meeting it goes on to answer,
- * so that a second use is an error with words and not a wait for nobody. It ends with
- * tutti_finalize, or with the process. A forked child lets go of the sockets, which are its
- * parent's.
+ * Each id has a thread, because ranks may come at any time. After the meeting the thread continues
+ * to answer, so a second use of the id is an error with a text instead of a wait until the
+ * deadline. The thread ends with tutti_finalize or with the process. A forked child closes the
+ * sockets, which belong to its parent.
  *
- * Tried: no thread, the maker serves while it is in tutti_init. But then the maker must be a rank,
- * and a launcher that makes the id and forks its ranks is not.
+ * Tried: no thread, the maker serves during tutti_init. That requires that the maker is a rank, and
+ * a launcher that makes the id and forks its ranks is none.
  */
 #include "boot/id_wire.h"
 
@@ -39,7 +40,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* How long a rank may take for what it says, once it is there. */
+/* How long a message of a connected rank may take. */
 #define SPEAK_MS 10000u
 
 typedef struct server {
@@ -47,12 +48,13 @@ typedef struct server {
     tutti__gate_t gate;
     int door, stop;
     uint64_t timeout_ms;
-    _Atomic uint32_t rank; /* of this process in the meeting, once it has called tutti__meet_id */
-    int *fds; /* the thread's, while ranks meet; here for leak checkers in forked children */
+    _Atomic uint32_t rank; /* of this process in the meeting; set by tutti__meet_id */
+    int *fds; /* used by the thread while ranks meet; here for leak checkers in forked children */
     pthread_t thread;
 } server_t;
 
-/* Protects the list. Held across a fork, else for a few instructions; nothing is taken inside. */
+/* Protects the list. Held across a fork; otherwise for a few instructions. No other lock
+   is taken under it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static server_t *servers;
 static server_t *inherited; /* in a child: its parent's, kept where leak checkers find them */
@@ -80,8 +82,8 @@ static int local_port(int fd)
     return addr.ss_family == AF_INET6 ? ntohs(((const struct sockaddr_in6 *)&addr)->sin6_port) : -1;
 }
 
-/* A socket that was accepted at a door has the door's port. Ask the sockets: the thread's lists may
-   be half written. */
+/* A socket accepted from a listening socket has the same port. The sockets are asked, because a
+   fork may find the thread's lists half written. */
 static void close_accepted(int door)
 {
     int port = local_port(door);
@@ -98,7 +100,7 @@ static void close_accepted(int door)
         closedir(dir);
 }
 
-/* As long as a child has a rank's connection, that rank does not notice the maker's end. */
+/* A rank notices the maker's end only when no child holds the rank's connection any more. */
 static void in_child(void)
 {
     for (server_t *server = servers; server != NULL; server = server->next) {
@@ -117,7 +119,8 @@ static void register_handlers(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-/* Send to all ranks that have come. The meeting itself finds a rank that has ended meanwhile. */
+/* Send to all ranks that have come. If a rank has ended meanwhile, the meeting
+   itself detects it. */
 static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word)
 {
     for (uint32_t r = 0; r < size; r++)
@@ -160,7 +163,7 @@ static tutti_status_t hear_report(int fd, uint32_t r)
     return status;
 }
 
-/* Close the connection of a rank that goes on, or that needs no further message. */
+/* Close the connection of a rank that needs no further message. */
 static void close_rank(int *fd)
 {
     if (*fd < 0)
@@ -269,7 +272,7 @@ static void free_server(server_t *server)
     free(server);
 }
 
-/* All signals are the application's. */
+/* The thread blocks all signals: they are the application's. */
 static tutti_status_t start_thread(server_t *server)
 {
     sigset_t all, before;
@@ -287,12 +290,12 @@ static tutti_status_t start_thread(server_t *server)
     return TUTTI_OK;
 }
 
-/* Listen; under the lock, as all that a fork must find in the list. */
+/* Listen. Called under the lock, so a fork finds the sockets in the list. */
 static tutti_status_t open_server(server_t *server, const tutti__conf_t *conf, tutti__id_t *id)
 {
     tutti_status_t status = tutti__net_addrs(conf->interface, 0, &id->addrs);
 
-    /* A machine without a network has ranks of its own only. */
+    /* On a machine without a network all ranks are on this machine. */
     if (status == TUTTI_ERR_UNSUPPORTED && conf->interface[0] == '\0')
         status = tutti__net_addrs("", 1, &id->addrs);
     if (status == TUTTI_OK)
@@ -349,7 +352,7 @@ static server_t *first_server(void)
     return server;
 }
 
-/* Servers stay in the list, where a fork finds them, until their sockets are closed. */
+/* A server stays in the list, where a fork finds it, until its sockets are closed. */
 void tutti__id_end_all(void)
 {
     uint64_t one = 1;

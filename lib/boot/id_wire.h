@@ -8,7 +8,8 @@
 
 #define TUTTI__NO_RANK UINT32_MAX
 
-/* From rank 0 to the maker, and from the maker to all ranks. TUTTI__AGAIN: only `maker` counts. */
+/* From rank 0 to the maker, and from the maker to all ranks. If status is TUTTI__AGAIN, only
+   `maker` is valid. */
 typedef struct {
     int32_t status;
     uint32_t maker; /* a rank, or TUTTI__NO_RANK */
@@ -22,7 +23,7 @@ typedef struct {
     char text[252];
 } tutti__id_report_t;
 
-/* If this process is the maker, give its rank to the server's thread. */
+/* If this process is the maker, pass its rank to the server's thread. */
 void tutti__id_set_rank(const tutti__id_t *id, uint32_t rank);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opening the arenas of one machine's ranks, and its wake-up calls. See machine.h.
+ * Opens the arenas of one machine's ranks; wakes and sleeps. See machine.h.
  */
 #include "boot/machine.h"
 
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What each rank tells the others about its arena. */
+/* The metadata of each rank's arena that is sent to the other ranks. */
 typedef struct {
     uint64_t base, span;
 } arena_facts_t;
@@ -46,7 +46,7 @@ static tutti_status_t make_tables(tutti__machine_t *m, const tutti__topo_t *topo
     return TUTTI_OK;
 }
 
-/* My arena with its door, and my bell. */
+/* This rank's arena, with its status page, and its doorbell. */
 static tutti_status_t make_own(tutti__machine_t *m)
 {
     tutti_status_t status = tutti__arena_create_among(m->nranks, &m->arena);
@@ -64,7 +64,7 @@ static tutti_status_t make_own(tutti__machine_t *m)
     return TUTTI_OK;
 }
 
-/* Map the peers' arenas from the received descriptors: per rank arena, bell. */
+/* Map the peers' arenas from the received descriptors: for each rank, arena and doorbell. */
 static tutti_status_t map_peers(tutti__machine_t *m, const arena_facts_t *facts, const int *fds)
 {
     for (uint32_t i = 0; i < m->nranks; i++) {
@@ -88,7 +88,7 @@ static tutti_status_t map_peers(tutti__machine_t *m, const arena_facts_t *facts,
     return TUTTI_OK;
 }
 
-/* Exchange arenas and bells. Every rank takes every collective step, failed or not. */
+/* Exchange arenas and doorbells. Every rank takes every collective step, even if it has failed. */
 static tutti_status_t meet_peers(tutti__machine_t *m, tutti__boot_t *boot, tutti_status_t mine)
 {
     uint32_t size = tutti__boot_topo(boot)->size;
@@ -170,7 +170,7 @@ void tutti__machine_close(tutti__machine_t *m)
     free(m);
 }
 
-/* Shared, not private, futexes: the word is mapped by several processes. */
+/* Shared, not private, futexes: several processes map the word. */
 static long futex(tutti__word_t *word, int what, uint32_t value, const struct timespec *timeout)
 {
     return syscall(SYS_futex, word, what, value, timeout, NULL, 0);
@@ -188,7 +188,7 @@ void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
 
     if (tutti__load_relaxed(&machine->door[index]->sleeping) == 0)
         return;
-    /* A full counter (EAGAIN) rings as well. */
+    /* If the counter is full (EAGAIN), the doorbell is already ringing. */
     if (write(machine->bell[index], &one, sizeof(one)) < 0)
         errno = 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Choosing how this process meets the others.
+ * Chooses how this process meets the others.
  *
- * The rule behind it all: N processes that belong together must never become N worlds of one, since
- * each of them would then train alone, and nothing would look wrong. So whoever was started by a
- * launcher for several ranks gets them or an error.
+ * The main rule: N processes of one job must never become N worlds of one, because each would train
+ * alone without any sign of an error. So if a launcher has started several ranks, each gets them
+ * all or an error.
  */
 #include "base/log.h"
 #include "base/status.h"
@@ -43,7 +43,7 @@ static tutti_status_t meet_local(const tutti__conf_t *conf, tutti__meet_t *ret_m
                              (uint32_t)conf->size, conf->shared.timeout_ms, ret_meet);
 }
 
-/* As TUTTI_BOOT says. */
+/* As TUTTI_BOOT requires. */
 static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_comm,
                                    tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
 {

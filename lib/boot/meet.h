@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meetings at a place: where rank 0 listens, and the token that lets in.
+ * Meetings at a place: the address where rank 0 listens, and the token that admits a rank.
  *
- * Rank 0 opens a place; the program, or what is built on this, carries it to the other ranks: over
- * a communicator they share already (groups), through a store of the caller's, or by asking the
- * process that made a unique id. All these meetings are stars (star.h), over TCP, or over a Unix
- * socket if all ranks are on one machine.
+ * Rank 0 opens a place. The other ranks receive it over a communicator that they share already
+ * (groups), through a store of the caller's, or from the process that made a unique id. All these
+ * meetings are stars (star.h), over TCP, or over a Unix socket if all ranks are on one machine.
  *
  *      groups ---------------+
  *      store: set, get ------+--> place --> rank 0 hosts, the others join
  *      unique id: its maker -+
  *
- * Runs on the thread that calls, but for the makers' servers (id_server.c).
+ * Runs on the calling thread, except the servers of unique ids (id_server.c).
  */
 #ifndef TUTTI__BOOT_MEET_H
 #define TUTTI__BOOT_MEET_H
@@ -32,11 +31,11 @@ typedef struct {
 tutti_status_t tutti__venue_open(const char *interface, int on_machine, tutti__venue_t *ret_place,
                                  int *ret_door);
 
-/* Rank 0: wait until all ranks have come. Takes over the door, also when it fails. deadline: of the
-   whole set-up. */
+/* Rank 0: wait until all ranks have come. Takes over the listening socket, also when it fails.
+   deadline: of the whole set-up. */
 tutti_status_t tutti__venue_host(const tutti__venue_t *place, int door, uint32_t size,
                                  uint64_t deadline, tutti__meet_t *ret_meet);
-/* The others. */
+/* Other ranks: connect to rank 0 and wait until all ranks have come. */
 tutti_status_t tutti__venue_join(const tutti__venue_t *place, uint32_t rank, uint32_t size,
                                  uint64_t deadline, tutti__meet_t *ret_meet);
 
@@ -46,7 +45,7 @@ tutti_status_t tutti__venue_join(const tutti__venue_t *place, uint32_t rank, uin
  *     magic 4 | layout 2 | IPv4 addresses 1 | IPv6 addresses 1 | port 2 | token 32 | addresses ...
  *     ... zeros | checksum 4
  *
- * in network byte order. As many addresses as fit: 80 bytes, IPv4 first.
+ * in network byte order. As many addresses as fit into 80 bytes, IPv4 first.
  */
 typedef struct {
     tutti__net_addrs_t addrs;
@@ -54,16 +53,16 @@ typedef struct {
 } tutti__id_t;
 
 void tutti__id_encode(const tutti__id_t *id, tutti_unique_id_t *ret_id);
-/* TUTTI_ERR_INVALID_ARGUMENT if it was damaged on its way, or is none; TUTTI_ERR_ABI if another
-   version made it. */
+/* TUTTI_ERR_INVALID_ARGUMENT if the bytes are damaged or no id; TUTTI_ERR_ABI if another
+   version made the id. */
 tutti_status_t tutti__id_decode(const tutti_unique_id_t *bytes, tutti__id_t *ret_id);
 
-/* Make an id, and serve its meeting from a thread until tutti__id_end_all, in this process. */
+/* Make an id, and serve its meeting from a thread of this process until tutti__id_end_all. */
 tutti_status_t tutti__id_create(const tutti__conf_t *conf, tutti_unique_id_t *ret_id);
-/* Nobody can meet by ids of this process any more. One thread at a time. */
+/* End the servers: no rank can meet by ids of this process any more. One thread at a time. */
 void tutti__id_end_all(void);
 
-/* Meet by an id, or by a store; what these say is checked. */
+/* Meet by an id, or by a store. Their content is checked. */
 tutti_status_t tutti__meet_id(const tutti_unique_id_t *bytes, const tutti__conf_t *conf,
                               uint32_t rank, uint32_t size, tutti__meet_t *ret_meet);
 tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t *conf,

@@ -11,7 +11,7 @@
 /* How long a rank that cannot join waits for the maker's message, which may have the reason. */
 #define REASON_MS 1000u
 
-/* Descriptors that a rank needs to meet; rank 0 has one more for each rank. */
+/* Descriptors that a rank needs to meet; rank 0 needs one more for each rank. */
 #define SPARE_FILES 4u
 
 /* A rank on its way from the maker to rank 0. */
@@ -19,10 +19,10 @@ typedef struct {
     const tutti__id_t *id;
     tutti__gate_t gate;
     uint64_t deadline;
-    int fd;         /* to the maker; -1: it has ended, and is none of the ranks */
+    int fd;         /* to the maker; -1: the maker has ended, and it was no rank */
     uint32_t maker; /* a rank, or TUTTI__NO_RANK */
-    /* maker_still: the maker is being asked, which asks the watch again; and the maker's reason for
-       each further question. */
+    /* For maker_still. asking: prevents recursion, because asking the maker asks the watch again.
+       told, text: the maker's reason, returned by each later call. */
     int asking;
     tutti_status_t told;
     char text[TUTTI__ERROR_BYTES];
@@ -57,7 +57,7 @@ static tutti_status_t ask_why(way_t *way)
     return tutti__fail(TUTTI_ERR_PEER_LOST, "the process that made the unique id gave up");
 }
 
-/* The maker's next message. If no message came, its status is TUTTI_OK. */
+/* Receive the maker's next message. If no message came, its status is TUTTI_OK. */
 static tutti_status_t hear_maker(way_t *way, tutti__id_word_t *ret_word, uint64_t deadline)
 {
     tutti_status_t status;
@@ -75,7 +75,7 @@ static tutti_status_t hear_maker(way_t *way, tutti__id_word_t *ret_word, uint64_
     return status;
 }
 
-/* Exchange messages with the maker. Rank 0 sends its place, or why it has none. */
+/* Exchange messages with the maker. Rank 0 sends its place, or the reason why it has none. */
 static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
                                 tutti__id_word_t *ret_word)
 {
@@ -85,7 +85,7 @@ static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
         return status;
     if (way->gate.rank == 0)
         status = tutti__net_send(way->fd, TUTTI__NET_MAKER, mine, sizeof(*mine), way->deadline);
-    /* It may have told why it ended the meeting before it closed. */
+    /* Before the maker closed, it may have sent the reason. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = hear_maker(way, ret_word, way->deadline);
     if (status == TUTTI_ERR_PEER_LOST && ret_word->status == TUTTI_OK)
@@ -93,7 +93,7 @@ static tutti_status_t ask_maker(way_t *way, const tutti__id_word_t *mine,
     return status;
 }
 
-/* While this rank joins: a message of the maker is the reason of a failure. */
+/* Check while this rank joins: a message of the maker is the reason of a failure. */
 static tutti_status_t maker_still(void *arg)
 {
     way_t *way = arg;
@@ -110,7 +110,7 @@ static tutti_status_t maker_still(void *arg)
     way->asking = 0;
     if (status == TUTTI_OK)
         return TUTTI_OK;
-    /* The maker sends nothing more. */
+    /* The maker sends nothing after this message. */
     close(way->fd);
     way->fd = -1;
     if (status == TUTTI_ERR_PEER_LOST && word.status == TUTTI_OK) {
@@ -123,7 +123,8 @@ static tutti_status_t maker_still(void *arg)
     return status;
 }
 
-/* Report the outcome of joining to the maker, which passes it on; or take the others' failure. */
+/* Report the outcome of joining to the maker, which passes it on. If the others have failed,
+   return their failure. */
 static tutti_status_t report(way_t *way, tutti_status_t status)
 {
     tutti__id_report_t mine = { .status = (int32_t)status };

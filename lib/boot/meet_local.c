@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks on one machine meet at an abstract Unix socket whose name they were all told.
+ * Ranks of one machine meet at an abstract Unix socket; all of them have been given its name.
  *
- * For tests and for programs that fork their ranks, or make them threads. See star.h.
+ * For tests, and for programs whose ranks are forked processes or threads. See star.h.
  */
 #include "boot/star.h"
 

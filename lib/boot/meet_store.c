@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meeting through a key-value store of the caller's: rank 0 writes its place under one key, the
+ * Meeting through a key-value store of the caller's: rank 0 writes its place under one key; the
  * others read it and join. See meet.h.
  *
  * If rank 0 cannot listen, it writes the reason instead of its place, so no rank waits for it. If
  * the meeting fails before all ranks have come, rank 0 writes the reason over its place. A rank
- * that comes late and cannot connect reads the key again. In a store that keeps first values such a
- * rank does not find the reason; nothing else is lost.
+ * that comes late and cannot connect reads the key again. If the store keeps the first value of a
+ * key, such a rank does not find the reason; nothing else is lost.
  */
 #include "boot/meet.h"
 
@@ -87,7 +87,7 @@ static tutti_status_t host(const tutti_store_t *store, const char *key, const tu
     return TUTTI_OK;
 }
 
-/* No process listens at rank 0's place: has rank 0 written the reason? */
+/* No process listens at rank 0's place: read the reason, if rank 0 has written it. */
 static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
 {
     size_t bytes = 0;

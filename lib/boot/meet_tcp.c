@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Places: rank 0 listens, the others come with its token. See meet.h.
+ * Places: rank 0 listens, the others connect and show its token. See meet.h.
  *
- * On TCP any process may connect, so only the token admits a rank. The token travels unencrypted,
- * as all messages between ranks do: a process that can read the job's network, or the store, can
- * join the job.
+ * On TCP any process can connect, so only the token admits a rank. The token travels
+ * unencrypted, as all messages between ranks do: a process that can read the job's network, or
+ * the store, can join the job.
  */
 #include "boot/meet.h"
 
@@ -17,7 +17,7 @@ static tutti_status_t listen_tcp(const char *interface, tutti__venue_t *place, i
 {
     tutti_status_t status = tutti__net_addrs(interface, 0, &place->addrs);
 
-    /* A machine without a network has ranks of its own only. */
+    /* On a machine without a network all ranks are on this machine. */
     if (status == TUTTI_ERR_UNSUPPORTED && interface[0] == '\0')
         status = tutti__net_addrs("", 1, &place->addrs);
     return status == TUTTI_OK ? tutti__net_tcp_listen(&place->addrs, ret_door) : status;
@@ -81,7 +81,7 @@ static tutti_status_t reach_unix(const tutti__gate_t *gate, const tutti__venue_t
     return TUTTI_OK;
 }
 
-/* A place may come from a store, where anybody may have written it. */
+/* A place may come from a store, which any process may have written. */
 static tutti_status_t check_place(const tutti__venue_t *place)
 {
     if (place->layout != TUTTI__BOOT_LAYOUT)

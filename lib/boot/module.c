@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finding and opening modules: that of MPI, and a device's.
+ * Finds and opens modules: those for MPI, and those for devices.
  *
- * Of MPI there is one for each implementation, because their ABIs differ. Two MPIs in one process
- * are a disaster, so the one that is there already decides, and a module that would bring another
- * one is refused. A module stays local to the library (RTLD_LOCAL), so that none of its names meets
- * the application's; but Open MPI loads plugins of its own, which take libmpi's names from the
- * global scope and do not all link it, so libmpi is raised there before it is initialised.
+ * There is one module for each MPI implementation, because their ABIs differ. Two MPIs in one
+ * process corrupt each other. So if the process has an MPI already, its module is used, and a
+ * module that would load another MPI is refused. A module is opened with RTLD_LOCAL, so its
+ * names cannot collide with the application's. Open MPI loads plugins of its own, which expect
+ * libmpi's names in the global scope, and not all of them link it. So libmpi is made global
+ * before it is initialised.
  *
- * Called by tutti_init, which is alone; the lock is for two of them all the same.
+ * tutti_init calls this; the lock serialises concurrent calls.
  */
 #include "boot/module.h"
 
@@ -23,23 +24,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for what MPI_Get_library_version writes, in any implementation. */
+/* Size of the buffer for MPI_Get_library_version, for any implementation. */
 #define VERSION_BYTES 16384
 #define REASONS_BYTES 384
 
 typedef int mpi_version_f(char *version, int *length);
 typedef int mpi_flag_f(int *flag);
 
-/* A search through the modules that might do. */
+/* A search through the candidate modules. */
 typedef struct {
     char dir[4096];
     const char *running;         /* the MPI in this process, or NULL */
-    char reasons[REASONS_BYTES]; /* why those that were tried do not fit */
+    char reasons[REASONS_BYTES]; /* why the tried modules do not fit */
     size_t used;
 } search_t;
 
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
-/* Under lock: the modules that were opened, for ever. */
+/* Under lock. Modules that were opened; never closed. */
 static const tutti__mpi_module_t *opened;
 static const tutti__device_ops_t *device, *lent;
 static const char *device_versions;
@@ -74,8 +75,8 @@ static int find_libmpi(struct dl_phdr_info *info, size_t bytes, void *ret_path)
     return 1;
 }
 
-/* A function of the MPI in this process, if there is one: in the global scope, or hidden in that of
-   a library or plugin that brought it. */
+/* A function of the MPI in this process, if there is one. Its scope is global, or local to the
+   library or plugin that loaded it. */
 static void *find_in_process(const char *name)
 {
     void *found = dlsym(RTLD_DEFAULT, name), *handle;
@@ -91,7 +92,7 @@ static void *find_in_process(const char *name)
     return found;
 }
 
-/* The MPI in this process: NULL if there is none, "another MPI" if none of those we know. */
+/* The MPI in this process: NULL if there is none, "another MPI" if it has no module. */
 static const char *running_mpi(void)
 {
     static const char *const marks[][2] = {
@@ -126,8 +127,8 @@ int tutti__module_mpi_runs(void)
     return initialized(&begun) == 0 && begun && finalized(&ended) == 0 && !ended;
 }
 
-/* The modules are in tutti/ beside libtutti.so. If this code has been linked statically, its file
-   does not lead to the modules; they are in the configured folder. */
+/* The modules are in tutti/ beside libtutti.so. If this code is linked statically, its own file
+   does not show where they are; the configured folder is used. */
 static void find_dir(const tutti__conf_t *conf, search_t *search)
 {
     const char *file = "", *slash, *base;
@@ -158,7 +159,7 @@ static void reject(search_t *search, const char *file, const char *reason)
     search->used = TUTTI__MIN(search->used + (size_t)n, sizeof(search->reasons) - 1);
 }
 
-/* Let Open MPI's plugins find its names. `function` is one of libmpi. */
+/* Make libmpi's names global for Open MPI's plugins. `function` is one of libmpi. */
 static void raise_libmpi(void *function)
 {
     Dl_info info;
@@ -168,8 +169,8 @@ static void raise_libmpi(void *function)
         TUTTI__LOG(TUTTI__LOG_WARN, "cannot make %s global: %s", info.dli_fname, dlerror());
 }
 
-/* The table of the module in a file, or NULL and a reason noted. All tables begin with their ABI.
- */
+/* The table of the module in a file; NULL: the reason is in search. All tables begin with
+   their ABI version. */
 static const void *load(search_t *search, const char *file, void **ret_handle)
 {
     char path[sizeof(search->dir) + NAME_MAX + 2], reason[128];
@@ -182,7 +183,7 @@ static const void *load(search_t *search, const char *file, void **ret_handle)
         const char *text = dlerror();
         size_t skip = strlen(path);
 
-        /* "DIR/FILE: reason" or "other file: reason". */
+        /* The text is "DIR/FILE: reason" or "other file: reason". */
         reject(search, file, strncmp(text, path, skip) == 0 ? text + skip + 2 : text);
         return NULL;
     }
@@ -226,7 +227,7 @@ const void *tutti__module_probe(const tutti__conf_t *conf, const char *file, voi
     return module;
 }
 
-/* The MPI module in a file, or NULL and a reason noted. */
+/* The MPI module in a file; NULL: the reason is in search. */
 static const tutti__mpi_module_t *try_file(search_t *search, const char *file)
 {
     void *in_process = search->running == NULL ? NULL : find_in_process("PMPI_Init");
@@ -314,7 +315,7 @@ tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_mod
 
 /* ---- devices ---- */
 
-/* libcuda.so.1, libcudart.so.12, or libcudart-<hash>.so.12, as Python's packages name it. */
+/* libcuda.so.1, libcudart.so.12, or libcudart-<hash>.so.12, the name in Python's packages. */
 static int find_libcuda(struct dl_phdr_info *info, size_t bytes, void *unused)
 {
     const char *base = strrchr(info->dlpi_name, '/');
@@ -345,7 +346,8 @@ static tutti_status_t open_device(search_t *search, const char *name)
     if (module == NULL)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "there is no device %s, in %s: %s", name,
                            search->dir, search->reasons);
-    /* It keeps its libraries, and may have started threads: it stays loaded, failing too. */
+    /* A module stays loaded even if its open fails: it has loaded libraries and may have
+       started threads. */
     status = module->open(tutti__module_core(), &ops, &device_versions);
     if (status != TUTTI_OK)
         return status;

@@ -19,9 +19,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A wait longer than this many milliseconds (three years) is as good as one without an end. */
+/* A wait longer than this many milliseconds (three years) is treated as endless. */
 #define LONGEST_MS 100000000000u
-/* How often a wait asks whether it still makes sense. */
+/* How often a wait calls the thread's checks. */
 #define CHECK_MS 100
 
 #define CHECKS 2
@@ -94,7 +94,8 @@ void tutti__net_sleep_ms(unsigned ms)
     poll(NULL, 0, (int)ms);
 }
 
-/* Held by a trial of how many files can be opened: other threads may find none left during it. */
+/* Held while tutti__net_files_left has its trial descriptors open: meanwhile other threads may find
+   no free descriptor. */
 static pthread_mutex_t trial = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t trial_once = PTHREAD_ONCE_INIT;
 
@@ -108,15 +109,15 @@ static void unlock_trial(void)
     pthread_mutex_unlock(&trial);
 }
 
-/* A fork waits for the end of a trial, else the child would find the lock held, and keep the
-   descriptors of the trial. */
+/* A fork waits for the end of a trial; otherwise the child would inherit the lock locked and the
+   trial's descriptors open. */
 static void register_trial(void)
 {
     pthread_atfork(lock_trial, unlock_trial, unlock_trial);
 }
 
-/* Raise the soft limit only as far as needed: a program that uses select() needs low numbers.
-   Under `trial`. 0: the limit is as high as it may be. */
+/* Raise the soft limit only as far as needed: a program that uses select() needs low numbers. Under
+   `trial`. 0: the limit cannot be raised. */
 static int raise_limit(uint32_t by)
 {
     struct rlimit limit;
@@ -126,7 +127,7 @@ static int raise_limit(uint32_t by)
     limit.rlim_cur += TUTTI__MIN((rlim_t)by, limit.rlim_max - limit.rlim_cur);
     if (setrlimit(RLIMIT_NOFILE, &limit) == 0)
         return 1;
-    errno = EMFILE; /* the reason for which the limit was to be raised */
+    errno = EMFILE; /* the error for which the limit was to be raised */
     return 0;
 }
 
@@ -143,7 +144,8 @@ static tutti_status_t too_few(uint32_t count, uint32_t opened)
         count, opened, (unsigned long long)limit.rlim_cur);
 }
 
-/* The limit alone does not say how many are open, so they are tried. */
+/* The limit does not tell how many descriptors are in use, so this function opens
+   `count` of them. */
 tutti_status_t tutti__net_files_left(uint32_t count)
 {
     int *fds = calloc(count, sizeof(*fds));
@@ -215,7 +217,7 @@ void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret
         snprintf(ret_text + used, text_bytes - used, " and %u more", count - done);
 }
 
-/* "rank 3", or what else is at the other end. */
+/* "rank 3", or another name of the other end. */
 static const char *name_peer(uint32_t rank, char *text, size_t text_bytes)
 {
     if (rank == TUTTI__NET_MAKER)
@@ -329,7 +331,7 @@ tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t byt
     return TUTTI_OK;
 }
 
-/* An abstract address begins with a 0 byte, and its length counts. */
+/* An abstract address begins with a 0 byte and has an explicit length. */
 static socklen_t unix_address(const void *name, size_t name_bytes, struct sockaddr_un *ret_addr)
 {
     memset(ret_addr, 0, sizeof(*ret_addr));
@@ -377,7 +379,7 @@ close_fd:
     return status;
 }
 
-/* A Unix socket connects at once or not at all; EAGAIN is a full queue on the other side. */
+/* A Unix socket connects at once or not at all. EAGAIN: the listener's queue is full. */
 tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int patient,
                                        uint64_t deadline, int *ret_fd)
 {
@@ -394,7 +396,7 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
     while (connect(fd, (struct sockaddr *)&addr, addr_bytes) != 0) {
         if (errno != EAGAIN && errno != EINTR && !(errno == ECONNREFUSED && patient)) {
             status = tutti__fail_errno("connect unix socket");
-            /* The listener had opened its socket before it passed on the name. */
+            /* The listener opened its socket before it passed on the name, so it has ended. */
             if (errno == ECONNREFUSED)
                 status = TUTTI_ERR_PEER_LOST;
             goto close_fd;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sockets with deadlines: what first contact and the side channel need of them.
+ * Sockets with deadlines, for first contact and the side channel.
  *
- * All sockets here are close-on-exec and non-blocking; the functions that wait do so in poll()
+ * All sockets here are close-on-exec and non-blocking. The functions that wait do so in poll()
  * until their deadline, a time of tutti__now_ns(). `rank` is the rank at the other end, for
- * messages. No state but a thread's own watch; any thread.
+ * messages. No state except each thread's own watch; any thread.
  */
 #ifndef TUTTI__BOOT_NET_H
 #define TUTTI__BOOT_NET_H
@@ -13,13 +13,13 @@
 
 #include <poll.h>
 
-/* Who is at the other end, if it is none of the ranks: the process that made a unique id. */
+/* As a rank: the process that made a unique id, if it is none of the ranks. */
 #define TUTTI__NET_MAKER UINT32_MAX
 
 /* Longest abstract name of a Unix socket. */
 #define TUTTI__NET_NAME_BYTES 100
 
-/* Where somebody listens on TCP. Plain data, sent between ranks as bytes. */
+/* The TCP addresses of a listening process. Plain data, sent between ranks as bytes. */
 #define TUTTI__NET_ADDRS 12
 typedef struct {
     uint16_t port;        /* host byte order */
@@ -32,18 +32,18 @@ typedef struct {
     tutti__net_addr_t addr[TUTTI__NET_ADDRS];
 } tutti__net_addrs_t;
 
-/* The time at which a wait of timeout_ms that starts now ends. */
+/* The end of a wait of timeout_ms that starts now. */
 uint64_t tutti__net_deadline(uint64_t timeout_ms);
-/* timeout_ms in nanoseconds, bounded so that a time and it can be added. */
+/* timeout_ms in nanoseconds, bounded so that adding it to a time does not overflow. */
 uint64_t tutti__net_span(uint64_t timeout_ms);
-/* What is left until then, as poll() wants it: rounded up, 0 if it has passed. */
+/* The milliseconds left until the deadline, for poll(): rounded up, 0 if it has passed. */
 int tutti__net_left_ms(uint64_t deadline);
 void tutti__net_sleep_ms(unsigned ms);
 
 /*
- * What ends this thread's waits early: it is asked every 100 ms of waiting, and an answer other
- * than TUTTI_OK is that of the wait. For meetings inside a job, whose ranks may die meanwhile.
- * NULL: nothing.
+ * The check of this thread's waits: it is called every 100 ms of waiting. If it returns another
+ * status than TUTTI_OK, the wait ends with it. For meetings inside a job, whose ranks may die
+ * meanwhile. NULL: none.
  */
 typedef tutti_status_t tutti__net_check_t(void *arg);
 void tutti__net_watch(tutti__net_check_t *check, void *arg);
@@ -53,15 +53,15 @@ void tutti__net_watch_meeting(tutti__net_check_t *check, void *arg);
 tutti_status_t tutti__net_still(void);
 
 /*
- * What is told at once when this thread finds an error in setting up, before it meets the others
- * again: some of them may wait for a connection that will not come. NULL: nothing.
+ * Called at once when this thread finds an error during set-up, before its next collective step,
+ * because other ranks may wait for a connection that will not come. NULL: none.
  */
 typedef void tutti__net_failed_t(void *arg, tutti_status_t status);
 void tutti__net_watch_failures(tutti__net_failed_t *failed, void *arg);
-/* Call it; the text is the thread's last error. 0: none is set. */
+/* Call the function of tutti__net_watch_failures; its text is the thread's last error. 0: none. */
 int tutti__net_failed(tutti_status_t status);
 
-/* poll() until the deadline. TUTTI_OK with *ret_ready 0: it has passed. */
+/* poll() until the deadline. TUTTI_OK with *ret_ready 0: the deadline has passed. */
 tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadline,
                                int *ret_ready);
 
@@ -76,13 +76,14 @@ void tutti__net_files_settle(void);
 
 tutti_status_t tutti__net_random(void *ret_bytes, size_t bytes);
 
-/* "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2, ... and 17 more": those with listed[rank] set. */
+/* The ranks with listed[rank] set: "rank 3", "ranks 1, 2 and 5", "ranks 0, 1, 2,
+   ... and 17 more". */
 void tutti__net_list_ranks(const unsigned char *listed, uint32_t size, char *ret_text,
                            size_t text_bytes);
 
 /*
- * Abstract Unix sockets: their names are in no file system and end with the last descriptor; they
- * belong to a network namespace. connect, with `patient`: nobody listening yet is waited for.
+ * Abstract Unix sockets. Their names are in no file system, belong to a network namespace, and end
+ * with the last descriptor. connect, patient: wait until a process listens.
  */
 tutti_status_t tutti__net_unix_listen(const void *name, size_t name_bytes, int *ret_fd);
 tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int patient,
@@ -90,7 +91,7 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
 /* TUTTI_ERR_TRANSPORT if a Unix socket's other end belongs to another user; other sockets pass. */
 tutti_status_t tutti__net_same_user(int fd);
 
-/* All bytes or an error: TIMEOUT, PEER_LOST if the other end closes. */
+/* Send or receive all bytes. TIMEOUT; PEER_LOST if the other end closes. */
 tutti_status_t tutti__net_send(int fd, uint32_t rank, const void *data, size_t bytes,
                                uint64_t deadline);
 tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t bytes,
@@ -99,16 +100,18 @@ tutti_status_t tutti__net_recv(int fd, uint32_t rank, void *ret_data, size_t byt
 tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t deadline);
 
 /*
- * This machine's addresses, IPv4 first: those of `interface` if it is not "", else loopback ones if
- * `loopback`, else all others that are up. Ports are 0. UNSUPPORTED if there is none.
+ * This machine's addresses, IPv4 first: those of `interface` if it is not "", those of the
+ * loopback interfaces if `loopback`, otherwise all others that are up. Ports are 0. UNSUPPORTED
+ * if there is none.
  */
 tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_addrs_t *ret_addrs);
-/* Listen on a free port for these addresses, and write it into them. */
+/* Listen on a free port for these addresses, and write the port into them. */
 tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd);
-/* TUTTI_ERR_TRANSPORT: nobody listens there. */
+/* TUTTI_ERR_TRANSPORT: no process listens there. */
 tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t deadline,
                                       int *ret_fd);
-/* Send at once, and notice within 20 seconds a host that vanished, also while nothing is sent. */
+/* Send without delay, and detect within 20 seconds that a host has vanished, even while
+   nothing is sent. */
 tutti_status_t tutti__net_tcp_options(int fd);
 void tutti__net_addr_text(const tutti__net_addr_t *addr, char *ret_text, size_t text_bytes);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TCP between hosts: addresses at which this machine can be reached, listening, connecting.
+ * TCP between hosts: this machine's addresses, listening, connecting.
  */
 #include "boot/net.h"
 
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* One address of an interface; 0 if it is of no use between hosts. */
+/* One address of an interface; 0 if it cannot be used between hosts. */
 static int take_address(const struct sockaddr *sa, tutti__net_addr_t *ret_addr)
 {
     memset(ret_addr, 0, sizeof(*ret_addr));
@@ -29,7 +29,7 @@ static int take_address(const struct sockaddr *sa, tutti__net_addr_t *ret_addr)
     if (sa->sa_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)sa;
 
-        /* A link-local address means another interface on another host. */
+        /* A link-local address would select an interface of the other host. */
         if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
             return 0;
         ret_addr->family = 6;
@@ -111,8 +111,8 @@ static tutti_status_t tcp_socket(int domain, int *ret_fd)
 }
 
 /*
- * One socket for all addresses: bound to the address if there is only one, else to the wildcard,
- * for both families if one of them is IPv6.
+ * One socket for all addresses: bound to the address if there is only one, otherwise to the
+ * wildcard address; for both families if one address is IPv6.
  */
 tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd)
 {
@@ -150,7 +150,7 @@ close_fd:
     return status;
 }
 
-/* Nobody listens or no way leads there, or another error of errno. */
+/* No process listens, no route leads there, or another error of errno. */
 static tutti_status_t no_connection(const char *where)
 {
     switch (errno) {
@@ -165,7 +165,7 @@ static tutti_status_t no_connection(const char *where)
     }
 }
 
-/* Wait for a connection under way. */
+/* Wait for a pending connection. */
 static tutti_status_t finish_connect(int fd, const char *where, uint64_t deadline)
 {
     struct pollfd pfd = { fd, POLLOUT, 0 };
@@ -209,8 +209,9 @@ tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t de
 }
 
 /*
- * Keepalive probes are the kernel's: an idle link sends nothing of ours. TCP_USER_TIMEOUT does the
- * same for bytes on their way. A stopped process answers both, as its kernel does it for it.
+ * The kernel sends keepalive probes, so the library sends nothing on an idle link.
+ * TCP_USER_TIMEOUT covers bytes in flight. The kernel of a stopped process answers for it, so a
+ * stopped process is not reported.
  */
 tutti_status_t tutti__net_tcp_options(int fd)
 {

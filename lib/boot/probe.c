@@ -2,9 +2,9 @@
 /*
  * Describes a module, and the libraries that it found, for tutti_info.
  *
- * The caller makes a process for each module, because two MPIs in one process do each other harm,
- * and because a library that crashes when it is loaded must not end the report. Nothing here is
- * closed, since that process ends.
+ * The caller starts a process for each module, because two MPIs corrupt each other in one process,
+ * and because a library that crashes when it is loaded must not end the report. Nothing is closed
+ * here, because that process ends.
  */
 #include "boot/module.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of MPI_Get_library_version, in any implementation. */
+/* Size of the buffer for MPI_Get_library_version, for any implementation. */
 #define VERSION_BYTES 16384
 
 typedef int mpi_version_f(char *version, int *length);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Passing file descriptors between the ranks of one machine.
+ * Passes file descriptors between the ranks of one machine.
  *
- * A star around the machine's lowest rank, made anew for each call: the others connect to its Unix
- * socket, give their descriptors, and get everyone's, in the order of ranks. The kernel takes at
- * most 253 in one message (SCM_MAX_FD), so they travel in portions.
+ * A star around the machine's lowest rank, made for each call: the other ranks connect to its Unix
+ * socket, send their descriptors, and receive those of all ranks, in the order of ranks. The kernel
+ * takes at most 253 in one message (SCM_MAX_FD), so they travel in portions.
  *
- *     rank r -- ask {nfds}, my descriptors ------------> lowest rank
- *     rank r <-- answer {status, text}, everyone's ------ lowest rank
+ *     rank r -- ask {nfds}, its descriptors --------------> lowest rank
+ *     rank r <-- answer {status, text}, all descriptors --- lowest rank
  *
  * Works between processes, whatever their TUTTI_HOST_ID, and between threads of one process.
  */
@@ -30,7 +30,7 @@ typedef struct {
     char text[240];
 } answer_t;
 
-/* Room for the control part of one portion, aligned as it must be. */
+/* Buffer for the control part of one portion, aligned as the kernel requires. */
 typedef union {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(PORTION * sizeof(int))];
@@ -74,7 +74,8 @@ static tutti_status_t send_portion(int fd, uint32_t rank, const int *fds, uint32
         if (errno == EPIPE || errno == ECONNRESET)
             return tutti__fail(TUTTI_ERR_PEER_LOST, "rank %u ended while descriptors were passed",
                                rank);
-        /* Too many on their way for this user's limit: others will receive theirs. */
+        /* This user's limit of descriptors in flight is reached; other ranks
+           will receive theirs. */
         if (errno == ETOOMANYREFS && tutti__net_left_ms(deadline) > 0) {
             tutti__net_sleep_ms(1);
             continue;
@@ -87,7 +88,8 @@ static tutti_status_t send_portion(int fd, uint32_t rank, const int *fds, uint32
     }
 }
 
-/* The descriptors in a received message; too many are closed. Returns how many there were. */
+/* Take the descriptors of a received message; those beyond n are closed. Returns how
+   many there were. */
 static uint32_t take_fds(struct msghdr *msg, int *ret_fds, uint32_t n)
 {
     uint32_t taken = 0;
@@ -170,7 +172,7 @@ static tutti_status_t recv_fds(int fd, uint32_t rank, int *ret_fds, size_t n, ui
     return status;
 }
 
-/* The lowest rank of the machine: everyone's descriptors from the connections in links. */
+/* The machine's lowest rank: receive all ranks' descriptors from the connections in links. */
 static tutti_status_t collect(tutti__boot_t *boot, const int *links, const int *fds, uint32_t nfds,
                               int *ret_fds, uint64_t deadline)
 {
@@ -202,7 +204,7 @@ static tutti_status_t collect(tutti__boot_t *boot, const int *links, const int *
     return TUTTI_OK;
 }
 
-/* The outcome to all, and everyone's descriptors. */
+/* Send the outcome and all descriptors to all ranks. */
 static tutti_status_t hand_out(tutti__boot_t *boot, const int *links, tutti_status_t status,
                                const int *all, uint32_t nfds, uint64_t deadline)
 {
@@ -239,7 +241,7 @@ static tutti_status_t be_center(tutti__boot_t *boot, const tutti__gate_t *gate, 
         links[r] = r != topo->rank && topo->machine_of[r] == topo->machine_of[topo->rank]
                        ? TUTTI__GATE_AWAITED
                        : TUTTI__GATE_NOBODY;
-    /* A machine of one rank has no door, and needs none. */
+    /* A machine with one rank has no Unix socket, and needs none. */
     status = tutti__gate_admit(gate, boot->door, links, deadline);
     if (status == TUTTI_OK)
         status = collect(boot, links, fds, nfds, ret_fds, deadline);
@@ -266,7 +268,7 @@ static tutti_status_t ask_center(tutti__boot_t *boot, uint32_t center, const tut
     status = tutti__net_send(link, center, &nfds, sizeof(nfds), deadline);
     if (status == TUTTI_OK)
         status = send_fds(link, center, fds, nfds, deadline);
-    /* The other end may have told why it stopped listening. */
+    /* Before the other end closed, it may have sent the reason. */
     if (status == TUTTI_OK || status == TUTTI_ERR_PEER_LOST)
         status = tutti__net_recv(link, center, &answer, sizeof(answer), deadline);
     if (status == TUTTI_OK && answer.status != TUTTI_OK)

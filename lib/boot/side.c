@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The side channel: links to the neighbours in the tree, and who died.
+ * The side channel: links to the neighbours in the tree, and detection of deaths.
  *
- * One epoll descriptor holds all: each link's socket, a pidfd for each watched process, a timer.
- * Level-triggered, so a poll may leave something for the next one.
+ * One epoll descriptor has each link's socket, a pidfd for each watched process, and a timer. It is
+ * level-triggered, so a poll may leave events for the next one.
  *
- * A dead neighbour usually shows as the end of its stream. It does not if it left a child behind
- * that holds the socket (fork.c helps, but not against all ways to make one); hence the pidfds.
- * Before a neighbour is reported its stream is read to the end: its last words (why it gives up,
- * that it just ended well) come first. For that reason too the end of a process that is no
- * neighbour, but on my host, is reported only GRACE_MS later: its last words come over the leader,
- * and are lost only if the leader is dead or stuck as well.
+ * The death of a neighbour usually shows as the end of its stream. It does not if the neighbour
+ * left a child that holds the socket (fork.c prevents most cases); so pidfds are watched as well.
+ * Before a neighbour is reported lost, its stream is read to the end: its last messages (the reason
+ * of a failure, or an orderly end) come first. For the same reason, if a process of this host that
+ * is no neighbour ends, it is reported only GRACE_MS later: its last messages come through the
+ * leader, and are lost only if the leader is dead or stuck as well.
  *
- * Belongs to whoever owns the engine's token. Never blocks, except a short while when it ends.
+ * Belongs to the owner of the engine's token. Never blocks, except for a short while when it ends.
  */
 #include "base/log.h"
 #include "base/time.h"
@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define PIECE_BYTES ((size_t)64 << 10)
-/* Pieces read from one link before the others have their turn. */
+/* Pieces read from one link before the other links are read. */
 #define PIECES 16
 #define EVENTS 64
 #define GRACE_MS 100u
@@ -52,7 +52,7 @@ tutti_status_t tutti__side_begin(tutti__boot_t *boot)
     tutti__side_t *side = &boot->side;
 
     side->boot = boot;
-    /* More links than any rank can have, for simplicity: all ranks of my host, and all hosts. */
+    /* More links than any rank can have: all ranks of this host and all hosts. */
     side->links = calloc((size_t)topo->size + 1, sizeof(*side->links));
     side->gone = calloc(topo->size, 1);
     side->piece = malloc(PIECE_BYTES);
@@ -74,7 +74,7 @@ static int link_to(const tutti__side_t *side, uint32_t rank)
     return -1;
 }
 
-/* Watch a process. One that cannot be watched is still noticed by its socket. */
+/* Watch a process. If it cannot be watched, its socket still shows its end. */
 static tutti_status_t watch(tutti__boot_t *boot, uint32_t rank)
 {
     tutti__side_t *side = &boot->side;
@@ -97,7 +97,7 @@ static tutti_status_t watch(tutti__boot_t *boot, uint32_t rank)
     return add_to_epoll(side, w->pidfd, TUTTI__ABOUT_WATCH, side->nwatches++);
 }
 
-/* All ranks of my host, and neighbours on other hosts that are this machine in truth. */
+/* Watch all ranks of this host, and neighbours on pretended hosts, which are on this machine. */
 static tutti_status_t watch_all(tutti__boot_t *boot)
 {
     const tutti__topo_t *topo = boot->topo;
@@ -163,7 +163,7 @@ static void lose(tutti__side_t *side, const tutti__side_events_t *events, uint32
     report(side, events, (int)index, link->rank);
 }
 
-/* Hand on the whole messages in a piece of the stream. */
+/* Pass on the whole messages in a piece of the stream. */
 static tutti_status_t deliver(tutti__side_link_t *link, const tutti__side_events_t *events,
                               uint32_t index, const char *piece, size_t bytes)
 {
@@ -179,9 +179,9 @@ static tutti_status_t deliver(tutti__side_link_t *link, const tutti__side_events
 }
 
 /*
- * Read up to `pieces` pieces of a link; loses it at its end.
+ * Read up to `pieces` pieces of a link; the link is lost at the end of its stream.
  *
- * Stops after a short piece without asking for another: the next poll will.
+ * Stops after a short piece without another recv(): the next poll reads on.
  */
 static void read_link(tutti__side_t *side, const tutti__side_events_t *events, uint32_t index,
                       unsigned pieces)
@@ -236,7 +236,7 @@ static void set_timer(tutti__side_t *side)
     timerfd_settime(side->timer, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
-/* A process ended. */
+/* A watched process has ended. */
 static void handle_watch(tutti__side_t *side, const tutti__side_events_t *events, uint32_t index)
 {
     tutti__side_watch_t *w = &side->watches[index];
@@ -266,7 +266,7 @@ static void handle_timer(tutti__side_t *side, const tutti__side_events_t *events
         side->watches[i].due_ns = 0;
         report(side, events, -1, side->watches[i].rank);
     }
-    set_timer(side); /* also ends its being readable */
+    set_timer(side); /* also makes the timer's descriptor unreadable */
 }
 
 tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t *events)
@@ -323,8 +323,9 @@ int tutti__side_fd(const tutti__boot_t *boot)
 }
 
 /*
- * Say goodbye on a link. Not only close(): a forked child may hold the socket. What came unread is
- * read, because TCP would answer a close with a reset, and that takes our last words from the peer.
+ * Close a link in order. close() alone is not enough, because a forked child may hold the socket.
+ * Unread bytes are read first: otherwise TCP would answer the close with a reset, and the peer
+ * would lose this rank's last messages.
  */
 static void hang_up(tutti__side_t *side, tutti__side_link_t *link, uint64_t deadline)
 {
@@ -340,8 +341,7 @@ static void hang_up(tutti__side_t *side, tutti__side_link_t *link, uint64_t dead
             break;
 }
 
-/* Nothing but close(): in a forked child, epoll_ctl and shutdown would change what the parent still
-   uses. */
+/* Only close(): in a forked child, epoll_ctl and shutdown would change the parent's state. */
 void tutti__side_let_go(tutti__side_t *side)
 {
     for (uint32_t i = 0; i < side->nlinks; i++)

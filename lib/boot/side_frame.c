@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A body of up to this size is allocated at once, and its memory kept for the next one. */
+/* A body of up to this size is allocated at once, and its memory is kept for the next one. */
 #define SMALL_BYTES ((size_t)64 << 10)
 
-/* Where a body of 0 bytes lies. */
+/* The address of a body of 0 bytes. */
 static _Alignas(8) char nothing[8];
 
-/* Room for one more byte at least; doubling, so that what is copied stays below what has come. */
+/* Make space for at least one more byte. Doubling: the bytes copied stay fewer
+   than those received. */
 static tutti_status_t grow(tutti__frame_in_t *in)
 {
     size_t room = TUTTI__MAX(2 * in->room, SMALL_BYTES);

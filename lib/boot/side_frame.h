@@ -2,11 +2,11 @@
 /*
  * Frames: messages on a stream of bytes.
  *
- *     | bytes of body (4) | kind (4) | body ... |     in host byte order, which all ranks share
+ *     | bytes of body (4) | kind (4) | body ... |     in host byte order, equal on all ranks
  *
- * The parser takes pieces of any length, as a socket gives them. It believes nothing: a length
- * beyond the limit is an error, and memory grows with the bytes that have really come, not with
- * those announced. Pure: no sockets here, so it can be fuzzed.
+ * The parser takes pieces of any length, as a socket returns them. It trusts nothing: a length
+ * beyond the limit is an error, and memory grows with the bytes received, not with those announced.
+ * Pure: no sockets here, so it can be fuzzed.
  */
 #ifndef TUTTI__BOOT_SIDE_FRAME_H
 #define TUTTI__BOOT_SIDE_FRAME_H
@@ -21,24 +21,25 @@ typedef struct {
     uint32_t kind;
 } tutti__frame_head_t;
 
-/* A zeroed one is ready. */
+/* All zeros is the initial state. */
 typedef struct {
     tutti__frame_head_t head;
-    size_t have; /* bytes of head and body so far */
-    int whole;   /* the frame was given to the caller; the next byte begins another */
+    size_t have; /* bytes of head and body received */
+    int whole;   /* the frame was given to the caller; the next byte begins another frame */
     char *body;  /* aligned to 8 */
-    size_t room; /* bytes allocated for it */
+    size_t room; /* bytes allocated for body */
 } tutti__frame_in_t;
 
 /*
- * Take bytes up to the end of a frame; *data and *bytes advance over what was taken.
+ * Take bytes up to the end of a frame; *data and *bytes advance over the taken bytes.
  *
- * TUTTI_OK: a frame is whole: in->head and in->body until the next call. TUTTI__AGAIN: all bytes
- * are taken and more are needed. TUTTI_ERR_TRANSPORT, TUTTI_ERR_NO_MEMORY: the stream is lost.
+ * TUTTI_OK: a frame is whole; in->head and in->body are valid until the next call.
+ * TUTTI__AGAIN: all bytes are taken and more are needed. TUTTI_ERR_TRANSPORT,
+ * TUTTI_ERR_NO_MEMORY: the stream is lost.
  */
 tutti_status_t tutti__frame_take(tutti__frame_in_t *in, const char **data, size_t *bytes);
 
-/* Free what it holds. */
+/* Free the body. */
 void tutti__frame_clear(tutti__frame_in_t *in);
 
 #endif

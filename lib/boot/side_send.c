@@ -2,9 +2,10 @@
 /*
  * The side channel's sending half.
  *
- * A message goes into the socket at once, as far as there is room; the rest is copied and waits for
- * epoll to report room. Errors are not reported here: a link that cannot send is made deaf and shut
- * down, and reading it to its end, in side.c, finds it lost. So the peer's last words still come.
+ * The part of a message for which the socket has space is sent at once; the rest is copied and
+ * waits until epoll reports space. Errors are not reported here: a link that cannot send is marked
+ * deaf and shut down. Then side.c reads it to its end and reports it lost. So the peer's last
+ * messages still arrive.
  */
 #include "base/log.h"
 #include "boot/inside.h"
@@ -17,7 +18,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-/* What a link may hold back for a peer that does not read: far above what control needs. */
+/* Limit of a link's waiting messages, for a peer that does not read. Control
+   messages need far less. */
 #define WAITING_BYTES ((size_t)256 << 20)
 
 void tutti__side_drop(tutti__side_link_t *link)
@@ -32,7 +34,7 @@ void tutti__side_drop(tutti__side_link_t *link)
     link->waiting_bytes = 0;
 }
 
-/* Ask epoll for room in the socket while something waits for it. */
+/* While messages wait, let epoll report space in the socket. */
 static tutti_status_t want_room(tutti__side_t *side, const tutti__side_link_t *link, int wanted)
 {
     struct epoll_event event = { .events = EPOLLIN | (wanted ? EPOLLOUT : 0),
@@ -52,7 +54,8 @@ static void deafen(tutti__side_link_t *link)
     shutdown(link->fd, SHUT_RDWR);
 }
 
-/* Send now; the bytes taken, 0 if there is no room. A broken link becomes deaf and takes all. */
+/* Send without waiting. Returns the bytes taken, 0 if there is no space. A broken link becomes deaf
+   and takes all bytes. */
 static size_t send_now(tutti__side_link_t *link, struct iovec *iov, size_t niov, size_t bytes)
 {
     struct msghdr msg = { .msg_iov = iov, .msg_iovlen = niov };
@@ -97,7 +100,7 @@ void tutti__side_flush(tutti__side_t *side, tutti__side_link_t *link)
         want_room(side, link, 0);
 }
 
-/* Keep what is left of head and body after `sent` bytes. */
+/* Keep the part of head and body that follows `sent` bytes. */
 static tutti_status_t keep(const tutti__boot_t *boot, tutti__side_link_t *link,
                            const tutti__frame_head_t *head, const char *body, size_t sent)
 {
@@ -142,7 +145,7 @@ tutti_status_t tutti__side_send(tutti__boot_t *boot, uint32_t index, uint32_t ki
         return TUTTI_OK;
     status = keep(boot, link, &head, body, sent);
     if (status != TUTTI_OK) {
-        /* Half a message must not be followed by another one. */
+        /* A partial message must not be followed by another message. */
         if (sent > 0)
             deafen(link);
         return status;

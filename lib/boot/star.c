@@ -2,18 +2,19 @@
 /*
  * The star's two sides. See star.h.
  *
- *     rank r -- ask {number, bytes}, my bytes ------------------> rank 0
- *     rank r <-- answer {status, text, bytes}, everyone's bytes -- rank 0
+ *     rank r -- ask {number, bytes}, its bytes -------------------> rank 0
+ *     rank r <-- answer {status, text, bytes}, all ranks' bytes --- rank 0
  *
- * An answer with a status other than TUTTI_OK, equal on all ranks, ends the meeting: that is how
- * all of them learn which rank did not come. The others wait a little longer than rank 0 for that.
+ * An answer with a status other than TUTTI_OK is equal on all ranks and ends the meeting. So
+ * all ranks receive the number of a rank that did not come. For that the others wait a little
+ * longer than rank 0.
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
  * a rank has ended, rank 0 sends that answer to all others at once, even before they ask. If an
- * answer cannot be sent to a rank, that rank is lost. Rank 0 then goes on, and the next step
- * reports the loss to all.
+ * answer cannot be sent to a rank, that rank is lost. Rank 0 continues, and the next step reports
+ * the loss to all.
  *
- * Runs on the thread that calls; blocks until the deadline.
+ * Runs on the calling thread; blocks until the deadline.
  */
 #include "boot/star.h"
 
@@ -26,9 +27,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* How long a message between two steps may take, once it has begun. */
+/* How long a message between two steps may take after its first byte. */
 #define LOOK_MS 1000u
-/* Descriptors that rank 0 opens while it waits for the others, beside their connections. */
+/* Descriptors that rank 0 opens while it waits for the others, besides their connections. */
 #define SPARE_FILES 4u
 
 typedef struct {
@@ -45,14 +46,14 @@ typedef struct {
 
 typedef struct {
     uint32_t rank, size;
-    uint32_t nfds;         /* of fds, asks and have: rank 0: size, others: 1 */
+    uint32_t nfds;         /* length of fds, asks and have. Rank 0: size; others: 1 */
     int *fds;              /* rank 0: its own is NOBODY; others: the connection to rank 0 */
     uint32_t number;       /* of the last allgather */
     uint64_t patience_ms;  /* others: how much longer they wait than rank 0 */
     tutti_status_t failed; /* the status that ended the meeting, or will end it in the next step */
     char text[TUTTI__ERROR_BYTES];
-    int in_step;  /* of an allgather, which watches the connections itself */
-    ask_t *asks;  /* rank 0: what is being received */
+    int in_step;  /* inside an allgather, which watches the connections itself */
+    ask_t *asks;  /* rank 0: the messages being received */
     size_t *have; /* rank 0: bytes received of ask and data */
 } star_t;
 
@@ -66,7 +67,7 @@ uint64_t tutti__star_patience(uint64_t deadline)
     return deadline + patience_ms(deadline) * 1000000u;
 }
 
-/* The first failure counts; its text is the thread's last error. */
+/* The first failure is kept; its text is the thread's last error. */
 static tutti_status_t fail_star(star_t *star, tutti_status_t status)
 {
     if (status != TUTTI_OK && star->failed == TUTTI_OK) {
@@ -127,8 +128,8 @@ static tutti_status_t send_answer(const star_t *star, uint32_t r, const answer_t
     return status;
 }
 
-/* Rank 0: send the outcome to all ranks that have come. A rank that cannot receive it is lost, but
-   the others have their answer, so this step has succeeded. */
+/* Rank 0: send the outcome to all ranks that have come. If a rank cannot receive it, that rank is
+   lost; the others have their answer, so this step has succeeded. */
 static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void *data,
                                  size_t bytes, uint64_t deadline)
 {
@@ -149,16 +150,16 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
             lose(star, r);
             continue;
         }
-        /* The rank is stopped, or the watch has ended the wait: its reason counts. */
+        /* The rank is stopped, or the watch has ended the wait: keep this reason. */
         fail_star(star, sent);
         close(star->fds[r]);
         star->fds[r] = TUTTI__GATE_NOBODY;
     }
-    /* Sending may have set another text. */
+    /* Sending may have changed the thread's last error. */
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
 
-/* Others: the outcome, and everyone's bytes. */
+/* Others: receive the outcome and all ranks' bytes. */
 static tutti_status_t hear_answer(star_t *star, void *ret_all, size_t bytes, uint64_t deadline)
 {
     answer_t answer;
@@ -206,7 +207,7 @@ static tutti_status_t judge(const star_t *star, uint32_t r, size_t bytes)
     return TUTTI_OK;
 }
 
-/* Rank 0: read what has come from rank r. */
+/* Rank 0: read what has arrived from rank r. */
 static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t bytes)
 {
     size_t *have = &star->have[r];
@@ -235,7 +236,7 @@ static tutti_status_t hear_rank(star_t *star, uint32_t r, char *all, size_t byte
     return TUTTI_OK;
 }
 
-/* Rank 0: receive all ranks' bytes. A rank whose bytes have come is watched until all have. */
+/* Rank 0: receive all ranks' bytes. After its bytes a rank is watched until all bytes have come. */
 static tutti_status_t gather(star_t *star, char *all, size_t bytes, struct pollfd *polls,
                              uint64_t deadline)
 {
@@ -288,7 +289,7 @@ static tutti_status_t serve(star_t *star, const void *mine, size_t bytes, void *
             memcpy(all, mine, bytes);
         status = gather(star, all, bytes, polls, deadline);
     }
-    /* A stopped rank may leave its bytes in the socket for a while. */
+    /* The bytes for a stopped rank may stay in the socket for a while. */
     status = answer_all(star, status, all, star->size * bytes, deadline);
     if (status == TUTTI_OK && bytes > 0)
         memcpy(ret_all, all, star->size * bytes);
@@ -343,7 +344,7 @@ static tutti_status_t look_at_all(star_t *star)
     return star->failed == TUTTI_OK ? TUTTI_OK : tutti__fail(star->failed, "%s", star->text);
 }
 
-/* Others: between steps rank 0 sends nothing but the reason of a failure. */
+/* Others: between steps rank 0 sends only the reason of a failure. */
 static tutti_status_t look_at_root(star_t *star)
 {
     struct pollfd pfd = { star->fds[0], POLLIN | POLLRDHUP, 0 };
@@ -368,7 +369,7 @@ static tutti_status_t star_still(void *ctx)
     return status;
 }
 
-/* With room for `nfds` connections, none of which is there. */
+/* A star with `nfds` connections, all still missing. */
 static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, uint64_t deadline,
                            star_t **ret_star)
 {
@@ -393,7 +394,7 @@ static tutti_status_t make(const tutti__gate_t *gate, uint32_t nfds, uint64_t de
     return TUTTI_OK;
 }
 
-/* The result of coming together. */
+/* Turn the outcome of joining into a meeting, or free the star. */
 static tutti_status_t begin(star_t *star, const char *name, uint64_t deadline,
                             tutti_status_t status, tutti__meet_t *ret_meet)
 {

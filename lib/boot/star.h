@@ -2,9 +2,9 @@
 /*
  * The star: a meeting that rank 0 serves, over any stream sockets.
  *
- * Rank 0 lets everybody in through a strict gate (see gate.h) at a door that the others find in one
- * way or another; from then on each allgather is one message from every rank to rank 0 and one
- * answer back. If a rank cannot come, or dies, all others receive its number.
+ * Rank 0 admits all ranks through a strict gate (see gate.h) at a listening socket; the callers
+ * pass its address to the other ranks. After that each allgather is one message from every rank to
+ * rank 0 and one answer back. If a rank cannot come, or dies, all others receive its number.
  *
  * Deadlines are those of the whole set-up, see tutti__meet_t.
  */
@@ -15,21 +15,21 @@
 #include "boot/gate.h"
 
 /*
- * Rank 0: wait until all have come.
+ * Rank 0: wait until all ranks have come.
  *
  * gate  rank 0's; strict
  * name  of the meeting, see tutti__meet_t
- * door  listening; closed by this, also when it fails
+ * door  the listening socket; closed by this function, also when it fails
  */
 tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door,
                                 uint64_t deadline, tutti__meet_t *ret_meet);
 
-/* Others: wait until all have come. fd: to rank 0, where this one has knocked; taken over, also
-   when this fails. */
+/* Others: wait until all ranks have come. fd: the connection to rank 0, after a successful knock;
+   taken over, also when this fails. */
 tutti_status_t tutti__star_join(const tutti__gate_t *gate, const char *name, int fd,
                                 uint64_t deadline, tutti__meet_t *ret_meet);
 
-/* When the others stop waiting for rank 0: a little after `deadline`, when rank 0 stops, so that
+/* The others' deadline for rank 0's answer: a little after `deadline`, when rank 0 stops, so that
    they receive its reason. */
 uint64_t tutti__star_patience(uint64_t deadline);
 

@@ -3,12 +3,12 @@
  * Warnings while MPI_Init waits.
  *
  * MPI_Init returns when all ranks of the launcher have called it. It has no deadline and cannot be
- * ended from outside. A thread of its own warns after TUTTI_STALL_WARNING, or TUTTI_TIMEOUT if that
- * is shorter, and again after each further such interval.
+ * ended from outside. A thread warns after TUTTI_STALL_WARNING, or TUTTI_TIMEOUT if that is
+ * shorter, and again after each further such interval.
  *
- * Each rank that waits has an abstract Unix socket, whose name is made of the job and the rank. So
- * the ranks of a machine see each other, and the lowest one warns. A rank in another network
- * namespace, or one whose application calls MPI_Init itself, is not seen.
+ * Each rank in MPI_Init has an abstract Unix socket, named after the job and the rank. With it the
+ * ranks of a machine detect each other, and the lowest one warns. A rank in another network
+ * namespace, or one whose application calls MPI_Init itself, is not detected.
  *
  * Called by tutti_init, on its thread.
  */
@@ -37,17 +37,17 @@ struct tutti__starting {
     uint64_t job;
     uint64_t interval_ms;
     const char *launcher;
-    int rank, size, local_size; /* from the launcher; size 0: not known */
+    int rank, size, local_size; /* from the launcher; size 0: unknown */
 };
 
-/* ---- the ranks that have come ---- */
+/* ---- the ranks in MPI_Init ---- */
 
 static uint64_t hash_of_job(void)
 {
     char job[512];
 
     tutti__conf_launcher_job(job, sizeof(job));
-    /* If the job has no name: the ranks that one process has started. */
+    /* If the job has no name, its ranks are those with the same parent process. */
     if (job[0] == '\0')
         snprintf(job, sizeof(job), "%d", (int)getppid());
     return tutti__hash(job, strlen(job));
@@ -66,7 +66,7 @@ static socklen_t address_of(const tutti__starting_t *starting, uint32_t rank,
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
-/* Without a mark this rank is not seen, which is no error. */
+/* Without this socket the other ranks do not detect this rank, which is no error. */
 static int open_mark(const tutti__starting_t *starting)
 {
     int fd = starting->rank < 0 ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -81,7 +81,7 @@ static int open_mark(const tutti__starting_t *starting)
     return fd;
 }
 
-/* Which ranks of this machine are in MPI_Init; returns how many. */
+/* Find the ranks of this machine that are in MPI_Init; returns how many. */
 static uint32_t find_ranks(const tutti__starting_t *starting, unsigned char *ret_here)
 {
     uint32_t count = 0;
@@ -148,9 +148,9 @@ static void *thread_main(void *arg)
     }
 }
 
-/* ---- beginning and ending ---- */
+/* ---- begin and end ---- */
 
-/* With all signals blocked: they are the application's. */
+/* The thread blocks all signals: they are the application's. */
 static int start_thread(tutti__starting_t *starting)
 {
     sigset_t all, before;

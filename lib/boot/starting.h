@@ -7,7 +7,7 @@
 
 typedef struct tutti__starting tutti__starting_t;
 
-/* Before MPI_Init, and after it. NULL: no warnings are wanted, or possible. */
+/* Call before and after MPI_Init. NULL: no warnings are wanted, or possible. */
 tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf);
 void tutti__starting_end(tutti__starting_t *starting);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside coll/: who takes part in an algorithm, and what the files offer each other.
+ * Inside coll/: the ranks that take part in an algorithm, and functions that the files share.
  *
- * An allreduce between ranks serves two masters: as an algorithm of its own for all ranks, and as
- * the part between hosts of the hierarchical ones. So it is written as a `put` function that
- * appends to a schedule in the making, for a party of ranks, inside a chunk loop that the caller
- * made. The same with trees.
+ * An allreduce between ranks has two uses: as an algorithm of its own for all ranks, and as the
+ * part between hosts of the hierarchical ones. So it is written as a `put` function that appends to
+ * a schedule under construction, for a set of participants (tutti__party_t), inside a chunk loop
+ * that the caller has made. Trees are written in the same way.
  */
 #ifndef TUTTI__COLL_ALGORITHMS_H
 #define TUTTI__COLL_ALGORITHMS_H
@@ -14,20 +14,20 @@
 #include "sched/build.h"
 
 /*
- * Ranks that work together, numbered from 0 to n - 1.
+ * Participants: ranks that work together, numbered from 0 to n - 1 (members).
  *
- *      all      host by host, so that neighbours in a ring or tree mostly share a host
- *      ranked   all, in the order of ranks: what operations that do not commute need, and what
- *               makes neighbouring blocks of neighbouring members
+ *      all      host by host, so that most neighbours in a ring or tree share a host
+ *      ranked   all, in the order of ranks: for operations that do not commute, and to give
+ *               neighbouring members neighbouring blocks
  *      across   of each host the rank with the same local number
  */
 typedef struct {
     const tutti__shape_t *shape;
-    uint32_t n, me; /* me: this rank's number */
+    uint32_t n, me; /* me: this rank's member number */
     enum {
         TUTTI__PARTY_RANKED, /* member i is rank first + i */
         TUTTI__PARTY_PLACED, /* member i is by_host[first + i * step] */
-        TUTTI__PARTY_ACROSS  /* ..the local rank `first` of host i */
+        TUTTI__PARTY_ACROSS  /* member i is the local rank `first` of host i */
     } kind;
     uint32_t first, step;
 } tutti__party_t;
@@ -44,7 +44,7 @@ static inline tutti__party_t tutti__party_ranked(const tutti__shape_t *shape, ui
     return (tutti__party_t){ shape, shape->size, rank, TUTTI__PARTY_RANKED, 0, 1 };
 }
 
-/* This rank's counterparts on all hosts. Its local number must exist on all of them. */
+/* This rank's counterparts on all hosts. Its local number must exist on every host. */
 static inline tutti__party_t tutti__party_across(const tutti__shape_t *shape, uint32_t rank)
 {
     return (tutti__party_t){
@@ -70,7 +70,7 @@ static inline tutti__at_t tutti__at(tutti__buf_t buf, uint32_t blk)
     return (tutti__at_t){ buf, blk };
 }
 
-/* The same place, some blocks further on. */
+/* The position `blocks` blocks after this one. */
 static inline tutti__at_t tutti__beyond(tutti__at_t at, uint32_t blocks)
 {
     return (tutti__at_t){ at.buf, at.blk + blocks };
@@ -87,8 +87,8 @@ static inline uint32_t tutti__power_upto(uint32_t n)
 }
 
 /*
- * Recursive algorithms want a power of two. Where n is none, the first members pair up: the even
- * one of a pair steps aside, the odd one stands for both.
+ * Recursive algorithms need a power of two. If n is none, the first members form pairs: the even
+ * member of a pair steps aside (takes no part), and the odd one, its proxy, works for both.
  *
  *      members  0 1   2 3   4   5      n = 6: power 4, extra 2
  *      numbers   0     1    2   3
@@ -109,13 +109,13 @@ static inline uint32_t tutti__pairs_number(tutti__pairs_t pairs, uint32_t member
     return member < 2 * pairs.extra ? member / 2 : member - pairs.extra;
 }
 
-/* The first member that has this number; of `power` itself: n. */
+/* The first member that has this number; for `power` itself: n. */
 static inline uint32_t tutti__pairs_first(tutti__pairs_t pairs, uint32_t number)
 {
     return number < pairs.extra ? 2 * number : number + pairs.extra;
 }
 
-/* The one that stands for this number. */
+/* The member that works for this number. */
 static inline uint32_t tutti__pairs_proxy(tutti__pairs_t pairs, uint32_t number)
 {
     return number < pairs.extra ? 2 * number + 1 : number + pairs.extra;
@@ -126,10 +126,10 @@ static inline int tutti__pairs_is_aside(tutti__pairs_t pairs, uint32_t member)
     return member < 2 * pairs.extra && member % 2 == 0;
 }
 
-/* ---- pieces.c: what many algorithms are made of ---- */
+/* ---- pieces.c: shared by many algorithms ---- */
 
-/* n blocks one way, in messages of at most `max`. Not for both ways at once: with one slot per
-   channel, two ranks would wait for each other. */
+/* Move n blocks one way, in messages of at most `max`. Not for both directions at once: with one
+   slot per channel, the two ranks would wait for each other. */
 void tutti__coll_put_send(tutti__build_t *b, uint32_t peer, tutti__at_t src, uint32_t n,
                           uint32_t max);
 void tutti__coll_put_recv(tutti__build_t *b, uint32_t peer, unsigned stream, tutti__at_t dst,
@@ -138,27 +138,28 @@ void tutti__coll_put_recv(tutti__build_t *b, uint32_t peer, unsigned stream, tut
 void tutti__coll_put_recv_reduce(tutti__build_t *b, uint32_t peer, unsigned stream, int left,
                                  tutti__at_t src, tutti__at_t dst, uint32_t n, uint32_t max);
 
-/* The n blocks from `from` on around a circle of `size`: in two messages where they cross its
-   end. */
+/* Move the n blocks from `from` on around a circle of `size`: in two messages if they
+   cross its end. */
 void tutti__coll_put_send_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf, uint32_t from,
                               uint32_t n, uint32_t size);
 void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf, uint32_t from,
                               uint32_t n, uint32_t size);
 
-/* The most blocks in a message of a binomial tree or of Bruck's allgather, of n blocks in all. */
+/* The largest number of blocks in a message of a binomial tree or of Bruck's allgather, with n
+   blocks in total. */
 uint32_t tutti__coll_arc_blocks(uint32_t n);
 
 /*
  * Reduce some blocks of each of n members, in their order, at one of them: call
- * tutti__coll_collect(&c, rank) for each of them in turn, this one too. Zero the rest.
+ * tutti__coll_collect(&c, rank) for each member in order, this one included. Zero the other fields.
  */
 typedef struct {
     tutti__build_t *b;
     uint32_t n, me;
-    tutti__at_t own, dst; /* own: what this one gives; dst: the result. May be the same memory */
-    tutti__at_t tmp;      /* a place beside; not needed if me < 2 */
+    tutti__at_t own, dst; /* own: this rank's operand; dst: the result. May be the same memory */
+    tutti__at_t tmp;      /* temporary memory; not needed if me < 2 */
     uint32_t blocks;
-    unsigned stream; /* of the senders */
+    unsigned stream; /* the senders' */
     int finish;
     uint32_t i; /* the next member */
 } tutti__collect_t;
@@ -168,9 +169,9 @@ void tutti__coll_collect(tutti__collect_t *c, uint32_t rank);
 /* ---- allreduces as parts of others ---- */
 
 /*
- * Append an allreduce over `party` (n >= 2) to stream `stream`, which is the current one and stands
- * in a chunk loop; all members use the same stream. Reads src, writes dst; the result is finished.
- * src and dst name the first of so many blocks.
+ * Append an allreduce over `party` (n >= 2) to stream `stream`, which is the current one and is in
+ * a chunk loop; all members use the same stream. Reads src, writes dst; the result is finished. src
+ * and dst are the first of `blocks` blocks.
  */
 typedef void tutti__coll_put_t(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, unsigned stream);
@@ -180,23 +181,23 @@ tutti__coll_put_t tutti__coll_put_halving_doubling;
 
 typedef struct {
     tutti__coll_put_t *put;
-    uint32_t blocks;  /* for the n members asked for */
-    uint32_t message; /* most blocks in one */
+    uint32_t blocks;  /* for the n members requested */
+    uint32_t message; /* largest number of blocks in a message */
 } tutti__coll_between_t;
 
-/* The names in tutti__coll_between_names, ended by NULL; NULL is the first. 0: no such name. */
+/* The allreduce with one of the names in tutti__coll_between_names, which NULL ends; name NULL: the
+   first. Returns 0 if there is no such name. */
 extern const char *const tutti__coll_between_names[];
 int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret_between);
 
-/* An allreduce of all ranks that is one of those and nothing else. ranked: in the order of
-   ranks. */
+/* A schedule of one of these allreduces for all ranks. ranked: in the order of ranks. */
 tutti_status_t tutti__coll_build_flat(const char *name, int ranked, const tutti__shape_t *shape,
                                       const tutti__coll_args_t *args, tutti__sched_t **ret_sched);
 
 /*
- * A binomial tree over `party`, so many blocks, in the current stream `stream`. Up: member 0 gets
- * in dst what all have in src, in their order; others keep partial results in dst. Down: from
- * member `root`.
+ * A binomial tree over `party`, for `blocks` blocks, in the current stream `stream`. Up: member 0
+ * gets in dst the reduction of all members' src, in their order; others keep partial results in
+ * dst. Down: from member `root`.
  */
 void tutti__coll_put_tree_up(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                              tutti__at_t dst, uint32_t blocks, unsigned stream, int finish);
@@ -204,30 +205,30 @@ void tutti__coll_put_tree_down(tutti__build_t *b, const tutti__party_t *party, u
                                tutti__at_t data, uint32_t blocks, unsigned stream);
 
 /*
- * The first half of halving-doubling: of the party's blocks in src, each member of the power of two
- * gets one reduced in dst, in the order of members. Returns its number, or UINT32_MAX for a
- * member that stepped aside and has given all.
+ * The first half of halving-doubling: each member of the power of two gets one of the blocks in
+ * src, reduced in dst in the order of members. Returns its number, or UINT32_MAX for a member that
+ * has stepped aside and has sent all its data.
  */
 uint32_t tutti__coll_put_halve(tutti__build_t *b, const tutti__party_t *party, tutti__at_t src,
                                tutti__at_t dst, unsigned stream);
 
-/* The number with its bits below `power` in reverse order. */
+/* The number with the bits below `power` in reverse order. */
 uint32_t tutti__coll_reversed(uint32_t number, uint32_t power);
 
-/* No collectives: see cache.h. */
+/* These are no collectives: see cache.h. */
 tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
                                           uint32_t source, tutti__sched_t **ret_sched);
 tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
                                        uint32_t source, tutti__sched_t **ret_sched);
 
-/* Why the node algorithms cannot serve this shape; NULL if they can. */
+/* The reason why node algorithms cannot serve this shape; NULL: they can. */
 const char *tutti__coll_node_refuses(const tutti__shape_t *shape);
-/* Several hosts, and shape->flat is not set. */
+/* The same for flat algorithms: several hosts, and shape->flat is not set. */
 const char *tutti__coll_flat_refuses(const tutti__shape_t *shape);
-/* ..and those that need a power of two. */
+/* The same for algorithms that need a power of two. */
 const char *tutti__coll_power_refuses(const tutti__shape_t *shape);
 
-/* ---- the algorithms themselves, as tutti__algorithm_t.build has them ---- */
+/* ---- the algorithms, as in tutti__algorithm_t.build ---- */
 
 typedef tutti_status_t tutti__coll_build_t(const tutti__shape_t *shape,
                                            const tutti__coll_args_t *args,
@@ -265,7 +266,7 @@ tutti__coll_build_t tutti__coll_reduce_scatter_halving;
 tutti__coll_build_t tutti__coll_reduce_scatter_pairwise;
 tutti__coll_build_t tutti__coll_reduce_scatter_ring;
 
-tutti__coll_build_t tutti__coll_allgather_bruck; /* ALLGATHERV too, and so are the next */
+tutti__coll_build_t tutti__coll_allgather_bruck; /* this and the next four: ALLGATHERV as well */
 tutti__coll_build_t tutti__coll_allgather_direct;
 tutti__coll_build_t tutti__coll_allgather_pairwise;
 tutti__coll_build_t tutti__coll_allgather_recursive_doubling;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Bruck's allgather (Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient algorithms for all-to-all
- * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997). For blocks of any
- * lengths.
+ * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997). For blocks of
+ * any lengths.
  *
- * Ranks stand on a circle. A rank has the blocks from its own on, 1, 2, 4 ... of them; in a step it
- * gives all it has to the rank as many before it, and so everyone has twice as many.
+ * The ranks form a circle. A rank has 1, 2, 4 ... blocks, from its own on. In each step it sends
+ * all of them to the rank as many places before it, so each rank's number of blocks doubles.
  *
  *      5 ranks, rank 0:   0        0 1         0 1 2 3        0 1 2 3 4
  *                         gets 1   gets 2 3    gets 4
  *
- * The fewest steps there are for any number of ranks, and no byte twice. The original keeps blocks
- * in the order of the circle and turns them at the end; here each stands in its place from the
- * beginning, and an arc that crosses the circle's end goes as two messages.
+ * The smallest number of steps for any number of ranks, and no byte is received twice. The original
+ * keeps blocks in the order of the circle and rotates them at the end. Here each block is in its
+ * place from the beginning, and an arc that crosses the circle's end takes two messages.
  *
  * Cost: ceil(lg p) alpha + (p-1)/p n beta; at most twice the alpha for ranks near the end.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct allgather: everyone sends its block to everyone, then takes the others'. For blocks of
+ * Direct allgather: each rank sends its block to all others and receives theirs. For blocks of
  * any lengths.
  *
- * One step: all messages are under way at once, which suits small blocks and few ranks. Each rank
- * begins with its right neighbour, so that not all send to one at a time.
+ * One step: all messages are in flight at once, which suits small blocks and few ranks. Each rank
+ * begins with its right neighbour, so the ranks do not all send to the same one.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pairwise allgather: in step k every rank sends its block to the rank k further on, and gets that
- * of the rank k before it. For blocks of any lengths.
+ * Pairwise allgather: in step k each rank sends its block to the rank k places further on, and
+ * receives the block of the rank k places before it. For blocks of any lengths.
  *
- * Each block comes straight from its owner, one message at a time in each direction, to a new peer
- * in each step; nobody waits for what a third one passes on.
+ * Each block comes directly from its owner, one message at a time in each direction, to a new peer
+ * in each step. No rank waits for a block that another one passes on.
  *
  * Cost: (p-1) alpha + (p-1)/p n beta.
  */

@@ -4,18 +4,18 @@
  * Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH", IJHPCA
  * 19(1), 2005).
  *
- * In step k two ranks whose numbers differ in bit k tell each other all they have: neighbouring
- * blocks, as neighbours come first. Where n is no power of two, the first ranks pair up: the even
- * one hands its block to the odd one and gets all others at the end.
+ * In step k two ranks whose numbers differ in bit k exchange all their blocks. These are
+ * contiguous, because neighbours come first. If n is no power of two, the first ranks form pairs:
+ * the even rank sends its block to the odd one and receives all others at the end.
  *
- * All messages of a step go between two ranks, so it suits networks whose links go both ways at
- * once between few peers; Bruck's needs no extra step for odd numbers.
+ * All messages of a step are between two ranks, so it suits networks with bidirectional links
+ * between few peers. Bruck's needs no extra step if n is no power of two.
  *
  * Cost: lg p alpha + (p-1)/p n beta; 2 alpha + n beta more if p is no power of two.
  */
 #include "coll/algorithms.h"
 
-/* For the one that steps aside: everything but its own block comes from its neighbour. */
+/* For a rank that steps aside: all blocks except its own come from its neighbour. */
 static void put_rest(tutti__build_t *b, uint32_t peer, int is_send, uint32_t own, uint32_t n,
                      uint32_t most)
 {

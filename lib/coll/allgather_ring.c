@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ring allgather: the second half of the ring allreduce (see allreduce_ring.c). For blocks of any
- * lengths.
+ * Ring allgather: the second half of the ring allreduce (see allreduce_ring.c). For blocks of
+ * any lengths.
  *
- * In n - 1 steps every rank passes on the block it got last, at first its own. Each block crosses
- * each link once, (n-1)/n of the result in all, which is the least possible. The ring goes host by
- * host, so only one rank of a host sends to the next host.
+ * In n - 1 steps each rank passes on the block it has received last, at first its own. Each block
+ * crosses each link once, (n-1)/n of the result in total, which is the minimum. The ring goes host
+ * by host, so only one rank of a host sends to the next host.
  *
- * The own block is copied while the first message is on its way.
+ * The own block is copied while the first message is in flight.
  *
  * Cost: (p-1) alpha + (p-1)/p n beta.
  */
@@ -21,7 +21,7 @@ tutti_status_t tutti__coll_allgather_ring(const tutti__shape_t *shape,
     uint32_t n = party.n, me = party.me;
     uint32_t right = tutti__party_rank(&party, (me + 1) % n);
     uint32_t left = tutti__party_rank(&party, (me + n - 1) % n);
-    uint32_t out = args->rank; /* a rank's block has the rank's number */
+    uint32_t out = args->rank; /* blocks are numbered by rank */
     tutti__build_t *b = tutti__build_begin("ring", args->rank, n, n, 0, 1);
 
     tutti__build_loop(b);

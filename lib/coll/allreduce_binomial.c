@@ -3,19 +3,19 @@
  * Binomial tree allreduce: reduce to rank 0, broadcast from it (as in Thakur, Rabenseifner, Gropp:
  * "Optimization of collective communication operations in MPICH", IJHPCA 19(1), 2005).
  *
- *      0 <--- 4 <--- 6 <--- 7       up: a rank stands for the ranks from itself on, so what comes
- *      |      +----- 5              is of ranks above, and operands keep their order. Down: the
- *      +----- 2 <--- 3              same tree
+ *      0 <--- 4 <--- 6 <--- 7       up: a rank reduces a range of ranks that begins with itself. So
+ *      |      +----- 5              each message is of higher ranks, and operands keep their order.
+ *      +----- 2 <--- 3              Down: the same tree
  *      +----- 1
  *
- * Stream 0 goes up, stream 1 down, so that chunk t comes down while chunk t + 1 goes up. What comes
- * down is written where stream 0 had its partial result (and in place its operand), so stream 1
- * waits until stream 0 is done with the chunk.
+ * Stream 0 goes up, stream 1 down, so chunk t goes down while chunk t + 1 goes up. Stream 1 writes
+ * where stream 0 had its partial result (and in place its operand), so it waits until stream 0 has
+ * finished the chunk.
  *
- * Half as many messages in all as recursive doubling, at twice the steps.
+ * Half as many messages in total as recursive doubling, in twice the steps.
  *
- * Cost: 2 ceil(lg p) (alpha + n beta) + ceil(lg p) n gamma; with many chunks, lg p n beta at rank
- * 0.
+ * Cost: 2 ceil(lg p) (alpha + n beta) + ceil(lg p) n gamma; with many chunks, lg p n
+ * beta at rank 0.
  */
 #include "coll/algorithms.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct allreduce: everyone sends everything to everyone, and reduces all of it in the order of
- * ranks ("all-to-all broadcast" in Chan, Heimlich, Purkayastha, van de Geijn: "Collective
+ * Direct allreduce: each rank sends all its data to all others, and reduces all ranks' data in the
+ * order of ranks ("all-to-all broadcast" in Chan, Heimlich, Purkayastha, van de Geijn: "Collective
  * communication: theory, practice, and experience", Concurrency and Computation 19(13), 2007).
  *
  *      0 --> 1, 2, 3     1 --> 2, 3, 0     2 --> 3, 0, 1     3 --> 0, 1, 2
  *
- * One step, so the lowest latency there is where messages are small and ranks few, and where a
- * network takes several messages at once. Each rank begins with its right neighbour, so that not
- * all send to one at a time.
+ * One step: the lowest latency if messages are small and ranks few, and if a network takes
+ * several messages at once. Each rank begins with its right neighbour, so the ranks do not all
+ * send to the same one.
  *
  * Cost: (p-1) (alpha + n beta + n gamma), of which the alphas overlap.
  */

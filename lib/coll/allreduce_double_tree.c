@@ -4,20 +4,19 @@
  * broadcast, reduction and scan", Parallel Computing 35(12), 2009).
  *
  * In a binary tree the inner ranks send and receive up to three times the buffer, and the leaves,
- * half of the ranks, do little. So there are two trees, each for half of the buffer, made so that
- * a rank is inner in at most one: then all work alike, with the depth of a tree.
+ * half of the ranks, do little. So there are two trees, each for half of the buffer, such that a
+ * rank is an inner node of at most one. All ranks then do equal work, at the depth of one tree.
  *
  *               3                  n even: the second tree is the first one's mirror image
  *          1         5             n odd: it is shifted by one
  *        0   2     4   6
  *
- * The places of a tree are in order: everything left of a place is below it or beside it on its
- * left. Counted from 1, the lowest bit of a place says how high it stands; the odd ones are leaves.
+ * The places of a tree are numbered in order, from left to right. Counted from 1, the lowest set
+ * bit of a place is its height; the odd places are leaves.
  *
- * A stream each: tree 0 up, tree 1 up, tree 0 down, tree 1 down; so chunk t comes down while later
- * ones go up, and no tree waits for the other. What comes down is written where the stream that
- * goes up had its partial result (and in place its operand), so it waits until that is done with
- * the chunk.
+ * One stream each: tree 0 up, tree 1 up, tree 0 down, tree 1 down. So chunk t goes down while later
+ * ones go up, and no tree waits for the other. The stream down writes where the stream up had its
+ * partial result (and in place its operand), so it waits until that has finished the chunk.
  *
  * Cost: 4 lg p alpha for the first chunk, then 2 n beta + n gamma in all.
  */
@@ -44,7 +43,7 @@ static uint32_t parent_of(uint32_t place, uint32_t n)
     return place;
 }
 
-/* The highest place of those behind it and below it. */
+/* The right child: the highest place in the right subtree. */
 static uint32_t right_of(uint32_t place, uint32_t n)
 {
     uint32_t half = (place & -place) / 2;
@@ -61,7 +60,7 @@ static uint32_t left_of(uint32_t place)
     return half > 0 ? place - half : NONE;
 }
 
-/* Which place has a rank in a tree, and back. */
+/* The place of a rank in a tree; rank_of is the inverse. */
 static uint32_t place_of(uint32_t rank, uint32_t n, int tree)
 {
     if (tree == 0)

@@ -3,22 +3,22 @@
  * Allreduce by recursive halving and doubling (Rabenseifner: "Optimization of collective reduction
  * operations", ICCS 2004), for any number of ranks.
  *
- * The buffer is cut into as many blocks as the largest power of two up to n. In step k a rank
- * exchanges with the rank whose number differs in bit k: each gives away half of what it still has
- * to do and reduces the other half. In the end each has one block, and gets the others by the same
- * steps backwards.
+ * The number of blocks is the largest power of two up to n. In step k a rank exchanges with the
+ * rank whose number differs in bit k: each sends half of its remaining blocks and reduces the other
+ * half. In the end each rank has one block, and receives the others by the same steps in reverse.
  *
  *      number    0      1      2      3
  *      blocks  0123   0123   0123   0123
  *      bit 0   01..   ..23   01..   ..23       halves, with the neighbour
  *      bit 1   0...   ..2.   .1..   ...3       quarters, with the one after it
  *
- * The neighbours come first, where Rabenseifner has them last. So the largest messages go between
- * ranks that mostly share a host; what a rank holds is always of neighbouring members, so operands
- * keep their order; and every element is summed by the tree of recursive doubling, so both give the
- * same bits. The price is that blocks end in reversed bit order, which an allreduce does not mind.
+ * Neighbours come first here; in Rabenseifner's they come last. So the largest messages are between
+ * ranks that usually share a host. A rank's partial result is always of neighbouring members, so
+ * operands keep their order. Every element is summed by the tree of recursive doubling, so both
+ * give the same bits. The price is that blocks end in bit-reversed order, which does not matter for
+ * an allreduce.
  *
- * Where n is no power of two, members pair up as in recursive doubling.
+ * If n is no power of two, members form pairs as in recursive doubling.
  *
  * Cost: 2 lg p alpha + 2 (p-1)/p n beta + (p-1)/p n gamma; 4 alpha + 2 n beta + n gamma more if p
  * is no power of two.

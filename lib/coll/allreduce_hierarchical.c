@@ -3,39 +3,40 @@
  * Hierarchical allreduce: inside the hosts, between them, inside again (after Bayatpour et al.:
  * "Scalable reduction collectives with data partitioning-based multi-leader design", SC'17).
  *
- * The buffer is cut into L parts, L being the smallest number of ranks on a host.
+ * The buffer is cut into L parts; L is the smallest number of ranks on a host.
  *
  *      1. NODE_REDUCE_SCATTER   local rank i of each host gets the host's sum of part i
  *      2. an allreduce of part i between the local ranks i of all hosts
- *      3. NODE_ALLGATHER        everyone gets all parts
+ *      3. NODE_ALLGATHER        all ranks get all parts
  *
- * So every rank drives its own share through the network, none is a leader for the others, and each
- * byte crosses it as few times as the inner algorithm allows. Local ranks from L on have no part:
- * they only add theirs and get the result.
+ * So every rank sends its own part over the network, no rank is a leader, and each byte crosses the
+ * network as seldom as the inner algorithm allows. Local ranks from L on have no part: they
+ * contribute their data and get the result.
  *
- * Stream 0 does what the host does, stream 1 what goes between hosts, one chunk behind each other:
+ * Stream 0 has the node operations, stream 1 the messages between hosts, one chunk after another:
  *
  *      stream 0   scatter 0 | scatter 1, gather 0 | scatter 2, gather 1 | ... | gather T-1
  *      stream 1               between 0             between 1             ...
  *
- * stream 1 waits for its chunk's scatter, a gather for its chunk's stream 1. The gather of chunk k
- * stands behind the scatter of chunk k + 1 on every rank, so no rank waits in one while another
+ * Stream 1 waits for its chunk's scatter; a gather waits for its chunk's stream 1. The gather of
+ * chunk k follows the scatter of chunk k + 1 on every rank, so no rank waits in one while another
  * waits in the other.
  *
- * On device memory the hosts' part is NCCL's, and what goes between hosts works on STAGE, in host
- * memory. Two more streams copy there and back:
+ * On device memory NCCL executes the node operations, and the part between hosts works on STAGE, in
+ * host memory. Two more streams copy to STAGE and back:
  *
  *      stream 0   scatter t, gather t - 3
  *      stream 2                            OUT -> STAGE t - 1
  *      stream 1                                                between t - 2
  *      stream 3                                                               STAGE -> OUT t - 3
  *
- * So all four work at once. Chunk t's copy to STAGE stands behind scatter t, gather t - 4 and so
- * the copy of chunk t - 4 back: four chunks of STAGE are enough. With one rank per host nothing is
- * to be done inside hosts; the data are copied from IN, and wait for the copy of chunk t - 4 back.
+ * So all four work at once. Chunk t's copy to STAGE follows scatter t, hence gather t - 4, hence
+ * the copy back of chunk t - 4: four chunks of STAGE are enough. With one rank per host there
+ * are no node operations; the data are copied from IN, and the copy waits for the copy back of
+ * chunk t - 4.
  *
  * Association: host order inside a host, then that of the inner algorithm; for recursive doubling
- * and halving the same for every element.
+ * and halving it is the same for every element.
  *
  * Cost, with H hosts of L ranks: two node operations and the inner algorithm's cost for H ranks and
  * n / L bytes.
@@ -47,11 +48,11 @@
 
 /* Streams. */
 #define NODE 0    /* node operations */
-#define BETWEEN 1 /* what goes between hosts */
-#define DOWN 2    /* on device memory: to STAGE.. */
-#define UP 3      /* ..and back */
+#define BETWEEN 1 /* between hosts */
+#define DOWN 2    /* on device memory: to STAGE */
+#define UP 3      /* on device memory: back */
 
-#define STAGE_TRIPS 4 /* chunks on their way from scatter to gather, that one included */
+#define STAGE_TRIPS 4 /* chunks in flight from scatter to gather, inclusive */
 
 typedef struct {
     const char *sub;
@@ -62,8 +63,9 @@ typedef struct {
 } plan_t;
 
 /*
- * The host's share: the same on all its ranks, but only those with a part have other streams. The
- * gather is `lag` chunks behind the scatter, and waits for stream `last`.
+ * The stream of node operations. It is the same on all ranks of a host; the other streams
+ * exist only on ranks with a part. The gather is `lag` chunks behind the scatter, and waits
+ * for stream `last`.
  */
 static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag, unsigned last)
 {
@@ -85,7 +87,7 @@ static void put_node_stream(tutti__build_t *b, const plan_t *plan, unsigned lag,
     tutti__build_end_loop(b);
 }
 
-/* `before`: the stream that brings a chunk. */
+/* `before`: the stream that provides a chunk. */
 static void put_between_stream(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party,
                                unsigned before, tutti__at_t part)
 {
@@ -138,7 +140,7 @@ static void put_on_device(tutti__build_t *b, const plan_t *plan, const tutti__pa
     put_copies(b, plan);
 }
 
-/* Where node operations would only copy, or where there is nothing between hosts. */
+/* For shapes in which node operations would only copy, or with a single host. */
 static tutti_status_t build_one_level(const char *sub, const tutti__shape_t *shape,
                                       const tutti__coll_args_t *args, tutti__sched_t **ret_sched)
 {

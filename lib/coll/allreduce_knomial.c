@@ -4,31 +4,31 @@
  * Booth: "Generalisation of recursive doubling for AllReduce: Now with simulation", Parallel
  * Computing 69, 2017).
  *
- * In a step the k ranks whose numbers differ in one digit, written with base k, send each other
- * what they have, and all reduce it in the order of their digits. Fewer steps than with pairs, for
- * more messages at once; it pays where sending several small messages costs little more than one.
+ * In each step the k ranks whose numbers in base k differ in one digit send each other their data,
+ * and all reduce it in the order of that digit. Fewer steps than with pairs, for more messages at
+ * once; it pays if several small messages cost little more than one.
  *
  *      radix 3, 9 ranks:   {0 1 2} {3 4 5} {6 7 8}     last digit
  *                          {0 3 6} {1 4 7} {2 5 8}     first digit
  *
- * Where n is no power of k, neighbouring ranks form as many groups as the largest power of k below
- * it, of up to k each; the first of a group stands for all.
+ * If n is no power of k, neighbouring ranks form groups of at most k; the number of groups is the
+ * largest power of k below n. The first rank of a group works for all of them.
  *
- * What a rank holds is always of neighbouring ranks, so operands keep their order; every element is
- * summed by the same tree.
+ * A rank's partial result is always of neighbouring ranks, so operands keep their order. Every
+ * element is summed by the same tree.
  *
- * Cost: log_k(p) ((k-1) (alpha + n beta + n gamma)), the alphas of a step overlap;
- * 2 (k-1) alpha + 2 (k-1) n beta more if p is no power of k.
+ * Cost: log_k(p) ((k-1) (alpha + n beta + n gamma)), the alphas of a step overlap; 2 (k-1) alpha +
+ * 2 (k-1) n beta more if p is no power of k.
  */
 #include "coll/algorithms.h"
 
 typedef struct {
     tutti__build_t *b;
-    uint32_t n, k, power; /* power of k: groups */
+    uint32_t n, k, power; /* power of k: number of groups */
     uint32_t group;       /* this rank's */
 } knomial_t;
 
-/* The first rank of a group; of group `power`: n. */
+/* The first rank of a group; for group `power`: n. */
 static uint32_t first_of(const knomial_t *kn, uint32_t group)
 {
     return (uint32_t)((uint64_t)group * kn->n / kn->power);
@@ -39,7 +39,7 @@ static uint32_t group_of(const knomial_t *kn, uint32_t rank)
     return (uint32_t)((((uint64_t)rank + 1) * kn->power - 1) / kn->n);
 }
 
-/* The digit that counts in `unit`s. */
+/* One step, for the digit of weight `unit`. */
 static void exchange(const knomial_t *kn, uint32_t unit, tutti__at_t have, tutti__at_t dst)
 {
     uint32_t digit = kn->group / unit % kn->k, zero = kn->group - digit * unit;
@@ -58,7 +58,7 @@ static void exchange(const knomial_t *kn, uint32_t unit, tutti__at_t have, tutti
         tutti__coll_collect(&collect, first_of(kn, zero + i * unit));
 }
 
-/* The rank that stands for its group, rank `me`. */
+/* The first rank of a group, `me`, which works for the group. */
 static void put_first(const knomial_t *kn, uint32_t me, tutti__at_t in, tutti__at_t out)
 {
     uint32_t end = first_of(kn, kn->group + 1);

@@ -2,10 +2,10 @@
 /*
  * Allreduce of device memory by one NCCL communicator of all ranks of all hosts.
  *
- * What goes between hosts is NCCL's affair: by its own transports, from device to device where the
- * network can. Nothing comes through the host's memory but the gate before each call, see
- * engine/flat.h. It is never chosen but by name, and only the whole job's communicator has it,
- * opened with it (api/device_flat.c). On one host it is the same as `node`.
+ * NCCL moves the data between hosts by its own transports, from device to device if the network
+ * can. Only the gate before each call goes through host memory, see engine/flat.h. It is chosen
+ * only if TUTTI_ALGORITHM names it, and exists only for the world, opened with it
+ * (api/device_flat.c). On one host it is the same as `node`.
  *
  * Association is NCCL's, and may depend on an element's place and on the size.
  *

@@ -3,26 +3,26 @@
  * Recursive doubling allreduce (Thakur, Rabenseifner, Gropp: "Optimization of collective
  * communication operations in MPICH", IJHPCA 19(1), 2005).
  *
- * In step k every rank exchanges all it has with the rank whose number differs in bit k, and both
- * add the same two values. lg n steps, n lg n bytes: for small messages. Where n is no power of
- * two, the first ranks pair up: the even one hands its data to the odd one, steps aside, and is
- * given the result at the end.
+ * In step k each rank exchanges its whole partial result with the rank whose number differs in bit
+ * k, and both add the same two values. lg n steps, n lg n bytes: for small messages. If n is no
+ * power of two, the first ranks form pairs: the even rank sends its data to the odd one, steps
+ * aside, and receives the result at the end.
  *
  *      0 -> 1   2   3   4       5 ranks: 0 steps aside
  *           1 - 2   3 - 4       bit 0
  *           1 - 3   2 - 4       bit 1
  *      0 <- 1
  *
- * Every element is summed by the same tree on every rank, whatever the size of the buffer and its
- * place in it. What a rank holds is always of neighbouring members, so operands can be kept in
- * their order: what comes from below goes to the left.
+ * Every element is summed by the same tree on every rank, whatever the size of the buffer and the
+ * element's place in it. A rank's partial result is always of neighbouring members, so operands
+ * keep their order: a message from a lower number is the left operand.
  *
- * Cost: ceil(lg p) (alpha + n beta + n gamma); 2 (alpha + n beta) + n gamma more if p is no power
- * of two.
+ * Cost: ceil(lg p) (alpha + n beta + n gamma); 2 (alpha + n beta) + n gamma more if p is no
+ * power of two.
  */
 #include "coll/algorithms.h"
 
-/* What each rank has at the moment is read from `have`: src until something was added. */
+/* `have` is this rank's partial result: src until the first addition. */
 static void exchange(tutti__build_t *b, uint32_t peer, int left, tutti__at_t have, tutti__at_t dst,
                      unsigned stream, int is_last)
 {

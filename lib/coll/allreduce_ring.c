@@ -3,20 +3,20 @@
  * Ring allreduce (Patarasuk, Yuan: "Bandwidth optimal all-reduce algorithms for clusters of
  * workstations", JPDC 69(2), 2009).
  *
- * The buffer is cut into n blocks. In n - 1 steps the blocks travel around the ring and every rank
- * adds its own share; then rank i has the whole sum of block i + 1, and in n - 1 further steps the
+ * The buffer is cut into n blocks. In n - 1 steps the blocks travel around the ring and each rank
+ * adds its own data. Rank i then has the whole sum of block i + 1, and in n - 1 further steps the
  * sums travel around.
  *
  *      rank 0 --block 0--> rank 1 --block 1--> rank 2
  *        ^                                       |
  *        +----------------block 2----------------+
  *
- * Each rank sends 2 (n-1)/n of the buffer, the least possible, to one neighbour only. The price is
- * 2 (n-1) steps one after the other. Each block is summed once, in ring order from its first owner
- * on, and then copied, so all ranks have the same bits; but different blocks start at different
- * ranks, so an element's association depends on where in the buffer it stands.
+ * Each rank sends 2 (n-1)/n of the buffer, the minimum, to one neighbour only. The price is 2 (n-1)
+ * sequential steps. Each block is summed once, in ring order from its first owner on, and then
+ * copied, so all ranks have the same bits. But different blocks start at different ranks, so an
+ * element's association depends on its place in the buffer.
  *
- * Out of place needs no copy at first: a rank's own share is read from src when it is added.
+ * Out of place needs no initial copy: a rank reads its own data from src when it adds them.
  *
  * Cost: 2 (p-1) alpha + 2 (p-1)/p n beta + (p-1)/p n gamma.
  */

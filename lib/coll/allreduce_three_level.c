@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Allreduce over three levels: in groups of cores, in the host, between hosts. With messages only,
- * no node operations: for hosts whose groups (sockets, chiplets) are far from each other, and to
- * compare with (after Graham et al.: "Cheetah: a framework for scalable hierarchical collective
+ * no node operations: for hosts whose groups (sockets, chiplets) are far from each other, and for
+ * comparison (after Graham et al.: "Cheetah: a framework for scalable hierarchical collective
  * operations", CCGrid 2011; slices as in allreduce_hierarchical.c).
  *
- * The buffer is cut into G slices, G being the smallest number of ranks in a group; a slice belongs
- * to one place in each group.
+ * The buffer is cut into G slices; G is the smallest number of ranks in a group. A slice belongs to
+ * one place in each group.
  *
  *      group of 3    0 1 2 | 3 4 5 || 6 7 8 | 9 10 11        | group  || host
  *
- *      1. in a group    everyone sends slice i to place i, which reduces it in order of places
+ *      1. in a group    all send slice i to place i, which reduces it in the order of places
  *      2. in a host     places i of all groups reduce slice i up a tree, to the first group's
  *      3. between hosts the first groups' places i: an allreduce of slice i
  *      4. back          down the tree; then place i sends slice i to all of its group
  *
- * Stream 0 does 1 and 2, stream 1 does 3, stream 2 does 4; each waits for the one before it, chunk
- * by chunk. Ranks at places from G on have no slice: they only give and get.
+ * Stream 0 runs steps 1 and 2, stream 1 step 3, stream 2 step 4. Each waits for the one before it,
+ * chunk by chunk. Ranks at places from G on have no slice: they only send their data and receive
+ * the result.
  *
- * Association: places, groups, then that of the inner algorithm.
+ * Association: the places of a group in order, the groups of a host up a tree, then the inner
+ * algorithm's association.
  *
- * Cost, with H hosts of g groups of G: 2 (G-1) (alpha + n/G beta) + 2 lg g (alpha + n/G beta)
- * + the inner algorithm's for H ranks and n/G bytes.
+ * Cost, with H hosts of g groups of G: 2 (G-1) (alpha + n/G beta) + 2 lg g (alpha + n/G beta) + the
+ * inner algorithm's for H ranks and n/G bytes.
  */
 #include "base/compiler.h"
 #include "base/status.h"
@@ -31,12 +33,12 @@
 
 typedef struct {
     tutti__build_t *b;
-    uint32_t slices, blocks; /* G; blocks of a slice.. */
-    uint32_t batch;          /* ..and of a message, which go through 1, 2 and 4 together */
-    tutti__party_t group;    /* this rank's */
-    tutti__party_t host;     /* of each group of the host, the place of this rank.. */
-    tutti__party_t across;   /* ..of each host, that of the first group */
-    int has_slice, is_first; /* in the first group */
+    uint32_t slices, blocks; /* G; blocks of a slice */
+    uint32_t batch;          /* blocks of a message: steps 1, 2 and 4 handle so many at once */
+    tutti__party_t group;    /* this rank's group */
+    tutti__party_t host;     /* of each group of the host: the rank at this place */
+    tutti__party_t across;   /* of each host: the first group's rank at this place */
+    int has_slice, is_first; /* is_first: in the first group */
 } levels_t;
 
 static uint32_t local_size(const tutti__shape_t *shape, uint32_t host)
@@ -44,7 +46,7 @@ static uint32_t local_size(const tutti__shape_t *shape, uint32_t host)
     return shape->host_first[host + 1] - shape->host_first[host];
 }
 
-/* Ranks in a group; groups of 0 are whole hosts. */
+/* Ranks in a group; group size 0: the whole host. */
 static uint32_t group_size(const tutti__shape_t *shape, uint32_t host)
 {
     uint32_t local = local_size(shape, host);
@@ -86,7 +88,7 @@ static void find_levels(const tutti__shape_t *shape, uint32_t rank, levels_t *le
     levels->is_first = group == 0;
 }
 
-/* 1., for a batch of each slice, from block j on. */
+/* Step 1, for a batch of each slice, from block j on. */
 static void put_group_reduce(const levels_t *levels, uint32_t j, int finish)
 {
     const tutti__party_t *group = &levels->group;
@@ -139,7 +141,7 @@ static void put_between(const levels_t *levels, tutti__coll_put_t *put)
     tutti__build_end_loop(levels->b);
 }
 
-/* The second half of 4., for a batch of each slice from block j on; in stream s. */
+/* The second half of step 4, for a batch of each slice from block j on; in stream s. */
 static void put_group_gather(const levels_t *levels, uint32_t j, unsigned s)
 {
     const tutti__party_t *group = &levels->group;
@@ -183,7 +185,7 @@ tutti_status_t tutti__coll_allreduce_three_level(const tutti__shape_t *shape,
                            "allreduce:three_level has no algorithm %s between hosts", args->sub);
     find_levels(shape, args->rank, &levels);
     levels.blocks = between.blocks;
-    levels.batch = between.message; /* divides the blocks */
+    levels.batch = between.message; /* divides levels.blocks */
     if ((uint64_t)levels.slices * levels.blocks > UINT32_MAX)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "allreduce:three_level needs %u x %u blocks",
                            levels.slices, levels.blocks);

@@ -3,17 +3,17 @@
  * Bruck's alltoall (Bruck, Ho, Kipnis, Upfal, Weathersby: "Efficient algorithms for all-to-all
  * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997).
  *
- * A block has to go some way around the circle of ranks, and that is the sum of powers of two. So
- * in step k every block whose way has bit k goes 2^k ranks further, all of them in one message:
- * lg n steps with half of the blocks each, instead of n - 1 with one.
+ * The distance that a block travels around the circle of ranks is a sum of powers of two. In step k
+ * all blocks whose distance has bit k set go 2^k ranks further, in one message: lg n steps with
+ * half of the blocks each, instead of n - 1 with one.
  *
- *      way       0    1    2    3    4      5 ranks
+ *      distance  0    1    2    3    4      5 ranks
  *      step 0         x         x           one further
  *      step 1              x    x           two further
  *      step 2                        x      four further
  *
- * Blocks stand in SCRATCH by their way; those of a step, which are in many places, are copied
- * together behind them. At the end the block with way i is that of the rank i before.
+ * Blocks are in SCRATCH, ordered by distance. The blocks of a step are not contiguous, so they are
+ * packed behind them. At the end the block with distance i is from the rank i places before.
  *
  * Cost: ceil(lg p) (alpha + n/2 beta), and three copies of each block's moves: for small blocks.
  */
@@ -25,7 +25,7 @@ typedef struct {
     uint32_t n, me;
 } bruck_t;
 
-/* Blocks of the step, between their places and where they stand together; how many there are. */
+/* Pack or unpack the blocks of the step; returns how many there are. */
 static uint32_t put_pack(const bruck_t *bruck, uint32_t bit, int is_unpack)
 {
     uint32_t packed = 0;

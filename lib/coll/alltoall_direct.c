@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct alltoall: everyone sends everyone its block, then takes what has come. For alltoallv, too:
- * only the two ranks of a message know its length.
+ * Direct alltoall: each rank sends every other its block, then receives. For alltoallv as well:
+ * only the two ranks of a message need its length.
  *
- * All messages are under way at once, which suits small blocks; the pairwise one has one at a time.
- * Each rank begins with its right neighbour, so that not all send to one at a time. In place is
- * free: a sent block has left its place.
+ * All messages are in flight at once, which suits small blocks; the pairwise algorithm has one at a
+ * time. Each rank begins with its right neighbour, so the ranks do not all send to the same one. In
+ * place needs no scratch: a block is received where one was sent before.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n beta.
  */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Pairwise alltoall (Thakur, Rabenseifner, Gropp: "Optimization of collective communication
- * operations in MPICH", IJHPCA 19(1), 2005). For alltoallv, too: only the two ranks of an exchange
- * know its lengths.
+ * operations in MPICH", IJHPCA 19(1), 2005). For alltoallv as well: only the two ranks of an
+ * exchange need its lengths.
  *
- * In round k rank r exchanges with rank k - r (modulo n): a pairing for any n, where one or two
+ * In round k rank r exchanges with rank k - r (modulo n). This is a pairing for any n; one or two
  * ranks, those with r = k - r, keep their own block.
  *
  *      4 ranks    round 0: 1-3, 0 and 2 with themselves     round 2: 0-2, 1 and 3 with themselves
  *                 round 1: 0-1, 2-3                         round 3: 0-3, 1-2
  *
- * As the partner of a round both sends and receives in it, a block is sent just before the block
- * that replaces it comes: so in place costs nothing, and needs no other messages.
+ * The partner of a round both sends and receives in it, so a block is sent just before its
+ * replacement arrives: in place costs nothing, and needs no other messages.
  *
  * Cost: (p-1) alpha + (p-1)/p n beta.
  */

@@ -4,23 +4,22 @@
  * personalized communication in hypercubes", IEEE Transactions on Computers 38(9), 1989). For
  * powers of two.
  *
- * In step k a rank exchanges with the rank whose number differs in bit k, and hands over all
- * blocks that are to go to that side. What comes takes the places of what went: in the end the
- * block from rank s stands at place s, without any turning.
+ * In step k a rank exchanges with the rank whose number differs in bit k, and sends it all blocks
+ * whose destinations are on that side. The received blocks take the places of the sent ones. In the
+ * end the block from rank s is at place s, without a rotation.
  *
  *      rank 0 of 4, places      0     1     2     3
  *      at first                 0>0   0>1   0>2   0>3
  *      with 1, places 1 and 3   0>0   1>0   0>2   1>2
  *      with 2, places 2 and 3   0>0   1>0   2>0   3>0
  *
- * Blocks of a step stand in several runs and are copied together into SCRATCH, but for the last
- * step, which has one run.
+ * The blocks of a step are not contiguous, so they are packed in SCRATCH, except in the last step.
  *
  * Cost: lg p (alpha + n/2 beta), and two copies of each move: for small blocks.
  */
 #include "coll/algorithms.h"
 
-/* Runs of `bit` blocks from `first` on, every second one: to SCRATCH, or back from it. */
+/* Every second run of `bit` blocks, from `first` on: pack into SCRATCH, or unpack. */
 static void put_pack(tutti__build_t *b, uint32_t n, uint32_t bit, uint32_t first, int is_unpack)
 {
     uint32_t packed = 0;

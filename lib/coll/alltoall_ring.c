@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ring alltoall: all that others are to get goes to the right neighbour, which takes out its block
- * and passes on the rest.
+ * Ring alltoall: each rank sends all blocks for others to its right neighbour, which takes its own
+ * block and passes on the rest.
  *
  *      rank 0 of 4:   1 2 3 -->  rank 1: keeps 1, passes 2 3 --> rank 2: keeps 2, passes 3 -->
  *
- * In step j a message has n - j blocks, those of one rank in the order in which the ring meets
- * their ranks. Each byte travels n/2 links on average, so a network of many links does better with
- * the pairwise one; but a rank has two neighbours only, whatever n is, and needs slots and
- * connections for those alone.
+ * In step j a message has n - j blocks, all from one rank, in the order of their destinations on
+ * the ring. Each byte travels n/2 links on average, so in a network with many links the pairwise
+ * algorithm is better. But here a rank has only two neighbours, whatever n is, and needs slots and
+ * connections only for these.
  *
- * What is on its way stands in SCRATCH. A rank's own blocks begin behind its own and cross the end
- * of IN: two messages, and each is received before the next is sent, or all would wait for all.
+ * Blocks on their way are in SCRATCH. The blocks to send begin after the rank's own and cross the
+ * end of IN: two messages. Each is received before the next is sent; otherwise all ranks would wait
+ * for each other.
  *
  * Cost: (p-1) alpha + (p-1)/2 n beta.
  */
@@ -22,7 +23,8 @@ typedef struct {
     uint32_t n, me, left, right;
 } ring_t;
 
-/* A piece of everyone's own blocks: to the right, and from the left into SCRATCH from `at` on. */
+/* One of these messages: a piece of the rank's blocks to the right, and one from the left into
+   SCRATCH from `at` on. */
 static void put_piece(const ring_t *ring, uint32_t begin, uint32_t n, uint32_t at, uint32_t n_left)
 {
     if (n > 0)

@@ -4,11 +4,12 @@
  * International Journal of Parallel Programming 17(1), 1988), with any radix (Hoefler, Mehlan,
  * Mietke, Rehm: "Fast barrier synchronization for InfiniBand", IPDPS 2006).
  *
- * In step i every rank tells the ranks k^i, 2 k^i, ... (k-1) k^i further on that it has come, and
- * hears from those so far before it. After step i a rank has heard, directly or not, from the
- * k^(i+1) ranks up to itself; so after ceil(log_k n) steps from all, for any n. No rank is special.
+ * In step i each rank sends a message to the ranks k^i, 2 k^i, ... (k-1) k^i places further on, and
+ * receives one from the ranks as far before it. After step i a rank has been told, directly or not,
+ * of the arrival of the k^(i+1) ranks up to itself. So after ceil(log_k n) steps it has been told
+ * of all, for any n. No rank is special.
  *
- * What a message says does not matter, only that it came: one element of SCRATCH.
+ * The content of a message does not matter: one element of SCRATCH.
  *
  * Cost: ceil(log_k p) steps of (k-1) alpha, which overlap.
  */

@@ -5,9 +5,9 @@
  *
  *      root --> next --> next --> ... --> last       host by host, from the root on
  *
- * Each rank passes on one chunk while it gets the next, and sends the buffer once; so for large
- * messages it is as fast as a link is, however many ranks there are. It takes so many chunks that
- * filling the chain does not matter.
+ * Each rank passes on one chunk while it receives the next, and sends the buffer once. So for large
+ * messages it is as fast as a link, for any number of ranks. It needs so many chunks that the time
+ * to fill the chain does not matter.
  *
  * Cost, with chunks of m: (p-2 + n/m) (alpha + m beta).
  */

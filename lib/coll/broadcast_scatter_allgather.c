@@ -4,17 +4,17 @@
  * "Interprocessor collective communication library", Scalable High-Performance Computing 1994),
  * with Bruck's allgather, which takes any number of ranks.
  *
- * The buffer is cut into n blocks. They go down a binomial tree, each subtree getting its own; then
- * rank v has block v, counted from the root on, and the ranks of a circle tell each other the rest,
- * twice as much in each step.
+ * The buffer is cut into n blocks. They go down a binomial tree; each subtree gets its own blocks.
+ * Rank v, counted from the root on, then has block v, and the ranks of a circle exchange the rest,
+ * twice as many blocks in each step.
  *
  *      root                  0 1 2 3 4 5 6 7
  *      to 4                          4 5 6 7
  *      to 2, from 4 to 6         2 3     6 7
- *      to 1, ...               1   3   5   7        then everyone has one
+ *      to 1, ...               1   3   5   7        then each rank has one
  *
- * A tree of logarithmic depth that moves the buffer twice and not lg n times: for what is too large
- * for the binomial tree and too small to fill a chain.
+ * A tree of logarithmic depth that moves the buffer twice instead of lg n times: for buffers that
+ * are too large for the binomial tree and too small to fill a chain.
  *
  * Cost: 2 ceil(lg p) alpha + 2 (p-1)/p n beta.
  */

@@ -2,9 +2,9 @@
 /*
  * The schedule cache. See cache.h.
  *
- * Two calls share a schedule if they differ in bytes only and get the same algorithm. A proof
- * (TUTTI_CHECK=1) builds the schedules of all ranks: it is meant for tests and for doubts, not for
- * every day.
+ * Two calls share a schedule if they differ in size only and get the same algorithm. A proof
+ * (TUTTI_CHECK=1) builds the schedules of all ranks: it is for tests and debugging, not for
+ * normal use.
  */
 #include "coll/cache.h"
 
@@ -21,13 +21,13 @@ struct tutti__cache_entry {
     tutti__choice_t choice;
     uint32_t root;
     int in_place;
-    int staged; /* device memory, but the call is to be made in host memory */
+    int staged; /* device memory, but the call runs in host memory */
     const tutti__sched_t *sched;
-    tutti__sched_t *built; /* NULL: it is a file's */
+    tutti__sched_t *built; /* NULL: sched belongs to a file */
     tutti__cache_entry_t *next;
 };
 
-/* A call of so many bytes was told to have this choice. */
+/* A logged choice: calls of this size get it. */
 struct tutti__cache_told {
     tutti__want_t want;
     tutti__cache_entry_t key;
@@ -91,8 +91,8 @@ static int same_choice(const tutti__cache_entry_t *a, const tutti__cache_entry_t
 }
 
 /*
- * Is this choice no news? Sizes that were told are kept: where the next smaller or the next larger
- * one had the same choice, this one is of the same class.
+ * Does a logged size imply this choice? If the next smaller or the next larger logged size has the
+ * same choice, this size belongs to the same class.
  */
 static int is_told(const tutti__cache_t *cache, const tutti__want_t *want,
                    const tutti__cache_entry_t *key)
@@ -113,7 +113,7 @@ static int is_told(const tutti__cache_t *cache, const tutti__want_t *want,
            (above != NULL && same_choice(&above->key, key));
 }
 
-/* All ranks choose alike, so one line says it for all. */
+/* All ranks choose alike, so rank 0's line is enough. */
 static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__cache_entry_t *key,
                  const char *why)
 {
@@ -123,7 +123,7 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
 
     if (is_told(cache, want, key))
         return;
-    if (want->bytes > 0) /* else not known to all */
+    if (want->bytes > 0) /* 0: not known to all ranks */
         snprintf(bytes, sizeof(bytes), " of %zu bytes", want->bytes);
     if (choice->radix > 0)
         snprintf(radix, sizeof(radix), "(%u)", choice->radix);
@@ -132,12 +132,12 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
                choice->sub != NULL ? "/" : "", choice->sub != NULL ? choice->sub : "", radix, why);
     told = malloc(sizeof(*told));
     if (told == NULL)
-        return; /* it will be told again */
+        return; /* it will be logged again */
     *told = (tutti__cache_told_t){ *want, *key, cache->told };
     cache->told = told;
 }
 
-/* What is given for a call that is to be staged: it is not for the device, and is not run. */
+/* Stands for a call that is staged: it is not for the device, and is never run. */
 static const tutti__sched_t staged_sched = { .name = "staged" };
 
 static tutti_status_t build(const tutti__cache_t *cache, tutti__cache_entry_t *entry)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules that were built, kept for the next call: one cache per user (the direct calls of a
- * communicator have one, its engine another), so nothing here is locked.
+ * Built schedules, kept for the next call. Each user has its own cache (the direct calls of a
+ * communicator one, its engine another), so there is no lock.
  */
 #ifndef TUTTI__COLL_CACHE_H
 #define TUTTI__COLL_CACHE_H
@@ -20,17 +20,17 @@ typedef struct {
     uint32_t rank;
     const char *override; /* TUTTI_ALGORITHM */
     tutti__association_t association;
-    int on_device;  /* schedules for device memory, if algorithms can; set after init.. */
-    tutti__device_limits_t device_limits; /* ..with these */
-    int flat;       /* and there is a node of all ranks there: shape->flat; set after init */
-    uint32_t prove; /* TUTTI_CHECK=1: prove what is built, with so many credits; 0: do not */
+    int on_device; /* schedules for device memory, if the algorithm has them; set after init */
+    tutti__device_limits_t device_limits; /* for on_device */
+    int flat;       /* there is a node of all ranks on the device: shape->flat; set after init */
+    uint32_t prove; /* credits for proofs of built schedules (TUTTI_CHECK=1); 0: none */
     tutti__cache_entry_t *entries;
-    /* The last answer for each collective, in place or not. */
+    /* The last result for each collective, in place or not. */
     struct {
         tutti__want_t want;
         const tutti__sched_t *sched;
     } last[TUTTI__COLLECTIVES][2];
-    tutti__cache_told_t *told;                      /* what was logged of choices */
+    tutti__cache_told_t *told;                      /* logged choices */
     tutti__cache_pair_t *pairs[TUTTI__CACHE_PAIRS]; /* by dest, source */
 } tutti__cache_t;
 
@@ -41,19 +41,19 @@ void tutti__cache_fini(tutti__cache_t *cache);
 /* For calls on device memory. After init. */
 void tutti__cache_for_device(tutti__cache_t *cache, const tutti__device_limits_t *limits);
 
-/* The schedule for a call; it lives as long as the cache, or is a file's (shape->files). Where a
-   choice begins to differ from those for other sizes, it is logged at info: what and why. For
-   device memory: sched->on_device is 0 where the call is to be made in host memory. */
+/* The schedule for a call; it lives as long as the cache, or belongs to a file (shape->files). If
+   the choice differs from those for other sizes, it is logged at info with its reason. Device
+   memory: if sched->on_device is 0, the call must run in host memory. */
 tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched);
 
-/* Between two ranks: dest receives what is IN, source's arrives in OUT; UINT32_MAX: nobody. Both
-   may be this rank itself. */
+/* Between two ranks: dest receives IN, and source's data arrive in OUT; UINT32_MAX: none. Both may
+   be this rank itself. */
 tutti_status_t tutti__cache_sendrecv(tutti__cache_t *cache, uint32_t dest, uint32_t source,
                                      const tutti__sched_t **ret_sched);
 
-/* What goes before that: IN to the other one, and its to OUT, of equal lengths. One of dest and
-   source is NOBODY, and the other is not this rank. */
+/* The exchange of heads before such a message: IN goes to the peer, and the peer's IN arrives in
+   OUT, of equal lengths. One of dest and source is UINT32_MAX; the other is not this rank. */
 tutti_status_t tutti__cache_heads(tutti__cache_t *cache, uint32_t dest, uint32_t source,
                                   const tutti__sched_t **ret_sched);
 

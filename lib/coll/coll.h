@@ -2,7 +2,7 @@
 /*
  * The algorithms: pure functions from (ranks, shape, place) to one rank's schedule.
  *
- * Arithmetic only: no I/O, no addresses, no sizes. One file per algorithm; select.c picks.
+ * Arithmetic only: no I/O, no addresses, no sizes. One file per algorithm; select.c chooses.
  */
 #ifndef TUTTI__COLL_COLL_H
 #define TUTTI__COLL_COLL_H
@@ -15,9 +15,9 @@ typedef enum {
     TUTTI__ALLREDUCE,
     TUTTI__ROOT_REDUCE, /* reduce to a root; TUTTI__REDUCE is an operation in sched.h */
     TUTTI__BROADCAST,
-    TUTTI__REDUCE_SCATTER, /* v too: BY_NUMBER schedules take any block map */
+    TUTTI__REDUCE_SCATTER, /* v form as well: BY_NUMBER schedules take any block map */
     TUTTI__ALLGATHER,
-    TUTTI__ALLGATHERV, /* as ALLGATHER, but blocks of different lengths and places: no node op */
+    TUTTI__ALLGATHERV, /* ALLGATHER with blocks of different lengths and places: no node op */
     TUTTI__GATHER,
     TUTTI__GATHERV,
     TUTTI__SCATTER,
@@ -33,45 +33,45 @@ typedef enum {
 typedef struct tutti__files tutti__files_t; /* files.h */
 
 /*
- * The ranks of a communicator as an algorithm sees them. `hosts` lists ranks host by host:
- * host h has the ranks by_host[host_first[h]] to by_host[host_first[h + 1]] - 1, ascending.
+ * The ranks of a communicator as an algorithm sees them. Host h has the ranks
+ * by_host[host_first[h]] to by_host[host_first[h + 1]] - 1, ascending.
  */
 typedef struct {
     uint32_t size, nhosts;
-    const uint32_t *host_of;    /* [size] */
-    const uint32_t *local_of;   /* [size] rank within its host */
-    const uint32_t *host_first; /* [nhosts + 1] */
-    const uint32_t *by_host;    /* [size] */
-    uint32_t min_local;         /* the smallest number of ranks on a host */
-    uint32_t group_size;        /* of core groups inside a host: local ranks are cut into runs of so
-                                   many (the last may be shorter); 0: the host is one group */
-    int flat; /* there is a node of all ranks on device memory, and this is about calls there */
-    const tutti__files_t *files; /* not for algorithms: schedules that users wrote; NULL: none */
+    const uint32_t *host_of;     /* [size] */
+    const uint32_t *local_of;    /* [size] rank within its host */
+    const uint32_t *host_first;  /* [nhosts + 1] */
+    const uint32_t *by_host;     /* [size] */
+    uint32_t min_local;          /* the smallest number of ranks on a host */
+    uint32_t group_size;         /* ranks in a core group: local ranks are cut into runs of this
+                                   length (the last may be shorter); 0: the host is one group */
+    int flat;                    /* the call is on device memory, and a node there has all ranks */
+    const tutti__files_t *files; /* users' schedules; algorithms do not use them. NULL: none */
 } tutti__shape_t;
 
-/* What a schedule depends on besides the shape. Zero the rest. */
+/* The values besides the shape that determine a schedule. Zero the other fields. */
 typedef struct {
     uint32_t rank;
     uint32_t root;   /* BROADCAST, REDUCE, GATHER(V), SCATTER(V): a rank */
     int in_place;    /* IN is OUT (see below) */
     const char *sub; /* hierarchical: the algorithm between hosts; NULL: its default */
-    uint32_t radix;  /* of one that has it, >= 2; 0: its default */
-    int on_device;   /* IN and OUT are device memory, for which it is built if it can be: see
+    uint32_t radix;  /* for algorithms with a radix, >= 2; 0: the default */
+    int on_device;   /* IN and OUT are device memory; the schedule is built for it if possible: see
                         sched->on_device */
 } tutti__coll_args_t;
 
 typedef struct {
     const char *name; /* "ring", as in TUTTI_ALGORITHM=allreduce:ring */
     tutti__collective_t collective;
-    const char *purpose; /* one line, for people */
-    /* Every element's result is associated alike, wherever it stands, however long the buffer is
-       and however it is chunked. Of one with subs: if its sub is so. */
+    const char *purpose; /* one line, for users */
+    /* Every element has the same association, for any place in the buffer and any length or
+       chunking of the buffer. Algorithms with subs: if the sub has this property. */
     int fixed_association;
-    int ordered; /* operands stand in the order of ranks, on any shape it serves; of one with subs:
-                    if its sub is so. Needed for operations that do not commute */
-    uint32_t radix;          /* its default radix; 0: it has none */
-    const char *const *subs; /* what args->sub may be, ended by NULL; NULL: it has none */
-    /* Can it serve this shape? NULL: any. Else NULL for yes or the reason why not. */
+    int ordered; /* operands are in the order of ranks, on every shape it serves; with subs: if the
+                    sub has this property. Required for operations that do not commute */
+    uint32_t radix;          /* default radix; 0: has none */
+    const char *const *subs; /* values for args->sub, ended by NULL; NULL: has none */
+    /* The reason why it cannot serve this shape, or NULL. refuses NULL: serves any shape. */
     const char *(*refuses)(const tutti__shape_t *shape);
     tutti_status_t (*build)(const tutti__shape_t *shape, const tutti__coll_args_t *args,
                             tutti__sched_t **ret_sched);
@@ -85,44 +85,44 @@ const char *tutti__collective_name(tutti__collective_t collective);
 /* NULL: no such algorithm. */
 const tutti__algorithm_t *tutti__algorithm_find(tutti__collective_t collective, const char *name);
 
-/* How much a choice may depend on sizes: bits change with the association of operands. */
+/* How much a choice may depend on sizes: the association of operands changes the bits. */
 typedef enum {
     TUTTI__ANY_ASSOCIATION = 0,
-    TUTTI__STRICT_ASSOCIATION = 1, /* only what associates every element alike; else an error */
-    TUTTI__STEADY_ASSOCIATION = 2  /* the same for what is chosen here; an override wins */
+    TUTTI__STRICT_ASSOCIATION = 1, /* every element associated alike; otherwise an error */
+    TUTTI__STEADY_ASSOCIATION = 2  /* the same for choices made here; an override is followed */
 } tutti__association_t;
 
-#define TUTTI__ANY_ROOT UINT32_MAX /* at init: whether there is a choice for some root */
+#define TUTTI__ANY_ROOT UINT32_MAX /* at init: is there a choice for some root? */
 
-/* What a call needs of an algorithm. Equal on all ranks. */
+/* The properties of a call that determine the choice. Equal on all ranks. */
 typedef struct {
     tutti__collective_t collective;
-    size_t bytes;  /* of the whole: the larger of all ranks' IN and OUT; 0 if ranks do not know it
-                     alike (v forms) */
-    uint32_t root; /* where the collective has one */
+    size_t bytes;  /* in total: the larger of all ranks' IN and OUT; 0 if ranks do not have equal
+                      values (v forms) */
+    uint32_t root; /* for collectives with a root */
     int ordered;   /* the operation does not commute */
 } tutti__want_t;
 
 typedef struct {
     const tutti__algorithm_t *algorithm; /* of the table, or a file's row */
     const char *sub;                     /* NULL, or a pointer from the algorithm's subs */
-    uint32_t radix;                      /* 0: it has none */
+    uint32_t radix;                      /* 0: has none */
 } tutti__choice_t;
 
 /*
- * Which algorithm serves a call? Depends on the arguments only, so all ranks choose alike.
+ * The algorithm for a call. Depends on the arguments only, so all ranks choose alike.
  *
- * override     text of TUTTI_ALGORITHM, NULL or "": none. Items separated by `,` or `;`, blanks
- *              between them, of the form  collective:algorithm  collective:algorithm/sub
+ * override     text of TUTTI_ALGORITHM; NULL or "": none. Items separated by `,` or `;` and
+ *              blanks, of the form  collective:algorithm  collective:algorithm/sub
  *              collective:algorithm(radix)  or with a range of bytes, as in
- *              allreduce:0-4k:recursive_doubling,allreduce:4k-:ring ; outside all ranges the seeds
- *              serve. The upper end is not in the range. allreduce:@path means the schedules in a
- *              file, which shape->files has; if they are for another number of ranks, as in a
- *              group, the seeds serve. They serve too where what is for device memory of several
- *              hosts only (nccl-flat) is named, and shape->flat is not set: calls on host memory,
- *              groups
+ *              allreduce:0-4k:recursive_doubling,allreduce:4k-:ring ; the upper end is not in
+ *              the range, and outside all ranges the seeds decide. allreduce:@path means the
+ *              schedules in a file, which shape->files has; if they are for another number of
+ *              ranks, as in a group, the seeds decide. The seeds also decide if the item is only
+ *              for device memory of several hosts (nccl-flat) and shape->flat is not set: calls
+ *              on host memory, groups
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
- * why          for people: "by the table: one host"; static. Of an override: tutti__why_forced
+ * why          for users: "by the table: one host"; static. For an override: tutti__why_forced
  *
  * An override is followed or is an error, never replaced: TUTTI_ERR_INVALID_ARGUMENT for names that
  * do not exist and ranges that overlap, TUTTI_ERR_UNSUPPORTED if the algorithm cannot serve the
@@ -134,11 +134,12 @@ tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__s
 
 extern const char tutti__why_forced[]; /* "TUTTI_ALGORITHM" */
 
-/* At init: would any collective's choice fail because of `override`? (But for the association.)
-   shape: NULL looks at the names only. */
+/* At init: would any collective's choice fail because of `override`? (Apart from the association.)
+   shape NULL: check the names only. */
 tutti_status_t tutti__algorithm_check_override(const char *override, const tutti__shape_t *shape);
 
-/* allreduce_nccl_flat.c: does it name what needs a node of all ranks on device memory? */
+/* Does `override` name an algorithm that needs a node of all ranks on device memory? In
+   allreduce_nccl_flat.c. */
 int tutti__override_is_flat(const char *override);
 
 /*
@@ -153,10 +154,11 @@ int tutti__override_is_flat(const char *override);
  *   GATHER(V)       the same with OUT on root only; in place on root only
  *   SCATTER(V)      IN: n blocks, on root only; OUT: block r only. In place on root: block r of IN
  *   ALLTOALL(V)     IN, OUT: n blocks; IN block s goes to rank s. In place: IN is OUT
- *   BARRIER         nblocks 1, count 1 of UINT8, SCRATCH only. What SCRATCH holds does not matter,
- *                   but set it once, for tools that look
- * Where a rank has one block only, the executor passes the buffer shifted back, so that it stands
- * where the whole would have it.
+ *   BARRIER         nblocks 1, count 1 of UINT8, SCRATCH only. The content of SCRATCH does not
+ *                   matter, but set it once, for memory checkers
+ *
+ * If a rank has one block only, the executor passes the buffer's address minus the block's offset,
+ * so the block has its offset in the whole.
  *
  * Sizes: ALLGATHER, GATHER, SCATTER, ALLTOALL have equal blocks: ALL_EQUAL or BY_NUMBER, as an
  * algorithm needs. ALLGATHERV, REDUCE_SCATTER: BY_NUMBER. GATHERV, SCATTERV, ALLTOALLV: BY_PAIR.

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The two ways of an allreduce on the device memory of several hosts: costs, and the choice, which
- * is asked for when a schedule for device memory is looked up (cache.c).
+ * The two ways to execute an allreduce on the device memory of several hosts: their costs, and the
+ * choice. cache.c asks for it when it looks up a schedule for device memory.
  *
  * With n bytes, H hosts, and L to M ranks on each:
  *
  *      device   2 NCCL      + 2 (M - 1) / M n nccl + 2 COPY + 2 n / L pcie + hosts(H, n)
  *      staged   2 HOST_NODE + M n host_node        + 2 COPY + 2 n pcie     + hosts(H, n)
  *
- * Capitals are times, small letters times per byte. hosts() is the same for both, as the ranks of a
- * host share its network card: recursive doubling, or two passes of (H - 1) / H, as is cheaper.
- * With one rank on each host there are no operations inside hosts, so both ways cost the same, and
- * the device is taken.
+ * Capitals are times, lower-case names are times per byte. hosts() is the same for both, because
+ * the ranks of a host share its network card: the cheaper one of recursive doubling and two passes
+ * of (H - 1) / H. With one rank on each host there are no operations inside hosts, so both ways
+ * cost the same, and the device is chosen.
  *
  * The difference is linear in n: staged is cheaper below
  *
@@ -20,21 +20,22 @@
  *      ranks on each host       2        4        8     2 and 1
  *      staged up to       325 KiB  184 KiB  111 KiB     804 KiB
  *
- * Left out: chunks of a large call overlap on the device, where it is cheaper anyhow.
+ * Not modelled: chunks of a large call overlap on the device, where the device is cheaper anyway.
  *
- * Bits. As soon as three ranks of a host add up, NCCL associates as it likes, by size and by an
- * element's place. Then
+ * Bits. With three or more ranks on a host NCCL's association depends on the size and on an
+ * element's place. Consequences:
  *
- *      a direct call     may go either way, as its size is the same in each run
+ *      a direct call     may take either way, because its size is the same in each run
  *      the engine        stays on the device: the sizes of its buckets depend on timing
- *      strict            has one association for all sizes, which is that of host memory: so there
- *                        all reductions are staged, on one host, too, and whatever is forced
+ *      strict            has one association for all sizes, that of host memory: all reductions are
+ *                        staged, also on one host, and whatever is forced
  *
- * With two ranks there is one way to add them up, and all algorithms between hosts that the engine
- * and strict may take have the same tree; so both ways give the same bits.
+ * With two ranks there is only one association, and all algorithms between hosts that the engine
+ * and strict may use have the same tree. So both ways give the same bits.
  *
  * The constants are estimates, for GPUs with NVLink and PCIe 4; none was measured on a GPU.
- * tests/gpu/measure.sh, part `ways`, does, and TUTTI_DEVICE_STAGED_BYTES is for what it finds.
+ * tests/gpu/measure.sh, part `ways`, measures them; TUTTI_DEVICE_STAGED_BYTES can be set to
+ * its result.
  */
 #include "coll/device_cost.h"
 
@@ -44,19 +45,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of one operation. */
-#define NCCL_NS 15000u /* the ranks' meeting, a launch, the kernel, and seeing that it is over */
-#define COPY_NS 7000u  /* cudaMemcpyAsync, and seeing that it is over */
+/* For one operation. */
+#define NCCL_NS 15000u     /* the ranks' meeting, a launch, the kernel, and detecting its end */
+#define COPY_NS 7000u      /* cudaMemcpyAsync, and detecting its end */
 #define HOST_NODE_NS 1000u /* measured, docs/decisions.md: 0.3 to 0.65 us for two ranks */
 #define NET_NS 2000u       /* a message; select.c's alpha */
 
-/* Of a byte. */
+/* For one byte. */
 #define NCCL_PS 10u      /* 100 GB/s of bus bandwidth */
 #define PCIE_PS 50u      /* 20 GB/s of 32 */
-#define HOST_NODE_PS 22u /* and for each rank; docs/decisions.md: two ranks, 1 MiB, 47 us */
+#define HOST_NODE_PS 22u /* for each rank; docs/decisions.md: two ranks, 1 MiB, 47 us */
 #define NET_PS 100u      /* 10 GB/s; select.c's beta */
 
-/* No sums that large fit in memory, and no number here overflows. */
+/* Larger sums do not fit in memory, and up to this size no number here overflows. */
 #define MOST_BYTES ((uint64_t)1 << 40)
 
 static uint64_t bytes_ns(uint64_t bytes, uint64_t ps)
@@ -64,7 +65,7 @@ static uint64_t bytes_ns(uint64_t bytes, uint64_t ps)
     return bytes * ps / 1000;
 }
 
-/* Between hosts; all of a host's ranks together. */
+/* Time between hosts, for all of a host's ranks together. */
 static uint64_t hosts_ns(uint64_t bytes, uint32_t nhosts)
 {
     uint64_t steps = 0;
@@ -112,7 +113,7 @@ static int reduces(tutti__collective_t collective)
 static int by_cost(size_t bytes, const tutti__device_cost_t *cost,
                    const tutti__device_limits_t *limits, char ret_why[TUTTI__DEVICE_WHY])
 {
-    /* Both buffers, one behind the other. */
+    /* Both buffers must fit, one after the other. */
     int fits = bytes <= limits->stage_bytes / 2, staged = fits && cost->staged_ns < cost->device_ns;
     uint64_t us = (staged ? cost->staged_ns : cost->device_ns) / 1000;
     uint64_t other_us = (staged ? cost->device_ns : cost->staged_ns) / 1000;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an allreduce on the device memory of several hosts costs, by each of its two ways: on the
- * device (allreduce_hierarchical.c), or made in host memory (engine/staged.h). See device_cost.c.
+ * The cost of an allreduce on the device memory of several hosts, executed in one of two ways: on
+ * the device (allreduce_hierarchical.c), or in host memory (engine/staged.h). See device_cost.c.
  */
 #ifndef TUTTI__COLL_DEVICE_COST_H
 #define TUTTI__COLL_DEVICE_COST_H
@@ -12,15 +12,15 @@ typedef struct {
     uint64_t device_ns, staged_ns;
 } tutti__device_cost_t;
 
-/* 1: the collective has both ways on this shape; 0: *ret_cost is not touched. max_local: the
-   largest number of ranks on a host. Whole numbers only, so all ranks get the same ones. */
+/* 1: the collective has both ways on this shape; 0: *ret_cost is unchanged. max_local: the largest
+   number of ranks on a host. Integer arithmetic only, so all ranks get the same result. */
 int tutti__device_cost(tutti__collective_t collective, size_t bytes, const tutti__shape_t *shape,
                        uint32_t max_local, tutti__device_cost_t *ret_cost);
 
-/* What the choice depends on besides the call and the shape. The same on all ranks. */
+/* The values besides the call and the shape that determine the choice. Equal on all ranks. */
 typedef struct {
     uint64_t staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES; TUTTI__STAGED_AUTO: by cost */
-    uint64_t stage_bytes;  /* pinned memory of a lane; by cost only what fits there is staged */
+    uint64_t stage_bytes;  /* pinned memory of a lane; by cost only calls that fit are staged */
 } tutti__device_limits_t;
 
 #define TUTTI__STAGED_AUTO UINT64_MAX
@@ -28,11 +28,11 @@ typedef struct {
 #define TUTTI__DEVICE_WHY 80
 
 /*
- * Is a call on device memory made in host memory, though there is a schedule for the device?
+ * Must a call on device memory run in host memory, though there is a schedule for the device?
  *
- * choice  what tutti__algorithm_choose says
- * forced  it is TUTTI_ALGORITHM's, which is followed
- * why     of the answer, for people; "": there was no choice
+ * choice  the result of tutti__algorithm_choose
+ * forced  the choice is TUTTI_ALGORITHM's, which is followed
+ * why     the reason, for users; "": there was no choice
  *
  * Depends on the arguments only, so all ranks choose alike.
  */

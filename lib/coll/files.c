@@ -2,12 +2,12 @@
 /*
  * Schedules that users wrote. See files.h.
  *
- * A call may be in place on some ranks and not on others, and a rank that refused it would leave
- * the others waiting. So a file has to be right in both ways; SEND captures its value, so that is
- * mostly so.
+ * A call may be in place on some ranks and not on others, and a rank that refused it would
+ * leave the others waiting. So a file must be correct for both; usually it is, because SEND
+ * captures its value.
  *
- * What else a call may ask for - a root, the order of operands, one association - is the same on
- * all ranks; it is proved here and refused there (select.c), by all ranks alike.
+ * Other requirements of a call (a root, the order of operands, one association) are equal on all
+ * ranks. They are proved here; select.c refuses a call that needs more, on all ranks alike.
  */
 #include "coll/files.h"
 
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_BLOCKS 8192u /* the proof has a cell for each, on each rank */
+#define MOST_BLOCKS 8192u /* for each of them, on each rank, the proof has a cell */
 
 int tutti__collective_has_root(tutti__collective_t collective)
 {
@@ -109,7 +109,7 @@ void tutti__files_free(tutti__files_t *files)
 
 /* ---- the proof ---- */
 
-/* In place and not. */
+/* Prove for calls in place and others. */
 static tutti_status_t prove(const tutti__algorithm_t *row, const tutti__shape_t *shape,
                             uint32_t root, tutti__sched_t *const *scheds, uint32_t credits)
 {
@@ -122,7 +122,7 @@ static tutti_status_t prove(const tutti__algorithm_t *row, const tutti__shape_t 
     return status;
 }
 
-/* The one root that the schedules are for. The text of the error is about rank 0 as root. */
+/* Find the one root for which the schedules are made. The error text is about root 0. */
 static tutti_status_t find_root(const tutti__algorithm_t *row, const tutti__shape_t *shape,
                                 tutti__sched_t *const *scheds, uint32_t credits, uint32_t *ret_root)
 {
@@ -143,8 +143,8 @@ static tutti_status_t find_root(const tutti__algorithm_t *row, const tutti__shap
     return tutti__fail(TUTTI_ERR_INTERNAL, "for no root; for root 0 %.400s", why);
 }
 
-/* The strongest of what can be proved. Each promise is one of its own, so one that holds with
-   another holds alone. */
+/* Find the strongest set of promises that can be proved. Promises are independent, so a promise
+   that holds with another also holds alone. */
 static tutti_status_t find_promises(tutti__algorithm_t *row, const tutti__shape_t *shape,
                                     uint32_t root, tutti__sched_t *const *scheds, uint32_t credits)
 {
@@ -172,7 +172,7 @@ static tutti_status_t prove_all(tutti__file_t *file, const tutti__shape_t *shape
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "TUTTI_ALGORITHM=%s:%.200s: more than %u blocks",
                                tutti__collective_name(row->collective), row->name, MOST_BLOCKS);
-        /* Of one host all ranks meet before the first message, or none. */
+        /* On one host either all ranks meet before the first message, or none. */
         if (shape->nhosts == 1 && (scheds[r]->nchans > 0) != (scheds[0]->nchans > 0))
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "TUTTI_ALGORITHM=%s:%.200s: rank %u has %smessages, unlike rank 0",
@@ -202,7 +202,7 @@ static void tell(const tutti__file_t *file, uint32_t rank)
                row->fixed_association ? "" : "; not for TUTTI_DETERMINISTIC=strict");
 }
 
-/* The rank's own of scheds[size] stays. */
+/* Keeps this rank's schedule of scheds[size]. */
 static tutti_status_t read_and_prove(tutti__file_t *file, const char *text,
                                      const tutti__shape_t *shape, uint32_t rank, uint32_t credits)
 {

@@ -4,15 +4,15 @@
  * communication operations in MPICH", IJHPCA 19(1), 2005).
  *
  * Ranks are numbered from the root on, around the circle. Rank v collects the blocks of the ranks
- * from v on, 1, 2, 4 ... of them, and hands them all to v without its lowest bit:
+ * from v on, 1, 2, 4 ... of them, and sends them all to v without its lowest bit:
  *
  *      0 <--- 4 <--- 6 <--- 7       in order of time: 1 -> 0, 3 -> 2, 5 -> 4, 7 -> 6,
  *      |      +----- 5                                2 -> 0, 6 -> 4, and 4 -> 0
  *      +----- 2 <--- 3
  *      +----- 1
  *
- * Blocks on their way stand in SCRATCH, each at its own number; where the circle ends an arc goes
- * as two messages.
+ * Blocks on their way are in SCRATCH, each at its own number; an arc that crosses the circle's end
+ * takes two messages.
  *
  * Cost: ceil(lg p) alpha + (p-1)/p n beta.
  */

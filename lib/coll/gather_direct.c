@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct gather: everyone sends its block to the root, which takes them from its right neighbour
- * on. For gatherv, too: only a block's owner and the root know its length.
+ * Direct gather: each rank sends its block to the root, which receives them from its right
+ * neighbour on. For gatherv as well: only a block's owner and the root need its length.
  *
- * Nothing is passed on, so large blocks travel once; with small ones and many ranks the root is
- * the bottleneck.
+ * No rank passes blocks on, so large blocks travel once. With small blocks and many ranks the root
+ * is the bottleneck.
  *
  * Cost: (p-1) alpha + (p-1)/p n beta at the root.
  */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives of ranks on one host: one node operation each, which node/ does in shared memory.
+ * Collectives of ranks on one host: one node operation each, which node/ executes in shared memory.
  *
- * They stand outside of loops where they can: the host's kernels cut large buffers into chunks of
- * their own size. The barrier reduces a block that nobody looks at: everyone hears from everyone.
+ * They are outside of loops if possible: the host's kernels cut large buffers into chunks of
+ * their own size. The barrier reduces a block whose content is not used: each rank receives data
+ * of all others.
  *
- * A node operation reduces in the order of local ranks, which on a single host is that of ranks.
+ * A node operation reduces in the order of local ranks, which is the order of ranks on a
+ * single host.
  */
 #include "coll/algorithms.h"
 
@@ -92,7 +94,7 @@ tutti_status_t tutti__coll_node_alltoall(const tutti__shape_t *shape,
     return tutti__build_end(b, ret_sched);
 }
 
-/* SCRATCH stands in loops only; this one has a single trip. */
+/* SCRATCH can be used in loops only; this loop has a single trip. */
 tutti_status_t tutti__coll_node_barrier(const tutti__shape_t *shape, const tutti__coll_args_t *args,
                                         tutti__sched_t **ret_sched)
 {

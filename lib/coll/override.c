@@ -7,11 +7,10 @@
  *      algorithm   name | name/sub | name(radix) | @path
  *      range  from-to | from-       bytes: from <= bytes < to; k, m, g are binary
  *
- * A path goes on to the end of its item: it may have anything in it but `,` and `;`.
+ * A path ends with its item: it may have any characters except `,` and `;`.
  *
- * Everything that can be said without looking at the ranks is said here: names that do not exist,
- * sizes that are named twice. Whether an algorithm can serve is for select.c, what is in a file for
- * files.c.
+ * All errors that do not depend on the ranks are found here: names that do not exist, sizes that
+ * are named twice. select.c checks whether an algorithm can serve, files.c the content of files.
  */
 #include "coll/override.h"
 
@@ -25,7 +24,7 @@
 
 #define MOST_RADIX 65535u
 
-/* A piece of the text. */
+/* A part of the text. */
 typedef struct {
     const char *text;
     size_t n;
@@ -52,7 +51,7 @@ static span_t trim(span_t span)
     return span;
 }
 
-/* Cut off what stands before the first of `ends`; *rest is what stands behind it. 0: none there. */
+/* Remove the text before the first of `ends`; *rest is the text after it. 0: there is none. */
 static int cut(span_t *rest, const char *ends, span_t *ret_head)
 {
     size_t n = 0;
@@ -75,7 +74,7 @@ static int shown(span_t span)
     return (int)TUTTI__MIN(span.n, (size_t)NAME_SHOWN);
 }
 
-/* Add a name to a list in words; what does not fit is left out. */
+/* Add a name to a list for a message; names that do not fit are left out. */
 static void list_name(char *list, size_t bytes, const char *name)
 {
     size_t used = strlen(list);
@@ -130,7 +129,7 @@ static tutti_status_t parse_collective(span_t name, tutti__collective_t *ret_col
     return unknown_collective(name);
 }
 
-/* Digits, which are cut off. 0: there are none, or too many. */
+/* Remove leading digits. 0: there are none, or too many. */
 static int parse_digits(span_t *text, size_t *ret_number)
 {
     size_t number = 0, i = 0;
@@ -148,7 +147,7 @@ static int parse_digits(span_t *text, size_t *ret_number)
     return i > 0;
 }
 
-/* Digits, and k, m or g behind them. 0: it is none, or too large. */
+/* Digits, and an optional k, m or g. 0: malformed, or too large. */
 static int parse_bytes(span_t text, size_t *ret_bytes)
 {
     static const char units[] = "kmg";
@@ -187,7 +186,7 @@ static tutti_status_t parse_range(span_t range, tutti__override_item_t *item)
                        shown(range), range.text);
 }
 
-/* What stands in the brackets of name(radix), with the second of them. */
+/* The text after the opening bracket of name(radix), with the closing one. */
 static tutti_status_t parse_radix(span_t text, tutti__choice_t *choice)
 {
     const tutti__algorithm_t *a = choice->algorithm;
@@ -289,7 +288,7 @@ static span_t item_name(const tutti__override_item_t *item)
     return (span_t){ item->choice.algorithm->name, strlen(item->choice.algorithm->name) };
 }
 
-/* Does an earlier item speak of the same sizes? */
+/* Does an earlier item apply to the same sizes? */
 static tutti_status_t check_overlap(const tutti__override_t *override,
                                     const tutti__override_item_t *item)
 {

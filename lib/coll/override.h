@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TUTTI_ALGORITHM as select.c sees it: which algorithm is forced for which sizes.
+ * TUTTI_ALGORITHM, parsed for select.c: the algorithms that are forced, and their sizes.
  */
 #ifndef TUTTI__COLL_OVERRIDE_H
 #define TUTTI__COLL_OVERRIDE_H
@@ -8,14 +8,14 @@
 #include "coll/coll.h"
 
 #define TUTTI__OVERRIDE_ITEMS 64
-#define TUTTI__FILE_PATH 1024 /* with its end */
+#define TUTTI__FILE_PATH 1024 /* with the final 0 */
 
-/* One item of the text: from <= bytes < to; SIZE_MAX as `to` means: and all above. */
+/* One item of the text: from <= bytes < to; `to` SIZE_MAX: no upper end. */
 typedef struct {
     tutti__collective_t collective;
     size_t from, to;
-    tutti__choice_t choice; /* sub NULL, radix 0: what was not said; algorithm NULL: a file */
-    const char *path;       /* of the file, in the text; not ended; NULL: none */
+    tutti__choice_t choice; /* sub NULL, radix 0: not given; algorithm NULL: a file */
+    const char *path;       /* of the file, within the text; without a final 0; NULL: none */
     size_t path_bytes;
 } tutti__override_item_t;
 
@@ -25,12 +25,12 @@ typedef struct {
 } tutti__override_t;
 
 /*
- * Read the text (NULL: an empty one). TUTTI_ERR_INVALID_ARGUMENT for what is not of the form, names
- * nothing that exists, or says two things about one size; in one line that names the place.
+ * Parse the text (NULL: an empty one). TUTTI_ERR_INVALID_ARGUMENT if it is malformed, names nothing
+ * that exists, or has two algorithms for one size; one line that names the place.
  */
 tutti_status_t tutti__override_parse(const char *text, tutti__override_t *ret_override);
 
-/* What is said about a call; NULL: nothing. */
+/* The item for a call; NULL: none. */
 const tutti__override_item_t *tutti__override_find(const tutti__override_t *override,
                                                    tutti__collective_t collective, size_t bytes);
 

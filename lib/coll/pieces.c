@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pieces that many algorithms are made of. See algorithms.h.
+ * Functions shared by many algorithms. See algorithms.h.
  */
 #include "base/compiler.h"
 #include "coll/algorithms.h"
@@ -32,7 +32,7 @@ void tutti__coll_put_recv_reduce(tutti__build_t *b, uint32_t peer, unsigned stre
     }
 }
 
-/* Blocks of an arc that stand before the circle's end. */
+/* Blocks of an arc before the circle's end. */
 static uint32_t before_end(uint32_t from, uint32_t n, uint32_t size)
 {
     return TUTTI__MIN(n, size - from);
@@ -58,7 +58,8 @@ void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf
         tutti__build_recv(b, peer, 0, tutti__at(buf, 0), n - head);
 }
 
-/* With P the largest power of two below n: n - P in the longest step, P / 2 in the one before. */
+/* Let P be the largest power of two below n: the longest step has n - P blocks, the one
+   before it P / 2. */
 uint32_t tutti__coll_arc_blocks(uint32_t n)
 {
     uint32_t power = n > 1 ? tutti__power_upto(n - 1) : 1;
@@ -73,7 +74,7 @@ static void collect_copy(tutti__collect_t *c, tutti__at_t src)
     tutti__build_copy(c->b, src, c->dst, c->blocks);
 }
 
-/* The message of the next member goes to the right of, or (left) to the left of, what is in src. */
+/* Add the next member's message to src: as the right operand, or (left) as the left one. */
 static void collect_add(tutti__collect_t *c, uint32_t rank, int left, tutti__at_t src,
                         tutti__at_t dst, int is_last)
 {
@@ -84,7 +85,7 @@ static void collect_add(tutti__collect_t *c, uint32_t rank, int left, tutti__at_
     tutti__build_recv_reduce(c->b, rank, c->stream, src, dst, c->blocks);
 }
 
-/* With a number below 2, one's own operand is in the first two, and what comes is added to it. */
+/* For me < 2: the own operand is one of the first two, and further messages are added to it. */
 static void collect_at_own(tutti__collect_t *c, uint32_t rank, uint32_t i)
 {
     int is_first = i == (c->me == 0), is_last = i == c->n - 1 - (c->me == c->n - 1);
@@ -96,8 +97,8 @@ static void collect_at_own(tutti__collect_t *c, uint32_t rank, uint32_t i)
 }
 
 /*
- * Else those before it must be put together first, beside it. The copy at the end could be saved
- * where the result stands in the place of one's own operand.
+ * For me >= 2: the operands of lower members must be combined first, in tmp. The copy at the end
+ * could be saved if the result replaces the own operand.
  */
 static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
 {
@@ -109,7 +110,8 @@ static void collect_beside(tutti__collect_t *c, uint32_t rank, uint32_t i)
         collect_add(c, rank, 0, c->tmp, is_last ? c->dst : c->tmp, is_last);
     if (i != c->me)
         return;
-    /* Finished with the last addition, as on the others: a copy that divides would round twice. */
+    /* Finished with the last addition, as on the other ranks: a copy that divides would
+       round twice. */
     if (is_last && c->finish)
         tutti__build_finish(c->b);
     tutti__build_reduce(c->b, c->own, c->tmp, c->blocks);

@@ -2,9 +2,10 @@
 /*
  * Proofs of algorithms. See prove.h.
  *
- * One rank's schedule proves nothing. But builders are pure, so any rank can build those of all
- * others, and the checker's answer is about the very schedules that will run, but for two things:
- * the trips, of which a few are tried, and the sizes of blocks, of which it takes none for granted.
+ * One rank's schedule proves nothing. But builders are pure, so any rank can build those of
+ * all others. The checker's result applies to the schedules that will run, with two
+ * exceptions: the number of trips, of which a few are tried, and the sizes of blocks, about
+ * which it assumes nothing.
  */
 #include "coll/prove.h"
 
@@ -14,7 +15,7 @@
 
 typedef struct {
     tutti__expect_t expect;
-    unsigned sizes; /* bits 1 << tutti__sizes_t; what the call knows of its blocks, see coll.h */
+    unsigned sizes; /* bits 1 << tutti__sizes_t: possible sizes of blocks, see coll.h */
 } promise_t;
 
 #define BY_NUMBER (1u << TUTTI__BY_NUMBER)
@@ -39,7 +40,7 @@ static const promise_t promises[TUTTI__COLLECTIVES] = {
     [TUTTI__BARRIER] = { TUTTI__EXPECT_BARRIER, EQUAL },
 };
 
-/* Of an algorithm with another one inside, both must say it. */
+/* The inner algorithm, if there is one: both must have the property. */
 static const tutti__algorithm_t *find_inner(const tutti__algorithm_t *algorithm, const char *sub)
 {
     static const tutti__algorithm_t none = { .name = NULL };

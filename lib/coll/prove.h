@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Proofs of algorithms: what a collective promises, in the checker's words.
+ * Proofs of algorithms: a collective's promise, in the form that the checker takes.
  *
- * TUTTI_CHECK=1 has each schedule proved when it is built; the tests prove all of them.
+ * TUTTI_CHECK=1 proves each schedule when it is built; the tests prove all schedules.
  */
 #ifndef TUTTI__COLL_PROVE_H
 #define TUTTI__COLL_PROVE_H
@@ -11,19 +11,19 @@
 #include "sched/check.h"
 
 /*
- * What is to be asked about all ranks' schedules of one call, scheds[size]; args->rank does not
- * matter. Set credits and trips (both are 1 at first) and call tutti__sched_check. What the
- * algorithm's row says of itself, `ordered` and `fixed_association`, is asked too. Points to what
- * it is given; owns nothing.
+ * The check for all ranks' schedules of one call, scheds[size]; args->rank is ignored. Set credits
+ * and trips (initially 1) and call tutti__sched_check. The properties in the algorithm's row,
+ * `ordered` and `fixed_association`, are checked as well. The result points to the arguments and
+ * owns nothing.
  */
 tutti__check_t tutti__coll_check(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                  const tutti__coll_args_t *args, tutti__sched_t *const *scheds);
 
 /*
- * Prove all ranks' schedules, scheds[size], for chunk loops of 1, 2, c + 1 and 2c + 1 trips: no
- * channel full, full, and every slot used for a third time. The same with the chunks of STAGE,
- * where it is memory of its own. TUTTI_ERR_INTERNAL: they are wrong, and the text says with what
- * and where.
+ * Prove all ranks' schedules, scheds[size], for chunk loops of 1, 2, c + 1 and 2c + 1 trips (c
+ * credits): no channel full, full, and every slot used for a third time. The same with the chunks
+ * of STAGE, if it is separate memory. TUTTI_ERR_INTERNAL: they are wrong; the text names the case
+ * and the place.
  */
 tutti_status_t tutti__coll_prove_scheds(const tutti__algorithm_t *algorithm,
                                         const tutti__shape_t *shape, const tutti__coll_args_t *args,
@@ -32,11 +32,11 @@ tutti_status_t tutti__coll_prove_scheds(const tutti__algorithm_t *algorithm,
 /*
  * Build the schedules of all ranks and prove them in this way.
  *
- * args       as in algorithm->build; its rank does not matter
- * credits    slots per channel, as the transport has them
+ * args       as in algorithm->build; its rank is ignored
+ * credits    slots per channel of the transport
  *
- * Pure, like the builders; so all ranks come to the same end. TUTTI_ERR_INTERNAL with what is wrong
- * if there is no proof, TUTTI_ERR_NO_MEMORY, or what the build ends with.
+ * Pure, like the builders, so all ranks get the same result. TUTTI_ERR_INTERNAL, with the error, if
+ * there is no proof; TUTTI_ERR_NO_MEMORY; or the status of a failed build.
  */
 tutti_status_t tutti__coll_prove(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                                  const tutti__coll_args_t *args, uint32_t credits);

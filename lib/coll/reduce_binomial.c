@@ -2,17 +2,18 @@
 /*
  * Binomial tree reduce (as in Thakur, Rabenseifner, Gropp: "Optimization of collective
  * communication operations in MPICH", IJHPCA 19(1), 2005), with operands in the order of ranks
- * whatever the root is.
+ * for any root.
  *
- * The ranks from the root on are a tree with the root on top; those before it are another, with
- * rank 0 on top, which hands its result to the root last, as its left operand. That may be a step
- * more than in a tree turned to begin at the root; but that one needs operations that commute.
+ * The ranks from the root on form a tree with the root on top. The ranks before it form another
+ * tree, with rank 0 on top, which sends its result to the root last, as the left operand. This
+ * may take one step more than a tree rotated to begin at the root, but that tree needs
+ * operations that commute.
  *
  *      root 3 of 8:    0 <- 1        3 <- 4
  *                      0 <- 2        3 <- 5 <- 6
  *                                    3 <- 7            and then 0 -> 3
  *
- * Partial results stand in SCRATCH, as only the root has an OUT.
+ * Partial results are in SCRATCH, because only the root has an OUT.
  *
  * Cost: (ceil(lg p) + 1) (alpha + n beta + n gamma) at most.
  */

@@ -5,16 +5,16 @@
  *
  *      0 --> 1 --> root <-- 3 <-- 4 <-- 5
  *
- * Two chains meet at the root; each rank adds its own and passes on, chunk after chunk. No rank
- * sends more than the buffer once, so for large messages it is as fast as a link is, however many
- * ranks there are; it takes so many chunks that filling the chain does not matter. What comes from
- * below goes to the left, so operands keep their order.
+ * Two chains meet at the root; each rank adds its own data and passes the result on, chunk after
+ * chunk. No rank sends more than the buffer once, so for large messages it is as fast as a link,
+ * for any number of ranks. It needs so many chunks that the time to fill the chain does not matter.
+ * A message from a lower rank is the left operand, so operands keep their order.
  *
  * Cost, with chunks of m: (p-2 + n/m) (alpha + m beta + m gamma).
  */
 #include "coll/algorithms.h"
 
-/* Take what comes from `peer` to what is in `have`; nothing if there is no such rank. */
+/* Add the message of `peer` to the data in `have`; no operation if there is no such rank. */
 static tutti__at_t put_take(tutti__build_t *b, int is_there, uint32_t peer, int left,
                             tutti__at_t have, tutti__at_t dst, int finish)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct reduce-scatter: everyone sends each block straight to its rank, which reduces what comes
- * in the order of ranks.
+ * Direct reduce-scatter: each rank sends each block directly to the block's rank, which reduces
+ * them in the order of ranks.
  *
- * The pairwise one with all messages under way at once, and with one association, in the order of
- * ranks, for all blocks. What must be put together before one's own stands in SCRATCH.
+ * Like the pairwise algorithm, but with all messages in flight at once, and with one
+ * association, in the order of ranks, for all blocks. The combination of the lower ranks'
+ * operands is in SCRATCH.
  *
  * Cost: (p-1) alpha, which overlap, + (p-1)/p n (beta + gamma).
  */

@@ -4,28 +4,28 @@
  * operations", ICCS 2004), for any number of ranks.
  *
  * First as in allreduce_halving_doubling.c, until each member of the power of two has one block of
- * the result. Then these steps backwards, but to one side only: of two ranks the one that is nearer
- * to the root's number gets what the other one has.
+ * the result. Then the same steps in reverse, but in one direction only: of two ranks the one whose
+ * number is nearer to the root's receives the blocks of the other.
  *
  *      number 2 is root:    3 -> 2    1 -> 0      far bit last, near bit
  *                           0 -> 2
  *
- * If the root stepped aside at first, it takes the place of the one that stood for it.
+ * If the root has stepped aside at first, it now replaces its proxy.
  *
- * Partial results stand in SCRATCH, as only the root has an OUT.
+ * Partial results are in SCRATCH, because only the root has an OUT.
  *
  * Cost: 2 lg p alpha + 2 (p-1)/p n beta + (p-1)/p n gamma; 2 alpha + n beta + n gamma more if p is
  * no power of two.
  */
 #include "coll/algorithms.h"
 
-/* Who gathers for a number. */
+/* The rank that gathers for a number. */
 static uint32_t holder(tutti__pairs_t pairs, uint32_t number, uint32_t root)
 {
     return number == tutti__pairs_number(pairs, root) ? root : tutti__pairs_proxy(pairs, number);
 }
 
-/* The number's block stands in dst already. */
+/* The number's block is already in dst. */
 static void put_gather(tutti__build_t *b, tutti__pairs_t pairs, uint32_t number, uint32_t root,
                        tutti__at_t dst)
 {

@@ -4,20 +4,21 @@
  * Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH", IJHPCA
  * 19(1), 2005).
  *
- * As the first half of allreduce_halving_doubling.c: neighbours first, each step halves what a rank
- * still has to do, members pair up if n is no power of two. Here the blocks are those of the ranks,
- * so a number stands for the blocks of its one or two ranks.
+ * As the first half of allreduce_halving_doubling.c: neighbours first, each step halves a rank's
+ * remaining work, members form pairs if n is no power of two. Here the blocks are those of the
+ * ranks, so a number stands for the blocks of its one or two ranks.
  *
  *      5 ranks    number     0        1        2        3
  *                 ranks      0 1      2        3        4
  *                 has all, then 0-2   3-4      0-2      3-4
  *                 then       0-1      3        2        4
  *
- * In the end a number has the blocks of the number with its bits reversed, and sends them home:
- * (1) and (2) exchange above. Halving with the far ranks first would need no such step, but it does
- * not keep operands in the order of ranks; this one does, with the tree of recursive doubling.
+ * In the end each number has the blocks of the bit-reversed number, and sends them to their
+ * ranks: (1) and (2) exchange above. Halving with the far ranks first would save this step, but
+ * it does not keep operands in the order of ranks; this algorithm does, with the tree of
+ * recursive doubling.
  *
- * Partial results stand in SCRATCH.
+ * Partial results are in SCRATCH.
  *
  * Cost: (lg p + 1) alpha + n beta + (p-1)/p n gamma; alpha + n (beta + gamma) more if p is no
  * power of two.
@@ -26,7 +27,7 @@
 
 typedef struct {
     tutti__build_t *b;
-    uint32_t n, me, most; /* most blocks in a message */
+    uint32_t n, me, most; /* most: largest number of blocks in a message */
     tutti__pairs_t pairs;
 } halving_t;
 
@@ -70,7 +71,7 @@ static void put_halve(const halving_t *h, uint32_t number)
     }
 }
 
-/* What number `number` has, goes to its ranks. */
+/* Send the blocks that `number` has to their ranks. */
 static void put_home(const halving_t *h, uint32_t number)
 {
     uint32_t owner = tutti__coll_reversed(number, h->pairs.power);

@@ -3,12 +3,12 @@
  * Pairwise reduce-scatter (Thakur, Rabenseifner, Gropp: "Optimization of collective communication
  * operations in MPICH", IJHPCA 19(1), 2005).
  *
- * In step k every rank sends the block of the rank k further on straight to it, and gets its own
- * from the rank k before it. Nothing is passed on and nothing put aside: one message at a time in
- * each direction, to a new peer in each step.
+ * In step k each rank sends the block of the rank k places further on directly to it, and receives
+ * its own from the rank k places before it. No rank passes data on, and no temporary memory is
+ * needed: one message at a time in each direction, to a new peer in each step.
  *
- * A rank adds what comes to its own, beginning with its neighbour's: so blocks have different
- * associations.
+ * A rank adds the messages to its own data, beginning with its neighbour's. So blocks have
+ * different associations.
  *
  * Cost: (p-1) alpha + (p-1)/p n (beta + gamma).
  */

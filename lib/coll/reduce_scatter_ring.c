@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ring reduce-scatter: the first half of the ring allreduce (see allreduce_ring.c), turned so that
- * each rank's own block ends with it.
+ * Ring reduce-scatter: the first half of the ring allreduce (see allreduce_ring.c), rotated so that
+ * each rank's own block ends there.
  *
- *      block 0 begins at rank 1, which sends its share to 2; that adds its own ...; ends at 0
+ *      block 0 begins at rank 1, which sends its data to 2; that adds its own ...; ends at 0
  *
- * Partial results stand in SCRATCH. Each rank sends (n-1)/n of the buffer, the least possible, to
- * one neighbour only, host by host. Different blocks begin at different ranks, so an element's
- * association depends on where in the buffer it stands.
+ * Partial results are in SCRATCH. Each rank sends (n-1)/n of the buffer, the minimum, to one
+ * neighbour only, host by host. Different blocks begin at different ranks, so an element's
+ * association depends on its place in the buffer.
  *
  * Cost: (p-1) alpha + (p-1)/p n (beta + gamma).
  */
@@ -29,7 +29,7 @@ tutti_status_t tutti__coll_reduce_scatter_ring(const tutti__shape_t *shape,
         tutti__build_copy(b, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0), 1);
     }
     for (uint32_t step = 0; step < n - 1; step++) {
-        /* A rank's block has the rank's number. */
+        /* Blocks are numbered by rank. */
         uint32_t out = tutti__party_rank(&party, (me + n - 1 - step) % n);
         uint32_t in = tutti__party_rank(&party, (me + 2 * n - 2 - step) % n);
         int is_last = step == n - 2;

@@ -5,11 +5,12 @@
  *
  *      0 --a--> 1 --ab--> 2 --abc--> 3
  *
- * Each rank puts what comes to the left of its own and passes it on, chunk after chunk. It sends
- * the buffer once, so for large messages it is as fast as a link is, however many ranks there are.
+ * Each rank combines the message, as the left operand, with its own data and passes the result on,
+ * chunk after chunk. It sends the buffer once, so for large messages it is as fast as a link, for
+ * any number of ranks.
  *
- * What is passed on may not be finished (AVG), and is not what exscan gives: so it stands in
- * SCRATCH.
+ * The data passed on may be unfinished (AVG), and they are not exscan's result. So they are
+ * in SCRATCH.
  *
  * Cost, with chunks of m: (p-2 + n/m) (alpha + m beta + m gamma).
  */

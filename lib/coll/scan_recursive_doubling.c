@@ -3,32 +3,33 @@
  * Scan and exscan by recursive doubling, all binomial trees at once (Hillis, Steele: "Data parallel
  * algorithms", CACM 29(12), 1986).
  *
- * In step k every rank hands what it has, which is of the 2^k ranks up to itself, to the rank 2^k
- * further on, which puts it to the left of its own.
+ * In step k each rank sends its partial result, of the 2^k ranks up to itself, to the rank 2^k
+ * places further on, which adds it as the left operand.
  *
  *      rank     0     1     2     3     4
  *      step 0   0     01    12    23    34
  *      step 1   0     01    012   0123  1234
  *      step 2   0     01    012   0123  01234
  *
- * What a rank has goes on after it is complete, and may not be finished (AVG) then; so it stands in
- * SCRATCH, and is finished on its way to OUT.
+ * A rank still sends its partial result after it is complete, and it must be unfinished (AVG) for
+ * that. So it is in SCRATCH, and is finished on its way to OUT.
  *
- * Exscan is the scan of the ranks from 1 on, of what each gets from its left neighbour first. Tried
- * on paper: two partial results in each rank; a message less, but two reductions in each step.
+ * Exscan first moves each operand to the right neighbour, and is then the scan of the ranks
+ * from 1 on. Rejected: two partial results in each rank; one message less, but two reductions
+ * in each step.
  *
  * Cost: ceil(lg p) (alpha + n beta + n gamma); alpha + n beta more for exscan.
  */
 #include "coll/algorithms.h"
 
-/* Ranks from `first` on. What each gives stands in `have`. */
+/* The scan of the ranks from `first` on; operands are in `have`. */
 static void put_scan(tutti__build_t *b, uint32_t n, uint32_t me, uint32_t first, tutti__at_t have)
 {
     tutti__at_t out = tutti__at(TUTTI__OUT, 0), tmp = tutti__at(TUTTI__SCRATCH, 0);
     uint32_t i = me - first;
 
     for (uint64_t far = 1; far < n - first; far *= 2) {
-        int is_last = far <= i && 2 * far > i && me + far >= n; /* and nobody asks any more */
+        int is_last = far <= i && 2 * far > i && me + far >= n; /* no later use */
 
         if (me + far < n)
             tutti__build_send(b, (uint32_t)(me + far), have, 1);

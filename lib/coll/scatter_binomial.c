@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Binomial tree scatter: gather_binomial.c backwards.
+ * Binomial tree scatter: gather_binomial.c in reverse.
  *
- * Ranks are numbered from the root on, around the circle. Rank v gets the blocks of the ranks from
- * v on, as many as its lowest bit says, and hands the upper half to its child, then the upper half
- * of the rest, and so on, the largest subtree first. Its own remains.
+ * Ranks are numbered from the root on, around the circle. Rank v receives the blocks of the ranks
+ * from v on; their number is v's lowest set bit. It sends the upper half to its child, then the
+ * upper half of the rest, and so on, the largest subtree first. Its own block remains.
  *
  *      0 ---> 4 ---> 6 ---> 7
  *      |      +----> 5
  *      +----> 2 ---> 3
  *      +----> 1
  *
- * Blocks on their way stand in SCRATCH, each at its own number; where the circle ends an arc goes
- * as two messages.
+ * Blocks on their way are in SCRATCH, each at its own number; an arc that crosses the circle's end
+ * takes two messages.
  *
  * Cost: ceil(lg p) alpha + (p-1)/p n beta.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct scatter: the root sends each its block, from its right neighbour on. For scatterv, too:
- * only a block's owner and the root know its length.
+ * Direct scatter: the root sends each rank its block, from its right neighbour on. For scatterv as
+ * well: only a block's owner and the root need its length.
  *
- * Nothing is passed on, so large blocks travel once; with small ones and many ranks the root is
- * the bottleneck.
+ * No rank passes blocks on, so large blocks travel once. With small blocks and many ranks the root
+ * is the bottleneck.
  *
  * Cost: (p-1) alpha + (p-1)/p n beta at the root.
  */

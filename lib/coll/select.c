@@ -1,33 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which algorithm serves a call: the seeds, and what TUTTI_ALGORITHM forces.
+ * Chooses the algorithm for a call: by TUTTI_ALGORITHM, or by the seeds.
  *
- * The choice depends on the call, the shape and the settings, which are the same on all ranks; so
- * all ranks choose alike without asking each other. What the user forces is done or refused, never
- * silently replaced: each algorithm says itself which shapes it cannot serve, so a setting made for
- * another job is a clear error (MPICH issue 7456 is the crash that happens else).
+ * The choice depends on the call, the shape and the settings, which are the same on all ranks, so
+ * all ranks choose alike without communication. A choice that the user forces is followed or
+ * refused, never silently replaced. Each algorithm reports the shapes that it cannot serve, so a
+ * setting made for another job is a clear error (otherwise it can crash: MPICH issue 7456).
  *
- * The seeds are a table, looked through from above: the first row serves that fits the call, whose
- * algorithm can serve the shape and, where that is asked for, keeps the order of ranks and one
- * association. Its bytes and ranks are seeds, to be tuned by measurement: they come from the cost
- * formulas in the algorithms' files with alpha = 2 us and 1/beta = 10 GB/s, and from slots of
- * 64 KiB. What they say in words:
+ * The seeds are a table, searched from the top. The first row is taken that fits the call and whose
+ * algorithm can serve the shape and, if required, keeps the order of ranks and one association. The
+ * numbers of bytes and ranks are to be tuned by measurement: they come from the cost formulas in
+ * the algorithms' files with alpha = 2 us and 1/beta = 10 GB/s, and from slots of 64 KiB. In words:
  *
- *      one host         node operations, where there are any
- *      allreduce        hierarchical; between hosts recursive doubling while messages are small,
+ *      one host         node operations, if there are any
+ *      allreduce        hierarchical; between hosts recursive doubling for small messages,
  *                       halving-doubling for many hosts, a ring for large buffers
- *      rooted ones      a tree while it is small; scatter-and-gather kinds while filling a chain
- *                       would take longer than what is sent twice; then a chain
- *      reduce_scatter,  logarithmic while small, then a ring, which crosses between hosts once
+ *      rooted           a tree for small messages; algorithms with scatter and gather while filling
+ *                       a chain would take longer than the data that they send twice; then a chain
+ *      reduce_scatter,  logarithmic for small messages, then a ring, which crosses hosts once
  *      allgather
- *      alltoall         Bruck's for a few bytes each, all at once, then one after another
- *      v forms          where nobody knows all lengths: what is never bad
+ *      alltoall         Bruck's for a few bytes per rank, then all at once, then one after another
+ *      v forms          the lengths are unknown: an algorithm that is never bad
  *      no commuting     the tree of recursive doubling, in the order of ranks
  *
- * On device memory the choice goes on in device_cost.c.
+ * On device memory device_cost.c makes a further choice.
  *
- * Where association is fixed, rows with one tree of operands only may be taken, so that bits do not
- * depend on sizes: recursive doubling and halving have the same.
+ * If association is fixed, only rows with one tree of operands may be taken, so that bits do not
+ * depend on sizes: recursive doubling and halving have the same tree.
  */
 #include "base/status.h"
 #include "coll/algorithms.h"
@@ -48,13 +47,13 @@ typedef struct {
     tutti__collective_t collective;
     hosts_t hosts;
     uint32_t ranks; /* at least */
-    size_t bytes;   /* at most, of the whole */
+    size_t bytes;   /* at most, in total */
     const char *algorithm;
-    int strict; /* also where association is fixed */
+    int strict; /* may be taken if association is fixed */
     const char *why;
 } seed_t;
 
-/* Whys. */
+/* Reasons. */
 #define HOST "by the table: one host"
 #define HOSTS "by the table: several hosts"
 #define SMALL "by the table: small"
@@ -136,7 +135,7 @@ static const seed_t seeds[] = {
     { TUTTI__BARRIER, ANY_HOSTS, 1, ALL, "dissemination", 1, HOSTS },
 };
 
-/* Between hosts: the same, for the subs of an algorithm. */
+/* Between hosts: seeds for the subs of an algorithm. */
 typedef struct {
     uint32_t hosts; /* at least */
     size_t bytes;   /* at most */
@@ -157,7 +156,7 @@ static const char not_fixed[] =
     "its association depends on an element's place, against TUTTI_DETERMINISTIC=strict";
 static const char not_ordered[] = "it does not keep the order of ranks, which the operation needs";
 
-/* The pointer from the algorithm's subs. */
+/* Returns the pointer from the algorithm's subs. */
 static const char *seed_sub(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
                             size_t bytes, tutti__association_t association)
 {
@@ -186,7 +185,7 @@ static int is_fixed(const tutti__choice_t *choice)
            (choice->sub == NULL || sub_algorithm(choice)->fixed_association);
 }
 
-/* What does not reduce has no operands to put out of order. */
+/* Without a reduction there are no operands whose order matters. */
 static int is_ordered(const tutti__choice_t *choice)
 {
     switch (choice->algorithm->collective) {
@@ -202,7 +201,7 @@ static int is_ordered(const tutti__choice_t *choice)
     }
 }
 
-/* Why it cannot serve; NULL if it can. */
+/* The reason why it cannot serve; NULL if it can. */
 static const char *refusal(const tutti__choice_t *choice, const tutti__shape_t *shape, int ordered)
 {
     const tutti__algorithm_t *a = choice->algorithm;
@@ -221,7 +220,7 @@ static tutti_status_t refuse(const tutti__choice_t *choice, const char *reason)
                        choice->sub != NULL ? choice->sub : "", reason);
 }
 
-/* What was left open. */
+/* Fill in the parts of the choice that were left open. */
 static void complete(tutti__choice_t *choice, const tutti__want_t *want,
                      const tutti__shape_t *shape, tutti__association_t association)
 {
@@ -260,7 +259,7 @@ static tutti_status_t choose_seed(const tutti__want_t *want, const tutti__shape_
                        tutti__collective_name(want->collective));
 }
 
-/* Is it not about such calls? */
+/* Does this choice apply to other calls only? */
 static int is_elsewhere(const tutti__choice_t *choice, const tutti__shape_t *shape)
 {
     return choice->algorithm != NULL && choice->algorithm->refuses == tutti__coll_flat_refuses &&
@@ -280,7 +279,8 @@ static tutti_status_t check_root(const tutti__file_t *file, const tutti__want_t 
                        want->root);
 }
 
-/* The row of the file that an item names; *ret_row is NULL if it is for other groups than this. */
+/* The row of the file that an item names; *ret_row is NULL if the file is for other
+   numbers of ranks. */
 static tutti_status_t choose_file(const tutti__override_item_t *item, const tutti__want_t *want,
                                   const tutti__shape_t *shape, const tutti__algorithm_t **ret_row)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Between two ranks: send IN to one, receive OUT from another, or one of the two only. And what
- * sender and receiver tell each other before: a head each way.
+ * Between two ranks: send IN to one, receive OUT from another, or only one of these. And the
+ * exchange of heads before a message: one head each way.
  *
- * The two directions are streams of their own, so that neither waits for the other: two ranks that
- * send each other more than the slots hold would deadlock in one stream. The sender's stream, which
- * names the channel, is always 0: whoever receives need not know whether the other one receives
- * something, too.
+ * Each direction has its own stream, so neither waits for the other: in one stream, two ranks that
+ * send each other more than the slots hold would deadlock. The sender's stream, which identifies
+ * the channel, is always 0, so a receiver need not know whether the peer also receives.
  *
  * Cost: alpha + n beta.
  */
@@ -15,7 +14,7 @@
 
 #define NOBODY UINT32_MAX
 
-/* To itself: both ends in one call. */
+/* A message to itself: both ends in one call. */
 static tutti_status_t build_self(tutti__build_t *b, tutti__sched_t **ret_sched)
 {
     tutti__build_copy(b, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0), 1);
@@ -48,8 +47,9 @@ tutti_status_t tutti__coll_build_sendrecv(const tutti__shape_t *shape, uint32_t 
     return tutti__build_end(b, ret_sched);
 }
 
-/* A sender's head goes before its data, in stream 0; a receiver's is stream 1. So what a rank has
-   to do with another one in two roles stays apart, in whatever order that one takes it. */
+/* A sender's head goes before its data, in stream 0; a receiver's head is in stream 1. So two
+   messages between the same ranks in opposite directions stay apart, in whatever order the peer
+   executes them. */
 tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t rank, uint32_t dest,
                                        uint32_t source, tutti__sched_t **ret_sched)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of algorithms: what there is, and what it is good for. Their costs and sources stand in
- * the heads of their files, and side by side in docs/algorithms.md.
+ * The table of algorithms and their purposes. Costs and sources are in the head comments of the
+ * algorithms' files, and side by side in docs/algorithms.md.
  */
 #include "coll/algorithms.h"
 
 #include <string.h>
 
-/* What stands in several rows. */
+/* Used in several rows. */
 #define ONE_HOST "one operation in the shared memory of one host"
 
 /* Columns: name, collective, purpose, fixed association, ordered, radix, subs, refuses, build. */

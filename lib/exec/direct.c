@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor with direct messages: between hosts they go from and to device memory, by transports
- * that take it. The schedule is the same; only STAGE, and the slots of messages, are in the lane's
- * device memory, so all that is proved of schedules holds.
+ * The executor with direct messages: between hosts, messages go from and to device memory, over
+ * transports that accept it. The schedule is the same. Only STAGE and the slots of messages are in
+ * the lane's device memory, so all proofs about schedules hold.
  *
- *      SEND         from STAGE, where all earlier work of the stream is done; several blocks are
- *                   put together in a slot first
- *      RECV         a copy out of the slot where the message came, by the device
- *      RECV_REDUCE  a sum of the slot and what is there
+ *      SEND         from STAGE, after all earlier work of the stream; several blocks are first
+ *                   packed into a slot
+ *      RECV         the device copies from the slot in which the message arrived
+ *      RECV_REDUCE  the device adds the slot to the destination
  *
- * An operation ends when the device has done its work: an event is polled. So a slot is given back,
- * and a message is sent, only when nothing is queued any more that touches it, and what came in a
- * message is read by work that was queued after it had come.
+ * An operation ends when the device has done its work: an event is polled. So when a slot is
+ * released or a message is sent, no queued work touches it any more; and the work that reads a
+ * message is queued after the message has arrived.
  *
- * What the device cannot add up goes through the host's STAGE as before, by what all ranks have
- * alike: the call, the schedule and settings.
+ * Sums that the device cannot compute go through STAGE in host memory. This depends only on values
+ * that are equal on all ranks: the call, the schedule and settings.
  *
- * Slots of the lane: those of channels from the first on, those to gather from the last back.
+ * Slots of the lane: those of channels from the first on, those for packing from the
+ * last downwards.
  */
 #include "exec/inside.h"
 
@@ -25,11 +26,11 @@
 #include <assert.h>
 
 #define MOST_CREDITS 4 /* slots of a channel */
-#define PIECES 16      /* in one launch; on the stack */
+#define PIECES 16      /* of one launch; on the stack */
 
 /* st->started */
 enum {
-    WORKING = 1, /* the device is; behind it the stream's event */
+    WORKING = 1, /* the device works; the stream's event follows its work */
     SENDING
 };
 
@@ -111,7 +112,7 @@ static size_t sum_bytes(const tutti__run_t *run, const tutti__stream_t *st, cons
     return bytes;
 }
 
-/* The blocks of an operation, put end to end at `packed`, or taken from there. */
+/* Pack the blocks of an operation into `packed`, or unpack them from there. */
 static tutti_status_t pack(const tutti__run_t *run, const tutti__stream_t *st,
                            const tutti__op_t *op, unsigned buf, uint32_t blk, char *packed,
                            int takes)
@@ -136,7 +137,7 @@ static tutti_status_t pack(const tutti__run_t *run, const tutti__stream_t *st,
     return status;
 }
 
-/* dst = what is there + what arrives; LEFT: the other way round. */
+/* dst = there + arrives; LEFT: arrives + there. */
 static tutti_status_t add(const tutti__run_t *run, const tutti__op_t *op, tutti__span_t dst,
                           const char *there, const char *arrives)
 {
@@ -149,7 +150,7 @@ static tutti_status_t add(const tutti__run_t *run, const tutti__op_t *op, tutti_
                                  op->flags & TUTTI__FINISH ? run->divisor : 0, between(run));
 }
 
-/* Queue what is to be done with a message; or, REDUCE, with blocks of STAGE. */
+/* Queue the device's work on a message; REDUCE: on blocks of STAGE. */
 static tutti_status_t take(const tutti__run_t *run, const tutti__stream_t *st,
                            const tutti__op_t *op, const char *data)
 {
@@ -174,7 +175,7 @@ static tutti_status_t take(const tutti__run_t *run, const tutti__stream_t *st,
     return status;
 }
 
-/* ---- operations; each answers OK when it is complete ---- */
+/* ---- operations; each returns OK when it is complete ---- */
 
 static tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                               tutti__stuck_t *stuck)

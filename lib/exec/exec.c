@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor: operations and streams. See exec.h, and sched.h for what the operations mean;
- * start.c has what happens before the first operation, on_device.c what device memory needs.
+ * The executor: operations and streams. See exec.h, and sched.h for the meaning of the operations.
+ * start.c has the steps before the first operation, on_device.c those for device memory.
  *
- * Everything that an operation needs was looked up at the start: where each block is, in bytes, and
- * both ends of its channel. So an operation is a table look-up, a clamp, and the transport's or the
- * kernel's own work. Whatever divides, compares names or allocates belongs into start.c.
+ * The start has looked up everything that an operation needs: the place of each block, in bytes,
+ * and both ends of its channel. So an operation is a table look-up, a clamp, and the work of the
+ * transport or the kernel. Divisions, comparisons of names and allocations belong in start.c.
  */
 #include "exec/inside.h"
 
@@ -17,7 +17,7 @@
 
 /* ---- blocks ---- */
 
-/* Several blocks as one, where they are joint. */
+/* Several contiguous blocks as one. */
 static tutti__span_t join(const tutti__run_t *run, unsigned buf, uint32_t blk, uint32_t nblk)
 {
     const tutti__place_t *place = &run->place[buf];
@@ -26,7 +26,7 @@ static tutti__span_t join(const tutti__run_t *run, unsigned buf, uint32_t blk, u
     return (tutti__span_t){ place->base + first->begin, last->begin + last->bytes - first->begin };
 }
 
-/* All blocks of an operation in one buffer; more than one only where they are joint. */
+/* All blocks of an operation in one buffer; if more than one, they are contiguous. */
 static inline tutti__span_t span(const tutti__run_t *run, const tutti__stream_t *st,
                                  const tutti__op_t *op, unsigned buf, uint32_t blk)
 {
@@ -43,7 +43,7 @@ static size_t sum_bytes(const tutti__run_t *run, const tutti__stream_t *st, cons
     return bytes;
 }
 
-/* A message of several blocks is put together first. */
+/* Pack a message of several blocks. */
 static tutti__span_t gather(const tutti__run_t *run, const tutti__stream_t *st,
                             const tutti__op_t *op)
 {
@@ -60,14 +60,14 @@ static tutti__span_t gather(const tutti__run_t *run, const tutti__stream_t *st,
     return (tutti__span_t){ st->gather, (size_t)(to - st->gather) };
 }
 
-/* ---- operations; each answers OK when it is complete ---- */
+/* ---- operations; each returns OK when it is complete ---- */
 
 static uint32_t divisor(const tutti__run_t *run, const tutti__op_t *op)
 {
     return op->flags & TUTTI__FINISH ? run->divisor : 0;
 }
 
-/* dst = what is there (op) what arrives; LEFT: the other way round. */
+/* dst = there (op) arrives; LEFT: arrives (op) there. */
 static inline void fold(const tutti__run_t *run, const tutti__op_t *op, tutti__span_t dst,
                         const char *there, const char *arrives)
 {
@@ -112,7 +112,7 @@ static inline void take(const tutti__run_t *run, const tutti__op_t *op, tutti__s
         fold(run, op, dst, src.ptr, data);
 }
 
-/* Take a message of several blocks apart. */
+/* Unpack a message of several blocks. */
 static void take_apart(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op,
                        const char *data)
 {
@@ -196,9 +196,10 @@ static tutti_status_t do_wait(const tutti__run_t *run, const tutti__stream_t *st
     return (int64_t)run->stream[op->stream].marks >= target ? TUTTI_OK : TUTTI__AGAIN;
 }
 
-/* ---- the host as a whole ---- */
+/* ---- node operations ---- */
 
-/* What the node counts from: element 0 of the map, or the first of SCRATCH's blocks. */
+/* The base of a node operation's offsets: element 0 of the map, or the first of
+   SCRATCH's blocks. */
 static char *node_base(const tutti__run_t *run, unsigned buf, uint32_t blk)
 {
     const tutti__place_t *place = &run->place[buf];
@@ -213,7 +214,7 @@ static inline tutti__node_t *node_of(const tutti__run_t *run)
     return run->sched->flat ? run->device->flat : run->device->node;
 }
 
-/* start.c has filled in what is the same for all operations of the call. */
+/* start.c has filled in the fields that are equal for all operations of the call. */
 static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
 {
     tutti__node_call_t *call = &run->node_call;
@@ -322,7 +323,7 @@ static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const
     }
 }
 
-/* Run one stream until it is done (OK) or blocked (AGAIN). *moved: it did something. */
+/* Run one stream until it is done (OK) or blocked (AGAIN). *moved: it made progress. */
 static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__stuck_t *stuck,
                                  int *moved)
 {
@@ -335,7 +336,8 @@ static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__
             do_loop(run, st, op);
             continue;
         }
-        /* Else its chunk is none; a trip before the first is a very large one. */
+        /* If not, there is no chunk in this trip. A trip before the first wraps to a very
+           large number. */
         if (st->trip - op->shift < st->trips) {
             tutti_status_t status = do_op(run, st, op, stuck);
 
@@ -355,7 +357,7 @@ static int is_at_wait(const tutti__run_t *run, uint32_t s)
     return run->sched->ops[run->stream[s].pc].kind == TUTTI__WAIT;
 }
 
-#define DEVICE 16 /* to be blocked by it counts like so many places */
+#define DEVICE 16 /* weight of a stream that the device blocks */
 
 tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
 {
@@ -393,10 +395,10 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
         run->sched = NULL;
         return TUTTI_OK;
     }
-    /* Blocked in several places: no one word to sleep on. */
+    /* Blocked in several places: there is no single word to sleep on. */
     if (places > 1)
         stuck->word = NULL;
-    if (places >= DEVICE) /* it rings no bell */
+    if (places >= DEVICE) /* a device has no doorbell */
         stuck->peer = -1;
     return TUTTI__AGAIN;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of this room share. */
+/* Declarations for the files of this room. */
 #ifndef TUTTI__EXEC_INSIDE_H
 #define TUTTI__EXEC_INSIDE_H
 
@@ -14,7 +14,7 @@ typedef struct {
     size_t bytes;
 } tutti__span_t;
 
-/* Chunk of one block, as the present trip of a stream sees it. */
+/* The chunk of one block in the current trip of a stream. */
 static inline tutti__span_t tutti__run_chunk(const tutti__run_t *run, const tutti__stream_t *st,
                                              const tutti__op_t *op, unsigned buf, uint32_t blk)
 {
@@ -28,10 +28,10 @@ static inline tutti__span_t tutti__run_chunk(const tutti__run_t *run, const tutt
                             TUTTI__MIN(block->bytes - skip, st->chunk) };
 }
 
-/* Tell each receiving end how many messages this run brings. Not before the ranks have met. */
+/* Give each receiving end the number of this run's messages. Call it after the ranks have met. */
 tutti_status_t tutti__run_expect(tutti__run_t *run);
 
-/* ---- on_device.c: what calls on device memory have of their own ---- */
+/* ---- on_device.c: calls on device memory ---- */
 
 #define TUTTI__LEAST_CHUNK ((size_t)64) /* bytes; a power of two */
 
@@ -41,35 +41,35 @@ static inline int tutti__run_is_users(unsigned buf)
 }
 
 /*
- * STAGE's blocks, and chunks that are powers of two; all ranks know the same.
+ * Lay out STAGE's blocks, with chunks that are powers of two; the same on all ranks.
  *
  * message  bytes of a block that fit a slot
  * largest  bytes of the longest block
- * stage    [nblocks], to be filled in
+ * stage    [nblocks], filled in
  */
 tutti_status_t tutti__run_lay_out_device(tutti__run_t *run, const tutti__sched_t *sched,
                                          size_t largest, size_t message, tutti__block_t *stage);
-/* How each stream's chunks are cut; and who goes on before the host's ranks have met. */
+/* Set how each stream's chunks are cut, and which streams run before the host's ranks have met. */
 void tutti__run_start_device(tutti__run_t *run, const tutti__exec_call_t *call);
-/* They have met: the other streams begin, and messages will come. */
+/* The ranks have met: start the other streams, and expect messages. */
 tutti_status_t tutti__run_live(tutti__run_t *run);
 /* WAIT, between streams that may cut chunks differently. */
 tutti_status_t tutti__run_wait(const tutti__run_t *run, const tutti__stream_t *st,
                                const tutti__op_t *op);
 /* COPY, by the device, from or to its memory. */
 tutti_status_t tutti__run_copy(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op);
-/* Wait for copies that were queued: TUTTI__QUIET_NS at most. */
+/* Wait for queued copies: at most TUTTI__QUIET_NS. */
 void tutti__run_end_copies(const tutti__run_t *run);
 
 /* ---- direct.c: messages from and to device memory ---- */
 
-/* For run->direct. The call is on device memory; the same on all ranks but for the number. */
+/* Sets run->direct. The call is on device memory; the same on all ranks, except the number. */
 tutti_status_t tutti__run_choose_direct(const tutti__run_t *run, const tutti__sched_t *sched,
                                         const tutti__exec_call_t *call, uint32_t *ret_credits);
-/* The name of a channel's end, which has slots if it receives. */
+/* Fill in the key of a channel's end; a receiving end gets slots. */
 void tutti__run_direct_key(tutti__run_t *run, const tutti__sched_chan_t *chan,
                            tutti__chan_key_t *key);
-/* SEND to REDUCE, of a run that is direct. */
+/* Execute SEND to REDUCE of a direct run. */
 tutti_status_t tutti__run_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                                  tutti__stuck_t *stuck);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor on device memory: chunks and STAGE, copies by the device, and how a run begins and
- * is given up. See exec.h; exec.c has all that is the same for host memory.
+ * is given up. See exec.h; exec.c has the parts that host memory shares.
  *
- * Until the first node operation is done nothing else of a run goes on, and no message is expected:
- * NCCL may not serve the call, or the host's ranks may have come with different ones, and then the
- * lane is to be as if the run had not been.
+ * Until the first node operation is done, no other operation of the run executes, and no message is
+ * expected: NCCL may not serve the call, or the host's ranks may have different calls. The lane
+ * must then be in the state before the run.
  */
 #include "exec/inside.h"
 
@@ -33,7 +33,7 @@ tutti_status_t tutti__run_lay_out_device(tutti__run_t *run, const tutti__sched_t
     if (most < TUTTI__LEAST_CHUNK || message < TUTTI__LEAST_CHUNK)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "%u blocks do not fit %zu bytes of stage",
                            sched->stage_blocks, device->stage_bytes);
-    /* There is no use in one that is longer than the call. */
+    /* A chunk longer than the call has no benefit. */
     run->chunk = TUTTI__MAX(power_upto(largest), TUTTI__LEAST_CHUNK);
     run->chunk = TUTTI__MIN(largest > run->chunk ? 2 * run->chunk : run->chunk, power_upto(most));
     run->message = TUTTI__MIN(run->chunk, power_upto(message));
@@ -47,7 +47,7 @@ tutti_status_t tutti__run_lay_out_device(tutti__run_t *run, const tutti__sched_t
     return TUTTI_OK;
 }
 
-/* ---- beginning and giving up ---- */
+/* ---- begin and give up ---- */
 
 static int has_nodes_only(const tutti__sched_t *sched)
 {
@@ -120,7 +120,7 @@ tutti_status_t tutti__run_wait(const tutti__run_t *run, const tutti__stream_t *s
     size_t chunk = (st->trip - op->shift) / st->pieces;
     uint64_t target = (uint64_t)op->arg;
 
-    /* Its last trip for that chunk. */
+    /* The producer's last trip for that chunk. */
     if (st->loop != TUTTI__NO_LOOP)
         target += ((chunk + 1) * of->pieces - 1) * run->sched->marks[op->stream];
     return of->marks >= target ? TUTTI_OK : TUTTI__AGAIN;
@@ -132,7 +132,7 @@ static tutti_status_t queue_copies(tutti__run_t *run, const tutti__stream_t *st,
     const tutti__device_ops_t *ops = run->device->ops;
     tutti_status_t status = TUTTI_OK;
 
-    /* All later copies in the stream stand behind it. In place it is all there is to do. */
+    /* All later copies in the stream follow this wait. In place there is nothing more to do. */
     if (op->sbuf == TUTTI__IN && st->trip == op->shift && run->ready != NULL) {
         status = ops->wait(stream, run->ready);
         *ret_queued = 1;
@@ -157,7 +157,7 @@ tutti_status_t tutti__run_copy(tutti__run_t *run, tutti__stream_t *st, const tut
     int queued = 0;
     tutti_status_t status;
 
-    assert(!(op->flags & TUTTI__FINISH) || run->divisor <= 1); /* else nothing would divide */
+    assert(!(op->flags & TUTTI__FINISH) || run->divisor <= 1); /* otherwise nothing would divide */
     if (!st->started) {
         status = queue_copies(run, st, op, stream, &queued);
         if (status == TUTTI_OK && queued)

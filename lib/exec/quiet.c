@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When a communicator has ended with an error: no device work touches the callers' buffers once
- * their calls have returned.
+ * Quiesces the device after a communicator has ended with an error: no device work touches the
+ * callers' buffers after their calls have returned.
  *
- * Queued work goes on after an error. It may read or write buffers that the caller frees, or uses
+ * Queued work continues after an error. It may read or write buffers that the caller frees, or uses
  * again, as soon as the call has returned the error. So NCCL is aborted first, which ends all work
- * that waits for other ranks. Then this function waits for the rest: copies and kernels. That takes
- * little time, unless the work is queued behind long work in the caller's own CUDA stream. In this
+ * that waits for other ranks. Then this function waits for the rest: copies and kernels. This takes
+ * little time, unless the work is queued after long work in the caller's own CUDA stream. In this
  * case the function gives up after a second, because the engine waits meanwhile.
  *
  * Tried: a limit of 100 ms. Beside 30 busy processes the pretend device's threads took longer.
  *
- * Rejected: to find out in which phase a call was, and which of its events are recorded. No call
- * uses a lane's events any more, so new records cover all work in its streams.
+ * Rejected: determine the phase of each call, and which of its events are recorded. No call uses a
+ * lane's events any more, so new records cover all work in its streams.
  */
 #include "exec/device.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor before its first operation: memory, channels, where each block of the call is.
+ * The executor before its first operation: memory, channels, the places of the call's blocks.
  *
- * A small call on one host takes 150 ns in all, so nothing is done here again that the last call
- * did already: its channels serve if they are the same, its blocks if it had as many of the same
- * size. Tables of block lengths belong to the caller and are read anew each time.
+ * A small call on one host takes 150 ns in total, so results of the last call are reused: its
+ * channels if they are the same, its blocks if their number and size are the same. Tables of block
+ * lengths belong to the caller and are read in each call.
  */
 #include "exec/inside.h"
 
@@ -34,7 +34,7 @@ void tutti__run_fini(tutti__run_t *run)
 /* ---- blocks ---- */
 
 /* Equal shares, as tutti__block_border cuts them, without a division for each. Returns the bytes of
-   the largest. */
+   the largest share. */
 static size_t put_shares(tutti__block_t *block, size_t count, uint32_t n, size_t esize)
 {
     size_t whole = count / n * esize, rest = count % n, carry = 0, begin = 0;
@@ -71,7 +71,7 @@ static size_t put_blocks(tutti__block_t *block, const size_t *table, const size_
                          : put_shares(block, count, n, esize);
 }
 
-/* One chunk of memory per block, as long as what it stands for. */
+/* One chunk of memory per block, as long as the block that it stands for. */
 static void put_scratch(tutti__block_t *scratch, const tutti__block_t *out,
                         const tutti__sched_t *sched, size_t chunk)
 {
@@ -89,7 +89,7 @@ static int is_chunks_only(const tutti__block_t *block, uint32_t n, size_t chunk)
     return 1;
 }
 
-/* IN and OUT (which may be one), STAGE, SCRATCH. */
+/* Allocate the blocks of IN and OUT (which may be the same), STAGE, SCRATCH. */
 static tutti_status_t get_blocks(tutti__run_t *run, const tutti__sched_t *sched)
 {
     size_t need = (size_t)sched->nblocks * 3 + sched->scratch_blocks;
@@ -110,7 +110,7 @@ static size_t divide_up(size_t n, size_t by)
     return n <= by ? n > 0 : n / by + (n % by != 0);
 }
 
-/* Where the blocks are, how long a chunk is, and how many there are. */
+/* Compute the places of the blocks, the length of a chunk, and the number of chunks. */
 static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
                               const tutti__exec_call_t *call, size_t esize)
 {
@@ -135,10 +135,10 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
         size_t longest =
             put_blocks(in, call->in_table, call->in_begins, call->in_count, sched->nblocks, esize);
 
-        /* Chunks are alike on all ranks, and these sizes are known to this one only. */
+        /* Chunks must be equal on all ranks, and only this rank has these sizes. */
         largest = TUTTI__MAX(largest, longest);
     } else {
-        /* A scratch block is one chunk; there is no use in one that is longer than the call. */
+        /* A scratch block is one chunk; a chunk longer than the call has no benefit. */
         chunk = TUTTI__MIN(chunk, TUTTI__MAX(largest, esize));
     }
     assert(sched->sizes != TUTTI__ALL_EQUAL || is_chunks_only(out, sched->nblocks, largest));
@@ -167,7 +167,7 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
     return TUTTI_OK;
 }
 
-/* The same, but for what the last call left. */
+/* lay_out, unless the last call's layout can be reused. */
 static tutti_status_t find_layout(tutti__run_t *run, const tutti__sched_t *sched,
                                   const tutti__exec_call_t *call)
 {
@@ -198,7 +198,7 @@ static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
 
     if (run->scratch_bytes < scratch) {
         free(run->scratch);
-        /* Zeroed: a barrier sends what nobody ever wrote. */
+        /* Zeroed: a barrier sends memory that was never written. */
         run->scratch = calloc(1, scratch);
         run->scratch_bytes = run->scratch == NULL ? 0 : scratch;
         if (run->scratch == NULL)
@@ -242,12 +242,12 @@ static tutti_status_t open_end(tutti__run_t *run, const tutti__sched_chan_t *key
         return status;
     ret_end->ops = x->ops;
     ret_end->key = *key;
-    ret_end->key.stream = (uint8_t)name.stream; /* so no direct end is taken for another */
+    ret_end->key.stream = (uint8_t)name.stream; /* so that no direct end is confused with another */
     run->expects |= key->is_recv && x->ops->expect != NULL;
     return TUTTI_OK;
 }
 
-/* The channel ends of this schedule. Direct ones are asked for in every run, with its slots. */
+/* Open this schedule's channel ends. Direct ones are opened in every run, with its slots. */
 static tutti_status_t get_ends(tutti__run_t *run, const tutti__sched_t *sched)
 {
     tutti_status_t status = TUTTI_OK;
@@ -272,7 +272,7 @@ static tutti_status_t get_ends(tutti__run_t *run, const tutti__sched_t *sched)
     return status;
 }
 
-/* Messages that one operation receives in the whole run: trips in which it is not empty. */
+/* The number of messages that one operation receives in the whole run: its trips with data. */
 static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
 {
     const tutti__block_t *block = &run->place[op->dbuf].block[op->dblk];
@@ -306,9 +306,9 @@ tutti_status_t tutti__run_expect(tutti__run_t *run)
     return TUTTI_OK;
 }
 
-/* ---- beginning and giving up ---- */
+/* ---- begin and give up ---- */
 
-/* What is the same for all node operations of a call. */
+/* Fill in the fields that are equal for all node operations of a call. */
 static void prepare_node(tutti__run_t *run, const tutti__sched_t *sched,
                          const tutti__exec_call_t *call)
 {
@@ -332,7 +332,7 @@ static void start_meeting(tutti__run_t *run)
     meet->kind = TUTTI__NODE_MEET;
     meet->root = run->root;
     meet->divisor = 0;
-    /* What each rank brings BY_PAIR is its own affair. */
+    /* BY_PAIR the counts may differ between ranks. */
     if (run->sched->sizes == TUTTI__BY_PAIR)
         meet->map.count = 0;
     run->env->node->ops->start(run->env->node, run->lane, meet);
@@ -362,7 +362,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
 {
     tutti_status_t status;
 
-    /* Calls that reduce were checked; others may come with any pair. */
+    /* Calls that reduce were checked; other calls may have any type and operation. */
     if (!tutti__reducer_find(call->dtype, call->op, &run->reducer))
         run->reducer.fold = NULL;
     run->divisor = call->op == TUTTI_AVG ? run->env->size : 0;
@@ -373,7 +373,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     if (TUTTI__UNLIKELY(call->on_device)) {
         run->device = run->env->device;
         run->untouched = 1;
-        run->layout.count = 0; /* nothing is kept from host calls, nor for them */
+        run->layout.count = 0; /* host calls and device calls reuse no layout from each other */
         status = tutti__run_choose_direct(run, sched, call, &run->direct);
         if (status != TUTTI_OK)
             return status;

@@ -2,9 +2,9 @@
 /*
  * Available memory, from /proc/meminfo and the control groups' files.
  *
- * A limit may be set on any group above this process' one, so each is asked, up to the root. In a
- * container the path in /proc/self/cgroup may be the host's, of which only the upper end exists
- * inside; groups without files are passed over. About 50 us.
+ * Any group above this process's own may have a limit, so each one is read, up to the root. In a
+ * container the path in /proc/self/cgroup may be the host's, of which only the upper part exists
+ * inside; groups without files are skipped. About 50 us.
  */
 #include "mem/avail.h"
 
@@ -15,10 +15,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where a version of control groups keeps its numbers. */
+/* The files in which a version of control groups has its numbers. */
 typedef struct {
     const char *mount, *limit, *usage;
-    const char *reclaimable; /* line of memory.stat: usage that goes away when memory is needed */
+    const char *reclaimable; /* line of memory.stat: usage that can be reclaimed */
 } cgroup_version_t;
 
 static const cgroup_version_t version_1 = { "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
@@ -26,7 +26,8 @@ static const cgroup_version_t version_1 = { "/sys/fs/cgroup/memory", "memory.lim
 static const cgroup_version_t version_2 = { "/sys/fs/cgroup", "memory.max", "memory.current",
                                             "inactive_file" };
 
-/* The number in the line "name number" or "name: number" of a file; without a name, the file's. */
+/* The number in the line "name number" or "name: number" of a file; name NULL: the whole file is
+   one number. */
 static int read_number(const char *path, const char *name, uint64_t *ret_number)
 {
     size_t length = name == NULL ? 0 : strlen(name);
@@ -64,7 +65,7 @@ static uint64_t of_machine(const char *root)
     return (available + swap) * 1024;
 }
 
-/* What one group leaves; `folder` is its folder. "max" is no number, and so no limit. */
+/* The memory that one group leaves; `folder` is its folder. "max" is no number, hence no limit. */
 static uint64_t of_group(const cgroup_version_t *version, const char *folder)
 {
     uint64_t limit, usage, reclaimable = 0;
@@ -81,7 +82,7 @@ static uint64_t of_group(const cgroup_version_t *version, const char *folder)
     return minus(limit, minus(usage, reclaimable));
 }
 
-/* The group at `path` below the mount, and all above it. */
+/* The minimum over the group at `path` below the mount and all groups above it. */
 static uint64_t of_groups(const char *root, const cgroup_version_t *version, const char *path)
 {
     uint64_t least = UINT64_MAX;

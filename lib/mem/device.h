@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A device: memory that the processor cannot read, and everything that reaches it.
+ * A device: memory that the processor cannot read, and all functions that access it.
  *
- * All of CUDA and NCCL stands behind this table. The real one is a module, tutti/cuda.so, opened at
- * run time; the tests bring a pretend device, whose memory no host code can touch unnoticed and
- * whose streams run in other threads.
+ * All of CUDA and NCCL is behind this table. The real device is a module, tutti/cuda.so, opened at
+ * run time. The tests provide a pretend device: any access of host code to its memory is detected,
+ * and its streams run in other threads.
  *
- * No device or pinned memory is allocated on the way of a call, and no stream is made; memory of
- * malloc may be. alloc, host_alloc, nccl_alloc, stream_make and what undoes them are for set-up
- * only, since they may wait for all of the device's work, also for NCCL's, which waits for other
- * ranks. Making an event waits for nobody: CUDA does not name it among what synchronises.
+ * During a call no device or pinned memory is allocated, and no stream is made; malloc is allowed.
+ * alloc, host_alloc, nccl_alloc, stream_make and their inverses are for set-up only, because they
+ * may wait for all of the device's work, including NCCL's, which waits for other ranks. Making an
+ * event waits for nothing: it is not in CUDA's list of functions that synchronise.
  *
- * Threads: use() and current() are of the calling thread; all others may be called from any thread
- * that has used the device. But one thread at a time is in nccl_call or nccl_poll with a device,
- * and whatever communicators it has, nccl_call comes in one order on all ranks. What else there is
- * of NCCL may come meanwhile, for other communicators.
+ * Threads: use() and current() are per thread; all others may be called from any thread that has
+ * used the device. But one thread at a time may be in nccl_call or nccl_poll of a device, and
+ * nccl_call must come in one order on all ranks, over all communicators of the device. Other NCCL
+ * functions may run meanwhile, for other communicators.
  *
- * Errors: SYSTEM: CUDA said no; TRANSPORT: NCCL did; NO_MEMORY. Words come with them, naming the
- * function and the library's own text. What is queued fails later: query says so.
+ * Errors: SYSTEM: from CUDA; TRANSPORT: from NCCL; NO_MEMORY. Each has a text with the function and
+ * the library's own text. Queued work fails later: query reports it.
  */
 #ifndef TUTTI__MEM_DEVICE_H
 #define TUTTI__MEM_DEVICE_H
@@ -27,22 +27,22 @@
 #define TUTTI__DEVICE_ABI 7
 #define TUTTI__DEVICE_IDENTITY_BYTES 32
 
-typedef struct tutti__dstream tutti__dstream_t; /* a stream of work: cudaStream_t */
-typedef struct tutti__devent tutti__devent_t;   /* a point in one: cudaEvent_t */
+typedef struct tutti__dstream tutti__dstream_t; /* a CUDA stream: cudaStream_t */
+typedef struct tutti__devent tutti__devent_t;   /* a point in a CUDA stream: cudaEvent_t */
 typedef struct tutti__nccl tutti__nccl_t;       /* a communicator: ncclComm_t */
 
-typedef struct tutti__nccl_reg tutti__nccl_reg_t; /* a buffer that a communicator knows */
+typedef struct tutti__nccl_reg tutti__nccl_reg_t; /* a registered buffer of a communicator */
 
-/* What kind of memory a pointer points to. */
+/* The kind of memory of a pointer. */
 typedef enum {
-    TUTTI__MEM_HOST,   /* the device does not know it */
-    TUTTI__MEM_PINNED, /* host memory that the device reads and writes, too; managed memory */
+    TUTTI__MEM_HOST,   /* the device cannot access it */
+    TUTTI__MEM_PINNED, /* host memory that the device can access; managed memory */
     TUTTI__MEM_DEVICE
 } tutti__mem_kind_t;
 
 typedef struct {
     tutti__mem_kind_t kind;
-    int device; /* whose memory; -1: HOST */
+    int device; /* the memory's device; -1: HOST */
 } tutti__where_t;
 
 /* A piece of a pack or unpack: `count` elements from src to dst, each in device or pinned memory
@@ -74,7 +74,7 @@ typedef struct {
     size_t count;
     tutti_dtype_t dtype;
     tutti_op_t op; /* SUM, PROD, MIN, MAX; AVG divides by the communicator's size */
-    uint32_t root; /* or the peer */
+    uint32_t root; /* root, or the peer */
 } tutti__nccl_call_t;
 
 typedef struct {
@@ -83,111 +83,111 @@ typedef struct {
 
     /* ---- the device ---- */
     tutti_status_t (*count)(int *ret_count);
-    /* For the calling thread, from here on. */
+    /* Selects the device of the calling thread. */
     tutti_status_t (*use)(int device);
-    /* The calling thread's, if it has chosen one or used it; -1: none. */
+    /* The calling thread's device, if it has selected or used one; -1: none. */
     int (*current)(void);
-    /* What NCCL tells the devices of one machine apart by, as text; "": unknown. Parts of a GPU
-       (MIG) share it, and NCCL refuses them, too. */
+    /* A text by which NCCL distinguishes the devices of one machine; "": unknown. Parts of a GPU
+       (MIG) have the same text; NCCL refuses these as well. */
     void (*identity)(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES]);
 
     /* ---- memory ---- */
-    /* Any pointer; of none it says HOST. Never fails. */
+    /* For any pointer; an unknown one is HOST. Never fails. */
     tutti__where_t (*where)(const void *ptr);
     tutti_status_t (*alloc)(size_t bytes, void **ret_ptr);
     void (*free)(void *ptr);
     tutti_status_t (*host_alloc)(size_t bytes, void **ret_ptr); /* pinned */
     void (*host_free)(void *ptr);
 
-    /* ---- streams: work in one is done in order ---- */
-    /* is_urgent: the highest priority. It does not wait for the legacy default stream. */
+    /* ---- CUDA streams: work in a stream is executed in order ---- */
+    /* is_urgent: the highest priority. The stream does not wait for the legacy default stream. */
     tutti_status_t (*stream_make)(int is_urgent, tutti__dstream_t **ret_stream);
     void (*stream_drop)(tutti__dstream_t *stream);
-    /* 1: it is being captured into a graph, so nothing may be queried or waited for. */
+    /* 1: it is being captured into a graph, so queries and waits are not allowed. */
     int (*stream_captures)(tutti__dstream_t *stream);
     tutti_status_t (*event_make)(tutti__devent_t **ret_event);
     void (*event_drop)(tutti__devent_t *event);
     tutti_status_t (*record)(tutti__devent_t *event, tutti__dstream_t *stream);
     /* Later work in `stream` waits for the event's last record; the host does not. */
     tutti_status_t (*wait)(tutti__dstream_t *stream, tutti__devent_t *event);
-    /* TUTTI_OK: what was recorded is done, or nothing was; TUTTI__AGAIN (base/status.h): not
-       yet. */
+    /* TUTTI_OK: the work before the last record is complete, or there was no record; TUTTI__AGAIN
+       (base/status.h): not yet. */
     tutti_status_t (*query)(tutti__devent_t *event);
-    /* An event that can be timed, which costs a little more; else as event_make's. */
+    /* An event with a time stamp, which costs a little more; otherwise like event_make's. */
     tutti_status_t (*timer_make)(tutti__devent_t **ret_timer);
-    /* From what stop's last record stands behind back to start's, by the device's clock;
-       TUTTI__AGAIN if not both have come. SYSTEM: not a timer, or never recorded. */
+    /* The time from start's last record to stop's, by the device's clock; TUTTI__AGAIN if not both
+       have completed. SYSTEM: not a timer, or never recorded. */
     tutti_status_t (*elapsed)(tutti__devent_t *start, tutti__devent_t *stop, double *ret_us);
 
-    /* ---- words that streams wait for; both NULL, or UNSUPPORTED: it has none ---- */
-    /* TUTTI__DEVICE_WORDS of them, TUTTI__DEVICE_WORD_BYTES apart, in pinned memory that lives as
-       long as the process: a stream may come to its wait long after a communicator's end. At first
-       zeros; from then on always the same. For set-up only. */
+    /* ---- semaphores that streams wait on; both functions NULL, or UNSUPPORTED: none ---- */
+    /* TUTTI__DEVICE_WORDS words, TUTTI__DEVICE_WORD_BYTES apart, in pinned memory that is never
+       freed: a stream may reach its wait long after a communicator's end. Initially zeros; each
+       call returns the same memory. For set-up only. */
     tutti_status_t (*words)(void **ret_words);
     /*
-     * Later work in `stream` waits until (int32_t)(*word - value) >= 0. The device's order of work
-     * knows nothing of it. UNSUPPORTED, with nothing queued: not in this stream, as it might hold
-     * up those of the highest priority, which have to go on meanwhile.
+     * Later work in `stream` waits until (int32_t)(*word - value) >= 0. CUDA has no record of this
+     * dependence. UNSUPPORTED, with nothing queued: not in this stream, because its wait could
+     * block streams of the highest priority, which must continue meanwhile.
      */
     tutti_status_t (*await)(tutti__dstream_t *stream, const void *word, uint32_t value);
 
     /* ---- work ---- */
-    /* Between any two places; host memory that is not pinned may block. */
+    /* Between any two kinds of memory; may block for host memory that is not pinned. */
     tutti_status_t (*copy)(void *dst, const void *src, size_t bytes, tutti__dstream_t *stream);
-    /* All pieces in as few launches as can be: each from `from` elements to `to` elements, times
-       `scale` (in float32; in float64 if one of the two is FLOAT64), rounded to nearest even.
-       from == to and scale 1 copies bits, of any type; else both are floating point types. The
-       array `pieces` is the caller's again at return. */
+    /* All pieces in as few launches as possible: each from `from` elements to `to` elements, times
+       `scale` (in float32; in float64 if one of the two is FLOAT64), rounded to nearest even. from
+       == to and scale 1 copies bits, of any type; otherwise both must be floating point types. The
+       caller may reuse `pieces` after the return. */
     tutti_status_t (*pack)(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
                            tutti_dtype_t to, double scale, tutti__dstream_t *stream);
-    /* dst = src0 + src1 + ..., as tutti__reduce_find's kernel of SUM folds: in that order, narrow
-       floats in float32; divisor as there. UNSUPPORTED: other types than FLOAT16, BFLOAT16,
-       FLOAT32, FLOAT64 and integers. At most TUTTI__DEVICE_SRCS sources; all arrays at multiples
-       of the element's size, else INVALID_ARGUMENT. dst may be a source. */
+    /* dst = src0 + src1 + ..., folded like tutti__reduce_find's kernel of SUM: in that order,
+       narrow floats in float32; divisor as there. UNSUPPORTED: other types than FLOAT16, BFLOAT16,
+       FLOAT32, FLOAT64 and integers. At most TUTTI__DEVICE_SRCS sources; INVALID_ARGUMENT unless
+       all arrays are at multiples of the element's size. dst may be a source. */
     tutti_status_t (*sum)(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
                           tutti_dtype_t dtype, uint32_t divisor, tutti__dstream_t *stream);
 
     /* ---- NCCL ---- */
-    /* 1: the library that is loaded has this type and operation. */
+    /* 1: the loaded library has this type and operation. */
     int (*nccl_serves)(tutti_dtype_t dtype, tutti_op_t op);
     tutti_status_t (*nccl_id)(tutti__nccl_id_t *ret_id);
-    /* Collective over `size` ranks. Returns at once: nccl_poll says when it stands. is_blocking: as
-       most programs use NCCL, to compare with; it and its calls return when they are through, and
-       may wait for other ranks. */
+    /* Collective over `size` ranks. Returns at once; nccl_poll reports when the communicator is
+       ready. is_blocking: the mode of most programs that use NCCL, for comparison; then this and
+       its calls return when they are complete, and may wait for other ranks. */
     tutti_status_t (*nccl_open)(const tutti__nccl_id_t *id, uint32_t rank, uint32_t size,
                                 int is_blocking, tutti__nccl_t **ret_nccl);
-    /* 1: who opens or calls must then, before anything else of NCCL, poll in the same thread until
-       it is not TUTTI__AGAIN, or the communicator is to be aborted. NCCL before 2.27. */
+    /* 1: after an open or call the same thread must poll, before any other NCCL function, until the
+       result is not TUTTI__AGAIN, or the communicator is to be aborted. NCCL before 2.27. */
     int (*nccl_binds)(void);
-    /* TUTTI_OK: the last call is queued; TUTTI__AGAIN: not yet; else what went wrong, then or
-       since. To be called until it is OK before the next call on this communicator, and before
-       anything else is queued in that call's stream, an event too. */
+    /* TUTTI_OK: the last call is queued; TUTTI__AGAIN: not yet; otherwise the first error since
+       then. Must return OK before the next call on this communicator, and before anything else, an
+       event included, is queued in that call's stream. */
     tutti_status_t (*nccl_poll)(tutti__nccl_t *nccl);
-    /* Queue one operation, or several as one (they run together; sends and receives need it). What
-       only moves elements takes any type; what reduces: nccl_serves. */
+    /* Queue one operation, or several as one (they run together; sends and receives need it).
+       Operations that only move elements take any type; those that reduce: nccl_serves. */
     tutti_status_t (*nccl_call)(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls,
                                 tutti__dstream_t *stream);
-    /* Device memory that NCCL can register, in pages of its own; nccl_free frees it. As alloc.
+    /* Device memory that NCCL can register, in separate pages; nccl_free frees it. As alloc.
        UNSUPPORTED: this NCCL registers nothing. */
     tutti_status_t (*nccl_alloc)(size_t bytes, void **ret_ptr);
     void (*nccl_free)(void *ptr);
     /*
-     * Let a communicator that stands use nccl_alloc's memory without copies: for set-up, between
-     * calls. From here on each of its calls has registered buffers only, on all ranks, each rank's
-     * the one it registered as the same number and as far behind its begin (a rank's own part of a
-     * buffer in place counts as the whole), or none. Else it may hang. UNSUPPORTED: it does not
-     * register, or was told not to.
+     * Let a ready communicator use memory of nccl_alloc without copies: for set-up, between calls.
+     * After that each of its calls must use either no registered buffers, or only registered ones
+     * on all ranks: each rank's registration of the same number, at the same offset (a rank's own
+     * part of a buffer in place counts as the whole). Otherwise it may hang. UNSUPPORTED: this NCCL
+     * cannot register, or registration is disabled.
      */
     tutti_status_t (*nccl_register)(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                     tutti__nccl_reg_t **ret_reg);
-    /* When all of its work is done here, before close, and before the memory is freed. Not after
-       abort, which ends registrations, too. */
+    /* After all of its work on this rank is done, before close, and before the memory is freed. Not
+       after abort, which also ends registrations. */
     void (*nccl_deregister)(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg);
-    /* All local ranks close it, when all of their work is done. May be called once. Waits for them
-       some 0.2 s at most. */
+    /* All local ranks close it, after all of their work is done. Call it at most once. Waits for
+       the other ranks, about 0.2 s at most. */
     void (*nccl_close)(tutti__nccl_t *nccl);
-    /* End its work wherever it is, on this rank: others end their own. Instead of close. It may
-       never return (node/nccl/abort.c). */
+    /* End its work on this rank, in any state; the other ranks end their own. Instead of close. It
+       may never return (node/nccl/abort.c). */
     void (*nccl_abort)(tutti__nccl_t *nccl);
 } tutti__device_ops_t;
 
@@ -195,17 +195,17 @@ typedef struct {
 #define TUTTI__DEVICE_WORDS 64
 #define TUTTI__DEVICE_WORD_BYTES 64
 
-/* What a device's module, tutti/cuda.so, exports as tutti_module (boot/module.h). */
+/* The table that a device's module, tutti/cuda.so, exports as tutti_module (boot/module.h). */
 typedef struct {
     uint32_t abi; /* TUTTI__MODULE_ABI */
     uint32_t unused;
     const char *name; /* "cuda" */
     /*
-     * Find what the device needs. `core` is a tutti__core_t, of a room above this one. May be
-     * called again: then it answers as before. UNSUPPORTED, with words: what is missing, what is
-     * too old, or that there is no device. ret_versions: the libraries that were loaded, in words;
-     * without NCCL the device opens all the same, and the reason is in there. Starts the device's
-     * driver, so a process that is forked later cannot use the device.
+     * Find the libraries that the device needs. `core` is a tutti__core_t, of a room above this
+     * one. Repeated calls return the same result. UNSUPPORTED, with a text: a library is missing or
+     * too old, or there is no device. ret_versions: the loaded libraries, as text. Without NCCL the
+     * device opens as well, and the text has the reason. Starts the device's driver, so a process
+     * that is forked later cannot use the device.
      */
     tutti_status_t (*open)(const void *core, const tutti__device_ops_t **ret_ops,
                            const char **ret_versions);

@@ -20,10 +20,10 @@ typedef struct mapping {
 } mapping_t;
 
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_ARENA);
-static mapping_t *mappings; /* protected by lock */
+static mapping_t *mappings; /* under lock */
 
-/* Where the pointer to it is; points to NULL if there is none. An entry of another generation is
-   the parent's: something else may be at that address by now. */
+/* The place of the pointer to the mapping; it points to NULL if there is none. An entry of another
+   generation is the parent's: in this process something else may be at that address. */
 static mapping_t **find(const char *base)
 {
     unsigned generation = tutti__fork_generation();
@@ -34,8 +34,8 @@ static mapping_t **find(const char *base)
     return at;
 }
 
-/* A page table entry for a huge page needs file and address to be aligned alike: addresses are
-   taken first, a huge page more than needed, and what is over goes back. */
+/* A page table entry for a huge page needs file offset and address to have the same alignment. So a
+   huge page more than needed is reserved, and the excess is unmapped. */
 static void *map_aligned(int fd, size_t span)
 {
     size_t room = span + TUTTI__HUGE_BYTES, before;
@@ -76,7 +76,8 @@ tutti_status_t tutti__mapping_open(int fd, size_t span, char **ret_base)
     }
     if (huge_from < span)
         (void)madvise(base + huge_from, span - huge_from, MADV_HUGEPAGE);
-    /* Both only spare others trouble: a forked child must not touch it, a core file need not. */
+    /* Neither is required: a forked child must not touch the mapping, and a core file need
+       not have it. */
     (void)madvise(base, span, MADV_DONTFORK);
     (void)madvise(base, span, MADV_DONTDUMP);
 

@@ -4,7 +4,7 @@
  *
  *      |taken|free|leaving|taken|free ........................|
  *
- * Two free ranges never stand side by side. Callers hold the arena's lock.
+ * Two free ranges are never adjacent. Callers hold the arena's lock.
  */
 #include "mem/ranges.h"
 
@@ -65,7 +65,7 @@ static range_t *find(const tutti__ranges_t *ranges, uint64_t offset)
     return range;
 }
 
-/* Cut what lies beyond `bytes` off the range, as a free range of its own. */
+/* Cut the range after `bytes` bytes; the rest becomes a free range. */
 static int cut(range_t *range, uint64_t bytes)
 {
     range_t *rest;
@@ -96,7 +96,7 @@ uint64_t tutti__ranges_leave(tutti__ranges_t *ranges, uint64_t offset)
     return range->bytes;
 }
 
-/* Join a free range with the next one if that is free too. */
+/* Join a free range with the next one if that is free as well. */
 static void join_next(range_t *range)
 {
     range_t *next = range->next;
@@ -119,7 +119,7 @@ int tutti__ranges_take_aligned(tutti__ranges_t *ranges, uint64_t bytes, uint64_t
                                uint64_t align, uint64_t *ret_offset)
 {
     range_t *range = ranges->first;
-    uint64_t skip = 0; /* of the free range, in front of what is taken */
+    uint64_t skip = 0; /* bytes of the free range before the taken ones */
 
     assert(bytes > 0);
     for (; range != NULL; range = range->next) {

@@ -2,15 +2,15 @@
 /*
  * Arenas: one memfd per rank, mapped once over a large span; see shared.h.
  *
- * A range is taken from the list, the file is made long enough, and pages are reserved in it;
- * giving it back punches a hole, so the memory returns to the system and the next taker finds
- * zeros. The file never shrinks: a peer that is late reads zeros, not SIGBUS.
+ * An allocation takes a range from the list, makes the file long enough, and reserves pages in it.
+ * A free punches a hole, so the memory returns to the system and the next user finds zeros. The
+ * file never shrinks: a late peer reads zeros and gets no SIGBUS.
  *
- * Ranges of 2 MiB or more begin where huge pages may, and have them if the kernel can: see
- * make_huge. The others stay together in front, on small pages.
+ * Ranges of 2 MiB or more begin where huge pages are possible, and use them if the kernel allows
+ * it: see make_huge. The other ranges are together at the beginning, on small pages.
  *
- * Any thread. The lock covers the list and the file's length, not what takes long: reserving small
- * pages, 0.25 ms per MiB; huge ones, 0.07.
+ * Any thread. The lock covers the list and the file's length, not the slow parts: reserving pages
+ * takes 0.25 ms per MiB; huge ones, 0.07.
  */
 #include "mem/shared.h"
 
@@ -33,7 +33,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Addresses, not memory. The sanitizers keep books about addresses, and have less of them. */
+/* Addresses, not memory. Sanitizers have fewer addresses, and shadow memory for each. */
 #ifdef TUTTI__SANITIZED
 #define SPAN_MOST (4096 * MIB)
 #define ADDRESSES (1024 * 1024 * MIB)
@@ -43,31 +43,31 @@
 #endif
 #define SPAN_LEAST (256 * MIB)
 
-/* The first communicator's arenas take half of the addresses at most, each further one's this part
-   of what is left: with 4 ranks, more than 400 have 64 GiB each. */
+/* The first communicator's arenas take at most half of the addresses, each further one's this part
+   of the rest: with 4 ranks, more than 400 communicators have 64 GiB each. */
 #define FURTHER_PART 32
 
-/* Where RLIMIT_AS is set, a peer's arena must fit as well: with so many ranks it does. */
+/* With RLIMIT_AS, peers' arenas must fit as well: they do up to this number of ranks. */
 #define SPAN_RANKS 16
 
-/* Pages are reserved in such pieces, with a look at what is left before each. The kernel gives a
-   piece up when a signal comes, so it must be short against a profiler's timer. */
+/* Pages are reserved in pieces of this length; before each the available memory is checked. A
+   signal makes the kernel abandon a piece, so it must be short compared with a profiler's timer. */
 #define PIECE_MOST (64 * MIB)
 #define PIECE_LEAST (1 * MIB)
 
-/* Ranges up to here get their page table entries at once, so that the first use of control lines,
-   rings and buckets is as fast as the second. It is 0.25 ms per MiB now instead of at first touch;
-   longer ranges are a user's, who may touch them with several threads. */
+/* Ranges up to this length get their page table entries at once, so that the first use of control
+   lines, rings and buckets is as fast as the second. It costs 0.25 ms per MiB now instead of at the
+   first touch. Longer ranges belong to users, whose threads may touch them in parallel. */
 #define POPULATE_MOST (64 * MIB)
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older ones answer EINVAL, which is fine */
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels return EINVAL, which is ignored */
 #endif
 #ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1; the same */
+#define MADV_COLLAPSE 25 /* Linux 6.1; likewise */
 #endif
 #ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u /* Linux 6.3; some systems demand it */
+#define MFD_NOEXEC_SEAL 8u /* Linux 6.3; required on some systems */
 #endif
 
 struct tutti__arena {
@@ -78,8 +78,8 @@ struct tutti__arena {
     int huge; /* ranges may have huge pages */
 
     tutti__mutex_t lock;
-    tutti__ranges_t *ranges; /* protected by lock, .. */
-    uint64_t file_bytes;     /* ..as well */
+    tutti__ranges_t *ranges; /* under lock */
+    uint64_t file_bytes;     /* under lock */
 };
 
 static size_t span_wanted(uint32_t nranks)
@@ -98,8 +98,8 @@ static size_t span_wanted(uint32_t nranks)
     return span;
 }
 
-/* Where ranges with huge pages begin, if there is room. A file whose length is limited must stay
-   short, so its ranges are not kept apart; asked each time, for limits change at any time. */
+/* Where ranges with huge pages begin. If the length of files is limited, the file must stay short,
+   so its ranges are not kept apart. Asked each time, because limits may change at any time. */
 static uint64_t huge_from(uint64_t span)
 {
     struct rlimit limit;
@@ -109,7 +109,7 @@ static uint64_t huge_from(uint64_t span)
     return tutti__mapping_huge_from(span);
 }
 
-/* "always within_size advise [never] deny force": the one that holds. */
+/* "always within_size advise [never] deny force": the setting in brackets is in use. */
 static int system_lets_huge(void)
 {
     char text[80] = "";
@@ -222,7 +222,7 @@ static int punch(int fd, uint64_t offset, uint64_t bytes)
     return rc;
 }
 
-/* A file longer than RLIMIT_FSIZE would not only be refused: SIGXFSZ ends the process. */
+/* A file longer than RLIMIT_FSIZE would not only fail: SIGXFSZ ends the process. */
 static tutti_status_t check_file_limit(uint64_t end)
 {
     struct rlimit limit;
@@ -236,7 +236,7 @@ static tutti_status_t check_file_limit(uint64_t end)
                        end, (uint64_t)limit.rlim_cur);
 }
 
-/* Only here does the file grow; with two sizes at the same time it could shrink. */
+/* The only place where the file grows; with two at the same time it could shrink. */
 static tutti_status_t lengthen(tutti__arena_t *arena, uint64_t end)
 {
     tutti_status_t status = check_file_limit(end);
@@ -254,7 +254,7 @@ static tutti_status_t lengthen(tutti__arena_t *arena, uint64_t end)
     return rc == 0 ? TUTTI_OK : tutti__fail_errno("cannot lengthen the file");
 }
 
-/* One piece more must stay free: other ranks of this machine reserve theirs at the same time. */
+/* One further piece must stay free: other ranks of this machine reserve theirs at the same time. */
 static tutti_status_t check_available(uint64_t bytes)
 {
     const char *who;
@@ -267,13 +267,12 @@ static tutti_status_t check_available(uint64_t bytes)
 }
 
 /*
- * Huge pages for all whole ones in [offset, offset + bytes), which has no pages yet. What does not
- * get one is left to fallocate, which knows of nothing but small pages, and of errors.
+ * Make huge pages for all whole ones in [offset, offset + bytes), which has no pages yet. fallocate
+ * later reserves small pages where this fails, and reports errors.
  *
- * Where the system lets files have huge pages that are asked for (shmem_enabled), the touch of a
- * place brings one. Else it brings a small page, which MADV_COLLAPSE then makes a huge one of: that
- * is a process' own request, which only "deny" refuses. Without a page in it, there is nothing to
- * collapse.
+ * If the system allows huge pages in files on request (shmem_enabled), touching a place allocates
+ * one. Otherwise it allocates a small page, and MADV_COLLAPSE makes a huge page of it; it needs a
+ * page to collapse. It is a process's own request, which only "deny" refuses.
  */
 static void make_huge(const tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
@@ -288,7 +287,8 @@ static void make_huge(const tutti__arena_t *arena, uint64_t offset, uint64_t byt
     (void)madvise(arena->base + begin, end - begin, MADV_COLLAPSE);
 }
 
-/* Reserve pages for [offset, offset + bytes) of the file; some of them where it fails. */
+/* Reserve pages for [offset, offset + bytes) of the file; after a failure some of them
+   stay reserved. */
 static tutti_status_t reserve(tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
     uint64_t piece = PIECE_MOST, done = 0;
@@ -312,8 +312,8 @@ static tutti_status_t reserve(tutti__arena_t *arena, uint64_t offset, uint64_t b
     return status;
 }
 
-/* A range for `bytes`, which are whole pages. Large ones are made of whole huge pages, so that
-   their neighbours are aligned, but pages are reserved for `bytes` only. */
+/* Take a range for `bytes`, a multiple of the page size. A large range consists of whole huge
+   pages, so its neighbours are aligned, but pages are reserved for `bytes` only. */
 static int take(tutti__arena_t *arena, uint64_t bytes, uint64_t *ret_offset)
 {
     uint64_t whole = TUTTI__ROUND_UP(bytes, TUTTI__HUGE_BYTES), from = huge_from(arena->span);
@@ -389,7 +389,7 @@ tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr)
     if (bytes == 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%p is not shared memory that was allocated",
                            ptr);
-    /* Otherwise the range stays taken for ever: the next taker would find old data. */
+    /* Otherwise the range stays taken for ever, because the next user would find old data. */
     if (punch(arena->fd, offset, bytes) != 0)
         return tutti__fail_errno("cannot give %" PRIu64 " bytes of shared memory back", bytes);
     give(arena, offset);

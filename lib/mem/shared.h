@@ -2,20 +2,21 @@
 /*
  * Memory that ranks of one machine share.
  *
- * Each rank owns one memfd, its arena, and hands out ranges of it; peers map the whole arena once,
- * over a large span of addresses, far beyond its present end. When the owner makes the file longer
- * the new pages are simply there, so a place in any peer's arena is always `base + offset`: no
- * mapping on the way, no generation numbers, and one descriptor per pair of ranks is ever passed.
+ * Each rank owns one memfd, its arena, and allocates ranges of it. Peers map the whole arena once,
+ * over a large span of addresses, far beyond its current end. When the owner extends the file, the
+ * new pages are visible in all mappings, so an address in a peer's arena is always `base + offset`:
+ * no mapping during a call, no generation numbers, and only one descriptor per pair of ranks is
+ * ever passed.
  *
  *      file   |ctl|lanes|..hole..| fusion |  tutti_mem_alloc |(not yet)......|
  *      span   |<------------- up to 64 GiB, mapped at once ------------------>|
  *             |<---- 1/64 ---->|<---- ranges of 2 MiB or more: huge pages --->|
  *
  * Ranges are reserved with fallocate, so a full limit is an error here and never a SIGBUS later.
- * Nothing has a name; the kernel frees it with the last process. Ranks that are threads of one
- * process (tests) use one mapping, so that TSan sees all accesses.
+ * Nothing has a name; the kernel frees the memory with the last process. Ranks that are threads of
+ * one process (tests) use one mapping, so that TSan sees all accesses.
  *
- * Tried: one memfd per buffer, passed and mapped at first use: needs a collective moment for each.
+ * Tried: one memfd per buffer, passed and mapped at first use. It needs a collective step for each.
  */
 #ifndef TUTTI__MEM_SHARED_H
 #define TUTTI__MEM_SHARED_H
@@ -25,23 +26,23 @@
 typedef struct tutti__arena tutti__arena_t;
 
 /*
- * An own arena, empty. Any thread may allocate and free.
+ * Make an empty arena for this rank. Any thread may allocate and free.
  *
- * nranks  that map each other's arenas; this process maps as many
+ * nranks  the number of ranks that map each other's arenas; this process maps as many
  *
- * The span is 64 GiB; less under RLIMIT_AS and sanitizers, and where there are many arenas already:
- * a process has 128 TiB of addresses, and each communicator takes its part of what is left.
+ * The span is 64 GiB; less under RLIMIT_AS and sanitizers, and if there are many arenas already: a
+ * process has 128 TiB of addresses, and each communicator takes a part of the rest.
  */
 tutti_status_t tutti__arena_create_among(uint32_t nranks, tutti__arena_t **ret_arena);
-/* The same for one rank. */
+/* tutti__arena_create_among for one rank. */
 tutti_status_t tutti__arena_create(tutti__arena_t **ret_arena);
 void tutti__arena_destroy(tutti__arena_t *arena);
 
 /* Huge pages for large ranges that are allocated from now on. */
 typedef enum {
-    TUTTI__HUGE_AUTO, /* as shmem_enabled says, of /sys/kernel/mm/transparent_hugepage; at first */
+    TUTTI__HUGE_AUTO, /* the default: as in /sys/kernel/mm/transparent_hugepage/shmem_enabled */
     TUTTI__HUGE_NEVER,
-    TUTTI__HUGE_ALWAYS /* also where that says "never", the kernel's default */
+    TUTTI__HUGE_ALWAYS /* also if that is "never", the kernel's default */
 } tutti__huge_t;
 void tutti__arena_use_huge(tutti__arena_t *arena, tutti__huge_t huge);
 
@@ -49,19 +50,20 @@ int tutti__arena_fd(const tutti__arena_t *arena);
 char *tutti__arena_base(const tutti__arena_t *arena);
 size_t tutti__arena_span(const tutti__arena_t *arena);
 
-/* A zeroed, page-aligned range; bytes are rounded up to pages; 0 bytes give NULL. 2 MiB or more
-   begin at a multiple of 2 MiB, and are on huge pages if they may. Where the machine, its control
-   group or RLIMIT_FSIZE does not have it, TUTTI_ERR_NO_MEMORY says so. */
+/* A zeroed, page-aligned range; bytes are rounded up to pages; 0 bytes give NULL. Ranges of 2 MiB
+   or more begin at a multiple of 2 MiB, and use huge pages if allowed. TUTTI_ERR_NO_MEMORY names
+   the limit: the machine's, its control group's or RLIMIT_FSIZE. */
 tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **ret_ptr);
-/* ptr as returned by alloc; INVALID_ARGUMENT if not. NULL is fine. Memory goes back at once. */
+/* ptr from alloc, otherwise INVALID_ARGUMENT; may be NULL. The memory returns to the
+   system at once. */
 tutti_status_t tutti__arena_free(tutti__arena_t *arena, void *ptr);
 
-/* Does [ptr, ptr + bytes) lie in the arena? Its offset then. */
+/* Is [ptr, ptr + bytes) in the arena? If so, stores its offset. */
 int tutti__arena_offset(const tutti__arena_t *arena, const void *ptr, size_t bytes,
                         uint64_t *ret_offset);
 
-/* A peer's arena. With pid of this very process the owner's mapping at owner_base is used, which
-   then stays until both have let go. A forked child has none of its parent's mappings. */
+/* Map a peer's arena. If pid is this process, the owner's mapping at owner_base is used; it then
+   stays until both have unmapped it. A forked child has none of its parent's mappings. */
 tutti_status_t tutti__arena_map(int fd, size_t span, int pid, char *owner_base, char **ret_base);
 void tutti__arena_unmap(char *base, size_t span, int pid);
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The one-host table: operations that the ranks of one host do as a whole.
+ * The one-host table: operations that all ranks of one host execute together.
  *
- * A node operation is started and then stepped until it is done; nothing here ever blocks.
- * One operation at a time per lane; all ranks of the host start the same operations in the same
- * order in a lane. One thread at a time uses a lane.
+ * A node operation is started and then stepped until it is done; no function here blocks. A lane
+ * has one operation at a time. All ranks of the host start the same operations in the same order in
+ * each lane. One thread at a time uses a lane.
  *
- * NODE_MEET moves no data: all ranks of the host say what they came with (kind, dtype, op, tag,
- * root, map.count, and whether there is a divisor; the rest is not looked at) and hear whether it
- * is the same.
+ * NODE_MEET moves no data. It compares the metadata of the call (kind, dtype, op, tag, root,
+ * map.count, and whether there is a divisor; nothing else) among all ranks of the host.
  */
 #ifndef TUTTI__NODE_NODE_H
 #define TUTTI__NODE_NODE_H
@@ -21,28 +20,29 @@
 
 typedef struct tutti__node tutti__node_t;
 
-/* One operation. It and its buffers live until it is done. */
+/* One operation. This structure and the buffers must stay valid until the operation is done. */
 typedef struct {
     tutti__op_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
-    const tutti__reducer_t *reducer; /* of those two, for what reduces */
-    uint8_t tag;                     /* below 128; equal on all ranks, else they do not fit */
+    const tutti__reducer_t *reducer; /* of dtype and op, for operations that reduce */
+    uint8_t tag;                     /* below 128; part of the compared metadata */
     uint32_t divisor;                /* 0: none; see reduce.h */
     uint32_t root;   /* NODE_BCAST, NODE_REDUCE: local rank; else the call's, compared only */
     const void *src; /* element 0 of the block map; with src_step: block sblk */
-    void *dst;       /* NODE_REDUCE: looked at by the root only */
+    void *dst;       /* NODE_REDUCE: used by the root only */
     tutti__blockmap_t map;
-    size_t src_step, dst_step; /* 0, or SCRATCH: elements from one block to the next; equal on all
-                                  ranks, as is all that follows */
+    size_t src_step, dst_step; /* 0, or for SCRATCH the distance of two blocks in elements; equal on
+                                  all ranks, as are all following fields */
     int whole;                 /* outside loops: whole blocks; else chunk `trip` of each block */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
     int again; /* only src and dst have changed since this structure was started in this lane */
-    /* On device memory: it is done when it is queued, and later work in `then` waits for it. */
+    /* On device memory: the operation is done when it is queued; later work in `then`
+       waits for it. */
     int queued;
     tutti__dstream_t *then;
-    uint64_t turn; /* of a node of all hosts' ranks: see node/nccl/nccl.h; else 0 */
+    uint64_t turn; /* a node of all hosts' ranks: see node/nccl/nccl.h; otherwise 0 */
 } tutti__node_call_t;
 
 typedef struct {
@@ -50,15 +50,15 @@ typedef struct {
     const char *purpose;
     void (*close)(tutti__node_t *node);
     void (*start)(tutti__node_t *node, uint32_t lane, const tutti__node_call_t *call);
-    /* TUTTI__AGAIN: call again; *stuck says what for. TUTTI_ERR_MISMATCH: on all ranks of the host,
-       nothing was touched and the lane goes on with its next operation. */
+    /* TUTTI__AGAIN: call again; *stuck is the wait hint. TUTTI_ERR_MISMATCH: on all ranks of the
+       host; no data was touched, and the lane continues with its next operation. */
     tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__stuck_t *stuck);
-    /* start in lane 0, and the first step, which may look up to `looks` times at what it is stuck
-       on: the one thing here that spins, for calls that are over soon. NULL: node/nccl has none. */
+    /* start in lane 0, and the first step, which may poll up to `looks` times. This is the only
+       function here that spins; it is for short calls. NULL: node/nccl has none. */
     tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, uint32_t looks,
                              tutti__stuck_t *stuck);
-    /* On device memory, else NULL: the lane's next operation that moves data begins after the
-       event's last record. Between operations, after the record; see node/nccl/nccl.h. */
+    /* On device memory (otherwise NULL): the lane's next operation that moves data begins after the
+       event's last record. Call between operations, after the record; see node/nccl/nccl.h. */
     void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
 } tutti__node_ops_t;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which kernels to use: the best set that this processor and its operating system have.
+ * Selects the kernels: the best set that this processor and its operating system support.
  *
- * Chosen at the first call. Tried: ifunc; it runs while the program is being linked, when neither
- * a debugger nor a sanitizer is ready, and musl does not have it.
+ * Selected at the first call. Tried: ifunc; it runs while the program is being linked, when neither
+ * a debugger nor a sanitizer works yet, and musl does not have it.
  */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 #include <cpuid.h>
 #endif
 
-/* The most sources that kernels take in one loop. */
+/* The largest number of sources that kernels process in one loop. */
 enum {
     FEW = 4
 };
@@ -28,8 +28,8 @@ static int always(void)
 }
 
 #ifdef TUTTI__HAVE_X86_KERNELS
-/* Asked of the processor itself: not all compilers know the name. What avx2 needs of the operating
-   system is enough for it, too. */
+/* Read from the processor itself, because not all compilers support the name. The operating
+   system's support for avx2 is sufficient for it. */
 static int has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -49,7 +49,7 @@ static int has_avx512(void)
 }
 #endif
 
-/* Best first; the last one runs everywhere. */
+/* Best first; the last set runs everywhere. */
 static const struct {
     const tutti__kernels_t *kernels;
     int (*runs_here)(void);
@@ -65,7 +65,7 @@ static const struct {
     { &tutti__kernels_scalar, always },
 };
 
-/* NULL: not chosen yet. Relaxed: the tables are constant, and two threads choose alike. */
+/* NULL: not selected yet. Relaxed: the tables are constant, and all threads select the same one. */
 static _Atomic(const tutti__kernels_t *) in_use;
 
 static const tutti__kernels_t *kernels(void)
@@ -103,9 +103,9 @@ int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *re
 }
 
 /*
- * Elements before dst's next cache line; 0 if no element begins it. Stores across lines cost two
- * accesses: sums of 128 KiB take 1.2 of the time of aligned ones, of 4 KiB in the first cache 1.5
- * (Zen 5, vectors of 64 bytes).
+ * Elements before dst's next cache line; 0 if no element begins it. A store across lines costs two
+ * accesses: sums of 128 KiB take 1.2 of the time of aligned ones, of 4 KiB in the first-level cache
+ * 1.5 (Zen 5, vectors of 64 bytes).
  */
 static size_t before_line(const void *dst, size_t esize)
 {
@@ -120,7 +120,7 @@ void tutti__reduce_lines(const tutti__reducer_t *reducer, void *dst, const void 
     size_t esize = tutti_dtype_bytes(reducer->dtype), head = before_line(dst, esize);
     const void *rest[FEW];
 
-    /* More sources are folded block by block; a single one is copied. */
+    /* More sources are folded block by block; a single source is copied. */
     if (head == 0 || nsrcs > FEW || nsrcs == 1) {
         reducer->fold(dst, srcs, nsrcs, count, divisor);
         return;

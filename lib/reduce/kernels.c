@@ -3,16 +3,16 @@
  * All kernels for one instruction set: compiled once for each, with TUTTI__ISA=scalar, sse2, neon,
  * avx2, avx512.
  *
- * Nothing here names an instruction: the element functions are plain C, sum.inc and PAIRWISE make
- * loops of them, and the compiler vectorises those for its set; only float16, and in sse2 bfloat16,
- * need to be told (kernels_f16c.inc, kernels_sse2.inc). Equal bits from all sets follow from
+ * The element functions are plain C without intrinsics; sum.inc and PAIRWISE make loops of them,
+ * and the compiler vectorises these for its set. Only float16, and in sse2 bfloat16, need
+ * intrinsics (kernels_f16c.inc, kernels_sse2.inc). All sets give the same bits because of
  *   - IEEE arithmetic without contraction (no product is ever added to anything),
  *   - one order of operands, that of the sources, in vector and scalar parts alike,
  *   - one NaN: which of two NaNs survives an addition depends on how the compiler places operands,
- *     so every NaN result becomes the positive quiet one. That makes sums commutative in every bit.
+ *     so every NaN result becomes the positive quiet one. So sums are commutative in every bit.
  *
- * For each type: load and store, between elements and what is accumulated; the operations; scale,
- * by the inverse of a divisor, where `exact` says that this is the same as to divide.
+ * Each type has: load and store, between elements and accumulators; the operations; scale, by the
+ * inverse of a divisor, if `exact` is true, that is, if this equals a division.
  */
 #include "reduce/kernels.h"
 
@@ -22,11 +22,12 @@
 #include <string.h>
 
 #ifdef TUTTI__SCALAR
-#undef TUTTI__INDEPENDENT /* clang makes vectors where it stands, whatever the flags say */
+#undef TUTTI__INDEPENDENT /* clang vectorises at this pragma, whatever the flags are */
 #define TUTTI__INDEPENDENT
 #endif
 
-/* Of each type: how many elements an accumulator holds, and moving fewer than that. */
+/* Each type has the number of elements in an accumulator, and functions that move
+   fewer than that. */
 #define TAILS(type, n)                                                                             \
     enum {                                                                                         \
         type##_lanes = n                                                                           \
@@ -50,8 +51,8 @@
     }
 
 /*
- * A kernel made of a function of two blocks: of operations whose results need no rounding, so that
- * what stands between two sources may be stored as elements.
+ * A kernel from a function of two blocks: for operations whose results need no rounding, so that
+ * intermediate results may be stored as elements.
  */
 #define PAIRWISE(type, op)                                                                         \
     static void type##_pair_##op(void *dst, const void *left, const void *right, size_t count,     \
@@ -83,7 +84,7 @@
     }
 #define ORDER(type) PAIRWISE(type, min) PAIRWISE(type, max)
 
-/* Of floating point types: tutti__reduce_scale. */
+/* For floating point types: tutti__reduce_scale. */
 #define SCALING(type)                                                                              \
     static void type##_scale_all(void *dst, const void *src, size_t count, double factor)          \
     {                                                                                              \
@@ -113,7 +114,7 @@
 #define TEXT_(a) #a
 #define TEXT(a) TEXT_(a)
 
-/* `type` sums, divides and compares; `bits` is the unsigned one of its size. */
+/* `type` for sums, divisions and comparisons; `bits`: the unsigned type of its size. */
 #define INTEGERS(type, bits)                                                                       \
     {                                                                                              \
         [TUTTI_SUM] = type##_fold_sum, [TUTTI_AVG] = type##_fold_sum,                              \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tables of kernels.c, one for each instruction set it is compiled for.
+ * The tables of kernels.c, one for each instruction set for which it is compiled.
  */
 #ifndef TUTTI__REDUCE_KERNELS_H
 #define TUTTI__REDUCE_KERNELS_H
 
 #include "reduce/reduce.h"
 
-/* Rows and columns of a table: the public numbers, so that nothing is translated. */
+/* Rows and columns of a table: the public numbers, so no translation is needed. */
 #define TUTTI__KERNEL_DTYPES (TUTTI_INT64_INT64 + 1)
 #define TUTTI__KERNEL_OPS (TUTTI_MAXLOC + 1)
 

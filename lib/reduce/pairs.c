@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Folding any number of sources with a function of two, which is all that operations other than
- * sums have: those of kernels.c whose results need no rounding, and those of the caller's own.
+ * Folds any number of sources with a function of two. Operations other than sums have only this:
+ * those of kernels.c whose results need no rounding, and user-defined ones.
  */
 #include "reduce/pairs.h"
 
@@ -10,10 +10,10 @@
 
 #include <string.h>
 
-/* Of one array; three of them fit the first-level cache. */
+/* Bytes of a block of one array; three blocks fit the first-level cache. */
 #define BLOCK_BYTES 4096
 
-/* Would writing the first results overwrite a source that is read later? */
+/* Would the first results overwrite a source that is read later? */
 static int overwrites(const void *dst, const void *const *srcs, size_t nsrcs)
 {
     for (size_t s = 2; s < nsrcs; s++)
@@ -31,7 +31,7 @@ void tutti__fold_pairs(tutti_op_function_t function, void *context, void *dst,
     int apart = overwrites(dst, srcs, nsrcs);
 
     if (count == 0)
-        return; /* memmove, at least, takes no NULL */
+        return; /* memmove does not accept NULL */
     if (nsrcs == 1) {
         memmove(dst, srcs[0], count * esize);
         return;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations of the caller's own: a table of what tutti_op_create made.
+ * User-defined operations: a table of the operations that tutti_op_create has made.
  *
- * A slot goes FREE -> BUSY -> READY when it is made and back when it is dropped; whoever moves it
- * to BUSY owns it. So finding one takes no lock, which every reducing call does. Numbers are given
- * from the lowest on, so that ranks that make the same operations in the same order agree on them.
+ * A slot goes FREE -> BUSY -> READY when it is made and back when it is dropped; the thread that
+ * sets BUSY owns it. So a look-up, which every reducing call does, takes no lock. Numbers are
+ * given from the lowest on, so ranks that make the same operations in the same order get the
+ * same numbers.
  */
 #include "reduce/reduce.h"
 

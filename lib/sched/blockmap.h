@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Block maps: where block b of a buffer begins, in elements.
+ * Block maps: the first element of each block of a buffer.
  *
- * Schedules name blocks, never addresses. A map cuts `count` elements into `nblocks` blocks: equal
- * shares by floor(b * count / nblocks), or a table given with the call. A table may come with a
- * place of its own for each block; lengths are what ranks must agree on, places are local. In a
+ * Schedules refer to blocks, never to addresses. A map cuts `count` elements into `nblocks` blocks:
+ * equal shares by floor(b * count / nblocks), or a table passed with the call. With a table each
+ * block may also have its own place. The lengths must be equal on all ranks; places are local. In a
  * chunk loop, trip t works on chunk t of each block: its elements [t * chunk, (t + 1) * chunk).
  */
 #ifndef TUTTI__SCHED_BLOCKMAP_H
@@ -17,13 +17,12 @@ typedef struct {
     size_t count;         /* elements in all blocks */
     uint32_t nblocks;     /* at least 1 */
     size_t chunk;         /* elements of one chunk; at least 1 */
-    const size_t *table;  /* NULL: equal shares; else [nblocks + 1], block b is as long as
-                             table[b + 1] - table[b] */
-    const size_t *begins; /* with a table: [nblocks], where each block begins; NULL: at table[b] */
+    const size_t *table;  /* NULL: equal shares; else [nblocks + 1]: block b has table[b + 1] -
+                             table[b] elements */
+    const size_t *begins; /* with a table: [nblocks], first elements of blocks; NULL: table[b] */
 } tutti__blockmap_t;
 
-/* Border b of the blocks laid end to end: b == nblocks gives count. Split so that nothing
-   overflows. */
+/* Border b of the blocks laid end to end: b == nblocks gives count. The split avoids overflow. */
 static inline size_t tutti__block_border(const tutti__blockmap_t *map, uint32_t b)
 {
     size_t whole, rest;

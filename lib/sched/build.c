@@ -2,13 +2,13 @@
 /*
  * The builder: appends operations to streams and joins them into one schedule.
  *
- * It only assembles. Whether the result keeps the language's rules is asked once, at the end, from
- * tutti__sched_is_valid(), so that builder and checker cannot disagree. What is caught here is what
- * the finished schedule could not show any more: numbers that do not fit their fields, and flags
- * set for an operation that cannot have them.
+ * It only assembles. At the end it calls tutti__sched_is_valid() once, which checks the language's
+ * rules, so builder and checker cannot disagree. Only errors that the finished schedule no longer
+ * shows are detected here: numbers that do not fit their fields, and flags set for an operation
+ * that cannot have them.
  *
- * Any call may find that memory is short, and an algorithm that asked after each of them could not
- * be read. So the first error is kept, and all later calls do nothing.
+ * Any call may fail for lack of memory, and checks after each call would make algorithms
+ * unreadable. So the first error is kept, and all later calls do nothing.
  */
 #include "sched/build.h"
 
@@ -31,7 +31,7 @@ typedef struct {
 } line_t;
 
 struct tutti__build {
-    tutti__sched_t *sched;     /* its ops stay NULL until the end */
+    tutti__sched_t *sched;     /* its ops are NULL until the end */
     tutti__chan_table_t table; /* of sched->chans */
     line_t lines[TUTTI__SCHED_STREAMS];
     unsigned stream; /* the current one */
@@ -69,7 +69,7 @@ static int grow(tutti__build_t *b, line_t *line)
 
     if (line->nops < line->room)
         return 1;
-    if (line->room > INT32_MAX / 2) { /* END_LOOP's arg has to hold an index */
+    if (line->room > INT32_MAX / 2) { /* an index must fit END_LOOP's arg */
         spoil(b, TUTTI_ERR_UNSUPPORTED, "too many operations");
         return 0;
     }
@@ -83,7 +83,7 @@ static int grow(tutti__build_t *b, line_t *line)
     return 1;
 }
 
-/* The next operation of the current stream, zeroed but for its kind; NULL after an error. */
+/* Append an operation to the current stream, zeroed except its kind; NULL after an error. */
 static tutti__op_t *append(tutti__build_t *b, tutti__op_kind_t kind)
 {
     line_t *line;
@@ -107,7 +107,7 @@ static void count_mark(line_t *line)
         line->loop_marks++;
 }
 
-/* The same for what flags and shift are meant for: everything but loops. */
+/* append for operations that can have flags and a shift: all except loops. */
 static tutti__op_t *append_flagged(tutti__build_t *b, tutti__op_kind_t kind)
 {
     tutti__op_t *op = append(b, kind);
@@ -127,7 +127,7 @@ static tutti__op_t *append_flagged(tutti__build_t *b, tutti__op_kind_t kind)
     return op;
 }
 
-/* The index of a channel end, which is new or in use already. */
+/* The index of a channel end; a new name gets a new end. */
 static uint16_t find_chan(tutti__build_t *b, uint32_t peer, unsigned stream, int is_recv)
 {
     tutti__sched_chan_t name = { peer, (uint8_t)stream, (uint8_t)is_recv };
@@ -274,7 +274,7 @@ void tutti__build_end_loop(tutti__build_t *b)
         spoil(b, TUTTI_ERR_INTERNAL, "the end of no loop, or flags before the end of a loop");
         return;
     }
-    op->arg = (int32_t)line->loop; /* within its stream; tutti__build_end adds where that begins */
+    op->arg = (int32_t)line->loop; /* within its stream; tutti__build_end adds its first index */
     line->ops[line->loop].arg = line->loop_shift;
     if (line->loop_marks > 0)
         b->sched->marks[b->stream] = line->loop_marks;
@@ -306,7 +306,7 @@ void tutti__build_recv(tutti__build_t *b, uint32_t peer, unsigned from_stream, t
     op->nblk = nblk;
 }
 
-/* What has a source and a destination. */
+/* An operation with a source and a destination. */
 static tutti__op_t *append_move(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src,
                                 tutti__at_t dst, uint32_t nblk)
 {
@@ -367,7 +367,7 @@ void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src
         op->arg = root;
 }
 
-/* Stream 0 is all there is: its operations are the schedule's. */
+/* Only stream 0 has operations: its array becomes the schedule's. */
 static void take_only_line(tutti__build_t *b)
 {
     tutti__sched_t *sched = b->sched;
@@ -376,7 +376,7 @@ static void take_only_line(tutti__build_t *b)
 
     if (line->loop != NO_LOOP)
         spoil(b, TUTTI_ERR_INTERNAL, "stream 0 ends inside a loop");
-    sched->ops = ops != NULL ? ops : line->ops; /* not shorter, then */
+    sched->ops = ops != NULL ? ops : line->ops; /* on failure keep the longer array */
     line->ops = NULL;
     sched->nops = line->nops;
     sched->nstreams = 1;
@@ -384,7 +384,7 @@ static void take_only_line(tutti__build_t *b)
         sched->first[s] = sched->nops;
 }
 
-/* All streams behind each other in one array. */
+/* Put all streams one after another into one array. */
 static void join(tutti__build_t *b)
 {
     tutti__sched_t *sched = b->sched;

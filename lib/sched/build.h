@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The builder: what algorithms (coll/) use to write schedules.
+ * The builder: with it the algorithms (coll/) write schedules.
  *
- * Calls append to the current stream. Errors (memory, too many blocks) are remembered; algorithms
- * need not check each call: tutti__build_end() tells. Channel ends and marks are collected here.
- * One builder belongs to one thread.
+ * Calls append to the current stream. Errors (memory, too many blocks) are kept, so algorithms need
+ * not check each call: tutti__build_end() returns them. The builder collects channel ends and
+ * marks. One builder belongs to one thread.
  */
 #ifndef TUTTI__SCHED_BUILD_H
 #define TUTTI__SCHED_BUILD_H
@@ -19,25 +19,27 @@ typedef struct {
     uint32_t blk;
 } tutti__at_t;
 
-/* NULL if there is no memory; the functions below take NULL too. `name` is static. */
+/* NULL if there is no memory; the functions below accept NULL. `name` is static. */
 tutti__build_t *tutti__build_begin(const char *name, uint32_t rank, uint32_t size, uint32_t nblocks,
                                    uint32_t scratch_blocks, uint32_t max_nblk);
 
-/* At first BY_NUMBER. */
+/* Default: BY_NUMBER. */
 void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes);
 
-/* STAGE is memory of its own: see stage_* in sched.h. Not called: it is OUT. */
+/* STAGE is separate memory: see stage_* in sched.h. Without this call STAGE is OUT. */
 void tutti__build_stage(tutti__build_t *b, uint32_t first, uint32_t blocks, uint32_t trips);
-/* IN and OUT are host memory, whatever this rank's operations are: those of others need it. */
+/* IN and OUT are host memory, even if this rank's operations would suit device memory: those of
+   other ranks do not. */
 void tutti__build_on_host(tutti__build_t *b);
 
-/* It is flat, see sched.h. */
+/* The schedule is flat, see sched.h. */
 void tutti__build_flat(tutti__build_t *b);
 
-/* Following operations go to stream s (0 to 3); the stream named in channels is the sender's s. */
+/* The following operations go to stream s (0 to 3). Channels have the sender's stream in
+   their name. */
 void tutti__build_stream(tutti__build_t *b, unsigned s);
 
-/* Set for the following operation only; they add up. */
+/* For the next operation only; several can be combined. */
 void tutti__build_mark(tutti__build_t *b);
 void tutti__build_finish(tutti__build_t *b);
 void tutti__build_left(tutti__build_t *b);
@@ -60,7 +62,7 @@ void tutti__build_node(tutti__build_t *b, tutti__op_kind_t kind, tutti__at_t src
                        uint32_t nblk, uint32_t nparts, int32_t root);
 
 /*
- * Ends the build in every case: the schedule, or TUTTI_ERR_
+ * Ends the build in every case. Returns the schedule, or TUTTI_ERR_
  *   NO_MEMORY
  *   UNSUPPORTED  a number does not fit: too many channels, parts, operations
  *   INTERNAL     the calls break a rule of the language (sched.h): a bug in the algorithm

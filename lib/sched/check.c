@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker as a whole: a run is made, started, and asked at its end for what is promised.
+ * The checker as a whole: makes a run, starts it, and compares its end with the promise.
  *
- * The idea is in check.h, the parts are listed in check_run.h.
+ * check.h has the idea, check_run.h the list of parts.
  *
  * A proof holds for one number of ranks, credits and trips. Tests try 1, 2, c, c + 1 and 2c + 1
- * trips: no channel full, full, and every slot used for a third time. That is a choice, not a
+ * trips: no channel full, full, and every slot used for a third time. This is a selection, not a
  * proof for all trips.
  */
 #include "sched/check.h"
@@ -21,7 +21,7 @@ int tutti__check_blame(tutti__check_run_t *run, const tutti__check_stream_t *str
     char what[1100], op[160];
     va_list args;
 
-    if (run->status != TUTTI_OK) /* the first one counts */
+    if (run->status != TUTTI_OK) /* keep the first error */
         return 0;
     run->status = TUTTI_ERR_INTERNAL;
     va_start(args, fmt);

@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker: proves that the schedules of all ranks together do what the collective promises.
+ * The checker: proves that the schedules of all ranks together keep the collective's promise.
  *
  * A schedule set is a Kahn process network: its result, and whether it deadlocks, do not depend on
- * timing. So ONE symbolic run proves a given (ranks, credits, trips, shape) for every timing.
- * Values are symbolic: a set of contributions, kept as the sum of random 64-bit labels (exactly
- * once, but for 2^-64), and a hash of the expression tree over ranks (same association everywhere,
- * hence the same bits). A sum that is finished by a copy is refused: see sched.h. Streams of one
- * rank that touch one cell without an order are found by vector clocks; only WAIT orders streams
- * there, because an empty message is skipped and then orders nothing.
+ * timing. So ONE symbolic run proves a given (ranks, credits, trips, shape) for every timing. A
+ * symbolic value has two parts: a set of contributions, kept as the sum of random 64-bit labels
+ * (exactly once, except with probability 2^-64), and a hash of the expression tree over ranks (same
+ * association everywhere, hence the same bits). A sum that is finished by a copy is refused: see
+ * sched.h. If two streams of a rank touch a cell without an order, vector clocks detect it. Only
+ * WAIT orders streams there, because a message that is empty is skipped and then orders nothing.
  */
 #ifndef TUTTI__SCHED_CHECK_H
 #define TUTTI__SCHED_CHECK_H
 
 #include "sched/sched.h"
 
-/* What must hold at the end. */
+/* The promise: the state at the end. */
 typedef enum {
     TUTTI__EXPECT_ALLREDUCE, /* every OUT block: each rank's IN block exactly once, finished once,
                                 same association on all ranks */
     TUTTI__EXPECT_BROADCAST, /* every OUT block: root's OUT block as it was; IN is OUT */
     TUTTI__EXPECT_ALLGATHER, /* OUT block r: rank r's IN block r */
-    TUTTI__EXPECT_BARRIER,   /* every rank's end depends on every rank's begin; what SCRATCH holds
-                                does not matter */
-    TUTTI__EXPECT_REDUCE,    /* root: as ALLREDUCE; OUT elsewhere is not touched */
+    TUTTI__EXPECT_BARRIER,   /* every rank's end depends on every rank's begin; the content of
+                                SCRATCH does not matter */
+    TUTTI__EXPECT_REDUCE,    /* root: as ALLREDUCE; OUT of other ranks is not touched */
     TUTTI__EXPECT_REDUCE_SCATTER, /* OUT block r of rank r: as ALLREDUCE; rank r's OUT has no other
                                      block. In place: it is rank r's IN block r */
-    TUTTI__EXPECT_GATHER,   /* root: as ALLGATHER; OUT elsewhere is not touched. Of rank r's IN
-                                there is block r only */
-    TUTTI__EXPECT_SCATTER,  /* OUT block r of rank r: root's IN block r. Elsewhere there is no IN,
-                               and of OUT no other block. In place: on root, it is IN's block */
+    TUTTI__EXPECT_GATHER,   /* root: as ALLGATHER; OUT of other ranks is not touched. Rank r's IN
+                               has block r only */
+    TUTTI__EXPECT_SCATTER,  /* OUT block r of rank r: root's IN block r. Other ranks have no IN, and
+                               OUT has no other block. In place: on root, it is IN's block */
     TUTTI__EXPECT_ALLTOALL, /* OUT block s of rank r: rank s's IN block r, as it was */
     TUTTI__EXPECT_SCAN,     /* every OUT block of rank r: IN of ranks 0 to r, each exactly once,
                                 finished */
@@ -40,31 +40,31 @@ typedef struct {
     tutti__expect_t expect;
     uint32_t size;
     tutti__sched_t *const *scheds; /* [size] */
-    const uint32_t *host_of;       /* [size], for node operations; NULL: there are none */
+    const uint32_t *host_of;       /* [size], for node operations; NULL: no node operations */
     const uint32_t *local_of;      /* [size] */
     uint32_t nhosts;
-    uint32_t root; /* BROADCAST, REDUCE, GATHER, SCATTER */
-    int ordered;   /* reductions: operands stand in the order of ranks everywhere, so operations
-                      that do not commute are served */
-    int fixed;     /* reductions: what a rank gets is associated alike in all blocks and chunks; and
-                      in the blocks of all ranks for REDUCE_SCATTER */
-    unsigned sizes; /* what the schedules' sizes may be: bits 1 << tutti__sizes_t; 0: anything */
+    uint32_t root;  /* BROADCAST, REDUCE, GATHER, SCATTER */
+    int ordered;    /* reductions: operands are in the order of ranks everywhere, so operations that
+                      do not commute are served */
+    int fixed;      /* reductions: a rank's result has one association in all blocks and chunks; for
+                      REDUCE_SCATTER also in the blocks of all ranks */
+    unsigned sizes; /* allowed `sizes` of the schedules: bits 1 << tutti__sizes_t; 0: any */
     int in_place;
     uint32_t credits; /* slots per channel, >= 1 */
     uint32_t trips;   /* T, >= 1 */
 } tutti__check_t;
 
 /*
- * TUTTI_OK if proved. Else TUTTI_ERR_INTERNAL, and `why` says what is wrong: rank, stream,
- * operation, block, trip. (Or TUTTI_ERR_NO_MEMORY.) STAGE is a few chunks used in turn where the
- * schedules say so; else, where it is used, it is tried as memory of its own and as OUT itself.
- * Pure; any thread.
+ * TUTTI_OK if proved. Otherwise TUTTI_ERR_INTERNAL, and `why` has the error with rank, stream,
+ * operation, block, trip. (Or TUTTI_ERR_NO_MEMORY.) If the schedules have stage_trips, STAGE is
+ * that many chunks used in turn. Otherwise, if STAGE is used, both cases are tried: separate
+ * memory, and OUT itself. Pure; any thread.
  */
 tutti_status_t tutti__sched_check(const tutti__check_t *check, char *why, size_t why_bytes);
 
 /*
- * The rules that one rank's schedule can break alone: loops, bounds, flags, channel ends, marks.
- * 1 if it keeps them, else 0 and `why`. tutti__build_end and tutti__sched_check call it.
+ * The rules that a single rank's schedule can break: loops, bounds, flags, channel ends, marks. 1
+ * if it keeps them, otherwise 0 and `why`. tutti__build_end and tutti__sched_check call it.
  */
 int tutti__sched_is_valid(const tutti__sched_t *sched, char *why, size_t why_bytes);
 

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's memory: symbolic values, the cells they lie in, and who may touch them.
+ * The checker's memory: symbolic values, the cells that hold them, and the order of accesses.
  *
- * A contribution (rank, block, chunk) has a pseudo-random 64-bit label. The sum of labels tells
- * what was added up: two different multisets of contributions agree with probability 2^-64. The
- * tree is a hash of the expression over ranks, the same in all blocks. For a pair it does not
- * depend on the operands' order, because reduce/ promises that exchanging two operands never
- * changes a bit; regrouping does. Operations of the caller's own need not commute: where the order
- * counts, a value also knows the ranks it is of, which must be neighbours in their order whenever
- * two values meet.
+ * A contribution (rank, block, chunk) has a pseudo-random 64-bit label. The sum of labels
+ * identifies the contributions of a value: two different multisets have the same sum with
+ * probability 2^-64. The tree is a hash of the expression over ranks, the same in all blocks. For a
+ * pair it does not depend on the operands' order, because reduce/ promises that exchanging two
+ * operands never changes a bit; regrouping does. User-defined operations need not commute. So where
+ * the order matters, a value also has its range of ranks, and two values may be combined only if
+ * their ranges are neighbours in the right order.
  *
- * A sum is rounded to its type where it is stored. An average that is divided later, by a copy, is
- * rounded a second time: other bits than on ranks that divide while they add. So a sum is finished
- * by the operation that adds the last of it. A scan has no average, so there a copy may do it: what
- * goes on to other ranks is not finished.
+ * A sum is rounded to its type where it is stored. If a later copy divided an average, it would be
+ * rounded a second time, with other bits than on ranks that divide while they add. So the operation
+ * that makes the last addition must finish the sum. A scan has no average, so there a copy may
+ * finish it, because the data for other ranks must be unfinished.
  *
- * A cell is one chunk of one block of one rank's buffer. Two accesses to a cell, one of them a
- * write, by two streams must be ordered by WAIT. That is found with vector clocks (Fidge 1988,
- * Mattern 1989), kept per cell as in FastTrack (Flanagan, Freund 2009): the last write, and each
- * stream's last read. Channels would order streams too, by way of another rank, but a message that
- * is empty in a real call is skipped and orders nothing; so they are not counted.
+ * A cell is one chunk of one block of one rank's buffer. If two streams access a cell, and one
+ * access is a write, WAIT must order them. Vector clocks (Fidge 1988, Mattern 1989) detect
+ * violations, kept per cell as in FastTrack (Flanagan, Freund 2009): the last write, and each
+ * stream's last read. Channels through another rank would order streams as well. But a message that
+ * is empty in a real call is skipped and orders nothing, so they are not counted.
  */
 #include "sched/check_run.h"
 
@@ -40,7 +40,7 @@ tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip)
         tutti__value_t){ label, mix(~(uint64_t)rank), trip, TUTTI__VALUE_WRITTEN, rank, rank + 1 };
 }
 
-/* What all reductions have in common: all but the tree. */
+/* The part that all reductions share: everything except the tree. */
 static int join(tutti__check_run_t *run, const tutti__check_stream_t *stream, tutti__value_t *into,
                 const tutti__value_t *right)
 {
@@ -101,7 +101,7 @@ size_t tutti__cell_index(const tutti__check_run_t *run, uint32_t rank, unsigned 
     return rank_at + (size_t)trip * run->nblocks + blk;
 }
 
-/* Did the stream's past hold the operation that stream `other` did at `clock`? */
+/* Does the operation of stream `other` at `clock` precede this stream's current operation? */
 static int is_past(const tutti__check_stream_t *stream, uint32_t other, uint32_t clock)
 {
     return stream->clock[other] >= clock || other == stream->stream;
@@ -143,7 +143,7 @@ static int note_write(tutti__check_run_t *run, const tutti__check_stream_t *stre
     return 1;
 }
 
-/* Blocks' chunks as the call gave them; IN is never written, so it needs no order. */
+/* Chunks of blocks as the call passed them. IN is never written, so reads need no order. */
 static int read_in(tutti__check_run_t *run, const tutti__check_stream_t *stream, uint32_t blk,
                    uint32_t n, uint32_t trip, tutti__value_t *ret_values)
 {
@@ -158,7 +158,7 @@ static int read_in(tutti__check_run_t *run, const tutti__check_stream_t *stream,
     return 1;
 }
 
-/* All of blocks [blk, + n) must be there. */
+/* All of blocks [blk, + n) must exist on this rank. */
 static int are_there(tutti__check_run_t *run, const tutti__check_stream_t *stream, const char *does,
                      unsigned buf, uint32_t blk, uint32_t n)
 {
@@ -174,7 +174,8 @@ static int are_there(tutti__check_run_t *run, const tutti__check_stream_t *strea
                               tutti__sched_buf_name(buf), blk);
 }
 
-/* What a cell has can be used: it was written, and SCRATCH or STAGE has no other trip's chunk. */
+/* Can the cell's content be used? It must be written, and SCRATCH or STAGE must not hold another
+   trip's chunk. */
 static int is_usable(tutti__check_run_t *run, const tutti__check_stream_t *stream, unsigned buf,
                      uint32_t blk, uint32_t trip, const tutti__value_t *value)
 {

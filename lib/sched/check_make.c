@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's set-up: streams, cells with their start values, channels, hosts.
+ * The checker's set-up: streams, cells with their initial values, channels, hosts.
  *
- * Whatever ranks must agree on before anything runs is asked here: the same blocks, two ends to
- * each channel, one consuming stream.
+ * It also checks all conditions between ranks that must hold before a run: the same blocks, two
+ * ends of each channel, one consuming stream.
  */
 #include "sched/check_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Zeroed memory; a NULL sets the run's status. Never asks for 0 bytes. */
+/* Zeroed memory; on failure the run's status is set. Never asks for 0 bytes. */
 static void *room(tutti__check_run_t *run, size_t n, size_t bytes)
 {
     void *p = calloc(n + (n == 0), bytes);
@@ -58,7 +58,7 @@ static int blocks_suit(tutti__check_run_t *run)
     return 1;
 }
 
-/* Does each rank keep the rules, and do all speak of the same blocks? */
+/* Does each rank keep the rules, and have all ranks the same blocks? */
 static int heads_agree(tutti__check_run_t *run)
 {
     const tutti__check_t *check = run->check;
@@ -101,7 +101,8 @@ static int heads_agree(tutti__check_run_t *run)
     return blocks_suit(run);
 }
 
-/* Marks that a stream makes in the whole run. Shifts take no trip away: the loop has more. */
+/* The number of marks that a stream makes in the whole run. Shifts do not reduce it: the loop has
+   more trips. */
 static uint32_t count_marks(const tutti__sched_t *sched, uint32_t s, uint32_t trips)
 {
     uint32_t n = 0, in_loop = 0;
@@ -161,7 +162,7 @@ int tutti__check_uses_stage(const tutti__check_t *check)
     return 0;
 }
 
-/* What the call's buffers hold at first. */
+/* Set the initial content of the call's buffers. */
 static void fill_cells(tutti__check_run_t *run)
 {
     const tutti__check_t *check = run->check;
@@ -206,7 +207,8 @@ static int make_cells(tutti__check_run_t *run)
     return 1;
 }
 
-/* Every sending end becomes a channel. of[r] lists those to rank r: the latest, next[it], ... */
+/* Each sending end becomes a channel. of[r] lists the channels to rank r: the last one, then
+   next[it], ... */
 static void make_senders(tutti__check_run_t *run, uint32_t *of, uint32_t *next)
 {
     const tutti__check_t *check = run->check;
@@ -228,7 +230,7 @@ static void make_senders(tutti__check_run_t *run, uint32_t *of, uint32_t *next)
     }
 }
 
-/* Tie rank r's receiving ends to the channels in its list. chan_from: [streams], all NONE. */
+/* Connect rank r's receiving ends to the channels in its list. chan_from: [streams], all NONE. */
 static int tie_receiver(tutti__check_run_t *run, uint32_t r, uint32_t list, const uint32_t *next,
                         uint32_t *chan_from)
 {
@@ -278,7 +280,7 @@ static int tie_ends(tutti__check_run_t *run, uint32_t nsends)
     return ok;
 }
 
-/* A stream receives from this channel. There must be no other one. */
+/* A stream receives from this channel. There must be no other consumer. */
 static int note_consumer(tutti__check_run_t *run, uint32_t chan, const tutti__sched_t *sched,
                          uint32_t s, const tutti__op_t *op)
 {
@@ -297,7 +299,7 @@ static int note_consumer(tutti__check_run_t *run, uint32_t chan, const tutti__sc
     return 1;
 }
 
-/* Which stream receives from each channel, and how long are the messages sent? */
+/* Find the stream that receives from each channel, and the length of the sent messages. */
 static int look_at_uses(tutti__check_run_t *run, uint32_t r)
 {
     const tutti__sched_t *sched = run->check->scheds[r];
@@ -362,7 +364,7 @@ static int make_chans(tutti__check_run_t *run)
     return make_slots(run);
 }
 
-/* Flat: all ranks are as if on one host. */
+/* Flat: all ranks are on one host. */
 static int make_one_host(tutti__check_run_t *run)
 {
     uint32_t size = run->check->size;
@@ -411,7 +413,7 @@ static int make_hosts(tutti__check_run_t *run)
     return 1;
 }
 
-/* For barriers: at first each stream knows its own rank's begin. */
+/* For barriers: initially each stream depends on its own rank's begin. */
 static int make_knowledge(tutti__check_run_t *run)
 {
     size_t nstreams = (size_t)run->check->size * TUTTI__SCHED_STREAMS;

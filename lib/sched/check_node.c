@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's node operations: what a host's ranks do together, by definition.
+ * The checker's node operations: what the ranks of a host compute together, by definition.
  *
- * A node operation happens when all ranks of the host stand at it, with the same arguments. Its
- * reductions are one fused pass over the ranks' blocks, in the order of local ranks; for two ranks
- * that is the same as any other reduction of two values, for more it is not (narrow floats are
+ * A node operation is executed when all ranks of the host have reached it, with the same arguments.
+ * Its reductions are one fused pass over the ranks' blocks, in the order of local ranks. For two
+ * ranks this equals any other reduction of two values; for more it does not (narrow floats are
  * rounded once per pass).
  */
 #include "sched/check_run.h"
@@ -52,7 +52,7 @@ static int arguments_agree(tutti__check_run_t *run, const tutti__check_host_t *h
     return 1;
 }
 
-/* All ranks' source block, reduced in one pass; of a host's only rank it is a copy. */
+/* All ranks' source block, reduced in one pass; with a single rank it is a copy. */
 static int fold(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t blk,
                 uint32_t trip, tutti__value_t *ret_value)
 {
@@ -90,7 +90,7 @@ static int write_all(tutti__check_run_t *run, const tutti__check_host_t *host, u
     return 1;
 }
 
-/* Block i of the parts that local ranks a and b have for each other. */
+/* Exchange block i of the parts that local ranks a and b have for each other. */
 static int exchange(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t a,
                     uint32_t b, uint32_t i, uint32_t trip)
 {
@@ -115,7 +115,8 @@ static int exchange_all(tutti__check_run_t *run, const tutti__check_host_t *host
     return 1;
 }
 
-/* Block i of part `part`: blocks are read before their like is written, so in place works. */
+/* Block i of part `part`. Blocks are read before their counterparts are written, so in
+   place works. */
 static int do_block(tutti__check_run_t *run, const tutti__check_host_t *host, uint32_t part,
                     uint32_t i, uint32_t trip)
 {
@@ -159,7 +160,7 @@ static int gets(const tutti__op_t *op, uint32_t local)
     return op->kind != TUTTI__NODE_REDUCE || local == (uint32_t)op->arg;
 }
 
-/* Who gets a result depends on all who gave to it. */
+/* The ranks that get a result now depend on all ranks that contributed to it. */
 static void spread_knowledge(tutti__check_run_t *run, const tutti__check_host_t *host)
 {
     const tutti__op_t *op = tutti__check_op(member(run, host, 0));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's promises: of the call's buffers, which blocks a rank has; and what they hold at the
- * end, if the schedules do what the collective is for (check.h).
+ * The checker's promises: the blocks that a rank has in the call's buffers, and their content at
+ * the end, if the schedules do what the collective requires (check.h).
  *
- * What a rank has not is not to be touched: the root's OUT belongs to the root, and an IN of which
- * a rank has its own block only has nothing before and behind it.
+ * A schedule must not touch blocks that its rank does not have. The root's OUT exists on the root
+ * only. If a rank has only its own block of IN, there is nothing before and after it.
  */
 #include "sched/check_run.h"
 
@@ -32,7 +32,7 @@ static int is_reduction(tutti__expect_t expect)
            expect == TUTTI__EXPECT_REDUCE_SCATTER || tutti__check_is_scan(expect);
 }
 
-/* Out of place, so without aliases. */
+/* The places out of place, so without aliases. */
 static tutti__check_place_t place_apart(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank)
 {
@@ -79,7 +79,7 @@ tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nb
     return place;
 }
 
-/* Lengths known by pairs of ranks: that of what `from` has for `to`. */
+/* BY_PAIR: the symbol for the length of the block that `from` has for `to`. */
 static uint64_t pair(const tutti__check_run_t *run, uint32_t from, uint32_t to)
 {
     return (uint64_t)from * run->check->size + to;
@@ -92,10 +92,10 @@ uint64_t tutti__check_length(const tutti__check_run_t *run, uint32_t rank, unsig
     case TUTTI__ALL_EQUAL:
         return 0;
     case TUTTI__BY_PAIR:
-        if (run->check->expect != TUTTI__EXPECT_ALLTOALL) /* GATHER, SCATTER: between it and root */
+        if (run->check->expect != TUTTI__EXPECT_ALLTOALL) /* GATHER, SCATTER: with the root */
             return blk;
         return buf == TUTTI__IN ? pair(run, rank, blk) : pair(run, blk, rank);
-    default: /* BY_NUMBER. Divisions are what a run would spend its time with */
+    default: /* BY_NUMBER. The comparison avoids a division, which would dominate the run's time */
         return blk < run->nblocks ? blk : blk % run->nblocks;
     }
 }
@@ -121,7 +121,7 @@ static int barrier_holds(tutti__check_run_t *run)
     return 1;
 }
 
-/* Contributions of ranks before `upto` to a block's chunk. */
+/* The contributions of ranks before `upto` to a block's chunk. */
 static uint64_t sum_before(uint32_t upto, uint32_t b, uint32_t t)
 {
     uint64_t sum = 0;
@@ -132,8 +132,8 @@ static uint64_t sum_before(uint32_t upto, uint32_t b, uint32_t t)
 }
 
 /*
- * The tree that a result must have: its own where it has no like. An allreduce has to give all
- * ranks the same; `fixed` wants all blocks and chunks alike, too.
+ * The tree that a result must have; its own tree, if no other result must be equal. The results of
+ * an allreduce must be equal on all ranks; with `fixed`, also in all blocks and chunks.
  */
 static uint64_t promised_tree(const tutti__check_run_t *run, uint32_t r, uint32_t b, uint32_t t)
 {
@@ -150,8 +150,8 @@ static uint64_t promised_tree(const tutti__check_run_t *run, uint32_t r, uint32_
 }
 
 /*
- * What block b of OUT of rank r must hold. sum: where contributions are reduced, of all those that
- * belong in.
+ * The promised content of block b of OUT of rank r. sum: for reductions, of all required
+ * contributions.
  */
 static tutti__value_t promised(const tutti__check_run_t *run, uint32_t r, uint32_t b, uint32_t t,
                                uint64_t sum)

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's run: all streams of all ranks, in any order.
+ * The checker's run: executes all streams of all ranks, in any order.
  *
  * Streams with blocking receives and bounded channels are a Kahn process network (Kahn 1974; a
  * bounded channel is one with a second channel of free slots in the other direction). So the order
- * in which streams are continued does not change what they compute nor whether they get stuck, and
- * the simplest order will do: continue a stream until it blocks, and again when what it waits for
- * has come. The work is proportional to the operations. Whoever was woken last goes on first, while
- * what was handed to it is in the cache: with 256 ranks in a ring that is twice as fast as taking
- * turns.
+ * in which streams are continued changes neither their results nor whether they get stuck, and the
+ * simplest order suffices: continue a stream until it blocks, and again when its condition holds.
+ * The work is proportional to the number of operations. The stream woken last continues first,
+ * while its data are in the cache: with 256 ranks in a ring this is twice as fast as round robin.
  *
- * The run assumes that no message is empty. A real call skips empty ones, at both ends; that takes
- * pairs of operations out, and with them only things to wait for: a send that waits for the slot of
- * the c-th message before it then waits for an earlier one. So it cannot add a deadlock.
+ * The run assumes that no message is empty. A real call skips empty messages at both ends. This
+ * removes pairs of operations, and with them only wait conditions: a send that waits for the slot
+ * of the c-th message before it then waits for an earlier one. So it cannot add a deadlock.
  */
 #include "sched/check_run.h"
 
@@ -94,7 +93,7 @@ static void nudge(tutti__check_run_t *run, uint32_t other, tutti__stream_state_t
         tutti__check_wake(run, stream);
 }
 
-/* The slot that is `nth` behind the channel's first message. */
+/* The slot `nth` places after the channel's first message. */
 static uint32_t slot_of(const tutti__check_run_t *run, const tutti__check_chan_t *chan,
                         uint32_t nth)
 {
@@ -139,7 +138,7 @@ static outcome_t do_send(tutti__check_run_t *run, tutti__check_stream_t *stream)
     return DONE;
 }
 
-/* Is the message as long as its receiver thinks, whatever the count of elements is? */
+/* Is the message as long as the receiver expects, for any number of elements? */
 static int message_fits(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         const tutti__message_t *message)
 {
@@ -154,7 +153,7 @@ static int message_fits(tutti__check_run_t *run, const tutti__check_stream_t *st
                               message->nblk, message->blk, message->trip);
 }
 
-/* *into = *into (op) other; the other way round where what arrives is the left operand. */
+/* *into = *into (op) arrives; LEFT: arrives (op) *into. */
 static int reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                   tutti__value_t *into, const tutti__value_t *arrives)
 {
@@ -168,7 +167,7 @@ static int reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
     return 1;
 }
 
-/* What becomes of a message: NULL after an error. */
+/* The value that an operation makes of a message; NULL after an error. */
 static const tutti__value_t *take_message(tutti__check_run_t *run,
                                           const tutti__check_stream_t *stream,
                                           const tutti__value_t *message)
@@ -252,9 +251,8 @@ static outcome_t do_move(tutti__check_run_t *run, const tutti__check_stream_t *s
 }
 
 /*
- * The mark that is waited for orders the streams; later ones may have been made or not. Which
- * begins a mark depends on is not kept: a barrier whose streams need that from each other is
- * refused.
+ * The awaited mark orders the streams; later marks may have been made or not. The dependence of a
+ * mark on begins is not recorded, so a barrier whose streams need it from each other is refused.
  */
 static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
@@ -278,7 +276,7 @@ static outcome_t do_wait(tutti__check_run_t *run, tutti__check_stream_t *stream)
     return DONE;
 }
 
-/* Whoever comes last does it for all. */
+/* The last rank to arrive executes the operation for all. */
 static outcome_t do_node(tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     tutti__check_host_t *host;
@@ -324,7 +322,7 @@ static outcome_t do_op(tutti__check_run_t *run, tutti__check_stream_t *stream)
     }
 }
 
-/* Which chunks does the current operation work on? 0: none, skip it. */
+/* Find the chunks of the current operation. 0: none, skip it. */
 static int find_chunks(const tutti__check_run_t *run, tutti__check_stream_t *stream)
 {
     uint32_t shift = tutti__check_op(stream)->shift;

@@ -2,15 +2,15 @@
 /*
  * Inside the checker: the state of one symbolic run. Only sched/check*.c include this.
  *
- *      check.c          the whole of it
- *      check_promise.c  what is promised: which blocks there are, what they hold at the end
- *      check_make.c     set-up: streams, cells and start values, channels, hosts
+ *      check.c          the whole check
+ *      check_promise.c  the promise: existing blocks, and their content at the end
+ *      check_make.c     set-up: streams, cells and initial values, channels, hosts
  *      check_run.c      streams and channels: the Kahn network
  *      check_node.c     node operations: the meeting of a host's ranks
- *      check_cells.c    blocks and the values in them; order of the streams that touch them
- *      check_stuck.c    who waits for whom, when nothing goes on
+ *      check_cells.c    blocks and their values; order of the streams that touch them
+ *      check_stuck.c    the chain of waiting streams in a deadlock
  *
- * Functions that can find an error return 1, or 0 after tutti__check_blame() has said what it is.
+ * Functions that can find an error return 1, or 0 after they have called tutti__check_blame().
  */
 #ifndef TUTTI__SCHED_CHECK_RUN_H
 #define TUTTI__SCHED_CHECK_RUN_H
@@ -20,28 +20,28 @@
 
 #define TUTTI__CHECK_NONE UINT32_MAX
 
-/* A symbolic value: which contributions it holds, and how they were put together. */
+/* A symbolic value: its contributions, and how they were combined. */
 typedef struct {
     uint64_t sum;    /* of the labels of its contributions */
     uint64_t tree;   /* hash of the expression; a (op) b and b (op) a are the same */
-    uint32_t trip;   /* in SCRATCH: the chunk it belongs to */
+    uint32_t trip;   /* in SCRATCH: the chunk that it belongs to */
     uint32_t state;  /* TUTTI__VALUE_* */
-    uint32_t lo, hi; /* where the order counts: of ranks [lo, hi), in their order */
+    uint32_t lo, hi; /* where the order matters: of ranks [lo, hi), in their order */
 } tutti__value_t;
 
 enum {
     TUTTI__VALUE_WRITTEN = 1,
     TUTTI__VALUE_FINISHED = 2,
-    TUTTI__VALUE_SUM = 4 /* of several contributions: rounded where it is stored */
+    TUTTI__VALUE_SUM = 4 /* of several contributions: rounded when it is stored */
 };
 
-/* Who touched a cell, as clocks of its rank's streams; 0: never. */
+/* The last accesses to a cell, as clocks of its rank's streams; 0: never. */
 typedef struct {
     uint32_t write_clock, write_stream;
     uint32_t read_clock[TUTTI__SCHED_STREAMS];
 } tutti__access_t;
 
-/* What a WAIT for this mark learns: the clocks of all streams when it was made. */
+/* The clocks of all streams when a mark was made; a WAIT for the mark merges them. */
 typedef struct {
     uint32_t clock[TUTTI__SCHED_STREAMS];
 } tutti__check_mark_t;
@@ -79,17 +79,17 @@ typedef struct {
     uint32_t from, upto;
 } tutti__blocks_t;
 
-/* What a rank has of the call's buffers. */
+/* A rank's blocks in the call's buffers. */
 typedef struct {
-    tutti__blocks_t in, out; /* that there are */
-    tutti__blocks_t alias;   /* where IN is OUT */
-    tutti__blocks_t given;   /* of OUT: that hold something at first */
+    tutti__blocks_t in, out; /* that exist */
+    tutti__blocks_t alias;   /* in which IN is OUT */
+    tutti__blocks_t given;   /* of OUT: with initial content */
 } tutti__check_place_t;
 
 typedef struct {
-    uint32_t from, to;    /* streams; `to` is NONE if nobody receives */
+    uint32_t from, to;    /* streams; `to` is NONE if no stream receives */
     uint32_t head, count; /* messages [head, head + count), modulo credits, are in slots */
-    uint32_t nblk;        /* most blocks of a message in it: a slot's size */
+    uint32_t nblk;        /* largest number of blocks in a message: a slot's size */
     size_t first_value;   /* in run->values: credits slots of nblk */
 } tutti__check_chan_t;
 
@@ -105,70 +105,71 @@ typedef struct {
     size_t why_bytes;
     tutti_status_t status; /* TUTTI_OK until an error is found */
 
-    uint32_t nblocks, scratch_blocks, max_nblk; /* the same on all ranks */
-    uint32_t stage_trips;                       /* this too; 0: as many as there are */
-    tutti__sizes_t sizes;                       /* this too */
+    uint32_t nblocks, scratch_blocks, max_nblk; /* equal on all ranks */
+    uint32_t stage_trips;                       /* equal on all ranks; 0: unlimited */
+    tutti__sizes_t sizes;                       /* equal on all ranks */
     tutti__check_place_t *places;               /* [size] */
-    uint32_t words; /* of a set of ranks; 0 where nobody asks for them */
+    uint32_t words; /* of a set of ranks; 0 if these sets are not needed */
 
     tutti__check_stream_t *streams; /* [size * STREAMS]: rank r's stream s is r * STREAMS + s */
-    tutti__check_mark_t *marks;     /* all streams' */
-    uint32_t *ready;                /* [nready] streams to be continued, the last one first */
+    tutti__check_mark_t *marks;     /* of all streams */
+    uint32_t *ready;                /* [nready] streams to be continued, from the end */
     uint32_t nready;
 
-    size_t rank_cells;           /* of one rank, OUT first.. */
-    size_t stage_at, scratch_at; /* ..and where the others begin */
+    size_t rank_cells;           /* of one rank; OUT comes first */
+    size_t stage_at, scratch_at; /* first cells of the other buffers */
     tutti__value_t *cells;
-    tutti__access_t *accesses; /* the same cells; NULL if every rank has one stream only */
+    tutti__access_t *accesses; /* one per cell; NULL if every rank has one stream only */
 
     uint32_t nchans;
     tutti__check_chan_t *chans;
     uint32_t *chan_first; /* [size]: rank r's channel end i is chan_of[chan_first[r] + i] */
     uint32_t *chan_of;
     tutti__message_t *messages; /* [nchans * credits] */
-    tutti__value_t *values;     /* what is in the slots, channel by channel */
-    tutti__value_t *received;   /* [max_nblk]: what an operation makes of a message */
+    tutti__value_t *values;     /* content of the slots, channel by channel */
+    tutti__value_t *received;   /* [max_nblk]: result of an operation on a message */
 
     int flat;                   /* there is one host, of all ranks */
     tutti__check_host_t *hosts; /* NULL: no node operations */
     uint32_t *members;          /* [size] */
 
-    uint64_t *knows;         /* [streams][words]: ranks whose begin it depends on */
+    uint64_t *knows;         /* [streams][words]: ranks on whose begin a stream depends */
     uint64_t *message_knows; /* [nchans * credits][words] */
 } tutti__check_run_t;
 
-/* The first error: where a stream stands (NULL: nowhere), and what is wrong. Returns 0. */
+/* Record the first error: the place of a stream (may be NULL), and a text. Returns 0. */
 int tutti__check_blame(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                        const char *fmt, ...) TUTTI__PRINTF(3, 4);
 
 /* check_promise.c */
 int tutti__check_has_root(tutti__expect_t expect);
-/* Is there a block for each rank? */
+/* Does the collective have a block for each rank? */
 int tutti__check_has_parts(tutti__expect_t expect);
 /* SCAN, EXSCAN. */
 int tutti__check_is_scan(tutti__expect_t expect);
 tutti__check_place_t tutti__check_place(const tutti__check_t *check, uint32_t nblocks,
                                         uint32_t rank);
-/* How long a rank's block is, as a symbol: blocks with equal symbols are equally long. */
+/* The length of a rank's block, as a symbol: equal symbols mean equal lengths. */
 uint64_t tutti__check_length(const tutti__check_run_t *run, uint32_t rank, unsigned buf,
                              uint32_t blk);
 int tutti__check_promise_holds(tutti__check_run_t *run);
 
-/* check_make.c. Set up a run that has its `check`, `why` and what is said of STAGE; and free what
-   it has, however far set-up came. */
+/* check_make.c. make: set up a run with the given `check`, `why` and STAGE fields. clear: free it,
+   also after a failed set-up. */
 int tutti__check_make(tutti__check_run_t *run);
 void tutti__check_clear(tutti__check_run_t *run);
 int tutti__check_uses_stage(const tutti__check_t *check);
 
-/* check_cells.c. A cell is named by (rank of the stream, buffer, block, chunk). */
+/* check_cells.c. A cell is identified by (rank of the stream, buffer, block, chunk). */
 tutti__value_t tutti__value_leaf(uint32_t rank, uint32_t blk, uint32_t trip);
 /* *into = *into (op) right */
 int tutti__value_reduce(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         tutti__value_t *into, const tutti__value_t *right);
-/* The third and later operands of one fused pass: not the same bits as a pass for each of them. */
+/* The third and later operands of one fused pass: other bits than a pass for each of them. */
 int tutti__value_fuse(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                       tutti__value_t *into, const tutti__value_t *right);
-/* adds: the operation also adds to the value. Else it may finish what was never added up only. */
+/* adds: the operation also adds to the value. If not, it may finish only values
+   without additions. */
 int tutti__value_finish(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         tutti__value_t *value, int adds);
 size_t tutti__cell_index(const tutti__check_run_t *run, uint32_t rank, unsigned buf, uint32_t blk,
@@ -181,17 +182,18 @@ int tutti__cells_write(tutti__check_run_t *run, const tutti__check_stream_t *str
 
 /* check_run.c */
 int tutti__check_go(tutti__check_run_t *run);
-/* The stream's current operation is done: marks, clocks, whoever waits for them. */
+/* The stream's current operation is done: advance marks and clocks, and wake the streams that
+   wait for them. */
 void tutti__check_complete(tutti__check_run_t *run, tutti__check_stream_t *stream);
 void tutti__check_wake(tutti__check_run_t *run, tutti__check_stream_t *stream);
 void tutti__check_learn(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                         const uint64_t *knows);
 uint64_t *tutti__check_knows(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
 
-/* check_node.c: all ranks of `host` stand at their node operation. */
+/* check_node.c: all ranks of `host` have reached their node operation. */
 int tutti__check_node(tutti__check_run_t *run, const tutti__check_host_t *host);
 
-/* check_stuck.c: blame whoever waits. */
+/* check_stuck.c: report the streams that wait. */
 int tutti__check_stuck(tutti__check_run_t *run);
 
 static inline int tutti__blocks_hold(tutti__blocks_t blocks, uint32_t blk)

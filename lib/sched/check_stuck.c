@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker's answer to "nothing goes on": a chain of who waits for whom.
+ * The checker's report of a deadlock: a chain of streams that wait for each other.
  */
 #include "sched/check_run.h"
 
@@ -8,7 +8,7 @@
 
 #define LONGEST_CHAIN 5
 
-/* The stream whose progress would help; NONE if there is none. */
+/* The stream on which this one waits; NONE if there is none. */
 static uint32_t waits_for(const tutti__check_run_t *run, const tutti__check_stream_t *stream)
 {
     const tutti__check_host_t *host;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules as text, for people and for messages.
+ * Schedules as text, for users and for messages.
  *
  *     RECV_REDUCE from rank 3: IN[2] -> OUT[2], finish
  *
  * OUT[2:5] are blocks 2 to 4. "shift 1" works on the chunk of the trip before, "mark" counts for
- * WAIT, "finish" is where AVG divides, "left" puts what arrives on the left. text.c has the
- * grammar.
+ * WAIT, "finish" is where AVG divides, "left" makes the message or source the left operand. text.c
+ * has the grammar.
  */
 #include "sched/sched.h"
 
@@ -45,7 +45,7 @@ const char *tutti__sched_buf_name(unsigned buf)
     return buf < TUTTI__BUFS ? names[buf] : "?";
 }
 
-/* Text that grows; what does not fit is cut. */
+/* A text buffer; text beyond its end is cut off. */
 typedef struct {
     char *text;
     size_t bytes, used;
@@ -155,7 +155,7 @@ const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t 
     return buffer;
 }
 
-/* A name ends at its colon, and a text is a line. */
+/* A name ends at its colon, and is a single line. */
 static void print_name(const char *name, FILE *file)
 {
     for (; *name != '\0'; name++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What every owner of a schedule needs: its end, the trips of its chunk loops, and whether it is
- * for device memory.
+ * Functions for every owner of a schedule: freeing it, the trips of its chunk loops, and whether it
+ * suits device memory.
  */
 #include "sched/sched.h"
 
@@ -25,7 +25,7 @@ size_t tutti__blockmap_trips(const tutti__blockmap_t *map)
 {
     size_t largest = 0;
 
-    if (map->table == NULL) /* equal shares differ by one at most */
+    if (map->table == NULL) /* equal shares differ by at most one */
         return divide_up(divide_up(map->count, map->nblocks), map->chunk);
 
     for (uint32_t b = 0; b < map->nblocks; b++) {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all that runs operations step by step has in common: transports, node kernels, executor. */
+/* Shared by everything that runs operations step by step: transports, node kernels, executor. */
 #ifndef TUTTI__SCHED_STEP_H
 #define TUTTI__SCHED_STEP_H
 
 #include <stdint.h>
 
-/* Lanes keep schedules in flight apart. 0: direct calls; 1 to 4: the engine. */
+/* Lanes separate schedules in flight. 0: direct calls; 1 to 4: the engine. */
 #define TUTTI__LANES 5
 
-/* What a call is for; ranks with different ones do not fit. The first are the collectives of
-   coll/. */
+/* The purpose of a call; different purposes on two ranks are a mismatch. The first are the
+   collectives of coll/. */
 typedef enum {
     TUTTI__TAG_ALLREDUCE,
     TUTTI__TAG_REDUCE,
@@ -26,23 +26,23 @@ typedef enum {
     TUTTI__TAG_SCAN,
     TUTTI__TAG_EXSCAN,
     TUTTI__TAG_BARRIER,
-    TUTTI__TAG_SENDRECV, /* also send, receive */
+    TUTTI__TAG_SENDRECV, /* send and receive as well */
     TUTTI__TAG_MEM_ALLOC,
-    TUTTI__TAG_COUNTS, /* what v collectives tell each other first */
+    TUTTI__TAG_COUNTS, /* the exchange of counts that precedes v collectives */
     TUTTI__TAG_SPLIT,
     TUTTI__TAG_BUCKET
 } tutti__tag_t;
 
-/* Added to a tag: buffers are device memory, be they copied to the host first or not. */
+/* Added to a tag: buffers are device memory, even if they are copied to the host first. */
 #define TUTTI__TAG_ON_DEVICE 64u
 
-/* "an allreduce", "a barrier", for messages; NULL for what is none. Static. */
+/* "an allreduce", "a barrier", for messages; NULL for an invalid tag. Static. */
 const char *tutti__tag_name(unsigned tag);
 
-/* Where a step is stuck: for waiting without burning the processor, and for naming the culprit. */
+/* The wait hint of a step: a word to sleep on, and the rank to name in messages. */
 typedef struct {
     void *word;     /* a 32-bit word in shared memory that will change, or NULL: poll */
-    uint32_t value; /* what it held */
+    uint32_t value; /* its last value */
     int32_t peer;   /* the rank waited for, or -1 */
 } tutti__stuck_t;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules read back from text: what print.c writes, or what a person wrote.
+ * Reads schedules from text: the output of print.c, or text that a user wrote.
  *
  *      # the schedules of ranks 0, 1, ... one after another
  *      pair: rank 0 of 2, blocks 1, scratch 0, blocks per message 1
@@ -12,7 +12,7 @@
  *
  *      pair: rank 1 of 2, ...
  *
- * A line is one of these; `#` begins a comment, [ ] may be left out, the spaces are free:
+ * A line is one of these; `#` begins a comment, parts in [ ] are optional, spaces are free:
  *
  *      NAME: rank R of N, blocks N, scratch N, blocks per message N [, sizes SIZES]
  *          [, stage N from N in N chunks]      in the same line
@@ -25,13 +25,13 @@
  *      [N] LOOP [with N more trips]     ... END_LOOP
  *      [N] NODE_ALLREDUCE PLACE -> PLACE [in N parts] [of local rank N]      and the other NODE_
  *
- * SIZES is `by number`, `all equal` or `by pair`. A PLACE is BUFFER[block] or BUFFER[from:upto].
- * Operations may end with `, finish` `, left` `, mark` `, shift N`. Their numbers are for people
- * and not looked at; what else follows from the rest (marks per trip, more trips) must be right
- * where it is said.
+ * SIZES is `by number`, `all equal` or `by pair`. A PLACE is BUFFER[block] or
+ * BUFFER[from:upto]. Operations may end with `, finish` `, left` `, mark` `, shift N`. The
+ * leading numbers are for users and ignored. Redundant values (marks per trip, more trips)
+ * must be correct if they are present.
  *
- * Operations are read by text_ops.c. The builder makes the schedules, so there is no second opinion
- * on what they look like.
+ * text_ops.c reads the operations. The builder makes the schedules, so there is one definition of
+ * their form.
  */
 #include "sched/text.h"
 
@@ -70,7 +70,7 @@ static int stage(tutti__text_t *in)
     return 1;
 }
 
-/* What may be left out, in this order. */
+/* Optional parts, in this order. */
 static int extras(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;
@@ -84,8 +84,8 @@ static int extras(tutti__text_t *in)
     return !tutti__words_take(w, ",") || (tutti__words_need(w, "stage") && stage(in));
 }
 
-/* The line of operation i of the schedule, which has one stream behind the other; the text need
-   not. The head's if there is none. */
+/* The line of the schedule's operation i. In the schedule the streams are one after another, in the
+   text they may be mixed. The head's line if there is no such operation. */
 static uint32_t line_of(const tutti__text_t *in, uint32_t i)
 {
     for (uint32_t s = 0; s < TUTTI__SCHED_STREAMS; s++) {
@@ -97,7 +97,7 @@ static uint32_t line_of(const tutti__text_t *in, uint32_t i)
     return in->head_line;
 }
 
-/* A rule of the language is broken: say which, without what everyone knows here. */
+/* A rule of the language is broken: report it, without the redundant beginning of the text. */
 static int rule_broken(tutti__text_t *in, uint32_t rank)
 {
     char head[TUTTI__ERROR_BYTES], why[TUTTI__ERROR_BYTES];
@@ -112,7 +112,7 @@ static int rule_broken(tutti__text_t *in, uint32_t rank)
     return tutti__words_bad(&in->words, line, "rank %u: %s", rank, why + n);
 }
 
-/* Finish the schedule in the making, if there is one. */
+/* Finish the schedule under construction, if there is one. */
 static int finish(tutti__text_t *in)
 {
     tutti__sched_t *sched = NULL;
@@ -191,9 +191,9 @@ static int stream(tutti__text_t *in)
     return tutti__words_end(w);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole text ---- */
 
-/* What is for device memory on some ranks only is for none. */
+/* If a schedule does not suit device memory on one rank, it does not on any. */
 static void agree_on_device(const tutti__text_t *in)
 {
     int on_device = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading schedules from text: what text.c and text_ops.c share. */
+/* Reading schedules from text: declarations for text.c and text_ops.c. */
 #ifndef TUTTI__SCHED_TEXT_H
 #define TUTTI__SCHED_TEXT_H
 
@@ -18,20 +18,21 @@ typedef struct {
     uint32_t nscheds; /* finished ones */
     tutti__sched_t **scheds;
 
-    /* the schedule in the making */
+    /* the schedule under construction */
     tutti__build_t *b; /* NULL: none */
     uint32_t head_line;
     uint32_t said_marks[TUTTI__SCHED_STREAMS], marks_line[TUTTI__SCHED_STREAMS];
-    uint32_t said_trips; /* of the latest loop */
-    uint32_t most_shift; /* in it */
+    uint32_t said_trips; /* of the last loop */
+    uint32_t most_shift; /* in the last loop */
     uint32_t rank, stream;
     uint32_t loop_line[TUTTI__SCHED_STREAMS]; /* of its open loop; 0: none */
-    /* Where its operations stand, in the order of the text. */
+    /* The lines of its operations, in the order of the text. */
     tutti__text_origin_t *origins;
     uint32_t norigins, origins_room;
 } tutti__text_t;
 
-/* A line that is no head, of a schedule in the making. 1, or 0 after an error was kept. */
+/* Read a line that is no head, of a schedule under construction. 1, or 0 after an
+   error was kept. */
 int tutti__text_operation(tutti__text_t *in);
 
 #endif

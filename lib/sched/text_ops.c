@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The lines of a schedule's text that are operations; text.c has the language.
+ * Reads the operations in a schedule's text; text.c has the language.
  */
 #include "sched/text.h"
 
@@ -76,7 +76,7 @@ static int sender(tutti__text_t *in, uint32_t *ret_rank, uint32_t *ret_stream)
     return tutti__words_need(w, ":");
 }
 
-/* ", finish, mark" at the end of the line. The builder wants them before the operation. */
+/* ", finish, mark" at the end of the line. The builder needs them before the operation. */
 static int flags(tutti__text_t *in)
 {
     tutti__words_t *w = &in->words;
@@ -104,7 +104,7 @@ static int flags(tutti__text_t *in)
     return tutti__words_end(w);
 }
 
-/* ---- operations: what comes behind their names ---- */
+/* ---- operations: the text after their names ---- */
 
 static int send(tutti__text_t *in)
 {

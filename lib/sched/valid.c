@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rules of the schedule language that one rank's schedule can break alone.
+ * The rules of the schedule language that a single rank's schedule can break.
  *
- * After this, the checker's run (check_run.c) and the executor may index blocks, channels and loops
- * without asking again. What needs the other ranks - messages that fit, deadlocks, what is computed
- * - is left to the run.
+ * After this check, the checker's run (check_run.c) and the executor may index blocks, channels and
+ * loops without further checks. Rules that involve other ranks (messages that fit, deadlocks, the
+ * result) are checked by the run.
  */
 #include "base/compiler.h"
 #include "sched/chans.h"
@@ -30,7 +30,7 @@ typedef struct {
     uint32_t stream_marks; /* of the one loop with marks */
 } look_t;
 
-/* What an operation of a kind may have. */
+/* The properties that an operation of a kind may have. */
 typedef struct {
     uint8_t reads, writes, channel, node;
     uint8_t flags;
@@ -53,7 +53,7 @@ static const trait_t traits[] = {
     [TUTTI__NODE_ALLTOALL] = { 1, 1, 0, 1, TUTTI__MARK },
 };
 
-/* Say where and what; 0, for `return bad(...)`. */
+/* Report the place and the error; returns 0, for `return bad(...)`. */
 static int TUTTI__PRINTF(2, 3) bad(const look_t *look, const char *fmt, ...)
 {
     char text[160], what[160];
@@ -90,7 +90,7 @@ static int blocks_valid(const look_t *look, unsigned buf, uint32_t blk)
     return 1;
 }
 
-/* Lengths known by pairs of ranks: nothing but to hand blocks of IN to where they belong in OUT. */
+/* BY_PAIR: only moves of blocks of IN to their places in OUT are allowed. */
 static int pairs_valid(const look_t *look, const trait_t *trait)
 {
     const tutti__op_t *op = &look->sched->ops[look->i];
@@ -151,7 +151,8 @@ static int channel_valid(const look_t *look)
     return 1;
 }
 
-/* Blocks of SCRATCH are as long as the map's with the same number: so many there must be. */
+/* A block of SCRATCH has the length of the map's block with the same number, so the range must not
+   exceed the map. */
 static int fits_map(const look_t *look, unsigned buf, uint32_t blk, uint64_t blocks)
 {
     uint32_t nblocks = look->sched->nblocks;
@@ -169,7 +170,7 @@ static int node_valid(const look_t *look)
         return bad(look, "node operations stand in stream 0 only");
     if (op->nparts != 1 && is_one)
         return bad(look, "cannot have parts");
-    /* It cuts its blocks into shares anew, so they have to stand end to end. */
+    /* It cuts its blocks into new shares, so they must be contiguous. */
     if (op->nblk != 1 && is_one &&
         (look->loop != NULL || op->sbuf == TUTTI__SCRATCH || op->dbuf == TUTTI__SCRATCH))
         return bad(look, "works on one block in a loop");
@@ -299,7 +300,7 @@ static int head_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
     return ok;
 }
 
-/* Has an end before number i the same name? */
+/* Does an end before number i have the same name? */
 static int is_twice(const tutti__sched_t *sched, uint32_t i, char *why, size_t why_bytes)
 {
     for (uint32_t k = 0; k < i; k++) {
@@ -311,7 +312,7 @@ static int is_twice(const tutti__sched_t *sched, uint32_t i, char *why, size_t w
     return 0;
 }
 
-/* Names that were met before are found by a bit each; where two share one, by a search. */
+/* A bit per name marks names seen before; if two names share a bit, a search decides. */
 static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
     uint64_t met[NAME_BITS / 64] = { 0 };
@@ -333,7 +334,7 @@ static int chans_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
     return 1;
 }
 
-/* A power of two, so that what is left of a division by it is a mask. */
+/* A power of two, so that a mask can replace the remainder of a division. */
 static int stage_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
     uint32_t trips = sched->stage_trips;

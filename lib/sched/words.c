@@ -62,7 +62,7 @@ static int is_wordly(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
 }
 
-/* What comes next, which stays there. */
+/* The next word, without stepping over it. */
 static token_t peek(tutti__words_t *words)
 {
     token_t token;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This process's facts: which machine it is on, and which processors it may use.
+ * This process's metadata: its machine, and the processors that it may use.
  *
- * Called once per tutti_init, on its thread. The mask is that of the calling thread: the library's
- * own thread inherits it. The boot id tells machines apart that were cloned with their hostname;
- * the hostname tells containers of one machine apart, which have networks of their own.
+ * Called once per tutti_init, on its thread. The mask is the calling thread's: the library's own
+ * thread inherits it. The boot id distinguishes cloned machines with the same hostname. The
+ * hostname distinguishes containers of one machine, which have separate networks.
  *
  * Tried: hwloc_topology_load and hwloc_get_cpubind: 2.2 ms here with everything filtered out and
  * the x86 backend off, 8 to 15 ms otherwise, more with many processors or plugins of GPU libraries,
- * for the same mask that the kernel gives in 2 us.
+ * for the same mask that the kernel returns in 2 us.
  */
 #include "topo/topo.h"
 
@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* More than any kernel is built for. */
+/* No kernel is built for more. */
 #define MOST_CPUS (1 << 16)
 
 static void read_boot_id(char *text, size_t room)
@@ -69,7 +69,7 @@ static tutti_status_t read_mask(hwloc_bitmap_t mask)
     return tutti__fail_errno("cannot tell which processors this process may use");
 }
 
-/* As a list, or as a number where a list with many gaps would be too long. */
+/* As a list; as a number if a list with many gaps would be too long. */
 static void write_mask(hwloc_const_bitmap_t mask, char *text, size_t room)
 {
     if (hwloc_bitmap_list_snprintf(text, room, mask) < (int)room)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host's ranks in groups that are near each other, for operations in two levels.
+ * Groups of a host's ranks that are near each other, for operations in two levels.
  *
- *   by L3 cache, else NUMA node, else package: the first by which two ranks are together. Ranks
- *     whose processors are in several are together, too.
- *   else all ranks are one group: they may run anywhere, or each is alone.
- *   Too large groups are cut into equal parts: along NUMA nodes where an L3 cache has several, else
- *     in the order of ranks.
+ *   By L3 cache, or NUMA node, or package: the first kind of place that two ranks share. Ranks
+ *     whose processors are in several places of that kind form one group.
+ *   Otherwise all ranks are one group: they may run anywhere, or each is alone.
+ *   Too large groups are cut into equal parts: along NUMA nodes if an L3 cache has several,
+ *     otherwise in the order of ranks.
  */
 #include "topo/topo.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 typedef struct {
-    int32_t place; /* by which they are grouped */
+    int32_t place; /* the place that defines the group */
     int32_t node;
     uint32_t rank;
 } seat_t;
@@ -31,7 +31,7 @@ static int compare(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Where the group that begins at seat `begin` ends. */
+/* The end of the group that begins at seat `begin`. */
 static uint32_t end_of(const seat_t *seat, uint32_t n, uint32_t begin)
 {
     uint32_t end = begin + 1;
@@ -41,8 +41,8 @@ static uint32_t end_of(const seat_t *seat, uint32_t n, uint32_t begin)
     return end;
 }
 
-/* Seats by one kind of place. Is it worth while: are some ranks in one, and places half as many as
-   ranks or less? Those in none count as one. */
+/* Sort the seats by one kind of place. Is it useful: are some ranks in one place, and places at
+   most half as many as ranks? Ranks without a place count as one place. */
 static int sort_by(const tutti__topo_facts_t *facts, int kind, seat_t *seat, uint32_t n)
 {
     uint32_t places = 0;
@@ -66,7 +66,7 @@ static void sort_by_rank(seat_t *seat, uint32_t n)
     qsort(seat, n, sizeof(*seat), compare);
 }
 
-/* Cut what is too large; leader[rank] = the lowest rank of its group. */
+/* Cut too large groups; leader[rank] = the lowest rank of its group. */
 static void find_leaders(const seat_t *seat, uint32_t n, uint32_t *leader)
 {
     for (uint32_t begin = 0, end; begin < n; begin = end) {
@@ -106,7 +106,7 @@ tutti_status_t tutti__topo_find_groups(tutti__topo_t *topo, const tutti__topo_fa
         if (kind == TUTTI__PLACES)
             sort_by_rank(seat, n);
         find_leaders(seat, n, topo->group_of);
-        /* Leaders to numbers; a leader is never behind its group. */
+        /* Replace leaders by numbers; a leader always precedes the rest of its group. */
         for (uint32_t i = 0; i < n; i++) {
             uint32_t r = ranks[i], leader = topo->group_of[r];
 

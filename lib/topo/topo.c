@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From all ranks' facts to hosts, machines and places.
+ * From all ranks' metadata to hosts, machines and places.
  *
- * Pure, so it can be given machines nobody has. Facts come from other processes and are read with
- * their limits. n log n, since a job may have many ranks on many hosts:
+ * Pure, so tests can use invented machines. The metadata come from other processes, so their texts
+ * are read with a length limit. n log n, because a job may have many ranks on many hosts:
  *
- *      facts --sort by machine and host--> groups --lowest rank of each--> leaders
+ *      metadata --sort by machine and host--> groups --lowest rank of each--> leaders
  *      leaders in rank order --> numbers of hosts and machines --> lists
  */
 #include "topo/topo.h"
@@ -22,8 +22,8 @@ static int compare_ids(const char *a, const char *b)
     return strncmp(a, b, TUTTI__TOPO_TEXT);
 }
 
-/* By machine, host, rank. A host never spans machines, whatever TUTTI_HOST_ID says: its ranks must
-   be able to share memory. Facts stand in one array, so their addresses are in rank order. */
+/* By machine, host, rank. A host never spans machines, whatever TUTTI_HOST_ID is: its ranks must be
+   able to share memory. The entries are in one array, so their addresses are in rank order. */
 static int compare(const void *a, const void *b)
 {
     const tutti__topo_facts_t *x = *(const tutti__topo_facts_t *const *)a;
@@ -36,8 +36,8 @@ static int compare(const void *a, const void *b)
 }
 
 /*
- * leader[rank] = the lowest rank of its group. `sorted` lists the facts group by group; in a group
- * of a machine the lowest need not be the first.
+ * leader[rank] = the lowest rank of its group. `sorted` lists the entries group by group; in the
+ * group of a machine the first need not be the lowest.
  */
 static void find_leaders(const tutti__topo_facts_t *const *sorted, const tutti__topo_facts_t *facts,
                          uint32_t size, int by_host, uint32_t *leader)
@@ -57,7 +57,8 @@ static void find_leaders(const tutti__topo_facts_t *const *sorted, const tutti__
     }
 }
 
-/* Leaders to numbers, in place; answers how many. A leader is never behind its group. */
+/* Replace leaders by numbers, in place; returns how many. A leader always precedes the rest
+   of its group. */
 static uint32_t number_groups(uint32_t *leader, uint32_t size)
 {
     uint32_t groups = 0;
@@ -67,7 +68,7 @@ static uint32_t number_groups(uint32_t *leader, uint32_t size)
     return groups;
 }
 
-/* host_of is known: the lists of each host's ranks. */
+/* Make the lists of each host's ranks; host_of is complete. */
 static void list_hosts(tutti__topo_t *topo)
 {
     /* First, host_first[h + 1] counts the ranks of host h. */
@@ -127,7 +128,7 @@ free_masks:
     return status;
 }
 
-/* The topo with all its arrays in one piece, zeroed. */
+/* The topo with all its arrays in one allocation, zeroed. */
 static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
 {
     size_t words = 6 * (size_t)size + 1;
@@ -142,7 +143,7 @@ static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
     topo->by_host = topo->local_of + size;
     topo->machine_of = topo->by_host + size;
     topo->group_of = topo->machine_of + size;
-    topo->host_first = topo->group_of + size; /* nhosts + 1 of size + 1 */
+    topo->host_first = topo->group_of + size; /* nhosts + 1 of size + 1 are used */
     return topo;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who sits where.
+ * The hosts, machines and processors of the ranks.
  *
- * Each rank detects its facts (tutti__topo_detect); boot/ exchanges them; the rest computes, and
- * can be tested for machines nobody has. A "host" is what algorithms see (TUTTI_HOST_ID can make
- * several of one machine, never one of several); a "machine" is what can really share memory.
+ * Each rank detects its metadata (tutti__topo_detect); boot/ exchanges them; the rest is
+ * computed, and can be tested with invented machines. Algorithms use "hosts": TUTTI_HOST_ID can
+ * make several hosts of one machine, never one host of several machines. Only the ranks of a
+ * "machine" can share memory.
  */
 #ifndef TUTTI__TOPO_TOPO_H
 #define TUTTI__TOPO_TOPO_H
@@ -13,10 +14,10 @@
 
 #define TUTTI__TOPO_TEXT 128
 
-/* More ranks than this are not one group: a rank that waits for so many lines waits too long. */
+/* Largest group: a rank that waits for more lines waits too long. */
 #define TUTTI__TOPO_GROUP 16
 
-/* What processors share, the narrowest first. */
+/* Places that processors share, from the narrowest. */
 enum {
     TUTTI__PLACE_L3,
     TUTTI__PLACE_NODE, /* NUMA */
@@ -24,17 +25,17 @@ enum {
     TUTTI__PLACES
 };
 
-/* One rank's facts. Plain data, sent between ranks as bytes. */
+/* One rank's metadata. Plain data, sent between ranks as bytes. */
 typedef struct {
     char host_id[TUTTI__TOPO_TEXT];    /* boot id + hostname, or TUTTI_HOST_ID */
-    char machine_id[TUTTI__TOPO_TEXT]; /* boot id + hostname: who can share memory */
+    char machine_id[TUTTI__TOPO_TEXT]; /* boot id + hostname: equal if ranks can share memory */
     char cpus[4 * TUTTI__TOPO_TEXT];   /* PUs this rank may run on: "0-3,8", or "0x10f" */
-    int32_t place[TUTTI__PLACES];      /* the lowest PU of the one that has all of `cpus`, or -1 */
+    int32_t place[TUTTI__PLACES];      /* lowest PU of the place with all of `cpus`, or -1 */
     int32_t pid;
     uint64_t l3_bytes;                 /* of the first PU's cache, or 0 */
 } tutti__topo_facts_t;
 
-/* All ranks' places, from the facts. All arrays are indexed as said and belong to the topo. */
+/* All ranks' places, computed from the metadata. The arrays belong to the topo. */
 typedef struct {
     uint32_t size, rank;
     uint32_t nhosts, nmachines;
@@ -45,25 +46,24 @@ typedef struct {
     uint32_t *machine_of;   /* [size] */
     uint32_t *group_of;     /* [size] within its host, see groups.c; numbered by lowest ranks */
     uint32_t min_local;     /* the smallest number of ranks on a host */
-    uint32_t machine_ranks; /* ranks on my machine */
+    uint32_t machine_ranks; /* ranks on this machine */
     uint32_t machine_cpus;  /* PUs in the union of their masks */
-    uint64_t l3_bytes;      /* of my L3 cache; 0: not known */
-    uint32_t l3_ranks;      /* ranks of my machine at home there, me too; all, if I am nowhere */
-    int oversubscribed;     /* more ranks on my machine than PUs in that union */
+    uint64_t l3_bytes;      /* of this rank's L3 cache; 0: unknown */
+    uint32_t l3_ranks;      /* ranks with the same L3, this one included; if none: all ranks */
+    int oversubscribed;     /* more ranks on this machine than machine_cpus */
 } tutti__topo_t;
 
-/* Fill in this process's facts. host_id: from TUTTI_HOST_ID, "" for the machine's own. */
+/* Fill in this process's metadata. host_id: TUTTI_HOST_ID; "": the machine's own. */
 tutti_status_t tutti__topo_detect(const char *host_id, tutti__topo_facts_t *ret_facts);
 
-/* Fill in `place` and `l3_bytes`, from `cpus` and what a machine says of itself below `sysfs`
-   ("/sys"). */
+/* Fill in `place` and `l3_bytes`, from `cpus` and the files below `sysfs` ("/sys"). */
 void tutti__topo_locate(const char *sysfs, tutti__topo_facts_t *facts);
 
 tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size, uint32_t rank,
                                 tutti__topo_t **ret_topo);
 void tutti__topo_free(tutti__topo_t *topo);
 
-/* groups.c: part of tutti__topo_make; hosts are known. */
+/* groups.c: part of tutti__topo_make; needs the hosts. */
 tutti_status_t tutti__topo_find_groups(tutti__topo_t *topo, const tutti__topo_facts_t *facts);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that cannot open one file more in the middle of tutti_comm_split, after all have tried
- * whether there is room: all ranks of the group are told at once who lacks what, other groups are
- * made, and the parent goes on.
+ * A rank that cannot open one more file in the middle of tutti_comm_split, after all ranks have
+ * checked their limits: all ranks of the group receive the rank and the reason at once, other
+ * groups are made, and the parent remains usable.
  *
- * Calls that open a file are replaced here: on the rank and thread that says so the n-th fails.
+ * Calls that open a file are replaced here: on the selected rank and thread the n-th one fails.
  */
 #include "fault/fault.h"
 
@@ -38,7 +38,7 @@ int socket(int domain, int type, int protocol)
     return may_open() ? (int)syscall(SYS_socket, domain, type, protocol) : -1;
 }
 
-/* The kernel takes a descriptor before it looks whether anybody is there. */
+/* The kernel allocates a descriptor before it looks for a connection. */
 int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *restrict addr_bytes, int flags)
 {
     int taken;
@@ -51,7 +51,7 @@ int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *restrict addr_bytes, int fla
     return taken;
 }
 
-/* Those without NONBLOCK are the library's trial. */
+/* Those without NONBLOCK are the library's check of the limit. */
 int eventfd(unsigned count, int flags)
 {
     if ((flags & EFD_NONBLOCK) != 0 && !may_open())
@@ -82,7 +82,8 @@ static void sum_up(tutti_comm_t *comm)
     CHECK_INT(x, tutti_size(comm));
 }
 
-/* Splits off `victim`'s group of colors, where its n-th file cannot be had. 1 if that was made. */
+/* Split; in `victim`'s group the n-th file of `victim` cannot be opened. 1 if that
+   group was made. */
 static int split_once(rank_t *self, int victim, int n, int color, int victims_color)
 {
     tutti_comm_t *comm = self->comm;
@@ -117,7 +118,7 @@ static int split_once(rank_t *self, int victim, int n, int color, int victims_co
     return status == TUTTI_OK && color == victims_color;
 }
 
-/* One file more each time, until there are enough. */
+/* Allow one file more each time, until the split succeeds. */
 static void each_file(rank_t *self)
 {
     static const int victims[] = { 0, 1, -1 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Strangers on all TCP ports at which ranks meet, while they do: a process opens connections, and
- * keeps them silent or closes them at once. All jobs must start.
+ * Strangers on all TCP ports at which ranks meet: a process opens connections, and keeps them
+ * silent or closes them at once. All jobs must start.
  *
- * flood           a few jobs of each kind
- * flood 30 [way]  30 of each, with the rates that were reached
+ *   flood           a few jobs of each kind
+ *   flood 30 [way]  30 of each, with the rates that were reached
  *
  * Loopback only; at most RATE connections a second, of which KEPT stay open, for one job.
  */
@@ -33,7 +33,7 @@
 /* Shared with the flooding process. */
 static atomic_ullong *opened;
 
-/* Each socket has an address of 127/8 of its own choice, as one has no more than 28 000 ports. */
+/* Each socket uses another address of 127/8, because one address has only 28 000 ports. */
 static int open_one(int port, unsigned number)
 {
     struct sockaddr_in from = { .sin_family = AF_INET }, to = { .sin_family = AF_INET };
@@ -86,7 +86,7 @@ static void flood(int close_at_once, double until)
     }
 }
 
-/* Once somebody listens, the flood is there before anybody else comes. */
+/* As soon as a rank listens, the flood comes before any other rank. */
 static void wait_for_flood(const char *name)
 {
     if (strcmp(name, "listening") == 0)

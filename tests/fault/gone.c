@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that are alive and yet of no use: one gives up with tutti_abort, one is stopped, one leaves
- * without tutti_finalize, one forks.
+ * Ranks that are alive but do not take part: a rank gives up with tutti_abort, is stopped, leaves
+ * without tutti_finalize, or forks.
  */
 #include "fault/fault.h"
 
@@ -61,7 +61,7 @@ static tutti_status_t call(rank_t *self, way_t way)
     return status;
 }
 
-/* All have come here: nobody is still in an earlier call. */
+/* Wait until all ranks have come: no rank is still in an earlier call. */
 static void gather(rank_t *self)
 {
     for (int way = 0; way < WAYS; way++)
@@ -94,7 +94,7 @@ static void aborts(rank_t *self)
         CHECK(board_age_s() < SOON_S);
     }
     check_dead(self, TUTTI_ERR_PEER_LOST, "the disk is full");
-    /* The first reason stays. */
+    /* The first reason is kept. */
     CHECK_OK(tutti_abort(self->comm, "another one"));
     check_dead(self, TUTTI_ERR_PEER_LOST, "the disk is full");
 }
@@ -102,9 +102,9 @@ static void aborts(rank_t *self)
 /* ---- a stopped rank ---- */
 
 /*
- * Is the victim named as the one that is waited for? Over several hosts a direct call names whom
- * the first to lose patience waits for, which may be another waiter; and of a named tensor rank 0
- * knows the host that has not announced it.
+ * Is the victim named as the rank waited for? Over several hosts a direct call names the rank for
+ * which the first rank with a timeout waited; this may be another waiter. For a named tensor rank 0
+ * knows only the host that has not announced it.
  */
 static int names(rank_t *self, const plan_t *plan)
 {
@@ -135,7 +135,7 @@ static void stops(rank_t *self)
     unsigned long long none = 0;
     double began;
 
-    /* Only now, so that a machine that does other things has time to come here. */
+    /* Set only now, so that a busy machine has time to reach this place. */
     gather(self);
     self->inside->conf.shared.timeout_ms = 500;
     if (self->rank == plan->victim) {
@@ -143,7 +143,7 @@ static void stops(rank_t *self)
 
         atomic_store(&board->pid, (int)getpid());
         kill(getpid(), SIGSTOP);
-        /* What the others have written may still complete a call. */
+        /* Messages of the other ranks may still complete a call. */
         do {
             status = call(self, plan->way);
         } while (status == TUTTI_OK);
@@ -154,7 +154,7 @@ static void stops(rank_t *self)
     while (atomic_load(&board->pid) == 0)
         usleep(1000);
     began = wall_ms();
-    /* The first one's deadline ends it for all. */
+    /* The first deadline ends the call on all ranks. */
     atomic_compare_exchange_strong(&board->when_ns, &none, tutti__now_ns());
     CHECK_STATUS(call(self, plan->way), TUTTI_ERR_TIMEOUT);
     CHECK(board_age_s() >= 0.2);
@@ -165,14 +165,14 @@ static void stops(rank_t *self)
                    plan->victim);
     }
     check_dead(self, TUTTI_ERR_TIMEOUT, "rank");
-    /* The last one lets it go on, and it must find the same. */
+    /* The last rank lets the victim continue, which must find the same state. */
     if (atomic_fetch_add(&board->done, 1) + 2 == self->size)
         kill(atomic_load(&board->pid), SIGCONT);
     for (int i = 0; i < 5000 && atomic_load(&board->done) + 1 < self->size; i++)
         usleep(1000);
 }
 
-/* A wait with a timeout does no harm: the request ends well when the late one comes. */
+/* A wait with a timeout has no side effect: the request completes when the late rank comes. */
 static void comes_late(rank_t *self)
 {
     const plan_t *plan = self->arg;
@@ -199,7 +199,7 @@ static void comes_late(rank_t *self)
     gather(self);
 }
 
-/* ---- leaving without a word ---- */
+/* ---- leaving without tutti_finalize ---- */
 
 static void leaves(rank_t *self)
 {
@@ -233,7 +233,7 @@ static void in_child(rank_t *self, tutti_request_t *pending)
     CHECK_INT(tutti_rank(self->comm), self->rank);
 }
 
-/* Children that end in all the ways there are, while something is pending in the parent. */
+/* Children that end in every possible way, while a request is pending in the parent. */
 static void forks(rank_t *self)
 {
     const plan_t *plan = self->arg;
@@ -256,7 +256,7 @@ static void forks(rank_t *self)
                     _exit(0);
                 if (round == 1)
                     execlp("true", "true", (char *)NULL);
-                /* With destructors, and with what atexit has gathered. */
+                /* With destructors and the functions of atexit. */
                 exit(0);
             }
             CHECK_INT(waitpid(pid, &result, 0), pid);
@@ -269,7 +269,7 @@ static void forks(rank_t *self)
     }
 }
 
-/* A child of a rank that is killed lives on: the death is seen all the same. */
+/* A child of a killed rank lives on: the death must still be detected. */
 static void orphans(rank_t *self)
 {
     const plan_t *plan = self->arg;
@@ -281,7 +281,7 @@ static void orphans(rank_t *self)
     if (self->rank == plan->victim) {
         pid = ranks_fork();
         if (pid == 0) {
-            /* Until the others have seen it, but not for ever. */
+            /* Until the others have detected it, but not for ever. */
             for (int i = 0; i < 30000 && atomic_load(&board->done) + 1 < self->size; i++)
                 usleep(1000);
             _exit(0);
@@ -296,12 +296,12 @@ static void orphans(rank_t *self)
     atomic_fetch_add(&board->done, 1);
 }
 
-/* ---- all of them ---- */
+/* ---- all faults ---- */
 
 static const struct {
     const char *name;
     rank_fn_t fn;
-    int ways; /* how many of way_t to try */
+    int ways; /* how many elements of way_t to try */
     int killed;
 } faults[] = {
     { "aborts", aborts, WAYS, 0 },      { "stops", stops, ASYNC + 1, 0 },
@@ -342,7 +342,7 @@ int main(int argc, char **argv)
     }
     board_open();
     for (size_t f = 0; f < sizeof(faults) / sizeof(faults[0]); f++) {
-        /* By hand: only those that begin so. */
+        /* With an argument: only faults whose names begin with it. */
         if (argc > 1 && strncmp(faults[f].name, argv[1], strlen(argv[1])) != 0)
             continue;
         failures += run_all(f, 2, NULL, 1);

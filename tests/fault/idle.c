@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The library sleeps: when nothing is pending it takes no time and sends nothing, and who waits for
- * long takes little.
+ * The library sleeps: when nothing is pending it uses no processor time and sends nothing, and a
+ * long wait uses little.
  *
- * Nothing here asks that something be fast. A machine that does other things only makes ranks use
- * less of it.
+ * No check requires speed. On a busy machine ranks only use less of it.
  */
 #include "fault/fault.h"
 
@@ -12,13 +11,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Of a second. Measured: nothing at all; a thread that looks every millisecond takes 30. */
+/* Within a second. Measured: 0; a thread that polls every millisecond takes 30. */
 #define IDLE_MS 20
-/* Times that threads of the process went to sleep; main itself does once. */
+/* How often threads of the process went to sleep; main itself does once. */
 #define IDLE_SLEEPS 12
-/* A waiter's share. Measured: 2 to 5 %; one that yields all the time takes half a processor. */
+/* A waiter's share. Measured: 2 to 5 %; a waiter that only yields takes half a processor. */
 #define WAITER_SHARE 0.3
-/* Its sleeps in the barrier below, which grow: some 70. Of 2 ms each they would be 340. */
+/* Its sleeps in the barrier below, whose length grows: some 70. With 2 ms each they
+   would be 340. */
 #define WAITER_SLEEPS 200
 
 static void some_work(rank_t *self)
@@ -47,13 +47,13 @@ static long sleeps(void)
     return u.ru_nvcsw;
 }
 
-/* One second of nothing. */
+/* Idle for one second. */
 static void check_idle(rank_t *self, const char *when)
 {
     double cpu;
     long slept;
 
-    /* The last calls' aftermath on other ranks. */
+    /* Wait until the other ranks have finished the last calls. */
     atomic_fetch_add(&board->ready, 1);
     while (atomic_load(&board->ready) % self->size != 0)
         usleep(1000);
@@ -86,7 +86,7 @@ typedef enum {
     PLACES
 } place_t;
 
-/* All but the last rank wait for it. */
+/* All ranks but the last wait for it. */
 static void wait_long(rank_t *self)
 {
     static float x[300000];

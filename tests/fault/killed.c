@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kill -9 in the middle of everything: all other ranks' pending calls end soon with PEER_LOST, name
- * a rank that was killed, and whatever is called after that says the same at once.
+ * kill -9 at any time: all other ranks' pending calls end soon with PEER_LOST, name a killed rank,
+ * and every later call returns the same at once.
  *
- * The victims have a thread that kills them at some time, so the blow falls anywhere in the
- * library; a delay of 0 lets them die before they come at all.
+ * A thread of each victim kills it at some time, so the kill may hit any place in the library; with
+ * a delay of 0 it dies before it arrives.
  */
 #include "fault/fault.h"
 #include "long.h"
@@ -32,7 +32,7 @@ static void die(void)
 {
     unsigned long long none = 0;
 
-    /* Of several victims the first counts. */
+    /* Only the first victim sets the time. */
     atomic_compare_exchange_strong(&board->when_ns, &none, tutti__now_ns());
     kill(getpid(), SIGKILL);
 }
@@ -46,7 +46,7 @@ static void *killer(void *arg)
     return NULL;
 }
 
-/* One step of named tensors; the first status that is not well. */
+/* One step of named tensors; returns the first status that is not OK. */
 static tutti_status_t step_async(rank_t *self, const plan_t *plan, float *x)
 {
     tutti_request_t *request[TENSORS];
@@ -71,7 +71,7 @@ static tutti_status_t step_async(rank_t *self, const plan_t *plan, float *x)
     return status;
 }
 
-/* What a survivor was told must name a rank that was killed. */
+/* A survivor's error must name a killed rank. */
 static void check_name(const plan_t *plan)
 {
     char want[32];
@@ -93,7 +93,7 @@ static void run(rank_t *self)
     pthread_t thread;
 
     CHECK_OK(tutti_barrier(self->comm));
-    /* The first to leave a barrier must not kill itself while others are still in it. */
+    /* The first rank that leaves a barrier must not kill itself while others are still in it. */
     atomic_fetch_add(&board->ready, 1);
     while (victim && atomic_load(&board->ready) < self->size)
         usleep(100);
@@ -118,7 +118,7 @@ static void run(rank_t *self)
     free(x);
 }
 
-/* The job under all plans for these victims. */
+/* Run the job with all plans for these victims. */
 static int kill_some(job_t *job, unsigned victims, const size_t *counts, int ncounts)
 {
     static int turn;

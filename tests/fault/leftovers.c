@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nothing stays behind: no files, names, shared memory or processes after a job, however it ended;
- * no descriptors, threads, mappings or memory in a process that starts and ends the library often.
+ * Nothing is left behind: no files, names, shared memory or processes after a job, however it
+ * ended; no descriptors, threads, mappings or memory in a process that starts and ends the
+ * library often.
  *
- * Where the system allows it this runs in namespaces of its own, so that whatever is there is ours.
- * Elsewhere only names with "tutti" in them count that were not there before and do not go away:
+ * Where the system allows it this runs in its own namespaces, so everything found there is the
+ * test's. Elsewhere only names with "tutti" count that were not there before and do not disappear:
  * other tests have some while they run.
  */
 #include "fault/fault.h"
@@ -28,7 +29,7 @@ static const char *const places[] = { "/dev/shm", "/tmp", "/var/tmp", "/run", "/
 static int private;
 
 enum {
-    LOOKS = 600 /* of 100 ms each: what goes away meanwhile is another test's */
+    LOOKS = 600 /* of 100 ms each: files that disappear meanwhile belong to another test */
 };
 
 typedef struct {
@@ -36,10 +37,10 @@ typedef struct {
     int n;
 } list_t;
 
-/* What was in shared places at the start. */
+/* The content of shared places at the start. */
 static list_t before_all;
 
-/* Empty places that nobody else sees. */
+/* Empty places that no other process can see. */
 static void go_private(void)
 {
     if (unshare(CLONE_NEWNS | CLONE_NEWIPC) != 0)
@@ -170,7 +171,7 @@ static int look_around(void)
     return found;
 }
 
-/* ---- jobs that end in one way or another ---- */
+/* ---- jobs that end in different ways ---- */
 
 static void work(rank_t *self)
 {
@@ -189,7 +190,7 @@ static void work(rank_t *self)
     free(x);
 }
 
-/* The ranks of *arg kill themselves after some work; the others end as they like. */
+/* The ranks of *arg kill themselves after some work; the others end in their own way. */
 static void die(rank_t *self)
 {
     const unsigned *killed = self->arg;
@@ -255,7 +256,7 @@ static int count_lines(const char *path)
     return n;
 }
 
-/* Bytes that malloc has handed out; 0 where it does not say. */
+/* Bytes that malloc has allocated; 0 if unknown. */
 static long heap_bytes(void)
 {
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
@@ -276,7 +277,7 @@ static usage_t usage(void)
                       count_lines("/proc/self/maps"), proc_status("VmRSS:"), heap_bytes() };
 }
 
-/* One more communicator, beside the job's own. */
+/* Make one more communicator, beside the job's own. */
 static void once_more(rank_t *self, int number)
 {
     rank_t inner = *self;
@@ -311,17 +312,17 @@ static void often(rank_t *self)
         once_more(self, i);
     }
     after = usage();
-    /* Whoever leaves first takes his sockets along. */
+    /* The first rank that leaves closes its sockets. */
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_INT(after.fds, before.fds);
     CHECK_INT(after.threads, before.threads);
 #ifndef TUTTI__SANITIZED
-    /* malloc may map or trim now and then; each communicator has dozens of mappings. */
+    /* malloc may map or trim occasionally; each communicator has dozens of mappings. */
     if (after.mappings > before.mappings + 8)
         ranks_fail(__FILE__, __LINE__, "%d mappings, were %d", after.mappings, before.mappings);
     if (after.rss_kib > before.rss_kib + 1024)
         ranks_fail(__FILE__, __LINE__, "%ld KiB resident, were %ld", after.rss_kib, before.rss_kib);
-    /* Measured: up to 6 KB after any number of times, as threads keep what they have freed. */
+    /* Measured: at most 6 KB after any number of times, because threads keep freed memory. */
     if (after.heap_bytes > before.heap_bytes + 16384)
         ranks_fail(__FILE__, __LINE__, "%ld bytes allocated, were %ld", after.heap_bytes,
                    before.heap_bytes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_mem_alloc when there is no memory: all ranks are told, nothing is lost, and life goes on.
+ * tutti_mem_alloc without memory: all ranks get the error, nothing is lost, and the communicator
+ * stays usable.
  */
 #include "fault/fault.h"
 
@@ -13,7 +14,7 @@ enum {
     MIB = 1 << 20
 };
 
-/* The communicator is as good as new. */
+/* The communicator works as before. */
 static void works(rank_t *self)
 {
     enum {
@@ -39,7 +40,7 @@ static void works(rank_t *self)
     CHECK_OK(tutti_mem_free(self->comm, ptr));
 }
 
-/* One rank asks for what nobody has; the others want a little. */
+/* One rank asks for more than exists; the others for a little. */
 static void refused(rank_t *self, int who, size_t bytes)
 {
     void *ptr = self;
@@ -51,7 +52,8 @@ static void refused(rank_t *self, int who, size_t bytes)
     works(self);
 }
 
-/* Files may not grow: that rank's arena cannot. The signal that goes with it must not kill. */
+/* Files cannot grow, so that rank's arena cannot. The signal of this limit must not kill
+   the process. */
 static void limited(rank_t *self)
 {
     struct rlimit limit;
@@ -70,7 +72,7 @@ static void limited(rank_t *self)
     works(self);
 }
 
-/* More than addresses, more than the machine, and sums that wrap around. */
+/* More than the addresses, more than the machine, and sums that overflow. */
 static void absurd(rank_t *self)
 {
     static const size_t sizes[] = { SIZE_MAX, SIZE_MAX - 4095, (size_t)1 << 62, (size_t)1 << 45 };
@@ -81,7 +83,7 @@ static void absurd(rank_t *self)
     }
 }
 
-/* What was refused was not kept: far more in sum than there is in one piece. */
+/* Refused memory is not kept: in total far more is refused than exists. */
 static void not_kept(rank_t *self)
 {
     long before, after;
@@ -99,7 +101,7 @@ static void not_kept(rank_t *self)
     works(self);
 }
 
-/* Zero bytes, twice free, foreign pointers, and the whole freed by the end only. */
+/* Zero bytes, double free, foreign pointers, and an allocation that only the end frees. */
 static void oddities(rank_t *self)
 {
     void *ptr = self, *none = self;

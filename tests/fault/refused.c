@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A kernel or a container's seccomp filter that refuses epoll_pwait2: older Docker profiles answer
- * EPERM, Linux before 5.11 answers ENOSYS. An idle rank must sleep all the same, and must be told
- * of a peer's death.
+ * A kernel or a container's seccomp filter that refuses epoll_pwait2: older Docker profiles return
+ * EPERM, Linux before 5.11 returns ENOSYS. An idle rank must still sleep, and must still detect a
+ * peer's death.
  */
 #include "fault/fault.h"
 
@@ -21,10 +21,10 @@
 #define SYS_epoll_pwait2 441
 #endif
 
-/* Processor time of an idle second. Measured: 0 to 1 ms; a thread that spins takes what it gets. */
+/* Processor time of an idle second. Measured: 0 to 1 ms; a spinning thread takes all it can get. */
 #define IDLE_MS 100
 
-/* From now on epoll_pwait2 answers `error` in this process. 0: filters are not allowed here. */
+/* From now on epoll_pwait2 returns `error` in this process. 0: filters are not allowed here. */
 static int refuse(int error)
 {
     struct sock_filter code[] = {
@@ -72,7 +72,7 @@ static void idle(rank_t *self)
     check_dead(self, TUTTI_ERR_PEER_LOST, "rank 1 was lost");
 }
 
-/* In a child: a filter cannot be taken back. */
+/* In a child, because a filter cannot be removed. */
 static int can_filter(void)
 {
     int status = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stall warnings. A rank that waits reports what it waits in, and for which rank, once
- * TUTTI_STALL_WARNING seconds have passed, and again while it lasts, for direct and asynchronous
- * calls alike. When the late rank never comes, the deadline's error names both.
+ * Stall warnings. A rank that waits reports the call and the rank it waits for, after
+ * TUTTI_STALL_WARNING seconds and again as long as the wait lasts, for direct and asynchronous
+ * calls alike. If the late rank never comes, the error at the deadline names both.
  *
- * The late rank reads the waiter's warnings, and comes when they are there: so no case depends on
- * how fast a machine is.
+ * The late rank reads the waiter's warnings, and comes when they are there. So no case depends on
+ * the speed of the machine.
  */
 #include "fault/fault.h"
 
@@ -23,7 +23,7 @@
 /* Warnings that each case waits for. */
 #define WARNINGS 2
 
-/* Files that both processes have: what each rank has written on stderr in a case. */
+/* Files of both processes with each rank's stderr in a case. */
 static int said_by[2];
 static int real_stderr;
 
@@ -58,7 +58,7 @@ static int count(const char *text, const char *part)
     return n;
 }
 
-/* Until a rank has said it so often. */
+/* Wait until a rank has written this n times. */
 static void await_said(int rank, const char *part, int n)
 {
     double began = wall_ms();
@@ -73,7 +73,7 @@ static void await_said(int rank, const char *part, int n)
     }
 }
 
-/* For how long the first warning with `part` says that its rank has waited. */
+/* How long its rank has waited, according to the first warning with `part`. */
 static double first_wait_s(int rank, const char *part, const char *before)
 {
     char text[8192], *at;
@@ -113,7 +113,7 @@ static void direct(rank_t *self)
         CHECK(first_wait_s(1, words, "has waited ") >= 0.5);
     }
     CHECK_OK(tutti_barrier(self->comm));
-    /* The same call again is another wait. */
+    /* The same call again is a new wait. */
     if (self->rank == 0)
         await_said(1, "in a barrier (direct) for rank 0", WARNINGS);
     else
@@ -141,7 +141,7 @@ static void reduce(rank_t *self, const char *name)
     CHECK_OK(tutti_wait(submit(self, name, x), -1));
 }
 
-/* One rank is late with a tensor. Rank 0 knows which; rank 1 reports that it waits for rank 0. */
+/* One rank is late with a tensor. Rank 0 names it; rank 1 reports that it waits for rank 0. */
 static void late(rank_t *self, int rank)
 {
     static const char by_0[] = "tensor 'late' (an allreduce of 5 elements of float32, sum) waits";
@@ -162,7 +162,7 @@ static void late(rank_t *self, int rank)
     to_stderr();
 }
 
-/* Rank 1 announces a tensor, and then holds its engine's token: its lanes do not move. */
+/* Rank 1 announces a tensor, and then holds its engine's token: its lanes make no progress. */
 static void announce_and_stay(rank_t *self)
 {
     tutti__engine_t *e = self->inside->engine;
@@ -228,7 +228,7 @@ static void asynchronous(rank_t *self)
     in_a_lane(self);
 }
 
-/* ---- when ---- */
+/* ---- times ---- */
 
 static void six_seconds(tutti__conf_t *conf, int rank)
 {
@@ -238,8 +238,8 @@ static void six_seconds(tutti__conf_t *conf, int rank)
 }
 
 /*
- * One interval after the wait began, whenever that was. Checks at a fixed distance of one interval,
- * the first after half a one, would be at 3, 9 and 15 s, and report this wait after 11.4 s.
+ * One interval after the beginning of the wait. Checks at fixed times, one interval apart, the
+ * first after half an interval, would come at 3, 9 and 15 s, and report this wait after 11.4 s.
  */
 static void after_one_interval(rank_t *self)
 {
@@ -260,13 +260,13 @@ static void after_one_interval(rank_t *self)
         ranks_fail(__FILE__, __LINE__, "warned after %.1f s, and not 6", s);
 }
 
-/* ---- for ever ---- */
+/* ---- repeated warnings ---- */
 
 static void impatient(tutti__conf_t *conf, int rank)
 {
     (void)rank;
     conf->shared.stall_ms = 0;
-    conf->shared.timeout_ms = 4000; /* for starting, too */
+    conf->shared.timeout_ms = 4000; /* for starting as well */
     conf->log_level = TUTTI__LOG_WARN;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that is slow at each step of tutti_init, but never slower than TUTTI_TIMEOUT: that is the
+ * A rank that is slow at each step of tutti_init, but never slower than TUTTI_TIMEOUT. This is the
  * deadline of all steps together, so all ranks give up soon after it.
  */
 #include "fault/startup.h"

@@ -3,8 +3,8 @@
  * A rank is killed before its k-th call that uses a socket, in tutti_init: all others end soon, and
  * name it. Places are counted from the moment at which the others can know of this rank.
  *
- * starting             some places
- * starting all [way]   all places; TUTTI_TEST_VERBOSE=1 prints what came of each
+ *   starting             some places
+ *   starting all [way]   all places; TUTTI_TEST_VERBOSE=1 prints the outcome of each
  */
 #include "fault/startup.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Far below the ranks' own deadline, and far above what a busy machine takes. */
+/* Far below the ranks' own deadline, and far above the time on a busy machine. */
 #define SOON_S 20.0
 #define TIMEOUT_S 60
 
@@ -23,9 +23,9 @@ static int victim, place, maker;
 static way_t way;
 
 /*
- * Can the others know of the victim? It has sent something. Two exceptions: a rank that meets by a
- * name and comes when rank 0 has died already cannot tell that from a rank 0 that is late; and an
- * id's maker is a process without a rank until it has told the others, in its second message.
+ * Can the others know of the victim? It has sent something. Two exceptions: if rank 0 has died
+ * before a rank comes that meets by a name, that rank cannot distinguish this from a late rank 0;
+ * and the maker of an id has no rank until its second message.
  */
 static int is_known(void)
 {
@@ -61,7 +61,7 @@ typedef struct {
     double longest_s;
 } tally_t;
 
-/* The survivors' outcomes. 0: there was no such place. */
+/* Judge the survivors' outcomes. 0: there was no such place. */
 static int judge(const startup_t *job, int hung, tally_t *tally)
 {
     static int verbose = -1;
@@ -97,7 +97,7 @@ static int judge(const startup_t *job, int hung, tally_t *tally)
     return 1;
 }
 
-/* Every `stride`-th place of one rank. */
+/* Kill at every `stride`-th place of one rank. */
 static void try_places(startup_t *job, int rank, int stride, tally_t *tally)
 {
     victim = rank;

@@ -44,7 +44,7 @@ void startup_open(void)
         perror("mmap");
         exit(1);
     }
-    (void)tag(); /* before any fork, so that all have the same */
+    (void)tag(); /* before any fork, so that all processes have the same */
 }
 
 int startup_seal_fate(int fate)
@@ -56,7 +56,7 @@ int startup_seal_fate(int fate)
 
 /* ---- a store ---- */
 
-/* A value is there once has_value is odd, and whole if that is the same afterwards. */
+/* A value is present if has_value is odd, and whole if has_value is the same afterwards. */
 static int set_value(void *context, const char *key, const void *value, size_t bytes)
 {
     (void)context;
@@ -153,7 +153,7 @@ static void run_rank(const startup_t *job, int rank, int number)
         options.rank = rank;
         options.nranks = job->size;
     }
-    /* All at once, however long their processes took to start. */
+    /* All ranks at once, however long their processes took to start. */
     atomic_fetch_add(&hall->ready, 1);
     await(&hall->ready, job->size);
     startup_rank = rank;
@@ -204,7 +204,7 @@ static pid_t start(const startup_t *job, int rank, int number, const int *ends)
     exit(0);
 }
 
-/* 1 if it had to be killed. */
+/* 1 if the process had to be killed. */
 static int end(pid_t pid, double until)
 {
     int status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs whose ranks meet by tutti_init while a test does something to them: each rank is a process,
- * and reports in memory that all share how its tutti_init and a first barrier ended.
+ * Jobs whose ranks meet by tutti_init while a test disturbs them. Each rank is a process; it
+ * reports the result of its tutti_init and of a first barrier in shared memory.
  *
- * The program's calls that use sockets go through startup_calls.c, which first calls on_call.
+ * Calls that use sockets go through startup_calls.c, which first calls on_call.
  */
 #ifndef TUTTI_TESTS_STARTUP_H
 #define TUTTI_TESTS_STARTUP_H
@@ -21,8 +21,8 @@ enum {
 
 typedef enum {
     BY_NAME,  /* TUTTI_BOOT=local:NAME */
-    BY_ID,    /* that a rank makes */
-    BY_OTHER, /* an id that another process makes */
+    BY_ID,    /* made by a rank */
+    BY_OTHER, /* an id made by another process */
     BY_STORE,
     WAYS
 } way_t;
@@ -35,14 +35,14 @@ typedef struct {
     const char *hosts; /* one letter per rank; NULL: one host */
     int maker;         /* BY_ID */
     int timeout_s;     /* TUTTI_TIMEOUT */
-    int limit_s;       /* the job's; longer ones are killed */
-    /* In rank `rank`, first of all, and just before tutti_init. May be NULL. */
+    int limit_s;       /* of the job; then its processes are killed */
+    /* Called in rank `rank` at its start, and just before tutti_init. May be NULL. */
     void (*at_start)(int rank);
     void (*before)(int rank);
 } startup_t;
 
 typedef struct {
-    atomic_int ended; /* this rank has written the rest */
+    atomic_int ended; /* this rank has written the other fields */
     int status;       /* of tutti_init, or of the barrier after it */
     char text[300];
     atomic_ullong ended_ns;
@@ -50,13 +50,13 @@ typedef struct {
 
 /* Shared by all processes of a job; zeroed before each. */
 typedef struct {
-    atomic_int ready;       /* ranks that are about to call tutti_init */
+    atomic_int ready;       /* ranks about to call tutti_init */
     atomic_ullong fault_ns; /* when a rank died */
-    /* Of ranks with an on_call: calls that a test has counted, and that had success. */
+    /* Of ranks with an on_call: counted calls, and successful ones. */
     atomic_int calls, sent, accepted;
-    atomic_int got[MOST_RANKS];  /* pieces that ranks have received in tutti_init */
+    atomic_int got[MOST_RANKS];  /* pieces that each rank has received in tutti_init */
     atomic_int fate;             /* see startup_seal_fate */
-    atomic_int port[MOST_PORTS]; /* of TCP, on which somebody listens */
+    atomic_int port[MOST_PORTS]; /* TCP ports on which a process listens */
     atomic_int nports;
     atomic_int has_id, has_value;
     tutti_unique_id_t id;
@@ -66,7 +66,7 @@ typedef struct {
 } hall_t;
 
 extern hall_t *hall;
-extern int startup_rank; /* of this process, from the call of tutti_init on; else -1 */
+extern int startup_rank; /* of this process, after it has called tutti_init; before: -1 */
 
 /* Map the hall; once, by main. */
 void startup_open(void);
@@ -74,12 +74,11 @@ void startup_open(void);
 /* Run a job. 0: all processes have ended before limit_s. */
 int startup_run(const startup_t *job);
 
-/* In a rank: what is done before each call that uses a socket, by any thread between the call of
-   tutti_init and its end. */
+/* In a rank: called before each call that uses a socket, by any thread during tutti_init. */
 extern void (*on_call)(const char *name);
 
-/* Of the rank with an on_call: it dies in tutti_init, or it has come out. The first one counts: 0
-   if it is the other one. */
+/* For the rank with an on_call: it dies in tutti_init, or it leaves it alive. The first call
+   decides; returns 0 if the other fate was set before. */
 enum {
     DIES = 1,
     LIVES

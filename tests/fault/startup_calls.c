@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls of startup.h: the library's sockets, with a word to the test before each. */
+/* The calls of startup.h: the library's calls that use sockets; each first calls the
+   test's hook. */
 #include "fault/startup.h"
 
 #include <errno.h>
@@ -32,10 +33,10 @@ int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     return (int)syscall(SYS_bind, fd, addr.__sockaddr__, bytes);
 }
 
-/* Tells everybody the port, if it is one of TCP. */
+/* Publishes the port, if it is a TCP port. */
 int listen(int fd, int backlog)
 {
-    struct sockaddr_in6 addr; /* an IPv4 one has its port at the same place */
+    struct sockaddr_in6 addr; /* an IPv4 address has its port at the same place */
     socklen_t bytes = sizeof(addr);
     int code;
 

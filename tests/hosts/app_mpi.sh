@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Tutti inside an application that uses MPI itself: at the lowest and the highest thread level, on
-# one host and with MPI between hosts.
+# Tutti in an application that uses MPI itself: at the lowest and the highest thread level, on one
+# host and with MPI between hosts.
 set -u
 . "$(dirname "$0")/common.sh"
 

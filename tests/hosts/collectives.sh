@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every direct collective between ranks that take themselves to be on several hosts, with MPI
-# between them; see hosts.sh.
+# Every direct collective between ranks on several pretended hosts, with MPI between them;
+# see hosts.sh.
 set -u
 . "$(dirname "$0")/common.sh"
 

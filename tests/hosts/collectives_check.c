@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every direct collective once, small and large, and messages, between hosts: what each rank does
- * under collectives.sh. Like an application it knows the library only by its headers. All types and
- * operations are for tests/multi; here the way between hosts is real.
+ * Every direct collective once, small and large, and messages, between hosts: run by each rank of
+ * collectives.sh. Like an application it uses only the library's headers. tests/multi tests all
+ * types and operations; here the transport between hosts is the real one.
  */
 #include <tutti/tutti.h>
 
@@ -32,7 +32,7 @@ static tutti_comm_t *world;
 
 #define OK(call) CHECK((call) == TUTTI_OK, "%s", tutti_last_error())
 
-/* Element i of what rank `from` sends. */
+/* Element i of rank `from`'s data. */
 static int64_t value(int from, size_t i)
 {
     return (int64_t)(i % 1009) * 100 + from;
@@ -46,7 +46,7 @@ static void fill(size_t count)
     }
 }
 
-/* r has `count` elements from `at` on that are those of rank `from` from `begin` on. */
+/* From element `at` on, r has `count` elements of rank `from`, from `begin` on. */
 static void got(size_t at, size_t count, int from, size_t begin)
 {
     for (size_t i = 0; i < count; i++)
@@ -103,7 +103,7 @@ static void reductions(void)
         got_sum(n, rank, 0);
 }
 
-/* The left operand: does not commute, so rank 0's data must come out. */
+/* The left operand: does not commute, so the result must be rank 0's data. */
 static void keep_left(void *dst, const void *left, const void *right, size_t count,
                       tutti_dtype_t dtype, void *context)
 {
@@ -155,7 +155,7 @@ static void equal_parts(void)
     }
 }
 
-/* From rank q to rank p; some have nothing. */
+/* Elements from rank q to rank p; some parts are empty. */
 static size_t count_of(int q, int p)
 {
     return n * (size_t)((q + p) % 3) / 2;

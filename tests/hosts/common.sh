@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Sourced by the scripts here: finds mpirun and a module for it, or ends with 77; runs a program's
-# ranks and counts those that passed.
+# Sourced by the scripts here: finds mpirun and a module for it, or exits with 77; runs a program's
+# ranks and counts the successful ones.
 
 . "$(dirname "$0")/../long.sh"
 
-# Open MPI leaves memory behind in plugins that it has unloaded: there is no name left to suppress.
+# Open MPI leaks memory in plugins that it has unloaded, so suppressions cannot name it.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
-# A hang is an error that says where.
+# Ends a hang with an error that names the call.
 export TUTTI_TIMEOUT=30
 
 errors=0
@@ -25,14 +25,14 @@ command -v "$mpirun" >/dev/null 2>&1 || skip "no mpirun"
 case $($mpirun --version 2>&1) in
 *"Open MPI"* | *OpenRTE*)
     mpi=openmpi
-    # As users have it: no yield_when_idle and the like.
+    # As users run it: no yield_when_idle and the like.
     mpirun="$mpirun --oversubscribe"
     ;;
 *) mpi=mpich ;;
 esac
 test -e "$TUTTI_MODULE_DIR/mpi_$mpi.so" || skip "no module for this mpirun"
 
-# wrong WHAT: show what the ranks have said
+# wrong WHAT: report a failure, with the ranks' output
 wrong()
 {
     echo "FAILED: $1"
@@ -47,7 +47,7 @@ launch()
     status=$?
 }
 
-# passed N PATTERN: all ranks have ended well, N with such a line
+# passed N PATTERN: all ranks have succeeded, N with such a line
 passed()
 {
     lines=$(grep -c -e "$2" "$log")

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls that do not fit, between hosts: what each rank does under direct_check.sh. Each rank
- * is once the odd one, in each way. All ranks get TUTTI_ERR_MISMATCH, nothing was written, and the
- * next call works; in the world and in groups. Like an application it knows the library only by its
- * headers.
+ * Direct calls that mismatch, between hosts: run by each rank of direct_check.sh. Each rank is once
+ * the odd one, for each kind of mismatch. All ranks get TUTTI_ERR_MISMATCH, nothing was written,
+ * and the next call works; in the world and in groups. Like an application it uses only the
+ * library's headers.
  */
 #include <tutti/tutti.h>
 
@@ -104,7 +104,7 @@ static void works(void)
     CHECK(sum[1] == -size * (size - 1) / 2, "%d", (int)sum[1]);
 }
 
-/* The words name the odd rank; if that is rank 0, any other beside it. */
+/* The text names the odd rank; if that is rank 0, also any other rank. */
 static void names(int odd)
 {
     char name[32];
@@ -132,7 +132,7 @@ static void differs(const what_t *good, const what_t *bad, int odd)
     works();
 }
 
-/* ---- all of them ---- */
+/* ---- all mismatches ---- */
 
 static int reduces(tutti_call_kind_t kind)
 {
@@ -163,7 +163,7 @@ static void mismatches_of(tutti_call_kind_t kind, int odd)
     bad = good;
     bad.count++;
     differs(&good, &bad, odd);
-    /* Of one size: only this tells them apart. */
+    /* Of one size: only this distinguishes them. */
     bad = good;
     bad.dtype = TUTTI_FLOAT32;
     differs(&good, &bad, odd);

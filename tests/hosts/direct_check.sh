@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Direct calls that do not fit, between ranks that take themselves to be on two or three hosts with
-# MPI between them, are found before anything moves; see hosts.sh.
+# Direct calls that mismatch, between ranks on two or three pretended hosts with MPI between them,
+# are detected before any data moves; see hosts.sh.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -21,7 +21,7 @@ on()
     fi
 }
 
-# Each mismatch is an error on every rank, and nobody wants to see them all.
+# Each mismatch is an error on every rank; they are not logged here.
 export TUTTI_XPORT=mpi TUTTI_LOG=none
 program=tests/hosts/direct_check
 on 1 1

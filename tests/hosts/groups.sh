@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Communicators of parts of the ranks under mpirun: on one host, and with MPI between hosts, where
-# they all share one MPI communicator; ended by a rank, and with a rank killed in one of them.
+# Groups under mpirun: on one host, and with MPI between hosts, where they all share one MPI
+# communicator; a group that a rank ends, and a rank killed in a group.
 set -u
 . "$(dirname "$0")/common.sh"
 

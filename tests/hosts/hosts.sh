@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Ranks under mpirun that take themselves to be on several hosts: TUTTI_HOST_ID tells them apart,
-# and MPI is what they have between them. TUTTI_XPORT=mpi makes tutti_init refuse anything else.
+# Ranks under mpirun on several pretended hosts: TUTTI_HOST_ID distinguishes them, and MPI connects
+# them. With TUTTI_XPORT=mpi tutti_init refuses any other transport.
 set -u
 . "$(dirname "$0")/common.sh"
 
 program=tests/hosts/hosts_check
 
-# on A B [C]: ranks on hosts a, b, c. They all take the environment that is exported now.
+# on A B [C]: ranks on hosts a, b, c. All use the environment that is exported now.
 on()
 {
     a="-np $1 env TUTTI_HOST_ID=a $program"
@@ -42,7 +42,7 @@ TUTTI_ALGORITHM=
 TUTTI_XPORT=shm
 on 2 2
 
-# Several small pieces on their way, and a second start.
+# Several small pieces in flight, and a second start.
 TUTTI_XPORT=mpi
 export TUTTI_CHUNK_BYTES=32K TUTTI_CREDITS=1
 what="small chunks, twice"

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What every rank of a job under mpirun does here: hosts_check CASE [ARGUMENT]. Like an application
- * it knows the library only by its headers; started by hosts.sh. Prints "rank R of N on H hosts:
- * CASE passed" and ends with 0, or says what is wrong.
+ * Run by every rank of a job under mpirun: hosts_check CASE [ARGUMENT]; started by hosts.sh. Like
+ * an application it uses only the library's headers. Prints "rank R of N on H hosts: CASE passed"
+ * and exits with 0, or prints the error.
  *
  *     data      all collectives, exact results, direct and by name, up to 2 MB
- *     twice     the same, with tutti_finalize and tutti_init in between
+ *     twice     data, with tutti_finalize and tutti_init in between
  *     many N    N small allreduces; prints their time in milliseconds
- *     groups N  communicators of parts of the ranks, at the same time; N rounds
- *     aborted   the same, one of which is ended
- *     refused   tutti_init must fail here
+ *     groups N  groups, several at the same time; N rounds
+ *     aborted   groups, one of which is ended
+ *     refused   tutti_init must fail
  *     killed R  rank R is killed while the others wait for it
  *     exited R  rank R calls exit(0) while its asynchronous calls are in flight
- *     groupkilled R  the same, and those who have a group without it go on there
+ *     groupkilled R  as killed; ranks with a group without R continue there
  */
 #include <tutti/tutti.h>
 
@@ -122,7 +122,7 @@ static void allgather(size_t count)
     free(all);
 }
 
-/* Nobody may leave a barrier before the last one has come; clocks of one machine agree. */
+/* No rank may leave a barrier before the last one has come; all use the clock of one machine. */
 static void barriers(void)
 {
     for (int late = 0; late < size; late++) {
@@ -191,7 +191,7 @@ static void by_name(void)
     }
 }
 
-/* A mistake in a named tensor is everybody's error and nobody's end. */
+/* A mismatch of a named tensor is an error on all ranks, and does not end the communicator. */
 static void mismatch(void)
 {
     tutti_request_t *request;
@@ -226,7 +226,7 @@ static void data(void)
 
 /* ---- groups ---- */
 
-/* In-place sums of all sizes over `comm`, of which this rank knows the members' sum. */
+/* In-place sums of all sizes over `comm`; this rank has the sum of its members' numbers. */
 static void sums(tutti_comm_t *comm, int times)
 {
     static const size_t counts[] = { 1, 700, 40000, 200000 };
@@ -260,8 +260,8 @@ static void *sums_there(void *comm)
     return NULL;
 }
 
-/* Groups that share ranks, made in different orders by different ranks: their messages must not be
-   taken for each other's. */
+/* Groups that share ranks, made in different orders by different ranks: their messages must not
+   be confused. */
 static void groups(int rounds)
 {
     for (int round = 0; round < rounds; round++) {
@@ -284,13 +284,13 @@ static void groups(int rounds)
         sums(tutti_world(), 4);
         OK(tutti_comm_free(half));
         OK(tutti_comm_free(pair));
-        /* The other one is left to tutti_finalize in the last round. */
+        /* In the last round the other one is left to tutti_finalize. */
         if (round < rounds - 1)
             OK(tutti_comm_free(back));
     }
 }
 
-/* One that is ended by a rank leaves the others, and MPI, in order. */
+/* If a rank ends a group, the other groups, and MPI, still work. */
 static void aborted(void)
 {
     tutti_comm_t *comm, *other;
@@ -312,7 +312,7 @@ static void aborted(void)
     free(x);
 }
 
-/* ---- the others ---- */
+/* ---- killed ranks and others ---- */
 
 static void many(int times)
 {
@@ -339,7 +339,8 @@ static void killed(int victim)
     snprintf(name, sizeof(name), "rank %d", victim);
     OK(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()));
     if (rank == victim) {
-        /* Others are in their next call then, most probably; else they come and find out. */
+        /* The others are most probably in their next call then; otherwise they find it when
+           they make it. */
         usleep(200000);
         kill(getpid(), SIGKILL);
     }
@@ -352,8 +353,8 @@ static void killed(int victim)
     CHECK(tutti_barrier(tutti_world()) == TUTTI_ERR_PEER_LOST, "%s", tutti_last_error());
 }
 
-/* Registered before MPI starts, so it runs after what the library does at exit: the victim's other
-   threads run on meanwhile, and must not blame anything but the exit. */
+/* Registered before MPI starts, so it runs after the library's exit handler: the victim's other
+   threads run on meanwhile, and must report only the exit. */
 static void stay_a_while(void)
 {
     usleep(300000);
@@ -393,7 +394,7 @@ static void exited(int victim)
     free(x);
 }
 
-/* The groups of even and of odd ranks: the one without the victim lives on. */
+/* The groups of even and of odd ranks: the group without the victim continues. */
 static void killed_in_group(int victim)
 {
     tutti_comm_t *comm;

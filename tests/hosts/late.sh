@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A rank that never calls tutti_init. MPI_Init waits for it without a deadline, and it is said that it
-# waits, and which ranks of the host have come. If that rank has called MPI_Init itself, the others'
-# tutti_init ends by its deadline.
+# A rank that never calls tutti_init. MPI_Init waits for it without a deadline; a warning says that
+# it waits, and which ranks of the host have come. If that rank has called MPI_Init itself, the
+# others' tutti_init ends by its deadline.
 set -u
 . "$(dirname "$0")/common.sh"
 
 program=tests/hosts/hosts_check
 other=tests/hosts/app_mpi
 
-# await N WORDS: the job's output has them on N lines at least
+# await N WORDS: wait until at least N lines of the job's output have WORDS
 await()
 {
     tries=0
@@ -23,7 +23,7 @@ await()
 
 [ "$mpi" = openmpi ] || skip "only Open MPI is known to wait in MPI_Init"
 
-# TUTTI_STALL_WARNING counts, and TUTTI_TIMEOUT where that is shorter.
+# TUTTI_STALL_WARNING applies, or TUTTI_TIMEOUT if that is shorter.
 for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30 TUTTI_TIMEOUT=1"; do
     what="one of three, $settings"
     timeout 60 $mpirun -np 1 env $settings $program data : -np 1 sleep 50 : \
@@ -34,7 +34,7 @@ for settings in "TUTTI_STALL_WARNING=1 TUTTI_TIMEOUT=30" "TUTTI_STALL_WARNING=30
     wait $job
 done
 
-# Once the rank comes, all works.
+# When the rank comes, everything works.
 what="late, but not too late"
 export log program
 launch -np 1 env TUTTI_STALL_WARNING=1 $program data : -np 1 sh -c \

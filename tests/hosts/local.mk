@@ -12,7 +12,7 @@ tests_hosts_direct_check_LDADD = libtutti.la
 test_programs += %reldir%/messages_check
 tests_hosts_messages_check_LDADD = libtutti.la
 
-# Like one that uses MPI itself.
+# Like an application that uses MPI itself.
 if HAVE_MPI
 test_programs += %reldir%/app_mpi
 tests_hosts_app_mpi_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Direct messages between ranks that take themselves to be on two or three hosts with MPI between
-# them: those that do not fit are an error on both ranks, and the next call works; see hosts.sh.
-# Also with one piece on its way at most, and where one rank is in a collective call, which ends all.
+# Direct messages between ranks on two or three pretended hosts with MPI between them: a mismatch is
+# an error on both ranks, and the next call works; see hosts.sh. Also with one piece in flight at
+# most, and with a rank in a collective call, which ends the communicator.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -24,7 +24,7 @@ on()
     fi
 }
 
-# Each mismatch is an error on two ranks, and nobody wants to see them all.
+# Each mismatch is an error on two ranks; they are not logged here.
 export TUTTI_XPORT=mpi TUTTI_LOG=none
 on misfits 1 1
 on misfits 2 1
@@ -33,7 +33,7 @@ export TUTTI_CREDITS=1
 on misfits 1 1
 on misfits 1 1 1
 unset TUTTI_CREDITS
-# MPI is not finalized when a communicator has ended: mpirun's status is its own affair.
+# MPI is not finalized when a communicator has ended, so mpirun's status does not matter.
 for n in 3 4; do
     [ "$mpi" = openmpi ] || continue
     what="$program collective $n"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages that do not fit, between hosts: what each rank does under messages.sh. Like an
- * application it knows the library only by its headers.
+ * Direct messages that mismatch, between hosts: run by each rank of messages.sh. Like an
+ * application it uses only the library's headers.
  *
- * usage: messages_check misfits       both ranks get MISMATCH, nothing was written, all goes on
- *        messages_check collective N  rank 0 is in one of N elements; ends the communicator
+ * usage: messages_check misfits       both ranks get MISMATCH, nothing was written, calls work on
+ *        messages_check collective N  rank 0 is in a collective call of N elements; this ends the
+ *                                     communicator
  */
 #include <tutti/tutti.h>
 
@@ -61,7 +62,7 @@ static void is_mismatch(tutti_status_t status, const char *words)
     CHECK(strstr(tutti_last_error(), words) != NULL, "no '%s' in: %s", words, tutti_last_error());
 }
 
-/* Rank 0 sends `n` to the last one, which expects `wanted` of another type, or not. */
+/* Rank 0 sends `n` to the last rank, which expects `wanted`, perhaps of another type. */
 static void message(size_t n, size_t wanted, tutti_dtype_t dtype, const char *words)
 {
     int last = size - 1;
@@ -72,7 +73,7 @@ static void message(size_t n, size_t wanted, tutti_dtype_t dtype, const char *wo
     else if (rank == last)
         is_mismatch(tutti_recv(r, wanted, dtype, 0, world), words);
     got(0, 0);
-    /* Nothing is left over between these two. */
+    /* Nothing is left over between these two ranks. */
     if (rank == 0)
         OK(tutti_send(s, MOST, TUTTI_INT32, last, world));
     if (rank == last) {
@@ -82,7 +83,7 @@ static void message(size_t n, size_t wanted, tutti_dtype_t dtype, const char *wo
     works();
 }
 
-/* Around the ring rank `odd` sends too little; all else arrives. */
+/* Around the ring rank `odd` sends too little; all other messages arrive. */
 static void ring(int odd)
 {
     int next = (rank + 1) % size, previous = (rank + size - 1) % size;
@@ -103,17 +104,17 @@ static void misfits(void)
 {
     message(10, 20, TUTTI_INT32, "which expects 20 x int32");
     message(MOST, MOST - 1, TUTTI_INT32, "rank 0 sends 100000 x int32 to rank ");
-    /* Of one size: lengths would not tell. */
+    /* Of one size: lengths do not show it. */
     message(10, 10, TUTTI_FLOAT32, "which expects 10 x float32");
     for (int odd = 0; odd < size; odd++)
         ring(odd);
 }
 
 /*
- * Whoever finds it ends the communicator; its peer hears of that.
+ * The rank that detects it ends the communicator; its peer is told.
  *
- * n  of the collective call. 3 are as long as what messages begin with: then rank 1 finds it by
- *    what it gets, and rank 0 may have taken it for data
+ * n  of the collective call. 3 elements are as long as the head of a message: then rank 1 detects
+ *    it by the received data, and rank 0 may have used the head as data
  */
 static void collective(size_t n)
 {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Ranks under mpirun on one host, as users start them: results, the example's output, speed that
-# does not fall apart with more ranks than processors, and no world of one where there are several.
+# Ranks under mpirun on one host, as users start them: results, the example's output, acceptable
+# speed with more ranks than processors, and no world of one if there are several ranks.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -17,8 +17,8 @@ what="twice"
 launch -np 3 $program twice
 passed 3 "twice passed"
 
-# A call takes some 20 us here; where waiting ranks keep each other from the processors it takes a
-# time slice, and this minutes.
+# A call takes some 20 us here. If waiting ranks kept each other from the processors, it would take
+# a time slice, and this test minutes.
 for ranks in 2 8; do
     what="many with $ranks ranks"
     launch -np $ranks $program many 1000
@@ -28,13 +28,13 @@ for ranks in 2 8; do
     [ "${ms:-9999}" -lt 2000 ] || wrong "$what: ${ms:-?} ms"
 done
 
-# What the example prints is in the manual.
+# The manual shows the example's output.
 what="hello_allreduce"
 launch -np 4 examples/hello_allreduce
 passed 4 "^rank [0-3] of 4: the sum is 10$"
 [ "$(sort -u "$log" | grep -c '^rank')" -eq 4 ] || wrong "a rank speaks twice"
 
-# Nobody may go on alone.
+# No rank may continue alone.
 for setting in TUTTI_MODULE_DIR=/nonexistent TUTTI_XPORT=pigeon TUTTI_BOOT=pigeon \
     TUTTI_ALGORITHM=allreduce:pigeon; do
     what=$setting

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The same direct call again and again, with other buffers each time, and the calls in between that
- * must not be taken for it: another count, type, operation, root or place; wrong buffers; a rank
- * that comes with something else.
+ * The same direct call repeated, with other buffers each time, and calls in between that must not
+ * be confused with it: another count, type, operation, root or place; wrong buffers; a rank with
+ * another call.
  */
 #include "ranks.h"
 
@@ -13,7 +13,7 @@ enum {
     TURNS = 8
 };
 
-/* Rank r gives 100 r + i + turn. */
+/* Rank r contributes 100 r + i + turn. */
 static void fill(float *x, size_t n, int rank, int turn)
 {
     for (size_t i = 0; i < n; i++)
@@ -32,7 +32,7 @@ static void check_sums(const float *x, size_t n, int size, int turn, float divis
         CHECK(x[i] == sum_at(i, size, turn) / divisor);
 }
 
-/* In place every other time, and twice so in a row. */
+/* In place every second time, and then twice in a row. */
 static void allreduces(rank_t *self, size_t n, tutti_op_t op)
 {
     float from[TURNS + MOST], to[TURNS + MOST];
@@ -129,7 +129,7 @@ static void alltoalls(rank_t *self, size_t n)
     }
 }
 
-/* In place the result stands where the operands begin. */
+/* In place the result is at the beginning of the operands. */
 static void reduce_scatters(rank_t *self, size_t n)
 {
     float from[MOST], to[MOST];
@@ -144,7 +144,7 @@ static void reduce_scatters(rank_t *self, size_t n)
     }
 }
 
-/* Buffers that are wrong are found after the call was right, too. */
+/* Wrong buffers are found even if the same call was correct before. */
 static void wrong_buffers(rank_t *self)
 {
     float x[16] = { 0 }, y[16];
@@ -199,7 +199,7 @@ static void last_wins(void *dst, const void *left, const void *right, size_t cou
         memcpy(dst, right, count * sizeof(float));
 }
 
-/* A number of an operation that is gone may stand for another one. */
+/* The number of a freed operation may be used for another one. */
 static void own_operations(rank_t *self)
 {
     float x = (float)self->rank, y = -1;
@@ -226,7 +226,7 @@ static void everything(rank_t *self)
         allreduces(self, counts[i], TUTTI_SUM);
         CHECK_OK(tutti_barrier(self->comm));
         CHECK_OK(tutti_barrier(self->comm));
-        /* What runs in the executor needs its memory for itself. */
+        /* A run in the executor needs its own memory. */
         CHECK_OK(tutti_scan(x, x, counts[i] * 5, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
         CHECK_OK(tutti_barrier(self->comm));
         reduces(self, counts[i]);
@@ -240,7 +240,7 @@ static void everything(rank_t *self)
     types(self);
     wrong_buffers(self);
     mismatch(self);
-    if (ranks_can_fork()) /* a process numbers its own operations */
+    if (ranks_can_fork()) /* operations are numbered per process */
         own_operations(self);
 }
 

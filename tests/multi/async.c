@@ -16,7 +16,7 @@ enum {
     STEPS = 5
 };
 
-/* The same sequence on every rank: sizes from nothing to larger than a bucket's brief limit. */
+/* The same sequence on every rank: sizes from 0 to more than a bucket's temporary limit. */
 static size_t count_of(int i)
 {
     static const size_t counts[] = { 1, 3, 1000, 17, 0, 50000, 256, 9, 120000, 4096 };
@@ -161,7 +161,7 @@ static void any_order(rank_t *self)
             workers[t] = (worker_t){ self, tensors, t, step };
             pthread_create(&threads[t], NULL, work, &workers[t]);
         }
-        /* Direct calls beside it. */
+        /* Direct calls at the same time. */
         CHECK_OK(tutti_allreduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, self->comm));
         CHECK_INT(one, self->size);
         for (int t = 0; t < THREADS; t++)
@@ -218,7 +218,7 @@ static void mismatches(rank_t *self)
     CHECK_OK(tutti_allreduce_async("op", x, x, 4, TUTTI_FLOAT32, last ? TUTTI_MIN : TUTTI_SUM,
                                    self->comm, NULL, &r));
     CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_MISMATCH);
-    /* The communicator is as good as new. */
+    /* The communicator works as before. */
     x[0] = 1;
     if (last)
         CHECK_OK(tutti_barrier(self->comm));
@@ -242,7 +242,7 @@ static void direct_mismatch(rank_t *self)
     CHECK_STATUS(tutti_allreduce(x, x, n, TUTTI_FLOAT32, TUTTI_SUM, self->comm),
                  TUTTI_ERR_MISMATCH);
     CHECK(strstr(tutti_last_error(), "rank 1") != NULL);
-    /* One-shot here, chunked there. */
+    /* One rank one-shot, the others chunked. */
     n = self->rank == 0 ? 8192 : 4;
     CHECK_STATUS(tutti_allreduce(x, x, n, TUTTI_FLOAT32, TUTTI_SUM, self->comm),
                  TUTTI_ERR_MISMATCH);
@@ -251,7 +251,7 @@ static void direct_mismatch(rank_t *self)
     CHECK_INT(x[0], self->size);
 }
 
-/* Rank 0 submits alone; the others finalize without it. */
+/* Rank 0 submits alone; the others finalize without submitting. */
 static void shutdown_pending(rank_t *self)
 {
     float x = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every collective by its asynchronous function: several types, any order, three threads; singly,
- * in groups; results are those of a sequential program.
+ * Every collective by its asynchronous function: several types, any order, three threads; single
+ * and in groups; the results are those of a sequential program.
  */
 #include "multi/async_calls.h"
 #include "long.h"
@@ -13,7 +13,7 @@
 enum {
     THREADS = 3,
     VARIANTS = 6,
-    COPIES = 3, /* of each kind and type, so that there is something to fuse */
+    COPIES = 3, /* of each kind and type, so that there are tensors to fuse */
     KINDS = TUTTI_CALL_SENDRECV,
     TASKS = KINDS * VARIANTS * COPIES
 };
@@ -92,7 +92,7 @@ static int shuffled(const worker_t *w, int *order)
     return n;
 }
 
-/* One by one, all together, or as they come. */
+/* One by one, all together, or in the order of completion. */
 static void wait_somehow(const worker_t *w, const int *order, int n)
 {
     tutti_request_t *requests[TASKS];
@@ -175,7 +175,7 @@ static void any_order(rank_t *self)
             workers[t] = (worker_t){ self, tasks, t, step };
             pthread_create(&threads[t], NULL, work, &workers[t]);
         }
-        /* Direct calls beside it. */
+        /* Direct calls at the same time. */
         CHECK_OK(tutti_allreduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, self->comm));
         CHECK_INT(one, self->size);
         for (int t = 0; t < THREADS; t++)
@@ -186,7 +186,8 @@ static void any_order(rank_t *self)
 
 /* ---- groups ---- */
 
-/* Tasks i with i % of == number as one group; pairs are no business of all ranks. */
+/* Tasks i with i % of == number as one group. Messages between pairs are left out, because not all
+   ranks have them. */
 static size_t make_group(task_t **tasks, int of, int number, tutti_call_t *calls, int *order)
 {
     size_t n = 0;

@@ -27,7 +27,7 @@ static void compose(void *dst, const void *left, const void *right, size_t count
 
         memcpy(&l, (const char *)left + i * sizeof(l), sizeof(l));
         memcpy(&r, (const char *)right + i * sizeof(r), sizeof(r));
-        /* Never what stands between tensors that are fused: no element is 0. */
+        /* Never the gap between fused tensors: no element is 0. */
         CHECK(l.a != 0 && r.a != 0);
         d.a = l.a * r.a % 1009;
         d.b = (l.b * r.a + r.b) % 1009;
@@ -50,7 +50,7 @@ tutti_op_t task_affine(void)
     return affine;
 }
 
-/* One element from a number; pairs get the rank as well. */
+/* One element from a number; pairs also get the rank. */
 static void put(tutti_dtype_t dtype, char *to, double v, int rank)
 {
     float f = (float)v;
@@ -129,7 +129,7 @@ static void fold(const task_facts_t *f, int first, int last, int size, size_t i,
 
 /* ---- shapes ---- */
 
-/* Elements that rank `from` gives to rank `to` in v forms; some are none. */
+/* Elements from rank `from` to rank `to` in v forms; some parts are empty. */
 static size_t part(const task_facts_t *f, int from, int to)
 {
     size_t n = f->count + (size_t)(from * 3 + to * 5 + f->number) % 4;
@@ -137,7 +137,7 @@ static size_t part(const task_facts_t *f, int from, int to)
     return (from + 2 * to + f->number) % 5 == 0 ? 0 : n;
 }
 
-/* Of v forms with one rank on one side. */
+/* For v forms with one rank on one side. */
 static size_t part_of(const task_facts_t *f, int rank)
 {
     return part(f, rank, 0);
@@ -153,7 +153,7 @@ static char *element(const task_t *t, char *buffer, size_t i)
     return buffer + i * esize_of(t);
 }
 
-/* Place parts one behind the other, or with gaps; returns elements in all. */
+/* Place parts one after another, or with gaps; returns the total number of elements. */
 static size_t lay_out(const task_t *t, const size_t *counts, size_t *displs)
 {
     size_t total = 0;
@@ -179,7 +179,7 @@ static void need(task_t *t, size_t send, size_t recv)
     t->call.recvbuf = t->recv;
 }
 
-/* sendbuf from element `at` on holds the rank's elements from `first` on. */
+/* From element `at` on, sendbuf has the rank's elements from `first` on. */
 static void give(task_t *t, size_t at, size_t first, size_t n)
 {
     double scale = t->facts.op == TUTTI_AVG ? t->size : 1;
@@ -189,7 +189,7 @@ static void give(task_t *t, size_t at, size_t first, size_t n)
             task_value(&t->facts, t->rank, first + i) * scale, t->rank);
 }
 
-/* recvbuf from `at` on will hold elements of `rank` from `first` on. */
+/* From element `at` on, recvbuf must get elements of `rank` from `first` on. */
 static void get(task_t *t, size_t at, int rank, size_t first, size_t n)
 {
     for (size_t i = 0; i < n; i++)

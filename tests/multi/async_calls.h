@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous calls of every kind, with data and with what must come out, computed one element
- * after another.
+ * Asynchronous calls of every kind, with data and the required results, computed element
+ * by element.
  *
- * All ranks make a task from the same numbers. Results are compared as bytes, with what is around
- * them: where nothing may be written there is rubbish that must stay.
+ * All ranks make a task from the same numbers. Results are compared as bytes, including the
+ * surrounding memory: garbage that must not change.
  */
 #ifndef TUTTI_TESTS_MULTI_ASYNC_CALLS_H
 #define TUTTI_TESTS_MULTI_ASYNC_CALLS_H
 
 #include "ranks.h"
 
-/* What a task is; equal on all ranks. */
+/* The definition of a task; equal on all ranks. */
 typedef struct {
-    int number; /* its data depend on it */
+    int number; /* determines its data */
     tutti_call_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
     size_t count;
     int root;
-    int in_place;               /* where that is a matter of equal pointers */
+    int in_place;               /* for kinds in which equal pointers mean in place */
     int later;                  /* recvcounts NULL, for allgatherv and alltoallv */
     int displs;                 /* parts with gaps, for v forms */
     double prescale, postscale; /* 0: none */
@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     task_facts_t facts;
     int rank, size;
-    int idle; /* this rank takes no part: an odd one out of a pair */
+    int idle; /* this rank takes no part: the last one of an odd number, without a pair */
     char name[64];
     tutti_call_t call;
     tutti_async_options_t options;
@@ -38,26 +38,26 @@ typedef struct {
     tutti_request_t *request;
 } task_t;
 
-/* Data of a rank as numbers; small, so that all types hold the results. */
+/* Data of a rank as numbers; small, so that the results are exact in all types. */
 double task_value(const task_facts_t *facts, int rank, size_t i);
 
 task_t *task_make(const rank_t *self, const task_facts_t *facts);
 void task_free(task_t *task);
-/* New rubbish in recv. */
+/* New garbage in recv. */
 void task_reset(task_t *task);
-/* By the function of its kind. */
+/* Start it by the function of its kind. */
 tutti_status_t task_start(task_t *task, tutti_comm_t *comm);
-/* Of one whose recvcounts come later: what this rank has to do in between. */
+/* For a task whose recvcounts come later: the steps of this rank in between. */
 void task_receive(task_t *task);
-/* Is what came out right, and sendbuf as it was? */
+/* Check the result, and that sendbuf is unchanged. */
 void task_verify(const task_t *task);
 
-/* Operations of pairs of int64: what x is mapped to by a x + b; they do not commute. */
+/* Operations on pairs of int64: composition of maps a x + b; they do not commute. */
 tutti_op_t task_affine(void);
 
-/* The communicator is as good as new, this very name too. */
+/* The communicator works as before, even with this name. */
 void still_works(const rank_t *self, const char *name);
-/* Does tutti_last_error have these in it? NULL: nothing. */
+/* Does tutti_last_error have these in it? NULL: ignored. */
 void last_error_says(const char *name, const char *one, const char *other);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests that end otherwise than by being served: their communicator is freed, a rank has left,
- * another call's deadline has passed. And what a callback may not end.
+ * Requests that end without being served: their communicator is freed, a rank has left, another
+ * call's deadline has passed. And the calls that a callback may not make.
  */
 #include "multi/async_calls.h"
 
@@ -18,14 +18,14 @@ static tutti_status_t reduce(const char *name, float *x, tutti_comm_t *comm,
                                  ret_request);
 }
 
-/* Until this rank has heard that the communicator is dead. */
+/* Wait until this rank has been told that the communicator is dead. */
 static void await_death(rank_t *self)
 {
     while (tutti__engine_alive(self->inside->engine) == TUTTI_OK)
         usleep(1000);
 }
 
-/* ---- a buffer that comes while all requests are being ended ---- */
+/* ---- a buffer that is passed while all requests are being ended ---- */
 
 enum {
     FILLERS = 4000,
@@ -33,8 +33,8 @@ enum {
 };
 
 /*
- * Fillers that are ended one after another make it last, so that the buffers come when those that
- * want them are given up, but not done yet.
+ * Ending the fillers one after another takes time, so the buffers are passed when the requests that
+ * need them are already given up, but not done.
  */
 static void given_late(rank_t *self, int aborts)
 {
@@ -63,7 +63,7 @@ static void given_late(rank_t *self, int aborts)
         for (int i = 0; i < LATE; i++)
             (void)tutti_request_receive(late[i], y, NULL);
     } else {
-        /* So that the other one sleeps, and its library's thread ends them. */
+        /* So that the other rank sleeps, and its library's thread ends them. */
         usleep(20000);
         if (aborts)
             CHECK_OK(tutti_abort(part, "enough"));
@@ -120,7 +120,7 @@ static void *wait_for_both(void *arg)
     return NULL;
 }
 
-/* Rank 0 alone has something pending, and frees the communicator beside the wait. */
+/* Only rank 0 has a pending request, and frees the communicator during the wait. */
 static void freed_meanwhile(rank_t *self)
 {
     for (int i = 0; i < 20; i++) {
@@ -148,7 +148,7 @@ static void freed_meanwhile(rank_t *self)
     }
 }
 
-/* Again and again, until the end. */
+/* Repeat until the end. */
 static void *start_and_receive(void *arg)
 {
     tutti_request_t *r = arg;
@@ -209,7 +209,7 @@ static void *wait_to_the_end(void *arg)
     return NULL;
 }
 
-/* With a timeout of the caller's own TIMEOUT says that the request goes on, and nothing else. */
+/* With a timeout of the caller's own, TIMEOUT only means that the request is still pending. */
 static void deadlines(rank_t *self)
 {
     float x[6] = { 0 };
@@ -243,7 +243,7 @@ static void deadlines(rank_t *self)
     CHECK(r[2] == NULL && r[3] == NULL);
     CHECK_STATUS(tutti_request_recvcounts(v, 50, counts), TUTTI_ERR_SHUTDOWN);
     CHECK_STATUS(tutti_wait(v, 0), TUTTI_ERR_SHUTDOWN);
-    /* What is not in doubt is said as it is. */
+    /* If the outcome is certain, it is returned. */
     CHECK_STATUS(tutti_test(r[4], &done), TUTTI_ERR_TIMEOUT);
     CHECK_INT(done, 1);
     CHECK_STATUS(tutti_wait(r[4], -1), TUTTI_ERR_TIMEOUT);
@@ -279,7 +279,7 @@ static void frees(void *arg, tutti_status_t status)
     atomic_fetch_add(&f->calls, 1);
 }
 
-/* On the thread that waits, and on the library's. */
+/* On the waiting thread, and on the library's. */
 static void ends_in_callbacks(rank_t *self)
 {
     float x = 1;
@@ -305,7 +305,8 @@ static void ends_in_callbacks(rank_t *self)
 
 /* ---- after a rank has left ---- */
 
-/* Nothing new is taken; messages between two that are there go on, until a call misses the one. */
+/* New requests are refused. Pending messages between two ranks continue, until a call needs the
+   missing rank. */
 static void left_behind(rank_t *self)
 {
     float x = (float)self->rank, y = 1;
@@ -321,7 +322,7 @@ static void left_behind(rank_t *self)
         CHECK_OK(tutti_request_free(persistent));
         return;
     }
-    /* It may have left before this. */
+    /* The rank may have left before this. */
     status = tutti_barrier_async("first", self->comm, NULL, &r);
     CHECK_STATUS(status == TUTTI_OK ? tutti_wait(r, -1) : status, TUTTI_ERR_SHUTDOWN);
     r = NULL;
@@ -343,7 +344,7 @@ static void left_behind(rank_t *self)
         CHECK_OK(tutti_recv(&y, 1, TUTTI_FLOAT32, 1, self->comm));
         CHECK_INT(y, 1);
     }
-    /* This one ends the communicator. */
+    /* This call ends the communicator. */
     CHECK_STATUS(tutti_barrier(self->comm), TUTTI_ERR_SHUTDOWN);
     await_death(self);
     CHECK_STATUS(tutti_send(&x, 1, TUTTI_FLOAT32, !self->rank, self->comm), TUTTI_ERR_SHUTDOWN);

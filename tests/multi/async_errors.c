@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous calls that do not fit between ranks: MISMATCH on those that it concerns, naming the
- * tensor and two ranks, nothing moved, and life goes on.
+ * Asynchronous calls that differ between ranks: MISMATCH on the ranks concerned, which names the
+ * tensor and two ranks; no data are moved, and later calls work.
  */
 #include "multi/async_calls.h"
 
@@ -18,15 +18,15 @@ static int is_last(const rank_t *self)
     return self->rank == self->size - 1;
 }
 
-/* ---- collectives, one fact after another ---- */
+/* ---- collectives, one field after another ---- */
 
 typedef struct {
-    const char *name, *one, *other; /* what the text must say */
-    tutti_call_t call, last;        /* of all ranks but the last one, and of that */
+    const char *name, *one, *other; /* must be in the text */
+    tutti_call_t call, last;        /* of all ranks but the last one, and of the last one */
 } misfit_t;
 
 static float in[ROOM * 16], out[ROOM * 16];
-static size_t some[16], others[16], moved[16]; /* moved: as many as some */
+static size_t some[16], others[16], moved[16]; /* moved: the sum of some */
 
 static tutti_call_t base(const char *name, tutti_call_kind_t kind)
 {
@@ -99,7 +99,7 @@ static misfit_t misfit(int i, const rank_t *self)
         m = (misfit_t){ "barrier", "a barrier", "a scan", base("barrier", TUTTI_CALL_SCAN),
                         base("barrier", TUTTI_CALL_BARRIER) };
         break;
-    case 9: /* every rank for itself knows nothing wrong */
+    case 9: /* no rank can detect this alone */
         m = (misfit_t){ "gatherv", "has 3 elements for rank 0", "expects 2",
                         base("gatherv", TUTTI_CALL_GATHERV), base("gatherv", TUTTI_CALL_GATHERV) };
         m.call.recvcounts = some;
@@ -122,7 +122,7 @@ static misfit_t misfit(int i, const rank_t *self)
         m.last.sendcounts = others;
         m.last.recvcounts = some;
         break;
-    case 12: /* one knows, the others want to be told */
+    case 12: /* one rank has the counts, the others ask for them */
         m = (misfit_t){ "told", "gives 2 elements", "expect 9", base("told", TUTTI_CALL_ALLGATHERV),
                         base("told", TUTTI_CALL_ALLGATHERV) };
         m.call.recvbuf = NULL;
@@ -172,7 +172,7 @@ static void collectives(rank_t *self)
 
 /* ---- groups ---- */
 
-/* Submit these names, each a tensor of one, as groups: "ab c" are two of them. */
+/* Submit these names, each a tensor of one element, as groups: "ab c" are two groups. */
 static void submit_groups(rank_t *self, const char *groups, float *x, tutti_request_t **r)
 {
     tutti_call_t calls[8];
@@ -206,7 +206,7 @@ static size_t length(const char *groups)
 
 static void groupings(rank_t *self)
 {
-    /* What all ranks but the last submit, what the last does; 1 for tensors that are served. */
+    /* The groups of all ranks but the last, and of the last; 1 for tensors that are served. */
     static const struct {
         const char *all, *last;
         int served;
@@ -238,7 +238,7 @@ static void groupings(rank_t *self)
     }
 }
 
-/* One that does not fit takes the others with it, and they can be submitted again at once. */
+/* A mismatch of one tensor ends its whole group, which can be submitted again at once. */
 static void group_misfit(rank_t *self)
 {
     float x[3] = { 1, 1, 1 };
@@ -261,7 +261,7 @@ static void group_misfit(rank_t *self)
     }
 }
 
-/* All or nothing, before anybody is asked. */
+/* One invalid call refuses its whole group, on this rank alone. */
 static void group_refused(rank_t *self)
 {
     float x[3] = { 1, 1, 1 };
@@ -298,7 +298,7 @@ static void group_refused(rank_t *self)
     CHECK_OK(tutti_submit(calls, 0, self->comm, NULL));
 }
 
-/* A group is not served before all have submitted all of it. */
+/* A group is not served before all ranks have submitted all of it. */
 static void group_waits(rank_t *self)
 {
     float x[2] = { 1, 1 };
@@ -357,7 +357,7 @@ static void arguments(rank_t *self)
     CHECK_STATUS(tutti_wait_any(NULL, 0, -1, NULL), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_wait_all(NULL, 1, -1), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_OK(tutti_wait_all(NULL, 0, -1));
-    /* Counts that are known already, and twice a buffer. */
+    /* With known counts; then with a buffer passed later, which must not be NULL. */
     counts[0] = 1;
     CHECK_OK(tutti_allgatherv_async("v", in, self->rank == 0, NULL, NULL, NULL, TUTTI_FLOAT32,
                                     self->comm, NULL, &r));
@@ -370,7 +370,8 @@ static void arguments(rank_t *self)
     CHECK_OK(tutti_wait(r, -1));
 }
 
-/* A buffer that comes later is checked as that of a direct call; then the request wants another. */
+/* A buffer that is passed later is checked like that of a direct call; after an error the request
+   needs another one. */
 static void later_buffers(rank_t *self)
 {
     static int x[64], y[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous messages: they wait for nobody but their peers, and what does not fit ends on those
- * alone.
+ * Asynchronous messages: they wait for their peers only, and a mismatch ends them on their two
+ * ranks only.
  */
 #include "multi/async_calls.h"
 
@@ -31,7 +31,7 @@ static tutti_request_t *recv_from(rank_t *self, const char *name, size_t n, int 
     return r;
 }
 
-/* Only two ranks do anything; the others do not even come into the library. */
+/* Only two ranks do anything; the others do not even enter the library. */
 static void undisturbed(rank_t *self)
 {
     int a = self->size - 2, b = self->size - 1;
@@ -75,7 +75,8 @@ static void flood(rank_t *self)
     still_works(self, "after the flood");
 }
 
-/* Counts and types of the two; the others are busy with the same name, and get on. */
+/* Counts and types of two ranks differ; the others use the same name meanwhile, without
+   disturbance. */
 static void message_misfits(rank_t *self)
 {
     int a = 0, b = self->size - 1;
@@ -105,7 +106,8 @@ static void message_misfits(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* A message where the others have a collective: all have come, and it will never fit. */
+/* A message on one rank, a collective on the others: all ranks have come, and the calls
+   cannot match. */
 static void message_and_collective(rank_t *self)
 {
     float x = 1;
@@ -123,7 +125,7 @@ static void message_and_collective(rank_t *self)
     }
 }
 
-/* A pair uses the name for a message first; the others are early with what comes then. */
+/* A pair uses the name for a message first; the others submit the following collective early. */
 static void message_then_collective(rank_t *self)
 {
     float x = 1;
@@ -145,7 +147,7 @@ static void message_then_collective(rank_t *self)
     }
 }
 
-/* Broken rings end for all of the ring. */
+/* A mismatch ends a whole ring. */
 static void ring_misfit(rank_t *self)
 {
     tutti_request_t *r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Running what async_calls.c makes. */
+/* Runs the tasks of async_calls.c. */
 #include "multi/async_calls.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More control messages than a link's ring has room for, while a reader or writer has nothing
- * pending and so sleeps: nobody may be forgotten, whatever comes in between.
+ * More control messages than a link's ring can hold, while a reader or writer has nothing pending
+ * and therefore sleeps: no rank may be forgotten, whatever comes in between.
  */
 #include "base/time.h"
 #include "ranks.h"
@@ -26,7 +26,7 @@ static void short_deadline(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = 10000;
 }
 
-/* Rank 0 has all its errors, and nothing pending, when the rest of them is still to be sent. */
+/* Rank 0 has all its errors, and nothing pending, while it still has to send the rest of them. */
 static void rejects(rank_t *self)
 {
     tutti_request_t *r[REJECTS];
@@ -44,7 +44,7 @@ static void rejects(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* Rank 0 decides, and has nothing to do with them. */
+/* Rank 0 decides, and takes no part in them. */
 static void messages(rank_t *self)
 {
     tutti_request_t **r = calloc(MESSAGES, sizeof(*r));
@@ -69,7 +69,7 @@ static void messages(rank_t *self)
     free(r);
 }
 
-/* ---- large groups, of which a part is there ---- */
+/* ---- large groups that are partly submitted ---- */
 
 static tutti_call_t sum(const char *name, float *x, size_t count)
 {
@@ -84,7 +84,7 @@ static tutti_call_t sum(const char *name, float *x, size_t count)
     return call;
 }
 
-/* The first has its own name; returns what tutti_submit does. */
+/* The first tensor has its own name; returns tutti_submit's status. */
 static tutti_status_t submit_group(rank_t *self, const char *first, tutti_request_t **ret_requests)
 {
     static __thread float x[GROUP];
@@ -98,7 +98,7 @@ static tutti_status_t submit_group(rank_t *self, const char *first, tutti_reques
     return tutti_submit(call, GROUP, self->comm, ret_requests);
 }
 
-/* Rank 2 leaves: not a matter of memory, whatever of the group has come. */
+/* Rank 2 leaves: this is not an error of memory, however much of the group has come. */
 static void leaves(rank_t *self)
 {
     static __thread tutti_request_t *r[GROUP];
@@ -130,10 +130,10 @@ static void leaves(rank_t *self)
     }
 }
 
-/* Where the ranks of a job find each other's process. */
+/* The process ids of the job's ranks. */
 static atomic_int *pid_of;
 
-/* Behind the pids, how many ranks have come so far. */
+/* After the pids: the number of ranks that have come so far. */
 enum {
     HAVE_A = 4, /* submitted */
     IS_STOPPED, /* rank 0 */
@@ -146,8 +146,8 @@ static void await(int what, int n)
         usleep(1000);
 }
 
-/* Ranks 0 and 1 clash over a name of rank 2's group, of which rank 0 has a part: rank 3 sees to
-   that. All of it ends, and nothing else. */
+/* Ranks 0 and 1 have a conflict over a name of rank 2's group, of which rank 0 has a part; rank 3
+   arranges this. The whole group ends, and nothing else. */
 static void conduct(rank_t *self)
 {
     tutti_request_t *r;
@@ -156,11 +156,11 @@ static void conduct(rank_t *self)
     await(HAVE_A, 3);
     usleep(100000);
     kill(pid_of[0], SIGSTOP);
-    /* Last, and when rank 0 is stopped: it gives those that clash little time. */
+    /* Last, and while rank 0 is stopped, because rank 0 gives a conflict little time. */
     CHECK_OK(tutti_allreduce_async("A", &z, &z, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
     atomic_store(&pid_of[IS_STOPPED], 1);
     await(HAS_GROUP, 1);
-    usleep(100000); /* the ring is full, the rest stays with it */
+    usleep(100000); /* the ring is full, the rest waits on rank 2 */
     kill(pid_of[2], SIGSTOP);
     kill(pid_of[0], SIGCONT);
     usleep(800000);

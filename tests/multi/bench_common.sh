@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What the tests of the bench programs share; sourced by them. Numbers are nobody's business there.
+# Shared by the tests of the bench programs; sourced by them. They do not check measured numbers.
 
 . "$srcdir/tests/long.sh"
 
@@ -8,7 +8,7 @@ errors=0
 log=$(mktemp) || exit 1
 files=$(mktemp -d) || exit 1
 trap 'rm -rf "$log" "$files"' EXIT
-# Open MPI leaves memory behind in plugins that it has unloaded: there is no name left to suppress.
+# Open MPI leaks memory in plugins that it has unloaded, so suppressions cannot name it.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 mpirun=
@@ -35,7 +35,7 @@ ran()
     status=$?
 }
 
-# rows N PATTERN WHAT: the table has N rows that look so, and no others.
+# rows N PATTERN WHAT: the table has N rows that match, and no others.
 rows()
 {
     if [ "$status" -ne 0 ] || [ "$(grep -cE '^ *[0-9]' "$log")" -ne "$1" ] ||
@@ -44,7 +44,7 @@ rows()
     fi
 }
 
-# refuses WHAT COMMAND...: fails, saying WHAT.
+# refuses WHAT COMMAND...: fails with WHAT in its output.
 refuses()
 {
     what=$1

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/ on device memory, that of the pretend device (tests/pretend/module.c): right results from
+# bench/ on device memory, that of the pretend device (tests/pretend/module.c): correct results from
 # Tutti, its asynchronous calls and NCCL, in place and not, on one host and on several; gradient
 # lists; packing; and clear refusals. gpu/bench.sh runs it on TUTTI_TEST_DEVICE, of which there are
-# TUTTI_TEST_DEVICES: NCCL wants one for each rank.
+# TUTTI_TEST_DEVICES: NCCL needs one for each rank.
 set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
@@ -13,7 +13,7 @@ device=${TUTTI_TEST_DEVICE:-pretend}
 devices=${TUTTI_TEST_DEVICES:-1}
 [ "$device" = cuda ] || devices=3
 
-# job COMMAND...: as ran, with what the pretend NCCL needs, new for each job.
+# job COMMAND...: ran, with the file that the pretend NCCL needs, new for each job.
 job()
 {
     TUTTI_TEST_PRETEND=$files/nccl
@@ -22,7 +22,7 @@ job()
     ran "$@"
 }
 
-# measure PROGRAM FLAG...: 12 sizes, all right.
+# measure PROGRAM FLAG...: 12 sizes, all correct.
 measure()
 {
     measured=$1
@@ -33,7 +33,7 @@ measure()
     grep -q "^# Buffers $device" "$log" || wrong "$measured: not on the device"
 }
 
-# spoiled WHAT COMMAND...: fails, saying WHAT.
+# spoiled WHAT COMMAND...: fails with WHAT in its output.
 spoiled()
 {
     what=$1
@@ -80,8 +80,8 @@ for ranks in $counts; do
     grep -q '^64 .* Fail$' "$log" || wrong "no row that says Fail"
 done
 
-# Each rank a host: no limit is known, and NCCL has a communicator of them all the same, if each has
-# a device.
+# Each rank is a host: no limit is known. NCCL still has a communicator of all ranks, if each
+# has a device.
 if [ -n "$mpirun" ]; then
     limit='+- +-'
     ranks=3
@@ -99,7 +99,7 @@ END
     done
 fi
 
-# lists FLAG...: gradients of all models, all right.
+# lists FLAG...: gradients of all models, all correct.
 lists()
 {
     job $launch bench/tutti_gradients -d $device --scale 1000 -c -x 0 --rounds 2 --orders 2 \
@@ -119,7 +119,7 @@ lists -T bfloat16 --fusion 4K
 spoiled '^DATA VALIDATION ERROR in resnet50' \
     $launch bench/tutti_gradients -d $device --scale 1000 -c --spoil -x 0 --rounds 2
 
-# pack FLAG...: four rows for each model, all right.
+# pack FLAG...: four rows for each model, all correct.
 pack()
 {
     ran bench/tutti_pack -d $device --scale 1000 --rounds 3 -i 2 -c "$@"

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Each program of bench/ on 1, 2 and 3 ranks: OSU's table, right results from all contestants, in
-# place and not, on buffers that begin elsewhere; and -c sees one damaged element.
+# Each program of bench/ on 1, 2 and 3 ranks: OSU's table, correct results from all contestants, in
+# place and not, on buffers with other alignments; and -c detects one damaged element.
 set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
-# measure PROGRAM FLAG...: 12 sizes, all right.
+# measure PROGRAM FLAG...: 12 sizes, all correct.
 measure()
 {
     measured=$1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/tutti_gradients: lists as published, right results with the same bits, clear refusals.
+# bench/tutti_gradients: lists as published, correct results with the same bits, clear refusals.
 set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
@@ -9,14 +9,14 @@ bench=bench/tutti_gradients
 small="--scale 1000 -c -x 0 --rounds 2 --orders 2"
 figures="( $number){4}( +-| $number){3}"
 
-# counts MODEL TENSORS ELEMENTS FIRST LAST: what its list has, in the order of backward.
+# counts MODEL TENSORS ELEMENTS FIRST LAST: the content of its list, in the order of backward.
 counts()
 {
     ran $bench --list --model "$1"
     head=$(sed -n 1p "$log")
     [ $status -eq 0 ] && [ "$head" = "# $1: $2 gradients, $3 elements, $(($3 * 4)) bytes" ] ||
         wrong "$1: status $status, $head"
-    # Names are different, elements add up, nothing is ready before what stands before it.
+    # Names are unique, the sum of elements is correct, and ready times are ascending.
     awk -v n="$2" -v elements="$3" -v first="$4" -v last="$5" '
         /^#/ { next }
         { rows++; sum += $2; twice += seen[$3]++; back += $1 < before; before = $1; name = $3 }
@@ -25,7 +25,7 @@ counts()
                      start == first && name == last) }' "$log" || wrong "$1: its list"
 }
 
-# row MODEL TENSORS CONTESTANT BITS: all right, and its results' bits.
+# row MODEL TENSORS CONTESTANT BITS: all correct, and the bits of its results.
 row()
 {
     grep -qE "^$1 +$2 +[0-9]+ +$3$figures +Pass +$4\$" "$log" || wrong "$1, $3: $command"
@@ -86,7 +86,7 @@ done
 
 launch="$mpirun -np 2"
 all_models --buffers shared -T float64 --fusion 4K --seed 7
-# MPI has no bfloat16, so there are no peers; and nothing is ready before its time.
+# MPI has no bfloat16, so there are no peers; and no tensor is ready before its time.
 ran $launch $bench $small -T bfloat16 --backward 40
 [ $status -eq 0 ] && ! grep -q ' mpi-' "$log" || wrong "bfloat16: status $status"
 median=$(awk '/^resnet50 / { print int($5) }' "$log")

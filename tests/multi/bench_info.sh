@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/tutti_info: every section is there, modules' reasons and settings' origins are right, and
-# --json has the same facts as the text.
+# bench/tutti_info: every section is present, modules' reasons and settings' origins are correct,
+# and --json has the same content as the text.
 set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
@@ -65,7 +65,7 @@ ran $info --ranks 5
 has '^  place +.*/config/tutti/tuned/.*-5ranks$'
 has '^  is_there +No such file'
 
-# What makes no sense is the reason why nothing starts, and all else is there.
+# Invalid settings are the reason why nothing starts; everything else is still reported.
 ran env TUTTI_TIMEOUT=soon $info
 [ $status -eq 1 ] || wrong "TUTTI_TIMEOUT=soon: status $status"
 status=0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What bench programs write to files: --csv, --json, --plot; and what --compare says of old files.
+# Files written by bench programs: --csv, --json, --plot; and --compare with old files.
 set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
@@ -42,7 +42,7 @@ scale()
         { print }' "$3" >"$4"
 }
 
-# Two contestants, which alone or with mpirun are fast and slow by the same amount.
+# Two contestants, which alone or with mpirun are equally fast or slow.
 ran $bench $few --peer async --json "$files/now.json"
 rows 3 "^[0-9]+ $number" "a table beside --json"
 if command -v python3 >/dev/null 2>&1 && python3 -c 'import json' 2>/dev/null; then
@@ -61,7 +61,7 @@ fi
 $bench $few --json - 2>/dev/null | sed -n 1p | grep -q '^{$' || wrong "--json -"
 
 # Much slower than before in both ways of comparing, or faster; or as fast, if all contestants
-# changed alike. By so much that nothing else that this machine does matters.
+# changed alike. The factor is so large that other load on this machine does not matter.
 scale Tutti 1e-9 "$files/now.json" "$files/faster.json"
 scale Tutti 1e9 "$files/now.json" "$files/slower.json"
 scale "" 1e-9 "$files/now.json" "$files/alike.json"

@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/peers.sh: which settings it takes and leaves out, and what its table has. Figures come from
-# launchers that make them up; then there is a run with the real one. And --peer ucc.
+# bench/peers.sh: the settings that it uses and omits, and its table. Figures come from fake
+# launchers; then there is a run with the real one. And --peer ucc.
 set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
 peers="$srcdir/bench/peers.sh"
 
-# A launcher whose ratios are 3, 1, 2 in passes 1 to 3, under yield 5, 0.5, 0.9; at 16 bytes both
-# 4. Open MPI here has no ucx, knows the algorithm 7 "other", glibc prints a warning of
-# UCX, and 3 ranks are too many.
+# A launcher whose ratios are 3, 1, 2 in passes 1 to 3, under yield 5, 0.5, 0.9; at 16 bytes both 4.
+# In this test Open MPI has no ucx, calls the algorithm 7 "other", prints a warning of UCX with
+# glibc, and cannot run 3 ranks.
 cat >"$files/mpirun" <<'END'
 #!/bin/sh
 for last; do :; done
@@ -74,7 +74,7 @@ printf '%s\n' '#!/bin/sh' 'exit 1' >"$files/plain/tutti_allreduce"
 chmod +x "$files/mpirun" "$files/mpiexec.hydra" "$files/ompi_info" "$files"/*/tutti_allreduce \
     "$files/mpich/bench/tutti_allreduce"
 
-# made_up ARGUMENT...: with that launcher.
+# made_up ARGUMENT...: with the fake launcher.
 made_up()
 {
     ran env MPIRUN="$files/mpirun" "$peers" "$@"
@@ -169,7 +169,7 @@ refuses "set MPICHRUN" env MPIRUN="$files/mpirun" MPICHRUN="$files/mpirun" "$pee
     --mpich "$files/mpich"
 refuses "neither Open MPI's nor MPICH's" env MPIRUN=/nowhere/mpirun "$peers"
 
-# Both yield, for processors that are busy.
+# Both yield, for busy processors.
 case $mpirun in
 *--oversubscribe*)
     ran env MPIRUN="${MPIRUN:-mpirun}" "$peers" -n 2 --settings yield,yield+glibc --sizes 8:16 \
@@ -182,8 +182,8 @@ esac
 if ! bench/tutti_allreduce --peer ucc --version >"$log" 2>&1; then
     refuses '--peer ucc: built without UCC' bench/tutti_allreduce --peer ucc
 elif [ -n "$mpirun" ]; then
-    # Few calls: where others use the processors too, each of UCC's takes milliseconds. One element
-    # does not divide evenly: reduce_scatter has another call for that.
+    # Few calls: on busy processors each of UCC's takes milliseconds. One element cannot be divided
+    # evenly: reduce_scatter has another call for that.
     for run in allgather allreduce "allreduce -l" "allreduce -T bfloat16" alltoall broadcast \
         reduce reduce_scatter "reduce_scatter -l"; do
         ran $mpirun -np 2 bench/tutti_$run --peer ucc -c -m 4:16 -i 1 -x 0 --rounds 1

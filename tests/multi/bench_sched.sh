@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/tutti_sched: what it prints it proves; what is broken it does not, and says why.
+# bench/tutti_sched: it proves what it prints; broken schedules are refused with the reason.
 set -u
 
 tool=bench/tutti_sched
@@ -10,7 +10,7 @@ log=$(mktemp) || exit 1
 text=$(mktemp) || exit 1
 trap 'rm -f "$log" "$text"' EXIT
 
-# expect STATUS WHAT ARGUMENT...: it ends so, and its output has WHAT.
+# expect STATUS WHAT ARGUMENT...: this exit status, and WHAT in the output.
 expect()
 {
     want=$1 what=$2
@@ -85,7 +85,7 @@ expect 1 'line 7: expected IN, OUT, SCRATCH or STAGE, found "everything"' \
 sed 's/to rank 2/to rank 7/' "$text" >"$text.2"
 expect 1 'line [0-9]*: there is no rank 7 of 3' check "$text.2" allreduce -n 3
 
-# What is printed runs, in one process.
+# Printed schedules run, in one process.
 tool=bench/tutti_exec
 expect 0 "^shm .*allreduce:@$text  *3 " -a "allreduce:@$text" -t shm -r 3 -b 100
 expect 2 "allreduce:@$text is for 3 ranks, but -p says 4" -a "allreduce:@$text" -p 4

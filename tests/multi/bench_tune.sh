@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# bench/tutti_tune: what it writes is what the library then uses; clear refusals.
+# bench/tutti_tune: the library uses the values that it writes; clear refusals.
 set -u
 . "$srcdir/tests/multi/bench_common.sh"
 
@@ -11,13 +11,13 @@ export XDG_CONFIG_HOME="$files/config"
 own=$XDG_CONFIG_HOME/tutti/tuned
 unset TUTTI_TUNED $settings
 
-# value NAME: what the last run has chosen.
+# value NAME: the choice of the last run.
 value()
 {
     sed -n "s/^# $1, [0-9]* rounds: \([0-9]*[KM]\) takes .*/\1/p" "$log"
 }
 
-# uses TEXT WHAT: rank 0 of $launch says so of the settings that it has read.
+# uses TEXT WHAT: rank 0 of $launch reports TEXT about the settings that it has read.
 uses()
 {
     ran env TUTTI_LOG=info $launch bench/tutti_allreduce -m 4:64 -i 1 -x 0
@@ -45,7 +45,7 @@ else
 fi
 uses 'tutti_tune makes it' 'before there is a file'
 
-# Nothing is written by a dry run, nor where nothing can be.
+# A dry run writes nothing, and nor does a run without a place to write to.
 if [ $rounds -gt 1 ]; then
     ran $launch $bench --quick -n
     [ $status -eq 0 ] && [ ! -e "$own" ] || wrong '--dry-run'
@@ -63,7 +63,7 @@ for name in $settings; do
 done
 [ "$(grep -cE '^#   us: ' "$log")" -ge 21 ] || wrong '--verbose'
 
-# Where the library looks for it; its text; no other files.
+# The file is where the library looks for it; its text; no other files.
 file=$(sed -n 's/^# written: //p' "$log")
 case $file in
 "$own"/*-2ranks) ;;
@@ -99,7 +99,7 @@ uses "not used: $files/mine: line $(wc -l <"$files/mine"): TUTTI_ONESHOT_BYTES s
 unset TUTTI_TUNED
 
 [ $rounds -gt 1 ] || finish
-# What the environment and an older file say does not count as the default.
+# The environment and an older file do not change the default.
 ran env TUTTI_ONESHOT_BYTES=nonsense TUTTI_TUNED=/nowhere $launch $bench --quick -o "$files/b"
 [ $status -eq 0 ] && ! grep -q nonsense "$log" && grep -q '^tutti_tuned 1$' "$files/b" ||
     wrong "settings in the environment: status $status"

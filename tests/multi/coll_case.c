@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    GUARD = 64, /* bytes around each buffer that nobody may touch */
+    GUARD = 64, /* bytes around each buffer that must not change */
     RUBBISH = 0xa5
 };
 
@@ -72,7 +72,7 @@ static char *area_base(const area_t *area, memory_t memory, int second)
 
 /* ---- the calls ---- */
 
-/* With what stands in area->own at these places in device memory. */
+/* Make the call on device memory, with the contents of area->own at the same places. */
 static tutti_status_t call_on_device(const area_t *area, const case_t *c, const void *s, void *r)
 {
     char *send = s == NULL ? NULL : area->device + ((const char *)s - area->own);
@@ -113,10 +113,10 @@ tutti_status_t case_call(const case_t *c, const void *s, void *r, tutti_comm_t *
 
 /* ---- expectations ---- */
 
-/* What a rank has, in elements. */
+/* A rank's buffers, in elements. */
 typedef struct {
     size_t send, recv;
-    size_t own; /* in place: where the smaller stands in the larger */
+    size_t own; /* in place: offset of the smaller buffer in the larger */
     int gets;   /* recvbuf is written */
     int gives;  /* sendbuf is read */
 } shape_t;
@@ -182,7 +182,7 @@ static void expected(const case_t *c, const rank_t *self, size_t j, unsigned sal
 
 /* ---- filling and comparing ---- */
 
-/* Where sendbuf and recvbuf are in this rank's memory. */
+/* The places of sendbuf and recvbuf in this rank's memory. */
 typedef struct {
     shape_t shape;
     char *send, *recv;
@@ -200,7 +200,7 @@ static layout_t lay_out(const area_t *area, const case_t *c)
     CHECK(most + 2 * GUARD + 64 <= area->bytes);
     l.in_place = c->kind == TUTTI_CALL_BROADCAST || c->place == IN_PLACE ||
                  c->place == IN_PLACE_MPI || (c->place == MIXED && self->rank % 2);
-    /* Where one side is not used, there is no place for the other to be in. */
+    /* If a side is not used, the other cannot be in place. */
     if (c->kind != TUTTI_CALL_EXSCAN && (!l.shape.gets || !l.shape.gives))
         l.in_place = 0;
     l.send = area_base(area, c->memory, 0) + GUARD;
@@ -208,7 +208,7 @@ static layout_t lay_out(const area_t *area, const case_t *c)
     if (!l.in_place)
         return l;
     if (l.shape.send >= l.shape.recv) {
-        /* As in MPI only a reduce_scatter may be. */
+        /* As in MPI, only for a reduce_scatter. */
         l.recv =
             l.send +
             (c->place == IN_PLACE_MPI && c->kind != TUTTI_CALL_SCATTER ? 0 : l.shape.own * esize);
@@ -241,7 +241,7 @@ static void check_rubbish(const case_t *c, const char *from, size_t bytes, const
             SAY(c, what, j);
 }
 
-/* What was sent is as it was, but for the part that was received into it. */
+/* Sent data are unchanged, except the part into which was received. */
 static void check_sent(const area_t *area, const case_t *c, const layout_t *l, int went_well)
 {
     char element[REFERENCE_MOST_BYTES];
@@ -279,7 +279,7 @@ void case_run(area_t *area, const case_t *c, tutti_status_t wanted)
 
     area->salt++;
     fill(area, c, &l);
-    /* What is not used may be anything. */
+    /* An unused buffer may be anything. */
     send = l.shape.gives || area->salt % 2 ? l.send : NULL;
     recv = l.shape.gets || area->salt % 2 ? l.recv : NULL;
     status = c->memory == DEVICE ? call_on_device(area, c, send, recv)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One direct call with equal parts, and the check of all that it should do and should not. */
+/* One direct call with equal parts, and a check of all its effects and of unchanged memory. */
 #ifndef TUTTI_TESTS_COLL_CASE_H
 #define TUTTI_TESTS_COLL_CASE_H
 
@@ -7,7 +7,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Small pieces, so that little data takes every road: for job_t.settings. */
+/* Small pieces, so that little data takes every code path: for job_t.settings. */
 enum {
     CHUNK_BYTES = 4096,
     AREA_BYTES = 1 << 20
@@ -18,9 +18,9 @@ enum {
     MOST_RANKS = 8
 };
 
-/* Does everything still work, and is nothing left over from before? */
+/* Does everything still work, without remains of earlier calls? */
 void case_works(rank_t *self);
-/* tutti_last_error() says them. */
+/* tutti_last_error() has `words` in it. */
 void check_words(const char *words);
 
 /* The collectives with equal parts. */
@@ -29,18 +29,18 @@ enum {
 };
 extern const tutti_call_kind_t case_kinds[CASE_KINDS];
 
-/* Where results and operands are. */
+/* The places of results and operands. */
 typedef enum {
     APART,
     IN_PLACE,
-    MIXED,        /* in place on ranks with odd numbers */
+    MIXED,        /* in place on odd ranks */
     IN_PLACE_MPI, /* reduce_scatter: recvbuf is sendbuf; others: as IN_PLACE */
     PLACES
 } place_t;
 
 typedef enum {
     PRIVATE, /* at odd addresses */
-    SHARED,  /* from tutti_mem_alloc, at another offset on each rank */
+    SHARED,  /* from tutti_mem_alloc, with a different offset on each rank */
     SOME_SHARED,
     MEMORIES,
     DEVICE = MEMORIES /* needs area->device */
@@ -63,9 +63,9 @@ typedef struct {
     size_t bytes; /* of each */
     unsigned salt;
     const size_t
-        *offsets; /* [2] bytes behind a cache line, below 64, of sendbuf and recvbuf; NULL: as
-                              memory_t says */
-    char *device; /* as large, the caller's; and how it is looked into */
+        *offsets; /* [2] offsets in a cache line, below 64, of sendbuf and recvbuf; NULL: as
+                     memory_t defines */
+    char *device; /* of the same size, the caller's; and functions to access it */
     void (*read)(void *dst, const void *device_src, size_t bytes);
     void (*write)(void *device_dst, const void *src, size_t bytes);
 } area_t;
@@ -73,29 +73,29 @@ typedef struct {
 void area_open(area_t *area, rank_t *self, size_t bytes);
 void area_close(area_t *area);
 
-/* Make the call that `c` says with what is in the argument; the status. */
+/* Make the call `c` with these arguments; returns its status. */
 tutti_status_t case_call(const case_t *c, const void *sendbuf, void *recvbuf, tutti_comm_t *comm);
 
-/* Fill buffers, call, and compare every element; also that sendbuf, and what is around recvbuf,
-   stayed as it was. wanted: the status; with others than TUTTI_OK, no recvbuf was touched. */
+/* Fill buffers, call, and compare every element; also check that sendbuf, and the memory around
+   recvbuf, are unchanged. wanted: the status; if not TUTTI_OK, no recvbuf may change. */
 void case_run(area_t *area, const case_t *c, tutti_status_t wanted);
 
-/* The same in all places and memories, with all roots. */
+/* case_run in all places and memories, with all roots. */
 void case_ways(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op,
                size_t count);
-/* Some types and operations in all ways, small and of several chunks. */
+/* Some types and operations with case_ways, small and of several chunks. */
 void case_in_all_ways(area_t *area, tutti_call_kind_t kind);
-/* How many elements are more than two chunks for each rank. */
+/* The number of elements that are more than two chunks for each rank. */
 size_t case_several_chunks(const rank_t *self, size_t esize);
 
-/* What fn gets as its rank's arg. */
+/* The arg of fn's ranks. */
 typedef struct {
     const tutti__algorithm_t *algorithm;
     int ordered; /* with its sub, if it has one */
 } forced_t;
 
-/* Run fn with each algorithm of the table that serves these hosts forced by TUTTI_ALGORITHM, in
-   small pieces; how many jobs failed. */
+/* Run fn with each algorithm of the table that serves these hosts, forced by TUTTI_ALGORITHM, in
+   small pieces; returns the number of failed jobs. */
 int run_each_algorithm(rank_fn_t fn, int size, const char *hosts, int threads);
 
 int case_is_rooted(tutti_call_kind_t kind);

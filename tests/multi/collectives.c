@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct collectives with equal parts against a sequential reference: every collective with every
- * type and operation that is served, on 1 to 8 ranks, all roots, in place or not or on some ranks
- * only, private and shared memory, more than a chunk; the caller's own operations; one host and
+ * Direct collectives with equal parts against a sequential reference: every collective with
+ * every type and operation that is served, on 1 to 8 ranks, all roots, in place on all, some or
+ * no ranks, private and shared memory, more than a chunk; user-defined operations; one host and
  * pretended ones.
  */
 #include "multi/coll_case.h"
@@ -14,7 +14,7 @@
 
 /* ---- every type with every operation ---- */
 
-/* Places, memories and roots take turns, so that all of them meet all types and operations. */
+/* Places, memories and roots rotate, so that all of them meet all types and operations. */
 static void one_of_each(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op)
 {
     static const size_t counts[] = { 0, 1, 37, 150 };
@@ -90,7 +90,7 @@ static void default_pieces(rank_t *self)
     area_close(&area);
 }
 
-/* ---- the caller's own operations ---- */
+/* ---- user-defined operations ---- */
 
 static void user_ops_of(area_t *area, tutti_call_kind_t kind)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls that make no sense, on all ranks or on one: the right status, words that say which
- * argument is wrong, and a communicator that serves the next call.
+ * Invalid direct calls, on all ranks or on one: the right status, a text with the wrong argument,
+ * and a communicator that serves the next call.
  */
 #include "multi/coll_case.h"
 #include "multi/reference.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- calls that make no sense ---- */
+/* ---- invalid calls ---- */
 
 static _Thread_local int x[64], y[64];
 static const size_t ones[MOST_RANKS] = { 1, 1, 1, 1, 1, 1, 1, 1 };
@@ -70,7 +70,7 @@ static void bad_cases(rank_t *self)
     }
 }
 
-/* Those with arrays. Everybody is root. */
+/* Calls with arrays. Every rank is root. */
 static void bad_vectors(rank_t *self)
 {
     int me = self->rank;
@@ -129,7 +129,7 @@ static void bad_messages(rank_t *self)
     INVALID(tutti_sendrecv(x, 1, other, NULL, 1, other, TUTTI_INT32, self->comm), "recvbuf");
 }
 
-/* Parts in each other's gaps overlap nowhere. */
+/* Interleaved parts do not overlap. */
 static void odd_but_good(rank_t *self)
 {
     size_t even[MOST_RANKS], odd[MOST_RANKS];
@@ -146,7 +146,7 @@ static void odd_but_good(rank_t *self)
         CHECK_INT(z[2 * r + 1], 10 * r + self->rank);
 }
 
-/* In place, whether a side's displacements are written out or not, and wherever nothing stands. */
+/* In place, with displacements written out or not, and with any displacements of empty parts. */
 static void same_places(rank_t *self)
 {
     size_t counts[MOST_RANKS], displs[MOST_RANKS];
@@ -163,7 +163,7 @@ static void same_places(rank_t *self)
         for (int r = 0; r < 2 * self->size; r++)
             CHECK_INT(z[r], 10 * (r / 2) + self->rank);
     }
-    /* Only with itself. */
+    /* Each rank has a part for itself only. */
     for (int r = 0; r < self->size; r++) {
         counts[r] = r == self->rank;
         displs[r] = r == self->rank ? 0 : 7;
@@ -179,7 +179,7 @@ static void bad_arguments(rank_t *self)
     bad_vectors(self);
     bad_messages(self);
     case_works(self);
-    /* On one rank only: nothing was done, so it makes the right call next. */
+    /* On one rank only: nothing was done, so this rank makes the right call next. */
     for (int r = 0; r < self->size; r++) {
         if (self->rank == r) {
             bad_cases(self);
@@ -205,7 +205,7 @@ static void *late_barrier(void *arg)
     return NULL;
 }
 
-/* One of them is told to stay out; nothing is lost. */
+/* One of them is refused; nothing is lost. */
 static void two_threads(rank_t *self)
 {
     for (int i = 0; i < 50; i++) {

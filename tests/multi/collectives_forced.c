@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Run what one algorithm serves. */
+/* Run all cases that one algorithm serves. */
 static void with_algorithm(rank_t *self)
 {
     const forced_t *forced = self->arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More than 2^31 elements, also more than 2^31 in one part; skipped where there is not memory
- * enough. Every element is compared, by blocks that repeat.
+ * More than 2^31 elements, also more than 2^31 in one part; skipped without sufficient memory.
+ * Every element is compared, by repeating blocks.
  */
 #include "long.h"
 #include "ranks.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A prime: no power of two divides what goes wrong. */
+/* A prime, so that no error by a power of two is hidden. */
 #define PERIOD 65521
 #define COUNT (((size_t)1 << 31) + 5)
 #define NEED_GIB 14

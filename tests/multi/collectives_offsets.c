@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct collectives on buffers that begin anywhere in a cache line: at one element, at bytes that
- * are no multiple of an element, at other places on each rank and for each operand; in private and
- * shared memory, in place and not, through slots, by zero-copy, around the caches, and where ranks
- * read each other's memory.
+ * Direct collectives on buffers at any offset in a cache line: at one element, at bytes that are no
+ * multiple of an element, at different places on each rank and for each operand; in private and
+ * shared memory, in place and not, through slots, by zero-copy, and with non-temporal stores.
  */
 #include "multi/coll_case.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Of sendbuf and recvbuf, and how far the next rank's are from there. */
+/* Offsets of sendbuf and recvbuf, and their step from rank to rank. */
 static const struct {
     size_t send, recv, step;
 } places[] = { { 0, 0, 0 }, { 16, 16, 0 }, { 4, 4, 0 }, { 0, 16, 0 }, { 48, 8, 0 },
@@ -58,7 +57,7 @@ static void small(rank_t *self)
     area_close(&area);
 }
 
-/* Pieces as programs have them, so that folds are long and shares many pages. */
+/* Pieces of the default size, so that folds are long and shares have many pages. */
 static void large(rank_t *self)
 {
     size_t offsets[2];

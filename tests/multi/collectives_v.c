@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct collectives with parts of different lengths, also of none, in any place, with gaps that
- * nobody may touch.
+ * Direct collectives with parts of different lengths, some empty, in any place, with gaps that must
+ * not change.
  */
 #include "multi/coll_case.h"
 #include "long.h"
@@ -30,11 +30,11 @@ typedef struct {
     style_t style;
 } parts_t;
 
-/* What the tests are about now. */
+/* The current parameters of the tests. */
 typedef struct {
     rank_t *self;
     tutti_dtype_t dtype;
-    size_t esize, scale; /* bytes; the largest parts have some 4 * scale elements */
+    size_t esize, scale; /* bytes; the largest parts have about 4 * scale elements */
     style_t style;
     int root, in_place;
     int ordered; /* operations that do not commute are served */
@@ -78,7 +78,7 @@ static char *new_buffer(const way_t *w, size_t elements)
     return buf;
 }
 
-/* `from` names whose data it is. */
+/* `from`: the rank whose data it is. */
 static void put(const way_t *w, char *to, int from, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -100,7 +100,7 @@ static void check_data(const way_t *w, const char *got, int from, size_t count)
     }
 }
 
-/* All that belongs to no part is as it was. */
+/* Everything outside the parts is unchanged. */
 static void check_gaps(const way_t *w, const char *buf, const parts_t *p)
 {
     char *covered = calloc(p->extent + 1, 1);
@@ -221,7 +221,7 @@ static void alltoallv(const way_t *w)
     free(recv);
 }
 
-/* Counts that are not the same in both directions, and ranks that have nothing at all. */
+/* Counts that differ between both directions, and ranks without any data. */
 static void uneven_alltoallv(const way_t *w)
 {
     rank_t *self = w->self;
@@ -326,7 +326,7 @@ static void vectors(rank_t *self)
     w.scale = CHUNK_BYTES / 8 + 5;
     every_v(&w);
     reduce_scatterv(&w);
-    /* Nobody has anything. */
+    /* All parts are empty. */
     w.scale = 0;
     for (int r = 0; r < 2; r++) {
         size_t none[MOST_RANKS] = { 0 };
@@ -340,7 +340,7 @@ static void vectors(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* What parts of different lengths an algorithm serves. */
+/* The collectives with parts of different lengths that an algorithm serves. */
 static void forced_vectors(rank_t *self)
 {
     const forced_t *forced = self->arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Asynchronous calls on device memory: all kinds, fused and alone, mixed with host memory, in any
- * order from several threads; streams that are late; nothing allocated on the way.
+ * order from several threads; late streams; no allocations during calls.
  */
 #include "device_world.h"
 #include "long.h"
@@ -86,7 +86,7 @@ typedef struct {
     const shape_t *s;
     char name[32];
     size_t in, out; /* elements */
-    char *host;     /* pinned: what goes to the device */
+    char *host;     /* pinned: source of copies to the device */
     char *send, *recv;
     tutti_request_t *request;
 } tensor_t;
@@ -273,12 +273,12 @@ typedef struct {
     int thread, step;
 } worker_t;
 
-/* The thread's tensors, in an order of its rank's own. */
+/* The thread's tensors, in an order that depends on the rank. */
 static void *work(void *arg)
 {
     worker_t *w = arg;
     int rank = w->gpu->rank->rank;
-    /* Whatever the thread uses, it finds it again. */
+    /* The thread's own device must be unchanged afterwards. */
     int its_own = (rank + w->thread) % w->gpu->rank->size;
 
     for (int k = 0; k < SHAPES; k++) {
@@ -300,7 +300,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Calls in host memory beside it, on another communicator. */
+/* Calls in host memory at the same time, on another communicator. */
 static void direct(rank_t *self)
 {
     float x[3];
@@ -335,7 +335,7 @@ static void many(rank_t *self)
             pthread_join(threads[i], NULL);
     }
     CHECK_INT(pretend_counts(self->rank, PRETEND_FORBIDDEN), 0);
-    /* What does not fit into pinned memory does not block either. */
+    /* Data that do not fit into pinned memory do not block either. */
     CHECK_INT(pretend_counts(self->rank, PRETEND_BLOCKING_COPIES), 0);
     CHECK_INT(pretend_counts(self->rank, PRETEND_SYNCS_IN_NCCL), 0);
     CHECK_OK(tutti_barrier(self->comm));
@@ -347,9 +347,9 @@ static void many(rank_t *self)
     device_end(&gpu);
 }
 
-#ifndef OTHER_JOBS /* those of gpu/async.c */
+#ifndef OTHER_JOBS /* gpu/async.c has other jobs */
 
-/* ---- the user's own work lasts ---- */
+/* ---- long work of the user's own ---- */
 
 enum {
     LONG = 20000,         /* int16: more than STAGE */
@@ -357,7 +357,7 @@ enum {
     WORK_RATE = 1333333
 };
 
-/* A staged call that does not fit STAGE waits behind the user's work, and nobody else with it. */
+/* A staged call that does not fit STAGE waits for the user's work, and delays no other call. */
 static void behind(rank_t *self)
 {
     tutti__entry_t entry;

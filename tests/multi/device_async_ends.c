@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous calls on device memory that do not fit, are refused, or end with their communicator;
- * ranks that have joined; launches and events counted.
+ * Asynchronous calls on device memory that mismatch, are refused, or end with their communicator;
+ * ranks that have joined; counts of launches and events.
  */
 #include "device_world.h"
 
@@ -64,9 +64,9 @@ static void expect_words(const char *words)
         ranks_fail(__FILE__, __LINE__, "\"%s\" instead of \"%s\"", tutti_last_error(), words);
 }
 
-/* ---- what does not fit, and what is refused ---- */
+/* ---- mismatches and refusals ---- */
 
-/* Some come with host memory, others with device memory. */
+/* Some ranks pass host memory, others device memory. */
 static void clash(gpu_rank_t *gpu, float *x)
 {
     float host[N] = { 0 };
@@ -118,7 +118,7 @@ static void refused(rank_t *self)
 
 /* ---- launches and events ---- */
 
-/* One bucket, so one launch to pack and one to unpack, whatever the tensors. */
+/* One bucket, so one launch to pack and one to unpack, for any tensors. */
 static void launches(gpu_rank_t *gpu, float *x)
 {
     tutti__entry_t entries[GROUP];
@@ -141,7 +141,7 @@ static void launches(gpu_rank_t *gpu, float *x)
     CHECK_INT(pretend_counts(gpu->rank->rank, PRETEND_PACKS) - before, 2);
 }
 
-/* One plain tensor is served where it is. */
+/* A single plain tensor is served in place. */
 static void no_launches(gpu_rank_t *gpu, float *x)
 {
     unsigned before = pretend_counts(gpu->rank->rank, PRETEND_PACKS);
@@ -150,7 +150,7 @@ static void no_launches(gpu_rank_t *gpu, float *x)
     CHECK_INT(pretend_counts(gpu->rank->rank, PRETEND_PACKS) - before, 0);
 }
 
-/* More events than were made at set-up; later they are there. */
+/* More events than were made at set-up; later calls reuse them. */
 static void events(gpu_rank_t *gpu, float *x)
 {
     static const char *const when[] = { "first", "again" };
@@ -167,7 +167,7 @@ static void events(gpu_rank_t *gpu, float *x)
             entry.stream = gpu->stream;
             entry.has_stream = 1;
             fill(x + i, 1, gpu->rank->rank + i);
-            /* The last rank comes when all others' are there. */
+            /* The last rank comes after all others have submitted. */
             if (i == 0 && gpu->rank->rank == gpu->rank->size - 1)
                 CHECK_OK(tutti_barrier(gpu->rank->comm));
             requests[i] = device_submit(gpu, &entry);
@@ -200,9 +200,9 @@ static void counted(rank_t *self)
     device_end(&gpu);
 }
 
-/* ---- counts that are found out ---- */
+/* ---- counts that are asked for ---- */
 
-/* Rank r gives r elements, so rank 0 learns with recvbuf only that it is about device memory. */
+/* Rank r sends r elements, so rank 0 learns only from recvbuf that the memory is the device's. */
 static void gather_unknown(gpu_rank_t *gpu, float *x, float *all)
 {
     uint32_t size = (uint32_t)gpu->rank->size, at = 0;
@@ -248,7 +248,7 @@ static void unknown(rank_t *self)
 
 /* ---- ranks that have joined ---- */
 
-/* What ranks from `first` on sum up, the others having joined. */
+/* The sum over the ranks from `first` on; the others have joined. */
 static double sum_from(int first, int size)
 {
     return sum_of_ranks(size) - sum_of_ranks(first);
@@ -296,7 +296,7 @@ static void joined(rank_t *self)
 
     device_begin(&gpu, self);
     x = device_alloc(&gpu, 4 * N + LARGE + (size_t)self->size * N);
-    /* Its lanes have held other things. */
+    /* Its lanes have been used for other data. */
     for (int i = 0; i < 8; i++)
         allreduce(&gpu, "before", x, N);
     for (int epoch = 0; epoch < 2; epoch++) {
@@ -331,8 +331,8 @@ static void submit_all(gpu_rank_t *gpu, float *x, const char *prefix, tutti_requ
     }
 }
 
-/* A device hangs until somebody ends the communicator: then all requests end, and nothing writes
-   into their buffers any more. */
+/* A device hangs until a rank ends the communicator: then all requests end, and nothing writes into
+   their buffers any more. */
 static void killed(rank_t *self)
 {
     tutti_request_t *requests[GROUP];
@@ -357,11 +357,11 @@ static void killed(rank_t *self)
         CHECK(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_TRANSPORT || status == TUTTI_OK);
         ended += status == TUTTI_OK;
     }
-    /* Others may have all that they need of rank 0. */
+    /* The other ranks may have all that they need of rank 0. */
     CHECK(self->rank != 0 || ended < GROUP);
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_INT(gpu.deaths, 1);
-    /* Not left to the end, which aborts what is at work. */
+    /* Not left to the end, which aborts unfinished work. */
     CHECK_STATUS(tutti__nccl_node_settle(gpu.device.node), TUTTI_ERR_TRANSPORT);
     expect_words("was aborted");
     device_end(&gpu);
@@ -369,7 +369,7 @@ static void killed(rank_t *self)
     device_free(&gpu, x);
 }
 
-/* The same while data are on their way through host memory, where no run is to be given up. */
+/* killed while data are copied through host memory, where there is no run to cancel. */
 static void killed_staged(rank_t *self)
 {
     tutti_request_t *requests[3];
@@ -402,7 +402,7 @@ static void killed_staged(rank_t *self)
     device_free(&gpu, x);
 }
 
-/* Alone there is nobody to wait for, but the device: nor need anybody wait here. */
+/* A single rank waits only for its device: nor may this wait for long. */
 static void alone(rank_t *self)
 {
     tutti__entry_t entry;
@@ -426,7 +426,7 @@ static void alone(rank_t *self)
     device_end(&gpu);
 }
 
-/* Closed in the midst of it, by all ranks. */
+/* All ranks close it while calls are running. */
 static void closed(rank_t *self)
 {
     tutti_request_t *requests[GROUP];
@@ -465,7 +465,7 @@ static void dies(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     pretend_delays(9, 2000);
     submit_all(&gpu, x, "lost", requests);
-    /* All have; who is slow may find its peer lost already. */
+    /* All have begun; a slow rank may find its peer lost already. */
     (void)tutti_barrier(self->comm);
     if (self->rank == 1)
         kill(getpid(), SIGKILL);

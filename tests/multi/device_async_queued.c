@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests that are handed over to a stream (tutti_cuda_wait): the host goes on, later work of the
- * stream sees the results, and what a lane's next bucket uses again is not used too early. What the
- * host waits for as ever: callbacks, tutti_wait, host memory.
+ * Requests handed over to a stream (tutti_cuda_wait): the host continues, later work of the stream
+ * sees the results, and a lane's next bucket does not overwrite memory that is still in use. Some
+ * cases still wait on the host: callbacks, tutti_wait, host memory.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -19,12 +19,12 @@
 enum {
     TENSORS = 14,
     STEPS = 6,
-    MOST = 5000, /* elements of a tensor of one rank */
+    MOST = 5000, /* elements of one rank's tensor */
     RANKS = 4,
     SLOT = RANKS * MOST * (int)sizeof(float),
     LARGE = 16384,
     DELAY_US = 300,
-    SOON_US = 50000 /* an event that waits for nothing has come by then */
+    SOON_US = 50000 /* an event without dependences completes within this time */
 };
 
 typedef struct {
@@ -52,7 +52,7 @@ static void begin(user_t *u, rank_t *self)
     CHECK_OK(u->job.ops->event_make(&u->end));
 }
 
-/* Is what is in the stream by now done? */
+/* Is the work that is in the stream now done? */
 static tutti_status_t look(user_t *u)
 {
     CHECK_OK(u->job.ops->record(u->end, u->stream));
@@ -86,7 +86,7 @@ static void end(user_t *u)
     device_end(&u->job);
 }
 
-/* Of a communicator that has ended. */
+/* For a communicator that has ended. */
 static void drop(user_t *u)
 {
     drop_parts(u);
@@ -123,7 +123,7 @@ static void expect(user_t *u, float want)
 
 /* ---- steps, as a trainer's ---- */
 
-/* Small and large ones, so in buckets of several and alone; some are scaled, gathered, staged. */
+/* Small and large ones, in buckets of several and alone; some are scaled, gathered, staged. */
 static tutti_call_t tensor(user_t *u, int t, char *name, tutti_async_options_t *scale)
 {
     char *x = u->job.memory + (size_t)t * SLOT;
@@ -133,7 +133,7 @@ static tutti_call_t tensor(user_t *u, int t, char *name, tutti_async_options_t *
     if (t % 7 == 2) {
         call.options = scale;
     } else if (t % 7 == 3) {
-        call.dtype = TUTTI_INT16; /* not NCCL's */
+        call.dtype = TUTTI_INT16; /* NCCL does not serve it */
     } else if (t % 7 == 5) {
         call.kind = TUTTI_CALL_REDUCE_SCATTER;
     } else if (t % 7 == 6) {
@@ -187,7 +187,7 @@ static void verify(user_t *u, const tutti_call_t *call, int t, int step)
         else if (call->kind == TUTTI_CALL_REDUCE_SCATTER)
             want = summed(size, t, step, (size_t)rank * call->count + i);
         else if (call->options != NULL)
-            want *= 2; /* 0.5 before, 4 behind */
+            want *= 2; /* 0.5 before, 4 after */
         if (get(call, got, i) != want)
             ranks_fail(__FILE__, __LINE__, "step %d, tensor %d, element %zu: %g, wanted %g", step,
                        t, i, (double)get(call, got, i), (double)want);
@@ -203,7 +203,7 @@ static void one_step(user_t *u, tutti_call_t *calls, int step, int by_one)
     for (int t = 0; t < TENSORS; t++) {
         size_t n = elements(&calls[t], self->size), bytes = n * tutti_dtype_bytes(calls[t].dtype);
 
-        /* The only wait of the host: pinned memory is the last step's as well. */
+        /* The only wait of the host: the last step uses the pinned memory as well. */
         if (t == 0)
             wait_for(u);
         for (size_t i = 0; i < n; i++)
@@ -215,7 +215,7 @@ static void one_step(user_t *u, tutti_call_t *calls, int step, int by_one)
     }
     if (!by_one)
         CHECK_OK(tutti_cuda_submit(calls, TENSORS, self->comm, cuda(u), requests));
-    /* In another order on each rank. */
+    /* In a different order on each rank. */
     for (int k = 0; k < TENSORS; k++)
         CHECK_OK(tutti_cuda_wait(requests[(k * (self->rank % 2 ? 3 : 1) + self->rank) % TENSORS],
                                  -1, cuda(u)));
@@ -249,9 +249,9 @@ static void steps(rank_t *self)
     end(&u);
 }
 
-/* ---- the host runs ahead ---- */
+/* ---- the host continues ---- */
 
-/* Two tensors are one bucket: of one the host goes on at once, the other it waits for. */
+/* Two tensors are one bucket: the host continues after one at once, and waits for the other. */
 static void ahead(rank_t *self)
 {
     float *values = malloc(LARGE * sizeof(*values));
@@ -278,7 +278,7 @@ static void ahead(rank_t *self)
     usleep(SOON_US);
     second = u.job.ops->query(u.end);
     CHECK_OK(tutti_test(requests[1], &done));
-    /* Else this rank was late itself. */
+    /* Otherwise this rank itself was late. */
     if (tutti__now_ns() - begun < 450000000u) {
         CHECK_INT(first, TUTTI__AGAIN);
         CHECK_INT(second, TUTTI__AGAIN);
@@ -316,7 +316,7 @@ static void many(rank_t *self)
     end(&u);
 }
 
-/* While the device has enough to do, what comes is collected and fused. */
+/* While the device is busy, new tensors are collected and fused. */
 static void collected(rank_t *self)
 {
     enum {
@@ -338,17 +338,17 @@ static void collected(rank_t *self)
 
         snprintf(names[t], sizeof(names[t]), "small %d", t);
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &requests[t]));
-        usleep(300); /* longer than it takes to queue one */
+        usleep(300); /* longer than queueing one takes */
     }
     begun = tutti__now_ns() - begun;
     for (int t = 0; t < N; t++)
         CHECK_OK(tutti_cuda_wait(requests[t], -1, cuda(&u)));
-    /* And those for which the device had time, if it took long to submit them. */
+    /* At most half as many calls as tensors; one more per 10 ms that the submission took. */
     CHECK(pretend_counts(self->rank, PRETEND_NCCL_CALLS) - calls < N / 2 + begun / 10000000);
     end(&u);
 }
 
-/* ---- what is waited for as ever ---- */
+/* ---- cases that wait on the host ---- */
 
 static void count(void *arg, tutti_status_t status)
 {
@@ -420,7 +420,7 @@ static void refused(rank_t *self)
     CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
     wait_for(&u);
     expect(&u, (float)self->size);
-    /* A rank that comes late: nothing is queued yet. */
+    /* A late rank: nothing is queued yet. */
     call = allreduce("late", u.job.memory, 1);
     if (self->rank > 0) {
         CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
@@ -439,8 +439,8 @@ static void refused(rank_t *self)
     end(&u);
 }
 
-/* NCCL hangs with work that is queued: one request is handed over, the other ends when somebody
-   ends the communicator, and so does what comes later. */
+/* NCCL hangs with queued work: one request was handed over; the other ends when a rank ends the
+   communicator, and so do later ones. */
 static void hangs(rank_t *self)
 {
     tutti_request_t *requests[2];
@@ -466,7 +466,7 @@ static void hangs(rank_t *self)
     drop(&u);
 }
 
-/* The deadline of a request that is queued says where it is. */
+/* The error of a request at its deadline says that it is queued. */
 static void late_settings(tutti__conf_t *conf, int rank)
 {
     device_settings(conf, rank);
@@ -490,7 +490,7 @@ static void late(rank_t *self)
     drop(&u);
 }
 
-/* What the caller's own stream still has to do is no peer's fault. */
+/* Unfinished work in the caller's own stream is not blamed on a peer. */
 static atomic_int opened;
 
 static void stand(void *args)
@@ -510,7 +510,7 @@ static void no_data(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(pretend_launch(u.stream, stand, NULL, 0));
     call = allreduce("early", u.job.memory, 100);
-    call.dtype = TUTTI_INT16; /* NCCL has not: they go to host memory first */
+    call.dtype = TUTTI_INT16; /* not served by NCCL: they go to host memory first */
     CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
     CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
     check_words("tensor 'early': what is before it on device");
@@ -518,7 +518,7 @@ static void no_data(rank_t *self)
     drop(&u);
 }
 
-/* A communicator that is freed right behind the call: its work comes to its end. */
+/* A communicator that is freed right after the call: its work completes. */
 static void freed(rank_t *self)
 {
     tutti_request_t *request;
@@ -534,7 +534,7 @@ static void freed(rank_t *self)
     call = allreduce("x", u.job.memory, 1);
     CHECK_OK(tutti_cuda_submit(&call, 1, comm, cuda(&u), &request));
     CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
-    /* Nobody leaves before all have queued it. */
+    /* No rank leaves before all have queued it. */
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(tutti_comm_free(comm));
     wait_for(&u);

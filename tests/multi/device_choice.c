@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduces on the device memory of several hosts: by NCCL inside hosts, or made in host memory.
- * Which way is taken, directly and by the engine, that results are right either way, and the same
- * bits where that is promised. And devices whose NCCL does not serve the same types.
+ * Allreduces on the device memory of several hosts: by NCCL inside hosts, or in host memory. Tests
+ * the choice, for direct calls and in the engine, that results are correct in both ways, and have
+ * the same bits where that is promised. And devices whose NCCL serves different types.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -35,7 +35,7 @@ static unsigned nccl_calls(const device_job_t *job)
     return pretend_counts(job->self->rank, PRETEND_NCCL_CALLS);
 }
 
-/* 1: NCCL had a share in it. */
+/* 1: NCCL took part. */
 static int reduce(device_job_t *job, how_t how, size_t count, tutti_dtype_t dtype, float *ret_sum)
 {
     unsigned before = nccl_calls(job);
@@ -71,7 +71,7 @@ static void check_sum(const device_job_t *job, const float *sum, size_t count)
         CHECK((double)sum[i] > want[i] - 1e-5 && (double)sum[i] < want[i] + 1e-5);
 }
 
-/* Of which sizes does NCCL have a share in? Whoever is alone on its host calls it, too. */
+/* For which sizes does NCCL take part? A rank that is alone on its host calls it as well. */
 static void expect(rank_t *self, how_t how, int small, int large, int same_bits)
 {
     float few[LARGE], many[LARGE];
@@ -97,7 +97,7 @@ static void both_by_size(rank_t *self)
     expect(self, ASYNC, 0, 1, 1);
 }
 
-/* Buckets are of any size, and three ranks are added up in two ways. */
+/* Buckets have any size, and three ranks can be summed in two ways. */
 static void direct_by_size(rank_t *self)
 {
     expect(self, DIRECT, 0, 1, 0);
@@ -116,7 +116,7 @@ static void all_staged(rank_t *self)
     expect(self, ASYNC, 0, 0, 1);
 }
 
-/* In any place, of any type. */
+/* In any place, for any type. */
 static void cases(rank_t *self)
 {
     static const tutti_dtype_t types[] = { TUTTI_FLOAT32, TUTTI_BFLOAT16, TUTTI_INT64 };
@@ -145,7 +145,7 @@ static void cases(rank_t *self)
     device_end(&job);
 }
 
-/* ---- devices that are not alike ---- */
+/* ---- devices that differ ---- */
 
 static void check_type(device_job_t *job, how_t how, tutti_dtype_t dtype, int by_nccl)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct calls on device memory, on the pretend device: every collective with every type and
- * operation, whether NCCL serves it or not, in place or not; on one host and on pretended ones; in
- * groups; between calls on host memory. Nothing is allocated on the way, and the caller's thread
- * keeps its own device.
+ * operation, served by NCCL or not, in place or not; on one host and on pretended ones; in
+ * groups; between calls on host memory. Calls allocate nothing, and the caller's thread keeps
+ * its own device.
  *
- * The parts of different lengths are collectives_v.c's, whose calls are made on device memory here.
+ * The calls with parts of different lengths are those of collectives_v.c, made on device
+ * memory here.
  */
 #include "multi/coll_case.h"
 #include "long.h"
@@ -83,7 +84,7 @@ static void product(rank_t *self)
     area_end(&area, &job);
 }
 
-/* All places and roots, also of many chunks. */
+/* All places and roots, with many chunks as well. */
 static void ways_of(area_t *area, tutti_call_kind_t kind, tutti_dtype_t dtype, tutti_op_t op,
                     size_t count)
 {
@@ -140,7 +141,7 @@ static void groups(rank_t *self)
     device_end(&job);
 }
 
-/* ---- the rest ---- */
+/* ---- other calls ---- */
 
 /* Messages; scaled calls; the thread's own device; host memory between. */
 static void rest(rank_t *self)
@@ -171,7 +172,7 @@ static void rest(rank_t *self)
     }
     CHECK_INT(job.ops->current(), PRETEND_DEVICES - 1);
     CHECK_OK(job.ops->use(self->rank));
-    /* Between two ranks each may have what it likes. */
+    /* In a message each rank may use its own kind of memory. */
     if (self->size > 1 && self->rank < 2) {
         void *buf = self->rank == 0 ? (void *)job.memory : &other;
 
@@ -189,7 +190,7 @@ static void rest(rank_t *self)
 
 /* ---- parts of different lengths ---- */
 
-/* A call's buffers on the device, as far from each other as the caller's if these overlap. */
+/* A call's buffers on the device; if the caller's overlap, with the same distance. */
 typedef struct {
     char *send, *recv;
     size_t send_bytes, recv_bytes;
@@ -316,7 +317,7 @@ static void parts(rank_t *self)
 
 /* ---- jobs ---- */
 
-#ifndef OTHER_JOBS /* those of gpu/direct.c */
+#ifndef OTHER_JOBS /* gpu/direct.c has other jobs */
 int main(void)
 {
     static const int sizes[] = { 1, 2, 3, 5 };

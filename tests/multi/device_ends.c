@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls on device memory that cannot go well: buffers in two kinds of memory, ranks in
- * different ones, a rank that dies, a device that never ends; and communicators whose ranks have no
- * device alike or one GPU, no NCCL, or cannot open one. All ranks hear of it in time, in words.
+ * Direct calls on device memory that must fail: buffers in two kinds of memory, ranks with
+ * different ones, a rank that dies, a device that hangs; and communicators whose ranks have
+ * different devices, or one GPU, no NCCL, or cannot open one. All ranks get the error in time,
+ * with a text.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -64,7 +65,7 @@ static void one_mismatch(rank_t *self, char *memory, tutti_call_kind_t kind)
     pretend_write(memory, host, sizeof(host));
     if (kind == TUTTI_CALL_ALLREDUCE) /* of a type that NCCL serves */
         status = tutti_allreduce(buf, buf, 2, TUTTI_INT32, TUTTI_SUM, self->comm);
-    else if (kind == TUTTI_CALL_REDUCE) /* of one that is staged */
+    else if (kind == TUTTI_CALL_REDUCE) /* of a staged type */
         status = tutti_reduce(buf, (char *)buf + 4 * n, 2, TUTTI_INT16, TUTTI_BXOR, 0, self->comm);
     else if (kind == TUTTI_CALL_SCAN)
         status = tutti_scan(buf, buf, 2, TUTTI_INT32, TUTTI_SUM, self->comm);
@@ -100,7 +101,8 @@ static void mismatches(rank_t *self)
 
 /* ---- deaths ---- */
 
-/* Was NCCL's work ended here, too? on_death comes after the news, so it may take a moment. */
+/* Was NCCL's work ended on this rank as well? on_death follows the report of the death, so it may
+   take a moment. */
 static void check_aborted(rank_t *self)
 {
     uint64_t limit = tutti__now_ns() + 5000000000u;
@@ -113,7 +115,8 @@ static void check_aborted(rank_t *self)
     CHECK_INT(status, TUTTI_ERR_TRANSPORT);
 }
 
-/* Rank 1 dies between calls, or while its device is at work. hangs: nothing ends on devices. */
+/* Rank 1 dies between calls, or while its device is busy. hangs: work on the devices
+   does not end. */
 static void die_in_calls(rank_t *self, int hangs)
 {
     uint64_t begin = tutti__now_ns();
@@ -122,7 +125,8 @@ static void die_in_calls(rank_t *self, int hangs)
 
     device_begin(&job, self, 1 << 16);
     CHECK_OK(tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
-    /* The first is over everywhere; who is slow to leave this may find rank 1 lost already. */
+    /* The first call is over everywhere; a rank that is slow to leave this barrier may find rank 1
+       lost already. */
     status = tutti_barrier(self->comm);
     if (hangs)
         pretend_hang(self->rank, 0);
@@ -135,7 +139,7 @@ static void die_in_calls(rank_t *self, int hangs)
     for (int i = 0; i < 1000 && status == TUTTI_OK; i++)
         status =
             tutti_allreduce(job.memory, job.memory, 1000, TUTTI_FLOAT32, TUTTI_SUM, self->comm);
-    if (hangs && status == TUTTI_OK) /* no schedule of NCCL's was used */
+    if (hangs && status == TUTTI_OK) /* no schedule with NCCL was used */
         usleep(1500000);
     while (status == TUTTI_OK)
         status =
@@ -157,7 +161,7 @@ static void die_at_work(rank_t *self)
     die_in_calls(self, 1);
 }
 
-/* A device that never ends: the deadline. */
+/* A device that hangs: the deadline. */
 static void hang(rank_t *self)
 {
     device_job_t job;
@@ -210,7 +214,7 @@ static void no_nccl(rank_t *self)
     device_end(&job);
 }
 
-/* Rank 1 has no device, rank 0's was found: what has no device takes host memory only. */
+/* Rank 1 has no device, rank 0's was found by "auto": then only host memory is served. */
 static void one_without(tutti__conf_t *conf, int rank)
 {
     conf->shared.timeout_ms = 5000;
@@ -237,7 +241,7 @@ static void found_one(rank_t *self)
     device_begin(&job, self, 64);
     CHECK_OK(tutti_comm_split(self->comm, 0, 0, &part));
     for (int i = 0; i < 3; i++) {
-        /* The same call once more may skip checks. */
+        /* Repeating the same call may skip checks. */
         CHECK_OK(tutti_allreduce(&one, &one, 1, TUTTI_INT32, TUTTI_SUM, self->comm));
         if (self->rank == 0) {
             refuses_memory(self->comm, job.memory);
@@ -249,7 +253,7 @@ static void found_one(rank_t *self)
     device_end(&job);
 }
 
-/* So that rank 0 finds "cuda", lent: any library under the name of CUDA's. */
+/* So that rank 0 finds "cuda", which is lent: any library under the name of CUDA's. */
 static int run_found(void)
 {
     job_t job = { .size = 2, .threads = 1, .fn = found_one, .settings = one_without };
@@ -320,7 +324,7 @@ static void shared_gpu(rank_t *self)
     device_end(&job);
 }
 
-/* ---- who says what ---- */
+/* ---- messages on stderr ---- */
 
 static _Thread_local int used;
 
@@ -343,7 +347,7 @@ static void warned(tutti__conf_t *conf, int rank)
     conf->log_level = TUTTI__LOG_WARN;
 }
 
-/* What a job says on stderr. */
+/* A job's output on stderr. */
 static int run_listening(job_t *job, char *ret_said, size_t room)
 {
     FILE *file = tmpfile();
@@ -369,7 +373,7 @@ static int has_said(const char *said, const char *words)
     return 0;
 }
 
-/* Two of three hosts have no NCCL: each says why, and rank 0 what comes of it. */
+/* Two of three hosts have no NCCL: each prints its reason, and rank 0 the consequence. */
 static int run_leaders(void)
 {
     job_t job = { .size = 3, .hosts = "abc", .threads = 1, .fn = no_nccl, .settings = warned };
@@ -414,8 +418,8 @@ static int run_shared(void)
     return failures;
 }
 
-/* A rank without the device that others name, or with a number that it has not: an error on all,
-   and nothing is left. */
+/* A rank without the device that others name, or with a number that does not exist: an error on
+   all, and nothing is left. */
 static void wrong_device(int rank, int size, const char *name, int has_none)
 {
     tutti__comm_t *comm = NULL;
@@ -445,7 +449,7 @@ static void cannot_open(rank_t *self)
     }
 }
 
-/* The first things of a device cannot be made: an error on all. */
+/* The first objects of a device cannot be made: an error on all. */
 static void no_memory(rank_t *self)
 {
     tutti_comm_t *comm = NULL;

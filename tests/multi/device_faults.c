@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One function of a rank's device fails once, at its n-th call, whichever it is: from set-up to the
+ * A function of a rank's device fails once, at its n-th call, for each function: from set-up to the
  * last call, direct and asynchronous. All ranks end with an error, none waits for its deadline, and
  * nothing is left.
  */
@@ -29,7 +29,7 @@ enum { FUNCTIONS(NUMBER) NFUNCTIONS };
 static const char *const names[] = { FUNCTIONS(NAME) };
 
 static struct {
-    int function, device; /* that fails */
+    int function, device; /* the function and device that fail */
     tutti_status_t status;
     atomic_uint calls[NFUNCTIONS]; /* on that device */
     unsigned at;
@@ -100,7 +100,7 @@ static const tutti__device_ops_t *faulty_device(void)
     return &ops;
 }
 
-/* ---- what the ranks do ---- */
+/* ---- the ranks' calls ---- */
 
 enum {
     RANKS = 3,
@@ -114,7 +114,7 @@ typedef struct {
     tutti__dstream_t *stream;
 } mine_t;
 
-/* NCCL's, by NCCL in pieces, and staged; in the end one that stays in the stream. */
+/* By NCCL, by NCCL in pieces, and staged; finally one that stays in the stream. */
 static tutti_status_t direct(const mine_t *m)
 {
     float *a = (float *)(void *)m->memory, *b = a + 8 * COUNT;
@@ -166,7 +166,7 @@ static tutti_status_t asynchronous(const mine_t *m)
         status = tutti_cuda_submit(&call, 1, m->comm, (struct CUstream_st *)(void *)m->stream,
                                    &requests[n]);
         if (status != TUTTI_OK) {
-            /* As of wrong arguments: the other ranks know nothing of it. */
+            /* As after wrong arguments: the other ranks have not been told. */
             tutti_abort(m->comm, tutti_last_error());
             break;
         }
@@ -219,7 +219,7 @@ static void settings(tutti__conf_t *conf, const world_t *world, int rank)
         snprintf(conf->host_id, sizeof(conf->host_id), "host-%c", world->hosts[rank]);
 }
 
-/* The job's own communicator is for host memory, and sees nothing of all this. */
+/* The job's own communicator is for host memory, and is not affected. */
 static void one_world(rank_t *self)
 {
     world_t *world = self->arg;
@@ -237,7 +237,7 @@ static void one_world(rank_t *self)
     status = tutti__comm_open(&meet, NULL, &conf, &comm);
     if (status == TUTTI_OK && world->in_group)
         status = tutti_comm_split(comm->handle, 0, 0, &part);
-    CHECK_OK(real->use(self->rank)); /* nor was that given back, perhaps */
+    CHECK_OK(real->use(self->rank)); /* perhaps the device was not restored either */
     if (status == TUTTI_OK)
         status = calls(world->in_group ? part : comm->handle);
     world->status[self->rank] = status;
@@ -251,14 +251,16 @@ static void one_world(rank_t *self)
 
 static int is_wrong(const world_t *world, tutti_status_t status)
 {
-    /* Without NCCL all goes on, it is the leader who asks for an id; and without its memory. */
+    /* Without NCCL everything continues if the leader's request for an id failed; and without
+       its memory. */
     int goes_on = !world->came || fault.function == F_nccl_id || fault.function == F_nccl_alloc ||
                   fault.function == F_nccl_register;
 
     return status == TUTTI_ERR_TIMEOUT || (status == TUTTI_OK) != goes_on;
 }
 
-/* The failures. The fault that fault.at names came, or there are not so many calls. */
+/* Returns the failures. Checks that the fault at fault.at has occurred, unless there are
+   fewer calls. */
 static int run_world(const char *hosts, int in_group)
 {
     static int number;
@@ -286,7 +288,7 @@ static int run_world(const char *hosts, int in_group)
     return failures;
 }
 
-/* Each function in turn: its first calls, then ever later ones, until there are not so many. */
+/* Each function in turn: its first calls, then later and later ones, until there are no more. */
 /* In the quick form every third function, the next ones in the next run. */
 static int whole, turn;
 
@@ -315,7 +317,7 @@ int main(void)
     whole = test_is_long("two of three functions for each kind of group");
     failures += run_all(TUTTI_ERR_NO_MEMORY, 1, NULL, 0);
     failures += run_all(TUTTI_ERR_SYSTEM, 0, "aab", 0);
-    if (ranks_can_fork()) /* else it takes long */
+    if (ranks_can_fork()) /* with threads it takes long */
         failures += run_all(TUTTI_ERR_TRANSPORT, 2, NULL, 1);
     return failures != 0;
 }

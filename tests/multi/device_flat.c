@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * TUTTI_ALGORITHM=allreduce:nccl-flat on pretended hosts: direct and asynchronous calls, in
- * streams, from several threads at once in different orders on different ranks, beside groups of
- * one host; who comes late, who has joined, and what NCCL does not serve.
+ * streams, from several threads at once in different orders on different ranks, with groups of one
+ * host at the same time; late ranks, joined ranks, and calls that NCCL does not serve.
  */
 #include "multi/coll_case.h"
 #include "long.h"
@@ -39,7 +39,7 @@ static void one_case(area_t *area, tutti_dtype_t dtype, tutti_op_t op, size_t co
         case_run(area, &c, TUTTI_OK);
         if (count == 0 || !is_nccls)
             continue;
-        /* All of it was one call of NCCL's. */
+        /* It was a single call of NCCL's. */
         CHECK_INT(pretend_counts(area->self->rank, PRETEND_NCCL_CALLS) - calls, 1);
         CHECK_INT(pretend_counts(area->self->rank, PRETEND_COPIES) - copies, 0);
     }
@@ -85,7 +85,7 @@ static char *part(const user_t *u, int i)
     return u->memory + (size_t)i * PART_BYTES;
 }
 
-/* Tensor i has its own length, so that calls that change places are found. */
+/* Tensor i has its own length, so that exchanged calls are detected. */
 static size_t length(int i)
 {
     return COUNT + (size_t)i;
@@ -139,7 +139,7 @@ static tutti_request_t *submit(const user_t *u, int i)
     return request;
 }
 
-/* Each rank in another order. */
+/* Each rank in a different order. */
 static void *use_async(void *arg)
 {
     user_t *u = arg;
@@ -188,7 +188,7 @@ static void at_once(rank_t *self)
     device_end(&job);
 }
 
-/* ---- who comes late ---- */
+/* ---- late ranks ---- */
 
 static void compare_nothing(tutti__conf_t *conf, int rank)
 {
@@ -197,8 +197,8 @@ static void compare_nothing(tutti__conf_t *conf, int rank)
     conf->log_level = TUTTI__LOG_NONE;
 }
 
-/* Nobody launches before all have come, so that others' work does not stand behind what waits; also
-   where the ranks compare nothing before, for which they would wait anyway. */
+/* No rank launches before all have come, so that other work is not queued behind a launch that
+   waits; also without the comparison, for which they would wait anyway. */
 static void late(rank_t *self)
 {
     int is_late = self->rank == self->size - 1;
@@ -238,7 +238,7 @@ static struct CUstream_st *cuda(tutti__dstream_t *stream)
     return (struct CUstream_st *)(void *)stream;
 }
 
-/* Calls behind each other in a stream that is late: the host waits for none of them. */
+/* Calls one after another in a late stream: the host waits for none of them. */
 static void streams(rank_t *self)
 {
     int32_t x = self->rank, sum, want = self->rank;
@@ -269,7 +269,7 @@ static void streams(rank_t *self)
     device_end(&job);
 }
 
-/* What was queued ends well, however early the communicator is closed. */
+/* Queued calls complete, however early the communicator is closed. */
 static void close_early(rank_t *self)
 {
     int32_t x = self->rank, sum;
@@ -306,7 +306,7 @@ static void close_early(rank_t *self)
 
 /* ---- groups ---- */
 
-/* They have no NCCL of all their ranks, so the table chooses: for device memory, too. */
+/* A group has no NCCL of all its ranks, so the table decides, for device memory as well. */
 static void groups(rank_t *self)
 {
     device_job_t job;
@@ -324,9 +324,9 @@ static void groups(rank_t *self)
     device_end(&job);
 }
 
-/* ---- who has joined ---- */
+/* ---- joined ranks ---- */
 
-/* Rank r has r batches. Who has none left takes part all the same, with zeros. */
+/* Rank r has r batches. A rank without batches takes part with zero contributions. */
 static void joins(rank_t *self)
 {
     int32_t in[COUNT], out[COUNT];
@@ -351,7 +351,7 @@ static void joins(rank_t *self)
     device_end(&job);
 }
 
-/* ---- what NCCL does not serve, and what is scaled ---- */
+/* ---- calls that NCCL does not serve, and scaled ones ---- */
 
 static void others(rank_t *self)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TUTTI_ALGORITHM=allreduce:nccl-flat where it cannot go well: calls that differ between hosts,
- * ranks that die before, in and behind the gate, and jobs that cannot open it.
+ * TUTTI_ALGORITHM=allreduce:nccl-flat in cases that must fail: calls that differ between hosts,
+ * ranks that die before, in and after the gate, and jobs that cannot open it.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -26,7 +26,7 @@ static void compare_nothing(tutti__conf_t *conf, int rank)
     conf->log_level = TUTTI__LOG_NONE;
 }
 
-/* All have 1 to add. */
+/* All ranks contribute 1. */
 static void check_works(rank_t *self, char *memory)
 {
     int32_t x = 1;
@@ -48,7 +48,7 @@ static void mismatch(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     status = tutti_allreduce(job.memory, job.memory, count, TUTTI_INT32, TUTTI_SUM, self->comm);
     if (!self->inside->conf.shared.compare) {
-        /* Found in the gate, where some are ahead, and never by NCCL. */
+        /* Detected in the gate, which some ranks have passed earlier, and never by NCCL. */
         CHECK(status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST);
         job.ops->free(job.memory);
         return;
@@ -63,8 +63,8 @@ static void mismatch(rank_t *self)
 
 static int death_us;
 
-/* Rank 1 dies some time after the others have begun: on its way through gate, launch and flight, or
-   with a device that never ends (death_us 0). */
+/* Rank 1 dies some time after the others have begun: during gate, launch or flight, or with a
+   device that hangs (death_us 0). */
 static void die(rank_t *self)
 {
     struct itimerval timer = { { 0, 0 }, { 0, death_us > 0 ? death_us : 300000 } };
@@ -77,7 +77,7 @@ static void die(rank_t *self)
     device_begin(&job, self, MEMORY);
     other = job.memory + MEMORY / 2;
     check_works(self, job.memory);
-    /* All have begun; who is slow to leave it may find rank 1 lost already. */
+    /* All have begun; a rank that is slow to leave may find rank 1 lost already. */
     status = tutti_barrier(self->comm);
     if (death_us == 0)
         pretend_hang(self->rank, 0);
@@ -159,7 +159,7 @@ static int run_refusals(void)
     for (size_t i = 0; i < COUNT_OF(refusals); i++) {
         job_t job = { .size = 2, .threads = 1, .fn = cannot_open, .arg = &refusals[i] };
 
-        /* The first one is before anything was prepared: so there is no NCCL. */
+        /* The first one precedes all preparation, so there is no NCCL. */
         if (i > 0)
             failures += pretend_prepare(2) != 0;
         tutti__module_lend_device(pretend_device());

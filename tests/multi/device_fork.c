@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Forks of ranks that use a device: whatever the child does, and however it ends, it never comes to
- * the device, and its calls answer in words. The parent goes on undisturbed: with calls that were
- * in flight, and with those of another thread.
+ * Forks of ranks that use a device: whatever the child does, and however it ends, it never reaches
+ * the device, and its calls return errors with a text. The parent continues undisturbed, with calls
+ * that were in flight, and with those of another thread.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -23,11 +23,11 @@ enum {
     ROUNDS = 4 /* ways for a child to end, see end_child */
 };
 
-/* ---- a device that sees who calls ---- */
+/* ---- a device that checks its callers ---- */
 
 static struct {
     atomic_int parents[RANKS]; /* processes that may use it; 0: none yet */
-    atomic_int wrong;          /* calls of others */
+    atomic_int wrong;          /* calls of other processes */
 } * board;
 
 static const tutti__device_ops_t *real;
@@ -156,7 +156,7 @@ typedef struct {
     float *x;
 } caller_t;
 
-/* Calls on the part, in another thread, all the time. */
+/* Calls on the group, in another thread, all the time. */
 static void *call_always(void *arg)
 {
     const caller_t *caller = arg;
@@ -230,7 +230,7 @@ static void settings(tutti__conf_t *conf, int rank)
     atomic_store(&board->parents[rank], getpid());
 }
 
-/* The world, which a child may want to end, or begin anew. */
+/* The world, which a child may try to end, or to start again. */
 static int world(void)
 {
     int result = 1;

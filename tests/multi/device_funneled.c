@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Below MPI_THREAD_MULTIPLE the engine's thread leaves messages between hosts alone. So a direct
- * call on device memory, whose turn comes after that of an asynchronous one, has to do that one's
- * work itself, also another communicator's: nobody else may. So has who waits for a request, as
- * others may wait for another communicator's first. Callbacks of the engine's thread may not make
- * direct calls between hosts.
+ * Below MPI_THREAD_MULTIPLE the engine's thread sends no messages between hosts. So if a direct
+ * call on device memory follows an asynchronous one in the launch order, it must do that call's
+ * work itself, even another communicator's, because no other thread may. The same holds for a
+ * thread that waits for a request, because other ranks may wait for another communicator's first.
+ * Callbacks on the engine's thread may not make direct calls between hosts.
  *
  * The transport between the hosts is one of shared memory that refuses the engine's thread.
  */
@@ -27,7 +27,7 @@ static int not_the_engine(tutti__xport_t *xport, int is_engine)
     return !is_engine;
 }
 
-static atomic_int disguised; /* how often the engine's thread was asked for as another */
+static atomic_int disguised; /* how often the engine's thread called as another thread */
 
 static atomic_int refused; /* direct calls of that thread */
 
@@ -47,7 +47,7 @@ static int count_disguised(tutti__xport_t *xport, int is_engine)
     return !is_engine;
 }
 
-/* It moves only when polled, so the engine asks. */
+/* It makes progress only when polled, so the engine asks it. */
 static tutti_status_t nothing(tutti__xport_t *xport)
 {
     (void)xport;
@@ -63,7 +63,7 @@ static void refuse_the_engine(tutti__comm_t *comm, tutti__xport_ops_t *ops)
     comm->shm->ops = ops;
 }
 
-/* Let the asynchronous call go on for a while, on this rank alone. */
+/* Let the asynchronous call make progress for a while, on this rank only. */
 static void look(tutti_request_t *request, int times)
 {
     int done = 0;
@@ -81,7 +81,7 @@ static void one_round(rank_t *self, tutti_comm_t *async, float *a, int round)
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(tutti_allreduce_async("x", a, a + COUNT, COUNT, TUTTI_FLOAT32, TUTTI_SUM, async, NULL,
                                    &request));
-    /* One that has begun, and one that has come as far as it can. */
+    /* A call that has begun, and a call that has progressed as far as possible. */
     look(request, self->rank % 2 ? 1 + round % 7 : 20 + round % 5);
     CHECK_OK(tutti_allreduce(a, a + 2 * COUNT, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
     CHECK_OK(tutti_wait(request, -1));
@@ -114,14 +114,14 @@ typedef struct {
     tutti_request_t *request;
 } caller_t;
 
-/* On the engine's thread mostly, as nobody waits. */
+/* Usually on the engine's thread, because no thread waits. */
 static void submit_another(void *arg, tutti_status_t status)
 {
     caller_t *c = arg;
 
     CHECK_INT(status, TUTTI_OK);
     if (is_the_engine()) {
-        /* Any rank's message to another host goes by that transport. */
+        /* Any rank's message to another host uses that transport. */
         CHECK_INT(tutti_send(c->host, 1, TUTTI_FLOAT32, (c->self->rank + 2) % 4, c->self->comm),
                   TUTTI_ERR_UNSUPPORTED);
         CHECK(strstr(tutti_last_error(), "the library's thread may not use MPI") != NULL);
@@ -132,7 +132,8 @@ static void submit_another(void *arg, tutti_status_t status)
     atomic_fetch_add(&c->calls, 1);
 }
 
-/* Who submits in a callback is the engine's thread there, too. `part` is of one host. */
+/* A thread that submits in a callback counts as the engine's thread there as well. `part` is
+   of one host. */
 static void call_back(rank_t *self, tutti_comm_t *part, float *host)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;

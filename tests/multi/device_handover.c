@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TUTTI_STREAM_WAIT=device: requests in which the host has a share are handed over to a stream that
- * waits for them on the device. The host goes on at once, later work sees the results, and no
- * stream is left waiting: not when words run out, nor when a rank dies, is late, or frees the
+ * TUTTI_STREAM_WAIT=device: requests with work for the host are handed over to a stream that waits
+ * for them on the device. The host continues at once, later work sees the results, and no stream is
+ * left waiting: not when all semaphores are in use, nor when a rank dies, is late, or frees the
  * communicator.
  */
 #include "multi/coll_case.h"
@@ -24,21 +24,21 @@ enum {
     COUNT = 3000, /* float: several chunks */
     TENSORS = 6,
     SLOT = 4 * COUNT * (int)sizeof(float), /* of four ranks */
-    SMALL = 2 * TUTTI__DEVICE_WORDS,       /* tensors: more than words */
+    SMALL = 2 * TUTTI__DEVICE_WORDS,       /* more tensors than semaphores */
     DELAY_US = 300,
     SHORT_MS = 1500,
     SOON_US = 30000,
-    LATER_US = 2400000 /* after SHORT_MS and what is added to it, if that counted */
+    LATER_US = 2400000 /* after SHORT_MS and what is added to it, if that applied */
 };
 
-static atomic_int opened; /* the gate: 1 as long as nothing waits there */
+static atomic_int opened; /* the gate: 1 if nothing waits there */
 static atomic_int given;
 
 typedef struct {
     device_job_t job;
     tutti__dstream_t *stream;
     tutti__devent_t *end;
-    char *host; /* pinned, as much as the device memory */
+    char *host; /* pinned, of the size of the device memory */
 } user_t;
 
 static struct CUstream_st *cuda(const user_t *u)
@@ -182,7 +182,7 @@ static void hand_over(user_t *u, tutti_call_t *call)
     CHECK_OK(tutti_cuda_wait(request, -1, cuda(u)));
 }
 
-/* All ranks' bits, exclusive or. */
+/* Exclusive or of all ranks' bits. */
 static void verify_xor(user_t *u, int t)
 {
     for (size_t i = 0; i < COUNT; i++) {
@@ -201,9 +201,9 @@ static void verify_xor(user_t *u, int t)
     }
 }
 
-/* ---- the host goes on ---- */
+/* ---- the host continues ---- */
 
-/* By NCCL and between hosts; scaled, so in host memory; and direct calls of both kinds, all of them
+/* By NCCL and between hosts; scaled, so in host memory; and direct calls of both kinds; all of them
    behind a gate, on all ranks or on one. */
 static void ahead(rank_t *self, int held)
 {
@@ -259,8 +259,8 @@ static void one_held(rank_t *self)
     ahead(self, 1);
 }
 
-/* One after the other on the same data, under one name: each begins behind the last one's wait,
-   and none is launched before that. Direct calls between. */
+/* One after another on the same data, under one name: each begins after the wait for the one
+   before, and none is launched before that. Direct calls between them. */
 static void in_a_row(rank_t *self)
 {
     float times = 1;
@@ -295,7 +295,7 @@ static void in_a_row(rank_t *self)
     end(&u);
 }
 
-/* All words are taken: who has none waits on the host. */
+/* All semaphores are in use: a rank without one waits on the host. */
 static void too_many(rank_t *self)
 {
     static char names[SMALL][32];
@@ -337,7 +337,7 @@ static void too_many(rank_t *self)
     end(&u);
 }
 
-/* ---- what is waited for on the host ---- */
+/* ---- cases that wait on the host ---- */
 
 static void count(void *arg, tutti_status_t status)
 {
@@ -379,7 +379,7 @@ static void as_ever(rank_t *self)
     wait_for(&u);
     verify(&u, 1, 1);
 
-    /* Ours might stand behind it. */
+    /* Work of the library might be queued behind it. */
     CHECK_OK(u.job.ops->stream_make(1, &urgent));
     put(&u, 2);
     call = allreduce("urgent", slot(&u, 2), COUNT);
@@ -412,7 +412,7 @@ static void add(void *dst, const void *left, const void *right, size_t count, tu
         d[i] = l[i] + r[i];
 }
 
-/* The caller's own operation may be freed when there is nothing pending. */
+/* A user-defined operation may be freed when nothing is pending. */
 static void op_freed(rank_t *self)
 {
     static tutti_op_t op;
@@ -458,7 +458,7 @@ static void call_in_stream(void *arg, tutti_status_t status)
     atomic_store(&told->ended, 1);
 }
 
-/* The stream waits for what only the thread that is in the callback does. */
+/* The stream waits for work that only the thread in the callback does. */
 static void in_callback(rank_t *self)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
@@ -491,7 +491,7 @@ static void in_callback(rank_t *self)
     end(&u);
 }
 
-/* Before it has begun there is nothing to hand over, and what does not fit is said. */
+/* Before the request has begun it cannot be handed over; a mismatch is returned as an error. */
 static void refused(rank_t *self)
 {
     tutti_request_t *request;
@@ -582,7 +582,7 @@ static void groups(rank_t *self)
 
 /* ---- the end ---- */
 
-/* Freed while the caller's own work lasts longer than the deadline: that is nobody's fault. */
+/* Freed while the caller's own work lasts longer than the deadline, which is no error of a peer. */
 static void freed_late(rank_t *self)
 {
     pthread_t opener;
@@ -608,7 +608,7 @@ static void freed_late(rank_t *self)
     end(&u);
 }
 
-/* Freed while the host still has work to do; who joins has nothing pending. */
+/* Freed while the host still has work to do; a joining rank has nothing pending. */
 static void freed(rank_t *self)
 {
     tutti_request_t *request;
@@ -631,7 +631,7 @@ static void freed(rank_t *self)
         CHECK_OK(tutti_cuda_submit(&call, 1, comm, cuda(&u), &request));
         CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
         status = look(&u);
-        /* Else this rank was late itself. */
+        /* Otherwise this rank itself was late. */
         if (tutti__now_ns() - begun < 200000000u)
             CHECK_INT(status, TUTTI__AGAIN);
         if (t == 1)
@@ -645,7 +645,7 @@ static void freed(rank_t *self)
     end(&u);
 }
 
-/* Until the communicator has ended by itself. */
+/* Wait until the communicator has ended by itself. */
 static void check_ends(rank_t *self, tutti_status_t expected, const char *words)
 {
     uint64_t limit = tutti__now_ns() + 15000000000u;
@@ -664,7 +664,7 @@ typedef enum {
     BY_DEADLINE
 } how_t;
 
-/* What stands in the stream when the communicator dies goes on. */
+/* Work in the stream continues when the communicator dies. */
 static void dies(rank_t *self, how_t how, tutti_status_t expected, const char *words)
 {
     tutti_call_t call;
@@ -712,7 +712,7 @@ static void late(rank_t *self)
     dies(self, BY_DEADLINE, TUTTI_ERR_TIMEOUT, "s for tensor 'lost': rank");
 }
 
-/* The caller's own work may last, if it does on all ranks. */
+/* The caller's own work may take long, if it does on all ranks. */
 static void slow_input(rank_t *self)
 {
     tutti_call_t call;
@@ -724,7 +724,7 @@ static void slow_input(rank_t *self)
     put(&u, 0);
     call = allreduce("slow", slot(&u, 0), COUNT);
     hand_over(&u, &call);
-    usleep(4700000); /* the deadline, and all that is added to it */
+    usleep(4700000); /* the deadline, and everything that is added to it */
     CHECK_OK(tutti_barrier(self->comm));
     atomic_store(&opened, 1);
     get(&u, 0);

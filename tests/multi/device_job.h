@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs whose ranks each have a pretend device of their own: rank r's is number r. */
+/* Jobs whose ranks have separate pretend devices: rank r's is number r. */
 #ifndef TUTTI_TESTS_DEVICE_JOB_H
 #define TUTTI_TESTS_DEVICE_JOB_H
 
@@ -17,7 +17,7 @@ typedef struct {
 /* A job's settings: the pretend device, and little memory for it. */
 void device_settings(tutti__conf_t *conf, int rank);
 
-/* Run a job; also a failure if something of the device is left. */
+/* Run a job; it also fails if an object of the device is left. */
 int device_run(rank_fn_t fn, int size, const char *hosts, int threads);
 int device_run_job(job_t *job);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Limits of containers. /dev/shm is full when NCCL connects, on one rank: all ranks hear so, at
- * once and in NCCL's words, though the others' NCCL only waits. And nothing may be locked into
- * memory (ulimit -l 0): all goes on.
+ * Limits of containers. On one rank /dev/shm is full when NCCL connects: all ranks get the error at
+ * once, with NCCL's text, although the others' NCCL only waits. And no memory can be locked (ulimit
+ * -l 0): everything works.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -61,7 +61,8 @@ static void no_space(rank_t *self)
 
 /* ---- ulimit -l ---- */
 
-/* The limit does not hold for who may lock memory, so that right is given up, too. 0: it worked. */
+/* The limit does not apply to a process that may lock memory, so that capability is dropped as
+   well. 0: it worked. */
 static int forbid_locking(void)
 {
     const struct rlimit none = { 0, 0 };
@@ -105,7 +106,7 @@ int main(void)
 
     failures += device_run(no_space, RANKS, NULL, 1);
     failures += device_run(no_space, RANKS, "aab", 1);
-    /* From here on; last. */
+    /* From here on for the rest of the process; last. */
     if (forbid_locking() != 0) {
         fprintf(stderr, "memory can be locked all the same; the rest is skipped\n");
         return failures != 0 ? 1 : 77;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Communicators with a device that are made and ended many times in one process, with calls of all
- * kinds in each: nothing is left of the device, no descriptor, no thread, and no mapping more than
- * after the first times.
+ * kinds in each: no object of the device, no descriptor, no thread is left, and no more mappings
+ * than after the first times.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -18,10 +18,10 @@ enum {
     COUNT = 1000,
     PARTS = 50,
     WORLDS = 50,
-    WARM = 5 /* until caches and pools are as large as they get */
+    WARM = 5 /* until caches and pools have their final size */
 };
 
-/* ---- what the process has ---- */
+/* ---- the process's resources ---- */
 
 typedef struct {
     int descriptors, threads, mappings;
@@ -45,7 +45,7 @@ static holdings_t look(void)
     FILE *file = fopen("/proc/self/maps", "re");
     char line[512];
 
-    /* Heaps and stacks of threads come and go as malloc likes; what is shared is ours. */
+    /* Heaps and stacks of threads vary with malloc; shared mappings are the library's. */
     while (file != NULL && fgets(line, sizeof(line), file) != NULL)
         has.mappings += strstr(line, "memfd:") != NULL;
     if (file != NULL)
@@ -57,7 +57,7 @@ static int has_more(const holdings_t *before, const char *what)
 {
     holdings_t now = look();
 
-    /* A thread that was joined may be there for another moment. */
+    /* A joined thread may exist for another moment. */
     for (int i = 0; i < 200 && now.threads > before->threads; i++) {
         usleep(5000);
         now = look();
@@ -73,7 +73,7 @@ static int has_more(const holdings_t *before, const char *what)
 
 /* ---- calls ---- */
 
-/* Direct and asynchronous, by NCCL, staged, and queued; the last are in flight when all ends. */
+/* Direct and asynchronous, by NCCL, staged, and queued; the last are in flight at the end. */
 static void call_all(tutti_comm_t *comm, float *a, int n)
 {
     tutti_request_t *request;
@@ -107,7 +107,7 @@ static void parts(rank_t *self)
             before = look();
         CHECK_OK(tutti_barrier(self->comm));
     }
-    /* Threads of one process: the last barrier is behind all frees. */
+    /* Threads of one process: the last barrier follows all frees. */
     if (self->rank == 0)
         CHECK_INT(has_more(&before, "parts"), 0);
     CHECK_OK(tutti_barrier(self->comm));

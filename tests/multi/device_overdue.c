@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Work that is queued in a stream, and never ends on one rank's device: no call waits for it, and
- * yet the communicator ends by the deadline; at once, if NCCL says that it has failed. Long work of
- * the caller's own in front of it does not count.
+ * still the communicator ends by the deadline, or at once if NCCL reports a failure. Long work of
+ * the caller's own before it does not count.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -19,8 +19,8 @@
 enum {
     COUNT = 1000,
     TIMEOUT_MS = 2000,
-    LONG_MS = 200000, /* longer than anything here is waited for */
-    BEHIND = 300      /* more than there is room for at first */
+    LONG_MS = 200000, /* longer than any wait in this test */
+    BEHIND = 300      /* more than the initial space */
 };
 
 static struct CUstream_st *handle(tutti__dstream_t *stream)
@@ -28,7 +28,7 @@ static struct CUstream_st *handle(tutti__dstream_t *stream)
     return (struct CUstream_st *)(void *)stream;
 }
 
-/* Nobody calls anything; the communicator ends all the same. */
+/* No rank makes a call; the communicator still ends. */
 static void check_ends(rank_t *self, tutti_status_t expected)
 {
     uint64_t limit = tutti__now_ns() + 40000000000u; /* processors may be busy */
@@ -48,7 +48,7 @@ static void check_ends(rank_t *self, tutti_status_t expected)
     CHECK_INT(status, TUTTI_ERR_TRANSPORT);
 }
 
-/* Queue `count` calls, or fewer where submitting them has taken longer than the deadline. */
+/* Queue `count` calls, or fewer if submitting them takes longer than the deadline. */
 static void queue(rank_t *self, void *a, int count, tutti__dstream_t *stream)
 {
     tutti_status_t status = TUTTI_OK;
@@ -108,7 +108,7 @@ static void sick(rank_t *self)
     hangs(self, 0, 0, 1);
 }
 
-/* The last of many, all behind a copy of the caller's: the others were forgotten meanwhile. */
+/* The last of many, all after a copy of the caller's: the others have completed meanwhile. */
 static void last(rank_t *self)
 {
     tutti__dstream_t *stream;
@@ -132,7 +132,7 @@ static void last(rank_t *self)
     job.ops->free(job.memory);
 }
 
-/* Each of several calls stands behind copies of the caller's that take twice the deadline. */
+/* Each of several calls follows copies of the caller's that take twice the deadline. */
 static void slow_user(rank_t *self)
 {
     tutti__dstream_t *stream;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several communicators on one device, used by threads of their own at the same time: direct and
- * asynchronous calls, and groups that are made and freed while others are at work. And one that is
- * freed while its work is still in a stream, or ended amid calls.
+ * Several communicators on one device, used by separate threads at the same time: direct and
+ * asynchronous calls, and groups that are made and freed while others are busy. And a communicator
+ * that is freed while its work is still in a stream, or ended during calls.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -16,7 +16,7 @@ enum {
     ROUNDS = 60,
     COUNT = 500,
     THREADS = 2,
-    PAUSE_US = 200 /* others want the processors, too */
+    PAUSE_US = 200 /* leaves the processors to others */
 };
 
 typedef struct {
@@ -89,7 +89,7 @@ static void at_once(rank_t *self)
     device_end(&job);
 }
 
-/* What was queued ends well, however early its communicator is freed. */
+/* Queued calls complete, however early their communicator is freed. */
 static void free_early(rank_t *self)
 {
     int32_t x = self->rank, sum;
@@ -123,7 +123,7 @@ static void free_early(rank_t *self)
     device_end(&job);
 }
 
-/* ---- the end, in the middle of it all ---- */
+/* ---- the end during calls ---- */
 
 static void *go_on(void *arg)
 {
@@ -144,13 +144,13 @@ static void *go_on(void *arg)
         if (status == TUTTI_OK)
             status = tutti_wait(request, -1);
     }
-    /* Its effect on NCCL may be there before the news of the abort, which is waited for. */
+    /* Its effect on NCCL may precede the report of the abort, which is waited for. */
     CHECK_INT(status, TUTTI_ERR_PEER_LOST);
     check_words("called tutti_abort: enough");
     return NULL;
 }
 
-/* A third thread ends one of two communicators; the other goes on. */
+/* A third thread ends one of two communicators; the other continues. */
 static void abort_amid(rank_t *self)
 {
     for (int i = 0; i < 10; i++) {
@@ -187,7 +187,7 @@ static void quiet(tutti__conf_t *conf, int rank)
     conf->log_level = TUTTI__LOG_NONE;
 }
 
-/* Of a NCCL whose calls belong to the thread that makes them until they are through. */
+/* With an NCCL whose calls belong to the calling thread until they are done. */
 static int run_bound(job_t *ends)
 {
     int failures = 0;

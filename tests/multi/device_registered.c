@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that is registered with NCCL: which calls go through it, on all ranks alike, or the
- * pretended NCCL refuses them; communicators of which one rank, or all, cannot register; and that
- * each gives back what it registered before it ends.
+ * Memory registered with NCCL: the calls that use it, on all ranks alike (otherwise the pretended
+ * NCCL refuses them); communicators of which one rank, or all, cannot register; and deregistration
+ * before each communicator ends.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -51,7 +51,7 @@ static tutti_call_t call_of(const user_t *u, tutti_call_kind_t kind, const char 
     return call;
 }
 
-/* Each rank's tensors are full of its number plus 1. */
+/* Each rank's tensors are filled with its number plus 1. */
 static void fill(const user_t *u)
 {
     float host[ROOM / (int)sizeof(float)];
@@ -72,7 +72,7 @@ static void check(const user_t *u, int t, double want)
                        (double)host[i], want);
 }
 
-/* The sum of what ranks from `first` on have. */
+/* The sum over the ranks from `first` on. */
 static double sum_from(const user_t *u, int first)
 {
     int size = u->job.self->size;
@@ -80,8 +80,8 @@ static double sum_from(const user_t *u, int first)
     return (double)(size * (size + 1) - first * (first + 1)) / 2;
 }
 
-/* Several calls at once. goes_through: they are packed, so if NCCL gets them at all they use what
-   is registered; between hosts that is allreduce only. */
+/* Several calls at once. goes_through: they are packed, so if NCCL executes them, they use
+   registered memory; between hosts only allreduce does. */
 static void run(const user_t *u, const tutti_call_t *calls, int n, int goes_through)
 {
     int by_nccl = calls->kind == TUTTI_CALL_ALLREDUCE || ranks_inside(u->comm)->shape.nhosts == 1;
@@ -107,7 +107,7 @@ static void fused(const user_t *u)
         check(u, t, sum_from(u, 0));
 }
 
-/* Plain ones are served where they are. */
+/* Plain tensors are served in place. */
 static void single(const user_t *u)
 {
     tutti_call_t call = call_of(u, TUTTI_CALL_ALLREDUCE, "single", 0);
@@ -116,7 +116,7 @@ static void single(const user_t *u)
     check(u, 0, sum_from(u, 0));
 }
 
-/* What is scaled before stands in the lane's memory, and so does its result. */
+/* Prescaled data are in the lane's memory, and so is the result. */
 static void scaled(const user_t *u)
 {
     static const tutti_call_kind_t kinds[] = { TUTTI_CALL_REDUCE, TUTTI_CALL_REDUCE_SCATTER,
@@ -135,7 +135,7 @@ static void scaled(const user_t *u)
     }
 }
 
-/* Rank after rank joins, so the others' single tensors meet its ghosts. */
+/* Rank after rank joins, so the others' single tensors are combined with its zero contributions. */
 static void joined(const user_t *u)
 {
     static const tutti_call_kind_t kinds[] = { TUTTI_CALL_ALLREDUCE, TUTTI_CALL_REDUCE,
@@ -187,7 +187,7 @@ static void in_world_and_part(rank_t *self)
     device_end(&u.job);
 }
 
-/* What is aborted is not given back: NCCL forgets it by itself. */
+/* After an abort nothing is deregistered: NCCL has dropped it. */
 static void aborted(rank_t *self)
 {
     user_t u = { .is_registered = 1 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whoever hears that a call has failed may use its buffers again at once: nothing that was queued
- * on the device writes there any more.
+ * After a call has returned an error, its buffers may be reused at once: no queued device work
+ * writes there any more.
  *
- * A thread of rank 0 ends the communicator at any time while calls are at work on slow devices; the
- * ranks then write a pattern into all of their memory, and look whether it stays.
+ * A thread of rank 0 ends the communicator at a random time while calls run on slow devices. Then
+ * the ranks write a pattern into all of their memory, and check that it stays.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -20,7 +20,7 @@ enum {
     COUNT = 1000,
     TENSORS = 6,
     BYTES = 2 * TENSORS * COUNT * 4,
-    MOST_US = 8000, /* of a piece of work: all that one call has queued takes less than 100 ms */
+    MOST_US = 8000, /* of a piece of work: all queued work of one call takes less than 100 ms */
     ROUNDS = 6
 };
 
@@ -45,11 +45,11 @@ static tutti_status_t direct(tutti_comm_t *comm, float *a, int round)
     float *b = a + TENSORS * COUNT;
 
     switch (round % 4) {
-    case 0: /* NCCL, and a division behind it */
+    case 0: /* NCCL, followed by a division */
         return tutti_allreduce(a, b, COUNT, TUTTI_INT32, TUTTI_AVG, comm);
     case 1: /* staged */
         return tutti_allreduce(a, b, COUNT, TUTTI_INT16, TUTTI_BXOR, comm);
-    case 2: /* what stood in its own part is put back */
+    case 2: /* the content of its own part is restored */
         return tutti_reduce_scatter(a, a, COUNT, TUTTI_FLOAT32, TUTTI_SUM, comm);
     default:
         return tutti_alltoall(a, a, COUNT, TUTTI_FLOAT32, comm);
@@ -67,7 +67,7 @@ static tutti_status_t asynchronous(tutti_comm_t *comm, float *a, int round)
     for (; n < TENSORS && status == TUTTI_OK; n++) {
         tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
 
-        /* Two of a length and scale are one bucket, mostly. */
+        /* Two with equal length and scale are usually one bucket. */
         options.postscale = !is_staged && n % 2 ? 0.5 : 0;
         snprintf(name, sizeof(name), "t%d", n);
         status =

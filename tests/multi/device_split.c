@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A group is made, used and freed while its parent's work is on the device: at work, or queued in a
- * stream behind the caller's own; with groups of unequal sizes, hosts of unequal numbers of ranks,
- * and ranks that are in no group. What the parent has begun ends well.
+ * A group is made, used and freed while its parent's work is on the device: running, or queued in a
+ * stream after the caller's own; with groups of unequal sizes, hosts with unequal numbers of ranks,
+ * and ranks in no group. The parent's calls complete.
  *
  * Making a group allocates, and so waits for the device, on which nothing can be launched
- * meanwhile: and what is there waits for other ranks.
+ * meanwhile; and the work that is there waits for other ranks.
  */
 #include "multi/coll_case.h"
 #include "long.h"
@@ -84,7 +84,7 @@ static void sum_up(const mine_t *m, tutti_comm_t *comm)
     }
 }
 
-/* Groups of 1 and the rest, of even and odd ranks, and one that rank 0 is not in. */
+/* Groups of 1 and the rest, of even and odd ranks, and a group without rank 0. */
 static void make_parts(const mine_t *m)
 {
     const rank_t *self = m->job.self;
@@ -102,7 +102,7 @@ static void make_parts(const mine_t *m)
     }
 }
 
-/* Asynchronous calls are at work, and have not ended when the groups are begun. */
+/* Asynchronous calls are running, and have not ended when the groups are begun. */
 static void at_work(rank_t *self)
 {
     uint64_t begun, limit = tutti__now_ns() + BOUND_S * 1000000000ull;
@@ -124,7 +124,7 @@ static void at_work(rank_t *self)
         usleep(1000);
     CHECK(pretend_counts(self->rank, PRETEND_NCCL_CALLS) > 0);
     CHECK_OK(tutti_test(request[TENSORS - 1], &done));
-    CHECK(!done || tutti__now_ns() - begun > 800000000u); /* a rank may be late itself */
+    CHECK(!done || tutti__now_ns() - begun > 800000000u); /* this rank itself may be late */
     make_parts(&m);
     for (int t = 0; t < TENSORS; t++)
         CHECK_OK(tutti_wait(request[t], -1));
@@ -151,7 +151,8 @@ static void nap(void *us)
     usleep(*(useconds_t *)us);
 }
 
-/* Calls are in a stream only, behind work of the caller's, which takes longer on each rank. */
+/* Calls are only queued in a stream, after work of the caller's that takes a different time
+   on each rank. */
 static void queued(rank_t *self)
 {
     uint64_t limit = tutti__now_ns() + BOUND_S * 1000000000ull;
@@ -175,7 +176,7 @@ static void queued(rank_t *self)
     end(&m);
 }
 
-/* ---- another thread goes on with calls ---- */
+/* ---- another thread continues with calls ---- */
 
 typedef struct {
     const mine_t *m;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank is stopped (SIGSTOP) in the midst of calls on device memory: at its n-th call of a
- * function of the device, whichever it is. The others end within the deadline and a bound, with an
- * error that names it, and may free their memory at once; when it goes on it ends with an error,
- * too. One that is stopped for a short while only delays.
+ * A rank is stopped (SIGSTOP) during calls on device memory: at its n-th call of a function of the
+ * device, for each function. The others end within the deadline and a bound, with an error that
+ * names it, and may free their memory at once. When it continues, it ends with an error as well. If
+ * it is stopped only for a short while, calls are only delayed.
  *
- * With TUTTI_TEST_SEEN=1 it prints the phases that were seen.
+ * With TUTTI_TEST_SEEN=1 it prints the phases that occurred.
  */
 #include "multi/coll_case.h"
 #include "long.h"
@@ -29,7 +29,7 @@ enum {
     COUNT = 3000,
     TENSORS = 6,
     TIMEOUT_MS = 400,
-    BOUND_MS = 6000 /* beyond it, on a busy machine; waits for news are 0.3 to 1 s */
+    BOUND_MS = 6000 /* beyond the deadline, if busy; waits for reports are 0.3 to 1 s */
 };
 
 /* ---- a device that stops its process ---- */
@@ -44,17 +44,17 @@ enum {
 };
 static const char *const names[] = { FUNCTIONS(NAME) };
 
-/* How a job is to be; before it starts. */
+/* The parameters of a job; set before it starts. */
 static struct {
     int function, victim, is_short;
     unsigned at;
     const char *hosts;
 } plan;
 
-/* All ranks'. */
+/* Shared by all ranks. */
 static struct {
     atomic_int pid, ended, phases, went_on, victim_ended;
-    _Atomic uint64_t stopped_ns, failed_ns; /* the latter: a call, on the first rank */
+    _Atomic uint64_t stopped_ns, failed_ns; /* failed_ns: of a call, on the first rank */
 } * board;
 
 static const tutti__device_ops_t *real;
@@ -62,7 +62,7 @@ static atomic_int counts; /* calls from here on */
 static atomic_uint calls;
 static tutti__comm_t *its_comm;
 
-/* What the victim's lanes are doing: a bit for each phase of nccl.h, and of staged calls. */
+/* The phases of the victim's lanes: a bit for each phase of nccl.h, and of staged calls. */
 static int phases(void)
 {
     const tutti__nccl_node_t *node = (const tutti__nccl_node_t *)its_comm->device.node;
@@ -80,7 +80,7 @@ static void hit(int function)
         return;
     atomic_store(&board->phases, phases());
     atomic_store(&board->stopped_ns, tutti__now_ns());
-    raise(SIGSTOP); /* kill() may give it to another thread, and return */
+    raise(SIGSTOP); /* kill() may deliver it to another thread, and return */
     atomic_store(&board->went_on, 1);
 }
 
@@ -122,9 +122,9 @@ static const tutti__device_ops_t *stopping_device(void)
     return &ops;
 }
 
-/* ---- what the ranks do ---- */
+/* ---- the ranks' calls ---- */
 
-/* NCCL's, by NCCL in pieces, staged, and in the stream. */
+/* By NCCL, by NCCL in pieces, staged, and in the stream. */
 static tutti_status_t direct(tutti_comm_t *comm, float *a)
 {
     float *b = a + 8 * COUNT;
@@ -172,9 +172,9 @@ static tutti_status_t asynchronous(tutti_comm_t *comm, float *a)
 }
 
 /*
- * Lets the victim go on: after a while, or when the others have ended. Not a SIGCONT more than it
- * takes: one that meets LeakSanitizer's own stop, at the process's end, undoes that, and it waits
- * for ever.
+ * Lets the victim continue: after a while, or when the others have ended. Sends no more SIGCONTs
+ * than needed: a SIGCONT during LeakSanitizer's own stop, at the end of the process, would undo
+ * that stop, and LeakSanitizer would wait for ever.
  */
 static void *wake_victim(void *arg)
 {
@@ -189,7 +189,7 @@ static void *wake_victim(void *arg)
         while (!plan.is_short && atomic_load(&board->ended) < RANKS - 1)
             usleep(1000);
         kill(atomic_load(&board->pid), SIGCONT);
-        usleep(5000); /* the stop may be some instructions away */
+        usleep(5000); /* the stop may be some instructions later */
     }
     return NULL;
 }
@@ -205,11 +205,11 @@ static void check_end(rank_t *self, tutti_status_t status, const char *words)
         return;
     }
     CHECK(status != TUTTI_OK);
-    /* On a busy machine somebody may lose patience even before the victim comes to its stop. */
+    /* On a busy machine a deadline may pass even before the victim stops. */
     if (self->rank == plan.victim || atomic_load(&board->failed_ns) < stopped)
         return;
     snprintf(victim, sizeof(victim), "rank %d", plan.victim);
-    /* Not as the one that says it. */
+    /* Not as the rank that reports it. */
     if (strstr(words, victim) == NULL || strncmp(words, victim, strlen(victim)) == 0 ||
         (status != TUTTI_ERR_TIMEOUT && status != TUTTI_ERR_TRANSPORT))
         ranks_fail(__FILE__, __LINE__, "\"%s\" (%s) does not name rank %d", words,
@@ -263,7 +263,7 @@ static void settings(tutti__conf_t *conf, int rank)
 
 /* ---- jobs ---- */
 
-/* The failures. *ret_came: was it stopped at all? */
+/* Returns the failures. *ret_came: was it stopped at all? */
 static int run_one(int *ret_came)
 {
     job_t job = {

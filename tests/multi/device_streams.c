@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls in streams (tutti/cuda.h) on the pretend device: what they read is written by earlier work
- * of the stream, what they write is read by later work, and the host waits for neither.
+ * Calls in streams (tutti/cuda.h) on the pretend device: earlier work of the stream writes their
+ * input, later work reads their results, and the host waits for neither.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -18,9 +18,9 @@ enum {
     STREAMS = 2,
     CALLS = 12,
     MOST = 6000,     /* float of one call: several chunks */
-    LARGE = 16384,   /* float of a call that takes its time */
+    LARGE = 16384,   /* float of a call that takes long */
     DELAY_US = 400,  /* before each piece of work */
-    SOON_US = 50000, /* an event that waits for nothing has come by then */
+    SOON_US = 50000, /* an event without dependences completes within this time */
     ROOM = CALLS * 2 * MOST * (int)sizeof(float)
 };
 
@@ -62,7 +62,8 @@ static void wait_for(user_t *u, int s)
 static void end(user_t *u)
 {
     CHECK_OK(tutti_barrier(u->job.self->comm));
-    /* NCCL's calls are all in one, whatever the callers' streams: in a group it would tie them. */
+    /* NCCL's calls are all in one stream, whatever the callers' streams: a group of calls would
+       couple them. */
     CHECK_INT(pretend_counts(u->job.self->rank, PRETEND_OTHER_STREAM), 0);
     for (int s = 0; s < STREAMS; s++) {
         wait_for(u, s);
@@ -83,9 +84,9 @@ static float sum(int size, int call, size_t i)
     return (float)(size * (size - 1) / 2) + (float)size * value(0, call, i);
 }
 
-/* ---- one after the other ---- */
+/* ---- one after another ---- */
 
-/* The parts of memory that call k has. */
+/* The part of memory that call k uses. */
 static float *part(user_t *u, int k)
 {
     return (float *)(void *)u->job.memory + (size_t)k * 2 * MOST;
@@ -112,7 +113,7 @@ static tutti_status_t make(user_t *u, int k, size_t count, tutti__dstream_t *str
     return tutti_cuda_run(&call, comm, cuda(stream));
 }
 
-/* In streams that are late; nothing waits on the host but the end. */
+/* In late streams; the host waits only at the end. */
 static void in_a_row(rank_t *self)
 {
     const tutti__device_ops_t *ops = pretend_device();
@@ -133,7 +134,7 @@ static void in_a_row(rank_t *self)
         CHECK_OK(ops->copy(x, y, counts[k] * sizeof(float), stream));
         CHECK_OK(make(&u, k, counts[k], stream));
         CHECK_OK(ops->copy(y + MOST, x, counts[k] * sizeof(float), stream));
-        CHECK_OK(ops->copy(x, y, sizeof(float), stream)); /* what comes later changes nothing */
+        CHECK_OK(ops->copy(x, y, sizeof(float), stream)); /* later work changes nothing */
     }
     for (int s = 0; s < STREAMS; s++)
         wait_for(&u, s);
@@ -146,7 +147,7 @@ static void in_a_row(rank_t *self)
     end(&u);
 }
 
-/* On one host the call returns while the device is at work. */
+/* On one host the call returns while the device is busy. */
 static void at_once(rank_t *self)
 {
     const tutti__device_ops_t *ops = pretend_device();
@@ -168,7 +169,7 @@ static void at_once(rank_t *self)
     CHECK_OK(ops->record(u.end[1], u.stream[0]));
     usleep(SOON_US);
     status = ops->query(u.end[1]);
-    if (tutti__now_ns() - begun < 450000000u) /* else this rank was late itself */
+    if (tutti__now_ns() - begun < 450000000u) /* otherwise this rank itself was late */
         CHECK_INT(status, TUTTI__AGAIN);
     CHECK_OK(ops->copy(got, u.job.memory, LARGE * sizeof(float), u.stream[0]));
     wait_for(&u, 0);
@@ -179,7 +180,7 @@ static void at_once(rank_t *self)
 
 /* ---- in place ---- */
 
-/* A reduce_scatter whose result stands where the operands are. */
+/* A reduce_scatter whose result is in the place of its operands. */
 static void scatter(rank_t *self)
 {
     const tutti__device_ops_t *ops = pretend_device();
@@ -215,7 +216,7 @@ static void scatter(rank_t *self)
     end(&u);
 }
 
-/* ---- asynchronous ones between ---- */
+/* ---- asynchronous calls between ---- */
 
 static void mixed(rank_t *self)
 {
@@ -266,7 +267,7 @@ static void mixed(rank_t *self)
 
 /* ---- errors ---- */
 
-/* On all ranks, or only some of the host's would stand in a collective. */
+/* On all ranks; otherwise only some of the host's ranks would enter a collective. */
 static void captured(rank_t *self, user_t *u)
 {
     tutti_call_t call = TUTTI_CALL_INIT;

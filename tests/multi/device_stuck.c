@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL's abort that never returns, on one rank's device: all ranks end with an error all the same,
- * within a bound, and get through the end of the communicator and of the process; another
- * communicator's work goes on, but nothing new is made on that device. And one that returns late.
+ * NCCL's abort never returns on one rank's device: all ranks still end with an error, within a
+ * bound, and reach the end of the communicator and of the process. Another communicator's work
+ * continues, but nothing new is made on that device. And an abort that returns late.
  */
 #include "multi/coll_case.h"
 #include "multi/device_job.h"
@@ -17,7 +17,7 @@ enum {
     STUCK = 1, /* this rank's device */
     COUNT = 1000,
     TIMEOUT_MS = 500,
-    BOUND_MS = 6000 /* beyond it: the abort is waited for for 3 s */
+    BOUND_MS = 6000 /* added to the deadline: the abort is waited for for 3 s */
 };
 
 static void sum_up(const device_job_t *job, tutti_comm_t *comm)
@@ -43,7 +43,7 @@ static tutti_status_t work(const device_job_t *job, tutti_comm_t *comm, int is_a
     return status == TUTTI_OK ? tutti_wait(request, -1) : status;
 }
 
-/* From here on work of one device hangs until it is aborted, which hangs there, too. */
+/* From here on work on one device hangs until it is aborted, and the abort hangs as well. */
 static void begin_stuck(const device_job_t *job, tutti_comm_t *comm, int is_async)
 {
     CHECK_OK(work(job, comm, is_async));
@@ -53,7 +53,7 @@ static void begin_stuck(const device_job_t *job, tutti_comm_t *comm, int is_asyn
     CHECK_OK(tutti_barrier(comm));
 }
 
-/* The end, and what process exit does, come after this; the job's time limit is for them. */
+/* The end, and the exit of the process, follow; the job's time limit applies to them. */
 static void stuck(rank_t *self)
 {
     int is_async = self->arg != NULL;
@@ -69,12 +69,12 @@ static void stuck(rank_t *self)
     while (status == TUTTI_OK);
     CHECK_INT(status, TUTTI_ERR_TIMEOUT);
     CHECK(tutti__now_ns() - begin < (TIMEOUT_MS + BOUND_MS) * 1000000ull);
-    /* Memory there can be freed by none. */
+    /* No rank can free memory there. */
     if (self->rank != STUCK)
         job.ops->free(job.memory);
 }
 
-/* A part that is ended while it is stuck. */
+/* End a group while its device is stuck. */
 static void end_part(const device_job_t *job, tutti_comm_t *part)
 {
     uint64_t begin = tutti__now_ns();
@@ -90,7 +90,7 @@ static void end_part(const device_job_t *job, tutti_comm_t *part)
     CHECK(tutti__now_ns() - begin < BOUND_MS * 1000000ull);
 }
 
-/* In a part, which is freed; the world goes on, and nobody gets another part. */
+/* In a group, which is freed; the world continues, and no further group can be made. */
 static void stuck_part(rank_t *self)
 {
     tutti_comm_t *part, *another = NULL;
@@ -112,7 +112,7 @@ static void stuck_part(rank_t *self)
     sum_up(&job, self->comm);
 }
 
-/* The abort returns when others have waited for it in vain: all is as ever. */
+/* The abort returns after the others have stopped waiting: everything works again. */
 static void late(rank_t *self)
 {
     tutti_comm_t *part;

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What leaders share with their hosts' ranks; a host's is its first rank's. */
+/* Shared by a leader with its host's ranks; a host uses its first rank's. */
 typedef struct {
     tutti__nccl_order_t order[PRETEND_RANKS];
 } shared_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests: ranks with an engine that has a pretend device, made below the API. Device r is rank
- * r's. Run by run_device_jobs; the job's communicator is beside it, for host memory.
+ * For tests: ranks with an engine and a pretend device, made below the API. Device r is rank r's.
+ * Run by run_device_jobs; the job's own communicator is for host memory.
  */
 #ifndef TUTTI_TESTS_DEVICE_WORLD_H
 #define TUTTI_TESTS_DEVICE_WORLD_H
@@ -17,8 +17,8 @@ typedef struct {
     tutti__engine_t *engine;
     tutti__exec_device_t device;
     tutti__dstream_t *stream; /* the user's */
-    int deaths;               /* how often NCCL was ended, as the communicator had died */
-    /* Below it: device_world.c's own. */
+    int deaths;               /* how often NCCL was ended because the communicator had died */
+    /* The following fields are device_world.c's own. */
     tutti__conf_t conf;
     tutti__meet_t meet;
     tutti__boot_t *boot;
@@ -29,7 +29,7 @@ typedef struct {
     tutti__exec_env_t exec;
 } gpu_rank_t;
 
-/* What the jobs' engines get; 0: as they come. Set before they run. */
+/* Settings of the jobs' engines; 0: the default. Set before the jobs run. */
 typedef struct {
     size_t fuse_bytes, stage_bytes, fusion_bytes;
     int no_nccl;
@@ -46,14 +46,15 @@ void device_end(gpu_rank_t *gpu);
 
 /* ---- calls ---- */
 
-/* An allreduce, sum, of float32 on `on_device`; more of it may be set afterwards. */
+/* An allreduce, sum, of float32 on `on_device`; other fields may be set afterwards. */
 tutti__entry_t device_entry(const char *name, const void *sendbuf, void *recvbuf, size_t count);
 tutti_request_t *device_submit(gpu_rank_t *gpu, const tutti__entry_t *entry);
 
 /* Device memory with room for `count` float; freed by device_free. */
 float *device_alloc(gpu_rank_t *gpu, size_t count);
 void device_free(gpu_rank_t *gpu, void *ptr);
-/* Behind what is in the user's stream: from, or to, host memory that lives until then. */
+/* After the work in the user's stream: from, or to, host memory, which must stay valid
+   until then. */
 void device_put(gpu_rank_t *gpu, void *device, const void *host, size_t bytes);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Running a job with each algorithm of the table. See coll_case.h. */
+/* Runs a job with each algorithm of the table. See coll_case.h. */
 #include "multi/coll_case.h"
 
 #include <string.h>
 
-/* The shape that ranks_run makes of one letter for each rank. */
+/* The shape that ranks_run makes of one letter per rank. */
 typedef struct {
     tutti__shape_t shape;
     uint32_t host_of[16], local_of[16], host_first[17], by_host[16];

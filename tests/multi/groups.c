@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators of parts of the ranks: who is in them, mistakes, several at once, ends.
+ * Communicators of some of the ranks: their members, mistakes, several at once, ends.
  */
 #include "ranks.h"
 #include "long.h"
@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 enum {
-    N = 5000 /* of two ranks, too, more than one-shot takes */
+    N = 5000 /* with two ranks as well, more than one-shot takes */
 };
 
 /* ---- does a communicator work? ---- */
 
-/* Its ranks' numbers in the test's world, in order. */
+/* The ranks' numbers in the test's world, in order. */
 typedef struct {
     int n, rank[16];
 } members_t;
@@ -39,7 +39,7 @@ static void check_members(tutti_comm_t *comm, int me, const members_t *want)
         CHECK_INT(all[i], want->rank[i]);
 }
 
-/* Allreduces of what each rank has, its number in the world: direct, with room of tutti_mem_alloc,
+/* Allreduces of each rank's number in the world: direct, with buffers of tutti_mem_alloc,
    and by name. */
 static void work(tutti_comm_t *comm, int me, int times)
 {
@@ -74,7 +74,7 @@ static void work(tutti_comm_t *comm, int me, int times)
     CHECK_OK(tutti_mem_free(comm, ptr));
 }
 
-/* Who gives this color, by ascending key of `sign` times the rank. */
+/* The ranks with this color, by ascending key of `sign` times the rank. */
 static members_t with_color(int size, int color, int (*color_of)(int rank), int sign)
 {
     members_t members = { 0, { 0 } };
@@ -88,14 +88,14 @@ static members_t with_color(int size, int color, int (*color_of)(int rank), int 
     return members;
 }
 
-/* Ranks that are threads share mappings, which is no matter of interest here: they end together. */
+/* All ranks free it together: ranks that are threads share mappings, which is not tested here. */
 static void free_one(rank_t *self, tutti_comm_t *comm)
 {
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* ---- who is in them ---- */
+/* ---- members ---- */
 
 static int parity(int rank)
 {
@@ -165,7 +165,7 @@ static void keys(rank_t *self)
     free_one(self, comm);
 }
 
-/* Split, and split that, until each is alone. */
+/* Split, and split the result, until each rank is alone. */
 static void deeper(rank_t *self)
 {
     tutti_comm_t *comm = self->comm, *list[8];
@@ -176,7 +176,7 @@ static void deeper(rank_t *self)
         comm = list[depth++];
         work(comm, self->rank, 2);
     }
-    /* A part lives without what it came from. */
+    /* A group lives without its parent. */
     CHECK_OK(tutti_barrier(self->comm));
     for (int i = 0; i < depth; i++)
         work(list[i], self->rank, 2);
@@ -218,7 +218,7 @@ static void create(rank_t *self)
             ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), words);   \
     } while (0)
 
-/* One mistake of the last rank is an error on all, and the parent goes on. */
+/* One mistake of the last rank is an error on all, and the parent continues. */
 static void mistakes(rank_t *self)
 {
     int last = self->size - 1, odd = self->rank == last;
@@ -283,7 +283,7 @@ static void *work_there(void *arg)
     return NULL;
 }
 
-/* Rows, columns and the world, each in a thread of its own, some of them by name. */
+/* Rows, columns and the world, each in a separate thread, some of them by name. */
 static void overlapping(rank_t *self)
 {
     task_t task[3];
@@ -303,7 +303,7 @@ static void overlapping(rank_t *self)
     free_one(self, column);
 }
 
-/* Made and freed on the world, while another one is worked with. */
+/* Made and freed on the world while another one is in use. */
 static void beside_work(rank_t *self)
 {
     pthread_t thread;
@@ -356,7 +356,7 @@ static void made_at_once(rank_t *self)
     free_one(self, two);
 }
 
-/* What a rank says whose peer has freed a part. */
+/* The error of a rank whose peer has freed a group. */
 static void check_freed(tutti_comm_t *comm, const char *who)
 {
     tutti_request_t *request;
@@ -372,7 +372,7 @@ static void check_freed(tutti_comm_t *comm, const char *who)
     CHECK_OK(tutti_comm_free(comm));
 }
 
-/* What was pending in a part that is freed by one rank; peers hear of it, and of nothing else. */
+/* Requests pending in a group that one rank frees; peers get this error, and no other. */
 static void freed_pending(rank_t *self)
 {
     static const char *const who[] = { "rank 3 of the group (world rank 0) has",
@@ -404,8 +404,8 @@ static void freed_pending(rank_t *self)
     }
 }
 
-/* Freed at once by one after the other, in all orders of the first two, while a tensor is on its
-   way: all get the sum or hear of the end. */
+/* Freed at once by one rank after another, in all orders of the first two, while a tensor is in
+   flight: all get the sum or the report of the end. */
 static void freed_in_flight(rank_t *self)
 {
     for (int i = 0; i < 36; i++) {
@@ -417,7 +417,7 @@ static void freed_in_flight(rank_t *self)
         float x = 1;
 
         CHECK_OK(tutti_comm_split(self->comm, 0, 0, &comm));
-        /* The first may have gone before this. */
+        /* The first one may have left before this. */
         status =
             tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL, &request);
         if (self->rank == second)
@@ -458,7 +458,8 @@ static void aborted(rank_t *self)
     free_one(self, other);
 }
 
-/* Ranks 2 and 3 are a group, in which rank 2 does not come: to a direct call, and to another. */
+/* Ranks 2 and 3 are a group, in which rank 2 does not come, to a direct call and to an
+   asynchronous one. */
 static void late(rank_t *self)
 {
     tutti_request_t *request;
@@ -521,7 +522,7 @@ static void kill_while_making(rank_t *self)
     tutti_comm_t *comm;
 
     if (self->rank == 1) {
-        /* The descriptor of the meeting cannot be had: see net_files_left. */
+        /* The descriptor of the meeting cannot be opened: see net_files_left. */
         alarm(1);
         pause();
     }
@@ -557,8 +558,8 @@ static long resident_kib(void)
     return kib;
 }
 
-/* The last rank of all may open hardly any files: the library raises the soft limit, and only a
-   hard one is an error. */
+/* The last rank may open hardly any files: the library raises the soft limit, and only a hard limit
+   is an error. */
 static void too_many_files(rank_t *self)
 {
     tutti_comm_t *comm, *other;
@@ -611,7 +612,7 @@ static void often(rank_t *self)
     if (resident_kib() > kib + 1024)
         ranks_fail(__FILE__, __LINE__, "%ld KiB resident, were %ld", resident_kib(), kib);
 #endif
-    /* Whoever leaves first takes his sockets along. */
+    /* The first rank that leaves closes its sockets. */
     CHECK_OK(tutti_barrier(self->comm));
 }
 
@@ -640,7 +641,7 @@ static void many(rank_t *self)
                (double)(open_files() - files) / MANY, (resident_kib() - kib) / MANY);
     for (int i = 0; i < MANY; i += 7)
         work(comm[i], self->rank, 2);
-    /* The world frees what is left. */
+    /* The world frees the rest. */
     for (int i = 0; i < MANY; i += 2)
         CHECK_OK(tutti_comm_free(comm[i]));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Handles beside threads, what callbacks are told, and a buffer that a rank does not give.
- * tests/api/handles.c has every function.
+ * Handles with concurrent threads, the information for callbacks, and a buffer that a rank does not
+ * pass. tests/api/handles.c tests every function.
  */
 #include "engine/state.h"
 #include "ranks.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- stale handles in other threads, while their slots are used again ---- */
+/* ---- stale handles in other threads, while their slots are reused ---- */
 
 enum {
     THREADS = 2,
@@ -80,12 +80,12 @@ enum {
 };
 
 typedef struct {
-    tutti_request_t **request; /* where the call that submits writes it */
+    tutti_request_t **request; /* where the submitting call stores it */
     const char *name;
     int calls;
 } told_t;
 
-/* The request is where its submitter will look for it, however early this runs. */
+/* The request is stored where its submitter finds it, however early this runs. */
 static void tell(void *arg, tutti_status_t status)
 {
     const tutti_callback_info_t *info = arg;
@@ -107,7 +107,7 @@ static void tell_argument(void *arg, tutti_status_t status)
     *(int *)arg += 1;
 }
 
-/* Of a rank that is alone all is done within the call that submits, callbacks and all. */
+/* With a single rank everything is done within the submitting call, callbacks included. */
 static void told_at_once(rank_t *self)
 {
     tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT, plain = TUTTI_ASYNC_OPTIONS_INIT;
@@ -180,14 +180,14 @@ static void told_of_lists(rank_t *self)
     CHECK_OK(tutti_request_free(r[0]));
 }
 
-/* What a program of the first version passes is shorter; and what makes no sense. */
+/* A program of the first version passes a shorter structure; and invalid options. */
 static void old_options(rank_t *self)
 {
     tutti_async_options_t options;
     tutti_request_t *r = NULL;
     int calls = 0;
 
-    memset(&options, 0xff, sizeof(options)); /* behind the first version: rubbish */
+    memset(&options, 0xff, sizeof(options)); /* after the first version's fields: garbage */
     options.size = offsetof(tutti_async_options_t, callback_info);
     options.callback = tell_argument;
     options.callback_arg = &calls;
@@ -211,7 +211,7 @@ static void old_options(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* A name that is pending: what the caller has stays. */
+/* A name that is pending: the caller's variable is unchanged. */
 static void unchanged(rank_t *self)
 {
     tutti_request_t *first, *second = (tutti_request_t *)(void *)self;
@@ -235,7 +235,7 @@ static void unchanged(rank_t *self)
 
 /* ---- tutti_request_receive is missing ---- */
 
-/* Rank 1 knows its counts, and gives no buffer. */
+/* Rank 1 has its counts, and passes no buffer. */
 static void no_buffer(rank_t *self)
 {
     size_t ones[16], counts[16];

@@ -14,7 +14,7 @@ enum {
     LARGE = 40000
 };
 
-/* A rank's batches in an epoch, and how many ranks take part in step s. */
+/* A rank's batches in an epoch, and the number of ranks that take part in step s. */
 static int batches_of(int rank, int size, int epoch)
 {
     return epoch % 2 == 0 ? rank : 2 * (size - 1 - rank);
@@ -109,7 +109,7 @@ static void verify(const rank_t *self, const batch_t *b, int epoch, int step)
     }
     for (int i = 0; i < N; i++) {
         CHECK_INT(b->sum[i], sum_of(size, epoch, step, i));
-        /* Divided by all ranks, joined or not. */
+        /* Divided by the number of all ranks, joined or not. */
         if (b->avg[i] != (float)(sum_of(size, epoch, step, i) / size))
             ranks_fail(__FILE__, __LINE__, "avg %g, wanted %g", b->avg[i],
                        sum_of(size, epoch, step, i) / size);
@@ -152,7 +152,7 @@ static void epochs(rank_t *self)
     free(b.parts);
 }
 
-/* ---- what is not served ---- */
+/* ---- calls that are not served ---- */
 
 static void refuse(rank_t *self, tutti_request_t *r)
 {
@@ -170,7 +170,7 @@ static void refused(rank_t *self)
     tutti_request_t *both[2];
     int last;
 
-    /* The last rank has nothing to do, and does not answer. */
+    /* The last rank has joined, and does not receive. */
     if (self->rank == self->size - 1) {
         CHECK_OK(tutti_join(self->comm, &last));
         return;
@@ -191,12 +191,12 @@ static void refused(rank_t *self)
     refuse(self, r);
     CHECK_OK(tutti_send_async("send", x, 1, TUTTI_FLOAT32, self->size - 1, self->comm, NULL, &r));
     refuse(self, r);
-    /* A ring that is broken in one place ends everywhere. */
+    /* A ring that is broken in one place ends on all ranks. */
     CHECK_OK(tutti_sendrecv_async("ring", x, 1, (self->rank + 1) % self->size, y, 1,
                                   (self->rank + self->size - 1) % self->size, TUTTI_FLOAT32,
                                   self->comm, NULL, &r));
     refuse(self, r);
-    /* One of a group takes the other with it. */
+    /* A refused tensor ends its whole group. */
     for (int i = 0; i < 2; i++) {
         calls[i].kind = TUTTI_CALL_ALLREDUCE;
         calls[i].name = i ? "sum" : "product";
@@ -208,7 +208,7 @@ static void refused(rank_t *self)
     CHECK_OK(tutti_submit(calls, 2, self->comm, both));
     refuse(self, both[0]);
     refuse(self, both[1]);
-    /* What is served is served all the same. */
+    /* Calls that are served still work. */
     x[0] = 1;
     CHECK_OK(tutti_allreduce_async("sum", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL, &r));
     CHECK_OK(tutti_wait(r, -1));
@@ -245,8 +245,8 @@ static tutti_status_t sum_of_two(rank_t *self, const char *name)
     return tutti_wait(r, -1);
 }
 
-/* Each message to who has joined is refused as soon as it is announced, by whichever thread works,
-   and its owner frees it just then. */
+/* Each message to a joined rank is refused as soon as it is announced, by any working thread, and
+   its owner frees it at the same time. */
 static void refused_often(rank_t *self)
 {
     float x = 0, open = 1;
@@ -293,7 +293,7 @@ static void pending(rank_t *self)
     CHECK(last >= 0 && last < self->size);
 }
 
-/* A rank is late with what "pending" expects: it submits behind the barrier. */
+/* A rank is late with the tensor that "pending" expects: it submits after the barrier. */
 static void late(rank_t *self)
 {
     float x = 1;
@@ -342,7 +342,7 @@ static void short_deadline(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = 2000;
 }
 
-/* Nobody comes: the deadline names who. But as long as others work, there is time. */
+/* No rank comes: the deadline names the missing ones. But while others work, the wait continues. */
 static void never(rank_t *self)
 {
     float x = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that leave while others still want something: no hang, no lost request, the right words.
+ * Ranks that leave while others have pending requests: no hang, no lost request, the right text.
  */
 #include "ranks.h"
 
@@ -13,7 +13,7 @@
 
 enum { THREADS = 3, FLOOD = 2500 };
 
-/* ---- submitted by several threads while the goodbye comes in ---- */
+/* ---- submitted by several threads while the goodbye arrives ---- */
 
 static void *submit_for_a_while(void *arg)
 {
@@ -48,7 +48,7 @@ static void while_submitting(rank_t *self)
         pthread_join(threads[i], NULL);
 }
 
-/* ---- the one whom a direct call needs has left, its leader before it ---- */
+/* ---- the rank that a direct call needs has left, and its leader before it ---- */
 
 static void leaders_first(rank_t *self)
 {
@@ -65,7 +65,7 @@ static void leaders_first(rank_t *self)
     CHECK(strstr(tutti_last_error(), "tutti_finalize") != NULL);
 }
 
-/* ---- rank 0 has left: those it does not concern go on, all others hear of it ---- */
+/* ---- rank 0 has left: calls without it continue, all others get the error ---- */
 
 static void root_first(rank_t *self)
 {
@@ -121,7 +121,7 @@ static void crossed(rank_t *self)
 
         CHECK_OK(tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
                                        &r));
-        /* The thread alone makes progress here for all but rank 1. */
+        /* Only the thread makes progress here on all ranks but rank 1. */
         if (self->rank != 1)
             CHECK_OK(tutti_barrier(self->comm));
         CHECK_OK(tutti_wait(r, -1));
@@ -131,7 +131,7 @@ static void crossed(rank_t *self)
     }
 }
 
-/* ---- looking once ---- */
+/* ---- a single poll ---- */
 
 static void look_once(rank_t *self)
 {

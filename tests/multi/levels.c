@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks of one host in several groups (TUTTI_GROUP_SIZE): every collective right, in all kernels
- * and around the sizes where they change; the same bits in all of them; calls that do not fit each
- * other, and ranks that are late, found as in one group.
+ * Ranks of one host in several groups (TUTTI_GROUP_SIZE): correct results of every collective, in
+ * all kernels and around the sizes where they change; the same bits in all of them; mismatches and
+ * late ranks are detected as in one group.
  */
 #include "multi/coll_case.h"
 #include "long.h"
@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 enum {
-    LATE_MS = 5000 /* the others come within this time, also where processors are busy */
+    LATE_MS = 5000 /* the others come within this time, also on busy processors */
 };
 
-static uint64_t group_size; /* of the job that runs */
-static atomic_int *gave_up; /* ranks that have waited for a late one */
+static uint64_t group_size; /* of the current job */
+static atomic_int *gave_up; /* ranks that have waited for a late one until their deadline */
 
 static void in_groups(tutti__conf_t *conf, int rank)
 {
@@ -27,9 +27,9 @@ static void in_groups(tutti__conf_t *conf, int rank)
     conf->shared.group_size = group_size;
 }
 
-/* ---- right results ---- */
+/* ---- correct results ---- */
 
-/* What reduces works in levels; all else must still be as it was. */
+/* Operations that reduce use levels; all others must work as before. */
 static void all_ways(rank_t *self)
 {
     area_t area;
@@ -79,7 +79,8 @@ static void product(rank_t *self)
     area_close(&area);
 }
 
-/* Groups are runs of ranks, so that also what does not commute has two levels. */
+/* Groups are contiguous ranges of ranks, so operations that do not commute have two
+   levels as well. */
 static void user_ops(rank_t *self)
 {
     area_t area;
@@ -164,7 +165,7 @@ static void bits(rank_t *self)
     free(own);
 }
 
-/* What is large, but not its average: a group's sum has no room in the type. */
+/* Large values whose average fits: a group's sum does not fit the type. */
 static void averages(rank_t *self)
 {
     uint16_t half = 0x7800; /* 32768 */
@@ -176,9 +177,9 @@ static void averages(rank_t *self)
     CHECK_INT(e4m3, 0x7a);
 }
 
-/* ---- calls that do not fit ---- */
+/* ---- mismatches ---- */
 
-/* `odd` comes with another count: found by all, who say the same. */
+/* `odd` has another count: all ranks detect it, and report the same. */
 static void one_odd(rank_t *self, int odd, size_t n)
 {
     static const float x[4000];
@@ -209,7 +210,7 @@ static void mismatches(rank_t *self)
     }
 }
 
-/* ---- who is late ---- */
+/* ---- late ranks ---- */
 
 static void impatient(tutti__conf_t *conf, int rank)
 {
@@ -217,8 +218,8 @@ static void impatient(tutti__conf_t *conf, int rank)
     conf->shared.timeout_ms = LATE_MS;
 }
 
-/* The last rank, which leads no group, is named also by the ranks of another group. It stays until
-   all others have given up. */
+/* The last rank, which leads no group, is named by the ranks of another group as well. It stays
+   until all others have given up. */
 static void late(rank_t *self)
 {
     float x = 1;

@@ -51,15 +51,13 @@ multi_case = %reldir%/coll_case.c %reldir%/coll_case.h %reldir%/forced.c \
 %C%_mismatches_SOURCES = %reldir%/mismatches.c $(multi_case)
 %C%_mismatches_LDADD = $(LDADD) -lm
 
-# Ranks that read each other's memory.
-
 # Schedules from files.
 rank_tests += %reldir%/user_schedule
 tsan_tests += %reldir%/user_schedule
 %C%_user_schedule_SOURCES = %reldir%/user_schedule.c $(multi_case)
 %C%_user_schedule_LDADD = $(LDADD) -lm
 
-# Needs no MPI to build, and no library: it stands in for the core.
+# Needs no MPI to build, and no library: it replaces the core.
 test_programs += %reldir%/mpi_module
 tests_multi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS)
 tests_multi_mpi_module_LDADD = -lpthread -ldl
@@ -93,7 +91,7 @@ EXTRA_%C%_device_ends_DEPENDENCIES = tutti/pretend.la
 %C%_device_streams_SOURCES = %reldir%/device_streams.c $(device_job) $(multi_case)
 %C%_device_streams_LDADD = $(PRETEND_LIBS)
 
-# Memory registered with NCCL, and the pretended one's rules for it.
+# Memory registered with NCCL, and the pretended NCCL's rules for it.
 rank_tests += %reldir%/device_registered %reldir%/pretend_registered
 tsan_tests += %reldir%/device_registered %reldir%/pretend_registered
 %C%_device_registered_SOURCES = %reldir%/device_registered.c $(device_job) $(multi_case)
@@ -139,7 +137,7 @@ tsan_tests += %reldir%/device_handover
 %C%_device_handover_SOURCES = %reldir%/device_handover.c $(device_job) $(multi_case)
 %C%_device_handover_LDADD = $(PRETEND_LIBS)
 
-# Messages of device memory, over an MPI that a preloaded library makes take it.
+# Messages of device memory, over an MPI that accepts it with a preloaded library.
 test_programs += %reldir%/mpi_direct
 EXTRA_%C%_mpi_direct_DEPENDENCIES = tutti/pretend.la
 tests_multi_mpi_direct_LDADD = $(API_LIBS) -ldl
@@ -153,7 +151,7 @@ tests_multi_mpi_direct_shim_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
 tests_multi_mpi_direct_shim_la_LIBADD = $(OPENMPI_LIBS) -lpthread -ldl
 endif
 EXTRA_DIST += %reldir%/mpi_direct_shim.c
-# What errors, ends and forks leave behind on devices.
+# State of devices after errors, ends and forks.
 rank_tests += %reldir%/device_reuse
 tsan_tests += %reldir%/device_reuse
 %C%_device_reuse_SOURCES = %reldir%/device_reuse.c $(device_job) $(multi_case)
@@ -175,7 +173,7 @@ tsan_tests += %reldir%/device_overdue
 rank_tests += %reldir%/device_loops
 %C%_device_loops_SOURCES = %reldir%/device_loops.c $(device_job) $(multi_case)
 %C%_device_loops_LDADD = $(PRETEND_LIBS)
-# What NCCL is known to hang on; see docs/decisions.md.
+# Known hangs of NCCL; see docs/decisions.md.
 rank_tests += %reldir%/device_stuck
 tsan_tests += %reldir%/device_stuck
 %C%_device_stuck_SOURCES = %reldir%/device_stuck.c $(device_job) $(multi_case)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages between two ranks: around a ring, from one to all, between two that others know
- * nothing of, in both directions at once; from one element to many more than a channel holds; and
- * through channels that hold one piece.
+ * Direct messages between two ranks: around a ring, from one to all, between two ranks only, in
+ * both directions at once; from one element to many more than a channel holds; and through channels
+ * that hold one piece.
  */
 #include "multi/coll_case.h"
 #include "long.h"
@@ -18,7 +18,7 @@ enum {
     RUBBISH = 0xa5
 };
 
-/* What the tests are about now. */
+/* The current parameters of the tests. */
 typedef struct {
     rank_t *self;
     tutti_dtype_t dtype;
@@ -35,7 +35,7 @@ static char *new_buffer(const way_t *w, size_t elements)
     return buf;
 }
 
-/* `from` names whose data it is. */
+/* `from`: the rank whose data it is. */
 static void put(const way_t *w, char *to, int from, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -72,7 +72,7 @@ static void ring(const way_t *w, size_t base)
     free(send);
 }
 
-/* Rank 0 to all others and back, several on their way. */
+/* Rank 0 to all others and back, several in flight. */
 static void star(const way_t *w, size_t count)
 {
     int me = w->self->rank, size = w->self->size;
@@ -98,7 +98,7 @@ static void star(const way_t *w, size_t count)
     free(buf);
 }
 
-/* Two ranks only; the others know nothing of it. One direction may be empty. */
+/* Two ranks only; the others take no part. One direction may be empty. */
 static void pair(const way_t *w, size_t out, size_t back)
 {
     int me = w->self->rank, last = w->self->size - 1;
@@ -136,7 +136,7 @@ static void waits(rank_t *self)
 static void messages(rank_t *self)
 {
     static const tutti_dtype_t dtypes[] = { TUTTI_UINT8, TUTTI_FLOAT32, TUTTI_INT64_INT64 };
-    /* As threads, for TSan, not the largest. */
+    /* Not the largest with threads, for TSan. */
     static const size_t counts[] = { 1, 13, 5000, 120000 };
     size_t ncounts = COUNT_OF(counts) - !ranks_can_fork();
     int me = self->rank, x = 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages that do not fit: MISMATCH on both ranks, with words that say what each came with,
- * no buffer touched, and the next call works; nobody else hears of it. With TUTTI_COMPARE=0, or if
- * one is in a collective call, the communicator ends, on all ranks alike.
+ * Direct messages that mismatch: MISMATCH on both ranks, a text with both calls, no buffer touched,
+ * and the next call works; the other ranks are not affected. With TUTTI_COMPARE=0, or if one of the
+ * two is in a collective call, the communicator ends, on all ranks alike.
  */
 #include "multi/coll_case.h"
 
@@ -28,8 +28,8 @@ static void is_filled(const int32_t *buf, size_t n, int32_t value)
 
 #define NONE SIZE_MAX
 
-/* What a rank comes with: elements to the other, and from it; NONE: it does not send, or does not
-   receive. */
+/* A rank's call: elements to the other, and from it; NONE: it does not send, or does
+   not receive. */
 typedef struct {
     size_t out, in;
     tutti_dtype_t dtype;
@@ -47,7 +47,7 @@ static tutti_status_t make_part(const rank_t *self, const part_t *part, int peer
     return tutti_sendrecv(send, part->out, peer, recv, part->in, peer, part->dtype, self->comm);
 }
 
-/* Ranks 0 and 1; the others know nothing of it. */
+/* Ranks 0 and 1; the others take no part. */
 static void misfit(rank_t *self, part_t zero, part_t one, const char *words)
 {
     int32_t recv[MOST], x = 7;
@@ -60,7 +60,7 @@ static void misfit(rank_t *self, part_t zero, part_t one, const char *words)
         check_words(self->inside->world_rank != NULL ? "in a group of " : "rank 0");
     }
     is_filled(recv, MOST, -1);
-    /* The same two, at once. */
+    /* The same two ranks, at once. */
     if (self->rank == 0)
         CHECK_OK(tutti_send(&x, 1, TUTTI_INT32, 1, self->comm));
     if (self->rank == 1) {
@@ -86,7 +86,7 @@ static void misfits(rank_t *self)
            "rank 0 sends 20 x float32 to rank 1, which expects 19 x float32");
     misfit(self, (part_t){ MOST, MOST, f32 }, (part_t){ MOST, MOST, i32 },
            "rank 0 sends 3000 x float32 to rank 1, which expects 3000 x int32");
-    /* Nothing is a message, too. */
+    /* An empty message is a message as well. */
     misfit(self, (part_t){ 0, NONE, f32 }, (part_t){ NONE, 5, f32 },
            "rank 0 sends 0 x float32 to rank 1, which expects 5 x float32");
     misfit(self, (part_t){ 5, NONE, f32 }, (part_t){ NONE, 0, f32 },
@@ -97,7 +97,7 @@ static void misfits(rank_t *self)
            "rank 1 sends 6 x float32 to rank 0, which expects 5 x float32");
 }
 
-/* One direction fits, so it moves; the other one does not. */
+/* One direction matches, so it is moved; the other one does not. */
 static void half(rank_t *self)
 {
     int32_t send[MOST], recv[MOST];
@@ -118,9 +118,9 @@ static void half(rank_t *self)
     case_works(self);
 }
 
-/* ---- that fit, though nobody would guess it from one of the calls ---- */
+/* ---- calls that match, although one of them alone does not show it ---- */
 
-/* A sendrecv may meet two calls of its peer, in either order. */
+/* A sendrecv may match two calls of its peer, in either order. */
 static void one_and_two(rank_t *self, int sends_first)
 {
     int32_t send[MOST], recv[MOST];
@@ -139,7 +139,7 @@ static void one_and_two(rank_t *self, int sends_first)
     }
 }
 
-/* Rank 0 sends to 1 only once 2 has sent to 1, which does so once it has sent to 0. */
+/* Rank 0 sends to 1 only after 2 has sent to 1, and 2 does this after it has sent to 0. */
 static void chain(rank_t *self, size_t count)
 {
     int32_t send[MOST], recv[MOST];
@@ -159,7 +159,7 @@ static void chain(rank_t *self, size_t count)
     }
 }
 
-/* On a communicator that no message has used yet, too. */
+/* Also on a communicator that no message has used yet. */
 static void fits(rank_t *self)
 {
     if (self->size > 2) {
@@ -173,8 +173,8 @@ static void fits(rank_t *self)
 
 /* ---- a ring ---- */
 
-/* Rank `odd` sends too little: the two concerned hear of it, and all else arrives. odd < 0: each
-   does, so nothing arrives. */
+/* Rank `odd` sends too little: the two ranks concerned get the error, and all other messages
+   arrive. odd < 0: each does, so nothing arrives. */
 static void ring(rank_t *self, int odd, size_t count)
 {
     int me = self->rank, size = self->size, next = (me + 1) % size, last = (me + size - 1) % size;
@@ -195,13 +195,13 @@ static void all(rank_t *self)
     misfits(self);
     half(self);
     for (int odd = -1; odd < self->size && self->size > 2; odd++) {
-        ring(self, odd, 1); /* nothing where something is expected */
+        ring(self, odd, 1); /* an empty message where data are expected */
         ring(self, odd, 2);
         ring(self, odd, MOST);
     }
 }
 
-/* The words number ranks as the group does. */
+/* The text numbers ranks as the group does. */
 static void in_part(rank_t *self)
 {
     rank_t member = *self;
@@ -213,7 +213,7 @@ static void in_part(rank_t *self)
     case_works(self);
 }
 
-/* ---- those that end the communicator ---- */
+/* ---- mismatches that end the communicator ---- */
 
 static void is_dead(rank_t *self, tutti_status_t status)
 {
@@ -221,7 +221,7 @@ static void is_dead(rank_t *self, tutti_status_t status)
     CHECK_STATUS(tutti_barrier(self->comm), status);
 }
 
-/* The receiver finds it, and the sender at its next call. */
+/* The receiver detects it, and the sender at its next call. */
 static void uncompared(rank_t *self, size_t count, tutti_dtype_t dtype)
 {
     float a[20] = { 0 };
@@ -247,7 +247,7 @@ static void uncompared_types(rank_t *self)
     uncompared(self, 20, TUTTI_INT32);
 }
 
-/* On one host both wait for each other; between hosts what comes is no head. */
+/* On one host both wait for each other; between hosts the received data are no head. */
 static void and_collective(rank_t *self)
 {
     float a[5] = { 0 };

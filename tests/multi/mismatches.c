@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls that do not fit each other: MISMATCH on every rank, words that name two of them, no
- * recvbuf touched, and a communicator that serves the next call. Inside one host with every
- * algorithm; between hosts too. With TUTTI_COMPARE=0 the communicator ends, on all ranks alike.
- * Messages are in messages_bad.c.
+ * Direct calls that mismatch: MISMATCH on every rank, a text that names two of them, no recvbuf
+ * touched, and a communicator that serves the next call. Inside one host with every algorithm;
+ * between hosts as well. With TUTTI_COMPARE=0 the communicator ends, on all ranks alike.
+ * messages_bad.c tests messages.
  */
 #include "multi/coll_case.h"
 #include "long.h"
@@ -17,9 +17,9 @@
         check_words(words);                                                                        \
     } while (0)
 
-/* ---- calls that do not fit ---- */
+/* ---- mismatches ---- */
 
-/* All ranks say that ranks came with different calls, and the next call works. */
+/* All ranks report the mismatch, and the next call works. */
 static void expect_mismatch(area_t *area, const case_t *good, const case_t *odd, int rank)
 {
     case_run(area, area->self->rank == rank ? odd : good, TUTTI_ERR_MISMATCH);
@@ -75,7 +75,7 @@ static void other_calls(area_t *area, tutti_call_kind_t kind)
     case_works(self);
 }
 
-/* A count of 0 is one like any other; and of two calls with nothing each is one of its kind. */
+/* A count of 0 is compared like any other; and two different calls with count 0 mismatch. */
 static void nothing_and_something(area_t *area, tutti_call_kind_t kind)
 {
     case_t good = { kind, TUTTI_FLOAT32, TUTTI_SUM, 7, 0, APART, PRIVATE }, nothing = good;
@@ -122,7 +122,7 @@ static void forced_mismatches(rank_t *self)
     area_close(&area);
 }
 
-/* ---- arrays that do not fit ---- */
+/* ---- arrays that mismatch ---- */
 
 static _Thread_local int x[64], y[64];
 
@@ -135,7 +135,7 @@ static void vector_mismatch(rank_t *self, tutti_status_t status, const char *wor
     case_works(self);
 }
 
-/* Rank 1 is the one that errs. */
+/* Rank 1 makes the mistake. */
 static void vectors(rank_t *self)
 {
     int me = self->rank, wrong = me == 1;
@@ -170,7 +170,7 @@ static void vectors(rank_t *self)
         self,
         tutti_reduce_scatterv(x, y, wrong ? none : counts, TUTTI_INT32, TUTTI_SUM, self->comm),
         "recvcounts[0] is 2 on rank 0 and 0 on rank 1");
-    /* Types and roots, and other calls altogether. */
+    /* Types and roots, and entirely different calls. */
     vector_mismatch(self,
                     tutti_alltoallv(x, counts, NULL, y, counts, NULL,
                                     wrong ? TUTTI_FLOAT32 : TUTTI_INT32, self->comm),
@@ -187,7 +187,7 @@ static void vectors(rank_t *self)
                     "a barrier");
 }
 
-/* Factors are no part of what a meeting compares, and may be none on some ranks. */
+/* A meeting does not compare factors, which some ranks may not have. */
 static void mismatched_factors(rank_t *self, double prescale, double postscale)
 {
     float a = 1, b = -1;
@@ -200,7 +200,7 @@ static void mismatched_factors(rank_t *self, double prescale, double postscale)
     case_works(self);
 }
 
-/* Prescaling writes to recvbuf, but not before all know that they fit. */
+/* Prescaling writes to recvbuf, but not before all ranks have compared their calls. */
 static void factors(rank_t *self)
 {
     float a = 1, b = -1;
@@ -233,9 +233,9 @@ static void all_vectors(rank_t *self)
     factors(self);
 }
 
-/* ---- calls that the library makes for itself ---- */
+/* ---- calls that the library makes itself ---- */
 
-/* Rank `odd` comes with a reduction, the others with what concerns all of the communicator. */
+/* Rank `odd` makes a reduction, the others a call on the whole communicator. */
 static void own_calls(rank_t *self, int odd)
 {
     tutti_comm_t *part = NULL;
@@ -259,7 +259,7 @@ static void own_calls(rank_t *self, int odd)
 
 /* ---- in a group ---- */
 
-/* Everything above between the ranks of a part, while the others are in one of their own. */
+/* Everything above between the ranks of a group, while the others are in a group of their own. */
 static void in_parts(rank_t *self)
 {
     rank_t member = *self;
@@ -277,7 +277,7 @@ static void in_parts(rank_t *self)
     case_works(self);
 }
 
-/* ---- those that end the communicator ---- */
+/* ---- mismatches that end the communicator ---- */
 
 static void is_dead(rank_t *self, tutti_status_t status)
 {
@@ -285,7 +285,7 @@ static void is_dead(rank_t *self, tutti_status_t status)
     CHECK_STATUS(tutti_barrier(self->comm), status);
 }
 
-/* Between hosts, not compared: data may have moved before it is found. */
+/* Between hosts, without comparison: data may have moved before it is detected. */
 static void not_compared(rank_t *self)
 {
     float a[20] = { 0 };
@@ -341,7 +341,7 @@ static int run_between_hosts(const char *hosts, int threads)
     return failures;
 }
 
-/* Over channels too, whose meeting looks at no factors. */
+/* Also over channels, whose meeting does not compare factors. */
 static int run_factors(int threads)
 {
     job_t job = { .size = 3, .fn = factors, .threads = threads, .algorithm = "allreduce:ring" };

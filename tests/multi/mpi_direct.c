@@ -2,12 +2,13 @@
 /*
  * Device memory between hosts, over a real MPI; started by mpi_direct.sh, which pretends hosts.
  *
- *      mpi_direct works direct|staged     sums are right; messages went from device memory, or none
- *                 ... N                   how often all lanes are at work at once; else twice
- *      mpi_direct dies                    rank 1 dies on the way: the others hear of it, and what
- *                                         MPI may still write to is not freed
- *      mpi_direct left                    the same, where the thread that hears of it may not
- *                                         call MPI, and leaves the messages to the end
+ *      mpi_direct works direct|staged     sums are correct; messages came from device memory, or
+ *                                         none did
+ *                 ... N                   how often all lanes are busy at once; default: twice
+ *      mpi_direct dies                    rank 1 dies during a call: the others are told, and
+ *                                         memory that MPI may still write is not freed
+ *      mpi_direct left                    the same, if the thread that is told may not call MPI,
+ *                                         and leaves the messages to the end
  */
 #include <tutti/tutti.h>
 
@@ -38,7 +39,7 @@ static write_fn_t *write_device;
 static forbid_fn_t *forbid_alloc;
 static counts_fn_t *counts;
 static int rank, size, device;
-static tutti_comm_t *comm; /* that calls are made on */
+static tutti_comm_t *comm; /* for the calls */
 static char *in, *out;     /* device memory */
 
 #define MUST(holds)                                                                                \
@@ -149,7 +150,7 @@ static void several(size_t count, int and_direct)
     look(in, 5 * count, TUTTI_SUM);
 }
 
-/* Each by itself if fusion lets them, so that all lanes are at work. */
+/* Each alone if fusion allows it, so that all lanes are busy. */
 static void crowd(void)
 {
     enum {
@@ -187,7 +188,7 @@ static unsigned all_messages(void)
     return total;
 }
 
-/* A part has a transport, slots and STAGE of its own. */
+/* A group has its own transport, slots and STAGE. */
 static void work_in_part(int is_direct)
 {
     unsigned before = all_messages();
@@ -218,7 +219,7 @@ static int work(int is_direct, int crowds)
 
     MUST(tutti_barrier(comm) == TUTTI_OK);
     forbid_alloc(1);
-    one(777, TUTTI_MAX, 0); /* what a device does not add up */
+    one(777, TUTTI_MAX, 0); /* not summed by a device */
     MUST(all_messages() == 0);
     for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
         one(some[i], TUTTI_SUM, 0);
@@ -262,10 +263,10 @@ static int die(void)
     tutti_finalize();
     printf("rank %d: %u late\n", rank, late());
     fflush(stdout);
-    _exit(0); /* MPI's own end would wait for the dead */
+    _exit(0); /* MPI's own end would wait for the dead rank */
 }
 
-/* As an application that uses MPI from one thread at a time. */
+/* An application that uses MPI from one thread at a time. */
 static void begin_serialized(void)
 {
     typedef int init_fn_t(int *argc, char ***argv, int required, int *ret_provided);
@@ -279,7 +280,7 @@ static void begin_serialized(void)
     MUST(provided == SERIALIZED);
 }
 
-/* The file by which this rank says that it has polled enough. */
+/* The file by which this rank reports that it has polled enough. */
 static void polled_name(int of, char *ret_name, size_t bytes)
 {
     const char *nccl = getenv("TUTTI_TEST_PRETEND");
@@ -319,7 +320,7 @@ static int be_left(void)
     MUST(all_messages() > 0);
     MUST(tutti_allreduce_async("x", in, out, MOST, TUTTI_FLOAT32, TUTTI_SUM, comm, NULL,
                                &request) == TUTTI_OK);
-    /* It begins, and gets no further, as rank 1 does nothing. */
+    /* It begins, and makes no further progress, because rank 1 does nothing. */
     for (int i = 0; rank != 1 && i < 100; i++) {
         MUST(tutti_test(request, &done) == TUTTI_OK && !done);
         usleep(2000);
@@ -331,7 +332,7 @@ static int be_left(void)
         kill(getpid(), SIGKILL);
     }
     say_polled();
-    usleep(1500000); /* Tutti's thread hears of it */
+    usleep(1500000); /* Tutti's thread is told of it */
     MUST(tutti_wait(request, -1) == TUTTI_ERR_PEER_LOST);
     tutti_finalize();
     printf("rank %d: %u late\n", rank, late());

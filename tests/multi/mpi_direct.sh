@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Messages between pretended hosts from and to device memory, over a real MPI: each algorithm between
-# hosts, hosts of equal and unequal numbers of ranks. mpi_direct_ends.sh has the rest.
+# Messages between pretended hosts from and to device memory, over a real MPI: each algorithm
+# between hosts, hosts with equal and unequal numbers of ranks. mpi_direct_ends.sh tests the ends.
 set -u
 . "$srcdir/tests/multi/mpi_direct_common.sh"
 
@@ -15,7 +15,7 @@ for sub in recursive_doubling halving_doubling ring; do
         works $hosts "$shim" direct direct
     done
 done
-# By turns, so that ends get other slots.
+# Alternating, so that ends get other slots.
 TUTTI_ALGORITHM=allreduce:0-4k:hierarchical/ring,allreduce:4k-100M:hierarchical/halving_doubling
 works abc "$shim" direct direct
 works aabbcd "$shim" direct direct

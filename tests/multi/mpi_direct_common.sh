@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Jobs over a real MPI that is made to accept the pretend device's memory (mpi_direct_shim.c). To be
-# sourced by a test that has set srcdir.
+# Jobs over a real MPI that accepts the pretend device's memory with a shim (mpi_direct_shim.c).
+# Sourced by tests that have set srcdir.
 . "$srcdir/tests/multi/bench_common.sh"
 
 unset TUTTI_DEVICE TUTTI_DEVICE_ID TUTTI_GPU_DIRECT TUTTI_ALGORITHM
@@ -18,7 +18,7 @@ if ! test -e "$shim"; then
     echo "no shim: $shim"
     exit 77
 fi
-# The shim comes first, and is no sanitizer.
+# The shim is loaded first, before the sanitizer's library.
 ASAN_OPTIONS="$ASAN_OPTIONS:verify_asan_link_order=0"
 TUTTI_TEST_PRETEND=$files/nccl
 export TUTTI_TEST_PRETEND
@@ -44,7 +44,7 @@ job()
     ran timeout --kill-after=5 250 $mpirun ${recovers:-} -np ${#HOSTS} "$files/host" $program "$@"
 }
 
-# works HOSTS SHIM direct|staged WORDS [N]: right results, one way or the other, and a log line about it.
+# works HOSTS SHIM direct|staged WORDS [N]: correct results, in this way, and a log line with WORDS.
 works()
 {
     job "$1" "$2" works "$3" ${5:-}

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI that takes the pretend device's memory: preloaded before a real one, whose calls it wraps.
- * Messages from and to device memory go through bounce buffers, and are counted. It answers 1 when
- * asked whether it can, but on the rank that TUTTI_TEST_REFUSES names.
+ * An MPI that accepts the pretend device's memory: preloaded before a real one, whose calls it
+ * wraps. Messages from and to device memory go through bounce buffers, and are counted. Its query
+ * returns 1, except on the rank that TUTTI_TEST_REFUSES names.
  *
- * With TUTTI_TEST_NO_CANCEL a receive into device memory cannot be cancelled, as if its message was
- * coming; those that were abandoned are written when the program says so. Writing to memory that
- * was freed ends it.
+ * With TUTTI_TEST_NO_CANCEL a receive into device memory cannot be cancelled, as if its message
+ * were arriving; abandoned receives are written when the program requests it. Writing to freed
+ * memory ends the program.
  *
- * With TUTTI_TEST_WAITS it is an MPI that waits for all of the device's work, whoever queued it,
- * before each message of device memory and whenever it looks at one, as an MPI that copies by the
- * device may; and counts how often NCCL's work was among that. Some messages then leave LATE_NS
- * late, in some later call, as an MPI without a thread of its own may do it.
+ * With TUTTI_TEST_WAITS it is an MPI that waits for all of the device's work, of any origin, before
+ * each message of device memory and whenever it tests one, as an MPI that copies by the device may;
+ * and it counts how often this included NCCL's work. Some messages then leave LATE_NS late, in some
+ * later call, as in an MPI without a thread of its own.
  */
 #include "pretend/pretend.h"
 
@@ -36,14 +36,14 @@ typedef int synchronize_fn_t(int device);
 typedef struct bounce {
     struct bounce *next;
     MPI_Request request; /* of a send: a persistent one. MPI_REQUEST_NULL: abandoned */
-    uint64_t starts_ns;  /* when to start it; 0: it is */
+    uint64_t starts_ns;  /* when to start it; 0: started */
     const void *buf;     /* on the device */
-    void *device;        /* receives: the same; else NULL */
+    void *device;        /* receives: buf; sends: NULL */
     size_t room;
     char bytes[];
 } bounce_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all following variables */
 static bounce_t *bounces;
 static unsigned sent, received, waits;
 static const tutti__device_ops_t *ops;
@@ -171,7 +171,7 @@ static int keep(bounce_t *b, int code, const MPI_Request *request)
     return code;
 }
 
-/* NULL: it is no message of device memory. take: out of the list. */
+/* NULL: not a message of device memory. take: remove it from the list. */
 static bounce_t *find(MPI_Request request, int take)
 {
     bounce_t **at = &bounces, *b;
@@ -186,7 +186,7 @@ static bounce_t *find(MPI_Request request, int take)
     return b;
 }
 
-/* Those whose time has come. */
+/* Start the sends that are due. */
 static void start_sends(void)
 {
     uint64_t now = tutti__now_ns();
@@ -204,8 +204,8 @@ static void start_sends(void)
 
 /*
  * With three ranks on each of two hosts, one leader gets the odd lanes' messages first, the other
- * the even ones'; and so do the second and the third rank of both. So what a leader would launch
- * first has not come to all of its host.
+ * the even ones'; likewise the second and the third ranks. So the operation that a leader would
+ * launch first has not come to all ranks of its host.
  */
 static int is_late(int tag)
 {

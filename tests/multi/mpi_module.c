@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One rank of a test of the MPI module, without the library: `mpi_module MODULE CASE`, started by
- * mpirun through mpi_module.sh, which knows how each case has to end.
+ * mpirun through mpi_module.sh, which checks how each case ends.
  *
- * Opens the module as the core does, for itself alone (RTLD_LOCAL), and does not link MPI. Where a
- * case plays an application that uses MPI, it takes MPI's functions from the module's libmpi.
+ * Opens the module as the core does (RTLD_LOCAL), and does not link MPI. A case that acts as an
+ * application that uses MPI takes MPI's functions from the module's libmpi.
  */
 #include "boot/module.h"
 
@@ -212,7 +212,7 @@ static void open_flow(tutti__xport_t *xport, size_t slot_bytes, tutti__chan_key_
     CHECK(same == ret_flow->chan);
 }
 
-/* Both ways around a ring, at once, in one lane: four flows. */
+/* Both directions around a ring, at once, in one lane: four flows. */
 static void ring(tutti__xport_t *xport, size_t slot_bytes, uint32_t size, uint32_t lane,
                  uint32_t total)
 {
@@ -266,7 +266,7 @@ static void case_data(void)
     meet.close(meet.ctx);
 }
 
-/* Two transports over one meeting do not see each other's messages. */
+/* Two transports over one meeting do not receive each other's messages. */
 static void case_two_xports(void)
 {
     tutti__xport_t *one;
@@ -365,7 +365,7 @@ static tutti_status_t view(tutti__xport_t *xport, tutti__chan_t *chan, size_t by
     return status;
 }
 
-/* Rank 0 sends `sent` bytes, rank 1 expects `wanted`: every other rank looks on. */
+/* Rank 0 sends `sent` bytes, rank 1 expects `wanted`; the other ranks take no part. */
 static void wrong_length(const tutti__meet_t *meet, size_t slot_bytes, size_t sent, size_t wanted)
 {
     char block[4096] = { 0 };
@@ -405,8 +405,8 @@ static void case_wrong_length(void)
     wrong_length(&meet, 4096, 100, 104);
     wrong_length(&meet, 4096, 104, 100);
     wrong_length(&meet, 4096, 0, 4);
-    /* More than fits: MPICH 4.0 then ends the job, whatever the error handler. Not by
-       more than an eager message: Open MPI 4.1.4 then writes past the buffer. */
+    /* More than fits: MPICH 4.0 then ends the job, whatever the error handler. Not larger than an
+       eager message, because Open MPI 4.1.4 would write past the buffer. */
     if (strcmp(module->name, "openmpi") == 0)
         wrong_length(&meet, 64, 128, 64);
     meet.close(meet.ctx);
@@ -434,7 +434,8 @@ static void pass_on(tutti__xport_t *xport, tutti__chan_t *out, tutti__chan_t *in
     CHECK_OK(status);
 }
 
-/* Direct ends: messages longer than the transport's, and slots of ours, others in each run. */
+/* Direct ends: messages longer than the transport's, and the test's own slots, different
+   in each run. */
 static void case_lent(void)
 {
     static char slots[3][3 * 8192], block[8192];
@@ -466,7 +467,7 @@ static void case_lent(void)
     meet.close(meet.ctx);
 }
 
-/* Everybody expects messages that never come, and sends some that nobody takes. */
+/* Each rank expects messages that never come, and sends some that no rank receives. */
 static void stuck_traffic(const tutti__meet_t *meet, size_t bytes, tutti__xport_t **ret_xport)
 {
     static char block[1 << 20];
@@ -512,13 +513,13 @@ static void case_cancel(void)
         xport->ops->close(xport);
     }
     meet.close(meet.ctx);
-    /* The world goes on: a new meeting sees nothing of what was left behind. */
+    /* The world continues: a new meeting receives nothing of the abandoned messages. */
     open_meet(&meet);
     exchange(&meet, 4096, 2, 30);
     meet.close(meet.ctx);
 }
 
-/* Rank 1 is killed in mid-traffic, and the launcher was told to let the others live. */
+/* Rank 1 is killed while messages are in flight, and the launcher lets the others live. */
 static void case_killed(void)
 {
     tutti__xport_t *xport;
@@ -555,7 +556,7 @@ static void case_give_up(void)
     module->give_up();
 }
 
-/* The same by leaving without tutti_finalize. */
+/* As give_up, by leaving without tutti_finalize. */
 static void case_leave(void)
 {
     tutti__meet_t meet;

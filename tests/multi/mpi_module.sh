@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The MPI module without the library: runs the cases of mpi_module.c under mpirun. Most of them end
-# well; those of a failed job must end soon, and so that the launcher notices.
+# The MPI module without the library: runs the cases of mpi_module.c under mpirun. Most of them
+# succeed; those of a failed job must end soon, and in a way that the launcher detects.
 set -u
 
-# Open MPI leaves memory behind in plugins that it has unloaded: there is no name left to suppress.
+# Open MPI leaks memory in plugins that it has unloaded, so suppressions cannot name it.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 . "$srcdir/tests/long.sh"
@@ -74,7 +74,7 @@ passes 2 app_single app_funneled app_serialized app_multiple app_ends_ours twice
 passes 3 app_ends_first twice
 
 # Rank 0 leaves at once while the others sleep for a minute: the launcher ends the job. MPICH's does
-# so with rank 0's status.
+# this with rank 0's status.
 for case in give_up leave timeout timeout_first; do
     launch 3 $case
     if [ "$status" -eq 124 ] || [ "$status" -eq 137 ] || [ "$status" -eq "$never" ]; then

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests that are started again and again; callbacks; waiting for any of several. */
+/* Requests that are started repeatedly; callbacks; waiting for any of several. */
 #include "multi/async_calls.h"
 
 #include <stdlib.h>
@@ -120,7 +120,7 @@ static void wrong_uses(rank_t *self)
         tutti_allreduce_async("q", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL, &plain));
     CHECK_STATUS(tutti_start(plain), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_request_free(plain), TUTTI_ERR_INVALID_ARGUMENT);
-    /* One that is not active is like none. */
+    /* An inactive request counts as NULL. */
     list[0] = NULL;
     list[1] = p;
     list[2] = plain;
@@ -144,7 +144,7 @@ typedef struct {
     atomic_int calls, ended; /* ended: sum of the statuses */
     tutti_comm_t *comm;
     tutti_request_t *next;  /* started by the callback */
-    tutti_request_t *other; /* not done: may not be waited for */
+    tutti_request_t *other; /* not done: a callback may not wait for it */
     tutti_status_t waited;
 } heard_t;
 
@@ -157,7 +157,7 @@ static void hear(void *arg, tutti_status_t status)
         h->waited = tutti_wait(h->other, -1);
     if (h->next != NULL)
         CHECK_OK(tutti_start(h->next));
-    /* Late enough to be missed by a wait that does not wait for it. */
+    /* Late enough to be missed by a wait that does not wait for callbacks. */
     if (h->calls == 0)
         usleep(2000);
     atomic_fetch_add(&h->calls, 1);
@@ -172,7 +172,7 @@ static tutti_async_options_t hears(heard_t *h)
     return options;
 }
 
-/* Once for each start, before the wait is over, whoever finishes it. */
+/* Once for each start, before the wait is over, whichever thread completes it. */
 static void each_start(rank_t *self)
 {
     float x[8] = { 0 };
@@ -191,7 +191,7 @@ static void each_start(rank_t *self)
     for (int s = 0; s < 60; s++) {
         for (int i = 0; i < 8; i++)
             CHECK_OK(tutti_start(r[(i + self->rank) % 8]));
-        /* The thread's, a waiter's, or one's that only submits. */
+        /* The library's thread, a waiter, or a thread that only submits. */
         if (s % 3 == 0)
             usleep(1000);
         for (int i = 0; i < 8; i++) {
@@ -209,7 +209,7 @@ static void each_start(rank_t *self)
     }
 }
 
-/* Callbacks start others, a long chain; and may not wait. */
+/* Callbacks start other requests, a long chain; and may not wait. */
 static void chain(rank_t *self)
 {
     enum {
@@ -234,7 +234,7 @@ static void chain(rank_t *self)
         if (i > 0)
             h[i - 1].next = r[i];
     }
-    /* All ranks wait for it in a callback, so it is not done while they do. */
+    /* All ranks wait for it in a callback, so it cannot complete meanwhile. */
     last = hears(&h[LINKS - 1]);
     CHECK_OK(tutti_allreduce_async("open", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, &last,
                                    &open));
@@ -263,7 +263,7 @@ static void no_waiting(rank_t *self)
 
     if (self->size == 1)
         return;
-    /* Nobody submits "never" everywhere before the callback has looked. */
+    /* Not all ranks submit "never" before the callback has checked. */
     if (self->rank == 0)
         CHECK_OK(tutti_allreduce_async("never", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                        NULL, &h.other));
@@ -280,7 +280,7 @@ static void no_waiting(rank_t *self)
     CHECK_INT(y, self->size);
 }
 
-/* Errors, too: what does not fit, and what is pending when the end comes. */
+/* Errors as well: mismatches, and requests that are pending at the end. */
 static void bad_ends(rank_t *self)
 {
     float x[2] = { 1, 1 };
@@ -295,7 +295,7 @@ static void bad_ends(rank_t *self)
     CHECK_STATUS(tutti_wait(r[0], -1), TUTTI_ERR_MISMATCH);
     CHECK_INT(h[0].calls, 1);
     CHECK_INT(h[0].ended, TUTTI_ERR_MISMATCH);
-    /* Before the barrier: who is slow to leave that finds that the others have left. */
+    /* Before the barrier: a rank that is slow to leave it may find that the others have left. */
     if (self->rank == 0)
         CHECK_OK(tutti_allreduce_async("alone", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
                                        &options[1], &r[1]));
@@ -326,7 +326,7 @@ static void aborted(rank_t *self)
     }
     CHECK_OK(
         tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, &options, &r));
-    (void)tutti_barrier(self->comm); /* who is slow to leave it may hear of the end there */
+    (void)tutti_barrier(self->comm); /* a rank that is slow to leave may get the error here */
     CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_PEER_LOST);
     CHECK_INT(h.calls, 1);
     CHECK_INT(h.ended, TUTTI_ERR_PEER_LOST);
@@ -334,8 +334,8 @@ static void aborted(rank_t *self)
 
 /* ---- waiting for any ---- */
 
-/* One that is submitted again whenever it is done must not hide the others. In a world of one,
-   where everything is done at once; elsewhere ranks would have to pick alike. */
+/* A request that is submitted again whenever it is done must not hide the others. In a world of
+   one, where every request is done at once; with more ranks all would have to choose alike. */
 static void fair(rank_t *self)
 {
     enum {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the pretended NCCL's work ends: never, aborted, closed too early, or in its time.
+ * The end of the pretended NCCL's work: it hangs, is aborted, closed too early, or completes.
  */
 #include "pretend_job.h"
 
@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-/* Deadlock 7: work that never ends is ended by who aborts, for itself only: the others hear nothing
-   of it, and each has to abort, too. */
+/* Deadlock 7: an abort ends hanging work only on its own rank. The others are not told, and each
+   must abort as well. */
 static void aborted(rank_t *self)
 {
     tutti__nccl_call_t call;
@@ -30,7 +30,7 @@ static void aborted(rank_t *self)
             CHECK_OK(p.gpu.ops->nccl_poll(p.gpu.nccl));
             p.gpu.ops->nccl_abort(p.gpu.nccl);
             p.gpu.nccl = NULL;
-            /* What was queued behind it goes on. */
+            /* Work queued behind it continues. */
             CHECK_OK(gpu_finish(&p.gpu));
         }
         CHECK_OK(tutti_barrier(self->comm));

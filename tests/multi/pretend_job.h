@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the tests of the pretended NCCL share: a rank with a device, a stream and a communicator.
+ * Shared by the tests of the pretended NCCL: a rank with a device, a stream and a communicator.
  */
 #ifndef TUTTI_TESTS_PRETEND_JOB_H
 #define TUTTI_TESTS_PRETEND_JOB_H
@@ -25,20 +25,20 @@ int run_pretend_jobs(rank_fn_t fn, int min_size);
 
 /* Use device `rank`, make a stream and an event; open a communicator, with all ranks. */
 void gpu_begin(gpu_t *gpu, rank_t *self);
-/* Close or drop what is there; nccl may be NULL. */
+/* Close or drop what was made; nccl may be NULL. */
 void gpu_end(gpu_t *gpu);
 
 void gpu_id(gpu_t *gpu, tutti__nccl_id_t *ret_id);
 tutti__nccl_t *gpu_open(gpu_t *gpu);
-/* Until nccl_poll has an answer. */
+/* Poll until the result is not AGAIN. */
 tutti_status_t gpu_poll(gpu_t *gpu, tutti__nccl_t *nccl);
-/* Record the event, wait for it; what query says. */
+/* Record the event, wait for it; returns query's result. */
 tutti_status_t gpu_finish(gpu_t *gpu);
-/* A call, its launch and its end; the first error. */
+/* A call, its launch and its end; returns the first error. */
 tutti_status_t gpu_call(gpu_t *gpu, const tutti__nccl_call_t *calls, size_t ncalls);
-/* What nccl_poll says once it is an error, with words. */
+/* nccl_poll must return an error with `words` in its text. */
 void gpu_expect(gpu_t *gpu, tutti__nccl_t *nccl, const char *words);
-/* The same from the event behind the work, which ends. */
+/* The event after the work must return this error, and the work ends. */
 void gpu_expect_event(gpu_t *gpu, const char *words);
 
 #define PLANT_COUNT 100
@@ -53,7 +53,7 @@ void plant_begin(plant_t *p, rank_t *self);
 void plant_end(plant_t *p);
 /* Of PLANT_COUNT int32, in place. */
 tutti__nccl_call_t plant_allreduce(const plant_t *p);
-/* A call, with the event recorded behind it. 0: refused already. */
+/* A call, with the event recorded after it. 0: already refused. */
 int plant_launch(plant_t *p, const tutti__nccl_call_t *call);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What NCCL would hang on, planted: the pretended one says what is wrong, on all ranks, and ends.
+ * Misuse on which NCCL would hang, planted: the pretended NCCL reports it on all ranks, and ends.
  */
 #include "pretend_job.h"
 
 #include <pthread.h>
 #include <string.h>
 
-/* The last rank comes with another call than the others. */
+/* The last rank makes another call than the others. */
 static void differ(rank_t *self, const tutti__nccl_call_t *theirs, const char *words)
 {
     tutti__nccl_call_t call;
@@ -24,7 +24,7 @@ static void differ(rank_t *self, const tutti__nccl_call_t *theirs, const char *w
     if (plant_launch(&p, &call))
         gpu_expect_event(&p.gpu, words);
     gpu_expect(&p.gpu, p.gpu.nccl, words);
-    /* It has failed for good. */
+    /* The communicator has failed permanently. */
     CHECK_STATUS(p.gpu.ops->nccl_call(p.gpu.nccl, &call, 1, p.gpu.stream), TUTTI_ERR_TRANSPORT);
     plant_end(&p);
 }
@@ -77,7 +77,7 @@ static void message_not_collective(rank_t *self)
     differ(self, &call, "the peer is in a collective call");
 }
 
-/* Ranks 0 and 1: one sends, the other does what does not fit. */
+/* Ranks 0 and 1: one sends, the other makes a call that does not match. */
 static void pair(rank_t *self, tutti__nccl_kind_t kind, tutti__nccl_kind_t other, size_t count,
                  const char *words)
 {
@@ -129,7 +129,7 @@ static void not_polled(rank_t *self)
     plant_end(&p);
 }
 
-/* The same with the stream: nothing is there yet that an event could stand behind. */
+/* not_polled for the stream: there is no work yet after which an event could be recorded. */
 static void recorded_before_poll(rank_t *self)
 {
     tutti__nccl_call_t call;
@@ -157,7 +157,7 @@ static void not_open(rank_t *self)
     plant_begin(&p, self);
     call = plant_allreduce(&p);
     gpu_id(&p.gpu, &id);
-    /* Nobody else comes: it does not stand, and does not wait. */
+    /* No other rank comes: it is not ready, and does not wait. */
     if (self->rank == 0) {
         CHECK_OK(p.gpu.ops->nccl_open(&id, 0, (uint32_t)self->size, 0, &nccl));
         for (int i = 0; i < 10; i++)
@@ -192,7 +192,7 @@ static void two_threads(rank_t *self)
     if (self->rank == 0) {
         pretend_slow_calls(500000);
         CHECK_INT(pthread_create(&thread, NULL, poll_too, &p), 0);
-        /* Wrong itself, if the other one came first. */
+        /* May fail itself, if the other one came first. */
         (void)p.gpu.ops->nccl_call(p.gpu.nccl, &call, 1, p.gpu.stream);
         pthread_join(thread, NULL);
         pretend_slow_calls(0);
@@ -220,7 +220,7 @@ static void crossed(rank_t *self)
             failed = 1;
     }
     (void)failed;
-    /* One of the two has failed, and all ends. */
+    /* One of the two has failed, and all work ends. */
     while (p.gpu.ops->nccl_poll(pair[0]) != TUTTI_ERR_TRANSPORT &&
            p.gpu.ops->nccl_poll(pair[1]) != TUTTI_ERR_TRANSPORT)
         usleep(50);
@@ -246,7 +246,7 @@ static void mixed(rank_t *self)
     plant_end(&p);
 }
 
-/* A buffer that is too short: on rank 0, and the others hear of it. */
+/* A buffer that is too short, on rank 0; the others get the error. */
 static void short_buffer(rank_t *self)
 {
     tutti__nccl_call_t call;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pretend device as a module: processes that nobody prepared find each other's NCCL by a file,
+ * The pretend device as a module: processes without preparation find each other's NCCL by a file,
  * and errors go to the core's services.
  */
 #include "pretend/pretend.h"
@@ -136,7 +136,7 @@ int main(void)
         const job_t run = { .size = size, .fn = job };
 
         RUN_JOB(failures, &run);
-        if (truncate(file, 0) != 0) /* each job wants a new one */
+        if (truncate(file, 0) != 0) /* each job needs a new file */
             failures++;
     }
     unlink(file);

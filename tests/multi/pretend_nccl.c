@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Several pieces, and not a multiple of one; and one that a rank may have none of. */
+/* Several pieces, and not a multiple of one; and a count for which some ranks have no element. */
 static const size_t counts[] = { 0, 1, 13, 20001 };
 
 /* Narrow numbers whose sums round, so that another order gives other bits. */
@@ -34,7 +34,7 @@ typedef struct {
     unsigned char *want, *got;
 } case_t;
 
-/* What `rank` should have in dst after the call. NULL srcs: it is not written. */
+/* The required content of `rank`'s dst after the call. NULL srcs: it is not written. */
 static int expected(const case_t *c, unsigned char **srcs)
 {
     size_t size = (size_t)c->gpu->rank->size, rank = (size_t)c->gpu->rank->rank;
@@ -132,7 +132,7 @@ static void all_kinds(rank_t *self)
     gpu_end(&gpu);
 }
 
-/* An alltoall of messages in one call, each pair's of its own length, some empty. */
+/* An alltoall of messages in one call, with a length for each pair, some empty. */
 static void messages(rank_t *self)
 {
     size_t size = (size_t)self->size, most = 25000;
@@ -161,7 +161,7 @@ static void messages(rank_t *self)
             recv.kind = TUTTI__NCCL_RECV;
             recv.src = NULL;
             recv.dst = (int *)dst + r * most;
-            /* Every rank in another order. */
+            /* A different order on every rank. */
             calls[2 * r] = self->rank % 2 ? send : recv;
             calls[2 * r + 1] = self->rank % 2 ? recv : send;
         }
@@ -178,7 +178,7 @@ static void messages(rank_t *self)
     gpu.ops->free(dst);
 }
 
-/* Two messages from one rank to the next in one call: the first is received first. */
+/* Two messages from one rank to the next in one call: the first one is received first. */
 static void two_messages(rank_t *self)
 {
     uint32_t next = (uint32_t)((self->rank + 1) % self->size);
@@ -213,8 +213,8 @@ static void two_messages(rank_t *self)
     gpu.ops->free(ptr);
 }
 
-/* As DESIGN's hierarchical allreduce has it: two collectives as one; and another communicator, in
-   the same order on all ranks; with delays, and calls in two streams. */
+/* As in the hierarchical allreduce: two collectives as one; and another communicator, in the same
+   order on all ranks; with delays, and calls in two streams. */
 static void groups(rank_t *self)
 {
     size_t size = (size_t)self->size, n = 1000;
@@ -268,7 +268,7 @@ static void groups(rank_t *self)
     gpu.ops->free(ptr);
 }
 
-/* One communicator, calls in two streams that know nothing of each other: in the order of calls. */
+/* One communicator, calls in two independent streams: executed in the order of calls. */
 static void two_streams(rank_t *self)
 {
     tutti__dstream_t *streams[2];
@@ -312,7 +312,7 @@ static void two_streams(rank_t *self)
     gpu.ops->free(ptr);
 }
 
-/* Communicators' places are used again: more than there are at once. */
+/* Communicators' places are reused: more than exist at once. */
 static void many(rank_t *self)
 {
     gpu_t gpu;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered buffers of the pretended NCCL: calls with them, and what the real one may hang on or
- * corrupt, planted: that it is said, on all ranks.
+ * Registered buffers of the pretended NCCL: correct calls with them, and planted misuse on which
+ * the real one may hang or corrupt data, which must be reported on all ranks.
  */
 #include "pretend_job.h"
 
@@ -11,10 +11,10 @@
 
 typedef struct {
     plant_t p;
-    char *memory; /* of nccl_alloc: two blocks for each rank, and two more */
+    char *memory; /* from nccl_alloc: two blocks for each rank, and two more */
     size_t bytes;
     tutti__nccl_reg_t *reg;
-    int failed; /* the communicator has, so it is aborted */
+    int failed; /* the communicator has failed, so it is aborted */
 } ground_t;
 
 static void begin(ground_t *g, rank_t *self)
@@ -32,7 +32,7 @@ static void begin(ground_t *g, rank_t *self)
 
 static void end(ground_t *g)
 {
-    /* A peer may still be at it. */
+    /* A peer may still be using it. */
     CHECK_OK(tutti_barrier(g->p.gpu.rank->comm));
     if (g->failed) {
         g->p.gpu.ops->nccl_abort(g->p.gpu.nccl);
@@ -59,7 +59,7 @@ static tutti__nccl_call_t call_of(const ground_t *g, tutti__nccl_kind_t kind, ch
     return call;
 }
 
-/* Out of place, in place, at another place, and the same memory of another communicator. */
+/* Out of place, in place, at another place, and the same memory with another communicator. */
 static void good(rank_t *self)
 {
     size_t own = BLOCK * (size_t)self->rank;
@@ -86,7 +86,7 @@ static void good(rank_t *self)
     end(&g);
 }
 
-/* The last rank's buffers are other ones. */
+/* The last rank uses other buffers. */
 static void differ(ground_t *g, tutti__nccl_call_t call, const char *words)
 {
     g->failed = 1;

@@ -49,7 +49,7 @@ int reference_serves(tutti_dtype_t dtype, tutti_op_t op)
     }
 }
 
-/* ---- elements as numbers ---- */
+/* ---- conversion to and from numbers ---- */
 
 /* Normal numbers and zero only; to nearest even. */
 static uint64_t narrow_bits(double value, int exponent_bits, int mantissa_bits)
@@ -237,7 +237,7 @@ void reference_value(tutti_dtype_t dtype, tutti_op_t op, int rank, size_t i, uns
 
 /* ---- folding ---- */
 
-/* NaNs are for the tests of the kernels. */
+/* NaNs are left to the tests of the kernels. */
 static double fold_float(tutti_op_t op, double a, double b)
 {
     switch (op) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What collectives must compute, element by element and one rank after the other, with code of its
- * own: nothing of the library's kernels. Values are chosen so that every result is exact, whatever
- * the association: small integers in floating point types, any bits in integers.
+ * The required results of collectives, element by element and one rank after another, with separate
+ * code: nothing of the library's kernels. Values are chosen so that every result is exact with any
+ * association: small integers in floating point types, any bits in integers.
  */
 #ifndef TUTTI_TESTS_REFERENCE_H
 #define TUTTI_TESTS_REFERENCE_H
@@ -17,11 +17,11 @@ enum {
     REFERENCE_OPS = 13
 };
 
-/* Is a pair served, by the table in types.h? */
+/* Is this type and operation served, by the table in types.h? */
 int reference_serves(tutti_dtype_t dtype, tutti_op_t op);
 
-/* Element i of what `rank` sends; op decides which values are exact. Operations of the caller's
-   own: any bits. */
+/* Element i of `rank`'s input; op determines which values are exact. User-defined
+   operations: any bits. */
 void reference_value(tutti_dtype_t dtype, tutti_op_t op, int rank, size_t i, unsigned salt,
                      void *ret_element);
 
@@ -39,7 +39,7 @@ void reference_shifted_product(void *dst, const void *left, const void *right, s
 void reference_left(void *dst, const void *left, const void *right, size_t count,
                     tutti_dtype_t dtype, void *context);
 
-/* The context of all three. */
+/* The context of all three functions. */
 extern int reference_context;
 
 typedef enum {
@@ -49,9 +49,9 @@ typedef enum {
     REFERENCE_USER_OPS
 } reference_user_t;
 
-/* Make them; in each process once, before the first job. */
+/* Make the operations; once in each process, before the first job. */
 void reference_create_ops(void);
-/* Their numbers, which the functions above know. */
+/* Their numbers, which the functions above recognise. */
 tutti_op_t reference_user_op(reference_user_t user);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations of the caller's own, for tests. See reference.h. */
+/* User-defined operations, for tests. See reference.h. */
 #include "multi/reference.h"
 
 #include "ranks.h"

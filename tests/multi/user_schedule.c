@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * TUTTI_ALGORITHM=collective:@file: schedules that a person wrote, and those that the library
- * prints, give right results in direct and asynchronous calls; wrong ones, and files that are not
- * there, end the opening of a communicator on all ranks, with the same words.
+ * TUTTI_ALGORITHM=collective:@file: hand-written schedules, and those that the library prints, give
+ * correct results in direct and asynchronous calls; wrong schedules, and missing files, are an
+ * error of opening a communicator on all ranks, with the same text.
  */
 #include "multi/coll_case.h"
 #include "multi/reference.h"
@@ -30,7 +30,7 @@ static FILE *create(const char *name)
     return file;
 }
 
-/* ---- by hand ---- */
+/* ---- hand-written ---- */
 
 static void head(FILE *file, int rank, int size, int blocks, const char *sizes)
 {
@@ -38,7 +38,7 @@ static void head(FILE *file, int rank, int size, int blocks, const char *sizes)
             rank, size, blocks, sizes);
 }
 
-/* Rank 0 adds up in the order of ranks, and tells all. */
+/* Rank 0 adds in the order of ranks, and sends the result to all. */
 static void write_allreduce(const char *name, int size)
 {
     FILE *file = create(name);
@@ -94,7 +94,7 @@ static void write_alltoall(const char *name, int size, const char *sizes)
     fclose(file);
 }
 
-/* ---- what is right ---- */
+/* ---- correct files ---- */
 
 static int has_root(const tutti__files_t *files, tutti__collective_t collective, int *ret_root)
 {
@@ -105,7 +105,7 @@ static int has_root(const tutti__files_t *files, tutti__collective_t collective,
     return tutti__collective_has_root(collective);
 }
 
-/* All calls of one kind, in all places; with another root it is refused. */
+/* All calls of one kind, in all places; another root is refused. */
 static void call_in_all_ways(area_t *area, tutti_call_kind_t kind)
 {
     const rank_t *self = area->self;
@@ -175,7 +175,7 @@ static void by_hand(rank_t *self)
     area_close(&area);
 }
 
-/* Ranks of other groups have other rules; this one's file is the world's. */
+/* Other groups have other rules; this file is for the world. */
 static void in_groups(rank_t *self)
 {
     tutti_comm_t *all, *half;
@@ -217,7 +217,7 @@ static int run_by_hand(int size, int threads)
     return failures;
 }
 
-/* ---- what the library prints ---- */
+/* ---- schedules that the library prints ---- */
 
 static void call_printed(rank_t *self)
 {
@@ -291,7 +291,7 @@ static int run_printed(int threads)
     return failures;
 }
 
-/* ---- what is wrong ---- */
+/* ---- wrong files ---- */
 
 typedef struct {
     const char *algorithm; /* with a %s for the folder */
@@ -299,7 +299,7 @@ typedef struct {
     int size, strict;
 } wrong_t;
 
-/* Opening one more communicator with this setting fails with these words, on all ranks. */
+/* Opening one more communicator with this setting fails with this text, on all ranks. */
 static void open_wrong(rank_t *self)
 {
     const wrong_t *wrong = self->arg;
@@ -312,7 +312,7 @@ static void open_wrong(rank_t *self)
     tutti__conf_defaults(&conf);
     conf.shared.timeout_ms = 10000;
     conf.shared.strict = (uint64_t)wrong->strict;
-    if (self->rank == 0) /* rank 0's settings count */
+    if (self->rank == 0) /* rank 0's settings are used */
         snprintf(conf.shared.algorithm, sizeof(conf.shared.algorithm), wrong->algorithm, folder);
     CHECK_OK(tutti__meet_local(name, (uint32_t)self->rank, (uint32_t)self->size, 10000, &meet));
     CHECK_STATUS(tutti__comm_open(&meet, NULL, &conf, &comm),
@@ -341,14 +341,14 @@ static void write_wrong(void)
         fprintf(rule, "RECV_REDUCE from rank %d: IN[0] -> OUT[0], finish\nEND_LOOP\n", 1 - r);
         fprintf(huge, "p: rank %d of 2, blocks 4000000000, scratch 0, blocks per message 1\n", r);
     }
-    /* Each rank begins with its own. */
+    /* Each rank begins with its own data. */
     for (int r = 0; r < 3; r++) {
         head(order, r, 3, 1, "");
         fprintf(order, "SEND IN[0] to rank %d\nSEND IN[0] to rank %d\n", (r + 1) % 3, (r + 2) % 3);
         fprintf(order, "RECV_REDUCE from rank %d: IN[0] -> OUT[0]\n", (r + 1) % 3);
         fprintf(order, "RECV_REDUCE from rank %d: OUT[0] -> OUT[0], finish\n", (r + 2) % 3);
         fprintf(order, "END_LOOP\n");
-        /* In place, what is sent last has been overwritten. */
+        /* In place, the data that are sent last have been overwritten. */
         head(apart, r, 3, 3, ", sizes all equal");
         fprintf(apart, "COPY IN[%d] -> OUT[%d]\n", r, r);
         for (int k = 1; k < 3; k++) {
@@ -368,7 +368,7 @@ static void write_wrong(void)
     write_allreduce("three", 3);
 }
 
-/* Proved, but not what the host's kernels or the executor can do. */
+/* Proved, but not supported by the host's kernels or the executor. */
 static void write_unfit(void)
 {
     FILE *loop = create("loop"), *scratch = create("scratch"), *mixed = create("mixed");
@@ -434,9 +434,9 @@ static int run_wrong(int threads)
     return failures;
 }
 
-/* ---- which file ---- */
+/* ---- selection of the file ---- */
 
-/* Each rank has another folder, and another file of that name, or none: rank 0's counts. */
+/* Each rank has another folder, and another file of that name, or none: rank 0's is used. */
 static void own_folder(rank_t *self)
 {
     area_t area;

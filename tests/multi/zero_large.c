@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Zero-copy allreduce and reduce, in each of the ways that it has: in place, out of place, some
- * ranks so and some so; results that the caches keep, and such that outgrow them, which
- * TUTTI_L3_BYTES sets the limit of; types and averages with a kernel for all buffers at once,
- * and without. And all of it from and to private memory, through slots, in pieces that are long.
+ * Zero-copy allreduce and reduce, in each of its variants: in place, out of place, mixed; results
+ * that the caches keep, and results that outgrow them (TUTTI_L3_BYTES sets the limit); types and
+ * averages with a kernel for all buffers at once, and without. And all of it from and to private
+ * memory, through slots, in long pieces.
  */
 #include "ranks.h"
 
@@ -12,12 +12,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Some blocks and a bit, in a part that begins neither where the memory does nor at a line. */
+/* Some blocks and a remainder, in a part that begins neither at the memory's begin
+   nor at a line. */
 #define COUNT ((size_t)100003)
 #define SHIFT 3
 #define ROOM (COUNT + 2 * SHIFT)
 
-/* Too small for the results of two ranks by nothing, and large enough for five's. */
+/* Just too small for the results of two ranks, and large enough for five's. */
 #define SMALL_L3 (2 * COUNT * 4)
 #define LARGE_L3 (5 * COUNT * 4 + 5)
 
@@ -27,7 +28,8 @@ typedef struct {
     int root; /* of a reduce; -1: an allreduce */
 } what_t;
 
-/* Small enough that float32 holds sums of all ranks' exactly; multiples of 60, so averages, too. */
+/* Small enough that float32 holds all ranks' sums exactly; multiples of 60, so averages are
+   exact as well. */
 static int32_t value(size_t i, int rank, int round)
 {
     return (int32_t)(i * 3 + (size_t)rank * 7 + (size_t)round) % 4096 * 60;
@@ -90,7 +92,7 @@ static void reduce(rank_t *self, int32_t *src, int32_t *dst, int round, const wh
     CHECK_OK(tutti_barrier(self->comm));
 }
 
-/* x, y: room for COUNT elements and one before and behind them. */
+/* x, y: space for COUNT elements and one before and after them. */
 static void all_ways(rank_t *self, int32_t *x, int32_t *y)
 {
     static const what_t whats[] = { { TUTTI_FLOAT32, TUTTI_SUM, -1 },

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Two ranks with all defaults reach an accuracy of 0.87 on Fashion-MNIST, and the convolutional
-# network one of 0.85 in its first epoch. (0.905 takes it about four: docs/training.md.)
+# network reaches 0.85 in its first epoch. (0.905 takes about four epochs: docs/training.md.)
 set -u
 
 . "${0%/*}/common.sh"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Bad input ends the trainer on all ranks, soon, with exactly one line that names what is wrong.
-# Each case runs with two ranks; some again with data that only one of the ranks finds bad.
+# Bad input ends the trainer on all ranks, soon, with exactly one line that names the error. Each
+# case runs with two ranks; some again with bad data on one rank only.
 set -u
 
 . "${0%/*}/common.sh"
@@ -16,12 +16,12 @@ bad=$work/bad
 small "$good"
 varied "$work/varied"
 
-# a rank's exit status on a line of its own, whatever the launcher makes of it
+# prints a rank's exit status on a separate line, independent of the launcher
 printf '#!/bin/sh\n"$@"\necho "status $?"\n' >"$work/rank"
 chmod +x "$work/rank"
 rank="$work/rank $trainer"
 
-# judge NAME RANKS PATTERN: looks at $out, $log and $status
+# judge NAME RANKS PATTERN: checks $out, $log and $status
 judge() {
     lines=$(grep -c '^example_train: ' "$log")
     failed=$(grep -c '^status 1$' "$out")
@@ -34,8 +34,8 @@ judge() {
     fi
 }
 
-# reject PATTERN ARGUMENT...: two ranks with these arguments, without a launcher, which takes longer
-# than they do
+# reject PATTERN ARGUMENT...: two ranks with these arguments, without a launcher, which would take
+# longer than they do
 reject() {
     pattern=$1
     shift
@@ -50,7 +50,7 @@ reject() {
     judge "$*" 2 "$pattern"
 }
 
-# spoil NAME: a fresh copy of the good data without one file; NAME is for the caller to make
+# spoil NAME: a new copy of the good data without one file; the caller makes NAME
 spoil() {
     rm -rf "$bad"
     cp -r "$good" "$bad"
@@ -175,14 +175,14 @@ tiny="--data $work/varied --batch 45 --hidden 4"
 $mpirun -np 2 "$trainer" $tiny --epochs 2 --checkpoint "$work/saved" >"$out" 2>&1 ||
     wrong 'no checkpoint' "$out"
 
-# resume PATTERN ARGUMENT...: what is wrong with $work/saved
+# resume PATTERN ARGUMENT...: the error in $work/saved
 resume() {
     pattern=$1
     shift
     reject "rank 0: --resume $work/saved: $pattern" $tiny --epochs 2 --checkpoint "$work/saved" --resume "$@"
 }
 
-# what the user must give again, or must not give, in words of the two command lines
+# options that the user must give again, or must not give, in the words of the two command lines
 reject "rank 0: --resume $work/saved: made with '--hidden 4', which this run was not given" \
     --data "$work/varied" --batch 45 --epochs 2 --checkpoint "$work/saved" --resume
 reject "rank 0: --resume $work/saved: made with '--epochs 2', which this run was not given: a cosine" \
@@ -212,7 +212,7 @@ resume 'truncated: 0 of 72 bytes'
 rm "$work/saved"
 resume 'No such file'
 
-# a file that is there is not written to, unless that was asked for
+# an existing file is not written to, unless requested
 cp "$work/whole" "$work/saved"
 kept() {
     cmp -s "$1" "$work/saved" || wrong "not kept: $2"
@@ -237,7 +237,8 @@ done
 reject 'the loss of step [0-9]* is [-naif]*; try a smaller --lr' \
     --data "$good" --batch 1 --reference-batch 1 --lr 1000 --weight-decay 1
 
-# apart NAME PATTERN ARGUMENT...: rank 0 with good data, rank 1 with these arguments, after the same batch
+# apart NAME PATTERN ARGUMENT...: rank 0 with good data, rank 1 with these arguments, after
+# the same batch
 apart() {
     name=$1
     pattern=$2

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For the trainer's shell tests, which run in the build folder: where the trainer is, how ranks are
-# started, small data. What is missing skips the test.
+# For the trainer's shell tests, which run in the build folder: the trainer's path, starting ranks,
+# small data. A missing requirement skips the test.
 
 . "$srcdir/tests/long.sh"
 
@@ -20,8 +20,8 @@ need_trainer() {
     fi
 }
 
-# After this leaks do not count: Open MPI leaves some in modules that it unloads, where suppressions
-# cannot name them. Tests without a launcher look for leaks.
+# After this leaks are ignored: Open MPI has some in modules that it unloads, where suppressions
+# cannot name them. Tests without a launcher check for leaks.
 need_mpirun() {
     if ! command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1; then
         echo "no mpirun"
@@ -51,14 +51,14 @@ wrong() {
     errors=$((errors + 1))
 }
 
-# fake_gnuplot COMMANDS: makes $work/bin/gnuplot of shell commands
+# fake_gnuplot COMMANDS: makes $work/bin/gnuplot from shell commands
 fake_gnuplot() {
     mkdir -p "$work/bin"
     printf '#!/bin/sh\n%s\n' "$1" >"$work/bin/gnuplot"
     chmod +x "$work/bin/gnuplot"
 }
 
-# byte VALUE; bytes COUNT VALUE: so many equal bytes
+# byte VALUE; bytes COUNT VALUE: COUNT equal bytes
 byte() {
     printf "\\$(printf %03o "$1")"
 }
@@ -93,7 +93,7 @@ small() {
     labels 7 3 >"$1/t10k-labels-idx1-ubyte"
 }
 
-# varied FOLDER [COUNT]: makes data of 45, or so many, and 11 images with 8 x 8 pixels, all different;
+# varied FOLDER [COUNT]: makes data of COUNT (45) and 11 images with 8 x 8 pixels, all different;
 # the same each time
 varied() {
     mkdir -p "$1"
@@ -104,7 +104,7 @@ varied() {
     { labels 11 0 | head -c 8; noise 11 4 10; } >"$1/t10k-labels-idx1-ubyte"
 }
 
-# noise COUNT SEED [LIMIT]: bytes from a linear congruence, below LIMIT
+# noise COUNT SEED [LIMIT]: bytes from a linear congruential generator, below LIMIT
 noise() {
     printf "$(awk -v count="$1" -v x="$2" -v limit="${3:-256}" 'BEGIN {
         for (i = 0; i < count; i++) {
@@ -114,7 +114,7 @@ noise() {
     }')"
 }
 
-# epochs_of FILE: how many a checkpoint has; 0 if there is none
+# epochs_of FILE: the number of epochs in a checkpoint; 0 if there is none
 epochs_of() {
     if [ -e "$1" ]; then
         od -A n -t u8 -j 32 -N 8 "$1" | tr -d ' '

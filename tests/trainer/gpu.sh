@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The trainer with --device cuda, on a device that is the host (host_device.c): losses are those of
-# the processor, ranks end with the same parameters, and a resumed run with those of one that never
-# stopped. The same on the pretend device, in whose stream Tutti's calls are; and with the real
-# trainer over pretended libraries of CUDA (tests/cuda_libs/), where these and the CUDA module were
-# built. Without a GPU the real trainer says what is missing, or takes the processor.
+# The trainer with --device cuda, on a device on the host (host_device.c): losses equal the
+# processor's, ranks end with the same parameters, and a resumed run ends with those of an
+# uninterrupted one. The same on the pretend device, in whose stream Tutti's calls are; and with the
+# real trainer over pretended libraries of CUDA (tests/cuda_libs/), if these and the CUDA module
+# were built. Without a GPU the real trainer names what is missing, or uses the processor.
 set -u
 
 . "${0%/*}/common.sh"
@@ -32,7 +32,7 @@ train() {
         wrong "$name: not one digest" "$work/$name.out"
 }
 
-# alike NAME NAME MOST: losses
+# alike NAME NAME MOST: compares losses
 alike() {
     paste -d ' ' "$work/$1.steps" "$work/$2.steps" | awk -v limit="$3" '
         { apart = $2 > $4 ? $2 - $4 : $4 - $2 }
@@ -42,7 +42,7 @@ alike() {
         wrong "$1 and $2 differ"
 }
 
-# same NAME NAME: digests
+# same NAME NAME: compares digests
 same() {
     cmp -s "$work/$1.digests" "$work/$2.digests" || wrong "$1 and $2 have other digests"
 }
@@ -58,7 +58,7 @@ for model in "mlp --hidden 20" "cnn --channels 3,4 --hidden 8"; do
     done
 done
 
-# in parts, clipped, and resumed
+# accumulated, clipped, and resumed
 options="--model cnn --channels 3 --hidden 8 --optimizer lamb --clip 0.5 --accumulate 2"
 options="$options --batch 5 --device cuda --precision fp16"
 train whole $options
@@ -69,8 +69,8 @@ timeout 60 $mpirun -np 2 "$pretend" $common $options --device cpu --precision fp
     --checkpoint "$work/checkpoint" --resume >"$work/out" 2>&1 &&
     wrong "the processor resumed a GPU's run" "$work/out"
 
-# The first two steps overflow. The first leaves the scale as it is, which a resumed run knows: so
-# the second halves it (train_run.h: four floats, before the sum).
+# The first two steps overflow. The first one keeps the scale, and a resumed run restores this
+# state, so the second halves it (train_run.h: four floats, before the sum).
 options="--model mlp --hidden 8 --batch 1 --epochs 1 --lr 0.5 --device cuda --precision fp16"
 rm "$work/checkpoint"
 train whole $options --checkpoint "$work/whole.checkpoint"
@@ -118,7 +118,7 @@ else
     echo "the real trainer over pretended libraries: not built"
 fi
 
-# the real one. CUDA's driver maps where AddressSanitizer has its gap.
+# the real trainer. CUDA's driver maps memory in AddressSanitizer's gap.
 export ASAN_OPTIONS="$ASAN_OPTIONS:protect_shadow_gap=0"
 "$trainer" --data "$data" --batch 10 --epochs 1 --device auto >"$work/out" 2>&1 ||
     wrong "auto" "$work/out"
@@ -127,7 +127,7 @@ if grep -q '  device cpu' "$work/out"; then
     why=$(sed -n 's/.*  device cpu, no GPU: //p' "$work/out")
     "$trainer" --data "$data" --batch 10 --device cuda >"$work/out" 2>&1 &&
         wrong "there is no GPU" "$work/out"
-    # With a driver that has no GPU the library says so first.
+    # If there is a driver but no GPU, the library reports it first.
     grep -qxF "example_train: --device cuda: $why" "$work/out" ||
         grep -q '^example_train: starting Tutti: cuda' "$work/out" || wrong "not why" "$work/out"
     "$trainer" --data "$data" --batch 10 --device auto --precision bf16 >"$work/out" 2>&1 &&

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What the examples print, with a launcher and without, on one, two and three ranks. The program that
-# README.md shows is hello_allreduce.
+# The output of the examples, with a launcher and without, on one, two and three ranks. README.md
+# shows hello_allreduce.
 set -u
 
 . "${0%/*}/common.sh"
@@ -16,7 +16,7 @@ sed -n '/^#include/,/^}/p' "$srcdir/examples/hello_allreduce.c" >"$work/hello"
 sed -n '/^    #include/,/^    }/{s/^    //;p;}' "$srcdir/README.md" >"$work/readme"
 cmp "$work/hello" "$work/readme" || wrong 'README.md shows another hello_allreduce'
 
-# tour_of RANKS: what it prints, in the order of ranks
+# tour_of RANKS: its output, in the order of ranks
 tour_of() {
     case $1 in
     1) echo 'rank 0 of 1: weight 0, bias 0; a group of 1, sum 0; common divisor 12' ;;
@@ -69,7 +69,7 @@ unique_id_of() {
 [ "$("$persistent")" = "$(persistent_of 1)" ] || wrong 'persistent without a launcher'
 [ "$("$vector")" = "$(vector_of 1)" ] || wrong 'vector without a launcher'
 
-# this one is the launcher
+# this program is the launcher
 for ranks in 1 2 3; do
     timeout --kill-after=5 60 "$unique_id" $ranks >"$work/out" 2>"$work/log"
     status=$?

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All devices' memory is one range of addresses, given out from its beginning on, and given back
- * when the last device is closed. While it is locked, only a device's operations can read or write
- * it.
+ * The memory of all devices is one range of addresses, allocated from its beginning on, and
+ * freed when the last device is closed. While it is locked, only a device's operations can read
+ * or write it.
  */
 #include "host_device.h"
 

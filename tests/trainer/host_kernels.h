@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the trainer's GPU computes, on the host: the kernels' own code, element by element, the last
- * one first; and matrix products. Pointers are to memory that the host may touch.
+ * The computations of the trainer's GPU, on the host: the kernels' own code, element by element,
+ * the last one first; and matrix products. Pointers must be to memory that the host can access.
  */
 #ifndef HOST_KERNELS_H
 #define HOST_KERNELS_H
 
 #include "train_compute.h"
 
-/* A TRAIN_KERNEL_ with its arguments, for 0 to count - 1. */
+/* Run a TRAIN_KERNEL_ with its arguments, for 0 to count - 1. */
 void host_kernel(unsigned kernel, const void *args, uint32_t count);
 /* The size of its arguments. */
 size_t host_kernel_bytes(unsigned kernel);

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ctrl-C on a terminal, with a launcher and without, and SIGTERM to one or all of several ranks: one
-# line says where the run was, the terminal is left at the begin of an empty line, and the files are
-# whole.
+# line reports the position of the run, the terminal is left at the beginning of an empty line, and
+# the files are complete.
 set -u
 
 . "${0%/*}/common.sh"
@@ -17,7 +17,7 @@ out=$work/out
 go=$work/go
 escape=$(printf '\033')
 
-# wait_for PATTERN FILE: until a line of the file has it, at most two minutes
+# wait_for PATTERN FILE: until a line of the file matches, at most two minutes
 wait_for() {
     tries=0
     until grep -qs "$1" "$2" || [ "$tries" -ge 1200 ]; do
@@ -26,13 +26,13 @@ wait_for() {
     done
 }
 
-# screen: what the terminal shows of $out in the end, a line for each of its lines
+# screen: the final state of the terminal after $out, a line for each of its lines
 screen() {
     sed -e 's/\r$//' -e "s/.*\r$escape\[K//" "$out"
 }
 
-# judge NAME PATTERN: the screen has this line, nothing else of the trainer or Tutti, and no half line
-# at its end
+# judge NAME PATTERN: the screen has this line, no other output of the trainer or Tutti, and no
+# incomplete line at its end
 judge() {
     screen >"$work/screen"
     if ! grep -q "^\(\^C\)\{0,1\}example_train: interrupted in epoch $2\$" "$work/screen" ||
@@ -43,7 +43,7 @@ judge() {
     fi
 }
 
-# press PATTERN COMMAND...: Ctrl-C when the terminal shows this; leaves $work/end
+# press PATTERN COMMAND...: Ctrl-C when the terminal shows PATTERN; leaves $work/end
 press() {
     pattern=$1
     shift
@@ -56,7 +56,7 @@ press() {
     rm -f "$go"
 }
 
-# one rank: the checkpoint and the log of steps are whole, and a run goes on from them
+# one rank: the checkpoint and the log of steps are complete, and a run resumes from them
 press 'epoch 3/' "$trainer" $endless --checkpoint "$work/saved" --log-steps "$work/steps"
 [ "$(cat "$work/end")" = 'exit 130' ] || wrong 'one rank: its status' "$work/end"
 judge 'one rank' "[0-9]*/100000, after step [0-9]* of 500000; $work/saved has step [0-9]*[05]"
@@ -70,7 +70,7 @@ press 'epoch 3/' "$trainer" $endless --progress lines
 [ "$(cat "$work/end")" = 'exit 130' ] || wrong 'lines: its status' "$work/end"
 judge lines '[0-9]*/100000, after step [0-9]* of 500000; nothing was saved'
 
-# a second one ends it at once, whatever it waits for: here for a reader of its metrics
+# a second Ctrl-C ends it at once, in any wait: here for a reader of its metrics
 mkfifo "$work/fifo"
 rm -f "$work/end"
 "$terminal" "$out" "$go" "$trainer" $endless --metrics "$work/fifo" >"$work/end" &
@@ -85,7 +85,7 @@ wait $pressing
 rm -f "$go"
 [ "$(cat "$work/end")" = 'signal 2' ] || wrong 'a second Ctrl-C' "$work/end" "$out"
 
-# start NAME RANKS: so many ranks, without a launcher; a job in the background ignores SIGINT
+# start NAME RANKS: RANKS ranks, without a launcher; a job in the background ignores SIGINT
 start() {
     rm -f "$work"/out.* # else what the last rank 0 wrote may still be there below
     pids=
@@ -99,7 +99,7 @@ start() {
     wait_for '^epoch 3/' "$work/out.0"
 }
 
-# expect NAME STATUS...: how the ranks of `start` end; no rank writes to stderr
+# expect NAME STATUS...: the exit statuses of the ranks of `start`; no rank writes to stderr
 expect() {
     name=$1
     shift
@@ -132,8 +132,8 @@ for victim in 1 3; do
     expect "SIGTERM to the rank number $victim" "$@"
 done
 
-# mpirun, which has the terminal. Open MPI sends SIGTERM after so many seconds, and SIGKILL after as
-# many more; meanwhile it reads nothing of what the ranks write, so here they write little
+# mpirun, which has the terminal. Open MPI sends SIGTERM after this many seconds, and SIGKILL after
+# as many more. Meanwhile it does not read the ranks' output, so here they write little
 need_mpirun
 case $mpirun in
 *--mca*) mpirun="$mpirun --mca odls_base_sigkill_timeout 3" ;;

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Tests of the trainer. Those in C take its parts without the library.
+# Tests of the trainer. The tests in C use its parts without the library.
 
 TRAINER_TEST_CPPFLAGS = $(EXAMPLES_CPPFLAGS) -I$(top_srcdir)/examples $(CMOCKA_CFLAGS)
 TRAINER_TEST_LIBS = $(CMOCKA_LIBS) -lm
 
-# what computes, on the processor
+# computations on the processor
 trainer_cpu_sources = \
     examples/train_compute.c examples/train_cpu.c examples/train_rules.c examples/train_base.c
 
@@ -38,7 +38,7 @@ endif
 %canon_reldir%_test_checkpoint_CPPFLAGS = $(TRAINER_TEST_CPPFLAGS) $(ZLIB_CFLAGS)
 %canon_reldir%_test_checkpoint_LDADD = $(TRAINER_TEST_LIBS) $(ZLIB_LIBS)
 
-# with the trainer's flags, here and below: vectorised loops are what is to be tested
+# with the trainer's flags, here and below, because vectorised loops must be tested
 %canon_reldir%_test_model_SOURCES = \
     %reldir%/test_model.c examples/train_model.c examples/train_dense.c examples/train_conv.c \
     $(trainer_cpu_sources)
@@ -55,7 +55,7 @@ endif
 host_kernels = %reldir%/host_kernels.c %reldir%/host_kernels.h
 host_device = %reldir%/host_device.c %reldir%/host_device.h $(host_kernels)
 
-# the GPU's side, on a device that is the host; and the whole trainer on one
+# the GPU's side, on a device on the host; and the whole trainer on one
 %canon_reldir%_test_gpu_SOURCES = \
     %reldir%/test_gpu.c $(host_device) \
     examples/train_gpu.c examples/train_model.c examples/train_dense.c examples/train_conv.c \
@@ -75,7 +75,7 @@ host_device = %reldir%/host_device.c %reldir%/host_device.h $(host_kernels)
 %canon_reldir%_train_pretend_CFLAGS = $(AM_CFLAGS) $(TRAIN_CFLAGS)
 %canon_reldir%_train_pretend_LDADD = libtutti.la $(OPENBLAS_LIBS) $(ZLIB_LIBS) -lm
 
-# on the pretend device, which is the library's too
+# on the pretend device, which the library uses as well
 %canon_reldir%_train_stream_SOURCES = $(train_sources) %reldir%/stream_device.c $(host_kernels)
 %canon_reldir%_train_stream_CPPFLAGS = \
     $(TRAINER_TEST_CPPFLAGS) -I$(top_srcdir)/lib -I$(top_srcdir)/tests $(OPENBLAS_CFLAGS) \

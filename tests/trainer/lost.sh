@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# One of three ranks is killed while they train: the others end soon, each with one line that says
-# so. Without a launcher, which would kill the others itself.
+# One of three ranks is killed while they train: the others end soon, each with one line that
+# reports it. Without a launcher, which would kill the others itself.
 set -u
 
 . "${0%/*}/common.sh"
@@ -18,7 +18,7 @@ start() {
         >"$work/out.$rank" 2>"$work/log.$rank" &
 }
 
-# first without a loss: with sanitizers this is also the run of several ranks that must not leak
+# first without a loss: with sanitizers this is also the run with several ranks that must not leak
 export TUTTI_BOOT="local:trainer-${work##*/}"
 start 0 --epochs 3
 zero=$!

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What the trainer prints and writes, on small data: plain lines into a file, a bar that fits the
-# terminal, metrics and step logs, the accuracy as the last line. One rank, no launcher.
+# The trainer's output and files, on small data: plain lines into a file, a progress bar that fits
+# the terminal, metrics and step logs, the accuracy as the last line. One rank, no launcher.
 set -u
 
 . "${0%/*}/common.sh"
@@ -12,7 +12,7 @@ out=$work/out
 log=$work/log
 small "$work/data"
 
-# train ARGUMENT...: must end well, and with the accuracy
+# train ARGUMENT...: must succeed, with the accuracy
 train() {
     timeout --kill-after=5 60 "$trainer" --data "$work/data" --batch 20 "$@" >"$out" 2>"$log"
     status=$?
@@ -47,7 +47,7 @@ if [ "$(grep -c '^[1-7] [0-9]*\.[0-9]\{9\}$' "$work/steps")" -ne 7 ]; then
     wrong 'not one line per step' "$work/steps"
 fi
 
-# other models, schedules and ways to write an option
+# other models, schedules and forms of an option
 train --hidden none --epochs=1 --schedule=constant
 train --hidden 3,1,2 --momentum 0 --weight-decay 0 --warmup 0 --threads 2 --seed 9 --digest
 if ! grep -q '^digest of rank 0: [0-9a-f]\{16\}$' "$out"; then
@@ -61,7 +61,7 @@ grep -q '"reductions": 35}$' "$work/metrics" || wrong 'not 7 steps' "$work/metri
 train --hidden 4 --epochs 1 --batch 3 --accumulate 3 --metrics "$work/metrics"
 grep -q '"reductions": 15}$' "$work/metrics" || wrong 'not 3 steps' "$work/metrics"
 
-# a resumed run adds to its files
+# a resumed run appends to its files
 train --epochs 4 --schedule constant --checkpoint "$work/saved" --metrics "$work/metrics" \
     --log-steps "$work/steps" --steps 2
 train --epochs 4 --schedule constant --checkpoint "$work/saved" --metrics "$work/metrics" \
@@ -71,7 +71,7 @@ if [ "$(grep -o '^{"epoch": [0-9]*' "$work/metrics" | tr -dc '0-9')" != 1234 ] |
     wrong 'not all epochs and steps' "$work/metrics" "$work/steps"
 fi
 
-# a drawing of all epochs, also of those before --resume; what gnuplot is asked for follows the name
+# a drawing of all epochs, also of those before --resume; the name determines the request to gnuplot
 fake_gnuplot cat
 path=$PATH
 PATH=$work/bin:$PATH
@@ -85,7 +85,7 @@ grep -q '^set terminal svg ' "$work/plot.svg" || wrong 'not as SVG' "$work/plot.
 grep -q '^set terminal pngcairo ' "$work/plot.png" || wrong 'not as PNG' "$work/plot.png"
 cmp "$work/plot.png" "$work/plot.PNG" || wrong 'PNG is not png'
 
-# refused PATTERN PLOT: before training; an older drawing stays
+# refused PATTERN PLOT: before training; an older drawing is kept
 refused() {
     echo old >"$work/$2"
     if "$trainer" --data "$work/data" --batch 20 --plot "$work/$2" >"$out" 2>"$log" ||
@@ -101,7 +101,7 @@ refused 'must end in .svg or .png' svg
 fake_gnuplot 'echo half; exit 3'
 refused 'gnuplot failed with status 3' old.svg
 
-# it fails at the end
+# gnuplot fails at the end
 fake_gnuplot 'if grep -q plot; then echo half; exit 3; fi'
 echo old >"$work/old.svg"
 if "$trainer" --data "$work/data" --batch 20 --plot "$work/old.svg" >"$out" 2>"$log" ||
@@ -131,7 +131,7 @@ if command -v gnuplot >/dev/null; then
     done
 fi
 
-# gzipped or not is the same
+# gzipped data give the same results
 train --digest
 cp "$out" "$work/mixed"
 gunzip -q "$work"/data/*.gz
@@ -143,7 +143,7 @@ if ! "$trainer" --help >"$out" 2>&1 || ! grep -q '^  --batch N .*\[128\]$' "$out
     wrong 'no help' "$out"
 fi
 
-# what cannot be written is an error
+# a failed write is an error
 if test -c /dev/full; then
     if "$trainer" --data "$work/data" --batch 20 --epochs 1 >/dev/full 2>"$log"; then
         wrong 'a full disk goes unnoticed' "$log"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# examples/quickstart.sh installs what its arguments need: gnuplot for --plot, if there is none. On a
-# pretended machine that has no packages, and whose apt-get only writes down what it is asked for.
+# examples/quickstart.sh installs what its arguments need: gnuplot for --plot, if it is missing. On
+# a pretended machine without packages, whose apt-get only records its requests.
 set -u
 
 . "${0%/*}/common.sh"
@@ -20,7 +20,7 @@ printf '#!/bin/sh\nexit 1\n' >"$tools/dpkg-query"
 printf '#!/bin/sh\necho "$@" >>%s\nexit 1\n' "$work/asked" >"$tools/apt-get"
 chmod +x "$tools/id" "$tools/dpkg-query" "$tools/apt-get"
 
-# installs WANTED ARGUMENT...: how many times gnuplot-nox is asked for
+# installs WANTED ARGUMENT...: gnuplot-nox must be requested WANTED times
 installs() {
     wanted=$1
     shift

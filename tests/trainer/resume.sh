@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A run that is stopped and resumed ends with the same checkpoint, bit by bit, as one that is not:
-# with one, two and three ranks, each model and each optimizer. Also after kill -9. Small data, no
-# launcher.
+# A run that is stopped and resumed ends with the same checkpoint, bit by bit, as an uninterrupted
+# one: with one, two and three ranks, each model and each optimizer. Also after kill -9. Small data,
+# no launcher.
 set -u
 
 . "${0%/*}/common.sh"
@@ -13,7 +13,7 @@ export TUTTI_TIMEOUT=30
 fake_gnuplot cat
 PATH=$work/bin:$PATH
 
-# train NAME RANKS ARGUMENT...: leaves $work/NAME.out of rank 0 and .log; 0 if all ranks end with 0
+# train NAME RANKS ARGUMENT...: leaves rank 0's $work/NAME.out and .log; 0 if all ranks exit with 0
 train() {
     name=$1
     ranks=$2
@@ -35,8 +35,8 @@ train() {
     return $result
 }
 
-# compare NAME STEP PLACE RANKS ARGUMENT...: 4 epochs of 3 steps, stopped after a step, which the
-# resumed run calls PLACE
+# compare NAME STEP PLACE RANKS ARGUMENT...: 4 epochs of 3 steps, stopped after STEP, which the
+# resumed run reports as PLACE
 compare() {
     name=$1
     step=$2
@@ -59,7 +59,7 @@ compare() {
     fi
 }
 
-# 45 images: the steps have 20, 20 and 5, the last of one batch only
+# 45 images: the steps have 20, 20 and 5, the last one a single batch
 small="--batch 10 --accumulate 2 --hidden 6 --lr 0.1 --clip 2"
 for ranks in 1 2 3; do
     for model in mlp 'cnn --channels 2,3'; do
@@ -72,7 +72,7 @@ done
 compare last 8 'step 8' 2 $small
 compare between 6 'epoch 2' 2 $small
 
-# stopped three times, within an epoch and at its end, and once for nothing
+# stopped three times, within an epoch and at its end, and once without a step
 rm "$work/parts"
 train often 2 $small --epochs 4 --checkpoint "$work/parts" --steps 1 --log-steps "$work/steps"
 for steps in 2 2 6 0; do
@@ -83,7 +83,7 @@ cmp "$work/whole" "$work/parts" || wrong 'stopped often is not uninterrupted'
 [ "$(cut -d ' ' -f 1 "$work/steps" | tr '\n' ' ')" = '1 2 3 4 5 6 7 8 9 10 11 12 ' ] ||
     wrong 'not each step once' "$work/steps"
 
-# trained longer than was planned, where the schedule does not end with the epochs
+# trained longer than planned, with schedules that do not depend on the number of epochs
 for schedule in constant 'step --decay-every 1'; do
     rm "$work/whole" "$work/parts"
     train longer 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/whole" &&
@@ -93,7 +93,7 @@ for schedule in constant 'step --decay-every 1'; do
     cmp "$work/whole" "$work/parts" || wrong "longer, $schedule: not uninterrupted"
 done
 
-# what is asked for is replaced; an empty file, as mktemp makes it, holds nothing
+# with --overwrite the file is replaced; an empty file, as made by mktemp, also without
 cp "$work/parts" "$work/over"
 train over 2 $small --epochs 1 --checkpoint "$work/over" --overwrite &&
     [ "$(epochs_of "$work/over")" -eq 1 ] || wrong 'not replaced' "$work/over.log"
@@ -101,14 +101,14 @@ train over 2 $small --epochs 1 --checkpoint "$work/over" --overwrite &&
 train empty 2 $small --epochs 1 --checkpoint "$work/empty" || wrong 'empty' "$work/empty.log"
 cmp "$work/over" "$work/empty" || wrong 'replaced is not written anew'
 
-# a run that is at its end has nothing to do but to say so
+# a run resumed at its end makes no step, and prints the accuracy
 cp "$work/parts" "$work/before"
 train again 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/parts" --resume ||
     wrong 'resumed at the end' "$work/again.log"
 cmp "$work/before" "$work/parts" || wrong 'resumed at the end: changed'
 tail -n 1 "$work/again.out" | grep -q '^test accuracy' || wrong 'no accuracy' "$work/again.out"
 
-# until_epoch N FILE: waits until a checkpoint has so many epochs
+# until_epoch N FILE: waits until a checkpoint has N epochs
 until_epoch() {
     tries=0
     while [ "$(epochs_of "$2")" -lt "$1" ] && [ "$tries" -lt 300 ]; do
@@ -117,7 +117,7 @@ until_epoch() {
     done
 }
 
-# killed while it trains, and saves: whatever was saved last is whole
+# killed while it trains and saves: the last saved checkpoint is complete
 long="--model cnn --channels 2,3 --schedule constant $small"
 "$trainer" --data "$work/data" $long --epochs 100000 --checkpoint "$work/killed" \
     >/dev/null 2>&1 &
@@ -131,7 +131,7 @@ train killed 1 $long --epochs $epochs --checkpoint "$work/killed" --resume ||
 train never 1 $long --epochs $epochs --checkpoint "$work/never" || wrong 'never' "$work/never.log"
 cmp "$work/never" "$work/killed" || wrong 'resumed after kill -9 is not uninterrupted'
 
-# a disk that goes away ends all ranks, with one line
+# if the disk disappears, all ranks end, with one line
 mkdir "$work/disk"
 train disk 2 $long --epochs 100000 --checkpoint "$work/disk/file" &
 job=$!

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# One of two ranks is stopped while they train: the other one warns after TUTTI_STALL_WARNING, naming
-# the rank that is stopped; and training goes on when that one does.
+# One of two ranks is stopped while they train: the other one warns after TUTTI_STALL_WARNING,
+# naming the stopped rank; training continues when that rank does.
 set -u
 
 . "${0%/*}/common.sh"
@@ -15,7 +15,7 @@ start() {
         >"$work/out.$1" 2>"$work/log.$1" &
 }
 
-# await WORDS FILE N: WORDS are there more than N times
+# await WORDS FILE N: wait until FILE has WORDS on more than N lines
 await() {
     tries=0
     while [ "$(grep -cs "$1" "$2")" -le "$3" ] && [ "$tries" -lt 1000 ]; do

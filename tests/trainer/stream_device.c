@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A GPU that Tutti knows: train_cuda_open (examples/train_device.h) by the pretend device, whose
- * module the library has opened (tests/pretend/module.c). The host cannot touch its memory; kernels
- * and products are work in its stream, done later, with pauses in between that differ from rank to
- * rank. So sums are right only if they are made in the stream's order.
+ * A GPU that Tutti supports: train_cuda_open (examples/train_device.h) on the pretend device, whose
+ * module the library has opened (tests/pretend/module.c). The host cannot access its memory;
+ * kernels and products are asynchronous work in its stream, with delays that differ between ranks.
+ * So sums are correct only if they are made in the stream's order.
  */
 #include <dlfcn.h>
 #include <sched.h>
@@ -19,7 +19,7 @@
 #define ARGUMENT_BYTES 256
 #define PAUSE_US 100
 
-/* What a kernel is called with. */
+/* The arguments of a kernel call. */
 typedef struct {
     uint32_t kernel, count;
     uint64_t arguments[ARGUMENT_BYTES / sizeof(uint64_t)];
@@ -61,8 +61,8 @@ static void run_zero(void *args)
     memset(gpu.view(zero->memory), 0, zero->bytes);
 }
 
-/* Whatever is an address of the device's becomes one that can be used here; no number of a kernel's
-   looks like one. */
+/* Replaces each device address by one that can be accessed here; no number in a kernel's arguments
+   looks like an address. */
 static void run_kernel(void *args)
 {
     kernel_t *call = args;
@@ -173,7 +173,7 @@ static const train_device_ops_t pretend_ops = {
     .close = close_device,
 };
 
-/* The functions of pretend.h that are needed here. */
+/* Find the functions of pretend.h that are needed here. */
 static bool load(int number, train_error_t *error)
 {
     const char *folder = getenv("TUTTI_MODULE_DIR");

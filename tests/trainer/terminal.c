@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs a command on a terminal of its own, 80 columns wide, and presses Ctrl-C there.
+ * Runs a command on a separate terminal, 80 columns wide, and presses Ctrl-C there.
  *
  * usage: terminal OUT GO COMMAND...
  *
- * OUT receives all that the command writes. A Ctrl-C is pressed each time the file GO is there; GO
- * is removed then. At the end stdout says how the command ended: "exit 130", "signal 2". After
+ * OUT receives all output of the command. Whenever the file GO exists, it is removed and Ctrl-C is
+ * pressed. In the end it prints how the command ended: "exit 130", "signal 2". After
  * LIMIT_SECONDS the command is killed.
  */
 #include <errno.h>
@@ -29,7 +29,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* Copy what the command writes until its terminal is closed. */
+/* Copy the command's output until its terminal is closed. */
 static void serve(int terminal, int out, const char *go, pid_t pid)
 {
     const time_t end = time(NULL) + LIMIT_SECONDS;
@@ -49,7 +49,7 @@ static void serve(int terminal, int out, const char *go, pid_t pid)
             continue;
         const ssize_t got = read(terminal, bytes, sizeof(bytes));
         if (got <= 0)
-            return; /* EIO: nobody has the terminal open any more */
+            return; /* EIO: no process has the terminal open any more */
         if (write(out, bytes, (size_t)got) != got)
             fail("writing OUT");
     }
@@ -71,14 +71,14 @@ int main(int argc, char **argv)
     if (pid == 0) {
         struct termios modes;
 
-        /* else Ctrl-C throws away what was written and not read yet, in the middle of a line */
+        /* otherwise Ctrl-C discards unread output, even in the middle of a line */
         if (tcgetattr(STDIN_FILENO, &modes) != 0)
             fail("tcgetattr");
         modes.c_lflag |= NOFLSH;
         if (tcsetattr(STDIN_FILENO, TCSANOW, &modes) != 0)
             fail("tcsetattr");
 
-        /* a shell lets its background jobs ignore them */
+        /* a shell lets its background jobs ignore these signals */
         signal(SIGINT, SIG_DFL);
         signal(SIGQUIT, SIG_DFL);
         execvp(argv[3], argv + 3);

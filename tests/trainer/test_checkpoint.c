@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checkpoints: what is written is read again; nothing that is not exactly that is taken, at any
- * length and with any byte changed; and a write that fails leaves the old file as it was.
+ * Checkpoints: a written checkpoint can be read; anything else is refused, at any length and with
+ * any byte changed; and a failed write leaves the old file unchanged.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ typedef struct {
     train_checkpoint_t checkpoint;
 } saved_t;
 
-static train_options_t options; /* none was typed, but where a test says otherwise */
+static train_options_t options; /* no option was given, unless a test sets it */
 static char folder[] = "/tmp/test_checkpointXXXXXX";
 static char path[64];
 
@@ -74,7 +74,7 @@ static void write_checkpoint(float first)
         fail_msg("%s", error.text);
 }
 
-/* The file must be the checkpoint of `first`, and nothing may lie next to it. */
+/* The file must be the checkpoint of `first`, without other files beside it. */
 static void expect(float first)
 {
     train_error_t error = { "" };
@@ -97,7 +97,7 @@ static void expect(float first)
     assert_int_not_equal(access(temporary, F_OK), 0);
 }
 
-/* Reading must fail with a text that contains `wanted`, and change nothing. */
+/* Reading must fail with `wanted` in the text, and change nothing. */
 static void refuse(saved_t *saved, const char *wanted)
 {
     train_error_t error = { "" };
@@ -132,7 +132,7 @@ static void write_bytes(const char *bytes, size_t count)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Set the sum right again, so that what was changed before it counts. */
+/* Correct the checksum, so that only the earlier change matters. */
 static void seal(char *bytes, size_t count)
 {
     const uint32_t sum = (uint32_t)crc32(0, (const void *)bytes, (uInt)(count - sizeof(sum)));
@@ -187,7 +187,7 @@ static void refuses_every_other_byte(void **state)
     refuse(&saved, "damaged: its checksum is wrong");
 }
 
-/* Headers whose checksum is right and whose content is not. Offsets as in header_t. */
+/* Headers with a correct checksum and wrong content. Offsets as in header_t. */
 static void refuses_other_headers(void **state)
 {
     static const struct {
@@ -213,7 +213,7 @@ static void refuses_other_headers(void **state)
     const size_t count = read_bytes(bytes);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         if (bytes[changes[i].offset] != changes[i].from)
-            continue; /* a machine with the other byte order */
+            continue; /* on a machine with the other byte order */
         bytes[changes[i].offset] = changes[i].to;
         seal(bytes, count);
         write_bytes(bytes, count);
@@ -227,7 +227,7 @@ static void refuses_other_headers(void **state)
     refuse(&saved, "made on a machine with the other byte order");
 }
 
-/* What the checkpoint of a run with one command line says to a run with the other. */
+/* The text for a run with one command line and a checkpoint of the other. */
 static void expect_reason(const char *theirs, const char *ours, const char *wanted)
 {
     const char *const lines[] = { theirs, ours };
@@ -251,7 +251,7 @@ static void expect_reason(const char *theirs, const char *ours, const char *want
     assert_int_equal(fits, wanted[0] == '\0');
 }
 
-/* The reason names only options that one of the two command lines has. */
+/* The reason names only options that are in one of the two command lines. */
 static void names_what_was_typed(void **state)
 {
     (void)state;
@@ -265,7 +265,7 @@ static void names_what_was_typed(void **state)
     expect_reason("--schedule step --decay 0.2", "",
                   "made with '--schedule step', which this run was not given");
 
-    /* values that follow from an option without a line */
+    /* values that follow from another option */
     expect_reason("--device cuda", "", "made on a GPU, but this run computes on the processor");
     expect_reason("", "--device cuda --precision bf16",
                   "made on the processor, but this run computes on a GPU");
@@ -284,7 +284,7 @@ static void names_what_was_typed(void **state)
                   "epochs; step and constant can be trained longer");
 }
 
-/* Texts of damaged files and of other versions, too. */
+/* Also the texts for damaged files and other versions. */
 static void refuses_other_runs(void **state)
 {
     static const char *const runs[][2] = {
@@ -307,7 +307,7 @@ static void refuses_other_runs(void **state)
     }
 }
 
-/* A file that is there is replaced only if it is a checkpoint, and then only if that was asked. */
+/* An existing file is replaced only if it is a checkpoint, and only on request. */
 static void asks_before_it_replaces(void **state)
 {
     static const char other[] = "#!/bin/sh\n";
@@ -360,11 +360,11 @@ static void refuses_what_is_no_file(void **state)
     refuse(&saved, "not a file");
     rmdir(path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    refuse(&saved, "not a file"); /* and does not wait for a writer */
+    refuse(&saved, "not a file"); /* without waiting for a writer */
     unlink(path);
 }
 
-/* A full disk, at every length: the old checkpoint stays. */
+/* A full disk, at every length: the old checkpoint is kept. */
 static void keeps_the_old_one(void **state)
 {
     char bytes[FILE_BYTES];
@@ -392,7 +392,7 @@ static void keeps_the_old_one(void **state)
     signal(SIGXFSZ, SIG_DFL);
 }
 
-/* What a program that was killed while it wrote leaves behind is not in the way. */
+/* Files left by a program that was killed while it wrote do no harm. */
 static void writes_over_leftovers(void **state)
 {
     char temporary[80];

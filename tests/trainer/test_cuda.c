@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the trainer asks of CUDA, against libraries that are functions of this file: which are
- * opened and what is said of one that is missing, every return code, the GPU that is chosen, how
- * kernels are launched, and matrix products as cuBLAS documents them.
+ * The trainer's use of CUDA, against libraries that are functions of this file: the opened
+ * libraries and the text for a missing one, every return code, the selected GPU, the launch of
+ * kernels, and matrix products as cuBLAS documents them.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -31,12 +31,12 @@ const unsigned char train_cuda_image[] = "kernels";
 #define GPUS 2
 #define PROCESSORS 3
 
-/* What the libraries are like, and what was asked of them. */
+/* The libraries' properties, and the calls made. */
 static struct {
     const char *missing_file, *missing_symbol;
     const char *failing; /* function */
     int gpus, major;
-    int calls; /* that could have failed */
+    int calls; /* number of calls that could have failed */
     int open_things;
     int device;
     unsigned blocks, threads;
@@ -215,7 +215,7 @@ static int fake_cublasSetStream_v2(void *handle, void *stream)
     return answer("cublasSetStream_v2");
 }
 
-/* Columns lie side by side; `stride` is from one to the next. Floats only. */
+/* Columns are contiguous; `stride` is the distance of two columns. Floats only. */
 static int fake_cublasGemmEx(void *handle, int turn_a, int turn_b, int m, int n, int k,
                              const void *alpha, const void *a, int a_type, int a_stride,
                              const void *b, int b_type, int b_stride, const void *beta, void *c,
@@ -258,7 +258,7 @@ static void *fake_open(const char *file, int flags)
 {
     static char library;
 
-    /* none is in the process, and the newest is not on the disk */
+    /* none is loaded in the process, and the newest is not on the disk */
     if ((flags & RTLD_NOLOAD) != 0 || strstr(file, ".so.13") != NULL)
         return NULL;
     if (fake.missing_file != NULL &&
@@ -305,7 +305,7 @@ static train_device_t *open_there(int local_rank)
     return device;
 }
 
-/* It must not open, and say this; nothing stays open. */
+/* Opening must fail with this text; nothing stays open. */
 static void refused(train_precision_t precision, const char *text)
 {
     train_error_t error = { "" };
@@ -358,7 +358,7 @@ static void chooses_by_rank(void **state)
     }
 }
 
-/* Every function that can fail while it is opened, and in each operation. */
+/* Every function that can fail during opening, and in each operation. */
 static void looks_at_every_code(void **state)
 {
     static const char *const opening[][2] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading IDX files: what is right is read right, compressed or not; what is wrong is refused with
- * a line that names the file. Also the shuffle that says which images make a batch.
+ * Reading IDX files: correct files are read, compressed or not; wrong ones are refused with a line
+ * that names the file. Also the shuffle that selects the images of a batch.
  */
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@
 static const char *const names[] = { "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                      "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" };
 
-/* One file's content, to be spoiled before it is written. */
+/* The content of a file, which a test can damage before it is written. */
 typedef struct {
     uint8_t bytes[64];
     size_t count;
@@ -73,7 +73,7 @@ static content_t make_labels(size_t count)
     return content;
 }
 
-/* Write a file as it is (mode "wbT") or compressed ("wb"). */
+/* Write a file plain (mode "wbT") or compressed ("wb"). */
 static void write_file(const char *name, const char *suffix, const char *mode,
                        const content_t *content)
 {
@@ -139,7 +139,7 @@ static void reads_plain_and_compressed(void **state)
     assert_true(train_data_load(folder, &plain, &error));
     check_data(&plain);
 
-    /* .gz comes first where both are there; plain content under that name does, too */
+    /* if both exist, .gz is preferred, even with plain content */
     write_all(".gz", "wb");
     assert_true(train_data_load(folder, &compressed, &error));
     check_data(&compressed);
@@ -193,7 +193,7 @@ static void gathers_normalised(void **state)
     train_data_free(&data);
 }
 
-/* The data without file `which`, and `content` in its place, must be refused with this text. */
+/* The data with `content` in place of file `which` must be refused with this text. */
 static void refused(size_t which, const content_t *content, const char *text)
 {
     train_error_t error = { "" };
@@ -265,7 +265,8 @@ static void refuses_other_dimensions(void **state)
     assert_non_null(strstr(error.text, "test images have 3x2 pixels, training images 2x3"));
 }
 
-/* Damage every byte of a compressed file, and cut it everywhere: no crash, and no wrong data. */
+/* Damage every byte of a compressed file, and cut it at every length: no crash, and no
+   wrong data. */
 static void survives_damage(void **state)
 {
     const content_t content = make_images(TRAIN_COUNT);
@@ -294,7 +295,7 @@ static void survives_damage(void **state)
         bytes[i % count] ^= i < count ? 0x55 : 0;
 
         if (train_data_load(folder, &data, &error))
-            check_data(&data); /* a byte of the gzip header that does not matter */
+            check_data(&data); /* a byte of the gzip header without effect */
         else
             assert_non_null(strstr(error.text, names[0]));
         train_data_free(&data);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a GPU computes, against the processor: the kernels' own code and all that orders them, on a
- * device that is the host (host_device.h), whose memory nothing else can touch. cuBLAS and the
- * device's compiler are what is not tested.
+ * A GPU's computations, against the processor's: the kernels' own code and everything that calls
+ * them, on a device on the host (host_device.h), whose memory nothing else can access. cuBLAS and
+ * the device's compiler are not tested.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #include "train_optimizer.h"
 #include "train_scale.h"
 
-#define ROWS 150 /* five parts of a sum over rows; over pixels parts of parts */
+#define ROWS 150 /* five parts of a sum over rows; over pixels, parts of parts */
 #define CLASSES 4
 
 static const train_plan_t plans[] = {
@@ -40,13 +40,13 @@ static const train_plan_t plans[] = {
 #define PLANS (sizeof(plans) / sizeof(plans[0]))
 
 /*
- * How far gradients may be apart, relative to the length of all of them, and how far the loss. With
- * 16 bits a few ReLUs and poolings choose another way, which the last plan has not.
+ * Tolerances of gradients, relative to the length of all of them, and of the loss. With 16 bits a
+ * few ReLUs and poolings take another branch; the last plan has no ReLU and no pooling.
  */
 static const double tolerances[] = { 1e-5, 0.12, 0.05 };
 static const double smooth_tolerances[] = { 1e-5, 1e-2, 1e-3 };
 
-/* ---- a model on one of both ---- */
+/* ---- a model on one of the two ---- */
 
 typedef struct {
     train_compute_t compute;
@@ -75,7 +75,7 @@ static void *array(train_compute_t *compute, size_t bytes)
     return memory;
 }
 
-/* Without a device on the processor. group: images per group, 0: as it comes */
+/* Without a device: on the processor. group: images per group; 0: the default */
 static void open_side(side_t *side, bool on_device, train_precision_t precision,
                       const train_plan_t *plan, size_t group)
 {
@@ -120,7 +120,7 @@ static void close_side(side_t *side)
     train_gpu_close(compute);
 }
 
-/* Images of bytes and labels, the same each time; in arrays. */
+/* Images of bytes, and labels, the same each time; in arrays. */
 static train_source_t make_source(train_compute_t *compute, size_t pixels, uint32_t **ret_items)
 {
     uint8_t *images = malloc(ROWS * pixels), labels[ROWS];
@@ -144,7 +144,7 @@ static train_source_t make_source(train_compute_t *compute, size_t pixels, uint3
     return source;
 }
 
-/* Forward and backward in two parts, the second added to the first. */
+/* Forward and backward in two parts; the second is added to the first. */
 static void pass(side_t *side, float scale)
 {
     train_compute_t *compute = &side->compute;
@@ -189,7 +189,7 @@ static void compare_models(const train_plan_t *plan, train_precision_t precision
     const float scale = precision == TRAIN_FP16 ? 1024.0f : 1.0f;
     side_t cpu = { 0 }, gpu = { 0 };
 
-    open_side(&cpu, false, TRAIN_FP32, plan, 2); /* always: the other way with one group */
+    open_side(&cpu, false, TRAIN_FP32, plan, 2); /* 2 also where the GPU has one group */
     open_side(&gpu, true, precision, plan, group);
     pass(&cpu, 1.0f);
     pass(&gpu, scale);
@@ -222,7 +222,7 @@ static void computes_what_the_processor_does(void **state)
 
 /* ---- optimizers ---- */
 
-#define WEIGHTS 20000 /* more than threads that add up squares */
+#define WEIGHTS 20000 /* more than the threads that sum squares */
 #define BIASES 3
 
 typedef struct {
@@ -342,7 +342,7 @@ static float narrowed(train_compute_t *compute, float *there, void *number, floa
     return host_number(ret_code, compute->precision, 0);
 }
 
-/* What a code without a sign stands for. */
+/* The value of a code without a sign. */
 static double value_of(uint16_t code, int mantissa_bits, int bias)
 {
     const int exponent = code >> mantissa_bits;
@@ -416,7 +416,7 @@ static void halves_and_doubles(void **state)
     go_on(&scale, 1);
     assert_true(scale.value == 131072.0f);
 
-    /* an overflow begins the wait anew; the first one changes nothing else */
+    /* an overflow restarts the wait; the first one changes nothing else */
     for (int overflows = 1; overflows <= 3; overflows++) {
         const float wanted = 262144.0f / (float)(1 << overflows);
 
@@ -426,7 +426,7 @@ static void halves_and_doubles(void **state)
     go_on(&scale, TRAIN_SCALE_INTERVAL - 1);
     assert_true(scale.value == 32768.0f);
 
-    /* doubling makes the next one the first again */
+    /* after a doubling the next overflow counts as the first again */
     go_on(&scale, 1);
     assert_true(scale.value == 65536.0f);
     assert_true(train_scale_update(&scale, false) && scale.value == 65536.0f);
@@ -439,7 +439,7 @@ static void halves_and_doubles(void **state)
     go_on(&scale, 100 * TRAIN_SCALE_INTERVAL);
     assert_true(scale.value == TRAIN_SCALE_MOST);
 
-    /* so does the same time where the scale does not grow any more */
+    /* so it does after the same time at the largest scale */
     assert_true(train_scale_update(&scale, false) && scale.value == TRAIN_SCALE_MOST);
     go_on(&scale, TRAIN_SCALE_INTERVAL);
     assert_true(train_scale_update(&scale, false) && scale.value == TRAIN_SCALE_MOST);
@@ -484,7 +484,7 @@ static void step_ranks(side_t *ranks, train_optimizer_t *optimizers, train_scale
     free(sum);
 }
 
-/* Whichever rank's gradients overflow, all leave the step out, and go on from the same place. */
+/* If any rank's gradients overflow, all ranks skip the step, and continue from the same state. */
 static void leaves_steps_out_on_all_ranks(void **state)
 {
     static const float spoilt[] = { 0.0f, INFINITY, 0.0f, NAN, -INFINITY, 0.0f };
@@ -530,7 +530,7 @@ static void leaves_steps_out_on_all_ranks(void **state)
 
 /* ---- errors ---- */
 
-/* The first error stays, nothing is computed after it, and what is read back is 0. */
+/* The first error is kept, nothing is computed after it, and reads return 0. */
 static void stops_at_the_first_error(void **state)
 {
     train_error_t error = { "" };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Both models' gradients, against finite differences of a second forward pass, written without
- * matrix products and in double; that the gradients of a batch's parts add up to the batch's, on
- * ranks and one after the other.
+ * matrix products and in double; and that the gradients of a batch's parts add up to the batch's,
+ * on several ranks and on one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ typedef struct {
     size_t inputs; /* floats per row */
     float *gradients;
     uint8_t labels[ROWS];
-    char order[256]; /* names of tensors as they became ready */
+    char order[256]; /* names of tensors in the order in which they became ready */
 } fixture_t;
 
 static int set_up(void **state, const train_plan_t *plan)
@@ -62,13 +62,13 @@ static int set_up(void **state, const train_plan_t *plan)
     train_model_place_gradients(&fixture->model, fixture->gradients);
     train_model_initialise(&fixture->model, 11);
 
-    /* biases other than 0, or their gradients would be tested at a special point */
+    /* biases other than 0; otherwise their gradients would be tested at a special point */
     for (size_t i = 0; i < fixture->model.layer_count; i++) {
         train_layer_t *layer = &fixture->model.layers[i];
 
         for (size_t j = 0; j < layer->bias->count; j++)
             layer->bias->value[j] = 0.3f * train_random_normal(&random);
-        layer->group = 2; /* as if images were large: 7 rows in four groups */
+        layer->group = 2; /* as with large images: 7 rows in four groups */
     }
     float *input = fixture->model.input;
     for (size_t i = 0; i < ROWS * fixture->inputs; i++)
@@ -128,7 +128,7 @@ static double conv_at(const train_layer_t *layer, const double *weight, const do
             for (size_t c = 0; c < layer->channels; c++) {
                 const size_t at = ((dy * 3 + dx) * layer->channels + c) * layer->filters + filter;
 
-                /* from -1 on; what is negative is very large here */
+                /* from -1 on; as unsigned, negative values are very large */
                 if (y + dy - 1 < layer->height && x + dx - 1 < layer->width)
                     sum += weight[at] *
                            in[((y + dy - 1) * layer->width + x + dx - 1) * layer->channels + c];
@@ -229,7 +229,7 @@ static void gradients_are_finite_differences(void **state)
                          tensor->gradient[j], wanted);
             moved += fabs(wanted) > 1e-4;
         }
-    assert_true(moved > count / 2); /* or the model is dead and the test says nothing */
+    assert_true(moved > count / 2); /* otherwise the model is dead and the test proves nothing */
     free(parameters);
 }
 
@@ -247,7 +247,7 @@ static void comes_from_the_last_layer(void **state)
     assert_string_equal(fixture->order, wanted);
 }
 
-/* Move the rows from `first` on to the front, as a rank that has them would see them. */
+/* Move the rows from `first` on to the front, where a rank with these rows has them. */
 static void take_rows(fixture_t *fixture, const float *input, const uint8_t *labels, size_t first,
                       size_t rows)
 {
@@ -256,7 +256,7 @@ static void take_rows(fixture_t *fixture, const float *input, const uint8_t *lab
     memcpy(fixture->labels, labels + first, rows);
 }
 
-/* Compare a batch with its parts: added up here, as ranks do, or by the model, as one rank does. */
+/* Compare a batch with its parts: summed here, as ranks do, or by the model, as one rank does. */
 static void compare_parts(fixture_t *fixture, bool by_model)
 {
     static const size_t cuts[] = { 0, 3, 3, 4, ROWS }; /* the second part is empty */
@@ -346,7 +346,7 @@ static void starts_as_he_said(void **state)
     }
 }
 
-/* A sure model makes probabilities of 0, not denormal numbers, and a finite loss. */
+/* A certain model gives probabilities of 0, not denormal numbers, and a finite loss. */
 static void stands_extreme_scores(void **state)
 {
     fixture_t *fixture = *state;

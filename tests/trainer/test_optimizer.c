@@ -141,7 +141,7 @@ static void follows_its_reference(void **state)
     train_optimizer_free(&optimizer);
 }
 
-/* State and number of steps are all that an optimizer remembers: that is what checkpoints save. */
+/* An optimizer's only memory is its state and the number of steps, which checkpoints save. */
 static void goes_on_from_its_state(void **state)
 {
     const reference_t *reference = *state;
@@ -168,7 +168,7 @@ static void goes_on_from_its_state(void **state)
     train_optimizer_free(&second);
 }
 
-/* A step that is left out counts, but leaves no trace: not in what makes up for the start, too. */
+/* A skipped step counts, but has no other effect, in particular not on the bias correction. */
 static void leaves_steps_out(void **state)
 {
     const reference_t *reference = *state;
@@ -191,7 +191,7 @@ static void leaves_steps_out(void **state)
     train_optimizer_free(&gaps);
 }
 
-/* Parameters or gradients of 0 make no NaN: all rules leave them finite. */
+/* Zero parameters or gradients give no NaN: all rules leave them finite. */
 static void stands_zeros(void **state)
 {
     const reference_t *reference = *state;
@@ -208,7 +208,7 @@ static void stands_zeros(void **state)
     for (size_t i = 0; i < COUNT; i++)
         assert_true(isfinite(p.values[i]));
 
-    /* parameters that begin at 0 must still be able to leave it */
+    /* parameters that begin at 0 must be able to leave it */
     memset(p.values, 0, sizeof(p.values));
     for (size_t i = 0; i < COUNT; i++)
         p.gradients[i] = 1.0f;
@@ -218,7 +218,7 @@ static void stands_zeros(void **state)
     train_optimizer_free(&optimizer);
 }
 
-/* sums of powers of two: exact, so any other order of operations shows */
+/* sums of powers of two: exact, so any other order of operations is detected */
 static void steps_with_momentum(void **state)
 {
     const train_rule_t rule = { .kind = TRAIN_OPTIMIZER_SGD,
@@ -262,7 +262,7 @@ static void clips_the_common_length(void **state)
     assert_float_equal(p.gradients[0], 0.0, 0.0);
 }
 
-/* Long tensors take another loop than short ones. */
+/* Long tensors use another loop than short ones. */
 static void measures_long_tensors(void **state)
 {
     float *gradients = malloc(1003 * sizeof(float));

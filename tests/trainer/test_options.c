@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The trainer's command line: values arrive where they belong; badinput.sh has what is refused.
+ * The trainer's command line: values reach their fields; badinput.sh tests refusals.
  */
 #include <string.h>
 
@@ -65,7 +65,7 @@ static void reads_values(void **state)
     assert_true(options.digest);
     assert_int_equal(options.progress, TRAIN_PROGRESS_LINES);
     assert_int_equal(options.schedule, TRAIN_SCHEDULE_CONSTANT);
-    assert_string_equal(options.data, "--help"); /* a value, whatever it looks like */
+    assert_string_equal(options.data, "--help"); /* a value, in spite of its form */
     assert_false(options.help);
     assert_string_equal(options.metrics, "a=b");
 
@@ -73,7 +73,7 @@ static void reads_values(void **state)
     assert_int_equal(parse(ARGUMENTS("--batch", "1", "--batch", "2")).batch, 2);
 }
 
-/* Defaults follow the model and the optimizer, wherever these stand; what was given stays. */
+/* Defaults follow the model and the optimizer, in any order of options; given values are kept. */
 static void adapts_defaults(void **state)
 {
     train_options_t options = parse(ARGUMENTS("--model=cnn", "--optimizer", "lamb"));
@@ -103,7 +103,7 @@ static void limits_the_warmup(void **state)
     assert_float_equal(parse(ARGUMENTS("--epochs=3", "--warmup=3")).warmup, 1.5, 0.0);
 }
 
-/* The text of all options can be typed again and gives the same text. */
+/* The text of all options can be given again and results in the same text. */
 static void describes_what_matters(void **state)
 {
     const train_options_t options = parse(ARGUMENTS(
@@ -131,13 +131,13 @@ static void describes_what_matters(void **state)
     train_options_describe(&same, again);
     assert_string_equal(text, again);
 
-    /* a GPU's numbers are another course; and checkpoints of the processor older than GPUs */
+    /* the precision is listed only with a GPU; so checkpoints from before GPU support stay valid */
     assert_null(strstr(text, "--precision"));
     const train_options_t gpu = parse(ARGUMENTS("--device=cuda", "--precision=bf16"));
     train_options_describe(&gpu, text);
     assert_non_null(strstr(text, "--precision bf16\n"));
 
-    /* a cosine ends with the epochs */
+    /* a cosine schedule ends with the epochs */
     const train_options_t cosine = parse(ARGUMENTS("--epochs=17"));
     train_options_describe(&cosine, text);
     assert_non_null(strstr(text, "--epochs 17\n"));
@@ -198,7 +198,7 @@ static void leaves_nothing_on_failure(void **state)
     }
 }
 
-/* What belongs to another choice is refused, with what it needs. */
+/* An option of another choice is refused, with the choice that it needs. */
 static void knows_what_options_need(void **state)
 {
     static const char *const cases[][3] = {
@@ -237,7 +237,7 @@ static void fingerprints_what_matters(void **state)
     assert_true(train_options_fingerprint(&options) == train_options_fingerprint(&same));
     assert_true(train_options_fingerprint(&options) != train_options_fingerprint(&other));
 
-    /* not for the parameters, but for what the ranks say to each other */
+    /* not for the parameters, but for the comparison between ranks */
     const train_options_t saves = parse(ARGUMENTS("--seed", "3", "--checkpoint", "file"));
     assert_true(train_options_fingerprint(&options) != train_options_fingerprint(&saves));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The learning rate at chosen steps, worked out by hand.
+ * The learning rate at chosen steps, computed by hand.
  */
 #include <math.h>
 
@@ -48,7 +48,7 @@ static void stays(void **state)
     assert_float_equal(train_schedule_rate(&schedule, 0), 2.0, 0.0);
 }
 
-/* Steps count from the beginning of the run: the warmup is within the first of them. */
+/* Steps count from the beginning of the run: the warmup is within the first ones. */
 static void falls_in_steps(void **state)
 {
     const train_schedule_t schedule = { .kind = TRAIN_SCHEDULE_STEP,

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Ranks only share the work: the losses of 50 steps are those of one rank, up to rounding, also
-# where parts are uneven or empty, with either model, and with the same images in parts. All ranks
-# end with the same parameters, and the same run gives the same ones, bit by bit.
+# Ranks only share the work: the losses of 50 steps equal those of one rank, up to rounding, also
+# with uneven or empty parts, with either model, and with the same images in parts. All ranks end
+# with the same parameters, and a repeated run gives the same ones, bit by bit.
 set -u
 
 . "${0%/*}/common.sh"
@@ -42,13 +42,13 @@ alike() {
         END { print a, b, "differ by at most", most + 0; exit bad }' || wrong "$1 and $2 differ"
 }
 
-# same NAME NAME: losses and parameters bit by bit
+# same NAME NAME: losses and parameters are equal bit by bit
 same() {
     cmp "$work/$1.steps" "$work/$2.steps" && cmp "$work/$1.digests" "$work/$2.digests" ||
         wrong "$1 and $2 differ" "$work/$1.digests" "$work/$2.digests"
 }
 
-# 128 images are even for two ranks and uneven for three
+# 128 images divide evenly between two ranks and unevenly between three
 train one 1
 train two 2
 train three 3
@@ -61,7 +61,7 @@ same three three_again
 train three_parts 3 --batch 32 --accumulate 4
 alike one three_parts
 
-# a shorter gradient is another way, the same for all
+# clipping is another computation, the same on all ranks
 if [ $long = yes ]; then
     train two_again 2
     same two two_again
@@ -73,7 +73,7 @@ if [ $long = yes ]; then
     fi
 fi
 
-# convolutions, with an optimizer that looks at each tensor as a whole
+# convolutions, with an optimizer that uses whole tensors
 steps=20
 cnn="--model cnn --channels 8,8 --optimizer lamb --batch 64"
 train one_cnn 1 $cnn

@@ -3,19 +3,20 @@
  * The parts of the CUDA module, tutti/cuda.so. Nothing here is in the library.
  *
  *      node/nccl/cuda_module.c   the table that it exports, and its services from the core
- *      node/nccl/nccl_lib.c      NCCL, which only it and nccl_find.c see
- *      node/nccl/nccl_find.c     finds it when the module is opened
- *      mem/cuda/runtime.c        the only file that sees the runtime: libcudart
- *      mem/cuda/driver.c         the only file that sees the driver: libcuda
+ *      node/nccl/nccl_lib.c      NCCL; only this file and nccl_find.c include its header
+ *      node/nccl/nccl_find.c     finds NCCL when the module is opened
+ *      mem/cuda/runtime.c        the runtime, libcudart; the only file that includes its header
+ *      mem/cuda/driver.c         the driver, libcuda; the only file that includes its header
  *      mem/cuda/libs.c           finds the three when the module is opened
- *      reduce/cuda/              kernels, and how they are launched
+ *      reduce/cuda/              kernels, and their launch
  *
- * No part links CUDA or NCCL: their headers give types, dlsym gives functions. So the module opens
- * with the CUDA that it was built with, 12 or 13, and later ones, and a missing library is a
- * message. Hence no structure that grew between versions is passed (cudaPointerAttributes did).
+ * No part links CUDA or NCCL: their headers provide types, dlsym provides functions. So the module
+ * opens with the CUDA version that it was built with, 12 or 13, and later ones, and a missing
+ * library is a message. For the same reason no structure that has grown between versions is passed
+ * (cudaPointerAttributes has).
  *
- * Threads: what device.h says. Opening is under a lock of cuda_module.c, loading kernels under one
- * of driver.c; else nothing here is written after opening.
+ * Threads: see device.h. Opening is under a lock of cuda_module.c, loading kernels under one of
+ * driver.c; otherwise nothing here is written after opening.
  */
 #ifndef TUTTI__MEM_CUDA_CUDA_PARTS_H
 #define TUTTI__MEM_CUDA_CUDA_PARTS_H
@@ -23,47 +24,49 @@
 #include "base/compiler.h"
 #include "mem/device.h"
 
-/* Longest reason why a library cannot be used. */
+/* Longest text why a library cannot be used. */
 #define TUTTI__CUDA_REASON_BYTES 384
 
 /* ---- node/nccl/cuda_module.c ---- */
 
 tutti_status_t tutti__cuda_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
-/* A failure nobody can be told of, such as that of a free. */
+/* Log a failure that cannot be returned, such as that of a free. */
 void tutti__cuda_note(const char *fmt, ...) TUTTI__PRINTF(1, 2);
 
 /* ---- mem/cuda/libs.c ---- */
 
 typedef struct {
     const char *name;
-    void **slot; /* where the function's address goes */
+    void **slot; /* where to store the function's address */
 } tutti__cuda_symbol_t;
 
-/* Open the first of several files that is there, one in the process before others, and find all
-   symbols in it. 0 and a reason if it cannot be. `what` it is, for the reason. */
+/* Open the first existing file of a list, preferably one that is loaded in the process, and
+   find all symbols in it. Returns 0 and a reason on failure. `what`: the library's name for
+   the reason. */
 void *tutti__cuda_open_lib(const char *what, const char *const *files, size_t nfiles,
                            const tutti__cuda_symbol_t *symbols, size_t nsymbols, char *ret_reason);
 void tutti__cuda_close_lib(void *lib);
 
-/* For the tables of functions: LIST(X) has X(function) for each. */
+/* For tables of functions: LIST(X) has X(function) for each. */
 #define TUTTI__CUDA_TEXT_(name) #name
 #define TUTTI__CUDA_TEXT(name) TUTTI__CUDA_TEXT_(name)
 
 /* ---- mem/cuda/driver.c ---- */
 
-/* 0 and a reason if there is none, or it is too old. ret_version: 13000 for CUDA 13.0. */
+/* 0 and a reason if there is no driver, or it is too old. ret_version: 13000 for CUDA 13.0. */
 int tutti__cuda_driver_open(int *ret_version, char *ret_reason);
 void tutti__cuda_driver_close(void);
-/* Load the kernels into the thread's device, which is `device`, unless they are there. */
+/* Load the kernels into `device`, the thread's device, unless they are loaded. */
 tutti_status_t tutti__cuda_load(int device);
-/* On the thread's device. `args` of that kernel: its only parameter. */
+/* On the thread's device. `args`: the kernel's only parameter. */
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
                                   void *args, tutti__dstream_t *stream);
 tutti__where_t tutti__cuda_where(const void *ptr);
-/* As await; the stream's priority was looked at. */
+/* As await, after the check of the stream's priority. */
 tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word, uint32_t value);
 int tutti__cuda_current_device(void);
-/* Does the calling thread use this device, with its kernels loaded? No lock, no unsafe call. */
+/* Does the calling thread use this device, with its kernels loaded? Takes no lock, and is safe
+   during captures. */
 int tutti__cuda_is_ready(int device);
 
 /* ---- mem/cuda/runtime.c ---- */
@@ -72,7 +75,7 @@ int tutti__cuda_runtime_open(int driver_version, int *ret_version, char *ret_rea
 void tutti__cuda_runtime_close(void);
 tutti_status_t tutti__cuda_count(int *ret_count);
 tutti_status_t tutti__cuda_use(int device);
-/* The thread's device, and how many blocks of threads fill it. */
+/* The thread's device, and the number of thread blocks that fill it. */
 tutti_status_t tutti__cuda_current(int *ret_device, unsigned *ret_blocks);
 void tutti__cuda_identity(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES]);
 /* The lowest compute capability of all devices, 90 for 9.0; 0: unknown. */
@@ -100,20 +103,20 @@ tutti_status_t tutti__cuda_copy(void *dst, const void *src, size_t bytes, tutti_
 #define TUTTI__CUDA_KERNELS 49
 #define TUTTI__CUDA_NAME_BYTES 32
 void tutti__cuda_kernel_name(unsigned kernel, char *ret_name);
-/* tutti_dtype_bytes, which the module does not link; 0: no type. */
+/* A copy of tutti_dtype_bytes, which the module does not link; 0: no type. */
 size_t tutti__cuda_dtype_bytes(tutti_dtype_t dtype);
 tutti_status_t tutti__cuda_pack(const tutti__piece_t *pieces, size_t npieces, tutti_dtype_t from,
                                 tutti_dtype_t to, double scale, tutti__dstream_t *stream);
 tutti_status_t tutti__cuda_sum(void *dst, const void *const *srcs, size_t nsrcs, size_t count,
                                tutti_dtype_t dtype, uint32_t divisor, tutti__dstream_t *stream);
-/* The kernels' code for all architectures. Made of kernels.cu by nvcc. */
+/* The kernels' code for all architectures, compiled from kernels.cu by nvcc. */
 extern const unsigned char tutti__cuda_image[];
 
 /* ---- node/nccl/nccl_find.c ---- */
 
-/* 0 and a reason, which all functions below then answer with UNSUPPORTED. */
+/* 0 and a reason; all functions below then return UNSUPPORTED with it. */
 int tutti__cuda_nccl_find(int *ret_version, char *ret_reason);
-/* 1: it has what registers buffers: since 2.19. */
+/* 1: it has the functions that register buffers: since 2.19. */
 int tutti__cuda_nccl_registers(void);
 
 /* ---- node/nccl/nccl_lib.c ---- */

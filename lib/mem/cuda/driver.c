@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CUDA driver: the kernels, loaded into each device that is used, and what a pointer points to.
+ * The CUDA driver: the kernels, loaded into each device that is used, and the kind of memory
+ * of a pointer.
  *
- * Kernels are loaded whole when a device is first used, never on the way of a call: loading waits
- * for the device's work, and so for NCCL's, which waits for other ranks. Also where the process
- * loads lazily: taking a function out of its module loads it. They stay until the process ends.
+ * All kernels are loaded when a device is first used, never during a call: loading waits for the
+ * device's work, and so for NCCL's, which waits for other ranks. This holds even if the process
+ * loads lazily: getting a function from its module loads it. They stay until the process ends.
  */
 #include "mem/cuda/cuda_parts.h"
 
@@ -15,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* CUDA 12.0; and what one major version has compiled drivers of those before do not take. */
+/* CUDA 12.0; and a driver does not load kernels compiled by a later major version. */
 #define OLDEST TUTTI__MAX(12000, CUDA_VERSION / 1000 * 1000)
 #define MOST_DEVICES 64
 
@@ -122,7 +123,7 @@ static tutti_status_t load(kernels_t *kernels)
     return status;
 }
 
-/* NULL: its kernels are not loaded, or there is no such device. */
+/* NULL: the device's kernels are not loaded, or there is no such device. */
 static kernels_t *find_loaded(int device)
 {
     return device >= 0 && device < MOST_DEVICES
@@ -161,7 +162,7 @@ tutti_status_t tutti__cuda_load(int device)
     return status;
 }
 
-/* Unlike the runtime's <<<>>> this answers for itself: there is no last error to ask for. */
+/* Unlike the runtime's <<<>>> this returns its own errors, not a global last error. */
 tutti_status_t tutti__cuda_launch(int device, unsigned kernel, unsigned blocks, unsigned threads,
                                   void *args, tutti__dstream_t *stream)
 {
@@ -187,7 +188,7 @@ tutti__where_t tutti__cuda_where(const void *ptr)
     void *values[] = { &type, &is_managed, &device };
     tutti__where_t where = { TUTTI__MEM_HOST, -1 };
 
-    /* Of memory it does not know it answers zeros, or an error if the thread has no device. */
+    /* For unknown memory the result is zeros, or an error if the thread has no device. */
     if (ptr == NULL || cu.cuPointerGetAttributes(3, attributes, values,
                                                  (CUdeviceptr)(uintptr_t)ptr) != CUDA_SUCCESS)
         return where;
@@ -208,7 +209,7 @@ tutti_status_t tutti__cuda_wait_word(tutti__dstream_t *stream, const void *word,
                                             : check(code, "cuStreamWaitValue32");
 }
 
-/* Only of a thread that has a context: the runtime's answer would be 0 for any other. */
+/* Only for a thread with a context: for others the runtime would return 0. */
 int tutti__cuda_current_device(void)
 {
     CUdevice device;

@@ -2,15 +2,15 @@
 /*
  * Opens the libraries of CUDA and NCCL when the module is opened.
  *
- * A copy that is already in the process wins, so that the application's streams, events and memory
- * are the same library's; it is found by its name whatever folder it came from.
+ * A copy that is already in the process is preferred, so that the application's streams, events and
+ * memory belong to the same library. It is found by its name, in any folder.
  */
 #include "mem/cuda/cuda_parts.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* In the process, else on disk. */
+/* In the process, otherwise on disk. */
 static void *open_first(const char *const *files, size_t nfiles, char *ret_why)
 {
     void *lib = NULL;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The CUDA module: its parts stand in three rooms, whose local.mk add to its sources.
+# The CUDA module: its parts are in three rooms, whose local.mk add to its sources.
 
 cuda_module_sources = \
     %reldir%/cuda_parts.h \

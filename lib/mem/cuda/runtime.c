@@ -2,12 +2,12 @@
 /*
  * The CUDA runtime: devices, memory, streams, events, copies.
  *
- * Streams and events are the runtime's own, so an application's serve as they are.
+ * Streams and events are the runtime's own types, so an application's can be used directly.
  *
- * Errors that do not stay are cleared once they are told (cudaGetLastError), so that the
- * application does not find ours. Calls that are forbidden everywhere while any thread captures a
- * graph (unless that capture is relaxed) are made with this thread's mode relaxed: else a query
- * here would spoil the application's capture there.
+ * Errors that are not permanent are cleared after they were reported (cudaGetLastError), so that
+ * the application does not find them. Some calls are forbidden while any thread captures a graph
+ * (unless that capture is relaxed). They are made with this thread's capture mode relaxed;
+ * otherwise a query here would invalidate the application's capture.
  */
 #include "mem/cuda/cuda_parts.h"
 
@@ -57,7 +57,7 @@ static struct {
     void *lib;
     int ndevices;
     int capability;                /* the lowest of all devices */
-    unsigned blocks[MOST_DEVICES]; /* that fill a device */
+    unsigned blocks[MOST_DEVICES]; /* number that fills a device */
 } rt;
 
 /* ---- errors ---- */
@@ -77,7 +77,7 @@ static tutti_status_t check(cudaError_t code, const char *what)
     return TUTTI__LIKELY(code == cudaSuccess) ? TUTTI_OK : refused(code, what);
 }
 
-/* Of calls that have no answer. At exit the driver may be gone already: that is no news. */
+/* For calls that return nothing. At exit the driver may have ended already, which is no error. */
 static void note(cudaError_t code, const char *what)
 {
     if (TUTTI__LIKELY(code == cudaSuccess))
@@ -87,7 +87,7 @@ static void note(cudaError_t code, const char *what)
         tutti__cuda_note("cuda: %s: %s", what, rt.cudaGetErrorString(code));
 }
 
-/* Once before a call and once after it: the modes change places. */
+/* Call once before a CUDA call and once after it: exchanges the thread's mode and *mode. */
 static void swap_mode(enum cudaStreamCaptureMode *mode)
 {
     note(rt.cudaThreadExchangeStreamCaptureMode(mode), "cudaThreadExchangeStreamCaptureMode");
@@ -103,7 +103,7 @@ static void *open_lib(int driver_version, char *ret_reason)
         LIST(SYMBOL)
 #undef SYMBOL
     };
-    size_t skip = driver_version < 13000; /* a driver does not serve a later major version */
+    size_t skip = driver_version < 13000; /* a driver does not support a later major version */
 
     return tutti__cuda_open_lib(
         skip ? "the CUDA runtime, libcudart.so.12" : "the CUDA runtime, libcudart.so.13 or .12",
@@ -189,12 +189,12 @@ tutti_status_t tutti__cuda_use(int device)
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     tutti_status_t status;
 
-    /* Each poll asks. */
+    /* Called for each poll, so the common case comes first. */
     if (TUTTI__LIKELY(tutti__cuda_is_ready(device)))
         return TUTTI_OK;
     swap_mode(&mode);
     status = check(rt.cudaSetDevice(device), "cudaSetDevice");
-    /* Makes the device's context, if nobody has. */
+    /* Makes the device's context, if it does not exist. */
     if (status == TUTTI_OK)
         status = check(rt.cudaFree(NULL), "cudaFree, for a context");
     if (status == TUTTI_OK)
@@ -215,7 +215,7 @@ tutti_status_t tutti__cuda_current(int *ret_device, unsigned *ret_blocks)
     return TUTTI_OK;
 }
 
-/* The PCI bus id, which is what NCCL compares. */
+/* The PCI bus id, which NCCL compares. */
 void tutti__cuda_identity(int device, char ret_identity[TUTTI__DEVICE_IDENTITY_BYTES])
 {
     memset(ret_identity, 0, TUTTI__DEVICE_IDENTITY_BYTES);
@@ -316,8 +316,8 @@ void tutti__cuda_stream_drop(tutti__dstream_t *stream)
         note(rt.cudaStreamDestroy((cudaStream_t)stream), "cudaStreamDestroy");
 }
 
-/* Of the legacy default stream the answer is an error while any other one is captured: the call
-   that asked may then not use it either. */
+/* For the legacy default stream the result is an error while any other stream is captured; the
+   caller may not use the legacy stream in this case either. */
 int tutti__cuda_stream_captures(tutti__dstream_t *stream)
 {
     enum cudaStreamCaptureStatus captures = cudaStreamCaptureStatusNone;
@@ -413,10 +413,10 @@ tutti_status_t tutti__cuda_words(void **ret_words)
     return status;
 }
 
-/* Streams of one priority may share a queue of the device, where a wait would stand before kernels
-   of ours that it waits for: those are of the highest. Copies have no priority (says CUDA of
-   cudaStreamCreateWithPriority), so nothing here keeps the caller's, behind a wait, from standing
-   before ours; tutti/cuda.h asks callers to leave copies there out. */
+/* Streams of one priority may share a hardware queue of the device. A wait in it could precede
+   kernels of this library that it waits for; so these have the highest priority. Copies have no
+   priority (according to CUDA, at cudaStreamCreateWithPriority), so a caller's copy behind a wait
+   may precede a copy of this library. tutti/cuda.h asks callers to avoid such copies. */
 tutti_status_t tutti__cuda_await(tutti__dstream_t *stream, const void *word, uint32_t value)
 {
     int lowest = 0, highest = 0, its = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Aborting NCCL's communicator, which may never return (NCCL's issues 549, 829, 992): so a thread
- * of its own does it. Who aborts waits for that for a while, and then goes on without.
+ * Aborting NCCL's communicator. The abort may never return (NCCL's issues 549, 829, 992), so a
+ * separate thread calls it. The caller waits for a limited time, and continues without it.
  *
- * What that abort was to end is on the device still, then, and whatever waits for the device waits
- * for ever: freeing memory, dropping streams, allocating. So a device is stuck until all of its
- * aborts have returned: nothing there is given back or made.
+ * In that case the work to be aborted is still on the device, and everything that waits for the
+ * device waits for ever: freeing memory, dropping streams, allocating. So a device counts as stuck
+ * until all of its aborts have returned; until then nothing is freed or made on it.
  */
 #include "node/nccl/nccl.h"
 
@@ -20,24 +20,25 @@
 #define PATIENCE_NS 3000000000u
 #define NAP_US 100
 
-/* Of devices with these numbers, modulo: more would only be stuck together. */
+/* Device numbers are taken modulo this. Devices that share an entry only count as
+   stuck together. */
 #define DEVICES 32
 
-/* Aborts that nobody waits for any more. */
+/* Per device: aborts for which no thread waits any more. */
 static tutti__word_t abandoned[DEVICES];
 
 /* abort_t's state */
 enum {
     AT_WORK,
     DONE,
-    ALONE /* nobody waits */
+    ALONE /* no thread waits */
 };
 
 typedef struct {
     const tutti__device_ops_t *ops;
     int device;
     tutti__nccl_t *nccl;
-    tutti__word_t state; /* who comes second frees it all */
+    tutti__word_t state; /* the second of the two threads to change it frees the structure */
 } abort_t;
 
 static tutti__word_t *count_of(int device)
@@ -49,7 +50,7 @@ static void *thread_main(void *arg)
 {
     abort_t *job = arg;
 
-    /* No answer is of use: NCCL is aborted in any case, and the device's errors last. */
+    /* The result is not used: NCCL is aborted in any case, and the device's errors persist. */
     (void)job->ops->use(job->device);
     job->ops->nccl_abort(job->nccl);
     if (atomic_exchange(&job->state, DONE) == ALONE) {
@@ -59,7 +60,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* 0: there is no thread. */
+/* 0: the thread could not be started. */
 static int start(abort_t *job)
 {
     pthread_attr_t attr;
@@ -67,7 +68,7 @@ static int start(abort_t *job)
     pthread_t thread;
     int error;
 
-    /* Signals are for the program's threads. */
+    /* Signals belong to the program's threads. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a node operation is cut into NCCL's calls. Arithmetic, and the same on all ranks.
+ * Cuts a node operation into NCCL's calls. Arithmetic only; the same result on all ranks.
  *
- * NCCL wants equal parts end to end, and block maps seldom have them. So:
+ * NCCL needs equal, contiguous parts, and block maps seldom have them. So:
  *
  *   allreduce, reduce, broadcast
- *      One call for each run of blocks that stand end to end.
+ *      One call for each run of contiguous blocks.
  *   reduce_scatter, allgather
- *      Where parts are as long as their distance, but for a longer last one (so if the count leaves
- *      0 or 1 when divided by the parts): NCCL's call of that name, and a reduce or broadcast for
- *      the rest of the last part. Else a reduce or broadcast for each run of each part, in one
- *      group: as many bytes on each link, in one launch.
+ *      If the parts are as long as their distance, except a longer last part (if the remainder of
+ *        count / parts is 0 or 1): NCCL's call of that name, and a reduce or broadcast for the rest
+ *        of the last part. Otherwise a reduce or broadcast for each run of each part, in one group:
+ *        as many bytes on each link, in one launch.
  *   alltoall
- *      Sends and receives, piece by piece. In place, a piece for each peer is copied to the stage
- *      first, as it is overwritten while it is sent. All are cut alike, so the ranks need not know
- *      who works in place.
+ *      Sends and receives, piece by piece. In place, a piece for each peer is first copied to the
+ *        stage, because it is overwritten while it is sent. All alltoalls are cut in the same way,
+ *        so the ranks need not know which of them work in place.
  *
- * Blocks of a table are not joined to runs: where they stand is each rank's own affair, and the
+ * The blocks of a table are not joined to runs: their places may differ between ranks, and the
  * calls must be the same. Groups end after a fixed number of calls for the same reason.
  *
- * Averages. NCCL's own where it divides by the same number: one pass, and no overflow of narrow
- *   floats. Not of integers, which its versions round differently. Else a sum, divided on the
- *   stream behind it.
+ * Averages. NCCL's own average is used if it divides by the same number: one pass, and no overflow
+ * of narrow floats. It is not used for integers, because NCCL's versions round differently.
+ * Otherwise a sum, followed by a division on the stream.
  */
 #include "node/nccl/nccl.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Elements that stand together, and how far behind the call's src and dst. */
+/* Contiguous elements: their offset in the call's src and dst, and their number. */
 typedef struct {
     size_t src, dst, count;
 } run_t;
@@ -56,7 +56,7 @@ static run_t find_block(const tutti__node_call_t *call, uint32_t j)
     return run;
 }
 
-/* The run of blocks from *next on, which stays below `end`; *next is behind it then. */
+/* The run that begins with block *next and ends before `end`; *next becomes the block after it. */
 static run_t find_run(const tutti__node_call_t *call, uint32_t *next, uint32_t end)
 {
     run_t run = find_block(call, (*next)++);
@@ -76,13 +76,13 @@ static run_t find_run(const tutti__node_call_t *call, uint32_t *next, uint32_t e
     return run;
 }
 
-/* NULL of a buffer that this rank has not. */
+/* NULL for a buffer that this rank does not have. */
 static char *place(const tutti__nccl_cut_t *cut, const void *base, size_t at)
 {
     return base == NULL ? NULL : (char *)base + at * cut->esize;
 }
 
-/* What belongs to the root alone is NULL elsewhere. */
+/* A buffer that only the root has is NULL on other ranks. */
 static tutti__nccl_call_t make_call(const tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut,
                                     tutti__nccl_kind_t kind, uint32_t root, const run_t *run)
 {
@@ -101,7 +101,7 @@ static tutti__nccl_call_t make_call(const tutti__nccl_node_t *self, const tutti_
     return call;
 }
 
-/* ---- what is served ---- */
+/* ---- types and operations that are served ---- */
 
 static int reduces(const tutti__node_call_t *call)
 {
@@ -130,7 +130,7 @@ void tutti__nccl_agree(tutti__nccl_serves_t *serves, const tutti__nccl_serves_t 
         serves->dtypes[op] &= others->dtypes[op];
 }
 
-/* On all ranks. */
+/* Do all ranks have this type and operation? */
 static int has(const tutti__nccl_node_t *self, tutti_dtype_t dtype, tutti_op_t op)
 {
     return (unsigned)dtype < 32 && (unsigned)op <= TUTTI_PROD &&
@@ -188,13 +188,13 @@ static int is_parted(const tutti__node_call_t *call)
     return call->kind == TUTTI__NODE_REDUCE_SCATTER || call->kind == TUTTI__NODE_ALLGATHER;
 }
 
-/* NCCL's kind for a run of a part whose owner is known. */
+/* NCCL's kind for a run of a part with a known owner. */
 static tutti__nccl_kind_t rooted_kind(const tutti__node_call_t *call)
 {
     return reduces(call) ? TUTTI__NCCL_REDUCE : TUTTI__NCCL_BROADCAST;
 }
 
-/* Part i is one run, on all ranks. */
+/* Is part i one run? The same on all ranks. */
 static int find_part(const tutti__node_call_t *call, uint32_t i, run_t *ret_run)
 {
     uint32_t next = i * call->nblk, end = next + call->nblk;
@@ -203,7 +203,7 @@ static int find_part(const tutti__node_call_t *call, uint32_t i, run_t *ret_run)
     return next == end;
 }
 
-/* All parts by one call, and what is left of the last by another; 0: they are not like that. */
+/* All parts by one call, and the rest of the last part by another; 0: the parts are not equal. */
 static uint32_t cut_equal(const tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut)
 {
     const tutti__node_call_t *call = cut->call;
@@ -240,7 +240,7 @@ static uint32_t cut_equal(const tutti__nccl_node_t *self, const tutti__nccl_cut_
 
 /* ---- run by run ---- */
 
-/* `at`: the block with which the run begins. */
+/* `at`: the run's first block. */
 static tutti__nccl_call_t run_call(const tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut,
                                    uint32_t at, const run_t *run)
 {
@@ -270,7 +270,7 @@ static uint32_t cut_runs(tutti__nccl_node_t *self, tutti__nccl_cut_t *cut)
 
 /* ---- alltoall ---- */
 
-/* Queue a copy of bytes in front of the calls. */
+/* Queue a copy of bytes before the calls. */
 static void add_piece(tutti__nccl_node_t *self, const void *src, void *dst, size_t bytes)
 {
     self->pieces[self->npieces++] = (tutti__piece_t){ src, dst, bytes };
@@ -306,7 +306,7 @@ static void exchange(tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut, uin
     }
 }
 
-/* All blocks are equally long, so part 0 tells the runs of all. */
+/* All blocks have the same length, so the runs of part 0 are those of all parts. */
 static void cut_alltoall(tutti__nccl_node_t *self, tutti__nccl_cut_t *cut)
 {
     uint32_t end = cut->call->nblk;

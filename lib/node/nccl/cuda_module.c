@@ -2,8 +2,8 @@
 /*
  * The CUDA module, tutti/cuda.so: the table that it exports, and opening it.
  *
- * Stands here because this room sees the core's services (boot/module.h); mem/cuda/cuda_parts.h
- * says where the rest is.
+ * It is in this room because this room may include the core's services (boot/module.h).
+ * mem/cuda/cuda_parts.h lists the other parts.
  */
 #include "mem/cuda/cuda_parts.h"
 
@@ -16,7 +16,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const tutti__core_t *core; /* set by the first open, then constant */
-static int is_open;               /* under lock, as all below */
+static int is_open;               /* under lock, as are all following variables */
 static char versions[TUTTI__CUDA_REASON_BYTES + 128];
 
 tutti_status_t tutti__cuda_fail(tutti_status_t status, const char *fmt, ...)
@@ -84,7 +84,7 @@ static const tutti__device_ops_t ops = {
     .nccl_abort = tutti__cuda_nccl_abort,
 };
 
-/* All of a device, or nothing; of NCCL what there is. */
+/* Open all libraries of a device, or none. NCCL is optional. */
 static tutti_status_t open_libs(void)
 {
     char reason[TUTTI__CUDA_REASON_BYTES];

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One thread at a time with the device and NCCL, and none ever waits for another.
+ * Lets one thread at a time call the device and NCCL; no thread ever waits for another.
  *
- * The gate is a word, and behind it is another one, for all communicators of a device. A step that
- * finds one shut says TUTTI__AGAIN. Abort asks by a bit: if the gate of its node
- * is open it is shut for good by that, and abort does the work; else whoever is inside does it when
- * leaving. So NCCL is never called by two threads, nor after it was aborted.
+ * There are two words: one for the node (its gate), and one for all communicators of a device. If
+ * either is taken, a step returns TUTTI__AGAIN. An abort sets a bit in the gate. If the gate was
+ * free, the bit closes it for good, and the aborting thread does the work; otherwise the thread
+ * inside does it when it leaves. So NCCL is never called by two threads, nor after its abort.
  */
 #include "node/nccl/nccl.h"
 
 #include <string.h>
 
 enum {
-    INSIDE = TUTTI__NCCL_INSIDE, /* somebody is */
-    ABORTED = 2,                 /* was asked for */
-    FAILED = 4,                  /* self->status is why */
-    ENDED = 8                    /* it was aborted: nobody comes to the device any more */
+    INSIDE = TUTTI__NCCL_INSIDE, /* a thread is inside */
+    ABORTED = 2,                 /* an abort was requested */
+    FAILED = 4,                  /* self->status is the reason */
+    ENDED = 8                    /* aborted: no thread calls the device any more */
 };
 
-/* Of devices with these numbers, modulo: more would only be in each other's way. */
+/* Device numbers are taken modulo this. Devices that share an entry only exclude each other. */
 #define DEVICES 32
 
 static tutti__word_t in_use[DEVICES];
@@ -28,7 +28,7 @@ static tutti__word_t *device_word(const tutti__nccl_node_t *self)
     return &in_use[(unsigned)self->device % DEVICES];
 }
 
-/* Acquire pairs with the release when it is put back. */
+/* Acquire pairs with the release that frees the word. */
 static int take(tutti__word_t *word)
 {
     uint32_t open = 0;
@@ -43,8 +43,8 @@ static void end_work(tutti__nccl_node_t *self)
         return;
     tutti__nccl_abort(self->ops, self->device, self->nccl);
     self->nccl = NULL;
-    (void)self->ops->use(self->device); /* no answer is of use: its errors last */
-    /* Behind all that is left in the stream: nobody steps to these events any more. */
+    (void)self->ops->use(self->device); /* result not used: the device's errors persist */
+    /* After everything that is left in the stream. No step uses these events any more. */
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
         (void)self->ops->record(self->lane[i].done, self->stream);
 }
@@ -117,7 +117,7 @@ tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)
     return status;
 }
 
-/* Has the device work of this node that has not ended? What was only queued has, perhaps. */
+/* Has this node unfinished work on the device? An operation that was only queued may have ended. */
 static int is_busy(const tutti__nccl_node_t *self)
 {
     for (uint32_t i = 0; i < TUTTI__LANES; i++) {

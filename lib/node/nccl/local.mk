@@ -10,7 +10,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/overdue.c \
     %reldir%/turns.c
 
-# Of the CUDA module.
+# Part of the CUDA module.
 cuda_module_sources += \
     %reldir%/cuda_module.c \
     %reldir%/nccl_find.c \

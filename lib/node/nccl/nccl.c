@@ -15,7 +15,7 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     assert(lane->phase == NCCL_IDLE);
     lane->call = call;
     lane->phase = NCCL_MEET;
-    /* The lane of `host` may be in the middle of a meeting; step will say why. */
+    /* The lane of `host` may be in the middle of a meeting; step will report the error. */
     if (tutti__nccl_alive(self) != TUTTI_OK)
         return;
     if (call->kind != TUTTI__NODE_MEET) {
@@ -47,7 +47,7 @@ static tutti_status_t meet(tutti__nccl_node_t *self, uint32_t lane_index, tutti_
     return TUTTI_OK;
 }
 
-/* ---- what follows is done by one thread at a time ---- */
+/* ---- one thread at a time: inside the gate ---- */
 
 static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index,
                                 tutti__stuck_t *stuck)
@@ -66,7 +66,7 @@ static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index,
     return status == TUTTI_OK ? tutti__nccl_overdue_begin(self, lane->call) : status;
 }
 
-/* The calls that self->cut has come to. */
+/* Queue the calls that self->cut has produced. */
 static tutti_status_t queue_calls(tutti__nccl_node_t *self)
 {
     tutti_status_t status = TUTTI_OK;
@@ -79,8 +79,8 @@ static tutti_status_t queue_calls(tutti__nccl_node_t *self)
     return status;
 }
 
-/* Has NCCL accepted the last calls? Some NCCLs bind the thread that made them until then; it goes
-   when the communicator is to be aborted, too, as a rank may never come. */
+/* Has NCCL accepted the last calls? Some versions of NCCL bind the calling thread until then: wait
+   here. If the communicator is to be aborted, stop waiting, because a rank may never come. */
 static tutti_status_t accepted(tutti__nccl_node_t *self)
 {
     tutti_status_t status = self->ops->nccl_poll(self->nccl);
@@ -93,7 +93,8 @@ static tutti_status_t accepted(tutti__nccl_node_t *self)
     return status;
 }
 
-/* What is queued behind NCCL's work is queued when NCCL has accepted that. */
+/* Queue all of the operation's calls. Work that follows NCCL's is queued after NCCL has
+   accepted its calls. */
 static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
 {
     tutti_status_t status;
@@ -117,14 +118,16 @@ static tutti_status_t launch(tutti__nccl_node_t *self, tutti__nccl_lane_t *lane)
         status = self->ops->wait(lane->call->then, lane->done);
     if (status != TUTTI_OK)
         return status;
-    /* Release pairs with the acquire in turns.c: who sees it launches behind it. */
+    /* Release pairs with the acquire in turns.c: a thread that reads this number launches after
+       this operation. */
     tutti__store64_release(&self->number, tutti__load64_acquire(&self->number) + 1);
     self->launching = 0;
     lane->phase = NCCL_FLIGHT;
     return TUTTI_OK;
 }
 
-/* An error of NCCL shows here only; its work does not end then. */
+/* Poll for completion. An error of NCCL is visible only in nccl_poll; its work does not end
+   in this case. */
 static tutti_status_t land(tutti__nccl_node_t *self, const tutti__nccl_lane_t *lane)
 {
     tutti_status_t status = self->ops->query(lane->done), nccl;
@@ -158,7 +161,7 @@ static tutti_status_t advance(tutti__nccl_node_t *self, uint32_t lane_index, tut
         status = meet(self, lane_index, stuck);
     if (status != TUTTI_OK || lane->phase == NCCL_MEET)
         return status;
-    stuck->word = NULL; /* what a device does rings no bell: poll */
+    stuck->word = NULL; /* a device has no doorbell: poll */
     stuck->peer = -1;
     if (!tutti__nccl_enter(self))
         return TUTTI__AGAIN;

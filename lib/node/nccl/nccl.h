@@ -1,86 +1,88 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations on device memory: NCCL, behind the table of mem/device.h.
+ * Node operations on device memory: NCCL, through the table of mem/device.h.
  *
- * An operation of a lane goes through four phases:
+ * An operation of a lane passes four phases:
  *
- *   MEET    the ranks hear from each other over `host`, the same ranks' node in shared memory, that
- *           they came with the same call. Only then NCCL is called: it would hang, or worse.
- *   TURN    until it is this lane's turn in the order below
- *   LAUNCH  the calls are queued on the node's one stream, behind the caller's event. NCCL may take
- *           its time to accept them, so this may last several steps
- *   FLIGHT  until the event behind them has come
+ *   MEET    the ranks compare the call over `host`, the node of the same ranks in shared memory.
+ *           NCCL is called only after that: with different calls it would hang, or worse.
+ *   TURN    until this lane is next in the order below
+ *   LAUNCH  the calls are queued on the node's one stream, after the caller's event. NCCL may
+ *           accept them with a delay, so this may last several steps
+ *   FLIGHT  until the event after them has completed
  *
- * The order. There is one NCCL communicator and one stream for all lanes, so all ranks must call
- *   NCCL in one order, but each steps its lanes as it likes. The leader, local rank 0, decides:
- *   whichever of its lanes comes first in TURN has the next number, and it writes (number, lane)
- *   into a ring in shared memory before it calls NCCL. The others launch number after number.
+ * The order. All lanes share one NCCL communicator and one stream. So all ranks must call NCCL
+ * in the same order, but each rank steps its lanes in any order. The leader, local rank 0,
+ * decides: the first of its lanes that reaches TURN gets the next number. Before the leader
+ * calls NCCL, it writes (number, lane) into a ring in shared memory. The other ranks launch in
+ * the order of numbers.
  *
- *   It cannot deadlock. Say rank r waits for number k, of lane L, and has launched all below k. The
- *   leader wrote k after its meeting in L, for which all ranks had started that operation. So at r
- *   it has been started, all have announced it, and stepping L ends its meeting; it is r's first in
- *   L that is not launched, as it is the leader's. Then it is L's turn, and nothing else can be in
- *   LAUNCH, as that would be a number below k. By induction over k each number is launched by all
- *   ranks; on each stream it stands behind smaller numbers only, so NCCL finishes it, too. All that
- *   is needed is that every rank goes on stepping every lane in which it has started something.
- *   Callers' events do not break this: a stream can wait only for what was launched before, so for
- *   smaller numbers.
+ *   This cannot deadlock. Let rank r wait for number k, of lane L, with all numbers below k
+ *   launched. The leader wrote k after its meeting in L, so all ranks had started that operation.
+ *   Hence r has started it, all ranks have announced it, and stepping L on r ends its meeting. It
+ *   is r's first operation in L that is not launched, as it is the leader's. So lane L is next, and
+ *   no other lane can be in LAUNCH, because its number would be below k. By induction over k all
+ *   ranks launch each number. On each stream only smaller numbers precede it, so NCCL completes it.
+ *   The only condition is that every rank keeps stepping every lane in which it has started an
+ *   operation. Callers' events do not break this: a stream can wait only for earlier launches,
+ *   which have smaller numbers.
  *
  *   The ring never overflows. When the leader writes lane L's next entry, all ranks have started
- *   that operation, so they have launched the one before. So no rank has more than one entry per
- *   lane before it, and TUTTI__LANES of them fit.
+ *   that operation, so they have launched the lane's previous one. So no rank has more than one
+ *   pending entry per lane, and the ring has space for TUTTI__LANES.
  *
- *   Operations that do not fit, or that NCCL does not serve, are found by all ranks alike, before
- *   TURN, and have no number.
+ *   If an operation is a mismatch, or NCCL does not serve it, all ranks find this before TURN, and
+ *   it gets no number.
  *
- * Several communicators. A world and its parts may be used by several threads at the same time, and
- *   NCCL needs one order of launches on a device all the same. So with each number comes a ticket,
- *   which all of a host's communicators take from one place, the world's: under a lock, in which
- *   the entry is written, too, so who sees a ticket sees all smaller ones. A rank launches nothing
- *   while another communicator's next entry has a smaller ticket. The proof is the same, by
- *   induction over tickets: the smallest that has not been launched everywhere waits for nothing.
- *   A communicator that is dead at a rank is not waited for there. A leader that dies with the lock
- *   (some ten instructions) leaves the other communicators of its host to their deadlines.
+ * Several communicators. Several threads may use a world and its groups at the same time, and NCCL
+ * needs one order of launches per device. So each number has a ticket. All communicators of a host
+ * take their tickets from one counter, the world's, under a lock. The entry is written under the
+ * same lock, so a rank that sees a ticket sees all smaller ones. A rank launches nothing while
+ * another communicator's next entry has a smaller ticket. The proof is the same, by induction over
+ * tickets: the smallest ticket that is not launched everywhere waits for nothing. A communicator
+ * that is dead on a rank is not waited for there. If a leader dies while it holds the lock (some
+ * ten instructions), the other communicators of its host wait until their deadlines.
  *
- * Flat. One more node may join all ranks of several hosts. It is like the other communicators of
- *   each host: `host`, leader, ring and tickets are those of the host's ranks. Only NCCL's ranks
- *   are all ranks, so its launches wait for other hosts, which know nothing of these tickets. So
- *   each of its calls brings a turn: rank 0 counts 1, 2, ..., each when all ranks have come to the
- *   call, and all hear it before they start the operation (engine/flat.h). A leader gives number k,
- *   with its ticket, to the call with turn k only.
+ * Flat. One further node may join all ranks of several hosts. It is like the other communicators of
+ * each host: `host`, leader, ring and tickets are those of the host's ranks. Only NCCL's
+ * communicator has all ranks. So its launches wait for other hosts, whose tickets are unrelated.
+ * Therefore each of its calls has a turn: rank 0 counts 1, 2, ..., one for each call that all ranks
+ * have reached, and all ranks receive it before they start the operation (engine/flat.h). A leader
+ * gives number k, with its ticket, only to the call with turn k.
  *
- *   It cannot deadlock. Say A is before B if on some host both have tickets and A's is smaller, or
- *   A only has one, or if both are flat and A's turn is smaller. This has no circle: inside a host
- *   tickets grow; a circle over several hosts goes through flat launches, from each to the next
- *   inside a host, where numbers are given in the order of turns; so turns would grow around it.
- *   So of all launches with a ticket or a turn that are not done everywhere, one is behind no
- *   other. If it is a host's own, it waits for nothing, as above. If it is flat, smaller turns are
- *   done, and all ranks had come to it: each goes on stepping its lane, so it hears the turn,
- *   starts the operation and ends the meeting of its host; then the leaders give the number where
- *   it has none, all ranks launch it, and NCCL finishes it.
+ *   This cannot deadlock. Define: A precedes B if on some host both have tickets and A's is
+ *   smaller, or only A has one, or if both are flat and A's turn is smaller. This order has no
+ *   cycle: inside a host tickets increase; a cycle over several hosts would pass through flat
+ *   launches, from each to the next inside a host, where numbers follow the turns; so turns would
+ *   increase around the cycle. Hence among all launches that have a ticket or a turn and are not
+ *   complete everywhere, one is preceded by no other. If it is a host's own, it waits for nothing,
+ *   as above. If it is flat, smaller turns are complete, and all ranks have reached it: each keeps
+ *   stepping its lane, so it receives the turn, starts the operation and ends the meeting of its
+ *   host. Then the leaders give the number where it has none, all ranks launch it, and NCCL
+ *   completes it.
  *
- *   Were a ticket taken before all have come, work of this host would stand behind a launch that
- *   waits for a rank, and that rank perhaps waits for this work. Were turns each host's own, NCCL
- *   would add up different calls.
+ *   If a ticket were taken before all ranks have reached the call, this host's work would follow a
+ *   launch that waits for a rank, and that rank might wait for this work. If each host counted its
+ *   own turns, NCCL would combine different calls.
  *
- *   A turn that was given must be launched: what keeps a call from it ends the communicator. The
- *   ring needs no more room, since all of the host's ranks have started what is in it.
+ *   A turn that was given must be launched; a failure to do so ends the communicator. The ring
+ *   needs no more space, because all of the host's ranks have started the operations in it.
  *
- *   Below MPI_THREAD_MULTIPLE a rank brings an asynchronous call to its turn only while it waits
- *   for a request. Until then the later launches of ranks that are ahead stand behind this one.
+ *   Below MPI_THREAD_MULTIPLE a rank advances an asynchronous call to its turn only while it waits
+ *   for a request. Until then the later launches of other ranks wait behind this call.
  *
- * Rejected: a communicator per lane. Several on one device need one launch order just as well, and
- *   each takes some 100 MB of device memory.
+ * Rejected: a communicator per lane. Several on one device need one launch order as well, and each
+ * takes some 100 MB of device memory.
  *
- * All memory, events and the stream are made at open; later nothing is. NCCL itself connects ranks
- * at the first call of a kind, which is harmless in one order: what it may wait for on this rank
- * are smaller numbers.
+ * All memory, events and the stream are made at open, nothing later. NCCL itself connects ranks at
+ * the first call of a kind. In one order this is harmless: on this rank it can only wait for
+ * smaller numbers.
  *
- * Threads: different lanes may be stepped by different threads, and abort comes from yet another;
- * gate.c lets one at a time to the device and keeps nobody waiting.
+ * Threads: different threads may step different lanes, and a further thread may abort. gate.c
+ * admits one at a time to the device and makes no thread wait.
  *
- * After an error of the device or NCCL the node is dead: every lane says what it was. The other
- * ranks do not know; whoever watches over the ranks calls tutti__nccl_node_abort on all of them.
+ * After an error of the device or NCCL the node is dead: every lane returns that error. The other
+ * ranks are not told here; the caller must call tutti__nccl_node_abort on all of them.
  */
 #ifndef TUTTI__NODE_NCCL_NCCL_H
 #define TUTTI__NODE_NCCL_NCCL_H
@@ -92,108 +94,110 @@
 
 #include <stddef.h>
 
-/* A power of two, more than lanes. */
+/* A power of two, larger than the number of lanes. */
 #define TUTTI__NCCL_RING 8
 
-/* In the leader's shared memory, which writes it; zeroed before any rank opens. */
+/* In the shared memory of the leader, which writes it; zeroed before any rank opens. */
 typedef struct {
     tutti__word64_t entry[TUTTI__NCCL_RING]; /* of number k >= 1, at k % RING; see turns.c */
     /* For all communicators that take their tickets here: */
-    tutti__word64_t last; /* ticket that was given; under lock */
-    tutti__word_t lock;   /* 1: taken. Nobody waits for it */
+    tutti__word64_t last; /* the last ticket given; under lock */
+    tutti__word_t lock;   /* 1: taken. No thread waits for it */
 } tutti__nccl_order_t;
 
-/* Which types NCCL has with each operation up to PROD: a bit for each, by its number. */
+/* The types that NCCL serves with each operation up to PROD: a bit for each type, by its number. */
 typedef struct {
     uint32_t dtypes[TUTTI_PROD + 1];
 } tutti__nccl_serves_t;
 
-/* As the device says that the calling thread uses. */
+/* Ask the device that the calling thread uses. */
 void tutti__nccl_ask(const tutti__device_ops_t *ops, tutti__nccl_serves_t *ret_serves);
-/* *serves becomes what both have. */
+/* *serves keeps only the types that `others` has as well. */
 void tutti__nccl_agree(tutti__nccl_serves_t *serves, const tutti__nccl_serves_t *others);
 
 typedef struct {
     const tutti__device_ops_t *ops;
     int device;
     uint32_t me, nlocal;        /* local ranks; flat: of all hosts, in the order of ranks */
-    int flat;                   /* all the rest is of the host's ranks then, too; see above */
-    int32_t leader;             /* the global rank of local rank 0, for naming who is waited for */
-    tutti__node_t *host;        /* of the same ranks; the caller's, outlives this node */
-    tutti__nccl_order_t *order; /* as mapped here; outlives this node */
-    /* Of the communicator that this one is a part of: the same place for all that some rank of this
-       host is in, if they may be used at the same time. Outlives this node. NULL: order */
+    int flat;                   /* all other fields are still of the host's ranks; see above */
+    int32_t leader;             /* the global rank of local rank 0, for the wait hint */
+    tutti__node_t *host;        /* node of the same ranks; the caller's; must outlive this node */
+    tutti__nccl_order_t *order; /* as mapped here; must outlive this node */
+    /* Of the communicator of which this one is a group. It must be the same for all
+       communicators that have a rank of this host and may be used at the same time. Must outlive
+       this node. NULL: order */
     tutti__nccl_order_t *tickets;
     const tutti__nccl_id_t *id; /* the leader's, the same on all local ranks; not kept */
     size_t stage_bytes;         /* at least 16 * nlocal, the same on all local ranks */
-    /* What NCCL has on all ranks of the communicator, as devices and libraries may differ. Not
-       kept. NULL: what it has here */
+    /* The types that NCCL serves on all ranks of the communicator, because devices and libraries
+       may differ. Not kept. NULL: those on this rank */
     const tutti__nccl_serves_t *serves;
 } tutti__nccl_open_t;
 
 /*
- * Collective over the local ranks, but waits for none: tutti__nccl_node_settle says when it stands.
- * The calling thread uses the device from here on, as do all that step.
+ * Collective over the local ranks, but waits for none: tutti__nccl_node_settle reports when
+ * they are connected. From this call on the calling thread uses the device, as must all
+ * threads that step.
  *
- * stage_bytes of device memory are for alltoalls: all are cut into pieces of that size, and those
- * in place go through it.
+ * stage_bytes of device memory are for alltoalls: all alltoalls are cut into pieces of that size;
+ * those in place go through it.
  */
 tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node_t **ret_node);
 
-/* TUTTI__AGAIN: the ranks are not connected yet. To be called until it is TUTTI_OK, before the
+/* TUTTI__AGAIN: the ranks are not connected yet. Call it until it returns TUTTI_OK, before the
    first start. */
 tutti_status_t tutti__nccl_node_settle(tutti__node_t *node);
 
 /*
- * The lane's next operation that moves data begins on the device after `event`'s last record, and
- * so do all later ones. Called by the lane's thread between operations, after the record; the event
- * is the caller's again when that operation has ended, however. NULL: none.
+ * The lane's next operation that moves data, and all later ones, begin on the device after
+ * `event`'s last record. The lane's thread calls this between operations, after the record. The
+ * event is the caller's again when that operation has ended, successful or not. NULL: none.
  *
- * At the other end, when step says TUTTI_OK, the result is there; but for a call that is `queued`,
- * which ends with LAUNCH: then it is there for the stream that the call names.
+ * When step returns TUTTI_OK, the result is complete. Exception: a `queued` call ends with LAUNCH;
+ * its result is complete for the stream that the call names.
  */
 void tutti__nccl_node_ready(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
 
-/* Has all that was queued come? TUTTI__AGAIN: not yet, or it is being aborted: afterwards it tells
-   of what is left in the stream. */
+/* Have all queued operations completed? TUTTI__AGAIN: not yet, or an abort is under way. After an
+   abort: has the work left in the stream completed? */
 tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 
-/* Rank 0's flat node: the turn of a call for which all ranks have come; 1, 2, ... Any thread. */
+/* Rank 0's flat node: the turn of a call that all ranks have reached; 1, 2, ... Any thread. */
 uint64_t tutti__nccl_node_next_turn(tutti__node_t *node);
-/* Of what was queued, and is waited for by no call. TUTTI_ERR_TIMEOUT: the device has been at one
-   operation for longer than this, without an end; without words. Other errors are NCCL's, and the
-   end of the node. *ret_tag: of its call, if not TUTTI_OK. To be asked now and then, on a thread
-   that uses the device; time counts from the first time it is seen at work. */
+/* Checks queued operations, for which no call waits. TUTTI_ERR_TIMEOUT: the device has been
+   executing one for longer than limit_ns; sets no text. Other errors are NCCL's, and end the node.
+   *ret_tag: of that operation's call, if not TUTTI_OK. Call it now and then, on a thread that uses
+   the device; time counts from the first check that sees the operation executing. */
 tutti_status_t tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
                                         unsigned *ret_tag);
 
-/* For the parts of this node's communicator. NULL: node is NULL. */
+/* For the groups of this node's communicator. NULL: node is NULL. */
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node);
 
-/* What its ranks agreed on, for another node of theirs. */
+/* The types that its ranks agreed on, for another node of these ranks. */
 const tutti__nccl_serves_t *tutti__nccl_node_serves_what(const tutti__node_t *node);
 
-/* Will node operations of this type and operation be served? reduces: else any is. The same on all
-   ranks that agreed. divisor: as in node.h. */
+/* Will node operations of this type and operation be served? reduces 0: an operation that only
+   moves data; these are always served. The same on all ranks that agreed. divisor: as in node.h. */
 int tutti__nccl_node_serves(const tutti__node_t *node, int reduces, tutti_dtype_t dtype,
                             tutti_op_t op, uint32_t divisor);
 
 /*
- * Register device memory of nccl_alloc with the node's communicator, once it stands and before the
- * first start; the caller frees it after close, or after unregister. At most TUTTI__LANES times. A
- * failure leaves the others registered: if any rank of the host fails, all unregister.
+ * Register device memory of nccl_alloc with the node's communicator, after settle and before the
+ * first start. The caller frees it after close, or after unregister. At most TUTTI__LANES times. A
+ * failure leaves the other registrations: if any rank of the host fails, all must unregister.
  */
 tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t bytes);
-/* All of it, before the first start; close does it by itself. */
+/* Undo all registrations, before the first start; close does it by itself. */
 void tutti__nccl_node_unregister(tutti__node_t *node);
 
-/* End all work of NCCL, wherever it is; from here on the node is dead, and its lanes say so. Any
-   thread, any time before close, as often as wanted: it happens once. If another thread is in a
-   step, that one does it on its way out. Waits for NCCL only, and not for ever (abort.c). */
+/* End all work of NCCL; from then on the node is dead, and its lanes return an error. Any thread,
+   any time before close; repeated calls have no effect. If another thread is in a step, that thread
+   does the work when it leaves. Waits for NCCL only, for a limited time (abort.c). */
 void tutti__nccl_node_abort(tutti__node_t *node);
 
-/* Has an abort on this device not returned in time? Until it does, whatever waits for the device
-   would wait for ever: freeing memory, dropping streams, allocating. */
+/* Has an abort on this device not returned in time? Until it returns, everything that waits for the
+   device would wait for ever: freeing memory, dropping streams, allocating. */
 int tutti__nccl_is_stuck(int device);
 
 /* ---- inside ---- */
@@ -211,19 +215,19 @@ typedef struct {
     const tutti__node_call_t *call;
     tutti__node_call_t meet;
     tutti__devent_t *ready; /* the caller's, or NULL */
-    tutti__devent_t *done;  /* recorded behind the calls */
+    tutti__devent_t *done;  /* recorded after the calls */
 } tutti__nccl_lane_t;
 
-/* How far a call is cut into NCCL's. */
+/* Progress in cutting a call into NCCL's calls. */
 typedef struct {
     const tutti__node_call_t *call;
-    tutti_dtype_t dtype; /* NCCL's: what moves only goes as bytes */
+    tutti_dtype_t dtype; /* NCCL's: operations that only move data use bytes */
     tutti_op_t op;       /* NCCL's */
     size_t esize;        /* bytes of one of the call's elements */
     size_t scale;        /* NCCL's elements in one of the call's */
-    uint32_t divisor;    /* left to divide by when NCCL is done; 0: none */
-    uint32_t next;       /* block to go on with; alltoall: of each part */
-    size_t skip;         /* alltoall: elements of that block's run that have gone already */
+    uint32_t divisor;    /* a division that follows NCCL's work; 0: none */
+    uint32_t next;       /* next block to cut; alltoall: of each part */
+    size_t skip;         /* alltoall: elements of that block's run that were sent already */
 } tutti__nccl_cut_t;
 
 typedef struct tutti__nccl_node tutti__nccl_node_t;
@@ -247,67 +251,67 @@ struct tutti__nccl_node {
     tutti__nccl_call_t *calls;             /* [most_calls] */
     tutti__piece_t *pieces;                /* [nlocal] */
     uint32_t most_calls;                   /* at least 2 and 2 * nlocal */
-    tutti__nccl_lane_t lane[TUTTI__LANES]; /* each its thread's, but for `done` */
+    tutti__nccl_lane_t lane[TUTTI__LANES]; /* each belongs to its thread, except `done` */
 
     tutti__nccl_node_t *next_node; /* turns.c */
-    tutti__word64_t number;        /* in the order, of the present launch or the next; written by
-                                      who is inside the gate */
-    tutti__word64_t turns;         /* flat, rank 0: how many it has given */
+    tutti__word64_t number;        /* in the order, of the current or the next launch; written
+                                      inside the gate */
+    tutti__word64_t turns;         /* flat, rank 0: the number of turns given */
 
-    tutti__word_t gate; /* gate.c; protects what follows */
+    tutti__word_t gate; /* gate.c; protects all following fields */
     tutti__nccl_t *nccl;
     tutti__nccl_reg_t *reg[TUTTI__LANES];
     uint32_t nregs;
     int launching;         /* a lane is in LAUNCH */
-    tutti__nccl_cut_t cut; /* its */
+    tutti__nccl_cut_t cut; /* of that lane's call */
     uint32_t ncalls, npieces;
     tutti__nccl_overdue_t *overdue;      /* [overdue_room] a ring; overdue.c */
     uint32_t overdue_room;               /* a power of 2 */
-    uint32_t overdue_first, overdue_end; /* count up */
-    int overdue_open;                    /* overdue_end is the present launch's */
-    tutti_status_t status;               /* of the first failure; with its words */
+    uint32_t overdue_first, overdue_end; /* both only increase */
+    int overdue_open;                    /* overdue_end is the current launch's */
+    tutti_status_t status;               /* the first failure, with its text */
     char words[TUTTI__ERROR_BYTES];
 };
 
 extern const tutti__node_ops_t tutti__nccl_ops;
 void tutti__nccl_close(tutti__node_t *node);
 
-#define TUTTI__NCCL_INSIDE 1 /* in gate: somebody is; if there is more, the node is dead */
+#define TUTTI__NCCL_INSIDE 1 /* in gate: a thread is inside. Any larger value: the node is dead */
 
-/* turns.c. A node that is connected joins its process's. */
+/* turns.c. Enter a connected node in the process's list. */
 void tutti__nccl_turns_join(tutti__nccl_node_t *self);
-/* Also if it has not joined. */
+/* The node may be missing in the list. */
 void tutti__nccl_turns_leave(tutti__nccl_node_t *self);
-/* May this lane launch now? Called inside the gate; the leader's first lane gets the next number
-   by that. stuck: who is waited for, if it is known. */
+/* May this lane launch now? Called inside the gate. On the leader this call gives the next number
+   to the lane. stuck: the rank waited for, if known. */
 int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__stuck_t *stuck);
 
-/* overdue.c. begin: in front of an operation's calls; end: behind them. */
+/* overdue.c. begin: call before an operation's calls are queued; end: after. */
 tutti_status_t tutti__nccl_overdue_open(tutti__nccl_node_t *self);
 void tutti__nccl_overdue_close(tutti__nccl_node_t *self);
 tutti_status_t tutti__nccl_overdue_begin(tutti__nccl_node_t *self, const tutti__node_call_t *call);
 tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self);
 
-/* abort.c. Of a communicator that nobody is in; it is no more. */
+/* abort.c. No thread may use the communicator any more; it is freed. */
 void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t *nccl);
 
-/* gate.c. Enter: 1: the caller is alone with the device and NCCL until it leaves; 0: not now, or
-   the node is dead. */
+/* gate.c. 1: only the caller may call the device and NCCL, until it leaves. 0: another thread is
+   inside, or the node is dead. */
 int tutti__nccl_enter(tutti__nccl_node_t *self);
-/* status: of what was done; an error (not AGAIN) is the end of the node. Returned. */
+/* status: of the work inside; an error (not AGAIN) ends the node. Returns status. */
 tutti_status_t tutti__nccl_leave(tutti__nccl_node_t *self, tutti_status_t status);
-/* TUTTI_OK, or why the node is dead. */
+/* TUTTI_OK, or the reason why the node is dead. */
 tutti_status_t tutti__nccl_alive(tutti__nccl_node_t *self);
-/* Nobody steps any more. Close NCCL, or abort it if that is all that can be done: also if an
-   operation has not ended, which nobody waits for. */
+/* No thread steps any more. Close NCCL, or abort it if an operation has not ended or closing
+   could hang. */
 void tutti__nccl_end(tutti__nccl_node_t *self);
 
-/* calls.c. Begin with a call. 0: NCCL and the device do not serve it; the same on all ranks. */
+/* calls.c. Begin to cut a call. 0: NCCL or the device does not serve it; the same on all ranks. */
 int tutti__nccl_cut_begin(const tutti__nccl_node_t *self, const tutti__node_call_t *call,
                           tutti__nccl_cut_t *ret_cut);
-/* The next calls, to be queued behind the copies in pieces (bytes). 0: there are no more. */
+/* The next calls, to be queued after the copies in pieces (bytes). 0: there are no more. */
 int tutti__nccl_cut_next(tutti__nccl_node_t *self, tutti__nccl_cut_t *cut);
-/* Queue what is to be done behind the last of them. */
+/* Queue the division that follows the last of them, if there is one. */
 tutti_status_t tutti__nccl_divide(tutti__nccl_node_t *self, const tutti__nccl_cut_t *cut);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finds NCCL when the module is opened: its functions by dlsym, if its version will do. Called
- * under the lock of opening.
+ * Finds NCCL when the module is opened: loads its functions with dlsym, if its version is
+ * supported. Called under the lock of opening.
  */
 #include "node/nccl/nccl_lib.h"
 
@@ -11,7 +11,7 @@
 
 tutti__nccl_lib_t tutti__nccl_lib;
 
-/* Before 2.9 versions had one digit less. */
+/* Before 2.9 version numbers had one digit less. */
 static int fits(const char *what, int version)
 {
     int major = version / (version < 10000 ? 1000 : 10000);
@@ -23,7 +23,7 @@ static int fits(const char *what, int version)
     return version >= OLDEST;
 }
 
-/* Of a library that is held. */
+/* Find the optional functions of a library that is already loaded. */
 static int find_optional(const char *what, const char *const *files)
 {
     static const tutti__cuda_symbol_t symbols[] = {
@@ -58,7 +58,8 @@ int tutti__cuda_nccl_find(int *ret_version, char *ret_reason)
     void *lib;
 
     tutti__nccl_lib.version = 0;
-    /* An old one says so itself, whatever functions it has not: the version is asked first. */
+    /* The version is checked first, so an old library is reported as old, not by its
+       missing functions. */
     lib = tutti__cuda_open_lib(
         what, files, 1,
         &(tutti__cuda_symbol_t){ "ncclGetVersion", (void **)&tutti__nccl_lib.ncclGetVersion }, 1,
@@ -73,7 +74,7 @@ int tutti__cuda_nccl_find(int *ret_version, char *ret_reason)
         tutti__cuda_close_lib(lib);
         goto none;
     }
-    tutti__cuda_close_lib(lib); /* the next line holds it */
+    tutti__cuda_close_lib(lib); /* the next line loads it again */
     if (tutti__cuda_open_lib(what, files, 1, symbols, sizeof(symbols) / sizeof(*symbols),
                              tutti__nccl_lib.reason) == NULL)
         goto none;

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL, as far as mem/device.h needs it. Part of the CUDA module, not of the library.
+ * The functions of mem/device.h that use NCCL. Part of the CUDA module, not of the library.
  *
- * Communicators are non-blocking, so that nothing here waits for other ranks: a call returns while
- * NCCL still connects or launches in a thread of its own, and nccl_poll says when that is over.
- * Only then is the work in the stream.
+ * Communicators are non-blocking, so no function here waits for other ranks: a call returns while
+ * NCCL still connects or launches in a thread of its own, and nccl_poll reports its end. Only then
+ * the work is in the stream.
  *
- * Before 2.27 what a call still has to do is noted in storage of the thread that made it, which
- * must neither end nor make another call before that is through, and joined:
+ * Before 2.27 a call stores its remaining work in thread-local storage of the calling thread. Until
+ * that work is done and joined, the thread must neither end nor make another call:
  * tutti__cuda_nccl_binds. Before 2.19 an abort in another thread does not join it, so it must be
- * through then.
+ * done by then.
  *
  * From 2.23 on each call of a non-blocking communicator starts a thread that launches it.
  *
- * Closing takes the other ranks of the host, too: NCCL flushes, and lets go when all have closed.
- * nccl_close waits for them a little; those that are not through then are kept in a list, looked at
- * whenever another communicator is opened or closed, and left to the end of the process else.
+ * Closing involves the other ranks of the host: NCCL flushes, and frees a communicator when all
+ * ranks have closed it. nccl_close waits for this for a short time. Unfinished communicators are
+ * kept in a list, which is checked whenever another communicator is opened or closed; the rest ends
+ * with the process.
  *
- * Registering buffers came with 2.19, and is used as a whole or not at all. It is local, and done
- * at once: a range is noted, and the ranks exchange what they need when it is first used, in the
- * order of calls. NCCL_LOCAL_REGISTER=0 makes it do nothing. An abort ends what is registered, too.
+ * Registering buffers came with 2.19; its functions are used all or not at all. A registration
+ * is local and immediate: NCCL stores the range, and the ranks exchange data about it at its
+ * first use, in the order of calls. NCCL_LOCAL_REGISTER=0 disables it. An abort ends the
+ * registrations as well.
  *
- * Threads: one at a time is in a communicator (mem/device.h), so only that list is locked. NCCL
- * starts some of its own, which inherit this one's mask: what starts them is called with all
- * signals blocked, as signals are the application's.
+ * Threads: one at a time is in a communicator (mem/device.h), so only that list has a lock. NCCL
+ * starts threads that inherit the caller's signal mask. Calls that start them are made with all
+ * signals blocked, because signals belong to the application.
  */
 #include "node/nccl/nccl_lib.h"
 
@@ -37,25 +39,25 @@
 #include <string.h>
 #include <time.h>
 
-/* The first versions with float8, with the state of calls apart from threads, and whose abort waits
-   for those of other threads. */
+/* The first versions with float8, with the state of calls independent of threads, and with an abort
+   that waits for calls of other threads. */
 #define FLOAT8 22400
 #define UNBOUND 22700
 #define ABORTS_ANYWHERE 21900
 #define FLOAT8_CAPABILITY 90
 #define CLOSE_US 200000
-/* NCCL registers pages, and so what else is in them. Where its memory is cudaMalloc's this much has
-   pages of its own. */
+/* NCCL registers whole pages, with all other data in them. Where its memory comes from cudaMalloc,
+   an allocation of this size has pages of its own. */
 #define ALLOC_BYTES ((size_t)2 << 20)
 #define STEP_US 100
 
 _Static_assert(sizeof(tutti__nccl_id_t) == sizeof(ncclUniqueId), "an id");
 
 struct tutti__nccl {
-    struct tutti__nccl *next; /* of those that are closing */
+    struct tutti__nccl *next; /* in the list of closing communicators */
     ncclComm_t comm;
-    int is_bound; /* to the thread that opened or called last, until that is joined */
-    void *handle; /* of the last that was registered; not on a stack, in case it comes late */
+    int is_bound; /* to the thread of the last open or call, until it is joined */
+    void *handle; /* of the last registration; not on a stack, because NCCL may write it late */
 };
 
 static tutti__nccl_t *closing; /* under lock */
@@ -63,7 +65,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- errors ---- */
 
-/* In progress is what non-blocking calls answer. */
+/* In progress is the usual result of non-blocking calls. */
 static int is_bad(ncclResult_t code)
 {
     return TUTTI__UNLIKELY(code != ncclSuccess && code != ncclInProgress);
@@ -81,7 +83,7 @@ static tutti_status_t check(ncclResult_t code, const char *what, ncclComm_t comm
                             last == NULL || *last == '\0' ? "" : ": ", last == NULL ? "" : last);
 }
 
-/* Of calls that have no answer. */
+/* For calls whose result has no other use. */
 static void note(ncclResult_t code, const char *what)
 {
     if (is_bad(code))
@@ -106,7 +108,7 @@ static sigset_t block_signals(void)
     return before;
 }
 
-/* Gives the code back, so that it goes around a call. */
+/* Returns the code, so that it can enclose a call. */
 static ncclResult_t unblock(sigset_t before, ncclResult_t code)
 {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -120,7 +122,7 @@ static int is_float8(int type)
     return type == 10 || type == 11;
 }
 
-/* NCCL's numbers, which never change; its older headers have no names for the last three. -1: it
+/* NCCL's numbers, which never change; its older headers have no names for the last three. -1: NCCL
    has no such type, but moves it as bytes. */
 static int type_of(tutti_dtype_t dtype)
 {
@@ -161,7 +163,7 @@ int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op)
 
     if (tutti__nccl_lib.version == 0 || type < 0 || op_of(op) < 0)
         return 0;
-    /* It has no code to reduce float8 for older devices. */
+    /* For older devices it has no code that reduces float8. */
     return !is_float8(type) || tutti__cuda_capability() >= FLOAT8_CAPABILITY;
 }
 
@@ -174,7 +176,8 @@ static void nap(void)
     nanosleep(&step, NULL);
 }
 
-/* 1: it is gone. An error ends it, too: the others find out by themselves. */
+/* 1: the communicator is freed. An error frees it as well; the other ranks detect the error by
+   themselves. */
 static int let_go(tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
@@ -193,7 +196,7 @@ static int let_go(tutti__nccl_t *nccl)
     return 1;
 }
 
-/* What is bound to a thread is left as it is: this may be another one. */
+/* If calls are bound to their thread, nothing is done, because this may be another thread. */
 static void sweep(void)
 {
     tutti__nccl_t **at = &closing;
@@ -262,7 +265,7 @@ int tutti__cuda_nccl_binds(void)
     return tutti__nccl_lib.version < UNBOUND;
 }
 
-/* Of a communicator that is through: asking for its size joins what that was done by. */
+/* For a communicator whose calls are done: asking for its size joins NCCL's thread. */
 static tutti_status_t unbind(tutti__nccl_t *nccl)
 {
     int size;
@@ -311,7 +314,7 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
     pthread_mutex_unlock(&lock);
 }
 
-/* It may be for ever, as a rank that is gone never connects. */
+/* This may wait for ever, because a rank that has ended never connects. */
 static void await_end(const tutti__nccl_t *nccl)
 {
     ncclResult_t state = ncclSuccess;
@@ -366,7 +369,7 @@ void tutti__cuda_nccl_free(void *ptr)
         note(tutti__nccl_lib.ncclMemFree(ptr), "ncclMemFree");
 }
 
-/* NCCL answers at once, also of communicators that are not blocking. */
+/* NCCL returns the result at once, also for non-blocking communicators. */
 tutti_status_t tutti__cuda_nccl_register(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                          tutti__nccl_reg_t **ret_reg)
 {
@@ -405,7 +408,8 @@ static ncclResult_t queue(ncclComm_t comm, const tutti__nccl_call_t *call, cudaS
     ncclRedOp_t op = (ncclRedOp_t)op_of(call->op);
     size_t count = call->count;
 
-    /* As bytes. For older devices NCCL refuses float8 also in collectives that only move it. */
+    /* Move as bytes. For older devices NCCL refuses float8 also in collectives that
+       only move data. */
     if (moves && (type < 0 || is_float8(type))) {
         elem = ncclUint8;
         count *= tutti__cuda_dtype_bytes(call->dtype);
@@ -439,7 +443,7 @@ static ncclResult_t queue(ncclComm_t comm, const tutti__nccl_call_t *call, cudaS
     return ncclInvalidArgument;
 }
 
-/* Looked at before the group begins: a group that is half made would have to be aborted. */
+/* Checked before the group begins, because an incomplete group would have to be aborted. */
 static tutti_status_t check_call(const tutti__nccl_call_t *call)
 {
     int reduces = call->kind == TUTTI__NCCL_ALLREDUCE || call->kind == TUTTI__NCCL_REDUCE ||
@@ -475,7 +479,8 @@ tutti_status_t tutti__cuda_nccl_call(tutti__nccl_t *nccl, const tutti__nccl_call
         code = queue(nccl->comm, &calls[i], (cudaStream_t)stream, &what);
         status = check(code, what, nccl->comm);
     }
-    /* Also after a failure: else the thread stays in the group. The first words are kept. */
+    /* Also after a failure; otherwise the thread would stay in the group. The first error
+       text is kept. */
     if (status != TUTTI_OK) {
         note(end_group(), "ncclGroupEnd");
         return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL's functions, as the CUDA module has found them: filled in by nccl_find.c, called by
- * nccl_lib.c. For these two only.
+ * NCCL's functions, as the CUDA module has found them: stored by nccl_find.c, called by nccl_lib.c.
+ * Only for these two files.
  */
 #ifndef TUTTI__NODE_NCCL_NCCL_LIB_H
 #define TUTTI__NODE_NCCL_NCCL_LIB_H
@@ -31,7 +31,7 @@
     X(ncclReduceScatter)                                                                           \
     X(ncclSend)
 
-/* Not in the headers of 2.18, nor in its library. */
+/* Missing in the headers and the library of 2.18. */
 #define TUTTI__NCCL_OPTIONAL(X)                                                                    \
     X(ncclCommDeregister, (const ncclComm_t comm, void *handle))                                   \
     X(ncclCommRegister, (const ncclComm_t comm, void *ptr, size_t bytes, void **ret_handle))       \
@@ -45,12 +45,12 @@ typedef struct {
 #define SLOT(name, params) ncclResult_t(*name) params;
     TUTTI__NCCL_OPTIONAL(SLOT)
 #undef SLOT
-    int registers; /* all of OPTIONAL is there */
-    int version;   /* 0: there is none */
+    int registers; /* all of OPTIONAL were found */
+    int version;   /* 0: no NCCL was found */
     char reason[TUTTI__CUDA_REASON_BYTES];
 } tutti__nccl_lib_t;
 
-/* Not written after opening. */
+/* Constant after opening. */
 extern tutti__nccl_lib_t tutti__nccl_lib;
 
 #endif

@@ -5,10 +5,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* More calls than these go in several groups. */
+/* More calls than this are made in several groups. */
 #define GROUP_CALLS 64
 
-/* What a share of the stage begins at; NCCL is slower with less. */
+/* Alignment of a share of the stage; NCCL is slower with less. */
 #define STAGE_ALIGN 16
 
 static void drop_device_parts(tutti__nccl_node_t *self)
@@ -32,7 +32,7 @@ void tutti__nccl_close(tutti__node_t *node)
     if (self == NULL)
         return;
     tutti__nccl_turns_leave(self);
-    /* Without its device, too, all is given back that can be. */
+    /* If the device cannot be used, everything else is still freed. */
     (void)self->ops->use(self->device);
     tutti__nccl_end(self);
     drop_device_parts(self);
@@ -53,7 +53,7 @@ static tutti_status_t make_device_parts(tutti__nccl_node_t *self)
         status = self->ops->event_make(&self->lane[i].done);
     if (status == TUTTI_OK)
         status = tutti__nccl_overdue_open(self);
-    /* Not to be registered: only ranks in place use it, and others need not be. */
+    /* Not registered: only ranks that work in place use it, and other ranks may not. */
     if (status == TUTTI_OK && self->nlocal > 1) {
         status = self->ops->alloc(self->stage_share * self->nlocal, &stage);
         if (status == TUTTI_OK)
@@ -94,7 +94,7 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
         self->serves = *with->serves;
     else if (status == TUTTI_OK)
         tutti__nccl_ask(self->ops, &self->serves);
-    /* Last: it connects to the others, so it is not tried where something is missing. */
+    /* Last, because it connects to the other ranks: not tried if anything is missing here. */
     if (status == TUTTI_OK)
         status = self->ops->nccl_open(with->id, with->me, with->nlocal, 0, &self->nccl);
     if (status != TUTTI_OK)
@@ -136,7 +136,7 @@ tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t 
     return status;
 }
 
-/* Not of one that was aborted: NCCL has forgotten them with it. */
+/* An aborted communicator has dropped its registrations. */
 void tutti__nccl_node_unregister(tutti__node_t *node)
 {
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;

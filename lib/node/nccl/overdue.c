@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations that nobody waits for: queued in a stream, their call has returned, so no deadline of
- * a call sees that one never ends.
+ * Operations for which no call waits: they were queued in a stream and their call has returned, so
+ * no call's deadline detects that one never ends.
  *
  *      stream:  ... caller's work | begun | NCCL's calls | ended | ...
  *
- * A queued operation has two events. Its time counts from when somebody finds that `begun` has
- * come: what the caller's own work takes before does not count. What it waits for then are other
- * ranks, which may be at long work of their own: like for any call, they have the deadline for it.
+ * A queued operation has two events. Its time counts from the check that finds `begun` complete,
+ * so the time of the caller's earlier work does not count. From then on the operation waits for
+ * other ranks, which may be busy with long work of their own: as in any call, the deadline
+ * applies to this wait.
  *
- * Set-up makes room for OVERDUE operations. Whoever has more of them in flight pays for more room:
- * each may be the one that never ends, so all are kept. Making events waits for nobody.
+ * Set-up makes space for OVERDUE operations. With more operations in flight, the call that queues
+ * the next one makes more: each operation may be the one that never ends, so all are kept. Making
+ * events waits for nothing.
  *
- * NCCL's health is asked for as well while something is queued: its errors show in its own call
- * only, and its work does not end then.
+ * While operations are queued, NCCL is asked for errors as well: they are visible only in its own
+ * call, and its work does not end in this case.
  *
- * Rejected: one pair of events for whatever is queued last. An operation that is queued behind one
- * that never ends would take them away.
+ * Rejected: one pair of events for the last queued operation. A further operation, queued behind
+ * one that never ends, would overwrite them.
  */
 #include "node/nccl/nccl.h"
 
@@ -25,7 +27,7 @@
 struct tutti__nccl_overdue {
     tutti__devent_t *begun, *ended;
     unsigned tag;
-    uint64_t since_ns; /* when `begun` was found; 0: not yet */
+    uint64_t since_ns; /* when `begun` was found complete; 0: not yet */
 };
 
 static tutti__nccl_overdue_t *at(const tutti__nccl_node_t *self, uint32_t index)
@@ -33,7 +35,7 @@ static tutti__nccl_overdue_t *at(const tutti__nccl_node_t *self, uint32_t index)
     return &self->overdue[index & (self->overdue_room - 1)];
 }
 
-/* The ring is full, or there is none. What fails leaves it to close. */
+/* The ring is full, or there is none yet. After a failure, close frees what was made. */
 static tutti_status_t make_room(tutti__nccl_node_t *self, uint32_t room)
 {
     tutti__nccl_overdue_t *before = self->overdue;
@@ -77,7 +79,8 @@ void tutti__nccl_overdue_close(tutti__nccl_node_t *self)
 
 /* ---- inside the gate ---- */
 
-/* What the device says of the first that has not ended; TUTTI_OK: all have. */
+/* Remove completed operations. Returns the status of the first incomplete one; TUTTI_OK: all
+   have completed. */
 static tutti_status_t forget_ended(tutti__nccl_node_t *self)
 {
     tutti_status_t status = TUTTI_OK;
@@ -118,7 +121,7 @@ tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self)
 
 /* ---- the watch ---- */
 
-/* Of the first one that has not ended. */
+/* Check the first incomplete operation. */
 static tutti_status_t look(const tutti__nccl_node_t *self, tutti__nccl_overdue_t *first,
                            uint64_t now_ns, uint64_t limit_ns, int *ret_late)
 {
@@ -139,7 +142,7 @@ tutti_status_t tutti__nccl_node_overdue(tutti__node_t *node, uint64_t now_ns, ui
     tutti_status_t status = TUTTI_OK;
     int late = 0;
 
-    /* Why it is dead is said by whoever found out. */
+    /* The thread that found the error has reported it. */
     if (tutti__nccl_alive(self) != TUTTI_OK || !tutti__nccl_enter(self))
         return TUTTI_OK;
     status = forget_ended(self);

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Turns: which operation NCCL is called for next, of all lanes and all communicators. See nccl.h.
+ * The launch order: which operation calls NCCL next, over all lanes and all communicators.
+ * See nccl.h.
  *
- * The other nodes of this rank's device are in a list of the process.
+ * A list of the process has the other nodes of this rank's device.
  */
 #include "node/nccl/nccl.h"
 
 #include "base/lock.h"
 
-/* An entry: (ticket, number, lane). Of the number so much that no two in the ring are alike. */
+/* An entry: (ticket, number, lane). The low bits of the number suffice to distinguish the entries
+   in the ring. */
 #define TICKET_SHIFT 16
 #define NUMBER_SHIFT 8
 #define BYTE 0xffu
 
-/* Protects what follows. */
+/* Protects the list. */
 static tutti__mutex_t lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_MODULE);
 static tutti__nccl_node_t *nodes;
 
@@ -46,7 +48,7 @@ static uint64_t next_entry(tutti__nccl_node_t *node)
     return (entry >> NUMBER_SHIFT & BYTE) == (number & BYTE) ? entry : 0;
 }
 
-/* Whoever comes first, or in the order that the calls bring. */
+/* The first lane that comes; flat: the lane whose call has the next turn. */
 static int is_next(tutti__nccl_node_t *self, uint32_t lane)
 {
     uint64_t turn = self->lane[lane].call->turn;
@@ -54,7 +56,7 @@ static int is_next(tutti__nccl_node_t *self, uint32_t lane)
     return turn == 0 || turn == tutti__load64_acquire(&self->number);
 }
 
-/* The leader gives its next number to a lane. 0: another communicator's leader is about to. */
+/* The leader gives its next number to a lane. 0: another communicator's leader holds the lock. */
 static int give(tutti__nccl_node_t *self, uint32_t lane)
 {
     tutti__nccl_order_t *tickets = self->tickets;
@@ -72,7 +74,7 @@ static int give(tutti__nccl_node_t *self, uint32_t lane)
     return 1;
 }
 
-/* Has another communicator an earlier one to launch here? */
+/* Does another communicator have an earlier entry to launch on this rank? */
 static int is_behind(tutti__nccl_node_t *self, uint64_t entry)
 {
     int found = 0;
@@ -81,7 +83,7 @@ static int is_behind(tutti__nccl_node_t *self, uint64_t entry)
     for (tutti__nccl_node_t *n = nodes; n != NULL && !found; n = n->next_node) {
         uint64_t other = n == self || n->tickets != self->tickets ? 0 : next_entry(n);
 
-        /* What is dead launches nothing more, so nobody waits for it. */
+        /* A dead node launches nothing more, so it is not waited for. */
         found = other != 0 && other < entry && tutti__load_acquire(&n->gate) <= TUTTI__NCCL_INSIDE;
     }
     tutti__mutex_unlock(&lock);

@@ -2,12 +2,12 @@
 /*
  * Node operations on data that does not fit an announcement: chunked (two-shot).
  *
- * The stages and what each waits for are in shm.h. All ranks reduce at the same time, each its own
- * part, in one fused pass over all ranks' data in rank order; so results are the same bits on all
- * ranks and do not depend on how the data is cut.
+ * shm.h describes the stages and what each waits for. All ranks reduce at the same time, each its
+ * own part, in one fused pass over all ranks' data in rank order. So the results have the same bits
+ * on all ranks and do not depend on how the data is cut.
  *
- * A chunk is the same elements of every block in src and in dst, so it may be written in place once
- * it was copied IN; and OUT comes after that.
+ * A chunk covers the same elements of every block in src and in dst. So it may be written in place
+ * after it was copied IN, and OUT comes after that.
  */
 #include "node/shm/shm.h"
 
@@ -16,8 +16,8 @@
 
 /* ---- slots ---- */
 
-/* Bulk slots take turns over the lane's life, so that a new operation goes on where the last was.
-   */
+/* Bulk slots alternate over the lane's life: the next operation uses the slot after
+   the last one. */
 size_t tutti__shm_slot_offset(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                               uint32_t chunk)
 {
@@ -33,7 +33,7 @@ char *tutti__shm_slot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, ui
 
 /* ---- IN ---- */
 
-/* Does this rank put block j into its slot? */
+/* Does this rank copy block j into its slot? */
 static int puts_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t j)
 {
     if (shm->nlocal == 1)
@@ -50,7 +50,7 @@ static int puts_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint3
     }
 }
 
-/* In two levels IN waits in any case: SUM writes to the slot. */
+/* With two levels IN waits in any case: SUM writes to the slot. */
 int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     if (lane->levels)
@@ -85,7 +85,7 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
 
-    /* The slot was last used for chunk g - 2; everybody must be through with that one. */
+    /* The slot was last used for chunk g - 2; all ranks must have finished it. */
     status = tutti__shm_all_reached(shm, lane, SHM_OUT, lane->base + chunk - 1, stuck);
     if (status != TUTTI_OK)
         return status;
@@ -104,21 +104,21 @@ tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32
 
 /* ---- RED ---- */
 
-/* Do results go back to where the data came from? Of more than two ranks it has not been tried. */
+/* Do results go back into the slot of the source data? Not tried with more than two ranks. */
 static int goes_back(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     return shm->nlocal == 2 &&
            (lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE);
 }
 
-/* In whose slot does a rank show what it owns, to be copied OUT? */
+/* The rank in whose slot `owner` writes its results, to be copied OUT. */
 static uint32_t shows_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t owner)
 {
     return goes_back(shm, lane) ? !owner : owner;
 }
 
-/* Are all data of a chunk in the slots, of two levels those of my group? An announcement may have
-   said so for chunk 0. */
+/* Are all data of a chunk in the slots? With two levels: those of this rank's group. For chunk 0
+   the announcement may have reported it already. */
 static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk,
                              tutti__stuck_t *stuck)
 {
@@ -139,7 +139,7 @@ static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *l
     return TUTTI_OK;
 }
 
-/* What block j of a chunk is folded from: all ranks' data, or the sums of all groups. */
+/* Sources of block j of a chunk: all ranks' data, or the sums of all groups. */
 static uint32_t find_sources(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk,
                              uint32_t j, tutti__shm_part_t part, const void **srcs)
 {
@@ -154,7 +154,8 @@ static uint32_t find_sources(const tutti__shm_t *shm, const tutti__shm_lane_t *l
     return shm->nlocal;
 }
 
-/* To dst and to where it is shown; either may be a source, or NULL: not there. */
+/* Reduce to dst and to the slot (shown). Either may be one of the sources; either may be
+   NULL: unused. */
 static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs, uint32_t nsrcs,
                       char *dst, char *shown, size_t count)
 {
@@ -174,20 +175,20 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
 }
 
 /*
- * The same where results go back (shm.h), block by block: what the next one reads in the slot is
- * fetched meanwhile, to be written, also by the root of a reduce, which only reads it. A user's
- * operation takes longer than memory, and of what outgrows the caches only what comes from memory
- * counts: there the piece is one block.
+ * reduce_to for results that go back (shm.h), block by block. Meanwhile the lines of the next block
+ * in the slot are fetched for writing; also by the root of a reduce, which only reads them. There
+ * is only one block for a user's operation, which takes longer than memory, and for data that
+ * outgrows the caches, where only memory limits the time.
  *
- * Float32 sums, shares of the time of the same with results in the owner's slot, or of a reduce by
- * the root alone:
+ * Float32 sums; time relative to results in the owner's slot, or to a reduce by the root alone:
  *
  *                                             near        far processors
  *      allreduce of 64 KiB to 4 MiB           0.8 to 0.9  0.65 to 0.75
  *                   16 to 64 MiB              0.9 to 1.0  0.8
  *      reduce of 64 KiB to 512 KiB, to 4 MiB  0.8, 0.9    0.8, 1.0
  *
- * In one block 64 KiB to 4 MiB took 1.03 times that; far, in a loop outside of the library, 1.3.
+ * Tried: one block for 64 KiB to 4 MiB, 1.03 times that; far, in a loop outside of the
+ * library, 1.3.
  */
 #define BLOCK_BYTES 4096
 
@@ -215,8 +216,9 @@ static void reduce_back(tutti__shm_t *shm, uint32_t lane_index, const void **src
     }
 }
 
-/* Reduce my blocks of a chunk over all ranks, and show what others copy OUT. In my own slot nobody
-   needs what is there for blocks that I reduce, nor what they were made of in the peer's. */
+/* Reduce this rank's blocks of a chunk over all ranks, and write them where others copy them OUT.
+   This overwrites blocks in this rank's slot, or their sources in the peer's slot; no rank reads
+   these any more. */
 static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -248,13 +250,14 @@ static void reduce_mine(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 
 /* ---- OUT ---- */
 
-/* Is there anything to copy out? Of a reduce_scatter there is not, and of a reduce on root only. */
+/* Does OUT copy anything? Not in a reduce_scatter; in a reduce on the root only. */
 static int takes_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     return lane->call->kind != TUTTI__NODE_REDUCE_SCATTER && tutti__shm_gets(shm, lane);
 }
 
-/* Copy what other ranks own; what is moved only, also my own part if it is not in place. */
+/* Copy the blocks that other ranks own. Operations that only move data: this rank's block as well,
+   unless it is in place. */
 static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk)
 {
     const tutti__node_call_t *call = lane->call;
@@ -277,7 +280,7 @@ static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uin
     }
 }
 
-/* What OUT of a chunk waits for: others' results. What they copied IN was seen before RED. */
+/* OUT of a chunk waits for the other ranks' results. RED has already waited for their IN. */
 static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                    uint32_t chunk, tutti__stuck_t *stuck)
 {
@@ -286,9 +289,11 @@ static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lan
     return tutti__shm_all_reached(shm, lane, SHM_RED, lane->base + chunk + 1, stuck);
 }
 
-/* ---- the pipeline ----
+/*
+ * ---- the pipeline ----
  *
- * One stage of one chunk at a time, whichever can go on; IN first, because peers wait for it.
+ * One stage of one chunk at a time, the first that is possible. IN is tried first, because peers
+ * wait for it.
  */
 
 static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
@@ -296,8 +301,8 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__st
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status = TUTTI_OK;
 
-    /* In two levels my RED reads and writes my slot, too, and my OUT reads it where results go
-       back: they come before IN two chunks later. */
+    /* With two levels, this rank's RED reads and writes its slot. Where results go back, its OUT
+       reads the slot. Both must precede IN of two chunks later. */
     if (lane->in == lane->nchunks || (lane->levels && lane->in > lane->red + 1) ||
         (goes_back(shm, lane) && lane->in > lane->out + 1))
         return TUTTI__AGAIN;
@@ -310,7 +315,7 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__st
     return TUTTI_OK;
 }
 
-/* Of two levels the first. */
+/* The first of two levels. */
 static tutti_status_t stage_sum(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -377,7 +382,8 @@ tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__
     }
     lane->base += lane->nchunks;
     lane->sum = 0;
-    /* Counted on, so that it is never far behind; who waits for it later knows the announcement. */
+    /* Counted for all operations, so that the counter stays close to base. A rank that waits for it
+       later has seen an announcement after this store. */
     if (shm->ngroups > 1)
         tutti__store_relaxed(&lane->peer[shm->me].progress->sum, lane->base);
     lane->phase = SHM_IDLE;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a node operation on large data is cut. The stages that work on the pieces are in chunks.c.
+ * How a node operation on large data is cut into pieces. chunks.c has the stages that process them.
  *
- * Pieces are counted by blocks j: for NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST the elements are
- * cut into one share per rank here; for the others the blocks are those of the call, nblk for each
- * part. Chunk k takes elements [k * piece, (k + 1) * piece) of every block, and puts block j's at
- * j * piece in the slot.
+ * Pieces are counted by blocks j. For NODE_ALLREDUCE, NODE_REDUCE and NODE_BCAST the elements are
+ * cut into one share per rank; for other operations the blocks are those of the call, nblk for each
+ * part. Chunk k covers elements [k * piece, (k + 1) * piece) of every block; block j's are at j *
+ * piece in the slot.
  */
 #include "node/shm/shm.h"
 
@@ -20,14 +20,14 @@ tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t
     if (!call->whole) {
         tutti__block_chunk(&call->map, blk, call->trip, &part.src, &part.count);
     } else if (call->map.nblocks == 1 && call->map.table == NULL) {
-        part.src = 0; /* as below, without its divisions */
+        part.src = 0; /* as below, without the divisions */
         part.count = call->map.count;
     } else {
         part.src = tutti__block_begin(&call->map, blk);
         part.count = tutti__block_count(&call->map, blk);
     }
     part.dst = part.src;
-    if (call->dblk != call->sblk) /* blocks as long, but elsewhere */
+    if (call->dblk != call->sblk) /* blocks of the same length in another place */
         part.dst +=
             tutti__block_begin(&call->map, call->dblk + j) - tutti__block_begin(&call->map, blk);
     if (call->src_step != 0)
@@ -38,10 +38,10 @@ tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t
 }
 
 /*
- * Of so many ranks the root reduces all by itself: then each of n bytes is copied once, into a
- * slot, and the root reads (p - 1) n. In shares it reads 2 (p - 1) / p n, but copies part of that a
- * second time, and waits for one stage more. Of two ranks shares go back, which is faster: see
- * chunks.c.
+ * With this many ranks the root of a reduce does all the reduction: each of n bytes is copied once,
+ * into a slot, and the root reads (p - 1) n. With shares the root would read 2 (p - 1) / p n, but
+ * part of the data would be copied twice, and there would be one more stage to wait for. With two
+ * ranks shares that go back are faster: see chunks.c.
  */
 #define ROOT_ALONE 3
 
@@ -51,7 +51,7 @@ static int own_shares(const tutti__shm_lane_t *lane)
            lane->call->kind == TUTTI__NODE_BCAST;
 }
 
-/* Cut the elements into `nblocks` shares of whole cache lines, except for the last ones. */
+/* Cut the elements into `nblocks` shares of whole cache lines, except the last ones. */
 static void cut_shares(tutti__shm_lane_t *lane, uint32_t nblocks)
 {
     size_t line = TUTTI__LINE_BYTES / lane->esize;
@@ -61,7 +61,7 @@ static void cut_shares(tutti__shm_lane_t *lane, uint32_t nblocks)
     lane->grain = 0;
 }
 
-/* Where share j begins, in elements; j may be the number of shares. */
+/* The first element of share j; j may be the number of shares. */
 static size_t share_border(const tutti__shm_lane_t *lane, uint32_t j)
 {
     size_t begin = j * lane->largest;
@@ -76,7 +76,7 @@ static size_t share_border(const tutti__shm_lane_t *lane, uint32_t j)
     return TUTTI__MIN(begin, lane->count);
 }
 
-/* The extent of one block: where it begins in the buffers, and how long it is. */
+/* The extent of one block: its place in the buffers and its length. */
 tutti__shm_part_t tutti__shm_extent(const tutti__shm_lane_t *lane, uint32_t j)
 {
     tutti__shm_part_t part;
@@ -112,7 +112,7 @@ void tutti__shm_measure(tutti__shm_lane_t *lane)
     for (uint32_t j = 1; j < call->nblk * call->nparts; j++) {
         tutti__shm_part_t part = tutti__shm_find_block(call, j);
 
-        /* Shares are cut out of all blocks, so those have to stand end to end. */
+        /* Shares are cut across all blocks, so the blocks must be contiguous. */
         assert(!own_shares(lane) || part.count == 0 || part.src == first.src + lane->count);
         assert(!own_shares(lane) || part.count == 0 || part.dst == first.dst + lane->count);
         lane->count += part.count;
@@ -120,7 +120,7 @@ void tutti__shm_measure(tutti__shm_lane_t *lane)
     }
 }
 
-/* How many chunks the slots need. */
+/* Compute the number of chunks. */
 void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
     size_t room;
@@ -131,7 +131,7 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 
         cut_shares(lane, alone ? 1 : shm->nlocal);
     }
-    /* Slots hold whole cache lines of each block, so that ranks do not write to one line. */
+    /* A block takes whole cache lines in a slot, so that two ranks never write to the same line. */
     room = shm->bulk_bytes / lane->esize / lane->nblocks;
     assert(room > 0);
     if (room > TUTTI__LINE_BYTES)
@@ -147,7 +147,7 @@ void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
         cut_shares(lane, shm->nlocal);
 }
 
-/* The smallest share with borders at pages, so that shares differ by 6 % at most. */
+/* The smallest share whose borders are at pages, so that shares differ by at most 6 %. */
 #define PAGED_SHARE (16 * TUTTI__SHM_PAGE)
 
 void tutti__shm_cut_at_pages(tutti__shm_lane_t *lane, uint64_t dst_offset)

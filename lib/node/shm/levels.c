@@ -1,42 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations among several groups of ranks, each of which shares a cache or a NUMA node.
+ * Node operations among several groups of ranks. The ranks of a group share a cache or a NUMA node.
  *
- * Meeting, of p ranks in G groups of g: instead of p lines each rank reads G, its leader g more.
+ * Meeting of p ranks in G groups of g: each rank reads G lines instead of p; a leader reads g more.
  *
- *      announcement of each rank --> leader: are all alike? --> announcement of the group --> all
+ *      announcement of each rank --> leader: all equal?  --> announcement of the group --> all
  *                                    one-shot: their sum
  *
- *   A group's announcement is like a rank's, with the sum of its data if the operation reduces; its
- *   head says MIXED if its ranks came with different calls. Seeing all groups' number m, a rank
- *   knows that all ranks have announced m, though it has not looked at their lines; so two slots
- *   are enough here as they are in shm.h, and whoever looks at other ranks' announcements now (for
- *   data that are moved, descriptions of large operations, the words of a mismatch) finds them.
+ *   A group's announcement is like a rank's. If the operation reduces, it has the sum of the
+ *   group's data. Its head is MIXED if the group's ranks have passed different calls. When a
+ *   rank has seen number m from all groups, all ranks have announced m, though it has not
+ *   read their lines. So two slots are enough, as in shm.h, and the other ranks'
+ *   announcements can be read from then on (for data that are moved, descriptions of large
+ *   operations, the text of a mismatch).
  *
- * Chunks: RED has two halves. Block j of a group is summed up by its member j % g; if all groups
- * are equal runs of ranks, that is, in one of them, who owns it at last.
- *      IN   copy what others of my group shall sum up         needs: all OUT >= g - 1, my RED too
- *      SUM  sum up my blocks over my group's slots, into mine  needs: my group's IN >= g + 1
- *      RED  reduce my block over the groups' sums              needs: their owners' SUM >= g + 1
+ * Chunks: RED has two halves. Member j % g of a group sums up block j of the group. If all groups
+ * are contiguous ranges of ranks of one size, one of these members is the final owner of the block.
+ *      IN   copy the blocks that others of the group sum up     needs: all OUT, own RED >= g - 1
+ *      SUM  sum up own blocks over the group's slots, into own  needs: the group's IN >= g + 1
+ *      RED  reduce own block over the groups' sums              needs: their owners' SUM >= g + 1
  *      OUT  as in shm.h
- *   Of n bytes a rank then reads (G - 1) n / p of other groups in RED, instead of (p - g) n / p.
+ *   In RED a rank reads (G - 1) n / p of other groups' n bytes, instead of (p - g) n / p.
  *
- * Zero-copy reads all from where it is, but folds as the others do.
+ * Zero-copy reads all data in place, but folds in the same order.
  *
- * Where groups are not runs of ranks, an operation that does not commute has one level; and so have
- * all of narrow floats.
+ * There is only one level for narrow floats, and for operations that do not commute if the groups
+ * are not contiguous ranges of ranks.
  */
 #include "node/shm/shm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* In the upper half of a group's head, instead of a description: no call has this one. */
+/* In the upper half of a group's head, in place of a description. No call has this value. */
 #define MIXED ((uint64_t)UINT32_MAX << 32)
 
 /*
- * Looks at a group's head before it is asked which of its ranks is late; that takes lines from
- * those who are at work, but a rank that has left must be found.
+ * Polls of a group's head before the ranks of that group are polled for the late one. Polling takes
+ * cache lines from ranks that are at work, but a rank that has left must be found.
  */
 #define PATIENT_LOOKS 40
 
@@ -60,7 +61,7 @@ tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_o
     shm->ngroups = 1;
     for (uint32_t r = 0; group_of != NULL && r < n; r++)
         shm->ngroups = TUTTI__MAX(shm->ngroups, group_of[r] + 1);
-    /* Where each is alone there is one level. */
+    /* If each rank is alone in its group, there is one level. */
     if (shm->ngroups == n)
         shm->ngroups = 1;
     shm->group_first = calloc(shm->ngroups + 1, sizeof(*shm->group_first));
@@ -84,8 +85,8 @@ tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_o
     return TUTTI_OK;
 }
 
-/* Sums of groups have the type of the elements: where that is too narrow for a sum whose average
-   fits, or would be rounded twice, all is reduced in one go. */
+/* Sums of groups have the type of the elements. Such a type may be too narrow for a sum whose
+   average fits, and the result would be rounded twice. So these types are reduced in one level. */
 static int is_narrow(tutti_dtype_t dtype)
 {
     switch (dtype) {
@@ -110,7 +111,7 @@ int tutti__shm_takes_levels(const tutti__shm_t *shm, const tutti__shm_lane_t *la
 
 /* ---- meeting ---- */
 
-/* Is this what I came with, too? */
+/* Is this announcement equal to this rank's call? */
 static int is_mine(const tutti__shm_lane_t *lane, const tutti__announce_t *a)
 {
     return atomic_load_explicit(&a->head, memory_order_relaxed) == (lane->head | lane->seq) &&
@@ -127,7 +128,7 @@ static int all_mine(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
     return 1;
 }
 
-/* Sum up what my group announced, as it is packed there. */
+/* Sum up the data that the group's ranks have announced, packed as it is there. */
 static void sum_oneshot(tutti__shm_t *shm, uint32_t lane_index, char *to)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -146,7 +147,7 @@ static void sum_oneshot(tutti__shm_t *shm, uint32_t lane_index, char *to)
     }
 }
 
-/* My group is complete. */
+/* All ranks of this group have announced: announce the group. */
 static void announce_group(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -159,11 +160,11 @@ static void announce_group(tutti__shm_t *shm, uint32_t lane_index)
         sum_oneshot(shm, lane_index, group->u.data);
     group->count = lane->count_word;
     tutti__store64_release(&group->head, (alike ? lane->head : MIXED) | lane->seq);
-    /* The number once more, for those who sleep. */
+    /* Store the number once more, which wakes sleeping ranks. */
     tutti__shm_publish(shm, lane_index, tutti__shm_seq(group), lane->seq);
 }
 
-/* The leader's part. */
+/* The leader's part of a meeting. */
 static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -182,7 +183,7 @@ static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
     return TUTTI_OK;
 }
 
-/* A group's head is not there: wait for its leader, or for whom that waits for. */
+/* A group's head has not come: wait for its leader, or for the rank that the leader waits for. */
 static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
                                      uint32_t group, uint32_t value, tutti__stuck_t *stuck)
 {
@@ -200,7 +201,7 @@ static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t 
                             tutti__shm_seq(announce_of(shm, lane, group)), value, stuck);
 }
 
-/* Have all groups come with what I came with? Else it is looked up who has not. */
+/* Do all groups have this rank's call? If not, find the ranks that differ. */
 static tutti_status_t compare_groups(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     for (uint32_t g = 0; g < shm->ngroups; g++)
@@ -209,7 +210,7 @@ static tutti_status_t compare_groups(const tutti__shm_t *shm, const tutti__shm_l
     return TUTTI_OK;
 }
 
-/* Reduce the groups' sums to what I get. */
+/* Reduce the groups' sums to this rank's result. */
 static void reduce_oneshot(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -229,7 +230,8 @@ static void reduce_oneshot(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* All of an operation that needs no more than groups' announcements. Else, all ranks' are there. */
+/* Complete the operation if the groups' announcements suffice. Otherwise, on TUTTI_OK, all ranks'
+   announcements have come. */
 static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -260,8 +262,8 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
 
 /* ---- chunks ---- */
 
-/* My blocks of a chunk, over my group. Nobody else needs what my slot has there: of it I put in
-   nothing. */
+/* Sum up this rank's blocks of a chunk over its group. Nothing is lost in its slot: this rank does
+   not copy these blocks IN. */
 void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -314,12 +316,12 @@ void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane_index, void *dst, const vo
         uint32_t first = shm->group_first[g];
 
         tutti__reduce(call->reducer, sums, srcs + first, shm->group_first[g + 1] - first, count, 0);
-        srcs[g] = sums; /* of this group or one before: read already */
+        srcs[g] = sums; /* of this group or an earlier one, whose sources have been read */
     }
     tutti__reduce(call->reducer, dst, srcs, shm->ngroups, count, call->divisor);
 }
 
-/* ---- the table: what is done before one group's is asked ---- */
+/* ---- the table: steps that precede the one-group table's ---- */
 
 static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Did all ranks of the host come with the same call? See shm.h on announcements.
+ * Do all ranks of the host have the same call? See shm.h on announcements.
  *
- * The hot path (shm.c) compares two words of each peer with its own: the head (number, kind, type,
- * operation, tag) and the count, whose upper 16 bits mix in the root. Only what does not fit is put
- * into words, from the announcements alone, so that all ranks say the same about the same two
- * ranks.
+ * The hot path (shm.c) compares two words of each peer with its own: the head (number, kind,
+ * type, operation, tag) and the count, whose upper 16 bits contain the root. Only a mismatch
+ * needs texts. They are made from the announcements alone, so all ranks report the same text
+ * about the same two ranks.
  */
 #include "node/shm/shm.h"
 
@@ -20,7 +20,7 @@
 typedef struct {
     uint32_t kind : 4;
     uint32_t dtype : 6;
-    uint32_t op : 14; /* those of tutti_op_create go up to some thousand */
+    uint32_t op : 14; /* tutti_op_create returns numbers up to some thousand */
     uint32_t tag : 7;
     uint32_t divides : 1;
 } what_t;
@@ -41,9 +41,9 @@ uint64_t tutti__shm_head(const tutti__shm_lane_t *lane)
 }
 
 /*
- * Elements in the call's whole map, not only in this operation: so ranks with different counts find
- * out at their first chunk. Roots below 65536 are shown as they are; larger ones are mixed in, so
- * two different ones are told apart but for one pair in 65536. A meeting brings its root in full.
+ * The elements in the call's whole map, not only in this operation, so that different counts are
+ * found at the first chunk. Roots below 65536 are stored as they are; larger ones are hashed, so
+ * one pair in 65536 is not distinguished. A meeting announces its root in full.
  */
 uint64_t tutti__shm_count(const tutti__node_call_t *call)
 {
@@ -63,7 +63,7 @@ static what_t what_of(const tutti__announce_t *a)
     return what;
 }
 
-/* All have this number, so heads that differ come from different calls. */
+/* Both have the same number, so different heads mean different calls. */
 static int same_call(const tutti__announce_t *a, const tutti__announce_t *b, int is_meet)
 {
     return a->count == b->count && (!is_meet || a->u.root == b->u.root) &&
@@ -71,16 +71,16 @@ static int same_call(const tutti__announce_t *a, const tutti__announce_t *b, int
                atomic_load_explicit(&b->head, memory_order_relaxed);
 }
 
-/* ---- in words ---- */
+/* ---- texts ---- */
 
 enum {
-    COUNT = 1,  /* " of 10", of elements in all blocks */
-    IN_ALL = 2, /* the caller gave the count of one block: say that this is not it */
+    COUNT = 1,  /* " of 10", the elements in all blocks */
+    IN_ALL = 2, /* the caller passed the count of one block: add that this is the total */
     OP = 4,
     ROOT = 8
 };
 
-/* What a call has; what is missing here has none of these. */
+/* Parts of the text for each call; a call that is missing here has none. */
 static const unsigned tags[] = {
     [TUTTI__TAG_ALLREDUCE] = COUNT | OP,
     [TUTTI__TAG_REDUCE] = COUNT | OP | ROOT,
@@ -114,7 +114,7 @@ static void say_root(const tutti__announce_t *a, what_t what, char *text, size_t
         snprintf(text, bytes, ", root %u", (unsigned)(a->count >> COUNT_BITS));
 }
 
-/* What a rank came with, as its caller knows it: "a reduce of 10 x float32, sum, root 3". */
+/* A rank's call as its caller knows it: "a reduce of 10 x float32, sum, root 3". */
 static void describe(const tutti__announce_t *a, char *text, size_t bytes)
 {
     what_t what = what_of(a);
@@ -141,11 +141,11 @@ static void describe(const tutti__announce_t *a, char *text, size_t bytes)
              what.tag & TUTTI__TAG_ON_DEVICE ? ", on device memory" : "");
 }
 
-/* The first that is not like rank 0's; so all ranks find the same two ranks to name. */
+/* Report the first rank that differs from rank 0, so all ranks name the same two ranks. */
 tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     const tutti__announce_t *first = lane->peer[0].announce[lane->seq & 1], *other = first;
-    int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* rank 0's: alike on all ranks */
+    int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* rank 0's: the same on all ranks */
     char a[128], b[128];
     uint32_t r = 0;
 

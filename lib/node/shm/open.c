@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations over shared memory: opening, closing, and where everything is in the arenas.
+ * Node operations over shared memory: opening, closing, and the layout in the arenas.
  */
 #include "node/shm/shm.h"
 
@@ -22,7 +22,7 @@ static size_t lane_bytes(size_t oneshot_bytes, int has_groups)
     return (has_groups ? 4 : 2) * slot_bytes(oneshot_bytes) + sizeof(tutti__progress_t);
 }
 
-/* oneshot_bytes is for all ranks together (p * n); each has its share. */
+/* oneshot_bytes is for all ranks together (p * n); each rank has its share. */
 static size_t oneshot_share(size_t all_bytes, uint32_t nlocal)
 {
     return TUTTI__MAX(all_bytes / nlocal, sizeof(((tutti__announce_t *)0)->u.data));
@@ -52,7 +52,8 @@ void tutti__shm_close(tutti__node_t *node)
 
     if (shm == NULL)
         return;
-    /* Ranges stay in the arena: a peer may still read its last result there, or announce there. */
+    /* The ranges stay in the arena: a peer may still read its last result there, or
+       announce there. */
     for (uint32_t i = 0; i < TUTTI__LANES; i++)
         free(shm->lane[i].peer);
     free(shm->local_to_machine);
@@ -108,7 +109,7 @@ no_memory:
     return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/shm for %u ranks", nlocal);
 }
 
-/* Which ranks of the machine are on my host, and where their control areas are. */
+/* Find the machine's ranks that are on this host, and their control areas. */
 static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__topo_t *topo,
                                   const uint64_t *offsets, const uint32_t *group_of,
                                   const tutti__conf_shared_t *conf, tutti__node_t **ret_node)
@@ -142,8 +143,9 @@ static tutti_status_t attach_host(const tutti__machine_t *machine, const tutti__
 }
 
 /*
- * Groups of my host's ranks: as TUTTI_GROUP_SIZE says, or by their places. Where processors are too
- * few, each level costs a change of ranks, and who is near whom changes all the time: one group.
+ * Groups of this host's ranks: by TUTTI_GROUP_SIZE, or by their places. If there are fewer
+ * processors than ranks, there is one group: each level costs a context switch, and the ranks'
+ * places change all the time.
  */
 static uint32_t find_groups(const tutti__topo_t *topo, uint64_t group_size, uint32_t *group_of)
 {
@@ -160,7 +162,8 @@ static uint32_t find_groups(const tutti__topo_t *topo, uint64_t group_size, uint
     return ngroups;
 }
 
-/* One rank's share of the results that its L3 cache keeps; of an unknown one, what is common. */
+/* One rank's share of the L3 cache, which bounds the results that it keeps. If the size is unknown,
+   a common one. */
 static uint64_t cache_share(const tutti__topo_t *topo, uint64_t bytes)
 {
     if (bytes == TUTTI__CONF_AUTO)
@@ -196,7 +199,7 @@ tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *mach
     status = tutti__boot_allgather(boot, &mine, sizeof(mine), offsets);
     if (status != TUTTI_OK)
         goto free_own;
-    /* A piece of each block must fit: there are at most as many blocks as ranks. */
+    /* A piece of each block must fit; there are at most as many blocks as ranks. */
     large = *conf;
     large.node_chunk_bytes =
         TUTTI__MAX(conf->node_chunk_bytes, (uint64_t)topo->size * TUTTI__LINE_BYTES);

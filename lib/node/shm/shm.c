@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Node operations over shared memory: announcing, meeting, one-shot. See shm.h for the protocol;
- * meet.c says whether announcements fit, chunks.c and zero.c have the larger kernels.
+ * meet.c compares the announcements; chunks.c and zero.c have the kernels for large data.
  *
  * The one-shot kernel follows the symmetric scheme of DeepSpeed's CPU allreduce and Open MPI's XHC
- * (inline payload): everybody writes its data once and reads all others', so a small allreduce is
+ * (inline payload): each rank writes its data once and reads all others', so a small allreduce is
  * one cache-line transfer per peer.
  */
 #include "node/shm/shm.h"
@@ -34,9 +34,10 @@ tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__w
     return TUTTI__AGAIN;
 }
 
-/* ---- start: is it one-shot, zero-copy, pulled or chunked; what do I announce ---- */
+/* ---- start: choose one-shot, zero-copy or chunked; prepare the announcement ---- */
 
-/* What one rank gives. Depends on the call alone, so it is the same on all ranks. */
+/* The bytes that one rank contributes. Depends on the call alone, so all ranks get the
+   same value. */
 static size_t message_bytes(const tutti__shm_lane_t *lane)
 {
     if (lane->call->kind == TUTTI__NODE_ALLGATHER)
@@ -44,7 +45,7 @@ static size_t message_bytes(const tutti__shm_lane_t *lane)
     return lane->count * lane->esize;
 }
 
-/* Write my data behind the head, blocks packed one after another. */
+/* Write this rank's data after the head, its blocks packed. */
 static inline void pack_oneshot(tutti__shm_t *shm, tutti__shm_lane_t *lane, char *to)
 {
     const tutti__node_call_t *call = lane->call;
@@ -78,13 +79,13 @@ static uint64_t offset_or_none(const tutti__shm_t *shm, const void *ptr, size_t 
 }
 
 /*
- * Place the bulk slots; the room is made at the lane's first chunked operation. The slots begin as
- * far into a cache line as this rank's result, or its data where it gets no result. A slot's and a
- * buffer's vectors are then aligned alike.
+ * Place the bulk slots; their memory is allocated at the lane's first chunked operation. The offset
+ * of the slots within a cache line is that of this rank's result, or of its data if it gets no
+ * result. So the vectors of slot and buffer have the same alignment.
  *
- * The slots also begin half a page from the buffer's place in a page. A processor compares the
- * lower 12 bits of addresses first, so a load waits for an earlier store 1 to 63 bytes beyond it,
- * whatever the page: memcpy of 128 KiB then takes 1.3 times as long (Zen 5).
+ * The slots' offset within a page differs by half a page from the buffer's. A processor compares
+ * the lower 12 bits of addresses first: a load waits for an earlier store 1 to 63 bytes beyond it,
+ * in any page. memcpy of 128 KiB takes 1.3 times as long in this case (Zen 5).
  */
 static int place_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
@@ -107,15 +108,15 @@ static int place_bulk(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 }
 
 /*
- * Do others write to this rank's dst in zero-copy? Of an alltoall each fetches its own, and nobody
- * writes where a reduce has no result.
+ * Do other ranks write to this rank's dst in zero-copy? In an alltoall each rank reads its own
+ * blocks. In a reduce only the root has a result.
  */
 static int lends_dst(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     return lane->call->kind != TUTTI__NODE_ALLTOALL && tutti__shm_gets(shm, lane);
 }
 
-/* Would an alltoall by zero-copy overwrite what others have not fetched yet? */
+/* Would a zero-copy alltoall overwrite data that others have not read yet? */
 static int is_in_place(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_ALLTOALL &&
@@ -123,8 +124,9 @@ static int is_in_place(const tutti__shm_lane_t *lane)
 }
 
 /*
- * The announcement of an operation that is not one-shot. Zero-copy finds a peer's block where its
- * own is; blocks that have places of their own are elsewhere on each rank.
+ * The announcement of an operation that is not one-shot. Zero-copy expects a peer's block at the
+ * same offset as this rank's. So blocks with places of their own, which differ between ranks,
+ * exclude it.
  */
 static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
@@ -149,7 +151,7 @@ static void describe_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
         tutti__arena_offset(shm->machine->arena, lane->bulk, 1, &large->bulk_offset);
 }
 
-/* What depends neither on the buffers nor on the operation's number. */
+/* Fields that depend neither on the buffers nor on the operation's number. */
 static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__node_call_t *call)
 {
     lane->call = call;
@@ -186,7 +188,7 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     } else {
         tutti__shm_cut(shm, lane);
         describe_large(shm, lane);
-        /* Where another kernel may still be, nothing is copied ahead. */
+        /* If another kernel is still possible, nothing is copied ahead. */
         if ((lane->large.flags & (TUTTI__PRIVATE | TUTTI__FAILED)) == TUTTI__PRIVATE &&
             tutti__shm_copies_in(shm, lane)) {
             lane->phase = SHM_EARLY;
@@ -197,7 +199,7 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     tutti__shm_announce(shm, lane_index, own);
 }
 
-/* ---- everybody's announcement is there ---- */
+/* ---- all announcements have come ---- */
 
 static inline void oneshot_move(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                 uint32_t from, size_t at, tutti__shm_part_t part)
@@ -243,7 +245,7 @@ static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
         case TUTTI__NODE_BCAST:
             oneshot_move(shm, lane, call->root, at, part);
             break;
-        case TUTTI__NODE_ALLGATHER: /* a rank gives its own part only */
+        case TUTTI__NODE_ALLGATHER: /* a rank contributes only its own part */
             at = j % nblk == 0 ? 0 : at;
             oneshot_move(shm, lane, j / nblk, at, part);
             break;
@@ -259,7 +261,7 @@ static void oneshot(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* Which kernel, now that all descriptions are known. The same answer on all ranks. */
+/* Choose the kernel from all ranks' descriptions. All ranks get the same answer. */
 static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
     uint32_t any = 0;
@@ -279,7 +281,7 @@ static tutti_status_t choose_large(tutti__shm_t *shm, tutti__shm_lane_t *lane)
     return TUTTI_OK;
 }
 
-/* Did its rank come with another call than mine? All ranks have this number. */
+/* Does this announcement differ from this rank's call? All ranks have this number. */
 static inline int is_odd(const tutti__shm_lane_t *lane, const tutti__announce_t *a, uint64_t head)
 {
     return head != (lane->head | lane->seq) || a->count != lane->count_word ||
@@ -317,7 +319,7 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
     return status;
 }
 
-/* Copy chunk 0 before announcing: the announcement then says IN as well, one wait less. */
+/* Copy chunk 0 before announcing: the announcement reports IN as well, which saves a wait. */
 tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];

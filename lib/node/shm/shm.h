@@ -1,58 +1,60 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations over shared memory: what the files of this room share.
+ * Node operations over shared memory: declarations for the files of this room.
  *
- * Each rank has, per lane, in its own arena (only the owner writes there, but for what two ranks
- * hand to and fro):
+ * Each rank has for each lane, in its own arena (only the owner writes there, except to memory that
+ * two ranks exchange):
  *
  *   announcement slot 0 | announcement slot 1 | progress | bulk slot 0 | bulk slot 1
  *
- * and, with several groups, behind progress two slots for its group's, if it leads one.
+ * and, with several groups, after progress two announcement slots for its group, if it is
+ * its leader.
  *
- * Announcements. Every operation, whatever its kernel, begins with one: the operation's number and
- *   its description, and the data itself when it fits (one-shot). Everybody reads everybody's. That
- *   is why two slots are enough: a rank announces m only when it is through with m - 1, so seeing
- *   all m proves that nobody reads slot (m + 1) & 1 any more. No reset, no second barrier. It
- *   is also where ranks that came with different calls find out, before anything is touched.
+ * Announcements. Every operation begins with one, whatever its kernel: the operation's number, its
+ * description, and the data if it fits (one-shot). Each rank reads all announcements. So two slots
+ * are enough: a rank announces m only after it has finished m - 1. If a rank has seen all m, no
+ * rank reads slot (m + 1) & 1 any more. No reset and no second barrier is needed. Ranks with
+ * different calls are detected here, before any data is touched.
  *
- *   Of two ranks the slots change hands each time they are used: who has read one writes it the
- *   next time, while its lines are in that rank's caches. Allreduces of 1 to 8 KiB take 0.8 to 0.94
- *   of the time, 0.55 to 0.8 where the cores are far apart; broadcasts, which go one way, 1.03.
- *   Fetching lines to write when they are read: up to 512 bytes 1.02 of the time, far 1.06; 1 to 16
- *   KiB 1.04, far 0.92. The next slot's first line at the end of an operation: 1.02 to 1.05, far
- *   0.88 or 1.12. The slots of chunks, too, of allgathers and alltoalls of 64 KiB to 16 MiB: 1.01,
- *   far 1.00 and 1.07. Not done.
+ *   With two ranks the slots change hands at each use: the rank that has read a slot writes it
+ *   next, while the slot's lines are in its caches. Allreduces of 1 to 8 KiB take 0.8 to 0.94 of
+ *   the time, 0.55 to 0.8 if the cores are far apart; broadcasts, which go one way, 1.03. Tried:
+ *   fetch lines for writing when they are read: up to 512 bytes 1.02 of the time, far 1.06; 1 to 16
+ *   KiB 1.04, far 0.92. Fetch the next slot's first line at the end of an operation: 1.02 to 1.05,
+ *   far 0.88 or 1.12. Exchange the slots of chunks as well, for allgathers and alltoalls of 64 KiB
+ *   to 16 MiB: 1.01, far 1.00 and 1.07.
  *
- *   When all goes well nobody reads his own announcement, but for a group's leader: a peer that has
- *   read it has taken its lines away. Of 2 ranks far apart 8 to 512 bytes take 0.2 us so, and took
- *   0.42 when each looked at all heads, at its own too.
+ *   If no rank differs, a rank never reads its own announcement (a group's leader does): a peer's
+ *   read has moved those lines to the peer's core. With 2 ranks far apart 8 to 512 bytes take 0.2
+ *   us. Tried: each rank reads all heads, its own included: 0.42 us.
  *
  * Chunks (two-shot). Larger data goes through bulk slots, cut into chunks; chunk g of the lane's
- *   life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
- *      IN   copy what others shall reduce or read into my slot    needs: all OUT >= g - 1
- *      RED  reduce my part over all ranks' slots                  needs: all IN  >= g + 1
- *      OUT  copy what others own from their slots     needs: all RED >= g + 1, if it reduces
- *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. Reduce-scatter has no OUT, a
- *   reduce has it on root only; allgather, broadcast and alltoall have no RED. My own part goes
- *   from sendbuf to recvbuf without the slot. Of three ranks' reduce all is the root's part.
+ * life uses slot g & 1. Each rank passes three stages per chunk and counts them in its progress:
+ *      IN   copy the data that others reduce or read to own slot  needs: all OUT >= g - 1
+ *      RED  reduce own part over all ranks' slots                 needs: all IN  >= g + 1
+ *      OUT  copy the others' parts from their slots   needs: all RED >= g + 1, if it reduces
+ *   so IN of chunk g + 1 overlaps with the peers' RED of chunk g. A reduce_scatter has no OUT, a
+ *   reduce has it on the root only; allgather, broadcast and alltoall have no RED. A rank's own
+ *   part goes from sendbuf to recvbuf without the slot. In a reduce of three ranks all elements are
+ *   the root's part.
  *
- *   OUT is counted by all kernels, also where nothing is copied: it is what frees a slot.
+ *   All kernels count OUT, even if nothing is copied, because OUT frees a slot.
  *
- *   Of two ranks' allreduce and reduce results go back: RED writes them over the data that it
- *   reads, in the peer's slot, and OUT copies from my own. So a cache line of a slot changes hands
- *   once for RED and once for OUT. Were results in the owner's slot, each would be fetched twice:
- *   to be written, as the other has it from the last time, and to be read. (Migratory sharing: Cox
- *   and Fowler, ISCA 1993; Stenstrom, Brorsson and Sandberg, the same.) IN then needs my own OUT >=
- *   g - 1, too.
+ *   In an allreduce or reduce of two ranks the results go back: RED writes them over the data that
+ *   it reads, in the peer's slot, and OUT copies from the own slot. So a cache line of a slot
+ *   changes hands once for RED and once for OUT. With results in the owner's slot each line would
+ *   be fetched twice: for writing, because the other rank has it from the last use, and for
+ *   reading. (Migratory sharing: Cox and Fowler, ISCA 1993; Stenstrom, Brorsson and Sandberg, the
+ *   same.) IN then needs the own OUT >= g - 1 as well.
  *
- * Levels. Ranks that are near each other are a group (topo/groups.c); where there are several,
- *   meetings and what reduces work in two levels: levels.c. Results then are folds of groups' folds
- *   in all kernels, so their bits depend neither on sizes nor on where buffers are.
+ * Levels. Ranks near each other form a group (topo/groups.c). With several groups, meetings and
+ * reductions work in two levels: levels.c. All kernels then fold the groups' folds, so the bits of
+ * a result depend neither on sizes nor on the places of buffers.
  *
  * Zero-copy. If all buffers that others would read or write are in arenas, each rank reduces its
- *   part over the buffers themselves and writes the result to all of them, or to the root's. Of an
- *   alltoall each fetches its own; in place that would overwrite what others fetch. It counts as
- *   one chunk, and ends when all have RED, so nobody touches another's buffer afterwards.
+ * part directly from the buffers and writes the result to all of them, or to the root's. In an
+ * alltoall each rank reads its own blocks; this excludes alltoall in place. Zero-copy counts as one
+ * chunk, and ends when all ranks have counted RED, so no rank touches another's buffer afterwards.
  *
  * No globals; ranks may be threads of one process.
  */
@@ -69,37 +71,35 @@
 
 /* Flags of an announcement. */
 enum {
-    TUTTI__COPIED = 1,  /* chunk 0 is in the bulk slot already: counts as IN */
-    TUTTI__FAILED = 2,  /* this rank could not make its bulk slots */
-    TUTTI__PRIVATE = 4  /* a buffer that zero-copy needs is not in the arena: there is none */
+    TUTTI__COPIED = 1,  /* chunk 0 is already in the bulk slot: counts as IN */
+    TUTTI__FAILED = 2,  /* this rank could not allocate its bulk slots */
+    TUTTI__PRIVATE = 4  /* no zero-copy: a buffer that it needs is not in the arena */
 };
 
 /* An operation that is not one-shot. */
 typedef struct {
-    uint64_t src_offset, dst_offset; /* in this rank's arena; or NO_OFFSET, where PRIVATE or not
-                                        needed */
+    uint64_t src_offset, dst_offset; /* in this rank's arena; NO_OFFSET if PRIVATE or not needed */
     uint64_t bulk_offset;            /* of its bulk slots */
     uint32_t flags;
 } tutti__large_t;
 
 /*
- * The head is 16 bytes, so 48 bytes of data travel in the same cache line. Peers read the line
- * again and again while it is written, and each read takes it away from the writer; so it is
- * written with few stores: data, count, and last, in one store, number and description.
+ * The head has 16 bytes, so 48 bytes of data travel in the same cache line. Peers poll the line
+ * while it is written, and each poll takes it away from the writer. So it is written with few
+ * stores: data, count, and last, in one store, number and description.
  */
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES)
-    tutti__word64_t head; /* the operation's
-                                                             number, and above it meet.c's what_t */
-    uint64_t count; /* elements in the call's whole map; its upper 16 bits: see tutti__shm_count */
+    tutti__word64_t head; /* the operation's number; in the upper half meet.c's what_t */
+    uint64_t count; /* elements in the call's whole map; upper 16 bits: see tutti__shm_count */
     union {
-        char data[48]; /* one-shot: goes on behind the structure */
+        char data[48]; /* one-shot: continues after the structure */
         uint32_t root; /* NODE_MEET */
         tutti__large_t large;
     } u;
 } tutti__announce_t;
 
-/* The lower half of a head: the operation's number; peers may sleep on it. */
+/* The lower half of a head: the operation's number. Peers may sleep on it. */
 static inline tutti__word_t *tutti__shm_seq(tutti__announce_t *announce)
 {
     return (tutti__word_t *)&announce->head + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
@@ -112,7 +112,7 @@ typedef struct {
     tutti__word_t out;
 } tutti__progress_t;
 
-/* Where an operation stands. */
+/* Phases of an operation. */
 typedef enum {
     SHM_IDLE,
     SHM_EARLY,
@@ -121,19 +121,20 @@ typedef enum {
     SHM_ZERO
 } tutti__shm_phase_t;
 
-/* Elements that belong together: how many, and how far behind the call's src and dst. */
+/* Contiguous elements: their number, and their offset in the call's src and dst. */
 typedef struct {
     size_t src, dst, count;
 } tutti__shm_part_t;
 
 /* A peer's part of a lane, as mapped here. */
 typedef struct {
-    tutti__announce_t *announce[2]; /* of two ranks the other's every other time */
+    tutti__announce_t *announce[2]; /* with two ranks: the other rank's at every second use */
     tutti__progress_t *progress;
-    char *bulk; /* of the present operation */
+    char *bulk; /* of the current operation */
 } tutti__shm_peer_t;
 
-/* Where a leader announces for its group: as far from each other as its own two. */
+/* Where a leader announces for its group. The two slots have the same distance as the
+   leader's own. */
 static inline tutti__announce_t *tutti__shm_of_group(const tutti__shm_peer_t *leader, uint32_t seq)
 {
     ptrdiff_t slot = (char *)leader->announce[1] - (char *)leader->announce[0];
@@ -142,56 +143,56 @@ static inline tutti__announce_t *tutti__shm_of_group(const tutti__shm_peer_t *le
 }
 
 typedef struct {
-    tutti__shm_peer_t *peer; /* [local size], me too */
-    uint32_t seq;            /* of the present operation */
-    uint64_t head;           /* of its announcement.. */
-    uint64_t count_word;     /* ..and its count */
+    tutti__shm_peer_t *peer; /* [local size], this rank included */
+    uint32_t seq;            /* of the current operation */
+    uint64_t head;           /* of its announcement */
+    uint64_t count_word;     /* of its announcement */
     uint32_t base;           /* chunks of all earlier operations */
-    char *bulk_room;         /* for my bulk slots, or NULL: not made yet */
+    char *bulk_room;         /* memory of this rank's bulk slots; NULL: not allocated yet */
 
-    /* the present operation */
+    /* the current operation */
     const tutti__node_call_t *call;
     tutti__shm_phase_t phase;
     size_t esize;
-    char *bulk;              /* my bulk slots, within their room */
-    tutti__large_t large;    /* what I announce of it, unless that is the data */
-    tutti__shm_part_t first; /* its block 0; mostly there is no other */
-    size_t count;            /* elements in all its blocks */
-    int oneshot;             /* they go into announcements */
-    int simple;              /* ..of an allreduce, as one block */
-    int levels;              /* it reduces in two levels */
-    int outgrows;            /* ..and no cache keeps all ranks' results */
-    size_t largest;          /* in its largest block; of shares, in each but the last ones */
-    size_t grain, place;     /* zero-copy: shares' borders are multiples of grain, 0: any, in a
-                                destination that begins at place */
-    uint32_t nblocks;        /* pieces per chunk, or of zero-copy */
-    size_t piece;            /* elements in the largest */
+    char *bulk;              /* this rank's bulk slots, within bulk_room */
+    tutti__large_t large;    /* what this rank announces of it, unless one-shot */
+    tutti__shm_part_t first; /* block 0; usually the only one */
+    size_t count;            /* elements in all blocks */
+    int oneshot;             /* the data are in the announcements */
+    int simple;              /* one-shot allreduce of one block */
+    int levels;              /* reduces in two levels */
+    int outgrows;            /* no cache keeps all ranks' results */
+    size_t largest;          /* elements in the largest block; shares: in all but the last ones */
+    size_t grain, place;     /* zero-copy: the borders of shares are multiples of grain (0: any), in
+                                a destination that begins at place */
+    uint32_t nblocks;        /* pieces per chunk, or in zero-copy */
+    size_t piece;            /* elements in the largest piece */
     uint32_t nchunks;
-    uint32_t in, red, out; /* chunks of this operation through each stage */
-    uint32_t seen;         /* MEET: announcements of ranks below are there */
-    int odd;               /* ..and of one the head or the count is not mine */
+    uint32_t in, red, out; /* chunks of this operation that have passed each stage */
+    uint32_t seen;         /* MEET: announcements of lower ranks have come */
+    int odd;               /* MEET: one of them has another head or count */
 
     /* several groups only; 0 between operations */
     uint32_t sum;    /* chunks through SUM */
-    uint32_t heard;  /* MEET: announcements of groups below are there */
-    uint32_t misses; /* looks at the next one's */
+    uint32_t heard;  /* MEET: announcements of lower groups have come */
+    uint32_t misses; /* polls of the next group's announcement */
 } tutti__shm_lane_t;
 
 typedef struct {
     tutti__node_t node;
-    const tutti__boot_t *boot; /* for the names of ranks; NULL: the world's */
+    const tutti__boot_t *boot; /* for names of ranks; NULL: the world's */
     const tutti__machine_t *machine;
-    uint32_t nlocal, me;        /* ranks of this host, and which am I */
+    uint32_t nlocal, me;        /* ranks of this host, and this rank's index */
     uint32_t *local_to_machine; /* [nlocal] index among the machine's ranks */
     uint32_t *local_to_rank;    /* [nlocal] */
-    size_t oneshot_bytes;       /* per rank: the most data in an announcement */
+    size_t oneshot_bytes;       /* per rank: limit of the data in an announcement */
     size_t bulk_bytes;          /* data in one bulk slot */
     uint64_t outgrow_bytes;     /* per rank: the smallest message whose results no cache keeps */
-    const void **srcs;          /* [TUTTI__LANES][nlocal] for kernels */
-    void **bufs;                /* the same, for those that write */
-    uint32_t ngroups, group;    /* groups of ranks, and which is mine */
-    uint32_t *group_first;      /* [ngroups + 1] into by_group; the first rank there leads it */
-    uint32_t *by_group;         /* [nlocal] group by group, ascending in each */
+    const void **srcs;          /* [TUTTI__LANES][nlocal] source pointers for kernels */
+    void **bufs;                /* destination pointers, of the same size */
+    uint32_t ngroups, group;    /* groups of ranks, and this rank's */
+    uint32_t *group_first;      /* [ngroups + 1] index in by_group of a group's leader */
+    uint32_t *by_group;         /* [nlocal] ranks by group, ascending in each */
     int in_order;               /* by_group is in the order of ranks */
     char *sums;                 /* [TUTTI__LANES][ngroups][TUTTI__SUM_BYTES], for zero-copy */
     tutti__shm_lane_t lane[TUTTI__LANES];
@@ -209,7 +210,7 @@ static inline void **tutti__shm_bufs(tutti__shm_t *shm, uint32_t lane)
 
 tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t j);
 
-/* Block j of the operation, as the present trip sees it. */
+/* Block j of the operation, in the current trip. */
 static inline tutti__shm_part_t tutti__shm_block(const tutti__shm_lane_t *lane, uint32_t j)
 {
     return j == 0 ? lane->first : tutti__shm_find_block(lane->call, j);
@@ -225,14 +226,14 @@ static inline char *tutti__shm_dst(const tutti__shm_lane_t *lane, tutti__shm_par
     return (char *)lane->call->dst + part.dst * lane->esize;
 }
 
-/* What local rank r announced of an operation that is not one-shot. */
+/* The announcement of local rank r, for an operation that is not one-shot. */
 static inline const tutti__large_t *tutti__shm_said(const tutti__shm_t *shm,
                                                     const tutti__shm_lane_t *lane, uint32_t r)
 {
     return r == shm->me ? &lane->large : &lane->peer[r].announce[lane->seq & 1]->u.large;
 }
 
-/* Where rank `from` announced its data, `at` bytes behind the begin. */
+/* The data that rank `from` has announced, `at` bytes from its beginning. */
 static inline const char *tutti__shm_given(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                            uint32_t from, size_t at, tutti__shm_part_t part)
 {
@@ -240,42 +241,43 @@ static inline const char *tutti__shm_given(const tutti__shm_t *shm, const tutti_
                            : lane->peer[from].announce[lane->seq & 1]->u.data + at;
 }
 
-/* Is this one of the operations that reduce? */
+/* Does this operation reduce? */
 static inline int tutti__shm_reduces(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_ALLREDUCE || lane->call->kind == TUTTI__NODE_REDUCE ||
            lane->call->kind == TUTTI__NODE_REDUCE_SCATTER;
 }
 
-/* Does this rank get a result? Else it may have no dst. */
+/* Does this rank get a result? If not, it may have no dst. */
 static inline int tutti__shm_gets(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 {
     return lane->call->kind != TUTTI__NODE_REDUCE || shm->me == lane->call->root;
 }
 
-/* Alltoall: my block j is which block of the rank that it comes from? */
+/* Alltoall: this rank's block j comes from another rank; the index of the block there. */
 static inline uint32_t tutti__shm_mine(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                        uint32_t j)
 {
     return shm->me * lane->call->nblk + j % lane->call->nblk;
 }
 
-/* Wake who waits for a word of mine, which was written, in the manner of the lane. */
+/* Wake the ranks that wait for a word of this rank, which was written: direct calls or engines,
+   depending on the lane. */
 static inline void tutti__shm_wake(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word)
 {
     if (lane == 0) {
         tutti__machine_written(shm->machine, word);
         return;
     }
-    /* Pairs with the fence between `sleeping = 1` and the engine's last look. */
+    /* Pairs with the fence between the engine's store of `sleeping` and its last poll. */
     tutti__fence();
     for (uint32_t r = 0; r < shm->nlocal; r++)
         if (r != shm->me)
             tutti__machine_ring(shm->machine, shm->local_to_machine[r]);
 }
 
-/* The lane's next operation: returns where I announce it. Of two ranks that is the slot of its
-   parity that I read the last time. */
+/* Begin the lane's next operation: returns this rank's announcement slot. With two ranks it is the
+   slot of this parity that the rank has read last. */
 static inline tutti__announce_t *tutti__shm_next(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 {
     uint32_t parity = ++lane->seq & 1;
@@ -293,31 +295,31 @@ static inline tutti__announce_t *tutti__shm_next(const tutti__shm_t *shm, tutti_
     return *own;
 }
 
-/* What else belongs into my announcement is there. */
+/* The rest of this rank's announcement is written: publish it. */
 static inline void tutti__shm_announce(tutti__shm_t *shm, uint32_t lane_index,
                                        tutti__announce_t *own)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
 
     lane->phase = SHM_MEET;
-    /* Not earlier: between two stores to it a peer that looks may take the line away. */
+    /* Last, because a peer's poll between two stores may take the line away. */
     own->count = lane->count_word;
     tutti__store64_release(&own->head, lane->head | lane->seq);
     tutti__shm_wake(shm, lane_index, tutti__shm_seq(own));
 }
 
-/* Write one of my words and wake who waits for it, in the manner of the lane. */
+/* Write one of this rank's words, and wake the ranks that wait for it. */
 void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value);
 
-/* Fill in *stuck for a word of local rank `peer`; returns TUTTI__AGAIN. */
+/* Fill in the wait hint for a word of local rank `peer`; returns TUTTI__AGAIN. */
 tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
                                 uint32_t value, tutti__stuck_t *stuck);
 
-/* meet.c: what a rank came with. */
+/* meet.c: the metadata of a call. */
 uint64_t tutti__shm_head(const tutti__shm_lane_t *lane); /* without the number */
 uint64_t tutti__shm_count(const tutti__node_call_t *call);
-/* Everybody's announcement is there, and they are not alike: MISMATCH, naming the same two ranks on
-   all of them. */
+/* All announcements have come, and they differ: MISMATCH, which names the same two ranks
+   on all ranks. */
 tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 
 /* shm.c: SHM_EARLY. */
@@ -327,37 +329,37 @@ tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t
 tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *call,
                                  uint32_t looks, tutti__stuck_t *stuck);
 
-/* The tables of operations that open.c hands out: for one group, and for several. */
+/* The tables of operations that open.c uses: for one group, and for several. */
 extern const tutti__node_ops_t tutti__shm_ops, tutti__shm_group_ops;
 void tutti__shm_close(tutti__node_t *node);
 
-/* cut.c: how the present operation is cut. */
+/* cut.c: how the current operation is cut. */
 void tutti__shm_measure(tutti__shm_lane_t *lane);
 void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
-/* For zero-copy: all ranks work, however few they are. */
+/* For zero-copy: all ranks take part, however few they are. */
 void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane);
 /*
  * For zero-copy: shares end at page borders of a destination at dst_offset, as announced; small
  * shares end at cache lines. Otherwise two ranks would write to one line, and a processor's
- * prefetch within a page would take away the other rank's lines: 0.3 us, 1.14 times the time of 256
- * KiB in place (2 ranks, near).
+ * prefetch within a page would take the other rank's lines: 0.3 us, 1.14 times the time of 256 KiB
+ * in place (2 ranks, near).
  */
 void tutti__shm_cut_at_pages(tutti__shm_lane_t *lane, uint64_t dst_offset);
 uint32_t tutti__shm_owner(const tutti__shm_lane_t *lane, uint32_t j);
 tutti__shm_part_t tutti__shm_extent(const tutti__shm_lane_t *lane, uint32_t j);
 tutti__shm_part_t tutti__shm_piece(const tutti__shm_lane_t *lane, uint32_t j, uint32_t chunk);
 
-/* Which of a peer's counters. */
+/* Selects one of a peer's counters. */
 typedef enum {
     SHM_RED,
     SHM_OUT
 } tutti__shm_stage_t;
 
-/* The block across whose border processors do not prefetch, and the part of an address that they
+/* The block beyond whose border processors do not prefetch, and the part of an address that they
    compare first. It does not depend on the system's page size. */
 #define TUTTI__SHM_PAGE ((size_t)4096)
 
-/* From one bulk slot to the other. A slot begins anywhere in a page: see place_bulk in shm.c. */
+/* Distance of the two bulk slots. A slot begins anywhere in a page: see place_bulk in shm.c. */
 static inline size_t tutti__shm_slot_bytes(const tutti__shm_t *shm)
 {
     return shm->bulk_bytes + TUTTI__SHM_PAGE;
@@ -384,10 +386,10 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t 
 
 /* ---- levels.c ---- */
 
-/* Of each group in zero-copy: together they should stay in the first cache. */
+/* Bytes of each group's sums in zero-copy: together they should fit the first-level cache. */
 #define TUTTI__SUM_BYTES 2048
 
-/* Who sums up block j of a chunk for a group. */
+/* The rank that sums up block j of a chunk for a group. */
 static inline uint32_t tutti__shm_summer(const tutti__shm_t *shm, uint32_t group, uint32_t j)
 {
     const uint32_t *first = &shm->group_first[group];
@@ -395,23 +397,23 @@ static inline uint32_t tutti__shm_summer(const tutti__shm_t *shm, uint32_t group
     return shm->by_group[first[0] + j % (first[1] - first[0])];
 }
 
-/* Sort ranks into groups. group_of: [nlocal] numbers from 0, none left out; NULL: one group. */
+/* Sort ranks into groups. group_of: [nlocal] numbers from 0 without gaps; NULL: one group. */
 tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_of);
 int tutti__shm_takes_levels(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane, uint32_t chunk);
 tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                    uint32_t target, tutti__stuck_t *stuck);
-/* Fold srcs[nlocal], in the order of by_group, as two levels do, in one go; at most
-   TUTTI__SUM_BYTES of each. The pointers are lost. */
+/* Fold srcs[nlocal], in the order of by_group, in the same order as two levels do, but in one pass;
+   at most TUTTI__SUM_BYTES of each. Overwrites the pointers. */
 void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **srcs, size_t count);
 
-/* The whole room: ranks of my host over `machine`. conf: oneshot_bytes, node_chunk_bytes,
+/* Open the node of this host's ranks over `machine`. conf: oneshot_bytes, node_chunk_bytes,
    group_size. Collective over all ranks of boot. */
 tutti_status_t tutti__shm_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                const tutti__conf_shared_t *conf, tutti__node_t **ret_node);
 
-/* For tests: the same over arenas that are there already, without boot. `offset`: of each local
-   rank's control area, of tutti__shm_control_bytes() zeroed bytes, in its arena. group_of: as for
+/* For tests: open over existing arenas, without boot. `offset`: of each local rank's control
+   area in its arena, tutti__shm_control_bytes() zeroed bytes. group_of: as for
    tutti__shm_make_groups. */
 size_t tutti__shm_control_bytes(uint32_t nlocal, int has_groups, size_t oneshot_bytes);
 tutti_status_t tutti__shm_attach(const tutti__machine_t *machine, uint32_t nlocal, uint32_t me,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations on data that does not fit an announcement, where it lies in arenas: zero-copy.
+ * Node operations on data that does not fit an announcement but is in arenas: zero-copy.
  *
- * Each rank does its share of the work straight from and to the buffers of all. What must be in an
- * arena is what others touch: see describe_large in shm.c.
+ * Each rank does its share of the work directly from and to all ranks' buffers. Only buffers that
+ * other ranks touch must be in an arena: see describe_large in shm.c.
  */
 #include "node/shm/shm.h"
 
@@ -27,26 +27,26 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
 }
 
 /*
- * How my part of a reduction is made, block by block; 2 ranks, float32 sums, shares of the time of
- * `folded`:
+ * How this rank's part of a reduction is computed, block by block. 2 ranks, float32 sums; time
+ * relative to `folded`:
  *
  *   in_place   one loop over all buffers             0.75 at 2 to 8 MiB, 0.9 at 16 to 64
- *              ..and what comes is fetched before    0.7 at 16 MiB, 0.85 at 32, 0.9 at 64; at 2 to
+ *              ..with prefetch                       0.7 at 16 MiB, 0.85 at 32, 0.9 at 64; at 2 to
  *                                                    8 MiB 1.1 times that without
- *   streamed   to the stack, and around the caches   2 at 2 and 4 MiB, 1.1 at 8, 0.8 at 16 to 64
- *              to all; what comes is fetched before
+ *   streamed   to the stack, and from there with     2 at 2 and 4 MiB, 1.1 at 8, 0.8 at 16 to 64
+ *              non-temporal stores to all; prefetch
  *
- * Fetching and streaming pay where no cache would keep the results: lane->outgrows.
- * Tried: one loop out of place, 0.9 to 1.1 at 256 KiB to 16 MiB; to stream in place, 1.0 to 3.1;
- * out of place a fence after each 2 KiB, 1.1; blocks of 1 KiB, 1.0, as calls keep the processor
- * from looking as far ahead. A streamed line of zeros costs the machine that this was measured on
- * half as much as one of other numbers.
+ * Prefetch and non-temporal stores pay if no cache keeps the results: lane->outgrows. Tried: one
+ * loop out of place, 0.9 to 1.1 at 256 KiB to 16 MiB; non-temporal stores in place, 1.0 to 3.1; out
+ * of place a fence after each 2 KiB, 1.1; blocks of 1 KiB, 1.0, because function calls limit the
+ * processor's lookahead. On the machine of these measurements a non-temporal store of a line of
+ * zeros costs half as much as of other numbers.
  */
 #define BLOCK_BYTES 8192
-#define SMALL_BLOCK_BYTES 512 /* where the next ones are fetched.. */
-#define AHEAD_BYTES 16384     /* ..so far ahead, of all buffers together */
+#define SMALL_BLOCK_BYTES 512 /* with prefetch of later blocks.. */
+#define AHEAD_BYTES 16384     /* ..this far ahead, of all buffers together */
 
-/* Some `bytes`, which are read a while after these; `left` are not read yet. */
+/* Prefetch `bytes` that will be read later; `left` bytes are not read yet. */
 static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes, size_t left)
 {
     size_t ahead = AHEAD_BYTES / shm->nlocal;
@@ -58,7 +58,7 @@ static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes
             __builtin_prefetch((const char *)bufs[r] + ahead + at);
 }
 
-/* Users' operations get long blocks: what they do takes longer than memory. */
+/* A user's operation gets long blocks: it takes longer than memory. */
 static int outgrows(const tutti__shm_lane_t *lane)
 {
     return lane->outgrows && lane->call->reducer->fold != NULL;
@@ -118,7 +118,8 @@ static void streamed(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t p
     tutti__stream_end();
 }
 
-/* To one buffer; and from there, while it is in the first cache, to whoever gets it. */
+/* Reduce to one buffer; copy from there to the other destinations while it is in the
+   first-level cache. */
 static void folded(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t part)
 {
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -159,7 +160,7 @@ static void zero_reduce(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_
         folded(shm, lane_index, part);
 }
 
-/* What I own is written to all. */
+/* Write this rank's part to all ranks. */
 static void zero_spread(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t from,
                         tutti__shm_part_t part)
 {
@@ -173,7 +174,8 @@ static void zero_spread(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, 
     }
 }
 
-/* Block j is what its rank has for me; the places of mine in dst and of its block in src differ. */
+/* Read block j, this rank's data from the rank that owns it. Its offset in dst differs from
+   that in src. */
 static void zero_pull(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t j)
 {
     tutti__shm_part_t to = tutti__shm_block(lane, j);
@@ -183,7 +185,7 @@ static void zero_pull(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, ui
            to.count * lane->esize);
 }
 
-/* My share of the work. */
+/* This rank's share of the work. */
 static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
@@ -206,7 +208,7 @@ static void zero_work(tutti__shm_t *shm, uint32_t lane_index)
     }
 }
 
-/* A rank that gets a result: the same rank for all callers. */
+/* A rank that gets a result: the same one on all ranks. */
 static uint32_t whose_pages(const tutti__shm_lane_t *lane)
 {
     return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;
@@ -223,7 +225,8 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__st
         tutti__shm_cut_at_pages(lane, tutti__shm_said(shm, lane, whose_pages(lane))->dst_offset);
         zero_work(shm, lane_index);
         lane->red = 1;
-        /* One chunk of the lane's life, whose slot nobody used: the others go along. */
+        /* Zero-copy counts as one chunk of the lane's life without a slot: advance the other
+           counters too. */
         tutti__store_relaxed(&own->in, lane->base + 1);
         tutti__store_relaxed(&own->sum, lane->base + 1);
         tutti__store_relaxed(&own->out, lane->base + 1);

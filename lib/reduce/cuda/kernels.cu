@@ -2,18 +2,19 @@
 /*
  * Kernels for devices: pack, and sums. launch.c launches them.
  *
- *      tutti_copy           pieces as they are, in bytes
+ *      tutti_copy           pieces without conversion, in bytes
  *      tutti_cast_FROM_TO   pieces from one floating point type to another, scaled
  *      tutti_sum_TYPE       one array of up to eight
  *
- * FROM, TO and TYPE are numbers of tutti_dtype_t. The same bits as reduce/kernels.c: narrow floats
- * in float32, rounded once to nearest even; every NaN result is the positive quiet one; integers
- * wrap around and divide toward zero. To be compiled without contraction.
+ * FROM, TO and TYPE are numbers of tutti_dtype_t. The results have the same bits as those of
+ * reduce/kernels.c: narrow floats in float32, rounded once to nearest even; every NaN result is the
+ * positive quiet one; integers wrap around and divide toward zero. Must be compiled without
+ * contraction.
  *
- * Pieces are cut into chunks of equal bytes, and blocks of threads stride over the chunks of all
- * pieces, so that a few large pieces keep as many busy as many small ones.
+ * Pieces are cut into chunks of equal bytes, and thread blocks stride over the chunks of all
+ * pieces, so a few large pieces occupy as many blocks as many small ones.
  *
- * Plain C++ but for the marks, so that tests run it on the host, thread by thread.
+ * Plain C++ except for the CUDA keywords, so that tests run it on the host, thread by thread.
  */
 #include "reduce/cuda/kernels.h"
 
@@ -21,7 +22,7 @@
 
 /* ---- pack ---- */
 
-/* The calculation of a cast is in float64 if either end is. */
+/* A cast is computed in float64 if either type is FLOAT64. */
 template <typename A, typename B> struct wider_t {
     typedef double acc_t;
 };
@@ -29,8 +30,8 @@ template <> struct wider_t<float, float> {
     typedef float acc_t;
 };
 
-/* Of a double that goes through float32 to fewer bits: what is cut off leaves an odd last bit, so
-   that the second rounding is the only one. */
+/* For a double that goes through float32 to a narrower type: if bits are cut off, the last bit
+   becomes odd (round to odd), so only the second conversion rounds. */
 static __device__ inline float odd_float(double x)
 {
     float near = (float)x;
@@ -39,7 +40,7 @@ static __device__ inline float odd_float(double x)
 
     if (x != x || back == x)
         return near;
-    if ((back > x) == (x > 0)) /* away from zero; an infinity becomes the largest number */
+    if ((back > x) == (x > 0)) /* rounded away from zero; an infinity becomes the largest number */
         bits--;
     return float_of(bits | 1);
 }
@@ -71,7 +72,7 @@ template <> struct finish_t<f64_t> {
     }
 };
 
-/* The piece that a chunk belongs to: the last that does not begin after it. */
+/* The piece of a chunk: the last piece that does not begin after it. */
 static __device__ inline uint32_t piece_of(const tutti__pack_args_t &args, uint32_t chunk)
 {
     uint32_t low = 0, high = args.npieces;
@@ -202,7 +203,7 @@ CASTS(14, e5m2_t)
 
 /* ---- sums ---- */
 
-/* N elements from `at` on. All loads come first, so that they are under way together. */
+/* N elements from `at` on. All loads come first, so that they overlap. */
 template <typename T, int N>
 static __device__ inline void sum_at(const tutti__sum_args_t &args, uint64_t at)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What kernels.cu is launched with. Read by the compiler of the device's code, too.
+ * The arguments of the kernels in kernels.cu. Also read by the compiler of the device's code.
  */
 #ifndef TUTTI__REDUCE_CUDA_KERNELS_H
 #define TUTTI__REDUCE_CUDA_KERNELS_H
 
 #include <stdint.h>
 
-/* Threads of a block. */
+/* Threads per block. */
 #define TUTTI__CUDA_THREADS 256
 
-/* Pieces of one launch: the table is in the parameters, of which there are 4096 bytes. */
+/* Pieces of one launch: the table is in the parameters, which have 4096 bytes. */
 #define TUTTI__PACK_PIECES 128
-/* What a block of threads takes at once, in bytes of the wider type. A multiple of 16. */
+/* The bytes that a thread block processes at once, in the wider type. A multiple of 16. */
 #define TUTTI__PACK_BYTES 16384
 
 typedef struct {

@@ -2,9 +2,9 @@
 /*
  * Launches the kernels of kernels.cu. Part of the CUDA module.
  *
- * A launch's table of pieces travels in the kernel's parameters, which the driver copies: nothing
- * is allocated, no table has to be kept until the device has read it, and nothing is waited for.
- * What does not fit goes in further launches.
+ * A launch's table of pieces is in the kernel's parameters, which the driver copies: no allocation,
+ * no table that must stay valid until the device has read it, and no wait. Pieces that do not fit
+ * go in further launches.
  */
 #include "mem/cuda/cuda_parts.h"
 #include "reduce/cuda/kernels.h"
@@ -70,7 +70,8 @@ static tutti_status_t flush(batch_t *batch)
     return status;
 }
 
-/* A launch numbers its chunks in 32 bits; so no piece of more than 2^30 of them (16 TiB) fits. */
+/* The chunks of a launch have numbers of 32 bits, so a piece may have at most 2^30 of
+   them (16 TiB). */
 static tutti_status_t add(batch_t *batch, const tutti__piece_t *piece, uint64_t count)
 {
     tutti__pack_args_t *args = &batch->args;
@@ -92,7 +93,7 @@ static tutti_status_t add(batch_t *batch, const tutti__piece_t *piece, uint64_t 
     return TUTTI_OK;
 }
 
-/* Devices read and write elements at multiples of their size only. */
+/* Devices access elements only at multiples of their size. */
 static tutti_status_t check_address(const void *ptr, tutti_dtype_t dtype)
 {
     if ((uintptr_t)ptr % tutti__cuda_dtype_bytes(dtype) == 0)
@@ -172,7 +173,7 @@ tutti_status_t tutti__cuda_sum(void *dst, const void *const *srcs, size_t nsrcs,
     status = check_sum(dst, srcs, nsrcs, dtype);
     if (status != TUTTI_OK)
         return status;
-    if (nsrcs == 1 && divisor <= 1) /* as it is, NaNs too */
+    if (nsrcs == 1 && divisor <= 1) /* bits unchanged, also of NaNs */
         return dst == srcs[0]
                    ? TUTTI_OK
                    : tutti__cuda_copy(dst, srcs[0], count * tutti__cuda_dtype_bytes(dtype), stream);

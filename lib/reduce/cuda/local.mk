@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Kernels of the CUDA module: kernels.cu becomes code for all architectures in one file, and that an
-# array of bytes in a C source.
+# Kernels of the CUDA module: kernels.cu is compiled for all architectures into one file, and that
+# becomes an array of bytes in a C source.
 
 cuda_module_sources += \
     %reldir%/kernels.h \
@@ -12,7 +12,7 @@ cuda_kernels_sources = \
     %reldir%/kernels.h \
     %reldir%/types.inc
 
-# Without contraction, so that results are those of the processor.
+# Without contraction, so that results equal the processor's.
 kernels_nvccflags = -O3 -std=c++17 -fmad=false -Xfatbin -compress-all -I$(top_srcdir)/lib
 
 %reldir%/kernels.fatbin: $(cuda_kernels_sources)
@@ -20,7 +20,7 @@ kernels_nvccflags = -O3 -std=c++17 -fmad=false -Xfatbin -compress-all -I$(top_sr
 	    $(NVCC) -fatbin $(kernels_nvccflags) $(NVCC_ARCHS) $(NVCCFLAGS) \
 	    -o $@ $(top_srcdir)/%reldir%/kernels.cu
 
-# Aligned, as the driver wants it.
+# Aligned, as the driver requires.
 %reldir%/image.c: %reldir%/kernels.fatbin
 	$(AM_V_GEN){ echo '#include "mem/cuda/cuda_parts.h"'; \
 	    echo 'const unsigned char tutti__cuda_image[] TUTTI__ALIGNED(64) = {'; \

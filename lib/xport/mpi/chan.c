@@ -2,26 +2,27 @@
 /*
  * One end of a channel over MPI.
  *
- * A sender hands the user's block to MPI_Isend; there is one message in flight at most, since a
- * stream flushes before it sends again.
+ * A sender passes the user's block to MPI_Isend. At most one message is in flight, because a stream
+ * flushes before it sends again.
  *
  * A receiver owns `credits` staging slots and keeps receives posted into them, in order, but never
- * more than the call still expects: a receive posted too many would swallow the first message of
- * the next call on this lane.
+ * more than the call still expects: an extra receive would take the first message of the next call
+ * on this lane.
  *
  *      slots   | 0 | 1 | 2 | 3 |       expected: messages not posted yet
  *                    ^head              posted = 2: slots 1 and 2; slot 1 may be lent by view()
  *
- * A message never exceeds a slot: all ranks have slots of the same size (rank 0's setting), and the
- * sender refuses. Truncation would be noticed, but too late: Open MPI 4.1.4 writes a message of
- * 4 KiB and up past the end of a receive that is shorter (seen over shared memory and over TCP).
+ * A message never exceeds a slot: all ranks have slots of the same size (rank 0's setting), and
+ * the sender refuses longer messages. A truncation would be detected too late: Open MPI 4.1.4
+ * writes a message of 4 KiB or more past the end of a shorter receive (seen over shared memory
+ * and over TCP).
  *
- * A direct end (xport.h) is the same on device memory, which MPI takes as it takes any, and which
- * nothing here looks at. Such an MPI may use the device for it, beside NCCL: see the hazard in
+ * A direct end (xport.h) works in the same way on device memory, which MPI accepts and no code here
+ * reads. Such an MPI may use the device meanwhile, beside NCCL: see the hazard in
  * api/device_direct.c.
  *
- * One thread at a time uses an end; the lock is there for MPI and for an application that
- * finalizes MPI meanwhile.
+ * One thread at a time uses an end. The lock is for MPI, and for an application that finalizes
+ * MPI meanwhile.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -70,7 +71,7 @@ tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t
 {
     MPI_Request *requests;
 
-    /* A cancelled lane's is not used again; it says so at its next use. */
+    /* An end of a cancelled lane cannot be used again; its next use returns the error. */
     if (chan->posted > 0 || chan->status != TUTTI_OK)
         return TUTTI_OK;
     if (key->slot_bytes != chan->slot_bytes || key->credits == 0)
@@ -97,7 +98,7 @@ static unsigned char *slot(const tutti__chan_t *chan, uint32_t index)
     return chan->slots + stride * index;
 }
 
-/* Into a channel's function: the lock, or why there is none. */
+/* Enter a channel's function: take the lock, or return the reason why it cannot be taken. */
 static tutti_status_t enter(tutti__chan_t *chan)
 {
     if (TUTTI__UNLIKELY(chan->status != TUTTI_OK))
@@ -106,7 +107,7 @@ static tutti_status_t enter(tutti__chan_t *chan)
     return tutti__mpi_enter(chan->xport->meet->rank);
 }
 
-/* Out of it; `code` is MPI's. The text is made outside of the lock. */
+/* Leave it; `code` is MPI's. The text is made after the lock is released. */
 static tutti_status_t leave(tutti__chan_t *chan, int code, const char *what)
 {
     tutti__mpi_leave();
@@ -122,7 +123,7 @@ static tutti_status_t again(const tutti__chan_t *chan, tutti__stuck_t *stuck)
     return TUTTI__AGAIN;
 }
 
-/* Looks at the message in flight, if there is one. */
+/* Test the message in flight, if there is one. */
 static int test_send(tutti__chan_t *chan, int *ret_done)
 {
     *ret_done = 1;
@@ -140,7 +141,7 @@ tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_
     int done = 0;
     int code;
 
-    (void)signature; /* not carried: see xport.c */
+    (void)signature; /* not sent: see xport.c */
     if (TUTTI__UNLIKELY(bytes > chan->slot_bytes))
         return tutti__mpi_fail(TUTTI_ERR_INTERNAL, "mpi: a message of %zu bytes, slots have %zu",
                                bytes, chan->slot_bytes);
@@ -179,7 +180,7 @@ tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
     return done ? TUTTI_OK : again(chan, stuck);
 }
 
-/* Posts as far as slots and expectations go. Under the lock. */
+/* Post receives as far as slots and expected messages allow. Under the lock. */
 static int post(tutti__chan_t *chan)
 {
     MPI_Comm comm = chan->xport->meet->comm;
@@ -217,7 +218,7 @@ static tutti_status_t wrong_length(tutti__chan_t *chan, size_t bytes, const char
                            chan->key.peer, came_with, came, bytes);
 }
 
-/* Looks whether the message of the head slot is there. Under the lock. */
+/* Test whether the head slot's message has arrived. Under the lock. */
 static int test_head(tutti__chan_t *chan)
 {
     MPI_Status about;
@@ -271,7 +272,7 @@ tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t 
     return TUTTI_OK;
 }
 
-/* An error of posting here shows in the next call: it ends the channel. */
+/* An error of posting is returned by the next call: it ends the channel. */
 void tutti__mpi_chan_release(tutti__chan_t *chan)
 {
     if (enter(chan) != TUTTI_OK)
@@ -293,7 +294,7 @@ void tutti__mpi_chan_cancel(tutti__chan_t *chan)
     }
 }
 
-/* A request that ends with an error has ended as well; MPI sets it to MPI_REQUEST_NULL. */
+/* A request that fails is complete; MPI sets it to MPI_REQUEST_NULL. */
 uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan)
 {
     uint32_t pending = 0;
@@ -333,7 +334,7 @@ void tutti__mpi_chan_abandon(tutti__chan_t *chan)
         chan->xport->keeps |= sending | receiving;
     if (!receiving)
         return;
-    /* A message may still arrive there. */
+    /* A message may still arrive in this memory. */
     if (chan->key.slot_bytes == 0)
         tutti__mpi_keep(chan->slots);
     chan->slots = NULL;

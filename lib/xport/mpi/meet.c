@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meeting over MPI: a duplicate of the application's communicator, and small blobs gathered on it.
+ * Meeting over MPI: a duplicate of the application's communicator, and allgathers of small
+ * blocks on it.
  *
- * Called while a communicator is made, by the thread that makes it. The duplicate is made by the
- * first allgather and not by meet(), because that is the first call with a deadline: the whole of
- * set-up consists of non-blocking calls that are tested until time is up. What MPI cannot stop any
- * more then (a collective cannot be cancelled) is kept for ever, with its memory, and MPI is not
- * finalized at exit.
+ * Called while a communicator is made, on the thread that makes it. The first allgather makes the
+ * duplicate, not meet(), because it is the first call with a deadline: set-up consists of
+ * non-blocking calls that are tested until the deadline. A collective that has started cannot be
+ * cancelled: it is kept for ever, with its memory, and MPI is not finalized at exit.
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* MPI cannot be slept on. Be quick while peers are, and leave the processor to late ones. */
+/* There is nothing to sleep on in MPI. React fast at first; later leave the processor to
+   late ranks. */
 static void wait_a_little(uint64_t waited_ns)
 {
     if (waited_ns < 2000000)
@@ -27,7 +28,7 @@ static void wait_a_little(uint64_t waited_ns)
         usleep(200);
 }
 
-/* Test until done or time is up; TUTTI_ERR_TIMEOUT leaves *request in flight. */
+/* Test until the request is complete or time is up; TUTTI_ERR_TIMEOUT leaves *request in flight. */
 static tutti_status_t wait_for(const tutti__mpi_meet_t *meet, MPI_Request *request,
                                uint64_t timeout_ms, const char *what)
 {
@@ -57,7 +58,7 @@ static tutti_status_t wait_for(const tutti__mpi_meet_t *meet, MPI_Request *reque
                            (unsigned long long)timeout_ms);
 }
 
-/* A collective stays in flight, for ever; `memory` is what MPI still uses. */
+/* A collective stays in flight for ever; `memory` is its buffer, which MPI still uses. */
 static void give_up(tutti__mpi_meet_t *meet, void *memory)
 {
     tutti__mpi_lock();
@@ -68,8 +69,9 @@ static void give_up(tutti__mpi_meet_t *meet, void *memory)
     tutti__mpi_give_up();
 }
 
-/* Duplicates; from then on errors are answers. A failed duplication is the application's error
-   handler's, by default an abort, since the communicator is its own. */
+/* Duplicate the communicator; from then on MPI returns errors. An error of the duplication itself
+   goes to the application's error handler, by default an abort, because it is the application's
+   communicator. */
 static tutti_status_t duplicate(tutti__mpi_meet_t *meet, uint64_t timeout_ms)
 {
     struct {
@@ -107,7 +109,7 @@ free_making:
     return status;
 }
 
-/* MPI gets copies, so that a gather given up does not write into the caller's memory later. */
+/* MPI gets copies, so an abandoned gather does not write into the caller's memory later. */
 static tutti_status_t gather(tutti__mpi_meet_t *meet, const void *mine, size_t bytes, void *ret_all,
                              uint64_t timeout_ms)
 {
@@ -167,8 +169,8 @@ static tutti_status_t meet_allgather(void *ctx, const void *mine, size_t bytes, 
 }
 
 /*
- * A duplicate on which messages may still be under way is not freed: a later communicator could
- * get its number, and Open MPI would deliver them there. MPI_Finalize frees it.
+ * A duplicate that may have messages in flight is not freed: a later communicator could get its
+ * number, and Open MPI would deliver the messages there. MPI_Finalize frees it.
  */
 static void meet_close(void *ctx)
 {

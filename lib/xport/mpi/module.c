@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI of this process: started or found, who may call it, and how it ends.
+ * The MPI of this process: starting or finding it, the threads that may call it, and its end.
  *
- * MPI belongs to the process, so this file has the module's only globals. Three ways it can end:
+ * MPI belongs to the process, so this file has the module's only globals. MPI can end in
+ * three ways:
  *
- *   the application finalizes it   seen by a delete callback on MPI_COMM_SELF, which MPI_Finalize
- *                                  calls first; from then on every call answers SHUTDOWN
- *   we started it                  finalized at exit, so that tutti_init works again until then
- *   ... and the job has failed     left alone at exit: MPI_Finalize would wait for ranks that do
- *                                  not come, while the launcher ends a job with an unfinalized rank
+ *   the application finalizes it   a delete callback on MPI_COMM_SELF reports it, which
+ *   MPI_Finalize
+ *                                  calls first; from then on every call returns SHUTDOWN
+ *   the module started it          finalized at exit, so that tutti_init works again until then
+ *   ... and the job has failed     not finalized at exit: MPI_Finalize would wait for ranks that do
+ *                                  not come; the launcher ends a job with an unfinalized rank
  *
- * An exit without tutti_finalize counts as a failure: peers may be waiting for this rank, and only
- * an exit that the launcher notices tells them soon. Other threads run on until the process ends.
- * Their calls answer PEER_LOST with this rank: they report the status to peers, perhaps before a
- * peer sees the process end.
+ * An exit without tutti_finalize counts as a failure: peers may be waiting for this rank, and they
+ * are told soon only if the launcher notices the exit. Other threads run on until the process ends.
+ * Their calls return PEER_LOST with this rank, because they report the status to peers, perhaps
+ * before a peer detects the end of the process.
  *
- * The module asks for MPI_THREAD_MULTIPLE although its lock makes SERIALIZED enough for itself: an
- * application that finds MPI running (MPI_Initialized) makes calls of its own, and nothing
- * serialises those with our background thread. Tried: SERIALIZED; it saved nothing (0.17 us one way
- * for 8 bytes, 16.5 us for 256 KiB, with either).
+ * The module requests MPI_THREAD_MULTIPLE, although with its lock SERIALIZED would suffice for
+ * itself: an application that finds MPI running (MPI_Initialized) makes calls of its own, and
+ * nothing serialises those with the library's thread. Tried: SERIALIZED; it saved nothing (0.17 us
+ * one way for 8 bytes, 16.5 us for 256 KiB, with either).
  */
 #include "xport/mpi/mpi_module.h"
 
@@ -34,8 +36,8 @@ typedef struct kept {
 
 typedef enum {
     RUNS,
-    FINALIZED, /* or being finalized */
-    EXITS      /* the process ends without tutti_finalize */
+    FINALIZED, /* or MPI_Finalize is running */
+    EXITS      /* the process is exiting without tutti_finalize */
 } state_t;
 
 static struct {
@@ -55,7 +57,7 @@ static struct {
     pthread_t main_thread;
     pid_t pid; /* a forked child inherits the exit handler, but has no MPI */
 
-    tutti__word_t failed; /* no lock */
+    tutti__word_t failed; /* not under the lock */
 } mpi = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static const char *level_name(int level)
@@ -172,9 +174,9 @@ int tutti__mpi_most_tag(void)
 }
 
 /*
- * At MULTIPLE anybody may. An application that asked for SERIALIZED keeps its own threads apart,
- * but cannot know of the library's; if the module got no more than SERIALIZED itself, its lock
- * keeps them apart. Below that there is one thread that may.
+ * At MULTIPLE any thread may call MPI. An application that requested SERIALIZED serialises its own
+ * threads, but not the library's. If the module itself got only SERIALIZED, its lock serialises
+ * them. Below that only one thread may call MPI.
  */
 int tutti__mpi_may_call(int is_engine)
 {
@@ -211,13 +213,13 @@ void tutti__mpi_keep(void *memory)
     kept_t *kept = malloc(sizeof(*kept));
 
     if (kept == NULL)
-        return; /* kept all the same, only not listed */
+        return; /* not freed either, only missing in the list */
     kept->memory = memory;
     kept->next = mpi.kept;
     mpi.kept = kept;
 }
 
-/* The caller, in MPI_Finalize, waits here until no other thread is inside MPI. */
+/* MPI_Finalize's caller waits here until no other thread is inside MPI. */
 static int self_deleted(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     (void)comm;
@@ -243,7 +245,7 @@ static tutti_status_t watch_finalize(void)
     if (code != MPI_SUCCESS)
         return tutti__mpi_fail_code(code, "MPI_Comm_create_keyval");
     code = PMPI_Comm_set_attr(MPI_COMM_SELF, keyval, &mpi);
-    PMPI_Comm_free_keyval(&keyval); /* goes when the attribute does */
+    PMPI_Comm_free_keyval(&keyval); /* freed when the attribute is deleted */
     if (code != MPI_SUCCESS)
         return tutti__mpi_fail_code(code, "MPI_Comm_set_attr");
     return TUTTI_OK;
@@ -266,7 +268,7 @@ static void finalize_at_exit(void)
         PMPI_Finalize();
 }
 
-/* MPI guarantees 32767; Open MPI and MPICH have 2^31 - 1 and 2^28 - 1, over some networks 2^23. */
+/* MPI guarantees 32767; Open MPI has 2^31 - 1, MPICH 2^28 - 1, over some networks 2^23. */
 static void ask_most_tag(void)
 {
     void *value = NULL;
@@ -277,7 +279,7 @@ static void ask_most_tag(void)
         mpi.most_tag = *(int *)value;
 }
 
-/* Blocks inside MPI until all ranks of the launcher came, without a deadline: MPI has none. */
+/* Blocks inside MPI until all ranks of the launcher have come. MPI has no deadline for this. */
 static tutti_status_t start_ours(void)
 {
     int code = PMPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpi.level);
@@ -331,7 +333,7 @@ tutti_status_t tutti__mpi_start(const tutti__core_t *core)
         status = start_first();
     if (status != TUTTI_OK)
         return status;
-    /* The first to come may not have been the main thread. */
+    /* The first caller may not have been the main thread. */
     PMPI_Is_thread_main(&is_main);
     if (is_main) {
         mpi.main_thread = pthread_self();

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of the MPI module share: the process's MPI, one meeting, one transport.
+ * Declarations for the files of the MPI module: the process's MPI, one meeting, one transport.
  *
- * Every call to MPI stands between tutti__mpi_enter() and tutti__mpi_leave(): one lock, which also
- * protects the fields of channels. Nobody waits while holding it: only calls that return at once
- * are made.
+ * Every call to MPI is between tutti__mpi_enter() and tutti__mpi_leave(): one lock, which also
+ * protects the fields of channels. Only calls that return at once are made under the lock.
  */
 #ifndef TUTTI__XPORT_MPI_MODULE_H
 #define TUTTI__XPORT_MPI_MODULE_H
@@ -24,59 +23,61 @@ typedef struct tutti__mpi_meet {
     MPI_Comm parent;
     MPI_Comm comm; /* the duplicate; MPI_COMM_NULL until the first allgather */
     uint32_t rank, size;
-    uint32_t next_number; /* of a transport, at this rank */
-    int broken;           /* a gather was given up; the next one would not match the peers' */
-    int stale;            /* messages may be under way that nobody will take: see meet_close */
+    uint32_t next_number; /* of a transport, on this rank */
+    int broken;           /* a gather was abandoned; the next one would not match the peers' */
+    int stale;            /* messages may be in flight that no rank will receive: see meet_close */
 } tutti__mpi_meet_t;
 
 /* One end of a channel. */
 struct tutti__chan {
     tutti__mpi_xport_t *xport;
-    tutti__chan_t *next; /* of the same lane */
+    tutti__chan_t *next; /* in the same lane */
     tutti__chan_key_t key;
     int mpi_rank; /* the peer's */
     int tag;
     int receives;
-    tutti_status_t status; /* an error ends a channel */
+    tutti_status_t status; /* the first error; it ends the channel */
 
-    /* A sender's end. */
+    /* Sender: */
     MPI_Request sending; /* MPI_REQUEST_NULL: nothing in flight */
     size_t sending_bytes;
 
     size_t slot_bytes; /* longest message */
 
-    /* A receiver's end: `posted` slots from `head` on are posted or lent, in order. */
-    unsigned char *slots;        /* [credits x slot_bytes]; of direct ends the caller's */
+    /* Receiver: `posted` slots from `head` on are posted or lent, in order. */
+    unsigned char *slots;        /* [credits x slot_bytes]; direct ends: the caller's */
     MPI_Request *posted_request; /* [room] */
     uint32_t credits, room;
     uint32_t head, posted;
     size_t expected; /* messages of this call that are not posted yet */
-    int arrived;     /* the message in the head slot is there */
+    int arrived;     /* the head slot's message has arrived */
     size_t arrived_bytes;
 };
 
 struct tutti__mpi_xport {
     tutti__xport_t base;
-    tutti__mpi_xport_t *next; /* of the process */
+    tutti__mpi_xport_t *next; /* in the process's list */
     tutti__mpi_meet_t *meet;
     size_t slot_bytes;
     uint32_t credits;
     uint32_t rank, size;
     uint32_t *world;  /* [size] ranks in the meeting */
-    uint32_t *number; /* [size] that of messages to each rank */
+    uint32_t *number; /* [size] for messages to each rank */
     tutti__chan_t *chans[TUTTI__LANES];
     int keeps; /* messages of direct ends were abandoned */
 };
 
 /* module.c: the process's MPI */
 
-/* Make MPI run and learn who may call it. Before it nothing else here may be called. */
+/* Start MPI and determine the threads that may call it. Call this before all other
+   functions here. */
 tutti_status_t tutti__mpi_start(const tutti__core_t *core);
-/* The lock for MPI calls. Without the lock: TUTTI_ERR_SHUTDOWN once MPI has been finalized,
-   TUTTI_ERR_PEER_LOST while the process exits. rank: this process's in the world. */
+/* Take the lock for MPI calls. TUTTI_ERR_SHUTDOWN after MPI was finalized,
+   TUTTI_ERR_PEER_LOST while the process exits; the lock is not taken in these cases. rank:
+   this process's in the world. */
 tutti_status_t tutti__mpi_enter(uint32_t rank);
 void tutti__mpi_leave(void);
-/* The same lock whether MPI still runs or not: for lists and memory. */
+/* The same lock, whether MPI still runs or not: for lists and memory. */
 void tutti__mpi_lock(void);
 int tutti__mpi_is_gone(void); /* under the lock */
 int tutti__mpi_most_tag(void);
@@ -84,12 +85,12 @@ int tutti__mpi_may_call(int is_engine);
 void tutti__mpi_add_xport(tutti__mpi_xport_t *xport);
 void tutti__mpi_remove_xport(tutti__mpi_xport_t *xport);
 void tutti__mpi_count_meets(int change);
-/* Keep for ever: memory that MPI may still read or write, where leak checkers find it. */
+/* Never free this memory: MPI may still use it. Leak checkers find it in a list. */
 void tutti__mpi_keep(void *memory);
 void tutti__mpi_give_up(void);
 
 tutti_status_t tutti__mpi_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
-/* For an MPI call that answered `code`: "mpi: <what>: <MPI's own text>". */
+/* For an MPI call that returned `code`: "mpi: <what>: <MPI's own text>". */
 tutti_status_t tutti__mpi_fail_code(int code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 void tutti__mpi_log(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 
@@ -104,14 +105,14 @@ tutti_status_t tutti__mpi_xport_open_part(const tutti__meet_t *meet, const tutti
                                           size_t slot_bytes, uint32_t credits,
                                           tutti__xport_t **ret_xport);
 tutti_status_t tutti__mpi_take_number(const tutti__meet_t *meet, uint32_t *ret_number);
-/* MPI is about to end: give up all messages in flight, at once. Under the lock. */
+/* MPI is about to end: abandon all messages in flight at once. Under the lock. */
 void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport);
 
-/* chan.c: the slots of the table that belong to one channel */
+/* chan.c: the functions of the table for one channel */
 tutti_status_t tutti__mpi_chan_open(tutti__mpi_xport_t *xport, const tutti__chan_key_t *key,
                                     int receives, tutti__chan_t **ret_chan);
 void tutti__mpi_chan_free(tutti__chan_t *chan);
-/* A receiver's direct end that is asked for again: with these slots. */
+/* Open a receiver's direct end again, with these slots. */
 tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key);
 tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
                                     uint32_t signature, int *ret_pending, tutti__stuck_t *stuck);
@@ -120,8 +121,8 @@ tutti_status_t tutti__mpi_chan_expect(tutti__chan_t *chan, size_t messages);
 tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                                     const void **ret_data, tutti__stuck_t *stuck);
 void tutti__mpi_chan_release(tutti__chan_t *chan);
-/* The three steps of giving up, all under the lock: ask MPI to cancel; how many are still in
-   flight?; forget those, keeping what MPI may touch. */
+/* The three steps of giving up, all under the lock: ask MPI to cancel; count the messages still in
+   flight; abandon these, and keep the memory that MPI may touch. */
 void tutti__mpi_chan_cancel(tutti__chan_t *chan);
 uint32_t tutti__mpi_chan_pending(tutti__chan_t *chan);
 void tutti__mpi_chan_abandon(tutti__chan_t *chan);

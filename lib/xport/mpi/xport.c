@@ -2,22 +2,25 @@
 /*
  * The transport over MPI: channels are tags on the meeting's communicator.
  *
- * All messages are MPI_BYTE. A channel is a (source, tag) pair, and MPI keeps those in order:
+ * All messages are MPI_BYTE. A channel is a (source, tag) pair; MPI keeps the messages of a
+ * pair in order:
  *
  *      tag = 64 * (number of the transport at the receiver) + 8 * lane + stream
  *
- * Several transports share the meeting: communicators of parts of its ranks. A receiver must tell
- * them apart, and nobody else; so each rank counts for itself, and senders use the receiver's
- * number. Nothing has to be agreed on by ranks that are in different groups, some at the same time.
+ * Several transports share the meeting: those of communicators of some of its ranks. Only a
+ * receiver must distinguish them. So each rank numbers its own transports, and senders use the
+ * receiver's number. Ranks of different groups need no agreement, even if some make groups at
+ * the same time.
  *
- * Numbers are not used again, since a peer that has not heard of the end of a transport may still
- * be sending to it, and that message would be taken for one of the next. MPI guarantees tags for
- * 512 transports; those it has are enough for 2^17 at least.
+ * Numbers are not reused: a peer that has not learned of the end of a transport may still be
+ * sending to it, and its message would be received by the next one. MPI guarantees tags for 512
+ * transports; real MPIs have enough for at least 2^17.
  *
- * Only lengths tell calls apart: a signature would need a header in front of each message (a copy),
- * or bits of the tag, with which a message of another call would wait for ever instead of failing.
+ * Calls are distinguished by lengths only. A signature would need a header in each message (a
+ * copy), or bits of the tag; but then a message of another call would wait for ever instead
+ * of failing.
  *
- * Runs on whatever thread drives a schedule, if may_progress() lets it. Never waits, but for
+ * Runs on the thread that drives a schedule, if may_progress() allows it. Never waits, except in
  * cancel() and close(), which give messages in flight a tenth of a second.
  */
 #include "xport/mpi/mpi_module.h"
@@ -34,7 +37,7 @@
 enum {
     MAX_STREAMS = 8,
     TAGS_PER_XPORT = 64, /* 8 lanes x 8 streams */
-    PROBE_TAG = 32767,   /* lane 7, which there is not: no message ever has it */
+    PROBE_TAG = 32767,   /* lane 7, which does not exist: no message has this tag */
 };
 
 #define GIVE_UP_NS 100000000u
@@ -99,8 +102,8 @@ static tutti_status_t open_recv(tutti__xport_t *base, const tutti__chan_key_t *k
     return open_end(mine(base), key, 1, ret_chan);
 }
 
-/* A probe for what cannot be there turns MPI's crank. From myself: one queue to look at, while
-   MPI_ANY_SOURCE would look at one for each peer. */
+/* A probe for a message that cannot exist makes MPI progress. From this rank itself: MPI checks one
+   queue, while MPI_ANY_SOURCE checks one for each peer. */
 static tutti_status_t xport_progress(tutti__xport_t *base)
 {
     tutti__mpi_meet_t *meet = mine(base)->meet;
@@ -121,8 +124,8 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
     return tutti__mpi_may_call(is_engine);
 }
 
-/* Open MPI and MPICH have MPIX_Query_cuda_support, and the like for other devices: looked up, since
-   older ones have none, and headers do not always declare it. */
+/* Open MPI and MPICH have MPIX_Query_cuda_support, and similar functions for other devices. Found
+   by dlsym, because older versions have none, and not all headers declare it. */
 static int xport_takes_device(tutti__xport_t *base, const char *device)
 {
     int (*query)(void);
@@ -173,7 +176,7 @@ static uint32_t lane_pending(tutti__mpi_xport_t *xport, uint32_t lane)
     return pending;
 }
 
-/* One look at a lane that ends; answers what is left in flight, 0 also when MPI is gone. */
+/* Test a lane that ends; returns the number of messages in flight, 0 also when MPI has ended. */
 static uint32_t look(tutti__mpi_xport_t *xport, uint32_t lane)
 {
     uint32_t pending = 0;
@@ -186,12 +189,12 @@ static uint32_t look(tutti__mpi_xport_t *xport, uint32_t lane)
 }
 
 /*
- * Give up what is in flight in a lane.
+ * Abandon the messages in flight of a lane.
  *
- * A receive can be cancelled unless its message is arriving; a send cannot (Open MPI ignores it,
- * and MPI 4 wants it gone), it can only be waited for. The peer may be dead, so the wait is short.
- * What is left is abandoned: its request is freed, so MPI finishes it if it ever can. Until then
- * MPI may still read that one block of a sender, which no call stops.
+ * A receive can be cancelled unless its message is arriving. A send cannot be cancelled (Open MPI
+ * ignores it, and MPI 4 deprecates it), so it is waited for. The peer may be dead, so the wait is
+ * short. The remaining messages are abandoned: their requests are freed, so MPI completes them if
+ * it ever can. Until then MPI may still read a sender's block; no call prevents this.
  */
 static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
 {
@@ -220,7 +223,8 @@ static void mark_cancelled(tutti__chan_t *chan)
         chan->status = TUTTI_ERR_TRANSPORT;
 }
 
-/* The peers' messages of the failed call cannot be told from later ones, so the lane ends here. */
+/* The peers' messages of the failed call cannot be distinguished from later ones, so
+   the lane ends. */
 static void xport_cancel(tutti__xport_t *base, uint32_t lane)
 {
     tutti__mpi_xport_t *xport = mine(base);
@@ -243,8 +247,8 @@ void tutti__mpi_xport_drop(tutti__mpi_xport_t *xport)
     }
 }
 
-/* A lane whose thread could not call MPI when the communicator died is given up here, since its
-   receives would go on into memory that is freed next. */
+/* Abandon the lanes whose thread could not call MPI when the communicator died, because their
+   receives would write into memory that is freed next. */
 static int xport_keeps(tutti__xport_t *base)
 {
     tutti__mpi_xport_t *xport = mine(base);
@@ -299,7 +303,7 @@ tutti_status_t tutti__mpi_take_number(const tutti__meet_t *meet, uint32_t *ret_n
     return TUTTI_OK;
 }
 
-/* With room for the tables, which are one piece. */
+/* Allocate a transport with its tables, in one piece. */
 static tutti__mpi_xport_t *make(uint32_t size)
 {
     tutti__mpi_xport_t *xport = calloc(1, sizeof(*xport));
@@ -347,7 +351,8 @@ tutti_status_t tutti__mpi_xport_open_part(const tutti__meet_t *meet, const tutti
     return TUTTI_OK;
 }
 
-/* All ranks open their transports of all in the same order, so they need not tell each other. */
+/* All ranks open their transports over all ranks in the same order, so the numbers need
+   no exchange. */
 tutti_status_t tutti__mpi_xport_open(const tutti__meet_t *meet, size_t slot_bytes, uint32_t credits,
                                      tutti__xport_t **ret_xport)
 {

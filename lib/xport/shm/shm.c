@@ -2,18 +2,18 @@
 /*
  * Channels over shared memory between ranks of one machine.
  *
- * A channel is a ring of slots in the receiver's arena: the sender copies a message into a free
- * slot, which captures it, and the receiver reduces or copies straight out of the slot. Two
- * counters, each written by one side, on lines of their own:
+ * A channel is a ring of slots in the receiver's arena. The sender copies a message into a free
+ * slot, which captures it; the receiver reduces or copies directly from the slot. There are two
+ * counters, each written by one side, on separate cache lines:
  *
- *      head (sender)  messages written         full:  head - tail == credits
- *      tail (receiver) messages given back     empty: head == tail
+ *      head (sender)    messages written       full:  head - tail == credits
+ *      tail (receiver)  messages released      empty: head == tail
  *
- * Rings are made when the receiver first opens its end. It then writes the ring's page number into
- * its table, at (lane, stream, sender); a sender that comes earlier finds 0 and tries again.
+ * The receiver makes the ring when it first opens its end, and writes the ring's page number into
+ * its table, at (lane, stream, sender). A sender that comes earlier reads 0 and tries again.
  *
- * Who may be wrong: a message carries its length and its call's signature, so two ranks in
- * different calls find out at the first message.
+ * A message carries its length and its call's signature, so ranks with different calls detect the
+ * mismatch at the first message.
  */
 #include "xport/shm/shm.h"
 
@@ -40,16 +40,16 @@ typedef struct {
 typedef struct shm_xport shm_xport_t;
 
 /*
- * One end. The peer's counter is on a line that the peer writes, so it is read only when what was
- * last seen of it does not allow to go on; what a message needs of the transport is kept here too.
+ * One end. The peer writes its counter, so this rank reads it only if the last value read does not
+ * allow it to continue. A copy of the transport's fields that each message needs is here as well.
  */
 struct tutti__chan {
     ring_t *ring;   /* NULL: the receiver has not made it yet */
-    uint32_t count; /* my counter: head of a sender, tail of a receiver */
-    uint32_t seen;  /* the peer's, as last read */
+    uint32_t count; /* own counter: a sender's head, a receiver's tail */
+    uint32_t seen;  /* the peer's counter, as last read */
     uint32_t credits;
-    size_t stride;                /* bytes from slot to slot */
-    const tutti__word_t *waiters; /* lane 0: whether peers sleep on words of mine; else NULL */
+    size_t stride;                /* distance of slots */
+    const tutti__word_t *waiters; /* lane 0: the number of peers asleep on own words; else NULL */
     shm_xport_t *xport;
     tutti__chan_key_t key;
     uint32_t peer; /* index among the machine's ranks */
@@ -80,7 +80,7 @@ static size_t slot_stride(const shm_xport_t *x)
     return TUTTI__ROUND_UP(sizeof(slot_t) + x->slot_bytes, TUTTI__FALSE_SHARING_BYTES);
 }
 
-/* The slot that my counter stands at. */
+/* The slot at this end's own counter. */
 static slot_t *slot_of(const tutti__chan_t *chan)
 {
     return (slot_t *)(chan->ring->slots + (chan->count & (chan->credits - 1)) * chan->stride);
@@ -107,7 +107,7 @@ static tutti__word_t *table_entry(const shm_xport_t *x, const tutti__chan_key_t 
                      sender];
 }
 
-/* Write a word that the peer of this channel may wait for. */
+/* Write a word for which the peer of this channel may wait. */
 static void publish(const tutti__chan_t *chan, tutti__word_t *word, uint32_t value)
 {
     tutti__store_release(word, value);
@@ -116,7 +116,7 @@ static void publish(const tutti__chan_t *chan, tutti__word_t *word, uint32_t val
             tutti__machine_wake(chan->xport->machine, word);
         return;
     }
-    /* Pairs with the fence between `sleeping = 1` and the engine's last look. */
+    /* Pairs with the fence between the engine's store of `sleeping` and its last poll. */
     tutti__fence();
     tutti__machine_ring(chan->xport->machine, chan->peer);
 }
@@ -188,7 +188,7 @@ static tutti_status_t open_recv(tutti__xport_t *xport, const tutti__chan_key_t *
     return TUTTI_OK;
 }
 
-/* Has the receiver made the ring? */
+/* Look for the ring: the receiver may not have made it yet. */
 static tutti_status_t find_ring(tutti__chan_t *chan, tutti__stuck_t *stuck)
 {
     const shm_xport_t *x = chan->xport;
@@ -211,7 +211,7 @@ static tutti_status_t chan_send(tutti__chan_t *chan, const void *data, size_t by
     if (TUTTI__UNLIKELY(chan->ring == NULL) && find_ring(chan, stuck) != TUTTI_OK)
         return TUTTI__AGAIN;
     if (chan->count - chan->seen == chan->credits) {
-        /* Pairs with the release in chan_release: who gave the slot back has read it. */
+        /* Pairs with the release in chan_release: the receiver has finished reading the slot. */
         chan->seen = tutti__load_acquire(&chan->ring->tail);
         if (chan->count - chan->seen == chan->credits)
             return wait_for(chan, &chan->ring->tail, chan->seen, stuck);
@@ -265,7 +265,7 @@ static void chan_release(tutti__chan_t *chan)
     publish(chan, &chan->ring->tail, ++chan->count);
 }
 
-/* Nothing is in flight outside the slots. */
+/* No message is in flight outside the slots. */
 static void cancel(tutti__xport_t *xport, uint32_t lane)
 {
     (void)xport;
@@ -289,7 +289,7 @@ static void shm_close(tutti__xport_t *xport)
         return;
     for (size_t i = 0; x->ends != NULL && i < ends_count(x); i++)
         free(x->ends[i]);
-    /* Rings and table stay in the arena: a slower peer may still look. */
+    /* Rings and table stay in the arena: a slower peer may still read them. */
     free(x->ends);
     free(x->table);
     free(x);
@@ -322,7 +322,7 @@ tutti_status_t tutti__xport_shm_attach(const tutti__machine_t *machine, const ui
     x->xport.ops = &shm_ops;
     x->machine = machine;
     x->slot_bytes = slot_bytes;
-    /* A power of two, so that slots go on in turn when the counters wrap around. */
+    /* A power of two, so that the slots stay in order when the counters wrap around. */
     for (x->credits = 1; x->credits < credits; x->credits *= 2) {
     }
     x->table = calloc(machine->nranks, sizeof(*x->table));

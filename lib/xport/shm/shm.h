@@ -11,8 +11,8 @@ tutti_status_t tutti__xport_shm_open(tutti__boot_t *boot, const tutti__machine_t
                                      size_t slot_bytes, uint32_t credits,
                                      tutti__xport_t **ret_xport);
 
-/* For tests: over arenas that are there already. offset: of each machine rank's channel table, of
-   tutti__xport_shm_table_bytes() zeroed bytes, in its arena. */
+/* For tests: over existing arenas. offset: of each machine rank's channel table in its arena,
+   tutti__xport_shm_table_bytes() zeroed bytes. */
 size_t tutti__xport_shm_table_bytes(uint32_t nranks);
 tutti_status_t tutti__xport_shm_attach(const tutti__machine_t *machine, const uint64_t *offset,
                                        size_t slot_bytes, uint32_t credits,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stderr goes into a file without a name meanwhile. */
+/* Redirects stderr to an unnamed file. */
 #include "unit/base/capture.h"
 
 #include <fcntl.h>

@@ -74,7 +74,7 @@ static void test_errors_may_quote_errors(void **state)
     tutti__fail(TUTTI_ERR_SYSTEM, "outer: %s", tutti_last_error());
     assert_string_equal(tutti_last_error(), "outer: inner");
 
-    /* One that grows beyond its room is cut with dots. */
+    /* A text that grows beyond its limit is cut with dots. */
     for (int i = 0; i < 100; i++)
         tutti__fail(TUTTI_ERR_SYSTEM, "a long way, %s", tutti_last_error());
     assert_int_equal(strlen(tutti_last_error()), TUTTI__ERROR_BYTES - 1);
@@ -192,7 +192,7 @@ static void test_lock_order(void **state)
     tutti__mutex_lock(&world);
     tutti__mutex_lock(&queue);
     tutti__mutex_lock(&arena);
-    /* Need not be given back in order. */
+    /* The order of unlocking is free. */
     tutti__mutex_unlock(&queue);
 #ifndef NDEBUG
     assert_false(tutti__lock_allowed(TUTTI__LOCK_ENGINE_QUEUE));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Handles: found while they are valid and never after, however many there are, beside threads. */
+/* Handles: found while they are valid and never after, for any number of them, with
+   concurrent threads. */
 #include "base/handles.h"
 
 #include <pthread.h>
@@ -65,7 +66,7 @@ static void test_many(void **state)
     free(second);
 }
 
-/* A slot's handle comes again when its generations are over, and not before. */
+/* A slot's handle is reused after all of its generations, and not before. */
 static void test_generations(void **state)
 {
     static tutti__handles_t table = { .kind = TUTTI__HANDLE_COMM, .what = "t", .ended = "e" };
@@ -111,7 +112,7 @@ static void test_words(void **state)
           "comm, 0xc100000200000001, is no communicator of Tutti");
     WRONG((char *)second + 1, "comm, 0xc100000100000002, is no communicator of Tutti");
     WRONG((void *)0x1234, "comm, 0x1234, is no communicator of Tutti");
-    /* What free and unused slots hold is no handle either. */
+    /* The content of free and unused slots is no handle either. */
     WRONG((void *)~(uintptr_t)second, "comm, 0x3efffffefffffffe, is no communicator of Tutti");
     tutti__handle_end(&table, second);
     assert_true(is_none(&table, (void *)(uintptr_t)table.first[0].handle));
@@ -123,7 +124,7 @@ static void test_words(void **state)
 /* ---- threads ---- */
 
 static tutti__handles_t shared = { .kind = TUTTI__HANDLE_REQUEST, .what = "t", .ended = "e" };
-static _Atomic(void *) stale; /* a handle that has ended; any thread's */
+static _Atomic(void *) stale; /* an ended handle of any thread */
 
 static void *churn(void *arg)
 {
@@ -161,7 +162,7 @@ static void test_threads(void **state)
         assert_int_equal(pthread_join(thread[i], &wrong), 0);
         assert_null(wrong);
     }
-    /* Each slot came back. */
+    /* Each slot was freed. */
     assert_true(shared.used <= THREADS * 8);
 }
 

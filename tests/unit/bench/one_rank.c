@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For tests of a bench program's parts: a world of one rank, in which nothing may fail. */
+/* For tests of a bench program's parts: a world of one rank; any failure ends the test. */
 #include "device.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The buffers of the bench programs: what a rotating pool hands out, and how OSU divides.
+ * The buffers of the bench programs: the pairs of a rotating pool, and OSU's division.
  */
 #include "device.h"
 
@@ -54,7 +54,8 @@ static void test_one_pair(void **state)
     bench_buffers_close(&bench);
 }
 
-/* No pair overlaps the next, the last one ends inside the pool, and then the first comes again. */
+/* No pair overlaps the next, the last one ends inside the pool, and the first one
+   follows it again. */
 static void test_pool(void **state)
 {
     bench_t bench = open_bench(&program, 16384, 1);
@@ -79,7 +80,7 @@ static void test_pool(void **state)
     bench_buffers_close(&bench);
 }
 
-/* The buffers of each place begin there, have room, and are not each other. */
+/* The buffers of each place begin there, are large enough, and are distinct. */
 static void test_places(void **state)
 {
     static const bench_align_t aligns[] = { { 4096, 0 }, { 4096, 16 }, { 64, 1 }, { 65536, 4100 } };
@@ -98,7 +99,7 @@ static void test_places(void **state)
         call = bench_next_call(&bench, 4096);
         assert_int_equal((uintptr_t)call.sendbuf % aligns[i].bytes, aligns[i].offset);
         assert_int_equal((uintptr_t)call.recvbuf % aligns[i].bytes, aligns[i].offset);
-        memset((void *)(uintptr_t)call.sendbuf, i, 4096); /* a sanitizer sees if there is no room */
+        memset((void *)(uintptr_t)call.sendbuf, i, 4096); /* a sanitizer detects an overflow */
         memset(call.recvbuf, i + 1, 4096);
         assert_int_equal(*(const char *)call.sendbuf, i);
     }

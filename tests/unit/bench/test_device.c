@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bench programs' buffers and clock on a device, a pretend one.
+ * The bench programs' buffers and clock on a pretend device.
  */
 #include "device.h"
 
@@ -50,7 +50,7 @@ static void close_bench(void)
     assert_int_equal(pretend_reset(), 0);
 }
 
-/* What is put into the host's memory is in the device's; what is there then comes back. */
+/* Data written to host memory reach device memory, and come back from there. */
 static void check_pair(const bench_call_t *call)
 {
     bench_call_t host = bench_host_call(&bench, call);
@@ -105,7 +105,7 @@ static void test_own_part(void **state)
     close_bench();
 }
 
-/* Each pair of the pool, by way of the one mirror. */
+/* Each pair of the pool, through the single mirror. */
 static void test_pool(void **state)
 {
     size_t pairs;
@@ -133,7 +133,7 @@ static void test_describe(void **state)
     close_bench();
 }
 
-/* The device's time, not the host's. */
+/* The device's time is measured, not the host's. */
 static void test_clock(void **state)
 {
     void *pinned;
@@ -151,7 +151,7 @@ static void test_clock(void **state)
     usleep(50000);
     assert_int_equal(device.ops->elapsed(device.start, device.stop, &us), TUTTI_OK);
     assert_true(us >= 50000 && us < 10e6);
-    /* Backwards it is as long. */
+    /* Backwards the time is negative. */
     assert_int_equal(device.ops->elapsed(device.stop, device.start, &us), TUTTI_OK);
     assert_true(us <= -50000);
     device.ops->host_free(pinned);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data of the bench programs: what is right counts as right, and nothing else does.
+ * The data of the bench programs: correct data pass the check, and no other data.
  */
 #include "pattern.h"
 
@@ -27,7 +27,7 @@ static void test_own_pattern(void **state)
     for (int n = 0; n < NAMES; n++) {
         const bench_type_t *type = bench_type_find(names[n]);
 
-        bench_fill(data, type, 17, COUNT, 3); /* of other ranks, and from other places: wrong */
+        bench_fill(data, type, 17, COUNT, 3); /* data of other ranks and places are wrong */
         assert_int_equal(bench_wrong(data, type, 17, COUNT, 3), 0);
         for (int rank = 0; rank < 40; rank++) {
             if (rank != 3)
@@ -60,7 +60,7 @@ static void test_sum(void **state)
     assert_int_equal(bench_wrong_sum(sum, type, 100, COUNT, 5), 1);
 }
 
-/* Three numbers, added in two orders: else equal bits on all ranks would say nothing. */
+/* Three numbers, added in two orders. Otherwise equal bits on all ranks would prove nothing. */
 static void test_rough_sums_depend_on_order(void **state)
 {
     const bench_type_t *type = bench_type_find("float32");

@@ -26,7 +26,7 @@ static void test_quantiles(void **state)
 
     (void)state;
     check(bench_median(values, 5), 3.0);
-    check(values[0], 5.0); /* left as it was */
+    check(values[0], 5.0); /* unchanged */
     check(bench_median(even, 4), 2.5);
     check(bench_median(values, 1), 5.0);
     check(bench_mean(values, 5), 3.0);
@@ -49,7 +49,7 @@ static void test_percentile_is_osus(void **state)
     check(bench_percentile(values, 10, 90), 9.0);
     check(bench_percentile(values, 10, 99), 10.0);
     check(bench_percentile(values, 10, 100), 10.0);
-    check(bench_percentile(values, 10, 1), 1.0); /* OSU reads in front of the array here */
+    check(bench_percentile(values, 10, 1), 1.0); /* OSU reads before the array here */
 }
 
 /*
@@ -112,7 +112,7 @@ static void test_quotient(void **state)
     check(interval.low, 2.0);
     check(interval.middle, 2.0);
     check(interval.high, 2.0);
-    /* What is below is drawn, too. */
+    /* The denominator is drawn as well. */
     interval = bench_bootstrap_quotient(twice, 12, noisy, 10);
     assert_true(interval.low < interval.middle && interval.middle < interval.high);
     check(interval.middle, 2.0 / 0.95);

@@ -33,7 +33,7 @@ static crowd_rank_t make_rank(uint32_t rank, uint32_t size, uint32_t hosts, unsi
     return me;
 }
 
-/* Ranks meet at a name that no other crowd has. */
+/* Each crowd meets at a name of its own. */
 static unsigned next_number(void)
 {
     static unsigned number;
@@ -55,7 +55,7 @@ void crowd_start(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg, pi
         assert_true(ret_pids[r] >= 0);
         if (ret_pids[r] == 0) {
             run(&me);
-            exit(0); /* not _exit: there the leak checker looks */
+            exit(0); /* not _exit: the leak checker runs at exit */
         }
     }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A crowd: several ranks made by one test, as forked processes or as threads of the test.
+ * A crowd: several ranks of one test, as forked processes or as threads of the test.
  *
- * What a rank finds wrong ends its process at once (die); the parent then sees it fail. Threads
- * take the whole test with them, which is as good.
+ * If a rank finds an error, it ends its process at once (die), and the parent detects the failure.
+ * A thread ends the whole test, which serves as well.
  */
 #ifndef CROWD_H
 #define CROWD_H
@@ -16,9 +16,9 @@
 
 typedef struct {
     uint32_t rank, size;
-    uint32_t hosts;    /* pretended ones; rank r sits on host r % hosts; 0 or 1: no pretence */
-    char name[64];     /* where they meet */
-    const pid_t *pids; /* of a forked crowd: those of lower ranks */
+    uint32_t hosts;    /* pretended hosts; rank r is on host r % hosts; 0 or 1: one host */
+    char name[64];     /* of their meeting */
+    const pid_t *pids; /* forked crowd: the lower ranks' */
     void *arg;
 } crowd_rank_t;
 
@@ -28,12 +28,12 @@ typedef void crowd_main_t(const crowd_rank_t *me);
 void crowd_fork(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg);
 void crowd_threads(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg);
 
-/* In two steps, for tests that do something to the ranks meanwhile. ret_pids [size] */
+/* crowd_fork in two steps, for tests that act on the ranks meanwhile. ret_pids [size] */
 void crowd_start(uint32_t size, uint32_t hosts, crowd_main_t *run, void *arg, pid_t *ret_pids);
 /* Wait for one of them: its exit status, or 128 + signal. */
 int crowd_end(pid_t pid);
 
-/* Default settings for this rank: 20 s of patience, and its pretended host. */
+/* Default settings for this rank: a timeout of 20 s, and its pretended host. */
 void crowd_conf(const crowd_rank_t *me, tutti__conf_t *ret_conf);
 /* Meet and open; dies if that fails. */
 tutti__boot_t *crowd_open(const crowd_rank_t *me);

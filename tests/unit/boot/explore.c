@@ -12,7 +12,7 @@
 
 #define STACK_BYTES (256 * 1024)
 #define MOST_CHOICES 4096
-/* Points of one run: more is a livelock, and counts as a deadlock. */
+/* More points in one run are a livelock, and count as a deadlock. */
 #define MOST_POINTS 20000
 
 typedef enum {
@@ -60,7 +60,7 @@ static uint32_t draw(void)
     return ex.random;
 }
 
-/* One of n; 0 is the plain way. */
+/* One of n; 0 is the default. */
 static uint32_t choose(uint32_t n)
 {
     if (n <= 1)
@@ -118,7 +118,7 @@ static int can_run(const actor_t *a)
     return a->state == CAN_RUN || (a->state == ON_TEST && a->is_there(a->arg));
 }
 
-/* Someone else may go on here, or somebody's store arrive. */
+/* Another actor may continue here, or an actor's store may become visible. */
 void weak_point(void)
 {
     int other[2 * EX_ACTORS];
@@ -169,7 +169,7 @@ void ex_await(int (*is_there)(void *arg), void *arg)
 static void entry(void)
 {
     ex.play->actor[ex.current](ex.play->arg);
-    /* Its last store may still be on its way. */
+    /* Its last store may still be in the buffer. */
     me()->state = IS_DONE;
     to_scheduler();
 }
@@ -187,7 +187,8 @@ static void begin(actor_t *a)
     makecontext(&a->context, entry, 0);
 }
 
-/* Nobody can run: stores arrive; then, if that is allowed, a bounded sleep ends. 0: neither. */
+/* No actor can run: let stores become visible; then, if allowed, end a bounded sleep.
+   0: neither. */
 static int help(void)
 {
     uint32_t sleeper[EX_ACTORS], n = 0;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads as coroutines, and all the ways in which they can take turns.
+ * Threads as coroutines, and all their interleavings.
  *
- * Where the code under test touches shared memory it passes a point: there another one may go on.
- * Memory is that of x86 (TSO): a store may stay in its writer's store buffer, which has one place,
- * until the writer's next store, fence, locked operation or system call; others see it late. Futex
- * and bells (eventfd) are modelled with it: a waiter sleeps only if the word still has the value,
- * and nothing but a wake-up wakes it. Bounded sleeps do not end by themselves unless all sleep.
+ * Before each access to shared memory the code under test calls weak_point(), where another actor
+ * may continue. Memory is that of x86 (TSO): a store may stay in its writer's store buffer, which
+ * has one entry, until the writer's next store, fence, locked operation or system call; the others
+ * see it late. Futexes and doorbells (eventfd) are modelled as well: a waiter sleeps only if the
+ * word still has the value, and only a wake-up wakes it. Bounded sleeps do not end by themselves
+ * unless all actors sleep.
  *
- * A run is a list of choices; exhaustive exploration tries all of them within limits, else they are
- * drawn at random.
+ * A run is a list of choices. Exhaustive exploration tries all lists within limits; otherwise they
+ * are drawn at random.
  */
 #ifndef TUTTI_TESTS_EXPLORE_H
 #define TUTTI_TESTS_EXPLORE_H
@@ -20,14 +21,14 @@
 #define EX_BELLS 4
 
 typedef struct {
-    uint32_t switches; /* away from one that could go on, in one run, at most */
-    uint32_t delays;   /* stores that stay in a buffer, in one run, at most */
-    uint32_t random;   /* runs with random choices; 0: all there are */
-    int timeouts;      /* if all sleep, bounded sleeps end; else that is a deadlock */
-    /* Planted mistakes. */
+    uint32_t switches; /* per run at most: switches away from an actor that could continue */
+    uint32_t delays;   /* per run at most: stores that stay in a buffer */
+    uint32_t random;   /* runs with random choices; 0: all runs */
+    int timeouts;      /* if all actors sleep, bounded sleeps end; without this it is a deadlock */
+    /* Planted bugs. */
     uint32_t no_fence;   /* bit a: actor a's fences do nothing */
     int futex_blind;     /* FUTEX_WAIT does not compare */
-    int bells_forgotten; /* what rings before somebody sleeps is lost */
+    int bells_forgotten; /* a ring before the sleep is lost */
 } ex_limits_t;
 
 typedef struct {
@@ -40,13 +41,13 @@ typedef struct {
     int n;                               /* actors */
     void (*begin)(void *arg);            /* before each run */
     void (*actor[EX_ACTORS])(void *arg); /* each to its end */
-    int (*is_right)(const void *arg);    /* after each run that ended; or NULL */
+    int (*is_right)(const void *arg);    /* after each completed run; or NULL */
     void *arg;
 } ex_play_t;
 
 void ex_explore(const ex_play_t *play, const ex_limits_t *limits, ex_result_t *ret_result);
 
-/* For actors: who am I; wait until others may have done something. */
+/* For actors: this actor's number; wait until is_there() is true. */
 int ex_me(void);
 void ex_await(int (*is_there)(void *arg), void *arg);
 

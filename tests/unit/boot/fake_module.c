@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI module without MPI, for test_module.c. FAKE_SIZE in the environment is how many ranks its
- * "MPI" knows; 0 makes the meeting fail. Built twice: FAKE_ABI is the interface it claims to have.
+ * An MPI module without MPI, for test_module.c. The environment variable FAKE_SIZE is the number
+ * of ranks of its "MPI"; 0 makes the meeting fail. Built twice: FAKE_ABI is the interface
+ * version that it claims.
  */
 #include "boot/module.h"
 
@@ -24,7 +25,7 @@ static tutti_status_t gather(void *ctx, const void *mine, size_t bytes, void *re
     return TUTTI_ERR_TIMEOUT;
 }
 
-/* Leaves a trace that the test looks for. */
+/* Leaves a trace that the test checks. */
 static void hang_up(void *ctx)
 {
     (void)ctx;

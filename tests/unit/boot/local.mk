@@ -32,7 +32,7 @@ crowd = %reldir%/crowd.c %reldir%/crowd.h
 %C%_test_share_SOURCES = %reldir%/test_share.c $(crowd)
 %C%_test_side_SOURCES = %reldir%/test_side.c $(crowd)
 
-# What test_module opens: a module as it should be, and one for another version of the library.
+# Modules that test_module opens: a correct one, and one for another version of the library.
 check_LTLIBRARIES += %reldir%/mpi_fake.la %reldir%/mpi_old.la
 %C%_mpi_fake_la_SOURCES = %reldir%/fake_module.c
 %C%_mpi_fake_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
@@ -42,7 +42,7 @@ check_LTLIBRARIES += %reldir%/mpi_fake.la %reldir%/mpi_old.la
 %C%_mpi_old_la_LDFLAGS = $(MODULE_LDFLAGS) -rpath /nowhere
 %C%_mpi_old_la_LIBADD =
 
-# Sources of what is explored: they get memory and system calls of the test's own.
+# Sources under exploration: compiled with the test's own memory and system calls.
 explore = %reldir%/explore.c %reldir%/explore.h %reldir%/weak.h
 %C%_test_setup_SOURCES = %reldir%/test_setup.c $(explore) lib/boot/machine.c
 %C%_test_setup_CPPFLAGS = $(AM_CPPFLAGS) -include unit/boot/weak.h

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opening: what all ranks agree on, the shape of the tree, and the words in which they all fail.
+ * Opening: the values that all ranks agree on, the shape of the tree, and the common error text.
  */
 #include "crowd.h"
 
@@ -91,7 +91,7 @@ static void test_open(void **state)
     }
 }
 
-/* Ranks 1 and 3 fail: everybody gets rank 1's status and words. */
+/* Ranks 1 and 3 fail: all ranks get rank 1's status and text. */
 static void disagree(const crowd_rank_t *me)
 {
     tutti__boot_t *boot = crowd_open(me);
@@ -114,7 +114,7 @@ static void test_agree(void **state)
     crowd_threads(4, 1, disagree, NULL);
 }
 
-/* A meeting that changes what rank 2 says first. */
+/* A meeting that changes rank 2's first block. */
 typedef struct {
     tutti__meet_t meet;
     size_t offset;
@@ -145,7 +145,7 @@ static void close_forged(void *ctx)
     forged->meet.close(forged->meet.ctx);
 }
 
-/* Where the first words of a hello are, and will be in all versions. */
+/* Offsets of a hello's first fields; they are the same in all versions. */
 enum {
     AT_MAGIC = 0,
     AT_LAYOUT = 8,
@@ -239,7 +239,7 @@ static void test_interface(void **state)
     crowd_fork(4, 2, named_interface, NULL);
 }
 
-/* Rank 2 meets, and then is not there any more. */
+/* Rank 2 meets and leaves at once. */
 static void leave_early(const crowd_rank_t *me)
 {
     tutti__boot_t *boot;
@@ -263,7 +263,7 @@ static void test_leave_early(void **state)
     crowd_threads(4, 2, leave_early, NULL);
 }
 
-/* Opened and closed, or failed, nothing stays behind. */
+/* No descriptor stays open, whether opening succeeded or failed. */
 static void open_often(const crowd_rank_t *me)
 {
     int before = crowd_open_files();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The gate against strangers: none of them gets in, ends it, or keeps the right ones out.
+ * The gate against strangers: none is admitted, ends the gate, or keeps out the ranks of the job.
  */
 #include "boot/gate.h"
 
@@ -28,7 +28,7 @@ typedef struct {
     char name[64];
     int door;
     int fds[SIZE];
-    int guest[SIZE]; /* the other ends of those let in; -1 */
+    int guest[SIZE]; /* the other ends of admitted connections; -1: none */
     tutti__gate_t gate;
     uint64_t timeout_ms;
     tutti_status_t status;
@@ -118,7 +118,7 @@ static void let_in(host_t *host, uint32_t rank)
     int fd;
 
     assert_int_equal(knock(host, &right, rank, &fd), TUTTI_OK);
-    /* The host sees what is sent on it. */
+    /* The host receives data sent on it. */
     assert_int_equal(send(fd, &rank, sizeof(rank), MSG_NOSIGNAL), sizeof(rank));
     host->guest[rank] = fd;
 }
@@ -170,7 +170,7 @@ static void test_strangers(void **state)
     refuse(&host, &right, 2, "two processes are rank 2");
     refuse(&host, &right, 4, "there is no rank 4");
 
-    /* The gate itself shows a token too: a guest is not taken in by another server. */
+    /* The gate shows a token as well, so a guest detects another server. */
     wrong = right;
     wrong.token.answer[0] ^= 1;
     refuse(&host, &wrong, 3, "not of this job");
@@ -184,7 +184,7 @@ static void test_strangers(void **state)
     let_in(&host, 3);
     close(fd);
 
-    /* More silent ones than there are places. */
+    /* More silent strangers than places. */
     for (size_t i = 0; i < 80; i++)
         silent[i] = reach(&host);
     let_in(&host, 1);
@@ -193,7 +193,7 @@ static void test_strangers(void **state)
         close(silent[i]);
 }
 
-/* A guest gives up before it hears the answer, and comes again. */
+/* A guest gives up before it receives the answer, and comes again. */
 static void test_impatient(void **state)
 {
     tutti__gate_t gate = right;
@@ -213,7 +213,7 @@ static void test_impatient(void **state)
     check_admitted(&host);
 }
 
-/* Knock as rank 3, and get the answer; the confirmation is the caller's. */
+/* Knock as rank 3, and receive the answer; the caller confirms. */
 static int half_come(const host_t *host)
 {
     tutti__gate_knock_t knock = { .magic = TUTTI__GATE_MAGIC,
@@ -232,7 +232,7 @@ static int half_come(const host_t *host)
     return fd;
 }
 
-/* However many strangers come, a guest that has shown the token stays. */
+/* However many strangers come, a guest that has shown the token keeps its place. */
 static void test_flood(void **state)
 {
     const uint32_t confirm = TUTTI__GATE_CONFIRM, rank = 3;
@@ -252,7 +252,8 @@ static void test_flood(void **state)
         close(silent[i]);
 }
 
-/* A rank ends while another one is awaited: admitted, or half so. The gate does not wait on. */
+/* A rank ends while another one is awaited, before or after its admission. The gate
+   stops waiting. */
 static void test_death(void **state)
 {
     (void)state;
@@ -291,8 +292,8 @@ static void *serve_watched(void *arg)
     return NULL;
 }
 
-/* Strangers connect so often that a wait for the next one never lasts long: the host still asks
-   its watch. */
+/* Strangers connect so often that no wait for the next one lasts long: the host must still
+   ask its watch. */
 static void test_watch(void **state)
 {
     uint64_t begin = crowd_now_ms();

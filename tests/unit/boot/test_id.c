@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Unique ids: as bytes, and as a way to meet, whoever made them; used once, twice, or never.
+ * Unique ids: as bytes, and as a way to meet, with any maker; used once, twice, or never.
  */
 #include "boot/meet.h"
 
@@ -31,7 +31,7 @@ static tutti__id_t some_id(uint32_t n4, uint32_t n6)
 
     for (size_t i = 0; i < sizeof(id.token); i++)
         ((unsigned char *)&id.token)[i] = (unsigned char)(i * 7 + 1);
-    /* IPv6 first, here. */
+    /* In this test IPv6 comes first. */
     for (uint32_t i = 0; i < n4 + n6; i++) {
         id.addrs.addr[i].family = i < n6 ? 6 : 4;
         id.addrs.addr[i].port = 40000;
@@ -63,7 +63,7 @@ static void test_bytes(void **state)
     }
 }
 
-/* Any byte that changes on the way is noticed. */
+/* A change of any byte is detected. */
 static void test_damage(void **state)
 {
     tutti__id_t id = some_id(2, 1), got;
@@ -200,7 +200,7 @@ static void stay_away(const crowd_rank_t *me)
     CHECK_EQUAL(meet_by_id(me->arg, me->rank, me->size, 5000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("rank 1 did not come within 2.0 s");
     CHECK(crowd_now_ms() - begin < 10000);
-    /* Whoever comes now. */
+    /* A rank that comes after that. */
     CHECK_EQUAL(meet_by_id(me->arg, 1, me->size, 5000, &meet), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_ERROR("used already, and that failed");
 }
@@ -235,7 +235,7 @@ static void use_twice(const crowd_rank_t *me)
     CHECK(crowd_now_ms() - begin < 5000);
 }
 
-/* Rank 0 has no place to offer, and says so. */
+/* Rank 0 cannot listen, and reports it. */
 static void cannot_listen(const crowd_rank_t *me)
 {
     const common_t *common = me->arg;
@@ -269,7 +269,7 @@ static void *end_soon(void *arg)
     return arg;
 }
 
-/* The maker ends: before anybody came, while some wait, and for ever after. */
+/* The maker ends: before any rank has come, while some wait, and after the meeting. */
 static void test_ends(void **state)
 {
     common_t *common = new_common(9);
@@ -301,7 +301,7 @@ typedef struct {
     int files; /* before there was an id */
 } family_t;
 
-/* A child has nothing of it, and may make its own. */
+/* A child has none of the id's resources, and can make its own id. */
 static void in_child(const crowd_rank_t *me)
 {
     family_t *family = me->arg;
@@ -324,7 +324,7 @@ static void test_fork(void **state)
     family.files = crowd_open_files();
     make_id(&family.common, 20000);
     crowd_fork(1, 0, in_child, &family);
-    /* The parent's still serves. */
+    /* The parent's id is still served. */
     family.common.maker = 9;
     crowd_fork(2, 0, meet_and_gather, &family.common);
     tutti__id_end_all();
@@ -335,7 +335,7 @@ static void has_only(const crowd_rank_t *me)
     CHECK_EQUAL(crowd_open_files(), *(int *)me->arg);
 }
 
-/* A child has none of the connections that ranks have to its parent, the id's maker. */
+/* A child does not hold the connections between ranks and its parent, the id's maker. */
 static void test_fork_while_meeting(void **state)
 {
     common_t *common = new_common(9);
@@ -399,7 +399,7 @@ static void test_strangers(void **state)
     assert_int_equal(tutti__id_decode(&common->id, &id), TUTTI_OK);
     pthread_create(&thread, NULL, be_strange, &id);
     crowd_sleep_ms(50);
-    /* An id of the same place with another token. */
+    /* An id with the same place and another token. */
     wrong = id;
     wrong.token.knock[0] ^= 1;
     bytes = common->id;

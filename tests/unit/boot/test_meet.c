@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meeting at a Unix socket: what all ranks get, and what they are told when one is missing, twice
- * there, of another mind, or dead.
+ * Meeting at a Unix socket: the result on all ranks, and the errors if a rank is missing, comes
+ * twice, is in another step, or dies.
  */
 #include "crowd.h"
 
@@ -76,7 +76,7 @@ static void test_contents(void **state)
     }
 }
 
-/* Each rank in turn comes 150 ms after the others. */
+/* One rank comes 150 ms after the others; each rank once. */
 static void come_late(const crowd_rank_t *me)
 {
     const uint32_t *late = me->arg;
@@ -101,7 +101,7 @@ static void stay_away(const crowd_rank_t *me)
 
     if (me->rank == 2 || me->rank == 4)
         return;
-    /* A quarter of it is what others wait longer for rank 0, which may be late itself. */
+    /* The others wait a quarter longer, because rank 0 may be late itself. */
     CHECK_EQUAL(tutti__meet_local(me->name, me->rank, me->size, 4000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
     if (me->rank == 0)
@@ -118,7 +118,7 @@ static void no_rank_0(const crowd_rank_t *me)
     CHECK_ERROR("rank 0 is not there");
 }
 
-/* Rank 3 is there, but never gathers. */
+/* Rank 3 comes, but never gathers. */
 static void gather_without(const crowd_rank_t *me)
 {
     char all[4];
@@ -130,7 +130,7 @@ static void gather_without(const crowd_rank_t *me)
     } else {
         CHECK_EQUAL(meet.allgather(meet.ctx, "x", 1, all, 3000), TUTTI_ERR_TIMEOUT);
         CHECK_ERROR("rank 3 did not come");
-        /* And that was that. */
+        /* The meeting has ended. */
         CHECK_EQUAL(meet.allgather(meet.ctx, "x", 1, all, 300), TUTTI_ERR_TIMEOUT);
     }
     meet.close(meet.ctx);
@@ -146,7 +146,7 @@ static void test_missing(void **state)
     crowd_threads(4, 0, gather_without, NULL);
 }
 
-/* Rank 2 believes that it is rank 1. */
+/* Rank 2 claims to be rank 1. */
 static void come_twice(const crowd_rank_t *me)
 {
     uint32_t rank = me->rank == 2 ? 1 : me->rank;
@@ -225,7 +225,7 @@ static void test_name_taken(void **state)
     name[sizeof(name) - 1] = '\0';
     assert_int_equal(tutti__meet_local(name, 0, 1, 10, &first), TUTTI_ERR_INVALID_ARGUMENT);
 
-    /* A meeting that is over leaves its name free. */
+    /* A finished meeting frees its name. */
     assert_int_equal(tutti__meet_local("tutti-test-name", 0, 1, 10, &first), TUTTI_OK);
     assert_int_equal(tutti__meet_local("tutti-test-name", 0, 1, 10, &second), TUTTI_OK);
     first.close(first.ctx);

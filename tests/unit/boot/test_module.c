@@ -3,8 +3,8 @@
  * How a process finds its MPI module and chooses the way to meet. With fake modules; the real ones
  * are tested under mpirun.
  *
- * Each case is a process of its own, since a module once opened stays, and reads its settings from
- * its environment.
+ * Each case is a separate process, because an opened module stays, and because a process reads its
+ * settings from its environment.
  */
 #include "boot/module.h"
 
@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-/* Where libtool leaves the fake modules, below the folder in which tests run. */
+/* Where libtool builds the fake modules, below the folder in which tests run. */
 #define BUILT "tests/unit/boot/.libs/"
 
 static char dir[] = "/tmp/tutti-test-module-XXXXXX";
@@ -95,7 +95,7 @@ static void expect_fake(const char *boot, uint32_t size)
     CHECK_EQUAL(strcmp(got.name, "fake"), 0);
     CHECK_EQUAL(strcmp(module->name, "fake"), 0);
     got.close(got.ctx);
-    /* A module stays. */
+    /* A module stays open. */
     CHECK_EQUAL(meet("mpi", &got, &module), TUTTI_OK);
     got.close(got.ctx);
 }
@@ -156,7 +156,7 @@ static void right_module(const crowd_rank_t *me)
     expect_fake("", 3);
 }
 
-/* Nothing tells which: the first that opens. */
+/* No hint which: the first that opens. */
 static void any_module(const crowd_rank_t *me)
 {
     (void)me;
@@ -190,7 +190,7 @@ static void module_fails(const crowd_rank_t *me)
                    "mpirun started 3 ranks, but: the fake network is down");
 }
 
-/* No launcher, or one of a single rank: a world of one, and no module is looked for. */
+/* No launcher, or one for a single rank: a world of one, and no module is searched. */
 static void nobody(const crowd_rank_t *me)
 {
     const tutti__mpi_module_t *module = (const void *)me;
@@ -244,7 +244,7 @@ static tutti_status_t find_device(const char *name, const char *where,
     return tutti__module_device(&conf, ret_ops, &versions);
 }
 
-/* Nothing is opened for those who have no device. */
+/* Without a device nothing is opened. */
 static void no_device(const crowd_rank_t *me)
 {
     const tutti__device_ops_t *ops = (const void *)me;
@@ -260,7 +260,7 @@ static void no_device(const crowd_rank_t *me)
     CHECK_EQUAL(find_device("../cuda", dir, &ops), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
-/* A module, but no device's; and a program that has loaded CUDA before. */
+/* A module, but not a device's; and a program that has loaded CUDA. */
 static void false_device(const crowd_rank_t *me)
 {
     const tutti__device_ops_t *ops;
@@ -302,7 +302,7 @@ static void test_all(void **state)
 
     (void)state;
     assert_non_null(mkdtemp(dir));
-    /* Nothing of a launcher that may have started this test. */
+    /* Remove the variables of a launcher that may have started this test. */
     unsetenv("OMPI_COMM_WORLD_SIZE");
     unsetenv("MV2_COMM_WORLD_SIZE");
     unsetenv("PMI_SIZE");

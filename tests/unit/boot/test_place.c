@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Meeting at a place, over TCP and on one machine: who comes late, not at all, twice, or does not
- * belong there; and by way of a store.
+ * Meeting at a place, over TCP and on one machine, and through a store: a rank is late, missing,
+ * there twice, or does not belong to the job.
  */
 #include "boot/meet.h"
 
@@ -23,7 +23,7 @@
 
 static const uint32_t sizes[] = { 1, 2, 3, 4, 5, 8 };
 
-/* What ranks have in common. The door is open in all processes, but only rank 0 uses it. */
+/* Shared by the ranks. The listening socket is open in all processes, but only rank 0 uses it. */
 typedef struct {
     tutti__venue_t place;
     int door;
@@ -119,13 +119,13 @@ static void stay_away(const crowd_rank_t *me)
 
     if (me->rank == 2 || me->rank == 4)
         return;
-    /* A quarter of it is what others wait longer for rank 0, which may be late itself. */
+    /* The others wait a quarter longer, because rank 0 may be late itself. */
     CHECK_EQUAL(meet_as(me->arg, me->rank, me->size, 4000, &meet), TUTTI_ERR_TIMEOUT);
     CHECK_ERROR("ranks 2 and 4 did not connect");
     CHECK(crowd_now_ms() - begin < 10000);
 }
 
-/* The place is there, but rank 0 does not look: its kernel takes the connections. */
+/* The place exists, but rank 0 does not accept: its kernel takes the connections. */
 static void no_rank_0(const crowd_rank_t *me)
 {
     tutti__meet_t meet;
@@ -147,7 +147,7 @@ static void test_missing(void **state)
 
         run_crowds(5, stay_away, on_machine, 0);
         run_crowds(2, no_rank_0, on_machine, 0);
-        /* Nobody listens: that is known at once. */
+        /* No process listens: this is detected at once. */
         open_place(&common, on_machine);
         close(common.door);
         begin = crowd_now_ms();
@@ -157,7 +157,7 @@ static void test_missing(void **state)
     }
 }
 
-/* ---- of another mind ---- */
+/* ---- ranks in different steps ---- */
 
 static void come_twice(const crowd_rank_t *me)
 {
@@ -215,8 +215,8 @@ static void *be_strange(void *arg)
     memset(garbage, 'G', sizeof(garbage));
     for (int i = 0; i < 6; i++)
         fd[i] = connect_to(&common->place);
-    /* One closes, one sends too much, one half of something, one stays silent, one is half closed,
-       one resets. */
+    /* Connections that are closed, send too much, send half a message, stay silent, are half
+       closed, or are reset. */
     close(fd[0]);
     (void)send(fd[1], garbage, sizeof(garbage), MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)send(fd[2], "GET / HTTP/1.0\r\n", 16, MSG_NOSIGNAL);
@@ -240,7 +240,7 @@ static void *wrong_token(void *arg)
     return NULL;
 }
 
-/* Who has the right knock but not the right answer is no rank 0. */
+/* A server with the right knock but the wrong answer is not rank 0. */
 static void wrong_answer(const crowd_rank_t *me)
 {
     common_t common = *(const common_t *)me->arg;
@@ -309,8 +309,8 @@ typedef struct {
     pthread_mutex_t lock;
     size_t bytes;
     char key[64], value[1024];
-    int set_code, get_code; /* what the functions answer */
-    int spoil;              /* get forgets a byte */
+    int set_code, get_code; /* the functions' return values */
+    int spoil;              /* get omits a byte */
 } shelf_t;
 
 static int set(void *context, const char *key, const void *value, size_t bytes)
@@ -424,7 +424,7 @@ static void get_spoils(const crowd_rank_t *me)
     CHECK_ERROR("not this library's");
 }
 
-/* Rank 0 cannot listen, and says so. */
+/* Rank 0 cannot listen, and reports it. */
 static void cannot_listen(const crowd_rank_t *me)
 {
     tutti__meet_t meet;

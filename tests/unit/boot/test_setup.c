@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The set-up of a machine's shared memory: the real machine.c on all ranks at once, in turns drawn
- * at random, with one failure at each place where there can be one.
+ * The set-up of a machine's shared memory: the real machine.c on all ranks, interleaved at random,
+ * with one failure at each possible place.
  *
- * Collective steps are modelled: a rank goes on when all have come to the same step. So a rank that
- * leaves out a step, takes another one, or leaves early, is one that others wait for for ever. Told
- * apart are steps that fail on all ranks and those that fail on one. Checked, too: all ranks end
- * with the same status, ranks that are fine see each other's memory, and no descriptor is left.
+ * Collective steps are modelled: a rank continues when all have come to the same step. So if a rank
+ * omits a step, takes another one, or leaves early, the others wait for ever. A step may fail on
+ * all ranks, or on one. Further checks: all ranks end with the same status, healthy ranks see each
+ * other's memory, and no descriptor is left.
  *
- * That mistakes show at all: a rank that has failed and does not tell is found.
+ * The test of the test: a rank that has failed and does not report it is detected.
  */
 #include "boot/machine.h"
 #include "unit/boot/explore.h"
@@ -25,7 +25,7 @@
 
 #define RANKS 3
 
-/* Where it fails. */
+/* The place of the failure. */
 typedef enum {
     NOWHERE,
     ARENA,
@@ -34,7 +34,7 @@ typedef enum {
     EXCHANGE, /* on all */
     SHARE,
     MAP,
-    LAYOUT, /* the rank has another one */
+    LAYOUT, /* the rank has another layout */
     PLACES
 } place_t;
 
@@ -43,7 +43,7 @@ typedef struct {
     tutti__topo_t topo[RANKS];
     place_t place;
     uint32_t culprit;
-    int silent; /* planted: who has failed does not say so */
+    int silent; /* planted: the failed rank does not report it */
     /* The collective step that each rank is in, counted from 1, and its kind. */
     uint32_t step[RANKS];
     int kind[RANKS];
@@ -111,7 +111,7 @@ const tutti__topo_t *__wrap_tutti__boot_topo(const tutti__boot_t *boot)
     return &set.topo[me()];
 }
 
-/* Twice, so that nobody says the next thing before all have heard this one. */
+/* Two steps, so that no rank begins the next one before all have this result. */
 tutti_status_t __wrap_tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
 {
     tutti_status_t worst = TUTTI_OK;
@@ -235,7 +235,7 @@ static int count_fds(void)
     return n;
 }
 
-/* All have the same status; and each has its peers' doors. */
+/* All have the same status; and each has mapped its peers' status pages. */
 static int is_right(const void *arg)
 {
     int right = !set.is_wrong;
@@ -271,7 +271,7 @@ static void explore(const uint32_t *machine_of, place_t place, uint32_t culprit,
     ex_explore(&play, &limits, ret_result);
 }
 
-/* Ranks that hang keep what they have. */
+/* Ranks that hang never free their memory. */
 const char *__lsan_default_suppressions(void);
 
 const char *__lsan_default_suppressions(void)
@@ -289,7 +289,7 @@ static void check(const uint32_t *machine_of)
         for (uint32_t culprit = 0; culprit < RANKS; culprit++) {
             ex_result_t result;
 
-            /* Alone on its machine there is nobody whose memory it maps. */
+            /* A rank alone on its machine maps no other memory. */
             if (place >= MAP && machine_of[culprit] == 1)
                 continue;
             explore(machine_of, (place_t)place, culprit, &result);

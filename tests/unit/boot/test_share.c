@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Passing descriptors: everyone holds everyone's, in the order of ranks.
+ * Passing descriptors: each rank gets those of all ranks, in the order of ranks.
  */
 #include "crowd.h"
 
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-/* What rank r writes into the memory of rank q. */
+/* The byte that rank r writes into rank q's memory. */
 static char mark(uint32_t r, uint32_t q)
 {
     return (char)(1 + r * CROWD_MAX + q);
@@ -77,7 +77,7 @@ static void share_many(const crowd_rank_t *me, tutti__boot_t *boot)
     CHECK_EQUAL(tutti__boot_share_fds(boot, mine, MANY, fds, pids), TUTTI_OK);
     for (unsigned i = 0; i < MANY * me->size; i++)
         CHECK(fds[i] >= 0);
-    /* Rank 0 empties the last one of each rank, and so knows what it was. */
+    /* Rank 0 reads the last one of each rank, which identifies it. */
     for (uint32_t r = 0; r < me->size && me->rank == 0; r++) {
         unsigned n = 0;
 
@@ -115,7 +115,7 @@ static void test_share(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         crowd_fork(sizes[i], 1, share, NULL);
-        crowd_fork(sizes[i], 3, share, NULL); /* the machine is one all the same */
+        crowd_fork(sizes[i], 3, share, NULL); /* 3 pretended hosts on one machine */
     }
     crowd_threads(3, 2, share, NULL);
     assert_int_equal(crowd_open_files(), before);
@@ -136,7 +136,7 @@ static void share_unequal(const crowd_rank_t *me)
     CHECK_EQUAL(crowd_open_files(), before);
 }
 
-/* Rank 1 may not open so many files. */
+/* Rank 1's limit of descriptors is too low. */
 static void share_too_many(const crowd_rank_t *me)
 {
     int before = crowd_open_files(), mine[20], fds[20 * CROWD_MAX], pids[CROWD_MAX];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The side channel: messages of all sizes both ways along the tree, and who notices whose death.
+ * The side channel: messages of all sizes in both directions along the tree, and
+ * detection of deaths.
  */
 #include "boot/inside.h"
 
@@ -32,22 +33,22 @@ enum {
 
 #define MIB ((size_t)1 << 20)
 
-/* What the events of one rank brought. */
+/* The events of one rank. */
 typedef struct {
     const crowd_rank_t *me;
     tutti__boot_t *boot;
-    unsigned messages;            /* that each end of a link sends */
+    unsigned messages;            /* sent by each end of a link */
     unsigned received[CROWD_MAX]; /* data messages, by link */
-    unsigned whole;               /* links of which we have all */
-    unsigned done;                /* links whose other end has all of ours */
+    unsigned whole;               /* links from which all messages have come */
+    unsigned done;                /* links whose other end has received all messages */
     unsigned lost[CROWD_MAX];     /* reports, by rank */
-    unsigned news[CROWD_MAX];     /* deaths heard of from others, by rank */
+    unsigned news[CROWD_MAX];     /* deaths reported by other ranks, by rank */
     int lost_link[CROWD_MAX];
 } seen_t;
 
-/* Length and bytes of message i from rank r: by their numbers, so that the other end knows them. */
+/* Length and bytes of message i from rank r, computed from these numbers at both ends. */
 static const size_t lengths[] = { 0, 1, 100000, 7, 5 * MIB, 0, 65536, 65535, 3, 16 * MIB, 3 };
-/* So many of them. */
+/* Numbers of messages. */
 enum {
     FEW = 4,
     MANY = 9,
@@ -112,7 +113,7 @@ static void on_message(void *arg, uint32_t link, uint32_t kind, const void *body
     }
 }
 
-/* As the engine does: pass it on. */
+/* Pass it on, as the engine does. */
 static void on_lost(void *arg, int link, uint32_t rank)
 {
     seen_t *seen = arg;
@@ -174,7 +175,8 @@ static void exchange(seen_t *seen, unsigned messages)
             step(seen, 0);
     }
     free(body);
-    /* Done is who has all of the others', and knows that they have all of its own. */
+    /* A rank is done when it has all messages of the others, and they have reported that they have
+       all of its own. */
     while (seen->whole < links || seen->done < links || something_waits(seen)) {
         CHECK(crowd_now_ms() < end);
         step(seen, 100);
@@ -188,7 +190,7 @@ static void send_and_receive(const crowd_rank_t *me)
     struct pollfd pfd = { tutti__side_fd(seen.boot), POLLIN, 0 };
 
     CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
-    CHECK_EQUAL(poll(&pfd, 1, 0), 0); /* silent when idle */
+    CHECK_EQUAL(poll(&pfd, 1, 0), 0); /* no traffic when idle */
     exchange(&seen, me->size <= 3 ? ALL : MANY);
     CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
     tutti__boot_close(seen.boot);
@@ -215,7 +217,7 @@ static void too_long(const crowd_rank_t *me)
     tutti__boot_close(boot);
 }
 
-/* Rank 1 says its last words and goes; they come before the news of its going. */
+/* Rank 1 sends a last message and leaves; the message must come before the report of the loss. */
 static void say_goodbye(const crowd_rank_t *me)
 {
     seen_t seen = { .me = me, .boot = crowd_open(me) };
@@ -233,7 +235,7 @@ static void say_goodbye(const crowd_rank_t *me)
         }
         CHECK_EQUAL(seen.news[5], 1);
         CHECK_EQUAL(seen.lost_link[1], 0);
-        /* Swallowed. */
+        /* Discarded. */
         CHECK_EQUAL(tutti__side_send(seen.boot, 0, DATA, body, lengths[2]), TUTTI_OK);
         run_for(&seen, 50);
         CHECK_EQUAL(seen.lost[1], 1);
@@ -252,7 +254,7 @@ static void test_ends(void **state)
     crowd_threads(2, 2, say_goodbye, NULL);
 }
 
-/* Rank 1 writes to its link what is no message. */
+/* Rank 1 writes an invalid message to its link. */
 static void talk_nonsense(const crowd_rank_t *me)
 {
     seen_t seen = { .me = me, .boot = crowd_open(me) };
@@ -276,8 +278,8 @@ static void test_nonsense(void **state)
 }
 
 /*
- * What the victim leaves behind: nothing; a child made by fork(), which lets go of the sockets,
- * with nobody watching the victim's process; a child that keeps them, as no handler of fork() ran.
+ * What the victim leaves behind: nothing; a child made by fork(), which closes the sockets, while
+ * no rank watches the victim's process; a child that keeps them, because no handler of fork() ran.
  */
 typedef enum {
     NO_HEIR,
@@ -285,7 +287,7 @@ typedef enum {
     CLONED_HEIR
 } heir_t;
 
-/* What test and ranks share while ranks die. */
+/* Shared by test and ranks while ranks die. */
 typedef struct {
     atomic_int ready, finish;
     atomic_int heir; /* its process */
@@ -378,7 +380,7 @@ static void await_death(const crowd_rank_t *me)
         if (r != victim)
             CHECK_EQUAL(seen.lost[r] + seen.news[r], 0);
         else if (watched || tutti__side_rank(seen.boot, 0) == r)
-            CHECK_EQUAL(seen.lost[r], 1); /* by itself, not only from the news */
+            CHECK_EQUAL(seen.lost[r], 1); /* detected here, not only reported by others */
     }
     atomic_fetch_add(&stage->finish, 1);
     while (atomic_load(&stage->finish) < (int)me->size - 1)
@@ -403,7 +405,7 @@ static void kill_one(uint32_t size, uint32_t hosts, uint32_t victim, heir_t how)
         assert_int_equal(crowd_end(pids[r]), r == victim ? 128 + SIGKILL : 0);
     if (how != NO_HEIR)
         assert_int_equal(kill(atomic_load(&stage->heir), SIGKILL), 0);
-    /* Milliseconds on an idle machine; this machine may be anything but idle. */
+    /* Milliseconds on an idle machine; this machine may be busy. */
     assert_true(atomic_load(&stage->slowest_ms) < 5000);
     print_message("%u ranks on %u hosts, rank %u dies%s: the last one knows after %u ms\n", size,
                   hosts, victim, words[how], (unsigned)atomic_load(&stage->slowest_ms));
@@ -433,7 +435,7 @@ static void test_death_with_heir(void **state)
     kill_one(5, 2, 1, FORKED_HEIR);
 }
 
-/* The parent's side channel is untouched by what its children close. */
+/* The parent's side channel is not affected by its children's closing. */
 static void fork_a_child(const crowd_rank_t *me)
 {
     seen_t seen = { .me = me, .boot = crowd_open(me) };
@@ -447,7 +449,7 @@ static void fork_a_child(const crowd_rank_t *me)
     }
     CHECK_EQUAL(waitpid(pid, NULL, 0), pid);
     exchange(&seen, FEW);
-    /* Nor by one that closes everything without a handler having run. */
+    /* Nor by a child that closes all descriptors without a fork handler. */
     CHECK_EQUAL(tutti__boot_agree(seen.boot, TUTTI_OK), TUTTI_OK);
     pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (pid == 0) {
@@ -469,7 +471,7 @@ static void test_fork(void **state)
     crowd_fork(4, 2, fork_a_child, NULL);
 }
 
-/* Rank 2 is stopped for a while: that is not death. */
+/* Rank 2 is stopped for a while: this is not a death. */
 static void be_stopped(const crowd_rank_t *me)
 {
     seen_t seen = { .me = me, .boot = crowd_open(me) };

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * No wake-up is lost: the real code that sleeps and wakes, in all turns that few switches make.
+ * No wake-up is lost: the real code that sleeps and wakes, in all interleavings with few switches.
  *
- * Lane 0: ranks publish words and sleep on each other's (machine.c, the node's publish). On memory
- *   in order no wake-up is lost. On that of x86 one can be, by design: the publisher has no fence
- *   between its store and its look at `waiters` (machine.h). Then, and only then, a bounded sleep
- *   has to end by itself; it is checked that this is enough, and that a fence would close the hole.
- * Lane 1: the engine's thread and a caller work and sleep (token.c, thread.c), a peer publishes and
- *   rings. Here nothing may be lost, whatever is delayed.
+ *   Lane 0: ranks publish words and sleep on each other's (machine.c, the node's publish). With
+ *     sequentially consistent memory no wake-up is lost. On x86 one can be lost, by design: the
+ *     publisher has no fence between its store and its read of `waiters` (machine.h). Only in this
+ *     case a bounded sleep has to end by itself. The test checks that this suffices, and that a
+ *     fence would prevent it.
+ *   Lane 1: the engine's thread and a caller work and sleep (token.c, thread.c); a peer publishes
+ *     and rings. Here no wake-up may be lost, whatever is delayed.
  *
- * That mistakes show at all: with each fence taken away, and with other mistakes planted, the
- * checks find a rank that sleeps for ever.
+ * The test of the test: with any fence removed, and with other planted bugs, the checks find a rank
+ * that sleeps for ever.
  */
 #include "boot/machine.h"
 #include "long.h"
@@ -33,7 +34,7 @@ typedef struct {
     uint32_t nranks, rounds;
     tutti__door_t door[RANKS];
     tutti__door_t *doors[RANKS];
-    tutti__word_t word[RANKS]; /* how far each rank is */
+    tutti__word_t word[RANKS]; /* each rank's progress */
     tutti__machine_t machine[RANKS];
     tutti__shm_t shm[RANKS];
     uint32_t index[RANKS];
@@ -71,7 +72,7 @@ static void begin(void *arg)
 
 /* ---- lane 0: words ---- */
 
-/* As a direct call: say how far I am, wait until all others are there. */
+/* As a direct call: publish this rank's progress, wait until all others have come. */
 static void rank_main(void *arg)
 {
     house_t *h = arg;
@@ -129,7 +130,7 @@ static void test_words_in_order(void **state)
     expect_none_lost("at random", &result);
 }
 
-/* With stores that come late a sleep may have to end by itself, and that is enough. */
+/* With delayed stores a sleep may have to end by itself; this suffices. */
 static void test_words_late(void **state)
 {
     static const ex_limits_t bounded = { .switches = 3, .delays = 2, .timeouts = 1 },
@@ -147,7 +148,7 @@ static void test_words_late(void **state)
     assert_true(result.deadlocks > 0);
 }
 
-/* What publish would be with the fence that it does without. */
+/* publish with the fence that it does not have. */
 static void publish_fenced(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value)
 {
     (void)lane;
@@ -197,7 +198,7 @@ static void sleep_on_news(const tutti__machine_t *machine, uint32_t peer, tutti_
     tutti__machine_sleep(machine, peer, word, value, timeout_us);
 }
 
-/* One round: a second one would wake those that the first has left asleep. */
+/* One round: a second one would wake ranks left asleep by the first. */
 static void test_words_planted(void **state)
 {
     static const ex_limits_t plain = { .switches = 3 }, blind = { .switches = 3, .futex_blind = 1 };
@@ -222,9 +223,9 @@ static void test_words_planted(void **state)
     assert_true(result.deadlocks > 0);
 }
 
-/* ---- lane 1: bells ---- */
+/* ---- lane 1: doorbells ---- */
 
-/* What a step of the engine does here: nothing but look at the peer's word. */
+/* A step of the engine only reads the peer's word here. */
 int __wrap_tutti__links_poll(tutti__engine_t *e, int side);
 int __wrap_tutti__plan(tutti__engine_t *e);
 int __wrap_tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
@@ -304,7 +305,7 @@ static int is_idle(void *arg)
     return e->pending == 0;
 }
 
-/* A caller submits, and in the end stops the thread. */
+/* A caller submits, and finally stops the thread. */
 static void caller_main(void *arg)
 {
     house_t *h = arg;
@@ -345,7 +346,7 @@ static void explore_bells(uint32_t rounds, const ex_limits_t *limits, ex_result_
     ex_explore(&play, limits, ret_result);
 }
 
-static int whole; /* else in the quick form */
+static int whole; /* 0: the quick form */
 
 static void test_bells(void **state)
 {

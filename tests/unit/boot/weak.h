@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In the place of base/atomic.h: sources compiled with -include weak.h run on the memory and the
- * system calls of explore.c.
+ * Replaces base/atomic.h: sources compiled with -include weak.h use the memory and the system calls
+ * of explore.c.
  */
 #ifndef TUTTI_TESTS_WEAK_H
 #define TUTTI_TESTS_WEAK_H
 
 #define TUTTI__BASE_ATOMIC_H
 
-/* Their words belong to one process and to none of the protocols: they stay as they are. */
+/* Words of one process, used by none of the protocols: not modelled. */
 #include "base/forked.h"
 #include "base/handles.h"
 
@@ -27,14 +27,14 @@ void weak_point(void);
 uint32_t weak_load(const tutti__word_t *word);
 void weak_store(tutti__word_t *word, uint32_t value);
 void weak_fence(void);
-/* Of a locked operation or a system call: it cannot be planted away. */
+/* By a locked operation or a system call; planted bugs do not remove it. */
 void weak_drain(void);
 long weak_syscall(long number, tutti__word_t *word, int what, uint32_t value, const void *timeout,
                   const void *unused, int unused_too);
 ssize_t weak_write(int fd, const void *data, size_t bytes);
 ssize_t weak_read(int fd, void *data, size_t bytes);
 int weak_poll(struct pollfd *events, nfds_t n, const void *timeout);
-/* The test's own: the one thread that the code under test makes. */
+/* Replaces pthread_create; the code under test makes one thread. */
 int weak_thread(pthread_t *ret_thread, void *(*fn)(void *), void *arg);
 
 #define tutti__load_acquire(word) weak_load(word)
@@ -65,7 +65,7 @@ static inline void tutti__pause(void)
 {
 }
 
-/* Sequentially consistent: loads are plain ones, all else is locked. */
+/* Sequentially consistent: loads are plain, all other operations are locked. */
 #undef atomic_load
 #undef atomic_store
 #undef atomic_exchange

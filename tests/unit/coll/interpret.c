@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Schedules run with numbers. See interpret.h. */
+/* Executes schedules with numbers. See interpret.h. */
 #include "unit/coll/interpret_world.h"
 
 #include "coll/prove.h"
@@ -162,7 +162,7 @@ static uint32_t mate_of(const world_t *w, uint32_t host, uint32_t local)
     return shape->by_host[shape->host_first[host] + local];
 }
 
-/* All ranks' parts for local rank `part`; what was there before is read from a copy. */
+/* All ranks' parts for local rank `part`; sources are read from a copy made before. */
 static int exchange(world_t *w, const world_t *before, uint32_t host, uint32_t nlocal,
                     const tutti__op_t *op, uint32_t part, uint32_t i, uint32_t trip, uint32_t e)
 {
@@ -230,7 +230,7 @@ static int same_node_op(const tutti__op_t *x, const tutti__op_t *y)
            (x->flags & TUTTI__FINISH) == (y->flags & TUTTI__FINISH);
 }
 
-/* Whoever comes last does it for all ranks of the host. 1: done, 0: wait. */
+/* The last rank to arrive does it for all ranks of the host. 1: done, 0: wait. */
 static int node(world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t begin, uint32_t upto)
 {
     const tutti__shape_t *shape = &w->set->shape->shape;
@@ -299,7 +299,7 @@ static int do_op(world_t *w, uint32_t rank, stream_t *s, const tutti__op_t *op)
     }
 }
 
-/* One operation; 0: it has to wait, or there is none. */
+/* One operation; 0: it must wait, or there is none. */
 static int step(world_t *w, uint32_t i)
 {
     uint32_t rank = i / STREAMS;
@@ -340,11 +340,11 @@ static int has_ended(const world_t *w, uint32_t rank)
 }
 
 /*
- * One round: 0 if nobody could do anything.
- *      order 0   the first stream that can goes on as far as it can
+ * One round: 0 if no stream could continue.
+ *      order 0   the first stream that can continues as far as possible
  *      order 1   the last one
  *      order 2   any, one operation at a time
- *      above     rank order - INTERPRET_ORDERS only when nobody else can
+ *      above     rank order - INTERPRET_ORDERS only when no other can
  */
 static int go_round(world_t *w)
 {
@@ -375,7 +375,7 @@ static int go_round(world_t *w)
     return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- a whole call ---- */
 
 static void look(world_t *w, const number_t *before)
 {

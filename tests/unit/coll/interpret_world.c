@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The interpreter's memory, and what each collective is by definition. See interpret_world.h. */
+/* The interpreter's memory, and the definition of each collective. See interpret_world.h. */
 #include "unit/coll/interpret_world.h"
 
 #include <stddef.h>
@@ -30,13 +30,13 @@ uint32_t world_length(const world_t *w, uint32_t rank, unsigned buf, uint32_t bl
     if (by_pair(w) && w->collective == TUTTI__ALLTOALLV) {
         uint32_t from = buf == TUTTI__IN ? rank : key, to = buf == TUTTI__IN ? key : rank;
 
-        /* In place, what goes out is as long as what comes in. */
+        /* In place, the outgoing part is as long as the incoming one. */
         key = w->set->in_place ? from * to + from + to : from * 3 + to;
     }
     return maps[order][key % 4];
 }
 
-/* Has this rank the block at all? */
+/* Does this rank have the block? */
 static int has(const world_t *w, uint32_t rank, unsigned buf, uint32_t blk)
 {
     int is_root = rank == w->set->root, is_in = buf == TUTTI__IN, is_own = blk == rank;
@@ -99,7 +99,7 @@ static uint64_t scatter(uint64_t x)
     return x ^ x >> 33;
 }
 
-/* What rank r's IN holds. */
+/* The content of rank r's IN. */
 static number_t given(uint32_t r, uint32_t blk, uint32_t trip, uint32_t e)
 {
     uint64_t key = scatter(((uint64_t)r << 40) + ((uint64_t)blk << 20) + (trip << 4) + e + 1);
@@ -128,7 +128,7 @@ static int same(number_t x, number_t y)
     return x.a == y.a && x.b == y.b;
 }
 
-/* What rank r's OUT should hold at the end. */
+/* The required content of rank r's OUT at the end. */
 static number_t promised(const world_t *w, uint32_t r, uint32_t blk, uint32_t trip, uint32_t e)
 {
     uint32_t upto = w->size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside the interpreter: the ranks' memory and what the collectives are by definition. Only
+ * Inside the interpreter: the ranks' memory and the definitions of the collectives. Only
  * interpret*.c include this.
  */
 #ifndef TESTS_UNIT_COLL_INTERPRET_WORLD_H
@@ -12,12 +12,12 @@
 #define LONGEST 3 /* elements of a block's chunk */
 #define MOST_STEPS 1000000
 
-/* Sums of two numbers; where the order counts, the functions x -> a x + b, one after the other. */
+/* Sums of two numbers; where the order matters, compositions of functions x -> a x + b. */
 typedef struct {
     uint64_t a, b;
     enum {
-        GIVEN, /* not added up */
-        ADDED, /* and not stored since, so exact */
+        GIVEN, /* not added */
+        ADDED, /* a sum that was not stored since, so exact */
         ROUNDED
     } is;
 } number_t;
@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
     uint32_t pc, end, trip, trips; /* trips 0: outside of loops */
     uint32_t marks;
-    int at_node;     /* stands at a node operation */
+    int at_node;     /* waits at a node operation */
     uint32_t passed; /* operations */
 } stream_t;
 
@@ -60,11 +60,11 @@ uint32_t world_length(const world_t *w, uint32_t rank, unsigned buf, uint32_t bl
 number_t *world_element(const world_t *w, uint32_t rank, unsigned buf, uint32_t blk, uint32_t trip,
                         uint32_t e);
 number_t world_combine(const world_t *w, number_t left, number_t right);
-/* Divided. Of an average that was rounded before, wrong. */
+/* Divide. An average that was rounded before is wrong. */
 number_t world_finished(const world_t *w, number_t x);
-/* What memory holds at first: rubbish, another one in each order, and what the call gives. */
+/* Set the initial memory: garbage, different in each order, and the call's input. */
 void world_fill(world_t *w);
-/* Is a block's chunk as it should be at the end? `before` is the memory at first. */
+/* Is a block's chunk correct at the end? `before` is the initial memory. */
 void world_look(world_t *w, uint32_t r, uint32_t blk, uint32_t trip, const number_t *before);
 
 #endif

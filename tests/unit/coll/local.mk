@@ -16,7 +16,7 @@ unit_tests += \
 
 # Placings of ranks, and all ranks' schedules for them.
 shapes = %reldir%/shapes.c %reldir%/shapes.h
-# Schedules with bugs, and a second opinion on them.
+# Schedules with bugs, and the second check.
 plant = %reldir%/plant.c %reldir%/plant.h %reldir%/interpret.c %reldir%/interpret.h \
     %reldir%/interpret_world.c %reldir%/interpret_world.h
 # Proofs of all algorithms, in three programs: together they take about a minute.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Schedules changed. See plant.h. */
+/* Changes schedules. See plant.h. */
 #include "unit/coll/plant.h"
 
 #include <setjmp.h>
@@ -93,12 +93,12 @@ int sched_finish_late(tutti__sched_t *sched, uint32_t i)
     copy.sblk = copy.dblk;
     copy.chan = 0;
     copy.flags &= (uint8_t)~TUTTI__LEFT;
-    op->flags &= TUTTI__LEFT; /* a mark is the copy's, too */
+    op->flags &= TUTTI__LEFT; /* the copy has the mark as well */
     sched_insert(sched, sched_stream_of(sched, i), i + 1, copy);
     return 1;
 }
 
-/* Count anew what the builder counts. */
+/* Recompute the builder's numbers. */
 void sched_settle(tutti__sched_t *sched)
 {
     for (uint32_t s = 0; s < sched->nstreams; s++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For tests that plant bugs: schedules copied and changed, one operation at a time. */
+/* For tests that plant bugs: copies of schedules, changed one operation at a time. */
 #ifndef TESTS_UNIT_COLL_PLANT_H
 #define TESTS_UNIT_COLL_PLANT_H
 
@@ -10,11 +10,11 @@ tutti__sched_t *sched_clone(const tutti__sched_t *sched);
 /* The stream of operation i. */
 uint32_t sched_stream_of(const tutti__sched_t *sched, uint32_t i);
 void sched_remove(tutti__sched_t *sched, uint32_t i);
-/* Into stream s, before operation i. */
+/* Insert into stream s, before operation i. */
 void sched_insert(tutti__sched_t *sched, uint32_t s, uint32_t i, tutti__op_t op);
 /* Move FINISH from addition i to a copy of its result onto itself; 0: it has none. */
 int sched_finish_late(tutti__sched_t *sched, uint32_t i);
-/* Count anew what the builder counts: marks, trips of loops. */
+/* Recompute the builder's numbers: marks, trips of loops. */
 void sched_settle(tutti__sched_t *sched);
 
 int op_is_loop(const tutti__op_t *op);

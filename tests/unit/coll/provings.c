@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Algorithms proved. See provings.h. */
+/* Proves algorithms. See provings.h. */
 #include "unit/coll/provings.h"
 
 #include "long.h"
@@ -12,14 +12,14 @@
 
 #include <cmocka.h>
 
-/* Above `full` ranks each every-th number of ranks. */
+/* Above `full` ranks only every `every`-th number of ranks. */
 static uint32_t full, every;
 
 #define ALL_ROOTS 12
 #define ALL_PLACES 24
 #define MANY_BLOCKS ((uint64_t)1 << 21)
 
-/* What was done, for the last line. */
+/* Counts for the last line. */
 static struct {
     unsigned long sets, schedules, proofs;
 } done;
@@ -30,7 +30,7 @@ uint32_t provings_begin(void)
 
     full = whole ? 64 : 16;
     every = whole ? 1 : 17;
-#ifdef TUTTI__SANITIZED /* all of it takes five times as long; a part is enough */
+#ifdef TUTTI__SANITIZED /* everything takes five times as long; a part is enough */
     full = 16;
     every = whole ? 7 : 17;
 #endif
@@ -146,7 +146,7 @@ static void prove_radixes(set_t *set)
         prove_roots(set);
 }
 
-/* Is a placing worth a try? `is_main`: the random one is. */
+/* Is a placement tried? `is_main`: the random one is. */
 static int is_wanted(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape, int is_main)
 {
     int is_odd = shape->size % 2 != 0;
@@ -179,8 +179,7 @@ void provings_shape(shape_t *shape, int is_main)
     shape_free(shape);
 }
 
-/* A proof takes megabytes and gives them back: the next one shall have them without a page fault
-   for each. */
+/* A proof allocates megabytes and frees them: keep them for the next one, to avoid page faults. */
 void provings_sizes(uint32_t from, uint32_t upto)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 30);

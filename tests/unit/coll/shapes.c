@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define NAME_BYTES 72 /* the rest is for groups */
+#define NAME_BYTES 72 /* the rest of the name is for groups */
 
 uint32_t random_next(uint32_t *seed)
 {
@@ -39,7 +39,7 @@ static shape_t *new_shape(uint32_t size)
     return s;
 }
 
-/* host_of is given, with hosts numbered by their lowest ranks; find the rest. */
+/* host_of is given, with hosts numbered by their lowest ranks; fill in the rest. */
 static void complete(shape_t *s)
 {
     uint32_t size = s->shape.size, nhosts = 0, n = 0;
@@ -96,7 +96,7 @@ shape_t *shape_even(uint32_t nhosts, uint32_t each)
 shape_t *shape_random(uint32_t size, uint32_t seed)
 {
     uint32_t names = 1 + random_next(&seed) % size, nhosts = 0;
-    uint32_t *number = get(names, sizeof(*number)); /* 0: not met yet */
+    uint32_t *number = get(names, sizeof(*number)); /* 0: not seen yet */
     shape_t *s = new_shape(size);
 
     for (uint32_t r = 0; r < size; r++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of schedules: places of ranks that no machine here has, and all ranks' schedules at
- * once. Everything fails the cmocka test that runs when memory is short.
+ * For tests of schedules: placements of ranks that this machine does not have, and all ranks'
+ * schedules at once. Out of memory fails the running cmocka test.
  */
 #ifndef TESTS_UNIT_COLL_SHAPES_H
 #define TESTS_UNIT_COLL_SHAPES_H
@@ -21,7 +21,7 @@ shape_t *shape_split(uint32_t nhosts, const uint32_t *locals);
 shape_t *shape_even(uint32_t nhosts, uint32_t each);
 /* Any number of hosts up to `size`, ranks in any order on them; the same for the same seed. */
 shape_t *shape_random(uint32_t size, uint32_t seed);
-/* The same shape, its hosts in groups of so many local ranks; 0: none. */
+/* The same shape with its hosts in groups of this many local ranks; 0: none. */
 shape_t *shape_grouped(shape_t *shape, uint32_t group_size);
 void shape_free(shape_t *shape);
 
@@ -36,15 +36,15 @@ typedef struct {
     int on_device;
 } set_t;
 
-/* scheds is filled in; a build that fails fails the test. */
+/* Fills in scheds; a failed build fails the test. */
 void set_build(set_t *set);
 void set_free(set_t *set);
 
-/* The checker's word on it. */
+/* The checker's result. */
 tutti_status_t set_check(const set_t *set, uint32_t credits, uint32_t trips, char *why,
                          size_t why_bytes);
 
-/* A pseudo-random number; *seed goes on. */
+/* A pseudo-random number; advances *seed. */
 uint32_t random_next(uint32_t *seed);
 
 #endif

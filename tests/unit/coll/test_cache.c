@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The schedule cache: what is built once, what is proved, and the schedules between two ranks.
+ * The schedule cache: schedules are built once and proved if requested; schedules
+ * between two ranks.
  */
 #include "base/log.h"
 #include "coll/cache.h"
@@ -25,7 +26,7 @@ static const tutti__sched_t *get(tutti__cache_t *cache, const tutti__want_t *wan
     return sched;
 }
 
-/* The same schedule for the same choice; and every choice's schedules are proved when asked for. */
+/* The same choice gives the same schedule; and every choice's schedules are proved if requested. */
 static void test_cache(void **state)
 {
     tutti__want_t want = { TUTTI__BROADCAST, 8, 1, 0 };
@@ -71,7 +72,7 @@ static void test_cache_refuses(void **state)
     shape_free(shape);
 }
 
-/* A choice is told where it begins to differ from that of other sizes, and not with each call. */
+/* A choice is logged when it begins to differ from that of other sizes, not with each call. */
 static void test_told(void **state)
 {
     static const char forced[] =

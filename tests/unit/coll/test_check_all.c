@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All algorithms for few ranks, on all kinds of places; and TUTTI_CHECK. See provings.h.
+ * All algorithms for few ranks, in all kinds of placements; and TUTTI_CHECK. See provings.h.
  */
 #include "unit/coll/provings.h"
 
@@ -44,7 +44,7 @@ static void test_splits(void **state)
         provings_shape(shape_grouped(shape_random(2 + seed % 20, 7777 + seed), seed % 4), 0);
 }
 
-/* What TUTTI_CHECK=1 does. */
+/* The work of TUTTI_CHECK=1. */
 static void test_prove(void **state)
 {
     shape_t *shape = shape_split(2, (uint32_t[]){ 3, 2 });

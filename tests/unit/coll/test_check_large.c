@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All algorithms for many ranks; test_check_largest goes on. See provings.h. */
+/* All algorithms for many ranks; test_check_largest continues. See provings.h. */
 #include "unit/coll/provings.h"
 
 #include <setjmp.h>

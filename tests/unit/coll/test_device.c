@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules for device memory: which are, all of them proved on small shapes, and that the checker
- * finds a STAGE that is too short.
+ * Schedules for device memory: which algorithms have them, proofs of all of them on small shapes,
+ * and detection of a STAGE that is too short.
  */
 #include "unit/coll/shapes.h"
 
@@ -55,7 +55,7 @@ static void prove_shape(shape_t *shape)
     shape_free(shape);
 }
 
-/* All ways to put `left` more ranks on hosts of at most `most`. */
+/* All distributions of `left` further ranks to hosts of at most `most`. */
 static void prove_splits(uint32_t *locals, uint32_t nhosts, uint32_t left, uint32_t most)
 {
     if (left == 0 && nhosts > 0)
@@ -78,7 +78,7 @@ static void test_proofs(void **state)
     print_message("%lu proofs\n", proofs);
 }
 
-/* The checker's word on an allreduce that `spoil` has changed. */
+/* The checker's result for an allreduce that `spoil` has changed. */
 static void find(shape_t *shape, void (*spoil)(tutti__sched_t *sched), const char *what)
 {
     set_t set = allreduce(shape, "hierarchical");
@@ -100,7 +100,7 @@ static void shorten(tutti__sched_t *sched)
     sched->stage_trips = 2;
 }
 
-/* With one rank per host nothing else holds the copies to STAGE back. */
+/* With one rank per host only these waits delay the copies to STAGE. */
 static void forget_waits(tutti__sched_t *sched)
 {
     for (uint32_t i = 0; i < sched->nops; i++)
@@ -137,7 +137,7 @@ static void test_short_stage(void **state)
     find(shape_even(3, 1), forget_waits, "STAGE[");
 }
 
-/* TUTTI_CHECK finds it too, however few slots a channel has. */
+/* TUTTI_CHECK detects it as well, however few slots a channel has. */
 static void test_proved_when_built(void **state)
 {
     shape_t *shape = shape_even(3, 1);
@@ -159,7 +159,7 @@ static void test_proved_when_built(void **state)
 
 /* ---- which are for device memory ---- */
 
-/* On several hosts, whatever the size, unless the user wants another one. */
+/* On several hosts, for any size, unless the user forces another one. */
 static void test_chosen(void **state)
 {
     static const size_t bytes[] = { 4, 4096, 1 << 20, (size_t)1 << 32 };
@@ -223,7 +223,7 @@ static void test_which(void **state)
     }
 }
 
-/* On hosts with more ranks than parts some ranks have node operations only. */
+/* On hosts with more ranks than parts, some ranks have node operations only. */
 static void test_host_schedules_are_not(void **state)
 {
     shape_t *shape = shape_split(2, (uint32_t[]){ 3, 2 });

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The two ways of a call on device memory: that the cost model makes sense, and which way is taken
- * when. The figures of device_cost.c's head comment are here, too.
+ * The two ways of a call on device memory: properties of the cost model, and the choice. The
+ * figures of device_cost.c's head comment are checked as well.
  */
 #include "coll/device_cost.h"
 #include "unit/coll/shapes.h"
@@ -38,7 +38,7 @@ static int prefers_staged(const shape_t *shape, uint32_t max_local, size_t bytes
     return cost.staged_ns < cost.device_ns;
 }
 
-/* The first number of bytes, to 1 KiB, from which the device is cheaper; it stays so. */
+/* The smallest size, to 1 KiB, from which on the device is cheaper. */
 static size_t find_crossover(const shape_t *shape, uint32_t max_local)
 {
     size_t at = 8;
@@ -79,7 +79,7 @@ static void test_crossovers(void **state)
     }
 }
 
-/* More bytes, more hosts never cost less; nothing overflows. */
+/* More bytes or more hosts never cost less; nothing overflows. */
 static void test_grows(void **state)
 {
     tutti__device_cost_t last = { 0, 0 }, cost;
@@ -166,7 +166,7 @@ static void test_by_cost(void **state)
     shape_free(alone);
 }
 
-/* The engine's buckets are of any size, so it may only mix what gives the same bits. */
+/* The engine's buckets have any size, so it may mix only ways with the same bits. */
 static void test_associations(void **state)
 {
     static const tutti__collective_t reduce[] = { TUTTI__ALLREDUCE, TUTTI__ROOT_REDUCE,
@@ -217,7 +217,7 @@ static void test_settings(void **state)
     shape_free(alone);
 }
 
-/* The cache says so, for each size. */
+/* The cache makes this choice, for each size. */
 static void test_cache(void **state)
 {
     static const size_t bytes[] = { 8, 300 * KIB, 64, 8, 400 * KIB };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Flat schedules: one node operation of all ranks, wherever they are. That the checker proves them
- * so, and not of a host's ranks; what it and the language's rules refuse; and where TUTTI_ALGORITHM
- * means them.
+ * Flat schedules: one node operation of all ranks, wherever they are. The checker proves them as
+ * such, not as an operation of a host's ranks; the errors of the checker and of the language's
+ * rules; and the calls to which TUTTI_ALGORITHM applies them.
  */
 #include "unit/coll/shapes.h"
 
@@ -123,7 +123,8 @@ static const char *chosen(const shape_t *shape, const char *override, size_t byt
     return choice.algorithm->name;
 }
 
-/* Followed where it can be meant; elsewhere the table chooses, and nothing is refused. */
+/* Followed for calls to which it can apply; for others the table decides, and nothing
+   is refused. */
 static void test_choice(void **state)
 {
     shape_t *shape = shape_split(2, (uint32_t[]){ 3, 2 });

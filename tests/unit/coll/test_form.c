@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What schedules look like, where that is promised: the checker proves only what they compute.
+ * The form of schedules, where it is promised: the checker proves only their results.
  */
 #include "coll/coll.h"
 #include "unit/coll/shapes.h"
@@ -29,7 +29,7 @@ static void test_unknown_sub(void **state)
     shape_free(shape);
 }
 
-/* Where there is one host, or one rank on each, hierarchical is another algorithm. */
+/* With one host, or one rank on each host, hierarchical is another algorithm. */
 static void test_hierarchical_degenerates(void **state)
 {
     static const tutti__op_kind_t first[] = { TUTTI__LOOP, TUTTI__NODE_ALLREDUCE };
@@ -49,7 +49,7 @@ static void test_hierarchical_degenerates(void **state)
     }
 }
 
-/* Of the double tree: a rank is inner in at most one tree, and both trees are shallow. */
+/* Double tree: a rank is an inner node of at most one tree, and both trees are shallow. */
 static void test_double_tree_is_fair(void **state)
 {
     const tutti__algorithm_t *a = tutti__algorithm_find(TUTTI__ALLREDUCE, "double_tree");
@@ -79,7 +79,7 @@ static void test_double_tree_is_fair(void **state)
     }
 }
 
-/* The next operation from *i on that other ranks see; NULL: none. */
+/* The next operation from *i on that is visible to other ranks; NULL: none. */
 static const tutti__op_t *next_seen(const tutti__sched_t *sched, uint32_t *i)
 {
     while (*i < sched->nops &&
@@ -109,7 +109,8 @@ static int same_outside(const tutti__sched_t *a, const tutti__sched_t *b)
     }
 }
 
-/* Some ranks may call in place and others not: so that changes nothing that others see. */
+/* Some ranks may call in place and others not: in place must not change anything
+   visible to others. */
 static void test_in_place_is_local(void **state)
 {
     (void)state;

@@ -2,13 +2,13 @@
 /*
  * Mutation test of the checker: random bugs, one operation each, in every algorithm.
  *
- * Whether a bug changes what the call does is decided without the checker, by running the schedules
- * with numbers (interpret.h). Of those that do, the checker has to catch 99 in 100 of each kind at
- * least. It may catch others too: it proves for all orders and lengths, of which the interpreter
- * tries a few; so a mutant that is caught and changes nothing there proves nothing.
+ * The interpreter (interpret.h) decides, without the checker, whether a bug changes the result of
+ * the call. Of those that do, the checker must detect at least 99 in 100 of each kind. It may
+ * detect others as well: it proves for all orders and lengths, of which the interpreter tries a
+ * few. So a detected mutant that changes nothing there proves nothing.
  *
- * First, that the interpreter finds nothing wrong with the schedules as they are; it knows from the
- * collectives' definition what must come out.
+ * First the test shows that the interpreter finds no error in the unchanged schedules; it computes
+ * the required results from the collectives' definitions.
  */
 #include "unit/coll/interpret.h"
 #include "unit/coll/plant.h"
@@ -51,7 +51,7 @@ static int is_caught(const set_t *set)
     return 0;
 }
 
-/* ---- bugs: plant one at operation i; 0 if there is no such bug there ---- */
+/* ---- bugs: plant one at operation i; 0 if the bug does not apply there ---- */
 
 static int drop(tutti__sched_t *sched, uint32_t i)
 {
@@ -87,7 +87,7 @@ static int wrong_channel(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* The whole channel goes elsewhere. */
+/* The whole channel leads to another rank. */
 static int wrong_peer(tutti__sched_t *sched, uint32_t i)
 {
     uint32_t peer = below(sched->size);
@@ -214,7 +214,7 @@ static int other_kind(tutti__sched_t *sched, uint32_t i)
 typedef struct {
     const char *name;
     int (*plant)(tutti__sched_t *sched, uint32_t i);
-    unsigned planted, changing, caught; /* caught: of those that change something */
+    unsigned planted, changing, caught; /* caught: of the changing ones */
 } bug_t;
 
 static bug_t bugs[] = {
@@ -262,7 +262,7 @@ static void judge(set_t *set, bug_t *bug, uint32_t rank, uint32_t i, const tutti
         tutti__sched_op_text(set->scheds[rank], op, text, sizeof(text)), wrong);
 }
 
-/* One mutant; 0 if the dice fell badly. */
+/* One mutant; 0 if the random choice was not applicable. */
 static int mutate(set_t *set)
 {
     uint32_t rank = below(set->shape->shape.size), i;

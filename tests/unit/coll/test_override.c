@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What TUTTI_ALGORITHM may say, and what is said about what it may not: one line that names the
- * place. Who is chosen then is in test_select.c.
+ * The syntax of TUTTI_ALGORITHM, and the errors: one line that names the place. test_select.c tests
+ * the resulting choice.
  */
 #include "coll/override.h"
 #include "unit/coll/shapes.h"
@@ -209,7 +209,7 @@ static void test_check_override(void **state)
     assert_int_equal(tutti__algorithm_check_override("broadcast:node", &two->shape),
                      TUTTI_ERR_UNSUPPORTED);
     assert_non_null(strstr(tutti_last_error(), "broadcast:node"));
-    /* Each range is looked at. */
+    /* Each range is checked. */
     assert_int_equal(tutti__algorithm_check_override(
                          "allreduce:0-1k:ring,allreduce:1k-2k:node,barrier:node", &two->shape),
                      TUTTI_ERR_UNSUPPORTED);
@@ -220,7 +220,7 @@ static void test_check_override(void **state)
     shape_free(two);
 }
 
-/* Pieces of good and bad settings in any order: an answer, whatever it is, and no crash. */
+/* Parts of good and bad settings in any order: any result, but no crash. */
 static void test_any_text(void **state)
 {
     static const char *const pieces[] = { "allreduce",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which algorithm is taken for a call: seeds, forced ones, order of operands, association. What
- * TUTTI_ALGORITHM may say is in test_override.c, what the cache makes of it in test_cache.c.
+ * The algorithm chosen for a call: seeds, forced ones, order of operands, association.
+ * test_override.c tests the syntax of TUTTI_ALGORITHM, test_cache.c its effect in the cache.
  */
 #include "base/status.h"
 #include "unit/coll/shapes.h"
@@ -128,7 +128,7 @@ static void test_seeds(void **state)
     chosen(TUTTI__BARRIER, hosts_1, 0, NULL, 0, "dissemination(2)");
 }
 
-/* Everything is served everywhere, whatever is asked for. */
+/* Every collective is served on every shape, whatever is required. */
 static void test_all_served(void **state)
 {
     const shape_t *shapes[] = { one_host, hosts_3_2, hosts_1, hosts_16, mixed };
@@ -209,7 +209,7 @@ static void test_override(void **state)
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:recursive_doubling", 1, "recursive_doubling");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:knomial", 1, "knomial(4)");
     chosen(TUTTI__BARRIER, one_host, 0, "barrier:dissemination(3)", 1, "dissemination(3)");
-    /* What it says about another collective may be refused without harm here. */
+    /* An item for another collective may be unusable without harm here. */
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "broadcast:node,allreduce:ring", 0, "ring");
 }
 

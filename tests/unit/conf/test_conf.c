@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Settings: what texts mean, what is refused and how, what is said about unknown names.
+ * Settings: the meaning of their texts, refused texts and their errors, warnings about
+ * unknown names.
  */
 #include "conf/conf.h"
 
@@ -143,7 +144,7 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.device_chunk_bytes, 1 << 20);
     assert_int_equal(conf.shared.gpu_direct, 1);
 
-    /* An empty value is none; and every byte is defined, since they are sent. */
+    /* An empty value is none. Every byte must be defined, because settings are sent. */
     setenv("TUTTI_CHUNK_BYTES", "", 1);
     setenv("TUTTI_RANK", "", 1);
     memset(&read, 0x55, sizeof(read));
@@ -247,7 +248,7 @@ static void test_nonsense_is_refused(void **state)
     assert_memory_equal(&conf, &before, sizeof(conf));
 }
 
-/* Who is to meet under a name needs both numbers, and is told which one is missing. */
+/* A meeting by name needs both numbers; the error names the missing one. */
 static void test_ranks_are_complete(void **state)
 {
     tutti__conf_t conf;
@@ -286,13 +287,13 @@ static void test_long_texts_are_refused(void **state)
     assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(tutti_last_error(), "text, up to 255 bytes"));
     setenv("TUTTI_HOST_ID", "", 1);
-    setenv("TUTTI_ALGORITHM", text, 1); /* of several items, and of paths */
+    setenv("TUTTI_ALGORITHM", text, 1); /* with several items, and paths */
     assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
     assert_string_equal(conf.shared.algorithm, text);
     unsetenv("TUTTI_ALGORITHM");
 }
 
-/* Things said once per process: each in a process of its own, reading twice. */
+/* Messages that appear once per process: each in a separate process, which reads twice. */
 static void said_by_child(char *ret_text, size_t room)
 {
     pid_t child;
@@ -341,7 +342,7 @@ static void test_unknown_names_warn(void **state)
     said_by_child(text, sizeof(text));
     assert_string_equal(text, "");
 
-    /* Other ranks of a job leave it to rank 0. */
+    /* Other ranks of a job leave the message to rank 0. */
     unsetenv("TUTTI_LOG");
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     setenv("OMPI_COMM_WORLD_RANK", "1", 1);
@@ -349,7 +350,7 @@ static void test_unknown_names_warn(void **state)
     assert_string_equal(text, "");
 }
 
-/* A guess is worth saying only if little is wrong. */
+/* A suggestion is printed only for small differences. */
 static void test_guesses_are_near(void **state)
 {
     static const char *const near[] = { "TUTTI_TIMEOUTS", "TUTTI_TIEMOUT", "TUTTI_LOGS",
@@ -375,7 +376,7 @@ static void test_guesses_are_near(void **state)
     }
 }
 
-/* Numbers that nothing asks for: each such process would be a world of one. */
+/* Variables without effect: each such process would be a world of one. */
 static void test_lonely_ranks_warn(void **state)
 {
     static const char wanted[] = "counts only with TUTTI_BOOT=local:NAME";
@@ -490,7 +491,7 @@ int main(void)
         cleanly(test_parse_seconds),
         cleanly(test_parse_words),
         cleanly(test_distance),
-        cleanly(test_unknown_names_warn), /* before anything is said in this process */
+        cleanly(test_unknown_names_warn), /* before this process has printed a message */
         cleanly(test_guesses_are_near),
         cleanly(test_lonely_ranks_warn),
         cleanly(test_help),

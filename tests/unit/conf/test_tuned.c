@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tuned files: what may be in them, which one is this machine's, and who goes before whom.
+ * Tuned files: their content, the choice of this machine's file, and precedence.
  */
 #include "base/log.h"
 #include "conf/conf.h"
@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 static char folder[] = "/tmp/tutti-tuned-XXXXXX";
-static char file[64]; /* in it */
+static char file[64]; /* in that folder */
 
 static void put_file(const char *path, const char *text)
 {
@@ -30,7 +30,7 @@ static void put_file(const char *path, const char *text)
     assert_int_equal(fclose(to), 0);
 }
 
-/* Like put_file, with the folders above. */
+/* put_file that makes the folders as well. */
 static void put_below(const char *root, const char *path, const char *text)
 {
     char full[512];
@@ -69,7 +69,7 @@ static int clean_environment(void **state)
     return clearenv();
 }
 
-/* ---- what is in a file ---- */
+/* ---- the content of a file ---- */
 
 static void test_parse(void **state)
 {
@@ -143,7 +143,7 @@ static void test_parse_limits(void **state)
     assert_string_equal(why, "line 34: more than 32 settings");
 }
 
-/* ---- which file it is ---- */
+/* ---- the choice of a file ---- */
 
 static const char x86[] = "processor\t: 0\nvendor_id\t: X\ncpu family\t: 25\nmodel\t\t: 17\n"
                           "model name\t: ACME(R) 9554 64-Core @ 3.1GHz/x\nmodel\t\t: 99\n";
@@ -197,14 +197,14 @@ static void test_path(void **state)
     assert_int_equal(tutti__tuned_path(2, path), 1);
     snprintf(wanted, sizeof(wanted), "/x/tutti/tuned/%s", name);
     assert_string_equal(path, wanted);
-    setenv("XDG_CONFIG_HOME", "x", 1); /* relative: as if not set */
+    setenv("XDG_CONFIG_HOME", "x", 1); /* relative: ignored */
     assert_int_equal(tutti__tuned_path(2, path), 1);
     assert_memory_equal(path, "/h/.config/", 11);
 }
 
-/* ---- what is used, and what is said of it ---- */
+/* ---- the settings in use, and the messages ---- */
 
-/* Settings as read by a child with such a file, and what it prints: once, though read twice. */
+/* The settings that a child reads from such a file, and its output: once, though it reads twice. */
 static tutti__conf_t read_with(const char *text, char *ret_said, size_t room)
 {
     tutti__conf_t conf;
@@ -248,11 +248,11 @@ static void test_variables_go_before(void **state)
     (void)state;
     setenv("TUTTI_TUNED", file, 1);
     setenv("TUTTI_NODE_CHUNK_BYTES", "512K", 1);
-    setenv("TUTTI_CHUNK_BYTES", "", 1); /* as if not set */
+    setenv("TUTTI_CHUNK_BYTES", "", 1); /* counts as not set */
     conf = read_with(text, said, sizeof(said));
     assert_int_equal(conf.shared.oneshot_bytes, 48 << 10);
     assert_int_equal(conf.shared.node_chunk_bytes, 512 << 10);
-    assert_int_equal(conf.shared.chunk_bytes, 100032); /* whole lines, as of a variable */
+    assert_int_equal(conf.shared.chunk_bytes, 100032); /* whole lines, as from a variable */
     assert_string_equal(said, "");
 
     setenv("TUTTI_LOG", "info", 1);
@@ -269,7 +269,7 @@ static void test_variables_go_before(void **state)
     assert_string_equal(said, wanted);
 }
 
-/* Nothing of a file counts if one line is wrong, also behind lines that are right. */
+/* If one line is wrong, no line of the file is used, also none before it. */
 static void test_broken_files_warn(void **state)
 {
     static const struct {
@@ -297,7 +297,7 @@ static void test_broken_files_warn(void **state)
                  cases[i].why);
         assert_string_equal(said, wanted);
     }
-    /* What cannot be read is no reason to fail, and other ranks leave it to rank 0. */
+    /* An unreadable file is no failure; other ranks leave the message to rank 0. */
     setenv("TUTTI_TUNED", folder, 1);
     conf = read_with(NULL, said, sizeof(said));
     assert_defaults(&conf);
@@ -309,7 +309,7 @@ static void test_broken_files_warn(void **state)
     assert_string_equal(said, "");
 }
 
-/* The machine's own file, for as many ranks as the launcher started here. */
+/* The machine's own file, for the number of ranks that the launcher has started here. */
 static void test_own_file(void **state)
 {
     static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\n";
@@ -350,7 +350,7 @@ static void test_own_file(void **state)
     assert_string_equal(said, "");
 }
 
-/* Of a home that lets nobody in nothing is said aloud; of a file in it that is broken, it is. */
+/* An unreadable home folder gives no warning; a broken file in a readable one does. */
 static void test_closed_home(void **state)
 {
     char root[64], path[TUTTI__TUNED_PATH], said[2048];
@@ -389,7 +389,7 @@ static uint64_t oneshot_bytes(void)
     return read_with(NULL, said, sizeof(said)).shared.oneshot_bytes;
 }
 
-/* Of ranks that are told who they are only rank 0 reads its home; a named file all do. */
+/* If ranks have numbers, only rank 0 reads its home folder; all ranks read a named file. */
 static void test_home_is_for_rank_0(void **state)
 {
     static const char text[] = "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\n";
@@ -408,7 +408,7 @@ static void test_home_is_for_rank_0(void **state)
     setenv("OMPI_COMM_WORLD_RANK", "1", 1);
     assert_int_equal(oneshot_bytes(), 32 << 10);
 
-    /* Each of these is its own rank 0, or says itself who it is. */
+    /* Each of these is its own rank 0, or has its rank from the settings. */
     setenv("TUTTI_BOOT", "self", 1);
     assert_int_equal(oneshot_bytes(), 48 << 10);
     setenv("TUTTI_BOOT", "local:x", 1);
@@ -423,7 +423,7 @@ static void test_home_is_for_rank_0(void **state)
     assert_int_equal(oneshot_bytes(), 48 << 10);
 }
 
-/* The size of buckets was measured on one host, and is used there only. */
+/* The size of buckets was measured on one host, and is used on one host only. */
 static void test_buckets_are_for_one_host(void **state)
 {
     static const char text[] = "tutti_tuned 1\nTUTTI_FUSION_BYTES 2M\n";

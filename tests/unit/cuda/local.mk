@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# Stands in for the core; needs neither CUDA nor the library.
+# Replaces the core; needs neither CUDA nor the library.
 test_programs += %reldir%/module
 %C%_module_CPPFLAGS = $(LIB_CPPFLAGS)
 %C%_module_LDADD = -ldl
 script_tests += %reldir%/module.sh
 EXTRA_DIST += %reldir%/stubs.c
 
-# Devices' kernels as C++ of the host.
+# Device kernels as C++ for the host.
 if HAVE_CXX
 rank_tests += %reldir%/test_kernels
 endif

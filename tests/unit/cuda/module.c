@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opens the CUDA module as the core does, for module.sh: `module FILE open` prints what came of it,
- * in words; `module FILE calls` makes every call of the table, over the libraries of stubs.c, once
- * well and once for each function that can fail.
+ * Opens the CUDA module as the core does, for module.sh: `module FILE open` prints the result as
+ * text; `module FILE calls` makes every call of the table, over the libraries of stubs.c, once
+ * successfully and once for each function that can fail.
  */
 #include "base/status.h"
 #include "boot/module.h"
@@ -16,7 +16,7 @@
 
 static char last_error[TUTTI__ERROR_BYTES], last_note[TUTTI__ERROR_BYTES];
 static const tutti__device_ops_t *ops;
-static int errors, registers; /* the NCCL in use has what registers buffers */
+static int errors, registers; /* registers: the NCCL in use can register buffers */
 
 #define CHECK(x)                                                                                   \
     do {                                                                                           \
@@ -46,7 +46,7 @@ static void log_line(tutti__log_level_t level, const char *text)
 
 static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line };
 
-/* ---- calls: each slot by itself ---- */
+/* ---- calls: each function of the table ---- */
 
 static tutti__dstream_t *stream;
 static tutti__devent_t *event;
@@ -167,7 +167,7 @@ static tutti_status_t call_id(void)
     return ops->nccl_id(&id);
 }
 
-/* Opened, polled until it stands, and closed. */
+/* Open, poll until ready, and close. */
 static tutti_status_t call_comm(void)
 {
     tutti__nccl_id_t id;
@@ -274,7 +274,7 @@ static const struct {
     { call_register, TUTTI_OK, "ncclCommDeregister" },
 };
 
-/* Calls leave the thread's signals and capture mode as they were. */
+/* Calls restore the thread's signals and capture mode. */
 static void check_restored(void)
 {
     const char *mode = getenv("STUB_MODE");
@@ -286,7 +286,7 @@ static void check_restored(void)
     CHECK(mode != NULL && strcmp(mode, "0") == 0);
 }
 
-/* Fails first, so that nothing is done already; then it goes well. */
+/* First the failure, so that nothing is cached; then the success. */
 static void run_case(size_t i)
 {
     tutti_status_t status;
@@ -331,13 +331,13 @@ static void test_states(void)
     CHECK(ops->stream_captures(stream) == 1);
     unsetenv("STUB_FAIL");
     CHECK(ops->stream_captures(stream) == 0);
-    setenv("STUB_DEVICE", "0", 1); /* where no kernels are */
+    setenv("STUB_DEVICE", "0", 1); /* its kernels are not loaded */
     CHECK(call_pack() == TUTTI_ERR_SYSTEM);
     CHECK(strstr(last_error, "device 0") != NULL);
     CHECK(ops->use(0) == TUTTI_OK);
 }
 
-/* Where ours might stand behind the wait there is none. */
+/* await is refused if kernels of the library could be queued behind the wait. */
 static void test_await(void)
 {
     static const char *const why[] = { "no words", "urgent", "one priority" };
@@ -352,7 +352,7 @@ static void test_await(void)
     CHECK(call_await() == TUTTI_OK && strcmp(getenv("STUB_VALUE"), "77") == 0);
 }
 
-/* Of a device that the thread has, with its kernels, the driver is asked only. */
+/* If the thread has the device, with its kernels loaded, only the driver is called. */
 static void test_use_again(void)
 {
     setenv("STUB_FAIL", "cudaSetDevice", 1);
@@ -366,12 +366,12 @@ static void test_use_again(void)
     CHECK(ops->use(64) == TUTTI_ERR_UNSUPPORTED && call_use() == TUTTI_OK);
 }
 
-/* Peers do not come: closing ends soon all the same, and the next one sees it through. */
+/* If the peers do not come, close returns soon, and the next call completes it. */
 static void test_close(void)
 {
     setenv("STUB_FAIL", "asynchronous", 1);
     CHECK(call_comm() == TUTTI_ERR_TRANSPORT && strstr(last_error, "this is why") != NULL);
-    setenv("STUB_FAIL", "ncclCommCount", 1); /* which only NCCLs that bind a thread are asked for */
+    setenv("STUB_FAIL", "ncclCommCount", 1); /* only called for an NCCL that binds a thread */
     CHECK(call_comm() == (ops->nccl_binds() ? TUTTI_ERR_TRANSPORT : TUTTI_OK));
     unsetenv("STUB_FAIL");
     puts("stuck:");
@@ -391,7 +391,7 @@ static int is_registering(size_t i)
     return cases[i].call == call_nccl_alloc || cases[i].call == call_register;
 }
 
-/* Not at all, not now, not at once. */
+/* Registration is not supported, is disabled, or does not complete at once. */
 static void test_no_register(void)
 {
     if (!registers) {
@@ -423,7 +423,7 @@ static void test_types(void)
     ops->nccl_abort(comm);
 }
 
-/* Nothing if CUDA does not say. */
+/* Empty if CUDA does not report it. */
 static void test_identity(void)
 {
     char text[TUTTI__DEVICE_IDENTITY_BYTES] = "before";
@@ -480,7 +480,7 @@ static void check_slots(void)
     CHECK(ops->abi == TUTTI__DEVICE_ABI && strcmp(ops->name, "cuda") == 0);
 }
 
-/* Of what could not be used nothing is left in the process. */
+/* A library that cannot be used is not left in the process. */
 static void check_closed(void)
 {
     static const char *const files[] = { "libcuda.so.1", "libcudart.so.13", "libcudart.so.12",

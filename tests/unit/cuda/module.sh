@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The CUDA module on a machine without a GPU: over made-up libraries of CUDA and NCCL, missing, too
-# old, lacking functions, or well (stubs.c); what it then says, and that it checks each call.
+# The CUDA module on a machine without a GPU, over imitated libraries of CUDA and NCCL
+# (stubs.c): missing, too old, with missing functions, or complete. Tests its messages, and
+# that it checks each call.
 set -u
 
 module=$TUTTI_MODULE_DIR/cuda.so
@@ -36,7 +37,7 @@ good()
     stub "$1" libnccl.so.2 -DNCCL -DVERSION=22803
 }
 
-# says DIR CASE PATTERN...: the program ends well, and a line begins with each pattern.
+# says DIR CASE PATTERN...: the program succeeds, and a line begins with each pattern.
 says()
 {
     dir=$work/$1
@@ -57,7 +58,7 @@ says()
 good good
 says good open "0: CUDA runtime 13.0, driver 13.0, NCCL 2.28.3$"
 says good calls "image: sm_"
-# The library's own tables say which architectures were asked for.
+# The library's own tables list the requested architectures.
 archs=$($SED -n 's/^CUDA_ARCHS = //p' Makefile)
 for arch in $archs; do
     grep -q "^image:.* sm_$arch\b" "$work/out" || { echo "no code for $arch"; errors=1; }
@@ -68,7 +69,7 @@ if [ "$(grep -c '^image:' "$work/out")" -ne 4 ]; then
     echo "loaded $(grep -c '^image:' "$work/out") times"
     errors=1
 fi
-# What was stuck was let go by the next one.
+# The next call freed the stuck communicator.
 if ! tr '\n' ' ' <"$work/out" | grep -q 'stuck: finalize later: destroy abort'; then
     cat "$work/out"
     errors=1
@@ -97,7 +98,7 @@ good lacking
 stub lacking libcudart.so.13 -DRUNTIME -DVERSION=13000 -DLACKS
 says lacking open "6: cuda: the CUDA runtime, .* has no cudaStreamWaitEvent"
 
-# A driver for 12 takes the runtime of 12, though that of 13 is there, and no code built for 13.
+# A driver for 12 takes the runtime of 12, even if that of 13 exists, and no code built for 13.
 good twelve
 stub twelve libcuda.so.1 -DDRIVER -DVERSION=12040
 stub twelve libcudart.so.12 -DRUNTIME -DVERSION=12040
@@ -115,12 +116,13 @@ good old_nccl
 stub old_nccl libnccl.so.2 -DNCCL -DVERSION=21403
 says old_nccl open "0: .*, no NCCL (NCCL, libnccl.so.2: it is 2.14, 2.18 or later is needed)"
 
-# 2.18 has nothing to register buffers with; all else is served.
+# 2.18 cannot register buffers; everything else is served.
 good nccl_2_18
 stub nccl_2_18 libnccl.so.2 -DNCCL -DVERSION=21805
 says nccl_2_18 open "0: .*, NCCL 2.18.5, which registers no buffers$"
 says nccl_2_18 calls "image: sm_"
-# Through and joined in the same thread; so what is stuck stays, as another one must not end it.
+# Done and joined in the same thread. So a stuck communicator stays, because another thread must
+# not end it.
 if ! tr '\n' ' ' <"$work/out" | grep -q 'stuck: finalize later: abort' ||
     ! grep -q '^join$' "$work/out" || grep -q '^abort amid' "$work/out"; then
     cat "$work/out"
@@ -137,7 +139,8 @@ export STUB_FAIL=cudaGetDeviceCount
 says good open "6: .* no GPU for us: cudaGetDeviceCount: no GPU, says the stub"
 unset STUB_FAIL
 
-# And as this machine is: CUDA's driver maps where AddressSanitizer has its gap, and keeps memory.
+# On this machine itself. CUDA's driver maps memory in AddressSanitizer's gap, and does not free
+# all memory.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}protect_shadow_gap=0:detect_leaks=0"
 says . open "[06]: "
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A make-believe libcuda, libcudart or libnccl, for module.sh, which compiles this once for each
- * with -DDRIVER, -DRUNTIME or -DNCCL and -DVERSION; needs no headers. Functions do just enough to
- * be seen; the one that the variable STUB_FAIL names answers an error. The thread's device and
- * capture mode are in variables, STUB_DEVICE and STUB_MODE, as libraries share them.
+ * An imitated libcuda, libcudart or libnccl, for module.sh, which compiles this once for each with
+ * -DDRIVER, -DRUNTIME or -DNCCL and -DVERSION; needs no headers. Functions do the minimum that the
+ * test can observe; the function that the variable STUB_FAIL names returns an error. The thread's
+ * device and capture mode are in the variables STUB_DEVICE and STUB_MODE, because the libraries
+ * share them.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -34,13 +35,13 @@ static int set_number(const char *variable, int value)
     return setenv(variable, text, 1);
 }
 
-/* Might some thread capture a graph, and this call spoil that? Only relaxed (2) is safe. */
+/* Could this call invalidate a capture of another thread? Only relaxed mode (2) is safe. */
 static int spoils(void)
 {
     return number("STUB_MODE", 0) != 2;
 }
 
-/* May a thread that is started here get the application's signals? */
+/* May a thread that is started here receive the application's signals? */
 static int leaks_signals(void)
 {
     sigset_t now;
@@ -77,7 +78,7 @@ int cuGetErrorString(int code, const char **text)
     return 0;
 }
 
-/* Says which code is in the image: a header, then entries of PTX (1) and machine code (2). */
+/* Prints the code in the image: a header, then entries of PTX (1) and machine code (2). */
 int cuModuleLoadData(void **module, const unsigned char *image)
 {
     uint64_t bytes;
@@ -103,7 +104,7 @@ CALL(cuModuleGetFunction, 500, void **function, void *module, const char *name)
 CALL(cuLaunchKernel, 701, void *function, unsigned x, unsigned y, unsigned z, unsigned a,
      unsigned b, unsigned c, unsigned shared, void *stream, void **params, void **extra)
 
-/* STUB_VALUE: what a stream waits for, at least (GEQ, 0). */
+/* STUB_VALUE: the value that a stream waits for, at least (GEQ, 0). */
 int cuStreamWaitValue32_v2(void *stream, uint64_t word, unsigned value, unsigned flags)
 {
     (void)stream;
@@ -200,7 +201,7 @@ int cudaEventQuery(void *event)
     return fails("cudaEventQuery") ? 700 : fails("not ready") ? 600 : 0;
 }
 
-static unsigned event_flags; /* of the last one that was made */
+static unsigned event_flags; /* of the last event */
 
 int cudaEventCreateWithFlags(void **event, unsigned flags)
 {
@@ -236,7 +237,7 @@ int cudaGetDevice(int *device)
     return fails("cudaGetDevice") ? 101 : 0;
 }
 
-/* Done all the same if it fails, so that the calls between can be seen. */
+/* Executed even if it fails, so that the calls between are visible. */
 int cudaThreadExchangeStreamCaptureMode(int *mode)
 {
     int before = number("STUB_MODE", 0);
@@ -276,7 +277,7 @@ typedef struct {
     char bytes[128];
 } id_t128;
 
-static int depth, pending; /* pending: how often it will be in progress (7) */
+static int depth, pending; /* pending: how often it will return in progress (7) */
 
 int ncclGetVersion(int *version)
 {
@@ -294,7 +295,7 @@ const char *ncclGetLastError(void *comm)
     return comm == NULL ? "" : "and this is why";
 }
 
-/* Writes down whether it is not blocking: the first int after size, magic and version. */
+/* Records whether it is non-blocking: the first int after size, magic and version. */
 int ncclCommInitRankConfig(void **comm, int nranks, id_t128 id, int rank, void *config)
 {
     int blocking;
@@ -352,7 +353,7 @@ GROUPED(ncclReduce, const void *src, void *dst, size_t count, int type, int op, 
 GROUPED(ncclSend, const void *src, size_t count, int type, int peer, void *comm, void *stream)
 GROUPED(ncclRecv, void *dst, size_t count, int type, int peer, void *comm, void *stream)
 
-/* A type that NCCL has not goes as so many bytes. */
+/* A type that NCCL does not have is moved as bytes. */
 int ncclAllGather(const void *src, void *dst, size_t count, int type, void *comm, void *stream)
 {
     (void)src, (void)dst, (void)comm, (void)stream;
@@ -360,7 +361,7 @@ int ncclAllGather(const void *src, void *dst, size_t count, int type, void *comm
 }
 
 #if VERSION >= 21900
-/* In pages of its own. */
+/* In separate pages. */
 int ncclMemAlloc(void **ptr, size_t bytes)
 {
     *ptr = &depth;
@@ -394,7 +395,7 @@ int ncclCommDestroy(void *comm)
     return fails("ncclCommDestroy") || leaks_signals() ? 5 : 0;
 }
 
-/* Joins the job of the thread's last call, which must be through. */
+/* Joins the job of the thread's last call, which must be done. */
 int ncclCommCount(void *comm, int *count)
 {
     (void)comm;
@@ -403,7 +404,7 @@ int ncclCommCount(void *comm, int *count)
     return fails("ncclCommCount") || pending ? 5 : 0;
 }
 
-/* Early ones do not join another thread's job. */
+/* Early versions do not join another thread's job. */
 int ncclCommAbort(void *comm)
 {
     (void)comm;

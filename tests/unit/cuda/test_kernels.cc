@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The devices' kernels and their launches, on the host: kernels.cu is compiled as C++, and a launch
- * runs its threads one after the other. Sums are compared with the processor's kernels, casts with
- * the nearest code of the type, found by halving.
+ * The device kernels and their launches, on the host: kernels.cu is compiled as C++, and a launch
+ * runs its threads one after another. Sums are compared with the processor's kernels, casts with
+ * the nearest code of the type, found by bisection.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -41,8 +41,8 @@ static unsigned char *place(bytes_t &room, size_t offset)
 
 /* ---- sums ---- */
 
-/* shift: by how many elements each source is further off than the last, so that none, or some, are
-   aligned alike. in_place: dst is source 1. */
+/* shift: difference of the sources' offsets in elements, so that none, or some, have the same
+   alignment. in_place: dst is source 1. */
 static void sum_case(tutti_dtype_t dtype, size_t nsrcs, size_t count, uint32_t divisor,
                      size_t shift, int in_place)
 {
@@ -109,7 +109,7 @@ static const format_t *format_of(tutti_dtype_t dtype)
     return NULL;
 }
 
-/* What a code stands for; of `top` what would come next. */
+/* The value of a code; of `top`: the next larger number. */
 static double value_of(uint32_t magnitude, const format_t &f)
 {
     int exponent = (int)(magnitude >> f.mantissa);
@@ -127,7 +127,7 @@ static uint32_t code_of(double x, const format_t &f)
 
     if (x != x)
         return f.nan;
-    while (high - low > 1) { /* value(low) <= size < value(high), as far as there is room */
+    while (high - low > 1) { /* value(low) <= size < value(high), if in range */
         uint32_t middle = (low + high) / 2;
 
         (value_of(middle, f) <= size ? low : high) = middle;
@@ -179,7 +179,7 @@ static void expect_elem(unsigned char *at, tutti_dtype_t dtype, double x)
     }
 }
 
-/* Any bits; but of large types mostly what is in the range of small ones, and near halves. */
+/* Any bits; for large types mostly values in the range of small ones, and near midpoints. */
 static void fill(unsigned char *at, size_t count, tutti_dtype_t dtype)
 {
     for (size_t i = 0; i < count; i++) {
@@ -249,7 +249,7 @@ static void test_casts(void)
 
 /* ---- pieces ---- */
 
-/* `npieces` of all lengths and alignments, one behind the other with a gap that stays as it is. */
+/* `npieces` of all lengths and alignments, one after another with a gap that must not change. */
 static void pieces_case(tutti_dtype_t dtype, size_t npieces, size_t most)
 {
     size_t elem = tutti_dtype_bytes(dtype), stride = most * elem + 64;

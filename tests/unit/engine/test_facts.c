@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What ranks must have in common: compared, merged, told. */
+/* The metadata that must be equal on all ranks: compared, merged, described. */
 #include "engine/agree.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static tutti__announce_msg_t announce(uint32_t rank, tutti__facts_t facts)
     return (tutti__announce_msg_t){ .facts = facts, .rank = rank, .nranks = 1, .name_bytes = 1 };
 }
 
-/* Every single fact counts. */
+/* Each field is compared. */
 static void test_differ(void **state)
 {
     tutti__facts_t a = allreduce(8), b[] = { a, a, a, a, a, a, a, a, a };
@@ -53,7 +53,7 @@ static void test_differ(void **state)
         assert_true(tutti__facts_differ(&a, &b[i]));
 }
 
-/* What is packed by one launch has one scale; in host memory each has its own. */
+/* Tensors packed by one launch have one scale; in host memory each has its own. */
 static void test_fuse(void **state)
 {
     tutti__facts_t a = allreduce(8), b = allreduce(9), c = allreduce(9);
@@ -69,7 +69,7 @@ static void test_fuse(void **state)
     assert_false(tutti__fuse_fits(&a, &c));
 }
 
-/* The first pair that differs is kept, whatever comes then. */
+/* The first pair that differs is kept, whatever follows. */
 static void test_merge_conflict(void **state)
 {
     tutti__tensor_t *t = calloc(1, sizeof(*t) + 8);
@@ -87,7 +87,7 @@ static void test_merge_conflict(void **state)
     free(t);
 }
 
-/* A conflict that a leader has found wins over what is merely there. */
+/* A conflict found by a leader replaces metadata without conflict. */
 static void test_merge_found(void **state)
 {
     tutti__tensor_t *t = calloc(1, sizeof(*t) + 8);
@@ -108,7 +108,7 @@ static void test_merge_found(void **state)
     free(t);
 }
 
-/* Ranks that know recvcounts are compared with each other, in whatever order they come. */
+/* Ranks with recvcounts are compared with each other, in any order of arrival. */
 static void test_merge_unsure(void **state)
 {
     tutti__facts_t knows = allreduce(10), differs, asks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each rank brings, and what must come out. See data.h. */
+/* Each rank's input, and the required results. See data.h. */
 #include "unit/exec/data.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ double data_get(const data_t *data, const void *array, size_t i)
     }
 }
 
-/* As drawn; put() may round it. */
+/* Before put() rounds it. */
 static double draw(const data_t *data, uint32_t rank, size_t i)
 {
     uint32_t x = (uint32_t)i * 2654435761u + rank * 40503u + data->seed * 69069u;
@@ -56,7 +56,7 @@ static double draw(const data_t *data, uint32_t rank, size_t i)
     x ^= x >> 13;
     if (data->rough)
         return (double)(x % 2000003) / 1000.0 - 1000;
-    /* Eight of them fit into 8 bits, which is also what BFLOAT16 keeps. */
+    /* Eight of them fit into 8 bits, which is the precision of BFLOAT16 as well. */
     if (data->dtype == TUTTI_UINT8 || data->dtype == TUTTI_BFLOAT16)
         return x % 32;
     return (double)(x % 2001) - 1000;
@@ -86,7 +86,7 @@ double data_fold(const data_t *data, size_t i)
     }
     if (data->op == TUTTI_AVG)
         fold /= data->nranks;
-    /* Of integers put() cuts off what stands behind the point, as AVG does. */
+    /* For integers put() truncates, as AVG does. */
     return fold;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of the executor: what each rank brings, and what must come out.
+ * For tests of the executor: each rank's input, and the required results.
  *
  * Element i of rank r is a number drawn from (seed, r, i). Fine numbers are small integers, whose
- * sums are exact in each type, so a sequential fold in C says what the bits must be. Rough ones are
- * not; of them results must only be near the fold, and the same bits on all ranks.
+ * sums are exact in each type, so a sequential fold in C gives the required bits. Rough numbers are
+ * not; their results must only be near the fold, with the same bits on all ranks.
  */
 #ifndef TESTS_UNIT_EXEC_DATA_H
 #define TESTS_UNIT_EXEC_DATA_H
@@ -21,10 +21,10 @@ typedef struct {
     int rough; /* FLOAT32, BFLOAT16 */
 } data_t;
 
-/* Element i of what rank r brings, stored at element i of `array`. */
+/* Element i of rank r's input, stored at element i of `array`. */
 void data_put(const data_t *data, void *array, uint32_t rank, size_t i);
 
-/* Is element i of `array` the fold over all ranks? Is it what rank r brought? */
+/* Is element i of `array` the fold over all ranks? Is it rank r's input? */
 int data_is_fold(const data_t *data, const void *array, size_t i);
 int data_is_from(const data_t *data, const void *array, uint32_t rank, size_t i);
 

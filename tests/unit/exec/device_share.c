@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How well do the stages of an allreduce on device memory overlap? No test: prints which share of
- * the slowest stage's bandwidth it reaches, over pretend devices whose copies and NCCL, and over
- * channels which, take as long as they are told. Rates are low, so that processors do not count.
+ * How well do the stages of an allreduce on device memory overlap? No test: prints the share of the
+ * slowest stage's bandwidth that it reaches. Pretend devices, their NCCL and the channels run at
+ * given rates. Rates are low, so that processors do not limit them.
  *
  *      device_share [MiB of the buffer [KiB of a chunk [MB/s of the slowest stage]]]
  *
- * The pretended NCCL has costs of its own, so it is timed alone, too: the same node operations, one
+ * The pretended NCCL has costs of its own, so it is also timed alone: the same node operations, one
  * after another.
  */
 #include "unit/exec/devteam.h"
@@ -25,7 +25,7 @@
 #define HOSTS 2
 #define ROUNDS 3
 
-/* ---- a transport that is as slow as it is told ---- */
+/* ---- a transport with a given rate ---- */
 
 static double link_rate; /* of each channel */
 
@@ -113,7 +113,7 @@ static const tutti__xport_ops_t paced_ops = {
 
 /* ---- figures ---- */
 
-/* An allreduce on device memory that leaves out all but the node operations. */
+/* An allreduce on device memory with its node operations only. */
 static void build_alone(const shape_t *shape, uint32_t blocks, tutti__sched_t **ret_scheds)
 {
     for (uint32_t r = 0; r < shape->shape.size; r++) {

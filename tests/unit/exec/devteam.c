@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #define LANE 2
-#define PATIENCE_NS 20000000000u /* without a step; then the test has failed */
+#define PATIENCE_NS 20000000000u /* longest time without a step; then the test has failed */
 
 static const tutti__device_ops_t *ops(void)
 {
@@ -58,7 +58,7 @@ static tutti__node_t *open_nccl(devteam_t *team, uint32_t r)
     return node;
 }
 
-/* In the one lane that is used. */
+/* For the one lane in use. */
 static void make_lane(const devteam_t *team, tutti__device_lane_t *lane)
 {
     assert_int_equal(ops()->stream_make(0, &lane->down), TUTTI_OK);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of the executor on device memory: ranks on pretended hosts, each with a pretend device
- * of its own, a node of NCCL among those of a host, and shared-memory channels to all others.
+ * For tests of the executor on device memory: ranks on pretended hosts, each with a separate
+ * pretend device, a node of NCCL for the ranks of each host, and shared-memory channels to
+ * all others.
  *
- * Ranks are threads, or take turns in one. A rank that is stuck at a word does not step before the
- * word has changed: a call would sleep there.
+ * Ranks are threads, or take turns in one thread. A rank that is stuck at a word does not step
+ * before the word has changed, because a call would sleep there.
  */
 #ifndef TESTS_UNIT_EXEC_DEVTEAM_H
 #define TESTS_UNIT_EXEC_DEVTEAM_H
@@ -21,9 +22,10 @@ typedef struct {
     size_t slot_bytes, chunk_bytes, stage_bytes;
     uint32_t credits;
     size_t buffer_bytes; /* of each rank's IN, and of its OUT */
-    int is_lagging;      /* with the transport of lag.h before the shared-memory one: turns only */
-    unsigned nap_us;     /* between steps that move nothing; 0: yield */
-    /* Messages between hosts are direct, so long at most, with so many slots in all; 0: not. */
+    int is_lagging;      /* lag.h's transport before the shared-memory one: turns only */
+    unsigned nap_us;     /* between steps without progress; 0: yield */
+    /* Messages between hosts are direct, of at most this length, with this number of slots; 0:
+       not direct. */
     size_t direct_bytes;
     uint32_t direct_slots;
 } devteam_options_t;
@@ -41,30 +43,30 @@ typedef struct {
     tutti__exec_env_t env[WORLD_RANKS];
     tutti__run_t run[WORLD_RANKS];
     char *in[WORLD_RANKS], *out[WORLD_RANKS]; /* device memory */
-    tutti__dstream_t *stream[WORLD_RANKS];    /* the caller's, and.. */
-    tutti__devent_t *ready[WORLD_RANKS];      /* ..an event of it */
+    tutti__dstream_t *stream[WORLD_RANKS];    /* the caller's */
+    tutti__devent_t *ready[WORLD_RANKS];      /* an event in it */
     char *pinned[WORLD_RANKS];                /* as long as IN */
 
-    /* the present call */
+    /* the current call */
     tutti__sched_t *const *scheds;
     tutti__exec_call_t call[WORLD_RANKS];
     tutti_status_t status[WORLD_RANKS];
     char error[WORLD_RANKS][TUTTI__ERROR_BYTES];
     pthread_barrier_t begin;
-    double seconds; /* that the slowest rank took, from the common beginning */
+    double seconds; /* of the slowest rank, from the common beginning */
 } devteam_t;
 
-/* The shape is freed at close. From here to there the device makes nothing. */
+/* close frees the shape. Between open and close the device makes nothing. */
 void devteam_open(devteam_t *team, shape_t *shape, const devteam_options_t *options);
-/* Fails the test that runs if the device was misused. */
+/* Fails the running test if the device was misused. */
 void devteam_close(devteam_t *team);
 
-/* Until what devteam_set has begun is done. */
+/* Wait until the work of devteam_set is done. */
 void devteam_settle(devteam_t *team);
-/* Set the call of all ranks. What pinned[] holds is copied to IN, which is ready when that is. */
+/* Set the call of all ranks. pinned[] is copied to IN; `ready` completes with this copy. */
 void devteam_set(devteam_t *team, tutti__sched_t *const *scheds, size_t count, tutti_dtype_t dtype,
                  tutti_op_t op, int in_place);
-/* Make it, and wait for its end; status[] says how. */
+/* Make the call, and wait for its end; status[] has the results. */
 void devteam_threads(devteam_t *team);
 void devteam_turns(devteam_t *team);
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define SLOTS 8
-#define MOST_CALLS 4 /* a call is put off at most so often */
+#define MOST_CALLS 4 /* a call is delayed at most this often */
 
 typedef struct far far_t;
 
@@ -36,8 +36,8 @@ struct tutti__chan {
     int is_recv;
     queue_t *queue;
 
-    /* sender: pending */
-    const void *data; /* NULL: nothing */
+    /* sender */
+    const void *data; /* pending; NULL: nothing */
     size_t bytes;
     uint32_t signature, wait;
 
@@ -78,7 +78,7 @@ static tutti_status_t again(const tutti__chan_t *chan, tutti__stuck_t *stuck)
     return TUTTI__AGAIN;
 }
 
-/* Memory of the rank's device? */
+/* Is this memory of the rank's device? */
 static int is_its(const far_t *far, const void *ptr)
 {
     tutti__where_t where = pretend_device()->where(ptr);
@@ -196,7 +196,7 @@ static char *slot(const tutti__chan_t *chan, uint32_t i)
     return chan->key.slots + (chan->head + i) % chan->key.credits * chan->key.slot_bytes;
 }
 
-/* Post what can be, and fill it. */
+/* Post as much as possible, and fill it. */
 static void deliver(tutti__chan_t *chan)
 {
     for (; chan->expected > 0 && chan->posted < chan->key.credits; chan->posted++)

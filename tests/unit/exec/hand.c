@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Allreduces written by hand. See hand.h. */
+/* Hand-written allreduces. See hand.h. */
 #include "unit/exec/hand.h"
 
 #include "sched/build.h"
@@ -16,8 +16,8 @@ static tutti__at_t at(tutti__at_t place, uint32_t blk)
 }
 
 /*
- * Everything to rank 0 and back, in messages of one to four blocks that are cut differently on the
- * way back.
+ * All data to rank 0 and back, in messages of one to four blocks that are cut differently on
+ * the way back.
  */
 static tutti_status_t blocks(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {
@@ -52,8 +52,8 @@ static tutti_status_t blocks(uint32_t rank, uint32_t n, tutti__sched_t **ret_sch
 
 /*
  * A chain to the last rank and back, in four streams: 1 receives into SCRATCH, 0 adds, 2 sends on,
- * 3 brings the result back. 1 must not overwrite what 0 has not read, so it waits for the chunk
- * before.
+ * 3 brings the result back. 1 must not overwrite a chunk that 0 has not read, so it waits for the
+ * chunk before.
  */
 static void chain_receive(tutti__build_t *b, uint32_t rank)
 {
@@ -144,8 +144,8 @@ static tutti_status_t stairs(uint32_t rank, uint32_t n, tutti__sched_t **ret_sch
 }
 
 /*
- * Two ranks. A whole copy before the loops, which the other stream waits for; then each sends from
- * STAGE, which is OUT itself here, what it overwrites as soon as that is captured.
+ * Two ranks. A whole copy before the loops, for which the other stream waits. Then each rank sends
+ * from STAGE, which is OUT itself here, and overwrites it as soon as it is captured.
  */
 static tutti_status_t staged(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {
@@ -174,9 +174,9 @@ static tutti_status_t staged(uint32_t rank, uint32_t n, tutti__sched_t **ret_sch
 }
 
 /*
- * Two ranks. A message is taken one trip late, and added one trip later still, just before the next
- * one overwrites it. There are two trips more than chunks, in which there is nothing to wait for.
- * Both send two chunks before they take one, hence two credits.
+ * Two ranks. A message is received one trip late, and added one trip later, just before the next
+ * one overwrites it. There are two trips more than chunks, without anything to wait for. Both send
+ * two chunks before they receive one, hence two credits.
  */
 static tutti_status_t late(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched)
 {

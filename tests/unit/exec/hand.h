@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of the executor: allreduces written by hand, with what no algorithm here uses:
+ * For tests of the executor: hand-written allreduces with features that no algorithm here uses:
  * messages of several blocks, four streams, long pipelines, SCRATCH, STAGE, several loops.
  */
 #ifndef TESTS_UNIT_EXEC_HAND_H
@@ -15,7 +15,7 @@ typedef struct {
     tutti_status_t (*build)(uint32_t rank, uint32_t n, tutti__sched_t **ret_sched);
 } hand_t;
 
-/* Ended by one without name. */
+/* Ended by an entry without a name. */
 extern const hand_t hand_made[];
 
 #endif

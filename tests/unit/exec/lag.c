@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#define MOST_CALLS 4 /* a call is put off at most so often */
+#define MOST_CALLS 4 /* a call is delayed at most this often */
 
 typedef struct lag lag_t;
 
@@ -17,11 +17,11 @@ struct tutti__chan {
     lag_t *lag;
     tutti__chan_t *inner;
     tutti__chan_key_t key;
-    uint32_t wait; /* calls to put off yet */
+    uint32_t wait; /* calls still to be delayed */
     int is_recv;
 
-    /* sender: pending */
-    const void *data; /* NULL: nothing */
+    /* sender */
+    const void *data; /* pending; NULL: nothing */
     size_t bytes;
     uint32_t signature;
 
@@ -46,7 +46,7 @@ static uint32_t draw(lag_t *lag, uint32_t n)
     return (lag->seed >> 8) % n;
 }
 
-/* Not at one word: with the next call this transport may do something else. */
+/* No word to sleep on: with the next call this transport may act differently. */
 static tutti_status_t no_word(tutti_status_t status, tutti__stuck_t *stuck)
 {
     if (status == TUTTI__AGAIN)

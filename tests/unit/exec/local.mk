@@ -11,7 +11,7 @@ unit_tests += \
 
 tsan_tests += %reldir%/test_device %reldir%/test_direct
 
-# Ranks in one thread, and what they bring.
+# Ranks in one thread, and their input.
 team = %reldir%/data.c %reldir%/data.h %reldir%/lag.c %reldir%/lag.h %reldir%/team.c \
     %reldir%/team.h $(world) $(shapes)
 hand = %reldir%/hand.c %reldir%/hand.h
@@ -25,7 +25,7 @@ devteam = %reldir%/devteam.c %reldir%/devteam.h %reldir%/far.c %reldir%/far.h %r
 %C%_test_device_LDADD = $(PRETEND_LIBS)
 %C%_test_direct_SOURCES = %reldir%/test_direct.c $(devteam)
 %C%_test_direct_LDADD = $(PRETEND_LIBS)
-# No test, but a figure.
+# No test, but a measurement.
 check_PROGRAMS += %reldir%/device_share
 %C%_device_share_SOURCES = %reldir%/device_share.c $(devteam)
 %C%_device_share_LDADD = $(PRETEND_LIBS)

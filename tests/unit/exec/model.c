@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What each collective does. See model.h. */
+/* The definition of each collective. See model.h. */
 #include "unit/exec/model.h"
 
 #include "unit/coll/shapes.h"
@@ -49,7 +49,7 @@ int model_has_tables(tutti__collective_t collective)
     return collective == TUTTI__ALLGATHERV || model_by_pair(collective);
 }
 
-/* ---- which blocks there are ---- */
+/* ---- existing blocks ---- */
 
 static uint32_t blocks(const model_t *m)
 {
@@ -91,7 +91,7 @@ static int has_out(const model_t *m, uint32_t rank, uint32_t blk)
     }
 }
 
-/* ---- how long they are ---- */
+/* ---- lengths of blocks ---- */
 
 static void sum_up(model_side_t *side, const size_t *lengths, uint32_t n)
 {
@@ -101,7 +101,7 @@ static void sum_up(model_side_t *side, const size_t *lengths, uint32_t n)
     side->count = side->table[n];
 }
 
-/* Only the blocks that there are have any length. */
+/* Only existing blocks have a length. */
 static void lay_out_pairs(model_t *m, size_t lengths[WORLD_RANKS][WORLD_RANKS])
 {
     for (uint32_t r = 0; r < m->n; r++) {
@@ -130,7 +130,7 @@ int model_lay_out(model_t *m, size_t count, uint32_t *seed)
     for (uint32_t r = 0; r < m->n; r++)
         for (uint32_t b = 0; b < m->n; b++)
             lengths[r][b] = m->unequal ? random_next(seed) % (count + 1) : count;
-    /* In place the two parts of a pair of ranks are equally long. */
+    /* In place both parts of a pair of ranks have the same length. */
     for (uint32_t r = 0; r < m->n && m->in_place; r++)
         for (uint32_t b = 0; b < r; b++)
             lengths[r][b] = lengths[b][r];
@@ -210,14 +210,14 @@ static size_t esize(const model_t *m)
     return tutti_dtype_bytes(m->data.dtype);
 }
 
-/* Is element i of rank's OUT what `from` has as element k of its block? */
+/* Is element i of rank's OUT element k of `from`'s block? */
 static int is_moved(const model_t *m, uint32_t rank, size_t i, uint32_t from, uint32_t blk,
                     size_t k)
 {
     size_t source = m->in[from].table[blk] + k;
     char element[16 * 8];
 
-    /* data_is_from looks at the place that the number was drawn for. */
+    /* data_is_from uses the place for which the number was drawn. */
     memcpy(element, m->out[rank].buffer + i * esize(m), esize(m));
     return data_is_from(&m->data, element - source * esize(m), from, source);
 }
@@ -252,7 +252,7 @@ static const char *check_rank(const model_t *m, uint32_t rank)
 {
     static char text[100];
     const model_side_t *out = &m->out[rank], *in = &m->in[rank];
-    size_t end = 0; /* of the block before */
+    size_t end = 0; /* of the previous block */
 
     for (uint32_t b = 0; b < blocks(m); b++) {
         if (!has_out(m, rank, b))

@@ -29,7 +29,7 @@ void team_open(team_t *team, uint32_t n, const uint32_t *host_of, size_t slot_by
                                             .xport = team->table[r],
                                             .node = team->node[r],
                                             .slot_bytes = slot_bytes };
-        /* To itself a rank has no channel. */
+        /* A rank has no channel to itself. */
         team->table[r][r] = NULL;
     }
 }
@@ -79,7 +79,7 @@ static int is_finished(const member_t *m)
 
 /* ---- steps ---- */
 
-/* All that changes when a rank goes on. Compared as bytes, so zeroed first. */
+/* All values that change when a rank makes progress. Compared as bytes, so zeroed first. */
 typedef struct {
     struct {
         uint32_t pc, loop;
@@ -127,7 +127,7 @@ static int may_sleep(const member_t *m)
            tutti__load_relaxed(m->stuck.word) == m->stuck.value;
 }
 
-/* One step of a rank: did it go on? */
+/* One step of a rank: did it make progress? */
 static int step(crew_t *crew, uint32_t rank)
 {
     member_t *m = &crew->member[rank];
@@ -151,7 +151,8 @@ static int step(crew_t *crew, uint32_t rank)
         end_member(crew, m);
     else if (m->stuck.peer == (int32_t)rank || m->stuck.peer >= (int32_t)crew->team->world.n)
         fail_msg("rank %u is stuck at rank %d", rank, m->stuck.peer);
-    /* Chunks of a node operation wait at up to three words, and say the last; see ORDER_ASLEEP. */
+    /* Chunks of a node operation wait for up to three words, and the wait hint has the last one;
+       see ORDER_ASLEEP. */
     if (asleep && moved && before.phase != SHM_CHUNKS)
         fail_msg("rank %u waited for a word, which has not changed, and went on", rank);
     return begins || moved || lag_ticks != ticks;

@@ -3,8 +3,9 @@
  * For tests of the executor: p ranks in one process and one thread, and a crew of p runs that is
  * stepped in an order of the test's choice until all are done, or stuck for good.
  *
- * Nobody else runs while a rank steps, so a rank that is stuck at a word which has not changed must
- * not be able to go on. crew_drive checks that at each step: a direct call would sleep there.
+ * Only one rank runs at a time. So if a rank is stuck at a word that has not changed, it must
+ * not be able to continue. crew_drive checks this at each step, because a direct call would
+ * sleep there.
  */
 #ifndef TESTS_UNIT_EXEC_TEAM_H
 #define TESTS_UNIT_EXEC_TEAM_H
@@ -21,14 +22,14 @@ typedef struct {
     tutti__exec_env_t env[WORLD_RANKS];
 } team_t;
 
-/* is_lagging: with the transport of lag.h before the shared-memory one. */
+/* is_lagging: lag.h's transport before the shared-memory one. */
 void team_open(team_t *team, uint32_t n, const uint32_t *host_of, size_t slot_bytes,
                uint32_t credits, int is_lagging);
 void team_close(team_t *team);
 
-/* Whose turn it is. A rank that was seen to be stuck waits until another one has gone on. */
+/* The order of ranks. A rank that was stuck waits until another one has made progress. */
 typedef enum {
-    ORDER_RANDOM, /* even those that are stuck */
+    ORDER_RANDOM, /* stuck ranks as well */
     ORDER_LOWEST, /* always the lowest rank */
     ORDER_HIGHEST,
     ORDER_STARVED, /* one rank steps, and begins, only when all others are stuck */
@@ -58,23 +59,23 @@ typedef struct {
     team_t *team;
     uint32_t lane;
     member_t member[WORLD_RANKS];
-    int meets; /* nobody may be done before all have begun */
+    int meets; /* no rank may be done before all have begun */
 } crew_t;
 
-/* Runs live from open to close; any number of schedules between. */
+/* A crew is used from open to close, with any number of schedules. */
 void crew_open(crew_t *crew, team_t *team, uint32_t lane);
 void crew_close(crew_t *crew);
 
-/* The next thing to do: all members late. scheds: [n], calls: [n], the latter copied. */
+/* Set the next call: all members late. scheds: [n], calls: [n], copied. */
 void crew_set(crew_t *crew, tutti__sched_t *const *scheds, const tutti__exec_call_t *calls);
 
-/* Until all are done or failed: 1. Until nobody can go on, or `steps` steps (0: any): 0. */
+/* 1: all are done or failed. 0: no rank can continue, or after `steps` steps (0: no limit). */
 int crew_drive(crew_t *crew, order_t order, uint32_t seed, uint64_t steps);
 
 /* Drive, and all must be done; `what` is for messages. */
 void crew_finish(crew_t *crew, order_t order, uint32_t seed, const char *what);
 
-/* Cancel all that run or failed; the rest stays as it is. */
+/* Cancel all runs that are running or failed; the state of the others is kept. */
 void crew_cancel(crew_t *crew);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor: the order of operands, the meeting before the first operation, node operations on
- * SCRATCH, and schedules that come back at the address of another one.
+ * SCRATCH, and a schedule at the address of an earlier one.
  */
 #include "coll/coll.h"
 #include "sched/build.h"
@@ -87,7 +87,7 @@ static void expect_sums(const bench_t *bench, uint32_t n, size_t count, const ch
 
 /* ---- left and right ---- */
 
-/* x -> a x + b and x -> c x + d, one after the other: associative, but never commutative here. */
+/* x -> a x + b and x -> c x + d, one after another: associative, but never commutative here. */
 static void compose(void *dst, const void *left, const void *right, size_t count,
                     tutti_dtype_t dtype, void *context)
 {
@@ -104,8 +104,8 @@ static void compose(void *dst, const void *left, const void *right, size_t count
     }
 }
 
-/* A chain upwards. Rank r has the composition of 0 to r, in this order or in the other. Even ranks
-   add with RECV_REDUCE, odd ones with REDUCE from SCRATCH. */
+/* A chain upwards. Rank r has the composition of 0 to r, in this order or the reverse. Even ranks
+   add with RECV_REDUCE, odd ranks with REDUCE from SCRATCH. */
 static void chain_build(bench_t *bench, uint32_t n, int is_left)
 {
     for (uint32_t r = 0; r < n; r++) {
@@ -193,7 +193,7 @@ static void ring_build(bench_t *bench, const shape_t *shape)
     }
 }
 
-/* What rank 2 comes with instead, and what all must say about it. */
+/* Rank 2's other call, and the text on all ranks. */
 typedef struct {
     tutti__exec_call_t usual, odd;
     const char *text;
@@ -258,8 +258,8 @@ static void expect_clash(const bench_t *bench, const crew_t *crew, const char *t
     }
 }
 
-/* All find out before anything moves, and the lane goes on; also where transports are told how many
-   messages will come, and would be waiting for them now. */
+/* All ranks detect it before any data moves, and the lane continues; also with transports that are
+   given the number of messages, and would be waiting for them now. */
 static void test_meeting(void **state)
 {
     bench_t *bench = new_bench();
@@ -299,8 +299,8 @@ static void test_meeting(void **state)
     free(bench);
 }
 
-/* Meetings and a node operation: their announcements are laid out differently, but all say the same
-   about the same two ranks. */
+/* Meetings and a node operation: their announcements have different layouts, but all ranks report
+   the same two ranks. */
 static void test_meeting_or_node(void **state)
 {
     static const size_t counts[] = { 1, 100 };
@@ -339,7 +339,7 @@ static void test_meeting_or_node(void **state)
 
 /* ---- node operations on SCRATCH ---- */
 
-/* Parts of `part` blocks each; by way of SCRATCH blocks that are not the first. */
+/* Parts of `part` blocks each, through SCRATCH blocks that are not the first. */
 static void scratch_build(bench_t *bench, uint32_t n, uint32_t part)
 {
     for (uint32_t r = 0; r < n; r++) {
@@ -407,7 +407,7 @@ static void turn_build(bench_t *bench, uint32_t by)
     }
 }
 
-/* What a run keeps belongs to what a schedule says, not to where it stands. */
+/* A run's cached values belong to a schedule's content, not to its address. */
 static void test_same_address(void **state)
 {
     bench_t *bench = new_bench();

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a long life brings: counters that wrap around at 2^32, and calls that are repeated, which
- * must not allocate any more.
+ * Long use: counters that wrap around at 2^32, and repeated calls, which must not allocate.
  *
  * The counters of channels are private to xport/shm, so its source is part of this test. malloc and
- * its like are counted on the way (--wrap, see local.mk).
+ * related functions are counted (--wrap, see local.mk).
  */
 #include "xport/shm/shm.c"
 
@@ -111,7 +110,7 @@ static void once(life_t *life, tutti__sched_t *const *scheds, size_t count)
 
 /* ---- wrapping around ---- */
 
-/* All channels of the lane are empty; they go on from `start`. */
+/* All channels of the lane are empty; their counters continue from `start`. */
 static void age_channels(life_t *life, uint32_t start)
 {
     for (uint32_t r = 0; r < life->team.world.n; r++) {
@@ -130,7 +129,7 @@ static void age_channels(life_t *life, uint32_t start)
     }
 }
 
-/* Nothing is on its way: all ranks of a host have the same numbers. */
+/* Nothing is in flight: all ranks of a host have the same numbers. */
 static void age_nodes(life_t *life, uint32_t start)
 {
     for (uint32_t r = 0; r < life->team.world.n; r++) {
@@ -159,7 +158,7 @@ static void across_the_wrap(const char *name, const shape_t *shape, uint32_t cre
     set_build(&set);
     life_open(life, shape->shape.size, shape->host_of, credits, credits % TUTTI__LANES);
     for (uint32_t before = 0; before < 8; before++) {
-        once(life, set.scheds, 40); /* now channels are open */
+        once(life, set.scheds, 40); /* channels are open now */
         age_channels(life, 0u - before);
         age_nodes(life, 0u - before);
         for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
@@ -230,7 +229,7 @@ static void test_allocations(void **state)
         set_build(&sets[i]);
         repeat(life, sets[i].scheds);
     }
-    /* By turns they open the channels again that are open. */
+    /* Alternating schedules reopen channels that are already open. */
     for (uint32_t i = 0; i < 300; i++) {
         unsigned long before = allocations;
 

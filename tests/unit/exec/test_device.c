@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Allreduces on device memory, over the pretend device: on several hosts and on one, with each
- * algorithm between hosts, from one element to many chunks that are many messages each.
+ * algorithm between hosts, from one element to many chunks of many messages each.
  */
 #include "unit/exec/devteam.h"
 #include "long.h"
@@ -37,7 +37,7 @@ static shape_t *shape_of(size_t i)
 
 #define LEFT_OUT "six of ten sizes, and in place or not by turns"
 
-static int whole; /* else in the quick form */
+static int whole; /* 0: the quick form */
 
 static int32_t value(uint32_t r, size_t i)
 {
@@ -85,7 +85,7 @@ static void fill(devteam_t *team, size_t count, tutti_dtype_t dtype)
             put(team->pinned[r], dtype, i, value(r, i));
 }
 
-/* Results are there, and nothing behind them. */
+/* Results are correct, and memory behind them is unchanged. */
 static void look(devteam_t *team, const set_t *set, size_t count, tutti_dtype_t dtype,
                  tutti_op_t op)
 {
@@ -169,7 +169,7 @@ static void test_threads(void **state)
         shape_all(shape_of(i), &small, devteam_threads);
 }
 
-/* Messages are expected, and read as late as can be. */
+/* Messages are expected, and read as late as possible. */
 static void test_turns(void **state)
 {
     devteam_options_t lagging = small;
@@ -181,7 +181,7 @@ static void test_turns(void **state)
         shape_all(shape_of(i), &lagging, devteam_turns);
 }
 
-/* One rank alone copies from IN to OUT, where there is no node operation. */
+/* A single rank copies from IN to OUT, without a node operation. */
 static void test_alone(void **state)
 {
     static devteam_t team;
@@ -202,7 +202,7 @@ static void test_alone(void **state)
     shape_free((shape_t *)(uintptr_t)set.shape);
 }
 
-/* Calls on host memory, of as many elements, before and behind those on the device. */
+/* Calls on host memory with as many elements, before and after those on the device. */
 static void host_between(const devteam_options_t *options)
 {
     static devteam_t team;
@@ -250,7 +250,8 @@ static void test_host_between(void **state)
     host_between(&small);
 }
 
-/* NCCL does not serve the type: all ranks say so, no message is expected, and the lane goes on. */
+/* NCCL does not serve the type: all ranks report it, no message is expected, and the
+   lane continues. */
 static void test_not_served(void **state)
 {
     static devteam_t team;
@@ -304,7 +305,7 @@ static void test_small_stage(void **state)
     devteam_close(&team);
 }
 
-/* Cancelled in the middle: copies end, and nothing of the device's is left to do. */
+/* Cancelled in the middle: copies end, and no device work is left. */
 static void test_cancel(void **state)
 {
     static devteam_t team;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages: the allreduces of test_device.c over a transport that takes device memory, with
- * the same results and bits; the host's calls between them; and one that is given up.
+ * Direct messages: the allreduces of test_device.c over a transport that accepts device memory,
+ * with the same results and bits; host calls between them; and a cancelled call.
  */
 #define main main_of_test_device
 int main_of_test_device(void);
 #include "test_device.c"
 #undef main
 
-/* Messages between hosts are direct, and a chunk is many. */
+/* Messages between hosts are direct; a chunk takes several. */
 static const devteam_options_t direct = { .slot_bytes = 512,
                                           .chunk_bytes = 2048,
                                           .stage_bytes = 16384,
@@ -47,7 +47,7 @@ static void fill_bits(devteam_t *team, tutti_dtype_t dtype)
     }
 }
 
-/* The same bits as through the host, for all types that a device adds up. */
+/* The same bits as through the host, for all types that a device can sum. */
 static void test_direct_bits(void **state)
 {
     static const tutti_dtype_t types[] = { TUTTI_INT8,    TUTTI_UINT8,   TUTTI_INT32,
@@ -97,8 +97,8 @@ static void test_direct_host_between(void **state)
     host_between(&direct);
 }
 
-/* Make a call of one chunk, of two ranks, until rank 0's device adds up a message and does nothing
-   else. 0: it came to its end. */
+/* Make a call of one chunk, of two ranks, until rank 0's device only adds up a message. 0: the
+   call has ended. */
 static int run_to_sum(devteam_t *team, const set_t *set)
 {
     const tutti__run_t *run = &team->run[0];
@@ -128,7 +128,7 @@ static int run_to_sum(devteam_t *team, const set_t *set)
     return 0;
 }
 
-/* The same while the device adds up a message: it has done when the run is over. */
+/* Cancel while the device adds up a message: the addition has ended when the run is over. */
 static void test_direct_cancel(void **state)
 {
     static devteam_t team;
@@ -144,7 +144,7 @@ static void test_direct_cancel(void **state)
     devteam_open(&team, shape, &direct);
     fill(&team, 16384, TUTTI_INT32);
     pretend_delays(1, 20000);
-    while (!run_to_sum(&team, &set)) /* this thread got no time */
+    while (!run_to_sum(&team, &set)) /* this thread was not scheduled in time */
         assert_true(++tries < 20);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(pretend_device()->use(r), TUTTI_OK);

@@ -3,9 +3,9 @@
  * The executor with every algorithm: p ranks in one thread, stepped in random and in adversarial
  * orders, over shared memory with slots so small that there are many trips.
  *
- * What must come out says model.h. Each combination of shape, credits and slots is a team of its
- * own that does all algorithms one after the other, so channels and node lanes go on with what the
- * last one left. What does not multiply (count, type, operation, order, lane, root) takes turns.
+ * model.h defines the results. Each combination of shape, credits and slots is a separate team that
+ * runs all algorithms in sequence, so channels and node lanes continue from the last one's state.
+ * Parameters that are not combined (count, type, operation, order, lane, root) rotate.
  */
 #include "unit/coll/shapes.h"
 #include "long.h"
@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 enum {
-    COUNTS = 3 /* of each set, drawn from some more */
+    COUNTS = 3 /* of each set, drawn from a longer list */
 };
 
 typedef struct {
@@ -49,7 +49,7 @@ static void draw_data(court_t *court, model_t *m)
     static const tutti_op_t ops[] = { TUTTI_SUM, TUTTI_MIN, TUTTI_MAX, TUTTI_AVG };
 
     m->data.dtype = dtypes[random_next(&court->seed) % 4];
-    /* Of a scan there is no average. */
+    /* Scans have no average. */
     m->data.op = ops[random_next(&court->seed) % (model_is_scan(m->collective) ? 3 : 4)];
     m->data.nranks = m->n;
     m->data.seed = court->seed;
@@ -57,7 +57,7 @@ static void draw_data(court_t *court, model_t *m)
                     random_next(&court->seed) % 2;
 }
 
-/* All ranks' buffers are in arenas, or none's, or any. */
+/* The buffers of all ranks, of none, or of some are in arenas. */
 static void choose_buffers(court_t *court, uint32_t n, char **in, char **out)
 {
     uint32_t shared = random_next(&court->seed) % 3 * 0xff / 2;
@@ -185,7 +185,7 @@ static void one_team(const shape_t *shape, size_t slot_bytes, uint32_t credits, 
     team_close(&court.team);
 }
 
-static int whole; /* else in the quick form */
+static int whole; /* 0: the quick form */
 
 static void one_shape(shape_t *shape)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor and the lengths of blocks: tables, places of their own, maps known to one rank only,
- * blocks that are renumbered. Schedules written by hand, over slots so small that there are many
- * trips, in adversarial orders.
+ * The executor and the lengths of blocks: tables, separate places, maps that only one rank has,
+ * renumbered blocks. Hand-written schedules, over slots so small that there are many trips, in
+ * adversarial orders.
  *
- * Element k of block b is the number that the test says; where a rank keeps the block is its own
- * affair. Everything between the blocks must stay as it was.
+ * The test defines element k of block b; each rank places the block anywhere. Everything between
+ * the blocks must stay unchanged.
  */
 #include "sched/build.h"
 #include "unit/exec/data.h"
@@ -70,7 +70,7 @@ static void scatter_blocks(maps_t *maps, side_t *side)
     assert_true(place < ROOM);
 }
 
-/* Where element `i` of a buffer belongs: its block, or UINT32_MAX if it is between blocks. */
+/* The position of element `i` of a buffer: its block, or UINT32_MAX if it is between blocks. */
 static uint32_t block_at(const maps_t *maps, const side_t *side, size_t i, size_t *ret_k)
 {
     for (uint32_t b = 0; b < maps->nblocks; b++) {
@@ -120,7 +120,7 @@ static void number_fill(maps_t *maps, data_t *data, int has_places)
         wipe(out);
         for (uint32_t b = 0; b < maps->nblocks; b++)
             for (size_t k = 0; k < in->table[b + 1] - in->table[b]; k++) {
-                /* data_put counts array elements and drawn numbers alike */
+                /* data_put uses the same index for the array and the drawn number */
                 int64_t *to = in->data + in->begins[b] - in->table[b];
 
                 data_put(data, to, r, in->table[b] + k);
@@ -190,7 +190,7 @@ static void test_tables(void **state)
     free(maps);
 }
 
-/* ---- BY_PAIR: everybody sends everybody a block, and only the two know how long it is ---- */
+/* ---- BY_PAIR: each rank sends each other a block; only these two have its length ---- */
 
 static void pair_build(maps_t *maps)
 {
@@ -234,7 +234,7 @@ static void pair_call(maps_t *maps, uint32_t r, int has_places)
 
 static void pair_fill(maps_t *maps, int has_places)
 {
-    uint32_t n = maps->n, quiet = draw(maps, 2 * n); /* may be no rank at all */
+    uint32_t n = maps->n, quiet = draw(maps, 2 * n); /* possibly no rank */
     size_t counts[WORLD_RANKS][WORLD_RANKS];
 
     for (uint32_t r = 0; r < n; r++)
@@ -308,12 +308,12 @@ static void test_pairs(void **state)
     free(maps);
 }
 
-/* ---- ALL_EQUAL: renumbered on the way ---- */
+/* ---- ALL_EQUAL: renumbered during the call ---- */
 
 /*
- * Two ranks, 5 blocks. Both turn theirs by two into SCRATCH, which has more blocks than the map,
- * send 3 blocks from the middle of it, and put what arrives at the end of OUT; its first two are
- * the own block 4, and the sum of the own block 0 and the peer's block 1.
+ * Two ranks, 5 blocks. Both rotate theirs by two into SCRATCH, which has more blocks than the map,
+ * send 3 blocks from the middle of it, and put the received ones at the end of OUT; its first two
+ * are the own block 4, and the sum of the own block 0 and the peer's block 1.
  */
 static void equal_build(maps_t *maps)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor with schedules written by hand (hand.h), and when things go wrong: ranks that came
- * with different calls, and runs that are given up in the middle.
+ * The executor with hand-written schedules (hand.h), and with failures: ranks with different calls,
+ * and runs that are cancelled in the middle.
  */
 #include "coll/coll.h"
 #include "sched/build.h"
@@ -23,7 +23,7 @@ enum {
     MOST = 1200
 };
 
-/* An allreduce in the making: buffers of MOST elements of up to 8 bytes. */
+/* An allreduce under construction: buffers of MOST elements of up to 8 bytes. */
 typedef struct {
     data_t data;
     size_t count;
@@ -60,7 +60,7 @@ static void sum_check(const sum_t *sum, const char *what)
     }
 }
 
-/* ---- written by hand ---- */
+/* ---- hand-written ---- */
 
 static void hand_build(const hand_t *hand, uint32_t n, tutti__sched_t **scheds)
 {
@@ -75,7 +75,8 @@ static void free_all(tutti__sched_t **scheds, uint32_t n)
         tutti__sched_free(scheds[r]);
 }
 
-/* What the checker proves, the executor must run; what deadlocks there must do so here. */
+/* The executor must run every schedule that the checker proves; a deadlock there must
+   be one here. */
 static void hand_prove(const hand_t *hand, tutti__sched_t **scheds, uint32_t n, uint32_t credits)
 {
     char why[1200];
@@ -160,7 +161,7 @@ static void test_hand_made(void **state)
     free(sum);
 }
 
-/* Which thread may run what is the transports' word. */
+/* The transports decide which thread may run a schedule. */
 static void test_forbidden(void **state)
 {
     tutti__sched_t *scheds[2];
@@ -207,7 +208,7 @@ static void test_too_many_blocks(void **state)
 
 /* ---- node operations on SCRATCH ---- */
 
-/* A node that looks at what it is asked to do, and does nothing. */
+/* A node that checks its call, and does nothing. */
 typedef struct {
     tutti__node_t node;
     const tutti__run_t *run;
@@ -263,7 +264,7 @@ static void test_node_on_scratch(void **state)
     tutti__sched_free(sched);
 }
 
-/* ---- ranks that came with different calls ---- */
+/* ---- ranks with different calls ---- */
 
 static void build_set(set_t *set, tutti__collective_t collective, const char *name,
                       const shape_t *shape)
@@ -286,7 +287,7 @@ static void expect_mismatch(const crew_t *crew, uint32_t rank, uint32_t peer)
                  (int)m->state, (int)m->status, m->error, peer);
 }
 
-/* Rank `odd` came with another count, or only with another signature. */
+/* Rank `odd` has another count, or only another signature. */
 static void channel_mismatch(sum_t *sum, const set_t *set, uint32_t odd, uint32_t culprit,
                              uint32_t victim, int is_count, order_t order)
 {
@@ -307,7 +308,7 @@ static void channel_mismatch(sum_t *sum, const set_t *set, uint32_t odd, uint32_
     expect_mismatch(&crew, victim, culprit);
     crew_cancel(&crew);
 
-    /* Other lanes do not notice. */
+    /* Other lanes are not affected. */
     sum_fill(sum, TUTTI_INT64, TUTTI_SUM, n, 100, 2);
     crew_set(&after, set->scheds, sum->call);
     crew_finish(&after, order, 1, "after a mismatch");
@@ -329,7 +330,7 @@ static void test_channel_mismatch(void **state)
     build_set(&ring, TUTTI__ALLREDUCE, "ring", three);
     for (int order = 0; order < ORDERS; order++) {
         for (int is_count = 0; is_count < 2; is_count++) {
-            /* Both of two find out; of a ring, the one behind. */
+            /* With doubling both ranks detect it; in a ring, the next rank. */
             channel_mismatch(sum, &doubling, 1, 1, 0, is_count, (order_t)order);
             channel_mismatch(sum, &doubling, 1, 0, 1, is_count, (order_t)order);
             channel_mismatch(sum, &ring, 1, 1, 2, is_count, (order_t)order);
@@ -342,7 +343,7 @@ static void test_channel_mismatch(void **state)
     free(sum);
 }
 
-/* On one host all find out before anything is touched, and the lane goes on. */
+/* On one host all ranks detect it before any data is touched, and the lane continues. */
 static void test_node_mismatch(void **state)
 {
     static const size_t counts[] = { 2, 5, 100, 1000 };
@@ -385,7 +386,7 @@ static void test_node_mismatch(void **state)
     free(sum);
 }
 
-/* ---- given up in the middle ---- */
+/* ---- cancelled in the middle ---- */
 
 static int all_are(const char *bytes, size_t n, char value)
 {
@@ -395,7 +396,7 @@ static int all_are(const char *bytes, size_t n, char value)
     return 1;
 }
 
-/* Lane 1 is given up after some steps while lane 2 is on its way. */
+/* Lane 1 is cancelled after some steps while lane 2 is running. */
 static void cancel_after(const set_t *set, sum_t *lost, sum_t *kept, uint32_t steps, int is_lagging)
 {
     uint32_t n = set->shape->shape.size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranges of an arena: what is handed out never overlaps, and everything comes together again.
+ * Ranges of an arena: taken ranges never overlap, and free ranges are joined again.
  */
 #include "mem/ranges.h"
 
@@ -32,7 +32,7 @@ static void test_first_fit_and_joining(void **state)
     assert_false(tutti__ranges_take(ranges, 41, &d));
     assert_int_equal(tutti__ranges_taken(ranges), 60);
 
-    /* A hole is used again, its rest stays free. */
+    /* A hole is used again; its rest stays free. */
     give(ranges, b, 20);
     assert_true(tutti__ranges_take(ranges, 5, &b));
     assert_int_equal(b, 10);
@@ -66,7 +66,7 @@ static void test_aligned(void **state)
     assert_int_equal(c, 48);
     assert_int_equal(tutti__ranges_taken(ranges), 36);
 
-    /* What was passed over is free: [10, 16), [32, 48), [58, 100). */
+    /* The skipped parts are free: [10, 16), [32, 48), [58, 100). */
     assert_true(tutti__ranges_take(ranges, 6, &d));
     assert_int_equal(d, 10);
     give(ranges, d, 6);
@@ -74,7 +74,7 @@ static void test_aligned(void **state)
     assert_int_equal(d, 32);
     give(ranges, d, 16);
 
-    /* Nothing from 64 on is long enough; a failure leaves the list as it was. */
+    /* From 64 on nothing is long enough; a failure does not change the list. */
     assert_false(tutti__ranges_take_aligned(ranges, 37, 0, 16, &d));
     assert_false(tutti__ranges_take_aligned(ranges, 16, 96, 16, &d));
     assert_false(tutti__ranges_take_aligned(ranges, 1, 200, 16, &d));
@@ -96,8 +96,8 @@ static void test_only_taken_ranges_leave(void **state)
     assert_int_equal(tutti__ranges_leave(ranges, 5), 0); /* not a beginning */
     assert_int_equal(tutti__ranges_leave(ranges, 1000), 0);
     assert_int_equal(tutti__ranges_leave(ranges, a), 10);
-    assert_int_equal(tutti__ranges_leave(ranges, a), 0); /* leaving already */
-    assert_true(tutti__ranges_take(ranges, 10, &b));     /* not before it is given */
+    assert_int_equal(tutti__ranges_leave(ranges, a), 0); /* already leaving */
+    assert_true(tutti__ranges_take(ranges, 10, &b));     /* not before give */
     assert_int_equal(b, 10);
     tutti__ranges_give(ranges, a);
     tutti__ranges_destroy(ranges);
@@ -108,7 +108,7 @@ static void test_only_taken_ranges_leave(void **state)
 
 static void test_random_takes_never_overlap(void **state)
 {
-    static unsigned char owner[SPAN]; /* 0: free, else slot + 1 */
+    static unsigned char owner[SPAN]; /* 0: free, otherwise slot + 1 */
     struct {
         uint64_t offset, bytes;
     } slots[SLOTS] = { { 0, 0 } };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arenas: what the owner and a forked peer see of each other, and what happens at the limits.
+ * Arenas: shared contents of the owner and a forked peer, and behaviour at the limits.
  */
 #include "mem/shared.h"
 
@@ -78,7 +78,7 @@ static void test_alloc_and_free(void **state)
     memset(a, 1, page);
     memset(b, 2, 3 * MIB);
 
-    /* Memory goes back at once, and comes again as zeros. */
+    /* Memory returns to the system at once, and is zero when it is used again. */
     assert_int_equal(tutti__arena_free(arena, b), TUTTI_OK);
     assert_int_equal(memory_of(arena), page);
     b = alloc(arena, 2 * MIB);
@@ -146,8 +146,8 @@ static uint64_t get(int fd)
     return word;
 }
 
-/* The peer: for each (offset, bytes) from the owner, says whether all bytes are 5, and writes 6.
-   Answers with its exit status, 0 if all went well. */
+/* The peer: for each (offset, bytes) from the owner it reports whether all bytes are 5, and writes
+   6. Its exit status is 0 on success. */
 static int peer(int fd, size_t span, char *owner_base, int from, int to)
 {
     char *base;
@@ -202,13 +202,13 @@ static void test_peer_sees_what_comes_later(void **state)
                    down[0], up[1]));
     }
     close(up[1]);
-    assert_int_equal(get(up[0]), 0); /* it has mapped; what follows is new to it */
+    assert_int_equal(get(up[0]), 0); /* it has mapped the arena; what follows is newer */
 
     exchange_with_peer(arena, early, 100, down[1], up[0]);
     late = alloc(arena, 9 * MIB);
     exchange_with_peer(arena, late, 9 * MIB, down[1], up[0]);
 
-    /* The same place, freed and taken again: zeros, then news, in both processes. */
+    /* The same place, freed and taken again: zeros, then new data, in both processes. */
     assert_int_equal(tutti__arena_free(arena, late), TUTTI_OK);
     late = alloc(arena, MIB);
     assert_true(all_bytes_are(late, MIB, 0));
@@ -250,7 +250,8 @@ static void test_one_mapping_within_a_process(void **state)
     assert_int_not_equal(mincore(base, 1, &seen), 0);
 }
 
-/* A child that frees what it inherited: not what it has put at those addresses since. */
+/* A child frees an inherited arena: this must not unmap what it has mapped at those
+   addresses since. */
 static tutti__arena_t *inherited;
 
 static int destroy_inherited(void)
@@ -279,7 +280,7 @@ static void test_too_much(void **state)
     assert_int_equal(tutti__arena_alloc(arena, span + 1, &ptr), TUTTI_ERR_NO_MEMORY);
     assert_non_null(strstr(tutti_last_error(), "addresses"));
 
-    /* More than there is: refused before a page is taken, and nothing stays behind. */
+    /* More than exists: refused before a page is taken, and nothing is kept. */
     if (available < span) {
         assert_int_equal(tutti__arena_alloc(arena, span, &ptr), TUTTI_ERR_NO_MEMORY);
         assert_non_null(strstr(tutti_last_error(), "MiB of memory left"));
@@ -359,7 +360,7 @@ static void test_file_limit_leaves_room_for_large_ranges(void **state)
     in_child(with_file_limit_for_large);
 }
 
-/* The same if the limit comes when ranges lie far behind it already, and until it goes. */
+/* The same if the limit comes when ranges are far beyond it, and until it is removed. */
 static int with_file_limit_later(void)
 {
     struct rlimit limit = { 8 * MIB, RLIM_INFINITY };
@@ -440,7 +441,7 @@ static int is_advised(const void *ptr)
     return smaps_line(ptr, "VmFlags", line, sizeof(line)) && strstr(line, " hg") != NULL;
 }
 
-/* Asked of the kernel itself, with a file and a mapping that no arena has to do with. */
+/* Asks the kernel itself, with a file and a mapping that belong to no arena. */
 static int kernel_has_huge_pages(size_t bytes)
 {
     size_t huge = TUTTI__HUGE_BYTES;
@@ -478,12 +479,12 @@ static void test_large_ranges_are_aligned(void **state)
     assert_int_equal((uintptr_t)a % huge, 0);
     assert_int_equal((uintptr_t)b % huge, 0);
 
-    /* Small ones lie side by side, and nothing is reserved but what was asked for. */
+    /* Small ranges are adjacent, and only requested bytes are reserved. */
     assert_ptr_equal(small, base);
     assert_ptr_equal(small_too, small + page);
     assert_int_equal(memory_of(arena), page + 3 * MIB + page + huge - page + huge);
 
-    /* khugepaged may fill up the last huge page; that goes back, too. */
+    /* khugepaged may complete the last huge page; it is freed as well. */
     a[4 * MIB - 1] = 1;
     assert_int_equal(tutti__arena_free(arena, a), TUTTI_OK);
     assert_int_equal(memory_of(arena), page + huge - page + huge);
@@ -507,7 +508,7 @@ static void test_large_ranges_are_advised(void **state)
     tutti__arena_destroy(arena);
 }
 
-/* What a peer has of a range after it has touched it: its exit status is 0 if huge pages. */
+/* A peer's pages of a range after it has touched them: exit status 0 if they are huge. */
 static void peer_has_huge_pages(tutti__arena_t *arena, unsigned char *ptr, size_t bytes)
 {
     pid_t child;
@@ -557,7 +558,7 @@ static void test_large_ranges_have_huge_pages(void **state)
     tutti__arena_destroy(arena);
 }
 
-/* Two who say no: the caller, and the system, if nobody overrules it. */
+/* Two refusals: by the caller, and by the system without an override. */
 static void test_huge_pages_refused(void **state)
 {
     char text[80] = "";
@@ -577,7 +578,7 @@ static void test_huge_pages_refused(void **state)
     tutti__arena_destroy(arena);
 }
 
-/* As on a system that has none. */
+/* As on a system without huge pages. */
 static int without_huge_pages(void)
 {
     tutti__arena_t *arena;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# The protocols' own sources, built so that a scheduler sits at each access to a shared word.
+# The protocols' own sources, built with a scheduler at each access to a shared word.
 unit_tests += \
     %reldir%/test_channel \
     %reldir%/test_interleave \
@@ -34,5 +34,5 @@ tests_unit_node_test_nccl_ends_SOURCES = %reldir%/test_nccl_ends.c $(nccl_world)
 tests_unit_node_test_nccl_ends_LDADD = $(PRETEND_LIBS)
 tests_unit_node_test_places_SOURCES = %reldir%/test_places.c $(world)
 
-# Ranks without boot, for tests of all that stands on shared memory.
+# Ranks without boot, for tests of everything above shared memory.
 world = tests/unit/node/world.c tests/unit/node/world.h

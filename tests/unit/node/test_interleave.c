@@ -2,17 +2,17 @@
 /*
  * Node operations over shared memory, their real code, under many interleavings of 2 to 4 ranks.
  *
- * Each run does a list of operations with data that differ by rank and operation, and compares
- * every result; so a slot that is overwritten before all have read it, or read before it is full,
+ * Each run executes a list of operations with data that differ by rank and operation, and compares
+ * every result. So a slot that is overwritten before all have read it, or read before it is full,
  * shows as a wrong result, and a lost word as a deadlock. Random interleavings with several rates
- * of switching, and all those with up to two switches at chosen points.
+ * of switching, and all with up to two switches at chosen points.
  *
- * Of a meeting it is checked that nobody leaves before all have come, and that a rank which came
- * with another call is found out by all, however far the others are in what comes next.
+ * For a meeting the test checks that no rank leaves before all have come, and that all ranks detect
+ * a rank with another call, however far the others have come in the next operations.
  *
- * That mistakes show at all: ranks that say too early how far they are get wrong results.
+ * The test of the test: ranks that report their progress too early get wrong results.
  *
- * All of it again with ranks in several groups.
+ * All of this again with ranks in several groups.
  */
 #include "interleave.h"
 
@@ -27,7 +27,7 @@
 
 #include <cmocka.h>
 
-static int whole; /* else in the quick form */
+static int whole; /* 0: the quick form */
 
 enum {
     MOST = 9000,
@@ -40,20 +40,20 @@ typedef struct {
     size_t count;
     uint32_t root;
     int shared; /* buffers in arenas: bit r for rank r, bit 4 + r for its dst if that is apart */
-    int odd;    /* a rank that comes with another root to a NODE_MEET, with another count to a
+    int odd;    /* a rank with another root in a NODE_MEET, with another count in a
                    NODE_ALLREDUCE; -1: none */
     int apart;  /* not in place: bit r for rank r */
 } step_t;
 
-/* Ranks in an operation of this kind say at once that they have done all of it. */
+/* Ranks in an operation of this kind report at once that they have finished it. */
 typedef struct {
-    tutti__op_kind_t kind; /* 0: nobody does */
+    tutti__op_kind_t kind; /* 0: no rank does */
     enum {
         EARLY_IN,
         EARLY_SUM,
         EARLY_RED,
         EARLY_OUT,
-        EARLY_GROUP /* that one's group has come */
+        EARLY_GROUP /* a group's announcement */
     } stage;
 } early_t;
 
@@ -68,7 +68,7 @@ typedef struct {
     tutti__node_call_t call[IL_RANKS]; /* each rank's last one */
     tutti__reducer_t reducer;
     early_t early;
-    tutti_op_t left;     /* 0, or instead of sums: an operation that gives what is on its left */
+    tutti_op_t left;     /* 0, or instead of sums: an operation that returns its left operand */
     uint32_t begun[OPS]; /* ranks that have begun each operation */
     int wrong, wrong_op, wrong_rank;
     size_t wrong_at;
@@ -79,13 +79,13 @@ static float value_of(int rank, int op, size_t i)
     return (float)((rank * 7 + op * 13 + (int)(i % 251)) % 97);
 }
 
-/* What element i of rank's dst should be; 0 if it is not its business. */
+/* The required value of element i of rank's dst; 0 if the rank does not get this element. */
 static int promised(const node_run_t *run, int rank, int op, size_t i, float *ret)
 {
     const step_t *s = &run->step[op];
     uint32_t n = run->world->n, part = 0;
     tutti__blockmap_t map = { s->count, n, s->count, NULL, NULL };
-    size_t length = s->count / n; /* where all are equal */
+    size_t length = s->count / n; /* if all are equal */
 
     while (i >= tutti__block_border(&map, part + 1))
         part++;
@@ -138,7 +138,7 @@ static void say_early(const node_run_t *run, int rank)
         tutti__store_release(&own->out, value);
 }
 
-/* It begins in one of two ways, which peers need not have in common. */
+/* It begins in one of two ways, which may differ between ranks. */
 static tutti_status_t begin(node_run_t *run, int rank, int op, const tutti__node_call_t *call,
                             tutti__stuck_t *stuck)
 {
@@ -160,7 +160,7 @@ static tutti_status_t finish(node_run_t *run, int rank, int op, const tutti__nod
          status = run->node[rank]->ops->step(run->node[rank], run->lane, &stuck)) {
         if (run->early.kind == call->kind)
             say_early(run, rank);
-        /* Random switches keep the scheduler from seeing that all are idle. */
+        /* With random switches the scheduler cannot detect that all are idle. */
         if (run->wrong || ++looks > MOST_LOOKS)
             return TUTTI_ERR_TIMEOUT;
         il_idle();
@@ -184,7 +184,7 @@ static void one_meeting(node_run_t *run, int rank, int op)
         is_wrong(run, rank, op, 0);
 }
 
-/* Has nothing been touched? */
+/* Is everything unchanged? */
 static void look_untouched(node_run_t *run, int rank, int op, const tutti__node_call_t *call)
 {
     const float *src = call->src, *dst = call->dst;
@@ -194,7 +194,7 @@ static void look_untouched(node_run_t *run, int rank, int op, const tutti__node_
             is_wrong(run, rank, op, i);
 }
 
-/* Is all of it right in dst, and as it was in src? */
+/* Is dst correct, and src unchanged? */
 static void look(node_run_t *run, int rank, int op, const tutti__node_call_t *call)
 {
     const step_t *s = &run->step[op];
@@ -299,8 +299,8 @@ static void expect_right(const node_run_t *run, uint32_t points, const il_plan_t
                  plan->place[0], plan->place[1]);
 }
 
-/* Operations of all kinds and sizes: one-shot, one chunk or many, zero-copy, mixed; many are made
-   again at once, with other buffers. */
+/* Operations of all kinds and sizes: one-shot, one chunk or many, zero-copy, mixed; many are
+   repeated at once, with other buffers. */
 static void draw_steps(node_run_t *run, uint32_t seed)
 {
     static const tutti__op_kind_t kinds[] = {
@@ -321,7 +321,7 @@ static void draw_steps(node_run_t *run, uint32_t seed)
         if (s->kind == TUTTI__NODE_ALLTOALL)
             s->count = (s->count + n - 1) / n * n;
         s->root = tutti__sched_has_root(s->kind) ? (uint32_t)rand() % n : 0;
-        if (i > 0 && rand() % 2 == 0) { /* again, but for the buffers */
+        if (i > 0 && rand() % 2 == 0) { /* the same call, except the buffers */
             s->kind = s[-1].kind;
             s->count = s[-1].count;
             s->root = s[-1].root;
@@ -422,7 +422,7 @@ static void test_order(void **state)
     assert_true(tutti__user_op_drop(left));
 }
 
-/* Do some operations of this kind, many chunks or zero-copy each, come out wrong? */
+/* Do some operations of this kind, many chunks or zero-copy each, give wrong results? */
 static int is_found(int n, const char *groups, early_t early, size_t count, int shared)
 {
     world_t w;
@@ -444,7 +444,7 @@ static int is_found(int n, const char *groups, early_t early, size_t count, int 
     return found;
 }
 
-/* Found are those that somebody waits for. */
+/* Only stages for which a rank waits are detected. */
 static void test_early(void **state)
 {
     static const struct {
@@ -452,7 +452,7 @@ static void test_early(void **state)
         int n, shared, found;
     } cases[] = {
         { { TUTTI__NODE_REDUCE, EARLY_IN }, 3, 0, 1 },
-        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 0, 0 }, /* the root does it all */
+        { { TUTTI__NODE_REDUCE, EARLY_RED }, 3, 0, 0 }, /* the root does all the work */
         { { TUTTI__NODE_REDUCE, EARLY_OUT }, 3, 0, 1 },
         { { TUTTI__NODE_REDUCE, EARLY_IN }, 4, 0, 1 },
         { { TUTTI__NODE_REDUCE, EARLY_RED }, 4, 0, 1 },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Node operations by NCCL, over the pretend device: all kinds and maps against a reference that
- * goes element by element, several lanes at once in another order on each rank, two threads a rank.
+ * Node operations by NCCL, over the pretend device: all kinds and maps against an element-wise
+ * reference, several lanes at once in a different order on each rank, two threads per rank.
  */
 #include "unit/node/test_nccl_world.h"
 #include "long.h"
@@ -20,25 +20,25 @@
 enum {
     RANKS = NCCL_RANKS,
     CASES = 1024,
-    IDLE_US = 20,      /* between looks.. */
-    IDLES = 500000,    /* ..of which so many in a row are too many */
-    IDLES_AWAKE = 100, /* and the first so many go without */
+    IDLE_US = 20,      /* between polls */
+    IDLES = 500000,    /* limit of consecutive idle polls */
+    IDLES_AWAKE = 100, /* the first of them without a pause */
     BLOCKS = 300,      /* more than NCCL's calls in one group */
-    SENTINEL = 99      /* what nobody may write over */
+    SENTINEL = 99      /* in memory that no rank may write */
 };
 
-/* How the elements are cut. */
+/* How the elements are cut into blocks. */
 typedef enum {
     EVEN,
     ONE_MORE, /* the last block is longer */
     UNEVEN,
     FEW,    /* some blocks are empty */
     TABLE,  /* irregular */
-    PLACES, /* and elsewhere on each rank */
+    PLACES, /* places that differ on each rank */
     MAPS
 } map_t;
 
-/* How an operation is told about buffers. */
+/* How the buffers are passed to an operation. */
 typedef enum {
     WHOLE,
     CHUNKS,
@@ -48,15 +48,15 @@ typedef enum {
     MODES
 } way_t;
 
-/* What comes out. */
+/* The required result. */
 typedef enum {
     FINE,
     NOT_SERVED,
-    OTHER_COUNT, /* the last rank comes with another one.. */
-    OTHER_MEMORY /* ..or with host memory */
+    OTHER_COUNT, /* the last rank has another count */
+    OTHER_MEMORY /* the last rank has host memory */
 } end_t;
 
-/* One call of all ranks. */
+/* One call on all ranks. */
 typedef struct {
     tutti__op_kind_t kind;
     tutti_dtype_t dtype;
@@ -64,11 +64,11 @@ typedef struct {
     uint32_t divisor, root, nblk, nparts;
     map_t map;
     way_t mode;
-    int in_place, is_late; /* the source is written on a stream of the caller's */
+    int in_place, is_late; /* is_late: the source is written on a stream of the caller's */
     end_t end;
 } case_t;
 
-/* The same as one rank sees it. */
+/* The call of one rank. */
 typedef struct {
     tutti__node_call_t call;
     size_t table[BLOCKS + 1], begins[BLOCKS];
@@ -78,7 +78,7 @@ typedef struct {
 
 static case_t cases[CASES];
 static uint32_t ncases;
-static atomic_int is_over; /* a driver has found something wrong */
+static atomic_int is_over; /* a driver has found an error */
 
 /* ---- one call: buffers and reference ---- */
 
@@ -111,7 +111,7 @@ static void make_map(const case_t *c, uint32_t r, own_t *own)
     if (c->map != PLACES)
         return;
     map->begins = own->begins;
-    /* Backwards, or forwards end to end on every other rank only. */
+    /* Backwards; on every other rank forwards and contiguous. */
     own->extent = r;
     for (uint32_t i = 0; i < blocks; i++) {
         uint32_t b = c->nblk > 1 ? i : blocks - 1 - i;
@@ -121,7 +121,7 @@ static void make_map(const case_t *c, uint32_t r, own_t *own)
     }
 }
 
-/* Elements from one SCRATCH block to the next; that of a trip is all blocks'. */
+/* Distance of two SCRATCH blocks in elements; all blocks of a trip have it. */
 static size_t scratch_step(const own_t *own)
 {
     return own->call.map.chunk + 1;
@@ -150,7 +150,7 @@ static size_t place_of(const case_t *c, const own_t *own, int is_dst, size_t tri
            (call->whole ? 0 : trip * call->map.chunk);
 }
 
-/* Every buffer has room for both kinds of places. */
+/* Every buffer is large enough for both kinds of places. */
 static size_t room_of(const case_t *c, const own_t *own)
 {
     return own->extent + own->trips * all_blocks(c) * scratch_step(own);
@@ -178,7 +178,7 @@ static void set(tutti_dtype_t dtype, void *to, int64_t value)
     }
 }
 
-/* rank -1: with what nobody may write over. */
+/* rank -1: SENTINEL values. */
 static char *make_values(const case_t *c, size_t room, int64_t rank)
 {
     size_t esize = tutti_dtype_bytes(c->dtype);
@@ -197,7 +197,7 @@ static void fill(const case_t *c, char *buffer, size_t room, int64_t rank)
     free(values);
 }
 
-/* At one end or the other of the lane's memory: what goes beyond that is noticed. */
+/* At one end or the other of the lane's memory, so that accesses beyond it are detected. */
 static char *place_buffer(const case_t *c, uint32_t r, uint32_t lane, uint32_t which, size_t room)
 {
     size_t bytes = room * tutti_dtype_bytes(c->dtype);
@@ -245,7 +245,7 @@ static void source(const case_t *c, const own_t *own, uint32_t r, size_t trip, u
     set(c->dtype, to, initial(r, place_of(c, &peer, 0, trip, j) + e));
 }
 
-/* What rank `me` has to have there; 0: it gets nothing there. */
+/* The value that rank `me` must have there; 0: it gets nothing there. */
 static int expected(const case_t *c, const own_t *own, uint32_t me, size_t trip, uint32_t j,
                     size_t e, void *to)
 {
@@ -273,7 +273,7 @@ static int expected(const case_t *c, const own_t *own, uint32_t me, size_t trip,
     return 1;
 }
 
-/* Everything that was to be written is right, and nothing else was. NULL, or what is wrong. */
+/* All required elements are correct, and no others have changed. NULL, or the error. */
 static const char *judge(const case_t *c, own_t *own, uint32_t me)
 {
     size_t esize = tutti_dtype_bytes(c->dtype), room = room_of(c, own);
@@ -317,7 +317,7 @@ static int is_parted(tutti__op_kind_t kind)
            kind == TUTTI__NODE_ALLTOALL;
 }
 
-/* Of one kind, with blocks of one shape. */
+/* Cases of one kind, with blocks of one shape. */
 static void add_kind(uint32_t n, tutti__op_kind_t kind, uint32_t nblk, uint32_t nparts)
 {
     for (int map = EVEN; map < MAPS; map++) {
@@ -372,7 +372,7 @@ static void add_odd(uint32_t n, end_t end)
                   .end = n > 1 || end == NOT_SERVED ? end : FINE });
 }
 
-/* Of a type that NCCL has not. */
+/* Cases of a type that NCCL does not have. */
 static void add_moves(uint32_t n)
 {
     for (int kind = TUTTI__NODE_ALLREDUCE; kind <= TUTTI__NODE_ALLTOALL; kind++)
@@ -424,7 +424,7 @@ typedef struct {
     char wrong[512];
 } driver_t;
 
-/* A lane's progress through the cases that are its: every LANES-th. */
+/* A lane's progress through its cases: every LANES-th. */
 typedef struct {
     uint32_t at;
     int is_running;
@@ -457,7 +457,7 @@ static void write_late(driver_t *d, uint32_t lane, const case_t *c, own_t *own)
     tutti__nccl_node_ready(nccl_job.node[d->rank], lane, nccl_job.event[d->rank][lane]);
 }
 
-/* Does this rank come with another call than the rest? */
+/* Does this rank have another call than the rest? */
 static int is_odd(const driver_t *d, const case_t *c, end_t end)
 {
     return c->end == end && d->rank + 1 == nccl_job.n;
@@ -557,7 +557,7 @@ static void *drive(void *arg)
     return NULL;
 }
 
-/* Lane 0 has a thread of its own on each rank, as direct calls have. */
+/* Lane 0 has a separate thread on each rank, as direct calls have. */
 static void run_cases(uint32_t n, uint32_t seed)
 {
     driver_t driver[2 * RANKS];
@@ -585,7 +585,7 @@ static void run_cases(uint32_t n, uint32_t seed)
         assert_int_equal(watched_aborts(r), 0);
 }
 
-static int whole; /* else in the quick form */
+static int whole; /* 0: the quick form */
 
 static void test_all_kinds(void **state)
 {
@@ -595,7 +595,7 @@ static void test_all_kinds(void **state)
     for (uint32_t i = 0; i < (whole ? 4 : 3); i++) {
         add_all(sizes[i]);
         run_cases(sizes[i], i);
-        /* Where parts are equal, by NCCL's own calls. */
+        /* Equal parts use NCCL's own calls. */
         assert_true(watched_calls(TUTTI__NCCL_REDUCE_SCATTER) > 0);
         assert_true(watched_calls(TUTTI__NCCL_ALLGATHER) > 0);
     }

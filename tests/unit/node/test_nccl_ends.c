@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How node operations by NCCL end otherwise: aborted, failed, never opened. */
+/* Other ends of node operations by NCCL: aborted, failed, never opened. */
 #include "node/shm/shm.h"
 #include "unit/node/test_nccl_world.h"
 
@@ -13,8 +13,8 @@
 
 enum {
     LOOK_US = 20,
-    LOOKS = 1000,        /* until it is believed that nothing will come.. */
-    MOST_LOOKS = 1000000 /* ..and where something must */
+    LOOKS = 1000,        /* polls after which nothing is expected any more */
+    MOST_LOOKS = 1000000 /* limit of polls for an expected event */
 };
 
 static void start_sum(uint32_t r, uint32_t lane, tutti__node_call_t *call)
@@ -49,7 +49,7 @@ static tutti_status_t step_often(uint32_t r, uint32_t lane)
     return step_for(r, lane, LOOKS);
 }
 
-/* A rank does not come: the others' work is on their devices. */
+/* One rank does not call, and the others' work is already on their devices. */
 static void test_abort(void **state)
 {
     tutti__node_call_t call[3];
@@ -71,7 +71,7 @@ static void test_abort(void **state)
         seq = ((tutti__shm_t *)nccl_job.host[r])->lane[1].seq;
         start_sum(r, 1, &call[r]);
         assert_int_equal(step_often(r, 1), TUTTI_ERR_TRANSPORT);
-        /* What was on its way there still is. */
+        /* The announced operations there are unchanged. */
         assert_int_equal(((tutti__shm_t *)nccl_job.host[r])->lane[1].seq, seq);
         assert_int_equal(watched_aborts(r), 1);
     }
@@ -108,7 +108,7 @@ static void *abort_all(void *arg)
     return NULL;
 }
 
-/* By two at once. */
+/* Two threads abort at once. */
 static void test_abort_from_elsewhere(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void test_abort_from_elsewhere(void **state)
     }
 }
 
-/* Every lane of the rank says what NCCL said. */
+/* Every lane of the rank returns NCCL's error. */
 static void test_nccl_fails(void **state)
 {
     tutti__node_call_t call[2][2];
@@ -159,11 +159,11 @@ static void test_nccl_fails(void **state)
     tutti__nccl_node_abort(nccl_job.node[0]);
     assert_int_equal(step_often(0, 0), TUTTI_ERR_TRANSPORT);
     nccl_finish();
-    /* Closing did it here. */
+    /* Rank 1 was aborted by close. */
     assert_int_equal(watched_aborts(1), 1);
 }
 
-/* Closing waits for no work: it is aborted. */
+/* Close does not wait for work: it aborts it. */
 static void test_close_in_flight(void **state)
 {
     tutti__node_call_t call[2];
@@ -196,7 +196,7 @@ static void test_event_is_given_back(void **state)
     nccl_finish();
 }
 
-/* One of two ranks alone. */
+/* Only one of two ranks. */
 static void begin_alone(void)
 {
     memset(&nccl_job, 0, sizeof(nccl_job));
@@ -207,7 +207,7 @@ static void begin_alone(void)
 
 static void test_open_fails(void **state)
 {
-    /* A stream, five events, those of overdue.c, the stage, NCCL: this one is not reached. */
+    /* One more than are made: a stream, five events, those of overdue.c, the stage, NCCL. */
     const int all = 9 + 2 * TUTTI__NCCL_OVERDUE;
     tutti_status_t status = TUTTI_ERR_NO_MEMORY;
 

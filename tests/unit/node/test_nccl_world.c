@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One host's ranks with nodes by NCCL. See test_nccl_world.h. */
+/* The ranks of one host with nodes by NCCL. See test_nccl_world.h. */
 #include "unit/node/test_nccl_world.h"
 
 #include <setjmp.h>
@@ -26,7 +26,7 @@ tutti_status_t nccl_open_rank(uint32_t r)
     return tutti__nccl_node_open(&with, &nccl_job.node[r]);
 }
 
-/* What rank r's callers have. Opening has used its device. */
+/* Resources of rank r's callers. Opening has selected its device. */
 static void make_callers(uint32_t r)
 {
     const tutti__device_ops_t *ops = watched_device();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For tests: one host's ranks with nodes by NCCL, over the pretend device; device r is rank r's. */
+/* For tests: the ranks of one host with nodes by NCCL, over the pretend device; device r
+   is rank r's. */
 #ifndef TESTS_UNIT_NODE_TEST_NCCL_WORLD_H
 #define TESTS_UNIT_NODE_TEST_NCCL_WORLD_H
 
@@ -26,12 +27,12 @@ typedef struct {
 
 extern nccl_job_t nccl_job;
 
-/* n ranks, connected; from here on the device makes nothing more. seed: see watched_begin. */
+/* n ranks, connected; after this call the device makes nothing. seed: see watched_begin. */
 void nccl_begin(uint32_t n, uint32_t seed);
-/* Fails the test that runs if there was misuse of the device. */
+/* Fails the running test if the device was misused. */
 void nccl_finish(void);
 
-/* Rank r's node alone, with the id that is there. */
+/* Open only rank r's node, with the existing id. */
 tutti_status_t nccl_open_rank(uint32_t r);
 
 #endif

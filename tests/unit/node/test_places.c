@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where bulk slots and shares begin: a slot as far into a cache line as the caller's buffer and
- * half a page from it, shares of zero-copy at pages. And results are right wherever buffers begin,
- * on each rank elsewhere, in operations that follow each other without a pause.
+ * Where bulk slots and shares begin: a slot has the offset of the caller's buffer in a cache line
+ * and differs from it by half a page; shares of zero-copy begin at pages. Results are correct for
+ * all offsets of buffers, different on each rank, in operations without a pause between them.
  */
 #include "node/shm/shm.h"
 #include "unit/node/world.h"
@@ -23,7 +23,7 @@ enum {
     ROUNDS = 12
 };
 
-/* Bytes behind the begin of a page. */
+/* Offset in a page. */
 static const size_t offsets[] = { 0, 16, 4, 60, 2064, 4080, 1, 2048 };
 #define OFFSETS (sizeof(offsets) / sizeof(*offsets))
 
@@ -33,7 +33,7 @@ typedef struct {
     tutti__node_call_t call[RANKS];
     char *src[RANKS], *dst[RANKS]; /* a page more than BYTES */
     tutti__reducer_t reducer;
-    int round[RANKS]; /* that each is in */
+    int round[RANKS]; /* each rank's current round */
 } pair_t;
 
 static float value(size_t i, uint32_t rank, int round)
@@ -127,7 +127,7 @@ static void check_slot(const pair_t *p, uint32_t r)
     assert_true(lane->bulk - lane->bulk_room < PAGE && room >= 2 * (4096 + PAGE));
 }
 
-/* Each rank is as far as it can get, one after the other, ROUNDS operations in a row. */
+/* Each rank makes as much progress as possible, one after another, for ROUNDS operations. */
 static void run(pair_t *p, int in_arena)
 {
     tutti__stuck_t stuck;
@@ -171,7 +171,7 @@ static void test_zero_copy(void **state)
     close_pair(&p, 1);
 }
 
-/* Shares of zero-copy: each element belongs to one, and large ones meet where a page does. */
+/* Shares of zero-copy: each element belongs to one share, and large shares meet at a page. */
 static void test_shares(void **state)
 {
     static const uint32_t ranks[] = { 2, 3, 8 };

@@ -17,7 +17,7 @@ static tutti__device_ops_t ops;
 static uint32_t nranks;
 static int is_on; /* between begin and end */
 static atomic_int makes_left, aborts[PRETEND_DEVICES], calls_of[TUTTI__NCCL_RECV + 1];
-/* 1: the next call shall; 2: it has. */
+/* 1: the next call will fail; 2: it has failed. */
 static atomic_int failing[PRETEND_DEVICES];
 static _Thread_local int device;
 
@@ -110,7 +110,7 @@ static int is_in_place(const tutti__nccl_call_t *c)
     return src == dst + (c->kind == TUTTI__NCCL_ALLGATHER ? mine : 0);
 }
 
-/* What a group writes, nothing else in it reads or writes. */
+/* In a group of calls no call reads or writes what another one writes. */
 static tutti_status_t check(const tutti__nccl_call_t *calls, size_t ncalls)
 {
     for (size_t i = 0; i < ncalls; i++) {
@@ -149,7 +149,7 @@ static tutti_status_t nccl_poll(tutti__nccl_t *nccl)
 
 static void nccl_abort(tutti__nccl_t *nccl)
 {
-    /* It is gone after the first; end looks at the number. */
+    /* It is freed by the first; watched_end checks the count. */
     if (atomic_fetch_add(&aborts[device], 1) == 0)
         pretend_device()->nccl_abort(nccl);
 }
@@ -163,7 +163,7 @@ const tutti__device_ops_t *watched_device(void)
 
 void watched_begin(uint32_t n, uint32_t seed)
 {
-    /* Threads of a test that has failed may be at it still. */
+    /* Threads of a failed test may still be running. */
     assert_false(is_on);
     is_on = 1;
     nranks = n;

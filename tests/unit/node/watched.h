@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests: the pretend device, where device r is rank r's, which fails on demand, counts, and
+ * For tests: the pretend device, where device r is rank r's. It fails on demand, counts, and
  * refuses calls of NCCL whose buffers overlap as NCCL does not allow.
  */
 #ifndef TESTS_UNIT_NODE_WATCHED_H
@@ -8,21 +8,21 @@
 
 #include "pretend/pretend.h"
 
-/* Forget all that was before. seed: of how work is delayed. */
+/* Reset everything. seed: for the delays of work. */
 void watched_begin(uint32_t nranks, uint32_t seed);
-/* Fails the test that runs if there was misuse, or if something was left. */
+/* Fails the running test if the device was misused, or if something was not freed. */
 void watched_end(void);
 
 const tutti__device_ops_t *watched_device(void);
 
-/* A rank's next call of NCCL fails, which nccl_poll says. */
+/* A rank's next call of NCCL fails; nccl_poll returns the error. */
 void watched_fail_call(uint32_t rank);
-/* The n-th thing that is made from here on fails, n >= 1. */
+/* The n-th object made from now on fails, n >= 1. */
 void watched_fail_make(int n);
 
-/* Since begin: how often NCCL was aborted.. */
+/* Since begin: NCCL's aborts. */
 int watched_aborts(uint32_t rank);
-/* ..and how many calls of a kind it got, over all ranks. */
+/* Since begin: NCCL's calls of a kind, over all ranks. */
 int watched_calls(tutti__nccl_kind_t kind);
 
 #endif

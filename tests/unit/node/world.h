@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests: ranks without boot. Machines made by hand over real arenas of one process, hosts as
- * the test pretends them, and the rooms over shared memory attached to them.
+ * For tests: ranks without boot. Hand-made machines over real arenas of one process, pretended
+ * hosts, and the rooms over shared memory attached to them.
  *
- * Everything fails the cmocka test that runs when memory is short.
+ * Out of memory fails the running cmocka test.
  */
 #ifndef TESTS_UNIT_NODE_WORLD_H
 #define TESTS_UNIT_NODE_WORLD_H
@@ -21,9 +21,9 @@ typedef struct {
     tutti__arena_t *arena[WORLD_RANKS];
     tutti__machine_t machine[WORLD_RANKS];
     uint32_t host_of[WORLD_RANKS];
-    uint32_t group_of[WORLD_RANKS]; /* within its host; set after world_open, else one group */
+    uint32_t group_of[WORLD_RANKS]; /* within its host; set after world_open; default: one group */
 
-    /* what machines, nodes and transports point to or begin with */
+    /* fields that machines, nodes and transports point to or begin with */
     uint32_t rank[WORLD_RANKS];
     int32_t index[WORLD_RANKS];
     char *base[WORLD_RANKS];
@@ -34,15 +34,15 @@ typedef struct {
     void *node_area[WORLD_RANKS], *table[WORLD_RANKS];
 } world_t;
 
-/* host_of: NULL puts all n ranks on one host. Smallest slots, so that little data is many chunks.
-   */
+/* host_of: NULL puts all n ranks on one host. Smallest slots, so that little data takes
+   many chunks. */
 void world_open(world_t *w, uint32_t n, const uint32_t *host_of);
 void world_close(world_t *w);
 
-/* All words that ranks share as new; for those who attach again. */
+/* Reset all words that ranks share, for a new attach. */
 void world_wipe(world_t *w);
 
-/* One rank's rooms; closed by the caller, with their own close(). */
+/* One rank's rooms; the caller closes them with their own close(). */
 tutti__node_t *world_node(world_t *w, uint32_t rank);
 tutti__xport_t *world_xport(world_t *w, uint32_t rank, size_t slot_bytes, uint32_t credits);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pretend device's conversions against numbers worked out by hand, and there and back for all
+ * The pretend device's conversions against numbers computed by hand, and a round trip of all
  * narrow values.
  */
 #include "pretend/inside.h"
@@ -39,7 +39,7 @@ static void test_float16(void **state)
     assert_int_equal(narrow(1 + 0x3p-11, TUTTI_FLOAT16), 0x3c02);
     assert_int_equal(narrow(2 - 0x1p-12, TUTTI_FLOAT16), 0x4000);
     assert_int_equal(narrow((double)NAN, TUTTI_FLOAT16), 0x7e00);
-    /* Once from float64: by way of float32 it would be a tie. */
+    /* One rounding from float64: through float32 it would be a tie. */
     assert_int_equal(narrow(1 + 0x1p-11 + 0x1p-40, TUTTI_FLOAT16), 0x3c01);
 }
 
@@ -91,7 +91,7 @@ static void test_scale_is_in_float32(void **state)
     assert_true(f == third);
     cast(&d, TUTTI_FLOAT64, &one, TUTTI_FLOAT16, 1, 1.0 / 3);
     assert_true(d == 1.0 / 3);
-    /* Two float32 whose product is a float32 infinity is so for float16, too. */
+    /* If the product of two float32 is infinity in float32, it is infinity in float16 as well. */
     f = FLT_MAX;
     cast(&one, TUTTI_FLOAT16, &f, TUTTI_FLOAT32, 1, 2);
     assert_int_equal(one, 0x7c00);

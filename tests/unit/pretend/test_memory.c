@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pretend device's memory: no host code touches it unnoticed, and `where` knows it all.
+ * The pretend device's memory: every access of host code is detected, and `where`
+ * recognises all of it.
  */
 #include "pretend/pretend.h"
 
@@ -81,7 +82,7 @@ static void test_host_code_faults(void **state)
     assert_false(seen.was_freed);
     assert_true(faults((char *)ptr + 9999, 1));
 
-    /* Behind its end, too, and what was freed. */
+    /* Also behind its end, and after it was freed. */
     assert_true(faults((char *)ptr + 12288 + 5, 0));
     assert_true(was_device);
     assert_int_equal(seen.offset, 12293);

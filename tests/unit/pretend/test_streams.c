@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pretend device's streams and events: later, in order, and as CUDA has it.
+ * The pretend device's streams and events: asynchronous, in order, and with CUDA's semantics.
  */
 #include "pretend/pretend.h"
 
@@ -60,7 +60,7 @@ static void finish(tutti__devent_t *which)
     assert_int_equal(status, TUTTI_OK);
 }
 
-/* Slow work in a stream, so long that the test can look on; b has memory of its own. */
+/* Slow work in a stream, long enough for the test to observe; b has separate memory. */
 static void slow_copy(tutti__dstream_t *stream, int ms)
 {
     pretend_rates(BYTES * 1000.0 / ms, 0);
@@ -120,12 +120,12 @@ static void test_wait_orders_streams(void **state)
     assert_int_equal(pinned[1], 1);
 }
 
-/* Recording again, behind slow work, changes nothing for who waits already; a wait from now on
-   is for the new record. */
+/* A second record, after slow work, changes nothing for an existing wait; a later wait is for the
+   new record. */
 static void test_wait_is_for_the_record_before_it(void **state)
 {
     (void)state;
-    slow_copy(b, 200); /* so the wait comes to its turn after the second record */
+    slow_copy(b, 200); /* so the wait is reached after the second record */
     assert_int_equal(ops->record(event, a), TUTTI_OK);
     assert_int_equal(ops->wait(b, event), TUTTI_OK);
     for (int i = 0; i < 3; i++)

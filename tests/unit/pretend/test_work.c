@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pretend device's work: right results in the device's view, and wrong ranges named.
+ * The pretend device's work: correct results in the device's view, and errors that name
+ * wrong ranges.
  */
 #include "pretend/pretend.h"
 
@@ -59,12 +60,12 @@ static tutti_status_t finish(void)
     return status;
 }
 
-/* All that was queued ends with an error that says `words`, as all that comes after does. */
+/* All queued work ends with an error that has `words` in it, and so does all later work. */
 static void expect_broken(const char *words)
 {
     void *ptr;
 
-    /* Refused if the work was that fast. */
+    /* Refused if the work was fast enough. */
     (void)ops->record(event, stream);
     while (ops->query(event) == TUTTI__AGAIN)
         usleep(100);
@@ -123,7 +124,7 @@ static void test_pack(void **state)
     (void)state;
     fill(x, 1);
     assert_int_equal(ops->pack(pieces, 2, TUTTI_FLOAT32, TUTTI_FLOAT16, 0.5, stream), TUTTI_OK);
-    memset(pieces, 0, sizeof(pieces)); /* they are ours again */
+    memset(pieces, 0, sizeof(pieces)); /* the caller may reuse them */
     assert_int_equal(ops->pack(&whole, 1, TUTTI_FLOAT16, TUTTI_FLOAT32, 1, stream), TUTTI_OK);
     assert_int_equal(finish(), TUTTI_OK);
     pretend_read(halves, y, sizeof(halves));
@@ -181,7 +182,7 @@ static void test_copy_of_what_was_freed(void **state)
     (void)state;
     assert_int_equal(ops->alloc(100, &gone), TUTTI_OK);
     ops->free(gone);
-    /* As for all that is not the device's, it returns when it is done. */
+    /* As for all memory that is not the device's, it returns when it is done. */
     assert_int_equal(ops->copy(x, gone, 10, stream), TUTTI_OK);
     expect_broken("copy from: 10 bytes at offset 0 of allocation 2, which was freed");
 }

@@ -9,7 +9,7 @@ unit_tests += \
     %reldir%/test_stream \
     %reldir%/test_user
 
-# What types.h says, once more.
+# A second implementation of types.h.
 reference = %reldir%/reference.c %reldir%/reference.h
 %C%_test_narrow_SOURCES = %reldir%/test_narrow.c $(reference)
 %C%_test_offsets_SOURCES = %reldir%/test_offsets.c $(reference)

@@ -17,7 +17,7 @@ static uint64_t mask_of(tutti_dtype_t dtype)
     return UINT64_MAX >> (64 - 8 * value_bytes(dtype));
 }
 
-/* Little endian, as everything this runs on. */
+/* Little endian, as all machines that run this. */
 raw_t raw_load(const void *at, tutti_dtype_t dtype)
 {
     raw_t raw = { 0, 0 };
@@ -60,7 +60,7 @@ int is_served(tutti_dtype_t dtype, tutti_op_t op)
 
 typedef struct {
     int mantissa_bits, bias;
-    uint64_t sign, top, nan; /* top: of infinity, or the NaN that stands for it */
+    uint64_t sign, top, nan; /* top: infinity, or the NaN in its place */
 } format_t;
 
 static format_t format_of(tutti_dtype_t dtype)
@@ -115,7 +115,7 @@ uint64_t encode(double x, tutti_dtype_t dtype)
     } else {
         exponent = ilogb(x) > exponent ? ilogb(x) : exponent;
         code = (uint64_t)nearbyint(ldexp(x, f.mantissa_bits - exponent));
-        /* At 2 * one the mantissa has become 0 of the next exponent: the sum has it right. */
+        /* At 2 * one the mantissa is 0 with the next exponent: the sum is correct. */
         if (code >= one)
             code += (uint64_t)(exponent + f.bias - 1) << f.mantissa_bits;
     }
@@ -124,7 +124,7 @@ uint64_t encode(double x, tutti_dtype_t dtype)
     return (code < f.top ? code : f.top) | sign;
 }
 
-/* Sign-extended, or not if the type has no sign. */
+/* Sign-extended if the type has a sign. */
 static int64_t as_int(uint64_t raw, tutti_dtype_t dtype)
 {
     switch (dtype) {
@@ -143,7 +143,7 @@ static int64_t as_int(uint64_t raw, tutti_dtype_t dtype)
 
 /* ---- folds ---- */
 
-/* The lesser of two numbers: -1 if it is a, 1 if it is b, 0 if they are the same. */
+/* -1 if a is less, 1 if b is less, 0 if they are equal. */
 static int order(double a, double b)
 {
     if (a == b)
@@ -273,7 +273,7 @@ raw_t expected_fold(const raw_t *raw, size_t n, tutti_op_t op, uint32_t divisor,
     if ((op != TUTTI_SUM && op != TUTTI_AVG) || dtype == TUTTI_BOOL)
         divisor = 0;
     if (n == 1 && divisor <= 1)
-        return raw[0]; /* a copy, whatever it is */
+        return raw[0]; /* a copy of any bits */
     if (is_pair(dtype))
         return fold_pairs(raw, n, op, dtype);
     if (is_float(dtype))
@@ -355,7 +355,7 @@ static uint64_t special_bits(tutti_dtype_t dtype)
     }
 }
 
-/* Indices are near each other, of both signs. */
+/* Indices are close to each other, with both signs. */
 static raw_t with_index(uint64_t value, tutti_dtype_t dtype)
 {
     uint64_t index = is_pair(dtype) ? next_random() % 5 - 2 : 0;
@@ -368,7 +368,7 @@ raw_t special_value(tutti_dtype_t dtype)
     return with_index(special_bits(dtype), dtype);
 }
 
-/* Half of the floats are near each other, so that sums round and cancel. */
+/* Half of the floats are close to each other, so that sums round and cancel. */
 raw_t any_value(tutti_dtype_t dtype)
 {
     uint64_t r = next_random();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What include/tutti/types.h says about types and operations, element by element, written down once
- * more: with libm and integers where the kernels have bits.
+ * A second implementation of the types and operations of include/tutti/types.h, element by element.
+ * It uses libm and integers where the kernels manipulate bits.
  *
- * Elements are handled as raw bits, so that NaNs and zeros are told apart.
+ * Elements are handled as raw bits, so that NaNs and zeros can be distinguished.
  */
 #ifndef TUTTI_TESTS_REFERENCE_H
 #define TUTTI_TESTS_REFERENCE_H
@@ -18,7 +18,7 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
-/* Best last; not all of them are on this machine. */
+/* Best last; this machine may not have all of them. */
 extern const char *const isas[ISAS];
 
 typedef struct {
@@ -29,26 +29,26 @@ typedef struct {
 raw_t raw_load(const void *at, tutti_dtype_t dtype);
 void raw_store(void *at, tutti_dtype_t dtype, raw_t raw);
 
-/* A small generator of our own: rand() differs between systems. */
+/* A small generator, because rand() differs between systems. */
 uint64_t next_random(void);
-/* Anything: a good deal of zeros, ones, ends, infinities and NaNs, and numbers near each other. */
+/* Any value: many zeros, ones, limits, infinities and NaNs, and numbers close to each other. */
 raw_t any_value(tutti_dtype_t dtype);
-/* Only such zeros, ones, ends, infinities and NaNs. */
+/* Only such zeros, ones, limits, infinities and NaNs. */
 raw_t special_value(tutti_dtype_t dtype);
 
 int is_float(tutti_dtype_t dtype);
 int is_pair(tutti_dtype_t dtype);
 int is_served(tutti_dtype_t dtype, tutti_op_t op);
 
-/* The number that a code of a floating point type stands for; the nearest code of a number, of two
-   the even one. */
+/* decode: the value of a floating point code. encode: the nearest code of a number; if two are
+   equally near, the even one. */
 double decode(uint64_t code, tutti_dtype_t dtype);
 uint64_t encode(double x, tutti_dtype_t dtype);
 
 /* One element of a fold of n >= 1 sources. */
 raw_t expected_fold(const raw_t *raw, size_t n, tutti_op_t op, uint32_t divisor,
                     tutti_dtype_t dtype);
-/* Of a scaled element. */
+/* One element times `factor`. */
 raw_t expected_scale(raw_t raw, tutti_dtype_t dtype, double factor);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TUTTI_ISA, as tutti_init takes it. */
+/* TUTTI_ISA, as tutti_init reads it. */
 #include "base/log.h"
 #include "reduce/reduce.h"
 

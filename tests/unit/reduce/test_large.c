@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More than 2^31 elements, through each kind of loop: sums, functions of two blocks, float8 by way
- * of float32. Skipped where 12 GiB of memory cannot be had.
+ * More than 2^31 elements, through each kind of loop: sums, functions of two blocks, float8 through
+ * float32. Skipped if 12 GiB of memory are not available.
  */
 #include "base/compiler.h"
 #include "long.h"
@@ -21,10 +21,11 @@
 
 static unsigned char *a, *b;
 
-/* Where a count in an int would go wrong. */
+/* Places where a count in an int would fail. */
 static const size_t places[] = { 0, COUNT - 2, COUNT - 1, COUNT, COUNT + 1, ALL - 1 };
 
-/* All elements of `a` are x, all of b are y, but for the places; result z, and there w. */
+/* All elements of `a` are x, all of b are y, except at the places; result z, and w at
+   the places. */
 static void check(tutti_dtype_t dtype, tutti_op_t op, int x, int y, int z, int w)
 {
     const void *both[] = { a, b };
@@ -48,9 +49,9 @@ static void test_sum(void **state)
     check(TUTTI_UINT8, TUTTI_SUM, 2, 5, 7, 4);
 }
 
-static int whole; /* else in the quick form */
+static int whole; /* 0: the quick form */
 
-/* A minute, where every access is checked; one test must do. */
+/* It takes a minute if every access is checked; one test must suffice. */
 static void skip_if_slow(void)
 {
 #ifdef TUTTI__SANITIZED

@@ -5,9 +5,10 @@
  *
  * Conversions of float32 are reached through tutti__reduce_scale: 1.0 times a factor.
  *
- * Once, all four conversions, and sums, products, minima and maxima of pairs, were also compared
- * with ml_dtypes 0.6.0 and numpy, on half a million float32 for each type; no bit differed, but for
- * the sign and payload of NaNs, of which there is one here, and which zero is the lesser.
+ * All four conversions, and sums, products, minima and maxima of pairs, were also compared
+ * once with ml_dtypes 0.6.0 and numpy, on half a million float32 for each type. All bits were
+ * equal, except the sign and payload of NaNs, of which there is only one here, and the order
+ * of the two zeros.
  */
 #include "reduce/reduce.h"
 
@@ -44,7 +45,7 @@ static uint64_t get(const void *array, size_t i, tutti_dtype_t dtype)
     return raw_load((const char *)array + i * tutti_dtype_bytes(dtype), dtype).value;
 }
 
-/* What the OCP specification and IEEE 754 say about some codes; the reference has them right. */
+/* Codes from the OCP specification and IEEE 754; the reference agrees with them. */
 static void test_known_codes(void **state)
 {
     static const struct {
@@ -72,7 +73,7 @@ static void test_known_codes(void **state)
     assert_true(isnan(decode(0x7f, TUTTI_FLOAT8_E4M3)) && isnan(decode(0xff, TUTTI_FLOAT8_E4M3)));
     for (uint64_t code = 0x7d; code <= 0x7f; code++)
         assert_true(isnan(decode(code, TUTTI_FLOAT8_E5M2)));
-    /* Half way beyond the largest number: down if that is even, else over the edge. */
+    /* Half way beyond the largest number: down if that is even, otherwise overflow. */
     assert_int_equal(encode(464, TUTTI_FLOAT8_E4M3), 0x7e);
     assert_int_equal(encode(464.001, TUTTI_FLOAT8_E4M3), 0x7f);
     assert_int_equal(encode(-1000, TUTTI_FLOAT8_E4M3), 0x7f);
@@ -116,7 +117,7 @@ static void test_all_codes(void **state)
 
 /*
  * All pairs of float8, in double: sums and products of two are exact in it, or so far apart that
- * the nearest code is the greater operand; so there is one rounding. AVG is divided in float32.
+ * the nearest code is the larger operand; so there is one rounding. AVG is divided in float32.
  */
 static double in_double(double a, double b, tutti_op_t op)
 {
@@ -164,7 +165,7 @@ static void test_all_pairs_of_float8(void **state)
             }
 }
 
-/* A vector and a rest of elements, all the same. */
+/* A vector and remaining elements, all the same. */
 static void check_rounding(float x, tutti_dtype_t dtype)
 {
     unsigned char ones[17 * 2], want[17 * 2], seen[17 * 2];
@@ -181,8 +182,8 @@ static void check_rounding(float x, tutti_dtype_t dtype)
                  (unsigned long long)get(seen, 16, dtype), (unsigned long long)code);
 }
 
-/* Around each code and around the middle between it and the next one; the last one's next is what
-   would follow the largest number. */
+/* Around each code and around the midpoint between it and the next one; after the last code comes
+   the number that would follow the largest one. */
 static void check_all_rounding(tutti_dtype_t dtype)
 {
     static const float far[] = { 0x1p-149f, 0x1p-126f, 1e30f, 0x1.fffffep127f, INFINITY };
@@ -217,8 +218,8 @@ static void test_rounding(void **state)
             check_all_rounding(narrow[t]);
 }
 
-/* The caller's processor takes subnormal float32 for zeros, which no code of these types is. Last:
-   what fails leaves it so. */
+/* The caller's processor treats subnormal float32 as zeros; no code of these types is subnormal in
+   float32. Last, because a failure leaves the mode set. */
 static void test_flushing(void **state)
 {
 #ifdef __SSE2__

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels on arrays that begin anywhere in a cache line, as the library calls them: every
- * combination of some offsets of two sources and a destination, all types, against reference.c;
- * more sources with some of the combinations. Nothing beside the destination changes.
+ * Kernels on arrays at any offset in a cache line, as the library calls them: every combination of
+ * some offsets of two sources and a destination, all types, against reference.c; more sources with
+ * some of the combinations. Nothing outside the destination changes.
  */
 #include "reduce/reduce.h"
 
@@ -24,7 +24,7 @@ enum {
     BYTES = COUNT * ESIZE
 };
 
-/* Bytes behind the begin of a line: multiples of every element size, and such that are not. */
+/* Offsets in a line: multiples of every element size, and others. */
 static const size_t offsets[] = { 0, 1, 2, 4, 8, 16, 20, 32, 48, 63 };
 
 typedef struct {
@@ -37,7 +37,7 @@ static _Alignas(LINE) unsigned char values[MOST_SRCS][BYTES], wanted[BYTES];
 typedef struct {
     tutti_dtype_t dtype;
     tutti_op_t op;
-    size_t n, bytes; /* sources; of each array */
+    size_t n, bytes; /* n sources; bytes of each array */
     uint32_t divisor;
 } fold_t;
 
@@ -79,7 +79,7 @@ static unsigned char *clear(room_t *room, size_t offset, const fold_t *fold)
     return at;
 }
 
-/* at: offset of each source, and behind them of the destination. */
+/* at: offset of each source, then of the destination. */
 static void fold_at(const fold_t *fold, const tutti__reducer_t *reducer, const size_t *at)
 {
     const void *srcs[MOST_SRCS];
@@ -87,7 +87,7 @@ static void fold_at(const fold_t *fold, const tutti__reducer_t *reducer, const s
 
     for (size_t s = 0; s < fold->n; s++) {
         srcs[s] = memcpy(clear(&rooms[s], at[s], fold), values[s], fold->bytes);
-        /* The others' offsets are exchanged, so that aligned arrays stand beside others. */
+        /* The other offsets are exchanged, so that aligned and unaligned arrays are mixed. */
         dsts[s] = clear(&results[s], at[fold->n - s], fold);
     }
     tutti__reduce(reducer, dsts[0], srcs, fold->n, COUNT, fold->divisor);
@@ -106,7 +106,7 @@ static void combinations(const fold_t *fold, const tutti__reducer_t *reducer, si
     for (size_t a = 0; a < LENGTH(offsets); a += step)
         for (size_t b = 0; b < LENGTH(offsets); b += step)
             for (size_t c = 0; c < LENGTH(offsets); c += step) {
-                /* More than two sources take turns with the three offsets. */
+                /* More than two sources use the three offsets in turn. */
                 size_t at[MOST_SRCS + 1];
 
                 for (size_t i = 0; i <= fold->n; i++)
@@ -115,7 +115,7 @@ static void combinations(const fold_t *fold, const tutti__reducer_t *reducer, si
             }
 }
 
-/* step: how many of the offsets are passed over. */
+/* step: the number of offsets that are skipped. */
 static void on_all_sets(tutti_dtype_t dtype, tutti_op_t op, size_t n, size_t step)
 {
     fold_t fold = { dtype, op, n, COUNT * tutti_dtype_bytes(dtype), 0 };
@@ -186,7 +186,7 @@ static void test_scale(void **state)
     }
 }
 
-/* Blocks: the first one ends where a line does, all others are as long as can be. */
+/* Blocks: the first one ends at a line, all others have the full length. */
 static void test_blocks(void **state)
 {
     const char *lines = (const char *)rooms;
@@ -203,7 +203,7 @@ static void test_blocks(void **state)
         }
 }
 
-/* What a long fold passes to its kernel: all after the first part begins a line of dst. */
+/* The parts that a long fold passes to its kernel: all after the first begin at a line of dst. */
 static const void *begins[8];
 static size_t counts[8], calls;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels of every instruction set this machine has, all types and operations, against
+ * The kernels of every instruction set of this machine, all types and operations, against
  * reference.c, bit by bit; each set gets the same data, so all sets give the same bits.
  */
 #include "reduce/reduce.h"
@@ -33,7 +33,7 @@ typedef struct {
     tutti_dtype_t dtype;
     tutti_op_t op;
     uint32_t divisor;
-    size_t alias; /* dst is this source, or apart if it is n */
+    size_t alias; /* dst is this source; n: a separate array */
 } fold_t;
 
 static array_t srcs[MAX_SRCS], dsts[MAX_SRCS], result;
@@ -105,8 +105,8 @@ static void on_all_sets(const fold_t *fold)
     }
 }
 
-/* tutti__reduce_all of the data of on_all_sets: every array has the fold's bits, those that are
-   sources and those apart. */
+/* tutti__reduce_all on the data of on_all_sets: every array has the fold's bits, sources and
+   separate arrays alike. */
 static void in_all_arrays(const fold_t *fold)
 {
     const void *from[MAX_SRCS];
@@ -189,8 +189,8 @@ static void test_pairs(void **state)
     }
 }
 
-/* Of two, any order of operands gives the same bits, NaNs too; of operations that never round, of
-   any number. */
+/* For two operands any order gives the same bits, NaNs included; for operations that never round,
+   for any number of operands. */
 static void test_order_does_not_matter(void **state)
 {
     (void)state;
@@ -339,7 +339,7 @@ static void test_find(void **state)
                      tutti__reduce_find(TUTTI_FLOAT32, TUTTI_SUM));
 }
 
-/* Which sums have a loop for all arrays at once, and when. */
+/* The sums that have a loop for all arrays at once, and their conditions. */
 static void test_all_serves(void **state)
 {
     float x[4] = { 1, 2, 3, 4 };

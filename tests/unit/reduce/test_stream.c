@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copying around the caches: every begin, end and length up to some lines, and nothing beside. */
+/* Copies with non-temporal stores: every begin, end and length up to some lines, and nothing
+   outside changes. */
 #include "reduce/stream.h"
 
 #include <setjmp.h>
@@ -38,7 +39,7 @@ static void copies(void **state)
     }
 }
 
-/* A part of an array that is not aligned at all, as large as the library would. */
+/* A part of an unaligned array, as large as in the library's use. */
 static void large(void **state)
 {
     enum {

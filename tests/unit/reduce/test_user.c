@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations of the caller's own: their numbers, and that they fold from left to right. */
+/* User-defined operations: their numbers, and that they fold from left to right. */
 #include "base/names.h"
 #include "reduce/reduce.h"
 
@@ -14,7 +14,7 @@
 #define MAX_SRCS 17
 #define MAX_COUNT 5000
 
-/* Tells every order and every grouping apart. */
+/* Distinguishes every order and every grouping. */
 static int32_t mixed(int32_t left, int32_t right)
 {
     return (int32_t)((uint32_t)left * 31u + ((uint32_t)right ^ 0x55u));
@@ -126,7 +126,8 @@ static void test_find(void **state)
 
 static int32_t arrays[MAX_SRCS + 1][MAX_COUNT];
 
-/* dst is source `alias`, or apart if that is n; with `twice`, the last source is that one, too. */
+/* dst is source `alias`, or separate if that is n; with `twice`, the last source is that
+   one as well. */
 static void fold(tutti_op_t op, size_t n, size_t count, size_t alias, int twice)
 {
     static int32_t want[MAX_COUNT];

@@ -2,11 +2,11 @@
 /*
  * The checker finds planted bugs.
  *
- * Each kind of bug is planted into real schedules at every operation of every rank where it makes
- * sense, one at a time, and each time the checker has to say no for some number of credits and
- * trips. A change can be harmless (two sends to different ranks swapped, a receive at the end of a
- * trip put off to the next one): where the checker says yes, the schedules are run with numbers,
- * and nothing may be wrong then. After a change marks and loops are counted anew, so that a bug is
+ * Each kind of bug is planted into real schedules at every applicable operation of every rank, one
+ * at a time, and each time the checker must report an error for some number of credits and trips. A
+ * change can be harmless (two sends to different ranks swapped, a receive at the end of a trip
+ * moved to the next one): if the checker reports no error, the schedules are executed with numbers,
+ * and the results must be correct. After a change marks and loops are recomputed, so that a bug is
  * not found by a number in the schedule's head.
  */
 #include "unit/coll/interpret.h"
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-/* ---- kinds of bugs: plant one at operation i; 0 if there is no such bug there ---- */
+/* ---- kinds of bugs: plant one at operation i; 0 if the bug does not apply there ---- */
 
 static int drop(tutti__sched_t *sched, uint32_t i)
 {
@@ -68,7 +68,7 @@ static int wrong_peer(tutti__sched_t *sched, uint32_t i)
     return 0;
 }
 
-/* The whole channel goes to a rank that does not know of it. */
+/* The whole channel leads to a rank that does not receive from it. */
 static int stray_channel(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
@@ -168,7 +168,7 @@ static int finish_a_send(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* Reads the input again, or a result that is not there. */
+/* Reads the input again, or a result that does not exist. */
 static int wrong_source_buffer(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t *op = &sched->ops[i];
@@ -307,7 +307,7 @@ static int other_root(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* Done by a stream of its own, at any time. */
+/* Executed by a separate stream, at any time. */
 static int other_stream(tutti__sched_t *sched, uint32_t i)
 {
     tutti__op_t op = sched->ops[i], loop = { .kind = TUTTI__LOOP, .nparts = 1 };
@@ -347,13 +347,13 @@ static int no_such_kind(tutti__sched_t *sched, uint32_t i)
     return 1;
 }
 
-/* ---- where and how ---- */
+/* ---- planting ---- */
 
 typedef struct {
     const char *name;
     int (*plant)(tutti__sched_t *sched, uint32_t i);
     unsigned planted, harmless, survived;
-    char why[160]; /* what the checker said first */
+    char why[160]; /* the checker's first text */
 } bug_t;
 
 /* Credits and trips. */
@@ -374,7 +374,7 @@ static int is_caught(const set_t *set, bug_t *bug)
     return 0;
 }
 
-/* A bug stands at operation i of rank r, which was `op`. */
+/* A bug is at operation i of rank r, which was `op`. */
 static void judge(const set_t *set, bug_t *bug, uint32_t r, uint32_t i, const tutti__op_t *op)
 {
     const char *wrong;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The builder: what it writes, what it refuses; block maps; schedules as text.
+ * The builder: its output and its errors; block maps; schedules as text.
  */
 #include "base/status.h"
 #include "sched/build.h"
@@ -32,7 +32,7 @@ static tutti__build_t *begin(void)
     return b;
 }
 
-/* The build fails as said, and its text holds `text`. */
+/* The build fails with this status, and its text has `text` in it. */
 static void refused(tutti__build_t *b, tutti_status_t status, const char *text)
 {
     tutti__sched_t *sched = NULL;
@@ -160,7 +160,7 @@ static void test_refused_blocks(void **state)
     }
 }
 
-/* STAGE of its own is of some blocks and chunks; without a word it is as OUT. */
+/* A separate STAGE needs blocks and chunks; by default it is OUT. */
 static void test_refused_stage(void **state)
 {
     const tutti__at_t stage = at(TUTTI__STAGE, 1);
@@ -304,7 +304,8 @@ static void test_refused_node_operations(void **state)
     refused(b, TUTTI_ERR_UNSUPPORTED, "65536 parts");
 }
 
-/* What is wrong with these no call can write; a schedule from elsewhere could have it. */
+/* Errors that no call of the builder can produce; a schedule from another source
+   could have them. */
 static void test_invalid_heads(void **state)
 {
     tutti__build_t *b = begin();
@@ -348,7 +349,7 @@ static void test_invalid_heads(void **state)
     tutti__sched_free(sched);
 }
 
-/* Two streams; the first loop is not at operation 0, so loop ends are told where they begin. */
+/* Two streams; the first loop is not at operation 0, so the loop ends show where they begin. */
 static tutti__sched_t *build_two_streams(void)
 {
     tutti__build_t *b = begin();
@@ -443,7 +444,7 @@ static void test_print(void **state)
     tutti__sched_free(sched);
 }
 
-/* Blocks lie side by side, and chunks fill them; trips are what the largest block needs. */
+/* Blocks are contiguous, and chunks fill them; the largest block determines the trips. */
 static void blocks_add_up(const tutti__blockmap_t *map)
 {
     size_t trips = tutti__blockmap_trips(map), largest = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The checker on small schedules written for it: bugs that take more than one operation, and
- * correct ones that look like bugs.
+ * The checker on small schedules written for it: bugs that involve more than one operation, and
+ * correct schedules that look like bugs.
  */
 #include "base/status.h"
 #include "sched/build.h"
@@ -23,7 +23,7 @@ static const tutti__at_t stage = { TUTTI__STAGE, 0 };
 static const tutti__at_t scratch = { TUTTI__SCRATCH, 0 };
 static const tutti__at_t scratch_1 = { TUTTI__SCRATCH, 1 };
 
-/* All ranks' schedules: blocks 1, SCRATCH of 2, one host. put() writes a rank's. */
+/* All ranks' schedules: blocks 1, SCRATCH of 2, one host. put() writes one rank's. */
 typedef struct {
     tutti__expect_t expect;
     uint32_t size;
@@ -80,7 +80,7 @@ static void good(const small_t *small, uint32_t credits, uint32_t trips)
         fail_msg("%s", why);
 }
 
-/* The checker says no, and says `text`. */
+/* The checker reports an error with `text` in it. */
 static void bad(const small_t *small, uint32_t credits, uint32_t trips, const char *text)
 {
     assert_int_equal(try(small, credits, trips), TUTTI_ERR_INTERNAL);
@@ -137,9 +137,9 @@ static void test_too_few_credits(void **state)
     good(&small, 2, 5);
 }
 
-/* ---- what is computed ---- */
+/* ---- results ---- */
 
-/* Everyone adds the others' in ascending order: rank 2 gets (2 + 0) + 1. */
+/* Each rank adds the others' data in ascending order: rank 2 gets (2 + 0) + 1. */
 static void put_own_order(tutti__build_t *b, uint32_t rank)
 {
     uint32_t first = rank == 0, second = rank == 2 ? 1 : 2;
@@ -161,7 +161,7 @@ static void test_association(void **state)
     bad(&small, 1, 3, "OUT[0] of rank 2, chunk 0, has another association than on rank 0");
 }
 
-/* Divides what each sends, so the sum was divided twice on the way. */
+/* Each rank divides what it sends, so the sum was divided twice. */
 static void put_finish_early(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_finish(b);
@@ -201,7 +201,7 @@ static void put_sum(tutti__build_t *b, uint32_t rank, tutti__at_t to)
     tutti__build_recv_reduce(b, 1 - rank, 0, in, to, 1);
 }
 
-/* Rank 1 divides what it has stored already, rank 0 while it adds. */
+/* Rank 1 divides a stored sum, rank 0 while it adds. */
 static void put_late_on_one(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -241,7 +241,7 @@ static void put_late_elsewhere(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* Reduced over a host: of one rank, that adds nothing. */
+/* Reduced over a host: with one rank, nothing is added. */
 static void put_late_on_node(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -265,7 +265,7 @@ static void put_node_alone(tutti__build_t *b, uint32_t rank)
     tutti__build_node(b, TUTTI__NODE_ALLREDUCE, in, out, 1, 1, 0);
 }
 
-/* Rank 0 has one contribution only, rank 1 a sum that goes on. */
+/* Rank 0 has one contribution only, rank 1 a sum that is passed on. */
 static void put_scan(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -324,7 +324,7 @@ static void test_finish_on_lonely_host(void **state)
         tutti__sched_free(scheds[r]);
 }
 
-/* One more time its own share. */
+/* Adds its own contribution once more. */
 static void put_counts_twice(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -416,7 +416,7 @@ static void put_staged(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* Right where STAGE is OUT only. */
+/* Correct only if STAGE is OUT. */
 static void put_no_copy_back(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -426,7 +426,7 @@ static void put_no_copy_back(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* Right where STAGE is memory of its own only. */
+/* Correct only if STAGE is separate memory. */
 static void put_stage_as_rubbish(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -451,7 +451,7 @@ static void test_stage(void **state)
 
 /* ---- streams ---- */
 
-/* Stream 1 sends what stream 0 received, when the mark is there; `early`: a mark too early. */
+/* Stream 1 sends what stream 0 has received, after the mark; `early`: one mark too early. */
 static void put_relay(tutti__build_t *b, uint32_t rank, int waits, int early)
 {
     if (rank == 0) {
@@ -491,7 +491,8 @@ static void put_relay_no_wait(tutti__build_t *b, uint32_t rank)
     put_relay(b, rank, 0, 0);
 }
 
-/* Stream 1 goes on when stream 0's message comes back from rank 1; an empty one would not come. */
+/* Stream 1 continues when stream 0's message comes back from rank 1; an empty one
+   would not come. */
 static void put_order_by_message(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -542,7 +543,7 @@ static void test_streams(void **state)
     bad(&consumers, 2, 1, "rank 1 receives from rank 0 in streams 0 and 1");
 }
 
-/* Stream 1 writes a block which stream 0 only reads, without an order. */
+/* Stream 1 writes a block that stream 0 only reads, without an order. */
 static void put_write_behind_read(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -566,7 +567,7 @@ static void test_write_behind_read(void **state)
     bad(&small, 1, 1, "no WAIT orders the two");
 }
 
-/* ---- the ends of things ---- */
+/* ---- the end of a run ---- */
 
 static void put_extra_message(tutti__build_t *b, uint32_t rank)
 {
@@ -582,7 +583,7 @@ static void put_extra_message(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* Rank 2 hears of rank 0 by way of rank 1 only, who speaks before it listens. */
+/* Rank 2 depends on rank 0 only through rank 1, which sends before it receives. */
 static void put_deaf_barrier(tutti__build_t *b, uint32_t rank)
 {
     tutti__build_loop(b);
@@ -612,7 +613,7 @@ static void test_ends(void **state)
     good(&alone, 1, 1);
 }
 
-/* A gather of parts gives no news of who has none. */
+/* A gather of parts creates no dependence on ranks without a part. */
 static void put_barrier_of_two(tutti__build_t *b, uint32_t rank)
 {
     (void)rank;
@@ -629,7 +630,7 @@ static void put_barrier_by_bcast(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* A reduction tells nobody anything but its root. */
+/* In a reduction only the root depends on the others. */
 static void put_barrier_by_reduce(tutti__build_t *b, uint32_t rank)
 {
     (void)rank;
@@ -638,7 +639,7 @@ static void put_barrier_by_reduce(tutti__build_t *b, uint32_t rank)
     tutti__build_end_loop(b);
 }
 
-/* Everybody hears from everybody. */
+/* Each rank depends on each other. */
 static void put_barrier_by_alltoall(tutti__build_t *b, uint32_t rank)
 {
     (void)rank;
@@ -664,7 +665,7 @@ static void test_node_barriers(void **state)
     bad(&too_many, 1, 1, "its parts are for 2 of 3 ranks");
 }
 
-/* What all ranks' schedules must have in common. */
+/* Values that must be equal in all ranks' schedules. */
 static void test_heads(void **state)
 {
     static const small_t small = { TUTTI__EXPECT_ALLREDUCE, 2, put_through_scratch };
@@ -692,7 +693,7 @@ static void test_heads(void **state)
         tutti__sched_free(scheds[r]);
 }
 
-/* Who sits where must be a real placing. */
+/* The placement must be valid. */
 static void test_hosts(void **state)
 {
     static const small_t small = { TUTTI__EXPECT_ALLREDUCE, 2, put_through_scratch };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the checker asks for each collective: small schedules, as text, that keep the promise, and
- * some that almost do.
+ * The checker's requirements for each collective: small schedules, as text; some are correct, some
+ * almost correct.
  */
 #include "base/status.h"
 #include "sched/check.h"
@@ -166,7 +166,7 @@ static void test_reduce_scatter(void **state)
     }
     call.nblocks = 3;
     bad(call, "3 blocks for 2 ranks");
-    /* In place, IN's own block is gone once the result is there. */
+    /* In place, IN's own block is overwritten by the result. */
     bad((call_t){ SCATTER2(a, "RECV_REDUCE from rank 0: IN[1] -> OUT[1], finish\n"
                               "SEND IN[0] to rank 0\n"
                               "COPY IN[1] -> OUT[1]"),
@@ -231,12 +231,12 @@ static void test_scatter(void **state)
         "reads OUT[0], which this rank has not");
     pairs.sizes = ", sizes by pair";
     good(pairs);
-    pairs.sizes = ", sizes all equal"; /* then nothing but the values tells the blocks apart */
+    pairs.sizes = ", sizes all equal"; /* so only the values distinguish the blocks */
     pairs.ranks[1] = "SEND IN[2] to rank 0\nCOPY IN[1] -> OUT[1]\nSEND IN[0] to rank 2";
     bad(pairs, "in the end OUT[0] of rank 0, chunk 0, has something else than it should");
 }
 
-/* ---- alltoall, and how sizes are known ---- */
+/* ---- alltoall, and the `sizes` of schedules ---- */
 
 #define ALLTOALL2(how, a, b)                                                                       \
     .expect = TUTTI__EXPECT_ALLTOALL, .size = 2, .nblocks = 2, .sizes = how, .ranks = { a, b }
@@ -277,7 +277,7 @@ static void test_alltoall(void **state)
 
 static void test_renumbered(void **state)
 {
-    /* Blocks in another order in SCRATCH: only if all are equally long. */
+    /* Blocks in another order in SCRATCH: only if all have the same length. */
     static const char a[] = "COPY IN[0] -> SCRATCH[1]\nCOPY IN[1] -> SCRATCH[0]\n"
                             "COPY SCRATCH[1] -> OUT[0]\nSEND SCRATCH[0] to rank 1\n"
                             "RECV from rank 1: OUT[1]";
@@ -339,7 +339,7 @@ static void test_exscan(void **state)
     }
 }
 
-/* ---- what all have in common ---- */
+/* ---- all collectives ---- */
 
 static void test_heads(void **state)
 {
@@ -370,7 +370,7 @@ static void test_heads(void **state)
         tutti__sched_free(scheds[r]);
 }
 
-/* Block 1 is added up in another order than block 0: fine, but not `fixed`. */
+/* Block 1 is summed in another order than block 0: correct, but not `fixed`. */
 static void test_fixed(void **state)
 {
     static const char root[] = "RECV_REDUCE from rank 1: IN[0] -> SCRATCH[0]\n"

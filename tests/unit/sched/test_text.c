@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules as text: what is printed is read back bit by bit, for every algorithm; what is not
- * right is refused, with the line and the word.
+ * Schedules as text: printed text is read back bit by bit, for every algorithm; wrong text is
+ * refused, with the line and the word.
  */
 #include "base/status.h"
 #include "unit/coll/shapes.h"
@@ -103,7 +103,7 @@ static void test_all_algorithms(void **state)
     print_message("%u sets of schedules there and back\n", there_and_back);
 }
 
-/* ---- written by a person ---- */
+/* ---- hand-written ---- */
 
 #define HEAD "p: rank 0 of 1, blocks 4, scratch 2, blocks per message 2\n"
 
@@ -136,7 +136,7 @@ static void test_by_hand(void **state)
     assert_string_equal(scheds[1]->name, "by hand");
     assert_int_equal(scheds[0]->ops[2].flags, TUTTI__LEFT | TUTTI__FINISH);
     assert_int_equal(tutti__sched_check(&check, why, sizeof(why)), TUTTI_OK);
-    check.ordered = 1; /* rank 0 has its own on the right */
+    check.ordered = 1; /* rank 0 has its own operand on the right */
     assert_int_equal(tutti__sched_check(&check, why, sizeof(why)), TUTTI_ERR_INTERNAL);
     free_all(scheds, 2);
 }
@@ -161,7 +161,7 @@ static void test_sizes(void **state)
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refused ---- */
 
 static void refused(const char *text, const char *why)
 {
@@ -241,13 +241,13 @@ static void test_refused_operations(void **state)
     }
 }
 
-/* What the builder refuses, and what does not add up. */
+/* Schedules that the builder refuses, and inconsistent ones. */
 static void test_refused_schedules(void **state)
 {
     (void)state;
     refused(HEAD "COPY IN[4] -> OUT[4]\n",
             "text, line 2: rank 0: stream 0, operation 0 (COPY IN[4] -> OUT[4]): IN has 4 blocks");
-    /* A schedule has one stream behind the other, a text any order of them. */
+    /* In a schedule the streams are one after another, in a text they may be in any order. */
     refused(HEAD "stream 1\nCOPY IN[0] -> OUT[0]\nstream 0\n# no\nCOPY IN[1] -> OUT[1]\n"
                  "stream 1\nCOPY IN[4] -> OUT[4]\n",
             "text, line 8: rank 0: stream 1, operation 2 (COPY IN[4] -> OUT[4]): IN has 4 blocks");
@@ -279,7 +279,7 @@ static void test_ranks(void **state)
     assert_int_equal(size, 2);
 }
 
-/* Rank 1's share would do on the device, but rank 0 sends from OUT. */
+/* Rank 1's schedule suits the device, but rank 0 sends from OUT. */
 static void test_on_device(void **state)
 {
     static const char mixed[] = "p: rank 0 of 2, blocks 1, scratch 0, blocks per message 1\n"

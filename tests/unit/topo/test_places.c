@@ -2,9 +2,9 @@
 /*
  * Places and groups of ranks on recorded machines.
  *
- * A machine is a text in tests/machines: behind an empty line, one line for each cache, node and
- * package with its processors. `l2` and `l3` are the largest caches of theirs; `siblings` is a
- * package under the name that old kernels have for it. Each becomes a tree of files like /sys.
+ * A machine is a text in tests/machines: after an empty line, one line for each cache, node and
+ * package with its processors. `l2` and `l3` are the largest caches of their processors; `siblings`
+ * is a package under the name that old kernels use. Each becomes a tree of files like /sys.
  */
 #include "topo/topo.h"
 
@@ -57,7 +57,7 @@ __attribute__((format(printf, 2, 3))) static void put(const char *text, const ch
     fclose(file);
 }
 
-/* A folder with the caches that a line says: two of the first level, and so on. */
+/* A folder with the caches of a line: two of the first level, and so on. */
 static void put_caches(int number, int last, const char *cpus)
 {
     put("1", "cpu/caches%d/index0/level", number);
@@ -71,7 +71,7 @@ static void put_caches(int number, int last, const char *cpus)
     put(cpus, "cpu/caches%d/index%d/shared_cpu_list", number, last);
 }
 
-/* All processors of a line have their files in common. */
+/* All processors of a line share their files. */
 static void put_links(const char *cpus, const char *name, const char *folder, int number)
 {
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
@@ -89,7 +89,7 @@ static void put_links(const char *cpus, const char *name, const char *folder, in
     hwloc_bitmap_free(set);
 }
 
-/* The `number`th line of a machine; adds up which nodes there are. */
+/* The `number`th line of a machine; collects the existing nodes. */
 static void put_line(int number, const char *word, const char *cpus, hwloc_bitmap_t nodes)
 {
     int which;
@@ -198,11 +198,11 @@ static void test_places(void **state)
     expect_places("0-3,6-11", -1, -1, 0);
     expect_places("4", -1, -1, -1);
     drop();
-    /* A machine that says nothing. */
+    /* A machine without these files. */
     expect_places("0", -1, -1, -1);
 }
 
-/* An L3 cache's size is that of the first processor's, wherever the others are. */
+/* The size of the L3 cache is the first processor's, wherever the others are. */
 static void test_cache_size(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ static void test_cache_size(void **state)
     assert_int_equal(located("0").l3_bytes, 0);
 }
 
-/* ..and who shares it: the ranks of this machine that are at home there, or all. */
+/* The ranks that share it: those of this machine with the same cache, or all. */
 static void test_cache_ranks(void **state)
 {
     enum {
@@ -249,8 +249,8 @@ static void test_cache_ranks(void **state)
 typedef struct {
     const char *machine;
     uint32_t ranks, cycle, step, width;
-    uint32_t groups; /* wanted: how many.. */
-    uint32_t begins; /* ..and how many ranks stand before the second; 0: they take turns */
+    uint32_t groups; /* required number of groups */
+    uint32_t begins; /* ranks before the second group; 0: they alternate */
 } seating_t;
 
 static void make_facts(const seating_t *s, tutti__topo_facts_t *facts)
@@ -294,17 +294,17 @@ static void test_groups(void **state)
 {
     static const seating_t cases[] = {
         { "epyc", 128, 128, 1, 1, 16, 8 }, /* a core each */
-        { "epyc", 64, 16, 8, 1, 16, 0 },   /* L3 caches take turns */
+        { "epyc", 64, 16, 8, 1, 16, 0 },   /* L3 caches alternate */
         { "epyc", 16, 16, 8, 8, 2, 8 },    /* an L3 each: by node */
         { "epyc", 2, 2, 64, 64, 1, 2 },    /* a node each */
         { "epyc", 8, 2, 64, 16, 2, 0 },    /* two L3 each: by node */
-        { "epyc", 9, 1, 0, 1, 2, 8 },      /* one beside a full one */
+        { "epyc", 9, 1, 0, 1, 2, 8 },      /* one rank beside a full group */
         { "epyc", 16, 16, 1, 0, 1, 16 },   /* not bound */
         { "epyc", 17, 17, 1, 0, 2, 8 },    /* not bound, too many: cut */
         { "epyc", 100, 100, 1, 0, 7, 14 },
-        { "xeon", 64, 64, 1, 1, 4, 16 }, /* an L3 of 32 is cut along nodes.. */
-        { "xeon", 64, 4, 16, 1, 4, 0 },  /* ..whatever the order of ranks is */
-        { "xeon", 4, 4, 16, 16, 2, 2 },  /* a node each, two an L3 */
+        { "xeon", 64, 64, 1, 1, 4, 16 }, /* an L3 of 32 is cut along nodes */
+        { "xeon", 64, 4, 16, 1, 4, 0 },  /* in any order of ranks */
+        { "xeon", 4, 4, 16, 16, 2, 2 },  /* a node each, two per L3 */
         { "xeon", 2, 2, 32, 32, 1, 2 },
         { "laptop", 8, 8, 1, 1, 1, 8 },
         { "laptop", 24, 8, 1, 0, 2, 12 }, /* too many for a group */
@@ -325,7 +325,7 @@ static void test_groups(void **state)
     }
 }
 
-/* Some are bound and some are not; hosts have groups of their own. */
+/* Some ranks are bound and some are not; each host has its own groups. */
 static void test_mixed(void **state)
 {
     static const char *const cpus[] = { "0", "8", "0-11", "1", "9", "0-11", "2", "3" };

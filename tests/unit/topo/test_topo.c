@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Places from facts, for machines nobody has; and the facts of this one.
+ * Places computed from metadata, for invented machines; and the metadata of this one.
  */
 #include "topo/topo.h"
 
@@ -33,7 +33,7 @@ static tutti__topo_t *make(const tutti__topo_facts_t *facts, uint32_t size, uint
     return topo;
 }
 
-/* What must hold whatever the facts are. */
+/* Conditions that hold for any metadata. */
 static void check_lists(const tutti__topo_t *topo)
 {
     uint32_t min_local = topo->size;
@@ -77,7 +77,7 @@ static void test_one_rank(void **state)
     tutti__topo_free(NULL);
 }
 
-/* Dealt out like cards over three hosts, the last of which has fewer. */
+/* Dealt in turn to three hosts, the last of which has fewer. */
 static void test_round_robin(void **state)
 {
     static const char *const names[] = { "zebra", "lion", "ant" };
@@ -165,7 +165,7 @@ static void test_masks(void **state)
     }
 }
 
-/* Facts are bytes from elsewhere: texts that do not end. */
+/* Metadata are bytes from other processes: texts without an end. */
 static void test_texts_without_end(void **state)
 {
     tutti__topo_facts_t facts[2];
@@ -181,7 +181,7 @@ static void test_texts_without_end(void **state)
     tutti__topo_free(topo);
 }
 
-/* 4096 hosts of 16 ranks, in an order without order. */
+/* 4096 hosts of 16 ranks, in a random order. */
 static void test_large_job(void **state)
 {
     uint32_t size = 1 << 16;
