@@ -33,7 +33,7 @@ const char *tutti__dtype_name(tutti_dtype_t dtype)
     return names[dtype];
 }
 
-/* Four texts in turn, so that one message can name several. */
+/* Four buffers in turn, so that one message can name several operations. */
 static const char *user_op_name(unsigned index)
 {
     static _Thread_local char texts[4][32];
