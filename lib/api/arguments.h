@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The checks of a call's arguments: the same for direct and asynchronous calls. Any thread. */
+/* Argument checks, the same for direct and asynchronous calls. Any thread. */
 #ifndef TUTTI__API_ARGUMENTS_H
 #define TUTTI__API_ARGUMENTS_H
 
@@ -7,11 +7,11 @@
 #include "engine/call.h"
 
 /*
- * Copy a structure of the caller's, built for any version of the library. Fields that the caller's
- * structure does not have are 0 in `to`; fields that the library does not know must be 0.
+ * Copy the caller's structure, which may be of another version. Fields that the caller's structure
+ * does not have become 0 in `to`; fields that the library does not know must be 0.
  *
  * known  sizeof(*to)
- * size   of the caller's structure: its first field
+ * size   the size of the caller's structure, from its first field
  * first  the size of the structure in the first version of the library
  * what, init  for messages: "options", and the macro that initialises it
  *
@@ -21,16 +21,16 @@ tutti_status_t tutti__read_structure(void *to, size_t known, const void *structu
                                      size_t first, const char *what, const char *init);
 
 /*
- * Is a call in order? Root and peers may be any int, cast. Sets call->on_device: see device.h.
+ * Check a call. Root and peers may be any int, cast. Sets call->on_device: see device.h.
  *
- * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then nothing is said about
- *               the receiving side
+ * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then the receiving side is
+ *               not checked
  *
  * INVALID_ARGUMENT or UNSUPPORTED, naming argument and value; NO_MEMORY for sorting many parts.
  */
 tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call, int counts_later);
 
-/* Its counts, displacements and buffers alone: of one whose type and peers were checked before. */
+/* Check only counts, displacements and buffers of a call that tutti__call_check has accepted. */
 tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,
                                          int counts_later);
 
