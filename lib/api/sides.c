@@ -47,7 +47,7 @@ static tutti_status_t overlap(const part_t *a, const part_t *b)
                            "the parts of ranks %u and %u in %s overlap: see %s", a->rank, b->rank,
                            a->side->name, a->side->displs_name);
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                       "%s and %s overlap in a way that this call does not allow", a->side->name,
+                       "%s and %s overlap, but not in place as this call allows", a->side->name,
                        b->side->name);
 }
 
