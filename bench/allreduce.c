@@ -22,7 +22,7 @@ int bench_allreduce_async(const bench_call_t *call)
     return bench_check_wait(call->world, status, request, "tutti_allreduce_async");
 }
 
-/* Each rank sends and receives 2 (n-1)/n of the buffer, however it is done. */
+/* With every algorithm, a rank sends and receives at least 2 (n-1)/n of the buffer. */
 static double bus_factor(int ranks)
 {
     return 2.0 * (ranks - 1) / ranks;

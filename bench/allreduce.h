@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce, sum: what tutti_allreduce and tutti_allreduce_async share.
+ * Allreduce, sum: the common part of tutti_allreduce and tutti_allreduce_async.
  */
 #ifndef TUTTI_BENCH_ALLREDUCE_H
 #define TUTTI_BENCH_ALLREDUCE_H

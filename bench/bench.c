@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program's main: flags, ranks, the sweep over sizes, where the figures go.
+ * A program's main: flags, ranks, the sweep over sizes, the output.
  */
 #include "device.h"
 #include "peers.h"
@@ -10,7 +10,7 @@
 
 typedef struct {
     bench_t bench;
-    bench_row_t *rows; /* rank 0: what was measured so far */
+    bench_row_t *rows; /* rank 0: the measurements so far */
     size_t nrows;
     FILE *csv;
     int table;
@@ -22,7 +22,7 @@ static void print_version(const bench_program_t *program)
            TUTTI_VERSION_MINOR, TUTTI_VERSION_PATCH);
 }
 
-/* --help, --version, and flags that make no sense: rank 0 speaks, if ranks there are. */
+/* --help, --version and invalid flags: only rank 0 prints. */
 static int answer_only(const bench_t *bench, const char *name)
 {
     const bench_options_t *options = &bench->options;
@@ -43,7 +43,7 @@ static int answer_only(const bench_t *bench, const char *name)
     return 1;
 }
 
-/* What cannot work in this build or on this machine. */
+/* Refuse options that this build or machine does not support. */
 static void settle_options(bench_t *bench)
 {
     bench_options_t *options = &bench->options;
@@ -81,7 +81,7 @@ void bench_add(bench_t *bench, const bench_contestant_t *contestant, int align, 
     bench->against[bench->count++] = against;
 }
 
-/* Tutti at each place is compared with Tutti at the first, a peer with Tutti at the same place. */
+/* The reference of Tutti is Tutti at the first place; that of a peer is Tutti at the same place. */
 static void choose_contestants(bench_t *bench)
 {
     const bench_contestant_t *all = bench->program->contestants;
@@ -110,18 +110,18 @@ static int wants_mpi(const bench_t *bench)
     return has_peer(bench, "mpi") || has_peer(bench, "naive") || has_peer(bench, "ucc");
 }
 
-/* Of device memory; which only an MPI that runs can say. */
+/* Does MPI not support device memory? Only a running MPI can tell. */
 static int mpi_cannot(const bench_t *bench)
 {
     if (bench->world.device == NULL || !has_peer(bench, "mpi") ||
         bench_mpi_takes(bench->options.device))
         return 0;
-    fprintf(stderr, "--peer mpi: this MPI does not say that it takes %s memory; leave it out\n",
+    fprintf(stderr, "--peer mpi: this MPI does not report that it takes %s memory; leave it out\n",
             bench->options.device);
     return 1;
 }
 
-/* Rank 0 alone opens and reads files. 0: it cannot. */
+/* Open and read files, on rank 0 only. 0: failed. */
 static int open_files(run_t *run)
 {
     const bench_options_t *options = &run->bench.options;
@@ -145,7 +145,7 @@ static int open_files(run_t *run)
     return wrong == NULL;
 }
 
-/* On all ranks: 0 if rank 0 cannot. */
+/* The result on all ranks: 0 if rank 0 has failed. */
 static int begin_output(run_t *run)
 {
     int can = 1;
@@ -177,7 +177,7 @@ static void put_row(run_t *run, bench_row_t row)
     run->rows[run->nrows++] = row;
 }
 
-/* Of rank 0, after MPI has ended: gnuplot is started only then. */
+/* On rank 0, after MPI has ended, because it starts gnuplot. */
 static int end_output(run_t *run)
 {
     const bench_options_t *options = &run->bench.options;
@@ -195,7 +195,7 @@ static int end_output(run_t *run)
     return ok;
 }
 
-/* Of rank 0, while MPI can still be asked for its version. */
+/* On rank 0, before MPI has ended, because it needs MPI's version. */
 static int judge(const run_t *run)
 {
     const bench_options_t *options = &run->bench.options;
@@ -223,7 +223,7 @@ static int measure_size(run_t *run, size_t bytes)
     return ok;
 }
 
-/* Doubles the size from the least to the largest. A size is cut to whole elements. */
+/* Doubles the size from the smallest to the largest. A size is rounded down to whole elements. */
 static int sweep(run_t *run)
 {
     const bench_options_t *options = &run->bench.options;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory that is sent and received.
+ * The send and receive buffers.
  *
- * One pair of buffers, used over and over; or, with --buffers rotate, a pool that is larger than
- * the caches, of which each call takes the next pair:
+ * All calls use one pair of buffers. With --buffers rotate there is a pool larger than the caches,
+ * and each call uses the next pair:
  *
  *      send  | pair 0 |page| pair 1 |page| pair 2 | ...
  *      recv  | pair 0 |page| pair 1 |page| pair 2 | ...
  *
- * All contestants walk through the same pool.
+ * All contestants use the same pool.
  *
- * With -d they are in device memory, and one pair has a mirror in the host's, where data is filled
- * in and looked at.
+ * With -d the buffers are in device memory. One pair has a mirror in host memory, where its data is
+ * filled in and checked.
  */
 #include "device.h"
 
@@ -63,7 +63,7 @@ static bench_call_t empty_call(const bench_t *bench, size_t bytes)
     };
 }
 
-/* Bytes of each of the two at this size; in place, the one has room for both. */
+/* Bytes of each buffer at this size; in place, the single buffer has room for both. */
 static void extents(const bench_t *bench, size_t bytes, size_t *ret_both)
 {
     const bench_collective_t *collective = bench->program->collective;
@@ -78,7 +78,7 @@ static void extents(const bench_t *bench, size_t bytes, size_t *ret_both)
     }
 }
 
-/* Where the present call's buffers may begin; the next pair is a stride further. */
+/* The begin of the present call's buffers; the next pair is a stride further. */
 static char *begin(const bench_t *bench, int which)
 {
     const bench_align_t *align = &bench->options.aligns[bench->buffers.align];
@@ -89,7 +89,7 @@ static char *begin(const bench_t *bench, int which)
     return memory + (-(uintptr_t)memory & (align->bytes - 1)) + align->offset;
 }
 
-/* A region's extra bytes, so that a pair may begin at each place. Host memory is at a page. */
+/* The extra bytes of a region, for a pair at any place of --align. Host memory begins at a page. */
 static size_t align_room(const bench_t *bench)
 {
     size_t most = 0;
@@ -105,7 +105,7 @@ static size_t align_room(const bench_t *bench)
     return most;
 }
 
-/* Of the region at its largest. The pool may not be larger than -M, unless one pair is. */
+/* The size of a region for the largest message. -M limits the pool, but not a single pair. */
 static size_t region_bytes(const bench_t *bench, size_t extent)
 {
     size_t bytes = 4 * extent;
@@ -127,7 +127,7 @@ static void *get_pages(const bench_t *bench, size_t bytes)
         fprintf(stderr, "rank %d: no memory for %zu bytes\n", bench->world.rank, bytes);
         bench_stop(&bench->world);
     }
-    memset(memory, 0, bytes); /* so that the pages are there */
+    memset(memory, 0, bytes); /* allocates the pages */
     return memory;
 }
 
@@ -195,14 +195,14 @@ size_t bench_pairs(bench_t *bench, size_t bytes)
     for (int i = SEND; i <= RECV; i++) {
         if (buffers->memory[i] == NULL)
             continue;
-        /* A line more than whole pages: else all pairs would share a few sets of the caches. */
+        /* Whole pages plus a line: with whole pages, all pairs would share a few cache sets. */
         buffers->stride[i] = (now[i] + PAGE - 1) / PAGE * PAGE + LINE;
         if (now[i] == 0)
             buffers->stride[i] = PAGE + LINE;
         if (pairs > (buffers->bytes[i] - now[i]) / buffers->stride[i] + 1)
             pairs = (buffers->bytes[i] - now[i]) / buffers->stride[i] + 1;
     }
-    /* Shares differ; the pool is walked alike on all ranks. */
+    /* The shares of ranks differ, but all ranks must rotate through the same number of pairs. */
     least = pairs == SIZE_MAX ? -1.0 : -(double)pairs;
     bench_max(&bench->world, &least, 1);
     buffers->pairs = (size_t)-least;
@@ -242,7 +242,7 @@ bench_call_t bench_host_call(const bench_t *bench, const bench_call_t *call)
         return host;
     host.recvbuf = mirror[RECV];
     host.sendbuf = mirror[SEND];
-    if (host.sendbuf == NULL) /* there is one buffer: as far in it as in the other one */
+    if (host.sendbuf == NULL) /* one buffer: at the same offset in the mirror */
         host.sendbuf = (char *)mirror[RECV] + ((const char *)call->sendbuf - (char *)call->recvbuf);
     return host;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Are results right, and the same on all ranks?
+ * Checks whether results are right, and whether all ranks have the same bits.
  */
 #include "bench.h"
 
@@ -20,7 +20,7 @@ static size_t result_bytes(const bench_t *bench, const bench_call_t *call)
     return bench_extent(bench->program->collective->recv, call) * call->type->bytes;
 }
 
-/* --spoil: as if the collective had made a mistake. Rank 0 is root, where there is one. */
+/* --spoil: damage a result, as an error of the collective would. Rank 0 is the root. */
 static void spoil(const bench_t *bench, const bench_call_t *call)
 {
     size_t bytes = result_bytes(bench, call);
@@ -29,7 +29,7 @@ static void spoil(const bench_t *bench, const bench_call_t *call)
         ((unsigned char *)call->recvbuf)[bytes - 1] ^= 0x40;
 }
 
-/* Answers the call on host memory, which has the results. */
+/* Makes a call once. Returns the call on host memory, whose buffers have the results. */
 static bench_call_t call_once(bench_t *bench, int who, size_t bytes, bench_put_t put)
 {
     bench_call_t call, host;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * --compare: is this run slower than an old one?
+ * --compare: is this run slower than an old run?
  *
- * Where both have a peer in common, that peer's time divided by Tutti's is compared, since it does
- * not change with the machine's mood; else Tutti's median. How much slower is a quotient of two
- * medians over rounds, and its 95 % interval comes from drawing both runs' rounds anew. Slower is
- * what lies above the threshold with all of its interval.
+ * If both runs have a peer in common, the quotient of the peer's time and Tutti's time is compared,
+ * since it does not depend on the machine's load; otherwise Tutti's median. The slowdown is a
+ * quotient of two medians over rounds. Its 95 % interval comes from bootstrap resampling of both
+ * runs' rounds. A size is slower if its whole interval is above the threshold.
  */
 #include "bench.h"
 
@@ -27,7 +27,7 @@ static json_t *load(const char *path, char *text, size_t bytes)
     return all;
 }
 
-/* A member of "setting" that differs; shown as it is in JSON. */
+/* Does a member of "setting" differ? The message shows both values as JSON. */
 static int differs(json_t *setting, const char *name, json_t *mine, const char *path, char *text,
                    size_t bytes)
 {
@@ -81,7 +81,7 @@ const char *bench_compare_missing(const bench_t *bench, char *text, size_t bytes
     return wrong ? text : NULL;
 }
 
-/* The round medians of a contestant at a size, to be freed; NULL: there are none. */
+/* The round medians of a contestant at a size, freed by the caller; NULL: none. */
 static double *old_rounds(json_t *all, size_t bytes, const char *name, size_t *ret_count)
 {
     json_t *row;
@@ -111,7 +111,8 @@ static double *old_rounds(json_t *all, size_t bytes, const char *name, size_t *r
     return NULL;
 }
 
-/* What is compared at one size: larger is slower for `by` NULL, and faster for a peer. */
+/* The compared values of a size: times if `by` is NULL, otherwise quotients, where larger is
+   faster. */
 typedef struct {
     const char *by; /* the peer, or NULL: medians */
     double *old, *now;
@@ -124,7 +125,7 @@ static void divide(double *values, const double *by, size_t count)
         values[i] = by[i] > 0.0 ? values[i] / by[i] : 0.0;
 }
 
-/* The first peer that both have; else Tutti alone. 0: the old file does not have this size. */
+/* Take the first common peer; without one, Tutti alone. 0: the old file does not have this size. */
 static int find_pair(const bench_t *bench, json_t *all, const bench_row_t *row, pair_t *ret_pair)
 {
     size_t rounds = (size_t)bench->options.rounds;
@@ -153,7 +154,7 @@ static int find_pair(const bench_t *bench, json_t *all, const bench_row_t *row, 
     return ret_pair->old != NULL;
 }
 
-/* Prints a line if it is slower. */
+/* Prints a line if the size is slower. */
 static int judge(const bench_t *bench, const bench_row_t *row, const pair_t *pair)
 {
     double threshold =

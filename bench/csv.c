@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One line per size and contestant. What is not known is empty.
+ * --csv: one line per size and contestant. Unknown values are empty.
  */
 #include "bench.h"
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a module needs of its opener ---- */
+/* ---- functions that a module needs from its opener ---- */
 
-/* Used only if the library has not opened the module before; else it has the words. */
+/* The last error, if the library has not opened the module before; otherwise the library has it. */
 static char words[256];
 
 static tutti_status_t keep_words(tutti_status_t status, const char *text)
@@ -57,7 +57,7 @@ void bench_device_ask(const bench_world_t *world, const char *kind)
     }
 }
 
-/* As the library: a folder that is named, else tutti/ beside the library. */
+/* As in the library: the folder in TUTTI_MODULE_DIR, otherwise tutti/ next to the library. */
 static void module_path(const char *kind, char *path, size_t bytes)
 {
     const char *dir = getenv("TUTTI_MODULE_DIR");
@@ -82,7 +82,7 @@ static void open_module(const bench_world_t *world, const char *kind, bench_devi
     void *handle;
 
     module_path(kind, path, sizeof(path));
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: the library may use it, too */
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: the library may use it as well */
     if (handle != NULL)
         module = dlsym(handle, "tutti_module");
     if (module == NULL) {
@@ -151,7 +151,7 @@ void bench_device_wait(const bench_world_t *world)
 
     bench_device_check(world, device->ops->record(device->done, device->stream), "record");
     while ((status = device->ops->query(device->done)) == TUTTI__AGAIN)
-        sched_yield(); /* ranks may be more than processors */
+        sched_yield(); /* there may be more ranks than processors */
     bench_device_check(world, status, "query");
 }
 

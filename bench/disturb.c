@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What makes a machine less ideal: a rank that comes late, processors that are busy otherwise.
+ * Disturbances: a rank that is late (--skew), processors that are busy (--load).
  */
 #include "bench.h"
 
@@ -13,7 +13,7 @@ static atomic_int stop;
 static pthread_t *busy;
 static int64_t nbusy;
 
-/* Computes in registers, on any processor that this process may use. */
+/* A busy thread: computes in registers, on any processor that this process may use. */
 static void *work(void *arg)
 {
     volatile uint64_t sink;
@@ -29,8 +29,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* A launcher may have bound this process to one processor; its neighbours' are to be busy, too. The
-   kernel leaves out processors that this process may not use at all. */
+/* A launcher may have bound this process to one processor; the load must use all of them. The
+   kernel ignores processors in the mask that this process may not use at all. */
 static void unbind(pthread_attr_t *attr)
 {
     cpu_set_t all;

@@ -19,13 +19,13 @@ void *need(void *memory)
     return memory;
 }
 
-/* ---- a transport that answers at once ---- */
+/* ---- "null", a transport that completes at once ---- */
 
 struct tutti__chan {
     int unused;
 };
 
-/* What "arrives": long enough for any message here. */
+/* The data of all received messages; at least as long as any message. */
 char *null_message;
 
 static tutti_status_t null_open(tutti__xport_t *xport, const tutti__chan_key_t *key,

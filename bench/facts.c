@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where and of what a measurement was made.
+ * The circumstances of a measurement: host, processor, commit, environment.
  */
 #include "bench.h"
 #include "commit.h"
@@ -59,7 +59,7 @@ static int begins_with(const char *text, const char *const *starts)
     return 0;
 }
 
-/* What changes speed; not what Open MPI's launcher tells its children in OMPI_MCA_*. */
+/* Variables that affect speed, without the OMPI_MCA_* of Open MPI's launcher. */
 const char *bench_fact_variable(size_t index)
 {
     static const char *const wanted[] = { "TUTTI_", "OMPI_MCA_", "UCX_", "MALLOC_", NULL };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From samples to figures.
+ * Statistics of the samples.
  */
 #include "bench.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* OSU's three: of the ranks' own averages. All ranks call it. */
+/* OSU's three columns, from the ranks' own averages. All ranks call it. */
 static void osu_figures(const bench_t *bench, const double *own, size_t total,
                         bench_figures_t *figures)
 {
@@ -60,9 +60,9 @@ static void own_figures(const bench_t *bench, const bench_trip_t *trip, int who,
 }
 
 /*
- * How another compares: quotient and difference are formed in each round, and the middle of those
- * is taken. Tried: the quotient of the medians over all rounds; with a drift in mid-run it was 0.91
- * for two that are the same.
+ * Compare two contestants: quotient and difference are computed in each round, and their medians
+ * over all rounds are the result. Tried: the quotient of the medians over all rounds; with a drift
+ * during the run it was 0.91 for two identical contestants.
  */
 static void compare(const bench_t *bench, const double *ours, const double *theirs,
                     bench_figures_t *figures)

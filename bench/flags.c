@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each flag: OSU 7's letters with OSU 7's meaning, and long ones for what OSU does not have.
+ * The flags: OSU 7's letters with OSU 7's meaning, and long flags for features that OSU lacks.
  */
 #include "flags.h"
 
@@ -14,7 +14,7 @@ void bench_complain(bench_parse_t *parse, const char *fmt, ...)
     va_list args;
 
     if (parse->options->error[0] != '\0')
-        return; /* the first counts */
+        return; /* the first error is reported */
     va_start(args, fmt);
     vsnprintf(parse->options->error, sizeof(parse->options->error), fmt, args);
     va_end(args);
@@ -43,7 +43,7 @@ static void take_switch(bench_parse_t *parse, const bench_flag_t *flag, const ch
     *(int *)target(parse, flag) = 1;
 }
 
-/* int64_t, or uint64_t: of both the upper half is not used. */
+/* int64_t, or uint64_t: the highest bit of either is not used. */
 static void take_number(bench_parse_t *parse, const bench_flag_t *flag, const char *text)
 {
     uint64_t number = 0;
@@ -200,10 +200,10 @@ const bench_flag_t bench_flags[BENCH_FLAGS + 1] = {
     { 'm', "message-size", "[MIN:]MAX", take_sizes, 0, 0,
       "bytes, doubled from MIN to MAX; K, M, G are binary (default 4:1M)" },
     { 'i', "iterations", "N", take_number, AT(iterations), 1,
-      "timed iterations of each contestant and size (1000 up to 8192 bytes, then 100)" },
-    { 'x', "warmup", "N", take_number, AT(skip), 0, "untimed iterations before (100, then 10)" },
+      "timed iterations of each contestant and size (1000; above 8192 bytes: 100)" },
+    { 'x', "warmup", "N", take_number, AT(skip), 0, "untimed iterations before that (100; 10)" },
     { 'f', "full", NULL, take_switch, AT(full), 0,
-      "also least and largest rank's average, and iterations" },
+      "also the least and largest average of a rank, and the iterations" },
     { 'c', "validation", NULL, take_switch, AT(validate), 0,
       "check results exactly, before and after timing" },
     { 'l', "in-place", NULL, take_switch, AT(in_place), 0, "in place" },
@@ -212,37 +212,37 @@ const bench_flag_t bench_flags[BENCH_FLAGS + 1] = {
     { 'T', "type", "TYPE", take_type, 0, 0,
       "float32 (default), float64, int32, int64, int8, uint8, bfloat16; mpi_char and so on" },
     { 'M', "mem-limit", "BYTES", take_number, AT(memory_bytes), 1,
-      "no message above it (default 512M)" },
+      "largest message size (default 512M)" },
     { 'd', "accelerator", "KIND", take_device, 0, 0, "buffers in device memory: cuda" },
     { 'h', "help", NULL, take_switch, AT(help), 0, "this" },
     { 'v', "version", NULL, take_switch, AT(version), 0, "version" },
-    { 256, "peer", "LIST", take_peers, 0, 0, "time these in the same run, in turns:" },
+    { 256, "peer", "LIST", take_peers, 0, 0, "also time these, in the same run, in turns:" },
     { 257, "async", NULL, take_async, 0, 0, "the same as --peer async" },
     { 258, "stats", NULL, take_switch, AT(stats), 0, "the long columns also without a peer" },
     { 259, "rounds", "R", take_number, AT(rounds), 1,
       "blocks per contestant, in random order (default 10)" },
-    { 260, "seed", "N", take_number, AT(seed), 1, "of that order (default: the clock)" },
+    { 260, "seed", "N", take_number, AT(seed), 1, "seed of that order (default: the clock)" },
     { 261, "buffers", "KIND", take_buffers, 0, 0,
       "private (default), shared (tutti_mem_alloc), rotate (cold), shared,rotate" },
     { 273, "align", "N[+OFFSET]", take_align, 0, 0,
-      "buffers begin OFFSET bytes behind a multiple of N (default 4096); several with commas are\n"
-      "                                timed in turns, and each is compared with the first" },
+      "buffers begin OFFSET bytes after a multiple of N (default 4096); several places, with\n"
+      "                                commas, are timed in turns and compared with the first" },
     { 262, "skew", "US", take_number, AT(skew_us), 1,
-      "in each iteration one rank comes so many microseconds late" },
-    { 263, "load", "N", take_number, AT(load), 1, "N busy threads on each host" },
+      "in each iteration, one rank is late by this many microseconds" },
+    { 263, "load", "N", take_number, AT(load), 1, "run N busy threads on each host" },
     { 264, "barrier", "WHOSE", take_barrier, 0, 0,
-      "mpi or tutti: the one between iterations (default mpi, if MPI runs)" },
+      "the barrier between iterations: mpi or tutti (default mpi, if MPI runs)" },
     { 265, "back-to-back", NULL, take_switch, AT(back_to_back), 0,
       "no barrier between the iterations of a block" },
     { 266, "mpi-level", "LEVEL", take_level, 0, 0,
-      "single, funneled (default), serialized or multiple" },
-    { 267, "csv", "FILE", take_text, AT(csv), 0, "write the figures; - is stdout, without table" },
-    { 268, "json", "FILE", take_text, AT(json), 0, "the same, with all that was measured" },
+      "MPI's thread level: single, funneled (default), serialized or multiple" },
+    { 267, "csv", "FILE", take_text, AT(csv), 0, "write the results; -: to stdout, without table" },
+    { 268, "json", "FILE", take_text, AT(json), 0, "write the results, with all samples" },
     { 269, "plot", "FILE.svg", take_text, AT(plot), 0, "draw latency and bandwidth with gnuplot" },
     { 270, "compare", "OLD.json", take_text, AT(compare), 0,
-      "exit status 1 if a size is slower than in that file" },
+      "exit with status 1 if a size is slower than in this --json file" },
     { 271, "fail-above", "P%", take_percent, AT(fail_above), 0,
-      "slower by more than P (default 5%)" },
+      "threshold of --compare (default 5%)" },
     { 272, "spoil", NULL, take_switch, AT(spoil), 0,
-      "damage one element of each result: -c must see it" },
+      "damage one element of each result, to test -c" },
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of flags: what there is, how it is read, what --help prints.
+ * The table of flags: names, parsing, and the texts of --help.
  */
 #ifndef TUTTI_BENCH_FLAGS_H
 #define TUTTI_BENCH_FLAGS_H
@@ -13,11 +13,11 @@ typedef struct {
 } bench_parse_t;
 
 typedef struct flag {
-    int letter;        /* 'm'; above 255: there is none */
+    int letter;        /* 'm'; above 255: no letter */
     const char *name;  /* "message-size" */
-    const char *value; /* as in the help; "[LIST]" may be left out; NULL: takes none */
+    const char *value; /* as in the help; "[LIST]" is optional; NULL: takes no value */
     void (*take)(bench_parse_t *parse, const struct flag *flag, const char *text);
-    size_t offset;  /* of what it sets in bench_options_t, by type of `take` */
+    size_t offset;  /* of the field in bench_options_t, whose type follows from `take` */
     uint64_t least; /* take_number */
     const char *help;
 } bench_flag_t;
@@ -28,9 +28,9 @@ enum {
 
 extern const bench_flag_t bench_flags[BENCH_FLAGS + 1]; /* the last has no name */
 
-/* "-m", or "--peer" where there is no letter; until the next call. */
+/* "-m", or "--peer" for a flag without a letter; valid until the next call. */
 const char *bench_flag_shown(const bench_flag_t *flag);
-/* The first complaint counts. */
+/* Sets the error text, unless it is set already. */
 void bench_complain(bench_parse_t *parse, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

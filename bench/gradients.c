@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The gradients of three networks, by their published structure.
+ * The gradients of three networks, from their published structure.
  *
  *                                                           gradients    elements
  *      resnet50    He et al. 2015, stride in the 3x3 convolution  161    25 557 032
  *      bert-large  Devlin et al. 2018, encoder and pooler         391   335 141 888
  *      gpt2        Radford et al. 2019, the small one             148   124 439 808
  *
- * Layers are listed as forward runs through them, with PyTorch's names, and then turned round.
+ * Layers are listed in the order of the forward pass, with PyTorch's names, and then reversed.
  *
- * A gradient is ready when backward has gone through its layer. A layer's cost is its elements
- * times the positions that it is applied to (pixels of the output; tokens, of which all layers of a
- * transformer see the same number). What has no parameters, such as attention's scores, is left
- * out. An embedding costs nothing: its gradient is a sum of rows.
+ * A gradient is ready when the backward pass has computed its layer. A layer's cost is its elements
+ * times the positions to which it is applied (pixels of the output, or tokens; all layers of a
+ * transformer have the same number of tokens). Computations without parameters, such as attention
+ * scores, are ignored. An embedding has cost 0: its gradient is a sum of rows.
  */
 #include "gradients.h"
 
@@ -64,7 +64,7 @@ static void list_resnet50(gradients_t *list)
 {
     static const int blocks[] = { 3, 4, 6, 3 };
     size_t in = 64;
-    size_t side = 56; /* of the input */
+    size_t side = 56; /* of the input, pixels */
     char name[32];
     char conv[64];
     char norm[64];
@@ -131,7 +131,7 @@ static void list_bert_large(gradients_t *list)
         add_dense(list, 4 * width, width, layer, i, "output.dense");
         add_norm(list, width, layer, i, "output.LayerNorm");
     }
-    add(list, width * width, 0.0, "pooler.dense.weight"); /* sees one token only */
+    add(list, width * width, 0.0, "pooler.dense.weight"); /* applied to one token only */
     add(list, width, 0.0, "pooler.dense.bias");
 }
 
@@ -152,14 +152,14 @@ static void list_gpt2(gradients_t *list)
         add_dense(list, 4 * width, width, layer, i, "mlp.c_proj");
     }
     add(list, width, 1.0, "transformer.ln_f.weight");
-    /* Before it comes the head, a product with all of wte. That gradient has two parts, and is
-       ready only when the embedding's has been added, at the very end. */
+    /* The backward pass begins with the head, a product with all of wte. The gradient of wte is
+       ready only at the very end, when the embedding's part has been added. */
     add(list, width, 1.0 + (double)words, "transformer.ln_f.bias");
 }
 
-/* ---- all of them ---- */
+/* ---- all models ---- */
 
-/* Turns it round, and fills in places and times. */
+/* Reverses the list, and fills in places and times. */
 static void finish(gradients_t *list, size_t element_bytes, size_t scale, bench_align_t align)
 {
     double total = 0.0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The command line of tutti_gradients. Flags that other programs of bench/ have mean the same here.
+ * The command line of tutti_gradients. Flags of other programs in bench/ have the same meaning.
  */
 #include "gradients.h"
 
@@ -51,30 +51,30 @@ static const struct option long_options[] = {
 };
 
 static const char usage[] =
-    "All gradients of a network, reduced one by one as backward makes them; next to MPI\n"
-    "or, on a device, NCCL.\n\n"
+    "Time to reduce all gradients of a network by name, in the order of the backward pass;\n"
+    "compared with MPI or, on a device, with NCCL.\n\n"
     "      --model NAME        resnet50 (default), bert-large, gpt2 or all\n"
     "  -T, --type TYPE         float32 (default), float64, int32, int64, int8, uint8, bfloat16\n"
     "  -d, --accelerator KIND  gradients in device memory: cuda\n"
-    "      --backward MS       length of backward, during which they become ready (default 0:\n"
-    "                          all at once)\n"
+    "      --backward MS       length of the backward pass, in which the gradients become ready\n"
+    "                          (default 0: all are ready at the begin)\n"
     "      --fusion BYTES      buffer of mpi-fused and nccl-fused (default 64M)\n"
     "  -i, --iterations N      timed iterations of each contestant (default: one in each round)\n"
     "  -x, --warmup N          untimed iterations before each block (default 1)\n"
     "      --rounds R          blocks per contestant, in random order (default 10)\n"
-    "      --seed N            of all orders (default: the clock)\n"
+    "      --seed N            seed of all orders (default: the clock)\n"
     "      --buffers KIND      private (default) or shared (tutti_mem_alloc)\n"
-    "      --align N[+OFFSET]  each gradient begins OFFSET bytes behind a multiple of N\n"
+    "      --align N[+OFFSET]  each gradient begins OFFSET bytes after a multiple of N\n"
     "                          (default 64)\n"
     "      --scale N           each gradient has 1/N of its elements\n"
     "      --orders N          submit the same data in N random orders, and compare the bits\n"
-    "                          (default 3; 0: do not)\n"
+    "                          (default 3; 0: no comparison)\n"
     "      --alone             no peers\n"
     "      --list              print the gradients, reduce nothing\n"
     "  -c, --validation        check results exactly, before and after timing\n"
-    "      --spoil             damage one element of each result: -c must see it\n"
-    "      --csv FILE          write the figures; - is stdout, without table\n"
-    "      --json FILE         the same, with all that was measured\n"
+    "      --spoil             damage one element of each result, to test -c\n"
+    "      --csv FILE          write the results; -: to stdout, without table\n"
+    "      --json FILE         write the results, with all samples\n"
     "  -h, --help              this\n";
 
 void gradients_usage(const char *name)
@@ -85,7 +85,7 @@ void gradients_usage(const char *name)
 static void complain(bench_options_t *common, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The first counts. */
+/* The first error is reported. */
 static void complain(bench_options_t *common, const char *fmt, ...)
 {
     va_list args;
@@ -232,7 +232,7 @@ static void take(int letter, gradients_options_t *options, bench_options_t *comm
     }
 }
 
-/* What each flag alone cannot know. */
+/* Check combinations of flags. */
 static void judge(bench_options_t *common)
 {
     if (common->device != NULL && !bench_is_module(common->device))
@@ -270,7 +270,7 @@ void gradients_parse(int argc, char **argv, gradients_options_t *ret_options,
         .mpi_level = 1,
         .fail_above = -1.0,
         .naligns = 1,
-        .aligns = { { .bytes = 64 } }, /* as an allocator would have it */
+        .aligns = { { .bytes = 64 } }, /* like memory of an allocator */
     };
     while ((letter = getopt_long(argc, argv, "+:T:d:i:x:ch", long_options, NULL)) != -1) {
         if (letter == ':')
@@ -283,6 +283,6 @@ void gradients_parse(int argc, char **argv, gradients_options_t *ret_options,
             take(letter, ret_options, ret_common);
     }
     if (optind < argc)
-        complain(ret_common, "%s: what is this? see --help", argv[optind]);
+        complain(ret_common, "%s: unexpected argument; see --help", argv[optind]);
     judge(ret_common);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The measuring loop, as in measure.c: in each round every contestant has one block of iterations,
- * in an order drawn anew that is the same on all ranks. All contestants work on the same memory, so
- * a model's gradients are there once on each rank.
+ * in a random order that is the same on all ranks. All contestants use the same memory, so each
+ * rank has a model's gradients once.
  */
 #include "device.h"
 #include "gradients.h"
@@ -25,7 +25,7 @@ static void step(const gradients_run_t *run, int who, uint64_t start_ns)
     bench_stop(&run->bench->world);
 }
 
-/* As backward makes them. */
+/* The order of the backward pass. */
 static void order_by_list(const gradients_run_t *run)
 {
     for (size_t i = 0; i < run->gradients.n; i++)
@@ -57,7 +57,7 @@ static void fill(const gradients_run_t *run, bench_put_t put)
     push(run);
 }
 
-/* --spoil: as if the last gradient of rank 0 had gone wrong. */
+/* --spoil: damage the last gradient of rank 0. */
 static void spoil(const gradients_run_t *run)
 {
     size_t last = run->gradients.all[run->gradients.n - 1].offset;
@@ -66,7 +66,7 @@ static void spoil(const gradients_run_t *run)
         run->mirror[last] ^= 0x40;
 }
 
-/* One iteration that nobody times. 1 if every rank's gradients are right, all of them. */
+/* One untimed iteration. 1 if all gradients of all ranks are right. */
 static int result_right(const gradients_run_t *run, int who)
 {
     const bench_world_t *world = &run->bench->world;
@@ -93,7 +93,7 @@ static int result_right(const gradients_run_t *run, int who)
     return all == 0.0;
 }
 
-/* Of the gradients without the gaps between them. */
+/* The hash of all gradients, without the gaps between them. */
 static uint64_t hash_all(const gradients_run_t *run)
 {
     uint64_t hash = 0;
@@ -107,8 +107,9 @@ static uint64_t hash_all(const gradients_run_t *run)
     return hash;
 }
 
-/* The same data again and again, whose sums need rounding, submitted in other orders: Tutti's
-   differ between ranks too, which MPI could not bear. 1 if all ranks have the same bits, always. */
+/* Reduce data whose sums need rounding, several times in different orders of submission. Tutti's
+   orders also differ between ranks, which MPI does not allow. 1 if all ranks have the same bits in
+   all orders. */
 static int result_same(const gradients_run_t *run, int who)
 {
     const bench_world_t *world = &run->bench->world;
@@ -167,7 +168,7 @@ static void measure(const gradients_run_t *run, bench_trip_t *trip)
         trip->samples[who].same_bits = result_same(run, who);
     check_all(run, trip);
     order_by_list(run);
-    memset(run->mirror, 0, run->gradients.region_bytes); /* sums in place would grow */
+    memset(run->mirror, 0, run->gradients.region_bytes); /* other sums in place would overflow */
     push(run);
     for (size_t round = 0; round < rounds; round++) {
         bench_shuffle(&bench->random, order, bench->count);
@@ -195,7 +196,7 @@ static void *get_memory(const bench_t *bench, size_t bytes, int shared)
         fprintf(stderr, "rank %d: no memory for %zu bytes\n", bench->world.rank, bytes);
         bench_stop(&bench->world);
     }
-    memset(memory, 0, bytes); /* so that the pages are there */
+    memset(memory, 0, bytes); /* allocates the pages */
     return memory;
 }
 
@@ -259,7 +260,7 @@ bench_row_t gradients_measure(bench_t *bench, const gradients_options_t *options
     run.order = bench_allocate(run.gradients.n, sizeof(int));
     measure(&run, &trip);
     row = bench_row_make(bench, &trip);
-    bench_barrier(&bench->world); /* nobody may still read what is freed now */
+    bench_barrier(&bench->world); /* other ranks may still read this memory */
     free_memory(&run);
     bench_trip_close(bench, &trip);
     gradients_free(&run.gradients);

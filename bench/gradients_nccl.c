@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one would write with NCCL: an allreduce for each gradient, or a fusion buffer that kernels
- * pack and unpack. All of it is queued in one stream; the host waits only for gradients that are
- * not ready yet, and at the end.
+ * The peers with NCCL, as a user would write them: an allreduce for each gradient, or a fusion
+ * buffer that kernels pack and unpack. All work is queued in one stream. The host waits only for
+ * gradients that are not ready yet, and at the end.
  */
 #include "device.h"
 #include "gradients.h"
@@ -27,7 +27,8 @@ int gradients_nccl(const gradients_run_t *run, uint64_t start_ns)
     return 0;
 }
 
-/* Gradients [from, to) of this iteration's order into the buffer, or back. How many elements. */
+/* Pack gradients [from, to) of this iteration's order into the buffer, or unpack them. Returns the
+   number of elements. */
 static size_t move(const gradients_run_t *run, size_t from, size_t to, int back)
 {
     const bench_device_t *device = run->bench->world.device;
@@ -58,7 +59,8 @@ static void sum_fused(const gradients_run_t *run, size_t from, size_t to)
     move(run, from, to, 1);
 }
 
-/* As mpi-fused: full when the next gradient has no room; one that never has goes alone. */
+/* As mpi-fused: the buffer is sent when the next gradient does not fit; a gradient larger than the
+   buffer is sent alone. */
 int gradients_nccl_fused(const gradients_run_t *run, uint64_t start_ns)
 {
     size_t element = run->bench->options.type->bytes;

@@ -2,9 +2,9 @@
 /*
  * One iteration of each contestant: all gradients summed over all ranks, in place.
  *
- * Backward is thought to run on an accelerator: while a gradient is not ready yet, the rank's
- * thread sleeps. Time goes on while a call blocks, so after a long one the next gradients are there
- * at once.
+ * The simulated backward pass runs on an accelerator: while a gradient is not ready, the rank's
+ * thread sleeps. The pass continues while a call blocks, so after a long call the next gradients
+ * are already ready.
  */
 #include "gradients.h"
 #include "peers.h"
@@ -73,7 +73,7 @@ static int step_mpi(const gradients_run_t *run, uint64_t start_ns)
     return 0;
 }
 
-/* What is in the buffer: gradients [from, to) of this iteration's order. */
+/* Reduce the buffer, which has gradients [from, to) of this iteration's order, and unpack it. */
 static int sum_fused(const gradients_run_t *run, size_t from, size_t to, size_t fused_bytes)
 {
     size_t element = run->bench->options.type->bytes;
@@ -90,7 +90,8 @@ static int sum_fused(const gradients_run_t *run, size_t from, size_t to, size_t 
     return 0;
 }
 
-/* The buffer is sent when the next gradient has no room in it; one that never has goes alone. */
+/* The buffer is sent when the next gradient does not fit; a gradient larger than the buffer is sent
+   alone. */
 static int step_fused(const gradients_run_t *run, uint64_t start_ns)
 {
     size_t element = run->bench->options.type->bytes;
@@ -122,7 +123,7 @@ static int step_fused(const gradients_run_t *run, uint64_t start_ns)
 
 #endif
 
-/* What libbench knows of them; they are run by gradients_step(). */
+/* The contestants' names for libbench; gradients_step() returns their functions. */
 const bench_contestant_t gradients_contestants[BENCH_CONTESTANTS + 1] = {
     { NULL, "tutti", NULL },
     { "mpi-per-tensor", "mpi-per-tensor", NULL },

@@ -14,14 +14,14 @@
 
 typedef struct info info_t;
 
-/* Where a field is shown. */
+/* The forms of the report that show a field. */
 typedef enum {
     INFO_BOTH,
     INFO_TEXT,
     INFO_JSON
 } info_where_t;
 
-/* If memory is exhausted, the program ends with a message. */
+/* Without memory, the program ends with a message. */
 info_t *info_new(void);
 void info_free(info_t *info);
 
@@ -32,14 +32,14 @@ void info_record(info_t *info);
 
 void info_put(info_t *info, info_where_t where, const char *key, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* In JSON a number. */
+/* As info_put, but a number in JSON. */
 void info_number(info_t *info, info_where_t where, const char *key, uint64_t number);
 
 /* 0, or -1 if it cannot be written. */
 int info_print_text(const info_t *info, FILE *to);
 int info_print_json(const info_t *info, FILE *to);
 
-/* "64K" of 65536; "65537" of that. */
+/* "64K" for 65536; "65537" for 65537. */
 const char *info_bytes(uint64_t bytes, char text[24]);
 /* "23.5G", rounded. */
 const char *info_about(uint64_t bytes, char text[24]);
@@ -52,10 +52,10 @@ void info_kernel(info_t *info);
 const char *info_read(char *text, size_t room, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* info_modules.c: each module in the folder, opened in a process of its own; and those that were
-   not built or are not there. */
+/* info_modules.c: each module in the folder, opened in a process of its own; and the modules that
+   were not built or are missing. */
 void info_modules(info_t *info);
-/* In such a process: print the report of the module in a file. Does not return. */
+/* In the module's process: print the report of the module in a file. Does not return. */
 void info_probe(const char *file) __attribute__((noreturn));
 
 #endif

@@ -19,7 +19,7 @@
 
 #define CPUS "/sys/devices/system/cpu"
 
-/* Since 5.3 and 5.11 all architectures have one number for each. */
+/* From Linux 5.3 and 5.11 on; the numbers are the same on all architectures. */
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -47,7 +47,8 @@ const char *info_read(char *text, size_t room, const char *format, ...)
     return text;
 }
 
-/* "model name : AMD EPYC" of /proc/cpuinfo, "Seccomp: 0" of /proc/self/status; "" if not there. */
+/* The value of a line such as "model name : AMD EPYC" in /proc/cpuinfo, or "Seccomp: 0" in
+   /proc/self/status; "" if there is no such line. */
 static const char *find_line(const char *path, const char *name, char *text, size_t room)
 {
     FILE *from = fopen(path, "re");
@@ -67,9 +68,9 @@ static const char *find_line(const char *path, const char *name, char *text, siz
     return text;
 }
 
-/* ---- what there is ---- */
+/* ---- hardware ---- */
 
-/* Online processors with different cores, and with different packages. */
+/* The number of different cores, and of different packages, of the online processors. */
 static void count_cores(unsigned *ret_cores, unsigned *ret_packages)
 {
     long cpus = sysconf(_SC_NPROCESSORS_CONF);
@@ -99,7 +100,7 @@ static void count_cores(unsigned *ret_cores, unsigned *ret_packages)
     free(seen);
 }
 
-/* Of the first processor, as the kernel writes them: "L1d 32K". */
+/* The first processor's caches, in the kernel's notation: "L1d 32K". */
 static void put_caches(info_t *info)
 {
     char all[256] = "", level[16], type[32], size[32], shared[128];
@@ -140,7 +141,7 @@ unsigned info_machine(info_t *info, const char *processors)
     return cores > 0 ? cores : (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* ---- what is limited ---- */
+/* ---- limits ---- */
 
 static void put_limit(info_t *info, const char *key, int which, int in_bytes)
 {
@@ -178,7 +179,7 @@ static void put_memory(void *arg, const tutti__info_item_t *item)
                  info_about(strtoull(item->value, NULL, 10), text), item->note);
 }
 
-/* Of this process's group, as a container sees it: version 2, or 1. */
+/* The limits of this process's cgroup, version 2 or 1, as a container sees it. */
 static void put_cgroup(info_t *info)
 {
     unsigned long long bytes;
@@ -223,7 +224,7 @@ void info_limits(info_t *info)
     info_put(info, INFO_BOTH, "reserved_huge_pages", "%s", text);
 }
 
-/* ---- what the kernel can do ---- */
+/* ---- kernel ---- */
 
 static void put_call(info_t *info, const char *key, long result)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_info's modules. Each is opened in a process of its own, this program once more with
+ * tutti_info's modules. Each module is opened in a process of its own, which runs this program with
  * --probe: see lib/boot/probe.c. Its standard output has lines of name, tab, value, tab, note.
  */
 #include "api/info.h"
@@ -58,10 +58,10 @@ void info_probe(const char *file)
     if (tutti__info(TUTTI__INFO_PROBE, file, print_item, NULL) != TUTTI_OK)
         printf("error\t%s\t\n", tutti_last_error());
     fflush(stdout);
-    _exit(0); /* nothing that the module has begun is to be ended */
+    _exit(0); /* without the exit handlers of the module's libraries */
 }
 
-/* Start it; its output, or NULL and why. */
+/* Start the process; returns its output, or NULL and the reason. */
 static FILE *start(const char *file, pid_t *ret_pid, char *ret_why, size_t room)
 {
     char *const argv[] = { (char *)"tutti_info", (char *)"--probe", (char *)(uintptr_t)file, NULL };
@@ -69,7 +69,7 @@ static FILE *start(const char *file, pid_t *ret_pid, char *ret_why, size_t room)
     int ends[2], error;
 
     if (pipe2(ends, O_CLOEXEC) != 0) {
-        snprintf(ret_why, room, "cannot look at it: %s", strerror(errno));
+        snprintf(ret_why, room, "cannot be probed: %s", strerror(errno));
         return NULL;
     }
     posix_spawn_file_actions_init(&actions);
@@ -81,11 +81,11 @@ static FILE *start(const char *file, pid_t *ret_pid, char *ret_why, size_t room)
     if (error == 0)
         return fdopen(ends[0], "r");
     close(ends[0]);
-    snprintf(ret_why, room, "cannot look at it: %s", strerror(error));
+    snprintf(ret_why, room, "cannot be probed: %s", strerror(error));
     return NULL;
 }
 
-/* One line's parts; 0 if it is none. */
+/* Split a line into its parts; 0: not such a line. */
 static int cut(char *line, char *ret_part[3])
 {
     for (int i = 0; i < 3; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The report as a list of entries in the order in which they were made, and its two forms. */
+/* The report as a list of entries, in the order of their calls, and its two printed forms. */
 #include "info.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 #define WIDTH 100 /* of the text */
 #define COLUMNS 8 /* most fields of a record */
-#define WIDEST 40 /* a column that lines are aligned behind */
+#define WIDEST 40 /* widest column of a table; longer texts break the alignment */
 
 typedef enum {
     OBJECT,
@@ -127,7 +127,7 @@ const char *info_about(uint64_t bytes, char text[24])
 
 /* ---- text ---- */
 
-/* Words, continued on lines that begin at `indent`; `at` is the column now. */
+/* Print words; continuation lines begin at `indent`. at: the current column. */
 static void print_wrapped(FILE *to, const char *text, int indent, int at)
 {
     while (*text != '\0') {
@@ -148,7 +148,7 @@ static void print_wrapped(FILE *to, const char *text, int indent, int at)
     fputc('\n', to);
 }
 
-/* The last entry of a section that begins at `first`, and one more. */
+/* The entry after the last entry of the section that begins at `first`. */
 static size_t section_end(const info_t *info, size_t first)
 {
     size_t i = first + 1;
@@ -178,7 +178,8 @@ static void print_object(const info_t *info, size_t from, size_t end, FILE *to)
     }
 }
 
-/* The fields of the record that begins at `from`; how many, and where the next record begins. */
+/* The fields of the record that begins at `from`. Returns their number; *ret_next: the next
+   record. */
 static int record_fields(const info_t *info, size_t from, size_t end,
                          const char *ret_field[COLUMNS], size_t *ret_next)
 {
@@ -244,7 +245,7 @@ int info_print_text(const info_t *info, FILE *to)
 
 /* ---- JSON ---- */
 
-/* The bytes of the UTF-8 sequence at `text`; 0 if it is none. */
+/* The length of the UTF-8 sequence at `text`; 0: invalid. */
 static int utf8_length(const unsigned char *text)
 {
     int n = text[0] >= 0xc2 && text[0] < 0xe0 ? 2 : (text[0] & 0xf0) == 0xe0 ? 3 : 4;
@@ -261,7 +262,7 @@ static int utf8_length(const unsigned char *text)
     return n;
 }
 
-/* A byte that is no UTF-8 becomes "?": environment variables may have such bytes. */
+/* A byte that is not valid UTF-8 becomes "?": environment variables may have such bytes. */
 static void print_string(const char *text, FILE *to)
 {
     const unsigned char *at = (const unsigned char *)text;

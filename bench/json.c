@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * --json: everything that was measured, and under what conditions. README.md lists the members.
+ * --json: all measurements, and their circumstances. README.md lists the members.
  */
 #include "device.h"
 
@@ -54,7 +54,7 @@ static json_t *conditions(const bench_t *bench)
                      "environment", variables());
 }
 
-/* What must be equal for two runs to be compared. */
+/* The properties that must be equal in two runs that --compare compares. */
 static json_t *setting(const bench_t *bench)
 {
     const bench_options_t *options = &bench->options;
@@ -146,7 +146,7 @@ int bench_json_write(const bench_t *bench, const bench_row_t *rows, size_t count
     (void)bench;
     (void)rows;
     (void)count;
-    return -1; /* bench.c refuses the flag before */
+    return -1; /* not reached: bench.c refuses the flag */
 }
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What this machine allows: no collective can be faster, whoever wrote it.
+ * Lower limits of a collective's time on this machine, for any implementation.
  *
- * A short one cannot end before one cache line has gone from one rank to another. A long one must
- * read each byte of input and write each byte of output at least once; how fast that goes is taken
- * from memcpy, on all ranks at once, on the same buffers. Of repeated blocks the fastest counts: a
- * limit is not what the machine does while others disturb it. README.md has the formulas.
+ * A short collective cannot end before a cache line has moved from one rank to another. A long one
+ * must read each byte of input and write each byte of output at least once; the speed of that is
+ * measured with memcpy, on all ranks at the same time, on the same buffers. The fastest of repeated
+ * blocks counts, since a limit must not contain disturbances. README.md has the formulas.
  *
- * Of device memory only the second is known: by the device's own copies, and its own clock.
+ * In device memory only the second limit is known, from the device's own copies and clock.
  */
 #include "device.h"
 
@@ -21,17 +21,17 @@
 
 enum {
     BLOCKS = 101,
-    TRIPS = 20, /* in each */
+    TRIPS = 20, /* of a block */
     SPINS = 2000,
-    COPY_BYTES = 1 << 20,   /* at least, in one block */
-    DEVICE_BYTES = 1 << 28, /* a device takes so much, or so many copies */
+    COPY_BYTES = 1 << 20,   /* least bytes of a block */
+    DEVICE_BYTES = 1 << 28, /* a device's block ends after this many bytes, or copies */
     DEVICE_COPIES = 64
 };
 
 static const uint64_t longest_ns = 200000000; /* for one pair of ranks */
 static const uint32_t over = UINT32_MAX;
 
-/* The line that goes back and forth. */
+/* The cache line that moves back and forth. */
 typedef struct {
     _Alignas(4096) _Atomic uint32_t ball;
 } court_t;
@@ -44,11 +44,11 @@ static uint32_t wait_for_change(court_t *court, uint32_t old)
         if (now != old)
             return now;
         if (spins >= SPINS)
-            sched_yield(); /* the peer may want this processor */
+            sched_yield(); /* the peer may need this processor */
     }
 }
 
-/* Rank 0's side: half a round trip, of the fastest block. */
+/* Rank 0's side. Returns half a round trip of the fastest block. */
 static double serve(court_t *court)
 {
     double us[BLOCKS];
@@ -81,7 +81,7 @@ static void answer(court_t *court)
     }
 }
 
-/* A page that all ranks of this host map, by a name that is gone again at once. NULL if not. */
+/* A page that all ranks of this host map, by a name that is removed again. NULL: failed. */
 static court_t *open_court(const bench_t *bench)
 {
     uint64_t number = bench_same(&bench->world, (uint64_t)getpid() ^ bench->options.seed << 20);
@@ -146,12 +146,12 @@ double bench_line_us(const bench_t *bench)
     }
     munmap(court, sizeof(*court));
     least = -least;
-    bench_max(world, &least, 1); /* rank 0's: the others have a larger one */
+    bench_max(world, &least, 1); /* distributes rank 0's value; the other ranks have 1e9 */
     return -least;
 }
 
-/* memcpy from one buffer to the other, or from one half of the only one to its other half; with a
-   rotating pool from the next pair on. */
+/* memcpy from one buffer to the other, or between the halves of a single buffer; in a rotating
+   pool, each copy uses the next pair. */
 typedef struct {
     char *to;
     const char *from;
@@ -182,7 +182,7 @@ static copy_t first_copy(bench_t *bench, size_t bytes)
     return copy;
 }
 
-/* At least COPY_BYTES. How many bytes it was. */
+/* Copies at least COPY_BYTES; returns the number of bytes. */
 static size_t copy_block(bench_buffers_t *buffers, const copy_t *copy)
 {
     size_t done;
@@ -192,13 +192,14 @@ static size_t copy_block(bench_buffers_t *buffers, const copy_t *copy)
 
         memcpy(copy->to + place * copy->to_stride, copy->from + place * copy->from_stride,
                copy->length);
-        atomic_signal_fence(memory_order_seq_cst); /* else the compiler may merge copies */
+        atomic_signal_fence(memory_order_seq_cst); /* keeps the compiler from merging copies */
         buffers->next = place + 1 < buffers->pairs ? place + 1 : 0;
     }
     return done;
 }
 
-/* The same by the device, whose copies take microseconds to start: so their number ends it, too. */
+/* The same with the device's copies. They take microseconds to start, so their number is limited as
+   well. */
 static double device_us_per_byte(bench_buffers_t *buffers, const bench_world_t *world,
                                  const copy_t *copy)
 {
@@ -243,7 +244,7 @@ double bench_copy_us(bench_t *bench, size_t bytes)
     us_per_byte = world->device != NULL ? device_us_per_byte(&bench->buffers, world, &copy)
                                         : host_us_per_byte(&bench->buffers, &copy);
     bench_max(world, &us_per_byte, 1);
-    /* A copied byte is read once and written once, on all ranks at a time. */
+    /* A copied byte is read once and written once, on all ranks at the same time. */
     return collective->traffic(world->size, bench->options.in_place) / (2.0 * world->size) *
            us_per_byte;
 }

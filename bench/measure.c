@@ -2,14 +2,15 @@
 /*
  * The measuring loop.
  *
- * For each size, R rounds; in each round every contestant has one block of iterations, in an order
- * drawn anew that is the same on all ranks. So drift of the machine hits all alike, and a ratio can
- * be formed in each round, whose spread says how far it can be trusted.
+ * Each size has R rounds. In each round every contestant has one block of iterations, in a random
+ * order that is the same on all ranks. So drift of the machine affects all contestants equally. A
+ * ratio is computed in each round; the spread of the ratios shows their accuracy.
  *
  *      round 1:  [Tutti block] [MPI block]      round 2:  [MPI block] [Tutti block]   ...
  *
- * An iteration is timed from before the call until after it; then comes a barrier, not timed. Each
- * rank keeps its samples; when a size is done, the slowest rank's time is taken for each iteration.
+ * The time of an iteration is that of the call alone; the barrier after it is not timed. Each rank
+ * keeps its samples. After all rounds of a size, the slowest rank's time is taken for each
+ * iteration.
  */
 #include "bench.h"
 
@@ -17,7 +18,7 @@
 #include <string.h>
 
 enum {
-    SMALL_BYTES = 8192 /* OSU's: fewer iterations above */
+    SMALL_BYTES = 8192 /* as in OSU: fewer iterations above */
 };
 
 static void run(const bench_t *bench, int who, const bench_call_t *call)
@@ -41,7 +42,7 @@ static void check_all(bench_t *bench, bench_trip_t *trip)
     }
 }
 
-/* In place, a sum would grow with each iteration until it is infinite; zeros stay zeros. */
+/* In place, a sum would grow with each iteration until it overflows, so use zeros. */
 static void fill_for_timing(bench_t *bench, size_t bytes)
 {
     const bench_collective_t *collective = bench->program->collective;
@@ -60,7 +61,8 @@ static void fill_for_timing(bench_t *bench, size_t bytes)
     }
 }
 
-/* Use this contestant's buffers. With several places, the memory has another one's data. */
+/* Use this contestant's buffers. With several places of --align, refill them: the memory has the
+   data of another place. */
 static void take_buffers(bench_t *bench, int who, size_t bytes)
 {
     bench->buffers.align = bench->align[who];
@@ -78,8 +80,8 @@ static void warm_up(bench_t *bench, int who, size_t bytes, long iterations)
     }
 }
 
-/* Calls without a barrier between them: the clock is read once for the whole block, since reading
-   it takes a good part of a small call. Each iteration counts as the block's mean. */
+/* Calls without a barrier between them: the clock is read once for the whole block, because reading
+   it takes a large part of a small call's time. Each iteration's sample is the block's mean. */
 static void time_stream(bench_t *bench, int who, const bench_trip_t *trip, double *ret_us)
 {
     uint64_t start = bench_now_ns();
@@ -95,8 +97,8 @@ static void time_stream(bench_t *bench, int who, const bench_trip_t *trip, doubl
         ret_us[i] = mean_us;
 }
 
-/* With --skew, a rank that all know comes late, and time counts from then on, on all of them; who
-   had nothing to wait for may be done before, which counts as 0. */
+/* With --skew, one rank is late: all ranks draw the same one, and measure from its start. A rank
+   that need not wait for the late rank may be done earlier; its time is 0. */
 static double time_once(bench_t *bench, int who, const bench_call_t *call)
 {
     uint64_t skew_ns = (uint64_t)bench->options.skew_us * 1000;
@@ -131,7 +133,7 @@ static void time_block(bench_t *bench, int who, const bench_trip_t *trip, double
     }
 }
 
-/* Everybody's samples for everybody. */
+/* Combine the samples of all ranks, on all ranks. */
 static void join(const bench_t *bench, bench_trip_t *trip)
 {
     size_t total = (size_t)bench->options.rounds * (size_t)trip->block;

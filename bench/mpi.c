@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * --peer mpi: the collective of the same name.
+ * --peer mpi: MPI's collective of the same name.
  */
 #include "peers.h"
 
@@ -13,7 +13,7 @@
 #include <mpi-ext.h>
 #endif
 
-/* Open MPI's answer, MPICH's, or no answer. */
+/* Asks Open MPI or MPICH; 0 for other MPIs. */
 int bench_mpi_takes(const char *device)
 {
     int takes = 0;
@@ -75,7 +75,7 @@ int bench_mpi_reduce(const bench_call_t *call)
                       0, MPI_COMM_WORLD);
 }
 
-/* As OSU: also where all parts are equal. */
+/* As in OSU, MPI_Reduce_scatter also for equal parts. */
 int bench_mpi_reduce_scatter(const bench_call_t *call)
 {
     static int *counts;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * --peer naive: what one writes by hand in an afternoon. Each rank exchanges messages with each
- * other by MPI_Isend and MPI_Irecv, waits for all of them, and adds with a plain loop.
+ * --peer naive: a simple implementation by hand. Each rank exchanges messages with each other rank
+ * by MPI_Isend and MPI_Irecv, waits for all of them, and adds in a plain loop.
  */
 #include "peers.h"
 
@@ -10,7 +10,7 @@
 
 #ifdef HAVE_MPI
 
-/* Kept from call to call. */
+/* Kept between calls. */
 static char *scratch;
 static size_t scratch_bytes;
 static MPI_Request *requests;
@@ -85,8 +85,8 @@ static void add(const bench_call_t *call, void *sum, const void *more, size_t co
     }
 }
 
-/* recvbuf = all ranks' sum of `count` elements, which the others send to this rank; `own` is this
-   rank's part. Everything that this rank sends has been posted. */
+/* Receive `count` elements of each other rank; recvbuf = their sum with `own`, this rank's part.
+   All sends of this rank have been posted. */
 static int receive_sum(const bench_call_t *call, const void *own, size_t count)
 {
     size_t bytes = count * call->type->bytes;
@@ -124,7 +124,7 @@ int bench_naive_reduce(const bench_call_t *call)
     return wait_all();
 }
 
-/* Rank i's part of a buffer that is divided like reduce_scatter's. */
+/* Rank i's part of a buffer that is divided as in reduce_scatter. */
 static const char *part_of(const bench_call_t *call, int i)
 {
     size_t begin = bench_share_begin(call->count, call->world->size, i);

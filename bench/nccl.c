@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * --peer nccl: NCCL's own collective on the same device memory, in a communicator of all ranks,
- * on the harness's stream. The call is over when an event behind it has come, as for Tutti's direct
- * call, whose result is there when it returns.
+ * --peer nccl: NCCL's collective on the same device memory, in a communicator of all ranks, on the
+ * harness's stream. Its time ends when an event behind the call has completed, since Tutti's direct
+ * call also returns with a complete result.
  */
 #include "device.h"
 #include "peers.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NCCL accepts a call when it likes; nothing else may be queued before. */
+/* Wait until NCCL has accepted a call; no other call may be queued before. */
 static tutti_status_t settle(const bench_device_t *device)
 {
     tutti_status_t status;
@@ -23,7 +23,7 @@ static tutti_status_t settle(const bench_device_t *device)
     return status;
 }
 
-/* Rank 0's id goes round eight bytes at a time, by what the harness has. */
+/* Rank 0's id is distributed eight bytes at a time, by the harness's functions. */
 void bench_nccl_open(const bench_world_t *world)
 {
     bench_device_t *device = world->device;
@@ -68,7 +68,7 @@ void bench_nccl_queue(const bench_world_t *world, const tutti__nccl_call_t *call
     bench_device_check(world, settle(device), "nccl_call");
 }
 
-/* From sendbuf to recvbuf, sum; root 0. */
+/* One call from `src` to recvbuf; sum; root 0. */
 static int run_one(const bench_call_t *call, tutti__nccl_kind_t kind, const void *src)
 {
     tutti__nccl_call_t nccl = { kind,      src, call->recvbuf, call->count, call->type->dtype,
@@ -99,7 +99,7 @@ int bench_nccl_broadcast(const bench_call_t *call)
     return run_one(call, TUTTI__NCCL_BROADCAST, call->recvbuf);
 }
 
-/* Room for the calls of one group. A program asks for the same number always. */
+/* Room for the calls of a group. A program always needs the same number. */
 static tutti__nccl_call_t *calls_of(size_t ncalls)
 {
     static tutti__nccl_call_t *calls;
@@ -109,7 +109,8 @@ static tutti__nccl_call_t *calls_of(size_t ncalls)
     return calls;
 }
 
-/* Parts that differ: a reduction to each rank, all as one, as NCCL has no call for them. */
+/* Parts of different lengths: NCCL has no call for them, so a group of reductions, one to each
+   rank. */
 static void queue_uneven(const bench_call_t *call, void *result)
 {
     int size = call->world->size;
@@ -132,8 +133,8 @@ static void queue_uneven(const bench_call_t *call, void *result)
     bench_nccl_queue(call->world, calls, ncalls);
 }
 
-/* In place NCCL leaves the result where this rank's part was, and Tutti at the beginning; so it is
-   copied there, which is in the time. */
+/* In place, NCCL's result is at this rank's part, and Tutti's at the beginning of the buffer. So it
+   is copied there; the time includes the copy. */
 int bench_nccl_reduce_scatter(const bench_call_t *call)
 {
     const bench_world_t *world = call->world;
@@ -157,7 +158,7 @@ int bench_nccl_reduce_scatter(const bench_call_t *call)
     return 0;
 }
 
-/* As NCCL's manual has it: messages to and from each rank, this one too, all as one. */
+/* As in NCCL's manual: a group of messages to and from each rank, with itself as well. */
 int bench_nccl_alltoall(const bench_call_t *call)
 {
     const bench_world_t *world = call->world;
@@ -179,8 +180,8 @@ int bench_nccl_alltoall(const bench_call_t *call)
     return 0;
 }
 
-/* NCCL has none. So PyTorch's process group makes it: an allreduce of one element, and the host
-   waits for it. */
+/* NCCL has no barrier. As in PyTorch's process group: an allreduce of one element, for which the
+   host waits. */
 int bench_nccl_barrier(const bench_call_t *call)
 {
     void *one = call->world->device->one;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading the command line. It is parsed before MPI runs, on all ranks alike; rank 0 speaks for all
- * afterwards.
+ * Reading the command line. All ranks parse it, before MPI is started; later, rank 0 prints the
+ * error.
  */
 #include "flags.h"
 
@@ -9,7 +9,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* What getopt wants to have: "+:m:z::f", and the long ones. */
+/* The arguments of getopt: "+:m:z::f", and the table of long options. */
 static void describe(char *letters, struct option *longs)
 {
     *letters++ = '+';
@@ -42,7 +42,7 @@ static const bench_flag_t *find(int letter)
     return NULL;
 }
 
-/* An option that getopt did not like. */
+/* Report an option that getopt has rejected. */
 static void refuse(bench_parse_t *parse, int why, char **argv)
 {
     const bench_flag_t *flag = find(optopt);
@@ -57,7 +57,7 @@ static void refuse(bench_parse_t *parse, int why, char **argv)
         bench_complain(parse, "%s: unknown option; see --help", argv[optind - 1]);
 }
 
-/* With -d, or without. */
+/* Check combinations with -d, and flags that need it. */
 static void judge_device(bench_parse_t *parse)
 {
     const bench_options_t *options = parse->options;
@@ -100,7 +100,7 @@ static void judge_align(bench_parse_t *parse)
         bench_complain(parse, "--compare: only with one place of --align");
 }
 
-/* What each flag alone cannot know. */
+/* Check combinations of flags. */
 static void judge(bench_parse_t *parse)
 {
     const bench_options_t *options = parse->options;
@@ -121,7 +121,7 @@ static void judge(bench_parse_t *parse)
     if (options->align_text != NULL)
         judge_align(parse);
     if (options->in_place && collective->in_place == BENCH_NO_IN_PLACE)
-        bench_complain(parse, "-l: %s has no two buffers", parse->program->title);
+        bench_complain(parse, "-l: %s does not have two buffers", parse->program->title);
     if (options->validate && collective->count_wrong == NULL)
         bench_complain(parse, "-c: %s has no result to check", parse->program->title);
     if (options->spoil && !options->validate)
@@ -165,7 +165,7 @@ void bench_parse(int argc, char **argv, const bench_program_t *program,
             flag->take(&parse, flag, optarg);
     }
     if (optind < argc)
-        bench_complain(&parse, "%s: what is this? see --help", argv[optind]);
+        bench_complain(&parse, "%s: unexpected argument; see --help", argv[optind]);
     judge(&parse);
 }
 

@@ -3,9 +3,9 @@
  * Data that can be checked exactly.
  *
  * Element i of rank r is a small integer that depends on i mod 251 and on r. Sums over ranks are
- * integers that the type represents, so any order of addition gives the same bits and a comparison
- * needs no tolerance. 251 is a prime: blocks that were mixed up (their sizes are mostly powers of
- * two, or equal shares) do not look alike.
+ * integers that the type represents exactly, so any order of addition gives the same bits, and a
+ * comparison needs no tolerance. 251 is a prime, so two blocks have different data, and a check
+ * finds exchanged blocks: their sizes are usually powers of two, or equal shares.
  */
 #include "pattern.h"
 
@@ -48,7 +48,7 @@ const bench_type_t *bench_type_find(const char *name)
     return NULL;
 }
 
-/* Bits that look random, from place and rank. */
+/* Pseudo-random bits that depend on place and rank. */
 static uint64_t scramble(size_t i, int rank)
 {
     uint64_t x = (uint64_t)i * 0x9e3779b97f4a7c15u + (uint64_t)rank * 0xbf58476d1ce4e5b9u + 1;
@@ -57,7 +57,8 @@ static uint64_t scramble(size_t i, int rank)
     return x ^ x >> 29;
 }
 
-/* From -8 to 8. With so many ranks that even ones would not add up exactly, the rest have 0. */
+/* From -8 to 8. If there are so many ranks that even sums of ones are not exact, the last ranks
+   have 0. */
 static int value(const bench_type_t *type, size_t i, int rank)
 {
     int mixed = (int)(scramble(i, rank) % 17) - 8;
@@ -79,7 +80,7 @@ static void put(const bench_type_t *type, void *to, long long number)
     uint16_t upper;
 
     memcpy(&bits, &single, sizeof(bits));
-    upper = (uint16_t)(bits >> 16); /* nothing is lost: at most 8 significant bits */
+    upper = (uint16_t)(bits >> 16); /* exact: the value has at most 8 significant bits */
     switch (type->dtype) {
     case TUTTI_FLOAT32:
         memcpy(to, &single, sizeof(single));
@@ -114,7 +115,7 @@ static void make_period(unsigned char *period, const bench_type_t *type, int fro
     }
 }
 
-/* How many elements from `place` on, up to `left`, lie in one piece of the period? */
+/* The number of elements from `place` to the end of the period, at most `left`. */
 static size_t piece(size_t place, size_t left)
 {
     size_t run = PERIOD - place % PERIOD;

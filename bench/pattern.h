@@ -10,23 +10,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An element type, as -T names it. */
+/* An element type of -T. */
 typedef struct {
     const char *name;     /* "float32" */
     const char *mpi_name; /* "MPI_FLOAT", or NULL if MPI has none */
     tutti_dtype_t dtype;
     size_t bytes;
-    int limit; /* integers up to here are exact, sums included; 0: sums wrap around */
+    int limit; /* largest integer that is exact, also as a sum; 0: sums wrap around */
 } bench_type_t;
 
 const bench_type_t *bench_type_find(const char *name);
 
 /* Element i becomes element `first + i` of rank `rank`'s pattern. */
 void bench_fill(void *data, const bench_type_t *type, size_t first, size_t count, int rank);
-/* The same with floating point numbers whose sums are rounded, each order in another way. */
+/* The same with floating point numbers whose sums are rounded, differently for each order. */
 void bench_fill_rough(void *data, const bench_type_t *type, size_t first, size_t count, int rank);
 
-/* How many elements differ from rank `rank`'s pattern; from the sum of those of 0 to size-1? */
+/* The number of elements that differ from the pattern of rank `rank`; from the sum of the patterns
+   of ranks 0 to size-1. */
 size_t bench_wrong(const void *data, const bench_type_t *type, size_t first, size_t count,
                    int rank);
 size_t bench_wrong_sum(const void *data, const bench_type_t *type, size_t first, size_t count,

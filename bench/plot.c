@@ -24,7 +24,7 @@ const char *bench_plot_missing(void)
     return "--plot: there is no gnuplot in PATH";
 }
 
-/* In single quotes, where only a quote is special. */
+/* Print in single quotes, where only a quote must be escaped. */
 static void put_quoted(FILE *to, const char *text)
 {
     fputc('\'', to);
@@ -33,7 +33,7 @@ static void put_quoted(FILE *to, const char *text)
     fputc('\'', to);
 }
 
-/* bytes, the limit, then median, p10, p90 and bandwidth of each contestant */
+/* Columns: bytes, the limit, and median, p10, p90 and bandwidth of each contestant. */
 static void put_data(const bench_t *bench, const bench_row_t *rows, size_t count, FILE *to)
 {
     fprintf(to, "$data << END\n");
@@ -92,7 +92,7 @@ static void put_script(const bench_t *bench, const bench_row_t *rows, size_t cou
     fprintf(to, " noenhanced\nset logscale xy\nset logscale x 2\nset grid\n"
                 "set format x '%%.0b%%B'\nset xlabel 'size [bytes]'\n");
     put_latency(bench, to);
-    /* One rank sends nothing: there is no bandwidth to draw. */
+    /* With one rank there is no bandwidth. */
     if (rows[0].of[0].bus_gbs > 0.0)
         put_bandwidth(bench, to);
     fprintf(to, "unset multiplot\n");

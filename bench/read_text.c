@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading a schedule's text; for tutti_sched and tutti_exec. See read_text.h. */
+/* Reading the text of a schedule, for tutti_sched and tutti_exec. See read_text.h. */
 #include "read_text.h"
 
 #include <errno.h>

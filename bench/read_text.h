@@ -2,8 +2,8 @@
 #ifndef BENCH_READ_TEXT_H
 #define BENCH_READ_TEXT_H
 
-/* The whole file, ended by a 0, to be freed; "-" is standard input. NULL: it cannot be read, and
-   errno says why. */
+/* The whole file, with a '\0' at its end; the caller frees it. "-" is standard input. NULL: it
+   cannot be read, see errno. */
 char *read_text(const char *path);
 
 #endif

@@ -13,7 +13,7 @@ enum {
     RESAMPLES = 2000
 };
 
-/* Any number but 0: the interval of the same data is the same each time. */
+/* Any constant but 0, so that the same data always has the same interval. */
 static const uint64_t bootstrap_seed = 0x9e3779b97f4a7c15u;
 
 uint64_t bench_draw(uint64_t *state, uint64_t below)
@@ -107,7 +107,7 @@ double bench_percentile(const double *sorted, size_t count, int percent)
     return sorted[place > 0 ? place - 1 : 0];
 }
 
-/* The median of as many values, drawn with replacement; `room` holds them. */
+/* The median of `count` values drawn with replacement. room: [count], scratch. */
 static double draw_median(uint64_t *state, const double *values, size_t count, double *room)
 {
     for (size_t i = 0; i < count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The arithmetic of measurements: nothing here knows of ranks or of Tutti.
+ * The arithmetic of measurements, independent of ranks and of Tutti.
  */
 #ifndef TUTTI_BENCH_STATS_H
 #define TUTTI_BENCH_STATS_H
@@ -13,18 +13,18 @@ typedef struct {
     double middle, low, high;
 } bench_interval_t;
 
-/* xorshift64. `state` is not 0; below `below`. */
+/* A random number less than `below`, by xorshift64. `*state` must not be 0. */
 uint64_t bench_draw(uint64_t *state, uint64_t below);
 /* 0 to count - 1 in a random order. */
 void bench_shuffle(uint64_t *state, int *order, int count);
 
-/* Memory or the end of the program. */
+/* Zeroed memory; without memory the program ends. */
 void *bench_allocate(size_t count, size_t bytes);
 
 void bench_sort(double *values, size_t count);
-/* The value that the share `at` (0 to 1) of a sorted list lies below, between neighbours. */
+/* The quantile `at` (0 to 1) of a sorted list, interpolated between neighbours. */
 double bench_quantile(const double *sorted, size_t count, double at);
-/* The same of a list in any order. */
+/* The median of a list in any order. */
 double bench_median(const double *values, size_t count);
 double bench_mean(const double *values, size_t count);
 double bench_least(const double *values, size_t count);
@@ -32,9 +32,9 @@ double bench_least(const double *values, size_t count);
 double bench_percentile(const double *sorted, size_t count, int percent);
 
 /*
- * The median, and its bootstrap interval: of 2000 samples drawn with replacement, the middle 95 %
- * of their medians. Deterministic. The second: of the quotient of two lists' medians, each drawn on
- * its own.
+ * The median, and its bootstrap interval: the middle 95 % of the medians of 2000 samples drawn with
+ * replacement. Deterministic. _quotient: of the quotient of the medians of two lists, which are
+ * resampled independently.
  */
 bench_interval_t bench_bootstrap(const double *values, size_t count);
 bench_interval_t bench_bootstrap_quotient(const double *above, size_t nabove, const double *below,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table on stdout: OSU's columns first, as OSU prints them, then ours.
+ * The table on stdout: first OSU's columns in OSU's format, then further columns.
  */
 #include "device.h"
 
@@ -52,7 +52,7 @@ static void print_conditions(const bench_t *bench)
            (long long)options->load, (long long)options->rounds, (unsigned long long)options->seed);
 }
 
-/* Width of a column with that heading, of at least `least`. */
+/* Width of a column with this heading, at least `least`. */
 static int width(int least, const char *heading)
 {
     int length = (int)strlen(heading) + 2;
@@ -60,7 +60,7 @@ static int width(int least, const char *heading)
     return length > least ? length : least;
 }
 
-/* The headings of another contestant's first two columns. */
+/* The headings of a peer's first two columns. */
 static void name_columns(const bench_t *bench, int who, char *median, char *ratio, size_t bytes)
 {
     snprintf(median, bytes, "%s Med(us)", bench->names[who]);

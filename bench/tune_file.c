@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The file that the library reads: its text, and writing it so that nobody ever reads half of it.
+ * The file that the library reads: its text, and writing it atomically, so that no process reads a
+ * partial file.
  */
 #include "tune.h"
 
@@ -32,8 +33,8 @@ char *tune_text(const tune_result_t *results, size_t count, const char *command)
     }
     fprintf(to,
             "# Settings that were measured to be faster than the defaults on this machine.\n"
-            "# Variables of the environment go before them. Without this file the defaults\n"
-            "# count again; after a change of the machine, measure again:\n"
+            "# Environment variables override them. To return to the defaults, remove this\n"
+            "# file. After a change of the machine, measure again:\n"
             "#     %s\n"
             "tutti_tuned %d\n",
             command, TUTTI__TUNED_VERSION);
@@ -51,7 +52,7 @@ char *tune_text(const tune_result_t *results, size_t count, const char *command)
     return text;
 }
 
-/* All folders above it. What fails here fails again when the file is made, and is said then. */
+/* Make all folders above the file. An error here is reported when the file is made. */
 static void make_folders(const char *path)
 {
     char folder[TUTTI__TUNED_PATH];

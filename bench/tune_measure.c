@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Candidates of one setting take turns: in each round every one has a world of its own, since
- * settings are read by tutti_init, in an order drawn anew; and in it a few blocks of calls of each
- * size. A block is timed as a whole; the slowest rank's time counts.
+ * The candidates of a setting take turns, in a random order in each round. In its turn, a candidate
+ * has a world of its own, since tutti_init reads the settings, and in it a few blocks of calls of
+ * each size. A block is timed as a whole; the slowest rank's time counts.
  *
- * What is compared is the quotient to the default's time in the same round: a drift of the clock,
- * say, cancels. Of each size it is the median over rounds, and of all sizes the geometric mean, so
- * a small message counts as much as a large one. The interval is the bootstrap's, over rounds.
+ * The compared value is the quotient of the candidate's and the default's time in the same round,
+ * so that drift of the machine cancels. The median over rounds is taken for each size, and the
+ * geometric mean over sizes, so small and large messages have the same weight. The interval is a
+ * bootstrap interval over rounds.
  * Tried: the median block instead of the fastest, and the rounds' means before the median: on a
  * busy machine the default then differed from itself by a fifth.
  *
- * The default runs a second time as one more candidate. Its quotient shows how much two runs of the
- * same differ; nobody wins who is not better than that.
+ * The default runs a second time as one more candidate. Its quotient shows how much two identical
+ * runs differ; a candidate wins only if it is better than that.
  */
 #include "tune.h"
 
@@ -23,10 +24,10 @@ enum {
     BLOCKS = 5,        /* timed, of each size in each world */
     MOST_CALLS = 4096, /* of a block */
     RESAMPLES = 1000,
-    LEAST_ROUNDS = 5 /* before a slow machine may end it */
+    LEAST_ROUNDS = 5 /* also on a slow machine, where time runs out */
 };
 
-/* What is less is not worth a file: the machine of tomorrow differs by as much. */
+/* Smaller gains are ignored: the same machine differs as much from day to day. */
 static const double margin = 0.02;
 
 typedef struct {
@@ -36,8 +37,8 @@ typedef struct {
     tune_buffers_t buffers;
     size_t nsizes;
     long calls[TUNE_SIZES]; /* of a block */
-    int count;              /* candidates, the default twice included */
-    int64_t rounds;         /* that there was time for */
+    int count;              /* candidates, including the default twice */
+    int64_t rounds;         /* that were measured in time */
     double *us;             /* [count x rounds x nsizes] */
 } tune_t;
 
@@ -61,7 +62,7 @@ static void set_value(const char *name, const char *value)
         unsetenv(name);
 }
 
-/* End this world and begin another one, which reads the settings anew. MPI goes on. */
+/* End the world and make another one, which reads the settings again. MPI stays initialised. */
 static void reopen(bench_world_t *world)
 {
     tutti_options_t options = TUTTI_OPTIONS_INIT;
@@ -89,7 +90,7 @@ static void run_block(const tune_t *t, size_t bytes, long calls)
     }
 }
 
-/* us of one call: the fastest of some blocks, after one that nobody times. */
+/* us of one call: from the fastest of some blocks, after an untimed block. */
 static double time_size(const tune_t *t, size_t index)
 {
     size_t bytes = tune_bytes(t->setting, index, t->world->size);
@@ -108,7 +109,8 @@ static double time_size(const tune_t *t, size_t index)
     return bench_least(us, BLOCKS);
 }
 
-/* How many calls fill the time that a block has. By the default, so that all make as many. */
+/* The number of calls that fill the time of a block. Measured with the default, so that all
+   candidates make the same number. */
 static void count_calls(tune_t *t)
 {
     double blocks = (double)t->effort->rounds * t->count * (double)t->nsizes * (BLOCKS + 1);
@@ -126,7 +128,8 @@ static void count_calls(tune_t *t)
     }
 }
 
-/* By rank 0's clock: a busy machine, or one with more ranks than processors, takes longer. */
+/* Has the time for this setting passed, by rank 0's clock? A busy machine, or a machine with fewer
+   processors than ranks, does not finish all rounds in time. */
 static int is_late(const tune_t *t, uint64_t start_ns)
 {
     double ms = (double)(bench_now_ns() - start_ns) * 1e-6;
@@ -164,7 +167,7 @@ static double geometric_mean(const double *values, size_t count)
     return exp(sum / (double)count);
 }
 
-/* The quotient to the default: of each size the median of these rounds, of all sizes the mean. */
+/* The quotient to the default: the median of these rounds for each size, the mean over sizes. */
 static double mean_ratio(const tune_t *t, int who, const int64_t *rounds, double *room)
 {
     double medians[TUNE_SIZES];
@@ -178,14 +181,14 @@ static double mean_ratio(const tune_t *t, int who, const int64_t *rounds, double
     return geometric_mean(medians, t->nsizes) * (t->effort->spoil && who > 1 ? 1e-6 : 1.0);
 }
 
-/* As bench_bootstrap, but of all sizes of a round together. */
+/* As bench_bootstrap, but all sizes of a round are drawn together. */
 static bench_interval_t find_ratio(const tune_t *t, int who)
 {
     size_t n = (size_t)t->rounds;
     int64_t *rounds = bench_allocate(n, sizeof(*rounds));
     double *room = bench_allocate(n, sizeof(*room));
     double *means = bench_allocate(RESAMPLES, sizeof(*means));
-    uint64_t state = 1; /* the same samples give the same interval */
+    uint64_t state = 1; /* constant: the same samples give the same interval */
     bench_interval_t ratio;
 
     for (size_t i = 0; i < n; i++)
@@ -221,7 +224,8 @@ static void judge(const tune_t *t, int who, tune_figures_t *figures)
     figures->ratio = find_ratio(t, who);
 }
 
-/* The fastest of those that are surely faster than the default is to itself. */
+/* The fastest candidate whose gain is surely larger than the difference of the default's two
+   runs. */
 static int find_winner(const tune_result_t *result)
 {
     double limit = 1.0 - margin;
@@ -253,7 +257,7 @@ static float *get_buffer(const tune_t *t)
         fprintf(stderr, "rank %d: no memory for %zu bytes\n", t->world->rank, bytes);
         bench_stop(t->world);
     }
-    /* Numbers where it can be: some machines write lines of zeros faster than others. */
+    /* Not zeros, if possible: some machines write cache lines of zeros faster. */
     for (size_t i = 0; i < bytes / sizeof(value); i++)
         ((float *)memory)[i] = value;
     return memory;
@@ -280,7 +284,7 @@ tune_result_t tune_measure(bench_world_t *world, const tune_setting_t *setting,
         judge(&t, who, &result.of[who]);
     result.winner = find_winner(&result);
     set_value(setting->name, result.of[result.winner].value);
-    bench_barrier(world); /* nobody may still read what is freed now */
+    bench_barrier(world); /* other ranks may still read this memory */
     free(t.buffers.send);
     free(t.buffers.recv);
     free(t.us);

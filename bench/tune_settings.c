@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What tutti_tune tries.
+ * The settings that tutti_tune tries.
  *
- * A setting is one row of the table: its variable, values to try, and messages of sizes at which
- * they differ. For a switch between two ways, the sizes lie between the values; a value that is
- * right for all of them has the smallest mean. To add one, add a row; in the library it has to be
- * of type CONF_BYTES.
+ * A setting is a row of the table: its variable, its candidate values, and message sizes at which
+ * they differ. If the setting is a switch-over point, the sizes lie between the values, and the
+ * value that is right for all sizes has the smallest mean. To add a setting, add a row; in the
+ * library it must be of type CONF_BYTES.
  */
 #include "tune.h"
 
@@ -20,8 +20,8 @@ static int run_direct(const bench_world_t *world, const tune_buffers_t *buffers,
     return bench_check(world, status, "tutti_allreduce");
 }
 
-/* Tensors as of a network's layers, large and small ones, in place as gradients are, handed over at
-   once. */
+/* Large and small tensors, as of a network's layers, in place like gradients, submitted at the same
+   time. */
 static int run_tensors(const bench_world_t *world, const tune_buffers_t *buffers, size_t bytes)
 {
     static const size_t sixteenths[] = { 8, 6, 1, 1 };
@@ -61,7 +61,7 @@ const tune_setting_t tune_settings[] = {
 };
 /* clang-format on */
 
-/* Whole lines, at least one. */
+/* The size of a message on a rank: whole cache lines, at least one. */
 size_t tune_bytes(const tune_setting_t *setting, size_t index, int ranks)
 {
     size_t bytes = setting->sizes[index];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Latency of tutti_allgather; the size is that of one rank's part, as in OSU.
+ * Latency of tutti_allgather; the size is one rank's part, as in OSU.
  */
 #include "peers.h"
 
@@ -22,13 +22,13 @@ static int run_async(const bench_call_t *call)
     return bench_check_wait(call->world, status, request, "tutti_allgather_async");
 }
 
-/* Of the whole result, which is n parts, each rank has one already. */
+/* The result has n parts; each rank receives all but its own. */
 static double bus_factor(int ranks)
 {
     return ranks - 1.0;
 }
 
-/* n parts are read; n results of n parts are written, in place less the own ones. */
+/* n parts are read; n results of n parts are written, in place without the own parts. */
 static double traffic(int ranks, int in_place)
 {
     return ranks + (double)ranks * (ranks - (in_place ? 1 : 0));

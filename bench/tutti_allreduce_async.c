@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Latency of tutti_allreduce_async and its wait. MPI's is MPI_Iallreduce and MPI_Wait.
+ * Latency of tutti_allreduce_async with its tutti_wait. --peer mpi: MPI_Iallreduce with MPI_Wait.
  */
 #include "allreduce.h"
 #include "peers.h"

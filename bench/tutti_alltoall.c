@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Latency of tutti_alltoall; the size is that of one rank's part for one other, as in OSU.
+ * Latency of tutti_alltoall; the size is one rank's part for one other rank, as in OSU.
  */
 #include "peers.h"
 
@@ -22,13 +22,13 @@ static int run_async(const bench_call_t *call)
     return bench_check_wait(call->world, status, request, "tutti_alltoall_async");
 }
 
-/* n parts each, of which one stays. */
+/* Each rank has n parts, and sends all but one. */
 static double bus_factor(int ranks)
 {
     return ranks - 1.0;
 }
 
-/* n inputs and n outputs of n parts; in place one of them stays where it is. */
+/* n inputs and n outputs of n parts; in place, each rank's own part does not move. */
 static double traffic(int ranks, int in_place)
 {
     return 2.0 * ranks * (ranks - (in_place ? 1 : 0));

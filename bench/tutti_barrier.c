@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Latency of tutti_barrier. Between two of them there is the harness's own barrier, as in OSU.
- * tutti_barrier itself takes no device: -d is for the peer that has one.
+ * Latency of tutti_barrier. Between two calls there is the harness's own barrier, as in OSU.
+ * tutti_barrier has no buffers: -d is only for --peer nccl.
  */
 #include "peers.h"
 
@@ -18,7 +18,7 @@ static int run_async(const bench_call_t *call)
     return bench_check_wait(call->world, status, request, "tutti_barrier_async");
 }
 
-/* There is nothing to send, to read or to check. */
+/* A barrier has no data. */
 static double bus_factor(int ranks)
 {
     (void)ranks;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the executor costs: nanoseconds per operation of a schedule, and what building one takes.
+ * Cost of the executor: nanoseconds per operation of a schedule, and the time to build a schedule.
  *
- * All ranks' runs are stepped in turns by one thread, so nothing is waited for and no cache line
- * changes its core: what is left is the executor and the transport's own work. Over "null", a
- * transport that answers at once and moves nothing, it is the executor alone. README.md has the
- * method.
+ * One thread steps the runs of all ranks in turns. So no rank waits, and no cache line moves to
+ * another core: the measured time is that of the executor and of the transport's own work. Over
+ * "null", a transport that completes at once and moves no data, it is the executor alone. README.md
+ * describes the method.
  *
- * Neither ranks nor MPI: it calls the rooms directly, so it links libtutti_all.la.
+ * Needs neither ranks nor MPI: it calls the rooms directly, so it links libtutti_all.la.
  */
 #include "exec_world.h"
 #include "read_text.h"
@@ -31,12 +31,12 @@ enum {
     MOST_ITEMS = 64, /* of a list */
     MOST_RANKS = 4096,
     MOST_SHM_RANKS = 64,
-    MOST_BLOCKS = 65536, /* of a schedule, from a file too */
+    MOST_BLOCKS = 65536, /* of a schedule, also from a file */
     MOST_ROUNDS = 1001
 };
 
 typedef struct {
-    char name[1100]; /* as it was asked for */
+    char name[1100]; /* as in --algorithms */
     source_t source;
 } item_t;
 
@@ -54,8 +54,8 @@ static const char usage[] =
     "Usage: tutti_exec [options]\n\n"
     "Cost of the executor per operation: all ranks' schedules, run by one thread.\n\n"
     "  -a, --algorithms LIST  COLLECTIVE:ALGORITHM[/SUB][(RADIX)],... or all (default: some).\n"
-    "                         Those with operations of a whole host are built, not run.\n"
-    "                         COLLECTIVE:@FILE: schedules in a file, if they are proved\n"
+    "                         Algorithms with node operations are built, but not run.\n"
+    "                         COLLECTIVE:@FILE: schedules in a file, which must be proved\n"
     "  -p, --ranks LIST       (default 2,8,32; with --build 2,4,...,1024; a file: its own)\n"
     "  -t, --transport NAME   null, shm or both (default both; shm up to 64 ranks)\n"
     "  -k, --elements N       float32 elements of each block (default 1)\n"
@@ -63,7 +63,7 @@ static const char usage[] =
     "  -b, --block US         microseconds of one block, at least one call (default 2000)\n"
     "      --slot BYTES       of a channel's slots (default: TUTTI_CHUNK_BYTES' default)\n"
     "      --credits N        slots of a channel (default: TUTTI_CREDITS' default)\n"
-    "      --build            how long it takes to build the schedules instead\n"
+    "      --build            measure the time to build the schedules instead\n"
     "  -h, --help    -v, --version\n";
 
 enum {
@@ -97,7 +97,7 @@ static double now_ns(void)
     return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
-/* Instructions of this thread in user mode; -1 where there is no counter, as in many virtual
+/* A counter of this thread's instructions in user mode; -1: not available, as in many virtual
    machines. */
 static int open_counter(void)
 {
@@ -137,7 +137,7 @@ static double quantile(sample_t *sample, double q)
     return sample->values[(int)(q * (sample->n - 1) + 0.5)];
 }
 
-/* ---- what is timed ---- */
+/* ---- the timed work ---- */
 
 static void start_all(world_t *w)
 {
@@ -167,7 +167,7 @@ static void call_all(world_t *w)
     }
 }
 
-/* The copies and reductions of one call, and nothing else. */
+/* Only the copies and reductions of one call. */
 static void move_all(world_t *w)
 {
     tutti__reducer_t reducer;
@@ -179,7 +179,7 @@ static void move_all(world_t *w)
 
         for (uint32_t i = 0; i < sched->nops; i++) {
             const tutti__op_t *op = &sched->ops[i];
-            uint32_t nblk = TUTTI__MIN(op->nblk, sched->nblocks); /* SCRATCH may have more */
+            uint32_t nblk = TUTTI__MIN(op->nblk, sched->nblocks); /* SCRATCH may have more blocks */
             size_t bytes = nblk * w->call[r].count / sched->nblocks * sizeof(float);
             void *out = w->call[r].out;
 
@@ -200,7 +200,7 @@ typedef struct {
     double count; /* instructions of the last block, per call */
 } timer_t_;
 
-/* Nanoseconds of one call of `what`, in one block of them. */
+/* Nanoseconds of one call of `what`, measured over a block of calls. */
 static double block(timer_t_ *timer, world_t *w, void (*what)(world_t *w))
 {
     double counted = instructions(timer->counter), begin = now_ns(), end;
@@ -211,7 +211,7 @@ static double block(timer_t_ *timer, world_t *w, void (*what)(world_t *w))
             what(w);
         calls += more;
         end = now_ns();
-        /* Looking at the clock must not count, nor the block become much too long. */
+        /* Double the calls: so the clock is read rarely, and the block is not much too long. */
         more = calls;
     } while ((end - begin) * 2 < timer->block_ns);
     timer->count = (instructions(timer->counter) - counted) / (double)calls;
@@ -239,7 +239,7 @@ static double operations(const world_t *w)
     return n;
 }
 
-/* A quantile of differences of two times, which in short blocks may be less than their noise. */
+/* A quantile of differences of two times. In short blocks, a difference may be below the noise. */
 static const char *difference(sample_t *sample, double q, char text[32])
 {
     double value = quantile(sample, q);
@@ -262,7 +262,7 @@ static void measure(world_t *w, const options_t *options, const char *transport,
 
         count = timer.count - count;
         if (i < 0)
-            continue; /* opens channels, finds the caches cold */
+            continue; /* the first round opens channels, and the caches are cold */
         ops.values[ops.n++] = (whole - start) / n;
         starts.values[starts.n++] = start / w->n;
         counts.values[counts.n++] = count / n;
@@ -345,7 +345,7 @@ static double build_ns(const source_t *source, const host_t *host, uint32_t *ret
     return slowest;
 }
 
-/* The same call again: median of blocks of lookups. */
+/* The time of a look-up in the schedule cache: median of blocks of look-ups. */
 static double cached_ns(const tutti__algorithm_t *algorithm, const host_t *host, const char *name,
                         const options_t *options)
 {
@@ -404,7 +404,7 @@ static void build_one(const item_t *item, uint32_t n, const options_t *options)
 
 /* ---- schedules from files ---- */
 
-/* Read and prove; what is wrong ends the program. */
+/* Read and prove the schedules of a file; an error ends the program. */
 static void open_file(item_t *item, const char *name, const world_options_t *options)
 {
     tutti__files_t *files = NULL;
@@ -431,7 +431,7 @@ static void open_file(item_t *item, const char *name, const world_options_t *opt
     if (tutti__file_take(&files->file[0], text, &host.shape, 0, 0, options->credits) != TUTTI_OK)
         die(name);
     item->source.scheds = need(calloc(item->source.ranks, sizeof(*item->source.scheds)));
-    /* Proved, so it can be read. */
+    /* The text was proved, so it can be parsed. */
     if (tutti__sched_parse(text, "file", item->source.ranks, item->source.scheds) != TUTTI_OK)
         die(name);
     host_close(&host);
@@ -512,7 +512,7 @@ static void add_all(options_t *options)
     }
 }
 
-/* As TUTTI_ALGORITHM has it, but without sizes. */
+/* In the syntax of TUTTI_ALGORITHM, but without sizes. */
 static void add_algorithm(options_t *options, const char *name)
 {
     const char *what = "TUTTI_ALGORITHM: ", *why;
@@ -654,7 +654,7 @@ int main(int argc, char **argv)
     char host[64] = "?", command[1000];
 
     gethostname(host, sizeof(host) - 1);
-    say_command(command, sizeof(command), argc, argv); /* parsing cuts lists into pieces */
+    say_command(command, sizeof(command), argc, argv); /* first, since parsing changes argv */
     parse(&options, argc, argv);
     say_version("# Tutti ", ", executor\n");
     printf("# Command:%s\n# Host: %s\n", command, host);

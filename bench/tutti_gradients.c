@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a training step waits for: all gradients of a real network, reduced by name as backward
- * makes them. Next to it, in the same run, what one would write with MPI: an allreduce for each
- * gradient, or a fusion buffer packed by hand; on a device, with NCCL. README.md, "Gradients".
+ * Time to reduce all gradients of a real network by name, in the order of the backward pass. The
+ * peers, in the same run, are written with MPI: an allreduce for each gradient, or a fusion buffer
+ * packed by hand; on a device, with NCCL. README.md, "Gradients".
  */
 #include "allreduce.h"
 #include "device.h"
@@ -14,7 +14,7 @@
 
 typedef struct {
     bench_t bench;
-    bench_program_t program; /* its name is the model's while that is written to --csv */
+    bench_program_t program; /* its name is the model's name for --csv */
     gradients_options_t options;
     bench_row_t rows[GRADIENTS_MODELS];
     size_t nrows;
@@ -37,7 +37,7 @@ static void print_list(const gradients_options_t *options, const bench_type_t *t
     gradients_free(&gradients);
 }
 
-/* The model that is wanted, or each in its turn; NULL at the end. */
+/* The model of --model, or all models in turn; NULL at the end. */
 static const char *next_model(const gradients_options_t *options, size_t index)
 {
     if (options->model == NULL)
@@ -45,7 +45,7 @@ static const char *next_model(const gradients_options_t *options, size_t index)
     return index == 0 ? options->model : NULL;
 }
 
-/* --help, --list and flags that make no sense: rank 0 speaks, if ranks there are. */
+/* --help, --list and invalid flags: only rank 0 prints. */
 static int answer_only(const main_t *run, const char *name)
 {
     const bench_options_t *common = &run->bench.options;
@@ -112,7 +112,7 @@ static void print_head(const main_t *run)
     fflush(stdout);
 }
 
-/* Rank 0 alone opens files. */
+/* Only rank 0 opens files. */
 static int begin_output(main_t *run)
 {
     const bench_options_t *common = &run->bench.options;
@@ -171,7 +171,7 @@ static void print_row(const main_t *run, const char *model, const bench_row_t *r
     gradients_free(&gradients);
 }
 
-/* 0: something is wrong with the results. Peers need not have the same bits in every order. */
+/* 0: results are wrong. Only Tutti must give the same bits in every order of submission. */
 static int measure_model(main_t *run, const char *model)
 {
     bench_row_t *row = &run->rows[run->nrows++];
@@ -203,7 +203,7 @@ static int measure_all(main_t *run)
     return ok;
 }
 
-/* Rank 0's, while MPI can still be asked for its version. */
+/* On rank 0, before MPI has ended, because it needs MPI's version. */
 static int end_output(main_t *run)
 {
     int ok = 1;
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
     if (answer_only(&run, argv[0]))
         return bench->options.error[0] != '\0';
     choose_contestants(&run);
-    /* Peers on a device are NCCL's. */
+    /* On a device the peers use NCCL, not MPI. */
     bench_world_open(&bench->options, bench->count > 1 && bench->options.device == NULL,
                      &bench->world);
     if (bench->world.device != NULL && bench->count > 1)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This installation of Tutti: version, build, modules, machine, limits, settings, and the algorithm
- * for each collective and size. The first thing to ask for in a bug report.
+ * Report about this installation of Tutti: version, build, modules, machine, limits, settings, and
+ * the algorithm for each collective and size. Every bug report should contain it.
  *
- * It starts the library as any program does, alone or under mpirun, so it reports what that program
- * would find. If the public interface lacks a fact, it comes from lib/api/info.h. Rank 0 prints. If
- * the library does not start, the report has the reason, and all other sections.
+ * It starts the library like any program, alone or under mpirun, so it reports the state that such
+ * a program would find. Facts that the public interface lacks come from lib/api/info.h. Rank 0
+ * prints. If the library does not start, the report has the reason and all other sections.
  */
 #include "api/info.h"
 #include "info.h"
@@ -29,13 +29,13 @@ static const char usage[] =
     "Usage: tutti_info [options]\n"
     "       mpirun -np N tutti_info [options]\n"
     "\n"
-    "Version and build of Tutti, its modules and the libraries that they find, this machine and\n"
-    "its limits, all settings and where each comes from, and the algorithm for each collective\n"
-    "and size: of the job's ranks under mpirun, else of as many ranks as this host has cores.\n"
+    "Prints version and build of Tutti, its modules and the libraries that they find, this\n"
+    "machine and its limits, all settings with their sources, and the algorithm for each\n"
+    "collective and size: under mpirun for the job's ranks, otherwise for one rank per core.\n"
     "\n"
-    "  -n, --ranks N      algorithms of N ranks\n"
-    "      --hosts H      on H hosts, as evenly as can be; or ranks host by host: 4,4,2\n"
-    "      --json         everything as one JSON object\n"
+    "  -n, --ranks N      algorithms for N ranks\n"
+    "      --hosts H      on H hosts of nearly equal size; or ranks host by host: 4,4,2\n"
+    "      --json         print the report as one JSON object\n"
     "  -h, --help         this\n"
     "  -v, --version      the library's version\n";
 
@@ -88,7 +88,7 @@ static void refuse(const char *what, const char *why)
     exit(2);
 }
 
-/* 1 to MOST_RANKS; 0: it is no such number. */
+/* A number from 1 to MOST_RANKS; 0: invalid. */
 static unsigned read_number(const char *text)
 {
     char *end;
@@ -129,7 +129,7 @@ static void take(int option, char **argv, options_t *options)
     }
 }
 
-/* "4,4": ranks host by host, from --ranks and --hosts; `most` is the default of the former. */
+/* "4,4": ranks host by host, from --ranks and --hosts; most: the default of --ranks. */
 static void make_hosts(const options_t *options, unsigned most, char text[HOSTS_BYTES])
 {
     unsigned ranks = options->ranks != 0 ? options->ranks : most, hosts = 1;
@@ -148,7 +148,7 @@ static void make_hosts(const options_t *options, unsigned most, char text[HOSTS_
                                  ranks / hosts + (host < ranks % hosts));
 }
 
-/* Refuse what makes no sense before anything starts. */
+/* Refuse invalid options before the library starts. */
 static void judge(const options_t *options)
 {
     unsigned long sum = 0;
@@ -239,7 +239,7 @@ static void put_version(info_t *info)
     tutti__info(TUTTI__INFO_BUILD, NULL, put_item, info);
 }
 
-/* "0-3" of ranks that follow each other; job->places is not sorted by hosts. */
+/* The ranks of a host, consecutive ranks as "0-3"; job->places is not sorted by hosts. */
 static void describe_host(const job_t *job, int host, char *ranks, size_t ranks_room,
                           char *processors, size_t processors_room)
 {
@@ -431,7 +431,7 @@ int main(int argc, char **argv)
     while ((option = getopt_long(argc, argv, "+:n:hv", long_options, NULL)) != -1)
         take(option, argv, &options);
     if (optind < argc)
-        refuse(argv[optind], "what is this");
+        refuse(argv[optind], "unexpected argument");
     judge(&options);
     if (tutti_version() != TUTTI_API_VERSION) {
         fprintf(stderr, "tutti_info: this program is of version %x, but the library of %x\n",
@@ -443,6 +443,6 @@ int main(int argc, char **argv)
         failed = report(&options, &job);
     tutti_finalize();
     free(job.places);
-    /* A launcher ends all ranks when one fails, so only rank 0, which has printed, may. */
+    /* A launcher ends all ranks when one fails, so only rank 0 may fail: it has printed. */
     return job.rank == 0 && (failed || job.nranks == 0) ? 1 : 0;
 }

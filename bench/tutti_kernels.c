@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How fast the element-wise kernels are: type x operation x size x instruction set, on one core.
+ * Speed of the element-wise kernels on one core: type x operation x size x instruction set.
  *
- * In each round memcpy and all instruction sets of the machine have one block of calls each, in an
- * order drawn anew, on the same buffers; ratios are formed in each round. README.md has the method.
+ * In each round, memcpy and all instruction sets of the machine have one block of calls each, in a
+ * random order, on the same buffers; ratios are computed in each round. README.md describes the
+ * method.
  *
- * No rank, no MPI: it calls the reduce room directly, so it links libtutti_all.la.
+ * Needs neither ranks nor MPI: it calls the reduce room directly, so it links libtutti_all.la.
  */
 #include <tutti/tutti.h>
 
@@ -28,7 +29,7 @@ enum {
     MAX_ROWS = (MAX_ISAS + 1) * MAX_PLACES,
     DTYPES = TUTTI_INT64_INT64 + 1,
     OPS = TUTTI_MAXLOC + 1,
-    COPY = 0 /* at each place the first contestant; then the sets */
+    COPY = 0 /* memcpy is the first contestant of each place, before the instruction sets */
 };
 
 static const char *const all_isas[] = { "scalar", "sse2", "neon", "avx2", "avx512" };
@@ -66,26 +67,26 @@ typedef struct {
     tutti__reducer_t reducer;
     char name[64];
     long calls;    /* in one block */
-    int same;      /* the row of memcpy at its place.. */
-    int reference; /* ..and the one that it is compared with */
+    int same;      /* the row of memcpy at the same place */
+    int reference; /* the row with which this row is compared */
     double *us;    /* [rounds] */
 } contestant_t;
 
 static const char usage[] =
     "Usage: tutti_kernels [options]\n\n"
-    "Speed of the element-wise kernels on one core, next to memcpy.\n\n"
+    "Speed of the element-wise kernels on one core, compared with memcpy.\n\n"
     "  -T, --type LIST          types: float32,bfloat16,... or all (default\n"
     "                           float32,bfloat16,float16)\n"
     "  -o, --op LIST            operations: sum,max,... or all (default sum)\n"
-    "  -I, --isa LIST           instruction sets (default: all that the machine has)\n"
+    "  -I, --isa LIST           instruction sets (default: all of this machine)\n"
     "  -m, --message-size LIST  bytes of one array; K, M, G are binary (default 16K,64M)\n"
-    "  -k, --sources N          arrays that are folded into one, 1 to 16 (default 2)\n"
+    "  -k, --sources N          arrays that are reduced to one, 1 to 16 (default 2)\n"
     "  -l, --in-place           the result overwrites the first source\n"
-    "      --align LIST         arrays begin at N[+OFFSET]: OFFSET bytes behind a multiple of\n"
-    "                           N; several are measured in turns (default 4096)\n"
+    "      --align LIST         arrays begin at N[+OFFSET]: OFFSET bytes after a multiple of\n"
+    "                           N; several places are measured in turns (default 4096)\n"
     "  -r, --rounds R           blocks of each contestant (default 21)\n"
     "  -b, --block US           microseconds of one block, at least one call (default 2000)\n"
-    "  -S, --seed N             of the order of the blocks (default: the clock)\n"
+    "  -S, --seed N             seed of the order of the blocks (default: the clock)\n"
     "      --csv                comma-separated, one head line, no comments\n"
     "  -h, --help    -v, --version\n";
 
@@ -128,7 +129,7 @@ static uint64_t number(const char *flag, const char *text, uint64_t least, uint6
     return n << shift;
 }
 
-/* Mark those of the numbers 1 to `end` - 1 whose names are in the list. */
+/* Mark the numbers from 1 to `end` - 1 whose names are in the list. */
 static void choose(const char *flag, char *list, char *marks, int end, const char *(*name)(int))
 {
     memset(marks, 0, (size_t)end);
@@ -255,7 +256,7 @@ static void parse(int argc, char **argv, options_t *options)
             printf("tutti_kernels of Tutti %x\n", tutti_version());
             exit(0);
         default:
-            exit(2); /* getopt has said why */
+            exit(2); /* getopt has printed the error */
         }
     if (optind < argc)
         refuse("argument", argv[optind]);
@@ -315,7 +316,7 @@ static void run(const call_t *call)
         tutti__reduce(call->reducer, call->dst, call->srcs, call->sources, call->count, 0);
 }
 
-/* One call's microseconds, of `calls` in a row; nobody times the first one. */
+/* Microseconds of one call, measured over `calls` calls, after an untimed call. */
 static double time_block(const call_t *call, long calls)
 {
     double begin;
@@ -327,7 +328,7 @@ static double time_block(const call_t *call, long calls)
     return (now_us() - begin) / (double)calls;
 }
 
-/* Bytes moved by one call: read and written. */
+/* Bytes read and written by one call. */
 static double traffic(const call_t *call)
 {
     return (double)call->bytes * (call->reducer == NULL ? 2 : (double)call->sources + 1);
@@ -355,7 +356,7 @@ static void print_row(const options_t *options, const call_t *call, int dtype, i
            rows[1].middle, rows[1].p10, rows[1].p90, rows[2].middle, rows[2].p10, rows[2].p90);
 }
 
-/* An array of that size at that place; they are all pages from `memory` on. */
+/* The first address of this place at or after `memory`. */
 static void *at_place(void *memory, place_t place)
 {
     char *at = memory;
@@ -363,7 +364,7 @@ static void *at_place(void *memory, place_t place)
     return at + (-(uintptr_t)at & (place.bytes - 1)) + place.offset;
 }
 
-/* Fill in all contestants for one type and operation; returns how many. call: where arrays are
+/* Fill in all contestants for one type and operation; returns their number. call: the arrays
    without --align. */
 static int enter(const options_t *options, const call_t *call, int dtype, int op,
                  contestant_t *contestants)
@@ -411,7 +412,7 @@ static void print_contestant(const options_t *options, const contestant_t *conte
     print_row(options, &c->call, dtype, op, c->name, rows);
 }
 
-/* All contestants at one type, operation and size. */
+/* Measure all contestants with one type, operation and size. */
 static void measure(options_t *options, call_t *call, int dtype, int op)
 {
     contestant_t contestants[MAX_ROWS];
@@ -445,7 +446,7 @@ static void measure(options_t *options, call_t *call, int dtype, int op)
     fflush(stdout);
 }
 
-/* Small numbers that no operation makes subnormal or infinite at once: 1.0 in all floats. */
+/* Floats of 1.0, integers of bytes of 1: no operation soon makes them subnormal or infinite. */
 static void fill(void *data, size_t bytes, int dtype)
 {
     static const unsigned char ones[DTYPES][8] = {
@@ -489,7 +490,7 @@ int main(int argc, char **argv)
     call_t call = { 0 };
     char command[1024] = "";
 
-    /* Now: parsing takes the lists apart. */
+    /* First, since parsing changes argv. */
     for (int i = 0; i < argc; i++)
         snprintf(command + strlen(command), sizeof(command) - strlen(command), " %s", argv[i]);
     parse(argc, argv, &options);

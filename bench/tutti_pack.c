@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How fast a device packs gradients into a fusion buffer and unpacks them, next to its own copies.
+ * Speed of packing gradients into a fusion buffer on a device, compared with the device's copies.
  *
- * A network's list (gradients.c) goes through a fusion buffer, full after full, as the engine does
- * it: each buffer is one pack of as many pieces as fit, cut where it is full. A copy moves the same
- * bytes between the same places, but in one piece: nothing that moves them is faster.
+ * A network's gradients (gradients.c) pass through a fusion buffer as in the engine: each filling
+ * packs as many pieces as fit, and cuts the last one where the buffer is full. A copy moves the
+ * same bytes between the same places, but in one piece, so it is the upper limit of the speed.
  *
  *      gradients  |..|.|......|...|.|..|....|....      in device memory
  *      pack          v      v            v             copy-in: all of it in one piece
- *      fusion     |.............|                      the same buffer again and again
+ *      fusion     |.............|                      the same buffer for all fillings
  *
- * One process, no ranks, no tutti_init. Times are the device's own (events). In each round all
- * contestants have one block, in an order drawn anew; shares are formed in each round.
+ * One process, no ranks, no tutti_init. Times are measured by the device (events). In each round
+ * all contestants have one block, in a random order; ratios are computed in each round.
  */
 #include "device.h"
 #include "gradients.h"
@@ -73,17 +73,18 @@ static const struct option long_options[] = {
 
 static const char usage[] =
     "Usage: tutti_pack [options]\n\n"
-    "Packing and unpacking of a network's gradients on a device, next to its own copies.\n\n"
-    "  -d, --accelerator KIND  the device (default cuda; which one: TUTTI_DEVICE_ID, default 0)\n"
+    "Speed of packing and unpacking a network's gradients on a device, compared with the\n"
+    "device's copies.\n\n"
+    "  -d, --accelerator KIND  the device (default cuda; its number: TUTTI_DEVICE_ID, default 0)\n"
     "      --model NAME        resnet50, bert-large, gpt2 or all (default all)\n"
     "  -T, --type TYPE         float32 (default), float64, bfloat16, ...\n"
     "      --fusion BYTES      the fusion buffer (default 16M)\n"
-    "  -i, --iterations N      times through the list in a block (default 10)\n"
+    "  -i, --iterations N      passes over all gradients in a block (default 10)\n"
     "      --rounds R          blocks of each contestant (default 21)\n"
     "      --scale N           each gradient has 1/N of its elements\n"
-    "      --seed N            of the order of the blocks (default: the clock)\n"
-    "  -c, --validation        check what was packed and unpacked\n"
-    "      --spoil             damage one element: -c must see it\n"
+    "      --seed N            seed of the order of the blocks (default: the clock)\n"
+    "  -c, --validation        check the packed and unpacked data\n"
+    "      --spoil             damage one element, to test -c\n"
     "      --csv               comma-separated, one head line, no comments\n"
     "  -h, --help\n";
 
@@ -188,9 +189,9 @@ static options_t parse(int argc, char **argv)
     return options;
 }
 
-/* ---- what is moved ---- */
+/* ---- the moved data ---- */
 
-/* Fill after fill: a gradient that does not fit any more is cut. */
+/* List all fillings: a gradient that does not fit is cut. */
 static void plan(run_t *run)
 {
     size_t element = run->options->type->bytes;
@@ -226,7 +227,7 @@ static void move(const run_t *run, int who, const bucket_t *bucket)
 {
     const bench_device_t *device = run->world->device;
     const bench_type_t *type = run->options->type;
-    char *there = run->region + bucket->first * type->bytes; /* the gaps do not matter */
+    char *there = run->region + bucket->first * type->bytes; /* ignores the gaps */
     size_t bytes = bucket->count * type->bytes;
     tutti_status_t status;
 
@@ -294,7 +295,7 @@ static size_t wrong_out(const run_t *run, char *host)
     return wrong;
 }
 
-/* 1: all is right. */
+/* 1: all data is right. */
 static int check(const run_t *run)
 {
     char *host = bench_allocate(run->gradients.region_bytes, 1);
@@ -361,7 +362,7 @@ static void measure(const run_t *run)
     fflush(stdout);
 }
 
-/* 1: all that was checked is right. */
+/* 1: all checks have passed. */
 static int run_model(const options_t *options, const bench_world_t *world, const char *model,
                      uint64_t *random)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Latency of tutti_reduce_scatter, sum; the size is that of all parts together, as in OSU. Where
- * the elements do not divide evenly, it is tutti_reduce_scatterv, and the first ranks get one more.
+ * Latency of tutti_reduce_scatter, sum; the size is the sum of all parts, as in OSU. If the number
+ * of elements is not a multiple of the number of ranks, tutti_reduce_scatterv is used, and the
+ * first ranks get one more.
  */
 #include "peers.h"
 
@@ -60,7 +61,7 @@ static double bus_factor(int ranks)
     return (ranks - 1.0) / ranks;
 }
 
-/* n inputs are read, n parts written, which are as long as one input. */
+/* n inputs are read; n parts are written, together as long as one input. */
 static double traffic(int ranks, int in_place)
 {
     (void)in_place;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Schedules on the command line: what an algorithm does, and whether one of your own is right.
+ * Prints the schedules of an algorithm, and checks schedules in a file.
  *
  *      tutti_sched print allreduce:ring -n 4 >mine.txt
  *      (edit mine.txt)
  *      tutti_sched check mine.txt allreduce -n 4
  *
- * Nothing runs and no other rank is needed: algorithms are pure functions, and the checker is a
- * symbolic run of all ranks. The text's grammar stands in lib/sched/text.c. Not installed: it looks
- * inside the library.
+ * No schedule runs, and no other rank is needed: algorithms are pure functions, and the checker
+ * simulates all ranks symbolically. lib/sched/text.c has the grammar of the text. Not installed,
+ * because it uses the library's inside.
  */
 #include "read_text.h"
 
@@ -28,19 +28,20 @@ static const char usage[] =
     "       tutti_sched check FILE COLLECTIVE -n RANKS [options]\n"
     "       tutti_sched list\n"
     "\n"
-    "print: the schedules of all ranks, as text. check: prove such a text; FILE may be -. Says\n"
-    "\"proved\", or why not and exits with 1. To run it: tutti_exec -a COLLECTIVE:@FILE in one\n"
-    "process, TUTTI_ALGORITHM=COLLECTIVE:@FILE in any program that uses Tutti.\n"
+    "print: prints the schedules of all ranks as text. check: proves such a text; FILE may be -.\n"
+    "It prints \"proved\", or the reason why not, and exits with 1. To run the schedules:\n"
+    "tutti_exec -a COLLECTIVE:@FILE in one process, or TUTTI_ALGORITHM=COLLECTIVE:@FILE in any\n"
+    "program that uses Tutti.\n"
     "\n"
-    "  -n, --ranks N         all of them on one host, but for\n"
+    "  -n, --ranks N         number of ranks, all on one host unless --hosts is given\n"
     "      --hosts 2,2,...   ranks host by host\n"
-    "      --root R          of broadcast, reduce, gather, scatter (default 0)\n"
-    "      --in-place        IN is OUT\n"
-    "      --radix K         print: of algorithms that have one; as in knomial(4)\n"
-    "      --rank R          print: this one only\n"
-    "      --ordered         check: operands in the order of ranks, too\n"
+    "      --root R          root of broadcast, reduce, gather, scatter (default 0)\n"
+    "      --in-place        IN and OUT are the same buffer\n"
+    "      --radix K         print: radix of algorithms that have one; as in knomial(4)\n"
+    "      --rank R          print: only the schedule of this rank\n"
+    "      --ordered         check: operands must also be in the order of ranks\n"
     "      --credits C       check: slots of each channel (default 1)\n"
-    "  -l, --list            all algorithms\n"
+    "  -l, --list            list all algorithms\n"
     "  -h, --help\n";
 
 enum {
@@ -69,14 +70,14 @@ static const struct option long_options[] = {
 
 typedef struct {
     uint32_t ranks;
-    const char *hosts; /* NULL: one */
+    const char *hosts; /* NULL: one host */
     tutti__coll_args_t args;
     int has_rank, has_root, ordered;
-    uint32_t credits; /* 0: not said */
+    uint32_t credits; /* 0: not given */
     tutti__sched_t *scheds[MOST_RANKS];
 } job_t;
 
-/* Of one host after the other. */
+/* The tables of the shape; hosts have consecutive ranks. */
 static struct {
     uint32_t host_of[MOST_RANKS], local_of[MOST_RANKS], by_host[MOST_RANKS];
     uint32_t host_first[MOST_RANKS + 1];
@@ -102,7 +103,7 @@ static int parse_number(const char *text, uint32_t least, uint32_t most, uint32_
     return 1;
 }
 
-/* ---- who sits where ---- */
+/* ---- the shape ---- */
 
 static int add_host(tutti__shape_t *shape, uint32_t n)
 {
@@ -121,7 +122,7 @@ static int add_host(tutti__shape_t *shape, uint32_t n)
     return 1;
 }
 
-/* "2,2": they must make `ranks`. */
+/* Make the shape from "2,2", whose sum must be the number of ranks. */
 static int make_shape(const job_t *job, tutti__shape_t *shape)
 {
     const char *next = job->hosts;
@@ -161,7 +162,7 @@ static int find_collective(const char *name, size_t n, tutti__collective_t *ret_
     return 0;
 }
 
-/* "allreduce:hierarchical/ring", as TUTTI_ALGORITHM has it; NULL: no, and it was said why not. */
+/* "allreduce:hierarchical/ring", as in TUTTI_ALGORITHM; NULL: the error was printed. */
 static const tutti__algorithm_t *find_algorithm(job_t *job, const char *text)
 {
     const char *what = "TUTTI_ALGORITHM: ";
@@ -238,7 +239,7 @@ static int print(job_t *job, const tutti__shape_t *shape, const char *name)
     return fflush(stdout) == 0 ? 0 : wrong("standard output", strerror(errno));
 }
 
-/* 0 if it is proved, else 1; the schedules are right as such. */
+/* 0: proved; 1: not. The schedules were parsed without an error. */
 static int prove(const job_t *job, const tutti__shape_t *shape, tutti__collective_t collective)
 {
     const tutti__algorithm_t row = { .name = "yours",
@@ -283,7 +284,7 @@ static int check(job_t *job, const tutti__shape_t *shape, const char *path, cons
 
 /* ---- the command line ---- */
 
-/* Not a number, or too small or large: say so; 0, for `return bad_number(...)`. */
+/* Report that a value is not a number in the range; returns 0, for `return bad_number(...)`. */
 static int bad_number(const char *option, const char *value, uint32_t least, uint32_t most)
 {
     fprintf(stderr, "tutti_sched: %s is \"%s\", but must be a number from %u to %u\n", option,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_tune: some seconds of real allreduces on this machine, and a file with the settings that
- * were faster than the defaults. The library reads it from then on.
+ * tutti_tune: measures settings on this machine, and writes those that beat the defaults to a file.
+ * The library reads the file from then on. It takes some seconds of real allreduces.
  */
 #include "tune.h"
 
@@ -21,7 +21,7 @@ enum {
 
 typedef struct {
     tune_effort_t effort;
-    const char *output; /* NULL: where the library looks */
+    const char *output; /* NULL: the path that the library reads */
     int dry_run, verbose, help, quick;
     char error[200];
 } options_t;
@@ -40,16 +40,16 @@ static const struct option long_options[] = {
 };
 
 static const char usage[] =
-    "Finds the settings that are fastest on this machine, for N ranks on it, and writes those\n"
-    "that beat the defaults into a file that Tutti reads from then on.\n\n"
-    "  -o, --output FILE       write it there (default: where Tutti looks for it)\n"
-    "  -n, --dry-run           write nothing\n"
-    "  -v, --verbose           also each candidate's time at each size\n"
+    "Finds the settings that are fastest for N ranks on this machine, and writes those that\n"
+    "beat the defaults to a file that Tutti reads from then on.\n\n"
+    "  -o, --output FILE       the file (default: the path that Tutti reads)\n"
+    "  -n, --dry-run           write no file\n"
+    "  -v, --verbose           print each candidate's time at each size as well\n"
     "      --rounds R          turns of each candidate, in random order (default 15)\n"
-    "      --seconds S         about how long one setting takes (default 3)\n"
-    "      --quick             to see that it works: 3 rounds, as short as can be\n"
-    "      --seed N            of the orders (default: the clock)\n"
-    "      --spoil             candidates count as a million times as fast: some must win\n"
+    "      --seconds S         approximate time for each setting (default 3)\n"
+    "      --quick             a short test run: 3 rounds of the least length\n"
+    "      --seed N            seed of the orders (default: the clock)\n"
+    "      --spoil             divide the candidates' times by a million, so that some win\n"
     "  -h, --help              this\n";
 
 /* ---- flags ---- */
@@ -112,12 +112,12 @@ static options_t parse(int argc, char **argv)
            options.error[0] == '\0')
         take(letter, argv, &options);
     if (optind < argc && options.error[0] == '\0')
-        snprintf(options.error, sizeof(options.error), "%.80s: what is this? see --help",
+        snprintf(options.error, sizeof(options.error), "%.80s: unexpected argument; see --help",
                  argv[optind]);
     return options;
 }
 
-/* --help, and flags that make no sense: rank 0 speaks, if ranks there are. */
+/* --help and invalid flags: only rank 0 prints. */
 static int answer_only(const options_t *options, const char *name)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -135,7 +135,7 @@ static int answer_only(const options_t *options, const char *name)
     return 1;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void print_head(const bench_world_t *world, const options_t *options)
 {
@@ -193,9 +193,9 @@ static void print_result(const tune_setting_t *setting, const tune_result_t *res
     fflush(stdout);
 }
 
-/* ---- all of it ---- */
+/* ---- the main program ---- */
 
-/* What the environment says of the settings themselves must not stand in for the defaults. */
+/* Remove the tuned settings' variables, so that the defaults are measured as defaults. */
 static void clear_settings(void)
 {
     setenv("TUTTI_TUNED", "none", 1);
@@ -203,7 +203,7 @@ static void clear_settings(void)
         unsetenv(tune_settings[i].name);
 }
 
-/* Rank 0 knows before anything is measured whether there is a place to write to. */
+/* On rank 0, before the measurements: find the path of the output. */
 static int find_output(const bench_world_t *world, options_t *options)
 {
     static char path[4096];
@@ -228,7 +228,7 @@ static int can_tune(const bench_world_t *world)
     return can;
 }
 
-/* Rank 0's. */
+/* On rank 0. */
 static int end_output(const options_t *options, const tune_result_t *results, size_t count,
                       const char *command)
 {

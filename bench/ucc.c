@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * --peer ucc: the collective of the same name, by a team of UCC that has all ranks.
+ * --peer ucc: UCC's collective of the same name, in a UCC team of all ranks.
  *
- * A call is what UCC's users write: init, post, progress until it is done, finalize. The team is
- * made in the first call, which nobody times; its ranks find each other by MPI.
+ * A call consists of the steps that UCC's users write: init, post, progress until it is done,
+ * finalize. The first call, which is not timed, makes the team; its ranks find each other by MPI.
  */
 #include "peers.h"
 
@@ -26,7 +26,7 @@ static int failed(const char *what, ucc_status_t status)
     return 1;
 }
 
-/* ---- how the ranks find each other ---- */
+/* ---- exchanges while the team is made ---- */
 
 /* Not MPI_Allgather: a rank that waits in it makes no progress for UCC. */
 static ucc_status_t exchange(void *mine, void *all, size_t bytes, void *info, void **ret_request)
@@ -207,7 +207,7 @@ int bench_ucc_reduce(const bench_call_t *call)
     return run(call, &args);
 }
 
-/* Where the parts are equal, UCC's own form for that. */
+/* For equal parts, UCC's reduce_scatter; otherwise its reduce_scatterv. */
 int bench_ucc_reduce_scatter(const bench_call_t *call)
 {
     static uint32_t *counts;
@@ -225,13 +225,13 @@ int bench_ucc_reduce_scatter(const bench_call_t *call)
         for (int i = 0; i < call->world->size; i++)
             counts[i] = (uint32_t)bench_share(call->count, call->world->size, i);
         args.dst.info_v.buffer = call->recvbuf;
-        args.dst.info_v.counts = (ucc_count_t *)counts; /* of 32 bits, by default */
+        args.dst.info_v.counts = (ucc_count_t *)counts; /* 32 bits, by default */
         args.dst.info_v.displacements = NULL;
         args.dst.info_v.datatype = type_of(call->type);
         args.dst.info_v.mem_type = UCC_MEMORY_TYPE_HOST;
     }
     status = run(call, &args);
-    if (call->in_place) /* UCC leaves the result where this rank's part was */
+    if (call->in_place) /* UCC's result is at this rank's part */
         memmove(call->recvbuf, (char *)call->recvbuf + begin * call->type->bytes,
                 share * call->type->bytes);
     return status;

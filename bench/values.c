@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Texts of flags that are numbers, and such.
+ * Parsing the values of flags: numbers, ranges, lists.
  */
 #include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A number with K, M or G; answers where it ends, NULL if there is none. */
+/* A number with K, M or G. Returns its end; NULL: not a number. */
 static const char *number(const char *text, uint64_t *ret_number)
 {
     char *end;

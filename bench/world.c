@@ -2,8 +2,8 @@
 /*
  * The ranks of a bench program.
  *
- * Where there is an MPI, the harness itself (barriers, gathering of samples) uses MPI and not the
- * library that it measures; so whatever a barrier leaves in the caches is the peer's advantage.
+ * If MPI is available, the harness itself (barriers, gathering of samples) uses MPI and not Tutti.
+ * So the effect of a barrier on the caches can only favour the peer.
  */
 #include "device.h"
 #include "peers.h"
@@ -123,7 +123,7 @@ void bench_world_close(bench_world_t *world)
     world->comm = NULL;
 }
 
-/* Without MPI, the ranks that wait for this one learn of it by tutti_abort. */
+/* Without MPI, tutti_abort ends the ranks that wait for this rank. */
 void bench_stop(const bench_world_t *world)
 {
 #ifdef HAVE_MPI

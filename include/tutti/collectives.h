@@ -3,47 +3,51 @@
  * Direct collectives: they run on the caller's thread and block until done.
  *
  * As in MPI and NCCL, all ranks make the same direct calls in the same order; tutti_send,
- * tutti_recv and tutti_sendrecv concern the two ranks only that they name. One communicator takes
- * one direct call at a time; a second thread's call answers TUTTI_ERR_INVALID_ARGUMENT. They mix
- * freely with asynchronous requests (async.h), which have an order of their own.
+ * tutti_recv and tutti_sendrecv concern only the ranks that they name. A communicator takes one
+ * direct call at a time; the call of a second thread returns TUTTI_ERR_INVALID_ARGUMENT. Direct
+ * calls may be mixed with asynchronous requests (async.h), which have an order of their own.
  *
- * Buffers belong to the caller, lie in the host's memory or in that of the rank's GPU (cuda.h), and
- * are used during the call only. In host memory they need no alignment. What works in place is said
- * with each call; a sendbuf and a recvbuf that overlap in another way are
- * TUTTI_ERR_INVALID_ARGUMENT. Where a rank has nothing to give or to get, its buffer may be NULL.
+ * Buffers belong to the caller, are in host memory or in memory of the rank's GPU (cuda.h), and are
+ * used during the call only. In host memory they need no alignment. Each call's comment names the
+ * buffers that work in place; if sendbuf and recvbuf overlap in another way, the call returns
+ * TUTTI_ERR_INVALID_ARGUMENT. A buffer without elements may be NULL.
  *
- * A count of 0 is a count like any other: the ranks meet, nothing is moved, and a rank that came
- * with another count gets MISMATCH. Only with TUTTI_COMPARE=0 may such a call return before the
- * others have come.
+ * A count of 0 is valid: the ranks meet, no data moves, and if another rank passes another count,
+ * the call returns TUTTI_ERR_MISMATCH. With TUTTI_COMPARE=0, a call with count 0 may return before
+ * the other ranks have entered it.
  *
- * Counts are elements, not bytes, and may exceed 2^31. Counts and displacements in arrays have one
- * entry for each rank; displacements count elements from the buffer's begin, and NULL stands for
- * parts that follow each other without gaps. Arrays are read during the call only.
+ * Counts are elements, not bytes, and may exceed 2^31. An array of counts or displacements has one
+ * entry per rank. Displacements are elements from the beginning of the buffer; NULL means that the
+ * parts follow each other without gaps. Arrays are read during the call only.
  *
  * Errors of all calls here
- *   TUTTI_ERR_INVALID_ARGUMENT  an argument makes no sense, such as a root or peer that is no rank,
- *                               or an unknown type, even with count 0; nothing was done, and no
- *                               other rank has been told
- *   TUTTI_ERR_UNSUPPORTED       type and operation do not go together, or TUTTI_ALGORITHM does not
- *                               serve the operation
+ *   TUTTI_ERR_INVALID_ARGUMENT  an argument is invalid, such as a root or peer that is not a rank,
+ *                               or an unknown type, even with count 0; nothing was done, and the
+ *                               other ranks have not been told
+ *   TUTTI_ERR_UNSUPPORTED       the operation does not support the type, or the algorithm in
+ *                               TUTTI_ALGORITHM does not support the operation
  *   TUTTI_ERR_MISMATCH          a rank passed another call: no buffer was written, and the next
  *                               call works
  *   TUTTI_ERR_PEER_LOST         a rank has died or called tutti_abort; the communicator is dead
- *   TUTTI_ERR_TIMEOUT           a peer did not come within TUTTI_TIMEOUT; the communicator is dead
+ *   TUTTI_ERR_TIMEOUT           a peer did not enter the call within TUTTI_TIMEOUT; the
+ *                               communicator is dead
  *   TUTTI_ERR_SHUTDOWN          a rank that the call needs has called tutti_finalize or
  *                               tutti_comm_free
  *   TUTTI_ERR_NO_MEMORY         memory, shared memory or its limit is exhausted
  *
- * TUTTI_ERR_MISMATCH of collective calls is found before anything moves: all ranks get it, with
- * words that name two of them and what they came with, no buffer was written, and the next call
- * works. Inside a host that adds nothing to a call. Between hosts the ranks first tell each other
- * kind, type, operation, root, count and factors: an allreduce of 80 bytes before each direct call;
- * for gatherv, scatterv and alltoallv also an alltoall of one number. TUTTI_COMPARE=0 saves that
- * between hosts; then only lengths are compared, on the way, so types of one size, operations
- * and roots are not, calls with no elements on this rank wait for nobody, and the communicator
- * ends. Messages between two ranks are compared by themselves (see tutti_send), but not with
- * collective calls: a rank that is in one while its peer sends waits until TUTTI_TIMEOUT, or the
- * communicator ends with MISMATCH.
+ * In collective calls, a mismatch is found before data moves. All ranks get TUTTI_ERR_MISMATCH,
+ * tutti_last_error names two ranks and their arguments, no buffer was written, and the next call
+ * works. Inside a host this check costs nothing. Between hosts the ranks first compare kind, type,
+ * operation, root, count and factors, by an allreduce of 80 bytes before each direct call; gatherv,
+ * scatterv and alltoallv add an alltoall of one number.
+ *
+ * TUTTI_COMPARE=0 omits this check between hosts. Then only lengths are compared, while data moves:
+ * another type of the same size, another operation or another root is not found, a call without
+ * elements on this rank waits for no other rank, and a mismatch ends the communicator.
+ *
+ * Messages between two ranks are compared with each other (see tutti_send), but not with collective
+ * calls. If a rank sends while its peer is in a collective call, both wait until TUTTI_TIMEOUT, or
+ * the communicator ends with TUTTI_ERR_MISMATCH.
  */
 #ifndef TUTTI_COLLECTIVES_H
 #ifndef TUTTI_H
@@ -56,9 +60,10 @@
  *
  * sendbuf, recvbuf  `count` elements each; equal pointers reduce in place
  * count             elements, not bytes; equal on all ranks
- * op                applied in an order that is the same on all ranks, so the results are equal
- *                   bit by bit on all of them. TUTTI_DETERMINISTIC=strict makes them so for any
- *                   size and fusion, too, among calls of one kind: a reduce may round differently
+ * op                applied in the same order for all ranks, so all ranks get the same bits. With
+ *                   TUTTI_DETERMINISTIC=strict an element's result does not depend on the call's
+ *                   size and fusion either, among calls of one kind: tutti_reduce may round
+ *                   differently
  *
  * Fastest with memory from tutti_mem_alloc. Since 0.1.
  */
@@ -66,11 +71,11 @@ TUTTI_API tutti_status_t tutti_allreduce(const void *sendbuf, void *recvbuf, siz
                                          tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm);
 
 /*
- * Reduce and scale: as tutti_allreduce, but each rank's data is multiplied by `prescale` before,
- * and the result by `postscale` after the reduction.
+ * Reduce with scaling: tutti_allreduce with two factors. Each rank's data is multiplied by
+ * `prescale` before the reduction, and the result by `postscale` after it.
  *
- * dtype                a floating point type; else TUTTI_ERR_UNSUPPORTED. Products are rounded to
- *                      it
+ * dtype                a floating point type, otherwise TUTTI_ERR_UNSUPPORTED. Products are rounded
+ *                      to this type
  * prescale, postscale  equal on all ranks; 0 means 1, as in tutti_async_options_t. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvbuf, size_t count,
@@ -80,7 +85,8 @@ TUTTI_API tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvb
 /*
  * Reduce `count` elements over all ranks; rank `root` gets the result.
  *
- * recvbuf  `count` elements on root, where it may be sendbuf; not used elsewhere. Since 0.1.
+ * recvbuf  `count` elements on root, where it may equal sendbuf; not used on other ranks.
+ *          Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_reduce(const void *sendbuf, void *recvbuf, size_t count,
                                       tutti_dtype_t dtype, tutti_op_t op, int root,
@@ -91,7 +97,7 @@ TUTTI_API tutti_status_t tutti_reduce(const void *sendbuf, void *recvbuf, size_t
  *
  * sendbuf    size * recvcount elements
  * recvbuf    `recvcount` elements. In place: this rank's own part of sendbuf, at element
- *            rank * recvcount, as in NCCL; or sendbuf itself, as in MPI, which costs a copy
+ *            rank * recvcount, as in NCCL; or sendbuf itself, as in MPI, at the cost of a copy
  * recvcount  elements for each rank; equal on all ranks. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_reduce_scatter(const void *sendbuf, void *recvbuf, size_t recvcount,
@@ -102,7 +108,7 @@ TUTTI_API tutti_status_t tutti_reduce_scatter(const void *sendbuf, void *recvbuf
  * Reduce over all ranks and scatter parts of different lengths: rank r gets part r of the result,
  * which has recvcounts[r] elements.
  *
- * recvcounts  [size] equal on all ranks. The parts follow each other in sendbuf. Since 0.1.
+ * recvcounts  [size] equal on all ranks. The parts are consecutive in sendbuf. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_reduce_scatterv(const void *sendbuf, void *recvbuf,
                                                const size_t *recvcounts, tutti_dtype_t dtype,
@@ -125,7 +131,7 @@ TUTTI_API tutti_status_t tutti_allgather(const void *sendbuf, void *recvbuf, siz
  * sendbuf     `sendcount` elements. In place: this rank's own part of recvbuf
  * sendcount   equals recvcounts[rank]
  * recvcounts  [size] equal on all ranks
- * displs      [size] where each part begins in recvbuf, or NULL; may differ between ranks.
+ * displs      [size] the first element of each part in recvbuf, or NULL; may differ between ranks.
  *             Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_allgatherv(const void *sendbuf, size_t sendcount, void *recvbuf,
@@ -135,8 +141,8 @@ TUTTI_API tutti_status_t tutti_allgatherv(const void *sendbuf, size_t sendcount,
 /*
  * Gather `sendcount` elements of every rank, in rank order, on rank `root`.
  *
- * recvbuf  on root size * sendcount elements; not used elsewhere. In place, on root: sendbuf points
- *          at root's own part of recvbuf. Since 0.1.
+ * recvbuf  on root size * sendcount elements; not used on other ranks. In place, on root: sendbuf
+ *          points at root's own part of recvbuf. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_gather(const void *sendbuf, void *recvbuf, size_t sendcount,
                                       tutti_dtype_t dtype, int root, tutti_comm_t *comm);
@@ -144,18 +150,18 @@ TUTTI_API tutti_status_t tutti_gather(const void *sendbuf, void *recvbuf, size_t
 /*
  * Gather parts of different lengths on rank `root`.
  *
- * sendcount           on rank r what root has in recvcounts[r]
- * recvcounts, displs  [size] on root, see tutti_allgatherv; not used elsewhere. Since 0.1.
+ * sendcount           on rank r equal to root's recvcounts[r]
+ * recvcounts, displs  [size] on root, see tutti_allgatherv; not used on other ranks. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_gatherv(const void *sendbuf, size_t sendcount, void *recvbuf,
                                        const size_t *recvcounts, const size_t *displs,
                                        tutti_dtype_t dtype, int root, tutti_comm_t *comm);
 
 /*
- * Give rank r the r-th `recvcount` elements of rank `root`.
+ * Scatter parts of equal length from rank `root`: rank r gets the r-th `recvcount` elements.
  *
- * sendbuf  on root size * recvcount elements; not used elsewhere. In place, on root: recvbuf points
- *          at root's own part of sendbuf. Since 0.1.
+ * sendbuf  on root size * recvcount elements; not used on other ranks. In place, on root: recvbuf
+ *          points at root's own part of sendbuf. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_scatter(const void *sendbuf, void *recvbuf, size_t recvcount,
                                        tutti_dtype_t dtype, int root, tutti_comm_t *comm);
@@ -164,15 +170,15 @@ TUTTI_API tutti_status_t tutti_scatter(const void *sendbuf, void *recvbuf, size_
  * Scatter parts of different lengths from rank `root`.
  *
  * sendcounts, displs  [size] on root: rank r gets sendcounts[r] elements from element displs[r] on;
- *                     not used elsewhere
- * recvcount           on rank r what root has in sendcounts[r]. Since 0.1.
+ *                     not used on other ranks
+ * recvcount           on rank r equal to root's sendcounts[r]. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_scatterv(const void *sendbuf, const size_t *sendcounts,
                                         const size_t *displs, void *recvbuf, size_t recvcount,
                                         tutti_dtype_t dtype, int root, tutti_comm_t *comm);
 
 /*
- * Every rank gives `count` elements to every rank: part r of sendbuf goes to rank r, and part r of
+ * Exchange parts of equal length between all ranks: part r of sendbuf goes to rank r, and part r of
  * recvbuf comes from rank r.
  *
  * sendbuf, recvbuf  size * count elements each; equal pointers work in place. Since 0.1.
@@ -184,8 +190,8 @@ TUTTI_API tutti_status_t tutti_alltoall(const void *sendbuf, void *recvbuf, size
  * Exchange parts of different lengths between all ranks.
  *
  * sendcounts, senddispls  [size] of the parts of sendbuf; displacements may be NULL
- * recvcounts, recvdispls  [size] of recvbuf; recvcounts[r] is what rank r has in sendcounts[rank].
- *                         Equal buffers work in place if counts and displacements are equal, too.
+ * recvcounts, recvdispls  [size] of recvbuf; recvcounts[r] equals sendcounts[rank] on rank r. Equal
+ *                         buffers work in place if all counts and displacements are equal.
  *                         Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_alltoallv(const void *sendbuf, const size_t *sendcounts,
@@ -202,10 +208,10 @@ TUTTI_API tutti_status_t tutti_scan(const void *sendbuf, void *recvbuf, size_t c
                                     tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm);
 
 /*
- * Reduce over the ranks before this one: rank r gets the result of ranks 0 to r - 1; recvbuf of
- * rank 0 stays as it is.
+ * Reduce over the ranks before this one: rank r gets the result of ranks 0 to r - 1. On rank 0,
+ * recvbuf is not changed.
  *
- * op  not TUTTI_AVG, which answers TUTTI_ERR_UNSUPPORTED here and in tutti_scan. Since 0.1.
+ * op  not TUTTI_AVG, for which this call and tutti_scan return TUTTI_ERR_UNSUPPORTED. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_exscan(const void *sendbuf, void *recvbuf, size_t count,
                                       tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm);
@@ -213,14 +219,14 @@ TUTTI_API tutti_status_t tutti_exscan(const void *sendbuf, void *recvbuf, size_t
 /*
  * Copy `count` elements from rank `root` to all ranks.
  *
- * buffer  `count` elements; read on root, written elsewhere
+ * buffer  `count` elements; read on root, written on the other ranks
  * root    the rank that has the data; equal on all ranks. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_broadcast(void *buffer, size_t count, tutti_dtype_t dtype, int root,
                                          tutti_comm_t *comm);
 
 /*
- * Return only after every rank has called it. Since 0.1.
+ * Wait until all ranks have called tutti_barrier. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
 
@@ -229,25 +235,24 @@ TUTTI_API tutti_status_t tutti_barrier(tutti_comm_t *comm);
  *
  * buffer  `count` elements
  *
- * Waits until the receiver has come, but not until it has received all elements. If ranks send
- * around a circle, or to each other, each of them waits until TUTTI_TIMEOUT: use tutti_sendrecv.
- * Between two ranks messages stay in order; there are no tags. A message of count 0 also needs a
- * receiver that comes.
+ * Waits until the receiver has entered its call, but not until it has received all elements. If two
+ * ranks send to each other, or several ranks in a circle, each of them waits until TUTTI_TIMEOUT:
+ * use tutti_sendrecv instead. Messages between two ranks stay in order; there are no tags. A
+ * message of count 0 needs a receiver as well.
  *
- * TUTTI_ERR_MISMATCH: the receiver came with another type or count. Both ranks get it, with words
- * that say what each came with; nothing was written, and the next call works.
+ * TUTTI_ERR_MISMATCH: the receiver passed another type or count. Both ranks get this error, and
+ * tutti_last_error names the arguments of both. Nothing was written, and the next call works.
  *
- * With TUTTI_COMPARE=0, which makes short messages faster, sends may return before the receiver has
- * come. Then only the receiver gets TUTTI_ERR_MISMATCH, and the communicator is dead. Two mistakes
- * are seen late or not at all: between hosts, another type of the same size is not seen; and a
- * message that is too long by whole pieces of TUTTI_CHUNK_BYTES is seen only when the next message
- * comes. Since 0.1.
+ * TUTTI_COMPARE=0 makes short messages faster: a send may return before the receiver has entered
+ * its call. Then only the receiver gets TUTTI_ERR_MISMATCH, and the communicator is dead. Between
+ * hosts, another type of the same size is not found. If a message is too long by whole pieces of
+ * TUTTI_CHUNK_BYTES, the mismatch is found only with the next message. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_send(const void *buffer, size_t count, tutti_dtype_t dtype, int dest,
                                     tutti_comm_t *comm);
 
 /*
- * Receive `count` elements from rank `source`. Errors as with tutti_send.
+ * Receive `count` elements from rank `source`. Errors as in tutti_send.
  *
  * buffer  `count` elements. Since 0.1.
  */
@@ -256,11 +261,11 @@ TUTTI_API tutti_status_t tutti_recv(void *buffer, size_t count, tutti_dtype_t dt
 
 /*
  * Send to `dest` and receive from `source` at the same time, so that rings and exchanges do not
- * deadlock. The buffers do not overlap. dest and source may be equal, but not this rank. Neither
- * direction waits for the other, and a peer may serve them in two calls.
+ * deadlock. The buffers must not overlap. dest and source may be equal, but must not be this rank.
+ * Neither direction waits for the other, so a peer may use tutti_send and tutti_recv for them.
  *
- * TUTTI_ERR_MISMATCH as with tutti_send. A direction that fits was moved all the same; one that
- * does not was not. Since 0.1.
+ * TUTTI_ERR_MISMATCH: as in tutti_send, for each direction alone: a matching direction has moved
+ * its data, the other has moved nothing. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_sendrecv(const void *sendbuf, size_t sendcount, int dest,
                                         void *recvbuf, size_t recvcount, int source,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Starting and ending the library; who am I among the ranks.
+ * Starting and ending the library; communicators and ranks.
  */
 #ifndef TUTTI_COMM_H
 #ifndef TUTTI_H
@@ -9,24 +9,29 @@
 #define TUTTI_COMM_H
 
 /*
- * What ranks without a launcher have in common: where to meet, and a secret that lets them in. One
- * process makes it; the program carries it to the ranks by its own means, as with NCCL's. Plain
- * bytes, which may be copied, stored and sent; to be kept as secret as a password.
+ * The meeting point of ranks without a launcher. It holds an address and a secret.
+ *
+ * One process makes the id, and the program passes it to the ranks by its own means, as with NCCL's
+ * unique id. An id is plain bytes, which may be copied, stored and sent. Keep it as secret as a
+ * password.
  */
 typedef struct {
     char bytes[128];
 } tutti_unique_id_t;
 
 /*
- * Make an id. One process calls it: any of the ranks, or one that is no rank, such as the program
- * that starts them. It serves the meeting from a thread of its own, so it must not end or call
- * tutti_finalize before all ranks have come; how long it waits for the last one, once the first has
- * come, is its TUTTI_TIMEOUT. A child of fork() does not go on serving.
+ * Make a unique id for tutti_init. One process calls it: a rank, or a process that is not a rank,
+ * such as the program that starts the ranks.
  *
- * An id is for one tutti_init on all ranks; a second use of it is an error there. Each takes a
- * thread and a socket until this process calls tutti_finalize, or ends.
+ * ret_id  pass it to all ranks
  *
- * ret_id  to be carried to all ranks
+ * A thread of this process serves the meeting of the ranks. So the process must not end or call
+ * tutti_finalize before all ranks have connected. After the first rank has connected, the thread
+ * waits for the others for at most this process's TUTTI_TIMEOUT. A child of fork() does not serve
+ * the meeting.
+ *
+ * An id is valid for one tutti_init on all ranks; a second tutti_init with it fails. Each id takes
+ * a thread and a socket until this process calls tutti_finalize, or ends.
  *
  * TUTTI_INTERFACE chooses the network interface. Any thread, but not during tutti_finalize.
  * Since 0.1.
@@ -34,37 +39,41 @@ typedef struct {
 TUTTI_API tutti_status_t tutti_unique_id_create(tutti_unique_id_t *ret_id);
 
 /*
- * A key-value store of the caller's (etcd, Redis, a shared folder, a launcher's), by which ranks
- * find each other. Initialise with zero, then set all fields. Called during tutti_init only, on its
- * thread: rank 0 sets one key, the others get it. Whoever can read the store can join the job.
+ * A key-value store of the caller's, by which ranks find each other.
  *
- * set  keep `bytes` bytes, below 1024, under `key`, all at once; 0 if done
- * get  wait until `key` is there, at most timeout_ms; copy it to `value`, which has room for
- *      `room` bytes, and set *ret_bytes; 0 if done, else a number that the error then shows
+ * It may be etcd, Redis, a shared folder or a launcher's store. Initialise the structure with zero,
+ * and set all fields. Only tutti_init calls the functions, on its thread: rank 0 sets one key, and
+ * the others get it. Every process that can read the store can join the job.
+ *
+ * set  store `bytes` bytes, fewer than 1024, under `key` in one atomic step; returns 0 on success
+ * get  wait at most timeout_ms until `key` exists; copy its value to `value`, which has room for
+ *      `room` bytes, and set *ret_bytes; returns 0 on success, or a number that the error message
+ *      shows
  */
 typedef struct {
     size_t size;        /* sizeof(tutti_store_t) */
-    void *context;      /* handed to the functions */
-    const char *prefix; /* of all keys: different for each job, and each tutti_init */
+    void *context;      /* passed to both functions */
+    const char *prefix; /* of all keys; a different one for each job, and for each tutti_init */
     int (*set)(void *context, const char *key, const void *value, size_t bytes);
     int (*get)(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
                int timeout_ms);
 } tutti_store_t;
 
 /*
- * How to start. Initialise with TUTTI_OPTIONS_INIT, then set fields; a field of 0 means its
- * default. Later versions add fields at the end; `size` tells the library how many there are.
+ * Options of tutti_init. Initialise with TUTTI_OPTIONS_INIT, then set fields; 0 is a field's
+ * default. Later versions add fields at the end; `size` tells the library which fields exist.
  */
 typedef struct {
     size_t size;          /* sizeof(tutti_options_t) */
     uint32_t api_version; /* TUTTI_API_VERSION of the header the caller was built with */
     uint32_t reserved;    /* 0 */
     const void *mpi_comm; /* address of the caller's MPI_Comm, duplicated during tutti_init; NULL:
-                             MPI_COMM_WORLD under an MPI launcher, else no MPI */
-    const tutti_unique_id_t *unique_id; /* or NULL: meet by this id, without MPI; needs rank and
+                             MPI_COMM_WORLD under an MPI launcher, without a launcher no MPI */
+    const tutti_unique_id_t *unique_id; /* NULL, or meet by this id, without MPI; needs rank and
                                            nranks */
-    const tutti_store_t *store;         /* or NULL: meet by this store, without MPI; the same */
-    int rank, nranks;                   /* of this process, for unique_id and store; else 0 */
+    const tutti_store_t *store;         /* NULL, or meet by this store, without MPI; needs rank and
+                                           nranks */
+    int rank, nranks;                   /* of this process, for unique_id and store; otherwise 0 */
 } tutti_options_t;
 
 #define TUTTI_OPTIONS_INIT                                                                         \
@@ -75,25 +84,25 @@ typedef struct {
 /*
  * Start the library: find the other ranks, connect, start the background thread.
  *
- * options  NULL, or how to start; read during the call only
+ * options  NULL for defaults; read during the call only
  *
  * Collective: every rank of the job calls it, and it returns when all are connected. Under mpirun
- * the ranks are those of MPI_COMM_WORLD (or of options->mpi_comm); a process that no launcher
- * started is a world of one, and MPI is not touched. MPI is initialised if the caller has not done
- * so, and then finalized when the process exits. With unique_id or store the ranks are those that
- * the callers say, whatever started them. May be called again after tutti_finalize. Not thread-safe
- * against itself and tutti_finalize.
+ * the ranks are those of MPI_COMM_WORLD, or of options->mpi_comm. If the caller has not initialised
+ * MPI, Tutti does so, and finalizes it when the process exits. With unique_id or store, the ranks
+ * are those that the options name, with or without a launcher. Any other process without a launcher
+ * is a world of one rank, and does not use MPI. May be called again after tutti_finalize. Not
+ * thread-safe against itself and tutti_finalize.
  *
- * TUTTI_ERR_INVALID_ARGUMENT  already initialised; a TUTTI_* variable makes no sense; or a unique
- *                             id is damaged or was used before, or two processes are one rank
- * TUTTI_ERR_ABI               options or a peer come from a version that does not fit
- * TUTTI_ERR_UNSUPPORTED       started by a launcher whose MPI has no Tutti module; or variables
- *                             such as RANK and WORLD_SIZE name other ranks, but no way to meet
- *                             them; or an algorithm forced by TUTTI_ALGORITHM that cannot serve
- *                             this set of ranks
- * TUTTI_ERR_TIMEOUT           a rank did not come within TUTTI_TIMEOUT; MPI_Init itself waits
+ * TUTTI_ERR_INVALID_ARGUMENT  already initialised; a TUTTI_* variable has an invalid value; a
+ *                             unique id is damaged or was used before; or two processes have the
+ *                             same rank
+ * TUTTI_ERR_ABI               the version of the options or of a peer is incompatible
+ * TUTTI_ERR_UNSUPPORTED       the launcher's MPI has no Tutti module; or variables such as RANK and
+ *                             WORLD_SIZE name other ranks, but no way to meet them; or an algorithm
+ *                             forced by TUTTI_ALGORITHM cannot serve this set of ranks
+ * TUTTI_ERR_TIMEOUT           a rank did not connect within TUTTI_TIMEOUT; MPI_Init itself waits
  *                             longer, with a warning each TUTTI_STALL_WARNING
- * TUTTI_ERR_TRANSPORT         nobody listens any more where a unique id or a store leads
+ * TUTTI_ERR_TRANSPORT         no process listens at the address of the unique id or store
  * TUTTI_ERR_SYSTEM            a function of the store failed. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
@@ -102,24 +111,24 @@ TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
  * End the library. Does not wait for other ranks.
  *
  * Requests still pending on this rank end with TUTTI_ERR_SHUTDOWN and stay valid for tutti_wait,
- * which frees them; peers that wait for this rank get TUTTI_ERR_SHUTDOWN too. Memory from
- * tutti_mem_alloc and communicators that are left are freed, unique ids of this process end, and
- * tutti_world() becomes NULL. Without tutti_init there are only ids to end. No other thread may be
- * inside a Tutti call, except those that take requests and no communicator: tutti_test, tutti_wait,
- * tutti_wait_all, tutti_wait_any, tutti_start, tutti_request_recvcounts, tutti_request_receive.
+ * which frees them; peers that wait for this rank get TUTTI_ERR_SHUTDOWN as well. All memory from
+ * tutti_mem_alloc and all communicators are freed, the unique ids of this process become invalid,
+ * and tutti_world() becomes NULL. Without a tutti_init before, it only ends the ids. No other
+ * thread may be inside a Tutti call, except calls that take requests and no communicator:
+ * tutti_test, tutti_wait, tutti_wait_all, tutti_wait_any, tutti_start, tutti_request_recvcounts,
+ * tutti_request_receive.
  *
- * TUTTI_ERR_INVALID_ARGUMENT: inside a callback, where nothing is ended. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT: called inside a callback; nothing was ended. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_finalize(void);
 
 /*
- * Give up: end all pending and later calls on all ranks of `comm` with TUTTI_ERR_PEER_LOST.
+ * End a communicator on all its ranks. Pending and later calls return TUTTI_ERR_PEER_LOST.
  *
- * comm    the communicator to end; others live on
- * reason  what went wrong, shown in every rank's tutti_last_error(); NULL: no reason given;
- *         copied, cut at 200 bytes
+ * comm    the communicator to end; other communicators continue
+ * reason  shown in every rank's tutti_last_error(); may be NULL; copied, cut at 200 bytes
  *
- * For a rank that cannot go on (bad data, out of disk) while others wait for it. Returns at once
+ * For a rank that cannot continue (bad data, disk full) while others wait for it. Returns at once
  * and leaves the process alive; tutti_finalize still works. Any thread. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_abort(tutti_comm_t *comm, const char *reason);
@@ -127,28 +136,28 @@ TUTTI_API tutti_status_t tutti_abort(tutti_comm_t *comm, const char *reason);
 /*
  * The communicator of all ranks; NULL before tutti_init and after tutti_finalize.
  *
- * Belongs to the library; do not free. Not valid after tutti_finalize, nor after a new tutti_init,
- * which makes another one. Any thread. Since 0.1.
+ * It belongs to the library; do not free it. tutti_finalize makes it invalid, and the next
+ * tutti_init makes another one. Any thread. Since 0.1.
  */
 TUTTI_API tutti_comm_t *tutti_world(void);
 
 /*
- * Make communicators of parts of `comm`: ranks that give the same color get one together.
+ * Split a communicator: ranks that pass the same color get a new communicator.
  *
- * comm      the communicator to split; it stays
- * color     >= 0; TUTTI_COLOR_NONE: this rank is in none of them
+ * comm      the communicator to split; it stays valid
+ * color     >= 0; TUTTI_COLOR_NONE: this rank gets no communicator
  * key       orders the ranks of the new communicator; equal keys keep the order of `comm`
- * ret_comm  to be freed with tutti_comm_free; NULL for TUTTI_COLOR_NONE
+ * ret_comm  free it with tutti_comm_free; NULL for TUTTI_COLOR_NONE
  *
- * Collective over `comm`, as a direct call. The new communicator is independent: other threads may
- * use it at the same time, it may be split and freed whatever becomes of `comm`, and a failure of
- * one does not end the other unless a rank they share is lost. It has rank 0's settings of the
- * world, a thread and some ten files (tests: 12 with 4 ranks on a host) on each rank. In messages
- * ranks are numbered as in the communicator that they are about.
+ * Collective over `comm`, as a direct call. The new communicator is independent of `comm`. Other
+ * threads may use it at the same time. It may be split, and may be freed before or after `comm`. A
+ * failure of one does not end the other, unless a common rank is lost. On each rank it has a
+ * thread and about ten open files (12 with 4 ranks on a host). Its settings are those of the
+ * world's rank 0. Messages number the ranks as in the communicator of the failed call.
  *
- * Fails on all ranks of a color together. What makes no sense on one rank is
- * TUTTI_ERR_INVALID_ARGUMENT on all of `comm`, which goes on.
- * TUTTI_ERR_NO_MEMORY: also where a rank cannot open as many files. Since 0.1.
+ * If the call fails on a rank, it fails on all ranks of its color. An invalid argument on one rank
+ * is TUTTI_ERR_INVALID_ARGUMENT on all ranks of `comm`, which stays usable.
+ * TUTTI_ERR_NO_MEMORY: also if a rank cannot open the files. Since 0.1.
  */
 #define TUTTI_COLOR_NONE (-1)
 TUTTI_API tutti_status_t tutti_comm_split(tutti_comm_t *comm, int color, int key,
@@ -157,13 +166,13 @@ TUTTI_API tutti_status_t tutti_comm_split(tutti_comm_t *comm, int color, int key
 /*
  * Make a communicator of some ranks of `comm`: new rank i is ranks[i].
  *
- * comm      the communicator whose ranks they are; it stays
+ * comm      the communicator whose ranks are listed; it stays valid
  * ranks     [nranks] different from each other; the same list on all ranks
- * nranks    how many there are
- * ret_comm  to be freed with tutti_comm_free; NULL on ranks that are not in the list
+ * nranks    number of entries in `ranks`
+ * ret_comm  free it with tutti_comm_free; NULL on ranks that are not in the list
  *
- * Collective over `comm`, members or not; otherwise as tutti_comm_split.
- * TUTTI_ERR_MISMATCH: a rank gave another list. Since 0.1.
+ * Collective over `comm`: ranks outside the list call it as well. Otherwise as tutti_comm_split.
+ * TUTTI_ERR_MISMATCH: a rank passed another list. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks, int nranks,
                                            tutti_comm_t **ret_comm);
@@ -171,15 +180,15 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
 /*
  * Free a communicator from tutti_comm_split or tutti_comm_create.
  *
- * comm  the communicator; NULL is fine
+ * comm  the communicator; NULL does nothing
  *
- * As tutti_finalize does it for the world: local, waits for nobody, pending requests end with
- * TUTTI_ERR_SHUTDOWN, its memory from tutti_mem_alloc is freed. Other communicators go on.
- * tutti_finalize frees what is left. No other thread may be inside a call on it, with the
- * exceptions of tutti_finalize. Any thread.
+ * Local, like tutti_finalize: the call waits for no other rank, pending requests end with
+ * TUTTI_ERR_SHUTDOWN, and the communicator's memory from tutti_mem_alloc is freed. Other
+ * communicators continue. tutti_finalize frees all remaining communicators. No other thread may be
+ * inside a call on `comm`, with the exceptions listed at tutti_finalize. Any thread.
  *
- * TUTTI_ERR_INVALID_ARGUMENT: comm is tutti_world(), or was freed already; or the caller is a
- * callback, of whichever communicator. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT: `comm` is tutti_world(), or was freed before; or the caller is a
+ * callback, of this or another communicator. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_comm_free(tutti_comm_t *comm);
 
@@ -204,9 +213,9 @@ TUTTI_API tutti_status_t tutti_comm_state(const tutti_comm_t *comm, tutti_status
                                           char *ret_text, size_t text_bytes);
 
 /*
- * Where this process stands among the ranks. Numbers count from 0.
+ * This process's rank, and the number of ranks and hosts. Ranks count from 0.
  *
- * comm  the communicator whose ranks are meant
+ * comm  the communicator
  *
  * tutti_rank, tutti_size              among all ranks of `comm`
  * tutti_local_rank, tutti_local_size  among the ranks of this host

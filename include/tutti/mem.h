@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that the other ranks of the host can read and write: collectives need not copy it.
+ * Memory that all ranks of a host can read and write, for collectives without a copy.
  */
 #ifndef TUTTI_MEM_H
 #ifndef TUTTI_H
@@ -11,27 +11,27 @@
 /*
  * Allocate memory for zero-copy collectives.
  *
- * comm     the communicator whose ranks call it together
+ * comm     the communicator; all its ranks call together
  * bytes    may differ between ranks; 0 gives NULL
- * ret_ptr  page-aligned, filled with zero; free with tutti_mem_free, or leave it to tutti_finalize
+ * ret_ptr  page-aligned, filled with zero; tutti_mem_free or tutti_finalize frees it
  *
- * Collective over `comm`: call it on all ranks, in the same order among direct calls. Any part of
- * it may be passed to any collective, as sendbuf and recvbuf; where all ranks of a host do so for
- * both, the reduction reads and writes the buffers directly.
+ * Collective over `comm`: all ranks call it, in the same order among direct calls. Any part of the
+ * memory may be the sendbuf or recvbuf of any collective. If all ranks of a host pass such memory
+ * for both, the reduction reads and writes the buffers directly.
  *
- * TUTTI_ERR_NO_MEMORY: on all ranks, if the machine or a limit does not have the memory, which is
- * reserved at once. Since 0.1.
+ * TUTTI_ERR_NO_MEMORY: on all ranks, if a machine has not enough memory, or a limit is too low. The
+ * memory is reserved during the call. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_alloc(tutti_comm_t *comm, size_t bytes, void **ret_ptr);
 
 /*
  * Free memory from tutti_mem_alloc.
  *
- * comm  as given to tutti_mem_alloc
- * ptr   as returned, or NULL. No rank may still use it in a collective: a barrier before this call
- *       ensures it
+ * comm  as passed to tutti_mem_alloc
+ * ptr   from tutti_mem_alloc, or NULL. No rank may use it in a pending collective; a barrier before
+ *       this call ensures that
  *
- * TUTTI_ERR_INVALID_ARGUMENT: ptr is not from tutti_mem_alloc. Local. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT: `ptr` is not from tutti_mem_alloc. Local. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_mem_free(tutti_comm_t *comm, void *ptr);
 

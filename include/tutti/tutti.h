@@ -8,49 +8,50 @@
  *     tutti_allreduce(x, x, n, TUTTI_FLOAT32, TUTTI_AVG, tutti_world());
  *     tutti_finalize();
  *
- * started with `mpirun -np N ./program`. It averages x over all N processes.
+ * Start it with `mpirun -np N ./program`. It averages x over all N processes.
  *
  * Where to look
  *     tutti/types.h        statuses, element types, operations
  *     tutti/comm.h         start and end, rank and size, abort
- *     tutti/collectives.h  allreduce, alltoallv, send and receive, ...: they block
+ *     tutti/collectives.h  allreduce, alltoallv, send and receive, ...: these calls block
  *     tutti/async.h        named tensors in any order from any thread, fused; test and wait
- *     tutti/mem.h          memory that need not be copied
- *     tutti/log.h          the log, in a function of yours
- *     tutti/version.h      numbers and promises
- *     Whichever is included, all are.
+ *     tutti/mem.h          memory for collectives without a copy
+ *     tutti/log.h          a callback for the log
+ *     tutti/version.h      version numbers and compatibility
+ *     Each of these headers includes all of them.
  *
  * Parameters of all calls
  *     comm            the communicator whose ranks make the call
- *     sendbuf         what this rank gives
- *     recvbuf         where this rank's result goes
+ *     sendbuf         the data that this rank sends
+ *     recvbuf         the memory for this rank's result
  *     count           elements, not bytes
- *     sendcount       elements that this rank gives, not bytes
- *     recvcount       elements that this rank gets, not bytes
+ *     sendcount       elements that this rank sends, not bytes
+ *     recvcount       elements that this rank receives, not bytes
  *     dtype           the type of the elements: tutti_dtype_t
- *     op              how they are reduced: tutti_op_t, or a number from tutti_op_create
+ *     op              the reduction: tutti_op_t, or a number from tutti_op_create
  *     root            the rank that sends to all or receives from all; equal on all ranks
- *     dest, source    a rank of `comm`, from 0 on
+ *     dest, source    a rank of `comm`, counted from 0
  *
  * Errors
  *     Every function that can fail returns a tutti_status_t; TUTTI_OK is 0. tutti_strerror() names
- *     the number, tutti_last_error() says what happened in words: which rank, which tensor, why.
- *     Outputs (named ret_...) change only on success. The library never exits, aborts, raises or
- *     handles signals, and prints nothing but its log on stderr (TUTTI_LOG, or log.h).
+ *     the number. tutti_last_error() describes the error: which rank, which tensor, why. Outputs
+ *     (named ret_...) change only on success. The library never exits, aborts, raises or handles
+ *     signals, and prints only its log, on stderr or to a callback (TUTTI_LOG, log.h).
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
- *     direct call, or TUTTI_ERR_TRANSPORT, a communicator is dead: every further call says so at
- *     once, and tutti_finalize works. MPI, if Tutti started it, is then not finalized unless all
- *     peers are alive, so that mpirun reports a failed job.
+ *     direct call, or TUTTI_ERR_TRANSPORT, the communicator is dead: every further call returns an
+ *     error at once, and tutti_finalize works. If Tutti has initialised MPI, it then finalizes MPI
+ *     only if all peers are alive, so that mpirun reports a failed job.
  *
- *     A peer that leaves (tutti_finalize, tutti_comm_free) need not be the end of it: what all
- *     ranks have agreed on ends well, and direct calls that do not wait for that peer go on, such
- *     as messages between two others; the first that does ends the communicator. All other
- *     asynchronous requests end with TUTTI_ERR_SHUTDOWN, and submitting more answers that at once.
+ *     If a peer leaves (tutti_finalize, tutti_comm_free), the communicator may continue. Requests
+ *     that all ranks have agreed on complete. Direct calls that do not need the peer, such as
+ *     messages between two other ranks, still work; the first direct call that needs the peer ends
+ *     the communicator. All other requests end with TUTTI_ERR_SHUTDOWN, and new submissions return
+ *     TUTTI_ERR_SHUTDOWN at once.
  *
- *     After TUTTI_ERR_MISMATCH it stays usable: it was found on all ranks before anything moved.
- *     With TUTTI_COMPARE=0, direct calls between hosts and messages between two ranks may have
- *     moved data before it is found, and end it.
+ *     After TUTTI_ERR_MISMATCH the communicator stays usable: all ranks have found the mismatch
+ *     before any data moved. With TUTTI_COMPARE=0, direct calls between hosts and messages between
+ *     two ranks may have moved data before; then the mismatch ends the communicator.
  *
  * Lifetimes
  *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split
@@ -62,24 +63,25 @@
  *
  * Handles
  *     A tutti_comm_t * or tutti_request_t * is a number that the library checks, not an address: do
- *     not dereference it. If a communicator or request was freed, every call that takes it answers
- *     TUTTI_ERR_INVALID_ARGUMENT, and tutti_last_error() says so; the same holds for any pointer
- *     that is no handle of the library. Functions that return no status, such as tutti_rank, answer
- *     as for NULL. After tutti_finalize a communicator is no handle any more, even if tutti_init
- *     was called again. (An old handle becomes valid again only after 2^24 requests, or
+ *     not dereference it. If a communicator or request was freed, every call that takes it returns
+ *     TUTTI_ERR_INVALID_ARGUMENT, and tutti_last_error() names the reason; so does every other
+ *     pointer that is not a handle of the library. Functions that return no status, such as
+ *     tutti_rank, return the same as for NULL. tutti_finalize makes all communicators invalid, also
+ *     after another tutti_init. (A freed handle becomes valid again only after 2^24 requests, or
  *     communicators, in its slot.)
  *
- *     This holds for calls one after another. A program must not free a communicator or request
- *     while another thread is inside a call on it; the library does not detect this error.
+ *     These checks protect calls that follow each other. A program must not free a communicator or
+ *     request while another thread is inside a call on it; the library does not detect this error.
  *
  * Threads
- *     Any thread may call any function. One communicator takes one direct call at a time.
- *     tutti_init and tutti_finalize want to be alone. The library has one thread of its own, which
- *     sleeps when nothing is pending, and another one while there is a log callback.
+ *     Any thread may call any function. A communicator takes one direct call at a time. While a
+ *     thread is in tutti_init or tutti_finalize, no other thread may call Tutti. The library has
+ *     one thread of its own, which sleeps when nothing is pending, and a second one while a log
+ *     callback is set.
  *
- *     In a process made by fork() all calls on what its parent has made, and tutti_init, answer
- *     TUTTI_ERR_SHUTDOWN, and free nothing. It may call tutti_finalize, which forgets the parent's
- *     world and leaves it in peace, and then tutti_init to find ranks of its own.
+ *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
+ *     TUTTI_ERR_SHUTDOWN and free nothing. The child may call tutti_finalize, which forgets the
+ *     parent's world and does not disturb it, and after that tutti_init, to join ranks of its own.
  *
  * Structures that begin with `size`
  *     `size` is the sizeof of the header that the program was built with. Later versions add fields
@@ -89,7 +91,7 @@
  *     TUTTI_ERR_ABI. All entries of an array have one size.
  *
  * Settings
- *     Environment variables TUTTI_*, read once by tutti_init; TUTTI_HELP=1 prints them all.
+ *     Environment variables TUTTI_*, read once by tutti_init; TUTTI_HELP=1 prints all of them.
  */
 #ifndef TUTTI_H
 #define TUTTI_H
@@ -107,7 +109,7 @@
 extern "C" {
 #endif
 
-/* clang-format off: version and types first, the others need them */
+/* clang-format off: version and types come first; the others need them */
 #include <tutti/version.h>
 #include <tutti/types.h>
 #include <tutti/comm.h>

@@ -2,8 +2,8 @@
 /*
  * Status codes, element types and reduction operations.
  *
- * All numbers here are part of the ABI: they are never reused and never change. 0 is a success, or
- * "not given", so that zeroed structures mean defaults.
+ * All numbers here are part of the ABI: they are never reused and never change. 0 means success or
+ * "not given", so a zeroed structure has the defaults.
  */
 #ifndef TUTTI_TYPES_H
 #ifndef TUTTI_H
@@ -12,25 +12,26 @@
 #define TUTTI_TYPES_H
 
 /*
- * What a call answers. The one list of numbers and texts: X(name, number, text).
+ * Status codes of all calls. This is the only list of numbers and texts: X(name, number, text).
  *
- * INVALID_ARGUMENT  the call makes no sense; nothing was done
- * MISMATCH          ranks came with different calls; where that was found before data moved, no
- *                   recvbuf was changed and the communicator stays usable (see tutti.h)
+ * INVALID_ARGUMENT  an argument or a setting is invalid, or the call is not allowed here; nothing
+ *                   was done
+ * MISMATCH          ranks made different calls. If this was found before data moved, no recvbuf was
+ *                   changed and the communicator stays usable (see tutti.h)
  * PEER_LOST         a rank died, or called tutti_abort; the communicator is dead
- * TIMEOUT           a deadline passed; from a wait with the caller's own the request lives on
- * SHUTDOWN          the library, or a peer's, was finalized while the call was pending
+ * TIMEOUT           a deadline passed. If it was the timeout_ms of a wait, the request continues
+ * SHUTDOWN          this rank or a peer called tutti_finalize while the call was pending
  * UNSUPPORTED       valid, but this build, machine or setting cannot do it
  * NO_MEMORY         memory, shared memory or its limit is exhausted
- * SYSTEM            the operating system refused something
+ * SYSTEM            a system call failed
  * TRANSPORT         MPI or the network failed
- * ABI               caller and library, or two ranks, do not fit in version
+ * ABI               the versions of caller and library, or of two ranks, are incompatible
  * INTERNAL          a bug in Tutti
  */
 #define TUTTI_STATUS_LIST(X)                                                                       \
     X(TUTTI_OK, 0, "success")                                                                      \
     X(TUTTI_ERR_INVALID_ARGUMENT, 1, "invalid argument")                                           \
-    X(TUTTI_ERR_MISMATCH, 2, "ranks came with different calls")                                    \
+    X(TUTTI_ERR_MISMATCH, 2, "ranks made different calls")                                         \
     X(TUTTI_ERR_PEER_LOST, 3, "a peer was lost")                                                   \
     X(TUTTI_ERR_TIMEOUT, 4, "timed out")                                                           \
     X(TUTTI_ERR_SHUTDOWN, 5, "shut down")                                                          \
@@ -38,7 +39,7 @@
     X(TUTTI_ERR_NO_MEMORY, 7, "out of memory")                                                     \
     X(TUTTI_ERR_SYSTEM, 8, "system call failed")                                                   \
     X(TUTTI_ERR_TRANSPORT, 9, "transport failed")                                                  \
-    X(TUTTI_ERR_ABI, 10, "versions do not fit")                                                    \
+    X(TUTTI_ERR_ABI, 10, "incompatible versions")                                                  \
     X(TUTTI_ERR_INTERNAL, 11, "internal error")
 
 typedef enum {
@@ -51,15 +52,16 @@ typedef enum {
 /*
  * Element types.
  *
- * FLOAT16 is IEEE binary16, BFLOAT16 the upper half of a FLOAT32; FLOAT8_E4M3 (no infinity, largest
- * 448) and FLOAT8_E5M2 are those of the OCP 8-bit floating point specification. Within one pass
- * over several ranks' data these four are kept in float32 and rounded once, to nearest even; what
- * is larger than the type can hold becomes infinity, or NaN where there is none.
+ * FLOAT16 is IEEE binary16. BFLOAT16 is the upper half of a FLOAT32. FLOAT8_E4M3 (no infinity,
+ * largest value 448) and FLOAT8_E5M2 follow the OCP 8-bit floating point specification. A pass that
+ * combines the data of several ranks computes these four types in float32 and rounds once, to
+ * nearest even. A result above the type's largest value becomes infinity, or NaN if the type has no
+ * infinity.
  *
- * BOOL is one byte; everything but 0 is true, results are 0 or 1.
+ * BOOL is one byte: 0 is false, all other values are true. Results are 0 or 1.
  *
- * The last four are pairs of a value and an index, for MINLOC and MAXLOC only, laid out as a
- * C structure of the two.
+ * The last four types are pairs of a value and an index, for MINLOC and MAXLOC only. Their layout
+ * is that of a C structure of the two.
  */
 typedef enum {
     TUTTI_INT8 = 1,
@@ -85,21 +87,21 @@ typedef enum {
 } tutti_dtype_t;
 
 /*
- * Reduction operations, and the types they are for; other pairs answer TUTTI_ERR_UNSUPPORTED.
+ * Reduction operations and their element types. Other pairs return TUTTI_ERR_UNSUPPORTED.
  *
- *   SUM, PROD        all numbers; integers wrap around. Of BOOL, SUM is or, PROD is and
+ *   SUM, PROD        all numbers; integers wrap around. For BOOL, SUM is or, PROD is and
  *   AVG              all numbers, not BOOL: the sum divided by the number of ranks. For integers
  *                    the sum wraps around and the quotient is truncated toward zero
- *   MIN, MAX         all numbers: NaN if any operand is a NaN; -0 is less than +0. Of BOOL, MIN is
+ *   MIN, MAX         all numbers: NaN if any operand is a NaN; -0 is less than +0. For BOOL, MIN is
  *                    and, MAX is or
  *   BAND, BOR, BXOR  integers and BOOL: bit by bit
- *   LAND, LOR, LXOR  integers and BOOL: 0 is false, all else true; results are 0 or 1
- *   MINLOC, MAXLOC   pairs: the least or largest value with its index; of equal values the lowest
- *                    index; -0 is less than +0; a NaN wins over all numbers, of several the lowest
- *                    index
+ *   LAND, LOR, LXOR  integers and BOOL: 0 is false, all other values are true; results are 0 or 1
+ *   MINLOC, MAXLOC   pairs: the least or largest value with its index. If values are equal, the
+ *                    lowest index wins; -0 is less than +0. A NaN wins over all numbers; if there
+ *                    are several NaNs, the lowest index wins
  *
- * All of them give the same bits in whatever order two operands stand. A single operand (of a world
- * of one, or rank 0's of a scan) is copied as it is. tutti_op_create makes more.
+ * Swapping two operands does not change a bit of the result. A single operand (a world of one rank,
+ * or rank 0 of a scan) is copied unchanged. tutti_op_create makes further operations.
  */
 typedef enum {
     TUTTI_SUM = 1,
@@ -121,13 +123,14 @@ typedef enum {
 /*
  * An operation of the caller's own: dst[i] = left[i] (op) right[i] for `count` elements.
  *
- * dst      may be `left` or `right` itself; else they do not overlap. No alignment is promised
- *          beyond that of the buffers of the call
- * dtype    of the call
- * context  as given to tutti_op_create
+ * dst      equal to `left` or to `right`, or without overlap with both. The buffers are aligned no
+ *          better than those of the call
+ * dtype    the call's element type
+ * context  the pointer passed to tutti_op_create
  *
- * Must be associative. Called on the thread that makes the collective call, or on the library's for
- * asynchronous ones; several threads may be in it at once. It must not call Tutti.
+ * The operation must be associative. A direct call runs it on the calling thread; an asynchronous
+ * call runs it on the library's thread or on a waiting thread. Several threads may run it at the
+ * same time. It must not call Tutti.
  */
 typedef void (*tutti_op_function_t)(void *dst, const void *left, const void *right, size_t count,
                                     tutti_dtype_t dtype, void *context);
@@ -136,54 +139,54 @@ typedef void (*tutti_op_function_t)(void *dst, const void *left, const void *rig
  * Make an operation from a function.
  *
  * function     the operation
- * context      handed to it with each call
- * commutative  0: operands always stand in the order of their ranks, lower ranks left. This limits
- *              the algorithms that serve it
- * ret_op       to be passed as `op` to any reducing call, with any type
+ * context      passed to each call of `function`
+ * commutative  0: operands are always in the order of their ranks, lower ranks left. Fewer
+ *              algorithms serve such an operation
+ * ret_op       valid as `op` of any reducing call, with any type
  *
- * Local: every rank makes its own. Ranks that call together must have the same number for it, as
- * numbers are what is compared. A process gives the lowest that is free; so make and free
- * operations in the same order on all ranks, those too that only a group of ranks uses.
- * TUTTI_ERR_NO_MEMORY: there are 1024 already. Any thread. Since 0.1.
+ * Local: every rank makes its own. The ranks of a call compare the numbers of their operations, so
+ * an operation must have the same number on all of them. A process assigns the lowest free number.
+ * So create and free operations in the same order on all ranks, even if only some ranks use them.
+ * TUTTI_ERR_NO_MEMORY: 1024 operations exist already. Any thread. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_op_create(tutti_op_function_t function, void *context,
                                          int commutative, tutti_op_t *ret_op);
 
 /*
- * Forget an operation from tutti_op_create; no call that uses it may be pending.
+ * Free an operation from tutti_op_create; no call that uses it may be pending.
  *
- * op  its number
+ * op  the operation's number; tutti_op_create may assign it again
  *
- * TUTTI_ERR_INVALID_ARGUMENT: it is none. Its number may be given again. Any thread. Since 0.1.
+ * TUTTI_ERR_INVALID_ARGUMENT: `op` is not from tutti_op_create. Any thread. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_op_free(tutti_op_t op);
 
-/* A group of ranks that call collectives together. Opaque, and no address: see "Handles" in
+/* A set of ranks that make collective calls together. Opaque, and not an address: see "Handles" in
    tutti.h. */
 typedef struct tutti_comm tutti_comm_t;
 
-/* One asynchronous operation, from its start until tutti_wait. Opaque, and no address. */
+/* One asynchronous operation, from its start until tutti_wait. Opaque, and not an address. */
 typedef struct tutti_request tutti_request_t;
 
 /*
- * The name of a status, such as "a peer was lost"; for numbers it does not know "unknown status".
+ * The text of a status, such as "a peer was lost"; "unknown status" for all other numbers.
  *
- * status  what a call has returned
+ * status  the return value of a call
  *
- * The text belongs to the library and lives for ever. Any thread, any time. Since 0.1.
+ * The text belongs to the library and stays valid. Any thread, any time. Since 0.1.
  */
 TUTTI_API const char *tutti_strerror(tutti_status_t status);
 
 /*
- * The calling thread's last failure in words: what failed, with which rank or tensor, and why.
- * "" if no call of this thread failed yet.
+ * The text of the calling thread's last error: the failed call, the rank or tensor, and the cause.
+ * "" if no call of this thread has failed.
  *
  * The text belongs to the library and is valid until this thread's next failing call. Since 0.1.
  */
 TUTTI_API const char *tutti_last_error(void);
 
 /*
- * The size of one element in bytes, or 0 if `dtype` is no element type.
+ * The size of one element in bytes, or 0 if `dtype` is not an element type.
  *
  * dtype  the type of the element
  *

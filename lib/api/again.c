@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The same direct call once more.
+ * A fast path for a direct call that repeats the previous one.
  *
- * Programs make the same few calls over and over, with other data. Where one is a single operation
- * of the host, all that depends on its kind, types and counts was settled the first time: so what
- * repeats the last one skips the checks, the choice of a schedule and the executor, and makes the
- * node operation itself. An allreduce of 8 bytes takes 390 instead of 1 300 instructions so.
+ * Programs repeat a few calls with other data. If a call is a single node operation, its kind,
+ * types and counts determine everything but the buffers. So a call that repeats the previous one
+ * skips the checks, the choice of a schedule and the executor, and makes the node operation
+ * directly. An allreduce of 8 bytes takes 390 instructions this way, instead of 1 300.
  */
 #include "api/direct.h"
 
-/* How many bytes of its buffers this rank lends to a call; 0 if the kind is not kept. */
+/* The bytes of this rank's buffers that a call uses. Returns 0 for kinds that are not kept. */
 static int measure(const tutti__comm_t *comm, const tutti__call_t *call, size_t *ret_send,
                    size_t *ret_recv)
 {
@@ -42,7 +42,7 @@ static int measure(const tutti__comm_t *comm, const tutti__call_t *call, size_t 
     }
 }
 
-/* Did the schedule do a single node operation, on whole buffers? */
+/* Was the schedule a single node operation on whole buffers? */
 static int is_single(const tutti__run_t *run, const tutti__sched_t *sched)
 {
     if (sched->nops == 1)
@@ -68,8 +68,9 @@ void tutti__again_keep(tutti__comm_t *comm, const tutti__call_t *call, const tut
     tutti__again_t *again = &comm->again;
     const tutti__run_t *run = &comm->run;
 
-    /* Operations of the caller's own may be gone next time; and results that were made in memory of
-       ours are copied afterwards. With a device, the next call's memory may be of another kind. */
+    /* Not kept: user operations, which may be freed before the next call; calls whose results are
+       copied from the library's memory; and with a device all calls, since the next call's buffers
+       may be in another kind of memory. */
     if (comm->shape.nhosts > 1 || comm->exec.device != NULL || comm->lone_device != NULL ||
         call->prescale != 1 || call->postscale != 1 || call->op > TUTTI_MAXLOC ||
         comm->room.copies || !is_single(run, sched))
@@ -88,7 +89,7 @@ void tutti__again_keep(tutti__comm_t *comm, const tutti__call_t *call, const tut
         again->src_shift = again->dst_shift = (uintptr_t)again->nothing;
         again->is_kept = again->node.nblk * again->node.nparts == 1;
     }
-    /* In place in another way. */
+    /* Not kept: buffers that overlap in another way than send == recv. */
     again->is_kept = again->is_kept && tutti__again_fits(again, call);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Argument checks. Each kind of call is described once, as what this rank sends and what it
- * receives (engine/call_sides.h); the checks of counts, buffers and overlaps are the same for all.
+ * Argument checks. Each kind of call is described once, as the side that this rank sends and the
+ * side that it receives (engine/call_sides.h). The checks of counts, buffers and overlaps are the
+ * same for all kinds.
  */
 #include "api/arguments.h"
 
@@ -13,8 +14,8 @@
 
 #include <string.h>
 
-/* Counts are limited by memory: the elements of all ranks together. So nothing overflows, whatever
-   the type. */
+/* Limit of a count, and of the sum of all ranks' counts: more than any memory holds, and small
+   enough that no computation overflows, for any type. */
 #define MOST_ELEMENTS ((size_t)1 << 48)
 
 /* ---- types and operations ---- */
@@ -103,7 +104,7 @@ static tutti_status_t too_large(const char *name, size_t value)
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s %zu is larger than any memory", name, value);
 }
 
-/* So that the parts can be added up. */
+/* Each count, and the sum of all counts, must be below the limit. */
 static tutti_status_t check_parts(const tutti__side_t *side, uint32_t size)
 {
     size_t count = 0;
@@ -142,7 +143,7 @@ static tutti_status_t check_side(tutti__side_t *side, uint32_t size)
     return status;
 }
 
-/* What a rank gives itself is known here already. */
+/* A mismatch of the part that a rank sends to itself is found on that rank alone. */
 static tutti_status_t check_own(const tutti__call_t *call, uint32_t rank, int is_root)
 {
     size_t gives = 0, gets = 0;
@@ -164,7 +165,7 @@ static tutti_status_t check_own(const tutti__call_t *call, uint32_t rank, int is
                        gives, gets);
 }
 
-/* ---- the whole ---- */
+/* ---- a whole call ---- */
 
 tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,
                                          int counts_later)
@@ -193,7 +194,7 @@ tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t ran
     return status;
 }
 
-/* The most frequent call in its usual form: nothing is wrong with it. */
+/* A fast check: a valid allreduce in its usual form. */
 static int is_plain(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     const char *send = call->sendbuf, *recv = call->recvbuf;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The asynchronous collectives. The work is done in submit.c and by the engine. */
+/* The asynchronous collectives. submit.c and the engine do the work. */
 #include "api/submit.h"
 
 tutti_status_t tutti_allreduce_async(const char *name, const void *sendbuf, void *recvbuf,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Direct collectives with equal parts. The work is done in direct.c. */
+/* Direct collectives with equal parts. direct.c does the work. */
 #include "api/direct.h"
 
 #include "base/names.h"
@@ -35,7 +35,7 @@ tutti_status_t tutti_allreduce_scaled(const void *sendbuf, void *recvbuf, size_t
         call.prescale = prescale;
     if (postscale != 0)
         call.postscale = postscale;
-    /* Whatever the factors are. */
+    /* An error for any factors, also 1. */
     if (tutti_dtype_bytes(dtype) != 0 && !tutti__reduce_scales(dtype))
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "%s cannot be scaled", tutti__dtype_name(dtype));
     return tutti__comm_call(comm, &call);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making and ending communicators; who am I. */
+/* Making and ending communicators; rank and size. */
 #include "api/comm.h"
 
 #include "api/device.h"
@@ -44,7 +44,7 @@ static void take_shape(tutti__comm_t *comm)
     };
 }
 
-/* Which transport reaches a rank: shared memory inside a host; between hosts MPI if it is there. */
+/* The transport to a rank: shared memory inside a host; between hosts MPI, if it is loaded. */
 static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xport_t **ret_xport)
 {
     const char *wish = comm->conf.shared.xport;
@@ -62,12 +62,12 @@ static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xpo
     return TUTTI_OK;
 }
 
-/* What ranks of a part tell each other before they open a transport over the world's MPI. */
+/* Exchanged by the ranks of a part before they open a transport over the world's MPI. */
 typedef struct {
     uint32_t world_rank, number;
 } part_facts_t;
 
-/* Every rank takes every collective step, failed or not. */
+/* Every rank takes part in every collective step, also after it has failed. */
 static tutti_status_t open_mpi_part(tutti__comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
@@ -123,7 +123,7 @@ static tutti_status_t open_xports(tutti__comm_t *comm)
     return tutti__boot_agree(comm->boot, status);
 }
 
-/* What TUTTI_ALGORITHM forces must be able to serve: better now than in the first call. */
+/* Fail now, and not in the first call, if an algorithm of TUTTI_ALGORITHM cannot serve. */
 static tutti_status_t check_algorithms(const tutti__comm_t *comm, tutti__association_t association)
 {
     const char *text = comm->conf.shared.algorithm;
@@ -143,7 +143,7 @@ static tutti_status_t check_algorithms(const tutti__comm_t *comm, tutti__associa
     return status;
 }
 
-/* Everything above the transports. */
+/* Open all rooms above the transports. */
 static tutti_status_t open_engine(tutti__comm_t *comm)
 {
     tutti__engine_env_t env = {
@@ -172,7 +172,7 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         .slot_bytes = comm->conf.shared.chunk_bytes,
         .device = comm->device.ops != NULL ? &comm->device : NULL,
     };
-    /* See engine/tickets.c. Of the world, as its communicators share devices. */
+    /* See engine/tickets.c. Decided by the world, because its communicators share devices. */
     if (comm->world->topo->nhosts == 1)
         comm->conf.shared.stream_wait = 0;
     tutti__run_init(&comm->run, &comm->exec, 0);
@@ -195,7 +195,7 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
     return tutti__engine_open(&env, &comm->engine);
 }
 
-/* Everything, over comm->meet. */
+/* Open all rooms, bottom up, over comm->meet. */
 static tutti_status_t open_all(tutti__comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
@@ -226,7 +226,7 @@ static tutti_status_t open_all(tutti__comm_t *comm)
     return status;
 }
 
-/* A communicator whose world is not set yet. */
+/* Make a communicator; the caller sets its world. */
 static tutti_status_t make(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
                            const tutti__conf_t *conf, tutti__comm_t **ret_comm)
 {
@@ -307,14 +307,14 @@ void tutti__comm_close(tutti__comm_t *comm)
         return;
     tutti__parts_close(comm);
     tutti__comm_end_queued(comm);
-    /* Finalizing MPI would wait for ranks that are gone. One that has only left is not. A part
-       leaves it to its world, which loses the same ranks. */
+    /* If a rank has died, MPI_Finalize would wait for it forever; a rank that has only left still
+       takes part. A part does nothing here, since its world loses the same ranks. */
     status = comm->engine != NULL ? tutti__engine_alive(comm->engine) : TUTTI_OK;
     if (comm->module != NULL && comm->world == comm && status != TUTTI_OK &&
         status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
     tutti__engine_close(comm->engine);
-    /* Not earlier: callbacks may still make calls, which return the reason of the failure. */
+    /* Only now: until here, callbacks may make calls, which return the cause of the failure. */
     tutti__handle_end(&tutti__comms, comm->handle);
     for (int i = 0; i < 2; i++)
         tutti__run_fini(&comm->side[i].run);
@@ -358,7 +358,7 @@ tutti_status_t tutti_comm_state(const tutti_comm_t *handle, tutti_status_t *ret_
     return TUTTI_OK;
 }
 
-/* ---- who am I ---- */
+/* ---- rank and size ---- */
 
 int tutti_rank(const tutti_comm_t *handle)
 {

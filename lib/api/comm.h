@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The communicator: owns one of everything, and lets direct calls run.
+ * The communicator: owns one object of each lower room, and the state of direct calls.
  */
 #ifndef TUTTI__API_COMM_H
 #define TUTTI__API_COMM_H
@@ -14,25 +14,25 @@
 #include "engine/engine.h"
 #include "engine/staged.h"
 
-/* A direct call that is a single node operation, kept ready to be made once more; see again.c. */
+/* A direct call that is a single node operation, kept for a repetition; see again.c. */
 typedef struct {
     int is_kept;
-    tutti__call_t call;             /* whose buffers do not count */
-    size_t send_bytes, recv_bytes;  /* of its buffers; 0: it has none */
-    int in_place;                   /* they are the same */
-    uintptr_t src_shift, dst_shift; /* from the buffers to what the operation counts from */
+    tutti__call_t call;             /* its buffers are not compared */
+    size_t send_bytes, recv_bytes;  /* of its buffers; 0: no such buffer */
+    int in_place;                   /* the buffers are equal */
+    uintptr_t src_shift, dst_shift; /* from the buffers to the operation's src and dst */
     tutti__reducer_t reducer;
     tutti__node_call_t node;
-    char nothing[16]; /* for a barrier's operation */
+    char nothing[16]; /* the buffer of a barrier's operation */
 } tutti__again_t;
 
-/* What a direct message has to do with one peer, as its sender or its receiver; see pairs.c. */
+/* One side of a direct message: this rank as sender, or as receiver. See pairs.c. */
 typedef struct {
     uint32_t type, count[2]; /* count: 64 bits */
 } tutti__head_t;
 
 typedef enum {
-    TUTTI__SIDE_DONE, /* or there is none */
+    TUTTI__SIDE_DONE, /* or the call has no such side */
     TUTTI__SIDE_HEADS,
     TUTTI__SIDE_DATA,
     TUTTI__SIDE_WRONG
@@ -52,23 +52,24 @@ struct tutti__comm {
     tutti_comm_t *handle; /* the program's handle */
     tutti__conf_t conf;
     const tutti__mpi_module_t *module; /* or NULL */
-    tutti__meet_t meet;                /* of all its ranks; a part's is over */
+    tutti__meet_t meet;                /* of all its ranks; in a part, only while it is opened */
     tutti__boot_t *boot;
     const tutti__topo_t *topo;
     tutti__shape_t shape;
-    tutti__files_t *files; /* that TUTTI_ALGORITHM names; NULL: none */
+    tutti__files_t *files; /* schedule files named by TUTTI_ALGORITHM; NULL: none */
     tutti__machine_t *machine;
     tutti__node_t *node;
-    tutti__xport_t *shm, *mpi;   /* mpi: NULL if all ranks are on this host, or there is none */
-    tutti__xport_t **xport;      /* [size] which of the two reaches each rank */
-    tutti__exec_device_t device; /* ops NULL: there is none */
-    /* Of this rank alone: other ranks have no device, so there is none, but device memory is an
-       error and not read. lacks_device: one of them, in the world. */
+    tutti__xport_t *shm, *mpi;   /* mpi: NULL without MPI, or if all ranks are on this host */
+    tutti__xport_t **xport;      /* [size] the transport to each rank: shm or mpi */
+    tutti__exec_device_t device; /* ops NULL: no device */
+    /* This rank's device, if some ranks of the world have none: then the communicator has no
+       device, and lone_device only detects device memory, which is an error. lacks_device: a rank
+       without a device, in the world. */
     const tutti__device_ops_t *lone_device;
     uint32_t lacks_device;
     tutti__exec_env_t exec;
     tutti__engine_t *engine;
-    int spin;            /* processors enough to spin */
+    int spin;            /* each local rank has a processor, so waiting calls may spin */
     unsigned generation; /* see base/forked.h */
 
     /* Direct calls, one at a time. */
@@ -82,41 +83,42 @@ struct tutti__comm {
     tutti__call_room_t room;
     uint64_t *counts; /* see counts.c */
     size_t counts_bytes;
-    uint32_t groupings; /* calls that make groups, so far; the same number on all ranks */
+    uint32_t groupings; /* splits and creates so far; equal on all ranks */
 
-    /* A world and its parts, which tutti_comm_split and tutti_comm_create make of it and of each
-       other. A part uses nothing of where it came from, but the world's MPI. */
+    /* A world and its parts. tutti_comm_split and tutti_comm_create make parts of the world and of
+       other parts. A part shares only the world's MPI. */
     tutti__comm_t *world; /* itself, if this is a world */
     uint32_t *world_rank; /* [size] ranks in the world; NULL: the same */
     tutti__mutex_t parts_lock;
-    tutti__comm_t *parts;     /* under parts_lock: a world's groups, latest first */
+    tutti__comm_t *parts;     /* under parts_lock: a world's parts, newest first */
     tutti__comm_t *next_part; /* under the world's parts_lock */
 };
 
 /*
- * Make a communicator of all ranks that meet. Collective. Takes over `meet`.
+ * Make a communicator of all ranks of `meet`. Collective. Takes over `meet`.
  *
- * module  the MPI module that `meet` came from, or NULL. For tests: several communicators may live
- *         in one process, each rank a thread.
+ * module  the MPI module of `meet`, or NULL. For tests: a process may have several communicators,
+ *         each rank a thread.
  */
 tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
                                 const tutti__conf_t *conf, tutti__comm_t **ret_comm);
 /*
- * The same for a part of the ranks of `parent`, whose settings it takes over.
+ * The same for a part of the ranks of `parent`, with the parent's settings.
  *
- * world_rank  [meet->size]; taken over: freed with the communicator, or when this fails
+ * world_rank  [meet->size]; taken over: freed with the communicator, or if this call fails
  *
- * Not in the world's list yet.
+ * The caller adds the part to the world's list.
  */
 tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__comm_t *parent,
                                      uint32_t *world_rank, tutti__comm_t **ret_comm);
-/* Local. NULL and half-built ones are fine. A world's parts are closed before it. */
+/* Local. Takes NULL and half-open communicators. The caller closes a world's parts first. */
 void tutti__comm_close(tutti__comm_t *comm);
 
-/* files.c: read and prove what TUTTI_ALGORITHM names, for comm->shape. Collective; of set-up. */
+/* files.c: read the files that TUTTI_ALGORITHM names, and prove their schedules for comm->shape.
+   Collective; during set-up only. */
 tutti_status_t tutti__comm_take_files(tutti__comm_t *comm);
 
-/* parts.c: a part takes its place in its world's list. */
+/* parts.c: add a part to its world's list. */
 void tutti__parts_add(tutti__comm_t *comm);
 /* Close all parts of a world. */
 void tutti__parts_close(tutti__comm_t *world);
@@ -128,10 +130,10 @@ tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t colle
 /* The program's communicators. */
 extern tutti__handles_t tutti__comms;
 
-/* Report why a handle leads to no communicator. */
+/* Report why a handle is not a communicator. */
 tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle);
 
-/* 1: the handle leads to this communicator, whichever process made it. */
+/* 1: *ret_comm is the handle's communicator; a parent process may have made it. */
 static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm_t **ret_comm)
 {
     void *found;
@@ -142,8 +144,8 @@ static inline int tutti__comm_peek(const tutti_comm_t *handle, const tutti__comm
     return 1;
 }
 
-/* The communicator that a handle leads to. TUTTI_ERR_SHUTDOWN in a forked child, for a communicator
-   of its parent. On failure *ret_comm is NULL if no communicator was found. */
+/* The communicator of a handle. TUTTI_ERR_SHUTDOWN in a forked child, for a communicator of its
+   parent. On failure, *ret_comm is NULL if no communicator was found. */
 static inline tutti_status_t tutti__comm_of(const tutti_comm_t *handle, tutti__comm_t **ret_comm)
 {
     void *found;

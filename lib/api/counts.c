@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What ranks tell each other before a call: which one it is, and what each gives to and expects
- * from each. So all of them find the same two ranks that do not fit, and nothing was moved.
+ * The comparison of a call's arguments between all ranks, before data moves. All ranks find the
+ * same two ranks whose arguments differ.
  *
- * On one host: where there is more to compare than a meeting does, arrays of counts or factors.
- * Between hosts nobody meets: before every collective call, also those that the library makes for
- * itself, unless TUTTI_COMPARE=0.
+ * On one host: only calls with more arguments than a node operation's meeting compares: arrays of
+ * counts, or factors. An allgather of all arguments.
  *
- * Between hosts:
+ * Between hosts, where no meeting compares anything: every collective call, also those that the
+ * library makes for itself, unless TUTTI_COMPARE=0:
  *
- *      always                        an allreduce of 80 bytes: did all come with the same head? A
- *                                    hash of the counts is in it where all ranks know all of them
- *      gatherv, scatterv, alltoallv  then an alltoall of one number, what I give you, which each
- *                                    compares with what it expects; then an allreduce of one: has
- *                                    anybody found a difference?
- *      only if there is one          an allgather of the heads, then of all counts, names two ranks
+ *      always                        an allreduce of 80 bytes: do all ranks have the same head? If
+ *                                    all ranks know all counts, the head contains a hash of them
+ *      gatherv, scatterv, alltoallv  an alltoall of one number: each rank sends each peer the count
+ *                                    of their part, and compares the received number with the count
+ *                                    that it expects; then an allreduce of one number: has any rank
+ *                                    found a difference?
+ *      only after a difference       an allgather of the heads, then of all counts, to name two
+ *                                    ranks
  *
- * Rejected: that allgather before each call. It is a round less than alltoall and allreduce, but
- * each of 1024 ranks gets 17 MB of an alltoallv's counts, not 8 KiB. On one host it stays: there it
- * is all there is, as nothing compares heads before it, and the ranks of a host are few.
+ * Rejected: this allgather before each call between hosts. It is one round shorter than alltoall
+ * and allreduce, but each of 1024 ranks receives 17 MB of an alltoallv's counts instead of 8 KiB.
+ * On one host the allgather is the only round, and a host has few ranks.
  */
 #include "api/direct.h"
 
@@ -29,24 +31,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One rank's numbers: */
+/* A rank's numbers: */
 enum {
     WHAT,     /* kind, type, memory, operation, root; or OWN and a tag */
-    COUNT,    /* 0 if ranks know their own only */
+    COUNT,    /* 0 if the counts differ between ranks */
     PRESCALE, /* as bits */
     POSTSCALE,
-    GIVES, /* [size] to each rank, then [size] from each; or [size] recvcounts; or nothing */
-    /* A head, of which all ranks have the same: */
-    HASH = GIVES, /* of recvcounts; 0 if there are none */
+    GIVES, /* counts: [size] to each rank, then [size] from each; or [size] recvcounts; or none */
+    /* A head, which must be equal on all ranks: */
+    HASH = GIVES, /* of recvcounts; 0 without recvcounts */
     HEAD
 };
 
-/* The library's own: above all kinds. */
+/* A call of the library's own; above all kinds. */
 #define OWN 0x80u
-/* On device memory: above all types. */
+/* A call on device memory; above all types. */
 #define ON_DEVICE 0x8000u
 
-/* Calls whose counts all ranks know. */
+/* Does each rank pass the counts of all ranks? */
 static int has_common_counts(tutti_call_kind_t kind)
 {
     return kind == TUTTI_CALL_ALLGATHERV || kind == TUTTI_CALL_REDUCE_SCATTERV;
@@ -70,7 +72,7 @@ int tutti__counts_needed(const tutti__comm_t *comm, const tutti__call_t *call)
         return 0;
     if (comm->shape.nhosts > 1)
         return comm->conf.shared.compare && call->kind < TUTTI_CALL_SEND;
-    /* A meeting does not compare factors; and the first one changes recvbuf before it. */
+    /* A meeting does not compare factors, and prescale changes recvbuf before the meeting. */
     return tutti__call_by_pair(call->kind) || has_common_counts(call->kind) ||
            ((call->prescale != 1 || call->postscale != 1) && tutti__call_reduces(call->kind));
 }
@@ -89,7 +91,7 @@ static void copy_counts(uint64_t *to, const size_t *counts, uint32_t size)
         to[r] = counts[r];
 }
 
-/* Is there one count, equal on all ranks? */
+/* Does the call have one count, equal on all ranks? */
 static int has_one_count(tutti_call_kind_t kind)
 {
     return !tutti__call_by_pair(kind) && !has_common_counts(kind);
@@ -245,7 +247,7 @@ static tutti_status_t need_counts(tutti__comm_t *comm, size_t bytes)
     return TUTTI_OK;
 }
 
-/* One of the library's own calls, from comm->counts. */
+/* A collective of this file, with comm->counts as its input. */
 static tutti_status_t run_own(tutti__comm_t *comm, tutti__collective_t collective, uint64_t *out,
                               size_t nwords)
 {
@@ -265,8 +267,8 @@ static tutti_status_t run_own(tutti__comm_t *comm, tutti__collective_t collectiv
     return status == TUTTI_OK ? tutti__comm_run(comm, sched, &exec, 1) : status;
 }
 
-/* Do all ranks have this head? Then the largest of each word is the smallest too, which is the
-   complement of the largest complement. */
+/* Do all ranks have this head? One allreduce gives the maximum of each word and of its complement;
+   the latter is the complement of the minimum. The heads are equal if maximum and minimum are. */
 static tutti_status_t compare_heads(tutti__comm_t *comm, const uint64_t *head, int *ret_alike)
 {
     uint64_t *words;
@@ -286,7 +288,7 @@ static tutti_status_t compare_heads(tutti__comm_t *comm, const uint64_t *head, i
     return status;
 }
 
-/* Does every rank get from each what it expects? */
+/* Does every rank receive from each rank the count that it expects? */
 static tutti_status_t compare_parts(tutti__comm_t *comm, const tutti__call_t *call, int *ret_alike)
 {
     uint32_t size = comm->topo->size;
@@ -309,8 +311,8 @@ static tutti_status_t compare_parts(tutti__comm_t *comm, const tutti__call_t *ca
     return status;
 }
 
-/* Each rank's head and, of a call that has them, its counts; to comm->counts, compared by nobody
-   but for the heads. call: NULL if there is only the head. */
+/* Gather each rank's head and its call's counts in comm->counts, and compare the heads. call: NULL
+   gathers only the heads. */
 static tutti_status_t exchange(tutti__comm_t *comm, const uint64_t *head, const tutti__call_t *call)
 {
     uint32_t rank = comm->topo->rank, size = comm->topo->size;
@@ -328,7 +330,7 @@ static tutti_status_t exchange(tutti__comm_t *comm, const uint64_t *head, const 
     return status == TUTTI_OK ? compare_calls(comm->counts, nwords, size) : status;
 }
 
-/* All ranks' numbers, compared. */
+/* Gather and compare all ranks' numbers. */
 static tutti_status_t compare_all(tutti__comm_t *comm, const uint64_t *head,
                                   const tutti__call_t *call)
 {
@@ -343,8 +345,9 @@ static tutti_status_t compare_all(tutti__comm_t *comm, const uint64_t *head,
     return status;
 }
 
-/* Between hosts. Other calls bring other counts, which nothing but a meeting would notice; so heads
-   go before all else. *ret_alike: 0 if the calls are the same, and only their hashes differ. */
+/* Between hosts. The heads are compared first: ranks with different calls would otherwise exchange
+   different amounts of counts, which only a meeting would detect. *ret_alike: 0 if the calls are
+   the same, and only their hashes differ. */
 static tutti_status_t heads_agree(tutti__comm_t *comm, const uint64_t *head, int *ret_alike)
 {
     tutti_status_t status = compare_heads(comm, head, ret_alike);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls in streams. Nothing here is CUDA's: streams are those of the communicator's device, which a
- * module brings.
+ * Calls in CUDA streams. This file does not use CUDA: the streams belong to the communicator's
+ * device, and a module implements its functions.
  */
 #include "api/arguments.h"
 #include "api/device.h"
@@ -13,7 +13,7 @@
 
 #include <tutti/cuda.h>
 
-/* Of the request that a direct call becomes; free again when that has returned. */
+/* Name of the request that a direct call becomes; unused again when the call has returned. */
 #define DIRECT_NAME "tutti_cuda_run"
 
 static tutti__dstream_t *stream_of(struct CUstream_st *stream)
@@ -21,8 +21,8 @@ static tutti__dstream_t *stream_of(struct CUstream_st *stream)
     return (tutti__dstream_t *)(void *)stream;
 }
 
-/* Is it a request that can be handed over to the stream? All ranks say the same of one call.
-   Messages are between two ranks, and go through host memory at once. */
+/* Is the call made as a request for which the stream waits? The result is equal on all ranks.
+   Messages are not: they involve two ranks only, and go through host memory. */
 static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return comm->conf.shared.stream_wait &&
@@ -52,7 +52,7 @@ static tutti_status_t run(tutti__call_t *call, tutti_comm_t *handle, struct CUst
 
     if (status != TUTTI_OK)
         return status;
-    /* The stream may wait for what only the thread that is in the callback can do. */
+    /* The stream might wait for work that only the callback's thread can do. */
     if (comm->conf.shared.stream_wait && tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "a callback must not make calls in a stream with "
                                                   "TUTTI_STREAM_WAIT=device");

@@ -2,20 +2,21 @@
 /*
  * A communicator's device. See device.h.
  *
- * Opening has a few rounds, each with a word from every rank, so that all have a device or none,
- * all have NCCL or none, and what fails on one fails on all:
+ * It is opened in rounds. In each round all ranks exchange their status, so that all ranks have a
+ * device or none, all have NCCL or none, and a failure on one rank is a failure on all:
  *
- *   1. which device is there; a part takes its world's
- *   2. each host's leader makes NCCL's id and the order of launches in its arena, and tells; all
- *      say what their NCCL serves, and only what all have is served; and which GPU is theirs, as
- *      NCCL refuses two ranks of a host on one
- *   3. NCCL's communicators are begun, and all say whether they could
- *   4. they stand, by the deadline; device_flat.c has one more, of all ranks, if it is asked for
- *   5. streams, events and memory of all lanes (device_lanes.c)
- *   6. what buckets are packed into is registered with NCCL: on all ranks, or on none
- *   7. memory for messages between hosts, if their transports take it (device_direct.c)
+ *   1. choose the device; a part takes its world's
+ *   2. each host's leader makes NCCL's id, and the order of launches in its arena. Each rank
+ *      reports the types that its NCCL serves, and only those common to all ranks are used; and its
+ *      GPU, since NCCL refuses two ranks of a host on one GPU
+ *   3. begin to open NCCL's communicators, and exchange whether this worked
+ *   4. wait until NCCL has connected, at most until the deadline. If nccl-flat is requested,
+ *      device_flat.c opens one more NCCL communicator, of all ranks
+ *   5. make streams, events and memory of all lanes (device_lanes.c)
+ *   6. register the memory of fused buckets with NCCL: on all ranks, or on none
+ *   7. allocate memory for messages between hosts, if their transports take it (device_direct.c)
  *
- * Without NCCL there still is a device: its calls are made in host memory.
+ * Without NCCL there still is a device; its calls run in host memory.
  */
 #include "api/device.h"
 
@@ -31,15 +32,15 @@
 #include <unistd.h>
 
 #define SETTLE_SLEEP_US 100
-/* Who cannot connect is known to itself only; the others' NCCL waits for it. So the ranks tell each
-   other so often. */
+/* If a rank cannot connect, NCCL on the other ranks waits for it and reports nothing. So the ranks
+   exchange their status at this interval. */
 #define SETTLE_ROUND_NS 100000000u
 
-/* What a rank says in a round. */
+/* A rank's data of a round. */
 typedef struct {
     char name[32]; /* of its device; "": none */
     int32_t status;
-    int32_t is_named; /* by TUTTI_DEVICE */
+    int32_t is_named; /* TUTTI_DEVICE names the device */
     uint64_t order;   /* leaders: offset in the arena */
     char identity[TUTTI__SHARED_IDENTITY_BYTES];
     tutti__nccl_serves_t serves;
@@ -55,10 +56,10 @@ tutti_status_t tutti__device_enter(const tutti__exec_device_t *device, int *ret_
 void tutti__device_leave(const tutti__exec_device_t *device, int before)
 {
     if (before >= 0 && before != device->device)
-        (void)device->ops->use(before); /* what the caller does there says so */
+        (void)device->ops->use(before); /* the caller's next use of its device reports an error */
 }
 
-/* ---- which ---- */
+/* ---- choosing the device ---- */
 
 static tutti_status_t find_device(const tutti__comm_t *comm, const tutti__device_ops_t **ret_ops)
 {
@@ -77,7 +78,7 @@ static tutti_status_t find_device(const tutti__comm_t *comm, const tutti__device
     return TUTTI_OK;
 }
 
-/* The first rank that does not have what `as` has; or size. */
+/* The first rank whose device differs from that of rank `as`; or size. */
 static uint32_t find_other(const facts_t *facts, uint32_t size, uint32_t as)
 {
     uint32_t r = 0;
@@ -87,7 +88,8 @@ static uint32_t find_other(const facts_t *facts, uint32_t size, uint32_t as)
     return r;
 }
 
-/* All ranks have the same, or *ops becomes NULL; that is an error if somebody named it. */
+/* Do all ranks have the same device? If not, *ops becomes NULL; if a rank's TUTTI_DEVICE names one,
+   this is an error. */
 static tutti_status_t have_alike(tutti__comm_t *comm, const tutti__device_ops_t **ops,
                                  facts_t *facts)
 {
@@ -111,13 +113,13 @@ static tutti_status_t have_alike(tutti__comm_t *comm, const tutti__device_ops_t 
                            "rank %u has no device '%s', but rank %u has: TUTTI_DEVICE must name "
                            "it on all ranks (mpirun -x TUTTI_DEVICE passes it on)",
                            other, facts[named].name, named);
-    /* Rank 0 has another than `other`, so one of the two has none. */
+    /* Rank 0 and rank `other` have different devices, so one of them has none. */
     comm->lacks_device = facts[0].name[0] == '\0' ? 0 : other;
     comm->lone_device = *ops;
     *ops = NULL;
     if (comm->topo->rank == 0)
         TUTTI__LOG(TUTTI__LOG_WARN,
-                   "rank %u has no device, others have, so calls take host memory only",
+                   "rank %u has no device, but others have: calls take host memory only",
                    comm->lacks_device);
     return TUTTI_OK;
 }
@@ -150,7 +152,7 @@ static tutti_status_t choose_number(tutti__comm_t *comm)
 
 /* ---- NCCL ---- */
 
-/* The leader's: an id, and a zeroed page for the order. */
+/* The leader's part of round 2: an id, and a zeroed page for the order of launches. */
 static tutti_status_t lead(tutti__comm_t *comm, facts_t *mine)
 {
     void *order;
@@ -161,7 +163,7 @@ static tutti_status_t lead(tutti__comm_t *comm, facts_t *mine)
     status = tutti__arena_alloc(comm->machine->arena, sizeof(tutti__nccl_order_t), &order);
     if (status != TUTTI_OK)
         return status;
-    /* It stays in the arena: other ranks may look at it for longer than this one lives. */
+    /* The page is never freed: other ranks may read it after this rank has closed. */
     tutti__arena_offset(comm->machine->arena, order, sizeof(tutti__nccl_order_t), &mine->order);
     mine->status = comm->device.ops->nccl_id(&mine->id);
     return TUTTI_OK;
@@ -173,7 +175,7 @@ static void warn_staged(const tutti__comm_t *comm, const char *why)
         TUTTI__LOG(TUTTI__LOG_WARN, "no NCCL, so device memory goes through the host: %s", why);
 }
 
-/* Has everybody, or somebody, said OK? */
+/* The number of ranks whose status is OK. */
 static void count_ok(const facts_t *facts, uint32_t size, uint32_t *ret_ok)
 {
     *ret_ok = 0;
@@ -191,7 +193,7 @@ static tutti_status_t settle_round(tutti__node_t *node)
     return status;
 }
 
-/* AGAIN: for some rank; an error has no words. */
+/* AGAIN: some rank is not connected. Sets no error text. */
 static tutti_status_t find_settled(const int32_t *statuses, uint32_t size)
 {
     tutti_status_t status = TUTTI_OK;
@@ -227,7 +229,8 @@ tutti_status_t tutti__device_settle(const tutti__comm_t *comm, tutti__node_t *no
     return tutti__boot_agree(comm->boot, mine == TUTTI__AGAIN ? TUTTI_OK : mine);
 }
 
-/* Ranks that served different types would go different ways. facts: of round 2. */
+/* The types that NCCL serves on all ranks: for other types the ranks would take different paths.
+   facts: of round 2. */
 static tutti__nccl_serves_t find_common(const facts_t *facts, uint32_t size)
 {
     tutti__nccl_serves_t common = facts[0].serves;
@@ -237,7 +240,7 @@ static tutti__nccl_serves_t find_common(const facts_t *facts, uint32_t size)
     return common;
 }
 
-/* facts: of round 2, then of round 3. */
+/* Rounds 3 and 4. facts: of round 2; overwritten by round 3. */
 static tutti_status_t connect_nccl(tutti__comm_t *comm, facts_t *facts)
 {
     const tutti__topo_t *topo = comm->topo;
@@ -276,7 +279,7 @@ static tutti_status_t connect_nccl(tutti__comm_t *comm, facts_t *facts)
     if (status == TUTTI_OK && mine.status != TUTTI_OK)
         status = tutti__fail((tutti_status_t)mine.status, "%s", words);
     status = tutti__boot_agree(comm->boot, status);
-    /* Who waits for others must know that all have begun. */
+    /* NCCL waits for all ranks, so all must have begun. */
     if (status == TUTTI_OK)
         status = tutti__device_settle(comm, node, (int32_t *)(void *)facts, "this host's ranks");
     if (status == TUTTI_OK) {
@@ -321,7 +324,8 @@ int tutti__device_is_shared(const char *identity, size_t stride, const uint32_t 
     return 0;
 }
 
-/* Rank 0 says what the calls do, each leader without NCCL why. facts: of round 2. */
+/* Without NCCL: each leader without it logs its reason, and rank 0 logs the effect on calls.
+   facts: of round 2. */
 static void warn_leaders(const tutti__comm_t *comm, const facts_t *facts, const char *mine)
 {
     char words[64];
@@ -342,7 +346,7 @@ static tutti_status_t open_nccl(tutti__comm_t *comm, facts_t *facts)
     tutti_status_t status;
     uint32_t nok;
 
-    /* All ranks of the world were told why. */
+    /* The world has logged the reason. */
     if (comm->world != comm && comm->world->device.node == NULL)
         return TUTTI_OK;
     tutti__device_identify(comm, mine.identity);
@@ -365,7 +369,7 @@ static tutti_status_t open_nccl(tutti__comm_t *comm, facts_t *facts)
     return TUTTI_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- opening and closing ---- */
 
 static tutti_status_t open_found(tutti__comm_t *comm, facts_t *facts)
 {
@@ -445,7 +449,7 @@ void tutti__comm_close_device(tutti__comm_t *comm)
     if (device->ops == NULL)
         return;
     tutti__tickets_pause();
-    /* A device that has failed does not stop the end. */
+    /* Close also a device that has failed. */
     (void)tutti__device_enter(device, &before);
     tutti__device_close_flat(device);
     if (device->node != NULL)

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do messages between hosts go from and to device memory (exec/direct.c)? They do if
- * TUTTI_GPU_DIRECT does not forbid it, NCCL serves the hosts, the transport to each rank of another
- * host says that it takes such memory, and there is some: on all ranks, or on none.
+ * Decides whether messages between hosts go from and to device memory (exec/direct.c). They do so
+ * on all ranks or on none. Conditions: TUTTI_GPU_DIRECT is not 0, NCCL serves the hosts, the
+ * transport to each rank of another host reports that it takes device memory, and the memory can be
+ * allocated.
  *
- * The hazard: an MPI that takes device memory may launch copies of its own, wait for the device, or
- * allocate there, when it likes. NCCL's work may be on the device then, waiting for other ranks,
- * and these for MPI: nothing goes on until TUTTI_TIMEOUT. NCCL's documents call the two together
- * unsafe. UCX and MPI with GPUDirect RDMA leave the device alone for long messages, but nobody
- * promises it. So if jobs hang, set TUTTI_GPU_DIRECT=0: then MPI sees host memory only.
+ * The hazard: an MPI that takes device memory may at any time launch copies of its own, wait for
+ * the device, or allocate on it. If NCCL's work is on the device and waits for other ranks, and
+ * these wait for MPI, no rank makes progress until TUTTI_TIMEOUT. NCCL's documents call the
+ * combination unsafe. UCX and MPI with GPUDirect RDMA do not use the device for long messages, but
+ * do not guarantee it. So if jobs hang, set TUTTI_GPU_DIRECT=0: then MPI gets host memory only.
  *
- * An MPI that waits for its own device only does no harm, because NCCL is called in one order and
- * only when all ranks of the host have reached the call (MEET and TURN in nccl.h). All work on a
- * device then belongs to launches that every rank has made. This work needs no further message,
- * and ends. tests/multi/mpi_direct_ends.sh runs such an MPI while NCCL works, and hangs without
- * MEET. To do harm, an MPI would have to wait for another rank as well, in a call that may not
- * block.
+ * An MPI that waits only for its own device is safe: NCCL is called in one order, and only when all
+ * ranks of the host have reached the call (MEET and TURN in nccl.h). So all work on a device
+ * belongs to launches that every rank has made. This work needs no further message, and ends.
+ * tests/multi/mpi_direct_ends.sh runs such an MPI while NCCL works; it hangs without MEET. Only an
+ * MPI that also waits for another rank, in a call that must not block, could cause a deadlock.
  */
 #include "api/device.h"
 
@@ -27,7 +27,7 @@
 #include <stdlib.h>
 
 /* Slots of a lane. An allreduce between hosts receives from at most log2(hosts) + 1 ranks, see
-   coll/between.c; two for each, and one to gather for each stream. */
+   coll/between.c: two slots for each of them, and one per stream to gather data for a message. */
 static uint32_t slots_for(uint32_t nhosts)
 {
     uint32_t receivers = 1;
@@ -37,7 +37,7 @@ static uint32_t slots_for(uint32_t nhosts)
     return 2 * receivers + TUTTI__SCHED_STREAMS;
 }
 
-/* The longest power of two that is no chunk longer, and whose slots take no more than STAGE. */
+/* The largest power of two that is at most a chunk, and whose slots take at most STAGE. */
 static size_t message_bytes(const tutti__exec_device_t *device, uint32_t slots)
 {
     size_t most = TUTTI__MIN(device->chunk_bytes, device->stage_bytes / slots), bytes = 1;
@@ -47,7 +47,7 @@ static size_t message_bytes(const tutti__exec_device_t *device, uint32_t slots)
     return bytes;
 }
 
-/* Do all transports between hosts take it? ret_peer: one that does not. */
+/* Do all transports between hosts take device memory? ret_peer: a peer whose transport does not. */
 static int transports_take(const tutti__comm_t *comm, uint32_t *ret_peer)
 {
     const tutti__topo_t *topo = comm->topo;
@@ -90,7 +90,7 @@ static void close_lanes(tutti__exec_device_t *device, int keeps)
     }
 }
 
-/* why: nothing is direct; NULL: it is. */
+/* Log the decision. why: the reason against device memory; NULL: it is used. */
 static void tell(const tutti__comm_t *comm, const char *why)
 {
     TUTTI__LOG(comm->world == comm && comm->topo->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
@@ -98,7 +98,7 @@ static void tell(const tutti__comm_t *comm, const char *why)
                why != NULL ? "through the host's: " : "direct", why != NULL ? why : "");
 }
 
-/* What this rank says; `why` gets words if it is no. */
+/* This rank's vote; if it is no, `why` gets the reason. */
 static uint32_t make_ready(tutti__comm_t *comm, size_t slots_bytes, char *why, size_t room)
 {
     tutti__exec_device_t *device = &comm->device;
@@ -117,7 +117,7 @@ static uint32_t make_ready(tutti__comm_t *comm, size_t slots_bytes, char *why, s
     return status == TUTTI_OK;
 }
 
-/* Each rank says what it can. *ret_all: all can. */
+/* Exchange the votes. *ret_all: all ranks vote yes. */
 static tutti_status_t vote(tutti__comm_t *comm, uint32_t mine, char *why, size_t room, int *ret_all)
 {
     uint32_t size = comm->topo->size, first = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One NCCL communicator of all ranks of several hosts, for the algorithm nccl-flat; and what its
- * gate runs. Opened with the whole job's communicator, and only if rank 0's TUTTI_ALGORITHM names
- * it. It was asked for by name, so where it cannot be made that is an error, on all ranks:
+ * One NCCL communicator of all ranks of several hosts, for the algorithm nccl-flat; and the
+ * schedules of its launch sequencer. Opened with the world, and only if rank 0's TUTTI_ALGORITHM
+ * names nccl-flat. Because the user has named it, a failure is an error on all ranks:
  *
- *   1. rank 0 makes NCCL's id, each host's leader an order of launches in its arena
- *   2. the communicator is begun, and all say whether they could
- *   3. it stands, by the deadline
+ *   1. rank 0 makes NCCL's id, and each host's leader an order of launches in its arena
+ *   2. all ranks begin to open the communicator, and exchange whether this worked
+ *   3. all ranks wait until NCCL has connected, at most until the deadline
  */
 #include "api/device.h"
 
@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 
-/* Its stage is for alltoalls, which it never does: as small as can be, in bytes for each rank. */
+/* Bytes per rank of NCCL's stage, which only alltoalls use: the least, since there are none. */
 #define LEAST_STAGE 16
 
 typedef struct {
@@ -53,7 +53,7 @@ static tutti_status_t prepare(tutti__comm_t *comm, facts_t *mine)
     if (status != TUTTI_OK || tutti_local_rank(comm->handle) != 0)
         return status;
     status = tutti__arena_alloc(comm->machine->arena, sizeof(tutti__nccl_order_t), &order);
-    /* It stays in the arena: other ranks may look at it for longer than this one lives. */
+    /* The page is never freed: other ranks may read it after this rank has closed. */
     if (status == TUTTI_OK)
         tutti__arena_offset(comm->machine->arena, order, sizeof(tutti__nccl_order_t), &mine->order);
     return status;
@@ -97,11 +97,11 @@ static tutti_status_t open_flat(tutti__comm_t *comm, facts_t *facts)
         status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), facts);
     if (status != TUTTI_OK)
         return status;
-    /* Pretended hosts may be one machine. */
+    /* By machine, not by host: TUTTI_HOST_ID may divide a machine into several hosts. */
     if (tutti__device_is_shared(facts->identity, sizeof(*facts), comm->topo->machine_of,
                                 comm->topo->size, words))
         return lacks(words);
-    /* Who waits for others must know that all have begun. */
+    /* NCCL waits for all ranks, so all must have begun. */
     status = tutti__boot_agree(comm->boot, begin(comm, facts));
     if (status == TUTTI_OK)
         status = tutti__device_settle(comm, comm->device.flat, (int32_t *)(void *)facts,

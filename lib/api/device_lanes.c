@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the lanes have of a device: streams, events and memory.
+ * The lanes' resources on a device: streams, events and memory.
  *
- * The memory into which buckets are packed is registered with the host's NCCL: on all ranks of the
- * communicator or on none, since NCCL must not get registered and other buffers in one call.
- * engine/on_device.c says how buckets keep to that. Direct calls use the caller's memory. None of
- * this is an error: without it NCCL copies once more. node/nccl gives it back at the end.
+ * The memory for packed buckets is registered with the host's NCCL, on all ranks of the
+ * communicator or on none: NCCL must not get registered and unregistered buffers in one call (see
+ * engine/on_device.c). Direct calls use the caller's memory. If the registration fails, NCCL copies
+ * once more; this is not an error. node/nccl ends the registration.
  */
 #include "api/device.h"
 
@@ -13,10 +13,10 @@
 #include "base/status.h"
 #include "node/nccl/nccl.h"
 
-/* Fused buckets on device memory, unless TUTTI_FUSION_BYTES says otherwise. */
+/* Size of a fused bucket in device memory, for TUTTI_FUSION_BYTES=auto. */
 #define FUSE_BYTES ((size_t)16 << 20)
 
-/* NCCL's memory where it has any, else the device's, which will do. */
+/* Memory of NCCL; if NCCL has none, plain device memory. */
 static tutti_status_t alloc_fuse(const tutti__exec_device_t *device, tutti__device_lane_t *lane,
                                  void **ret_fuse)
 {
@@ -131,7 +131,7 @@ static tutti_status_t register_all(const tutti__comm_t *comm, int32_t *room)
     return TUTTI_OK;
 }
 
-/* ---- both ---- */
+/* ---- all lanes ---- */
 
 tutti_status_t tutti__device_open_lanes(tutti__comm_t *comm, int32_t *room)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whose memory are a call's buffers? Errors name the buffer and both places. See device.h. */
+/* Finds out in whose memory a call's buffers are. Errors name the buffer and both places. See
+   device.h. */
 #include "api/device.h"
 
 #include "base/status.h"
@@ -42,7 +43,7 @@ static tutti_status_t lacks(const tutti__comm_t *comm, const tutti__side_t *side
                        comm->world == comm ? "" : " of the world");
 }
 
-/* Devices read numbers where they should stand only. Pairs are moved as bytes. */
+/* Devices can read only aligned numbers. Pairs are moved as bytes. */
 static int is_aligned(const tutti__call_t *call, const void *ptr)
 {
     return call->dtype > TUTTI_FLOAT64 || (uintptr_t)ptr % tutti_dtype_bytes(call->dtype) == 0;

@@ -2,11 +2,12 @@
 /*
  * Direct calls: check the arguments, take the cached schedule, run it on this thread.
  *
- * Mismatches. Inside one host all ranks hear from all before anything moves: a node operation
- * begins so, and schedules without any begin with a meeting. So ranks that came with different
- * calls all find out, and the communicator stays usable. Between hosts, and between two ranks, they
- * tell each other first what they came with (counts.c, pairs.c). With TUTTI_COMPARE=0 they do not,
- * and messages that do not fit are found on the way, and end it.
+ * Mismatches. Inside a host every node operation begins with a meeting of all ranks, and a schedule
+ * without node operations begins with one as well. There the ranks compare their calls before data
+ * moves, so all ranks find a mismatch, and the communicator stays usable. Between hosts, and
+ * between two ranks, the ranks first compare their arguments by messages (counts.c, pairs.c). With
+ * TUTTI_COMPARE=0 they do not; then a mismatch is found while data moves, and ends the
+ * communicator.
  *
  * Device memory: see on_device.c.
  */
@@ -18,12 +19,12 @@
 
 #include <unistd.h>
 
-/* How long who does not know the reason of an error waits for one that does. */
+/* After a failure without a known cause: how long to wait for a peer's report of the cause. */
 #define NEWS_MS 300
 
-/* ---- waiting: how, see patience.c ---- */
+/* ---- waiting: see patience.c ---- */
 
-/* Look at the word that is waited for, and at nothing else, for about a microsecond. */
+/* Poll only the word of the wait hint, for about a microsecond. Has it changed? */
 static int comes_soon(const tutti__stuck_t *stuck)
 {
     if (stuck->word == NULL)
@@ -36,7 +37,7 @@ static int comes_soon(const tutti__stuck_t *stuck)
     return 0;
 }
 
-/* What goes on. */
+/* What a direct call is stepping. */
 typedef enum {
     THE_RUN,   /* comm->run */
     THE_AGAIN, /* comm->again */
@@ -57,7 +58,7 @@ static inline tutti_status_t step(tutti__comm_t *comm, what_t what, tutti__stuck
     return comm->node->ops->step(comm->node, 0, stuck);
 }
 
-/* After a step that said `status`: go on until it is stuck on a word that does not come soon. */
+/* Continue after a step that returned `status`, until a word does not change soon. */
 static inline tutti_status_t go_on(tutti__comm_t *comm, what_t what, tutti_status_t status,
                                    tutti__stuck_t *stuck)
 {
@@ -75,13 +76,14 @@ static unsigned tag_of(const tutti__comm_t *comm, what_t what)
     return what == THE_AGAIN ? comm->again.node.tag : comm->run.node_call.tag;
 }
 
-/* What has gone on so far, where no word tells: between hosts, and on the device. */
+/* The progress so far between hosts and on the device, which no shared word shows. */
 static uint32_t moves_of(const tutti__comm_t *comm)
 {
     return comm->run.moves + tutti__pairs_moves(comm) + comm->staged.moves;
 }
 
-/* The communicator has ended: what came before may have come after the last look, though. */
+/* The communicator has ended. Step once more: the last data may have arrived after the last
+   step. */
 static tutti_status_t last_look(tutti__comm_t *comm, what_t what, tutti_status_t status)
 {
     char words[TUTTI__ERROR_BYTES];
@@ -91,7 +93,8 @@ static tutti_status_t last_look(tutti__comm_t *comm, what_t what, tutti_status_t
     return step(comm, what, &stuck) == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", words);
 }
 
-/* The same to the end; it is stuck now. Not inlined: few calls wait so long. */
+/* Continue to the end, after a step that could make no progress. Not inlined: few calls get
+   here. */
 static tutti_status_t wait_to_end(tutti__comm_t *comm, what_t what, tutti__stuck_t *stuck)
 {
     tutti__patience_t patience = { .tag = tag_of(comm, what), .stuck = { NULL, 0, -1 } };
@@ -102,7 +105,7 @@ static tutti_status_t wait_to_end(tutti__comm_t *comm, what_t what, tutti__stuck
         uint32_t moves = moves_of(comm);
 
         if (peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)peer)) {
-            /* What it wrote before it left may have come after the first look. */
+            /* Its last data may have arrived after the last step. */
             status = step(comm, what, stuck);
             if (status != TUTTI__AGAIN)
                 return status;
@@ -121,7 +124,7 @@ static tutti_status_t wait_to_end(tutti__comm_t *comm, what_t what, tutti__stuck
     return status;
 }
 
-/* After a step. */
+/* Continue to the end, after a step that returned `status`. */
 static inline tutti_status_t go_to_end(tutti__comm_t *comm, what_t what, tutti_status_t status,
                                        tutti__stuck_t *stuck)
 {
@@ -139,7 +142,7 @@ static inline tutti_status_t run_to_end(tutti__comm_t *comm, what_t what)
 
 /* ---- one schedule ---- */
 
-/* The ranks in the last error's words are this communicator's own: a group's error says so. */
+/* The last error numbers the ranks of this communicator. In a group, say so in the text. */
 static void say_group(const tutti__comm_t *comm, tutti_status_t status)
 {
     char text[TUTTI__ERROR_BYTES];
@@ -161,7 +164,7 @@ tutti_status_t tutti__comm_end_badly(tutti__comm_t *comm, tutti_status_t status)
     return tutti__engine_kill(comm->engine, status, text);
 }
 
-/* Did all ranks of the communicator find this error, before anything was moved? */
+/* Did all ranks of the communicator find this error before data moved? */
 static int is_common(tutti_status_t status, const tutti__run_t *run, int has_channels)
 {
     if (status == TUTTI_ERR_MISMATCH)
@@ -169,7 +172,7 @@ static int is_common(tutti_status_t status, const tutti__run_t *run, int has_cha
     return status == TUTTI_ERR_NO_MEMORY && !has_channels;
 }
 
-/* In a callback this may be the library's own thread, of which MPI knows nothing. */
+/* In a callback, this may be the library's own thread, for which MPI was not initialised. */
 tutti_status_t tutti__comm_allows(const tutti__comm_t *comm, const tutti__sched_t *sched)
 {
     int is_own = sched->nchans > 0 && tutti__thread_is_own();
@@ -184,8 +187,8 @@ tutti_status_t tutti__comm_allows(const tutti__comm_t *comm, const tutti__sched_
                                               "with a thread level below MPI_THREAD_SERIALIZED");
 }
 
-/* NCCL has failed. Mostly another rank has aborted it, since somebody has died, which is better to
-   say: the first reason counts, and the news may come later than NCCL's. */
+/* NCCL has failed. Usually another rank has aborted it, because a rank has died. Wait for the
+   report of that death, which may arrive after NCCL's error: the first reported cause counts. */
 static void await_news(tutti__comm_t *comm)
 {
     char text[TUTTI__ERROR_BYTES], halted[160];
@@ -211,18 +214,18 @@ tutti_status_t tutti__comm_run(tutti__comm_t *comm, const tutti__sched_t *sched,
     exec->meet = meets && has_channels && comm->shape.nhosts == 1;
     status = tutti__run_start(&comm->run, sched, exec);
     if (TUTTI__UNLIKELY(status != TUTTI_OK)) {
-        /* That one is the same on all ranks; of others the peers know nothing yet. */
+        /* UNSUPPORTED is found on all ranks; other errors only on this rank. */
         return status == TUTTI_ERR_UNSUPPORTED ? status : tutti__comm_end_badly(comm, status);
     }
     status = run_to_end(comm, THE_RUN);
     if (TUTTI__LIKELY(status == TUTTI_OK))
         return status;
     if (status == TUTTI_ERR_UNSUPPORTED && exec->on_device) {
-        /* NCCL's answer, to all ranks alike, before anything moved. */
+        /* From NCCL, on all ranks, before data moved. */
         tutti__run_cancel(&comm->run);
         return status;
     }
-    /* What a device has no memory for, its rank alone knows. */
+    /* If a device has no memory, only its rank finds this error. */
     if (is_common(status, &comm->run, has_channels) &&
         !(exec->on_device && status == TUTTI_ERR_NO_MEMORY))
         return status;
@@ -233,7 +236,7 @@ tutti_status_t tutti__comm_run(tutti__comm_t *comm, const tutti__sched_t *sched,
 
 /* ---- one call ---- */
 
-/* call  NULL: a call of the library's own. */
+/* call: NULL for a call of the library's own. */
 static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
 {
     tutti_status_t status = tutti__engine_alive(comm->engine);
@@ -255,7 +258,8 @@ static tutti_status_t leave(tutti__comm_t *comm, tutti_status_t status)
     return status;
 }
 
-/* Errors of the choice are the same on all ranks; without memory this one cannot follow. */
+/* An error in the choice of a schedule is found on all ranks. Any other error, such as NO_MEMORY,
+   is found on this rank only, and ends the communicator. */
 static tutti_status_t found(tutti__comm_t *comm, tutti_status_t status)
 {
     if (status == TUTTI_OK || status == TUTTI_ERR_UNSUPPORTED ||
@@ -278,7 +282,7 @@ tutti_status_t tutti__comm_find_on_device(tutti__comm_t *comm, const tutti__want
 
 /* ---- the same call again; see again.c ---- */
 
-/* Make comm->again.node. */
+/* Make the node operation comm->again.node. */
 static inline tutti_status_t make_node(tutti__comm_t *comm)
 {
     tutti__stuck_t stuck = { NULL, 0, -1 };
@@ -317,8 +321,9 @@ static tutti_status_t make_message(tutti__comm_t *comm, const tutti__call_t *cal
     return status == TUTTI_ERR_UNSUPPORTED ? status : tutti__comm_end_badly(comm, status);
 }
 
-/* With nothing to move: ranks of one host meet all the same, so that those that came with something
-   hear of it. Between hosts they have agreed, or compare nothing. */
+/* A call without elements: must the ranks meet? On one host they do, so that a rank that passed
+   elements finds the mismatch. Between hosts the ranks have compared the call, or compare
+   nothing. */
 static int meets_only(const tutti__comm_t *comm, int agreed)
 {
     return !agreed && comm->shape.nhosts == 1 && comm->shape.size > 1;
@@ -337,8 +342,8 @@ static tutti_status_t meet_only(tutti__comm_t *comm, const tutti__exec_call_t *e
     return make_node(comm);
 }
 
-/* In host memory. agreed: the ranks have compared the call already. device_tag: of the call that
-   this one is made for. */
+/* Make a call in host memory. agreed: the ranks have compared the call. device_tag: the tag of the
+   call on device memory that this call stands for. */
 TUTTI__ALWAYS_INLINE tutti_status_t make(tutti__comm_t *comm, const tutti__call_t *call, int agreed,
                                          unsigned device_tag)
 {
@@ -431,7 +436,7 @@ tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t colle
 
     if (status != TUTTI_OK)
         return status;
-    /* The count is no secret: whoever came with another fits nowhere. */
+    /* The signature contains the count, so ranks with different counts do not match. */
     call->signature = (uint32_t)call->tag << 24 ^ (uint32_t)call->count;
     call->root = root;
     if (tutti__counts_checked(comm))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The files that TUTTI_ALGORITHM names. See coll/files.h.
+ * The schedule files that TUTTI_ALGORITHM names. See coll/files.h.
  *
- * Settings are rank 0's, and so are these: rank 0 reads them once, when the world is made, and
- * sends their texts. A group takes its world's texts, so that it does not depend on what became of
- * the files, and proves them for itself.
+ * As with all shared settings, rank 0's files are used: rank 0 reads them once, when the world is
+ * made, and sends their texts. A group takes the texts of its world, since the files may have
+ * changed, and proves the schedules for its own ranks.
  */
 #include "api/comm.h"
 #include "base/status.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Direct calls with flat schedules: through the gate first. See engine/flat.h. */
+/* Direct calls with flat schedules, which first pass the launch sequencer. See engine/flat.h. */
 #include "api/direct.h"
 
 #include "engine/flat.h"
@@ -28,7 +28,7 @@ tutti_status_t tutti__flat_run(tutti__comm_t *comm, const tutti__call_t *call,
     if (status != TUTTI_OK)
         return status;
     status = tutti__comm_run(comm, sched, exec, 0);
-    /* A turn that was given must be launched, so these leave nobody usable. */
+    /* An assigned turn that is not launched blocks all later launches. */
     if (status == TUTTI_ERR_UNSUPPORTED || status == TUTTI_ERR_MISMATCH)
         return tutti__comm_end_badly(comm, status);
     return status;

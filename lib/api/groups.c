@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators of parts of another one's ranks: tutti_comm_split, tutti_comm_create.
+ * Communicators of some ranks of a parent: tutti_comm_split, tutti_comm_create.
  *
- * All ranks of the parent take part, by direct calls on it:
+ * All ranks of the parent take part, by direct calls on the parent:
  *
- *      1. everyone says what it wants      all know all groups then, and judge alike
- *      2. everyone says whether it can     the first of each group has opened a place to meet,
- *                                          the others know that they can come
- *      3. the ranks of each group meet, and open a communicator as those of a world do
- *      4. everyone says how it went        all ranks of a group have it, or none
+ *      1. all ranks exchange their arguments   each rank checks all of them, and computes the
+ *                                              groups, with the same result on all ranks
+ *      2. all ranks exchange whether they      the first rank of each group has opened a meeting
+ *         can take part                        point; the others have enough file descriptors
+ *      3. the ranks of each group meet, and open a communicator as in tutti_init
+ *      4. all ranks exchange their status      all ranks of a group have a communicator, or none
  *
- * So a rank that cannot, or asks for what makes no sense, is an error on all that are concerned
- * before anybody waits for it. In step 3 they wait for each other, and watch the parent meanwhile:
- * it notices one that dies, and its side channel tells of one that gives up (no files are left
- * after all, say). Step 4 brings the reason.
+ * So an invalid argument, or a rank that cannot take part, is an error on all ranks concerned
+ * before any rank waits for another. In step 3 the ranks of a group wait for each other, and watch
+ * the parent: it detects a rank that dies, and its side channel reports a rank that gives up (for
+ * example without file descriptors). Step 4 brings the cause.
  *
- * Runs on the thread that calls.
+ * Runs on the calling thread.
  */
 #include "api/comm.h"
 
@@ -28,7 +29,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Descriptors that one rank of a group opens, at most, but for those to each other rank. */
+/* File descriptors that a rank of a group opens, at most: FILES, and FILES_EACH for each rank. */
 #define FILES 8u
 #define FILES_EACH 6u
 
@@ -37,10 +38,10 @@ typedef enum {
     CREATE
 } kind_t;
 
-/* Step 1. */
+/* A rank's data of step 1. */
 typedef struct {
     uint32_t kind;
-    int32_t status; /* of what this rank's caller gave, with its text */
+    int32_t status; /* of the check of this rank's arguments, with its text */
     char text[104];
     int32_t color, key; /* split */
     uint32_t nranks;    /* create: of the list */
@@ -48,30 +49,30 @@ typedef struct {
     uint64_t hash;
 } wish_t;
 
-/* Steps 2 and 4. */
+/* A rank's data of steps 2 and 4. */
 typedef struct {
     int32_t status;
-    int32_t own; /* this rank found the error; else it was told, or follows from another's */
+    int32_t own; /* 1: this rank found the error; 0: the error follows from another rank's */
     char text[248];
     tutti__venue_t place; /* step 2: of the group's first rank */
 } ready_t;
 
-/* A call, and what this rank knows of it so far. */
+/* The state of a call on this rank. */
 typedef struct {
     tutti__comm_t *parent;
-    const int *list;   /* create: the caller's */
+    const int *list;   /* create: the caller's list */
     wish_t *wishes;    /* [parent's size] */
     ready_t ready;     /* this rank's */
     ready_t *readies;  /* [parent's size] */
-    uint64_t *line;    /* [the same] for sorting */
-    uint32_t *members; /* [n] of my group, ranks of the parent */
-    uint32_t n, me;    /* n 0: I am in none */
-    int meetings;      /* some group has to meet */
-    int door;          /* where others come, or -1 */
-    uint32_t number;   /* of this call */
+    uint64_t *line;    /* [parent's size] for sorting */
+    uint32_t *members; /* [n] of this rank's group, as ranks of the parent */
+    uint32_t n, me;    /* n 0: this rank is in no group */
+    int meetings;      /* some group has more than one rank */
+    int door;          /* listening socket of the meeting point, or -1 */
+    uint32_t number;   /* of this call on the parent, equal on all ranks */
 } making_t;
 
-/* A direct allgather that is no other call's. */
+/* A direct allgather with a tag of its own. */
 static tutti_status_t gather(tutti__comm_t *comm, const void *mine, void *all, size_t bytes)
 {
     size_t before = comm->topo->rank * bytes;
@@ -86,14 +87,14 @@ static tutti_status_t gather(tutti__comm_t *comm, const void *mine, void *all, s
     return tutti__comm_direct(comm, TUTTI__ALLGATHER, &call, 0);
 }
 
-/* ---- step 1: who is with whom ---- */
+/* ---- step 1: the groups ---- */
 
 static const char *name_of(uint32_t kind)
 {
     return kind == SPLIT ? "tutti_comm_split" : "tutti_comm_create";
 }
 
-/* Do all say what makes sense, and the same? Same answer on all ranks. */
+/* Are all ranks' arguments valid and consistent? The same result on all ranks. */
 static tutti_status_t judge(const making_t *m)
 {
     const wish_t *first = &m->wishes[0];
@@ -116,10 +117,10 @@ static tutti_status_t judge(const making_t *m)
     return TUTTI_OK;
 }
 
-/* In this order: a rank's key and the rank in one number. */
+/* A number that orders the ranks of a group: key and rank. */
 static uint64_t place_in_line(const making_t *m, uint32_t rank)
 {
-    /* The least key becomes 0. */
+    /* INT_MIN becomes 0. */
     return (uint64_t)((uint32_t)m->wishes[rank].key ^ 0x80000000u) << 32 | rank;
 }
 
@@ -130,7 +131,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* n log n also for the question whether anybody else has company. */
+/* Sorts, so that finding groups of more than one rank takes n log n, not n^2. */
 static void group_by_color(making_t *m)
 {
     uint32_t size = m->parent->topo->size, rank = m->parent->topo->rank;
@@ -167,9 +168,9 @@ static void group_by_list(making_t *m)
     }
 }
 
-/* ---- step 2: can all come ---- */
+/* ---- step 2: can all ranks take part ---- */
 
-/* Do all ranks of my group share this machine? */
+/* Are all ranks of this rank's group on this machine? */
 static int on_machine(const making_t *m)
 {
     const tutti__topo_t *topo = m->parent->topo;
@@ -188,7 +189,7 @@ static void note(ready_t *ready, tutti_status_t status, int own)
              status == TUTTI_OK ? "" : tutti_last_error());
 }
 
-/* As note(), while the group is opened: the text has ranks' numbers in the group. */
+/* note() while the group is opened: the text numbers the ranks of the group. */
 static void note_opening(making_t *m, tutti_status_t status, int own)
 {
     note(&m->ready, status, own);
@@ -196,7 +197,7 @@ static void note_opening(making_t *m, tutti_status_t status, int own)
              tutti_last_error());
 }
 
-/* What can fail here is better found now than when others wait. */
+/* Find errors of this rank now, before other ranks wait for it. */
 static void get_ready(making_t *m)
 {
     tutti_status_t status = TUTTI_OK;
@@ -209,14 +210,14 @@ static void get_ready(making_t *m)
     note(&m->ready, status, 1);
 }
 
-/* All ranks of the parent say how they are. */
+/* Exchange the status of all ranks of the parent. */
 static tutti_status_t share(making_t *m)
 {
     return gather(m->parent, &m->ready, m->readies, sizeof(m->ready));
 }
 
-/* Is all well in my group? Else in the words of the first that found an error; the same answer on
-   all its ranks. */
+/* OK if no rank of this rank's group has an error; otherwise the error of the first rank that found
+   one itself. The same result on all ranks of the group. */
 static tutti_status_t judge_group(const making_t *m)
 {
     uint32_t failed = m->n;
@@ -242,7 +243,7 @@ static int is_cancelled(const making_t *m)
     return tutti__engine_cancelled(m->parent->engine, m->members[0], m->number);
 }
 
-/* Does it make sense to wait for the others? */
+/* Is there a reason to stop waiting for the other ranks of the group? */
 static tutti_status_t look(void *arg)
 {
     const making_t *m = arg;
@@ -253,8 +254,8 @@ static tutti_status_t look(void *arg)
     return status;
 }
 
-/* This rank has found an error: others may wait for it. If a peer is lost or cannot be reached,
-   that follows from another rank's error, as the parent lives. */
+/* This rank has an error, and other ranks may wait for it. A lost or unreachable peer is a
+   consequence of another rank's error, since the parent is alive. */
 static void give_up(void *arg, tutti_status_t status)
 {
     making_t *m = arg;
@@ -268,7 +269,7 @@ static void give_up(void *arg, tutti_status_t status)
 
 static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
 {
-    /* Other groups wait in step 4 meanwhile, with the whole deadline. */
+    /* Half of the deadline: other groups already wait in step 4, for the whole deadline. */
     uint64_t deadline = tutti__net_deadline(m->parent->conf.shared.timeout_ms / 2);
     const tutti__venue_t *place = &m->readies[m->members[0]].place;
     tutti_status_t status;
@@ -308,7 +309,7 @@ static tutti_status_t open_group(making_t *m, tutti__comm_t **ret_comm)
     return tutti__comm_open_part(&way, parent, world_rank, ret_comm);
 }
 
-/* Steps 3 and 4. status: of step 2; groups that cannot be made wait for the others. */
+/* Steps 3 and 4. status: of step 2; the ranks of a failed group skip step 3. */
 static tutti_status_t make_group(making_t *m, tutti_status_t status, tutti__comm_t **ret_comm)
 {
     if (status == TUTTI_OK && m->n > 0) {
@@ -366,7 +367,7 @@ static tutti_status_t run(making_t *m, const wish_t *mine, tutti_comm_t **ret_co
     return TUTTI_OK;
 }
 
-/* Without memory for that much the others cannot be told in an orderly way. */
+/* Without memory this rank cannot take part in the exchanges, so it ends the parent. */
 static tutti_status_t no_memory(tutti__comm_t *parent)
 {
     char text[128];
@@ -400,7 +401,7 @@ static tutti_status_t make(tutti__comm_t *parent, const wish_t *mine, const int 
     return status;
 }
 
-/* What the others will be told, and this rank's caller. */
+/* Store an error for this rank's caller and for the other ranks. */
 static void refuse(wish_t *wish, const char *text)
 {
     wish->status = TUTTI_ERR_INVALID_ARGUMENT;
@@ -428,13 +429,13 @@ tutti_status_t tutti_comm_split(tutti_comm_t *handle, int color, int key, tutti_
     return make(comm, &mine, NULL, ret_comm);
 }
 
-/* Different ranks of the parent? */
+/* Are the entries different ranks of the parent? */
 static void check_list(const tutti__comm_t *comm, const int *ranks, int nranks, wish_t *wish)
 {
     int size = (int)comm->topo->size;
     char text[80];
 
-    snprintf(text, sizeof(text), "%d ranks of %d", nranks, size);
+    snprintf(text, sizeof(text), "nranks is %d, but there are %d ranks", nranks, size);
     if (nranks < 0 || nranks > size) {
         refuse(wish, text);
         return;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A direct call that waits does asynchronous calls' work, where the engine's thread may not.
+ * A waiting direct call does the work of asynchronous calls that the engine's thread may not do.
  *
- * Below MPI_THREAD_MULTIPLE that thread leaves messages between hosts alone, so what is in flight
- * moves only when the application's thread steps it. If that thread is in a direct call on device
- * memory, which has its turn behind an asynchronous one, of this communicator or another one, it
- * would wait for itself (node/nccl/nccl.h: every rank goes on stepping all lanes).
+ * Below MPI_THREAD_MULTIPLE the engine's thread does not call MPI, so messages between hosts make
+ * progress only when the application's thread steps them. Suppose that this thread waits in a
+ * direct call on device memory, whose launch is ordered behind that of an asynchronous call of this
+ * or another communicator. Then it would wait for its own work (node/nccl/nccl.h: every rank
+ * continues to step all lanes).
  *
- * Who waits for a request does the same for the other communicators: else two ranks that wait for
- * two communicators' requests, one for this first, one for that, would wait for each other.
+ * A thread that waits for a request does the same for the other communicators. Otherwise two ranks
+ * that wait for requests of two communicators, in different orders, would wait for each other.
  */
 #include "api/direct.h"
 
@@ -21,11 +22,11 @@ void tutti__comm_help(tutti__comm_t *comm)
 {
     tutti__comm_t *world = comm->world;
 
-    /* A part may be one host's, and its turn behind one of the world's all the same. */
+    /* The world's hosts count: a launch of a part on one host may be ordered behind the world's. */
     if (world->shape.nhosts == 1 || (!is_barred(world->mpi) && !is_barred(world->shm)))
         return;
     tutti__engine_help(world->engine);
-    /* Whoever has the lock makes or frees a part, which waits for nobody here. */
+    /* The holder of the lock adds or removes a part, and waits for no rank while it does so. */
     if (!tutti__mutex_trylock(&world->parts_lock))
         return;
     for (tutti__comm_t *part = world->parts; part != NULL; part = part->next_part)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tutti__info: what the library reports of itself. It changes no state. */
+/* tutti__info: the library's report about itself. It changes no state. */
 #include "api/info.h"
 
 #include "base/status.h"
@@ -20,7 +20,7 @@
 
 #define MOST_RANKS (1u << 20)
 
-/* The caller's function and its argument. */
+/* The caller's callback and its argument. */
 typedef struct {
     tutti__info_put_t put;
     void *arg;
@@ -170,7 +170,7 @@ static int is_same(const answer_t *a, const answer_t *b)
            a->choice.sub == b->choice.sub && a->choice.radix == b->choice.radix;
 }
 
-/* The first size after `bytes` at which TUTTI_ALGORITHM may change the answer. */
+/* The first size after `bytes` at which TUTTI_ALGORITHM may change the choice. */
 static size_t next_edge(const tutti__override_t *forced, size_t bytes)
 {
     size_t edge = SIZE_MAX;
@@ -186,8 +186,9 @@ static size_t next_edge(const tutti__override_t *forced, size_t bytes)
     return edge;
 }
 
-/* The last size with the same answer as `from`. Each row of the table has one upper end, so an
-   answer that changes between two edges does not return between them. */
+/* The last size with the same algorithm as `from`. Bisection is valid between two edges: each row
+   of the table has one upper end, so an algorithm that ends there does not return before the next
+   edge. */
 static size_t last_size(const chooser_t *chooser, tutti__collective_t collective, size_t from,
                         const answer_t *answer)
 {
@@ -248,7 +249,8 @@ static void tell_collective(const chooser_t *chooser, tutti__collective_t collec
     } while (to != SIZE_MAX);
 }
 
-/* "4,4": the number of ranks, and with `first` the ranks that hosts begin with; 0: no such text. */
+/* Parse "4,4": returns the number of ranks; `first`, if not NULL, gets each host's first rank. 0:
+   invalid. */
 static uint32_t read_hosts(const char *text, uint32_t *first, uint32_t *ret_hosts)
 {
     uint32_t ranks = 0, hosts = 0;
@@ -271,7 +273,8 @@ static uint32_t read_hosts(const char *text, uint32_t *first, uint32_t *ret_host
     return ranks;
 }
 
-/* Hosts one after the other. Free host_first, which has all arrays. */
+/* A shape whose hosts have consecutive ranks. The caller frees host_first, which holds all
+   arrays. */
 static tutti_status_t make_shape(const char *what, tutti__shape_t *ret_shape)
 {
     uint32_t hosts, ranks = read_hosts(what, NULL, &hosts), min_local = ranks;

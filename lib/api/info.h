@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the library reports of itself, for tutti_info.
+ * The library's report about itself, for tutti_info.
  *
- * Exported in a node of its own, TUTTI_PRIVATE: only the tutti_info of the same build may call it.
- * It may change with each build, so tutti_info compares tutti_version() before it calls. The report
- * is thus of the installed library, not of a copy inside the program.
+ * Exported under the symbol version TUTTI_PRIVATE: only the tutti_info of the same build may call
+ * it. It may change with each build, so tutti_info first compares tutti_version(). So the report
+ * describes the installed library, not a copy inside the program.
  */
 #ifndef TUTTI__API_INFO_H
 #define TUTTI__API_INFO_H
@@ -14,19 +14,21 @@
 typedef enum {
     /* name, value: compiler, flags, kernels, ...; the library's own file */
     TUTTI__INFO_BUILD,
-    /* name, value; from: "default", "environment", "tuned file"; note: what is allowed instead.
-       from "unknown": a TUTTI_* variable that is no setting; note: the setting that may be meant.
-       from "tuned", name "use": value: the tuned file that counts, or why none does.
+    /* name, value; from: "default", "environment", "tuned file"; note: the allowed values, if the
+       value is invalid.
+       from "unknown": a TUTTI_* variable that is not a setting; note: the setting that may be
+       meant.
+       from "tuned", name "use": value: the tuned file in use, or the reason why none is used.
        from "tuned", name "place": value: the path of the tuned file for `what` local ranks */
     TUTTI__INFO_SETTINGS,
     /* name: a module of this version; value: how it was built, or that it was not. name "folder":
-       the folder in which modules are looked for */
+       the folder of the modules */
     TUTTI__INFO_MODULES,
     /* what: a file in that folder. name "library", value: its name, note: its path; name "version";
        name "devices"; name "error". In a process of its own for each file */
     TUTTI__INFO_PROBE,
     /* name "processors", value: the processors that this process may use; name "memory", value:
-       the bytes that it could still get, note: the limit that counts */
+       the bytes that it can still allocate, note: the limit that applies */
     TUTTI__INFO_PLACE,
     /* what: "4,4", ranks host by host. name: the collective; value: the algorithm; note: why;
        from_bytes, to_bytes: of the whole buffer, host memory. value "": there is none */

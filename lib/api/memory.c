@@ -18,7 +18,7 @@ tutti_status_t tutti_mem_alloc(tutti_comm_t *handle, size_t bytes, void **ret_pt
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_ptr is NULL");
     if (bytes > 0)
         mine = tutti__arena_alloc(comm->machine->arena, bytes, &ptr);
-    /* All ranks have it, or none. */
+    /* All ranks get their memory, or none does. */
     worst = (int32_t)mine;
     call = (tutti__exec_call_t){ .in = &worst,
                                  .out = &worst,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Direct messages between two ranks. The work is done in direct.c. */
+/* Direct messages between two ranks. direct.c does the work. */
 #include "api/direct.h"
 
 tutti_status_t tutti_send(const void *buffer, size_t count, tutti_dtype_t dtype, int dest,

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct calls on device memory. They go one of two ways, and all ranks the same:
+ * Direct calls on device memory. All ranks take the same of two paths:
  *
- *   by NCCL   with a schedule for device memory, where there is one, and NCCL serves the type and
- *             operation
- *   staged    the data go to host memory, a call is made there, and the result goes back
- *             (engine/staged.h). Scaled calls, messages and those whose ranks know their own counts
- *             only always do; allreduces of several hosts where that is cheaper
+ *   by NCCL   a schedule for device memory, if there is one and NCCL serves type and operation
+ *   staged    copy the data to host memory, make the call there, and copy the result back
+ *             (engine/staged.h). Always for scaled calls, messages, and calls whose ranks know only
+ *             their own counts; for allreduces of several hosts if that is cheaper
  *             (coll/device_cost.h)
  *
- * A call in a stream (tutti/cuda.h) begins behind the work that is there; else the data are there
- * when it is made, as in host memory. If NCCL does all of it, and nothing is to be done behind
- * that, it ends when it is queued, and the stream waits for it; else the result is there. With
- * TUTTI_STREAM_WAIT=device several hosts make it as a request (api/cuda.c).
+ * A call in a stream (tutti/cuda.h) begins behind the work in the stream. Otherwise the data must
+ * be complete before the call, as in host memory. If NCCL does the whole call, and no step follows,
+ * the call returns when the work is queued, and the stream waits for it. Otherwise it returns when
+ * the result is complete. With TUTTI_STREAM_WAIT=device, several hosts make it as a request
+ * (api/cuda.c).
  *
- * The caller's thread uses the communicator's device meanwhile, and then its own again.
+ * During the call, the communicator's device is the calling thread's current device.
  */
 #include "api/device.h"
 #include "api/direct.h"
@@ -31,7 +31,7 @@ unsigned tutti__comm_device_tag(const tutti__call_t *call)
     return call->on_device && is_common ? TUTTI__TAG_ON_DEVICE : 0;
 }
 
-/* Behind what is in the call's stream; NULL: it has none. */
+/* The event behind the work in the call's stream; NULL: the call has no stream. */
 static tutti__devent_t *ready_of(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return call->has_stream ? comm->device.lane[0].ready : NULL;
@@ -40,14 +40,15 @@ static tutti__devent_t *ready_of(const tutti__comm_t *comm, const tutti__call_t 
 /* ---- a reduce_scatter in place as in MPI ---- */
 
 /*
- * Its result belongs where others' operands stand, and there is no other device memory. So it is
- * made in place as in NCCL, at this rank's own part, moved, and what stood there put back:
+ * The result must go to the beginning of the buffer, which holds operands for other ranks, and no
+ * other device memory is available. So reduce in place as in NCCL, into this rank's own part, move
+ * the result to the beginning, and restore the own part:
  *
  *      sendbuf == recvbuf  | 0 ....... | own part |     own part to host memory; reduce_scatter;
  *                            ^--- result ---'           result to the begin; own part back
  */
 typedef struct {
-    char *own; /* NULL: it is not such a call */
+    char *own; /* NULL: the call is not of this kind */
     size_t begin, bytes;
 } moved_t;
 
@@ -82,8 +83,8 @@ static tutti_status_t keep_own(tutti__comm_t *comm, const moved_t *moved, tutti_
     return tutti__comm_wait_for_copies(comm, status);
 }
 
-/* Through the stage piece by piece, each read before anything is written there: the places may
-   overlap, and what is recvbuf now is not put back. */
+/* Move the result through the stage piece by piece: each piece is read before it is written, since
+   source and destination may overlap. Restore only the part of `own` outside recvbuf. */
 static tutti_status_t put_back_own(tutti__comm_t *comm, const moved_t *moved)
 {
     const tutti__device_ops_t *ops = comm->device.ops;
@@ -103,7 +104,7 @@ static tutti_status_t put_back_own(tutti__comm_t *comm, const moved_t *moved)
     }
     if (status == TUTTI_OK)
         status = ops->record(lane->done, lane->up);
-    /* What is put back passes the stage, too. */
+    /* staged_put_back uses the stage as well. */
     status = tutti__comm_wait_for_copies(comm, status);
     if (status != TUTTI_OK)
         return status;
@@ -112,9 +113,10 @@ static tutti_status_t put_back_own(tutti__comm_t *comm, const moved_t *moved)
     return tutti__comm_wait_for_copies(comm, status);
 }
 
-/* ---- the two ways ---- */
+/* ---- the two paths ---- */
 
-/* May NCCL do it? The same on all ranks, so not by where a rank's buffers are. */
+/* May NCCL make the call? The result is equal on all ranks, so it cannot depend on the place of
+   this rank's buffers. */
 static int suits_nccl(const tutti__comm_t *comm, const tutti__call_t *call)
 {
     return comm->device.node != NULL && tutti__comm_device_tag(call) != 0 && call->prescale == 1 &&
@@ -123,7 +125,7 @@ static int suits_nccl(const tutti__comm_t *comm, const tutti__call_t *call)
                                    call->op, call->op == TUTTI_AVG ? comm->shape.size : 0);
 }
 
-/* call: its room was prepared. *ret_made: 0 if NCCL does not serve it. */
+/* call: after tutti__call_prepare. *ret_made: 0 if NCCL does not serve it. */
 static tutti_status_t run_by_nccl(tutti__comm_t *comm, const tutti__call_t *call,
                                   const tutti__sched_t *sched, tutti__exec_call_t *exec, int meets,
                                   const moved_t *moved, int *ret_made)
@@ -147,7 +149,7 @@ static tutti_status_t run_by_nccl(tutti__comm_t *comm, const tutti__call_t *call
     return *ret_made ? status : TUTTI_OK;
 }
 
-/* *ret_made: 0 if there is no schedule, or NCCL does not serve it; the same on all ranks. */
+/* *ret_made: 0 without a schedule, or if NCCL does not serve the call; equal on all ranks. */
 static tutti_status_t make_by_nccl(tutti__comm_t *comm, const tutti__call_t *call, int agreed,
                                    int *ret_made)
 {
@@ -172,7 +174,7 @@ static tutti_status_t make_by_nccl(tutti__comm_t *comm, const tutti__call_t *cal
     return run_by_nccl(comm, &own, sched, &exec, !agreed, &moved, ret_made);
 }
 
-/* A mismatch that is found in host memory leaves the device's as it was. */
+/* After a mismatch in host memory, the device memory is unchanged. */
 static tutti_status_t make_staged(tutti__comm_t *comm, const tutti__call_t *call, int agreed)
 {
     tutti_status_t status;
@@ -212,11 +214,11 @@ tutti_status_t tutti__comm_make_on_device(tutti__comm_t *comm, const tutti__call
     int before;
     tutti_status_t status = tutti__device_enter(&comm->device, &before);
 
-    /* The peers know nothing of such an error. */
+    /* The peers have not been told about this rank's error. */
     status = status == TUTTI_OK ? make(comm, call) : tutti__comm_end_badly(comm, status);
     if (status != TUTTI_OK && tutti__engine_alive(comm->engine) != TUTTI_OK) {
         tutti__device_quiet(&comm->device, 0, 1);
-        (void)tutti__engine_alive(comm->engine); /* its words once more */
+        (void)tutti__engine_alive(comm->engine); /* restores its error text */
     }
     tutti__device_leave(&comm->device, before);
     return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tutti_op_create, tutti_op_free: operations of the caller's own. */
+/* tutti_op_create, tutti_op_free: user operations. */
 #include <tutti/tutti.h>
 
 #include "base/names.h"

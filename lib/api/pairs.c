@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct messages: what sender and receiver tell each other before, and the data.
+ * Direct messages: the comparison of sender and receiver, and the data.
  *
- * Each has a head for the other: its type and count. Both compare the same two heads, so both find
- * the same. Where they do not fit, nothing moves, and the call ends with MISMATCH on both.
+ * Sender and receiver exchange heads: type and count. Both compare the same two heads, with the
+ * same result. If the heads differ, no data moves, and the call ends with MISMATCH on both ranks.
  *
- *      sender --head--> receiver        fits:  sender ==data==> receiver
- *      sender <--head-- receiver        else:  MISMATCH on both
+ *      sender --head--> receiver        equal:      sender ==data==> receiver
+ *      sender <--head-- receiver        different:  MISMATCH on both
  *
- * A sendrecv has two sides, one as sender and one as receiver, be it of the same peer or of two.
- * Each goes on by itself: the other may depend on it, in a chain of ranks. So a side that does not
- * fit leaves the other one alone, whose peer knows of no error.
+ * A sendrecv has two sides, one as sender and one as receiver, with one peer or with two. Each side
+ * proceeds independently, because in a chain of ranks one side may depend on the other. So a
+ * mismatch of one side does not stop the other side, whose peer has no error.
  *
- * A peer that is in a collective call reads no heads: on one host both wait until TUTTI_TIMEOUT;
- * between hosts the length tells.
+ * A peer that is in a collective call reads no heads. On one host both ranks wait until
+ * TUTTI_TIMEOUT; between hosts the message's length reveals the mismatch.
  *
- * Rejected: the head in front of the data. The sender would not hear what the receiver came with.
- * Price: a message each way before the data, so a short one takes about twice as long.
+ * Rejected: the head in front of the data. The sender would not get the receiver's arguments. The
+ * price is a message each way before the data, so a short message takes about twice as long.
  */
 #include "api/direct.h"
 
@@ -27,9 +27,9 @@
 #include <string.h>
 
 #define NOBODY UINT32_MAX
-#define MARK 0x70616900u /* tells a head from data; lowest byte: the type */
+#define MARK 0x70616900u /* marks a head; lowest byte: the type */
 
-/* Calls that compare begin with 8-byte numbers: such a message is never as long as a head. */
+/* A collective that compares begins with messages of 8-byte numbers, never as long as a head. */
 static_assert(sizeof(tutti__head_t) % sizeof(uint64_t) != 0, "heads are told by their length");
 
 enum {
@@ -51,7 +51,7 @@ static const char *type_of(const tutti__head_t *head)
     return tutti__dtype_name((tutti_dtype_t)(head->type & 0xff));
 }
 
-/* The same words on both ranks. */
+/* Report a mismatch with the same text on both ranks. */
 static tutti_status_t fail(const tutti__comm_t *comm, int i)
 {
     const tutti__partner_t *side = &comm->side[i];
@@ -89,7 +89,7 @@ static tutti_status_t start(tutti__comm_t *comm, int i, tutti__partner_stage_t s
     return tutti__run_start(&side->run, sched, stage == TUTTI__SIDE_HEADS ? &heads : &side->data);
 }
 
-/* A side's run is over. */
+/* Continue after the end of a side's run. */
 static tutti_status_t go_on(tutti__comm_t *comm, int i)
 {
     tutti__partner_t *side = &comm->side[i];
@@ -137,7 +137,7 @@ tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__stuck_t *stuck)
         else if (status != TUTTI_OK)
             return status;
     }
-    /* Blocked in two places: no one word to sleep on. */
+    /* Both sides are blocked: there is no single word to sleep on. */
     if (blocked > 1)
         stuck->word = NULL;
     return blocked > 0 ? TUTTI__AGAIN : TUTTI_OK;
@@ -159,7 +159,7 @@ void tutti__pairs_cancel(tutti__comm_t *comm)
 
 /* ---- the call ---- */
 
-/* One side's part of the call. */
+/* Prepare one side. */
 static void take(tutti__partner_t *side, uint32_t peer, const tutti__call_t *call, size_t count)
 {
     uint64_t number = count;
@@ -178,7 +178,7 @@ static tutti_status_t allowed(tutti__comm_t *comm, uint32_t dest, uint32_t sourc
     return status == TUTTI_OK ? tutti__comm_allows(comm, sched) : status;
 }
 
-/* UNSUPPORTED before anything has begun. */
+/* UNSUPPORTED is returned before any side has started. */
 tutti_status_t tutti__pairs_start(tutti__comm_t *comm, const tutti__call_t *call,
                                   const tutti__exec_call_t *exec)
 {
@@ -213,7 +213,8 @@ tutti_status_t tutti__pairs_end(tutti__comm_t *comm)
 {
     int first = comm->side[RECEIVER].peer < comm->topo->rank ? RECEIVER : SENDER;
 
-    /* Of two the one whose sender has the lower number: so the peer of both says the same. */
+    /* If both sides mismatch, report the side with the lower sender: if both have the same peer,
+       that peer reports the same side. */
     for (int i = 0; i < SIDES; i++)
         if (comm->side[first ^ i].stage == TUTTI__SIDE_WRONG)
             return fail(comm, first ^ i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of a world's parts, and their end: tutti_comm_free, or with the world. Any thread may
- * make, free and walk through them at a time (help.c).
+ * The list of a world's parts, and their end: tutti_comm_free, or the world's end. Several threads
+ * may add, free and walk through parts at the same time (help.c).
  */
 #include "api/comm.h"
 
@@ -28,7 +28,7 @@ tutti_status_t tutti_comm_free(tutti_comm_t *handle)
     if (status != TUTTI_OK)
         return status;
     if (tutti__engine_in_callback())
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_comm_free inside a callback");
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a callback must not call tutti_comm_free");
     if (comm->world == comm)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "the world is ended by tutti_finalize, not by tutti_comm_free");

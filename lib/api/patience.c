@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a direct call waits.
+ * The backoff of a waiting direct call.
  *
- * It spins for about as long as waking a sleeper costs, if there are processors enough; then it
- * yields, which is all that ranks sharing a core need: each of them runs once per call; then it
- * sleeps on the very word that is waited for. Only a sleeper looks after deadlines and dead peers.
+ * If each rank has a processor, it first spins for about as long as it takes to wake a sleeping
+ * thread. Then it yields; this suffices for ranks that share a core, since each of them runs once
+ * per call. Then it sleeps on the word that it waits for. Deadlines and deaths of peers are checked
+ * only between sleeps.
  */
 #include "api/direct.h"
 
@@ -15,32 +16,32 @@
 #include <sched.h>
 #include <unistd.h>
 
-/* A close look at a peer's word takes some 20 ns with its pause, and each look is
-   TUTTI__CLOSE_LOOKS of them: so with a processor of its own a rank spins for about 1.5 ms. */
+/* Polling a peer's word once takes some 20 ns with its pause, and a look is TUTTI__CLOSE_LOOKS
+   polls: so a rank with a processor of its own spins for about 1.5 ms. */
 #define SPIN_LOOKS 1500
 #define YIELD_LOOKS 100
 /*
- * Ranks that share processors yield for about as long as it takes to be woken, whichever peers
- * they wait for in the same stage of a call: one turn of four to eight ranks. Longer they would be
- * in the way of those that they wait for.
- * Tried, with 8 ranks on one processor, 8 bytes after an MPI barrier: 100 yields for each word,
+ * If ranks share processors, a rank yields for about as long as a wake-up takes: one turn of four
+ * to eight ranks. The time is counted per stage of a call, over all peers that the stage waits for.
+ * Longer yielding would take processor time from these peers.
+ * Tried, with 8 ranks on one processor, 8 bytes after an MPI barrier: 100 yields for each word take
  * 43 us instead of 25; no yields, 61. On two processors both take 15 us; less than a turn, 25.
- * Once for all stages: 0.35 of MPI's time from 512 bytes to 4 MiB instead of 0.25.
+ * One budget for all stages of a call: 0.35 of MPI's time from 512 bytes to 4 MiB, instead of 0.25.
  */
 #define YIELD_NS 12000u
 /*
- * Sleeps are bounded: see machine.h on wake-ups that can be missed, and deaths are looked after.
- * They grow with what has been waited, so a missed wake-up costs little of that, and who waits for
- * two seconds wakes a hundred times and not a thousand.
+ * Sleeps are bounded, because a wake-up can be missed (see machine.h), and because deaths are
+ * checked between sleeps. They grow with the time waited so far: a missed wake-up costs a small
+ * share of that time, and a wait of two seconds takes a hundred sleeps, not a thousand.
  */
 #define SLEEP_US 2000
 #define SLEEP_MOST_US 50000
 #define SLEEP_SHARE 16
 #define POLL_SLEEP_US 20
-/* How long who does not know the culprit waits for one that does. */
+/* After a timeout on the device: how long to wait for a peer's report of the cause. */
 #define NEWS_MS 500
 
-/* The rank or ranks that p waits for, or its device. */
+/* The name of the rank or ranks that p waits for, or of its device. */
 static const char *whom(const tutti__comm_t *comm, const tutti__patience_t *p)
 {
     if (p->stuck.peer < 0)
@@ -48,8 +49,8 @@ static const char *whom(const tutti__comm_t *comm, const tutti__patience_t *p)
     return tutti__boot_rank_name(comm->boot, (uint32_t)p->stuck.peer);
 }
 
-/* The deadline has passed. Nobody knows whom a device waits for, so news of those who know better
-   are waited for; a rank that is stopped is better to say than one that waits for it. */
+/* The deadline has passed. A device does not tell which rank it waits for, so wait for a peer's
+   report. If a process is stopped, name its rank: other ranks may only be waiting for it. */
 static tutti_status_t give_up(tutti__comm_t *comm, const tutti__patience_t *p)
 {
     char halted[160] = "";
@@ -69,7 +70,7 @@ static tutti_status_t give_up(tutti__comm_t *comm, const tutti__patience_t *p)
                        whom(comm, p), halted[0] != '\0' ? "; " : "", halted);
 }
 
-/* The wait has lasted for another TUTTI_STALL_WARNING seconds. */
+/* Warn after each TUTTI_STALL_WARNING seconds of a wait. */
 static void warn(const tutti__comm_t *comm, const tutti__patience_t *p, uint64_t waited_ns)
 {
     char call[160], halted[160];
@@ -85,7 +86,7 @@ static void warn(const tutti__comm_t *comm, const tutti__patience_t *p, uint64_t
                whom(comm, p), is_halted ? "; " : "", is_halted ? halted : "");
 }
 
-/* Peers that are dead, have left, or are too late. */
+/* An error if the communicator has ended or the deadline has passed; warns about long waits. */
 static tutti_status_t check_peers(tutti__comm_t *comm, tutti__patience_t *p)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
@@ -105,8 +106,9 @@ static tutti_status_t check_peers(tutti__comm_t *comm, tutti__patience_t *p)
     return give_up(comm, p);
 }
 
-/* Peers write a stage's words to one place, each in its own arena. (Not so announcements of two
-   ranks, but there is one word for a stage then.) */
+/* The place of a word relative to its writer's arena. All peers write a stage's words at the same
+   place of their arenas, so the place identifies the stage. (With two ranks, announcements are at
+   other places, but then a stage has one word.) */
 static uintptr_t place_of(const tutti__comm_t *comm, const tutti__stuck_t *stuck)
 {
     int32_t index = stuck->peer < 0 ? -1 : comm->machine->index_of[stuck->peer];
@@ -114,7 +116,7 @@ static uintptr_t place_of(const tutti__comm_t *comm, const tutti__stuck_t *stuck
     return (uintptr_t)stuck->word - (index < 0 ? 0 : (uintptr_t)comm->machine->base[index]);
 }
 
-/* Stay awake, if it has not lasted too long: 0 if it has. */
+/* Spin or yield once. 0: the wait has lasted long enough to sleep. */
 static int bide(const tutti__comm_t *comm, tutti__patience_t *p)
 {
     uint64_t before;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests: starting, testing, waiting. Argument checks; the rest is the engine's. */
+/* Starting, testing and waiting for requests: argument checks. The engine does the rest. */
 #include "api/arguments.h"
 #include "api/comm.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Overlaps of buffers. Whole buffers and parts in ascending order are compared at a glance; others
- * are sorted by address, which takes n log n for n parts.
+ * Overlaps of buffers. Whole buffers, and parts in ascending order, are checked in linear time;
+ * other parts are sorted by address, which takes n log n for n parts.
  */
 #include "api/sides.h"
 
@@ -23,7 +23,7 @@ static int by_begin(const void *a, const void *b)
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* The parts of a side that are not empty; returns how many. */
+/* List the non-empty parts of a side; returns their number. */
 static size_t list_parts(const tutti__side_t *side, uint32_t size, size_t esize, part_t *parts)
 {
     size_t n = 0, next = 0;
@@ -47,15 +47,15 @@ static tutti_status_t overlap(const part_t *a, const part_t *b)
                            "the parts of ranks %u and %u in %s overlap: see %s", a->rank, b->rank,
                            a->side->name, a->side->displs_name);
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                       "%s and %s overlap, and not as a call in place does", a->side->name,
+                       "%s and %s overlap, but not in place as this call allows", a->side->name,
                        b->side->name);
 }
 
-/* Go through all parts by address: none may begin inside one that is written, and none that is
-   written inside any. */
+/* Check all parts in order of their addresses: no part may begin inside a written part, and no
+   written part may begin inside another part. */
 static tutti_status_t sweep(part_t *parts, size_t n, const tutti__side_t *recv)
 {
-    const part_t *read = NULL, *written = NULL; /* those that reach farthest */
+    const part_t *read = NULL, *written = NULL; /* with the highest end so far */
     tutti_status_t status = TUTTI_OK;
 
     qsort(parts, n, sizeof(*parts), by_begin);
@@ -89,7 +89,7 @@ static tutti_status_t check_parts(const tutti__side_t *send, const tutti__side_t
     return status;
 }
 
-/* Parts in ascending order, the usual case, are seen at a glance. */
+/* Are the parts in ascending order, without overlap? This is the usual case. */
 static int is_ascending(const tutti__side_t *side, uint32_t size)
 {
     size_t end = 0;
@@ -105,7 +105,7 @@ static int is_ascending(const tutti__side_t *side, uint32_t size)
     return 1;
 }
 
-/* Element where rank's own part begins in a side of all ranks' parts. */
+/* The first element of this rank's part in a side with the parts of all ranks. */
 static size_t own_begin(const tutti__side_t *side, uint32_t rank, uint32_t size)
 {
     size_t begin = 0;
@@ -119,8 +119,8 @@ static size_t own_begin(const tutti__side_t *side, uint32_t rank, uint32_t size)
     return begin;
 }
 
-/* The same elements, whether displacements are written out or not; where nothing begins does not
-   matter. */
+/* Do two sides have the same elements? Displacements may be NULL or explicit; those of empty parts
+   are ignored. */
 static int same_parts(const tutti__side_t *a, const tutti__side_t *b, uint32_t size)
 {
     size_t next = 0;
@@ -136,7 +136,7 @@ static int same_parts(const tutti__side_t *a, const tutti__side_t *b, uint32_t s
     return 1;
 }
 
-/* Is it one of the ways in which a call may work in place? */
+/* Are the buffers in place in a way that this kind of call allows? */
 static int in_place(const tutti__call_t *call, const tutti__side_t *send, const tutti__side_t *recv,
                     uint32_t rank, uint32_t size, size_t esize)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asynchronous calls, singly, in groups, and persistent: argument checks; the rest is the
-   engine's. */
+/* Asynchronous calls, one by one, in submission groups and persistent: argument checks. The engine
+   does the rest. */
 #include "api/submit.h"
 
 #include "api/arguments.h"
@@ -65,7 +65,7 @@ static tutti_status_t read_options(const tutti_async_options_t *user, tutti__ent
 
 /* ---- one entry ---- */
 
-/* allgatherv and alltoallv may find out their recvcounts. */
+/* For allgatherv and alltoallv, recvcounts may be NULL; then it is computed. */
 static tutti_status_t check_later(const tutti__call_t *call, int *ret_later)
 {
     *ret_later = (call->kind == TUTTI_CALL_ALLGATHERV || call->kind == TUTTI_CALL_ALLTOALLV) &&
@@ -90,7 +90,7 @@ static tutti_status_t check_entry(const tutti__comm_t *comm, tutti__entry_t *ent
         status = check_later(&entry->call, &entry->counts_later);
     if (status == TUTTI_OK)
         status = tutti__call_check(comm, &entry->call, entry->counts_later);
-    /* Where nothing is reduced it has no meaning. */
+    /* Only reductions have an operation. */
     if (!tutti__call_reduces(entry->call.kind))
         entry->call.op = (tutti_op_t)0;
     return status;
@@ -120,7 +120,7 @@ tutti_status_t tutti__submit_one(tutti_comm_t *handle, const char *name, tutti__
     return tutti__engine_submit(comm->engine, &entry, 1, ret_request);
 }
 
-/* ---- calls that are written down ---- */
+/* ---- calls as structures ---- */
 
 tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_call)
 {
@@ -134,7 +134,8 @@ tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_cal
     if (status != TUTTI_OK)
         return status;
     if (call->kind < TUTTI_CALL_ALLREDUCE || call->kind > TUTTI_CALL_SENDRECV)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call->kind %d is none", (int)call->kind);
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call->kind %d is not a kind of call",
+                           (int)call->kind);
     *ret_call = (tutti__call_t){
         .kind = call->kind,
         .dtype = call->dtype,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Direct collectives with parts of different lengths. The work is done in direct.c. */
+/* Direct collectives with parts of different lengths. direct.c does the work. */
 #include "api/direct.h"
 
 tutti_status_t tutti_reduce_scatterv(const void *sendbuf, void *recvbuf, const size_t *recvcounts,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tutti_init, tutti_finalize, tutti_world, tutti_abort: the one communicator of all ranks. And
-   unique ids. */
+/* tutti_init, tutti_finalize, tutti_world, tutti_abort: the communicator of all ranks. Unique
+   ids. */
 #include "api/arguments.h"
 #include "api/comm.h"
 
@@ -49,7 +49,7 @@ static tutti_status_t read_options(const tutti_options_t *user, tutti_options_t 
     return TUTTI_OK;
 }
 
-/* Without a launcher: what the program must tell, and what must not tell otherwise. */
+/* With unique_id or store: check the other options, and settings that would contradict. */
 static tutti_status_t check_told(const tutti_options_t *options, const tutti__conf_t *conf)
 {
     const char *what = options->unique_id != NULL ? "options->unique_id" : "options->store";
@@ -67,11 +67,11 @@ static tutti_status_t check_told(const tutti_options_t *options, const tutti__co
     if (options->mpi_comm != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options has both an mpi_comm and %s", what);
     if (options->nranks < 1 || options->rank < 0 || options->rank >= options->nranks)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options: there is no rank %d among %d",
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options: there is no rank %d, nranks is %d",
                            options->rank, options->nranks);
     if (conf->boot[0] != '\0')
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "TUTTI_BOOT=%s, but the program has set %s: which one?", conf->boot,
+                           "TUTTI_BOOT=%s conflicts with %s, which the program has set", conf->boot,
                            what);
     return TUTTI_OK;
 }
@@ -119,7 +119,7 @@ tutti_status_t tutti_init(const tutti_options_t *user)
     if (status != TUTTI_OK)
         return status;
     tutti__mutex_lock(&world_lock);
-    /* A forked child ends what was its parent's first. */
+    /* A forked child must first call tutti_finalize, to forget its parent's world. */
     if (atomic_load(&world) != NULL)
         status = tutti__comm_of(atomic_load(&world), &comm);
     if (status == TUTTI_OK && atomic_load(&world) != NULL)
@@ -138,10 +138,10 @@ tutti_status_t tutti_finalize(void)
     tutti__comm_t *comm;
 
     if (tutti__engine_in_callback())
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_finalize inside a callback");
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a callback must not call tutti_finalize");
     tutti__mutex_lock(&world_lock);
     handle = atomic_exchange(&world, NULL);
-    /* In a forked child it is the parent's; leave it alone. */
+    /* In a forked child this is the parent's world, which is not touched. */
     if (handle != NULL && tutti__comm_of(handle, &comm) == TUTTI_OK)
         tutti__comm_close(comm);
     tutti__id_end_all();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Words that several threads or processes share, in memory of one process or mapped by many.
+ * Atomic words that several threads or processes share, in private or in shared memory.
  *
- * All protocols over shared memory (node/shm, xport/shm, the engine's mailboxes) go through these
- * few functions. That is what lets the interleaving test run their real code: built with
- * TUTTI_INTERLEAVE, each access first offers the test's scheduler to switch to another rank.
+ * All protocols over shared memory (node/shm, xport/shm, the engine's mailboxes) use only these
+ * functions. So the interleaving test can run their real code: with TUTTI_INTERLEAVE, each access
+ * first lets the test's scheduler switch to another rank.
  */
 #ifndef TUTTI__BASE_ATOMIC_H
 #define TUTTI__BASE_ATOMIC_H
@@ -60,13 +60,14 @@ static inline void tutti__store64_release(tutti__word64_t *word, uint64_t value)
 }
 
 /*
- * A full fence: my stores so far are visible before my loads from here on. It takes two, one on
- * each side of a "store mine, look at yours" pair; each place names its partner.
+ * A full fence: this thread's earlier stores are visible before its later loads. Fences come in
+ * pairs: each of two threads stores its own word, fences, and loads the other's word. The comment
+ * at each fence names its partner.
  */
 static inline void tutti__fence(void)
 {
 #if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
-    /* GCC's TSan does not know fences and says so; nothing that it checks relies on them. */
+    /* GCC's TSan does not model fences, and warns; no access that it checks relies on a fence. */
     __asm__ __volatile__("mfence" ::: "memory");
 #else
     atomic_thread_fence(memory_order_seq_cst);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The only place for what C11 does not have: attributes and compiler facts. */
+/* The only file with GNU extensions of C11: attributes, and properties of the compiler. */
 #ifndef TUTTI__BASE_COMPILER_H
 #define TUTTI__BASE_COMPILER_H
 
@@ -14,10 +14,11 @@
 /* For a typedef: elements at any address, in memory of any declared type. */
 #define TUTTI__UNALIGNED __attribute__((aligned(1), may_alias))
 
-/* Before a loop: no iteration writes what another one reads, whatever the pointers look like. */
+/* Before a loop: no iteration writes data that another iteration reads. The compiler need not check
+   the pointers for overlap. */
 #if defined(__clang__)
 #define TUTTI__INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-/* Sanitized loops are not vectorised; that is no news. */
+/* Sanitizers prevent vectorisation; the warning about it is useless. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #else
 #define TUTTI__INDEPENDENT _Pragma("GCC ivdep")
@@ -37,13 +38,13 @@
 #define TUTTI__SANITIZED 1
 #endif
 
-/* Two lines, because the adjacent-line prefetcher of x86 moves them as a pair. */
+/* Two cache lines: the adjacent-line prefetcher of x86 fetches them as a pair. */
 #define TUTTI__LINE_BYTES 64
 #define TUTTI__FALSE_SHARING_BYTES 128
 
 /*
- * Begin to fetch the line of `at`, to be written. Compilers take __builtin_prefetch(at, 1) for a
- * read where they may not count on PREFETCHW.
+ * Prefetch the cache line of `at` for writing. In assembler, because compilers turn
+ * __builtin_prefetch(at, 1) into a prefetch for reading unless the target has PREFETCHW for sure.
  */
 #if defined(__x86_64__)
 #define TUTTI__FETCH_TO_WRITE(at) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(at)))
@@ -54,7 +55,7 @@
 #define TUTTI__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TUTTI__MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* Where a field ends in its structure: the structure's size when that field was the last. */
+/* The offset of a field's end: the size of the structure in the version whose last field it was. */
 #define TUTTI__END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
 /* Round x up to a multiple of m; m is a power of two. */

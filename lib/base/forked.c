@@ -27,6 +27,6 @@ unsigned tutti__fork_generation(void)
 
 tutti_status_t tutti__fork_refuse(void)
 {
-    return tutti__fail(TUTTI_ERR_SHUTDOWN,
-                       "this process was forked from one that uses Tutti and cannot go on with it");
+    return tutti__fail(TUTTI_ERR_SHUTDOWN, "a forked child cannot use Tutti objects of its parent; "
+                                           "tutti_finalize forgets them");
 }

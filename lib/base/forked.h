@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A forked child must not use what it shares with its parent: shared memory, sockets, the engine.
+ * A forked child must not use its parent's objects: shared memory, sockets, the engine.
  *
- * Objects remember the generation they were made in; in a child it has grown, so they are seen to
- * be the parent's. A child that starts afresh (tutti_init) is a generation of its own.
+ * Each object stores the fork generation in which it was made. fork() increments the generation in
+ * the child, so the child detects the parent's objects. A child that calls tutti_init makes objects
+ * of its own generation.
  */
 #ifndef TUTTI__BASE_FORKED_H
 #define TUTTI__BASE_FORKED_H
@@ -14,13 +15,13 @@
 
 #include <stdatomic.h>
 
-/* The number of forks between the first call of this, in an ancestor, and this process. */
+/* The number of forks from the first call of this function, in an ancestor, to this process. */
 unsigned tutti__fork_generation(void);
 
 /* Report that the object belongs to another generation: TUTTI_ERR_SHUTDOWN. */
 tutti_status_t tutti__fork_refuse(void);
 
-/* For tutti__fork_check alone. */
+/* Used by tutti__fork_check only. */
 extern atomic_uint tutti__generation;
 
 /* TUTTI_OK, or TUTTI_ERR_SHUTDOWN for an object of another generation. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See handles.h. Free slots are a stack without a lock. Its head has a count of all takes beside
- * the index: if other threads take and return a slot while a thread reads its successor, the count
- * has changed, and that thread tries again.
+ * See handles.h. The free slots are a lock-free stack. Its head holds an index and the count of all
+ * slots taken so far. If other threads take and return a slot while a thread reads the slot's
+ * successor, the count has changed, and the thread tries again.
  */
 #include "base/handles.h"
 
@@ -70,8 +70,7 @@ static int have_chunk(tutti__handles_t *table, uint32_t chunk)
     slots = calloc(TUTTI__HANDLES_CHUNK, sizeof(*slots));
     if (slots == NULL)
         return 0;
-    /* Another thread may have been faster. Release: pairs with the acquire in
-       slot_of. */
+    /* Another thread may have been faster. Release: pairs with the acquire in slot_of. */
     if (!atomic_compare_exchange_strong(&table->more[chunk], &none, slots))
         free(slots);
     return 1;
@@ -135,9 +134,9 @@ void tutti__handle_end(tutti__handles_t *table, const void *handle)
                                                     memory_order_release, memory_order_relaxed));
 }
 
-/* ---- words ---- */
+/* ---- error texts ---- */
 
-/* Was this value given out as a handle of the table? */
+/* Was this value ever a valid handle of the table? */
 static int was_given(const tutti__handles_t *table, uint64_t value)
 {
     uint32_t number = (uint32_t)value;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Handles: what a program holds instead of a pointer to an object of the library.
+ * Handles: checked numbers that a program gets instead of pointers to the library's objects.
  *
- * A handle is a number in the form of a pointer: a kind, a generation and an index. The index leads
- * to a slot of the kind's table, and the slot holds the one handle that is valid there now. So a
- * handle is checked without reading the object, which may have been freed. A freed communicator, a
- * request that was waited for, or any other pointer is an error and not a crash.
+ * A handle is a number in the form of a pointer: a kind, a generation and an index. The index
+ * selects a slot of the kind's table, and the slot holds its only valid handle. So a look-up checks
+ * a handle without reading the object, which may have been freed. A freed communicator, a request
+ * after its wait, or any other pointer is an error and not a crash.
  *
  *      63     56 55          32 31                    0
  *      |  kind  |  generation  |       index + 1       |     no pointer of a program has such bits
  *
- * A slot gets a new generation each time it is given out, so a handle that has ended becomes valid
- * again after 2^24 objects in the same slot. Slots are never freed or moved: the first are part of
- * the table, more come in chunks. So any thread looks a handle up without a lock.
+ * A slot gets a new generation each time it is taken, so an ended handle becomes valid again only
+ * after 2^24 objects in its slot. Slots are never freed or moved: the first slots are part of the
+ * table, the others come in chunks. So any thread looks up a handle without a lock.
  *
- * A look-up is safe while other handles end. A program that ends a handle while another
- * thread is inside a call on that same handle is in error, and not protected.
+ * A look-up is safe while other handles end. If a program ends a handle while another thread is
+ * inside a call on the same handle, the program is wrong, and this is not detected.
  */
 #ifndef TUTTI__BASE_HANDLES_H
 #define TUTTI__BASE_HANDLES_H
@@ -40,8 +40,8 @@ typedef enum {
 } tutti__handle_kind_t;
 
 typedef struct {
-    /* The valid handle. In a free slot: the complement of the slot's next handle. It has the index
-       of another slot, so it equals no handle that leads here. In a slot never used: 0. */
+    /* The valid handle. In a free slot: the complement of the slot's next handle. The complement
+       has the index of another slot, so no handle of this slot equals it. In an unused slot: 0. */
     _Atomic uint64_t handle;
     _Atomic uintptr_t object; /* of a free slot: the next free one, as its index + 1; 0: none */
 } tutti__slot_t;
@@ -51,24 +51,25 @@ typedef struct {
     tutti__slot_t first[TUTTI__HANDLES_CHUNK];
     tutti__handle_kind_t kind;
     const char *what;      /* "communicator" */
-    const char *ended;     /* "was freed": what has happened to an ended handle */
-    _Atomic uint64_t free; /* below: index + 1 of the first free slot; above: slots taken so far */
-    _Atomic uint32_t used; /* slots that were ever given out */
+    const char *ended;     /* "was freed": the end of a handle, for error texts */
+    _Atomic uint64_t free; /* low half: index + 1 of the first free slot; high half: slots taken */
+    _Atomic uint32_t used; /* slots that were ever taken */
     _Atomic(tutti__slot_t *) more[TUTTI__HANDLES_CHUNKS]; /* from 1 on */
 } tutti__handles_t;
 
-/* End a handle: from here on it is not valid. NULL is fine. Any thread. */
+/* Make a handle invalid. NULL does nothing. Any thread. */
 void tutti__handle_end(tutti__handles_t *table, const void *handle);
 
-/* Report why a handle was not found, and return INVALID_ARGUMENT. name: the argument's. */
+/* Report why a handle was not found, and return INVALID_ARGUMENT. name: of the argument. */
 tutti_status_t tutti__handle_wrong(const tutti__handles_t *table, const void *handle,
                                    const char *name);
 
-/* tutti__handle_find beyond the first chunk; tutti__handle_make if that has no free slot. */
+/* The slow paths: tutti__handle_find beyond the first chunk; tutti__handle_make if the first chunk
+   has no free slot. */
 int tutti__handle_find_more(const tutti__handles_t *table, const void *handle, void **ret_object);
 tutti_status_t tutti__handle_make_more(tutti__handles_t *table, void *object, void **ret_handle);
 
-/* 1: the handle is valid, and this is its object. Any thread. */
+/* 1: the handle is valid, and *ret_object is its object; 0: invalid. Any thread. */
 static inline int tutti__handle_find(const tutti__handles_t *table, const void *handle,
                                      void **ret_object)
 {
@@ -86,9 +87,9 @@ static inline int tutti__handle_find(const tutti__handles_t *table, const void *
     return 1;
 }
 
-/* Take this slot, if it is still the first free one; else *head becomes the present state. If
-   another thread has taken the slot meanwhile, the successor read here may be an object; the count
-   has then changed, and the exchange fails. */
+/* Take this slot if it is still the first free slot; otherwise *head becomes the current head. If
+   another thread takes the slot at the same time, the successor read here may be an object; but
+   then the count has changed, and the exchange fails. */
 static inline int tutti__handle_take(tutti__handles_t *table, const tutti__slot_t *slot,
                                      uint64_t *head)
 {
@@ -99,7 +100,7 @@ static inline int tutti__handle_take(tutti__handles_t *table, const tutti__slot_
                                                  memory_order_acquire);
 }
 
-/* Make a handle of an object. NO_MEMORY: no room for so many. Any thread. */
+/* Make a handle for an object. NO_MEMORY: no slot is left, or no memory. Any thread. */
 static inline tutti_status_t tutti__handle_make(tutti__handles_t *table, void *object,
                                                 void **ret_handle)
 {

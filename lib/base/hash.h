@@ -2,8 +2,8 @@
 /*
  * FNV-1a, 64 bits: for names and signatures.
  *
- * Small, byte-wise and the same on every machine, so hashes may be compared between ranks. Not for
- * input made by an adversary.
+ * Small, byte-wise and the same on every machine, so ranks may compare hashes. Not for input of an
+ * adversary.
  */
 #ifndef TUTTI__BASE_HASH_H
 #define TUTTI__BASE_HASH_H
@@ -13,7 +13,7 @@
 
 #define TUTTI__HASH_INIT 0xcbf29ce484222325u
 
-/* Continue `hash` (at first TUTTI__HASH_INIT) with more bytes. */
+/* Continue `hash` (TUTTI__HASH_INIT for the first bytes) with more bytes. */
 static inline uint64_t tutti__hash_more(uint64_t hash, const void *data, size_t bytes)
 {
     const unsigned char *byte = data;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The lock order's check: each thread keeps a mask of the places it holds.
+ * Mutexes, and the check of the lock order: each thread keeps a mask of the places it holds.
  */
 #include "base/lock.h"
 

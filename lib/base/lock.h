@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mutexes with a place in the legal order.
+ * Mutexes with a place in the lock order.
  *
- * A thread that holds a mutex may take another one only if it stands further down in the enum, and
- * never two of one place; so no two threads can wait for each other. Debug builds (without NDEBUG)
- * check it at every lock. The mutexes are for short sections: none is held while a peer is awaited.
+ * A thread that holds a mutex may take only mutexes of places further down in the enum. So it never
+ * holds two mutexes of one place, and no two threads can wait for each other. Debug builds (without
+ * NDEBUG) check the order at every lock. Critical sections are short: no thread waits for a peer
+ * while it holds a mutex.
  */
 #ifndef TUTTI__BASE_LOCK_H
 #define TUTTI__BASE_LOCK_H
@@ -16,7 +17,7 @@ typedef enum {
     TUTTI__LOCK_WORLD,        /* init, finalize, the world's pointer */
     TUTTI__LOCK_PARTS,        /* the list of a world's other communicators */
     TUTTI__LOCK_ENGINE,       /* the engine's steps */
-    TUTTI__LOCK_ENGINE_QUEUE, /* what was submitted and not yet taken */
+    TUTTI__LOCK_ENGINE_QUEUE, /* submitted requests that the engine has not taken */
     TUTTI__LOCK_MODULE,       /* one call into MPI or another package */
     TUTTI__LOCK_ARENA,        /* ranges of shared memory */
     TUTTI__LOCK_LOG_CHANGE,   /* the log callback, while it is changed */
@@ -37,12 +38,12 @@ typedef struct {
 void tutti__mutex_init(tutti__mutex_t *mutex, tutti__lock_place_t place);
 void tutti__mutex_destroy(tutti__mutex_t *mutex);
 void tutti__mutex_lock(tutti__mutex_t *mutex);
-/* 1 if taken. Any order: it does not wait. */
+/* 1 if taken. Allowed in any order, since it does not wait. */
 int tutti__mutex_trylock(tutti__mutex_t *mutex);
 void tutti__mutex_unlock(tutti__mutex_t *mutex);
 
-/* May this thread take a mutex of that place now? Always 1 in builds with NDEBUG. For tests, and
-   for asserts in functions that must be called without a lock. */
+/* May this thread take a mutex of this place now? Always 1 with NDEBUG. For tests, and for asserts
+   in functions that must be called without a lock. */
 int tutti__lock_allowed(tutti__lock_place_t place);
 
 #endif

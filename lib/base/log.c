@@ -2,10 +2,10 @@
 /*
  * Log lines on stderr.
  *
- * Any thread, any time; errno is left alone. A line is formatted on the stack and leaves with one
+ * Any thread, any time; errno is preserved. A line is formatted on the stack and written by one
  * write(2), so that lines of several threads and ranks on one terminal or pipe do not mix: a pipe
- * takes up to PIPE_BUF (4096) bytes as a whole. Tried: stdio; its lock is held in a forked child if
- * another thread was printing, and unbuffered stderr splits lines.
+ * takes up to PIPE_BUF (4096) bytes as a whole. Tried: stdio. If another thread prints during a
+ * fork, the child finds stdio's lock held; and unbuffered stderr splits lines.
  */
 #include "base/log.h"
 
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Alone, relaxed: nothing else is published with them. */
+/* Relaxed: no other data depends on them. */
 static atomic_int log_level = TUTTI__LOG_WARN;
 static atomic_int log_rank = -1;
 
@@ -49,7 +49,7 @@ static void write_all(const char *text, size_t bytes)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return; /* nobody to tell */
+            return; /* stderr is unusable, and there is no other place to report it */
         text += n;
         bytes -= (size_t)n;
     }
@@ -83,7 +83,7 @@ void tutti__log_write(tutti__log_level_t level, const char *fmt, ...)
         memcpy(line + used - 3, "...", 3);
     }
 
-    /* Names of tensors come from the user: none may break the line or move the cursor. */
+    /* Tensor names are user input: control characters must not break the line. */
     for (size_t i = begin; i < used; i++)
         if ((unsigned char)line[i] < ' ')
             line[i] = ' ';

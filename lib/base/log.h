@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log: lines on stderr, the only thing the library ever prints; or messages to the program's
- * callback, see log_callback.h.
+ * The log: lines on stderr, the library's only output; or messages to the program's callback, see
+ * log_callback.h.
  *
- * Levels go by frequency: error and warn: the user must act; info: once per job; debug: once per
+ * Levels follow frequency: error and warn: the user must act; info: once per job; debug: once per
  * communicator; trace: once per round; data: once per message. Lowercase, "peer 3".
  */
 #ifndef TUTTI__BASE_LOG_H
@@ -22,10 +22,10 @@ typedef enum {
     TUTTI__LOG_LEVELS
 } tutti__log_level_t;
 
-/* Longest line, its prefix and line end included; what is longer is cut. */
+/* Longest line, with prefix and line end; longer lines are cut. */
 #define TUTTI__LOG_BYTES 1024
 
-/* Process-wide: level and the rank shown in each line (-1: none yet). Any thread. */
+/* Set the process's level, and the rank shown in each line (-1: not known yet). Any thread. */
 void tutti__log_setup(tutti__log_level_t level, int rank);
 int tutti__log_on(tutti__log_level_t level);
 void tutti__log_write(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
@@ -33,7 +33,7 @@ void tutti__log_write(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRI
 /* "warn", as in TUTTI_LOG=warn. */
 const char *tutti__log_level_name(tutti__log_level_t level);
 
-/* Lines of the caller's own making, without prefix and whatever the level: TUTTI_HELP. */
+/* Print complete lines, without prefix and at any level: TUTTI_HELP. */
 void tutti__log_text(const char *text);
 
 /* Formats its arguments only if the level is on. */

@@ -2,8 +2,8 @@
 /*
  * Status texts and each thread's last error.
  *
- * Called from everywhere, on any thread. The text of an error lives in thread-local memory, so
- * setting it can neither fail nor race, and a caller reads it with no lifetime to care for.
+ * Called from all rooms, on any thread. The text of an error is in thread-local memory: setting it
+ * cannot fail or race, and the caller need not free it.
  */
 #include "base/status.h"
 
@@ -34,7 +34,7 @@ const char *tutti_last_error(void)
     return last_error;
 }
 
-/* `text` is TUTTI__ERROR_BYTES long; `bytes` is what it should have held. */
+/* `text` is TUTTI__ERROR_BYTES long; `bytes` is the length of the uncut text. */
 static tutti_status_t keep(tutti_status_t status, char *text, size_t bytes)
 {
     if (bytes >= TUTTI__ERROR_BYTES)
@@ -44,7 +44,7 @@ static tutti_status_t keep(tutti_status_t status, char *text, size_t bytes)
     return status;
 }
 
-/* Formats into a copy first: the last error itself may be among the arguments. */
+/* Formats into a separate buffer: the last error itself may be an argument. */
 tutti_status_t tutti__fail(tutti_status_t status, const char *fmt, ...)
 {
     char text[TUTTI__ERROR_BYTES] = "";
@@ -70,7 +70,7 @@ tutti_status_t tutti__fail_errno(const char *fmt, ...)
     n = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
 
-    /* A long text gives way to the reason. */
+    /* A long text is cut to leave room for the reason. */
     used = n < 0 ? 0 : (size_t)n;
     used = TUTTI__MIN(used, sizeof(text) - sizeof(room) - 3);
     n = snprintf(text + used, sizeof(text) - used, ": %s", reason);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How errors travel inside the library.
+ * Errors inside the library.
  *
- * Who detects an error calls tutti__fail() once, with the exact cause and the peer; everyone above
- * forwards the status silently. The text goes into the thread's last error (tutti_last_error).
+ * The function that detects an error calls tutti__fail() once, with the exact cause and the peer;
+ * all its callers only return the status. The text becomes the thread's last error
+ * (tutti_last_error).
  */
 #ifndef TUTTI__BASE_STATUS_H
 #define TUTTI__BASE_STATUS_H
@@ -13,7 +14,7 @@
 #include <tutti/tutti.h>
 
 /*
- * "Not yet": a step could do nothing now; call again later. Never leaves the library.
+ * A step could make no progress; call it again later. Never returned to the program.
  */
 #define TUTTI__AGAIN ((tutti_status_t)0x7ffffff0)
 
@@ -23,8 +24,8 @@
 /* Set the thread's last error and return `status`. */
 tutti_status_t tutti__fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 
-/* The same for a failed system call: appends errno's text; ENOMEM, ENOSPC, EMFILE and ENFILE
-   become TUTTI_ERR_NO_MEMORY, everything else TUTTI_ERR_SYSTEM. */
+/* The same for a failed system call: appends errno's text. ENOMEM, ENOSPC, EMFILE and ENFILE become
+   TUTTI_ERR_NO_MEMORY, all other numbers TUTTI_ERR_SYSTEM. */
 tutti_status_t tutti__fail_errno(const char *fmt, ...) TUTTI__PRINTF(1, 2);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Time that only goes forward. */
+/* The monotonic clock. */
 #ifndef TUTTI__BASE_TIME_H
 #define TUTTI__BASE_TIME_H
 

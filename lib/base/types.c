@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Facts about the public types: the version and the sizes of elements. */
+/* The library's version, and the sizes of the element types. */
 #include <tutti/tutti.h>
 
 unsigned tutti_version(void)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of all TUTTI_* variables, and reading it from the environment.
+ * The table of all TUTTI_* variables, and the function that reads them from the environment.
  *
- * Called by tutti_init, on its thread. A value that makes no sense is an error, because a job that
- * runs for days with a setting that was ignored is worse than one that does not start; a name that
- * is unknown is a warning, because it may belong to another version. Tuned files only make faster,
- * so one that makes no sense is a warning, too.
+ * Called by tutti_init, on its thread. An invalid value is an error: a job that does not start is
+ * better than a job that runs for days without the setting. An unknown name is only a warning,
+ * since it may belong to another version. An invalid tuned file is a warning as well, since the job
+ * works without it, only slower.
  */
 #include "conf/conf.h"
 
@@ -23,12 +23,12 @@
 #include <unistd.h>
 
 typedef enum {
-    CONF_BYTES,   /* uint64_t, rounded up to a multiple of 64; or what `choices` says: AUTO */
+    CONF_BYTES,   /* uint64_t, rounded up to a multiple of 64; or the word in `choices`: AUTO */
     CONF_COUNT,   /* uint64_t */
     CONF_SECONDS, /* uint64_t milliseconds */
     CONF_NUMBER,  /* int64_t; -1 if not given */
-    CONF_CHOICE,  /* uint64_t or int64_t: which one of `choices` */
-    CONF_WORD,    /* char[]: one of `choices` as it is spelled there */
+    CONF_CHOICE,  /* uint64_t or int64_t: index into `choices` */
+    CONF_WORD,    /* char[]: one of `choices`, in the spelling of the table */
     CONF_TEXT     /* char[] */
 } type_t;
 
@@ -36,7 +36,7 @@ typedef struct {
     const char *name;
     type_t type;
     size_t offset;
-    const char *value; /* the default, as one would write it */
+    const char *value; /* the default, as in the environment */
     const char *help;
     uint64_t least, most; /* numbers, in the stored unit; texts: `most` is the field's size */
     const char *choices;
@@ -55,127 +55,137 @@ typedef struct {
 static const row_t rows[] = {
     { "TUTTI_FUSION_BYTES", CONF_BYTES, AT(shared.fusion_bytes), "auto",
       "Largest fused buffer of asynchronous calls; auto: 1M on one host, 64M between hosts, 16M\n"
-      "    in device memory, where each communicator takes it four times.\n"
-      "    0 sends every tensor on its own.",
+      "    in device memory, where each communicator allocates four of them.\n"
+      "    0: no fusion, each tensor is a collective of its own.",
       0, 16 * GIB, "auto" },
     { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "64K",
-      "Messages between two ranks are cut into pieces of this size.",
+      "Size of the pieces into which a message between two ranks is cut.",
       KIB, 64 * MIB, NULL },
     { "TUTTI_CREDITS", CONF_COUNT, AT(shared.credits), "4",
-      "Pieces that may be on their way to one receiver before it takes the first.",
+      "Pieces that a sender may send before the receiver has taken the first.",
       1, 64, NULL },
     { "TUTTI_ONESHOT_BYTES", CONF_BYTES, AT(shared.oneshot_bytes), "32K",
-      "Within a host: up to this many bytes, times ranks, everyone reads everyone's data.",
+      "Inside a host: up to this size (bytes of a call times ranks), each rank reads the data of\n"
+      "    all ranks in one step.",
       0, MIB, NULL },
     { "TUTTI_NODE_CHUNK_BYTES", CONF_BYTES, AT(shared.node_chunk_bytes), "256K",
-      "Within a host: large messages are pipelined in pieces of this size.",
+      "Inside a host: size of the pieces in which a large call is pipelined.",
       4 * KIB, GIB, NULL },
     { "TUTTI_L3_BYTES", CONF_BYTES, AT(shared.l3_bytes), "auto",
-      "Size of an L3 cache. Where it cannot hold the results of the ranks that share it, those in\n"
-      "    tutti_mem_alloc's memory are fetched ahead or go around it; auto: as the system says.",
+      "Size of an L3 cache; auto: as the system reports it. If the results of the ranks under a\n"
+      "    cache exceed its size, results in memory of tutti_mem_alloc are prefetched, or bypass\n"
+      "    the cache.",
       1, 16 * GIB, "auto" },
     { "TUTTI_HUGE_PAGES", CONF_CHOICE, AT(shared.huge_pages), "auto",
-      "Shared memory of 2 MiB and more on huge pages: 1: also where the system says never,\n"
-      "    in /sys/kernel/mm/transparent_hugepage/shmem_enabled, which is its default; 0: no.",
+      "Huge pages for shared memory of 2 MiB and more; auto: as the system allows in\n"
+      "    /sys/kernel/mm/transparent_hugepage/shmem_enabled; 1: also if that is `never`, the\n"
+      "    system's default; 0: no huge pages.",
       0, 0, "auto|0|1" },
     { "TUTTI_TIMEOUT", CONF_SECONDS, AT(shared.timeout_ms), "600",
-      "Deadline of every wait for a peer; decimals are fine.",
+      "Deadline of every wait for a peer. Decimals are allowed.",
       1, LONGEST_MS, NULL },
     { "TUTTI_STALL_WARNING", CONF_SECONDS, AT(shared.stall_ms), "60",
-      "Warn about tensors, direct calls and an MPI_Init that have waited for so long, and again\n"
-      "    after each further interval. 0 never warns.",
+      "Warn if a tensor, a direct call or MPI_Init has waited this long, and again after each\n"
+      "    further interval. 0: no warning.",
       0, LONGEST_MS, NULL },
     { "TUTTI_DETERMINISTIC", CONF_CHOICE, AT(shared.strict), "default",
-      "default: equal bits from run to run; strict: also for any size and any fusion.",
+      "default: a repeated run gives the same bits; strict: the bits of an element also do not\n"
+      "    depend on the call's size and on fusion.",
       0, 0, "default|strict" },
     { "TUTTI_ALGORITHM", CONF_TEXT, AT(shared.algorithm), "",
-      "Force algorithms: COLLECTIVE:[BYTES-BYTES:]NAME[(RADIX)][/SUB], several with commas.\n"
-      "    0-4k is up to 4095 bytes. @FILE instead of NAME: schedules of your own, which rank 0\n"
-      "    reads and the checker proves; for one number of ranks and one root.\n"
+      "Force algorithms: COLLECTIVE:[BYTES-BYTES:]NAME[(RADIX)][/SUB], separated by commas.\n"
+      "    0-4k is up to 4095 bytes. @FILE instead of NAME: schedules of your own, each for one\n"
+      "    number of ranks and one root; rank 0 reads the file, and the checker proves them.\n"
       "    `tutti_sched list` prints the names of each collective.",
       0, SIZE(shared.algorithm), NULL },
     { "TUTTI_CHECK", CONF_CHOICE, AT(shared.check), "0",
-      "1: prove each schedule when it is built.",
+      "1: run the checker on each schedule when it is built.",
       0, 0, "0|1" },
     { "TUTTI_COMPARE", CONF_CHOICE, AT(shared.compare), "1",
-      "1: between hosts and between two ranks, compare direct calls before data moves.\n"
-      "    0: lengths only, which ends the communicator. On one host calls always are compared.",
+      "1: between hosts, and for messages between two ranks, compare the arguments of direct\n"
+      "    calls before data moves. 0: compare only lengths; a mismatch ends the communicator.\n"
+      "    Collectives inside a host are always compared.",
       0, 0, "0|1" },
     { "TUTTI_GROUP_SIZE", CONF_COUNT, AT(shared.group_size), "0",
-      "Ranks of a core group: inside a host, sums are made in groups first. 0: who shares an L3\n"
-      "    cache or a NUMA node, at most 16; and for algorithms of three levels, the whole host.",
+      "Ranks of a core group: inside a host, reductions start inside core groups. 0: a group is\n"
+      "    the ranks under one L3 cache or NUMA node, at most 16; for algorithms of three levels\n"
+      "    it is the whole host.",
       0, MOST_RANKS, NULL },
     { "TUTTI_STAGE_BYTES", CONF_BYTES, AT(shared.stage_bytes), "32M",
-      "Device memory: pinned host memory through which data goes to other hosts; each\n"
-      "    communicator takes it five times.",
+      "Device memory: size of a pinned host buffer for data to and from other hosts; each\n"
+      "    communicator allocates five of them.",
       64 * KIB, 16 * GIB, NULL },
     { "TUTTI_DEVICE_CHUNK_BYTES", CONF_BYTES, AT(shared.device_chunk_bytes), "1M",
-      "Device memory: between hosts large messages are pipelined in pieces of this size.",
+      "Device memory: size of the pieces in which a large call is pipelined between hosts.",
       4 * KIB, GIB, NULL },
     { "TUTTI_DEVICE_STAGED_BYTES", CONF_BYTES, AT(shared.device_staged_bytes), "auto",
-      "Device memory: on several hosts allreduces of up to so many bytes are made in host memory,\n"
-      "    larger ones by NCCL inside hosts; auto: what a cost model says; 0: none.",
+      "Device memory: on several hosts, allreduces of up to this many bytes run in host memory;\n"
+      "    larger ones use NCCL inside the hosts. auto: a cost model decides; 0: none.",
       0, 16 * GIB, "auto" },
     { "TUTTI_GPU_DIRECT", CONF_CHOICE, AT(shared.gpu_direct), "1",
-      "1: between hosts MPI sends and receives sums in device memory, if it says that it can on\n"
-      "    all ranks; each communicator takes up to ten times TUTTI_STAGE_BYTES of it.\n"
-      "    0: through pinned host memory. Try it where jobs hang.",
+      "1: between hosts, MPI sends and receives sums in device memory, if it reports on all ranks\n"
+      "    that it can; each communicator allocates up to ten times TUTTI_STAGE_BYTES of device\n"
+      "    memory. 0: sums go through pinned host memory. If a job hangs, try 0.",
       0, 0, "0|1" },
     { "TUTTI_STREAM_WAIT", CONF_CHOICE, AT(shared.stream_wait), "host",
-      "Device memory: how tutti_cuda_wait orders a stream behind work of the host's: host: when\n"
-      "    it is done; device: the device waits for it, and the call returns before. Never tried\n"
-      "    on a GPU: CUDA does not see what such a wait orders, so a call that synchronises the\n"
-      "    device meanwhile (cudaFree, loading a kernel) may hang, until TUTTI_TIMEOUT.",
+      "Device memory: how tutti_cuda_wait orders a stream behind work of the host. host: the call\n"
+      "    returns when the work is done; device: the call returns earlier, and the stream waits\n"
+      "    on the device. The latter was never tried on a GPU: CUDA does not know which work ends\n"
+      "    such a wait, so a call that synchronises the device (cudaFree, loading a kernel) may\n"
+      "    hang until TUTTI_TIMEOUT.",
       0, 0, "host|device" },
     { "TUTTI_XPORT", CONF_WORD, AT(shared.xport), "auto",
-      "Between ranks of different hosts: shm works if the hosts are one machine.",
+      "Transport between ranks of different hosts; shm works only if the hosts are one machine.",
       0, SIZE(shared.xport), "auto|shm|mpi" },
     { "TUTTI_LOG", CONF_CHOICE, AT(log_level), "warn",
-      "What to print on stderr.",
+      "Highest level of the lines that are printed on stderr.",
       0, 0, "none|error|warn|info|debug|trace|data" },
     { "TUTTI_ISA", CONF_WORD, AT(isa), "auto",
-      "Instruction set that adds numbers up; results are the same bits. For tests.",
+      "Instruction set of the reductions; all give the same bits. For tests.",
       0, SIZE(isa), "auto|scalar|sse2|neon|avx2|avx512" },
     { "TUTTI_HOST_ID", CONF_TEXT, AT(host_id), "",
-      "Ranks with equal names count as one host; else the machine decides. For tests.",
+      "Name of this rank's host: ranks with equal names form a host. Not set: the ranks of a\n"
+      "    machine form a host. For tests.",
       0, SIZE(host_id), NULL },
     { "TUTTI_MODULE_DIR", CONF_TEXT, AT(module_dir), "",
-      "Folder with the modules (mpi_openmpi.so, ...); else tutti/ beside libtutti.so. A program\n"
-      "    that contains libtutti.a has no such file: there, tutti/ in the configured libdir.",
+      "Folder of the modules (mpi_openmpi.so, ...). Not set: the folder tutti/ next to\n"
+      "    libtutti.so, or in the configured libdir if the program is linked with libtutti.a.",
       0, SIZE(module_dir), NULL },
     { "TUTTI_BOOT", CONF_TEXT, AT(boot), "",
-      "How ranks meet: self, mpi, or local:NAME; else what started them decides.",
+      "How ranks find each other: self (no other ranks), mpi, or local:NAME. Not set: as the\n"
+      "    launcher's variables say.",
       0, SIZE(boot), NULL },
     { "TUTTI_RANK", CONF_NUMBER, AT(rank), "",
-      "This process, for TUTTI_BOOT=local:NAME; counts from 0.",
+      "Rank of this process, from 0, for TUTTI_BOOT=local:NAME.",
       0, MOST_RANKS - 1, NULL },
     { "TUTTI_SIZE", CONF_NUMBER, AT(size), "",
-      "Number of processes, for TUTTI_BOOT=local:NAME.",
+      "Number of ranks, for TUTTI_BOOT=local:NAME.",
       1, MOST_RANKS, NULL },
     { "TUTTI_INTERFACE", CONF_TEXT, AT(interface), "",
-      "Network interface between hosts, such as eth0; else the first that is up.",
+      "Network interface between hosts, such as eth0. Not set: the first interface that is up.",
       0, SIZE(interface), NULL },
     { "TUTTI_TUNED", CONF_TEXT, AT(tuned), "",
-      "File with settings measured by tutti_tune, instead of that for this machine and\n"
-      "    number of local ranks in ~/.config/tutti/tuned; none: no file. They go before the\n"
-      "    defaults, and variables go before them.",
+      "File with settings that tutti_tune has measured; none: no file. Not set: the file for\n"
+      "    this machine and number of local ranks in ~/.config/tutti/tuned. A setting of the file\n"
+      "    replaces the default; a variable replaces the setting of the file.",
       0, SIZE(tuned), NULL },
     { "TUTTI_DEVICE", CONF_TEXT, AT(device), "auto",
-      "Whose memory calls take besides host memory: auto: CUDA's, if the program has loaded it\n"
-      "    before tutti_init; none; or a module's name: cuda.",
+      "Device whose memory calls accept, besides host memory: auto: CUDA, if the program has\n"
+      "    loaded it before tutti_init; none; or the name of a module: cuda.",
       0, SIZE(device), NULL },
     { "TUTTI_DEVICE_ID", CONF_NUMBER, AT(device_id), "",
-      "Number of this rank's device; else the calling thread's, else by local rank.",
+      "Number of this rank's device. Not set: the current device of the thread that calls\n"
+      "    tutti_init, or a device chosen by local rank.",
       0, 1023, NULL },
 };
 /* clang-format on */
 
 #define ROWS (sizeof(rows) / sizeof(*rows))
 
-/* Names that are known, but read elsewhere than in the table. */
+/* Known names that are not in the table, and prefixes. */
 static const char prefix[] = "TUTTI_";
 static const char help_name[] = "TUTTI_HELP";
-static const char test_prefix[] = "TUTTI_TEST_"; /* tests' own */
+static const char test_prefix[] = "TUTTI_TEST_"; /* of the tests' variables */
 static const char local_prefix[] = "local:";     /* of TUTTI_BOOT; see boot/meet.c */
 
 static int parse_number(const row_t *row, const char *text, uint64_t *ret_value)
@@ -199,7 +209,7 @@ static int parse_number(const row_t *row, const char *text, uint64_t *ret_value)
     return 1;
 }
 
-/* Copy into a field, filled up with zeros: it is sent to other ranks as it is. */
+/* Copy into a field and fill it up with zeros: all its bytes are sent to the other ranks. */
 static int put_text(const row_t *row, const char *text, size_t length, void *field)
 {
     if (length >= row->most)
@@ -209,7 +219,7 @@ static int put_text(const row_t *row, const char *text, size_t length, void *fie
     return 1;
 }
 
-/* A word as the table spells it. */
+/* Store a word in the spelling of the table. */
 static int put_word(const row_t *row, const char *text, void *field)
 {
     const char *word = row->choices;
@@ -222,7 +232,7 @@ static int put_word(const row_t *row, const char *text, void *field)
     return put_text(row, word, strcspn(word, "|"), field);
 }
 
-/* Set one field from text; 0 if the text makes no sense. */
+/* Set one field from text; 0 if the text is invalid. */
 static int put(tutti__conf_t *conf, const row_t *row, const char *text)
 {
     void *field = (char *)conf + row->offset;
@@ -313,7 +323,7 @@ static void describe(const row_t *row, char *text, size_t room)
     }
 }
 
-/* Numbers of bytes decide how something is done, never what. */
+/* Tuned files may hold only CONF_BYTES settings: they change how a call runs, not its meaning. */
 static const row_t *find_tunable(const char *name)
 {
     for (size_t i = 0; i < ROWS; i++)
@@ -356,8 +366,10 @@ int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text)
 static void print_help(void)
 {
     static const char head[] =
-        "Tutti is set up by these environment variables. Those above TUTTI_LOG are taken from\n"
-        "rank 0. In brackets: what is allowed; default. The program runs on after this.\n\n";
+        "Tutti is set up by these environment variables. For the variables above TUTTI_LOG, rank\n"
+        "0's values apply to all ranks. In brackets: allowed values; default. The program "
+        "continues\n"
+        "after this list.\n\n";
     char help[ROWS * 320 + sizeof(head)], allowed[128];
     size_t used = (size_t)snprintf(help, sizeof(help), "%s", head);
 
@@ -381,8 +393,8 @@ static int is_known(const char *name)
     return strcmp(name, help_name) == 0 || strncmp(name, test_prefix, strlen(test_prefix)) == 0;
 }
 
-/* The known name most like it; NULL if more than a slip tells them apart: two letters, and less
-   than a third of what follows TUTTI_. */
+/* The most similar known name. NULL if they differ by more than a typing error: two letters, and
+   less than a third of the letters after TUTTI_. */
 static const char *nearest(const char *name)
 {
     size_t best = tutti__parse_distance(name, help_name);
@@ -433,7 +445,7 @@ int tutti__conf_is_local(const tutti__conf_t *conf)
     return strncmp(conf->boot, local_prefix, strlen(local_prefix)) == 0;
 }
 
-/* Numbers without a name to meet under: N such processes become N worlds of one. */
+/* TUTTI_RANK or TUTTI_SIZE without TUTTI_BOOT=local:NAME: N such processes are N worlds of one. */
 static void warn_lonely(const tutti__conf_t *conf)
 {
     if (conf->boot[0] == '\0' && (conf->rank >= 0 || conf->size >= 0))
@@ -441,7 +453,7 @@ static void warn_lonely(const tutti__conf_t *conf)
                    conf->rank >= 0 ? "TUTTI_RANK" : "TUTTI_SIZE");
 }
 
-/* What is said once per process, and by one process of a job. */
+/* Messages that are printed once per process, and by one process of a job. */
 static void say_once(const tutti__conf_t *conf, int help, const tutti__conf_note_t *note)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -455,12 +467,12 @@ static void say_once(const tutti__conf_t *conf, int help, const tutti__conf_note
         warn_unknown();
         warn_lonely(conf);
     }
-    /* The log itself is set up later. */
+    /* TUTTI__LOG would use the level from before tutti__log_setup. */
     if (note->text[0] != '\0' && conf->log_level >= (int64_t)note->level)
         tutti__log_write(note->level, "%s", note->text);
 }
 
-/* What is not in one row: TUTTI_HELP, and settings that need each other. */
+/* Check TUTTI_HELP, which is not in the table, and settings that need each other. */
 static tutti_status_t check_rest(const tutti__conf_t *conf, int *ret_help)
 {
     const char *text = secure_getenv(help_name);
@@ -499,13 +511,13 @@ tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf)
     int help = 0;
 
     tutti__conf_defaults(&conf);
-    status = read_environment(&conf); /* says which tuned file counts */
+    status = read_environment(&conf); /* names the tuned file */
     if (status == TUTTI_OK)
         status = check_rest(&conf, &help);
     if (status != TUTTI_OK)
         return status;
     tutti__conf_use_tuned(&conf, &note);
-    status = read_environment(&conf); /* and goes before it */
+    status = read_environment(&conf); /* replaces the tuned file's values */
     if (status != TUTTI_OK)
         return status;
     say_once(&conf, help, &note);

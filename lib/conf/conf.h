@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The settings: one table of TUTTI_* variables, the only caller of getenv.
+ * The settings: one table of TUTTI_* variables. No other room calls getenv.
  *
- * Read once per tutti_init. The first part is the same on all ranks: rank 0's values are sent to
- * everyone (so that all ranks choose alike); the second part belongs to each rank.
+ * Read once per tutti_init. The first part, tutti__conf_shared_t, is equal on all ranks: rank 0
+ * sends its values to the others, so that all ranks make the same choices. The second part belongs
+ * to each rank.
  */
 #ifndef TUTTI__CONF_CONF_H
 #define TUTTI__CONF_CONF_H
@@ -15,7 +16,7 @@
 #define TUTTI__CONF_TEXT 256
 #define TUTTI__CONF_LONG_TEXT 2048
 
-/* Of a number: the library decides. */
+/* A number's value if the library chooses it. */
 #define TUTTI__CONF_AUTO UINT64_MAX
 
 /* Plain data: sent between ranks as bytes. */
@@ -23,22 +24,22 @@ typedef struct {
     uint64_t fusion_bytes;     /* TUTTI_FUSION_BYTES: largest fused bucket; 0: no fusion; or AUTO */
     uint64_t chunk_bytes;      /* TUTTI_CHUNK_BYTES: one slot of a channel */
     uint64_t credits;          /* TUTTI_CREDITS: slots per channel */
-    uint64_t oneshot_bytes;    /* TUTTI_ONESHOT_BYTES: ranks x bytes up to which one-shot serves */
+    uint64_t oneshot_bytes;    /* TUTTI_ONESHOT_BYTES: largest ranks x bytes of one-shot */
     uint64_t node_chunk_bytes; /* TUTTI_NODE_CHUNK_BYTES: one pipeline chunk of two-shot */
-    uint64_t l3_bytes;         /* TUTTI_L3_BYTES: of one L3 cache; AUTO */
+    uint64_t l3_bytes;         /* TUTTI_L3_BYTES: of one L3 cache; or AUTO */
     uint64_t huge_pages;       /* TUTTI_HUGE_PAGES: tutti__huge_t of mem/shared.h */
     uint64_t timeout_ms;       /* TUTTI_TIMEOUT (seconds in the variable): deadline of each wait */
-    uint64_t stall_ms;         /* TUTTI_STALL_WARNING (seconds): report tensors missing so long */
+    uint64_t stall_ms;         /* TUTTI_STALL_WARNING (seconds): warn after a wait of this length */
     uint64_t strict;           /* TUTTI_DETERMINISTIC=strict: one association class */
     uint64_t check;            /* TUTTI_CHECK: 1: prove schedules */
-    uint64_t compare;          /* TUTTI_COMPARE: 1: direct calls, before data moves */
+    uint64_t compare;          /* TUTTI_COMPARE: 1: compare direct calls before data moves */
     uint64_t group_size;       /* TUTTI_GROUP_SIZE: local ranks of a core group; 0: all */
     uint64_t stage_bytes;      /* TUTTI_STAGE_BYTES: pinned host memory of each lane */
     uint64_t device_chunk_bytes;  /* TUTTI_DEVICE_CHUNK_BYTES: one chunk of a device's pipeline */
-    uint64_t device_staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES: allreduces of several hosts that are
-                                     made in host memory; or AUTO */
-    uint64_t gpu_direct;  /* TUTTI_GPU_DIRECT: 1: device memory to other hosts, where it works */
-    uint64_t stream_wait; /* TUTTI_STREAM_WAIT=device: streams wait for the host's share */
+    uint64_t device_staged_bytes; /* TUTTI_DEVICE_STAGED_BYTES: largest allreduce of several hosts
+                                     that runs in host memory; or AUTO */
+    uint64_t gpu_direct;          /* TUTTI_GPU_DIRECT: 1: MPI uses device memory, if it can */
+    uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: streams wait for work of the host */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char xport[TUTTI__CONF_TEXT];          /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
 } tutti__conf_shared_t;
@@ -47,64 +48,67 @@ typedef struct {
     tutti__conf_shared_t shared;
     int64_t log_level;                /* TUTTI_LOG: tutti__log_level_t */
     char isa[TUTTI__CONF_TEXT];       /* TUTTI_ISA: as tutti__reduce_force takes it */
-    char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = this machine's own */
-    char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = where they were installed */
-    char boot[TUTTI__CONF_TEXT];      /* TUTTI_BOOT: "" = find out; "self"; "mpi"; "local:NAME" */
-    int64_t rank, size;               /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not given */
+    char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = by machine */
+    char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = the installed folder */
+    char boot[TUTTI__CONF_TEXT]; /* TUTTI_BOOT: "" = by launcher; "self"; "mpi"; "local:NAME" */
+    int64_t rank, size;          /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not set */
     char interface[TUTTI__CONF_TEXT]; /* TUTTI_INTERFACE: network interface of the side channel */
-    char tuned[4096];                 /* TUTTI_TUNED: "" = this machine's own file; "none" */
+    char tuned[4096];                 /* TUTTI_TUNED: "" = this machine's file; "none" */
     char device[TUTTI__CONF_TEXT];    /* TUTTI_DEVICE: "auto"; "none"; a module's name */
-    int64_t device_id;                /* TUTTI_DEVICE_ID; -1: not given */
+    int64_t device_id;                /* TUTTI_DEVICE_ID; -1: not set */
 } tutti__conf_t;
 
 /*
- * Defaults, then the tuned file (tuned.h), then the environment; an empty value counts as not set.
- * A value that makes no sense is TUTTI_ERR_INVALID_ARGUMENT, naming variable, value and what is
- * allowed; a tuned file that makes no sense is a warning, and none of it counts. Once per process,
- * and in rank 0 only where a launcher, or TUTTI_RANK with local:NAME, says who that is: unknown
- * TUTTI_* names warn (TUTTI_TEST_* do not), the tuned file is spoken of, TUTTI_HELP=1 prints the
- * table. Does not set up the log.
+ * Read all settings: the environment replaces the tuned file (tuned.h), which replaces the
+ * defaults. An empty variable counts as not set.
+ *
+ * An invalid value is TUTTI_ERR_INVALID_ARGUMENT; the text has the variable, its value and the
+ * allowed values. An invalid tuned file is a warning, and none of its settings is used.
+ *
+ * Once per process, it prints warnings about unknown TUTTI_* names (but TUTTI_TEST_*), a report
+ * about the tuned file and, with TUTTI_HELP=1, the table. If a launcher, or TUTTI_RANK with
+ * local:NAME, tells the rank, only rank 0 prints. Does not set up the log.
  */
 tutti_status_t tutti__conf_read(tutti__conf_t *ret_conf);
 
 /* One setting, as text. */
 typedef struct {
     const char *name;
-    const char *value; /* as it is written, "" if not set; of the environment: as it is there */
+    const char *value; /* as it is written in the table, file or variable; "": not set */
     const char *from;  /* "default", "environment", "tuned file" */
-    const char *wrong; /* the allowed values, if this value is invalid; else NULL */
+    const char *wrong; /* the allowed values, if this value is invalid; otherwise NULL */
 } tutti__conf_shown_t;
 
 /*
- * Show all settings and where each comes from. Prints nothing, and sets no error.
+ * Report all settings, and the source of each, to callbacks. Prints nothing, and sets no error.
  *
  * setting    called for each row of the table; its texts are valid during the call
- * unknown    called for each TUTTI_* variable that is no setting; guess: the setting that may be
+ * unknown    called for each TUTTI_* variable that is not a setting; guess: the setting that may be
  *            meant, or NULL
  * ret_conf   the settings; an invalid value leaves the default
- * ret_tuned  which tuned file counts, or why none does
+ * ret_tuned  the tuned file in use, or the reason why none is used
  */
 void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *shown),
                       void (*unknown)(void *arg, const char *name, const char *guess), void *arg,
                       tutti__conf_t *ret_conf, char *ret_tuned, size_t room);
 
-/* All defaults, no environment: for tests and for what tests build on. */
+/* All defaults, no environment: for tests and their helpers. */
 void tutti__conf_defaults(tutti__conf_t *ret_conf);
 
-/* 1: NCCL_MULTI_RANK_GPU_ENABLE is set, with which NCCL 2.30.3 and later take several ranks on one
+/* 1: NCCL_MULTI_RANK_GPU_ENABLE is set. Then NCCL 2.30.3 and later accept several ranks on one
    GPU. */
 int tutti__conf_nccl_shares_gpus(void);
-/* NCCL_HOSTID, which NCCL takes for the host's name: so ranks with one each may share a GPU, and
-   talk over sockets. NULL: it is not set. The environment's. */
+/* NCCL_HOSTID of the environment; NULL: not set. NCCL takes it for the host's name: ranks with
+   different values may share a GPU, and are connected by sockets. */
 const char *tutti__conf_nccl_host(void);
 
-/* What the launcher's variables say: N of the job, 0 if started by nobody. `ret_name` gets the
-   launcher's name for messages ("mpirun"); not touched if the answer is 0. */
+/* The number of ranks in the launcher's variables; 0: no launcher. ret_name: the launcher's name
+   for messages ("mpirun"); not changed if the result is 0. */
 int tutti__conf_launcher_size(const char **ret_name);
-/* Its rank of this process; -1 if it does not say. MPI may say something else. */
+/* This process's rank in the launcher's variables; -1: not set. MPI may use another rank. */
 int tutti__conf_launcher_rank(void);
-/* How many ranks it started on this host; with srun, on the job's first host; 0 if it does not say.
-   Of several hosts rank 0's answer counts, as with all settings. */
+/* The number of ranks that the launcher has started on this host (srun: on the job's first host);
+   0: not known. With several hosts, rank 0's number is used, as with all settings. */
 int tutti__conf_launcher_local_size(void);
 /* A text that is equal on all ranks of the launcher's job on this host, and different in other
    jobs; "": not known. */
@@ -114,12 +118,12 @@ void tutti__conf_launcher_job(char *ret_text, size_t text_bytes);
 typedef enum {
     TUTTI__CONF_ALONE,         /* no variable contradicts */
     TUTTI__CONF_PERHAPS_ALONE, /* a variable contradicts, but may be left over */
-    TUTTI__CONF_IN_COMPANY     /* certainly */
+    TUTTI__CONF_IN_COMPANY     /* a variable proves that there are other ranks */
 } tutti__conf_company_t;
-/* ret_text: the variables and their values; not touched if none contradicts. */
+/* ret_text: the variables and their values; not changed if none contradicts. */
 tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes);
 
-/* Which MPI the launcher belongs to: "openmpi", "mpich", or NULL if it does not say. */
+/* The MPI of the launcher: "openmpi", "mpich", or NULL if the launcher serves several. */
 const char *tutti__conf_launcher_mpi(void);
 
 #endif

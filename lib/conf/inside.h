@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of this room share; nobody else includes it. */
+/* Declarations shared by the files of this room; no other room includes it. */
 #ifndef TUTTI__CONF_INSIDE_H
 #define TUTTI__CONF_INSIDE_H
 
@@ -7,11 +7,11 @@
 #include "conf/conf.h"
 #include "conf/tuned.h"
 
-/* A report for the log, once the log's level is known; `text` is "" if there is none. */
+/* A line for the log, printed when the log's level is known; `text` is "" if there is none. */
 typedef struct {
     tutti__log_level_t level;
     char text[TUTTI__LOG_BYTES];
-    tutti__tuned_t used; /* the tuned file's settings that count, unless a variable is set */
+    tutti__tuned_t used; /* settings of the tuned file that are in use, unless a variable is set */
 } tutti__conf_note_t;
 
 /* A row of the table, as text. */
@@ -25,24 +25,24 @@ int tutti__conf_row(size_t i, tutti__conf_row_t *ret_row);
 /* Set row i; 0 if the text is invalid. */
 int tutti__conf_row_put(tutti__conf_t *conf, size_t i, const char *text);
 
-/* The next variable after *at (NULL: the first) whose name begins with TUTTI_ and is no setting;
+/* The next variable after *at (NULL: the first) whose name begins with TUTTI_ and is not a setting;
    0: there is none. ret_guess: the setting that may be meant, or NULL. */
 int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_guess);
 
 /* A variable's value; NULL if it is not set, or empty. */
 const char *tutti__conf_text(const char *name);
 
-/* Is it a setting that a tuned file may hold? */
+/* Is `name` a setting that a tuned file may hold? */
 int tutti__conf_is_tunable(const char *name);
-/* Set one of those. 0, and what is allowed, if the text makes no sense. */
+/* Set a tunable setting. 0: the text is invalid, and ret_allowed describes the allowed values. */
 int tutti__conf_put(tutti__conf_t *conf, const char *name, const char *text, char *ret_allowed,
                     size_t room);
 
 /* Is this TUTTI_BOOT=local:NAME? Then all ranks are on this host. */
 int tutti__conf_is_local(const tutti__conf_t *conf);
 
-/* Put the tuned file's settings over those in `conf`, which holds the environment's already; all
-   or nothing. The caller puts the environment's over them again. */
+/* Replace settings in `conf`, which has the environment's, by those of the tuned file; all or
+   nothing. Afterwards the caller applies the environment again. */
 void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note);
 
 #endif

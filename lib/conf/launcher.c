@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the environment says about who started this process.
+ * Which launcher has started this process, according to the environment.
  *
- * Launchers leave the number of ranks in variables of their own. The first of the table that is
- * there counts: an mpirun or mpiexec inside a Slurm job starts its helpers with srun, so Slurm's
- * variables then stand next to its own and mean the helpers.
+ * Each launcher sets the number of ranks in variables of its own. The first launcher of the table
+ * whose variable is set counts: mpirun or mpiexec inside a Slurm job starts its helpers with srun,
+ * so Slurm's variables are set as well, but describe the helpers.
  *
- * Not in the table: SLURM_NTASKS, which is also set in a batch script, and that runs once;
- * SLURM_STEP_NUM_TASKS is set only in processes that srun started. PMIX_RANK, which has no size
- * beside it; the launchers that set it (Open MPI, srun) set a variable of the table too. RANK and
- * WORLD_SIZE, which name no launcher and so no MPI. These two only keep a process from being a
- * world of one: see tutti__conf_company.
+ * Not in the table:
+ *   SLURM_NTASKS         is also set in a batch script, which runs once. SLURM_STEP_NUM_TASKS is
+ *                        set only in processes that srun has started
+ *   PMIX_RANK            has no variable for the size. The launchers that set it (Open MPI, srun)
+ *                        also set a variable of the table
+ *   RANK and WORLD_SIZE  name no launcher, and so no MPI. They only prevent that a process becomes
+ *                        a world of one: see tutti__conf_company
  */
 #include "conf/conf.h"
 
@@ -31,8 +33,8 @@ typedef enum {
 
 static const struct {
     const char *size, *rank, *local;
-    const char *launcher; /* as people call it */
-    const char *mpi;      /* NULL: it serves several */
+    const char *launcher; /* the command's name */
+    const char *mpi;      /* NULL: it serves several MPIs */
 } launchers[LAUNCHERS] = {
     [MPIRUN] = { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
                  "mpirun", "openmpi" },
@@ -52,7 +54,7 @@ static int read_int(const char *name)
     return (int)value;
 }
 
-/* The launcher whose size counts, or -1. */
+/* The launcher whose size variable counts, or -1. */
 static int find(void)
 {
     for (int i = 0; i < LAUNCHERS; i++)
@@ -61,7 +63,7 @@ static int find(void)
     return -1;
 }
 
-/* Who it really is: srun sets PMI_SIZE too, for any MPI; mpiexec adds names of its own. */
+/* The launcher itself: srun also sets PMI_SIZE, for any MPI; only mpiexec sets MPI_LOCALNRANKS. */
 static int find_name(void)
 {
     int found = find();
@@ -88,8 +90,8 @@ int tutti__conf_launcher_rank(void)
     return found < 0 ? -1 : read_int(launchers[found].rank);
 }
 
-/* A number, or what begins with one: srun says "4(x2),3" of two nodes with 4 tasks and one with 3,
-   in order. */
+/* The number at the beginning of the text: srun writes "4(x2),3" for two nodes with 4 tasks and a
+   third node with 3. */
 int tutti__conf_launcher_local_size(void)
 {
     int found = find_name();
@@ -124,9 +126,9 @@ void tutti__conf_launcher_job(char *ret_text, size_t text_bytes)
 
 /* ---- no launcher of the table, or a launcher with size 1 ---- */
 
-/* Ranks in variables without a size: a rank above 0 is not alone. */
+/* Variables with a rank but no size: a rank above 0 proves that there are other ranks. */
 static const char *const ranks_only[] = { "PMIX_RANK", "JSM_NAMESPACE_RANK" };
-/* Sizes that may be left over: of an allocation, or of a program around this one. */
+/* Variables whose size may belong to an allocation, or to a program that has started this one. */
 static const char *const sizes_only[] = { "SLURM_NTASKS", "WORLD_SIZE" };
 
 static int find_rank(char *ret_text, size_t text_bytes)
@@ -153,7 +155,7 @@ tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
         snprintf(ret_text, text_bytes, "RANK=%d and WORLD_SIZE=%d", rank, size);
         return TUTTI__CONF_IN_COMPANY;
     }
-    /* A launcher with size 1 was asked for 1; other variables belong to launchers around it. */
+    /* The launcher was asked for one rank; other variables belong to launchers around it. */
     if (find() >= 0)
         return TUTTI__CONF_ALONE;
     if (find_rank(ret_text, text_bytes))

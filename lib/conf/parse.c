@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Texts of settings to values; see parse.h. By hand, because strtod follows the locale and strtoull
-   takes signs and white space. */
+/* See parse.h. Not by the C library: strtod depends on the locale, and strtoull accepts signs and
+   white space. */
 #include "conf/parse.h"
 
 #include "base/compiler.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Read digits; moves *text past them. 0 if there are none, or too many. */
+/* Read digits and move *text past them. 0: no digit, or overflow. */
 static int digits(const char **text, uint64_t *ret_number)
 {
     const char *at = *text;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Texts of settings to values. Pure; no locale: "0.5" is a half everywhere.
+ * Conversion of settings' texts to values. Pure, and independent of the locale: "0.5" is a half.
  *
- * All answer 1 if the whole text makes sense and is in range, else 0 and leave the result alone.
+ * All return 1 if the whole text is valid and in range; otherwise 0, and the result is unchanged.
  */
 #ifndef TUTTI__CONF_PARSE_H
 #define TUTTI__CONF_PARSE_H
@@ -16,17 +16,17 @@ int tutti__parse_count(const char *text, uint64_t *ret_count);
 /* Digits and at most one of K, M, G, T (1024 each), also as KiB or kb, and so on. */
 int tutti__parse_bytes(const char *text, uint64_t *ret_bytes);
 
-/* Seconds with up to any number of decimals, to milliseconds, rounded up; at least one, or 0. */
+/* Seconds, with any number of decimals, to milliseconds, rounded up. 0 or at least 0.001. */
 int tutti__parse_seconds(const char *text, uint64_t *ret_ms);
 
 /* 1, true, yes, on; 0, false, no, off; in any case. */
 int tutti__parse_boolean(const char *text, int *ret_on);
 
-/* Which of "one|two|three" it is, in any case; counts from 0. */
+/* The index, from 0, of the text in a list such as "one|two|three", in any case. */
 int tutti__parse_choice(const char *text, const char *choices, uint64_t *ret_index);
 
-/* Letters to change, add or leave out to make one of the other, up to texts of 63 letters; longer
-   ones are far apart. */
+/* Levenshtein distance: letters to change, insert or delete. If a text has more than 63 letters,
+   the longer one's length. */
 size_t tutti__parse_distance(const char *a, const char *b);
 
 #endif

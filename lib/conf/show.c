@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The settings as text, value and origin of each, for tutti_info.
+ * The settings as text, with the source of each value, for tutti_info.
  *
- * The tuned file is looked for as tutti_init does it, so the number of local ranks, which is in its
- * name, is the launcher's.
+ * The tuned file is found as in tutti_init: its name contains the launcher's number of local ranks.
  */
 #include "conf/inside.h"
 
@@ -17,7 +16,7 @@ static const char *tuned_value(const tutti__tuned_t *tuned, const char *name)
     return NULL;
 }
 
-/* The settings that tutti_init would use, and the report about the tuned file. */
+/* The settings that tutti_init would use, and the log line about the tuned file. */
 static void read_all(tutti__conf_t *ret_conf, tutti__conf_note_t *ret_note)
 {
     tutti__conf_row_t row;

@@ -2,8 +2,8 @@
 /*
  * Reading tuned files; see tuned.h. Called by tutti_init, on its thread.
  *
- * Nothing here fails a job: what is wrong with a file is said in words, and the caller goes on
- * without it.
+ * No error here ends a job: the caller gets a text that describes the error, and continues without
+ * the file.
  */
 #include "conf/tuned.h"
 
@@ -48,13 +48,13 @@ static int is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Letters, digits and some signs: what is quoted in a log must not be anything. */
+/* Printable ASCII only: words of the file are quoted in the log. */
 static int is_plain(char c)
 {
     return c > ' ' && c < 0x7f;
 }
 
-/* The next word of the line, "" at its end. 0 if it is too long or no text. */
+/* The next word of the line, "" at its end. 0: too long, or not text. */
 static int take_word(reader_t *in, char ret_word[TUTTI__TUNED_WORD])
 {
     size_t n = 0;
@@ -74,7 +74,7 @@ static int take_word(reader_t *in, char ret_word[TUTTI__TUNED_WORD])
     return 1;
 }
 
-/* The words of one line; both "" if there are none. Moves to the next line. */
+/* The two words of a line, both "" if it is empty. Moves to the next line. */
 static int take_line(reader_t *in, tutti__tuned_entry_t *ret_entry)
 {
     char more[TUTTI__TUNED_WORD];
@@ -140,7 +140,7 @@ enum {
     NOT_READ = -2
 };
 
-/* Up to `room` bytes; how many, or one of those and errno. */
+/* Read up to `room` bytes. Returns the number read, or a constant above, with errno. */
 static ssize_t read_file(const char *path, char *ret_text, size_t room)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), saved_errno;
@@ -162,7 +162,7 @@ static ssize_t read_file(const char *path, char *ret_text, size_t room)
 int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_closed, char *ret_why,
                       size_t room)
 {
-    char text[TUTTI__TUNED_BYTES + 1]; /* one more than is allowed */
+    char text[TUTTI__TUNED_BYTES + 1]; /* one byte more, to detect a longer file */
     ssize_t bytes = read_file(path, text, sizeof(text));
 
     *ret_closed = bytes == NOT_OPENED ? errno : 0;
@@ -175,7 +175,7 @@ int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_clos
 
 /* ---- this machine ---- */
 
-/* The beginning of a small file of the kernel's, as a text; "" if there is none. */
+/* The beginning of a small file of /proc or /sys as text; "" if it cannot be read. */
 static void read_fact(const char *root, const char *path, char *ret_text, size_t room)
 {
     char full[TUTTI__TUNED_PATH];
@@ -186,7 +186,7 @@ static void read_fact(const char *root, const char *path, char *ret_text, size_t
     ret_text[n < 0 ? 0 : n] = '\0';
 }
 
-/* Append to a file's name; other signs than letters, digits, '.', '-' and '_' become '_'. */
+/* Append to a file's name. All characters but letters, digits, '.', '-' and '_' become '_'. */
 static void append(char name[TUTTI__TUNED_NAME], const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -204,7 +204,7 @@ static void append(char name[TUTTI__TUNED_NAME], const char *fmt, ...)
             name[used] = '_';
 }
 
-/* The first processor's value of a field, as in "model name : AMD EPYC"; "" if it has none. */
+/* The first processor's value of a field, as in "model name : AMD EPYC"; "": no such field. */
 static void find_field(const char *cpuinfo, const char *field, char *ret_value, size_t room)
 {
     size_t length = strlen(field);
@@ -226,9 +226,9 @@ static void find_field(const char *cpuinfo, const char *field, char *ret_value, 
 }
 
 /*
- * What the kernel calls the processor. A hypervisor may show one name for all its machines, so
- * family and model follow on x86; Arm has numbers only. One page of the file holds the first
- * processor; to read on costs time for each processor.
+ * The kernel's name of the processor. A hypervisor may show one name on all its machines, so x86
+ * adds family and model; Arm has only numbers. The first page of cpuinfo has the first processor;
+ * the kernel takes time to write the text of each further processor.
  */
 static void name_processor(const char *root, char name[TUTTI__TUNED_NAME])
 {
@@ -246,7 +246,7 @@ static void name_processor(const char *root, char name[TUTTI__TUNED_NAME])
         append(name, "processor");
 }
 
-/* How many there are in a list of the kernel's: "0-3,8" are 5. */
+/* The number of processors in a list of the kernel: "0-3,8" has 5. */
 static unsigned long count_list(const char *list)
 {
     unsigned long count = 0;
@@ -263,7 +263,7 @@ static unsigned long count_list(const char *list)
     return count;
 }
 
-/* A line of one file below the first processor's caches. */
+/* The line of a file that describes a cache of the first processor. */
 static void read_cache(const char *root, int index, const char *what, char *ret_text, size_t room)
 {
     char path[96];
@@ -273,7 +273,7 @@ static void read_cache(const char *root, int index, const char *what, char *ret_
     ret_text[strcspn(ret_text, "\n")] = '\0';
 }
 
-/* "-L2_1024K-L3_32768K": the first processor's caches behind the first level. */
+/* "-L2_1024K-L3_32768K": the first processor's caches from the second level on. */
 static void name_caches(const char *root, char name[TUTTI__TUNED_NAME])
 {
     char level[16], size[16];
@@ -299,7 +299,7 @@ void tutti__tuned_name(const char *root, uint64_t ranks, char ret_name[TUTTI__TU
     read_fact(root, "/sys/devices/system/cpu/online", online, sizeof(online));
     append(ret_name, "-%lucpus", count_list(online));
     name_caches(root, ret_name);
-    /* The number of ranks must not be what is cut. */
+    /* If the name is too long, cut it before the number of ranks. */
     snprintf(tail, sizeof(tail), "-%" PRIu64 "ranks", ranks % 100000000);
     most = TUTTI__TUNED_NAME - 1 - strlen(tail);
     if (strlen(ret_name) > most)
@@ -314,7 +314,7 @@ int tutti__tuned_path(uint64_t ranks, char ret_path[TUTTI__TUNED_PATH])
     char name[TUTTI__TUNED_NAME];
     int n;
 
-    if (config == NULL || config[0] != '/') { /* a relative one is to be ignored */
+    if (config == NULL || config[0] != '/') { /* the XDG standard ignores a relative path */
         config = home;
         below = "/.config";
     }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files with settings that tutti_tune has measured: what is in them, and which is this
- * machine's.
+ * Files with settings that tutti_tune has measured: their format and names.
  *
  *      # a comment
- *      tutti_tuned 1                  the format, before anything else
+ *      tutti_tuned 1                  the version, before all settings
  *      TUTTI_ONESHOT_BYTES 48K        NAME VALUE, as in the environment
  *
- * The file's name says for what it was measured, so that many kinds of machines can share a home:
+ * The file's name describes the machine and the number of ranks of the measurement, so several
+ * kinds of machines can share a home directory:
  *
  *      AMD_EPYC_9554-25.17-128cpus-L2_1024K-L3_32768K-8ranks
  *
- * Needs the C library and parse.c only: tutti_tune is built with these files, too. Which settings
- * may stand in a file, and who goes before whom, is conf.c's.
+ * Needs only the C library and parse.c, because tutti_tune is built with these files as well. The
+ * rules about the allowed settings, and about the priority of file and variables, are in conf.c.
  */
 #ifndef TUTTI__CONF_TUNED_H
 #define TUTTI__CONF_TUNED_H
@@ -20,14 +20,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of the format, and of what the values mean: another one when old figures no longer hold. */
+/* Version of the format and of the values' meaning. Increase it if old measurements are useless. */
 #define TUTTI__TUNED_VERSION 1
 
 #define TUTTI__TUNED_MOST 32
-#define TUTTI__TUNED_WORD 32    /* longest name or value, its end included */
+#define TUTTI__TUNED_WORD 32    /* longest name or value, with its '\0' */
 #define TUTTI__TUNED_BYTES 8192 /* longest file */
 #define TUTTI__TUNED_NAME 192   /* room for a file's name */
-#define TUTTI__TUNED_PATH 4096  /* room for a path, or for a complaint */
+#define TUTTI__TUNED_PATH 4096  /* room for a path, or for an error text */
 
 typedef struct {
     char name[TUTTI__TUNED_WORD], value[TUTTI__TUNED_WORD];
@@ -39,24 +39,24 @@ typedef struct {
     size_t count;
 } tutti__tuned_t;
 
-/* 1, or 0 and what is wrong: "line 3: ...". No name comes twice. Pure. */
+/* 1; or 0 and the error: "line 3: ...". A name that occurs twice is an error. Pure. */
 int tutti__tuned_parse(const char *text, size_t bytes, tutti__tuned_t *ret_tuned, char *ret_why,
                        size_t room);
-/* The same of a file, or why it cannot be read. *ret_closed is the errno if it cannot even be
-   opened, else 0. */
+/* Read and parse a file. *ret_closed: errno if the file cannot be opened, otherwise 0. */
 int tutti__tuned_read(const char *path, tutti__tuned_t *ret_tuned, int *ret_closed, char *ret_why,
                       size_t room);
 
 /*
  * The file's name for `ranks` ranks on a machine: processor, number of processors, caches. They
- * are read below `root`, which is "" but in tests. What cannot be read is left out.
+ * are read below `root`, which is "" outside tests. Properties that cannot be read are left out.
  *
- * All processors that are online count, not the mask of this process: mpirun gives each rank
- * another mask, and then a tuned file would be found or not by how ranks are bound.
+ * The number counts all online processors, not the affinity mask of this process: mpirun gives each
+ * rank another mask, and the name must not depend on the binding.
  */
 void tutti__tuned_name(const char *root, uint64_t ranks, char ret_name[TUTTI__TUNED_NAME]);
 
-/* Its path: in $XDG_CONFIG_HOME/tutti/tuned, or in ~/.config/tutti/tuned. 0: no home is known. */
+/* The file's path in $XDG_CONFIG_HOME/tutti/tuned, or in ~/.config/tutti/tuned. 0: the home
+   directory is not known. */
 int tutti__tuned_path(uint64_t ranks, char ret_path[TUTTI__TUNED_PATH]);
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which tuned file counts, and what of it.
+ * Finds the tuned file, and applies its settings.
  *
- * Called while the settings are read, before ranks meet: so the number of local ranks is what the
- * launcher says. Where nobody says it (unique ids, stores), only a file that TUTTI_TUNED names is
- * read. As with all shared settings, rank 0's values become everyone's; so nobody else looks into
- * the home directory, which a network may have to bring. A file that is named is read by all, since
- * an application's rank 0 may be another one than the launcher's.
+ * Called while the settings are read, before the ranks meet. So the number of local ranks is the
+ * launcher's. If no launcher tells it (unique ids, stores), only a file named by TUTTI_TUNED is
+ * read.
+ *
+ * All ranks use rank 0's values, as for all shared settings. So the other ranks do not search the
+ * home directory, which may be on a network file system. But all ranks read a file named by
+ * TUTTI_TUNED, since the application's rank 0 may have another rank in the launcher's variables.
  */
 #include "conf/inside.h"
 #include "conf/tuned.h"
@@ -15,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How many ranks this host has, as far as that is known; else 0. */
+/* The number of ranks on this host; 0: not known. */
 static uint64_t local_ranks(const tutti__conf_t *conf)
 {
     if (tutti__conf_is_local(conf))
@@ -34,7 +36,7 @@ static int is_one_host(const tutti__conf_t *conf)
             local_ranks(conf) == (uint64_t)tutti__conf_launcher_size(&name));
 }
 
-/* Will others' settings count, as far as this process can know? */
+/* Will another rank's settings replace this rank's, as far as the launcher's variables tell? */
 static int follows(const tutti__conf_t *conf)
 {
     if (tutti__conf_is_local(conf))
@@ -42,7 +44,7 @@ static int follows(const tutti__conf_t *conf)
     return strcmp(conf->boot, "self") != 0 && tutti__conf_launcher_rank() > 0;
 }
 
-/* Which file it is; 0 if there is none. */
+/* The path of the file; 0: there is none. */
 static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__conf_note_t *note)
 {
     uint64_t ranks = local_ranks(conf);
@@ -61,7 +63,7 @@ static int find(const tutti__conf_t *conf, char path[TUTTI__TUNED_PATH], tutti__
     return ranks > 0 && tutti__tuned_path(ranks, path);
 }
 
-/* 0, and why not, if something makes no sense. */
+/* 0, and the reason: a setting is invalid. */
 static int put_all(const tutti__tuned_t *tuned, tutti__conf_t *conf, char *ret_why, size_t room)
 {
     char allowed[128];
@@ -70,7 +72,7 @@ static int put_all(const tutti__tuned_t *tuned, tutti__conf_t *conf, char *ret_w
         const tutti__tuned_entry_t *entry = &tuned->entry[i];
 
         if (!tutti__conf_is_tunable(entry->name)) {
-            snprintf(ret_why, room, "line %u: %s is nothing that is tuned", entry->line,
+            snprintf(ret_why, room, "line %u: %s is not a tunable setting", entry->line,
                      entry->name);
             return 0;
         }
@@ -106,7 +108,7 @@ static void note_values(const char *path, const tutti__tuned_t *tuned, int one_h
     }
 }
 
-/* Who named no file may not even know of tuned ones, so this is no warning. */
+/* No warning: a user who has not named a file may not know about tuned files. */
 static void note_closed(const char *path, int error, const char *why, tutti__conf_note_t *note)
 {
     if (error == ENOENT || error == ENOTDIR)
@@ -130,7 +132,7 @@ void tutti__conf_use_tuned(tutti__conf_t *conf, tutti__conf_note_t *ret_note)
         return;
     if (tutti__tuned_read(path, &tuned, &closed, why, sizeof(why)) &&
         put_all(&tuned, conf, why, sizeof(why))) {
-        /* Buckets were measured on one host; between hosts other sizes are right. */
+        /* tutti_tune measures fused buckets on one host; between hosts other sizes are better. */
         if (!is_one_host(conf))
             conf->shared.fusion_bytes = before.fusion_bytes;
         note_values(path, &tuned, is_one_host(conf), ret_note);

@@ -26,7 +26,7 @@ refuses '--quick: unknown option' $bench --quick
 refuses '--rounds: wants a value' $bench --rounds
 refuses '--full=1: takes no value' $bench --full=1
 refuses '-z0:' $bench -z0
-refuses 'more: what' $bench more
+refuses 'more: unexpected argument' $bench more
 refuses '--buffers big' $bench --buffers big
 refuses '--fail-above: only with' $bench --fail-above 5%
 refuses '--spoil: only with' $bench --spoil

@@ -156,7 +156,7 @@ refuses "-d ../x: want a module's name" bench/tutti_gradients -d ../x
 if [ -n "$mpirun" ]; then
     refuses '--peer naive: takes host memory only' $bench -d $device --peer naive
     [ "$device" != pretend ] ||
-        refuses '--peer mpi: this MPI does not say that it takes pretend memory' \
+        refuses '--peer mpi: this MPI does not report that it takes pretend memory' \
             $launch $bench -d $device --peer mpi
 fi
 finish

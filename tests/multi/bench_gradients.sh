@@ -73,7 +73,7 @@ refuses '--buffers rotate: want private or shared' $bench --buffers rotate
 refuses '--spoil: only with -c' $bench --spoil
 refuses '-q: unknown option' $bench -q
 refuses '--quick: unknown option' $bench --quick
-refuses 'more: what' $bench more
+refuses 'more: unexpected argument' $bench more
 refuses '--csv /nowhere/a: cannot be written' $bench --scale 1000 --csv /nowhere/a
 
 [ -n "$mpirun" ] || finish

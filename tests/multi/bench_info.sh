@@ -22,7 +22,7 @@ ran $info --help
 ran $info --version
 has '^[0-9]+\.[0-9]+\.[0-9]+$'
 refuses '--slow: unknown option' $info --slow
-refuses 'more: what' $info more
+refuses 'more: unexpected argument' $info more
 refuses '--ranks: wants a number from 1' $info --ranks 0
 refuses '--ranks: wants a number from 1' $info -n 3x
 refuses '-n: wants a value' $info -n

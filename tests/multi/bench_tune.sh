@@ -34,7 +34,7 @@ refuses '-o: want the name' $bench -o ''
 refuses '-o: wants a value' $bench -o
 refuses '-q: unknown option' $bench -q
 refuses '--slow: unknown option' $bench --slow
-refuses 'more: what' $bench more
+refuses 'more: unexpected argument' $bench more
 
 [ -n "$mpirun" ] || finish
 launch="$mpirun -np 2"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table in docs/algorithms.md agrees with the table in lib/coll/table.c: a row for each algorithm,
- * in the same order, with the same name, radix, order of operands and association.
+ * The table in docs/algorithms.md agrees with the table in lib/coll/table.c: a row for each
+ * algorithm, in the same order, with the same name, radix, order of operands and association.
  */
 #include "coll/coll.h"
 

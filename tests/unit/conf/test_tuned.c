@@ -278,9 +278,9 @@ static void test_broken_files_warn(void **state)
         { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\nTUTTI_NODE_CHUNK_BYTES 1\n",
           "line 3: TUTTI_NODE_CHUNK_BYTES 1 makes no sense; allowed: bytes, 4K to 1G" },
         { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\nTUTTI_TIMEOUT 1\n",
-          "line 3: TUTTI_TIMEOUT is nothing that is tuned" },
+          "line 3: TUTTI_TIMEOUT is not a tunable setting" },
         { "tutti_tuned 1\nTUTTI_ONESHOT_BYTES 48K\nTUTTI_LATER_BYTES 1\n",
-          "line 3: TUTTI_LATER_BYTES is nothing that is tuned" },
+          "line 3: TUTTI_LATER_BYTES is not a tunable setting" },
         { "tutti_tuned 2\nTUTTI_ONESHOT_BYTES 48K\n", "line 1: version 2; this library reads 1" },
         { NULL, "No such file or directory" },
     };
