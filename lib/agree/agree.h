@@ -132,7 +132,10 @@ void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, c
 void tutti__agree_late(tutti__agree_t *agree);
 int tutti__agree_bucket(tutti__agree_t *agree);
 
-/* Forget every tensor that is not in a complete bucket. */
+/* A rank has left, so nothing more can be agreed: forget every tensor that is not in a bucket, and
+   ignore later announcements. */
+void tutti__agree_depart(tutti__agree_t *agree);
+/* Forget every tensor that is not in a bucket. */
 void tutti__agree_clear(tutti__agree_t *agree);
 
 /* ---- questions ---- */

@@ -173,6 +173,8 @@ static void take_announce(tutti__agree_t *a, uint32_t link, const void *body, si
     news_t news = { 0 };
     size_t wanted = sizeof(news.msg);
 
+    if (a->departed)
+        return;
     if (bytes >= wanted) {
         memcpy(&news.msg, at, sizeof(news.msg));
         wanted += (news.msg.conflict ? sizeof(news.other) : 0) +
@@ -261,6 +263,12 @@ void tutti__agree_close(tutti__agree_t *a)
     free(a->joined);
     free(a->members);
     free(a);
+}
+
+void tutti__agree_depart(tutti__agree_t *a)
+{
+    a->departed = 1;
+    tutti__agree_clear(a);
 }
 
 void tutti__agree_clear(tutti__agree_t *a)

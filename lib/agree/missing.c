@@ -36,23 +36,31 @@ static int is_here(const tutti__agree_t *a, const tutti__tensor_t *tensor, uint3
     return a->joined[rank] || (tensor->participant != NULL && tensor->participant[rank] != NULL);
 }
 
-/* Children without children of their own, or, if none of these is absent, larger subtrees. */
+/* The absent ranks behind links to single ranks, or behind links to larger subtrees. */
+static void add_children(const tutti__agree_t *a, const tutti__tensor_t *tensor, int larger,
+                         absent_t *absent)
+{
+    for (uint32_t i = 0; i < a->env.nlinks; i++) {
+        const tutti__agree_link_t *link = &a->env.links[i];
+
+        if (tensor->from[i] || (link->nranks > 1) != larger)
+            continue;
+        for (uint32_t k = 0; k < link->nranks; k++)
+            if (!is_here(a, tensor, link->ranks[k]))
+                add(absent, link->ranks[k]);
+    }
+}
+
 static absent_t find_absent(const tutti__agree_t *a, const tutti__tensor_t *tensor)
 {
     absent_t absent = { { 0 }, 0, 0 };
 
     if (!tensor->from[a->env.nlinks] && !is_here(a, tensor, a->env.rank))
         add(&absent, a->env.rank);
-    for (int large = 0; large < 2 && absent.n == 0; large++) {
-        for (uint32_t i = 0; i < a->env.nlinks; i++) {
-            const tutti__agree_link_t *link = &a->env.links[i];
-
-            for (uint32_t k = 0; !tensor->from[i] && k < link->nranks; k++)
-                if ((link->nranks > 1) == large && !is_here(a, tensor, link->ranks[k]))
-                    add(&absent, link->ranks[k]);
-        }
-        absent.certain = absent.n > 0 && !large;
-    }
+    add_children(a, tensor, 0, &absent);
+    absent.certain = absent.n > 0;
+    if (!absent.certain)
+        add_children(a, tensor, 1, &absent);
     return absent;
 }
 

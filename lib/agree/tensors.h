@@ -94,7 +94,8 @@ struct tutti__agree {
     tutti__submission_t **submission; /* [size] of each rank: the group that is incomplete */
     unsigned char *joined;            /* [size] of my subtree */
     uint32_t njoined;
-    int ended; /* the owner has ended the communicator */
+    int departed; /* a rank has left */
+    int ended;    /* the owner has ended the communicator */
     /* The coordinator: */
     uint32_t *members;                         /* [size] scratch */
     uint64_t conflict_ns;                      /* the oldest conflict in a grace period, or 0 */

@@ -32,17 +32,12 @@ void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const vo
     uint32_t rank;
 
     switch (kind) {
-    case TUTTI__MSG_ANNOUNCE:
-        /* After a goodbye nothing more can be agreed; of a submission group the first calls are
-           forgotten. */
-        if (!atomic_load(&e->any_left))
-            tutti__agree_message(e->agree, (uint32_t)link, kind, body, bytes);
-        break;
     case TUTTI__MSG_BUCKET:
         /* Once the state is cleared, no request may come into it again. */
         if (!e->dead_seen)
             tutti__agree_message(e->agree, (uint32_t)link, kind, body, bytes);
         break;
+    case TUTTI__MSG_ANNOUNCE:
     case TUTTI__MSG_REJECT:
     case TUTTI__MSG_JOIN:
     case TUTTI__MSG_JOINED:

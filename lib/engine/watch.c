@@ -219,6 +219,7 @@ void tutti__watch_refuse(tutti__engine_t *e)
     char text[160] = "";
 
     tutti__watch_left(e, TUTTI__NOBODY, text, sizeof(text));
+    tutti__agree_depart(e->agree);
     tutti__agreed_clear(e);
     tutti__request_finish_all(e, not_agreed, TUTTI_ERR_SHUTDOWN, text);
 }
