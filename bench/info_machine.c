@@ -13,7 +13,6 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -235,8 +234,7 @@ void info_kernel(info_t *info)
 {
     static const char *const modes[] = { "none", "strict", "filter" };
     const struct timespec now = { 0, 0 };
-    char text[64], byte = 0, other;
-    struct iovec to = { &other, 1 }, from = { &byte, 1 };
+    char text[64];
     struct utsname name;
     long result;
 
@@ -254,8 +252,6 @@ void info_kernel(info_t *info)
     /* A bad descriptor: a kernel that has the call returns EBADF or EINVAL. */
     result = syscall(SYS_epoll_pwait2, -1, NULL, 0, &now, NULL, 0);
     put_call(info, "epoll_pwait2", result < 0 && (errno == EBADF || errno == EINVAL) ? 0 : result);
-    info_read(text, sizeof(text), "/proc/sys/kernel/yama/ptrace_scope");
-    info_put(info, INFO_BOTH, "ptrace_scope", "%s", text[0] != '\0' ? text : "no Yama");
     find_line("/proc/self/status", "Seccomp:", text, sizeof(text));
     info_put(info, INFO_BOTH, "seccomp", "%s",
              text[0] >= '0' && text[0] <= '2' ? modes[text[0] - '0'] : "unknown");

@@ -10,6 +10,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/handles.c \
     %reldir%/handles.h \
     %reldir%/hash.h \
+    %reldir%/kinds.c \
+    %reldir%/kinds.h \
     %reldir%/lock.c \
     %reldir%/lock.h \
     %reldir%/log.c \

@@ -336,7 +336,7 @@ static inline void set_plain(const tutti__call_t *call, const tutti__call_kind_t
     exec->out = call->recvbuf;
     exec->count = call->count;
     exec->dtype = call->dtype;
-    exec->op = kind->reduces ? call->op : TUTTI_SUM;
+    exec->op = tutti__call_reduces(call->kind) ? call->op : TUTTI_SUM;
     exec->signature = 0;
     exec->tag = (uint8_t)kind->tag;
     exec->meet = 0;
@@ -368,7 +368,7 @@ tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uin
     ret_want->bytes =
         ret_exec->in_table != NULL ? 0 : ret_exec->count * tutti_dtype_bytes(ret_exec->dtype);
     ret_want->root = ret_exec->root;
-    ret_want->ordered = kind->reduces && does_not_commute(call->op);
+    ret_want->ordered = tutti__call_reduces(call->kind) && does_not_commute(call->op);
     *ret_in_place = in_place(call, ret_exec, size);
     *ret_empty = ret_exec->count == 0 && ret_exec->in_count == 0;
     return TUTTI_OK;

@@ -6,6 +6,7 @@
 #ifndef TUTTI__ENGINE_CALL_H
 #define TUTTI__ENGINE_CALL_H
 
+#include "base/kinds.h"
 #include "coll/coll.h"
 #include "exec/exec.h"
 
@@ -66,22 +67,18 @@ void tutti__call_begin(const tutti__call_t *call, const tutti__call_room_t *room
 void tutti__call_end(const tutti__call_t *call, const tutti__call_room_t *room,
                      const tutti__exec_call_t *exec);
 
-/* ---- kinds; call_kinds.c ---- */
+/* ---- kinds; call_kinds.c. See also base/kinds.h ---- */
 
 typedef struct {
-    const char *name;               /* "a reduce_scatter" */
     tutti__collective_t collective; /* COLLECTIVES for messages between two ranks */
     tutti__tag_t tag;
-    int reduces;
 } tutti__call_kind_t;
 
 extern const tutti__call_kind_t tutti__call_kinds[TUTTI_CALL_SENDRECV + 1];
 
-tutti__collective_t tutti__call_collective(tutti_call_kind_t kind);
-int tutti__call_reduces(tutti_call_kind_t kind);
-/* Do ranks know their own counts only? gatherv, scatterv, alltoallv. */
-int tutti__call_by_pair(tutti_call_kind_t kind);
-/* "no call" for what is none; static. */
-const char *tutti__call_name(tutti_call_kind_t kind);
+static inline tutti__collective_t tutti__call_collective(tutti_call_kind_t kind)
+{
+    return tutti__call_kinds[kind].collective;
+}
 
 #endif

@@ -1,53 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What there is to know about each kind of call, and the signatures of calls. See call.h. */
+/* The schedules and tags of each kind of call, and the signatures of calls. See call.h. */
 #include "engine/call.h"
 
 #include <string.h>
 
 const tutti__call_kind_t tutti__call_kinds[TUTTI_CALL_SENDRECV + 1] = {
-    [TUTTI_CALL_ALLREDUCE] = { "an allreduce", TUTTI__ALLREDUCE, TUTTI__TAG_ALLREDUCE, 1 },
-    [TUTTI_CALL_REDUCE] = { "a reduce", TUTTI__ROOT_REDUCE, TUTTI__TAG_REDUCE, 1 },
-    [TUTTI_CALL_BROADCAST] = { "a broadcast", TUTTI__BROADCAST, TUTTI__TAG_BROADCAST, 0 },
-    [TUTTI_CALL_REDUCE_SCATTER] = { "a reduce_scatter", TUTTI__REDUCE_SCATTER,
-                                    TUTTI__TAG_REDUCE_SCATTER, 1 },
-    [TUTTI_CALL_REDUCE_SCATTERV] = { "a reduce_scatterv", TUTTI__REDUCE_SCATTER,
-                                     TUTTI__TAG_REDUCE_SCATTER, 1 },
-    [TUTTI_CALL_ALLGATHER] = { "an allgather", TUTTI__ALLGATHER, TUTTI__TAG_ALLGATHER, 0 },
-    [TUTTI_CALL_ALLGATHERV] = { "an allgatherv", TUTTI__ALLGATHERV, TUTTI__TAG_ALLGATHERV, 0 },
-    [TUTTI_CALL_GATHER] = { "a gather", TUTTI__GATHER, TUTTI__TAG_GATHER, 0 },
-    [TUTTI_CALL_GATHERV] = { "a gatherv", TUTTI__GATHERV, TUTTI__TAG_GATHERV, 0 },
-    [TUTTI_CALL_SCATTER] = { "a scatter", TUTTI__SCATTER, TUTTI__TAG_SCATTER, 0 },
-    [TUTTI_CALL_SCATTERV] = { "a scatterv", TUTTI__SCATTERV, TUTTI__TAG_SCATTERV, 0 },
-    [TUTTI_CALL_ALLTOALL] = { "an alltoall", TUTTI__ALLTOALL, TUTTI__TAG_ALLTOALL, 0 },
-    [TUTTI_CALL_ALLTOALLV] = { "an alltoallv", TUTTI__ALLTOALLV, TUTTI__TAG_ALLTOALLV, 0 },
-    [TUTTI_CALL_SCAN] = { "a scan", TUTTI__SCAN, TUTTI__TAG_SCAN, 1 },
-    [TUTTI_CALL_EXSCAN] = { "an exscan", TUTTI__EXSCAN, TUTTI__TAG_EXSCAN, 1 },
-    [TUTTI_CALL_BARRIER] = { "a barrier", TUTTI__BARRIER, TUTTI__TAG_BARRIER, 0 },
-    [TUTTI_CALL_SEND] = { "a send", TUTTI__COLLECTIVES, TUTTI__TAG_SENDRECV, 0 },
-    [TUTTI_CALL_RECV] = { "a receive", TUTTI__COLLECTIVES, TUTTI__TAG_SENDRECV, 0 },
-    [TUTTI_CALL_SENDRECV] = { "a sendrecv", TUTTI__COLLECTIVES, TUTTI__TAG_SENDRECV, 0 },
+    [TUTTI_CALL_ALLREDUCE] = { TUTTI__ALLREDUCE, TUTTI__TAG_ALLREDUCE },
+    [TUTTI_CALL_REDUCE] = { TUTTI__ROOT_REDUCE, TUTTI__TAG_REDUCE },
+    [TUTTI_CALL_BROADCAST] = { TUTTI__BROADCAST, TUTTI__TAG_BROADCAST },
+    [TUTTI_CALL_REDUCE_SCATTER] = { TUTTI__REDUCE_SCATTER, TUTTI__TAG_REDUCE_SCATTER },
+    [TUTTI_CALL_REDUCE_SCATTERV] = { TUTTI__REDUCE_SCATTER, TUTTI__TAG_REDUCE_SCATTER },
+    [TUTTI_CALL_ALLGATHER] = { TUTTI__ALLGATHER, TUTTI__TAG_ALLGATHER },
+    [TUTTI_CALL_ALLGATHERV] = { TUTTI__ALLGATHERV, TUTTI__TAG_ALLGATHERV },
+    [TUTTI_CALL_GATHER] = { TUTTI__GATHER, TUTTI__TAG_GATHER },
+    [TUTTI_CALL_GATHERV] = { TUTTI__GATHERV, TUTTI__TAG_GATHERV },
+    [TUTTI_CALL_SCATTER] = { TUTTI__SCATTER, TUTTI__TAG_SCATTER },
+    [TUTTI_CALL_SCATTERV] = { TUTTI__SCATTERV, TUTTI__TAG_SCATTERV },
+    [TUTTI_CALL_ALLTOALL] = { TUTTI__ALLTOALL, TUTTI__TAG_ALLTOALL },
+    [TUTTI_CALL_ALLTOALLV] = { TUTTI__ALLTOALLV, TUTTI__TAG_ALLTOALLV },
+    [TUTTI_CALL_SCAN] = { TUTTI__SCAN, TUTTI__TAG_SCAN },
+    [TUTTI_CALL_EXSCAN] = { TUTTI__EXSCAN, TUTTI__TAG_EXSCAN },
+    [TUTTI_CALL_BARRIER] = { TUTTI__BARRIER, TUTTI__TAG_BARRIER },
+    [TUTTI_CALL_SEND] = { TUTTI__COLLECTIVES, TUTTI__TAG_SENDRECV },
+    [TUTTI_CALL_RECV] = { TUTTI__COLLECTIVES, TUTTI__TAG_SENDRECV },
+    [TUTTI_CALL_SENDRECV] = { TUTTI__COLLECTIVES, TUTTI__TAG_SENDRECV },
 };
-
-tutti__collective_t tutti__call_collective(tutti_call_kind_t kind)
-{
-    return tutti__call_kinds[kind].collective;
-}
-
-int tutti__call_reduces(tutti_call_kind_t kind)
-{
-    return tutti__call_kinds[kind].reduces;
-}
-
-int tutti__call_by_pair(tutti_call_kind_t kind)
-{
-    return kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTERV ||
-           kind == TUTTI_CALL_ALLTOALLV;
-}
-
-const char *tutti__call_name(tutti_call_kind_t kind)
-{
-    return kind > 0 && kind <= TUTTI_CALL_SENDRECV ? tutti__call_kinds[kind].name : "no call";
-}
 
 /* ---- signatures ---- */
 

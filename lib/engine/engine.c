@@ -7,7 +7,7 @@
 
 #include "base/forked.h"
 #include "base/time.h"
-#include "engine/agree.h"
+#include "engine/state.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -97,22 +97,9 @@ static tutti_status_t open_epoll(tutti__engine_t *e)
     return status;
 }
 
-/* Ranks that announce through me: all for rank 0, my host's for its leader, else just me. */
-static uint32_t count_subtree(const tutti__engine_t *e)
-{
-    const tutti__shape_t *shape = e->env.shape;
-    uint32_t host = shape->host_of[e->rank];
-
-    if (e->rank == 0)
-        return e->size;
-    if (shape->local_of[e->rank] == 0)
-        return shape->host_first[host + 1] - shape->host_first[host];
-    return 1;
-}
-
 static void destroy(tutti__engine_t *e)
 {
-    tutti__agree_clear(e);
+    tutti__agreed_close(e);
     tutti__lanes_close(e);
     tutti__links_close(e);
     tutti__cache_fini(&e->cache);
@@ -126,9 +113,6 @@ static void destroy(tutti__engine_t *e)
     tutti__mutex_destroy(&e->queue_lock);
     free(e->left);
     free(e->cancelled);
-    free(e->gang);
-    free(e->joined);
-    free(e->members);
     e->left = NULL;
     if (atomic_fetch_sub(&e->refs, 1) == 1)
         free(e);
@@ -168,7 +152,6 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     e->fusion_bytes = fusion_bytes(env);
     atomic_store(&e->refs, 1);
     tutti__mutex_init(&e->queue_lock, TUTTI__LOCK_ENGINE_QUEUE);
-    e->subtree = count_subtree(e);
     tutti__lanes_open(e);
     /* Until plans are learned the buckets depend on timing; results must not. */
     tutti__cache_init(&e->cache, env->shape, e->rank, env->conf->algorithm,
@@ -182,11 +165,7 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     e->device_cache.flat = env->exec->device != NULL && env->exec->device->flat != NULL;
     e->left = calloc(e->size, sizeof(*e->left));
     e->cancelled = calloc(e->size, sizeof(*e->cancelled));
-    e->gang = calloc(e->size, sizeof(*e->gang));
-    e->joined = calloc(e->size, sizeof(*e->joined));
-    e->members = calloc(e->size, sizeof(*e->members));
-    if (e->left == NULL || e->cancelled == NULL || e->gang == NULL || e->joined == NULL ||
-        e->members == NULL)
+    if (e->left == NULL || e->cancelled == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", e->size);
     if (status == TUTTI_OK && env->exec->device != NULL)
         status = tutti__events_open(e);
@@ -195,6 +174,8 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     status = tutti__boot_agree(env->boot, status);
     if (status == TUTTI_OK)
         status = tutti__links_open(e);
+    if (status == TUTTI_OK)
+        status = tutti__agreed_open(e);
     if (status == TUTTI_OK)
         status = open_epoll(e);
     if (status == TUTTI_OK)

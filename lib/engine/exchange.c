@@ -17,19 +17,11 @@
  *   allgatherv          [n] given; [n] expected, times [1] how many ranks know
  *   alltoallv           [n][n] rank r gives to s; [n][n] r expects from s; [n] does r know that?
  */
-#include "engine/agree.h"
+#include "engine/state.h"
 
 #include "base/names.h"
 
 #include <string.h>
-
-int tutti__exchange_needed(const tutti__facts_t *facts)
-{
-    if (TUTTI__LIKELY(facts->kind == TUTTI_CALL_ALLREDUCE) || facts->phase > 0)
-        return 0;
-    return tutti__call_by_pair((tutti_call_kind_t)facts->kind) ||
-           (facts->kind == TUTTI_CALL_ALLGATHERV && facts->unsure);
-}
 
 static size_t entries(tutti_call_kind_t kind, size_t n)
 {
@@ -55,7 +47,7 @@ static void put_mine(const tutti__request_t *r, uint32_t rank, size_t n, uint64_
     const tutti__call_t *call = &r->call;
 
     memset(array, 0, entries(call->kind, n) * sizeof(*array));
-    if (r->ghost)
+    if (r->is_zero)
         return;
     switch (call->kind) {
     case TUTTI_CALL_GATHERV:
@@ -203,9 +195,9 @@ static void next_phase(tutti__engine_t *e, tutti__request_t *r, const uint64_t *
         keep(r, array, e->rank, e->size);
     r->agreed = 0;
     r->phase = 1;
-    if (r->ghost) {
-        r->next = e->ghosts;
-        e->ghosts = r;
+    if (r->is_zero) {
+        r->next = e->zeros;
+        e->zeros = r;
         return;
     }
     tutti__mutex_lock(&e->queue_lock);

@@ -11,41 +11,15 @@
  * elements of tensors only, so there is nothing between them then. In device memory nobody zeroes
  * what is between them: sums of garbage go nowhere, and no element sees another one's.
  *
- * A rank that has joined has ghosts of the tensors: zeros, in the same places.
+ * A rank that has joined makes zero contributions: zeros, in the same places.
  */
-#include "engine/agree.h"
+#include "engine/state.h"
 
 #include <string.h>
 
 static int is_parted(tutti_call_kind_t kind)
 {
     return kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_ALLGATHER;
-}
-
-static int can_fuse(const tutti__facts_t *facts)
-{
-    return facts->kind <= TUTTI_CALL_BROADCAST || is_parted((tutti_call_kind_t)facts->kind);
-}
-
-/* A launch has one scale. */
-static int one_scale(const tutti__facts_t *a, const tutti__facts_t *b)
-{
-    return a->prescale == b->prescale && a->postscale == b->postscale;
-}
-
-int tutti__fuse_fits(const tutti__facts_t *a, const tutti__facts_t *b)
-{
-    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
-           a->count > 0 && b->count > 0 && can_fuse(a) && a->on_device == b->on_device &&
-           (!a->on_device || one_scale(a, b));
-}
-
-size_t tutti__fuse_bytes(const tutti__facts_t *facts, uint32_t size)
-{
-    size_t part = TUTTI__ROUND_UP(
-        (size_t)facts->count * tutti_dtype_bytes((tutti_dtype_t)facts->dtype), TUTTI__LINE_BYTES);
-
-    return is_parted((tutti_call_kind_t)facts->kind) ? part * size : part;
 }
 
 tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes)
@@ -78,7 +52,7 @@ static size_t part_bytes(const tutti__request_t *r)
 /* Give each tensor its place; returns the bytes of one block. */
 static size_t lay_out(tutti__bucket_t *bucket)
 {
-    /* A lone ghost stands beside calls that are not fused, but on devices. */
+    /* Other ranks do not fuse the call of a lone zero contribution, except on a device. */
     int tight = bucket->nrequests == 1 || bucket->first->call.op > TUTTI_MAXLOC;
     size_t total = 0;
 
@@ -89,8 +63,8 @@ static size_t lay_out(tutti__bucket_t *bucket)
     return total;
 }
 
-/* A ghost's own recvcounts say how much it receives and throws away. */
-static size_t ghost_bytes(const tutti__request_t *r, uint32_t size)
+/* Bytes that a zero contribution receives and discards. */
+static size_t zero_bytes(const tutti__request_t *r, uint32_t size)
 {
     size_t total = 0;
 
@@ -124,7 +98,7 @@ tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
     tutti_status_t status;
 
     if (call.kind == TUTTI_CALL_ALLGATHERV)
-        bytes = ghost_bytes(lane->first->first, e->size);
+        bytes = zero_bytes(lane->first->first, e->size);
     status = find_memory(e, lane, bytes);
     if (status != TUTTI_OK)
         return status;
@@ -166,7 +140,7 @@ static void pack_part(tutti__lane_t *lane, const tutti__request_t *r, const void
     size_t bytes = part_bytes(r);
     char *to = place(lane, r, part);
 
-    if (TUTTI__UNLIKELY(r->ghost))
+    if (TUTTI__UNLIKELY(r->is_zero))
         memset(to, 0, bytes);
     else
         copy(lane, to, (const char *)from + (is_parted(r->call.kind) ? part * bytes : 0), r,
@@ -203,7 +177,7 @@ void tutti__fuse_pack(const tutti__engine_t *e, tutti__lane_t *lane)
 void tutti__fuse_unpack(const tutti__engine_t *e, tutti__lane_t *lane)
 {
     for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next) {
-        if (r->ghost)
+        if (r->is_zero)
             continue;
         switch (r->call.kind) {
         case TUTTI_CALL_ALLREDUCE:

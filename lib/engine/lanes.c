@@ -37,7 +37,7 @@ void tutti__bucket_free(tutti__bucket_t *bucket)
 
     for (tutti__request_t *r = bucket != NULL ? bucket->first : NULL; r != NULL; r = next) {
         next = r->next;
-        if (r->ghost)
+        if (r->is_zero)
             tutti__request_free(r);
     }
     free(bucket);
@@ -128,15 +128,15 @@ static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane)
 {
     tutti__request_t *r = lane->first->first;
 
-    if (r->ghost && r->phase > 0 && r->call.recvcounts == NULL && !tutti__join_counts(e, r))
+    if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL && !tutti__join_counts(e, r))
         return TUTTI__AGAIN;
     lane->counting = lane->first->counts;
     lane->fused = lane->on_device = 0;
     if (lane->counting)
         return tutti__exchange_call(e, lane, &lane->call);
-    lane->fused = lane->first->nrequests > 1 || r->ghost || tutti__device_packs(e, lane->first);
-    /* A ghost need not come from the device to where it cannot stay. */
-    lane->on_device = r->call.on_device && (!r->ghost || tutti__device_fits(e, lane->first));
+    lane->fused = lane->first->nrequests > 1 || r->is_zero || tutti__device_packs(e, lane->first);
+    /* A zero contribution has no device data, so it is not staged. */
+    lane->on_device = r->call.on_device && (!r->is_zero || tutti__device_fits(e, lane->first));
     if (lane->fused)
         return tutti__fuse_call(e, lane, &lane->call);
     lane->call = r->call;
@@ -250,7 +250,7 @@ static void finish(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t statu
         tutti__request_finish(e, r, status, text);
     }
     e->on_device -= bucket->on_device;
-    if (e->joined[e->rank])
+    if (tutti__agree_has_joined(e->agree))
         atomic_store_explicit(&e->moved_ns, tutti__now_ns(), memory_order_relaxed);
     free(bucket);
 }

@@ -171,13 +171,6 @@ void tutti__link_send(tutti__engine_t *e, uint32_t index, uint32_t kind, const v
         tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
 }
 
-void tutti__links_send_down(tutti__engine_t *e, uint32_t kind, const void *body, size_t bytes)
-{
-    for (uint32_t i = 0; i < e->nlinks; i++)
-        if ((int)i != e->parent)
-            tutti__link_send(e, i, kind, body, bytes);
-}
-
 /* Ring a peer's engine; one that has nothing pending does not say that it sleeps. */
 static void ring(const tutti__engine_t *e, tutti__link_t *link)
 {

@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 libtutti_all_la_SOURCES += \
-    %reldir%/agree.c \
-    %reldir%/agree.h \
+    %reldir%/agreed.c \
     %reldir%/call.c \
     %reldir%/call.h \
     %reldir%/call_kinds.c \
     %reldir%/call_sides.c \
     %reldir%/call_sides.h \
-    %reldir%/decide.c \
     %reldir%/engine.c \
     %reldir%/engine.h \
     %reldir%/events.c \
     %reldir%/exchange.c \
-    %reldir%/facts.c \
     %reldir%/flat.c \
     %reldir%/flat.h \
     %reldir%/fuse.c \
@@ -23,19 +20,15 @@ libtutti_all_la_SOURCES += \
     %reldir%/lanes.c \
     %reldir%/links.c \
     %reldir%/messages.h \
-    %reldir%/missing.c \
     %reldir%/on_device.c \
     %reldir%/pending.c \
-    %reldir%/plan.c \
     %reldir%/queued.c \
-    %reldir%/refuse.c \
     %reldir%/requests.c \
     %reldir%/stalls.c \
     %reldir%/staged.c \
     %reldir%/staged.h \
     %reldir%/state.h \
     %reldir%/submit.c \
-    %reldir%/tensors.c \
     %reldir%/thread.c \
     %reldir%/tickets.c \
     %reldir%/token.c \

@@ -24,10 +24,10 @@
  *
  * The lanes' memory may be registered with NCCL, and in a call of NCCL's all buffers of all ranks
  * must be registered, at the same offset of the same one, or none. So a bucket has all its data in
- * its lane's memory, results too, or none. Which of the two is decided by what all ranks know:
- * packed is what has several tensors, what some ranks have ghosts of, and what is scaled before
- * with no place for that in its result. The bucket's number says which lane, and its tensors'
- * lengths where in it. All else runs in the callers' memory, which Tutti never registers.
+ * its lane's memory, results too, or none. Properties that all ranks know decide it: a bucket is
+ * packed if it has several tensors, if some ranks make zero contributions, or if a prescaled
+ * operand does not fit into its result. The bucket's number determines the lane, and its tensors'
+ * lengths their places. All else runs in the callers' memory, which Tutti never registers.
  *
  * When the communicator dies the run is given up where it is. What is in streams by then is done
  * with the caller's buffers; nothing is added.
@@ -54,8 +54,8 @@ static int is_for_host(tutti_call_kind_t kind)
            kind == TUTTI_CALL_ALLGATHERV || tutti__call_collective(kind) == TUTTI__COLLECTIVES;
 }
 
-/* Does one tensor go into the lane's memory? That is all a ghost has, which knows no scales; and
-   scaled operands have no place of the user's, unless the result has as much. */
+/* Does a lone tensor go into the lane's memory? A zero contribution has no other memory. A scaled
+   operand needs memory of its own unless the result is as large as the operand. */
 static int is_packed(const tutti__bucket_t *bucket)
 {
     const tutti__call_t *call = &bucket->first->call;
@@ -116,7 +116,7 @@ static tutti_status_t queue_pieces(const tutti__engine_t *e, const tutti__lane_t
                                           its(e, lane)->up);
 }
 
-/* A ghost's part. STAGE is the run's, which begins behind this. */
+/* A zero contribution. STAGE belongs to the run, which begins after this. */
 static tutti_status_t zero(const tutti__engine_t *e, const tutti__lane_t *lane)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
@@ -149,7 +149,7 @@ static tutti_status_t pack(const tutti__engine_t *e, tutti__lane_t *lane,
     for (const tutti__request_t *r = first; r != NULL && status == TUTTI_OK; r = r->next)
         if (r->ready != NULL)
             status = e->env.exec->device->ops->wait(mine->up, r->ready);
-    if (status == TUTTI_OK && first->ghost)
+    if (status == TUTTI_OK && first->is_zero)
         status = zero(e, lane);
     if (status != TUTTI_OK)
         return status;
@@ -157,7 +157,7 @@ static tutti_status_t pack(const tutti__engine_t *e, tutti__lane_t *lane,
     if (!lane->fused)
         tutti__device_copy(lane, (void *)(uintptr_t)lane->call.sendbuf, call->sendbuf,
                            first->bytes / tutti_dtype_bytes(call->dtype));
-    else if (!first->ghost)
+    else if (!first->is_zero)
         tutti__fuse_pack(e, lane);
     *ret_ready = mine->done;
     status = queue_pieces(e, lane, tutti__call_reduces(call->kind) ? call->prescale : 1);
@@ -301,8 +301,8 @@ static tutti_status_t launch(tutti__engine_t *e, tutti__lane_t *lane)
         return begin_staged(e, lane, ready);
     lane->exec.on_device = 1;
     lane->exec.ready = ready;
-    /* A ghost's zeros are copied from STAGE, which the lane's next bucket may use. */
-    lane->exec.queued = !lane->first->first->ghost;
+    /* Zeros are copied from STAGE, which the lane's next bucket may use. */
+    lane->exec.queued = !lane->first->first->is_zero;
     lane->exec.then = its(e, lane)->up;
     lane->phase = sched->flat ? TUTTI__DEVICE_COME : TUTTI__DEVICE_RUN;
     return sched->flat ? TUTTI_OK : tutti__lanes_run(lane, sched);

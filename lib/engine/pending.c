@@ -217,7 +217,7 @@ void tutti__request_release(tutti__engine_t *e, tutti__request_t *request)
 void tutti__request_finish(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
                            const char *text)
 {
-    if (request->ghost) {
+    if (request->is_zero) {
         tutti__request_free(request);
         return;
     }

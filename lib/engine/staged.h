@@ -14,7 +14,7 @@
  * one piece, so the thread's other lanes get their turns.
  *
  * STAGE, `copied` and `done` are the lane's, and nobody else uses them meanwhile: a run in host
- * memory has no use for them, and a ghost's zeros have left STAGE before `ready` comes.
+ * memory has no use for them, and zero contributions have left STAGE before `ready` comes.
  *
  * Parts of recvbuf that a call does not write keep what they hold: they are copied both ways.
  */

@@ -15,7 +15,7 @@
  *
  * With the token, by its owner: the thread, or a waiter. Direct calls: api/patience.c.
  */
-#include "engine/agree.h"
+#include "engine/state.h"
 
 #include "base/log.h"
 #include "base/time.h"
@@ -34,8 +34,9 @@ typedef struct {
     uint64_t interval_ns;
     uint32_t tensors; /* due in this check */
     const tutti__request_t *oldest;
-    uint64_t oldest_ns;   /* since when it waits */
-    tutti__facts_t facts; /* of it; read under queue_lock, as tutti_request_receive changes them */
+    uint64_t oldest_ns; /* since when it waits */
+    tutti__metadata_t
+        metadata; /* of it; read under queue_lock, as tutti_request_receive changes them */
     uint32_t requests;
 } check_t;
 
@@ -71,16 +72,17 @@ static double waited_s(const check_t *check, uint64_t since_ns)
 
 /* ---- tensors that not all ranks have announced ---- */
 
-static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__tensor_t *tensor)
+static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__waiting_t *tensor)
 {
     char who[WHO_BYTES], call[128] = "", halted[160], text[TUTTI__ERROR_BYTES];
     double s = waited_s(check, tensor->since_ns);
 
-    if (!tutti__missing_tensor(e, tensor, who, sizeof(who)) || ++check->tensors > NAMED)
+    if (!tutti__agree_awaits(e->agree, tensor->tensor, who, sizeof(who)) ||
+        ++check->tensors > NAMED)
         return;
     /* For a message, `who` has the call's text. */
-    if (tensor->msg.nranks > 0)
-        tutti__facts_call_text(call, sizeof(call), &tensor->msg.facts);
+    if (tensor->metadata != NULL)
+        tutti__metadata_call_text(call, sizeof(call), tensor->metadata);
     if (!tutti__engine_halted(e, halted, sizeof(halted)))
         halted[0] = '\0';
     snprintf(text, sizeof(text), "tensor '%.64s'%s%.72s%s waits for %.*f s: %.220s%s%.86s",
@@ -93,14 +95,25 @@ static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__tenso
     }
 }
 
+typedef struct {
+    tutti__engine_t *engine;
+    check_t *check;
+} visit_t;
+
+static void visit_tensor(void *arg, const tutti__waiting_t *tensor)
+{
+    const visit_t *visit = arg;
+
+    atomic_store(&visit->engine->waits, 1);
+    if (is_due(visit->check, tensor->since_ns))
+        report_tensor(visit->engine, visit->check, tensor);
+}
+
 static void check_tensors(tutti__engine_t *e, check_t *check)
 {
-    for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)
-        for (const tutti__tensor_t *t = e->tensors[i]; t != NULL; t = t->next) {
-            atomic_store(&e->waits, 1);
-            if (is_due(check, t->since_ns))
-                report_tensor(e, check, t);
-        }
+    visit_t visit = { e, check };
+
+    tutti__agree_each(e->agree, visit_tensor, &visit);
     if (check->tensors > NAMED)
         TUTTI__LOG(TUTTI__LOG_WARN, "%u more tensors wait", check->tensors - NAMED);
 }
@@ -151,15 +164,15 @@ static void check_request(tutti__engine_t *e, check_t *check, const tutti__reque
         return;
     tensor = request->agreed || request->joins
                  ? NULL
-                 : tutti__tensor_find(e, request->name, strlen(request->name), request->phase);
-    if (tensor != NULL && tutti__missing_tensor(e, tensor, who, sizeof(who)))
+                 : tutti__agree_find(e->agree, request->name, request->name_bytes, request->phase);
+    if (tensor != NULL && tutti__agree_awaits(e->agree, tensor, who, sizeof(who)))
         return; /* reported as a tensor */
     check->requests++;
     if (check->oldest != NULL && check->oldest_ns <= since_ns)
         return;
     check->oldest = request;
     check->oldest_ns = since_ns;
-    check->facts = tutti__facts_of(e, request);
+    check->metadata = tutti__agreed_metadata(e, request);
 }
 
 static void report_oldest(tutti__engine_t *e, const check_t *check)
@@ -172,7 +185,7 @@ static void report_oldest(tutti__engine_t *e, const check_t *check)
     if (!tutti__engine_halted(e, who, sizeof(who)))
         tutti__wait_culprit(e, request, who, sizeof(who));
     self = tutti__boot_rank_name(e->env.boot, e->rank);
-    tutti__facts_call_text(call, sizeof(call), &check->facts);
+    tutti__metadata_call_text(call, sizeof(call), &check->metadata);
     if (check->requests > 1)
         snprintf(more, sizeof(more), "; %u more requests wait", check->requests - 1);
     if (request->joins)

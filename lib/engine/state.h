@@ -7,6 +7,7 @@
 #ifndef TUTTI__ENGINE_STATE_H
 #define TUTTI__ENGINE_STATE_H
 
+#include "agree/agree.h"
 #include "base/handles.h"
 #include "base/lock.h"
 #include "base/status.h"
@@ -49,7 +50,7 @@ struct tutti__request {
     uint8_t agreed;       /* in a bucket */
     uint8_t lane;         /* of its bucket; 0: in none yet */
     uint8_t joins;        /* tutti_join's */
-    uint8_t ghost;        /* of a rank that has joined; nobody waits for it */
+    uint8_t is_zero;      /* the zero contribution of a rank that has joined: has no waiter */
     uint8_t persistent;
     uint8_t name_bytes;
     uint8_t known;         /* under queue_lock: it is in `names`, or it is `join` */
@@ -75,14 +76,6 @@ typedef struct {
     uint32_t nbuckets, count;
 } tutti__names_t;
 
-/* ---- agreement: see agree.h ---- */
-
-typedef struct tutti__tensor tutti__tensor_t;
-typedef struct tutti__party tutti__party_t;
-typedef struct tutti__gang tutti__gang_t;
-
-#define TUTTI__TENSOR_BUCKETS 1024
-
 /* ---- buckets and lanes ---- */
 
 typedef struct tutti__bucket tutti__bucket_t;
@@ -91,7 +84,7 @@ struct tutti__bucket {
     uint32_t nrequests; /* 0: it does not concern this rank */
     int counts;         /* exchange the counts first */
     uint32_t on_device; /* 1: its tensors are device memory */
-    int joined;         /* some ranks have joined, and have ghosts of its tensors */
+    int joined;         /* some ranks have joined, and make zero contributions */
     tutti__request_t *first, *last;
     tutti__bucket_t *next;   /* in its lane, or landing */
     tutti__devent_t *landed; /* behind all of its work, while it is landing; of the pool */
@@ -182,19 +175,11 @@ struct tutti__engine {
     tutti__link_t *link;
     int remote; /* some links are sockets: poll them while busy */
     uint32_t polls;
-    uint32_t subtree; /* ranks that announce through me, myself included */
-    tutti__tensor_t *tensors[TUTTI__TENSOR_BUCKETS];
-    uint32_t nparties;     /* in all tensors */
-    tutti__gang_t **gang;  /* [size] the group that is coming in from each rank */
-    unsigned char *joined; /* [size] of my subtree */
-    uint32_t njoined;
-    uint32_t *members; /* [size] scratch, at rank 0 */
-    uint64_t clash_ns; /* rank 0: since when some tensors are given time; 0: none are */
-    tutti__tensor_t *ready_first, *ready_last; /* rank 0: agreed by all, not yet in a bucket */
-    uint32_t next_bucket;                      /* rank 0: number of the next */
-    tutti__bucket_t *filling;                  /* the bucket whose messages are coming in */
-    tutti__request_t *ghosts;                  /* zero contributions with counts for phase 1 */
-    uint32_t in_flight;                        /* buckets in all lanes */
+    tutti__agree_t *agree;
+    tutti__agree_link_t *agree_links; /* [nlinks] */
+    tutti__bucket_t *filling;         /* the bucket whose tensors are being named */
+    tutti__request_t *zeros;          /* zero contributions with counts for phase 1 */
+    uint32_t in_flight;               /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
     uint32_t on_device;         /* of them in device memory, and those that are landing */
     _Atomic uint64_t failed_ns; /* when NCCL has failed; 0: it has not. Any thread looks */
@@ -286,8 +271,6 @@ int tutti__link_read(tutti__engine_t *e, uint32_t link);
 /* Queue a message; published by flush. */
 void tutti__link_send(tutti__engine_t *e, uint32_t link, uint32_t kind, const void *body,
                       size_t bytes);
-/* The same to all links that go down. */
-void tutti__links_send_down(tutti__engine_t *e, uint32_t kind, const void *body, size_t bytes);
 void tutti__links_flush(tutti__engine_t *e);
 /* Read all that is there; 1 if anything was. side: look at the sockets, too. */
 int tutti__links_poll(tutti__engine_t *e, int side);
@@ -300,10 +283,6 @@ tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
 /* In device memory: what is to be copied is added up, see tutti__device_copy. */
 void tutti__fuse_pack(const tutti__engine_t *e, tutti__lane_t *lane);
 void tutti__fuse_unpack(const tutti__engine_t *e, tutti__lane_t *lane);
-/* May tensors of these facts be served together at all? */
-int tutti__fuse_fits(const tutti__facts_t *a, const tutti__facts_t *b);
-/* Bytes that a tensor takes in a fused bucket. */
-size_t tutti__fuse_bytes(const tutti__facts_t *facts, uint32_t size);
 
 /* events.c: threads and streams of users that have a device */
 /* If there is a device. Once it is used on this thread. */
@@ -380,8 +359,6 @@ void tutti__tickets_end_all(tutti__engine_t *e, const char *text);
 void tutti__tickets_watch(tutti__engine_t *e);
 
 /* exchange.c: what ranks tell each other before the data of v collectives moves */
-/* Does this kind need it? */
-int tutti__exchange_needed(const tutti__facts_t *facts);
 /* The call that sums up all ranks' counts in the lane's memory. */
 tutti_status_t tutti__exchange_call(tutti__engine_t *e, tutti__lane_t *lane,
                                     tutti__call_t *ret_call);
@@ -390,18 +367,32 @@ tutti_status_t tutti__exchange_call(tutti__engine_t *e, tutti__lane_t *lane,
 tutti_status_t tutti__exchange_done(tutti__engine_t *e, const tutti__lane_t *lane, char *text,
                                     size_t bytes);
 
-/* join.c: what ranks that have joined do */
-/* The request of a rank that has none itself, or NULL: no memory. */
-tutti__request_t *tutti__join_ghost(tutti__engine_t *e, const tutti__facts_t *facts,
-                                    const char *name, size_t name_bytes);
-/* The counts that the ghost of the first phase has learnt; 0: it is not done yet. */
-int tutti__join_counts(tutti__engine_t *e, tutti__request_t *ghost);
+/* join.c: zero contributions of a rank that has joined */
+/* NULL: no memory, and the communicator has ended. name: [name_bytes] */
+tutti__request_t *tutti__join_zero(tutti__engine_t *e, const tutti__metadata_t *metadata,
+                                   const char *name, size_t name_bytes);
+/* Give a zero contribution the counts that its first phase has received. 0: that phase is not
+   done. */
+int tutti__join_counts(tutti__engine_t *e, tutti__request_t *zero);
+
+/* agreed.c: the engine's agreement */
+tutti_status_t tutti__agreed_open(tutti__engine_t *e);
+void tutti__agreed_close(tutti__engine_t *e);
+void tutti__agreed_submit(tutti__engine_t *e, tutti__request_t *request);
+/* Rank 0: put agreed tensors into buckets. 1: there were some. */
+int tutti__agreed_step(tutti__engine_t *e);
+/* Forget everything that is not in a lane. */
+void tutti__agreed_clear(tutti__engine_t *e);
+tutti__metadata_t tutti__agreed_metadata(const tutti__engine_t *e, const tutti__request_t *request);
+/* Write which ranks a request waits for that is not agreed; 1 if this rank knows it exactly. */
+int tutti__agreed_missing(tutti__engine_t *e, const tutti__request_t *request, char *text,
+                          size_t bytes);
 
 /* lanes.c */
 void tutti__lanes_open(tutti__engine_t *e);
 void tutti__lanes_close(tutti__engine_t *e);
 void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket);
-/* With the ghosts in it; other requests stay. NULL is fine. */
+/* With the zero contributions in it; other requests stay. NULL is fine. */
 void tutti__bucket_free(tutti__bucket_t *bucket);
 /* Go on in all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);

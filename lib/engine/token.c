@@ -12,7 +12,7 @@
  *   without its own announcement. (What must be seen at once, deaths and goodbyes, comes through
  *   sockets.)
  */
-#include "engine/agree.h"
+#include "engine/state.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -26,39 +26,27 @@
 #define YIELDS 100
 #define NAP_US 50
 
-static void about_rank(tutti__engine_t *e, int link, uint32_t kind, uint32_t rank)
-{
-    if (kind == TUTTI__MSG_BYE)
-        tutti__watch_bye(e, link, rank);
-    else if (kind == TUTTI__MSG_JOIN)
-        tutti__agree_join(e, rank);
-    else
-        tutti__agree_joined(e, rank);
-}
-
 void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const void *body,
                            size_t bytes)
 {
     uint32_t rank;
 
     switch (kind) {
-    case TUTTI__MSG_ANNOUNCE:
-        tutti__agree_announce(e, link, body, bytes);
-        break;
     case TUTTI__MSG_BUCKET:
         /* Once the state is cleared, no request may come into it again. */
         if (!e->dead_seen)
-            tutti__plan_bucket(e, body, bytes);
+            tutti__agree_message(e->agree, (uint32_t)link, kind, body, bytes);
         break;
+    case TUTTI__MSG_ANNOUNCE:
     case TUTTI__MSG_REJECT:
-        tutti__plan_reject(e, body, bytes);
-        break;
-    case TUTTI__MSG_BYE:
     case TUTTI__MSG_JOIN:
     case TUTTI__MSG_JOINED:
+        tutti__agree_message(e->agree, (uint32_t)link, kind, body, bytes);
+        break;
+    case TUTTI__MSG_BYE:
         if (bytes == sizeof(rank)) {
             memcpy(&rank, body, sizeof(rank));
-            about_rank(e, link, kind, rank);
+            tutti__watch_bye(e, link, rank);
         }
         break;
     case TUTTI__MSG_MISSING:
@@ -94,7 +82,7 @@ static int take_queue(tutti__engine_t *e)
     tutti__mutex_unlock(&e->queue_lock);
     for (; request != NULL; request = next) {
         next = request->next;
-        tutti__agree_submit(e, request);
+        tutti__agreed_submit(e, request);
     }
     return 1;
 }
@@ -105,7 +93,7 @@ static void bury(tutti__engine_t *e, tutti__who_t who)
     if (!e->dead_seen) {
         e->dead_seen = 1;
         tutti__lanes_clear(e, who);
-        tutti__agree_clear(e);
+        tutti__agreed_clear(e);
     }
     tutti__request_finish_all(e, NULL, (tutti_status_t)atomic_load(&e->dead), e->dead_text);
 }
@@ -134,9 +122,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
         return 0;
     }
     moved |= take_queue(e);
-    if (e->clash_ns != 0)
-        tutti__decide_late(e);
-    moved |= tutti__plan(e);
+    moved |= tutti__agreed_step(e);
     moved |= tutti__lanes_step(e, who, &left);
     tutti__links_flush(e);
     /* After a goodbye no bucket comes any more. */

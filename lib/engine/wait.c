@@ -7,7 +7,7 @@
  * for a while if there are processors enough, yields a hundred times, then leaves the work to the
  * engine's thread and sleeps until a request is done.
  */
-#include "engine/agree.h"
+#include "engine/state.h"
 
 #include "base/forked.h"
 #include "base/time.h"
@@ -165,7 +165,7 @@ int tutti__wait_culprit(tutti__engine_t *e, const tutti__request_t *request, cha
         snprintf(text, bytes, "%s does not go on",
                  certain ? tutti__boot_rank_name(e->env.boot, (uint32_t)peer) : "a peer");
     } else {
-        certain = tutti__agree_missing(e, request, text, bytes);
+        certain = tutti__agreed_missing(e, request, text, bytes);
     }
     return certain;
 }

@@ -15,7 +15,7 @@
  * all of its machine look who wait for it. Between machines the first goodbye is what is heard, and
  * a wait for a rank behind the gap ends by its deadline.
  */
-#include "engine/agree.h"
+#include "engine/state.h"
 
 #include "base/log.h"
 #include "base/time.h"
@@ -219,6 +219,7 @@ void tutti__watch_refuse(tutti__engine_t *e)
     char text[160] = "";
 
     tutti__watch_left(e, TUTTI__NOBODY, text, sizeof(text));
-    tutti__agree_clear(e);
+    tutti__agree_depart(e->agree);
+    tutti__agreed_clear(e);
     tutti__request_finish_all(e, not_agreed, TUTTI_ERR_SHUTDOWN, text);
 }

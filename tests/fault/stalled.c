@@ -10,7 +10,7 @@
 #include "fault/fault.h"
 
 #include "base/log.h"
-#include "engine/agree.h"
+#include "engine/state.h"
 
 #include <signal.h>
 #include <stdlib.h>

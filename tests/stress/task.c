@@ -346,7 +346,7 @@ static void fail(const stress_task_t *t, const char *what)
                "seed %llu, call %u (%s%s of %s, %s, count %zu, root or peer %d, rank %d of %d%s%s, "
                "memory %d): %s\nrepeat with: %s",
                (unsigned long long)t->rank->seed, s->number, t->request != NULL ? "async " : "",
-               tutti__call_kinds[s->kind].name, tutti__dtype_name(s->dtype), tutti__op_name(s->op),
+               tutti__call_name(s->kind), tutti__dtype_name(s->dtype), tutti__op_name(s->op),
                s->count, t->call.root, t->me, t->size, s->group ? " of a group" : "",
                t->in_place ? ", in place" : "", s->memory, what, t->rank->repeat);
 }

@@ -15,7 +15,7 @@
  */
 #include "boot/machine.h"
 #include "long.h"
-#include "engine/agree.h"
+#include "engine/state.h"
 #include "node/shm/shm.h"
 #include "unit/boot/explore.h"
 

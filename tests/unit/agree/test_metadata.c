@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The metadata that must be equal on all ranks: compared, merged, described. */
-#include "engine/agree.h"
+#include "agree/tensors.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,28 +18,29 @@ static uint64_t bits(double x)
     return b;
 }
 
-static tutti__facts_t allreduce(uint64_t count)
+static tutti__metadata_t allreduce(uint64_t count)
 {
-    return (tutti__facts_t){ .count = count,
-                             .prescale = bits(1),
-                             .postscale = bits(1),
-                             .op = TUTTI_SUM,
-                             .kind = TUTTI_CALL_ALLREDUCE,
-                             .dtype = TUTTI_FLOAT32 };
+    return (tutti__metadata_t){ .count = count,
+                                .prescale = bits(1),
+                                .postscale = bits(1),
+                                .op = TUTTI_SUM,
+                                .kind = TUTTI_CALL_ALLREDUCE,
+                                .dtype = TUTTI_FLOAT32 };
 }
 
-static tutti__announce_msg_t announce(uint32_t rank, tutti__facts_t facts)
+static tutti__announce_msg_t announce(uint32_t rank, tutti__metadata_t metadata)
 {
-    return (tutti__announce_msg_t){ .facts = facts, .rank = rank, .nranks = 1, .name_bytes = 1 };
+    return (
+        tutti__announce_msg_t){ .metadata = metadata, .rank = rank, .nranks = 1, .name_bytes = 1 };
 }
 
 /* Each field is compared. */
 static void test_differ(void **state)
 {
-    tutti__facts_t a = allreduce(8), b[] = { a, a, a, a, a, a, a, a, a };
+    tutti__metadata_t a = allreduce(8), b[] = { a, a, a, a, a, a, a, a, a };
 
     (void)state;
-    assert_false(tutti__facts_differ(&a, &a));
+    assert_false(tutti__metadata_differ(&a, &a));
     b[0].count = 9;
     b[1].op = TUTTI_MAX;
     b[2].root = 1;
@@ -50,23 +51,23 @@ static void test_differ(void **state)
     b[7].more = 77;
     b[8].on_device = 1;
     for (size_t i = 0; i < 9; i++)
-        assert_true(tutti__facts_differ(&a, &b[i]));
+        assert_true(tutti__metadata_differ(&a, &b[i]));
 }
 
 /* Tensors packed by one launch have one scale; in host memory each has its own. */
 static void test_fuse(void **state)
 {
-    tutti__facts_t a = allreduce(8), b = allreduce(9), c = allreduce(9);
+    tutti__metadata_t a = allreduce(8), b = allreduce(9), c = allreduce(9);
 
     (void)state;
     c.prescale = bits(2);
-    assert_true(tutti__fuse_fits(&a, &b));
-    assert_true(tutti__fuse_fits(&a, &c));
+    assert_true(tutti__metadata_fuse(&a, &b));
+    assert_true(tutti__metadata_fuse(&a, &c));
     a.on_device = 1;
-    assert_false(tutti__fuse_fits(&a, &b));
+    assert_false(tutti__metadata_fuse(&a, &b));
     b.on_device = c.on_device = 1;
-    assert_true(tutti__fuse_fits(&a, &b));
-    assert_false(tutti__fuse_fits(&a, &c));
+    assert_true(tutti__metadata_fuse(&a, &b));
+    assert_false(tutti__metadata_fuse(&a, &c));
 }
 
 /* The first pair that differs is kept, whatever follows. */
@@ -78,7 +79,7 @@ static void test_merge_conflict(void **state)
 
     (void)state;
     for (size_t i = 0; i < 4; i++)
-        tutti__facts_merge(t, &m[i], NULL);
+        tutti__metadata_merge(t, &m[i], NULL);
     assert_int_equal(t->msg.nranks, 4);
     assert_int_equal(t->msg.conflict, 1);
     assert_int_equal(t->msg.rank, 3);
@@ -92,14 +93,14 @@ static void test_merge_found(void **state)
 {
     tutti__tensor_t *t = calloc(1, sizeof(*t) + 8);
     tutti__announce_msg_t first = announce(0, allreduce(8)), found = announce(4, allreduce(8));
-    tutti__facts_t other = allreduce(5);
+    tutti__metadata_t other = allreduce(5);
 
     (void)state;
     found.nranks = 3;
     found.conflict = 1;
     found.other_rank = 6;
-    tutti__facts_merge(t, &first, NULL);
-    tutti__facts_merge(t, &found, &other);
+    tutti__metadata_merge(t, &first, NULL);
+    tutti__metadata_merge(t, &found, &other);
     assert_int_equal(t->msg.nranks, 4);
     assert_int_equal(t->msg.conflict, 1);
     assert_int_equal(t->msg.rank, 4);
@@ -111,7 +112,7 @@ static void test_merge_found(void **state)
 /* Ranks with recvcounts are compared with each other, in any order of arrival. */
 static void test_merge_unsure(void **state)
 {
-    tutti__facts_t knows = allreduce(10), differs, asks;
+    tutti__metadata_t knows = allreduce(10), differs, asks;
 
     (void)state;
     knows.kind = TUTTI_CALL_ALLGATHERV;
@@ -126,14 +127,14 @@ static void test_merge_unsure(void **state)
         tutti__tensor_t *t = calloc(1, sizeof(*t) + 8);
         tutti__announce_msg_t m[3] = { announce(0, knows), announce(1, knows), announce(2, knows) };
 
-        m[order].facts = asks;
+        m[order].metadata = asks;
         for (int i = 0; i < 3; i++)
-            tutti__facts_merge(t, &m[i], NULL);
+            tutti__metadata_merge(t, &m[i], NULL);
         assert_int_equal(t->msg.conflict, 0);
-        assert_int_equal(t->msg.facts.unsure, 1);
-        assert_int_equal(t->msg.facts.more, 1234);
-        m[0].facts = differs;
-        tutti__facts_merge(t, &m[0], NULL);
+        assert_int_equal(t->msg.metadata.unsure, 1);
+        assert_int_equal(t->msg.metadata.more, 1234);
+        m[0].metadata = differs;
+        tutti__metadata_merge(t, &m[0], NULL);
         assert_int_equal(t->msg.conflict, 1);
         free(t);
     }
@@ -141,30 +142,30 @@ static void test_merge_unsure(void **state)
 
 static void test_text(void **state)
 {
-    tutti__facts_t f = allreduce(8);
-    tutti__gang_t gang = { .hash = 0xab, .size = 3 };
+    tutti__metadata_t f = allreduce(8);
+    tutti__submission_t group = { .hash = 0xab, .size = 3 };
     char text[256], tiny[16];
 
     (void)state;
-    tutti__facts_text(text, sizeof(text), 5, &f, NULL);
+    tutti__metadata_text(text, sizeof(text), 5, &f, NULL);
     assert_string_equal(text, "rank 5 has an allreduce of 8 elements of float32, sum");
     f.prescale = bits(0.5);
-    tutti__facts_text(text, sizeof(text), 5, &f, &gang);
+    tutti__metadata_text(text, sizeof(text), 5, &f, &group);
     assert_non_null(strstr(text, "scaled by 0.5 and 1"));
     assert_non_null(strstr(text, "in a group of 3"));
-    tutti__facts_text(tiny, sizeof(tiny), 5, &f, &gang);
+    tutti__metadata_text(tiny, sizeof(tiny), 5, &f, &group);
     assert_string_equal(tiny, "rank 5 has an a");
-    f = (tutti__facts_t){ .count = 4,
-                          .more = 5,
-                          .root = 1,
-                          .source = 2,
-                          .kind = TUTTI_CALL_SENDRECV,
-                          .dtype = TUTTI_INT32 };
-    tutti__facts_text(text, sizeof(text), 0, &f, NULL);
+    f = (tutti__metadata_t){ .count = 4,
+                             .more = 5,
+                             .root = 1,
+                             .source = 2,
+                             .kind = TUTTI_CALL_SENDRECV,
+                             .dtype = TUTTI_INT32 };
+    tutti__metadata_text(text, sizeof(text), 0, &f, NULL);
     assert_string_equal(text, "rank 0 has a sendrecv of 4 elements of int32 to rank 1, and of 5 "
                               "from rank 2");
     f.kind = TUTTI_CALL_BARRIER;
-    tutti__facts_text(text, sizeof(text), 0, &f, NULL);
+    tutti__metadata_text(text, sizeof(text), 0, &f, NULL);
     assert_string_equal(text, "rank 0 has a barrier");
 }
 
@@ -173,8 +174,8 @@ static void test_sizes(void **state)
 {
     (void)state;
     assert_true(sizeof(tutti__announce_msg_t) + sizeof(tutti__group_msg_t) <= 128);
-    assert_true(sizeof(tutti__announce_msg_t) + sizeof(tutti__facts_t) <= 128);
-    assert_true(sizeof(tutti__bucket_msg_t) + sizeof(tutti__facts_t) <= 128);
+    assert_true(sizeof(tutti__announce_msg_t) + sizeof(tutti__metadata_t) <= 128);
+    assert_true(sizeof(tutti__bucket_msg_t) + sizeof(tutti__metadata_t) <= 128);
 }
 
 int main(void)

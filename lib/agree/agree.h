@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Agreement: which named tensors are ready on all ranks.
+ *
+ * A state machine, one per rank of a communicator. It has no thread, no socket and no clock: its
+ * owner (the engine) passes it messages and this rank's submissions, and it calls the owner back.
+ *
+ *      submission --> announce --> merge at each inner rank --> decide at the coordinator
+ *                                                                      |
+ *      serve or reject  <----------- down the tree <------- bucket  <--+
+ *
+ * The ranks form a tree of links. Rank 0 is the root, and the coordinator. A link delivers messages
+ * in order. Announcements go up: an inner rank merges the announcements of its subtree into one.
+ * Buckets and rejections go down, so all ranks see them in one order.
+ *
+ * Two kinds of announcements are not merged. Each rank's message (a send, receive or sendrecv) and
+ * each rank's submission group (tutti_submit with several calls) goes up to the coordinator at
+ * once: a message concerns some ranks only, and a submission group is served or rejected as a
+ * whole.
+ *
+ * One thread at a time may use an object; the callbacks run on this thread and must not call back
+ * into it.
+ */
+#ifndef TUTTI__AGREE_AGREE_H
+#define TUTTI__AGREE_AGREE_H
+
+#include "agree/metadata.h"
+#include "base/status.h"
+
+typedef struct tutti__agree tutti__agree_t;
+typedef struct tutti__tensor tutti__tensor_t;
+
+#define TUTTI__NAME_BYTES 256
+
+/* Kinds of messages between neighbours. The owner's own kinds start at TUTTI__MSG_OTHERS. */
+enum {
+    TUTTI__MSG_ANNOUNCE = 1, /* up */
+    TUTTI__MSG_BUCKET,       /* down: a tensor of a bucket */
+    TUTTI__MSG_REJECT,       /* down: a tensor that will not be served */
+    TUTTI__MSG_JOIN,         /* up: uint32_t rank: has called tutti_join */
+    TUTTI__MSG_JOINED,       /* down: uint32_t rank, the last one: all ranks have joined */
+    TUTTI__MSG_OTHERS
+};
+
+/* The longest body of a message. A body is aligned to 8 bytes. */
+#define TUTTI__BODY_BYTES 1536
+
+/* A submission group: the calls of one tutti_submit. */
+typedef struct {
+    uint64_t hash; /* of all names, in their order */
+    uint32_t index, size;
+} tutti__group_msg_t;
+
+/* One tensor of a bucket, in the order of the bucket. */
+typedef struct {
+    const char *name; /* [name_bytes], not terminated */
+    size_t name_bytes;
+    uint32_t bucket; /* number; increases by 1 */
+    uint8_t phase;
+    uint8_t is_mine; /* the tensor concerns this rank */
+    uint8_t counts;  /* the ranks exchange their counts first */
+    uint8_t last;    /* the bucket is complete */
+    /* While ranks have joined: what the other ranks submitted. Otherwise NULL. */
+    const tutti__metadata_t *metadata;
+} tutti__agreed_t;
+
+/* A tensor of this rank that will not be served. */
+typedef struct {
+    const char *name; /* [name_bytes], not terminated */
+    size_t name_bytes;
+    uint8_t phase;
+    tutti_status_t status;
+    const char *text; /* the reason */
+} tutti__rejected_t;
+
+/* The callbacks. Pointers in their arguments are valid during the call only. */
+typedef struct {
+    /* Queue a message. urgent: wake the neighbour even if nothing is pending there. */
+    void (*send)(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes,
+                 int urgent);
+    /* 0: the communicator has ended. */
+    int (*serve)(void *owner, const tutti__agreed_t *tensor);
+    void (*reject)(void *owner, const tutti__rejected_t *tensor);
+    /* All ranks have joined, `last_rank` last. */
+    void (*joined)(void *owner, uint32_t last_rank);
+    /* No memory, or a damaged message: the owner ends the communicator. */
+    void (*fail)(void *owner, tutti_status_t status, const char *text);
+    uint64_t (*now_ns)(void *owner);
+    /* A rank's name in messages to users, and its rank in the world; see boot.h. */
+    const char *(*rank_name)(void *owner, uint32_t rank);
+    uint32_t (*world_rank)(void *owner, uint32_t rank, int *ret_is_group);
+} tutti__agree_ops_t;
+
+/* A link, as the tree has it. */
+typedef struct {
+    uint32_t rank;         /* the neighbour */
+    uint32_t nranks;       /* of the subtree behind the link; 0 for the parent's */
+    const uint32_t *ranks; /* [nranks] */
+} tutti__agree_link_t;
+
+typedef struct {
+    uint32_t rank, size;
+    int parent; /* link, or -1 at rank 0 */
+    uint32_t nlinks;
+    const tutti__agree_link_t *links; /* [nlinks] */
+    uint64_t bucket_bytes;            /* the largest bucket of several tensors in host memory.. */
+    uint64_t device_bucket_bytes;     /* ..and in device memory */
+    const tutti__agree_ops_t *ops;
+    void *owner;
+} tutti__agree_env_t;
+
+/* env: copied; its pointers stay valid until close. Local. NO_MEMORY. */
+tutti_status_t tutti__agree_open(const tutti__agree_env_t *env, tutti__agree_t **ret_agree);
+/* NULL is fine. */
+void tutti__agree_close(tutti__agree_t *agree);
+
+/* ---- in ---- */
+
+/* This rank has submitted a tensor. name: [name_bytes], at most 255; need not be terminated.
+   group: of size 0 for a lone call, and in phase 1. */
+void tutti__agree_submit(tutti__agree_t *agree, const char *name, size_t name_bytes,
+                         const tutti__metadata_t *metadata, const tutti__group_msg_t *group);
+/* This rank has called tutti_join: it counts as having announced every tensor, until all ranks
+   have joined. */
+void tutti__agree_join(tutti__agree_t *agree);
+/* A message of a kind below TUTTI__MSG_OTHERS. body: aligned to 8 bytes. */
+void tutti__agree_message(tutti__agree_t *agree, uint32_t link, uint32_t kind, const void *body,
+                          size_t bytes);
+
+/* The coordinator, in each step; nothing elsewhere. late: reject conflicts whose time is over.
+   bucket: send one bucket of agreed tensors; 0: there are none. */
+void tutti__agree_late(tutti__agree_t *agree);
+int tutti__agree_bucket(tutti__agree_t *agree);
+
+/* A rank has left, so nothing more can be agreed: forget every tensor that is not in a bucket, and
+   ignore later announcements. */
+void tutti__agree_depart(tutti__agree_t *agree);
+/* Forget every tensor that is not in a bucket. */
+void tutti__agree_clear(tutti__agree_t *agree);
+
+/* ---- questions ---- */
+
+/* Has this rank joined? */
+int tutti__agree_has_joined(const tutti__agree_t *agree);
+
+/* Write which ranks a tensor of this rank waits for. 1: this rank knows that they have not
+   submitted it; 0: the text is a guess. */
+int tutti__agree_missing(tutti__agree_t *agree, const char *name, size_t name_bytes,
+                         const tutti__metadata_t *metadata, char *text, size_t bytes);
+/* The same of this rank's tutti_join. */
+int tutti__agree_missing_join(const tutti__agree_t *agree, char *text, size_t bytes);
+
+/* A tensor that ranks of this rank's subtree have announced, not yet agreed. */
+typedef struct {
+    const char *name;
+    uint64_t since_ns;
+    const tutti__metadata_t *metadata; /* NULL: announced by messages or submission groups only */
+    const tutti__tensor_t *tensor;
+} tutti__waiting_t;
+
+/* Call `visit` for each of them. It may ask tutti__agree_awaits, nothing else. */
+void tutti__agree_each(const tutti__agree_t *agree,
+                       void (*visit)(void *arg, const tutti__waiting_t *waiting), void *arg);
+/* Write which ranks the tensor waits for. 0: for none, or another rank has to report it. */
+int tutti__agree_awaits(const tutti__agree_t *agree, const tutti__tensor_t *tensor, char *text,
+                        size_t bytes);
+/* The tensor of a name and phase, or NULL. */
+const tutti__tensor_t *tutti__agree_find(tutti__agree_t *agree, const char *name, size_t name_bytes,
+                                         uint8_t phase);
+
+#endif

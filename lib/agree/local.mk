@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+libtutti_all_la_SOURCES += \
+    %reldir%/agree.h \
+    %reldir%/announce.c \
+    %reldir%/buckets.c \
+    %reldir%/decide.c \
+    %reldir%/joins.c \
+    %reldir%/metadata.c \
+    %reldir%/metadata.h \
+    %reldir%/missing.c \
+    %reldir%/refuse.c \
+    %reldir%/tensors.c \
+    %reldir%/tensors.h

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The metadata of a call: what ranks must have in common to make one tensor of their calls. */
+#ifndef TUTTI__AGREE_METADATA_H
+#define TUTTI__AGREE_METADATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TUTTI__NOBODY UINT32_MAX
+
+/*
+ * Part of control messages. `count` and `more` are
+ *   most collectives               the call's count; 0
+ *   reduce_scatterv, allgatherv    the sum of recvcounts; their hash
+ *   gatherv, scatterv, alltoallv   0; 0 (counts are compared later, see engine/exchange.c)
+ *   messages                       elements sent; elements received
+ */
+typedef struct {
+    uint64_t count, more;
+    uint64_t prescale, postscale; /* the bits of the doubles */
+    uint32_t op;                  /* 0 where nothing is reduced */
+    uint32_t root;                /* messages: the receiver, or TUTTI__NOBODY */
+    uint32_t source;              /* messages: the sender, or TUTTI__NOBODY; else 0 */
+    uint8_t kind, dtype;
+    uint8_t phase;          /* 1: the data of a call whose counts were exchanged before */
+    unsigned unsure : 1;    /* allgatherv: some rank does not know recvcounts; `count` and `more`
+                               are of ranks that do, or 0 */
+    unsigned on_device : 1; /* the buffers are device memory. 0 in calls of which a rank may have
+                               no element, and so no buffer */
+} tutti__metadata_t;
+
+int tutti__metadata_is_message(const tutti__metadata_t *metadata);
+/* 1: the two cannot be one tensor. */
+int tutti__metadata_differ(const tutti__metadata_t *a, const tutti__metadata_t *b);
+/* 1: the ranks must exchange their counts before the data moves. */
+int tutti__metadata_needs_counts(const tutti__metadata_t *metadata);
+
+/* "an allreduce of 8 elements of float32, sum" */
+void tutti__metadata_call_text(char *text, size_t bytes, const tutti__metadata_t *metadata);
+
+/* 1: two tensors can be in one bucket. */
+int tutti__metadata_fuse(const tutti__metadata_t *a, const tutti__metadata_t *b);
+/* Bytes that a tensor takes in a bucket of several. */
+size_t tutti__metadata_bytes(const tutti__metadata_t *metadata, uint32_t size);
+
+#endif

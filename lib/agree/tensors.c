@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The table of tensors that ranks of my subtree have announced, by name and phase.
+ *
+ * Most announcements of a tensor are merged into one. The announcements of messages and of
+ * submission groups are kept one per rank, as participants: the coordinator finds out which ranks a
+ * message concerns, and a submission group is served or rejected as a whole. An inner rank passes
+ * participants on at once; it keeps them to know that the rank has announced this name.
+ */
+#include "agree/tensors.h"
+
+#include "base/hash.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- finding ---- */
+
+/* Each phase of a name is a tensor of its own. */
+static tutti__tensor_t **place(tutti__agree_t *a, const char *name, size_t bytes, uint64_t hash,
+                               uint8_t phase)
+{
+    tutti__tensor_t **at = &a->tensors[hash % TUTTI__TENSOR_BUCKETS];
+
+    while (*at != NULL && ((*at)->hash != hash || (*at)->msg.metadata.phase != phase ||
+                           memcmp((*at)->name, name, bytes) != 0 || (*at)->name[bytes] != '\0'))
+        at = &(*at)->next;
+    return at;
+}
+
+tutti__tensor_t *tutti__tensor_find(tutti__agree_t *a, const char *name, size_t bytes,
+                                    uint8_t phase)
+{
+    return *place(a, name, bytes, tutti__hash(name, bytes), phase);
+}
+
+static void no_memory(tutti__agree_t *a)
+{
+    tutti__agree_fail(a, TUTTI_ERR_NO_MEMORY, "no memory for announcements");
+}
+
+tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t bytes, uint8_t phase)
+{
+    uint64_t hash = tutti__hash(name, bytes);
+    tutti__tensor_t **at = place(a, name, bytes, hash, phase), *tensor = *at;
+
+    if (tensor != NULL)
+        return tensor;
+    tensor = malloc(sizeof(*tensor) + a->env.nlinks + 1);
+    if (tensor == NULL) {
+        no_memory(a);
+        return NULL;
+    }
+    memset(tensor, 0, offsetof(tutti__tensor_t, name));
+    memset(tensor->from, 0, a->env.nlinks + 1);
+    memcpy(tensor->name, name, bytes);
+    tensor->name[bytes] = '\0';
+    tensor->hash = hash;
+    tensor->msg.metadata.phase = phase;
+    tensor->msg.name_bytes = (uint8_t)bytes;
+    tensor->since_ns = a->env.ops->now_ns(a->env.owner);
+    *at = tensor;
+    return tensor;
+}
+
+void tutti__tensor_take_out(tutti__agree_t *a, tutti__tensor_t *tensor)
+{
+    tutti__tensor_t **at =
+        place(a, tensor->name, tensor->msg.name_bytes, tensor->hash, tensor->msg.metadata.phase);
+
+    if (*at == tensor)
+        *at = tensor->next;
+    tensor->next = NULL;
+}
+
+/* ---- participants ---- */
+
+static void free_participant(tutti__agree_t *a, tutti__participant_t *participant)
+{
+    tutti__submission_t *submission = participant->submission;
+
+    participant->tensor->participant[participant->rank] = NULL;
+    if (submission == NULL || submission->received == submission->size)
+        participant->tensor->nparticipants--;
+    a->nparticipants--;
+    free(participant);
+}
+
+void tutti__tensor_free(tutti__agree_t *a, tutti__tensor_t *tensor)
+{
+    for (uint32_t r = 0; tensor->participant != NULL && r < a->env.size; r++)
+        if (tensor->participant[r] != NULL)
+            free_participant(a, tensor->participant[r]);
+    free(tensor->participant);
+    free(tensor);
+}
+
+void tutti__tensor_free_if_empty(tutti__agree_t *a, tutti__tensor_t *tensor)
+{
+    for (uint32_t r = 0; tensor->participant != NULL && r < a->env.size; r++)
+        if (tensor->participant[r] != NULL)
+            return;
+    if (tensor->msg.nranks > 0)
+        return;
+    tutti__tensor_take_out(a, tensor);
+    tutti__tensor_free(a, tensor);
+}
+
+/* Free one rank's submission group and the tensors that it leaves empty, but not `keep`. */
+static void drop_submission(tutti__agree_t *a, tutti__submission_t *submission,
+                            const tutti__tensor_t *keep)
+{
+    for (uint32_t i = 0; i < submission->received; i++) {
+        tutti__participant_t *participant = submission->participant[i];
+        tutti__tensor_t *tensor = participant != NULL ? participant->tensor : NULL;
+
+        submission->participant[i] = NULL;
+        if (participant == NULL)
+            continue;
+        free_participant(a, participant);
+        if (tensor != keep)
+            tutti__tensor_free_if_empty(a, tensor);
+    }
+    if (a->submission[submission->rank] == submission)
+        a->submission[submission->rank] = NULL;
+    free(submission);
+}
+
+void tutti__tensor_drop(tutti__agree_t *a, tutti__tensor_t *tensor)
+{
+    tutti__tensor_take_out(a, tensor);
+    for (uint32_t r = 0; tensor->participant != NULL && r < a->env.size; r++)
+        if (tensor->participant[r] != NULL && tensor->participant[r]->submission != NULL)
+            drop_submission(a, tensor->participant[r]->submission, tensor);
+    tutti__tensor_free(a, tensor);
+}
+
+void tutti__tensor_drop_participant(tutti__agree_t *a, tutti__tensor_t *tensor, uint32_t rank)
+{
+    tutti__participant_t *participant =
+        tensor->participant != NULL ? tensor->participant[rank] : NULL;
+
+    if (participant == NULL)
+        return;
+    if (participant->submission != NULL) {
+        drop_submission(a, participant->submission, NULL);
+        return;
+    }
+    free_participant(a, participant);
+    tutti__tensor_free_if_empty(a, tensor);
+}
+
+/* The submission group that `rank` is announcing; its first call makes it. */
+static tutti__submission_t *submission_of(tutti__agree_t *a, uint32_t rank,
+                                          const tutti__group_msg_t *group)
+{
+    tutti__submission_t *submission = a->submission[rank];
+
+    if (submission != NULL)
+        return submission->hash == group->hash && submission->received == group->index ? submission
+                                                                                       : NULL;
+    if (group->index != 0)
+        return NULL;
+    submission = calloc(1, sizeof(*submission) + group->size * sizeof(submission->participant[0]));
+    if (submission == NULL)
+        return NULL;
+    submission->rank = rank;
+    submission->hash = group->hash;
+    submission->size = group->size;
+    a->submission[rank] = submission;
+    return submission;
+}
+
+/* The group is complete: all of its calls count from now on. */
+static void close_submission(tutti__agree_t *a, uint32_t rank, tutti__submission_t *submission)
+{
+    for (uint32_t i = 0; i < submission->size; i++)
+        submission->participant[i]->tensor->nparticipants++;
+    a->submission[rank] = NULL;
+}
+
+int tutti__tensor_add_participant(tutti__agree_t *a, const tutti__announce_msg_t *msg,
+                                  const tutti__group_msg_t *group, const char *name,
+                                  tutti__participant_t **ret_participant)
+{
+    tutti__tensor_t *tensor = tutti__tensor_get(a, name, msg->name_bytes, msg->metadata.phase);
+    tutti__participant_t *participant;
+
+    if (tensor == NULL)
+        return 0;
+    if (tensor->participant == NULL)
+        tensor->participant = calloc(a->env.size, sizeof(tensor->participant[0]));
+    participant = calloc(1, sizeof(*participant));
+    if (tensor->participant == NULL || participant == NULL ||
+        tensor->participant[msg->rank] != NULL)
+        goto fail;
+    participant->rank = msg->rank;
+    participant->metadata = msg->metadata;
+    participant->tensor = tensor;
+    if (group != NULL) {
+        participant->submission = submission_of(a, msg->rank, group);
+        if (participant->submission == NULL)
+            goto fail;
+        participant->submission->participant[participant->submission->received++] = participant;
+    } else {
+        tensor->nparticipants++;
+    }
+    tensor->participant[msg->rank] = participant;
+    a->nparticipants++;
+    *ret_participant = participant;
+    if (group == NULL || participant->submission->received < participant->submission->size)
+        return group == NULL;
+    close_submission(a, msg->rank, participant->submission);
+    return 1;
+
+fail:
+    free(participant);
+    no_memory(a);
+    return 0;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The state of agreement, and the functions that its files offer each other. */
+#ifndef TUTTI__AGREE_TENSORS_H
+#define TUTTI__AGREE_TENSORS_H
+
+#include "agree/agree.h"
+
+/* ---- messages ---- */
+
+/* Ranks in one message; more of them need several messages. */
+#define TUTTI__MEMBERS 64
+
+/*
+ * ANNOUNCE: one tensor as a rank, or the ranks of a subtree, announced it. After it: the other
+ * metadata if there is a conflict; tutti__group_msg_t if grouped; the name, not terminated.
+ */
+typedef struct {
+    tutti__metadata_t metadata;
+    uint32_t rank;       /* the first rank that announced it, on the link that was read first */
+    uint32_t nranks;     /* of this subtree that have announced it */
+    uint32_t other_rank; /* conflict: a rank that announced it differently */
+    uint8_t conflict, grouped, name_bytes, unused;
+} tutti__announce_msg_t;
+
+/* BUCKET: one tensor of a bucket. After it: the metadata if has_metadata; the name; the members
+   (uint32_t). */
+typedef struct {
+    uint32_t bucket;   /* number of the bucket; increases by 1 */
+    uint32_t nmembers; /* ranks that the tensor concerns; 0: all */
+    uint8_t last;      /* the bucket is complete */
+    uint8_t phase;
+    uint8_t counts; /* the ranks exchange their counts first */
+    uint8_t has_metadata;
+    uint8_t name_bytes, unused[3];
+} tutti__bucket_msg_t;
+
+/* REJECT: a tensor that will not be served. After it: name, text, members. */
+typedef struct {
+    uint32_t status;
+    uint32_t nmembers; /* 0: all ranks that have it */
+    uint16_t text_bytes;
+    uint8_t phase, name_bytes, unused[4];
+} tutti__reject_msg_t;
+
+_Static_assert(sizeof(tutti__announce_msg_t) + sizeof(tutti__metadata_t) + TUTTI__NAME_BYTES +
+                       TUTTI__ERROR_BYTES + TUTTI__MEMBERS * sizeof(uint32_t) <=
+                   TUTTI__BODY_BYTES,
+               "the longest message");
+
+/* ---- state ---- */
+
+#define TUTTI__TENSOR_BUCKETS 1024
+
+typedef struct tutti__participant tutti__participant_t;
+
+/* The submission group of one rank. */
+typedef struct {
+    uint64_t hash;
+    uint32_t rank;
+    uint32_t size, received;             /* it counts once received == size */
+    tutti__participant_t *participant[]; /* [size] */
+} tutti__submission_t;
+
+/* One rank's announcement that is not merged: of a message, or in a submission group. */
+struct tutti__participant {
+    uint32_t rank;
+    uint32_t mark;
+    tutti__metadata_t metadata;
+    tutti__submission_t *submission; /* or NULL */
+    tutti__tensor_t *tensor;
+};
+
+/* A tensor that some ranks of my subtree have announced. */
+struct tutti__tensor {
+    uint64_t hash;
+    tutti__announce_msg_t msg;          /* the merged announcements */
+    tutti__metadata_t other;            /* if there is a conflict */
+    uint32_t passed;                    /* of msg.nranks: already announced to the parent */
+    uint32_t nparticipants;             /* without a submission group, or in a complete one */
+    tutti__participant_t **participant; /* [size of the world], or NULL if there are none */
+    uint64_t since_ns;
+    uint64_t conflict_ns; /* the coordinator found a conflict at this time; 0: it did not */
+    tutti__tensor_t *next;
+    tutti__tensor_t *related;     /* see refuse.c */
+    char name[TUTTI__NAME_BYTES]; /* from here on not zeroed before it is set */
+    unsigned char from[];         /* [nlinks + 1] 1: announced over this link; last: by this rank */
+};
+
+struct tutti__agree {
+    tutti__agree_env_t env;
+    uint32_t subtree; /* ranks that announce through this rank, this rank included */
+    tutti__tensor_t *tensors[TUTTI__TENSOR_BUCKETS];
+    uint32_t nparticipants;           /* in all tensors */
+    tutti__submission_t **submission; /* [size] of each rank: the group that is incomplete */
+    unsigned char *joined;            /* [size] of my subtree */
+    uint32_t njoined;
+    int departed; /* a rank has left */
+    int ended;    /* the owner has ended the communicator */
+    /* The coordinator: */
+    uint32_t *members;                         /* [size] scratch */
+    uint64_t conflict_ns;                      /* the oldest conflict in a grace period, or 0 */
+    tutti__tensor_t *ready_first, *ready_last; /* agreed by all, in no bucket yet */
+    uint32_t next_bucket;
+};
+
+void tutti__agree_fail(tutti__agree_t *a, tutti_status_t status, const char *text);
+/* To all children. */
+void tutti__agree_send_down(tutti__agree_t *a, uint32_t kind, const void *body, size_t bytes);
+
+/* tensors.c: the table of announced tensors */
+tutti__tensor_t *tutti__tensor_find(tutti__agree_t *a, const char *name, size_t bytes,
+                                    uint8_t phase);
+/* Find it or make it. NULL: no memory, and the communicator has ended. */
+tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t bytes,
+                                   uint8_t phase);
+void tutti__tensor_take_out(tutti__agree_t *a, tutti__tensor_t *tensor);
+void tutti__tensor_free(tutti__agree_t *a, tutti__tensor_t *tensor);
+/* If no rank's announcement is left of it. */
+void tutti__tensor_free_if_empty(tutti__agree_t *a, tutti__tensor_t *tensor);
+/* Free it and every submission group that contains it. */
+void tutti__tensor_drop(tutti__agree_t *a, tutti__tensor_t *tensor);
+/* Forget one rank's announcement, with its submission group; the tensor as well if no announcement
+   is left. */
+void tutti__tensor_drop_participant(tutti__agree_t *a, tutti__tensor_t *tensor, uint32_t rank);
+/* 1 if the announcement was added and counts: its submission group is complete. */
+int tutti__tensor_add_participant(tutti__agree_t *a, const tutti__announce_msg_t *msg,
+                                  const tutti__group_msg_t *group, const char *name,
+                                  tutti__participant_t **ret_participant);
+
+/* metadata.c */
+/* Add one announcement to a tensor; keep the first pair of ranks that differ. */
+void tutti__metadata_merge(tutti__tensor_t *into, const tutti__announce_msg_t *from,
+                           const tutti__metadata_t *other);
+/* "rank 1 has an allreduce of 8 elements of float32, sum" */
+void tutti__metadata_text(char *text, size_t bytes, uint32_t rank,
+                          const tutti__metadata_t *metadata, const tutti__submission_t *submission);
+
+/* decide.c: the coordinator, when all ranks have announced a tensor */
+/* 1: the tensor has left the table, perhaps with others. 0: it is in conflict, and in its grace
+   period. */
+int tutti__decide(tutti__agree_t *a, tutti__tensor_t *tensor);
+/* `rank` has announced a message: agree on it if all ranks that it concerns have announced
+   theirs. */
+void tutti__decide_message(tutti__agree_t *a, tutti__tensor_t *tensor, uint32_t rank);
+/* Ranks have joined: reject the tensor's messages. 1 if there were any; then the tensor may be
+   gone. */
+int tutti__decide_joined(tutti__agree_t *a, tutti__tensor_t *tensor);
+
+/* refuse.c: the coordinator */
+/* Has every rank announced the tensor, in whatever way? */
+int tutti__refuse_is_complete(const tutti__agree_t *a, const tutti__tensor_t *tensor);
+/* Chain by `related` the tensors that share submission groups with the first, directly or through
+   others. 1: all of them are complete. Call one of the two below after it. */
+int tutti__refuse_gather(const tutti__agree_t *a, tutti__tensor_t *first);
+void tutti__refuse_ungather(tutti__tensor_t *first);
+/* Reject them. */
+void tutti__refuse_gathered(tutti__agree_t *a, tutti__tensor_t *first, tutti_status_t status,
+                            const char *text);
+/* Free the submission groups that contain the tensor; their participants become single ones, and
+   are marked. */
+void tutti__refuse_dissolve(const tutti__agree_t *a, tutti__tensor_t *tensor);
+
+/* buckets.c */
+/* The coordinator: the tensor is agreed, and waits for a bucket. */
+void tutti__buckets_ready(tutti__agree_t *a, tutti__tensor_t *tensor);
+void tutti__buckets_take(tutti__agree_t *a, const void *body, size_t bytes);
+void tutti__buckets_take_reject(tutti__agree_t *a, const void *body, size_t bytes);
+/* The coordinator: reject a tensor on all ranks, or on the members [nmembers] if there are any. */
+void tutti__buckets_reject(tutti__agree_t *a, const tutti__tensor_t *tensor, tutti_status_t status,
+                           const char *text, const uint32_t *members, uint32_t nmembers);
+
+/* joins.c */
+void tutti__joins_add(tutti__agree_t *a, uint32_t rank);
+void tutti__joins_done(tutti__agree_t *a, uint32_t last_rank);
+/* The coordinator: NULL, or why this call is not served while ranks have joined. */
+const char *tutti__joins_refuse(const tutti__agree_t *a, const tutti__metadata_t *metadata);
+/* announce.c: has every rank announced it? 1: that changed the table. */
+int tutti__agree_settle(tutti__agree_t *a, tutti__tensor_t *tensor);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The properties of each kind of call that need no buffer and no algorithm. Any thread. */
+#ifndef TUTTI__BASE_KINDS_H
+#define TUTTI__BASE_KINDS_H
+
+#include <tutti/tutti.h>
+
+typedef struct {
+    const char *name; /* "a reduce_scatter" */
+    int reduces;
+} tutti__kind_t;
+
+extern const tutti__kind_t tutti__kinds[TUTTI_CALL_SENDRECV + 1];
+
+/* "a reduce_scatter"; "no call" for an unknown kind. Static. */
+static inline const char *tutti__call_name(tutti_call_kind_t kind)
+{
+    return kind > 0 && kind <= TUTTI_CALL_SENDRECV ? tutti__kinds[kind].name : "no call";
+}
+
+/* 1: the call combines elements, so it has an operation and scales. */
+static inline int tutti__call_reduces(tutti_call_kind_t kind)
+{
+    return tutti__kinds[kind].reduces;
+}
+
+/* 1: each rank knows only its own counts: gatherv, scatterv, alltoallv. */
+static inline int tutti__call_by_pair(tutti_call_kind_t kind)
+{
+    return kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTERV ||
+           kind == TUTTI_CALL_ALLTOALLV;
+}
+
+static inline int tutti__call_has_root(tutti_call_kind_t kind)
+{
+    return kind == TUTTI_CALL_REDUCE || kind == TUTTI_CALL_BROADCAST || kind == TUTTI_CALL_GATHER ||
+           kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTER || kind == TUTTI_CALL_SCATTERV;
+}
+
+/* 1: a send, a receive or a sendrecv. */
+static inline int tutti__call_is_message(tutti_call_kind_t kind)
+{
+    return kind >= TUTTI_CALL_SEND && kind <= TUTTI_CALL_SENDRECV;
+}
+
+#endif

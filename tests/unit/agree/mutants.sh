@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Plants the bugs of mutants.txt in lib/agree, one at a time, and makes sure that test_orders finds
+# each of them. A line of mutants.txt: file @ text that is in it once @ what replaces the text.
+set -eu
+. "$srcdir/tests/long.sh"
+
+top=$(cd "$srcdir" && pwd)
+here=$top/tests/unit/agree
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+step=1
+orders=20000
+is_long "four of five bugs, and 14000 of 20000 orders for each" || { step=5; orders=6000; }
+
+compile() {
+    # shellcheck disable=SC2086
+    $CC -std=gnu11 -O1 -w $LIB_CPPFLAGS -I"$top/tests" -I"$here" -c -o "$work/$1.o" "$2"
+}
+
+for source in "$top"/lib/base/*.c "$top"/lib/agree/*.c \
+    "$here/test_orders.c" "$here/reference.c" "$here/world.c"; do
+    compile "$(basename "$source" .c)" "$source"
+done
+
+# finds_bug: 1 if the test passes. An endless loop is a bug that is found.
+finds_bug() {
+    $CC -o "$work/test" "$work"/*.o -lpthread
+    ! timeout 60 "$work/test" 1 $orders >"$work/out" 2>&1
+}
+
+# replace FILE FROM TO: to standard output; fails unless FROM is there once.
+replace() {
+    FROM=$2 TO=$3 awk '
+        BEGIN { from = ENVIRON["FROM"]; to = ENVIRON["TO"] }
+        (at = index($0, from)) {
+            $0 = substr($0, 1, at - 1) to substr($0, at + length(from))
+            n++
+        }
+        { print }
+        END { exit n != 1 }' "$1"
+}
+
+if finds_bug; then
+    cat "$work/out"
+    echo "test_orders fails without a bug"
+    exit 1
+fi
+
+number=0
+missed=0
+while IFS= read -r line; do
+    number=$((number + 1))
+    [ $((number % step)) -eq 0 ] || continue
+    file=${line%% @ *}
+    rest=${line#* @ }
+    name=${file%.c}
+    if ! replace "$top/lib/agree/$file" "${rest% @ *}" "${rest##* @ }" >"$work/$file"; then
+        echo "mutants.txt:$number: the text is not in $file once"
+        exit 1
+    fi
+    mv "$work/$name.o" "$work/$name.kept"
+    compile "$name" "$work/$file"
+    if ! finds_bug; then
+        echo "not found: $line"
+        missed=$((missed + 1))
+    fi
+    mv "$work/$name.kept" "$work/$name.o"
+done <"$here/mutants.txt"
+[ "$missed" -eq 0 ]

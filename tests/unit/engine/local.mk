@@ -1,4 +1,0 @@
-# SPDX-License-Identifier: BSD-3-Clause
-
-unit_tests += \
-    %reldir%/test_facts
