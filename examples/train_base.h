@@ -29,8 +29,7 @@ typedef struct {
 #define TRAIN_PRINTF(text, first)
 #endif
 
-/* Set the text, unless there is an earlier error. Always returns false, for `return
-   train_fail(...)`. */
+/* Set the text, unless there is an earlier error. Always returns false. */
 bool train_fail(train_error_t *error, const char *format, ...) TRAIN_PRINTF(2, 3);
 
 /* A few numbers from the command line, such as 512,256. */
