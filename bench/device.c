@@ -14,7 +14,7 @@
 
 /* ---- functions that a module needs from its opener ---- */
 
-/* The last error, if the library has not opened the module before; otherwise the library has it. */
+/* The module's last error. If the library has opened the module before, the library stores it. */
 static char words[256];
 
 static tutti_status_t keep_words(tutti_status_t status, const char *text)

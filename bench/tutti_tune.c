@@ -228,7 +228,7 @@ static int can_tune(const bench_world_t *world)
     return can;
 }
 
-/* On rank 0. */
+/* Write the file, on rank 0. */
 static int end_output(const options_t *options, const tune_result_t *results, size_t count,
                       const char *command)
 {

@@ -2,23 +2,24 @@
 /*
  * Data-parallel training on Fashion-MNIST: mpirun -np N ./example_train
  *
- * Every rank holds the whole model and reads all the data, but computes on its part of each batch
- * only. The sum of all ranks' gradients is the gradient of the batch, so N ranks follow the same
- * path as one would, up to rounding, only faster. Read train_step in train_run.c first, then
- * train_parallel.c. Here everything is put together, and taken apart.
+ * Every rank holds the whole model and reads all the data, but computes only its part of each
+ * batch. The sum of all ranks' gradients is the gradient of the batch, so N ranks train the same
+ * parameters as one rank, up to rounding, only faster. Read train_step in train_run.c first, then
+ * train_parallel.c. This file sets up all parts, and frees them at the end.
  *
  *     train_run         the loop: forward, backward, sum, step
- *     train_parallel    the other ranks: the only file that uses Tutti
- *     train_model       layers in a row; train_dense and train_conv are the layers (train_layer.h)
- *     train_optimizer   parameters follow gradients; train_scale scales these of 16 bits
- *     train_compute     what computes: train_cpu and train_rules, or train_gpu, over train_cuda, by
- *                       train_kernels
+ *     train_parallel    communication: the only file that uses Tutti
+ *     train_model       a sequence of layers; train_dense and train_conv are the layers
+ *                       (train_layer.h)
+ *     train_optimizer   the optimizer's step; train_scale is loss scaling for fp16
+ *     train_compute     the compute backend: train_cpu with train_rules, or train_gpu over
+ *                       train_cuda with train_kernels
  *     train_schedule    the learning rate
  *     train_data        images and labels
- *     train_checkpoint  stop and go on; train_about says whether a run may
+ *     train_checkpoint  saving and resuming; train_about compares a checkpoint with a run
  *     train_interrupt   Ctrl-C
  *     train_report      progress and results; train_plot draws them
- *     train_options     command line; train_value reads its values
+ *     train_options     command line; train_value parses its values
  *     train_base        errors, files, memory, clock, random numbers
  */
 #include <stdio.h>
@@ -34,7 +35,7 @@
 #include "train_plot.h"
 #include "train_run.h"
 
-/* Numbers that follow from options, data and ranks. */
+/* Compute the numbers that follow from options, data and ranks. */
 static bool plan(trainer_t *trainer, train_error_t *error)
 {
     const train_options_t *options = &trainer->options;
@@ -70,7 +71,7 @@ static bool plan(trainer_t *trainer, train_error_t *error)
     return true;
 }
 
-/* Open the processor or a GPU. Of --device auto the choice is kept in the options, too. */
+/* Open the backend: processor or GPU. With --device auto, the choice is stored in the options. */
 static bool open_compute(trainer_t *trainer, train_error_t *error)
 {
     train_options_t *options = &trainer->options;
@@ -103,7 +104,7 @@ static bool open_compute(trainer_t *trainer, train_error_t *error)
     return true;
 }
 
-/* The same where the compute can read it: a copy, or the host's own. NULL: no memory. */
+/* An array of the backend with the same data: a copy, or `from` itself. NULL: no memory. */
 static void *place(train_compute_t *compute, const void *from, size_t bytes)
 {
     if (!compute->on_device)
@@ -130,7 +131,7 @@ static train_source_t place_set(train_compute_t *compute, const train_data_t *da
     return source;
 }
 
-/* Bring to the compute what it is to read, and allocate what the run has there. */
+/* Copy the data to the backend, and allocate the run's arrays there. */
 static bool make_arrays(trainer_t *trainer, train_error_t *error)
 {
     train_compute_t *compute = &trainer->compute;
@@ -169,7 +170,7 @@ static void free_arrays(trainer_t *trainer)
     }
 }
 
-/* Allocate the model and the optimizer, for the rows that this rank has at most at once. */
+/* Allocate the model and the optimizer, for the largest number of rows that this rank computes. */
 static bool make_model(trainer_t *trainer, train_error_t *error)
 {
     const train_options_t *options = &trainer->options;
@@ -206,7 +207,7 @@ static bool make_model(trainer_t *trainer, train_error_t *error)
                                   trainer->model.tensor_count, &trainer->optimizer, error);
 }
 
-/* Allocate what the run keeps track of. */
+/* Allocate results, orders of images and digests. */
 static bool make_lists(trainer_t *trainer, train_error_t *error)
 {
     trainer->train_order = malloc(trainer->data.train.count * sizeof(uint32_t));
@@ -227,7 +228,7 @@ static bool make_lists(trainer_t *trainer, train_error_t *error)
     return true;
 }
 
-/* Point the checkpoint to what it saves; rank 0 reads it if the run is to be resumed. */
+/* Point the checkpoint to the arrays that it saves. With --resume, rank 0 reads it. */
 static bool make_checkpoint(trainer_t *trainer, train_error_t *error)
 {
     const train_options_t *options = &trainer->options;
@@ -257,7 +258,7 @@ static bool make_checkpoint(trainer_t *trainer, train_error_t *error)
     return train_checkpoint_replaceable(options->checkpoint, options->overwrite, error);
 }
 
-/* All that can go wrong on one rank and not on another. Talks to nobody. */
+/* All steps that can fail on a single rank. No communication. */
 static bool prepare(trainer_t *trainer, train_error_t *error)
 {
     const bool active = trainer->parallel.rank == 0;
@@ -315,7 +316,7 @@ static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error
 {
     const bool trained = train_run(trainer, error);
 
-    /* another rank may have received the signal, and so may a gnuplot that has failed */
+    /* another rank may have received the signal, or gnuplot, which has failed because of it */
     if (!trained &&
         (train_interrupt_signal() != 0 || strcmp(error->text, TRAIN_INTERRUPTED) == 0)) {
         report_interrupt(trainer);
@@ -327,7 +328,7 @@ static bool train(trainer_t *trainer, uint64_t fingerprint, train_error_t *error
     return train_parallel_agree(&trainer->parallel, fingerprint, error) && trained;
 }
 
-/* From the options, if they are right, to the last line of output. False on all ranks if it failed
+/* The whole program after parsing. parsed: the options are valid. False on all ranks if it failed
    on one. */
 static bool run(trainer_t *trainer, bool parsed, train_error_t *error)
 {
@@ -355,20 +356,20 @@ int main(int argc, char **argv)
     train_error_t error = { "" };
     bool good = false;
 
-    /* what is wrong with them is said when all ranks are there */
+    /* an error in the options is printed later, when all ranks can compare their errors */
     const bool parsed = train_options_parse(argc, argv, &trainer.options, &error);
     if (train_parallel_start(trainer.options.device, &trainer.parallel, &error))
         good = run(&trainer, parsed, &error);
     train_report_close(&trainer.report, &error);
     if (error.text[0] != '\0') {
-        /* not compared with the other ranks: Tutti itself failed */
+        /* the ranks have not compared this error, since Tutti itself failed */
         if (trainer.parallel.world == NULL)
             fprintf(stderr, "example_train: %s\n", error.text);
         else
             fprintf(stderr, "example_train: rank %d: %s\n", trainer.parallel.rank, error.text);
     }
 
-    /* first, as it ends what may still be under way in the arrays */
+    /* first, because it ends communication that may still use the arrays */
     train_parallel_stop(&trainer.parallel);
     clean_up(&trainer);
     if (!good && train_interrupt_signal() != 0)

@@ -2,8 +2,8 @@
 /*
  * The same calls in every step: `mpirun -np 3 ./persistent`, or any other number of ranks.
  *
- * A persistent request is made once, from a call that is written down, and started in each step. A
- * finished wait leaves it as it was made, ready to be started again.
+ * A persistent request is made once, from a call as a structure, and started in each step. After
+ * the wait it is inactive again, and can be started again.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #define STEPS 3
 
-/* The sum over all ranks, in place, of an array that stays where it is. */
+/* Make a request for the sum of an array over all ranks, in place. */
 static tutti_status_t make_sum(const char *name, float *values, size_t count, tutti_comm_t *comm,
                                tutti_request_t **ret_request)
 {
@@ -27,7 +27,7 @@ static tutti_status_t make_sum(const char *name, float *values, size_t count, tu
     return tutti_persistent_create(&call, comm, ret_request);
 }
 
-/* One step: start both, compute something else meanwhile, wait for both. */
+/* One step: start both requests, compute something else, wait for both. */
 static tutti_status_t make_step(tutti_request_t **requests)
 {
     tutti_status_t status, waited;
@@ -36,7 +36,7 @@ static tutti_status_t make_step(tutti_request_t **requests)
     if (status == TUTTI_OK)
         status = tutti_start(requests[1]);
 
-    /* wait for a request that was started even if the other start failed; others are skipped */
+    /* even if a start failed, wait for the started request; inactive requests are skipped */
     waited = tutti_wait_all(requests, 2, -1);
     return status != TUTTI_OK ? status : waited;
 }

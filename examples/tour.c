@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A tour of what hello_allreduce leaves out: `mpirun -np 3 ./tour`, or any other number of ranks.
+ * A tour of further calls: `mpirun -np 3 ./tour`, or any other number of ranks.
  *
- *     sum_both     two allreduces on their way at once, waited for together
- *     sum_group    a group of some of the ranks
- *     find_common  an operation of one's own
+ *     sum_both     two asynchronous allreduces at the same time, and one wait for both
+ *     sum_group    a communicator of some ranks
+ *     find_common  a user operation
  */
 #include <stdint.h>
 #include <stdio.h>
 
 #include <tutti/tutti.h>
 
-/* Add up two arrays over all ranks; the program could compute while they are on their way. */
+/* Add up two arrays over all ranks; the program could compute before the wait. */
 static tutti_status_t sum_both(tutti_comm_t *world, float weight[4], float bias[2])
 {
     tutti_request_t *requests[2] = { NULL, NULL };
@@ -23,12 +23,12 @@ static tutti_status_t sum_both(tutti_comm_t *world, float weight[4], float bias[
         status = tutti_allreduce_async("bias", bias, bias, 2, TUTTI_FLOAT32, TUTTI_SUM, world, NULL,
                                        &requests[1]);
 
-    /* what was started is waited for, whatever came after it; NULL entries are skipped */
+    /* even if a call failed, wait for the requests that were started; NULL entries are skipped */
     waited = tutti_wait_all(requests, 2, -1);
     return status != TUTTI_OK ? status : waited;
 }
 
-/* Add up the ranks with even numbers, and those with odd ones, each in a group of their own. */
+/* Add up the even ranks in one group, and the odd ranks in another. */
 static tutti_status_t sum_group(tutti_comm_t *world, int *ret_size, int32_t *ret_sum)
 {
     int rank = tutti_rank(world);
@@ -52,7 +52,7 @@ static void divisor(void *dst, const void *left, const void *right, size_t count
     const int64_t *a = left, *b = right;
     int64_t *common = dst;
 
-    (void)dtype, (void)context; /* here it is called for INT64 only */
+    (void)dtype, (void)context; /* this program uses it with INT64 only */
     for (size_t i = 0; i < count; i++) {
         int64_t x = a[i], y = b[i];
 
@@ -106,7 +106,7 @@ int main(void)
     return 0;
 
 failed:
-    /* other ranks that wait for this one are told by tutti_finalize */
+    /* tutti_finalize ends the calls of ranks that wait for this rank */
     fprintf(stderr, "tour: %s\n", tutti_last_error());
     tutti_finalize();
     return 1;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Why a checkpoint does not fit a run, in the words of the user's command lines.
+ * Compares a checkpoint with a run, and describes the first difference by the options that the user
+ * has typed.
  *
- * The lines of two runs are compared in the order of the table of options, in which an option
- * stands before those whose defaults follow from it. If the option of the first different line was
- * not typed for either run, its value follows from something that has no line of its own:
+ * The lines of two runs are compared in the order of the table of options, where an option comes
+ * before the options whose defaults depend on it. If the option of the first different line was
+ * typed for neither run, its value depends on a property that has no line:
  *
- *     --precision   from what computes: only a GPU has this line
- *     --warmup      from --epochs, half of which it is at most
+ *     --precision   on the device: only a GPU has this line
+ *     --warmup      on --epochs: it is at most half of them
  *
- * In all other cases an option that this run was not given was given to the other run.
+ * In all other cases, an option that was not typed for this run was typed for the other run.
  */
 #include "train_about.h"
 
@@ -58,7 +59,7 @@ static line_t find_line(const char *text, const char *end, const line_t *like)
     return line;
 }
 
-/* Report the difference. One of the lines may be missing. Always returns false. */
+/* Report a difference. Either line may be missing. Always returns false. */
 static bool fail(const line_t *theirs, const line_t *ours, const train_options_t *options,
                  train_error_t *ret_reason)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all parts of the trainer use. Nothing here knows of ranks or models.
+ * Functions for all parts of the trainer, independent of ranks and models.
  */
 #include "train_base.h"
 
@@ -18,7 +18,7 @@
 
 bool train_fail(train_error_t *error, const char *format, ...)
 {
-    /* the first error is kept: what follows is usually only its consequence */
+    /* keep the first error: later errors are usually its consequences */
     if (error->text[0] != '\0')
         return false;
 
@@ -78,7 +78,7 @@ static uint64_t mix(uint64_t x)
 
 train_random_t train_random_make(uint64_t seed, uint64_t stream)
 {
-    /* mixed one after the other, so that (1, 2) and (2, 1) do not start near each other */
+    /* mixed twice, so that the seeds and streams (1, 2) and (2, 1) give different states */
     const train_random_t random = { mix(mix(seed + 1) + stream) };
 
     return random;
@@ -90,7 +90,7 @@ static uint64_t random_bits(train_random_t *random)
     return mix(random->state);
 }
 
-/* Uniform in (0, 1]: the upper 53 bits, plus one so that its logarithm exists. */
+/* Uniform in (0, 1]: the upper 53 bits plus one; never 0, so its logarithm exists. */
 static double uniform(train_random_t *random)
 {
     return (double)((random_bits(random) >> 11) + 1) / 9007199254740992.0;
@@ -98,7 +98,7 @@ static double uniform(train_random_t *random)
 
 float train_random_normal(train_random_t *random)
 {
-    /* Box-Muller; its second number is thrown away for the sake of a state of one word */
+    /* Box-Muller; its second number is not used, so the state is one word */
     const double radius = sqrt(-2.0 * log(uniform(random)));
     const double angle = 6.283185307179586 * uniform(random);
 
@@ -110,7 +110,8 @@ void train_random_permutation(train_random_t *random, uint32_t *items, size_t co
     for (size_t i = 0; i < count; i++)
         items[i] = (uint32_t)i;
 
-    /* Fisher-Yates; scaling 32 bits to the range is off by less than count / 2^32, never mind */
+    /* Fisher-Yates; scaling 32 bits to the range has a bias below count / 2^32, which is
+       harmless */
     for (size_t left = count; left > 1; left--) {
         const size_t pick = (size_t)(((random_bits(random) >> 32) * left) >> 32);
         const uint32_t item = items[pick];

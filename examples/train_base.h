@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all parts of the trainer use: errors, lists, memory, a clock, a hash, random numbers.
+ * Functions for all parts of the trainer: errors, lists, memory, a clock, a hash, random numbers.
  */
 #ifndef TRAIN_BASE_H
 #define TRAIN_BASE_H
@@ -12,11 +12,11 @@
 #define TRAIN_ERROR_BYTES 500
 
 /*
- * What went wrong, as one line without a newline; "" means nothing.
+ * An error as one line without a newline; "": no error.
  *
- * A function that can fail returns false and leaves its reason here. Nobody prints it at once: the
- * ranks compare first, so that a mistake that all of them see (a misspelt option, say) is shown
- * once and not once per rank.
+ * A function that can fail returns false and stores the reason here, but does not print it. The
+ * ranks first compare their errors, so that an error of all ranks, such as a misspelt option, is
+ * printed once and not once per rank.
  */
 typedef struct {
     char text[TRAIN_ERROR_BYTES];
@@ -29,7 +29,7 @@ typedef struct {
 #define TRAIN_PRINTF(text, first)
 #endif
 
-/* Set the text, unless an earlier error stands there. Always returns false, to be passed on. */
+/* Set the text, unless there is an earlier error. Always returns false. */
 bool train_fail(train_error_t *error, const char *format, ...) TRAIN_PRINTF(2, 3);
 
 /* A few numbers from the command line, such as 512,256. */
@@ -40,35 +40,35 @@ typedef struct {
     size_t items[TRAIN_MAX_LIST];
 } train_list_t;
 
-/* `count` zeros that begin on a cache line; for free(). NULL if memory is short. */
+/* `count` zeros that begin on a cache line; freed by free(). NULL: no memory. */
 float *train_floats(size_t count);
 
 /*
- * Could the file be written? Fails early what would otherwise fail after hours. Leaves a file that
- * is there as it is, and none where there is none.
+ * Can the file be written? Finds this error at the start, not after hours. Does not change an
+ * existing file, and leaves no new one.
  *
- * option, given  to be named in the error: what the user wrote, from which `path` may be made
+ * option, given  the option and its value, for the error text; `path` may differ from `given`
  */
 bool train_probe_file(const char *option, const char *given, const char *path,
                       train_error_t *error);
 
-/* Seconds since some fixed moment; never runs backwards. */
+/* Seconds since a fixed moment, by a monotonic clock. */
 double train_seconds(void);
 
-/* Go on with a hash (FNV-1a) over more bytes; the first call starts from TRAIN_HASH_START. */
+/* Continue a hash (FNV-1a) with more bytes; the first call starts from TRAIN_HASH_START. */
 #define TRAIN_HASH_START UINT64_C(14695981039346656037)
 uint64_t train_hash(uint64_t hash, const void *bytes, size_t count);
 
 /*
- * Random numbers that are the same on every rank, machine and C library, which rand() is not: all
- * ranks draw the same shuffle without talking about it. splitmix64 is a counter and a mixing
- * function, one word of state, and good enough for shuffles and first weights.
+ * Random numbers that are the same on every rank, machine and C library, unlike rand(): all ranks
+ * draw the same shuffle without communication. splitmix64 is a counter and a mixing function with
+ * one word of state, and good enough for shuffles and first weights.
  */
 typedef struct {
     uint64_t state;
 } train_random_t;
 
-/* A generator for one purpose. Streams of one seed (an epoch's shuffle, say) are unrelated. */
+/* A generator for one purpose, such as an epoch's shuffle. Streams of one seed are independent. */
 train_random_t train_random_make(uint64_t seed, uint64_t stream);
 
 /* A number from the normal distribution with mean 0 and deviation 1. */

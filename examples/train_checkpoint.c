@@ -2,12 +2,12 @@
 /*
  * The file of a checkpoint, in the machine's own byte order:
  *
- *     header | about: text | results of epochs | parameters | optimizer's state | CRC-32 of it all
+ *     header | about: text | results of epochs | parameters | optimizer's state | CRC-32 of all
  *
- * An epoch that has begun has a result, too, until its end a preliminary one.
+ * The last epoch may be incomplete; its result is preliminary.
  *
- * Reading believes nothing before magic, order, version, length and CRC are right. They are looked
- * at in that order, so each kind of wrong file gets the reason that helps most.
+ * No byte is used before magic, byte order, version, length and CRC have been checked. They are
+ * checked in this order, so that each kind of wrong file gets the most helpful error.
  */
 #include "train_checkpoint.h"
 
@@ -41,7 +41,7 @@ typedef struct {
     double epoch_loss;
 } header_t;
 
-/* One of the arrays in the file, in their order. */
+/* An array of the file. */
 typedef struct {
     void *bytes;
     size_t count;
@@ -111,7 +111,7 @@ bool train_checkpoint_replaceable(const char *path, bool overwrite, train_error_
                       path, (unsigned long long)header.steps, (unsigned long long)header.epochs);
 }
 
-/* Write everything. Returns 0 or an errno. */
+/* Write the whole file. Returns 0 or an errno. */
 static int write_parts(FILE *file, const train_checkpoint_t *checkpoint)
 {
     part_t parts[PARTS];
@@ -141,13 +141,13 @@ static int write_parts(FILE *file, const train_checkpoint_t *checkpoint)
     }
     fwrite(&sum, sizeof(sum), 1, file);
 
-    /* on the disk before it gets its name, or a power cut could leave the name with nothing */
+    /* on the disk before the rename, or a power failure could leave an empty file of that name */
     if (fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0)
         return errno != 0 ? errno : EIO;
     return 0;
 }
 
-/* Bring a rename to the disk. Some file systems cannot, which is as good as they get. */
+/* Write a rename to the disk. On file systems that cannot do this, there is no more safety. */
 static int sync_folder(const char *path)
 {
     char folder[PATH_BYTES] = ".";
@@ -194,7 +194,7 @@ static bool fail_truncated(const char *path, uint64_t has, uint64_t wants, train
                       (unsigned long long)has, (unsigned long long)wants);
 }
 
-/* Is this the beginning of a checkpoint of this program, in a file of `bytes` bytes? */
+/* Is this the header of a checkpoint of this program, in a file of `bytes` bytes? */
 static bool check_header(const char *path, const header_t *header, uint64_t bytes,
                          train_error_t *error)
 {
@@ -215,7 +215,7 @@ static bool check_header(const char *path, const header_t *header, uint64_t byte
     return true;
 }
 
-/* Read a whole file whose header is good and whose sum is right. */
+/* Read a whole file, and check its header and its checksum. */
 static bool read_file(const char *path, FILE *file, char **ret_bytes, train_error_t *error)
 {
     struct stat info;
@@ -253,7 +253,7 @@ static bool read_file(const char *path, FILE *file, char **ret_bytes, train_erro
     return true;
 }
 
-/* Compare what a good file says with what this run wants, and copy it into the run's arrays. */
+/* Compare a valid file with this run, and copy it into the run's arrays. */
 static bool take(const char *path, const char *bytes, train_checkpoint_t *checkpoint,
                  train_error_t *error)
 {
@@ -296,7 +296,7 @@ bool train_checkpoint_read(const char *path, train_checkpoint_t *checkpoint, tra
 {
     char *bytes = NULL;
 
-    /* not fopen: it would wait for somebody to write, if the path is a pipe */
+    /* not fopen: if the path is a pipe, it would wait for a writer */
     const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0)
         return train_fail(error, "--resume %s: %s", path, strerror(errno));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Saving a run after a step, and going on from there as if it had never stopped.
+ * Saving a run after a step, and resuming it.
  *
- * What a run does next follows from its options, the data, the number of ranks, the parameters, the
- * optimizer's state and how far it is: shuffles and learning rates are functions of seed, epoch and
- * step. All of that is in the file, so a resumed run ends with the same bits as one that was never
- * interrupted.
+ * The rest of a run depends on its options, the data, the number of ranks, the parameters, the
+ * optimizer's state and the step: shuffles and learning rates are functions of seed, epoch and
+ * step. All of this is in the file, so a resumed run ends with the same bits as an uninterrupted
+ * run.
  *
- * Only rank 0 writes and reads. The others get what it read from it, over Tutti: so all ranks have
- * the same state even if they see different disks.
+ * Only rank 0 writes and reads, and sends the state to the other ranks with Tutti. So all ranks
+ * have the same state even if they have different disks.
  */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
@@ -20,35 +20,35 @@
 #include "train_base.h"
 #include "train_report.h"
 
-/* What is saved. Points to the arrays of the run: reading fills them. */
+/* The saved state. Points to the arrays of the run, which reading fills. */
 typedef struct {
-    const char *about; /* train_about_write: must be the same in the run that goes on */
-    const train_options_t *options; /* of this run; only read, to word an error */
-    uint64_t epochs;                /* that have begun; the last may be incomplete */
+    const char *about;              /* of train_about_write: must be the same in the resumed run */
+    const train_options_t *options; /* of this run; for an error text */
+    uint64_t epochs;                /* begun so far; the last may be incomplete */
     uint64_t epochs_max;
-    uint64_t steps;          /* of the optimizer, that is, of the run */
-    double epoch_loss;       /* the last epoch's so far, over all its images */
-    train_result_t *results; /* of the epochs; room for epochs_max */
+    uint64_t steps;          /* of the optimizer so far */
+    double epoch_loss;       /* of the last epoch so far, summed over its images */
+    train_result_t *results; /* [epochs_max] of the epochs */
     float *parameters;
     size_t parameter_count;
     float *state; /* of the optimizer */
     size_t state_count;
 } train_checkpoint_t;
 
-/* Could a checkpoint be written to this file? */
+/* Can a checkpoint be written to this file? */
 bool train_checkpoint_probe(const char *path, train_error_t *error);
 
 /*
- * May this run, which does not resume, write its checkpoint there? If the file holds a checkpoint,
- * only with `overwrite`; if it holds anything else, never.
+ * May this run, which is not resumed, write its checkpoint there? If the file is a checkpoint, only
+ * with `overwrite`; if it has other content, never.
  */
 bool train_checkpoint_replaceable(const char *path, bool overwrite, train_error_t *error);
 
 /*
- * Write a checkpoint in place of the one that is there.
+ * Write a checkpoint, replacing an existing one.
  *
- * Whenever the program or the machine stops, the file is either the old one or the new one, whole:
- * the new one is written under another name, brought to the disk, and then renamed.
+ * If the program or the machine stops, the file is the complete old or the complete new one: the
+ * new file is written under another name, flushed to the disk, and renamed.
  */
 bool train_checkpoint_write(const char *path, const train_checkpoint_t *checkpoint,
                             train_error_t *error);
@@ -56,7 +56,7 @@ bool train_checkpoint_write(const char *path, const train_checkpoint_t *checkpoi
 /*
  * Read a checkpoint of a run with the same `about` and sizes.
  *
- * On failure nothing is changed.
+ * On failure, nothing is changed.
  */
 bool train_checkpoint_read(const char *path, train_checkpoint_t *checkpoint, train_error_t *error);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all that computes has in common.
+ * Functions for all compute backends.
  */
 #include "train_compute.h"
 

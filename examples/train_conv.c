@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A convolution of 3 x 3 pixels, a pooling of 2 x 2, and ReLU, as one layer.
+ * A layer: convolution of 3 x 3 pixels, max pooling of 2 x 2, ReLU.
  *
- * A row holds an image pixel by pixel, with a pixel's channels side by side. Unfolded (im2col),
- * each pixel becomes a row of the 3 x 3 pixels around it; then the convolution is the matrix
- * product of a dense layer, with pixels in place of images:
+ * A row is an image, pixel by pixel, with a pixel's channels side by side. Unfolding (im2col) makes
+ * of each pixel a row with the 3 x 3 pixels around it. Then the convolution is the matrix product
+ * of a dense layer, with pixels in place of images:
  *
  *     . . . .         . . . | . 1 2 | . 4 5      pixel 1
  *     . 1 2 3         . . . | 1 2 3 | 4 5 6      pixel 2      x  weights  =  sums
@@ -12,18 +12,18 @@
  *     . 7 8 9                                                       largest of 2 x 2, + bias, relu
  *     padded            columns: pixels x (9 * channels)
  *
- * Unfolding makes nine numbers of one, so the processor does it for a few images at a time, whose
- * columns stay in the cache until the matrix product has read them. Only the pooled output is kept
- * for the backward pass, with one byte per number that says which of the four pixels it came from.
- * The backward pass unfolds again, rather than keeping 141 KB of columns for each image; unless all
- * images were one group, as on a GPU: then the columns are still there.
+ * Unfolding makes nine numbers of one. So the processor unfolds a group of a few images at a time,
+ * whose columns stay in the cache until the matrix product has read them. For the backward pass,
+ * only the pooled output is kept, and one byte per number: which of the four pixels was the
+ * largest. The backward pass unfolds again instead of keeping 141 KB of columns per image. Only if
+ * all images are one group, as on a GPU, are the columns still there.
  *
- * Pooling before bias and ReLU gives the same numbers as after, with a quarter of the work. A last
- * row or column of an odd number is left out of the pooling.
+ * Pooling before bias and ReLU gives the same numbers as after them, with a quarter of the work. If
+ * the number of rows or columns is odd, pooling ignores the last.
  */
 #include "train_layer.h"
 
-#define SIDE 3 /* of the convolution, in pixels; 1 on each side of the middle */
+#define SIDE 3 /* of the convolution, in pixels; one pixel on each side of the middle */
 #define POOL 2 /* side of the pooling */
 
 static size_t group_at(const train_layer_t *layer, size_t first, size_t rows)
@@ -54,7 +54,7 @@ static void conv_forward(const train_layer_t *layer, const void *input, size_t r
     }
 }
 
-/* From the gradient by some images' output to that by layer->sums. */
+/* From the gradient by the outputs of a group of images to the gradient by layer->sums. */
 static void unpool_group(const train_layer_t *layer, const void *delta, size_t first, size_t images)
 {
     train_compute_t *compute = layer->compute;
@@ -90,7 +90,8 @@ static void conv_gradients(const train_layer_t *layer, const void *input, const 
         unpool_group(layer, delta, first, images);
         compute->ops->product(compute, &product);
     }
-    /* each pooled number's gradient went to exactly one pixel: the pixels' sum is theirs */
+    /* unpooling gives each gradient to exactly one pixel, so sums over outputs or pixels are
+       equal */
     compute->ops->bias_gradient(compute, layer->bias, delta, rows * layer->outputs / layer->filters,
                                 add);
 }

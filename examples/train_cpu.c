@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of what computes, by the processor: matrix products by OpenBLAS, loops for the rest.
+ * The compute backend for the processor: matrix products by OpenBLAS, loops for all else.
  *
- * Numbers are floats, and arrays ordinary memory.
+ * Numbers are floats, and arrays are ordinary memory.
  */
 #include "train_compute.h"
 
@@ -18,8 +18,8 @@
 #define POOL 2 /* side of the pooling */
 
 /*
- * Columns of one group: in a second-level cache, next to the sums. Tried: 64 KB to 1 MB, all within
- * 3 %.
+ * Columns of a group; they and the sums should fit into a second-level cache. Tried: 64 KB to 1 MB,
+ * all within 3 %.
  */
 #define GROUP_BYTES ((size_t)256 << 10)
 
@@ -147,14 +147,14 @@ static void pad(const train_layer_t *layer, const float *image)
                row * sizeof(float));
 }
 
-/* Copy `count` floats. memcpy would be called for each handful that one channel makes. */
+/* Copy `count` floats. In a loop: the pixels of one channel are too few for a call of memcpy. */
 static inline void copy_floats(float *to, const float *from, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         to[i] = from[i];
 }
 
-/* Fill the columns from `images` images. */
+/* Unfold `images` images into the columns. */
 static void cpu_unfold(const train_layer_t *layer, const void *input, size_t images)
 {
     const size_t channels = layer->channels, part = SIDE * channels;
@@ -171,7 +171,7 @@ static void cpu_unfold(const train_layer_t *layer, const void *input, size_t ima
     }
 }
 
-/* The reverse: add up what the columns say about each pixel. Uses layer->padded for the sums. */
+/* The reverse: add up the values of each pixel in all columns. Uses layer->padded for the sums. */
 static void cpu_fold(const train_layer_t *layer, const void *input, size_t images, void *ret_delta)
 {
     const size_t channels = layer->channels, part = SIDE * channels;
@@ -198,7 +198,7 @@ static void cpu_fold(const train_layer_t *layer, const void *input, size_t image
     cpu_cut(layer->compute, input, delta, images * layer->inputs);
 }
 
-/* Keep the largest of 2 x 2 sums of each filter, and which it was. */
+/* The largest of 2 x 2 sums of each filter, and its index. */
 static void pool_pixel(const float *restrict upper, const float *restrict lower, size_t filters,
                        float *restrict output, uint8_t *restrict winners)
 {
@@ -213,7 +213,7 @@ static void pool_pixel(const float *restrict upper, const float *restrict lower,
     }
 }
 
-/* The reverse: the gradient goes to the winner, the other three sums have none. */
+/* The reverse: the gradient goes to the winner; the other three sums have a gradient of 0. */
 static void unpool_pixel(const float *restrict delta, const uint8_t *restrict winners,
                          size_t filters, float *restrict upper, float *restrict lower)
 {
@@ -269,7 +269,7 @@ static void cpu_unpool(const train_layer_t *layer, size_t images, const void *de
 
 /* ---- the end of a model ---- */
 
-/* Turn a row of scores into probabilities; add to the score how well they fit the label. */
+/* Turn a row of scores into probabilities; add the row's loss and correctness to `score`. */
 static void softmax_row(const float *scores, size_t classes, size_t label, float *ret_row,
                         train_score_t *score)
 {

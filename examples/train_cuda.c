@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A GPU by CUDA: its driver, runtime and cuBLAS, opened when --device asks for them, so that the
- * trainer is built and runs without.
+ * A GPU by CUDA: driver, runtime and cuBLAS, opened only if --device asks for them. So the trainer
+ * can be built, and run, without CUDA.
  *
- * Also why the few functions that are used are declared here: CUDA's headers may not be there, or
- * not cuBLAS's. Their binary interface is the same in CUDA 12 and 13. The kernels are in an image
- * for the driver (train_kernels.cu), which only nvcc can make: without it, train_cuda_image is
- * empty, and there is no GPU.
+ * For the same reason, the few CUDA functions in use are declared here: the headers of CUDA or
+ * cuBLAS may be missing. The binary interface is the same in CUDA 12 and 13. The kernels are in an
+ * image for the driver (train_kernels.cu), which only nvcc can make. Without nvcc, train_cuda_image
+ * is empty, and there is no GPU.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static const void *const image = NULL;
 #endif
 
 #define THREADS 256            /* of a block */
-#define BLOCKS_PER_PROCESSOR 8 /* 2048 threads: all that fit */
+#define BLOCKS_PER_PROCESSOR 8 /* 2048 threads, the most that fit */
 #define REASON_BYTES 300
 
 enum {
@@ -42,7 +42,7 @@ enum {
     ANY_ALGORITHM = -1
 };
 
-/* Result, name, parameters. All results are ints, 0 if well, but for the texts. */
+/* Result, name, parameters. All results but the texts are ints; 0 is success. */
 #define DRIVER(X)                                                                                  \
     X(int, cuGetErrorString, (int code, const char **ret_text))                                    \
     X(int, cuDeviceGetName, (char *ret_name, int bytes, int device))                               \
@@ -96,7 +96,7 @@ static const symbol_t blas[] = { BLAS(LISTED) };
 
 static const struct {
     const char *what;
-    const char *files[4]; /* up to a NULL; the newest first */
+    const char *files[4]; /* the newest first, then NULL */
     const symbol_t *symbols;
     size_t count;
 } libraries[] = {
@@ -114,7 +114,7 @@ static const struct {
 #define LIBRARIES (sizeof(libraries) / sizeof(libraries[0]))
 
 typedef struct {
-    train_device_t base; /* first: a device is one of these */
+    train_device_t base; /* must be first: pointers to it are cast */
     functions_t cuda;
     void *opened[LIBRARIES];
     void *module, *blas;
@@ -152,7 +152,7 @@ static bool check_blas(const cuda_t *self, int code, const char *what, train_err
                                    self->cuda.cublasGetStatusString(code), code);
 }
 
-/* Of calls after which nothing can be done, as the program ends. */
+/* Report an error while the program ends, where it has no other consequence. */
 static void warn(const cuda_t *self, int code, const char *what)
 {
     if (code != 0)
@@ -194,7 +194,7 @@ static bool sync(train_device_t *device, train_error_t *error)
                          "cudaStreamSynchronize", error);
 }
 
-/* From memory that is not pinned: on return it has been copied, at least within the host. */
+/* The source is not pinned, so on return CUDA has copied it, at least within the host. */
 static bool put(train_device_t *device, void *memory, const void *from, size_t bytes,
                 train_error_t *error)
 {
@@ -230,7 +230,8 @@ static bool launch(train_device_t *device, unsigned kernel, const void *args, ui
                         "cuLaunchKernel", error);
 }
 
-/* cuBLAS has columns side by side where we have rows: it sees all turned, so c' = b' a'. */
+/* cuBLAS stores matrices by columns, the trainer by rows: so it sees them transposed: c' = b'
+   a'. */
 static bool product(train_device_t *device, train_precision_t precision, const train_product_t *p,
                     train_error_t *error)
 {
@@ -249,7 +250,7 @@ static bool product(train_device_t *device, train_precision_t precision, const t
         "cublasGemmEx", error);
 }
 
-/* Libraries stay open: the CUDA runtime does not like to leave a process early. */
+/* Libraries stay open: the CUDA runtime cannot be unloaded safely. */
 static void close_device(train_device_t *device)
 {
     cuda_t *self = cuda_of(device);
@@ -277,7 +278,7 @@ static const train_device_ops_t cuda_ops = {
 
 /* ---- opening ---- */
 
-/* In the process, else on disk: what Tutti has opened is to be the same. */
+/* Prefer a library that is already in the process, so that Tutti and the trainer use the same. */
 static void *open_one(const char *const *files, char *ret_why)
 {
     void *library = NULL;
@@ -313,7 +314,7 @@ static bool open_libraries(cuda_t *self, train_error_t *error)
     return true;
 }
 
-/* Choose a device, make it this thread's, and see what it is. */
+/* Choose a device, make it this thread's current device, and read its properties. */
 static bool choose(cuda_t *self, int local_rank, train_precision_t precision, train_error_t *error)
 {
     char model[64] = "";

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading IDX files through zlib, whose gzopen takes compressed and plain files alike.
+ * Reading IDX files through zlib, whose gzopen takes compressed and plain files.
  *
  *     byte 0   1   2       3            4 ...
  *          0   0   type    dimensions   one 32-bit number per dimension, big-endian; then the data
  *
- * Nothing in a header is believed: memory grows with what really is in the file, so a damaged
- * size gives a message and not an allocation of terabytes.
+ * The sizes in a header are not trusted: memory grows with the bytes that the file really has. So
+ * a damaged size gives a message and not an allocation of terabytes.
  */
 #include "train_data.h"
 
@@ -56,7 +56,7 @@ static bool idx_open(const char *folder, const char *name, idx_file_t *ret_file,
     return true;
 }
 
-/* Say why `got` bytes are fewer than wanted: broken, or just at its end. */
+/* Report why only `got` bytes were read: an error of zlib, or the end of the file. */
 static bool fail_short(const idx_file_t *file, uint64_t got, uint64_t wanted, train_error_t *error)
 {
     int code;
@@ -124,7 +124,7 @@ static bool idx_read_bytes(const idx_file_t *file, uint64_t total, uint8_t **ret
         have += want;
     }
 
-    /* one more read makes zlib check its checksum, too */
+    /* one more read makes zlib check its checksum */
     if (gzread(file->stream, &beyond, 1) > 0) {
         train_fail(error, "%s: goes on after the %llu bytes that its header promises", file->path,
                    (unsigned long long)total);

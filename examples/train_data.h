@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fashion-MNIST, or anything else in the same four files (MNIST, KMNIST).
+ * Fashion-MNIST, or another data set in the same four files (MNIST, KMNIST).
  *
- * Images stay in memory as they are on disk, one byte per pixel; they become numbers only when a
- * batch is gathered (train_compute.h). Every rank reads all of it, so each can take any part of any
- * batch.
+ * Images are in memory as on disk, one byte per pixel; they become numbers when a batch is gathered
+ * (train_compute.h). Every rank reads all data, so it can compute any part of any batch.
  */
 #ifndef TRAIN_DATA_H
 #define TRAIN_DATA_H
@@ -35,12 +34,12 @@ typedef struct {
 /*
  * Read {train,t10k}-{images-idx3,labels-idx1}-ubyte from a folder, each with .gz or without.
  *
- * On failure *ret_data is empty. What was read goes to train_data_free, which takes an empty one.
+ * train_data_free frees the data. On failure *ret_data is empty, which it accepts as well.
  */
 bool train_data_load(const char *folder, train_data_t *ret_data, train_error_t *error);
 void train_data_free(train_data_t *data);
 
-/* A number that differs, most likely, if any byte of the data does. */
+/* A checksum of all data. */
 uint32_t train_data_checksum(const train_data_t *data);
 
 #endif

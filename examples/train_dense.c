@@ -2,7 +2,7 @@
 /*
  * A dense layer: every output is a weighted sum of all inputs. Three matrix products.
  *
- * Also here: what all kinds of layers share.
+ * This file also has the function that frees any kind of layer.
  */
 #include "train_layer.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A GPU, as far as the trainer needs one: memory, copies, kernels, matrix products, all in the
- * order of one stream. train_cuda.c is one by CUDA; tests have one that is the host.
+ * The GPU functions that the trainer needs: memory, copies, kernels, matrix products, all in the
+ * order of one stream. train_cuda.c implements them by CUDA; tests have a device on the host.
  *
- * Each returns false with its reason in `error`. All of one device are called by one thread.
+ * On failure a function returns false, with the reason in `error`. One thread makes all calls of a
+ * device.
  */
 #ifndef TRAIN_DEVICE_H
 #define TRAIN_DEVICE_H
@@ -15,11 +16,11 @@
 #include "train_compute.h"
 
 typedef struct {
-    /* zeros; free waits for what uses it */
+    /* memory of zeros; free waits for work that uses it */
     bool (*alloc)(train_device_t *device, size_t bytes, void **ret_memory, train_error_t *error);
     void (*free)(train_device_t *device, void *memory);
 
-    /* `from` may be changed on return; get has waited */
+    /* after put, `from` may be changed; get waits */
     bool (*put)(train_device_t *device, void *memory, const void *from, size_t bytes,
                 train_error_t *error);
     bool (*get)(train_device_t *device, void *to, const void *memory, size_t bytes,
@@ -27,11 +28,11 @@ typedef struct {
     bool (*zero)(train_device_t *device, void *memory, size_t bytes, train_error_t *error);
     bool (*sync)(train_device_t *device, train_error_t *error);
 
-    /* a TRAIN_KERNEL_ with its arguments, which are copied, for 0 to count - 1 */
+    /* run a TRAIN_KERNEL_ for the elements 0 to count - 1; its arguments are copied */
     bool (*launch)(train_device_t *device, unsigned kernel, const void *args, uint32_t count,
                    train_error_t *error);
 
-    /* sums are made in float, whatever the numbers */
+    /* sums are computed in float, for any precision */
     bool (*product)(train_device_t *device, train_precision_t precision,
                     const train_product_t *product, train_error_t *error);
 
@@ -45,9 +46,9 @@ struct train_device {
 };
 
 /*
- * Open the GPU of number `local_rank` modulo how many there are. Its `close` closes it.
+ * Open the GPU with the number `local_rank` modulo the number of GPUs. Its `close` closes it.
  *
- * False if there is none, or not all that is needed for it; the reason says which.
+ * False if there is no GPU, or if a library is missing; `error` names it.
  */
 bool train_cuda_open(int local_rank, train_precision_t precision, train_device_t **ret_device,
                      train_error_t *error);

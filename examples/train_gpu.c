@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of what computes, by a GPU: kernels and products of a device (train_device.h), in the
- * order of its stream. Nothing here waits, but for `get`, `sync` and `unscale`.
+ * The compute backend for a GPU: kernels and matrix products of a device (train_device.h), in the
+ * order of its stream. Only `get`, `sync` and `unscale` wait.
  *
- * Numbers are floats, or of 16 bits with sums in float; parameters, gradients and the optimizer's
- * state are floats in any case, so ranks add up floats.
+ * Numbers are floats, or have 16 bits with sums in float. Parameters, gradients and the optimizer's
+ * state are always floats, so ranks add up floats.
  */
 #include "train_compute.h"
 
@@ -15,19 +15,20 @@
 #include "train_kernels.h"
 #include "train_layer.h"
 
-/* Columns of one group. Large: a batch is one group; but elements are counted in 32 bits. */
+/* Columns of a group. Large enough for a batch to be one group, but elements are counted in 32
+   bits. */
 #define GROUP_BYTES ((size_t)256 << 20)
 
 /*
- * A thread adds up one number after the other, which takes time; so long sums are made in parts,
- * and their sums in parts again.
+ * A thread adds up its numbers one after the other, which is slow. So long sums are divided into
+ * parts, and the sums of the parts are added up in the same way.
  */
 #define PART_ROWS 32
-#define FEW_ROWS 64 /* are one part */
+#define FEW_ROWS 64 /* up to here: one part */
 #define SQUARE_PARTS 16384u
 #define SCRATCH_BYTES ((size_t)4 << 20) /* half of it for the first parts */
 
-/* Behind the scratch. */
+/* Single numbers, in memory behind the scratch. */
 typedef struct {
     double squares[2];
     float pace;
@@ -80,7 +81,7 @@ static void gpu_put(train_compute_t *compute, void *array, const void *from, siz
         compute->device->ops->put(compute->device, array, from, bytes, &compute->error);
 }
 
-/* After an error zeros: nobody is to look at what happens to be there. */
+/* After an error: zeros, instead of undefined memory. */
 static void gpu_get(train_compute_t *compute, void *to, const void *array, size_t bytes)
 {
     if (bytes > 0 && (!works(compute) || !compute->device->ops->get(compute->device, to, array,
@@ -100,7 +101,7 @@ static void gpu_sync(train_compute_t *compute)
         compute->device->ops->sync(compute->device, &compute->error);
 }
 
-/* Where a step writes a tensor's numbers; NULL: they are its value. */
+/* The array for a tensor's numbers in a step; NULL: the numbers are the values. */
 static void *numbers_of(const train_tensor_t *tensor)
 {
     return tensor->number == (void *)tensor->value ? NULL : tensor->number;
@@ -151,7 +152,8 @@ static void gpu_add_bias(train_compute_t *compute, const train_tensor_t *bias, v
     launch(compute, TRAIN_KERNEL_add_bias, &args, rows * bias->count);
 }
 
-/* How many parts a sum of `rows` rows of so many bytes has; they must fit into the scratch. */
+/* The number of parts of a sum of `rows` rows of `row_bytes` bytes; they must fit into the
+   scratch. */
 static size_t parts_of(size_t rows, size_t row_bytes)
 {
     const size_t wanted = (rows + PART_ROWS - 1) / PART_ROWS;
@@ -162,7 +164,7 @@ static size_t parts_of(size_t rows, size_t row_bytes)
     return wanted < most ? wanted : most;
 }
 
-/* Queue the sums that `args` says, of so many bytes each. next: room for those of parts. */
+/* Queue the sums of `args`, of `bytes` bytes each. next: room for the sums of parts. */
 static void sum_columns(train_compute_t *compute, unsigned kernel, train_column_sum_args_t args,
                         size_t bytes, char *next)
 {
@@ -269,7 +271,7 @@ static void gpu_unpool(const train_layer_t *layer, size_t images, const void *de
 
 /* ---- the end of a model ---- */
 
-/* Add up `rows` rows of `width` doubles that are in the first half of the scratch. */
+/* Add up `rows` rows of `width` doubles in the first half of the scratch. */
 static void sum_doubles(train_compute_t *compute, size_t rows, size_t width, double *to, bool add)
 {
     const train_column_sum_args_t args = {
@@ -338,7 +340,7 @@ static bool gpu_unscale(train_compute_t *compute, float *gradients, size_t count
     return bad == 0;
 }
 
-/* The sum of squares of some floats; added to what is there if `add`. */
+/* The sum of the squares of `count` floats. add: add it to *to, instead of replacing it. */
 static void sum_squares(train_compute_t *compute, const float *from, size_t count, double *to,
                         bool add)
 {
@@ -367,7 +369,7 @@ static void gpu_clip(train_compute_t *compute, const train_tensor_t *tensors, si
     }
 }
 
-/* How far lars and lamb go with a tensor of weights, left in scalars_t.pace. */
+/* The step length of lars and lamb for a tensor of weights, stored in scalars_t.pace. */
 static const float *find_pace(train_compute_t *compute, const train_rule_t *rule,
                               const train_tensor_t *tensor, double rate, double decay)
 {

@@ -19,7 +19,7 @@ void train_interrupt_watch(void)
     static const int numbers[] = { SIGINT, SIGTERM };
     struct sigaction before, action = { .sa_handler = set_flag };
 
-    /* system calls under way go on: MPI and gnuplot's reader do not expect EINTR */
+    /* interrupted system calls are restarted: MPI and gnuplot's reader do not expect EINTR */
     action.sa_flags = (int)(SA_RESETHAND | SA_RESTART);
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)

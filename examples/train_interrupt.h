@@ -13,17 +13,17 @@
 
 #include "train_base.h"
 
-/* The error of a rank that a signal has interrupted, and of the ranks that it left. */
+/* The error of an interrupted rank, and of the other ranks. */
 #define TRAIN_INTERRUPTED "interrupted by a signal"
 
-/* From now on set the flag. A signal that is ignored (nohup, a background job) stays ignored. */
+/* Install the signal handlers. An ignored signal (nohup, a background job) stays ignored. */
 void train_interrupt_watch(void);
 
-/* The signal that has come; 0: none. */
+/* The received signal; 0: none. */
 int train_interrupt_signal(void);
 
-/* False, with the error TRAIN_INTERRUPTED, if a signal has come. The rank leaves then, which ends
-   the others' calls. */
+/* False, with the error TRAIN_INTERRUPTED, after a signal. Then this rank leaves, which ends the
+   calls of the other ranks. */
 bool train_interrupt_check(train_error_t *error);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels for GPUs, train_NAME(arguments, count): threads stride over the elements.
+ * Kernels for GPUs, train_NAME(arguments, count): the threads stride over the elements.
  *
- * To be compiled without contraction, so that results are those of the host.
+ * Compile without floating-point contraction, so that the results equal those of the host.
  */
 #include <stdint.h>
 

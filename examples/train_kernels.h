@@ -2,10 +2,10 @@
 /*
  * The kernels of train_kernels.inc and their arguments, for the device's compiler and the host's.
  *
- * Each computes one element at a time, of a number given at its launch, and no element needs
- * another's result. Pointers are to the device's memory. `kind` is that of numbers.
- * Nothing is padded: tests/trainer/stream_device.c looks for addresses among the arguments, and
- * what was left in padding may look like one.
+ * A kernel computes one element at a time, for a number of elements given at its launch. No element
+ * needs the result of another. Pointers are to the device's memory. `kind` is the type of numbers.
+ * The structures have no padding: tests/trainer/stream_device.c searches the arguments for
+ * addresses, and undefined bytes of padding may look like an address.
  */
 #ifndef TRAIN_KERNELS_H
 #define TRAIN_KERNELS_H
@@ -64,10 +64,10 @@ typedef struct {
     uint64_t kind;
 } train_add_bias_args_t;
 
-/* Sums of columns, each in `parts`, one below the other. element: of to, parts x width */
+/* Sums of columns, each in `parts` parts, one part per row. element: of to, parts x width */
 typedef struct {
     const void *from;
-    void *to; /* floats; of double_sum both are doubles, whatever `kind` says */
+    void *to; /* floats; in double_sum, from and to are doubles for any `kind` */
     uint32_t rows, width, parts, add;
     uint64_t kind;
 } train_column_sum_args_t;
@@ -80,7 +80,7 @@ typedef struct {
     uint64_t kind;
 } train_cut_args_t;
 
-/* Of a convolution; the rest is the element's. */
+/* The shape of a convolution. */
 typedef struct {
     uint32_t height, width, channels, filters;
 } train_shape_t;
@@ -139,7 +139,7 @@ typedef struct {
     uint64_t kind;
 } train_output_delta_args_t;
 
-/* bad: set to 1 if a product is infinite or NaN, else left */
+/* bad: set to 1 if a product is infinite or NaN, otherwise unchanged */
 typedef struct {
     float *gradients;
     uint32_t *bad;
@@ -154,7 +154,7 @@ typedef struct {
     uint32_t count, parts;
 } train_squares_args_t;
 
-/* One number: by how much to move, or to scale. first, second: sums of squares */
+/* One number: the length of a step, or a scale. first, second: sums of squares */
 enum {
     TRAIN_PACE_LARS, /* rate trust |first| / (|second| + decay |first|) */
     TRAIN_PACE_LAMB, /* rate |first| / |second| */
@@ -178,8 +178,8 @@ typedef struct {
     float *value;
     const float *gradient;
     float *velocity;
-    const float *pace; /* NULL: `inside` is it */
-    void *number;      /* NULL: the value is */
+    const float *pace; /* used instead of `inside`, unless NULL */
+    void *number;      /* NULL: the numbers are the values */
     float momentum, decay, inside, outside;
     uint64_t kind;
 } train_momentum_args_t;
@@ -203,8 +203,8 @@ typedef struct {
 typedef struct {
     float *value;
     const float *direction;
-    const float *pace; /* NULL: `rate` is it */
-    void *number;      /* NULL: the value is */
+    const float *pace; /* used instead of `rate`, unless NULL */
+    void *number;      /* NULL: the numbers are the values */
     float shrink, rate;
     uint64_t kind;
 } train_step_args_t;

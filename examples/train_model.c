@@ -2,8 +2,8 @@
 /*
  * Building a model, and running its layers forward and backward.
  *
- * Softmax and cross-entropy together have the gradient probabilities - one-hot label, which is
- * where the backward pass begins.
+ * The backward pass begins with the gradient of softmax and cross-entropy together, which is
+ * probabilities - one-hot label.
  */
 #include "train_model.h"
 
@@ -19,7 +19,7 @@ static size_t padded(size_t count)
     return (count + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
 }
 
-/* Create the layers. Returns whether there was memory; those made so far are in the model. */
+/* Create the layers. False: no memory; the layers created so far are in the model. */
 static bool make_layers(const train_plan_t *plan, train_model_t *model)
 {
     train_compute_t *compute = model->compute;
@@ -56,7 +56,7 @@ static bool make_layers(const train_plan_t *plan, train_model_t *model)
     return complete;
 }
 
-/* Allocate the parameters, and what all layers share. */
+/* Allocate the parameters, and the arrays of all layers together. */
 static bool make_arrays(const train_plan_t *plan, train_model_t *model)
 {
     train_compute_t *compute = model->compute;
@@ -119,7 +119,7 @@ bool train_model_create(train_compute_t *compute, const train_plan_t *plan,
         const size_t megabytes = ret_model->parameter_count * sizeof(float) >> 20;
 
         train_model_free(ret_model);
-        if (!train_compute_works(compute, error)) /* says more */
+        if (!train_compute_works(compute, error)) /* has a more precise error */
             return false;
         return train_fail(error, "not enough memory for a model of %zu MB", megabytes);
     }
@@ -214,7 +214,7 @@ void train_model_backward(train_model_t *model, const uint8_t *labels, size_t ro
         const train_layer_t *layer = &model->layers[i];
         const void *input = i > 0 ? model->layers[i - 1].output : model->input;
 
-        /* hand the gradients over before dX is computed: they travel meanwhile */
+        /* start the gradients' reduction before dX is computed, so that both overlap */
         layer->ops->gradients(layer, input, delta, rows, add);
         if (ready != NULL) {
             ready(context, layer->weight);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What optimizers keep, and their steps, tensor by tensor. The rules are in train_rules.c.
+ * The optimizers' state, and their steps, tensor by tensor. The rules are in train_rules.c.
  */
 #include "train_optimizer.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How parameters follow their gradients: SGD, AdamW, LARS, LAMB.
+ * The optimizers: SGD, AdamW, LARS, LAMB.
  *
- * Every rank holds all of it and makes the same step from the same summed gradients, so the
- * parameters stay equal on all ranks without being sent again.
+ * Every rank has the whole state and makes the same step from the same summed gradients. So the
+ * parameters stay equal on all ranks without communication.
  */
 #ifndef TRAIN_OPTIMIZER_H
 #define TRAIN_OPTIMIZER_H
@@ -19,26 +19,26 @@ typedef struct {
     train_compute_t *compute;
     train_rule_t rule;
     size_t state_count;     /* floats */
-    float *state;           /* one or two per parameter, tensor by tensor: the compute's array */
-    uint64_t steps;         /* made so far, with those that were skipped */
-    uint64_t skipped_steps; /* of them */
+    float *state;           /* one or two per parameter, tensor by tensor; a backend's array */
+    uint64_t steps;         /* so far, including skipped steps */
+    uint64_t skipped_steps; /* skipped so far */
 } train_optimizer_t;
 
 /*
- * Allocate the state for these tensors. The same tensors go to each step.
+ * Allocate the state for these tensors. Each step must have the same tensors.
  *
- * On failure *ret_optimizer is empty. train_optimizer_free takes an empty one.
+ * On failure *ret_optimizer is empty, which train_optimizer_free accepts.
  */
 bool train_optimizer_create(train_compute_t *compute, const train_rule_t *rule,
                             const train_tensor_t *tensors, size_t count,
                             train_optimizer_t *ret_optimizer, train_error_t *error);
 void train_optimizer_free(train_optimizer_t *optimizer);
 
-/* Change the parameters by one step against their gradients, which are used up by it. */
+/* Make one step. Overwrites the gradients. */
 void train_optimizer_step(train_optimizer_t *optimizer, const train_tensor_t *tensors, size_t count,
                           double rate);
 
-/* Leave out a step: its gradients are not to be used, and nothing moves. */
+/* Skip a step: its gradients are invalid, and the parameters do not change. */
 void train_optimizer_skip(train_optimizer_t *optimizer);
 
 #endif

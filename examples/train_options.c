@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One table says all about the options: parsing, defaults, limits and help come from it.
+ * One table describes all options: parsing, defaults, limits and help use it.
  *
- * Rejected: getopt_long. It prints by itself, once per rank, and leaves the values to its caller.
+ * Rejected: getopt_long. It prints its own errors, once per rank, and does not parse values.
  */
 #include "train_options.h"
 
@@ -15,8 +15,8 @@
 
 #define FIELD(name) offsetof(train_options_t, name)
 
-/* Does another value lead to other parameters? An error names the first option that does, in the
-   table's order: so what others follow from stands before them. */
+/* COURSE: another value leads to other parameters. An error names the first differing option in the
+   table's order, so an option comes before the options whose defaults depend on it. */
 enum {
     OTHER = false,
     COURSE = true
@@ -24,67 +24,67 @@ enum {
 
 static const train_option_t table[] = {
     { "--data", TRAIN_KIND_TEXT, OTHER, FIELD(data), "/usr/share/datasets/fashion-mnist", 0, 0,
-      "DIR", "where the four IDX files are, gzipped or not" },
+      "DIR", "folder of the four IDX files, gzipped or not" },
     { "--device", TRAIN_KIND_WORD, OTHER, FIELD(device), "cpu", 0, 0, "cpu|cuda|auto",
-      "what computes: processors, a GPU per rank, or that if there is one" },
+      "device: the processor, a GPU per rank, or a GPU if there is one" },
     { "--precision", TRAIN_KIND_WORD, COURSE, FIELD(precision), "fp32", 0, 0, "fp32|bf16|fp16",
-      "cuda: of all between parameters and gradients, which are float32" },
+      "cuda: type of all numbers but parameters and gradients (float32)" },
     { "--model", TRAIN_KIND_WORD, COURSE, FIELD(model), "mlp", 0, 0, "mlp|cnn",
-      "a perceptron, or two convolutions before it" },
+      "mlp: a perceptron; cnn: convolutions before it" },
     { "--channels", TRAIN_KIND_LIST, COURSE, FIELD(channels), "16,32", 1, 4096, "LIST",
       "cnn: filters of each 3x3 convolution" },
     { "--hidden", TRAIN_KIND_LIST, COURSE, FIELD(hidden), "512,256", 1, 65536, "LIST",
       "widths of the hidden dense layers, or none" },
     { "--schedule", TRAIN_KIND_WORD, COURSE, FIELD(schedule), "cosine", 0, 0,
-      "cosine|step|constant", "the rate after the warmup" },
+      "cosine|step|constant", "the learning rate after the warmup" },
     { "--epochs", TRAIN_KIND_COUNT, COURSE, FIELD(epochs), "5", 1, 100000, "N",
-      "how often to go through the training set" },
+      "passes over the training set" },
     { "--batch", TRAIN_KIND_COUNT, COURSE, FIELD(batch), "128", 1, 1 << 24, "N",
       "images that are computed at once, over all ranks" },
     { "--accumulate", TRAIN_KIND_COUNT, COURSE, FIELD(accumulate), "1", 1, 1 << 24, "K",
       "batches per step; ranks exchange gradients once for all K" },
     { "--clip", TRAIN_KIND_REAL, COURSE, FIELD(clip), "0", 0, 1e9, "NORM",
-      "longest gradient, over all parameters and ranks; 0: any" },
+      "largest norm of the gradient of all parameters; 0: no limit" },
     { "--optimizer", TRAIN_KIND_WORD, COURSE, FIELD(optimizer), "sgd", 0, 0, "sgd|adamw|lars|lamb",
-      "how parameters follow their gradients" },
+      "the optimizer" },
     { "--lr", TRAIN_KIND_REAL, COURSE, FIELD(lr), "0.05", 1e-9, 1e3, "X",
       "learning rate for --reference-batch images per step" },
     { "--reference-batch", TRAIN_KIND_COUNT, COURSE, FIELD(reference_batch), "128", 1, 1 << 24, "N",
-      "what --lr is meant for" },
+      "images per step for which --lr is given" },
     { "--lr-scaling", TRAIN_KIND_WORD, COURSE, FIELD(lr_scaling), "linear", 0, 0, "linear|sqrt",
-      "the rate's growth with images per step / --reference-batch" },
+      "growth of --lr with images per step / --reference-batch" },
     { "--warmup", TRAIN_KIND_REAL, COURSE, FIELD(warmup), "1", 0, 100000, "X",
       "epochs in which the rate rises with steps^2; at most half of all" },
     { "--decay-every", TRAIN_KIND_REAL, COURSE, FIELD(decay_every), "2", 1e-3, 100000, "X",
       "step: epochs with the same rate" },
     { "--decay", TRAIN_KIND_REAL, COURSE, FIELD(decay), "0.1", 0, 1, "X",
-      "step: the factor between them" },
+      "step: factor of the rate after --decay-every epochs" },
     { "--momentum", TRAIN_KIND_REAL, COURSE, FIELD(momentum), "0.9", 0, 0.9999, "X",
-      "of sgd and lars" },
+      "sgd, lars: momentum" },
     { "--beta1", TRAIN_KIND_REAL, COURSE, FIELD(beta1), "0.9", 0, 0.9999, "X",
-      "adamw, lamb: the gradients' running mean" },
+      "adamw, lamb: decay of the gradients' running mean" },
     { "--beta2", TRAIN_KIND_REAL, COURSE, FIELD(beta2), "0.999", 0, 0.999999, "X",
-      "adamw, lamb: their squares' running mean" },
+      "adamw, lamb: decay of their squares' running mean" },
     { "--epsilon", TRAIN_KIND_REAL, COURSE, FIELD(epsilon), "1e-08", 1e-30, 1, "X",
-      "adamw, lamb: added to what is divided by" },
+      "adamw, lamb: added to the divisor" },
     { "--trust", TRAIN_KIND_REAL, COURSE, FIELD(trust), "0.001", 1e-9, 1e3, "X",
       "lars: length of a step / length of the parameters" },
     { "--weight-decay", TRAIN_KIND_REAL, COURSE, FIELD(weight_decay), "0.0001", 0, 1, "X",
-      "of the optimizer" },
+      "weight decay of the optimizer" },
     { "--seed", TRAIN_KIND_COUNT, COURSE, FIELD(seed), "1", 0, 9e18, "N",
-      "first weights and shuffles follow from it" },
+      "seed of the first weights and the shuffles" },
     { "--threads", TRAIN_KIND_COUNT, OTHER, FIELD(threads), "1", 1, 1024, "N",
       "threads of each rank for matrix products" },
     { "--steps", TRAIN_KIND_COUNT, OTHER, FIELD(steps), "0", 0, 9e18, "N",
-      "stop after so many steps; 0: go through all epochs" },
+      "stop after N steps; 0: after all epochs" },
     { "--checkpoint", TRAIN_KIND_TEXT, OTHER, FIELD(checkpoint), NULL, 0, 0, "FILE",
-      "save all that --resume needs, after each epoch and at the end" },
+      "save the run here, for --resume, after each epoch and at the end" },
     { "--resume", TRAIN_KIND_SWITCH, OTHER, FIELD(resume), NULL, 0, 0, "",
-      "go on from the --checkpoint; see below" },
+      "continue the run of the --checkpoint; see below" },
     { "--overwrite", TRAIN_KIND_SWITCH, OTHER, FIELD(overwrite), NULL, 0, 0, "",
-      "replace the checkpoint that is in FILE; see below" },
+      "replace an existing checkpoint in FILE; see below" },
     { "--progress", TRAIN_KIND_WORD, OTHER, FIELD(progress), "auto", 0, 0, "auto|bar|lines",
-      "auto: a bar on a terminal, else one line per epoch" },
+      "auto: bar on a terminal, otherwise one line per epoch" },
     { "--plot", TRAIN_KIND_TEXT, OTHER, FIELD(plot), NULL, 0, 0, "FILE",
       "draw loss and accuracy at the end, with gnuplot: .svg or .png" },
     { "--metrics", TRAIN_KIND_TEXT, OTHER, FIELD(metrics), NULL, 0, 0, "FILE",
@@ -99,7 +99,7 @@ static const train_option_t table[] = {
 
 #define OPTION_COUNT (sizeof(table) / sizeof(table[0]))
 
-/* Other defaults, where another option has a certain word. */
+/* Other defaults, if another option has a certain word. */
 static const struct {
     const char *name;
     size_t offset; /* of the other option's field */
@@ -120,7 +120,7 @@ static const struct {
 
 #define SPECIAL_COUNT (sizeof(special_defaults) / sizeof(special_defaults[0]))
 
-/* Options that mean something only where another option has one of these words. */
+/* Options that are valid only if another option has one of these words. */
 static const struct {
     const char *name;
     const char *other;
@@ -164,7 +164,7 @@ static bool is_one_of(const char *word, const char *words)
     }
 }
 
-/* What an option needs and these options do not have, as its index in `needs`; else NEED_COUNT. */
+/* The index in `needs` of a need of this option that is not met; NEED_COUNT: none. */
 static size_t missing_need(const train_option_t *option, const train_options_t *options)
 {
     char word[32];
@@ -192,7 +192,7 @@ static bool parse_arguments(int argc, char **argv, train_options_t *options, tra
         const char *value = strchr(argv[i], '=');
 
         if (option == NULL)
-            return train_fail(error, "%s %s; --help shows what there is",
+            return train_fail(error, "%s %s; --help shows all options",
                               argv[i][0] == '-' ? "unknown option" : "unexpected argument",
                               argv[i]);
         if (option->kind == TRAIN_KIND_SWITCH && value != NULL)
@@ -279,21 +279,20 @@ void train_options_print_help(FILE *out)
         fputs(option->default_value != NULL ? "]\n" : "\n", out);
     }
     fprintf(out,
-            "\n\"waiting\" is the share of the steps' time that ranks spend in tutti_wait, "
-            "that is,\nfor communication that did not finish during the backward pass; the "
-            "mean of all ranks.\n\n"
-            "--resume wants the same data, as many ranks, and the options that the checkpoint "
-            "was made\nwith, but for --steps, --threads, and those that name files or say "
-            "what is printed.\n--epochs may be another number, to train longer, with "
-            "--schedule step or constant; a cosine\nends with the epochs. (--warmup, at most "
-            "half of --epochs, must come out the same.)\n\n"
-            "A --checkpoint FILE that holds a checkpoint is an error, unless --resume or "
-            "--overwrite says\nwhat to do with it. A FILE that holds anything else is never "
-            "written to.\n\n"
-            "--device cuda takes the GPU of a rank's number on its host, modulo how many there "
-            "are. With\nfp16 the loss is scaled by 65536 at first: a step whose gradients "
-            "overflow is left out and\nthe scale halved; after 1000 steps without, it is "
-            "doubled.\n");
+            "\n\"waiting\" is the share of the steps' time that a rank spends in tutti_wait, for "
+            "communication\nthat did not finish during the backward pass; the mean of all "
+            "ranks.\n\n"
+            "--resume needs the data, the number of ranks and the options of the checkpoint. "
+            "Only --steps,\n--threads, and options about files and output may differ. To train "
+            "longer, --epochs may be\ngreater with --schedule step or constant, if that does not "
+            "change --warmup, which is at most\nhalf of --epochs. With --schedule cosine, the "
+            "rate depends on --epochs.\n\n"
+            "If FILE of --checkpoint is a checkpoint, the run needs --resume or --overwrite. A "
+            "FILE with\nother content is never overwritten.\n\n"
+            "--device cuda uses the GPU with the rank's number on its host, modulo the number "
+            "of GPUs.\nWith fp16 the loss is multiplied by a scale, 65536 at first. If the "
+            "gradients of a step\noverflow, the step is skipped and the scale halved; after "
+            "1000 steps without overflow, it is\ndoubled.\n");
 }
 
 void train_options_value(const train_options_t *options, const char *name, char *ret_text,
@@ -335,7 +334,7 @@ uint64_t train_options_fingerprint(const train_options_t *options)
     char text[TRAIN_TEXT_BYTES];
     uint64_t sum = TRAIN_HASH_START;
 
-    /* what is not on the course of training, but must be the same on all ranks, too */
+    /* options that do not change the parameters, but must be equal on all ranks */
     const int64_t others[] = { options->epochs,
                                options->steps,
                                options->resume,

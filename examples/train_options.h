@@ -12,7 +12,8 @@
 
 #include "train_base.h"
 
-/* What words may say, in their order; those of the optimizer and the schedule are theirs. */
+/* The values of options that are words, in their order; optimizer and schedule have their own
+   enums. */
 enum {
     TRAIN_MODEL_MLP,
     TRAIN_MODEL_CNN
@@ -30,10 +31,10 @@ enum {
     TRAIN_PROGRESS_LINES
 };
 
-/* One field per option; the table in train_options.c says what they mean. */
+/* One field per option; the table in train_options.c describes them. */
 typedef struct {
     const char *data;  /* texts point into argv or are constant */
-    int64_t device;    /* auto is replaced by what was found */
+    int64_t device;    /* auto is replaced by the chosen device */
     int64_t precision; /* a train_precision_t */
     int64_t model;
     train_list_t channels;
@@ -59,7 +60,7 @@ typedef struct {
     int64_t threads;
     int64_t steps;
     int64_t progress;
-    const char *checkpoint; /* NULL: none; so the next three */
+    const char *checkpoint; /* this and the next three: NULL: not given */
     const char *plot;
     const char *metrics;
     const char *log_steps;
@@ -70,32 +71,32 @@ typedef struct {
     uint64_t given; /* bit i: row i of the table was on the command line */
 } train_options_t;
 
-/* Read the command line: `--name value`, `--name=value`. The rest has defaults. */
+/* Parse the command line: `--name value`, `--name=value`. Other options have their defaults. */
 bool train_options_parse(int argc, char **argv, train_options_t *ret_options, train_error_t *error);
 
 /* Print all options with their defaults. */
 void train_options_print_help(FILE *out);
 
-/* The value of the option `name`, as it would be typed; cut off if `bytes` is too few. */
+/* The value of the option `name`, as it would be typed; cut if longer than `bytes`. */
 void train_options_value(const train_options_t *options, const char *name, char *ret_text,
                          size_t bytes);
 
-/* Was the option `name` on the command line? false, if there is no such option. */
+/* Was the option `name` on the command line? False also if there is no such option. */
 bool train_options_given(const train_options_t *options, const char *name);
 
 /*
- * Write down all options on which the course of training depends, one line each: "--batch 128".
- * With the same lines, data and ranks two runs make the same parameters, bit by bit.
+ * Write all options on which the parameters depend, one line each: "--batch 128". With the same
+ * lines, data and ranks, two runs have the same parameters, bit by bit.
  *
- * --epochs is left out unless the schedule ends with them: otherwise more epochs just go on. So is
- * what needs another model, optimizer or schedule.
+ * --epochs is included only if the schedule depends on it: otherwise a run can be trained longer.
+ * Options of another model, optimizer or schedule are not included.
  *
- * ret_text  TRAIN_TEXT_BYTES, which always suffice
+ * ret_text  [TRAIN_TEXT_BYTES], which always suffice
  */
 #define TRAIN_TEXT_BYTES 4096
 void train_options_describe(const train_options_t *options, char *ret_text);
 
-/* A number that differs, most likely, if ranks with these options do not fit together. */
+/* A hash of the options that must be equal on all ranks. */
 uint64_t train_options_fingerprint(const train_options_t *options);
 
 #endif

@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Hands in device memory in the order of a stream. Tests have devices that Tutti does not know. */
+/* For device memory in the order of a stream. Tests define TRAIN_NO_TUTTI_CUDA: Tutti does not know
+   their devices. */
 #ifndef TRAIN_NO_TUTTI_CUDA
 #include <dlfcn.h>
 #include <tutti/cuda.h>
@@ -30,10 +31,10 @@
 #include "train_options.h"
 
 /*
- * Keep Tutti's own words, which name the rank and the tensor.
+ * Keep Tutti's error text, which names the rank and the tensor.
  *
- * A rank that leaves while others train was interrupted: after any other failure it stays until all
- * ranks have compared their errors (train_parallel_agree), or calls tutti_abort.
+ * A rank leaves while others train only if it was interrupted. After any other failure it stays
+ * until all ranks have compared their errors (train_parallel_agree), or calls tutti_abort.
  */
 static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t status)
 {
@@ -45,8 +46,9 @@ static bool fail_tutti(train_error_t *error, const char *what, tutti_status_t st
 }
 
 /*
- * Tutti is to have the device that the trainer will have. By itself it takes one if CUDA is in the
- * process; if there should be one, what is wrong is an error. Without CUDA the trainer says so.
+ * Make Tutti use the trainer's device. By default, Tutti uses a device only if CUDA is in the
+ * process; if TUTTI_DEVICE names it, a failure is an error. Without CUDA, the trainer itself
+ * reports the error.
  */
 static void ask_for_device(int64_t device)
 {
@@ -87,7 +89,7 @@ bool train_parallel_start(int64_t device, train_parallel_t *ret_parallel, train_
 
 void train_parallel_stop(train_parallel_t *parallel)
 {
-    /* frees the gradients, too */
+    /* also frees the gradients */
     tutti_finalize();
     memset(parallel, 0, sizeof(*parallel));
 }
@@ -101,13 +103,13 @@ train_part_t train_parallel_part(const train_parallel_t *parallel, size_t count)
     return part;
 }
 
-/* What ranks tell each other in train_parallel_agree. */
+/* A rank's data in train_parallel_agree. */
 typedef struct {
     train_error_t error;
     uint64_t fingerprint;
 } report_t;
 
-/* Look for errors in all ranks' reports; print this rank's, if it is the lowest that has it. */
+/* Find errors in all ranks' reports. Prints this rank's error if it is the lowest rank with it. */
 static bool judge(const train_parallel_t *parallel, const report_t *reports)
 {
     const size_t size = (size_t)parallel->size;
@@ -159,13 +161,13 @@ bool train_parallel_agree(const train_parallel_t *parallel, uint64_t fingerprint
     if (status == TUTTI_OK) {
         agreed = judge(parallel, reports);
         error->text[0] = '\0';
-        /* a launcher may kill all ranks when the first one fails: let the line be out before */
+        /* a launcher may kill all ranks when the first ends: wait until the line is printed */
         status = tutti_barrier(parallel->world);
     }
     free(reports);
 
     if (status != TUTTI_OK)
-        return fail_tutti(error, "comparing notes with the other ranks", status);
+        return fail_tutti(error, "comparing errors with the other ranks", status);
     return agreed;
 }
 
@@ -212,7 +214,7 @@ bool train_parallel_abort(const train_parallel_t *parallel, const train_error_t 
     return false;
 }
 
-/* A call on device memory, behind what the compute's stream has been ordered to do so far. */
+/* Submit a call on device memory, behind the work that is in the backend's stream now. */
 static tutti_status_t train_gpu_submit(const tutti_call_t *call, tutti_comm_t *comm,
                                        train_compute_t *compute, tutti_request_t **ret_request)
 {
@@ -225,7 +227,7 @@ static tutti_status_t train_gpu_submit(const tutti_call_t *call, tutti_comm_t *c
 #endif
 }
 
-/* On a device it is enough that the sum is queued: what the stream does next is behind it. */
+/* On a device it suffices that the sum is queued: later work in the stream runs after it. */
 static tutti_status_t wait_for(const train_parallel_t *parallel, tutti_request_t *request)
 {
 #ifndef TRAIN_NO_TUTTI_CUDA
@@ -254,7 +256,7 @@ static tutti_status_t submit(train_parallel_t *parallel, const char *name, void 
     return train_gpu_submit(&call, parallel->world, parallel->compute, ret_request);
 }
 
-/* Start to add up `count` elements in place. After a failure the rest of the step is left out. */
+/* Start to add up `count` elements in place. After a failure, no more requests are started. */
 static void reduce(train_parallel_t *parallel, const char *name, void *buffer, size_t count,
                    tutti_dtype_t dtype)
 {
@@ -269,8 +271,8 @@ static void reduce(train_parallel_t *parallel, const char *name, void *buffer, s
         submit(parallel, name, buffer, count, dtype, &parallel->requests[parallel->request_count]);
     if (status != TUTTI_OK) {
         fail_tutti(&parallel->start_error, name, status);
-        /* the other ranks would wait for this tensor until their deadline, unless they have been
-           told that a rank has left */
+        /* without tutti_abort, the other ranks would wait for this tensor until their deadline,
+           unless they have been told that a rank has left */
         if (status != TUTTI_ERR_SHUTDOWN)
             train_parallel_abort(parallel, &parallel->start_error);
         return;
@@ -297,7 +299,7 @@ bool train_parallel_wait(train_parallel_t *parallel, train_error_t *error)
     if (parallel->start_error.text[0] != '\0')
         done = train_fail(error, "%s", parallel->start_error.text);
 
-    /* after a failure, too: each request is freed by being waited for and by nothing else */
+    /* also after a failure: only a wait frees a request */
     for (size_t i = 0; i < parallel->request_count; i++) {
         const tutti_status_t status = wait_for(parallel, parallel->requests[i]);
 

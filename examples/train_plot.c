@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Writes a script for gnuplot, data included, and lets gnuplot turn it into an SVG or PNG file.
+ * Writes a gnuplot script with the data, and runs gnuplot to make an SVG or PNG file.
  *
- * Script and drawing lie in files without names, gnuplot's stdin and stdout. The drawing is copied
- * when it is complete, so an older drawing is not lost if gnuplot fails.
+ * Script and drawing are in files without names, which are gnuplot's stdin and stdout. The drawing
+ * is copied when it is complete, so an older drawing is not lost if gnuplot fails.
  *
- * Rejected: popen. It asks a shell, whose "not found" cannot be told from other failures, and a
- * pipe to a gnuplot that ended early kills the writer.
+ * Rejected: popen. It uses a shell, whose "not found" cannot be distinguished from other failures,
+ * and if gnuplot ends early, SIGPIPE kills the writer.
  */
 #include "train_plot.h"
 
@@ -21,7 +21,7 @@
 
 extern char **environ;
 
-/* The kinds of files, by the end of their names. A PNG has as many points as a screen of twice the
+/* The kinds of files, by the end of their names. A PNG has the resolution of a screen of twice the
    usual density. */
 static const struct {
     const char *ending;
@@ -54,7 +54,7 @@ static const char script_tail[] = "set ylabel 'cross-entropy loss'\n"
                                   "plot $results using 1:4 with linespoints ls 2 title 'test'\n"
                                   "unset multiplot\n";
 
-/* Ranges that show all numbers, and are never empty, which gnuplot would complain about. */
+/* Ranges that contain all numbers. They are never empty, which would be an error in gnuplot. */
 static void write_ranges(FILE *script, const train_result_t *results, size_t count)
 {
     double most_loss = 1e-3, least = 1.0, most = 0.0;
@@ -69,7 +69,7 @@ static void write_ranges(FILE *script, const train_result_t *results, size_t cou
     fprintf(script, "loss = %.9g\nleast = %.9g\nmost = %.9g\n",
             isfinite(most_loss) ? 1.05 * most_loss : 1.0, least - margin, most + margin);
 
-    /* one epoch is a point, which wants a range around it; ticks are whole epochs, at most ten */
+    /* one epoch is a point, which needs a range around it; ticks are whole epochs, at most ten */
     fprintf(script, "set xrange [%s:%s]\n", count > 1 ? "1" : "0", count > 1 ? "*" : "2");
     fprintf(script, "set xtics %zu\n", count / 10 + 1);
 }
@@ -103,7 +103,7 @@ static void write_script(FILE *script, const char *path, const char *title,
     fputs(script_tail, script);
 }
 
-/* Run gnuplot from one file to another. Returns what waitpid says of it, or -errno. */
+/* Run gnuplot from one file to another. Returns waitpid's status, or -errno. */
 static int run_gnuplot(int script, int drawing)
 {
     char *const arguments[] = { "gnuplot", NULL };
@@ -128,7 +128,7 @@ static int run_gnuplot(int script, int drawing)
     return status;
 }
 
-/* Copy a finished drawing to where it is wanted. */
+/* Copy a complete drawing to its path. */
 static bool copy(FILE *from, const char *path, train_error_t *error)
 {
     char bytes[4096];
@@ -147,7 +147,8 @@ static bool copy(FILE *from, const char *path, train_error_t *error)
     return true;
 }
 
-/* Let gnuplot run the script. ret_found: NULL, or false without an error if there is no gnuplot. */
+/* Run gnuplot on the script. ret_found: NULL; or, if there is no gnuplot, false without an
+   error. */
 static bool draw(FILE *script, FILE *drawing, const char *path, bool *ret_found,
                  train_error_t *error)
 {
@@ -168,7 +169,7 @@ static bool draw(FILE *script, FILE *drawing, const char *path, bool *ret_found,
     return true;
 }
 
-/* Open two files without names. On failure none is left open. */
+/* Open two files without names. On failure neither is open. */
 static bool open_files(FILE **ret_script, FILE **ret_drawing, train_error_t *error)
 {
     *ret_script = tmpfile();

@@ -11,14 +11,14 @@
 #include "train_base.h"
 #include "train_report.h"
 
-/* Can a drawing have this name? active: also, can the file be written? Call it with true on one
-   rank only. */
+/* Can a drawing have this name? active: also check whether the file can be written; pass true on
+   one rank only. */
 bool train_plot_check(const char *path, bool active, train_error_t *error);
 
 /*
  * Before training: can gnuplot make such a drawing?
  *
- * ret_found  false: there is no gnuplot; a line on stderr reports it, and that is no error
+ * ret_found  false: there is no gnuplot; a line on stderr reports it, but it is not an error
  */
 bool train_plot_try(const char *path, bool *ret_found, train_error_t *error);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Progress for people, numbers for programs.
+ * Progress for users, and files for programs.
  *
  * A bar is drawn only on a terminal of known width. Open MPI gives each rank a pseudo-terminal for
- * stdout, even if mpirun itself writes to a file, so isatty() alone says yes too often; but the
- * width is then 0, and the real terminal's otherwise.
+ * stdout, even if mpirun itself writes to a file, so isatty() alone does not suffice. But then the
+ * pseudo-terminal has a width of 0; otherwise it has the real terminal's width.
  */
 #include "train_report.h"
 
@@ -18,10 +18,10 @@
 #define DRAW_SECONDS 0.1
 #define BAR_MIN 8
 #define BAR_MAX 40
-#define DEFAULT_COLUMNS 80 /* if a bar is asked for where there is no terminal */
+#define DEFAULT_COLUMNS 80 /* with --progress bar and no terminal */
 #define LINE_BYTES 256
 
-/* Columns of the terminal on stdout; 0 if there is none. */
+/* Columns of the terminal on stdout; 0: no terminal. */
 static size_t terminal_columns(void)
 {
     struct winsize size;
@@ -73,7 +73,7 @@ void train_report_begin(train_report_t *report, const char *format, ...)
     fflush(stdout);
 }
 
-/* Write the bar between what stands left and right of it, so that all fits into the columns. */
+/* Write the bar between two texts, so that the line fits into the columns. */
 static void draw(const char *left, const char *right, double done, size_t columns)
 {
     char line[LINE_BYTES];
@@ -95,7 +95,7 @@ static void draw(const char *left, const char *right, double done, size_t column
         snprintf(line, sizeof(line), "%s %s", left, right);
     }
 
-    /* the last column stays free: a character there makes some terminals begin a new line */
+    /* the last column stays empty: a character there makes some terminals begin a new line */
     printf("\r%.*s\033[K", columns > 0 ? (int)columns - 1 : 0, line);
     fflush(stdout);
 }
@@ -181,7 +181,7 @@ void train_report_interrupted(train_report_t *report, const train_stop_t *stop)
 {
     if (!report->active)
         return;
-    report->drawn = report->bar; /* erased in any case: the terminal shows ^C at the cursor */
+    report->drawn = report->bar; /* even if erased before: the terminal shows ^C there */
     erase(report);
     printf("example_train: interrupted in epoch %zu/%zu, after step %zu of %zu; ", stop->epoch,
            stop->epochs, stop->step, stop->steps);
@@ -192,7 +192,7 @@ void train_report_interrupted(train_report_t *report, const train_stop_t *stop)
     fflush(stdout);
 }
 
-/* Close a file, unless it is NULL; `earlier` is the errno of a write that failed before. */
+/* Close a file, unless it is NULL. earlier: the errno of a failed write, or 0. */
 static bool close_file(FILE *file, const char *option, const char *path, int earlier,
                        train_error_t *error)
 {
@@ -203,7 +203,7 @@ static bool close_file(FILE *file, const char *option, const char *path, int ear
     if (fclose(file) != 0 && earlier == 0)
         earlier = errno;
     if (earlier == 0 && failed)
-        earlier = EIO; /* a write whose reason is forgotten by now */
+        earlier = EIO; /* an earlier write, whose errno is lost */
     if (earlier != 0)
         return train_fail(error, "%s %s: %s", option, path, strerror(earlier));
     return true;

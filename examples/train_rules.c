@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The four rules, on the processor. With p a tensor's parameters, g their gradients, r the learning
- * rate, d the weight decay and |x| the length of a tensor:
+ * The four optimizers' rules, on the processor. p: a tensor's parameters; g: their gradients; r:
+ * the learning rate; d: the weight decay; |x|: the norm of a tensor:
  *
  *     sgd     v = momentum v + g + d p
  *             p = p - r v
  *
- *     adamw   m = beta1 m + (1 - beta1) g       both start at 0, which M and V make up for:
+ *     adamw   m = beta1 m + (1 - beta1) g       both start at 0; M and V correct the bias:
  *             v = beta2 v + (1 - beta2) g^2     M = m / (1 - beta1^t), V = v / (1 - beta2^t)
  *             p = p - r d p - r M / (sqrt(V) + epsilon)
  *
@@ -19,15 +19,15 @@
  * sgd is PyTorch's SGD; its momentum differs from the textbook's when the rate changes. adamw:
  * Loshchilov and Hutter 2017 (arXiv 1711.05101), as PyTorch's AdamW. lars: You, Gitman and Ginsburg
  * 2017 (arXiv 1708.03888), algorithm 1. lamb: You et al. 2019 (arXiv 1904.00962), algorithm 2 with
- * phi(x) = x. sgd and adamw treat all tensors alike. lars and lamb leave biases without decay and
- * with s = 1, as their authors' programs do: a bias's length says little about its scale. Where a
- * length is 0, s is 1 too.
+ * phi(x) = x. sgd and adamw treat all tensors equally. lars and lamb use no decay and s = 1 for
+ * biases, as in their authors' programs: the norm of a bias tells little about its scale. If a norm
+ * is 0, s is 1 as well.
  */
 #include "train_compute.h"
 
 #include <math.h>
 
-#define LANES 16 /* sums side by side, which the compiler turns into vectors */
+#define LANES 16 /* partial sums, which the compiler turns into vectors */
 
 /* Sum of squares, in double and in a fixed order: the same bits on all ranks. */
 static double squares(const float *x, size_t count)
@@ -84,7 +84,8 @@ static void lars(const train_rule_t *rule, const train_tensor_t *tensor, float *
     }
 }
 
-/* Take the gradient in. Afterwards it holds M / (sqrt(V) + epsilon): the direction to go. */
+/* Update the averages. Afterwards the gradient's array has the direction: M / (sqrt(V) +
+   epsilon). */
 static void average(const train_averages_t *averages, const train_tensor_t *tensor,
                     float *restrict mean, float *restrict square)
 {
@@ -162,7 +163,7 @@ double train_rules_clip(const train_tensor_t *tensors, size_t count, double limi
     for (size_t i = 0; i < count; i++)
         sum += squares(tensors[i].gradient, tensors[i].count);
 
-    /* PyTorch's 1e-6 keeps a gradient of 0 from being divided by 0 */
+    /* 1e-6, as in PyTorch, prevents a division by 0 for a gradient of 0 */
     const double length = sqrt(sum), factor = limit / (length + 1e-6);
     if (factor < 1.0)
         for (size_t i = 0; i < count; i++)

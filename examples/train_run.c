@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The loop that data-parallel training is: part of a batch, forward, backward, sum, step.
+ * The loop of data-parallel training: part of a batch, forward, backward, sum, step.
  *
- * All ranks go through it in step with each other and see the same numbers wherever they decide
- * something: the losses they look at are sums over all ranks. So they also stop together.
+ * All ranks run the same steps, and base all decisions on equal numbers: the losses are sums over
+ * all ranks. So all ranks also stop at the same step.
  */
 #include "train_run.h"
 
@@ -17,20 +17,20 @@
 typedef struct {
     double loss;           /* over all images of all ranks */
     size_t images;         /* of all ranks */
-    size_t earlier_images; /* those of a run that is resumed within the epoch */
-    double step_seconds;   /* this rank's; without those of the earlier images */
+    size_t earlier_images; /* of them, before the run was resumed within the epoch */
+    double step_seconds;   /* this rank's, without the earlier images */
     double rate;           /* the last step's learning rate */
 } progress_t;
 
-/* Of all ranks, in `seconds` of this rank. */
+/* Images of all ranks per second of this rank's time. */
 static double images_per_second(const progress_t *progress, double seconds)
 {
     return (double)(progress->images - progress->earlier_images) / seconds;
 }
 
 /*
- * The gradients were those of a scaled loss. Returns false if the step is to be left out, because
- * they overflowed; with an error if that cannot be helped any more.
+ * Divide the gradients by the loss's scale. Returns false if the step must be skipped, because the
+ * gradients have overflowed; with an error if the scale cannot become smaller.
  */
 static bool unscale(trainer_t *trainer, train_error_t *error)
 {
@@ -40,7 +40,7 @@ static bool unscale(trainer_t *trainer, train_error_t *error)
                               1.0f / trainer->scale.value);
 
     if (!train_scale_update(&trainer->scale, finite))
-        return train_fail(error, "gradients overflow without a scale, too; try a smaller --lr");
+        return train_fail(error, "gradients overflow even without a scale; try a smaller --lr");
     if (!finite)
         train_optimizer_skip(&trainer->optimizer);
     return finite;
@@ -65,7 +65,7 @@ static bool update(trainer_t *trainer, double rate, train_error_t *error)
 /*
  * One step: this rank's part of each batch forward and backward, the sum over ranks, the update.
  *
- * items  the images of the whole step, one batch after the other; all ranks have the same
+ * items  the images of the whole step, one batch after the other; equal on all ranks
  */
 static bool train_step(trainer_t *trainer, const uint32_t *items, size_t count, double rate,
                        train_error_t *error)
@@ -90,7 +90,7 @@ static bool train_step(trainer_t *trainer, const uint32_t *items, size_t count, 
         if (is_last)
             train_parallel_reduce_loss(parallel, &sum->loss);
 
-        /* the last batch completes the sums, each on its way to the other ranks at once */
+        /* the last batch completes the gradients; each is reduced as soon as it is complete */
         train_model_backward(model, trainer->labels, part.count, share, first > 0,
                              is_last ? train_parallel_reduce_gradient : NULL, parallel);
     }
@@ -121,7 +121,7 @@ static bool evaluate(trainer_t *trainer, train_score_t *ret_score, train_error_t
     return train_compute_works(compute, error) || train_parallel_abort(&trainer->parallel, error);
 }
 
-/* Test, and put all ranks' statistics of an epoch together. */
+/* Test, and combine all ranks' statistics of an epoch. */
 static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *progress,
                          train_error_t *error)
 {
@@ -153,7 +153,7 @@ static bool finish_epoch(trainer_t *trainer, size_t epoch, const progress_t *pro
     return true;
 }
 
-/* Bring what is saved up to date: on a device it is a copy. */
+/* Update the state for the checkpoint, which on a device is a copy. */
 static void get_state(trainer_t *trainer)
 {
     train_compute_t *compute = &trainer->compute;
@@ -171,7 +171,7 @@ static void get_state(trainer_t *trainer)
     }
 }
 
-/* Take over what was saved. */
+/* Load the state from the checkpoint. */
 static bool put_state(trainer_t *trainer, train_error_t *error)
 {
     train_compute_t *compute = &trainer->compute;
@@ -181,7 +181,7 @@ static bool put_state(trainer_t *trainer, train_error_t *error)
     train_model_put(&trainer->model);
     compute->ops->put(compute, trainer->optimizer.state, trainer->saved_state,
                       count * sizeof(float));
-    if (compute->on_device && behind[0] > 0.0f) { /* a run that goes on */
+    if (compute->on_device && behind[0] > 0.0f) { /* a resumed run */
         trainer->scale.value = behind[0];
         trainer->scale.clean_steps = (uint32_t)behind[1];
         trainer->scale.hysteresis = (uint32_t)behind[2];
@@ -190,7 +190,7 @@ static bool put_state(trainer_t *trainer, train_error_t *error)
     return train_compute_works(compute, error) || train_parallel_abort(&trainer->parallel, error);
 }
 
-/* Rank 0 writes; all ranks learn whether it could. */
+/* Rank 0 writes the checkpoint; the result is equal on all ranks. */
 static bool save(trainer_t *trainer, size_t epochs, const progress_t *progress,
                  train_error_t *error)
 {
@@ -224,8 +224,8 @@ static void report_step(trainer_t *trainer, size_t step, double loss, const prog
 }
 
 /*
- * Take a step's loss into the epoch's. On a device they are added up there, and read only at the
- * `end`, where all ranks see the same, and when they are shown. Returns whether they were read.
+ * Add a step's loss to the epoch's. On a device the sum is computed there, and read only at the
+ * `end` of the epoch, where it is equal on all ranks, and to show it. Returns whether it was read.
  */
 static bool take_loss(trainer_t *trainer, size_t count, bool end, progress_t *progress,
                       double *ret_loss)
@@ -244,7 +244,7 @@ static bool take_loss(trainer_t *trainer, size_t count, bool end, progress_t *pr
     return true;
 }
 
-/* Make an epoch's shuffle, and go to where the run is in it. */
+/* Make an epoch's shuffle. The result is the progress at the step where the run continues. */
 static progress_t begin_epoch(trainer_t *trainer, size_t epoch, size_t begin_step)
 {
     const size_t images = trainer->data.train.count;
@@ -265,7 +265,7 @@ static progress_t begin_epoch(trainer_t *trainer, size_t epoch, size_t begin_ste
     return progress;
 }
 
-/* Train on one epoch's shuffle, from the step where the run is up to the last one. */
+/* Train one epoch, from the step where the run continues to the last step. */
 static bool train_epoch(trainer_t *trainer, size_t epoch, progress_t *ret_progress,
                         train_error_t *error)
 {
@@ -303,7 +303,7 @@ static bool train_epoch(trainer_t *trainer, size_t epoch, progress_t *ret_progre
     return true;
 }
 
-/* Show that all ranks ended with the same parameters. */
+/* Print a digest of each rank's parameters, which must be equal. */
 static bool report_digests(trainer_t *trainer, train_error_t *error)
 {
     train_model_t *model = &trainer->model;
@@ -332,7 +332,7 @@ static bool plot(trainer_t *trainer, size_t epochs, train_error_t *error)
     return train_plot(trainer->options.plot, title, trainer->results, epochs, error);
 }
 
-/* Rank 0's model, optimizer and place in the run become everybody's. */
+/* Copy rank 0's model, optimizer state and place in the run to all ranks. */
 static bool share(trainer_t *trainer, train_error_t *error)
 {
     train_checkpoint_t *from = &trainer->checkpoint;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A run of training: all that one rank has, and the loop over epochs and steps.
+ * A run of training: the state of a rank, and the loop over epochs and steps.
  */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
@@ -20,53 +20,54 @@
 #include "train_scale.h"
 #include "train_schedule.h"
 
-#define TRAIN_SCALE_FLOATS 4      /* of saved_state: the loss's scale, its age, hysteresis; skips */
-#define TRAIN_EVALUATION_ROWS 256 /* images that go through the model at once when testing */
+#define TRAIN_SCALE_FLOATS 4      /* in saved_state: the loss's scale, its age, hysteresis; skips */
+#define TRAIN_EVALUATION_ROWS 256 /* images of one forward pass of the test */
 
-/* In an array of the compute. */
+/* In an array of the backend. */
 typedef struct {
-    train_score_t step; /* this rank's; the loss is the sum over ranks once waited for */
-    double epoch_loss;  /* on a device only: of the steps so far, summed over all images */
+    train_score_t step; /* of this rank; after the wait, the loss is the sum over all ranks */
+    double epoch_loss;  /* only on a device: of the steps so far, summed over all images */
 } train_sums_t;
 
 typedef struct {
     train_options_t options;
     train_compute_t compute;
-    char device[TRAIN_ERROR_BYTES]; /* what computes, to be shown; "": the default */
+    char device[TRAIN_ERROR_BYTES]; /* the device, for output; "": the default */
     train_parallel_t parallel;
     train_data_t data;
     train_model_t model;
     train_optimizer_t optimizer;
-    train_scale_t scale; /* of the loss; 1 unless it is to be scaled */
+    train_scale_t scale; /* of the loss; 1: no loss scaling */
     train_schedule_t schedule;
     train_report_t report;
-    train_result_t *results; /* of the epochs that are complete; room for all */
+    train_result_t *results; /* [epochs] of the epochs so far */
     uint32_t *train_order;   /* the training images in this epoch's order */
     uint32_t *test_order;    /* the test images, 0, 1, 2, ... */
-    uint64_t *digests;       /* room for one of each rank */
-    bool has_gnuplot;        /* on rank 0, and only if there is something to be drawn */
-    float *saved_state;      /* the optimizer's; on a device a copy, with the scale behind it */
+    uint64_t *digests;       /* [ranks] */
+    bool has_gnuplot;        /* on rank 0, with --plot */
+    float *saved_state;      /* the optimizer's state; on a device a copy, followed by the scale */
 
-    /* arrays of the compute, for the processor the host's own */
+    /* arrays of the backend; on the processor equal to the host's */
     train_source_t train_source, test_source;
     uint32_t *train_items, *test_items; /* train_order, test_order */
     uint8_t *labels;                    /* of the rows in model.input */
     train_sums_t *sums;
-    float *device_gradients; /* on a device: parallel.gradients, which outlives that */
+    float *device_gradients; /* on a device: parallel.gradients, freed after `parallel` */
 
-    size_t max_rows;    /* of this rank at once */
-    size_t batch;       /* images that are computed at once, over all ranks */
-    size_t step_images; /* images per step; the last step of an epoch may have less */
+    size_t max_rows;    /* most rows of a pass on this rank */
+    size_t batch;       /* images of a pass, over all ranks */
+    size_t step_images; /* images per step; the last step of an epoch may have fewer */
     size_t epoch_steps;
     size_t total_steps;
-    size_t earlier_steps;          /* of the run that is resumed */
-    train_checkpoint_t checkpoint; /* points to the arrays above, and says how far it is */
+    size_t earlier_steps;          /* of the resumed run, before this program */
+    train_checkpoint_t checkpoint; /* points to the arrays above; has the place in the run */
 } trainer_t;
 
 /*
- * Train from where trainer->checkpoint is until the last step. All ranks call it.
+ * Train from the step in trainer->checkpoint to the last step. All ranks call it.
  *
- * Returns false on all ranks if it failed on one; the reason is in `error` of those that know it.
+ * Returns false on all ranks if it failed on one. A rank that has found an error itself has it in
+ * `error`.
  */
 bool train_run(trainer_t *trainer, train_error_t *error);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loss scaling, as DeepSpeed does it by default. Hysteresis is for a single overflow, which says
- * little about the scale: that batch was unlucky.
+ * Loss scaling, as in DeepSpeed's default. The hysteresis ignores a single overflow, which may be
+ * caused by one unusual batch and not by the scale.
  */
 #include "train_scale.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The learning rate follows from the step's number alone: there is nothing to save or to send.
+ * The learning rate depends only on the step's number: it need not be saved or sent.
  */
 #include "train_schedule.h"
 
@@ -20,10 +20,11 @@ double train_schedule_rate(const train_schedule_t *schedule, size_t step)
     double share = 1.0;
 
     /*
-     * Quadratic, as a linear rise is already steep in the first steps, when the loss is roughest.
-     * It shows when N ranks are compared with one: rounding lets a ReLU switch on one and not on
-     * the other, about once in a few hundred steps, and their losses then part. After 50 steps
-     * by 1e-3 with a linear warmup of half an epoch, by less than 1e-5 with a quadratic one.
+     * Quadratic: a linear rise is too steep in the first steps, where the loss is roughest. The
+     * difference shows if N ranks are compared with one rank: about once in a few hundred steps,
+     * rounding switches a ReLU in one run and not in the other, and the losses diverge. After 50
+     * steps they differ by 1e-3 with a linear warmup of half an epoch, and by less than 1e-5 with a
+     * quadratic warmup.
      */
     if (now < schedule->warmup_steps)
         return schedule->peak * pow(fmin(1.0, (now + 1.0) / schedule->warmup_steps), 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The learning rate's course.
+ * Schedules of the learning rate.
  *
  *     peak |       ____                 |       ____      |       ________
  *          |     /      \               |     /    |__    |     /
@@ -29,16 +29,17 @@ typedef struct {
     train_schedule_kind_t kind;
     double peak;
     double warmup_steps; /* a quadratic rise */
-    double total_steps;  /* cosine: where the rate would be 0 */
-    double decay_steps;  /* step: how many with the same rate, from the first step on */
-    double decay;        /* step: what the rate is multiplied with */
+    double total_steps;  /* cosine: the step at which the rate would be 0 */
+    double decay_steps;  /* step: number of steps with the same rate, from the first step on */
+    double decay;        /* step: factor of the rate after decay_steps */
 } train_schedule_t;
 
 /*
- * The rate for `batch` images per step, of one that suits `reference`.
+ * The rate for `batch` images per step. rate: for `reference` images per step.
  *
- * Linear: k times the images take k times fewer steps, so each goes k times as far (Goyal et al.
- * 2017). Square root: keeps the noise of the steps the same; usual with adamw and lamb.
+ * Linear: with k times the images per step there are k times fewer steps, so each is k times as
+ * long (Goyal et al. 2017). Square root: keeps the noise of the steps constant; usual with adamw
+ * and lamb.
  */
 double train_schedule_scale(train_scaling_t scaling, double rate, double batch, double reference);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading values strictly: the whole text must be a value, and in range.
+ * Strict parsing of values: the whole text must be a valid value in range.
  *
- * Rejected: atoi and bare strtod, which read "12x" as 12 and take spaces, "nan" and "inf".
+ * Rejected: atoi and strtod alone, which read "12x" as 12 and accept spaces, "nan" and "inf".
  */
 #include "train_value.h"
 
@@ -118,7 +118,7 @@ bool train_value_parse(const train_option_t *option, const char *text, void *ret
     return true;
 }
 
-/* The shortest decimal number that is read back as the same double. */
+/* The shortest decimal number that parses to the same double. */
 static void format_real(double real, char *ret_text, size_t bytes)
 {
     for (int digits = 1; digits <= 17; digits++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An option's value: from the text on the command line into a field, and back.
+ * Conversion of an option's value between text and a field.
  */
 #ifndef TRAIN_VALUE_H
 #define TRAIN_VALUE_H
@@ -13,7 +13,7 @@
 typedef enum {
     TRAIN_KIND_COUNT,  /* whole number from `low` to `high`: int64_t */
     TRAIN_KIND_REAL,   /* any number from `low` to `high`: double */
-    TRAIN_KIND_WORD,   /* one of the words in `metavar`, separated by |: its index as int64_t */
+    TRAIN_KIND_WORD,   /* one of the words in `metavar`, separated by |: index, int64_t */
     TRAIN_KIND_LIST,   /* whole numbers and commas, or none: train_list_t */
     TRAIN_KIND_TEXT,   /* const char * */
     TRAIN_KIND_SWITCH, /* takes no value: bool */
@@ -31,11 +31,11 @@ typedef struct {
     const char *help;
 } train_option_t;
 
-/* Read a value into the option's field. The error names the option. */
+/* Parse a value into the option's field. The error names the option. */
 bool train_value_parse(const train_option_t *option, const char *text, void *ret_field,
                        train_error_t *error);
 
-/* Write a field's value as it would be typed; cut off if `bytes` is too few. */
+/* Write a field's value as it would be typed; cut if longer than `bytes`. */
 void train_value_format(const train_option_t *option, const void *field, char *ret_text,
                         size_t bytes);
 

@@ -2,13 +2,13 @@
 /*
  * Ranks without MPI and without a launcher: `./unique_id 3` starts three by itself.
  *
- *     this program --fork--> rank 0, 1, 2      each waits at the pipe
+ *     this program --fork--> rank 0, 1, 2      each reads the id from the pipe,
  *          |                     ^
- *          +---- unique id ------+             then tutti_init
+ *          +---- unique id ------+             and calls tutti_init
  *
- * The id holds the place of the meeting and a secret that admits the ranks. Here it goes through a
- * pipe; a file or a socket serves as well. All ranks must be on this machine: between machines
- * Tutti needs MPI, and without it tutti_init refuses ranks of another machine.
+ * The id contains the ranks' meeting point and a secret. Here it is sent through a pipe; a file or a
+ * socket serves as well. All ranks must be on this machine: between machines Tutti needs MPI, and
+ * without it tutti_init refuses ranks of another machine.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static int run(int rank, int nranks, int from)
     int64_t value = rank + 1;
 
     if (read(from, &id, sizeof(id)) != sizeof(id))
-        return 1; /* the program that starts the ranks has failed, and reports it */
+        return 1; /* the parent has failed, and reports it */
     options.unique_id = &id;
     options.rank = rank;
     options.nranks = nranks;
@@ -74,21 +74,21 @@ int main(int argc, char **argv)
         return 1;
     }
 
-    /* first the ranks, then the id: in a child of a process that uses Tutti the library is inert */
+    /* fork before the id is made: a child must not use the Tutti objects of its parent */
     for (int rank = 0; rank < nranks; rank++) {
         const pid_t pid = fork();
 
         if (pid == 0) {
-            close(ends[1]); /* with it open, a rank would wait for ever if no id comes */
+            close(ends[1]); /* otherwise read() would never end if the parent writes no id */
             return run(rank, nranks, ends[0]);
         }
         if (pid < 0) {
             perror("unique_id: fork");
-            return 1; /* the pipe closes, and ranks that wait there end */
+            return 1; /* closes the pipe, which ends the ranks that wait for the id */
         }
     }
 
-    /* this process serves the meeting, so it stays until all ranks have ended */
+    /* this process serves the meeting, so it must stay until all ranks have connected */
     failed = hand_out(ends[1], nranks);
     close(ends[1]);
     while (wait(&status) > 0)

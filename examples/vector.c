@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parts of different lengths, the v forms: `mpirun -np 3 ./vector`, or any number of ranks to 64.
+ * Parts of different lengths, the v forms: `mpirun -np 3 ./vector`, or with any number of ranks up
+ * to 64.
  *
- *     collect   all ranks' lists, on all ranks: allgatherv
- *     exchange  from each rank to each rank as much as it has for it: alltoallv
+ *     collect   the lists of all ranks, on all ranks: allgatherv
+ *     exchange  a part of different length from each rank to each rank: alltoallv
  *     share     a sum over all ranks, of which each rank keeps its part: reduce_scatterv
  */
 #include <stdint.h>
@@ -16,7 +17,7 @@
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "counts are sent as TUTTI_UINT64");
 
-/* Rank r has r + 1 numbers: 100 r, 100 r + 1, ... Returns how many there are in all. */
+/* Rank r has r + 1 numbers: 100 r, 100 r + 1, ... *ret_total: the sum of all lengths. */
 static tutti_status_t collect(tutti_comm_t *world, int32_t *all, size_t *ret_total)
 {
     const size_t size = (size_t)tutti_size(world), rank = (size_t)tutti_rank(world);
@@ -31,13 +32,13 @@ static tutti_status_t collect(tutti_comm_t *world, int32_t *all, size_t *ret_tot
     for (size_t i = 0; i < counts[rank]; i++)
         mine[i] = (int32_t)(100 * rank + i);
 
-    /* no displacements: the parts follow each other without gaps */
+    /* displs NULL: the parts follow each other without gaps */
     return tutti_allgatherv(mine, counts[rank], all, counts, NULL, TUTTI_INT32, world);
 }
 
 /*
- * Rank r sends its number to rank d, (r + d) modulo 3 times. A rank that does not know how much it
- * will get asks first, with an alltoall of the counts.
+ * Rank r sends its number to rank d, (r + d) modulo 3 times. The receivers get the counts first, by
+ * an alltoall.
  */
 static tutti_status_t exchange(tutti_comm_t *world, size_t *ret_count, int32_t *ret_sum)
 {

@@ -10,10 +10,10 @@
  *   name           1 to 255 bytes; copied. The same name on all ranks means the same tensor. It may
  *                  be used again as soon as the request is done
  *   options        NULL: defaults; read during the call only
- *   ret_request    pass it to tutti_wait, tutti_wait_all or tutti_wait_any exactly once, also after
- *                  tutti_finalize. If the call fails, it is unchanged, and there is no request to
- *                  wait for. After the wait has freed the request, every call on it returns
- *                  TUTTI_ERR_INVALID_ARGUMENT: see "Handles" in tutti.h
+ *   ret_request    pass the request to tutti_wait, tutti_wait_all or tutti_wait_any exactly once,
+ *                  also after tutti_finalize. If the call fails, there is no request to wait for,
+ *                  and *ret_request is unchanged. After the wait has freed the request, every call
+ *                  on it returns TUTTI_ERR_INVALID_ARGUMENT: see "Handles" in tutti.h
  *   request        a started asynchronous operation, or a persistent request
  *   requests       [nrequests] entries may be NULL
  *   nrequests      number of entries in `requests`
@@ -73,7 +73,7 @@ typedef void (*tutti_callback_t)(void *arg, tutti_status_t status);
 /* The request that a callback reports: see options.callback_info. Later versions add fields. */
 typedef struct {
     size_t size;              /* sizeof(tutti_callback_info_t) of the library */
-    tutti_request_t *request; /* as *ret_request; tutti_test and tutti_wait: not done yet */
+    tutti_request_t *request; /* as *ret_request; tutti_test does not report it as done yet */
     const char *name;         /* the tensor's name */
     void *arg;                /* options.callback_arg */
 } tutti_callback_info_t;
@@ -298,7 +298,7 @@ typedef struct {
     }
 
 /*
- * Submit several calls as one group, all or nothing.
+ * Submit several calls as one submission group, all or nothing.
  *
  * ncalls       number of entries in `calls`
  * calls        [ncalls] the same names on all ranks, in the same order, messages as well; read
@@ -309,9 +309,9 @@ typedef struct {
  * all of them, so the calls are fused with each other as far as possible. If one call does not
  * match between the ranks, all of them end with TUTTI_ERR_MISMATCH.
  *
- * If two ranks submit groups that share some names but differ, all these groups end with
- * TUTTI_ERR_MISMATCH. So do calls under their names that other ranks submit outside a group, until
- * 0.1 s after the mismatch was found. Since 0.1.
+ * If ranks submit the same names in different submission groups, all these groups end with
+ * TUTTI_ERR_MISMATCH. So do calls under these names that other ranks submit outside a submission
+ * group, until 0.1 s after the mismatch was found. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_submit(const tutti_call_t *calls, size_t ncalls, tutti_comm_t *comm,
                                       tutti_request_t **ret_request);
@@ -359,7 +359,7 @@ TUTTI_API tutti_status_t tutti_test(tutti_request_t *request, int *ret_done);
  * TUTTI_ERR_TIMEOUT, so no request stays incomplete. The waiting thread does the library's work
  * while it waits. Any thread; one thread per request.
  *
- * Returns the status with which the request ended, and frees it, except in these cases.
+ * Returns the status with which the request ended, and frees the request, except in these cases.
  *
  * TUTTI_ERR_TIMEOUT: with timeout_ms >= 0: not done yet. The request stays valid and continues, and
  *     the wait may be repeated. If the request has ended because the deadline of another call has

@@ -40,14 +40,14 @@
  *
  *     After TUTTI_ERR_PEER_LOST, TUTTI_ERR_TIMEOUT from a blocking call, TUTTI_ERR_SHUTDOWN from a
  *     direct call, or TUTTI_ERR_TRANSPORT, the communicator is dead: every further call returns an
- *     error at once, and tutti_finalize works. If Tutti has initialised MPI, it then finalizes MPI
+ *     error at once, and tutti_finalize works. MPI, if Tutti has initialised it, is then finalized
  *     only if all peers are alive, so that mpirun reports a failed job.
  *
- *     If a peer leaves (tutti_finalize, tutti_comm_free), the communicator may continue. Requests
- *     that all ranks have agreed on complete. Direct calls that do not need the peer, such as
- *     messages between two other ranks, still work; the first direct call that needs the peer ends
- *     the communicator. All other requests end with TUTTI_ERR_SHUTDOWN, and new submissions return
- *     TUTTI_ERR_SHUTDOWN at once.
+ *     If a peer leaves (tutti_finalize, tutti_comm_free), the communicator may continue. A request
+ *     is still completed if all ranks have agreed on it before; all other requests end with
+ *     TUTTI_ERR_SHUTDOWN, and new submissions return this error at once. Direct calls that do not
+ *     need the peer, such as messages between two other ranks, still work; the first direct call
+ *     that needs the peer ends the communicator.
  *
  *     After TUTTI_ERR_MISMATCH the communicator stays usable: all ranks have found the mismatch
  *     before any data moved. With TUTTI_COMPARE=0, direct calls between hosts and messages between
@@ -75,9 +75,9 @@
  *
  * Threads
  *     Any thread may call any function. A communicator takes one direct call at a time. While a
- *     thread is in tutti_init or tutti_finalize, no other thread may call Tutti. The library has
- *     one thread of its own, which sleeps when nothing is pending, and a second one while a log
- *     callback is set.
+ *     thread is in tutti_init or tutti_finalize, other threads may only make the calls listed at
+ *     tutti_finalize. The library has one thread of its own, which sleeps when nothing is pending,
+ *     and a second one while a log callback is set.
  *
  *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
  *     TUTTI_ERR_SHUTDOWN and free nothing. The child may call tutti_finalize, which forgets the

@@ -26,7 +26,8 @@ typedef struct {
     char nothing[16]; /* the buffer of a barrier's operation */
 } tutti__again_t;
 
-/* One side of a direct message: this rank as sender, or as receiver. See pairs.c. */
+/* The head of a direct message; and one side of it: this rank as sender or as receiver. See
+   pairs.c. */
 typedef struct {
     uint32_t type, count[2]; /* count: 64 bits */
 } tutti__head_t;

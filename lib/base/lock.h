@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-/* The order in which they may be taken. Each lock's comment says what it protects. */
+/* The order in which mutexes may be taken. The comment of each mutex lists the protected data. */
 typedef enum {
     TUTTI__LOCK_WORLD,        /* init, finalize, the world's pointer */
     TUTTI__LOCK_PARTS,        /* the list of a world's other communicators */

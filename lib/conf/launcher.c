@@ -63,7 +63,8 @@ static int find(void)
     return -1;
 }
 
-/* The launcher itself: srun also sets PMI_SIZE, for any MPI; only mpiexec sets MPI_LOCALNRANKS. */
+/* The launcher that has started the process. Like mpiexec, srun sets PMI_SIZE, for any MPI; but
+   only mpiexec sets MPI_LOCALNRANKS. */
 static int find_name(void)
 {
     int found = find();
