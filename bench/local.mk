@@ -20,38 +20,38 @@
 # What all of the family are made of.
 noinst_LTLIBRARIES += %reldir%/libbench.la
 bench_libbench_la_SOURCES = \
-    %reldir%/allreduce.c \
-    %reldir%/allreduce.h \
-    %reldir%/bench.c \
-    %reldir%/bench.h \
-    %reldir%/buffers.c \
-    %reldir%/check.c \
-    %reldir%/compare.c \
-    %reldir%/csv.c \
-    %reldir%/device.c \
-    %reldir%/device.h \
-    %reldir%/disturb.c \
-    %reldir%/facts.c \
-    %reldir%/figures.c \
-    %reldir%/flags.c \
-    %reldir%/flags.h \
-    %reldir%/json.c \
-    %reldir%/limits.c \
-    %reldir%/measure.c \
-    %reldir%/mpi.c \
-    %reldir%/naive.c \
-    %reldir%/nccl.c \
-    %reldir%/options.c \
-    %reldir%/pattern.c \
-    %reldir%/pattern.h \
-    %reldir%/peers.h \
-    %reldir%/plot.c \
-    %reldir%/stats.c \
-    %reldir%/stats.h \
-    %reldir%/table.c \
-    %reldir%/ucc.c \
-    %reldir%/values.c \
-    %reldir%/world.c
+    %reldir%/harness/allreduce.c \
+    %reldir%/harness/allreduce.h \
+    %reldir%/harness/bench.c \
+    %reldir%/harness/bench.h \
+    %reldir%/harness/buffers.c \
+    %reldir%/harness/check.c \
+    %reldir%/harness/compare.c \
+    %reldir%/harness/csv.c \
+    %reldir%/harness/device.c \
+    %reldir%/harness/device.h \
+    %reldir%/harness/disturb.c \
+    %reldir%/harness/facts.c \
+    %reldir%/harness/figures.c \
+    %reldir%/harness/flags.c \
+    %reldir%/harness/flags.h \
+    %reldir%/harness/json.c \
+    %reldir%/harness/limits.c \
+    %reldir%/harness/measure.c \
+    %reldir%/harness/mpi.c \
+    %reldir%/harness/naive.c \
+    %reldir%/harness/nccl.c \
+    %reldir%/harness/options.c \
+    %reldir%/harness/pattern.c \
+    %reldir%/harness/pattern.h \
+    %reldir%/harness/peers.h \
+    %reldir%/harness/plot.c \
+    %reldir%/harness/stats.c \
+    %reldir%/harness/stats.h \
+    %reldir%/harness/table.c \
+    %reldir%/harness/ucc.c \
+    %reldir%/harness/values.c \
+    %reldir%/harness/world.c
 bench_libbench_la_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
 
 BENCH_CPPFLAGS = -D_GNU_SOURCE -Ibench -I$(top_srcdir)/bench -I$(top_srcdir)/include
@@ -84,7 +84,7 @@ CLEANFILES += %reldir%/commit.h
 	test "`cat $@ 2>/dev/null`" = "$$line" || echo "$$line" >$@
 bench-commit:
 .PHONY: bench-commit
-bench_facts_object = %reldir%/libbench_la-facts.lo
+bench_facts_object = %reldir%/harness/libbench_la-facts.lo
 $(bench_facts_object): %reldir%/commit.h
 
 EXTRA_DIST += %reldir%/README.md %reldir%/peers.sh
@@ -95,8 +95,8 @@ inside_programs =
 
 # Looks at schedules, inside the library.
 inside_programs += %reldir%/tutti_sched
-bench_tutti_sched_SOURCES = %reldir%/tutti_sched.c %reldir%/read_text.c %reldir%/read_text.h
-bench_tutti_sched_CPPFLAGS = $(LIB_CPPFLAGS)
+bench_tutti_sched_SOURCES = %reldir%/tutti_sched.c %reldir%/schedules/read_text.c %reldir%/schedules/read_text.h
+bench_tutti_sched_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/bench
 bench_tutti_sched_LDADD = libtutti_all.la
 
 noinst_PROGRAMS += \
@@ -133,48 +133,48 @@ bench_tutti_kernels_LDADD = libtutti_all.la
 
 # Calls the exec, coll and xport rooms directly.
 inside_programs += %reldir%/tutti_exec
-bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/exec_world.c %reldir%/exec_world.h \
-    %reldir%/read_text.c %reldir%/read_text.h
-bench_tutti_exec_CPPFLAGS = $(LIB_CPPFLAGS)
+bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/schedules/exec_world.c %reldir%/schedules/exec_world.h \
+    %reldir%/schedules/read_text.c %reldir%/schedules/read_text.h
+bench_tutti_exec_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/bench
 bench_tutti_exec_LDADD = libtutti_all.la
 
 # Gradient lists of real networks through the engine.
 noinst_PROGRAMS += %reldir%/tutti_gradients
 bench_tutti_gradients_SOURCES = \
-    %reldir%/gradients.c \
-    %reldir%/gradients.h \
-    %reldir%/gradients_flags.c \
-    %reldir%/gradients_measure.c \
-    %reldir%/gradients_nccl.c \
-    %reldir%/gradients_step.c \
+    %reldir%/gradients/gradients.c \
+    %reldir%/gradients/gradients.h \
+    %reldir%/gradients/gradients_flags.c \
+    %reldir%/gradients/gradients_measure.c \
+    %reldir%/gradients/gradients_nccl.c \
+    %reldir%/gradients/gradients_step.c \
     %reldir%/tutti_gradients.c
 bench_tutti_gradients_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
 bench_tutti_gradients_LDADD = $(BENCH_LIBS)
 
 # Packing on a device, without ranks.
 noinst_PROGRAMS += %reldir%/tutti_pack
-bench_tutti_pack_SOURCES = %reldir%/gradients.c %reldir%/gradients.h %reldir%/tutti_pack.c
+bench_tutti_pack_SOURCES = %reldir%/gradients/gradients.c %reldir%/gradients/gradients.h %reldir%/tutti_pack.c
 bench_tutti_pack_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
 bench_tutti_pack_LDADD = $(BENCH_LIBS)
 
 # tutti_info is an application, but includes lib/api/info.h.
 noinst_PROGRAMS += %reldir%/tutti_info
 bench_tutti_info_SOURCES = \
-    %reldir%/info.h \
-    %reldir%/info_machine.c \
-    %reldir%/info_modules.c \
-    %reldir%/info_report.c \
+    %reldir%/info/info.h \
+    %reldir%/info/info_machine.c \
+    %reldir%/info/info_modules.c \
+    %reldir%/info/info_report.c \
     %reldir%/tutti_info.c
-bench_tutti_info_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include -I$(top_srcdir)/lib
+bench_tutti_info_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/include -I$(top_srcdir)/lib -I$(top_srcdir)/bench
 bench_tutti_info_LDADD = libtutti.la
 
 # Finds this machine's settings. Where the library reads them is the library's own code.
 noinst_PROGRAMS += %reldir%/tutti_tune
 bench_tutti_tune_SOURCES = \
-    %reldir%/tune.h \
-    %reldir%/tune_file.c \
-    %reldir%/tune_measure.c \
-    %reldir%/tune_settings.c \
+    %reldir%/tune/tune.h \
+    %reldir%/tune/tune_file.c \
+    %reldir%/tune/tune_measure.c \
+    %reldir%/tune/tune_settings.c \
     %reldir%/tutti_tune.c \
     lib/conf/parse.c \
     lib/conf/tuned.c

@@ -2,7 +2,7 @@
 /*
  * Latency of tutti_allgather; the size is one rank's part, as in OSU.
  */
-#include "peers.h"
+#include "harness/peers.h"
 
 static int run_direct(const bench_call_t *call)
 {

@@ -2,8 +2,8 @@
 /*
  * Latency of tutti_allreduce.
  */
-#include "allreduce.h"
-#include "peers.h"
+#include "harness/allreduce.h"
+#include "harness/peers.h"
 
 int main(int argc, char **argv)
 {

@@ -2,8 +2,8 @@
 /*
  * Latency of tutti_allreduce_async with its tutti_wait. --peer mpi: MPI_Iallreduce with MPI_Wait.
  */
-#include "allreduce.h"
-#include "peers.h"
+#include "harness/allreduce.h"
+#include "harness/peers.h"
 
 int main(int argc, char **argv)
 {

@@ -2,7 +2,7 @@
 /*
  * Latency of tutti_alltoall; the size is one rank's part for one other rank, as in OSU.
  */
-#include "peers.h"
+#include "harness/peers.h"
 
 static int run_direct(const bench_call_t *call)
 {

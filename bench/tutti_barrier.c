@@ -3,7 +3,7 @@
  * Latency of tutti_barrier. Between two calls there is the harness's own barrier, as in OSU.
  * tutti_barrier has no buffers: -d is only for --peer nccl.
  */
-#include "peers.h"
+#include "harness/peers.h"
 
 static int run_direct(const bench_call_t *call)
 {

@@ -9,8 +9,8 @@
  *
  * Needs neither ranks nor MPI: it calls the rooms directly, so it links libtutti_all.la.
  */
-#include "exec_world.h"
-#include "read_text.h"
+#include "schedules/exec_world.h"
+#include "schedules/read_text.h"
 
 #include "base/compiler.h"
 #include "coll/cache.h"

@@ -4,9 +4,9 @@
  * peers, in the same run, are written with MPI: an allreduce for each gradient, or a fusion buffer
  * packed by hand; on a device, with NCCL. README.md, "Gradients".
  */
-#include "allreduce.h"
-#include "device.h"
-#include "gradients.h"
+#include "harness/allreduce.h"
+#include "harness/device.h"
+#include "gradients/gradients.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * prints. If the library does not start, the report has the reason and all other sections.
  */
 #include "api/info.h"
-#include "info.h"
+#include "info/info.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -13,8 +13,8 @@
  * One process, no ranks, no tutti_init. Times are measured by the device (events). In each round
  * all contestants have one block, in a random order; ratios are computed in each round.
  */
-#include "device.h"
-#include "gradients.h"
+#include "harness/device.h"
+#include "gradients/gradients.h"
 
 #include <getopt.h>
 #include <stdlib.h>

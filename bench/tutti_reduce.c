@@ -2,7 +2,7 @@
 /*
  * Latency of tutti_reduce, sum, to rank 0.
  */
-#include "peers.h"
+#include "harness/peers.h"
 
 static int run_direct(const bench_call_t *call)
 {

@@ -4,7 +4,7 @@
  * of elements is not a multiple of the number of ranks, tutti_reduce_scatterv is used, and the
  * first ranks get one more.
  */
-#include "peers.h"
+#include "harness/peers.h"
 
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
  * simulates all ranks symbolically. lib/sched/text.c has the grammar of the text. Not installed,
  * because it uses the library's inside.
  */
-#include "read_text.h"
+#include "schedules/read_text.h"
 
 #include "coll/files.h"
 #include "coll/prove.h"

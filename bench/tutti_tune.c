@@ -3,7 +3,7 @@
  * tutti_tune: measures settings on this machine, and writes those that beat the defaults to a file.
  * The library reads the file from then on. It takes some seconds of real allreduces.
  */
-#include "tune.h"
+#include "tune/tune.h"
 
 #include <getopt.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* multi/device_async.c on a real device; ranks as in direct.c. */
+/* multi/device/device_async.c on a real device; ranks as in direct.c. */
 #define OTHER_JOBS
-#include "multi/device_async.c"
+#include "multi/device/device_async.c"
 
 #include "gpu/gpu.h"
 

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The bench programs on a real device: right results from Tutti and NCCL, as multi/bench_device.sh
+# The bench programs on a real device: right results from Tutti and NCCL, as multi/bench/bench_device.sh
 # has it; and without a launcher.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
 
 # On the pretend device that test runs by itself.
-[ "$device" = pretend ] || [ "$nccl" = 0 ] || expect sh "$srcdir/tests/multi/bench_device.sh"
+[ "$device" = pretend ] || [ "$nccl" = 0 ] || expect sh "$srcdir/tests/multi/bench/bench_device.sh"
 
 # right N HOSTS COMMAND...: all rows say that they are.
 right()

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * multi/device_direct.c on a real device: as many ranks as there are GPUs, at least two; one rank;
- * and several hosts.
+ * multi/device/device_direct.c on a real device: as many ranks as there are GPUs, at least two; one
+ * rank; and several hosts.
  */
 #define OTHER_JOBS
-#include "multi/device_direct.c"
+#include "multi/device/device_direct.c"
 
 #include "gpu/gpu.h"
 

@@ -25,9 +25,9 @@ gpu_shared = %reldir%/gpu.c %reldir%/gpu.h
     %reldir%/table_pieces.c \
     %reldir%/table_streams.c \
     %reldir%/table_sums.c \
-    tests/multi/reference.c \
-    tests/multi/reference.h \
-    tests/multi/reference_user.c \
+    tests/multi/direct/reference.c \
+    tests/multi/direct/reference.h \
+    tests/multi/direct/reference_user.c \
     tests/unit/reduce/reference.c \
     tests/unit/reduce/reference.h \
     $(gpu_shared)

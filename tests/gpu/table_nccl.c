@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * NCCL: every kind of call, in place and not, of every type and operation that it serves, with
- * values whose results are exact (multi/reference.h); messages; several calls as one; registered
- * buffers; the end.
+ * values whose results are exact (multi/direct/reference.h); messages; several calls as one;
+ * registered buffers; the end.
  */
 #include "gpu/table.h"
-#include "multi/reference.h"
+#include "multi/direct/reference.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -4,6 +4,6 @@
 rank_tests += %reldir%/stress
 tsan_tests += %reldir%/stress
 %C%_stress_SOURCES = %reldir%/stress.c %reldir%/task.c %reldir%/task.h \
-    tests/multi/reference.c tests/multi/reference.h tests/multi/reference_user.c
+    tests/multi/direct/reference.c tests/multi/direct/reference.h tests/multi/direct/reference_user.c
 %C%_stress_LDADD = $(LDADD) -lm
 tsan_quick += %reldir%/stress

@@ -16,7 +16,7 @@
 
 #include "base/compiler.h"
 #include "base/time.h"
-#include "multi/reference.h"
+#include "multi/direct/reference.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 #include "base/names.h"
 #include "engine/call.h"
-#include "multi/reference.h"
+#include "multi/direct/reference.h"
 
 #include <stdlib.h>
 #include <string.h>

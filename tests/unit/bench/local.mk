@@ -9,19 +9,19 @@ unit_tests += \
 
 # The bench programs' own sources, without MPI.
 bench_unit_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/bench
-bench_unit_device = %reldir%/one_rank.c bench/buffers.c bench/device.c bench/stats.c
+bench_unit_device = %reldir%/one_rank.c bench/harness/buffers.c bench/harness/device.c bench/harness/stats.c
 %C%_test_buffers_SOURCES = %reldir%/test_buffers.c $(bench_unit_device)
 %C%_test_buffers_CPPFLAGS = $(bench_unit_cppflags)
 %C%_test_buffers_LDADD = $(LDADD) -lm -ldl
 %C%_test_device_SOURCES = %reldir%/test_device.c $(bench_unit_device)
 %C%_test_device_CPPFLAGS = $(bench_unit_cppflags)
 %C%_test_device_LDADD = $(PRETEND_LIBS) -ldl
-%C%_test_pattern_SOURCES = %reldir%/test_pattern.c bench/pattern.c
+%C%_test_pattern_SOURCES = %reldir%/test_pattern.c bench/harness/pattern.c
 %C%_test_pattern_CPPFLAGS = $(bench_unit_cppflags)
-%C%_test_stats_SOURCES = %reldir%/test_stats.c bench/stats.c
+%C%_test_stats_SOURCES = %reldir%/test_stats.c bench/harness/stats.c
 %C%_test_stats_CPPFLAGS = $(bench_unit_cppflags)
 %C%_test_stats_LDADD = $(LDADD) -lm
-%C%_test_values_SOURCES = %reldir%/test_values.c bench/values.c
+%C%_test_values_SOURCES = %reldir%/test_values.c bench/harness/values.c
 %C%_test_values_CPPFLAGS = $(bench_unit_cppflags)
 
 if HAVE_CMOCKA

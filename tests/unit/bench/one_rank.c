@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* For tests of a bench program's parts: a world of one rank; any failure ends the test. */
-#include "device.h"
+#include "harness/device.h"
 
 #include <stdlib.h>
 

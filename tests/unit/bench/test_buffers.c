@@ -2,7 +2,7 @@
 /*
  * The buffers of the bench programs: the pairs of a rotating pool, and OSU's division.
  */
-#include "device.h"
+#include "harness/device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

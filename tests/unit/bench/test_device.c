@@ -2,7 +2,7 @@
 /*
  * The bench programs' buffers and clock on a pretend device.
  */
-#include "device.h"
+#include "harness/device.h"
 
 #include "base/status.h"
 #include "pretend/pretend.h"

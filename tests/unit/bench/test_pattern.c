@@ -2,7 +2,7 @@
 /*
  * The data of the bench programs: correct data pass the check, and no other data.
  */
-#include "pattern.h"
+#include "harness/pattern.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /*
  * The statistics of the bench programs: quantiles, OSU's percentile, bootstrap intervals.
  */
-#include "stats.h"
+#include "harness/stats.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /*
  * Flags of the bench programs that are numbers.
  */
-#include "bench.h"
+#include "harness/bench.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

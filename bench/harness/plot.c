@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * --plot: latency and bandwidth over size, both axes logarithmic, drawn by gnuplot.
+ */
+#include "harness/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *bench_plot_missing(void)
+{
+    const char *path = getenv("PATH");
+
+    while (path != NULL && *path != '\0') {
+        size_t length = strcspn(path, ":");
+        char file[4096];
+
+        snprintf(file, sizeof(file), "%.*s/gnuplot", (int)length, path);
+        if (access(file, X_OK) == 0)
+            return NULL;
+        path += length + (path[length] == ':');
+    }
+    return "--plot: there is no gnuplot in PATH";
+}
+
+/* Print in single quotes, where only a quote must be escaped. */
+static void put_quoted(FILE *to, const char *text)
+{
+    fputc('\'', to);
+    for (; *text != '\0'; text++)
+        fprintf(to, *text == '\'' ? "''" : "%c", *text);
+    fputc('\'', to);
+}
+
+/* Columns: bytes, the limit, and median, p10, p90 and bandwidth of each contestant. */
+static void put_data(const bench_t *bench, const bench_row_t *rows, size_t count, FILE *to)
+{
+    fprintf(to, "$data << END\n");
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].limit_us > 0.0)
+            fprintf(to, "%zu %.6g", rows[i].bytes, rows[i].limit_us);
+        else
+            fprintf(to, "%zu NaN", rows[i].bytes);
+        for (int who = 0; who < bench->count; who++) {
+            const bench_figures_t *f = &rows[i].of[who];
+
+            fprintf(to, " %.6g %.6g %.6g %.6g", f->median_us, f->p10_us, f->p90_us, f->bus_gbs);
+        }
+        fprintf(to, "\n");
+    }
+    fprintf(to, "END\n");
+}
+
+static void put_latency(const bench_t *bench, FILE *to)
+{
+    fprintf(to, "set ylabel 'median latency [us], p10 to p90'\nset key top left\nplot");
+    for (int who = 0; who < bench->count; who++) {
+        int column = 3 + 4 * who;
+
+        fprintf(to,
+                " $data using 1:%d:%d with filledcurves fs transparent solid 0.15 lc %d notitle,",
+                column + 1, column + 2, who + 1);
+        fprintf(to, " $data using 1:%d with linespoints lc %d pt 7 ps 0.5 lw 1.5 title '%s',",
+                column, who + 1, bench->names[who]);
+    }
+    fprintf(to, " $data using 1:2 with lines lc rgb 'black' dt 2 title 'limit'\n");
+}
+
+static void put_bandwidth(const bench_t *bench, FILE *to)
+{
+    fprintf(to, "set ylabel 'bus bandwidth [GB/s]'\nplot");
+    for (int who = 0; who < bench->count; who++)
+        fprintf(to, " $data using 1:%d with linespoints lc %d pt 7 ps 0.5 lw 1.5 title '%s',",
+                6 + 4 * who, who + 1, bench->names[who]);
+    fprintf(to, " 1/0 notitle\n");
+}
+
+static void put_script(const bench_t *bench, const bench_row_t *rows, size_t count, FILE *to)
+{
+    char title[512];
+    char host[256];
+
+    bench_fact_host(host, sizeof(host));
+    snprintf(title, sizeof(title), "%s, %d ranks, %s, commit %s", bench->program->name,
+             bench->world.size, host, bench_fact_commit());
+    put_data(bench, rows, count, to);
+    fprintf(to, "set terminal svg size 1200,520 background rgb 'white'\nset output ");
+    put_quoted(to, bench->options.plot);
+    fprintf(to, "\nset multiplot layout 1,2 title ");
+    put_quoted(to, title);
+    fprintf(to, " noenhanced\nset logscale xy\nset logscale x 2\nset grid\n"
+                "set format x '%%.0b%%B'\nset xlabel 'size [bytes]'\n");
+    put_latency(bench, to);
+    /* With one rank there is no bandwidth. */
+    if (rows[0].of[0].bus_gbs > 0.0)
+        put_bandwidth(bench, to);
+    fprintf(to, "unset multiplot\n");
+}
+
+int bench_plot_write(const bench_t *bench, const bench_row_t *rows, size_t count)
+{
+    FILE *to = count > 0 ? popen("gnuplot", "w") : NULL;
+    int status = -1;
+
+    if (to != NULL) {
+        put_script(bench, rows, count, to);
+        status = pclose(to);
+    }
+    if (status != 0)
+        fprintf(stderr, "--plot %s: gnuplot failed\n", bench->options.plot);
+    return status == 0 ? 0 : -1;
+}

@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# bench/tutti_allreduce: OSU's table, correct results from all contestants, clear refusals.
+set -u
+. "$srcdir/tests/multi/bench/bench_common.sh"
+
+bench=bench/tutti_allreduce
+
+ran $bench -m 64
+rows 5 "^[0-9]+ $number\$" "alone, OSU's two columns"
+grep -q '^# Size         *Avg Latency(us)$' "$log" || wrong "OSU's head"
+grep -q '^# Ranks: 1 on 1 host(s)$' "$log" || wrong "the number of ranks"
+ran $bench -v
+grep -q '^# Tutti Allreduce Latency Test v' "$log" || wrong version
+ran $bench -h
+grep -q 'message-size' "$log" || wrong help
+refuses '-m 8:4' $bench -m 8:4
+refuses '-i 0' $bench -i 0
+refuses '-T char' $bench -T char
+refuses "-d /cuda: want a module's name" $bench -d /cuda
+refuses '--peer gloo' $bench --peer gloo
+refuses '--peer mp:' $bench --peer mp
+refuses '-q: unknown option' $bench -q
+refuses '--quick: unknown option' $bench --quick
+refuses '--rounds: wants a value' $bench --rounds
+refuses '--full=1: takes no value' $bench --full=1
+refuses '-z0:' $bench -z0
+refuses 'more: unexpected argument' $bench more
+refuses '--buffers big' $bench --buffers big
+refuses '--fail-above: only with' $bench --fail-above 5%
+refuses '--spoil: only with' $bench --spoil
+refuses '--skew: not with' $bench --skew 5 --back-to-back
+refuses '^DATA VALIDATION ERROR' $bench -c --spoil -m 8
+
+[ -n "$mpirun" ] || finish
+refuses 'MPI has no such type' $bench --peer mpi -T bfloat16
+
+ran $mpirun -np 2 $bench -c -f -m 4:65536 -i 20
+rows 15 "^[0-9]+ $number $number $number +20 +Pass\$" "-c -f"
+grep -q '^# Ranks: 2 on 1 host(s)$' "$log" || wrong "the number of ranks"
+ran $mpirun -np 2 $bench -c -f -z50,99 -m 4:1K -i 20
+rows 9 "^[0-9]+ $number $number $number +20 +Pass $number $number\$" "-c -f -z"
+grep -q 'Validation    P50 Tail Lat(us)    P99 Tail Lat(us)$' "$log" || wrong "OSU's head of -z"
+# Validation, 7 figures, Same Bits; 4 figures and Extra(us) of async, 4 of each further peer.
+ran $mpirun -np 3 $bench -c -m 1K:64K -i 20 --peer mpi --async --seed 7
+rows 7 "^[0-9]+ $number +Pass( $number){7} +Yes( $number){9}\$" "--peer mpi --async"
+grep -q 'seed 7$' "$log" || wrong "the seed is not printed"
+for flags in "-T int64 -l" "-T bfloat16" "-T uint8 --buffers shared" "-T mpi_char" \
+    "--back-to-back --stats"; do
+    ran $mpirun -np 3 $bench -c -m 8:32K -i 10 $flags
+    rows 13 "^[0-9]+ .* Pass" "$flags"
+done
+finish

@@ -1,0 +1,162 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# bench/ on device memory, that of the pretend device (tests/pretend/module.c): correct results from
+# Tutti, its asynchronous calls and NCCL, in place and not, on one host and on several; gradient
+# lists; packing; and clear refusals. gpu/bench.sh runs it on TUTTI_TEST_DEVICE, of which there are
+# TUTTI_TEST_DEVICES: NCCL needs one for each rank.
+set -u
+. "$srcdir/tests/multi/bench/bench_common.sh"
+
+unset TUTTI_DEVICE TUTTI_DEVICE_ID
+device=${TUTTI_TEST_DEVICE:-pretend}
+devices=${TUTTI_TEST_DEVICES:-1}
+[ "$device" = cuda ] || devices=3
+
+# job COMMAND...: ran, with the file that the pretend NCCL needs, new for each job.
+job()
+{
+    TUTTI_TEST_PRETEND=$files/nccl
+    export TUTTI_TEST_PRETEND
+    rm -f "$TUTTI_TEST_PRETEND"
+    ran "$@"
+}
+
+# measure PROGRAM FLAG...: 12 sizes, all correct.
+measure()
+{
+    measured=$1
+    shift
+    job $launch "bench/tutti_$measured" -d $device -c -m 4:8K -i 4 -x 1 --rounds 2 "$@"
+    rows 12 "^[0-9]+ $number +Pass( $number){5} $limit +(Yes|-)( $number)*\$" \
+        "$ranks ranks: $measured $*"
+    grep -q "^# Buffers $device" "$log" || wrong "$measured: not on the device"
+}
+
+# spoiled WHAT COMMAND...: fails with WHAT in its output.
+spoiled()
+{
+    what=$1
+    shift
+    job "$@"
+    [ $status -ne 0 ] && grep -q -e "$what" "$log" || wrong "$*: status $status, or no '$what'"
+}
+
+counts="1 2 3"
+apart="allreduce allgather reduce_scatter"
+long=yes
+if ! is_long "1 and 3 ranks; in place and between hosts all but allreduce"; then
+    long=no
+    counts=2
+    apart=allreduce
+    [ -n "$mpirun" ] && [ $devices -gt 1 ] || counts=1
+fi
+launch=
+for ranks in $counts; do
+    limit="$number $number"
+    if [ -n "$mpirun" ]; then
+        launch="$mpirun -np $ranks"
+    elif [ $ranks -gt 1 ]; then
+        break
+    fi
+    [ $ranks -le $devices ] || break
+    for program in allgather allreduce broadcast reduce reduce_scatter; do
+        measure $program --peer async,nccl
+        case $long,$program in
+        *,broadcast | no,allgather | no,reduce*) ;;
+        *) measure $program --peer async,nccl -l ;;
+        esac
+    done
+    measure alltoall --peer async,nccl
+    [ $long = no ] || measure alltoall --peer async -l
+    measure allreduce_async --peer direct,nccl
+    job $launch bench/tutti_barrier -d $device --peer async,nccl -i 4 -x 1 --rounds 2
+    rows 1 "^ ( *[0-9.-]+)+\$" "$ranks ranks: barrier"
+    grep -q '^# NCCL: NCCL has no barrier: an allreduce' "$log" &&
+        grep -q ' NCCL Med(us) ' "$log" || wrong "barrier: does not say what NCCL's is"
+    measure allreduce --peer async,nccl -T bfloat16 --buffers rotate -M 1M --back-to-back
+    spoiled 'DATA VALIDATION ERROR on message size 64' \
+        $launch bench/tutti_allreduce -d $device -c --spoil -m 64:128 -i 1
+    grep -q '^64 .* Fail$' "$log" || wrong "no row that says Fail"
+done
+
+# Each rank is a host: no limit is known. NCCL still has a communicator of all ranks, if each
+# has a device.
+if [ -n "$mpirun" ]; then
+    limit='+- +-'
+    ranks=3
+    peers=async
+    [ $ranks -gt $devices ] || peers=async,nccl
+    cat >"$files/apart" <<END
+#!/bin/sh
+rank=\${OMPI_COMM_WORLD_RANK:-\$PMI_RANK}
+TUTTI_DEVICE_ID=\$((rank % $devices)) TUTTI_HOST_ID=host\$rank exec "\$@"
+END
+    chmod +x "$files/apart"
+    launch="$mpirun -np $ranks $files/apart"
+    for program in $apart; do
+        measure $program --peer $peers
+    done
+fi
+
+# lists FLAG...: gradients of all models, all correct.
+lists()
+{
+    job $launch bench/tutti_gradients -d $device --scale 1000 -c -x 0 --rounds 2 --orders 2 \
+        --model all "$@"
+    [ $status -eq 0 ] || wrong "gradients $*: status $status"
+    for contestant in tutti nccl-per-tensor nccl-fused; do
+        right=$(grep -cE "^(resnet50|bert-large|gpt2) .* $contestant .* Pass +(Yes|No)$" "$log")
+        [ "$right" -eq 3 ] || wrong "gradients $*: $contestant"
+    done
+    ! grep -q ' mpi-' "$log" || wrong "gradients $*: MPI has no device memory"
+}
+
+launch=
+[ -z "$mpirun" ] || [ $devices -lt 2 ] || launch="$mpirun -np 2"
+lists
+lists -T bfloat16 --fusion 4K
+spoiled '^DATA VALIDATION ERROR in resnet50' \
+    $launch bench/tutti_gradients -d $device --scale 1000 -c --spoil -x 0 --rounds 2
+
+# pack FLAG...: four rows for each model, all correct.
+pack()
+{
+    ran bench/tutti_pack -d $device --scale 1000 --rounds 3 -i 2 -c "$@"
+    [ $status -eq 0 ] || wrong "pack $*: status $status"
+    for what in copy-in pack copy-out unpack; do
+        [ "$(grep -cE "^[a-z0-9-]+ .* $what( +$number){5}$" "$log")" -eq 3 ] || wrong "pack: $what"
+    done
+}
+
+pack
+pack --fusion 1001 -T float64
+pack -T bfloat16 --fusion 16K
+ran bench/tutti_pack -d $device --scale 1000 --rounds 3 --model bert-large --csv
+[ $status -eq 0 ] && [ "$(grep -cE '^bert-large,391,1340252,(un)?pack,' "$log")" -eq 2 ] ||
+    wrong "pack --csv"
+refuses '1 elements are wrong when packed, 0 when unpacked' \
+    bench/tutti_pack -d $device --scale 1000 --rounds 1 -c --spoil --model gpt2
+refuses 'vgg makes no sense' bench/tutti_pack --model vgg
+refuses '--fusion below one element' bench/tutti_pack --fusion 2
+refuses '--spoil without -c' bench/tutti_pack --spoil
+
+bench=bench/tutti_allreduce
+refuses '--buffers shared: that is host memory' $bench -d $device --buffers shared
+refuses '--peer nccl: only with -d' $bench --peer nccl
+refuses '--peer nccl: has no alltoall in place' bench/tutti_alltoall -d $device --peer nccl -l
+refuses '-d: Barrier has no buffers' bench/tutti_barrier -d $device
+refuses '--peer nccl: only with -d' bench/tutti_barrier --peer nccl
+ran bench/tutti_barrier --help
+grep -q -e '--peer .* nccl (NCCL has no barrier: an allreduce of one' "$log" ||
+    wrong "barrier --help: does not say what NCCL's is"
+refuses "-d $device: but TUTTI_DEVICE is none" env TUTTI_DEVICE=none $bench -d $device
+refuses '--buffers shared: that is host memory' bench/tutti_gradients -d $device --buffers shared
+refuses "-d ../x: want a module's name" bench/tutti_gradients -d ../x
+if [ -n "$mpirun" ]; then
+    refuses '--peer naive: takes host memory only' $bench -d $device --peer naive
+    [ "$device" != pretend ] ||
+        refuses '--peer mpi: this MPI does not report that it takes pretend memory' \
+            $launch $bench -d $device --peer mpi
+fi
+finish

@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Each program of bench/ on 1, 2 and 3 ranks: OSU's table, correct results from all contestants, in
+# place and not, on buffers with other alignments; and -c detects one damaged element.
+set -u
+. "$srcdir/tests/multi/bench/bench_common.sh"
+
+# measure PROGRAM FLAG...: 12 sizes, all correct.
+measure()
+{
+    measured=$1
+    shift
+    ran $launch "bench/tutti_$measured" -c -m 4:8K -i 4 -x 1 --rounds 2 "$@"
+    rows 12 "^[0-9]+ $number +Pass( $number){5} $number $number +(Yes|-)( $number)*\$" \
+        "$ranks ranks: $measured $*"
+}
+
+launch=
+peers="--peer async"
+counts="1 2 3"
+[ -z "$mpirun" ] || is_long "1 and 2 ranks" || counts=3
+for ranks in $counts; do
+    if [ -n "$mpirun" ]; then
+        launch="$mpirun -np $ranks"
+        peers="--peer async,mpi,naive"
+    elif [ $ranks -gt 1 ]; then
+        break
+    fi
+    for program in allgather allreduce alltoall broadcast reduce reduce_scatter; do
+        measure $program $peers
+        [ $program = broadcast ] || measure $program $peers -l
+        refuses 'DATA VALIDATION ERROR on message size 64' \
+            $launch bench/tutti_$program -c --spoil -m 64:128 -i 1
+        grep -q '^64 .* Fail$' "$log" || wrong "$program: no row that says Fail"
+    done
+    measure allreduce $peers --align 4096,4096+16,64+1
+    measure allgather -l --stats --align 64+4
+    measure allreduce_async $(echo "$peers" | sed 's/async/direct/')
+    ran $launch bench/tutti_barrier -f -i 20 -x 1
+    rows 1 "^ $number $number $number +20\$" "barrier, $ranks ranks"
+    ran $launch bench/tutti_barrier -i 20 -x 1 $peers
+    rows 1 "^ ( *[0-9.-]+)+\$" "barrier with peers, $ranks ranks"
+done
+refuses '-l: Broadcast' bench/tutti_broadcast -l
+refuses '-c: Barrier' bench/tutti_barrier -c
+refuses '--align 3: want' bench/tutti_allreduce --align 3
+refuses '--align: Barrier' bench/tutti_barrier --align 64
+refuses '--align 4096: rotating' bench/tutti_allreduce --align 4096 --buffers rotate
+refuses '--align 64,128: want N' bench/tutti_gradients --align 64,128
+refuses '--peer async: not known' bench/tutti_allreduce_async --peer async
+finish

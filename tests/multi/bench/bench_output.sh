@@ -1,0 +1,96 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Files written by bench programs: --csv, --json, --plot; and --compare with old files.
+set -u
+. "$srcdir/tests/multi/bench/bench_common.sh"
+
+bench=bench/tutti_allreduce
+few="-m 64:256 -i 20 -x 2 --rounds 10"
+
+ran $bench $few --csv "$files/a.csv" -z50
+rows 3 "^[0-9]+ $number" "a table beside --csv"
+[ "$(grep -c '^tutti_allreduce,[0-9]*,Tutti,20,' "$files/a.csv")" -eq 3 ] || wrong "--csv"
+if [ "$(grep -v '^#' "$files/a.csv" | awk -F, '{ print NF }' | sort -u)" -ne 20 ]; then
+    cp "$files/a.csv" "$log"
+    wrong "--csv: not all lines have 20 fields"
+fi
+$bench $few --csv - >"$log" 2>&1
+grep -q '^program,bytes,' "$log" && ! grep -q '^# Size' "$log" || wrong "--csv -"
+refuses '--csv /nowhere/a: cannot be written' $bench $few --csv /nowhere/a
+
+refuses 'no gnuplot in PATH' env PATH=/nowhere $bench $few --plot "$files/a.svg"
+refuses '--plot: Barrier has no sizes' bench/tutti_barrier --plot "$files/a.svg"
+if command -v gnuplot >/dev/null 2>&1; then
+    ran $bench $few --peer async --plot "$files/it's.svg"
+    [ "$status" -eq 0 ] && grep -q '<svg' "$files/it's.svg" && grep -q Async "$files/it's.svg" &&
+        ! grep -qi warning "$log" || wrong "--plot: status $status"
+fi
+
+if $bench -m 4 -i 1 --json - 2>&1 | grep -q 'built without jansson'; then
+    refuses '--compare: built without jansson' $bench --compare "$files/a.json"
+    finish
+fi
+
+# scale WHO FACTOR OLD NEW: multiplies round medians of WHO, or of all contestants if WHO is "".
+# jansson writes each of them on a line of its own.
+scale()
+{
+    awk -v who="$1" -v factor="$2" '
+        /"name":/ { mine = who == "" || index($0, "\"" who "\"") }
+        mine && /^ *[0-9.e+-]+,?$/ { sub(/[0-9.e+-]+/, $0 * factor) }
+        { print }' "$3" >"$4"
+}
+
+# Two contestants, which alone or with mpirun are equally fast or slow.
+ran $bench $few --peer async --json "$files/now.json"
+rows 3 "^[0-9]+ $number" "a table beside --json"
+if command -v python3 >/dev/null 2>&1 && python3 -c 'import json' 2>/dev/null; then
+    python3 -c '
+import json, sys
+a = json.load(open(sys.argv[1]))
+assert a["setting"]["program"] == "tutti_allreduce" and a["setting"]["ranks"] == 1
+assert [r["bytes"] for r in a["results"]] == [64, 128, 256]
+assert [c["name"] for c in a["results"][0]["contestants"]] == ["Tutti", "Async"]
+assert len(a["results"][0]["contestants"][1]["round_medians_us"]) == 10
+assert a["results"][0]["contestants"][1]["ratio"]["low"] > 0
+for member in "command", "commit", "host", "cpu", "kernel", "mpi", "environment":
+    assert member in a["conditions"], member
+' "$files/now.json" >"$log" 2>&1 || wrong "--json"
+fi
+$bench $few --json - 2>/dev/null | sed -n 1p | grep -q '^{$' || wrong "--json -"
+
+# Much slower than before in both ways of comparing, or faster; or as fast, if all contestants
+# changed alike. The factor is so large that other load on this machine does not matter.
+scale Tutti 1e-9 "$files/now.json" "$files/faster.json"
+scale Tutti 1e9 "$files/now.json" "$files/slower.json"
+scale "" 1e-9 "$files/now.json" "$files/alike.json"
+for peer in "" "--peer async"; do
+    refuses '# 3 of 3 compared' $bench $few $peer --compare "$files/faster.json" --fail-above 100000%
+    ran $bench $few $peer --compare "$files/slower.json" --fail-above 100000%
+    [ "$status" -eq 0 ] && grep -q '# 0 of 3 compared' "$log" || wrong "$peer: slower.json"
+done
+refuses 'Median(us)' $bench $few --compare "$files/faster.json" --fail-above 100000%
+refuses 'Async/Tutti' $bench $few --peer async --compare "$files/faster.json" --fail-above 100000%
+ran $bench $few --peer async --compare "$files/alike.json" --fail-above 100000%
+[ "$status" -eq 0 ] || wrong "all contestants changed alike: the peer must cancel it"
+refuses '# 3 of 3 compared' $bench $few --compare "$files/alike.json" --fail-above 100000%
+
+refuses 'type was "float32" and is "int32"' $bench -T int32 $few --compare "$files/now.json"
+refuses 'no size in common' $bench -m 4 -i 20 --compare "$files/now.json"
+refuses '/nowhere' $bench $few --compare /nowhere
+echo '{ "format": 2 }' >"$files/other.json"
+refuses 'not written by --json' $bench $few --compare "$files/other.json"
+echo '{ "format": ' >"$files/broken.json"
+refuses 'broken.json: .*line' $bench $few --compare "$files/broken.json"
+refuses '--json /nowhere/a: cannot be written' $bench $few --json /nowhere/a
+
+if [ -n "$mpirun" ]; then
+    refuses 'ranks was 1 and is 2' $mpirun -np 2 $bench $few --compare "$files/now.json"
+    ran $mpirun -np 2 $bench $few -c --peer mpi,naive --json "$files/two.json"
+    rows 3 "^[0-9]+ .* Pass" "two ranks, --json"
+    scale Tutti 1e-9 "$files/two.json" "$files/faster.json"
+    refuses '# 3 of 3 compared' $mpirun -np 2 $bench $few --peer mpi \
+        --compare "$files/faster.json" --fail-above 100000%
+fi
+finish

@@ -1,0 +1,106 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# bench/tutti_tune: the library uses the values that it writes; clear refusals.
+set -u
+. "$srcdir/tests/multi/bench/bench_common.sh"
+
+bench=bench/tutti_tune
+settings="TUTTI_ONESHOT_BYTES TUTTI_NODE_CHUNK_BYTES TUTTI_FUSION_BYTES"
+export XDG_CONFIG_HOME="$files/config"
+own=$XDG_CONFIG_HOME/tutti/tuned
+unset TUTTI_TUNED $settings
+
+# value NAME: the choice of the last run.
+value()
+{
+    sed -n "s/^# $1, [0-9]* rounds: \([0-9]*[KM]\) takes .*/\1/p" "$log"
+}
+
+# uses TEXT WHAT: rank 0 of $launch reports TEXT about the settings that it has read.
+uses()
+{
+    ran env TUTTI_LOG=info $launch bench/tutti_allreduce -m 4:64 -i 1 -x 0
+    [ $status -eq 0 ] && [ "$(grep -c "tutti [a-z]*: .*tuned settings" "$log")" -eq 1 ] &&
+        grep -qF -- "$1" "$log" || wrong "$2: not '$1'"
+}
+
+launch=
+ran $bench -h
+[ $status -eq 0 ] && grep -q -e '--dry-run' "$log" || wrong help
+refuses 'wants two ranks or more' $bench
+refuses '--rounds 0: want a number from 1' $bench --rounds 0
+refuses '-o: want the name' $bench -o ''
+refuses '-o: wants a value' $bench -o
+refuses '-q: unknown option' $bench -q
+refuses '--slow: unknown option' $bench --slow
+refuses 'more: unexpected argument' $bench more
+
+[ -n "$mpirun" ] || finish
+launch="$mpirun -np 2"
+if is_long "two of three rounds; dry runs, bad files, settings in the environment"; then
+    rounds=3
+else
+    rounds=1
+fi
+uses 'tutti_tune makes it' 'before there is a file'
+
+# A dry run writes nothing, and nor does a run without a place to write to.
+if [ $rounds -gt 1 ]; then
+    ran $launch $bench --quick -n
+    [ $status -eq 0 ] && [ ! -e "$own" ] || wrong '--dry-run'
+    refuses '/dev/null/a/b: Not a directory' $launch $bench --quick -o /dev/null/a/b
+fi
+
+# A row for each candidate, the default twice; the table's figures; verbose, each size.
+ran $launch $bench --quick --rounds $rounds -v --spoil --seed 5
+[ $status -eq 0 ] || wrong "status $status"
+for name in $settings; do
+    [ "$(grep -cE "^$name +default( +$number)( +-){3}\$" "$log")" -eq 1 ] &&
+        [ "$(grep -cE "^$name +again( +$number){4}\$" "$log")" -eq 1 ] &&
+        [ "$(grep -cE "^$name +[0-9]+[KM]( +$number){4}\$" "$log")" -ge 5 ] ||
+        wrong "$name: its rows"
+done
+[ "$(grep -cE '^#   us: ' "$log")" -ge 21 ] || wrong '--verbose'
+
+# The file is where the library looks for it; its text; no other files.
+file=$(sed -n 's/^# written: //p' "$log")
+case $file in
+"$own"/*-2ranks) ;;
+*) wrong "written to '$file'" ;;
+esac
+[ "$(ls "$own" | wc -l)" -eq 1 ] && [ "$(grep -v '^#' "$file" | head -n 1)" = "tutti_tuned 1" ] ||
+    wrong "$(ls "$own" && cat "$file")"
+used=
+for name in $settings; do
+    chosen=$(value $name)
+    [ -n "$chosen" ] || wrong "--spoil: nothing is chosen for $name"
+    grep -q "^$name $chosen # 0\.[0-9]* (.*) of the default's time\$" "$file" ||
+        wrong "$(cat "$file"): no $name $chosen"
+    used="$used${used:+, }$name=$chosen"
+done
+
+uses "$file: $used" 'the file'
+export TUTTI_ONESHOT_BYTES=8K
+uses "TUTTI_ONESHOT_BYTES=$(sed -n 's/^TUTTI_ONESHOT_BYTES \([^ ]*\).*/\1/p' "$file") (not used" \
+    'a variable and the file'
+unset TUTTI_ONESHOT_BYTES
+launch="$mpirun -np 3"
+uses 'tutti_tune makes it' 'another number of ranks'
+launch="$mpirun -np 2"
+
+# A file by name, and one that is broken.
+cp "$file" "$files/mine"
+export TUTTI_TUNED="$files/mine"
+uses "$files/mine: $used" TUTTI_TUNED
+echo 'TUTTI_ONESHOT_BYTES 1' >>"$files/mine"
+uses "not used: $files/mine: line $(wc -l <"$files/mine"): TUTTI_ONESHOT_BYTES stands in line" \
+    'a broken file'
+unset TUTTI_TUNED
+
+[ $rounds -gt 1 ] || finish
+# The environment and an older file do not change the default.
+ran env TUTTI_ONESHOT_BYTES=nonsense TUTTI_TUNED=/nowhere $launch $bench --quick -o "$files/b"
+[ $status -eq 0 ] && ! grep -q nonsense "$log" && grep -q '^tutti_tuned 1$' "$files/b" ||
+    wrong "settings in the environment: status $status"
+finish

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Below MPI_THREAD_MULTIPLE the engine's thread sends no messages between hosts. So if a direct
+ * call on device memory follows an asynchronous one in the launch order, it must do that call's
+ * work itself, even another communicator's, because no other thread may. The same holds for a
+ * thread that waits for a request, because other ranks may wait for another communicator's first.
+ * Callbacks on the engine's thread may not make direct calls between hosts.
+ *
+ * The transport between the hosts is one of shared memory that refuses the engine's thread.
+ */
+#include "multi/direct/coll_case.h"
+#include "multi/device/device_job.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    COUNT = 5000,
+    ROUNDS = 40
+};
+
+static int not_the_engine(tutti__xport_t *xport, int is_engine)
+{
+    (void)xport;
+    return !is_engine;
+}
+
+static atomic_int disguised; /* how often the engine's thread called as another thread */
+
+static atomic_int refused; /* direct calls of that thread */
+
+static int is_the_engine(void)
+{
+    char name[16] = "";
+
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    return strcmp(name, "tutti") == 0;
+}
+
+static int count_disguised(tutti__xport_t *xport, int is_engine)
+{
+    (void)xport;
+    if (!is_engine && is_the_engine())
+        atomic_fetch_add(&disguised, 1);
+    return !is_engine;
+}
+
+/* It makes progress only when polled, so the engine asks it. */
+static tutti_status_t nothing(tutti__xport_t *xport)
+{
+    (void)xport;
+    return TUTTI_OK;
+}
+
+/* Before anything is in flight. */
+static void refuse_the_engine(tutti__comm_t *comm, tutti__xport_ops_t *ops)
+{
+    *ops = *comm->shm->ops;
+    ops->may_progress = not_the_engine;
+    ops->progress = nothing;
+    comm->shm->ops = ops;
+}
+
+/* Let the asynchronous call make progress for a while, on this rank only. */
+static void look(tutti_request_t *request, int times)
+{
+    int done = 0;
+
+    for (int i = 0; i < times && !done; i++) {
+        CHECK_OK(tutti_test(request, &done));
+        usleep(300);
+    }
+}
+
+static void one_round(rank_t *self, tutti_comm_t *async, float *a, int round)
+{
+    tutti_request_t *request;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_allreduce_async("x", a, a + COUNT, COUNT, TUTTI_FLOAT32, TUTTI_SUM, async, NULL,
+                                   &request));
+    /* A call that has begun, and a call that has progressed as far as possible. */
+    look(request, self->rank % 2 ? 1 + round % 7 : 20 + round % 5);
+    CHECK_OK(tutti_allreduce(a, a + 2 * COUNT, COUNT, TUTTI_FLOAT32, TUTTI_SUM, self->comm));
+    CHECK_OK(tutti_wait(request, -1));
+}
+
+/* Requests of two communicators, of device and of host memory; ranks wait or test in different
+   orders. */
+static void cross(rank_t *self, tutti_comm_t *part, float *a, int round)
+{
+    int part_first = (round % 2 ? self->rank : self->rank / 2) % 2;
+    tutti_request_t *request[2];
+    int done = 1;
+
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(tutti_allreduce_async("y", a, a + (1 + i) * COUNT, COUNT, TUTTI_FLOAT32, TUTTI_SUM,
+                                       i == 0 ? self->comm : part, NULL, &request[i]));
+    if (round % 8 > 3) {
+        look(request[part_first], 10000);
+        CHECK_OK(tutti_test(request[part_first], &done));
+    }
+    CHECK(done);
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(tutti_wait(request[part_first ? 1 - i : i], -1));
+}
+
+typedef struct {
+    rank_t *self;
+    float *host;
+    atomic_int calls;
+    tutti_request_t *request;
+} caller_t;
+
+/* Usually on the engine's thread, because no thread waits. */
+static void submit_another(void *arg, tutti_status_t status)
+{
+    caller_t *c = arg;
+
+    CHECK_INT(status, TUTTI_OK);
+    if (is_the_engine()) {
+        /* Any rank's message to another host uses that transport. */
+        CHECK_INT(tutti_send(c->host, 1, TUTTI_FLOAT32, (c->self->rank + 2) % 4, c->self->comm),
+                  TUTTI_ERR_UNSUPPORTED);
+        CHECK(strstr(tutti_last_error(), "the library's thread may not use MPI") != NULL);
+        atomic_fetch_add(&refused, 1);
+    }
+    CHECK_OK(tutti_allreduce_async("second", c->host, c->host, COUNT, TUTTI_FLOAT32, TUTTI_MAX,
+                                   c->self->comm, NULL, &c->request));
+    atomic_fetch_add(&c->calls, 1);
+}
+
+/* A thread that submits in a callback counts as the engine's thread there as well. `part` is
+   of one host. */
+static void call_back(rank_t *self, tutti_comm_t *part, float *host)
+{
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    caller_t c = { .self = self, .host = host };
+    tutti_request_t *first;
+
+    options.callback = submit_another;
+    options.callback_arg = &c;
+    CHECK_OK(tutti_allreduce_async("first", host + COUNT, host + COUNT, COUNT, TUTTI_FLOAT32,
+                                   TUTTI_SUM, part, &options, &first));
+    for (int i = 0; i < 5000 && atomic_load(&c.calls) == 0; i++)
+        usleep(1000);
+    CHECK_INT(atomic_load(&c.calls), 1);
+    CHECK_OK(tutti_wait(first, -1));
+    CHECK_OK(tutti_wait(c.request, -1));
+    CHECK_INT(atomic_load(&disguised), 0);
+}
+
+static void in_callbacks(rank_t *self)
+{
+    static tutti__xport_ops_t ops[PRETEND_RANKS]; /* until the end */
+    static float host[PRETEND_RANKS][2 * COUNT];
+    tutti_comm_t *part;
+    device_job_t job;
+
+    device_begin(&job, self, 64);
+    CHECK_OK(tutti_comm_split(self->comm, tutti_host_rank(self->comm), 0, &part));
+    refuse_the_engine(self->inside, &ops[self->rank]);
+    ops[self->rank].may_progress = count_disguised;
+    for (int i = 0; i < 20; i++)
+        call_back(self, part, host[self->rank]);
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK(atomic_load(&refused) > 0);
+    CHECK_OK(tutti_comm_free(part));
+    device_end(&job);
+}
+
+static void funneled(rank_t *self)
+{
+    static tutti__xport_ops_t ops[PRETEND_RANKS], part_ops[PRETEND_RANKS]; /* until the end */
+    static float host[PRETEND_RANKS][3 * COUNT];
+    tutti_comm_t *part;
+    device_job_t job;
+
+    device_begin(&job, self, 3 * COUNT * sizeof(float));
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &part));
+    refuse_the_engine(self->inside, &ops[self->rank]);
+    refuse_the_engine(ranks_inside(part), &part_ops[self->rank]);
+    for (int i = 0; i < ROUNDS; i++)
+        one_round(self, i % 2 ? part : self->comm, (float *)(void *)job.memory, i);
+    for (int i = 0; i < ROUNDS; i++)
+        cross(self, part, i % 4 < 2 ? (float *)(void *)job.memory : host[self->rank], i);
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_comm_free(part));
+    device_end(&job);
+}
+
+static void settings(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->shared.timeout_ms = 5000;
+}
+
+int main(void)
+{
+    job_t job = { .size = 4, .hosts = "aabb", .threads = 1, .fn = funneled, .settings = settings };
+    int failures = device_run_job(&job);
+
+    job.fn = in_callbacks;
+    return (failures += device_run_job(&job)) != 0;
+}

@@ -1,0 +1,785 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * TUTTI_STREAM_WAIT=device: requests with work for the host are handed over to a stream that waits
+ * for them on the device. The host continues at once, later work sees the results, and no stream is
+ * left waiting: not when all semaphores are in use, nor when a rank dies, is late, or frees the
+ * communicator.
+ */
+#include "multi/direct/coll_case.h"
+#include "long.h"
+#include "multi/device/device_job.h"
+
+#include "base/time.h"
+
+#include <tutti/cuda.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    COUNT = 3000, /* float: several chunks */
+    TENSORS = 6,
+    SLOT = 4 * COUNT * (int)sizeof(float), /* of four ranks */
+    SMALL = 2 * TUTTI__DEVICE_WORDS,       /* more tensors than semaphores */
+    DELAY_US = 300,
+    SHORT_MS = 1500,
+    SOON_US = 30000,
+    LATER_US = 2400000 /* after SHORT_MS and what is added to it, if that applied */
+};
+
+static atomic_int opened; /* the gate: 1 if nothing waits there */
+static atomic_int given;
+
+typedef struct {
+    device_job_t job;
+    tutti__dstream_t *stream;
+    tutti__devent_t *end;
+    char *host; /* pinned, of the size of the device memory */
+} user_t;
+
+static struct CUstream_st *cuda(const user_t *u)
+{
+    return (struct CUstream_st *)(void *)u->stream;
+}
+
+static void begin(user_t *u, rank_t *self)
+{
+    void *host;
+
+    device_begin(&u->job, self, (size_t)TENSORS * SLOT);
+    CHECK_OK(u->job.ops->host_alloc((size_t)TENSORS * SLOT, &host));
+    u->host = host;
+    CHECK_OK(u->job.ops->stream_make(0, &u->stream));
+    CHECK_OK(u->job.ops->event_make(&u->end));
+}
+
+static tutti_status_t look(user_t *u)
+{
+    CHECK_OK(u->job.ops->record(u->end, u->stream));
+    return u->job.ops->query(u->end);
+}
+
+static void wait_for(user_t *u)
+{
+    tutti_status_t status = look(u);
+
+    while (status == TUTTI__AGAIN) {
+        usleep(100);
+        status = u->job.ops->query(u->end);
+    }
+    CHECK_OK(status);
+}
+
+static void drop(user_t *u)
+{
+    u->job.ops->stream_drop(u->stream);
+    u->job.ops->event_drop(u->end);
+    u->job.ops->host_free(u->host);
+}
+
+static void end(user_t *u)
+{
+    CHECK_OK(tutti_barrier(u->job.self->comm));
+    wait_for(u);
+    drop(u);
+    device_end(&u->job);
+}
+
+/* ---- a gate in a stream ---- */
+
+static void pass_gate(void *args)
+{
+    (void)args;
+    while (!atomic_load(&opened))
+        usleep(100);
+}
+
+static void put_gate(user_t *u)
+{
+    CHECK_OK(pretend_launch(u->stream, pass_gate, "", 1));
+}
+
+static void close_gate(rank_t *self)
+{
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&opened, 0);
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+/* ---- calls ---- */
+
+static tutti_call_t allreduce(const char *name, void *x, size_t count)
+{
+    tutti_call_t call = TUTTI_CALL_INIT;
+
+    call.kind = TUTTI_CALL_ALLREDUCE;
+    call.name = name;
+    call.sendbuf = call.recvbuf = x;
+    call.count = count;
+    call.dtype = TUTTI_FLOAT32;
+    call.op = TUTTI_SUM;
+    return call;
+}
+
+static void *slot(user_t *u, int t)
+{
+    return u->job.memory + (size_t)t * SLOT;
+}
+
+static float *host_slot(user_t *u, int t)
+{
+    return (float *)(void *)(u->host + (size_t)t * SLOT);
+}
+
+static float value(int rank, int t, size_t i)
+{
+    return (float)(rank + 2 * t + (int)(i % 11));
+}
+
+static void put(user_t *u, int t)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        host_slot(u, t)[i] = value(u->job.self->rank, t, i);
+    CHECK_OK(u->job.ops->copy(slot(u, t), host_slot(u, t), COUNT * sizeof(float), u->stream));
+}
+
+static void get(user_t *u, int t)
+{
+    CHECK_OK(u->job.ops->copy(host_slot(u, t), slot(u, t), COUNT * sizeof(float), u->stream));
+}
+
+static void verify(user_t *u, int t, float times)
+{
+    int size = u->job.self->size;
+
+    for (size_t i = 0; i < COUNT; i++) {
+        float want = (float)(size * (size - 1) / 2) + (float)size * value(0, t, i);
+
+        if (host_slot(u, t)[i] != times * want)
+            ranks_fail(__FILE__, __LINE__, "tensor %d, element %zu: %g, wanted %g", t, i,
+                       (double)host_slot(u, t)[i], (double)(times * want));
+    }
+}
+
+/* A direct call, or one that is submitted and handed over. */
+static void run_direct(user_t *u, const tutti_call_t *call)
+{
+    tutti_call_t direct = *call;
+
+    direct.name = NULL;
+    CHECK_OK(tutti_cuda_run(&direct, u->job.self->comm, cuda(u)));
+}
+
+static void hand_over(user_t *u, tutti_call_t *call)
+{
+    tutti_request_t *request;
+
+    CHECK_OK(tutti_cuda_submit(call, 1, u->job.self->comm, cuda(u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, cuda(u)));
+}
+
+/* Exclusive or of all ranks' bits. */
+static void verify_xor(user_t *u, int t)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        uint32_t want = 0, got;
+        float x;
+
+        for (int r = 0; r < u->job.self->size; r++) {
+            uint32_t bits;
+
+            x = value(r, t, i);
+            memcpy(&bits, &x, sizeof(bits));
+            want ^= bits;
+        }
+        memcpy(&got, &host_slot(u, t)[i], sizeof(got));
+        CHECK(got == want);
+    }
+}
+
+/* ---- the host continues ---- */
+
+/* By NCCL and between hosts; scaled, so in host memory; and direct calls of both kinds; all of them
+   behind a gate, on all ranks or on one. */
+static void ahead(rank_t *self, int held)
+{
+    tutti_async_options_t scale = TUTTI_ASYNC_OPTIONS_INIT;
+    unsigned awaits = pretend_counts(self->rank, PRETEND_AWAITS);
+    user_t u;
+
+    begin(&u, self);
+    scale.prescale = 0.5;
+    scale.postscale = 4;
+    device_forbid_alloc(self, 1);
+    close_gate(self);
+    if (held < 0 || held == self->rank)
+        put_gate(&u);
+    for (int t = 0; t < 2; t++) {
+        tutti_call_t call = allreduce(t == 0 ? "plain" : "scaled", slot(&u, t), COUNT);
+
+        call.options = t == 0 ? NULL : &scale;
+        put(&u, t);
+        hand_over(&u, &call);
+        get(&u, t);
+    }
+    for (int t = 2; t < 4; t++) {
+        tutti_call_t call = allreduce(NULL, slot(&u, t), COUNT);
+
+        call.dtype = t == 2 ? TUTTI_FLOAT32 : TUTTI_UINT32;
+        call.op = t == 2 ? TUTTI_SUM : TUTTI_BXOR; /* NCCL has no such operation */
+        put(&u, t);
+        run_direct(&u, &call);
+        get(&u, t);
+    }
+    CHECK_INT(look(&u), TUTTI__AGAIN);
+    usleep(SOON_US);
+    CHECK_INT(u.job.ops->query(u.end), TUTTI__AGAIN);
+    CHECK_INT(pretend_counts(self->rank, PRETEND_AWAITS) - awaits, 4);
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&opened, 1);
+    wait_for(&u);
+    for (int t = 0; t < 3; t++)
+        verify(&u, t, t == 1 ? 2 : 1);
+    verify_xor(&u, 3);
+    device_forbid_alloc(self, 0);
+    end(&u);
+}
+
+static void all_held(rank_t *self)
+{
+    ahead(self, -1);
+}
+
+static void one_held(rank_t *self)
+{
+    ahead(self, 1);
+}
+
+/* One after another on the same data, under one name: each begins after the wait for the one
+   before, and none is launched before that. Direct calls between them. */
+static void in_a_row(rank_t *self)
+{
+    float times = 1;
+    user_t u;
+
+    begin(&u, self);
+    device_forbid_alloc(self, 1);
+    pretend_delays(17, DELAY_US);
+    for (int round = 0; round < 3; round++) {
+        for (int t = 0; t < TENSORS; t++)
+            put(&u, t);
+        times = 1;
+        for (int k = 0; k < 4; k++) {
+            for (int t = 0; t < TENSORS; t++) {
+                tutti_call_t call = allreduce("same", slot(&u, t), COUNT);
+
+                if (t == TENSORS - 1 && k == 2)
+                    CHECK_OK(tutti_cuda_allreduce(slot(&u, t), slot(&u, t), COUNT, TUTTI_FLOAT32,
+                                                  TUTTI_SUM, self->comm, cuda(&u)));
+                else
+                    hand_over(&u, &call);
+            }
+            times *= k > 0 ? (float)self->size : 1;
+        }
+        for (int t = 0; t < TENSORS; t++)
+            get(&u, t);
+        wait_for(&u);
+        for (int t = 0; t < TENSORS; t++)
+            verify(&u, t, times);
+    }
+    device_forbid_alloc(self, 0);
+    end(&u);
+}
+
+/* All semaphores are in use: a rank without one waits on the host. */
+static void too_many(rank_t *self)
+{
+    static char names[SMALL][32];
+    tutti_request_t *requests[SMALL], *left[SMALL];
+    tutti_call_t calls[SMALL];
+    int nleft = 0;
+    user_t u;
+
+    begin(&u, self);
+    atomic_store(&given, 0);
+    for (int t = 0; t < SMALL && self->rank == 0; t++)
+        snprintf(names[t], sizeof(names[t]), "small %d", t);
+    close_gate(self);
+    put_gate(&u);
+    put(&u, 0);
+    for (int t = 0; t < SMALL; t++)
+        calls[t] = allreduce(names[t], (float *)slot(&u, 0) + t, 1);
+    CHECK_OK(tutti_cuda_submit(calls, SMALL, self->comm, cuda(&u), requests));
+    for (int t = 0; t < SMALL; t++) {
+        tutti_status_t status = tutti_cuda_wait(requests[t], nleft > 0 ? 0 : 200, cuda(&u));
+
+        if (status == TUTTI_ERR_TIMEOUT)
+            left[nleft++] = requests[t];
+        else
+            CHECK_OK(status);
+    }
+    atomic_fetch_add(&given, SMALL - nleft);
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_INT(atomic_load(&given), TUTTI__DEVICE_WORDS);
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&opened, 1);
+    for (int t = 0; t < nleft; t++)
+        CHECK_OK(tutti_cuda_wait(left[t], -1, cuda(&u)));
+    get(&u, 0);
+    wait_for(&u);
+    for (size_t i = 0; i < SMALL; i++)
+        CHECK(host_slot(&u, 0)[i] ==
+              (float)(self->size * (self->size - 1) / 2) + (float)self->size * value(0, 0, i));
+    end(&u);
+}
+
+/* ---- cases that wait on the host ---- */
+
+static void count(void *arg, tutti_status_t status)
+{
+    CHECK_INT(status, TUTTI_OK);
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void as_ever(rank_t *self)
+{
+    tutti_async_options_t told = TUTTI_ASYNC_OPTIONS_INIT;
+    unsigned awaits = pretend_counts(self->rank, PRETEND_AWAITS);
+    tutti__dstream_t *urgent;
+    tutti_request_t *request;
+    atomic_int calls = 0;
+    tutti_call_t call;
+    user_t u;
+
+    begin(&u, self);
+    pretend_delays(4, 10 * DELAY_US);
+    put(&u, 0);
+    told.callback = count;
+    told.callback_arg = &calls;
+    call = allreduce("told", slot(&u, 0), COUNT);
+    call.options = &told;
+    hand_over(&u, &call);
+    CHECK_INT(atomic_load(&calls), 1);
+    get(&u, 0);
+    wait_for(&u);
+    verify(&u, 0, 1);
+
+    put(&u, 1);
+    wait_for(&u);
+    call = allreduce("again", slot(&u, 1), COUNT);
+    CHECK_OK(tutti_persistent_create(&call, self->comm, &request));
+    CHECK_OK(tutti_start(request));
+    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    CHECK_OK(tutti_request_free(request));
+    get(&u, 1);
+    wait_for(&u);
+    verify(&u, 1, 1);
+
+    /* Work of the library might be queued behind it. */
+    CHECK_OK(u.job.ops->stream_make(1, &urgent));
+    put(&u, 2);
+    call = allreduce("urgent", slot(&u, 2), COUNT);
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, (struct CUstream_st *)(void *)urgent));
+    CHECK_OK(u.job.ops->copy(host_slot(&u, 2), slot(&u, 2), COUNT * sizeof(float), urgent));
+    u.job.ops->stream_drop(urgent); /* when its work is done */
+    verify(&u, 2, 1);
+    CHECK_INT(pretend_counts(self->rank, PRETEND_AWAITS), awaits);
+    end(&u);
+}
+
+static void *open_later(void *arg)
+{
+    (void)arg;
+    usleep(LATER_US);
+    atomic_store(&opened, 1);
+    return NULL;
+}
+
+static void add(void *dst, const void *left, const void *right, size_t count, tutti_dtype_t dtype,
+                void *arg)
+{
+    const float *l = left, *r = right;
+    float *d = dst;
+
+    (void)dtype;
+    (void)arg;
+    for (size_t i = 0; i < count; i++)
+        d[i] = l[i] + r[i];
+}
+
+/* A user-defined operation may be freed when nothing is pending. */
+static void op_freed(rank_t *self)
+{
+    static tutti_op_t op;
+    tutti_request_t *request;
+    pthread_t opener;
+    tutti_call_t call;
+    user_t u;
+
+    begin(&u, self);
+    if (self->rank == 0)
+        CHECK_OK(tutti_op_create(add, NULL, 1, &op));
+    close_gate(self);
+    put_gate(&u);
+    put(&u, 0);
+    call = allreduce("own", slot(&u, 0), COUNT);
+    call.op = op;
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    CHECK_INT(pthread_create(&opener, NULL, open_later, NULL), 0);
+    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0)
+        CHECK_OK(tutti_op_free(op));
+    CHECK_INT(pthread_join(opener, NULL), 0);
+    get(&u, 0);
+    wait_for(&u);
+    verify(&u, 0, 1);
+    end(&u);
+}
+
+typedef struct {
+    user_t *u;
+    tutti_status_t status;
+    atomic_int ended;
+} told_t;
+
+static void call_in_stream(void *arg, tutti_status_t status)
+{
+    told_t *told = arg;
+
+    CHECK_OK(status);
+    told->status = tutti_cuda_allreduce(slot(told->u, 1), slot(told->u, 1), COUNT, TUTTI_FLOAT32,
+                                        TUTTI_SUM, told->u->job.self->comm, cuda(told->u));
+    atomic_store(&told->ended, 1);
+}
+
+/* The stream waits for work that only the thread in the callback does. */
+static void in_callback(rank_t *self)
+{
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    user_t u;
+    told_t told = { .u = &u };
+    tutti_request_t *request;
+    tutti_call_t call;
+    float x = 1;
+
+    begin(&u, self);
+    close_gate(self);
+    put_gate(&u);
+    put(&u, 0);
+    call = allreduce("handed over", slot(&u, 0), COUNT);
+    hand_over(&u, &call);
+    options.callback = call_in_stream;
+    options.callback_arg = &told;
+    call = allreduce("host", &x, 1);
+    call.options = &options;
+    CHECK_OK(tutti_submit(&call, 1, self->comm, &request));
+    CHECK_OK(tutti_wait(request, -1));
+    while (!atomic_load(&told.ended))
+        usleep(100);
+    CHECK_INT(told.status, TUTTI_ERR_UNSUPPORTED);
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&opened, 1);
+    get(&u, 0);
+    wait_for(&u);
+    verify(&u, 0, 1);
+    end(&u);
+}
+
+/* Before the request has begun it cannot be handed over; a mismatch is returned as an error. */
+static void refused(rank_t *self)
+{
+    tutti_request_t *request;
+    tutti_call_t call;
+    user_t u;
+
+    begin(&u, self);
+    call = allreduce("late", slot(&u, 0), COUNT);
+    put(&u, 0);
+    if (self->rank > 0) {
+        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+        CHECK_STATUS(tutti_cuda_wait(request, 1, cuda(&u)), TUTTI_ERR_TIMEOUT);
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0)
+        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    call = allreduce("clash", slot(&u, 1), self->rank == 1 ? 2 : 1);
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    CHECK_STATUS(tutti_cuda_wait(request, -1, cuda(&u)), TUTTI_ERR_MISMATCH);
+    get(&u, 0);
+    wait_for(&u);
+    verify(&u, 0, 1);
+    case_works(self);
+    CHECK_STATUS(tutti_cuda_allreduce(slot(&u, 2), slot(&u, 2), self->rank == 1 ? 2 : 1,
+                                      TUTTI_FLOAT32, TUTTI_SUM, self->comm, cuda(&u)),
+                 TUTTI_ERR_MISMATCH);
+    CHECK_STATUS(
+        tutti_cuda_allreduce(u.host, u.host, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, cuda(&u)),
+        TUTTI_ERR_INVALID_ARGUMENT);
+    pretend_capture(u.stream, 1);
+    CHECK_STATUS(tutti_cuda_allreduce(slot(&u, 2), slot(&u, 2), 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                      self->comm, cuda(&u)),
+                 TUTTI_ERR_UNSUPPORTED);
+    pretend_capture(u.stream, 0);
+    put(&u, 3);
+    CHECK_OK(tutti_cuda_allreduce(slot(&u, 3), slot(&u, 3), COUNT, TUTTI_FLOAT32, TUTTI_SUM,
+                                  self->comm, cuda(&u)));
+    get(&u, 3);
+    wait_for(&u);
+    verify(&u, 3, 1);
+    end(&u);
+}
+
+/* A host's own communicator shares the device, and so does its NCCL. It may be made and ended while
+   requests of others are handed over. */
+static void groups(rank_t *self)
+{
+    int color = self->rank < self->size - 1, nranks;
+    tutti_comm_t *comm;
+    user_t u;
+
+    begin(&u, self);
+    pretend_delays(23, DELAY_US);
+    for (int i = 0; i < 3; i++) {
+        tutti_call_t call = allreduce("before", slot(&u, 2), COUNT);
+
+        put(&u, 2);
+        hand_over(&u, &call);
+        CHECK_OK(tutti_comm_split(self->comm, color, self->rank, &comm));
+        if (i < 2) {
+            hand_over(&u, &call);
+            CHECK_OK(tutti_comm_free(comm));
+        }
+    }
+    nranks = tutti_size(comm);
+    close_gate(self);
+    put_gate(&u);
+    for (int t = 0; t < 2; t++)
+        put(&u, t);
+    for (int k = 0; k < 2; k++) {
+        tutti_call_t call = allreduce("world", slot(&u, k), COUNT);
+
+        hand_over(&u, &call);
+        CHECK_OK(tutti_cuda_allreduce(slot(&u, k), slot(&u, k), COUNT, TUTTI_FLOAT32, TUTTI_SUM,
+                                      comm, cuda(&u)));
+        get(&u, k);
+    }
+    CHECK_INT(look(&u), TUTTI__AGAIN);
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&opened, 1);
+    wait_for(&u);
+    for (int t = 0; t < 2; t++)
+        verify(&u, t, (float)nranks);
+    CHECK_OK(tutti_comm_free(comm));
+    end(&u);
+}
+
+/* ---- the end ---- */
+
+/* Freed while the caller's own work lasts longer than the deadline, which is no error of a peer. */
+static void freed_late(rank_t *self)
+{
+    pthread_t opener;
+    tutti_comm_t *comm;
+    tutti_call_t call;
+    tutti_request_t *request;
+    user_t u;
+
+    begin(&u, self);
+    CHECK_OK(tutti_comm_split(self->comm, 0, self->rank, &comm));
+    close_gate(self);
+    put_gate(&u);
+    put(&u, 0);
+    call = allreduce("late", slot(&u, 0), COUNT);
+    CHECK_OK(tutti_cuda_submit(&call, 1, comm, cuda(&u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    CHECK_INT(pthread_create(&opener, NULL, open_later, NULL), 0);
+    CHECK_OK(tutti_comm_free(comm));
+    CHECK_INT(pthread_join(opener, NULL), 0);
+    get(&u, 0);
+    wait_for(&u);
+    verify(&u, 0, 1);
+    end(&u);
+}
+
+/* Freed while the host still has work to do; a joining rank has nothing pending. */
+static void freed(rank_t *self)
+{
+    tutti_request_t *request;
+    tutti_comm_t *comm;
+    tutti_status_t status;
+    tutti_call_t call;
+    uint64_t begun;
+    int last;
+    user_t u;
+
+    begin(&u, self);
+    for (int t = 0; t < 2; t++) {
+        CHECK_OK(tutti_comm_split(self->comm, 0, self->rank, &comm));
+        put(&u, t);
+        wait_for(&u);
+        CHECK_OK(tutti_barrier(self->comm));
+        pretend_rates(COUNT * sizeof(float) * 5, 0); /* 0.2 s for each copy */
+        call = allreduce("x", slot(&u, t), COUNT);
+        begun = tutti__now_ns();
+        CHECK_OK(tutti_cuda_submit(&call, 1, comm, cuda(&u), &request));
+        CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+        status = look(&u);
+        /* Otherwise this rank itself was late. */
+        if (tutti__now_ns() - begun < 200000000u)
+            CHECK_INT(status, TUTTI__AGAIN);
+        if (t == 1)
+            CHECK_OK(tutti_join(comm, &last));
+        CHECK_OK(tutti_comm_free(comm));
+        pretend_rates(0, 0);
+        get(&u, t);
+        wait_for(&u);
+        verify(&u, t, 1);
+    }
+    end(&u);
+}
+
+/* Wait until the communicator has ended by itself. */
+static void check_ends(rank_t *self, tutti_status_t expected, const char *words)
+{
+    uint64_t limit = tutti__now_ns() + 15000000000u;
+    tutti_status_t status;
+
+    while ((status = tutti__engine_alive(self->inside->engine)) == TUTTI_OK &&
+           tutti__now_ns() < limit)
+        usleep(1000);
+    CHECK_STATUS(tutti_barrier(self->comm), expected);
+    check_words(words);
+}
+
+typedef enum {
+    BY_ABORT,
+    BY_SIGNAL,
+    BY_DEADLINE
+} how_t;
+
+/* Work in the stream continues when the communicator dies. */
+static void dies(rank_t *self, how_t how, tutti_status_t expected, const char *words)
+{
+    tutti_call_t call;
+    user_t u;
+
+    begin(&u, self);
+    close_gate(self);
+    if (self->rank == 1)
+        put_gate(&u);
+    put(&u, 0);
+    call = allreduce("lost", slot(&u, 0), COUNT);
+    hand_over(&u, &call);
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0) {
+        usleep(SOON_US);
+        CHECK_INT(look(&u), TUTTI__AGAIN);
+        if (how == BY_ABORT)
+            tutti_abort(self->comm, "enough");
+    }
+    if (self->rank == 1 && how == BY_SIGNAL) {
+        usleep(20 * SOON_US);
+        kill(getpid(), SIGKILL);
+    }
+    check_ends(self, expected, words);
+    if (self->rank == 0)
+        wait_for(&u);
+    atomic_store(&opened, 1);
+    drop(&u);
+    u.job.ops->free(u.job.memory);
+}
+
+static void aborted(rank_t *self)
+{
+    dies(self, BY_ABORT, TUTTI_ERR_PEER_LOST, "enough");
+}
+
+static void killed(rank_t *self)
+{
+    dies(self, BY_SIGNAL, TUTTI_ERR_PEER_LOST, "rank 1 was lost");
+}
+
+/* Rank 1's data do not come. */
+static void late(rank_t *self)
+{
+    dies(self, BY_DEADLINE, TUTTI_ERR_TIMEOUT, "s for tensor 'lost': rank");
+}
+
+/* The caller's own work may take long, if it does on all ranks. */
+static void slow_input(rank_t *self)
+{
+    tutti_call_t call;
+    user_t u;
+
+    begin(&u, self);
+    close_gate(self);
+    put_gate(&u);
+    put(&u, 0);
+    call = allreduce("slow", slot(&u, 0), COUNT);
+    hand_over(&u, &call);
+    usleep(4700000); /* the deadline, and everything that is added to it */
+    CHECK_OK(tutti_barrier(self->comm));
+    atomic_store(&opened, 1);
+    get(&u, 0);
+    wait_for(&u);
+    verify(&u, 0, 1);
+    end(&u);
+}
+
+static void settings(tutti__conf_t *conf, int rank)
+{
+    device_settings(conf, rank);
+    conf->shared.stream_wait = 1;
+}
+
+static void short_settings(tutti__conf_t *conf, int rank)
+{
+    settings(conf, rank);
+    conf->shared.timeout_ms = SHORT_MS;
+}
+
+static int run(rank_fn_t fn, const char *hosts, void (*how)(tutti__conf_t *, int), unsigned ends)
+{
+    job_t job = { .size = (int)strlen(hosts),
+                  .hosts = hosts,
+                  .threads = ends == 0,
+                  .fn = fn,
+                  .settings = how,
+                  .killed = ends };
+
+    return device_run_job(&job);
+}
+
+int main(void)
+{
+    static const char *const hosts[] = { "aab", "ab", "aabb" };
+    int failures = 0, places = test_is_long("two of three placings on hosts") ? 3 : 1;
+
+    for (int i = 0; i < places; i++) {
+        failures += run(all_held, hosts[i], settings, 0);
+        failures += run(one_held, hosts[i], settings, 0);
+        failures += run(in_a_row, hosts[i], settings, 0);
+    }
+    failures += run(as_ever, "aab", settings, 0);
+    failures += run(op_freed, "ab", settings, 0);
+    failures += run(in_callback, "ab", settings, 0);
+    failures += run(groups, "aab", settings, 0);
+    failures += run(refused, "aab", settings, 0);
+    failures += run(freed_late, "ab", short_settings, 0);
+    failures += run(too_many, "ab", settings, 0);
+    failures += run(freed, "aab", settings, 0);
+    failures += run(aborted, "aab", settings, 0);
+    failures += run(aborted, "ab", settings, 0);
+    failures += run(late, "aab", short_settings, 0);
+    failures += run(slow_input, "aab", short_settings, 0);
+    if (ranks_can_fork())
+        failures += run(killed, "aba", settings, 1 << 1);
+    return failures != 0;
+}

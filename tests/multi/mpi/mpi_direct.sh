@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Messages between pretended hosts from and to device memory, over a real MPI: each algorithm
+# between hosts, hosts with equal and unequal numbers of ranks. mpi_direct_ends.sh tests the ends.
+set -u
+. "$srcdir/tests/multi/mpi/mpi_direct_common.sh"
+
+places="aabb abc aaabb aabcc"
+is_long "three of four placings" || places=aaabb
+for sub in recursive_doubling halving_doubling ring; do
+    TUTTI_ALGORITHM=allreduce:hierarchical/$sub
+    export TUTTI_ALGORITHM
+    for hosts in $places; do
+        works $hosts "$shim" direct direct
+    done
+done
+# Alternating, so that ends get other slots.
+TUTTI_ALGORITHM=allreduce:0-4k:hierarchical/ring,allreduce:4k-100M:hierarchical/halving_doubling
+works abc "$shim" direct direct
+works aabbcd "$shim" direct direct
+unset TUTTI_ALGORITHM
+works abcd "$shim" direct direct
+
+finish

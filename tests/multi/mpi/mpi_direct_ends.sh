@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Messages between pretended hosts from and to device memory, over a real MPI: TUTTI_GPU_DIRECT=0, a
+# rank whose MPI refuses, and an MPI that reports nothing: through the host's memory. An MPI that
+# waits for the device; a rank that dies.
+set -u
+. "$srcdir/tests/multi/mpi/mpi_direct_common.sh"
+
+TUTTI_GPU_DIRECT=0 works aabb "$shim" staged "through the host's: TUTTI_GPU_DIRECT is 0"
+TUTTI_TEST_REFUSES=2 works aabb "$shim" staged "through the host's: rank 2 has no transport"
+works aabb '' staged "through the host's: the transport 'mpi' to rank 2 does not say that it takes"
+
+waits="aabb aaabb aaabbb"
+is_long "two of three placings with an MPI that waits" || waits=aaabbb
+
+# An MPI that waits for the device whenever it gets device memory. At that moment NCCL's work is on
+# the device, and waits for other ranks. The test must reach this state, and end well: a launch that
+# the device waits for was made by all ranks of the host. If NCCL were called before all ranks of the
+# host have reached the call, two hosts of three ranks would hang: a rank waits in MPI, in a lane's
+# message, for another lane's launch; a neighbour has to make that launch, and waits for a message of
+# a rank that waits in MPI in the same way.
+export TUTTI_TEST_WAITS=1
+for hosts in $waits; do
+    TUTTI_ALGORITHM=allreduce:hierarchical/recursive_doubling TUTTI_FUSION_BYTES=1K \
+        works $hosts "$shim" direct direct 60
+    grep -q '^rank .* [1-9][0-9]* waits' "$log" || wrong "hosts $hosts: MPI met no work of NCCL"
+done
+unset TUTTI_TEST_WAITS
+
+# Rank 1 is killed. A message may arrive for a receive that was abandoned.
+recovers=--enable-recovery
+export TUTTI_COMPARE=0 # otherwise the comparison reports the death first
+for cancels in yes no; do
+    [ $cancels = yes ] || export TUTTI_TEST_NO_CANCEL=1
+    job abc "$shim" dies
+    [ "$(grep -c '^rank [02]: [0-9]* late' "$log")" -eq 2 ] || wrong "dies: status $status"
+    [ $cancels = yes ] || grep -q '^rank [02]: [1-9][0-9]* late' "$log" || wrong "nothing is late"
+done
+job abc "$shim" left
+[ "$(grep -c '^rank [02]: [1-9][0-9]* late' "$log")" -eq 2 ] || wrong "left: status $status"
+
+finish

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests that end without being served: their communicator is freed, a rank has left, another
+ * call's deadline has passed. And the calls that a callback may not make.
+ */
+#include "multi/requests/async_calls.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static tutti_status_t reduce(const char *name, float *x, tutti_comm_t *comm,
+                             const tutti_async_options_t *options, tutti_request_t **ret_request)
+{
+    return tutti_allreduce_async(name, x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, comm, options,
+                                 ret_request);
+}
+
+/* Wait until this rank has been told that the communicator is dead. */
+static void await_death(rank_t *self)
+{
+    while (tutti__engine_alive(self->inside->engine) == TUTTI_OK)
+        usleep(1000);
+}
+
+/* ---- a buffer that is passed while all requests are being ended ---- */
+
+enum {
+    FILLERS = 4000,
+    LATE = 8
+};
+
+/*
+ * Ending the fillers one after another takes time, so the buffers are passed when the requests that
+ * need them are already given up, but not done.
+ */
+static void given_late(rank_t *self, int aborts)
+{
+    tutti_request_t **filler = calloc(FILLERS, sizeof(tutti_request_t *)), *late[LATE];
+    size_t ones[16], counts[16], index;
+    tutti_comm_t *part;
+    char name[32];
+    int x[16] = { 0 }, y[16];
+
+    for (int r = 0; r < 16; r++)
+        ones[r] = 1;
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &part));
+    for (int i = 0; i < LATE; i++) {
+        snprintf(name, sizeof(name), "late %d", i);
+        CHECK_OK(tutti_alltoallv_async(name, x, ones, NULL, NULL, NULL, NULL, TUTTI_INT32, part,
+                                       NULL, &late[i]));
+        CHECK_OK(tutti_request_recvcounts(late[i], -1, counts));
+    }
+    for (int i = 0; self->rank == 0 && i < FILLERS; i++) {
+        snprintf(name, sizeof(name), "filler %d", i);
+        CHECK_OK(tutti_barrier_async(name, part, NULL, &filler[i]));
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0) {
+        CHECK(tutti_wait_any(filler, FILLERS, -1, &index) != TUTTI_OK);
+        for (int i = 0; i < LATE; i++)
+            (void)tutti_request_receive(late[i], y, NULL);
+    } else {
+        /* So that the other rank sleeps, and its library's thread ends them. */
+        usleep(20000);
+        if (aborts)
+            CHECK_OK(tutti_abort(part, "enough"));
+        CHECK_OK(tutti_comm_free(part));
+    }
+    for (int i = 0; i < LATE; i++)
+        CHECK_STATUS(tutti_wait(late[i], -1), aborts ? TUTTI_ERR_PEER_LOST : TUTTI_ERR_SHUTDOWN);
+    CHECK((tutti_wait_all(filler, FILLERS, -1) != TUTTI_OK) == (self->rank == 0));
+    if (self->rank == 0)
+        CHECK_OK(tutti_comm_free(part));
+    CHECK_OK(tutti_barrier(self->comm));
+    free(filler);
+}
+
+static void buffers_too_late(rank_t *self)
+{
+    for (int i = 0; i < 10; i++)
+        given_late(self, i % 2);
+}
+
+/* ---- one of several communicators is freed ---- */
+
+static void freed_before(rank_t *self)
+{
+    float x[2] = { 1, 1 };
+    tutti_comm_t *part;
+    tutti_request_t *r[2];
+    size_t index = 9;
+
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &part));
+    CHECK_OK(reduce("part", &x[0], part, NULL, &r[0]));
+    if (self->rank == 0)
+        CHECK_OK(reduce("more", &x[1], part, NULL, &r[1]));
+    CHECK_OK(tutti_wait(r[0], -1));
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_comm_free(part));
+    if (self->rank == 0)
+        r[0] = r[1];
+    CHECK_OK(reduce("all", &x[1], self->comm, NULL, &r[1]));
+    if (self->rank == 0) {
+        CHECK_STATUS(tutti_wait_any(r, 2, -1, &index), TUTTI_ERR_SHUTDOWN);
+        CHECK_INT(index, 0);
+    }
+    CHECK_OK(tutti_wait(r[1], -1));
+}
+
+static void *wait_for_both(void *arg)
+{
+    tutti_request_t **r = arg;
+    size_t index;
+
+    CHECK_STATUS(tutti_wait_any(r, 2, -1, &index), TUTTI_ERR_SHUTDOWN);
+    CHECK_INT(index, 0);
+    return NULL;
+}
+
+/* Only rank 0 has a pending request, and frees the communicator during the wait. */
+static void freed_meanwhile(rank_t *self)
+{
+    for (int i = 0; i < 20; i++) {
+        float x[2] = { 1, 1 };
+        tutti_comm_t *part;
+        tutti_request_t *r[2];
+        pthread_t thread;
+
+        CHECK_OK(tutti_comm_split(self->comm, 0, 0, &part));
+        if (self->rank == 0) {
+            CHECK_OK(reduce("part", &x[0], part, NULL, &r[0]));
+            CHECK_OK(reduce("all", &x[1], self->comm, NULL, &r[1]));
+            pthread_create(&thread, NULL, wait_for_both, r);
+            usleep(i % 5 * 50u);
+            CHECK_OK(tutti_comm_free(part));
+            pthread_join(thread, NULL);
+        }
+        CHECK_OK(tutti_barrier(self->comm));
+        if (self->rank != 0) {
+            CHECK_OK(tutti_comm_free(part));
+            CHECK_OK(reduce("all", &x[1], self->comm, NULL, &r[1]));
+        }
+        CHECK_OK(tutti_wait(r[1], -1));
+        CHECK_INT(x[1], self->size);
+    }
+}
+
+/* Repeat until the end. */
+static void *start_and_receive(void *arg)
+{
+    tutti_request_t *r = arg;
+    tutti_status_t status;
+    size_t counts[16];
+    int y[16];
+
+    do {
+        status = tutti_start(r);
+        if (status != TUTTI_OK)
+            break;
+        status = tutti_request_recvcounts(r, -1, counts);
+        if (status == TUTTI_OK)
+            (void)tutti_request_receive(r, y, NULL);
+        status = tutti_wait(r, -1);
+    } while (status == TUTTI_OK);
+    CHECK_STATUS(status, TUTTI_ERR_SHUTDOWN);
+    CHECK_OK(tutti_request_free(r));
+    return NULL;
+}
+
+/* Calls on requests need no communicator. */
+static void started_meanwhile(rank_t *self)
+{
+    for (int i = 0; i < 20; i++) {
+        tutti_call_t call = TUTTI_CALL_INIT;
+        size_t ones[16];
+        int x[16] = { 0 };
+        tutti_comm_t *part;
+        tutti_request_t *r;
+        pthread_t thread;
+
+        for (int k = 0; k < 16; k++)
+            ones[k] = 1;
+        call.kind = TUTTI_CALL_ALLTOALLV;
+        call.name = "again";
+        call.dtype = TUTTI_INT32;
+        call.sendbuf = x;
+        call.sendcounts = ones;
+        CHECK_OK(tutti_comm_split(self->comm, 0, 0, &part));
+        CHECK_OK(tutti_persistent_create(&call, part, &r));
+        pthread_create(&thread, NULL, start_and_receive, r);
+        usleep(1000 + (unsigned)i % 7 * 30);
+        if (self->rank == 0)
+            CHECK_OK(tutti_comm_free(part));
+        pthread_join(thread, NULL);
+        CHECK_OK(tutti_barrier(self->comm));
+        if (self->rank != 0)
+            CHECK_OK(tutti_comm_free(part));
+    }
+}
+
+/* ---- another call's deadline ---- */
+
+static void *wait_to_the_end(void *arg)
+{
+    CHECK_STATUS(tutti_wait(arg, -1), TUTTI_ERR_TIMEOUT);
+    return NULL;
+}
+
+/* With a timeout of the caller's own, TIMEOUT only means that the request is still pending. */
+static void deadlines(rank_t *self)
+{
+    float x[6] = { 0 };
+    tutti_request_t *r[6], *v;
+    size_t ones[16], counts[16], index = 9;
+    pthread_t thread;
+    char name[32];
+    int times = 0, done;
+    tutti_status_t status;
+
+    if (self->rank != 0) {
+        await_death(self);
+        return;
+    }
+    for (int i = 0; i < 16; i++)
+        ones[i] = 1;
+    for (int i = 0; i < 6; i++) {
+        snprintf(name, sizeof(name), "r%d", i);
+        CHECK_OK(reduce(name, &x[i], self->comm, NULL, &r[i]));
+    }
+    CHECK_OK(tutti_alltoallv_async("v", x, ones, NULL, NULL, NULL, NULL, TUTTI_FLOAT32, self->comm,
+                                   NULL, &v));
+    pthread_create(&thread, NULL, wait_to_the_end, r[0]);
+    while ((status = tutti_wait(r[1], 50)) == TUTTI_ERR_TIMEOUT)
+        CHECK(++times < 200);
+    CHECK_STATUS(status, TUTTI_ERR_SHUTDOWN);
+    last_error_says("deadline", "rank 0 waited", "'r0'");
+    CHECK_STATUS(tutti_wait_any(&r[2], 2, 0, &index), TUTTI_ERR_SHUTDOWN);
+    CHECK(index < 2 && r[2 + index] == NULL);
+    CHECK_STATUS(tutti_wait_all(&r[2], 2, 50), TUTTI_ERR_SHUTDOWN);
+    CHECK(r[2] == NULL && r[3] == NULL);
+    CHECK_STATUS(tutti_request_recvcounts(v, 50, counts), TUTTI_ERR_SHUTDOWN);
+    CHECK_STATUS(tutti_wait(v, 0), TUTTI_ERR_SHUTDOWN);
+    /* If the outcome is certain, it is returned. */
+    CHECK_STATUS(tutti_test(r[4], &done), TUTTI_ERR_TIMEOUT);
+    CHECK_INT(done, 1);
+    CHECK_STATUS(tutti_wait(r[4], -1), TUTTI_ERR_TIMEOUT);
+    CHECK_STATUS(tutti_wait_any(&r[5], 1, -1, &index), TUTTI_ERR_TIMEOUT);
+    CHECK_INT(index, 0);
+    pthread_join(thread, NULL);
+}
+
+static void short_deadline(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.timeout_ms = 700;
+}
+
+/* ---- callbacks ---- */
+
+typedef struct {
+    tutti_comm_t *part, *other;
+    atomic_int calls;
+} freeing_t;
+
+static void frees(void *arg, tutti_status_t status)
+{
+    freeing_t *f = arg;
+
+    CHECK_OK(status);
+    CHECK_STATUS(tutti_comm_free(f->part), TUTTI_ERR_INVALID_ARGUMENT);
+    last_error_says("callback", NULL, NULL);
+    CHECK_STATUS(tutti_comm_free(f->other), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_OK(tutti_comm_free(NULL));
+    CHECK_STATUS(tutti_finalize(), TUTTI_ERR_INVALID_ARGUMENT);
+    last_error_says("callback", NULL, NULL);
+    atomic_fetch_add(&f->calls, 1);
+}
+
+/* On the waiting thread, and on the library's. */
+static void ends_in_callbacks(rank_t *self)
+{
+    float x = 1;
+    freeing_t f = { 0 };
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    tutti_request_t *r;
+
+    options.callback = frees;
+    options.callback_arg = &f;
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &f.part));
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &f.other));
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(reduce("x", &x, f.part, &options, &r));
+        while (i % 2 && atomic_load(&f.calls) <= i)
+            usleep(1000);
+        CHECK_OK(tutti_wait(r, -1));
+        CHECK_INT(atomic_load(&f.calls), i + 1);
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_comm_free(f.part));
+    CHECK_OK(tutti_comm_free(f.other));
+}
+
+/* ---- after a rank has left ---- */
+
+/* New requests are refused. Pending messages between two ranks continue, until a call needs the
+   missing rank. */
+static void left_behind(rank_t *self)
+{
+    float x = (float)self->rank, y = 1;
+    tutti_call_t call = TUTTI_CALL_INIT;
+    tutti_request_t *persistent, *r = NULL;
+    tutti_status_t status;
+
+    call.kind = TUTTI_CALL_BARRIER;
+    call.name = "again";
+    CHECK_OK(tutti_persistent_create(&call, self->comm, &persistent));
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == self->size - 1) {
+        CHECK_OK(tutti_request_free(persistent));
+        return;
+    }
+    /* The rank may have left before this. */
+    status = tutti_barrier_async("first", self->comm, NULL, &r);
+    CHECK_STATUS(status == TUTTI_OK ? tutti_wait(r, -1) : status, TUTTI_ERR_SHUTDOWN);
+    r = NULL;
+    CHECK_STATUS(reduce("x", &x, self->comm, NULL, &r), TUTTI_ERR_SHUTDOWN);
+    last_error_says("tutti_finalize", "rank", NULL);
+    CHECK_STATUS(tutti_submit(&call, 1, self->comm, &r), TUTTI_ERR_SHUTDOWN);
+    CHECK(r == NULL);
+    CHECK_STATUS(tutti_start(persistent), TUTTI_ERR_SHUTDOWN);
+    CHECK_OK(tutti_request_free(persistent));
+    CHECK_STATUS(tutti_join(self->comm, NULL), TUTTI_ERR_SHUTDOWN);
+    if (self->rank == 0)
+        CHECK_OK(tutti_send(&x, 1, TUTTI_FLOAT32, 1, self->comm));
+    else
+        CHECK_OK(tutti_recv(&y, 1, TUTTI_FLOAT32, 0, self->comm));
+    if (self->rank == 1) {
+        CHECK_INT(y, 0);
+        CHECK_OK(tutti_send(&x, 1, TUTTI_FLOAT32, 0, self->comm));
+    } else {
+        CHECK_OK(tutti_recv(&y, 1, TUTTI_FLOAT32, 1, self->comm));
+        CHECK_INT(y, 1);
+    }
+    /* This call ends the communicator. */
+    CHECK_STATUS(tutti_barrier(self->comm), TUTTI_ERR_SHUTDOWN);
+    await_death(self);
+    CHECK_STATUS(tutti_send(&x, 1, TUTTI_FLOAT32, !self->rank, self->comm), TUTTI_ERR_SHUTDOWN);
+}
+
+int main(void)
+{
+    static const char *const hosts[] = { "aaa", "aab", "abb", "abc" };
+    static const rank_fn_t fns[] = { buffers_too_late, freed_before, freed_meanwhile,
+                                     started_meanwhile, ends_in_callbacks };
+    int failures = 0, threads = !ranks_can_fork();
+
+    for (size_t i = 0; i < sizeof(fns) / sizeof(fns[0]); i++) {
+        job_t job = { .size = 2, .threads = threads, .fn = fns[i] };
+
+        RUN_JOB(failures, &job);
+        job.hosts = "ab";
+        RUN_JOB(failures, &job);
+    }
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]) && !threads; i++) {
+        job_t job = { .size = 3, .hosts = hosts[i], .fn = left_behind };
+
+        RUN_JOB(failures, &job);
+        job.fn = deadlines;
+        job.settings = short_deadline;
+        RUN_JOB(failures, &job);
+    }
+    return failures != 0;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Handles with concurrent threads, the information for callbacks, and a buffer that a rank does not
+ * pass. tests/api/handles.c tests every function.
+ */
+#include "engine/state.h"
+#include "ranks.h"
+
+#include "multi/requests/async_calls.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- stale handles in other threads, while their slots are reused ---- */
+
+enum {
+    THREADS = 2,
+    ROUNDS = 300
+};
+
+typedef struct {
+    tutti_comm_t *comm; /* freed */
+    tutti_request_t *request;
+    atomic_int *stop;
+} stale_t;
+
+static void *misuse(void *arg)
+{
+    const stale_t *s = arg;
+    float x = 0;
+    int done;
+
+    while (!atomic_load(s->stop)) {
+        CHECK_STATUS(tutti_test(s->request, &done), TUTTI_ERR_INVALID_ARGUMENT);
+        CHECK_STATUS(tutti_wait(s->request, 0), TUTTI_ERR_INVALID_ARGUMENT);
+        CHECK_STATUS(tutti_allreduce(&x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, s->comm),
+                     TUTTI_ERR_INVALID_ARGUMENT);
+        CHECK_INT(tutti_size(s->comm), -1);
+        usleep(100);
+    }
+    return NULL;
+}
+
+static void beside_threads(rank_t *self)
+{
+    tutti_request_t *r[8];
+    pthread_t thread[THREADS];
+    atomic_int stop = 0;
+    stale_t s = { .stop = &stop };
+    float x[8] = { 0 };
+    char name[16];
+
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &s.comm));
+    CHECK_OK(tutti_comm_free(s.comm));
+    CHECK_OK(tutti_barrier_async("b", self->comm, NULL, &s.request));
+    CHECK_OK(tutti_wait(s.request, -1));
+    for (int t = 0; t < THREADS; t++)
+        CHECK_INT(pthread_create(&thread[t], NULL, misuse, &s), 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < 8; i++) {
+            snprintf(name, sizeof(name), "%d", i);
+            CHECK_OK(tutti_allreduce_async(name, &x[i], &x[i], 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                           self->comm, NULL, &r[i]));
+        }
+        CHECK_OK(tutti_wait_all(r, 8, -1));
+    }
+    atomic_store(&stop, 1);
+    for (int t = 0; t < THREADS; t++)
+        pthread_join(thread[t], NULL);
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+/* ---- callbacks ---- */
+
+enum {
+    TOLD = 50
+};
+
+typedef struct {
+    tutti_request_t **request; /* where the submitting call stores it */
+    const char *name;
+    int calls;
+} told_t;
+
+/* The request is stored where its submitter finds it, however early this runs. */
+static void tell(void *arg, tutti_status_t status)
+{
+    const tutti_callback_info_t *info = arg;
+    told_t *told = info->arg;
+    int done = 1;
+
+    CHECK_OK(status);
+    CHECK_INT(info->size, sizeof(*info));
+    CHECK(info->request != NULL && info->request == *told->request);
+    CHECK_INT(strcmp(info->name, told->name), 0);
+    CHECK_OK(tutti_test(info->request, &done));
+    CHECK_INT(done, 0);
+    told->calls++;
+}
+
+static void tell_argument(void *arg, tutti_status_t status)
+{
+    CHECK_OK(status);
+    *(int *)arg += 1;
+}
+
+/* With a single rank everything is done within the submitting call, callbacks included. */
+static void told_at_once(rank_t *self)
+{
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT, plain = TUTTI_ASYNC_OPTIONS_INIT;
+    tutti_request_t *r[TOLD] = { NULL };
+    told_t told = { .calls = 0 };
+    tutti_comm_t *alone;
+    float x = 1;
+    char name[16];
+    int calls = 0;
+
+    CHECK_OK(tutti_comm_split(self->comm, self->rank, 0, &alone));
+    options.callback = tell;
+    options.callback_arg = &told;
+    options.callback_info = 1;
+    plain.callback = tell_argument;
+    plain.callback_arg = &calls;
+    told.name = name;
+    for (int i = 0; i < TOLD; i++) {
+        snprintf(name, sizeof(name), "told %d", i);
+        told.request = &r[i];
+        CHECK_OK(tutti_allreduce_async(name, &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, alone, &options,
+                                       &r[i]));
+        CHECK_OK(tutti_wait(r[i], -1));
+        CHECK_OK(tutti_barrier_async(name, alone, &plain, &r[i]));
+        CHECK_OK(tutti_wait(r[i], -1));
+    }
+    CHECK_INT(told.calls, TOLD);
+    CHECK_INT(calls, TOLD);
+    CHECK_OK(tutti_comm_free(alone));
+}
+
+/* Lists, persistent requests, and ranks that wait for each other. */
+static void told_of_lists(rank_t *self)
+{
+    tutti_async_options_t options[4];
+    tutti_call_t call[4];
+    tutti_request_t *r[4] = { NULL };
+    told_t told[4];
+    float x[4] = { 1, 2, 3, 4 };
+    char name[4][16];
+
+    for (int i = 0; i < 4; i++) {
+        snprintf(name[i], sizeof(name[i]), "list %d", i);
+        told[i] = (told_t){ &r[i], name[i], 0 };
+        options[i] = (tutti_async_options_t)TUTTI_ASYNC_OPTIONS_INIT;
+        options[i].callback = tell;
+        options[i].callback_arg = &told[i];
+        options[i].callback_info = 1;
+        call[i] = (tutti_call_t)TUTTI_CALL_INIT;
+        call[i].kind = TUTTI_CALL_ALLREDUCE;
+        call[i].dtype = TUTTI_FLOAT32;
+        call[i].op = TUTTI_SUM;
+        call[i].name = name[i];
+        call[i].sendbuf = call[i].recvbuf = &x[i];
+        call[i].count = 1;
+        call[i].options = &options[i];
+    }
+    for (int times = 1; times <= TOLD; times++) {
+        CHECK_OK(tutti_submit(call, 4, self->comm, r));
+        CHECK_OK(tutti_wait_all(r, 4, -1));
+        for (int i = 0; i < 4; i++)
+            CHECK_INT(told[i].calls, times);
+    }
+    CHECK_OK(tutti_persistent_create(&call[0], self->comm, &r[0]));
+    for (int times = 1; times <= TOLD; times++) {
+        CHECK_OK(tutti_start(r[0]));
+        CHECK_OK(tutti_wait(r[0], -1));
+        CHECK_INT(told[0].calls, TOLD + times);
+    }
+    CHECK_OK(tutti_request_free(r[0]));
+}
+
+/* A program of the first version passes a shorter structure; and invalid options. */
+static void old_options(rank_t *self)
+{
+    tutti_async_options_t options;
+    tutti_request_t *r = NULL;
+    int calls = 0;
+
+    memset(&options, 0xff, sizeof(options)); /* after the first version's fields: garbage */
+    options.size = offsetof(tutti_async_options_t, callback_info);
+    options.callback = tell_argument;
+    options.callback_arg = &calls;
+    options.prescale = options.postscale = 0;
+    CHECK_OK(tutti_barrier_async("old", self->comm, &options, &r));
+    CHECK_OK(tutti_wait(r, -1));
+    CHECK_INT(calls, 1);
+    r = NULL;
+    options.size = sizeof(options);
+    options.callback_info = 2;
+    options.reserved = 0;
+    CHECK_STATUS(tutti_barrier_async("new", self->comm, &options, &r), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK(strstr(tutti_last_error(), "callback_info is 2") != NULL);
+    options.callback_info = 0;
+    options.reserved = 1;
+    CHECK_STATUS(tutti_barrier_async("new", self->comm, &options, &r), TUTTI_ERR_INVALID_ARGUMENT);
+    options.reserved = 0;
+    options.size = sizeof(options) - 1;
+    CHECK_STATUS(tutti_barrier_async("new", self->comm, &options, &r), TUTTI_ERR_ABI);
+    CHECK(r == NULL);
+    CHECK_OK(tutti_barrier(self->comm));
+}
+
+/* A name that is pending: the caller's variable is unchanged. */
+static void unchanged(rank_t *self)
+{
+    tutti_request_t *first, *second = (tutti_request_t *)(void *)self;
+    float x = 0;
+
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank == 0) {
+        CHECK_OK(tutti_allreduce_async("twice", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &first));
+        CHECK_STATUS(tutti_allreduce_async("twice", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                           NULL, &second),
+                     TUTTI_ERR_INVALID_ARGUMENT);
+        CHECK(second == (tutti_request_t *)(void *)self);
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank != 0)
+        CHECK_OK(tutti_allreduce_async("twice", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &first));
+    CHECK_OK(tutti_wait(first, -1));
+}
+
+/* ---- tutti_request_receive is missing ---- */
+
+/* Rank 1 has its counts, and passes no buffer. */
+static void no_buffer(rank_t *self)
+{
+    size_t ones[16], counts[16];
+    tutti_request_t *r;
+    int x[16] = { 0 }, y[16];
+
+    for (int i = 0; i < 16; i++)
+        ones[i] = 1;
+    CHECK_OK(tutti_alltoallv_async("v", x, ones, NULL, NULL, NULL, NULL, TUTTI_INT32, self->comm,
+                                   NULL, &r));
+    CHECK_OK(tutti_request_recvcounts(r, -1, counts));
+    if (self->rank != 1)
+        CHECK_OK(tutti_request_receive(r, y, NULL));
+    /* Only rank 0 waits, so its text is the reason on all ranks. The deadline is for this wait, not
+       for tutti_init; the engine's thread reads it with the token. */
+    tutti__token_await(self->inside->engine);
+    self->inside->conf.shared.timeout_ms = 700;
+    tutti__token_leave(self->inside->engine, TUTTI__STEP_WAITER);
+    while (self->rank != 0 && tutti__engine_alive(self->inside->engine) == TUTTI_OK)
+        usleep(1000);
+    CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_TIMEOUT);
+    last_error_says("v", "rank 1 has not called tutti_request_receive for it", "");
+    CHECK(strstr(tutti_last_error(), "submitted") == NULL);
+}
+
+int main(void)
+{
+    int failures = 0;
+
+    for (int size = 1; size <= 3; size += 2) {
+        rank_fn_t fns[] = { beside_threads, told_at_once, told_of_lists, old_options, unchanged };
+
+        for (size_t i = 0; i < sizeof(fns) / sizeof(fns[0]); i++) {
+            job_t job = { .size = size, .threads = 1, .fn = fns[i] };
+
+            if (size > 1 || fns[i] != unchanged)
+                RUN_JOB(failures, &job);
+        }
+    }
+    for (int split = 0; split < 2; split++) {
+        job_t job = { .size = 3, .hosts = split ? "aab" : NULL, .threads = 1, .fn = no_buffer };
+
+        RUN_JOB(failures, &job);
+    }
+    return failures != 0;
+}

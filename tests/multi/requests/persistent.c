@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests that are started repeatedly; callbacks; waiting for any of several. */
+#include "multi/requests/async_calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static tutti_call_t allreduce_of(const char *name, float *x, size_t count,
+                                 const tutti_async_options_t *options)
+{
+    tutti_call_t call = TUTTI_CALL_INIT;
+
+    call.kind = TUTTI_CALL_ALLREDUCE;
+    call.dtype = TUTTI_FLOAT32;
+    call.op = TUTTI_SUM;
+    call.name = name;
+    call.sendbuf = call.recvbuf = x;
+    call.count = count;
+    call.options = options;
+    return call;
+}
+
+/* ---- a thousand starts ---- */
+
+enum {
+    TENSORS = 4,
+    COUNT = 300
+};
+
+static void many_starts(rank_t *self)
+{
+    static __thread float x[TENSORS][COUNT];
+    tutti_request_t *requests[TENSORS];
+    int starts = ranks_can_fork() ? 1000 : 50;
+    char name[16];
+
+    for (int t = 0; t < TENSORS; t++) {
+        tutti_call_t call;
+
+        snprintf(name, sizeof(name), "weight %d", t);
+        call = allreduce_of(name, x[t], COUNT, NULL);
+        CHECK_OK(tutti_persistent_create(&call, self->comm, &requests[t]));
+    }
+    for (int s = 0; s < starts; s++) {
+        for (int k = 0; k < TENSORS; k++) {
+            int t = (k + self->rank + s) % TENSORS;
+
+            for (int i = 0; i < COUNT; i++)
+                x[t][i] = (float)((self->rank + t + i + s) % 16);
+            CHECK_OK(tutti_start(requests[t]));
+        }
+        CHECK_OK(tutti_wait_all(requests, TENSORS, -1));
+        for (int t = 0; t < TENSORS; t++) {
+            for (int i = 0; i < COUNT; i++) {
+                int want = 0;
+
+                for (int r = 0; r < self->size; r++)
+                    want += (r + t + i + s) % 16;
+                CHECK_INT(x[t][i], want);
+            }
+        }
+    }
+    for (int t = 0; t < TENSORS; t++)
+        CHECK_OK(tutti_request_free(requests[t]));
+}
+
+/* Every kind, a few times. */
+static void all_kinds(rank_t *self)
+{
+    for (int kind = TUTTI_CALL_ALLREDUCE; kind <= TUTTI_CALL_SENDRECV; kind++) {
+        task_facts_t facts = { .number = kind,
+                               .kind = (tutti_call_kind_t)kind,
+                               .dtype = TUTTI_FLOAT32,
+                               .op = TUTTI_SUM,
+                               .count = 100,
+                               .root = kind % self->size };
+        task_t *task;
+
+        facts.later = kind == TUTTI_CALL_ALLGATHERV || kind == TUTTI_CALL_ALLTOALLV;
+        task = task_make(self, &facts);
+        if (!task->idle)
+            CHECK_OK(tutti_persistent_create(&task->call, self->comm, &task->request));
+        for (int s = 0; s < 3 && !task->idle; s++) {
+            task_reset(task);
+            CHECK_OK(tutti_start(task->request));
+            task_receive(task);
+            CHECK_OK(tutti_wait(task->request, -1));
+            task_verify(task);
+        }
+        if (!task->idle)
+            CHECK_OK(tutti_request_free(task->request));
+        task_free(task);
+    }
+}
+
+/* ---- mistakes ---- */
+
+static void wrong_uses(rank_t *self)
+{
+    float x = 1;
+    tutti_call_t call = allreduce_of("p", &x, 1, NULL);
+    tutti_request_t *p, *plain, *list[3];
+    size_t index = 9;
+    int done;
+
+    CHECK_OK(tutti_request_free(NULL));
+    CHECK_OK(tutti_persistent_create(&call, self->comm, &p));
+    CHECK_STATUS(tutti_wait(p, -1), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_STATUS(tutti_test(p, &done), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_OK(tutti_start(p));
+    if (self->rank != 0 || self->size == 1) {
+        CHECK_STATUS(tutti_start(p), TUTTI_ERR_INVALID_ARGUMENT);
+        CHECK_STATUS(tutti_request_free(p), TUTTI_ERR_INVALID_ARGUMENT);
+    }
+    CHECK_OK(tutti_wait(p, -1));
+    CHECK_INT(x, self->size);
+    CHECK_STATUS(tutti_wait(p, -1), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_OK(
+        tutti_allreduce_async("q", &x, &x, 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm, NULL, &plain));
+    CHECK_STATUS(tutti_start(plain), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_STATUS(tutti_request_free(plain), TUTTI_ERR_INVALID_ARGUMENT);
+    /* An inactive request counts as NULL. */
+    list[0] = NULL;
+    list[1] = p;
+    list[2] = plain;
+    CHECK_OK(tutti_wait_any(list, 3, -1, &index));
+    CHECK_INT(index, 2);
+    CHECK(list[1] == p && list[2] == NULL);
+    CHECK_OK(tutti_wait_any(list, 3, 0, &index));
+    CHECK_INT(index, 3);
+    CHECK_OK(tutti_wait_all(list, 3, 0));
+    CHECK_OK(tutti_request_free(p));
+    call.kind = (tutti_call_kind_t)99;
+    CHECK_STATUS(tutti_persistent_create(&call, self->comm, &p), TUTTI_ERR_INVALID_ARGUMENT);
+    call.kind = TUTTI_CALL_ALLREDUCE;
+    call.size = 8;
+    CHECK_STATUS(tutti_persistent_create(&call, self->comm, &p), TUTTI_ERR_ABI);
+}
+
+/* ---- callbacks ---- */
+
+typedef struct {
+    atomic_int calls, ended; /* ended: sum of the statuses */
+    tutti_comm_t *comm;
+    tutti_request_t *next;  /* started by the callback */
+    tutti_request_t *other; /* not done: a callback may not wait for it */
+    tutti_status_t waited;
+} heard_t;
+
+static void hear(void *arg, tutti_status_t status)
+{
+    heard_t *h = arg;
+
+    atomic_fetch_add(&h->ended, (int)status);
+    if (h->other != NULL)
+        h->waited = tutti_wait(h->other, -1);
+    if (h->next != NULL)
+        CHECK_OK(tutti_start(h->next));
+    /* Late enough to be missed by a wait that does not wait for callbacks. */
+    if (h->calls == 0)
+        usleep(2000);
+    atomic_fetch_add(&h->calls, 1);
+}
+
+static tutti_async_options_t hears(heard_t *h)
+{
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+
+    options.callback = hear;
+    options.callback_arg = h;
+    return options;
+}
+
+/* Once for each start, before the wait is over, whichever thread completes it. */
+static void each_start(rank_t *self)
+{
+    float x[8] = { 0 };
+    heard_t h[8] = { 0 };
+    tutti_request_t *r[8];
+    char name[8];
+
+    for (int i = 0; i < 8; i++) {
+        tutti_async_options_t options = hears(&h[i]);
+        tutti_call_t call;
+
+        snprintf(name, sizeof(name), "c%d", i);
+        call = allreduce_of(name, &x[i], 1, &options);
+        CHECK_OK(tutti_persistent_create(&call, self->comm, &r[i]));
+    }
+    for (int s = 0; s < 60; s++) {
+        for (int i = 0; i < 8; i++)
+            CHECK_OK(tutti_start(r[(i + self->rank) % 8]));
+        /* The library's thread, a waiter, or a thread that only submits. */
+        if (s % 3 == 0)
+            usleep(1000);
+        for (int i = 0; i < 8; i++) {
+            if (s % 3 == 1)
+                while (tutti_wait(r[i], 0) == TUTTI_ERR_TIMEOUT)
+                    usleep(10);
+            else
+                CHECK_OK(tutti_wait(r[i], -1));
+            CHECK_INT(h[i].calls, s + 1);
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        CHECK_INT(h[i].ended, 0);
+        CHECK_OK(tutti_request_free(r[i]));
+    }
+}
+
+/* Callbacks start other requests, a long chain; and may not wait. */
+static void chain(rank_t *self)
+{
+    enum {
+        LINKS = 50
+    };
+    static __thread float x[LINKS];
+    heard_t h[LINKS];
+    tutti_request_t *r[LINKS], *open;
+    tutti_async_options_t last;
+    float y = 1;
+    char name[16];
+
+    memset(h, 0, sizeof(h));
+    for (int i = 0; i < LINKS; i++) {
+        tutti_async_options_t options = hears(&h[i]);
+        tutti_call_t call;
+
+        x[i] = 1;
+        snprintf(name, sizeof(name), "chain %d", i);
+        call = allreduce_of(name, &x[i], 1, &options);
+        CHECK_OK(tutti_persistent_create(&call, self->comm, &r[i]));
+        if (i > 0)
+            h[i - 1].next = r[i];
+    }
+    /* All ranks wait for it in a callback, so it cannot complete meanwhile. */
+    last = hears(&h[LINKS - 1]);
+    CHECK_OK(tutti_allreduce_async("open", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, &last,
+                                   &open));
+    CHECK_OK(tutti_wait(open, -1));
+    CHECK_INT(h[LINKS - 1].calls, 1);
+    CHECK_OK(tutti_start(r[0]));
+    while (atomic_load(&h[LINKS - 1].calls) < 2) {
+        int done;
+
+        tutti_test(r[LINKS - 1], &done);
+        usleep(100);
+    }
+    for (int i = 0; i < LINKS; i++) {
+        CHECK_OK(tutti_wait(r[i], -1));
+        CHECK_INT(x[i], self->size);
+        CHECK_OK(tutti_request_free(r[i]));
+    }
+}
+
+static void no_waiting(rank_t *self)
+{
+    float x = 1, y = 1;
+    heard_t h = { 0 };
+    tutti_async_options_t options = hears(&h);
+    tutti_request_t *r;
+
+    if (self->size == 1)
+        return;
+    /* Not all ranks submit "never" before the callback has checked. */
+    if (self->rank == 0)
+        CHECK_OK(tutti_allreduce_async("never", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &h.other));
+    CHECK_OK(tutti_allreduce_async("looks", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                   &options, &r));
+    CHECK_OK(tutti_wait(r, -1));
+    CHECK_INT(h.calls, 1);
+    CHECK_INT(h.waited, self->rank == 0 ? TUTTI_ERR_INVALID_ARGUMENT : TUTTI_OK);
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank != 0)
+        CHECK_OK(tutti_allreduce_async("never", &y, &y, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &h.other));
+    CHECK_OK(tutti_wait(h.other, -1));
+    CHECK_INT(y, self->size);
+}
+
+/* Errors as well: mismatches, and requests that are pending at the end. */
+static void bad_ends(rank_t *self)
+{
+    float x[2] = { 1, 1 };
+    heard_t h[2] = { 0 };
+    tutti_async_options_t options[2] = { hears(&h[0]), hears(&h[1]) };
+    tutti_request_t *r[2];
+
+    if (self->size == 1)
+        return;
+    CHECK_OK(tutti_allreduce_async("misfit", x, x, self->rank == 0 ? 1 : 2, TUTTI_FLOAT32,
+                                   TUTTI_SUM, self->comm, &options[0], &r[0]));
+    CHECK_STATUS(tutti_wait(r[0], -1), TUTTI_ERR_MISMATCH);
+    CHECK_INT(h[0].calls, 1);
+    CHECK_INT(h[0].ended, TUTTI_ERR_MISMATCH);
+    /* Before the barrier: a rank that is slow to leave it may find that the others have left. */
+    if (self->rank == 0)
+        CHECK_OK(tutti_allreduce_async("alone", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       &options[1], &r[1]));
+    CHECK_OK(tutti_barrier(self->comm));
+    if (self->rank != 0) {
+        usleep(100000);
+        return;
+    }
+    tutti__comm_close(self->inside);
+    self->inside = NULL;
+    CHECK_INT(h[1].calls, 1);
+    CHECK_INT(h[1].ended, TUTTI_ERR_SHUTDOWN);
+    CHECK_STATUS(tutti_wait(r[1], -1), TUTTI_ERR_SHUTDOWN);
+    CHECK_INT(h[1].calls, 1);
+}
+
+static void aborted(rank_t *self)
+{
+    float x = 1;
+    heard_t h = { 0 };
+    tutti_async_options_t options = hears(&h);
+    tutti_request_t *r;
+
+    if (self->rank == 0) {
+        CHECK_OK(tutti_barrier(self->comm)); /* all have submitted it */
+        CHECK_OK(tutti_abort(self->comm, "enough"));
+        return;
+    }
+    CHECK_OK(
+        tutti_allreduce_async("x", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, &options, &r));
+    (void)tutti_barrier(self->comm); /* a rank that is slow to leave may get the error here */
+    CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_PEER_LOST);
+    CHECK_INT(h.calls, 1);
+    CHECK_INT(h.ended, TUTTI_ERR_PEER_LOST);
+}
+
+/* ---- waiting for any ---- */
+
+/* A request that is submitted again whenever it is done must not hide the others. In a world of
+   one, where every request is done at once; with more ranks all would have to choose alike. */
+static void fair(rank_t *self)
+{
+    enum {
+        N = 6
+    };
+    float x[N] = { 0 };
+    tutti_request_t *r[N];
+    char name[8];
+    size_t index;
+    int picked[N] = { 0 };
+
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof(name), "f%d", i);
+        CHECK_OK(tutti_allreduce_async(name, &x[i], &x[i], 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &r[i]));
+    }
+    for (int k = 0; k < 10 * N; k++) {
+        CHECK_OK(tutti_wait_any(r, N, -1, &index));
+        CHECK(r[index] == NULL);
+        picked[index]++;
+        snprintf(name, sizeof(name), "f%d", (int)index);
+        CHECK_OK(tutti_allreduce_async(name, &x[index], &x[index], 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                       self->comm, NULL, &r[index]));
+    }
+    for (int i = 0; i < N; i++)
+        CHECK_INT(picked[i], 10);
+    CHECK_OK(tutti_wait_all(r, N, -1));
+}
+
+static void timeouts(rank_t *self)
+{
+    float x[2] = { 1, 1 };
+    tutti_request_t *r[2] = { NULL, NULL };
+    size_t index = 77;
+
+    if (self->size == 1)
+        return;
+    if (self->rank == 0) {
+        CHECK_OK(tutti_allreduce_async("t0", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
+                                       &r[0]));
+        CHECK_OK(tutti_allreduce_async("t1", x + 1, x + 1, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                       NULL, &r[1]));
+        CHECK_STATUS(tutti_wait_any(r, 2, 0, &index), TUTTI_ERR_TIMEOUT);
+        CHECK_STATUS(tutti_wait_any(r, 2, 20, &index), TUTTI_ERR_TIMEOUT);
+        CHECK_INT(index, 77);
+        CHECK_STATUS(tutti_wait_all(r, 2, 20), TUTTI_ERR_TIMEOUT);
+        CHECK(r[0] != NULL && r[1] != NULL);
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    for (int i = 0; i < 2 && self->rank != 0; i++)
+        CHECK_OK(tutti_allreduce_async(i ? "t1" : "t0", &x[i], &x[i], 1, TUTTI_FLOAT32, TUTTI_SUM,
+                                       self->comm, NULL, &r[i]));
+    CHECK_OK(tutti_wait_all(r, 2, 20000));
+    CHECK_INT(x[0] + x[1], 2 * self->size);
+}
+
+/* Requests of two communicators in one list. */
+static void mixed(rank_t *self)
+{
+    float x[2] = { 1, 1 };
+    tutti_comm_t *half;
+    tutti_request_t *r[2];
+    size_t index;
+
+    CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, 0, &half));
+    for (int i = 0; i < 40; i++) {
+        CHECK_OK(tutti_allreduce_async("all", &x[0], &x[0], 1, TUTTI_FLOAT32, TUTTI_MAX, self->comm,
+                                       NULL, &r[i % 2]));
+        CHECK_OK(tutti_allreduce_async("half", &x[1], &x[1], 1, TUTTI_FLOAT32, TUTTI_MAX, half,
+                                       NULL, &r[1 - i % 2]));
+        if (i % 4 == 3) {
+            CHECK_OK(tutti_wait_all(r, 2, -1));
+            continue;
+        }
+        CHECK_OK(tutti_wait_any(r, 2, -1, &index));
+        CHECK(index < 2 && r[index] == NULL);
+        CHECK_OK(tutti_wait_any(r, 2, -1, &index));
+        CHECK(r[0] == NULL && r[1] == NULL);
+    }
+    CHECK_OK(tutti_comm_free(half));
+}
+
+static void everything(rank_t *self)
+{
+    many_starts(self);
+    all_kinds(self);
+    wrong_uses(self);
+    each_start(self);
+    chain(self);
+    no_waiting(self);
+    if (self->size == 1)
+        fair(self);
+    timeouts(self);
+    mixed(self);
+    bad_ends(self);
+}
+
+int main(void)
+{
+    static const int sizes[] = { 1, 2, 3, 5, 8 };
+    static const char *const hosts[] = { "ab", "aabb", "abab" };
+    int failures = 0, threads = !ranks_can_fork();
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        job_t job = { .size = sizes[i], .threads = threads, .fn = everything };
+
+        if (threads && sizes[i] != 2)
+            continue;
+        RUN_JOB(failures, &job);
+        job.fn = aborted;
+        if (sizes[i] > 1 && !threads)
+            RUN_JOB(failures, &job);
+    }
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+        job_t job = {
+            .size = (int)strlen(hosts[i]), .hosts = hosts[i], .threads = threads, .fn = everything
+        };
+
+        if (threads && i != 1)
+            continue;
+        RUN_JOB(failures, &job);
+    }
+    return failures != 0;
+}
