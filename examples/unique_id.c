@@ -6,8 +6,8 @@
  *          |                     ^
  *          +---- unique id ------+             and calls tutti_init
  *
- * The id contains the ranks' meeting point and a secret. Here it is sent through a pipe; a file or a
- * socket serves as well. All ranks must be on this machine: between machines Tutti needs MPI, and
+ * The id contains the ranks' meeting point and a secret. Here it is sent through a pipe; a file or
+ * a socket serves as well. All ranks must be on this machine: between machines Tutti needs MPI, and
  * without it tutti_init refuses ranks of another machine.
  */
 #include <stdint.h>
