@@ -6,7 +6,7 @@
 
 unset TUTTI_DEVICE TUTTI_DEVICE_ID TUTTI_GPU_DIRECT TUTTI_ALGORITHM
 program=tests/multi/mpi/mpi_direct
-shim=$PWD/tests/multi/.libs/mpi_direct_shim.so
+shim=$PWD/tests/multi/mpi/.libs/mpi_direct_shim.so
 case $mpirun in
 *oversubscribe*) ;;
 *)
