@@ -31,15 +31,12 @@ typedef struct {
 #define GRACE_NS 100000000u
 
 static void conflict_text(char *text, size_t bytes, const tutti__tensor_t *tensor,
-                          const conflict_t *conflict)
+                          const conflict_t *c)
 {
-    char one[192], other[192];
+    int n = snprintf(text, bytes, "tensor '%.100s': ", tensor->name);
 
-    tutti__metadata_text(one, sizeof(one), conflict->rank, conflict->metadata,
-                         conflict->submission);
-    tutti__metadata_text(other, sizeof(other), conflict->other_rank, conflict->other,
-                         conflict->other_submission);
-    snprintf(text, bytes, "tensor '%.100s': %s; %s", tensor->name, one, other);
+    tutti__metadata_texts(text + n, bytes - (size_t)n, c->rank, c->metadata, c->submission,
+                          c->other_rank, c->other, c->other_submission);
 }
 
 /* ---- messages ---- */

@@ -3,11 +3,9 @@
 #include "agree/tensors.h"
 
 #include "base/compiler.h"
+#include "base/describe.h"
 #include "base/kinds.h"
-#include "base/names.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 static double double_of(uint64_t bits)
@@ -110,89 +108,59 @@ size_t tutti__metadata_bytes(const tutti__metadata_t *metadata, uint32_t size)
 
 /* ---- text ---- */
 
-typedef struct {
-    char *at;
-    size_t room;
-} text_t;
-
-static void put(text_t *text, const char *fmt, ...) TUTTI__PRINTF(2, 3);
-
-static void put(text_t *text, const char *fmt, ...)
+static unsigned parts_of(const tutti__metadata_t *m)
 {
-    va_list args;
-    int n;
+    tutti_call_kind_t kind = (tutti_call_kind_t)m->kind;
+    unsigned has = m->on_device ? TUTTI__HAS_DEVICE : 0;
 
-    va_start(args, fmt);
-    n = vsnprintf(text->at, text->room, fmt, args);
-    va_end(args);
-    n = n < 0 ? 0 : (int)TUTTI__MIN((size_t)n, text->room - 1);
-    text->at += n;
-    text->room -= (size_t)n;
+    if (kind == TUTTI_CALL_BARRIER)
+        return has;
+    has |= TUTTI__HAS_TYPE;
+    if (!tutti__call_by_pair(kind) && !has_no_counts(m))
+        has |= TUTTI__HAS_COUNT;
+    if (tutti__call_is_message(kind)) {
+        has |= kind != TUTTI_CALL_RECV ? TUTTI__HAS_TO : 0;
+        return has | (kind != TUTTI_CALL_SEND ? TUTTI__HAS_FROM : 0);
+    }
+    has |= m->op != 0 ? TUTTI__HAS_OP : 0;
+    return has | TUTTI__HAS_SCALES | (tutti__call_has_root(kind) ? TUTTI__HAS_ROOT : 0);
 }
 
-static void put_message(text_t *text, const tutti__metadata_t *f)
+static tutti__description_t describe(const tutti__metadata_t *m,
+                                     const tutti__submission_t *submission)
 {
-    const char *type = tutti__dtype_name((tutti_dtype_t)f->dtype);
+    int is_message = tutti__metadata_is_message(m);
 
-    if (f->kind == TUTTI_CALL_SENDRECV)
-        put(text, " of %llu elements of %s to rank %u, and of %llu from rank %u",
-            (unsigned long long)f->count, type, f->root, (unsigned long long)f->more, f->source);
-    else if (f->kind == TUTTI_CALL_SEND)
-        put(text, " of %llu elements of %s to rank %u", (unsigned long long)f->count, type,
-            f->root);
-    else
-        put(text, " of %llu elements of %s from rank %u", (unsigned long long)f->more, type,
-            f->source);
+    return (tutti__description_t){
+        .name = tutti__call_name((tutti_call_kind_t)m->kind),
+        .has = parts_of(m),
+        .dtype = (tutti_dtype_t)m->dtype,
+        .op = (tutti_op_t)m->op,
+        .root = m->root,
+        .source = m->source,
+        .count = m->kind == TUTTI_CALL_RECV ? m->more : m->count,
+        .received = m->more,
+        .recvcounts = is_message ? 0 : (uint32_t)m->more,
+        .prescale = double_of(m->prescale),
+        .postscale = double_of(m->postscale),
+        .group_size = submission != NULL ? submission->size : 0,
+        .group_hash = submission != NULL ? (uint32_t)submission->hash : 0,
+    };
 }
 
-static void put_collective(text_t *text, const tutti__metadata_t *f)
+void tutti__metadata_call_text(char *text, size_t bytes, const tutti__metadata_t *metadata)
 {
-    double prescale = double_of(f->prescale), postscale = double_of(f->postscale);
+    tutti__description_t call = describe(metadata, NULL);
 
-    if (f->kind == TUTTI_CALL_BARRIER)
-        return;
-    if (tutti__call_by_pair((tutti_call_kind_t)f->kind) || has_no_counts(f))
-        put(text, " of %s", tutti__dtype_name((tutti_dtype_t)f->dtype));
-    else
-        put(text, " of %llu elements of %s", (unsigned long long)f->count,
-            tutti__dtype_name((tutti_dtype_t)f->dtype));
-    if (f->more != 0)
-        put(text, " (recvcounts %08x)", (unsigned)f->more);
-    if (f->op > TUTTI_MAXLOC)
-        put(text, ", operation %u", f->op);
-    else if (f->op != 0)
-        put(text, ", %s", tutti__op_name((tutti_op_t)f->op));
-    if (tutti__call_has_root((tutti_call_kind_t)f->kind))
-        put(text, ", root %u", f->root);
-    if (prescale != 1 || postscale != 1)
-        put(text, ", scaled by %.17g and %.17g", prescale, postscale);
+    tutti__describe(text, bytes, &call);
 }
 
-static void put_call(text_t *text, const tutti__metadata_t *metadata)
+void tutti__metadata_texts(char *text, size_t bytes, uint32_t rank, const tutti__metadata_t *m,
+                           const tutti__submission_t *submission, uint32_t other_rank,
+                           const tutti__metadata_t *other,
+                           const tutti__submission_t *other_submission)
 {
-    put(text, "%s", tutti__call_name((tutti_call_kind_t)metadata->kind));
-    if (tutti__metadata_is_message(metadata))
-        put_message(text, metadata);
-    else
-        put_collective(text, metadata);
-    if (metadata->on_device)
-        put(text, ", in device memory");
-}
+    tutti__description_t a = describe(m, submission), b = describe(other, other_submission);
 
-void tutti__metadata_call_text(char *buffer, size_t bytes, const tutti__metadata_t *metadata)
-{
-    text_t text = { buffer, bytes };
-
-    put_call(&text, metadata);
-}
-
-void tutti__metadata_text(char *buffer, size_t bytes, uint32_t rank,
-                          const tutti__metadata_t *metadata, const tutti__submission_t *submission)
-{
-    text_t text = { buffer, bytes };
-
-    put(&text, "rank %u has ", rank);
-    put_call(&text, metadata);
-    if (submission != NULL)
-        put(&text, ", in a group of %u (%08x)", submission->size, (unsigned)submission->hash);
+    tutti__describe_both(text, bytes, rank, &a, other_rank, &b);
 }

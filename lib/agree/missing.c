@@ -134,8 +134,8 @@ static int put_message(const tutti__agree_t *a, const tutti__tensor_t *tensor, c
             peer = p->metadata.source;
         if (peer == TUTTI__NOBODY)
             continue;
-        tutti__metadata_text(one, sizeof(one), r, &p->metadata, NULL);
-        snprintf(text, bytes, "%s; %s has not submitted its part", one,
+        tutti__metadata_call_text(one, sizeof(one), &p->metadata);
+        snprintf(text, bytes, "rank %u has %s; %s has not submitted its part", r, one,
                  a->env.ops->rank_name(a->env.owner, peer));
         return 1;
     }

@@ -24,8 +24,8 @@
  */
 #include "api/direct.h"
 
+#include "base/describe.h"
 #include "base/hash.h"
-#include "base/names.h"
 #include "base/status.h"
 
 #include <stdlib.h>
@@ -139,12 +139,6 @@ static void tell_counts(const tutti__call_t *call, uint32_t rank, uint32_t size,
 
 /* ---- comparing ---- */
 
-static int is_rooted(tutti_call_kind_t kind)
-{
-    return kind == TUTTI_CALL_REDUCE || kind == TUTTI_CALL_BROADCAST || kind == TUTTI_CALL_GATHER ||
-           kind == TUTTI_CALL_GATHERV || kind == TUTTI_CALL_SCATTER || kind == TUTTI_CALL_SCATTERV;
-}
-
 static const char *name_of(uint32_t what)
 {
     if (what == (OWN | TUTTI__TAG_MEM_ALLOC))
@@ -154,49 +148,41 @@ static const char *name_of(uint32_t what)
     return tutti__call_name((tutti_call_kind_t)what);
 }
 
-/* "a gatherv of float32, root 2" */
-static void describe(const uint64_t *words, char *text, size_t bytes)
+static tutti__description_t describe(const uint64_t *words)
 {
     uint32_t what = words[WHAT] & 0xff;
     tutti_call_kind_t kind = (tutti_call_kind_t)what;
-    const char *op = tutti__op_name((tutti_op_t)(words[WHAT] >> 16 & 0xffff));
-    char count[32] = "", root[32] = "";
-    double scales[2];
+    tutti__description_t call = {
+        .name = name_of(what),
+        .has = words[WHAT] & ON_DEVICE ? TUTTI__HAS_DEVICE : 0,
+        .dtype = (tutti_dtype_t)(words[WHAT] >> 8 & 0x7f),
+        .op = (tutti_op_t)(words[WHAT] >> 16 & 0xffff),
+        .root = (uint32_t)(words[WHAT] >> 32),
+        .count = words[COUNT],
+    };
 
-    if (what & OWN || kind == TUTTI_CALL_BARRIER) {
-        snprintf(text, bytes, "%s", name_of(what));
-        return;
-    }
-    memcpy(scales, words + PRESCALE, sizeof(scales));
-    if (has_one_count(kind))
-        snprintf(count, sizeof(count), "%llu x ", (unsigned long long)words[COUNT]);
-    if (is_rooted(kind))
-        snprintf(root, sizeof(root), ", root %u", (unsigned)(words[WHAT] >> 32));
-    snprintf(text, bytes, "%s of %s%s%s%s%s", name_of(what), count,
-             tutti__dtype_name((tutti_dtype_t)(words[WHAT] >> 8 & 0x7f)),
-             tutti__call_reduces(kind) ? ", " : "", tutti__call_reduces(kind) ? op : "", root);
-    bytes -= strlen(text);
-    text += strlen(text);
-    if (scales[0] != 1 || scales[1] != 1)
-        snprintf(text, bytes, ", scaled by %g and %g", scales[0], scales[1]);
-    bytes -= strlen(text);
-    text += strlen(text);
-    if (words[WHAT] & ON_DEVICE)
-        snprintf(text, bytes, ", on device memory");
+    if (what & OWN || kind == TUTTI_CALL_BARRIER)
+        return call;
+    memcpy(&call.prescale, words + PRESCALE, sizeof(call.prescale));
+    memcpy(&call.postscale, words + POSTSCALE, sizeof(call.postscale));
+    call.has |= TUTTI__HAS_TYPE | TUTTI__HAS_SCALES;
+    call.has |= has_one_count(kind) ? TUTTI__HAS_COUNT : 0;
+    call.has |= tutti__call_reduces(kind) ? TUTTI__HAS_OP : 0;
+    call.has |= tutti__call_has_root(kind) ? TUTTI__HAS_ROOT : 0;
+    return call;
 }
 
 static tutti_status_t compare_calls(const uint64_t *all, size_t nwords, uint32_t size)
 {
-    char a[160], b[160];
-
     for (uint32_t r = 1; r < size; r++) {
         const uint64_t *other = all + r * nwords;
+        tutti__description_t a = describe(all), b = describe(other);
+        char text[TUTTI__ERROR_BYTES];
 
         if (memcmp(all, other, GIVES * sizeof(*all)) == 0)
             continue;
-        describe(all, a, sizeof(a));
-        describe(other, b, sizeof(b));
-        return tutti__fail(TUTTI_ERR_MISMATCH, "rank 0 came with %s, rank %u with %s", a, r, b);
+        tutti__describe_both(text, sizeof(text), 0, &a, r, &b);
+        return tutti__fail(TUTTI_ERR_MISMATCH, "%s", text);
     }
     return TUTTI_OK;
 }

@@ -60,7 +60,7 @@ static tutti_status_t fail(const tutti__comm_t *comm, int i)
     const tutti__head_t *expects = i == SENDER ? &side->its : &side->mine;
 
     return tutti__fail(TUTTI_ERR_MISMATCH,
-                       "rank %u sends %llu x %s to rank %u, which expects %llu x %s",
+                       "rank %u sends %llu elements of %s to rank %u, which expects %llu of %s",
                        i == SENDER ? rank : side->peer, count_of(gives), type_of(gives),
                        i == SENDER ? side->peer : rank, count_of(expects), type_of(expects));
 }
@@ -99,7 +99,7 @@ static tutti_status_t go_on(tutti__comm_t *comm, int i)
         return TUTTI_OK;
     }
     if ((side->its.type & ~0xffu) != MARK)
-        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with another call", side->peer);
+        return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u has another call", side->peer);
     if (memcmp(&side->mine, &side->its, sizeof(side->mine)) != 0)
         side->stage = TUTTI__SIDE_WRONG;
     else if (count_of(&side->mine) == 0)

@@ -3,6 +3,8 @@
 libtutti_all_la_SOURCES += \
     %reldir%/atomic.h \
     %reldir%/compiler.h \
+    %reldir%/describe.c \
+    %reldir%/describe.h \
     %reldir%/forked.c \
     %reldir%/forked.h \
     %reldir%/grown.c \

@@ -93,7 +93,7 @@ static void ring(int odd)
     status = tutti_sendrecv(s, rank == odd ? MOST - 1 : MOST, next, r, MOST, previous, TUTTI_INT32,
                             world);
     if (rank == odd || previous == odd)
-        is_mismatch(status, "99999 x int32");
+        is_mismatch(status, "99999 elements of int32");
     else
         OK(status);
     got(previous == odd ? 0 : MOST, previous);
@@ -102,10 +102,10 @@ static void ring(int odd)
 
 static void misfits(void)
 {
-    message(10, 20, TUTTI_INT32, "which expects 20 x int32");
-    message(MOST, MOST - 1, TUTTI_INT32, "rank 0 sends 100000 x int32 to rank ");
+    message(10, 20, TUTTI_INT32, "which expects 20 of int32");
+    message(MOST, MOST - 1, TUTTI_INT32, "rank 0 sends 100000 elements of int32 to rank ");
     /* Of one size: lengths do not show it. */
-    message(10, 10, TUTTI_FLOAT32, "which expects 10 x float32");
+    message(10, 10, TUTTI_FLOAT32, "which expects 10 of float32");
     for (int odd = 0; odd < size; odd++)
         ring(odd);
 }

@@ -9,11 +9,10 @@
  */
 #include "node/shm/shm.h"
 
-#include "base/names.h"
+#include "base/describe.h"
 #include "base/status.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The upper half of a head. */
@@ -74,71 +73,48 @@ static int same_call(const tutti__announce_t *a, const tutti__announce_t *b, int
 /* ---- texts ---- */
 
 enum {
-    COUNT = 1,  /* " of 10", the elements in all blocks */
-    IN_ALL = 2, /* the caller passed the count of one block: add that this is the total */
-    OP = 4,
-    ROOT = 8
+    TYPE = TUTTI__HAS_TYPE,
+    COUNT = TUTTI__HAS_TYPE | TUTTI__HAS_COUNT,
+    TOTAL = COUNT | TUTTI__HAS_IN_ALL,
+    OP = TUTTI__HAS_OP,
+    ROOT = TUTTI__HAS_ROOT
 };
 
-/* Parts of the text for each call; a call that is missing here has none. */
-static const unsigned tags[] = {
-    [TUTTI__TAG_ALLREDUCE] = COUNT | OP,
-    [TUTTI__TAG_REDUCE] = COUNT | OP | ROOT,
-    [TUTTI__TAG_BROADCAST] = COUNT | ROOT,
-    [TUTTI__TAG_REDUCE_SCATTER] = COUNT | IN_ALL | OP,
-    [TUTTI__TAG_ALLGATHER] = COUNT | IN_ALL,
-    [TUTTI__TAG_ALLGATHERV] = COUNT | IN_ALL,
-    [TUTTI__TAG_GATHER] = COUNT | IN_ALL | ROOT,
-    [TUTTI__TAG_GATHERV] = ROOT,
-    [TUTTI__TAG_SCATTER] = COUNT | IN_ALL | ROOT,
-    [TUTTI__TAG_SCATTERV] = ROOT,
-    [TUTTI__TAG_ALLTOALL] = COUNT | IN_ALL,
-    [TUTTI__TAG_SCAN] = COUNT | OP,
-    [TUTTI__TAG_EXSCAN] = COUNT | OP,
+/* Parts of the text for each call; a call that is missing here has only a name. */
+static const unsigned tags[TUTTI__TAG_ON_DEVICE] = {
+    [TUTTI__TAG_ALLREDUCE] = COUNT | OP,   [TUTTI__TAG_REDUCE] = COUNT | OP | ROOT,
+    [TUTTI__TAG_BROADCAST] = COUNT | ROOT, [TUTTI__TAG_REDUCE_SCATTER] = TOTAL | OP,
+    [TUTTI__TAG_ALLGATHER] = TOTAL,        [TUTTI__TAG_ALLGATHERV] = TOTAL,
+    [TUTTI__TAG_GATHER] = TOTAL | ROOT,    [TUTTI__TAG_GATHERV] = TYPE | ROOT,
+    [TUTTI__TAG_SCATTER] = TOTAL | ROOT,   [TUTTI__TAG_SCATTERV] = TYPE | ROOT,
+    [TUTTI__TAG_ALLTOALL] = TOTAL,         [TUTTI__TAG_ALLTOALLV] = TYPE,
+    [TUTTI__TAG_SCAN] = COUNT | OP,        [TUTTI__TAG_EXSCAN] = COUNT | OP,
     [TUTTI__TAG_BUCKET] = COUNT | OP,
 };
 
-static int has_type(unsigned tag)
-{
-    tag &= ~TUTTI__TAG_ON_DEVICE;
-    return tags[tag] != 0 || tag == TUTTI__TAG_ALLTOALLV;
-}
-
-static void say_root(const tutti__announce_t *a, what_t what, char *text, size_t bytes)
-{
-    if (what.kind == TUTTI__NODE_MEET)
-        snprintf(text, bytes, ", root %u", a->u.root);
-    else if (tutti__sched_has_root(what.kind))
-        snprintf(text, bytes, ", root %u on this host", (unsigned)(a->count >> COUNT_BITS));
-    else
-        snprintf(text, bytes, ", root %u", (unsigned)(a->count >> COUNT_BITS));
-}
-
-/* A rank's call as its caller knows it: "a reduce of 10 x float32, sum, root 3". */
-static void describe(const tutti__announce_t *a, char *text, size_t bytes)
+/* A rank's call as its caller knows it: "a reduce of 10 elements of float32, sum, root 3". */
+static tutti__description_t describe(const tutti__announce_t *a)
 {
     what_t what = what_of(a);
-    unsigned long long count = a->count;
-    char number[32] = "", root[40] = "";
-    unsigned says;
+    int is_meet = what.kind == TUTTI__NODE_MEET;
+    tutti__description_t call = {
+        .name = tutti__tag_name(what.tag),
+        .dtype = (tutti_dtype_t)what.dtype,
+        .op = (tutti_op_t)what.op,
+        .root = is_meet ? a->u.root : (uint32_t)(a->count >> COUNT_BITS),
+        .count = is_meet ? a->count : a->count & ((1ull << COUNT_BITS) - 1),
+    };
 
-    if (tutti__tag_name(what.tag) == NULL) {
-        snprintf(text, bytes, "an unknown call");
-        return;
+    if (call.name == NULL) {
+        call.name = "an unknown call";
+        return call;
     }
-    says = tags[what.tag & ~TUTTI__TAG_ON_DEVICE];
-    if (what.kind != TUTTI__NODE_MEET)
-        count &= (1ull << COUNT_BITS) - 1;
-    if (says & COUNT)
-        snprintf(number, sizeof(number), "%llu x ", count);
-    if (says & ROOT)
-        say_root(a, what, root, sizeof(root));
-    snprintf(text, bytes, "%s%s%s%s%s%s%s%s%s", tutti__tag_name(what.tag),
-             has_type(what.tag) ? " of " : "", number,
-             has_type(what.tag) ? tutti__dtype_name((tutti_dtype_t)what.dtype) : "",
-             says & IN_ALL ? " in all" : "", says & OP ? ", " : "",
-             says & OP ? tutti__op_name((tutti_op_t)what.op) : "", root,
-             what.tag & TUTTI__TAG_ON_DEVICE ? ", on device memory" : "");
+    call.has = tags[what.tag & ~TUTTI__TAG_ON_DEVICE];
+    if (what.tag & TUTTI__TAG_ON_DEVICE)
+        call.has |= TUTTI__HAS_DEVICE;
+    if (!is_meet && tutti__sched_has_root(what.kind))
+        call.has |= TUTTI__HAS_HOST_ROOT;
+    return call;
 }
 
 /* Report the first rank that differs from rank 0, so all ranks name the same two ranks. */
@@ -146,14 +122,15 @@ tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lan
 {
     const tutti__announce_t *first = lane->peer[0].announce[lane->seq & 1], *other = first;
     int is_meet = what_of(first).kind == TUTTI__NODE_MEET; /* rank 0's: the same on all ranks */
-    char a[128], b[128];
+    char text[TUTTI__ERROR_BYTES];
+    tutti__description_t a, b;
     uint32_t r = 0;
 
     do
         other = lane->peer[++r].announce[lane->seq & 1];
     while (r + 1 < shm->nlocal && same_call(first, other, is_meet));
-    describe(first, a, sizeof(a));
-    describe(other, b, sizeof(b));
-    return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u came with %s, rank %u with %s",
-                       shm->local_to_rank[0], a, shm->local_to_rank[r], b);
+    a = describe(first);
+    b = describe(other);
+    tutti__describe_both(text, sizeof(text), shm->local_to_rank[0], &a, shm->local_to_rank[r], &b);
+    return tutti__fail(TUTTI_ERR_MISMATCH, "%s", text);
 }

@@ -238,7 +238,7 @@ static tutti_status_t mismatch(const tutti__chan_t *chan, const slot_t *slot, si
         return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u sent %llu bytes where %zu were expected",
                            chan->key.peer, (unsigned long long)slot->bytes, bytes);
     return tutti__fail(TUTTI_ERR_MISMATCH,
-                       "rank %u came with another collective, type, operation or count",
+                       "rank %u has another collective, type, operation or count",
                        chan->key.peer);
 }
 

@@ -75,8 +75,8 @@ static void one_mismatch(rank_t *self, char *memory, tutti_call_kind_t kind)
         status = tutti_allreduce_scaled(buf, buf, 2, TUTTI_FLOAT32, TUTTI_SUM, 2, 1, self->comm);
     if (status != TUTTI_ERR_MISMATCH)
         ranks_fail(__FILE__, __LINE__, "kind %d: %s", (int)kind, tutti_strerror(status));
-    check_words("rank 0 came with");
-    check_words(", on device memory, rank 1");
+    check_words("rank 0 has");
+    check_words(", in device memory; rank 1");
     if (self->rank != 1)
         pretend_read(host, memory, sizeof(host));
     for (int i = 0; i < 2 * MOST_RANKS; i++)

@@ -54,7 +54,7 @@ static void mismatch(rank_t *self)
         return;
     }
     CHECK_INT(status, TUTTI_ERR_MISMATCH);
-    check_words("rank 0 came with");
+    check_words("rank 0 has");
     check_works(self, job.memory);
     device_end(&job);
 }

@@ -191,7 +191,7 @@ static void one_odd(rank_t *self, int odd, size_t n)
         TUTTI_ERR_MISMATCH);
     snprintf(words, sizeof(words), "rank %d with an allreduce of %zu x", odd > 0 ? odd : 1,
              odd > 0 ? n + 1 : n);
-    check_words("rank 0 came with");
+    check_words("rank 0 has");
     check_words(words);
     case_works(self);
 }

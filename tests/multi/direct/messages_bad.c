@@ -76,25 +76,25 @@ static void misfits(rank_t *self)
     const size_t piece = CHUNK_BYTES / sizeof(float);
 
     misfit(self, (part_t){ 10, NONE, f32 }, (part_t){ NONE, 20, f32 },
-           "rank 0 sends 10 x float32 to rank 1, which expects 20 x float32");
+           "rank 0 sends 10 elements of float32 to rank 1, which expects 20 of float32");
     misfit(self, (part_t){ NONE, 20, i32 }, (part_t){ 20, NONE, f32 },
-           "rank 1 sends 20 x float32 to rank 0, which expects 20 x int32");
+           "rank 1 sends 20 elements of float32 to rank 0, which expects 20 of int32");
     /* Too long by whole pieces. */
     misfit(self, (part_t){ 2 * piece, NONE, f32 }, (part_t){ NONE, piece, f32 },
-           "rank 0 sends 2048 x float32 to rank 1, which expects 1024 x float32");
+           "rank 0 sends 2048 elements of float32 to rank 1, which expects 1024 of float32");
     misfit(self, (part_t){ 20, 30, f32 }, (part_t){ 29, 19, f32 },
-           "rank 0 sends 20 x float32 to rank 1, which expects 19 x float32");
+           "rank 0 sends 20 elements of float32 to rank 1, which expects 19 of float32");
     misfit(self, (part_t){ MOST, MOST, f32 }, (part_t){ MOST, MOST, i32 },
-           "rank 0 sends 3000 x float32 to rank 1, which expects 3000 x int32");
+           "rank 0 sends 3000 elements of float32 to rank 1, which expects 3000 of int32");
     /* An empty message is a message as well. */
     misfit(self, (part_t){ 0, NONE, f32 }, (part_t){ NONE, 5, f32 },
-           "rank 0 sends 0 x float32 to rank 1, which expects 5 x float32");
+           "rank 0 sends 0 elements of float32 to rank 1, which expects 5 of float32");
     misfit(self, (part_t){ 5, NONE, f32 }, (part_t){ NONE, 0, f32 },
-           "rank 0 sends 5 x float32 to rank 1, which expects 0 x float32");
+           "rank 0 sends 5 elements of float32 to rank 1, which expects 0 of float32");
     misfit(self, (part_t){ 0, NONE, f32 }, (part_t){ NONE, 0, i32 },
-           "rank 0 sends 0 x float32 to rank 1, which expects 0 x int32");
+           "rank 0 sends 0 elements of float32 to rank 1, which expects 0 of int32");
     misfit(self, (part_t){ 0, 5, f32 }, (part_t){ 6, 0, f32 },
-           "rank 1 sends 6 x float32 to rank 0, which expects 5 x float32");
+           "rank 1 sends 6 elements of float32 to rank 0, which expects 5 of float32");
 }
 
 /* One direction matches, so it is moved; the other one does not. */
@@ -109,7 +109,7 @@ static void half(rank_t *self)
         CHECK_STATUS(tutti_sendrecv(send, mine, !self->rank, recv, self->rank == 0 ? its : its - 1,
                                     !self->rank, TUTTI_INT32, self->comm),
                      TUTTI_ERR_MISMATCH);
-        check_words("rank 0 sends 20 x int32 to rank 1, which expects 19 x int32");
+        check_words("rank 0 sends 20 elements of int32 to rank 1, which expects 19 of int32");
     }
     if (self->rank == 0)
         is_filled(recv, its, 1);

@@ -24,7 +24,7 @@ static void expect_mismatch(area_t *area, const case_t *good, const case_t *odd,
 {
     case_run(area, area->self->rank == rank ? odd : good, TUTTI_ERR_MISMATCH);
     check_words(area->self->inside->world_rank != NULL ? "in a group of " : "rank");
-    check_words("came with");
+    check_words("; rank ");
     case_works(area->self);
 }
 
@@ -174,7 +174,7 @@ static void vectors(rank_t *self)
     vector_mismatch(self,
                     tutti_alltoallv(x, counts, NULL, y, counts, NULL,
                                     wrong ? TUTTI_FLOAT32 : TUTTI_INT32, self->comm),
-                    "rank 0 came with an alltoallv of int32, rank 1 with an alltoallv of float32");
+                    "rank 0 has an alltoallv of int32; rank 1 has an alltoallv of float32");
     vector_mismatch(self, tutti_gatherv(x, 2, y, counts, NULL, TUTTI_INT32, wrong, self->comm),
                     "rank 1 with a gatherv of int32, root 1");
     vector_mismatch(self,
@@ -195,7 +195,7 @@ static void mismatched_factors(rank_t *self, double prescale, double postscale)
 
     WRONG(tutti_allreduce_scaled(&a, &b, 1, TUTTI_FLOAT32, TUTTI_SUM, odd ? prescale : 1,
                                  odd ? postscale : 1, self->comm),
-          TUTTI_ERR_MISMATCH, "came with");
+          TUTTI_ERR_MISMATCH, "; rank ");
     CHECK(a == 1 && b == -1);
     case_works(self);
 }
@@ -218,8 +218,8 @@ static void factors(rank_t *self)
     CHECK_STATUS(tutti_allreduce_scaled(&a, &b, self->rank == 1 ? 0 : 1, TUTTI_FLOAT32, TUTTI_SUM,
                                         2, 1, self->comm),
                  TUTTI_ERR_MISMATCH);
-    check_words("rank 0 came with an allreduce of 1 x float32");
-    check_words("rank 1 with an allreduce of 0 x float32");
+    check_words("rank 0 has an allreduce of 1 element of float32");
+    check_words("rank 1 has an allreduce of 0 elements of float32");
     CHECK(a == 1 && b == -1);
     case_works(self);
     mismatched_factors(self, 2, 1);
@@ -246,7 +246,8 @@ static void own_calls(rank_t *self, int odd)
         WRONG(tutti_allreduce(&a, &b, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm), TUTTI_ERR_MISMATCH,
               "a tutti_mem_alloc");
     else
-        WRONG(tutti_mem_alloc(self->comm, 64, &ptr), TUTTI_ERR_MISMATCH, "1 x float32, sum");
+        WRONG(tutti_mem_alloc(self->comm, 64, &ptr), TUTTI_ERR_MISMATCH,
+              "1 element of float32, sum");
     case_works(self);
     if (self->rank == odd)
         WRONG(tutti_allreduce(&a, &b, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm), TUTTI_ERR_MISMATCH,

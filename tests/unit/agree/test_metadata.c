@@ -142,18 +142,19 @@ static void test_merge_unsure(void **state)
 
 static void test_text(void **state)
 {
-    tutti__metadata_t f = allreduce(8);
+    tutti__metadata_t f = allreduce(8), barrier = { .kind = TUTTI_CALL_BARRIER };
     tutti__submission_t group = { .hash = 0xab, .size = 3 };
     char text[256], tiny[16];
 
     (void)state;
-    tutti__metadata_text(text, sizeof(text), 5, &f, NULL);
-    assert_string_equal(text, "rank 5 has an allreduce of 8 elements of float32, sum");
+    tutti__metadata_texts(text, sizeof(text), 5, &f, NULL, 2, &barrier, NULL);
+    assert_string_equal(text, "rank 5 has an allreduce of 8 elements of float32, sum; "
+                              "rank 2 has a barrier");
     f.prescale = bits(0.5);
-    tutti__metadata_text(text, sizeof(text), 5, &f, &group);
+    tutti__metadata_texts(text, sizeof(text), 5, &f, &group, 2, &barrier, NULL);
     assert_non_null(strstr(text, "scaled by 0.5 and 1"));
     assert_non_null(strstr(text, "in a group of 3"));
-    tutti__metadata_text(tiny, sizeof(tiny), 5, &f, &group);
+    tutti__metadata_texts(tiny, sizeof(tiny), 5, &f, &group, 2, &barrier, NULL);
     assert_string_equal(tiny, "rank 5 has an a");
     f = (tutti__metadata_t){ .count = 4,
                              .more = 5,
@@ -161,12 +162,12 @@ static void test_text(void **state)
                              .source = 2,
                              .kind = TUTTI_CALL_SENDRECV,
                              .dtype = TUTTI_INT32 };
-    tutti__metadata_text(text, sizeof(text), 0, &f, NULL);
-    assert_string_equal(text, "rank 0 has a sendrecv of 4 elements of int32 to rank 1, and of 5 "
-                              "from rank 2");
-    f.kind = TUTTI_CALL_BARRIER;
-    tutti__metadata_text(text, sizeof(text), 0, &f, NULL);
-    assert_string_equal(text, "rank 0 has a barrier");
+    tutti__metadata_call_text(text, sizeof(text), &f);
+    assert_string_equal(text, "a sendrecv of 4 elements of int32 to rank 1, and of 5 from rank 2");
+    f.kind = TUTTI_CALL_RECV;
+    f.more = 1;
+    tutti__metadata_call_text(text, sizeof(text), &f);
+    assert_string_equal(text, "a receive of 1 element of int32 from rank 2");
 }
 
 /* Control messages stay small: see the pipes. */

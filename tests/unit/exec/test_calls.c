@@ -202,31 +202,32 @@ typedef struct {
 static const clash_t clashes[] = {
     { { .count = 10, .tag = TUTTI__TAG_REDUCE_SCATTER, .dtype = TUTTI_FLOAT32, .op = TUTTI_SUM },
       { .count = 20, .tag = TUTTI__TAG_REDUCE_SCATTER, .dtype = TUTTI_FLOAT32, .op = TUTTI_SUM },
-      "rank 0 came with a reduce_scatter of 10 x float32 in all, sum, "
-      "rank 2 with a reduce_scatter of 20 x float32 in all, sum" },
+      "rank 0 has a reduce_scatter of 10 elements of float32 in all, sum; "
+      "rank 2 has a reduce_scatter of 20 elements of float32 in all, sum" },
     { { .count = 10, .tag = TUTTI__TAG_SCAN, .dtype = TUTTI_FLOAT32, .op = TUTTI_SUM },
       { .count = 10, .tag = TUTTI__TAG_EXSCAN, .dtype = TUTTI_FLOAT32, .op = TUTTI_SUM },
-      "rank 0 came with a scan of 10 x float32, sum, rank 2 with an exscan of 10 x float32, sum" },
+      "rank 0 has a scan of 10 elements of float32, sum; rank 2 has an exscan of 10 elements of "
+      "float32, sum" },
     { { .count = 10, .tag = TUTTI__TAG_REDUCE, .dtype = TUTTI_INT64, .op = TUTTI_MAX },
       { .count = 10, .tag = TUTTI__TAG_REDUCE, .dtype = TUTTI_INT64, .op = TUTTI_MIN },
-      "rank 0 came with a reduce of 10 x int64, max, root 0, "
-      "rank 2 with a reduce of 10 x int64, min, root 0" },
+      "rank 0 has a reduce of 10 elements of int64, max, root 0; "
+      "rank 2 has a reduce of 10 elements of int64, min, root 0" },
     /* Roots that differ in their upper bits only. */
     { { .count = 8, .tag = TUTTI__TAG_BROADCAST, .dtype = TUTTI_INT64, .root = 3 },
       { .count = 8, .tag = TUTTI__TAG_BROADCAST, .dtype = TUTTI_INT64, .root = 65539 },
-      "rank 0 came with a broadcast of 8 x int64, root 3, "
-      "rank 2 with a broadcast of 8 x int64, root 65539" },
+      "rank 0 has a broadcast of 8 elements of int64, root 3; "
+      "rank 2 has a broadcast of 8 elements of int64, root 65539" },
     { { .count = 8, .tag = TUTTI__TAG_GATHER, .dtype = TUTTI_UINT8, .root = 1 },
       { .count = 8, .tag = TUTTI__TAG_SCATTER, .dtype = TUTTI_UINT8, .root = 1 },
-      "rank 0 came with a gather of 8 x uint8 in all, root 1, "
-      "rank 2 with a scatter of 8 x uint8 in all, root 1" },
+      "rank 0 has a gather of 8 elements of uint8 in all, root 1; "
+      "rank 2 has a scatter of 8 elements of uint8 in all, root 1" },
     { { .count = 1, .tag = TUTTI__TAG_BARRIER, .dtype = TUTTI_UINT8 },
       { .count = 8, .tag = TUTTI__TAG_ALLTOALL, .dtype = TUTTI_UINT8 },
-      "rank 0 came with a barrier, rank 2 with an alltoall of 8 x uint8 in all" },
+      "rank 0 has a barrier; rank 2 has an alltoall of 8 elements of uint8 in all" },
     /* Operations whose numbers have the same lower 8 bits. */
     { { .count = 9, .tag = TUTTI__TAG_ALLREDUCE, .dtype = TUTTI_INT64, .op = TUTTI_SUM },
       { .count = 9, .tag = TUTTI__TAG_ALLREDUCE, .dtype = TUTTI_INT64, .op = (tutti_op_t)257 },
-      "rank 0 came with an allreduce of 9 x int64, sum, rank 2 with an allreduce" },
+      "rank 0 has an allreduce of 9 elements of int64, sum; rank 2 has an allreduce" },
 };
 
 static void set_clash(bench_t *bench, const clash_t *clash)
@@ -326,8 +327,8 @@ static void test_meeting_or_node(void **state)
         crew_set(&crew, bench->scheds, bench->call);
         assert_true(crew_drive(&crew, (order_t)(i / 2), i, 0));
         expect_clash(bench, &crew,
-                     i / 2 % 2 ? "x int64, sum, rank 1 with an allreduce of "
-                               : "x int64, sum, rank 2 with a bucket of ");
+                     i / 2 % 2 ? "elements of int64, sum; rank 1 has an allreduce of "
+                               : "elements of int64, sum; rank 2 has a bucket of ");
         crew_cancel(&crew);
     }
     crew_close(&crew);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls as messages to users describe them: "an allreduce of 8 elements of float32, sum". */
+#ifndef TUTTI__BASE_DESCRIBE_H
+#define TUTTI__BASE_DESCRIBE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tutti/tutti.h>
+
+/* Parts of a description, in `has`. */
+enum {
+    TUTTI__HAS_TYPE = 1,
+    TUTTI__HAS_COUNT = 2,  /* with TYPE */
+    TUTTI__HAS_IN_ALL = 4, /* the count is a total; the caller passed the count of one block */
+    TUTTI__HAS_OP = 8,
+    TUTTI__HAS_ROOT = 16,
+    TUTTI__HAS_HOST_ROOT = 32, /* its number among this host's ranks */
+    TUTTI__HAS_TO = 64,        /* to rank `root` */
+    TUTTI__HAS_FROM = 128,     /* from rank `source`; with TO: `received` elements */
+    TUTTI__HAS_SCALES = 256,
+    TUTTI__HAS_DEVICE = 512
+};
+
+typedef struct {
+    const char *name; /* "a reduce" */
+    unsigned has;
+    tutti_dtype_t dtype;
+    tutti_op_t op;
+    uint32_t root, source;
+    uint64_t count, received;
+    uint32_t recvcounts; /* a hash of them; 0: none */
+    double prescale, postscale;
+    uint32_t group_size, group_hash; /* of the submission group; size 0: none */
+} tutti__description_t;
+
+/* Any thread. */
+void tutti__describe(char *text, size_t bytes, const tutti__description_t *call);
+
+/* "rank 0 has a scan of 10 elements of float32, sum; rank 2 has a barrier" */
+void tutti__describe_both(char *text, size_t bytes, uint32_t rank, const tutti__description_t *call,
+                          uint32_t other_rank, const tutti__description_t *other);
+
+#endif
