@@ -189,7 +189,7 @@ static void one_odd(rank_t *self, int odd, size_t n)
     CHECK_STATUS(
         tutti_allreduce(x, y, n + (self->rank == odd), TUTTI_FLOAT32, TUTTI_SUM, self->comm),
         TUTTI_ERR_MISMATCH);
-    snprintf(words, sizeof(words), "rank %d with an allreduce of %zu x", odd > 0 ? odd : 1,
+    snprintf(words, sizeof(words), "rank %d has an allreduce of %zu element", odd > 0 ? odd : 1,
              odd > 0 ? n + 1 : n);
     check_words("rank 0 has");
     check_words(words);

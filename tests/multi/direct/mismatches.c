@@ -176,11 +176,11 @@ static void vectors(rank_t *self)
                                     wrong ? TUTTI_FLOAT32 : TUTTI_INT32, self->comm),
                     "rank 0 has an alltoallv of int32; rank 1 has an alltoallv of float32");
     vector_mismatch(self, tutti_gatherv(x, 2, y, counts, NULL, TUTTI_INT32, wrong, self->comm),
-                    "rank 1 with a gatherv of int32, root 1");
+                    "rank 1 has a gatherv of int32, root 1");
     vector_mismatch(self,
                     wrong ? tutti_scatterv(x, counts, NULL, y, 2, TUTTI_INT32, 1, self->comm)
                           : tutti_gatherv(x, 2, y, counts, NULL, TUTTI_INT32, 1, self->comm),
-                    "rank 1 with a scatterv of int32, root 1");
+                    "rank 1 has a scatterv of int32, root 1");
     vector_mismatch(self,
                     wrong ? tutti_barrier(self->comm)
                           : tutti_gatherv(x, 2, y, counts, NULL, TUTTI_INT32, 1, self->comm),

@@ -327,8 +327,8 @@ static void test_meeting_or_node(void **state)
         crew_set(&crew, bench->scheds, bench->call);
         assert_true(crew_drive(&crew, (order_t)(i / 2), i, 0));
         expect_clash(bench, &crew,
-                     i / 2 % 2 ? "elements of int64, sum; rank 1 has an allreduce of "
-                               : "elements of int64, sum; rank 2 has a bucket of ");
+                     i / 2 % 2 ? " of int64, sum; rank 1 has an allreduce of "
+                               : " of int64, sum; rank 2 has a bucket of ");
         crew_cancel(&crew);
     }
     crew_close(&crew);
