@@ -91,7 +91,7 @@ typedef struct {
     uint32_t (*world_rank)(void *owner, uint32_t rank, int *ret_is_group);
 } tutti__agree_ops_t;
 
-/* A link, as the tree has it. */
+/* A link of the tree. */
 typedef struct {
     uint32_t rank;         /* the neighbour */
     uint32_t nranks;       /* of the subtree behind the link; 0 for the parent's */
@@ -111,7 +111,7 @@ typedef struct {
 
 /* env: copied; its pointers stay valid until close. Local. NO_MEMORY. */
 tutti_status_t tutti__agree_open(const tutti__agree_env_t *env, tutti__agree_t **ret_agree);
-/* NULL is fine. */
+/* NULL is allowed. */
 void tutti__agree_close(tutti__agree_t *agree);
 
 /* ---- in ---- */
@@ -147,7 +147,7 @@ int tutti__agree_has_joined(const tutti__agree_t *agree);
    submitted it; 0: the text is a guess. */
 int tutti__agree_missing(tutti__agree_t *agree, const char *name, size_t name_bytes,
                          const tutti__metadata_t *metadata, char *text, size_t bytes);
-/* The same of this rank's tutti_join. */
+/* The same for this rank's tutti_join. */
 int tutti__agree_missing_join(const tutti__agree_t *agree, char *text, size_t bytes);
 
 /* A tensor that ranks of this rank's subtree have announced, not yet agreed. */
@@ -158,10 +158,10 @@ typedef struct {
     const tutti__tensor_t *tensor;
 } tutti__waiting_t;
 
-/* Call `visit` for each of them. It may ask tutti__agree_awaits, nothing else. */
+/* Call `visit` for each of them. Of the functions here it may call only tutti__agree_awaits. */
 void tutti__agree_each(const tutti__agree_t *agree,
                        void (*visit)(void *arg, const tutti__waiting_t *waiting), void *arg);
-/* Write which ranks the tensor waits for. 0: for none, or another rank has to report it. */
+/* Write which ranks the tensor waits for. 0: for no rank, or another rank must report it. */
 int tutti__agree_awaits(const tutti__agree_t *agree, const tutti__tensor_t *tensor, char *text,
                         size_t bytes);
 /* The tensor of a name and phase, or NULL. */

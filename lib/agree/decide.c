@@ -230,7 +230,7 @@ void tutti__agree_late(tutti__agree_t *a)
             t = t->next;
         if (t == NULL)
             continue;
-        /* Other tensors may have left with it: begin anew. */
+        /* Other tensors may have left with it: start again. */
         if (tutti__decide(a, t))
             i--;
     }

@@ -31,8 +31,8 @@ const char *tutti__joins_refuse(const tutti__agree_t *a, const tutti__metadata_t
     }
 }
 
-/* Settle one tensor that misses no rank any more; it may take others with it, so the caller begins
-   anew. */
+/* Settle one tensor that all ranks have announced. Other tensors may leave with it, so the caller
+   starts again. */
 static int settle_one(tutti__agree_t *a)
 {
     for (uint32_t i = 0; i < TUTTI__TENSOR_BUCKETS; i++)

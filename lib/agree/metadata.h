@@ -20,7 +20,7 @@ typedef struct {
     uint64_t prescale, postscale; /* the bits of the doubles */
     uint32_t op;                  /* 0 where nothing is reduced */
     uint32_t root;                /* messages: the receiver, or TUTTI__NOBODY */
-    uint32_t source;              /* messages: the sender, or TUTTI__NOBODY; else 0 */
+    uint32_t source;              /* messages: the sender, or TUTTI__NOBODY; otherwise 0 */
     uint8_t kind, dtype;
     uint8_t phase;          /* 1: the data of a call whose counts were exchanged before */
     unsigned unsure : 1;    /* allgatherv: some rank does not know recvcounts; `count` and `more`

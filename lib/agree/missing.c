@@ -2,8 +2,8 @@
 /*
  * The ranks that a tensor waits for, as text: for warnings and deadlines.
  *
- * A rank knows of each child without children of its own whether the child has announced a tensor.
- * Of a larger subtree it knows only that some rank of it has not. So inner ranks pass their
+ * For a child without children of its own, a rank can tell whether the child has announced a
+ * tensor. For a larger subtree it can only tell that some rank has not. So inner ranks pass their
  * warnings on to the coordinator; see engine/stalls.c.
  */
 #include "agree/tensors.h"

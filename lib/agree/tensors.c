@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of tensors that ranks of my subtree have announced, by name and phase.
+ * The table of tensors that ranks of this rank's subtree have announced, by name and phase.
  *
  * Most announcements of a tensor are merged into one. The announcements of messages and of
- * submission groups are kept one per rank, as participants: the coordinator finds out which ranks a
- * message concerns, and a submission group is served or rejected as a whole. An inner rank passes
- * participants on at once; it keeps them to know that the rank has announced this name.
+ * submission groups are kept one per rank, as participants: the coordinator determines which ranks
+ * a message concerns, and a submission group is served or rejected as a whole. An inner rank passes
+ * participants on at once; it keeps them to record that the rank has announced this name.
  */
 #include "agree/tensors.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The state of agreement, and the functions that its files offer each other. */
+/* The state of agreement, and the functions that its files share. */
 #ifndef TUTTI__AGREE_TENSORS_H
 #define TUTTI__AGREE_TENSORS_H
 
@@ -110,7 +110,7 @@ void tutti__agree_send_down(tutti__agree_t *a, uint32_t kind, const void *body, 
 /* tensors.c: the table of announced tensors */
 tutti__tensor_t *tutti__tensor_find(tutti__agree_t *a, const char *name, size_t bytes,
                                     uint8_t phase);
-/* Find it or make it. NULL: no memory, and the communicator has ended. */
+/* Find or make it. NULL: no memory, and the communicator has ended. */
 tutti__tensor_t *tutti__tensor_get(tutti__agree_t *a, const char *name, size_t bytes,
                                    uint8_t phase);
 void tutti__tensor_take_out(tutti__agree_t *a, tutti__tensor_t *tensor);
@@ -150,7 +150,7 @@ void tutti__decide_message(tutti__agree_t *a, tutti__tensor_t *tensor, uint32_t 
 int tutti__decide_joined(tutti__agree_t *a, tutti__tensor_t *tensor);
 
 /* refuse.c: the coordinator */
-/* Has every rank announced the tensor, in whatever way? */
+/* Has every rank announced the tensor, in any form? */
 int tutti__refuse_is_complete(const tutti__agree_t *a, const tutti__tensor_t *tensor);
 /* Chain by `related` the tensors that share submission groups with the first, directly or through
    others. 1: all of them are complete. Call one of the two below after it. */

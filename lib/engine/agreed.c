@@ -3,7 +3,7 @@
  * The engine as the owner of its agreement (agree/agree.h): this rank's calls go in, and tensors
  * that all ranks agreed on come out, bucket by bucket.
  *
- * With the token, except where a comment says otherwise.
+ * With the token, unless a comment says otherwise.
  */
 #include "engine/state.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most buckets that are queued on the device: enough to keep it busy; with more, buckets are
+/* The most pending completions: enough to keep the device busy; with more of them, buckets are
    smaller. Pretend device, 160 tensors of 16 KiB, one each 0.1 ms, NCCL at 0.2 GB/s: with 4, 8, 16
    these are 38, 50, 65 calls in 30, 34, 41 ms. On a GPU it was not measured. */
 #define MOST_LANDING 8
@@ -28,7 +28,7 @@ static uint64_t bits_of(double x)
     return bits;
 }
 
-/* Counts that are equal on all ranks. */
+/* Add counts that are equal on all ranks. */
 static void take_recvcounts(tutti__metadata_t *m, const size_t *recvcounts, uint32_t size)
 {
     m->count = 0;
@@ -60,7 +60,7 @@ static inline tutti__metadata_t metadata_of_call(const tutti__engine_t *e,
         .on_device = call->on_device != 0,
     };
 
-    /* Most calls need no more. */
+    /* Most calls need no other fields. */
     if (TUTTI__LIKELY(call->kind == TUTTI_CALL_ALLREDUCE)) {
         m.op = (uint32_t)call->op;
         return m;
@@ -79,7 +79,7 @@ static inline tutti__metadata_t metadata_of_call(const tutti__engine_t *e,
         m.count = 0;
     if (call->kind == TUTTI_CALL_BARRIER)
         m.count = m.dtype = 0;
-    /* The first phase has compared the rest. */
+    /* The first phase has compared the other fields. */
     if (phase > 0)
         return m;
     if (call->kind == TUTTI_CALL_ALLGATHERV && call->recvcounts == NULL)
@@ -116,7 +116,7 @@ void tutti__agreed_submit(tutti__engine_t *e, tutti__request_t *request)
         return;
     }
     m = tutti__agreed_metadata(e, request);
-    /* At rank 0 this may end the request, and a waiter free it, while the name is in use. */
+    /* At rank 0 this may end the request, and a waiter may free it while the name is in use. */
     memcpy(name, request->name, bytes);
     tutti__agree_submit(e->agree, name, bytes, &m, request->phase == 0 ? &request->group : &alone);
 }
@@ -135,7 +135,7 @@ int tutti__agreed_missing(tutti__engine_t *e, const tutti__request_t *request, c
     return tutti__agree_missing(e->agree, request->name, request->name_bytes, &m, text, bytes);
 }
 
-/* On a device, too, tensors collect while there is enough work. */
+/* With enough work in lanes and on the device, new tensors collect into larger buckets. */
 static int has_room(const tutti__engine_t *e)
 {
     return e->in_flight < TUTTI__LANES - 1 && e->nlanding < MOST_LANDING;
@@ -177,7 +177,8 @@ static void send_message(void *owner, uint32_t link, uint32_t kind, const void *
     tutti__link_send(e, link, kind, body, bytes);
 }
 
-/* The request that a bucket names. A rank that has joined makes a zero contribution instead. */
+/* The request that a bucket names. If this rank has joined, it makes a zero
+   contribution instead. */
 static tutti__request_t *find_request(tutti__engine_t *e, const tutti__agreed_t *tensor)
 {
     tutti__request_t *request = tutti__request_find(e, tensor->name, tensor->name_bytes);
@@ -203,7 +204,7 @@ static void append(tutti__bucket_t *bucket, tutti__request_t *request)
     bucket->on_device = request->call.on_device != 0;
 }
 
-/* Messages of the coordinator name the tensors of one bucket after another. */
+/* The coordinator's messages name the tensors of one bucket after another. */
 static int serve(void *owner, const tutti__agreed_t *tensor)
 {
     tutti__engine_t *e = owner;
@@ -283,7 +284,8 @@ static uint32_t world_rank(void *owner, uint32_t rank, int *ret_is_group)
 
 /* ---- opening and closing ---- */
 
-/* The ranks behind each link: all ranks of another host behind its leader, else the neighbour. */
+/* The ranks behind each link: all ranks of another host behind its leader; otherwise
+   the neighbour. */
 static void lay_links(const tutti__engine_t *e, tutti__agree_link_t *links)
 {
     const tutti__shape_t *shape = e->env.shape;
@@ -302,7 +304,7 @@ static void lay_links(const tutti__engine_t *e, tutti__agree_link_t *links)
     }
 }
 
-/* The largest bucket in device memory: not what suits the processor's caches. */
+/* The largest bucket in device memory. The processor's caches do not limit it. */
 static uint64_t device_bucket_bytes(const tutti__engine_t *e)
 {
     const tutti__exec_device_t *device = e->env.exec->device;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a call's arguments to buffers and block maps. See call.h, and the end of coll.h for what
- * each collective's buffers are.
+ * From a call's arguments to buffers and block maps. See call.h, and the end of coll.h for the
+ * buffers of each collective.
  *
- * Where a rank has one block of a buffer only, the buffer is passed shifted back, so that the block
- * stands where the whole would have it. That is done in numbers, since no object may begin there.
+ * If a rank has only one block of a buffer, the buffer pointer is shifted back, so that the block
+ * has its place in the whole buffer. The shift is done in integers, because no object may begin at
+ * that address.
  *
- * An 8-byte allreduce takes 0.16 us, so the common calls are a few stores.
+ * An 8-byte allreduce takes 0.16 us, so the common calls cost a few stores.
  */
 #include "engine/call.h"
 
@@ -55,7 +56,7 @@ static tutti_status_t need_temp(tutti__call_room_t *room, size_t bytes)
 
 /* ---- maps ---- */
 
-/* Blocks of these lengths, one behind the other. */
+/* Blocks of these lengths, in sequence. */
 static size_t sum_up(size_t *table, const size_t *counts, uint32_t size)
 {
     table[0] = 0;
@@ -64,7 +65,7 @@ static size_t sum_up(size_t *table, const size_t *counts, uint32_t size)
     return table[size];
 }
 
-/* Only block `mine` has any elements. */
+/* Only block `mine` has elements. */
 static void only(size_t *table, uint32_t mine, size_t count, uint32_t size)
 {
     for (uint32_t b = 0; b <= size; b++)
@@ -76,7 +77,7 @@ static size_t begin_of(const size_t *table, const size_t *displs, uint32_t b)
     return displs != NULL ? displs[b] : table[b];
 }
 
-/* `ptr` is where element `begin` stands; where would element 0 be? */
+/* The address of element 0, if element `begin` is at `ptr`. */
 static void *shifted(const void *ptr, size_t begin, size_t esize)
 {
     return (void *)((uintptr_t)ptr - begin * esize);
@@ -84,8 +85,8 @@ static void *shifted(const void *ptr, size_t begin, size_t esize)
 
 /* ---- reductions ---- */
 
-/* IN that is scaled before goes to recvbuf if all of it fits there, and to temp else. An exscan may
-   not touch rank 0's recvbuf. */
+/* A scaled IN is written to recvbuf if all of it fits there, otherwise to temp. An exscan must not
+   touch rank 0's recvbuf. */
 static tutti_status_t scale_in(const tutti__call_t *call, uint32_t rank, size_t esize,
                                tutti__call_room_t *room, tutti__exec_call_t *exec)
 {
@@ -101,8 +102,8 @@ static tutti_status_t scale_in(const tutti__call_t *call, uint32_t rank, size_t 
     return status;
 }
 
-/* OUT is one block of IN's map. In place as in MPI it would be written where others' operands
-   stand. */
+/* OUT is one block of IN's map. In place as in MPI, it would overwrite the operands of
+   other ranks. */
 static tutti_status_t scattered_out(const tutti__call_t *call, size_t begin, size_t esize,
                                     tutti__call_room_t *room, tutti__exec_call_t *exec)
 {
@@ -152,7 +153,7 @@ static tutti_status_t reduction(const tutti__call_t *call, uint32_t rank, uint32
 
 /* ---- moving data ---- */
 
-/* Equal parts. */
+/* Blocks of equal length. */
 static void equal_parts(const tutti__call_t *call, uint32_t rank, uint32_t size,
                         tutti__exec_call_t *exec)
 {
@@ -183,7 +184,7 @@ static void allgatherv(const tutti__call_t *call, uint32_t rank, uint32_t size,
     exec->out = call->recvbuf;
 }
 
-/* Both maps are root's on root, so that its own block is the same in both. */
+/* On root both maps are root's, so that its own block has the same place in both. */
 static void gatherv(const tutti__call_t *call, uint32_t rank, uint32_t size,
                     tutti__call_room_t *room, tutti__exec_call_t *exec)
 {
@@ -238,7 +239,7 @@ static void alltoallv(const tutti__call_t *call, uint32_t size, tutti__call_room
     exec->out = call->recvbuf;
 }
 
-/* One block each way. */
+/* One block in each direction. */
 static void message(const tutti__call_t *call, tutti__call_room_t *room, tutti__exec_call_t *exec)
 {
     exec->in_count = call->kind != TUTTI_CALL_RECV ? call->count : 0;
@@ -253,7 +254,7 @@ static void message(const tutti__call_t *call, tutti__call_room_t *room, tutti__
     exec->root = 0;
 }
 
-/* Parts of different lengths, and messages. */
+/* Blocks of different lengths, and messages. */
 static tutti_status_t mapped(const tutti__call_t *call, uint32_t rank, uint32_t size,
                              tutti__call_room_t *room, tutti__exec_call_t *exec)
 {
@@ -308,8 +309,8 @@ static tutti_status_t place(const tutti__call_t *call, uint32_t rank, uint32_t s
     }
 }
 
-/* The same block in the same place on both sides? Parts of an alltoallv may stand in each other's
-   gaps. */
+/* Does each block have the same place on both sides? Blocks of an alltoallv may be in each
+   other's gaps. */
 static int in_place(const tutti__call_t *call, const tutti__exec_call_t *exec, uint32_t size)
 {
     if (exec->in != exec->out || call->kind != TUTTI_CALL_ALLTOALLV)
@@ -328,7 +329,7 @@ static int does_not_commute(tutti_op_t op)
     return user != NULL && !tutti__user_op_commutes(user);
 }
 
-/* One by one: an initialiser becomes a `rep stos`, which takes 10 ns. */
+/* One store per field: an initialiser compiles to `rep stos`, which takes 10 ns. */
 static inline void set_plain(const tutti__call_t *call, const tutti__call_kind_t *kind,
                              tutti__exec_call_t *exec)
 {
@@ -378,7 +379,7 @@ void tutti__call_begin(const tutti__call_t *call, const tutti__call_room_t *room
                        tutti__exec_call_t *exec)
 {
     (void)room;
-    /* A reduction's IN is not shifted, and its own memory: recvbuf or temp. */
+    /* A reduction's IN is not shifted, and is writable here: recvbuf or temp. */
     if (TUTTI__UNLIKELY(call->prescale != 1) && tutti__call_reduces(call->kind))
         tutti__reduce_scale((void *)(uintptr_t)exec->in, call->sendbuf, exec->count, call->dtype,
                             call->prescale);

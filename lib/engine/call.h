@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A call: any collective, or a message between two ranks, as the API took it. Direct and
- * asynchronous calls share what is here: how a call becomes what coll/ and exec/ want.
+ * A call: any collective, or a message between two ranks, as the API received it. Direct and
+ * asynchronous calls share the code here, which turns a call into the arguments of coll/ and exec/.
  */
 #ifndef TUTTI__ENGINE_CALL_H
 #define TUTTI__ENGINE_CALL_H
@@ -10,7 +10,8 @@
 #include "coll/coll.h"
 #include "exec/exec.h"
 
-/* Arguments that were checked. Arrays are the caller's, [size], and live until the call is done. */
+/* Checked arguments. Arrays belong to the caller, have [size] entries, and live until the
+   call is done. */
 typedef struct {
     tutti_call_kind_t kind;
     tutti_dtype_t dtype;
@@ -23,45 +24,46 @@ typedef struct {
     size_t recvcount;
     const size_t *sendcounts, *senddispls, *recvcounts, *recvdispls;
     double prescale, postscale; /* 1: none. Reductions only */
-    int on_device;              /* its buffers are device memory, all of them */
-    /* Direct calls on device memory: in this stream. Asynchronous ones: see tutti__entry_t. */
+    int on_device;              /* all of its buffers are device memory */
+    /* Direct calls on device memory: the stream of the call. Asynchronous calls: see
+       tutti__entry_t. */
     int has_stream;
     tutti__dstream_t *stream;
 } tutti__call_t;
 
-/* What a call needs to be run: block maps, and memory for them. Zero it first; reused from call to
-   call, so it describes the call that was prepared last. */
+/* Block maps of a call, and memory for them. Zero it first. It is reused from call to call, so it
+   describes the call that was prepared last. */
 typedef struct {
     size_t *table, *in_table; /* [room + 1] */
     size_t room;
-    void *temp; /* scaled operands, or a result, that cannot stand in recvbuf */
+    void *temp; /* for scaled operands, or a result, that cannot be in recvbuf */
     size_t temp_bytes;
-    size_t result; /* elements that this rank gets of a reduction */
-    int copies;    /* its result is made in temp */
+    size_t result; /* elements of a reduction that this rank receives */
+    int copies;    /* the result is made in temp */
 } tutti__call_room_t;
 
 void tutti__call_room_free(tutti__call_room_t *room);
 
 /*
- * A call as schedule and executor see it. All ranks get equal `want`s for calls that fit. Not set:
- * exec->meet and exec->signature.
+ * Turn a call into a schedule request and executor arguments. All ranks get equal `want`s for calls
+ * that fit. Not set: exec->meet and exec->signature.
  *
  * ret_in_place  the schedule's in_place
- * ret_empty     there is nothing to move: nobody has any element; or, where ranks know their own
- *               counts only (gatherv, scatterv, alltoallv, messages), this rank has none
+ * ret_empty     nothing is to be moved: no rank has an element. If ranks have only their own counts
+ *               (gatherv, scatterv, alltoallv, messages): this rank has no element
  *
- * NO_MEMORY is all that can happen.
+ * The only error is NO_MEMORY.
  */
 tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uint32_t size,
                                    tutti__call_room_t *room, tutti__want_t *ret_want,
                                    tutti__exec_call_t *ret_exec, int *ret_in_place, int *ret_empty);
 
-/* For exec->signature, where channels are used: equal on all ranks for calls that fit. */
+/* For exec->signature, if channels are used: equal on all ranks for calls that fit. */
 uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call_t *exec,
                                uint32_t size);
 
-/* Before and after the run: scaling, and the copy of a result that was made in `temp`. Only calls
-   that need it do anything. Prescaled data goes to recvbuf where it fits there. */
+/* Before and after the run: scaling, and the copy of a result that was made in `temp`. Most calls
+   need neither. Prescaled data is written to recvbuf if it fits there. */
 void tutti__call_begin(const tutti__call_t *call, const tutti__call_room_t *room,
                        tutti__exec_call_t *exec);
 void tutti__call_end(const tutti__call_t *call, const tutti__call_room_t *room,

@@ -28,7 +28,7 @@ const tutti__call_kind_t tutti__call_kinds[TUTTI_CALL_SENDRECV + 1] = {
 
 /* ---- signatures ---- */
 
-/* A step of splitmix64's finisher: changes of any bit reach all upper ones. */
+/* A step of splitmix64's finisher: a change of any bit changes all upper bits. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
@@ -48,7 +48,7 @@ uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call
     uint64_t hash = mix(exec->tag, (uint64_t)exec->root << 32 | (uint64_t)exec->op << 8 |
                                        (uint64_t)exec->dtype);
 
-    /* Whoever knows his own counts only cannot sign for the others'. */
+    /* A rank that has only its own counts cannot sign for the counts of others. */
     if (exec->in_table == NULL)
         hash = mix(hash, exec->count);
     if (exec->in_table == NULL && exec->table != NULL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank sends and receives, for each kind of call. */
+/* The data that a rank sends and receives, for each kind of call. */
 #include "engine/call_sides.h"
 
 #include "base/compiler.h"
@@ -14,7 +14,7 @@ static tutti__side_t many(const char *name, const char *count_name, const void *
 {
     static const size_t missing;
 
-    /* NULL is found where counts are added up. */
+    /* A NULL array is reported later, where counts are added up. */
     return (tutti__side_t){ .name = name,
                             .count_name = count_name,
                             .displs_name = displs_name,

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank sends and receives in a call: for the checks of arguments, and for copies of it. */
+/* The data that a rank sends and receives in a call, for argument checks and for copies. */
 #ifndef TUTTI__ENGINE_CALL_SIDES_H
 #define TUTTI__ENGINE_CALL_SIDES_H
 
 #include "engine/call.h"
 
-/* What goes out of a buffer, or comes into it. */
+/* One side: the data that leave a buffer, or enter it. */
 typedef struct {
-    const char *name, *count_name, *displs_name; /* of the arguments */
+    const char *name, *count_name, *displs_name; /* names of the arguments */
     const char *ptr;                             /* NULL name: this rank has no such side */
     size_t count;                                /* elements of all parts */
     const size_t *counts, *displs;               /* [size], or NULL: one part */
     size_t end; /* elements from the buffer's begin to the last part's end */
 } tutti__side_t;
 
-/* This rank's sides, before they are measured; none: zeroed. Counts may be wrong, even missing; but
+/* This rank's sides, before they are measured; no side: zeroed. Counts may be wrong or missing, but
    a reduce_scatterv's receiving side needs recvcounts. */
 void tutti__call_sends(const tutti__call_t *call, uint32_t rank, uint32_t size,
                        tutti__side_t *ret_side);
 void tutti__call_receives(const tutti__call_t *call, uint32_t rank, uint32_t size,
                           tutti__side_t *ret_side);
-/* Its `count` and `end`. Of one whose counts are there and not too large. */
+/* Set `count` and `end`. The counts must be present and not too large. */
 void tutti__side_measure(tutti__side_t *side, uint32_t size);
 
 #endif

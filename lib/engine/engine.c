@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's life, and what direct calls need of it. See engine.h; token.c has the steps, wait.c
- * the callers, thread.c the thread.
+ * The engine's open and close, and its functions for direct calls. See engine.h. token.c has the
+ * steps, wait.c the callers, thread.c the thread.
  */
 #include "engine/engine.h"
 
@@ -16,7 +16,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* How long the end waits for room in peers' rings, and for the device. */
+/* How long closing waits for space in peers' rings, and for the device. */
 #define FLUSH_MS 200u
 
 /* ---- for direct calls ---- */
@@ -32,7 +32,7 @@ tutti_status_t tutti__engine_alive(tutti__engine_t *e)
 
 tutti_status_t tutti__engine_state(const tutti__engine_t *e, const char **ret_text)
 {
-    /* Pairs with the store in watch.c, after which the text stays as it is. */
+    /* Pairs with the store in watch.c. The text does not change after it. */
     int dead = atomic_load_explicit(&e->dead, memory_order_acquire);
 
     *ret_text = dead == 0 ? "" : e->dead_text;
@@ -41,7 +41,7 @@ tutti_status_t tutti__engine_state(const tutti__engine_t *e, const char **ret_te
 
 int tutti__engine_has_left(tutti__engine_t *e, uint32_t rank)
 {
-    /* On this machine its door says so even if those who would tell have left before. */
+    /* On this machine its status page says so even if the ranks that would report it have left. */
     return atomic_load(&e->left[rank]) || tutti__watch_door(e, rank) >= TUTTI__DOOR_ENDED;
 }
 
@@ -51,7 +51,7 @@ tutti_status_t tutti__engine_kill(tutti__engine_t *e, tutti_status_t status, con
 
     if (status == TUTTI_ERR_SHUTDOWN && tutti__watch_left(e, TUTTI__NOBODY, left, sizeof(left)))
         text = left;
-    /* Any thread: wait for the token, which nobody keeps for long. */
+    /* Any thread may wait for the token; no thread keeps it for long. */
     tutti__token_await(e);
     tutti__watch_dead(e, status, text);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
@@ -121,7 +121,7 @@ static void destroy(tutti__engine_t *e)
 /*
  * The largest bucket. On one host it should stay in the caches between packing, reducing and
  * unpacking: ResNet-50's gradients, 2 ranks on a Zen 5 guest, took 9.2 ms with 256 KiB, 8.1 with 1
- * MiB, 11 with 4, 27 with 64. Between hosts there are messages to be saved; not measured yet.
+ * MiB, 11 with 4, 27 with 64. Between hosts larger buckets save messages; not measured yet.
  */
 static uint64_t fusion_bytes(const tutti__engine_env_t *env)
 {
@@ -153,7 +153,7 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     atomic_store(&e->refs, 1);
     tutti__mutex_init(&e->queue_lock, TUTTI__LOCK_ENGINE_QUEUE);
     tutti__lanes_open(e);
-    /* Until plans are learned the buckets depend on timing; results must not. */
+    /* Buckets depend on timing until plans are learned, but results must not. */
     tutti__cache_init(&e->cache, env->shape, e->rank, env->conf->algorithm,
                       env->conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
                       env->conf->check ? (uint32_t)env->conf->credits : 0);
@@ -190,7 +190,7 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     return TUTTI_OK;
 }
 
-/* Messages that found no room come before the goodbye; a peer that does not read loses them. */
+/* Messages from the backlog go before the goodbye; a peer that does not read loses them. */
 static void flush_all(tutti__engine_t *e)
 {
     uint64_t limit = tutti__now_ns() + FLUSH_MS * 1000000u;
@@ -206,16 +206,17 @@ static void flush_all(tutti__engine_t *e)
     } while (left > 0 && tutti__now_ns() < limit);
 }
 
-/* Say goodbye, and end what is left here. */
+/* Send a goodbye, and end all requests of this rank. */
 static void end_all(tutti__engine_t *e)
 {
     tutti__token_await(e);
     atomic_store(&e->news, 1);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
     flush_all(e);
-    /* Who was handed over to a stream is not told any more. */
+    /* Requests that were handed over to streams can no longer report errors, so let
+       them complete. */
     tutti__landing_drain(e, tutti__now_ns() + FLUSH_MS * 1000000u);
-    /* After a death this is no goodbye: peers shall hear of the death. */
+    /* After a death no goodbye is sent, because peers must receive the report of the death. */
     if (!atomic_load(&e->dead)) {
         tutti__watch_close_door(e, TUTTI__DOOR_LEFT);
         tutti__watch_bye(e, -1, e->rank);
@@ -236,7 +237,7 @@ void tutti__engine_close(tutti__engine_t *e)
     tutti__mutex_unlock(&e->queue_lock);
     tutti__thread_stop(e);
     end_all(e);
-    /* Threads in tutti_wait find their requests done and go. */
+    /* Threads in tutti_wait find their requests done and leave. */
     while (atomic_load(&e->inside) > 0)
         sched_yield();
     destroy(e);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What threads and streams of the user have to do with the device.
+ * The device on the user's threads, and events in the user's streams.
  *
- * A thread that comes with device memory in a stream leaves an event there; what is done with the
- * memory waits for that on the device, so nobody waits here. The event is the request's until that
- * is queued. Buckets that are queued take theirs from the same pool (landing.c).
+ * If a thread passes device memory with a stream, the engine records an event in that stream. Work
+ * on the memory waits for the event on the device, so the host does not wait. The event belongs to
+ * the request until this work is queued. Queued buckets take their events from the same pool
+ * (landing.c).
  *
- * Whoever steps a lane with device memory uses the device, and gets the one back that it had. A
- * thread that had none keeps ours: choosing another would only start that one, too.
+ * A thread that steps a lane with device memory switches to the engine's device, and afterwards
+ * back to its own device. A thread that had none keeps the engine's device: to choose another would
+ * initialise that device as well.
  */
 #include "engine/state.h"
 
 #include <stdlib.h>
 
-/* Made at set-up; for requests in flight with a stream, and buckets that are landing. Who has more
-   of them at a time pays for making more. */
+/* Events made at set-up, for requests in flight with a stream and for pending completions. A
+   program that needs more of them at a time pays for making them. */
 #define EVENTS 1024
 
 int tutti__engine_use_device(const tutti__engine_t *e)
@@ -23,7 +25,7 @@ int tutti__engine_use_device(const tutti__engine_t *e)
     int before = device->ops->current();
 
     if (before != device->device)
-        (void)device->ops->use(device->device); /* what needs it says so */
+        (void)device->ops->use(device->device); /* a later call reports the error */
     return before;
 }
 
@@ -32,12 +34,13 @@ void tutti__engine_give_back(const tutti__engine_t *e, int before)
     const tutti__exec_device_t *device = e->env.exec->device;
 
     if (before >= 0 && before != device->device)
-        (void)device->ops->use(before); /* what its owner does there says so */
+        (void)device->ops->use(before); /* the owner's next call there reports the error */
 }
 
 /* ---- the pool ---- */
 
-/* One more, at any time: unlike memory, making an event waits for nobody (mem/device.h). */
+/* Make one more event. It is allowed at any time: unlike memory, an event waits for nothing
+   (mem/device.h). */
 static tutti_status_t make(tutti__engine_t *e)
 {
     tutti__devent_t *event, **all;
@@ -70,7 +73,7 @@ tutti_status_t tutti__events_open(tutti__engine_t *e)
     return status;
 }
 
-/* All requests are done and nothing is landing, so all events are here. */
+/* All requests are done and no completion is pending, so all events are in the pool. */
 void tutti__events_close(tutti__engine_t *e)
 {
     int before;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives whose counts ranks do not know of each other: gatherv, scatterv, alltoallv, and
- * allgatherv where recvcounts are to be found out.
+ * Collectives whose ranks do not know each other's counts: gatherv, scatterv, alltoallv, and
+ * allgatherv without recvcounts.
  *
- * Before any data moves, all ranks sum up one array, in which each has put what it knows. So each
- * can compare every pair, and all come to the same answer:
+ * Before any data moves, all ranks sum one array, in which each rank has written the counts that it
+ * knows. So each rank can compare every pair, and all ranks come to the same result:
  *
- *   it does not fit           MISMATCH on all ranks; nothing was moved
- *   it fits                   the data follows in the same lane at once
- *   somebody has no buffer    the bucket ends here. The tensor is announced once more, as its phase
- *   yet, because he did not   1, by each rank when it has its buffer; so no lane waits for a user
- *   know how large
+ *   counts differ           MISMATCH on all ranks; nothing was moved
+ *   counts are equal        the data follows in the same lane at once
+ *   a rank has no buffer,   the bucket ends here. Each rank announces the tensor again, as phase 1,
+ *   because it did not      when it has a buffer; so no lane waits for a user
+ *   know the size
  *
- * The array, n being the number of ranks:
- *   gatherv, scatterv   [n] what is given, by rank; [n] what is expected
- *   allgatherv          [n] given; [n] expected, times [1] how many ranks know
+ * The array, with n ranks:
+ *   gatherv, scatterv   [n] given counts, by rank; [n] expected counts
+ *   allgatherv          [n] given; [n] expected, summed over the ranks that know; [1] their number
  *   alltoallv           [n][n] rank r gives to s; [n][n] r expects from s; [n] does r know that?
  */
 #include "engine/state.h"
@@ -41,7 +41,7 @@ static void put(uint64_t *to, const size_t *counts, size_t n)
         to[i] = counts[i];
 }
 
-/* What this rank knows. */
+/* Write the counts that this rank knows. */
 static void put_mine(const tutti__request_t *r, uint32_t rank, size_t n, uint64_t *array)
 {
     const tutti__call_t *call = &r->call;
@@ -94,14 +94,14 @@ tutti_status_t tutti__exchange_call(tutti__engine_t *e, tutti__lane_t *lane,
     return TUTTI_OK;
 }
 
-/* ---- what came out ---- */
+/* ---- evaluation ---- */
 
 typedef struct {
     uint32_t from, to;
     uint64_t given, expected;
 } pair_t;
 
-/* Counts of equal parts to or from each rank; `times`: as often as somebody has told. */
+/* Compare one count per rank; the expected counts are sums over `times` ranks. */
 static int one_each(const uint64_t *array, size_t n, uint64_t times, pair_t *ret_pair)
 {
     for (uint32_t r = 0; r < n; r++) {
@@ -128,7 +128,7 @@ static int all_pairs(const uint64_t *array, size_t n, pair_t *ret_pair)
     return 1;
 }
 
-/* Do all pairs fit? */
+/* Are the counts of all pairs equal? */
 static int fits(const tutti__call_t *call, const uint64_t *array, size_t n, pair_t *ret_pair)
 {
     int fit;
@@ -148,7 +148,7 @@ static int fits(const tutti__call_t *call, const uint64_t *array, size_t n, pair
     }
 }
 
-/* Does every rank know what it receives? */
+/* Does every rank know its receive counts? */
 static int all_know(tutti_call_kind_t kind, const uint64_t *array, size_t n)
 {
     if (kind == TUTTI_CALL_ALLGATHERV)
@@ -176,7 +176,7 @@ static void mismatch(char *text, size_t bytes, const tutti__request_t *r, const 
                  r->name, name, pair->from, given, pair->to, expected);
 }
 
-/* Keep what each rank gives to this one. */
+/* Keep the counts that each rank gives to this rank. */
 static void keep(tutti__request_t *r, const uint64_t *array, uint32_t rank, size_t n)
 {
     /* The third of the request's four arrays. */
@@ -188,7 +188,7 @@ static void keep(tutti__request_t *r, const uint64_t *array, uint32_t rank, size
     r->call.recvcounts = counts;
 }
 
-/* To be announced again, when there is a buffer. */
+/* The tensor is announced again when it has a buffer. */
 static void next_phase(tutti__engine_t *e, tutti__request_t *r, const uint64_t *array)
 {
     if (r->counts_later)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The gate before flat runs, and how a lane of the engine passes it. See flat.h. */
+/* The launch sequencer before flat runs, and how a lane of the engine passes it. See flat.h. */
 #include "engine/flat.h"
 
 #include "base/hash.h"
@@ -36,7 +36,7 @@ int tutti__flat_serves(const tutti__engine_t *e, const tutti__call_t *call,
                                                    call->op, call->op == TUTTI_AVG ? e->size : 0);
 }
 
-/* Begin it, if this thread may drive it; else it is left to another. */
+/* Begin the step if this thread may drive it; otherwise another thread will. */
 static tutti_status_t begin(tutti__engine_t *e, tutti__lane_t *lane, unsigned step,
                             tutti__who_t who)
 {

@@ -2,14 +2,14 @@
 /*
  * Several tensors as one call. They are packed into memory that the other ranks of the host map,
  * served there in place without further copies, and unpacked. Scaling is part of the copies.
- * Tensors in device memory go into the lane's device memory, by one launch for all.
+ * Tensors in device memory are packed into the lane's device memory, by one launch for all.
  *
  *      allreduce, reduce, broadcast    |a         |b  |c     |
- *      reduce_scatter, allgather       |a0  |b0|c0|a1  |b1|c1|     block r: what is rank r's
+ *      reduce_scatter, allgather       |a0  |b0|c0|a1  |b1|c1|     block r: rank r's part
  *
- * Tensors begin at cache lines, and what is between them is zero; but a caller's own operation sees
- * elements of tensors only, so there is nothing between them then. In device memory nobody zeroes
- * what is between them: sums of garbage go nowhere, and no element sees another one's.
+ * Tensors begin at cache lines, and the gaps are zero. A caller's own operation must see only
+ * elements of tensors, so its buckets have no gaps. In device memory the gaps are not zeroed: their
+ * sums are never read, and no element depends on another.
  *
  * A rank that has joined makes zero contributions: zeros, in the same places.
  */
@@ -35,7 +35,7 @@ tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_
     status = tutti__arena_alloc(e->env.machine->arena, room, &ptr);
     if (status != TUTTI_OK)
         return status;
-    /* Nobody reads the old one: a zero-copy operation ends for all ranks at once. */
+    /* No peer reads the old memory: a zero-copy operation ends on all ranks at once. */
     tutti__arena_free(e->env.machine->arena, lane->fuse);
     lane->fuse = ptr;
     lane->fuse_bytes = room;
@@ -52,7 +52,7 @@ static size_t part_bytes(const tutti__request_t *r)
 /* Give each tensor its place; returns the bytes of one block. */
 static size_t lay_out(tutti__bucket_t *bucket)
 {
-    /* Other ranks do not fuse the call of a lone zero contribution, except on a device. */
+    /* For a lone zero contribution: other ranks do not fuse its call, except on a device. */
     int tight = bucket->nrequests == 1 || bucket->first->call.op > TUTTI_MAXLOC;
     size_t total = 0;
 
@@ -73,7 +73,7 @@ static size_t zero_bytes(const tutti__request_t *r, uint32_t size)
     return total * tutti_dtype_bytes(r->call.dtype);
 }
 
-/* Where the bucket is packed into. */
+/* Choose the memory that the bucket is packed into. */
 static tutti_status_t find_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
@@ -133,7 +133,7 @@ static char *place(const tutti__lane_t *lane, const tutti__request_t *r, uint32_
     return lane->packed + part * lane->call.count * tutti_dtype_bytes(r->call.dtype) + r->offset;
 }
 
-/* What this rank gives of one tensor to one block. */
+/* Pack this rank's part of one tensor into one block. */
 static void pack_part(tutti__lane_t *lane, const tutti__request_t *r, const void *from,
                       uint32_t part)
 {

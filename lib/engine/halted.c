@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which rank of this machine is stopped, by a signal or a debugger?
+ * Is a rank of this machine stopped, by a signal or a debugger?
  *
- * Asked when a deadline has passed: whom a device waits for nobody else can tell, and a peer that
- * does not go on may itself wait for the one that is stopped. Any thread.
+ * Called when a deadline has passed. The rank that a device waits for is otherwise unknown, and a
+ * peer that makes no progress may itself wait for the stopped rank. Any thread.
  */
 #include "engine/state.h"
 
 #include <string.h>
 
-/* The process's state, as /proc/PID/stat has it behind the name in brackets; '\0': not known. */
+/* The process's state, the field behind the name in /proc/PID/stat; '\0': unknown. */
 static char state_of(int pid)
 {
     char path[64], text[256], *at = NULL;

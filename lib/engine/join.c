@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks that have joined (tutti_join): they have no requests, but make a zero contribution to each
- * tensor that the other ranks submit. The bucket's metadata tell what was submitted. The zeros are
- * in the lane's memory, of the host or of the device.
+ * Ranks that have joined (tutti_join). They have no requests, but make a zero contribution to each
+ * tensor that the other ranks submit. The bucket's metadata describe the tensor. The zeros are in
+ * the lane's memory, of the host or of the device.
  */
 #include "engine/state.h"
 

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Buckets whose work is queued on the device, and has not ended there.
+ * Pending completions: buckets whose work is queued on the device and is not complete.
  *
- *      lane:  pack, run, unpack are queued --> landing: until the event behind them has come
- *             the next bucket begins           (poll, in the order in which they came)
+ *      lane:  pack, run, unpack are queued --> pending until the event behind them is complete
+ *             the next bucket begins           (polled, in the order of their arrival)
  *
- * A bucket leaves its lane as soon as the host has nothing more to do for it. All that the lane's
- * next one uses again is ordered by streams: the lane's device memory is read and written in `up`,
- * or by NCCL, which waits for `up` before and which `up` waits for behind; pinned memory is used
- * by runs that are not queued only; and an event that is recorded anew leaves those alone that
- * wait for its last record.
+ * A bucket leaves its lane as soon as the host has no more work for it. Streams order all memory
+ * and events that the lane's next bucket uses again:
  *
- * Its requests are queued then, not done. One that is handed over to a stream is done for its
- * waiter, and leaves the bucket; the others are done when the event has come.
+ *   - The lane's device memory is accessed in the stream `up`, or by NCCL. NCCL waits for `up`
+ *     before its work, and `up` waits for NCCL after it.
+ *   - Only runs that are not queued use pinned memory.
+ *   - A new record of an event does not affect waits for its last record.
  *
- * Rejected: a count of those that hold the event. All who touch a bucket have the token.
+ * The bucket's requests are then queued, but not done. A request that is handed over to a stream is
+ * done for its waiter, and leaves the bucket. The others are done when the event is complete.
+ *
+ * Rejected: a count of the users of an event. Every thread that accesses a bucket has the token.
  */
 #include "engine/state.h"
 
@@ -30,7 +32,7 @@ tutti_status_t tutti__landing_record(tutti__engine_t *e, tutti__bucket_t *bucket
 {
     tutti_status_t status;
 
-    /* The streams that they are in are waited for by now. */
+    /* The lane's streams already wait for these events, or the host has. */
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
         tutti__events_put(e, &r->ready);
     status = tutti__events_take(e, &bucket->landed);
@@ -76,14 +78,15 @@ static void fail(tutti__engine_t *e, const tutti__bucket_t *bucket, tutti_status
 {
     char text[TUTTI__ERROR_BYTES];
 
-    /* Requests that an event was enough for are in it no more. */
+    /* Requests that were handed over behind an event have left the bucket. */
     snprintf(text, sizeof(text), "%s, tensor '%.100s', queued on its device: %.300s",
              tutti__boot_rank_name(e->env.boot, e->rank),
              bucket->first != NULL ? bucket->first->name : "", tutti_last_error());
     tutti__lanes_fail(e, status, text);
 }
 
-/* Has the event come? An error of NCCL shows in its own call only; its work does not end then. */
+/* Is the event complete? An error of NCCL appears only in NCCL's own query; its work does
+   not end then. */
 static tutti_status_t land(const tutti__engine_t *e, const tutti__bucket_t *bucket)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
@@ -123,7 +126,7 @@ void tutti__landing_clear(tutti__engine_t *e)
         drop_first(e);
 }
 
-/* Has NCCL work that nobody has aborted? */
+/* Is there NCCL work that was not aborted? */
 static int is_at_work(const tutti__engine_t *e)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
@@ -143,7 +146,7 @@ void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns)
             sched_yield();
     while (is_at_work(e) && tutti__now_ns() < limit_ns)
         sched_yield();
-    /* It will not end any more, so it must not touch buffers either. */
+    /* This work will never end, so abort it: it must not touch buffers. */
     if (is_at_work(e) && e->env.on_death != NULL)
         e->env.on_death(e->env.on_death_arg);
     tutti__engine_give_back(e, before);
@@ -151,7 +154,7 @@ void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns)
 
 /* ---- handing over ---- */
 
-/* Where the request is in its bucket's list; NULL: in no bucket here. */
+/* The request's place in its bucket's list; NULL: in no bucket here. */
 static tutti__request_t **find(tutti__engine_t *e, const tutti__request_t *request,
                                tutti__bucket_t **ret_bucket)
 {
@@ -208,7 +211,7 @@ tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti__request_t *request
 {
     tutti_status_t status = TUTTI_OK;
 
-    /* Once closed, all requests are done. */
+    /* After the close all requests are done. */
     if (tutti__wait_is_done(request) || !tutti__engine_enter(e))
         return TUTTI_OK;
     tutti__token_await(e);

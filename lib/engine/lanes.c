@@ -2,17 +2,18 @@
 /*
  * Lanes: buckets in flight.
  *
- * Bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank; so ranks
+ * Bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank. So ranks
  * never wait for each other in different orders. A bucket of one tensor runs on the user's buffers;
- * several are one call in the lane's memory (fuse.c). Collectives whose counts ranks do not know of
- * each other exchange those first, in the same lane (exchange.c). Tensors in device memory take
- * more steps than one run (on_device.c).
+ * several tensors are one call in the lane's memory (fuse.c). If ranks do not know each other's
+ * counts, the collective first exchanges them in the same lane (exchange.c). Tensors in device
+ * memory take more steps than one run (on_device.c).
  *
- * A bucket whose work is all queued on a device leaves its lane before that is done (landing.c).
+ * A bucket whose work is all queued on a device leaves its lane before this work is complete
+ * (landing.c).
  *
- * A run on a device needs that every rank goes on stepping all lanes that it has started (see
- * node/nccl/nccl.h). While one is there, `polling` keeps the thread awake, which steps all of them,
- * whatever brief steps leave out.
+ * A run on a device requires that every rank keeps stepping all lanes that it has started (see
+ * node/nccl/nccl.h). While there is such a run, `polling` keeps the thread awake, and the thread
+ * steps all lanes, even if brief steps omit some.
  */
 #include "engine/state.h"
 
@@ -22,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long who does not know the reason of an error waits for one that does. */
+/* After a failure without a known cause: how long to wait for a peer's report of the cause. */
 #define NEWS_NS 300000000u
 
 void tutti__lanes_open(tutti__engine_t *e)
@@ -55,7 +56,7 @@ static void free_buckets(tutti__lane_t *lane)
     lane->running = 0;
 }
 
-/* May this thread drive the transports of a schedule? Asked only where one minds (MPI). */
+/* Is this thread forbidden to drive the transports of a schedule? Needed only for MPI. */
 int tutti__lanes_forbidden(const tutti__engine_t *e, const tutti__sched_t *sched, tutti__who_t who)
 {
     int is_engine = who == TUTTI__STEP_THREAD || tutti__thread_is_own();
@@ -72,7 +73,8 @@ void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__lane_t *lane = &e->lane[i];
 
-        /* A thread that may not call MPI leaves its messages alone; nobody else may come. */
+        /* If this thread may not call MPI, it leaves the messages alone; no other thread will
+           cancel them. */
         if (lane->running && lane->run.sched != NULL &&
             !(lane->polls && tutti__lanes_forbidden(e, lane->run.sched, who)))
             tutti__run_cancel(&lane->run);
@@ -114,7 +116,7 @@ void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket)
 
 /* ---- one bucket ---- */
 
-/* Does a schedule use a transport that moves only when polled? */
+/* Does a schedule use a transport that advances only when polled? */
 static int polls(const tutti__engine_t *e, const tutti__sched_t *sched)
 {
     for (uint32_t i = 0; i < sched->nchans; i++)
@@ -123,7 +125,8 @@ static int polls(const tutti__engine_t *e, const tutti__sched_t *sched)
     return 0;
 }
 
-/* The call that serves the bucket: counts first, then on the user's buffers or fused. */
+/* Make the call that serves the bucket: first the counts, and then the data, on the user's
+   buffers or fused. */
 static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane)
 {
     tutti__request_t *r = lane->first->first;
@@ -176,8 +179,8 @@ tutti_status_t tutti__lanes_run(tutti__lane_t *lane, const tutti__sched_t *sched
 /*
  * Begin the first bucket of a lane; afterwards `running`, unless there is nothing to do.
  *
- * TUTTI__AGAIN: this thread may not; nothing was done. *ret_refused: the call cannot be served, on
- * no rank.
+ * TUTTI__AGAIN: this thread is not allowed to; nothing was done. *ret_refused: no rank can
+ * serve the call.
  */
 static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
                             tutti_status_t *ret_refused)
@@ -218,7 +221,7 @@ static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_
     return status;
 }
 
-/* The results of a run that is done go where the user wants them. */
+/* Copy the results of a complete run to the user's buffers. */
 static void deliver(tutti__engine_t *e, tutti__lane_t *lane)
 {
     if (lane->fused)
@@ -239,7 +242,7 @@ static tutti__bucket_t *take_first(tutti__engine_t *e, tutti__lane_t *lane)
     return bucket;
 }
 
-/* The first bucket of a lane leaves it; its requests end, unless they go on elsewhere. */
+/* The first bucket of a lane leaves it. Its requests end, unless they continue elsewhere. */
 static void finish(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t status, const char *text)
 {
     tutti__bucket_t *bucket = take_first(e, lane);
@@ -255,7 +258,7 @@ static void finish(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t statu
     free(bucket);
 }
 
-/* The run is done, or there was none. */
+/* The run is complete, or there was none. */
 static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t refused)
 {
     char text[TUTTI__ERROR_BYTES];
@@ -280,8 +283,8 @@ static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t r
     finish(e, lane, status, status == TUTTI_OK ? NULL : text);
 }
 
-/* A peer that has left will never come; nor will one that runs no bucket any more, and whose data
-   are here once its door says so (what goes over MPI may be late). */
+/* A peer that has left sends nothing more. Nor does a peer whose status page is IDLE: it runs no
+   more buckets, and its data are already here, except data over MPI, which may be late. */
 static int waits_for_left(tutti__engine_t *e, const tutti__lane_t *lane)
 {
     uint32_t peer = (uint32_t)lane->stuck.peer;
@@ -315,15 +318,15 @@ void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *te
     }
 }
 
-/* NCCL has failed: nothing goes on but the wait for news. */
+/* NCCL has failed: wait for a peer's report, and do nothing else. */
 void tutti__lanes_await_news(tutti__engine_t *e)
 {
     char halted[160], text[TUTTI__ERROR_BYTES];
 
-    atomic_store(&e->news, 1); /* the next step looks at the sockets */
+    atomic_store(&e->news, 1); /* the next step polls the sockets */
     if (tutti__now_ns() - atomic_load(&e->failed_ns) < NEWS_NS)
         return;
-    /* That one may be who would have passed them on. */
+    /* The halted rank may be the one that would have forwarded a report. */
     if (tutti__engine_halted(e, halted, sizeof(halted)))
         snprintf(text, sizeof(text), "%.340s; %s", e->failed_text, halted);
     else
@@ -331,13 +334,13 @@ void tutti__lanes_await_news(tutti__engine_t *e)
     tutti__watch_dead(e, TUTTI_ERR_TRANSPORT, text);
 }
 
-/* It waited for a rank that has left. */
+/* The run waited for a rank that has left: poll once more. */
 static tutti_status_t step_again(tutti__engine_t *e, tutti__lane_t *lane)
 {
     tutti_status_t status;
     char text[160];
 
-    /* What it wrote before it left may have come after the first look. */
+    /* Data that the peer wrote before it left may have arrived after the first poll. */
     status = tutti__run_step(&lane->run, &lane->stuck);
     if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
         return status;
@@ -347,7 +350,7 @@ static tutti_status_t step_again(tutti__engine_t *e, tutti__lane_t *lane)
                        tutti__boot_rank_name(e->env.boot, (uint32_t)lane->stuck.peer));
 }
 
-/* One step of a lane's run; AGAIN also if it waits for a rank that has left, until looked twice. */
+/* One step of a lane's run. If it waits for a rank that has left, a second poll decides. */
 static inline tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane)
 {
     tutti_status_t status = tutti__run_step(&lane->run, &lane->stuck);
@@ -362,14 +365,14 @@ tutti_status_t tutti__lanes_step_run(tutti__engine_t *e, tutti__lane_t *lane)
     return step_run(e, lane);
 }
 
-/* Bytes of the first bucket of a lane: what a step there may cost. */
+/* Bytes of the first bucket of a lane, which estimate the cost of a step. */
 static size_t bucket_bytes(const tutti__lane_t *lane)
 {
     size_t total = 0;
 
     if (lane->running)
         return lane->bytes;
-    /* Starting those is quick. */
+    /* To start such a bucket takes little time. */
     if (lane->first->on_device)
         return 0;
     for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next)
@@ -377,10 +380,10 @@ static size_t bucket_bytes(const tutti__lane_t *lane)
     return total;
 }
 
-/* A brief step does not do more than this; about 10 us of work. */
+/* A brief step does no more than this, which is about 10 us of work. */
 #define BRIEF_BYTES 65536
 
-/* Go on in one lane. A run that is done is followed by the next at once. */
+/* Advance one lane. After a complete run the next begins at once. */
 static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, int *ret_left)
 {
     int moved = 0;
@@ -416,7 +419,7 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
     return moved;
 }
 
-/* NULL: it is in none. */
+/* NULL: in no lane. */
 static const tutti__lane_t *lane_of(const tutti__engine_t *e, const tutti__request_t *request)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
@@ -453,7 +456,8 @@ static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
         polling |= e->lane[i].first != NULL && e->lane[i].polls;
     }
     polling |= e->landing_first != NULL;
-    /* Waiters that sleep for long must look more often now; perhaps only they may do the work. */
+    /* Wake waiters from a long sleep: they must poll more often now, and only they may be allowed
+       to do the work. */
     if (polling && !atomic_exchange(&e->polling, polling) && who == TUTTI__STEP_THREAD)
         tutti__request_wake(e);
     else if (!polling)

@@ -3,9 +3,9 @@
  * Control messages between neighbours of the tree: byte rings inside a host, the side channel
  * between hosts. Both keep the order on a link.
  *
- * A ring has one writer and one reader. Frames are a head and a body, rounded up to 8 bytes, and
- * wrap around. What finds no room waits in a backlog and is tried again in later steps; so sending
- * never blocks and never fails but for memory, in which case the communicator ends.
+ * A ring has one writer and one reader. A frame is a head and a body, rounded up to 8 bytes; frames
+ * wrap around. If a frame finds no space, it waits in a backlog, and later steps try again. So
+ * sending never blocks. It fails only without memory, which ends the communicator.
  */
 #include "engine/state.h"
 
@@ -117,7 +117,7 @@ static int add_backlog(tutti__link_t *link, const void *data, size_t bytes)
     return 1;
 }
 
-/* Whole frames, as far as there is room. */
+/* Send whole frames, while there is space. */
 static void send_backlog(tutti__link_t *link)
 {
     while (link->backlog_sent < link->backlog_bytes) {
@@ -135,7 +135,7 @@ static void send_backlog(tutti__link_t *link)
     link->backlog_sent = link->backlog_bytes = 0;
 }
 
-/* By the side channel? See messages.h. */
+/* Does this kind take the side channel? See messages.h. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
     return !link->local || kind == TUTTI__MSG_DEAD || kind == TUTTI__MSG_CANCEL ||
@@ -165,13 +165,14 @@ void tutti__link_send(tutti__engine_t *e, uint32_t index, uint32_t kind, const v
         link->head += (uint32_t)bytes;
         return;
     }
-    /* A peer that has nothing pending would never read. */
+    /* Without a doorbell, a peer that has nothing pending would never read it. */
     link->urgent = 1;
     if (!add_backlog(link, message, bytes))
         tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
 }
 
-/* Ring a peer's engine; one that has nothing pending does not say that it sleeps. */
+/* Ring a peer's engine. A peer that has nothing pending does not set `sleeping`, so an urgent
+   message rings always. */
 static void ring(const tutti__engine_t *e, tutti__link_t *link)
 {
     uint64_t one = 1;
@@ -190,7 +191,7 @@ void tutti__links_flush(tutti__engine_t *e)
 
         if (!link->local)
             continue;
-        /* As in link_send: what of it goes out now, a peer that has nothing pending must read. */
+        /* As in link_send: a peer that has nothing pending must read the part that is sent now. */
         if (link->backlog_bytes > 0) {
             uint32_t before = link->head;
 
@@ -203,7 +204,7 @@ void tutti__links_flush(tutti__engine_t *e)
             continue;
         }
         tutti__store_release(&link->out->head, link->head);
-        /* Pairs with the fence between `sleeping = 1` and the engine's last look. */
+        /* Pairs with the fence between `sleeping = 1` and the engine's last poll. */
         tutti__fence();
         ring(e, link);
     }
@@ -226,13 +227,13 @@ int tutti__link_read(tutti__engine_t *e, uint32_t index)
     uint32_t head = tutti__load_acquire(&link->in->head);
     uint32_t tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     TUTTI__ALIGNED(8) char body[TUTTI__BODY_BYTES];
-    /* A writer that found no room for its message sees at most what one read has left and the next
-       one finds; so one of the two finds this much. */
+    /* A writer without space for a message sees at most the bytes that one read left and the next
+       read finds. So one of the two reads finds more than this. */
     int was_full = head - tail > TUTTI__PIPE_BYTES / 4;
 
     if (head == tail)
         return 0;
-    /* A goodbye reads on by itself. */
+    /* The handler of a goodbye reads further frames itself. */
     while ((int32_t)(head - tail) > 0) {
         frame_t frame;
 
@@ -247,7 +248,7 @@ int tutti__link_read(tutti__engine_t *e, uint32_t index)
         tutti__engine_message(e, (int)index, frame.kind, body, frame.bytes);
         tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     }
-    /* The writer may have a backlog, and nothing pending. */
+    /* The writer may have a backlog, and nothing pending, so it would not poll. */
     if (was_full) {
         link->urgent = 1;
         ring(e, link);
@@ -260,7 +261,7 @@ static void side_message(void *arg, uint32_t link, uint32_t kind, const void *bo
     tutti__engine_message(arg, (int)link, kind, body, bytes);
 }
 
-/* What the rank wrote before it went comes first. */
+/* Messages that the lost rank has written come first. */
 static void side_lost(void *arg, int link, uint32_t rank)
 {
     tutti__engine_t *e = arg;

@@ -2,10 +2,10 @@
 /*
  * Control messages between neighbours in the tree of boot.h, and the ends of a link.
  *
- * Messages to ranks of my host go through a pair of byte rings in the child's arena, others through
- * the side channel; in order on each link, either way. BYE, DEAD and CANCEL take the side channel,
- * because an idle rank looks only there; where the order matters a receiver empties the ring first.
- * (A BYE behind a backlog stays behind it: such a peer is not idle.)
+ * Messages to ranks of this host pass through a pair of byte rings in the child's arena; other
+ * messages use the side channel. Both keep the order on a link. BYE, DEAD and CANCEL use the side
+ * channel, because an idle rank polls nothing else. Where the order matters, the receiver empties
+ * the ring first. (A BYE behind a backlog stays in the ring: such a peer is not idle.)
  */
 #ifndef TUTTI__ENGINE_MESSAGES_H
 #define TUTTI__ENGINE_MESSAGES_H
@@ -22,7 +22,7 @@
 enum {
     TUTTI__MSG_BYE = TUTTI__MSG_OTHERS, /* both: uint32_t rank: has called finalize */
     TUTTI__MSG_DEAD,                    /* both: tutti__dead_msg_t */
-    TUTTI__MSG_MISSING,                 /* up: a text about a tensor that waits for long */
+    TUTTI__MSG_MISSING,                 /* up: a text about a tensor that has waited for long */
     TUTTI__MSG_CANCEL                   /* both: tutti__cancel_msg_t */
 };
 
@@ -31,7 +31,7 @@ typedef struct {
     uint32_t text_bytes;
 } tutti__dead_msg_t; /* text follows */
 
-/* A group that is not made after all. */
+/* A group whose making has failed. */
 typedef struct {
     uint32_t first;  /* its first rank */
     uint32_t number; /* of the call that makes groups */
@@ -49,14 +49,14 @@ typedef struct {
 
 typedef struct {
     uint32_t rank;  /* at the other end */
-    int local;      /* pipes, else side channel */
+    int local;      /* 1: byte rings; 0: side channel */
     uint32_t index; /* local: among the machine's ranks */
     tutti__pipe_t *in, *out;
     uint32_t head; /* written, perhaps not published yet */
     int urgent;    /* wake the peer even if it has nothing pending itself */
     int lost;
-    int bye;       /* it has said goodbye */
-    char *backlog; /* messages that found no room: whole frames */
+    int bye;       /* it has sent a goodbye */
+    char *backlog; /* messages that found no space: whole frames */
     size_t backlog_bytes, backlog_room, backlog_sent;
 } tutti__link_t;
 

@@ -2,35 +2,39 @@
 /*
  * Buckets of tensors in device memory, in a lane.
  *
- *  (INPUT) --> pack --> RUN on the device --------------------> unpack --> QUEUED --> landing
- *                        | NCCL does not serve it                  ^            (landing.c)
- *                        v                                         |
- *                    STAGED_IN --> RUN in host memory --> STAGED_OUT
+ * (INPUT) --> pack --> RUN on the device --------------------> unpack --> QUEUED --> pending
+ *                       | NCCL does not serve it                  ^            (landing.c)
+ *                       v                                         |
+ *                   STAGED_IN --> RUN in host memory --> STAGED_OUT
  *
- * INPUT, where streams may wait for the host's share only: until the data are there; tickets.c says
- * why.
+ * INPUT: wait until the data are complete. It is used only where streams may wait on semaphores;
+ * tickets.c has the reason.
  *
- * Pack and unpack are for several tensors, which share the lane's device memory (fuse.c), and for
- * scales; one plain tensor is served where it is. They are queued in the lane's stream `up`, behind
- * the events of the tensors. The run begins behind them: it is given an event, and nobody waits
- * for it here; and if it is NCCL's alone it ends when it is queued, `up` waits for it, and the
- * unpack is queued behind that. All waiting is polling, so such a lane counts as one that polls.
+ * Pack and unpack are used for several tensors, which share the lane's device memory (fuse.c), and
+ * for scales. One plain tensor is served where it is. Both are queued in the lane's stream `up`,
+ * behind the events of the tensors. The run begins behind an event after the pack, and the host
+ * does not wait for this event. If the run is NCCL's alone, it ends when it is queued: `up` waits
+ * for it, and the unpack is queued behind that wait. All waiting is polling, so such a lane counts
+ * as a lane that polls.
  *
- * A flat schedule, of all hosts' ranks, stands behind a gate between pack and RUN: see flat.h.
+ * A flat schedule, of the ranks of all hosts, passes the launch sequencer between pack and RUN:
+ * see flat.h.
  *
- * All ranks must go the same way: device or host. So that is decided by what all have alike: kind,
- * type, length, scales, and the schedule, never by addresses. Buckets are of any length, so the
- * schedule changes with it only where the bits do not (coll/device_cost.c).
+ * All ranks must take the same path, device or host. So the choice depends only on properties that
+ * are equal on all ranks: kind, type, length, scales and schedule, but never addresses. Buckets
+ * have any length, so the schedule changes with the length only where the bits of the result do not
+ * change (coll/device_cost.c).
  *
- * The lanes' memory may be registered with NCCL, and in a call of NCCL's all buffers of all ranks
- * must be registered, at the same offset of the same one, or none. So a bucket has all its data in
- * its lane's memory, results too, or none. Properties that all ranks know decide it: a bucket is
- * packed if it has several tensors, if some ranks make zero contributions, or if a prescaled
- * operand does not fit into its result. The bucket's number determines the lane, and its tensors'
- * lengths their places. All else runs in the callers' memory, which Tutti never registers.
+ * The lanes' memory may be registered with NCCL. In one NCCL call, all buffers of all ranks must be
+ * registered, at the same offset of the same memory, or none of them. So either all data of a
+ * bucket, including the results, is in its lane's memory, or none of it. Properties that all ranks
+ * know decide it: a bucket is packed if it has several tensors, if some ranks make zero
+ * contributions, or if a prescaled operand does not fit into its result. The bucket's number
+ * determines the lane, and the lengths of its tensors determine their places. All other buckets run
+ * in the callers' memory, which Tutti never registers.
  *
- * When the communicator dies the run is given up where it is. What is in streams by then is done
- * with the caller's buffers; nothing is added.
+ * When the communicator dies, the run is abandoned at once. Work that is in streams by then still
+ * uses the caller's buffers; nothing is added.
  */
 #include "engine/state.h"
 
@@ -47,7 +51,7 @@ static uint32_t index_of(const tutti__engine_t *e, const tutti__lane_t *lane)
     return (uint32_t)(lane - e->lane);
 }
 
-/* Kinds that have a block map of their own are for host memory. */
+/* Kinds with their own block map run in host memory. */
 static int is_for_host(tutti_call_kind_t kind)
 {
     return tutti__call_by_pair(kind) || kind == TUTTI_CALL_REDUCE_SCATTERV ||
@@ -71,7 +75,7 @@ int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket)
 
     if (device == NULL || device->node == NULL || is_for_host(r->call.kind))
         return 0;
-    /* Several tensors fit the lane's memory anyway. */
+    /* Several tensors always fit the lane's memory. */
     return bucket->nrequests > 1 || !is_packed(bucket) || r->bytes <= device->fuse_bytes;
 }
 
@@ -82,7 +86,7 @@ int tutti__device_packs(const tutti__engine_t *e, const tutti__bucket_t *bucket)
 
 /* ---- pack and unpack ---- */
 
-/* Room for what one bucket may need. */
+/* Provide space for the pieces of one bucket. */
 static tutti_status_t need_pieces(const tutti__engine_t *e, tutti__lane_t *lane)
 {
     size_t room = (size_t)lane->first->nrequests * e->size;
@@ -104,7 +108,7 @@ void tutti__device_copy(tutti__lane_t *lane, void *to, const void *from, size_t 
     lane->pieces[lane->npieces++] = (tutti__piece_t){ from, to, count };
 }
 
-/* Queue what was added. */
+/* Queue the copies that were added. */
 static tutti_status_t queue_pieces(const tutti__engine_t *e, const tutti__lane_t *lane,
                                    double scale)
 {
@@ -116,7 +120,7 @@ static tutti_status_t queue_pieces(const tutti__engine_t *e, const tutti__lane_t
                                           its(e, lane)->up);
 }
 
-/* A zero contribution. STAGE belongs to the run, which begins after this. */
+/* Write a zero contribution. STAGE belongs to the run, which begins after this. */
 static tutti_status_t zero(const tutti__engine_t *e, const tutti__lane_t *lane)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
@@ -133,7 +137,7 @@ static tutti_status_t zero(const tutti__engine_t *e, const tutti__lane_t *lane)
     return status;
 }
 
-/* Packing, where there is any; *ret_ready: behind the data, or NULL. */
+/* Queue the packing, if there is any; *ret_ready: an event behind the data, or NULL. */
 static tutti_status_t pack(const tutti__engine_t *e, tutti__lane_t *lane,
                            tutti__devent_t **ret_ready)
 {
@@ -164,7 +168,8 @@ static tutti_status_t pack(const tutti__engine_t *e, tutti__lane_t *lane,
     return status == TUTTI_OK ? e->env.exec->device->ops->record(mine->done, mine->up) : status;
 }
 
-/* The run has ended; is_queued: only on the host. QUEUED, or there is nothing to wait for. */
+/* The run has ended; is_queued: only on the host. Ends in phase QUEUED, unless nothing is to
+   be awaited. */
 static tutti_status_t unpack(tutti__engine_t *e, tutti__lane_t *lane, int is_queued)
 {
     const tutti__call_t *call = &lane->first->first->call;
@@ -184,8 +189,8 @@ static tutti_status_t unpack(tutti__engine_t *e, tutti__lane_t *lane, int is_que
 
 /* ---- the beginning ---- */
 
-/* How one tensor that is not packed is served on the device: an allreduce's scaled data stands in
-   recvbuf. */
+/* Choose the buffers of one unpacked tensor on the device: an allreduce puts its scaled data
+   into recvbuf. */
 static void place(const tutti__engine_t *e, tutti__lane_t *lane)
 {
     const tutti__call_t *user = &lane->first->first->call;
@@ -196,8 +201,8 @@ static void place(const tutti__engine_t *e, tutti__lane_t *lane)
     lane->unpacks = call->postscale != 1;
     if (call->prescale != 1)
         call->sendbuf = call->recvbuf;
-    /* In place as in MPI the result would stand where others' operands are; in the rank's own part
-       of sendbuf it does not. */
+    /* In place as in MPI, the result would overwrite the operands of other ranks. In the rank's own
+       part of sendbuf it does not. */
     if (call->kind == TUTTI_CALL_REDUCE_SCATTER && call->sendbuf == call->recvbuf && e->rank > 0) {
         call->recvbuf = (char *)user->recvbuf + lane->first->first->bytes / e->size * e->rank;
         lane->unpacks = 1;
@@ -213,7 +218,8 @@ static tutti_status_t prepare(const tutti__engine_t *e, tutti__lane_t *lane,
                                ret_in_place, ret_empty);
 }
 
-/* How it is served in host memory, where it lies as on the device. Scales need no room there. */
+/* Find the schedule in host memory, where the buffers are arranged as on the device. Scales need no
+   space there. */
 static tutti_status_t find_in_host(tutti__engine_t *e, tutti__lane_t *lane,
                                    const tutti__sched_t **ret_sched, int *ret_empty)
 {
@@ -229,7 +235,8 @@ static tutti_status_t find_in_host(tutti__engine_t *e, tutti__lane_t *lane,
                : status;
 }
 
-/* Find how the bucket is served. *ret_sched: NULL: in host memory, by *ret_in_host, or refused. */
+/* Choose the schedule of the bucket. *ret_sched NULL: in host memory with *ret_in_host,
+   or refused. */
 static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
                              const tutti__sched_t **ret_sched, const tutti__sched_t **ret_in_host,
                              int *ret_empty)
@@ -242,7 +249,7 @@ static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
     *ret_sched = *ret_in_host = NULL;
     lane->unpacks = 0;
     if (tutti__device_fits(e, lane->first)) {
-        /* Where NCCL does not serve it. */
+        /* Needed if NCCL does not serve the call. */
         if (e->words != NULL)
             (void)find_in_host(e, lane, ret_in_host, ret_empty);
         if (!lane->fused)
@@ -254,7 +261,7 @@ static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
         if (status == TUTTI_OK && (*ret_sched)->on_device &&
             tutti__flat_serves(e, &lane->call, *ret_sched))
             return TUTTI_OK;
-        /* What cannot be served at all, host memory's schedules say once more. */
+        /* If no memory can serve the call, the schedules for host memory report it again. */
         if (status != TUTTI_OK && status != TUTTI_ERR_UNSUPPORTED &&
             status != TUTTI_ERR_INVALID_ARGUMENT)
             return status;
@@ -265,8 +272,8 @@ static tutti_status_t choose(tutti__engine_t *e, tutti__lane_t *lane,
     return find_in_host(e, lane, ret_in_host, ret_empty);
 }
 
-/* From here on nothing but the communicator's death ends it badly, and the thread carries it on:
-   then its requests may be handed over. */
+/* From here on only the communicator's death can fail the bucket, and the thread may run it. So its
+   requests may be handed over. */
 static void begin(tutti__engine_t *e, const tutti__lane_t *lane, const tutti__sched_t *sched,
                   const tutti__sched_t *in_host)
 {
@@ -288,7 +295,7 @@ static tutti_status_t begin_staged(const tutti__engine_t *e, tutti__lane_t *lane
                                e->size, ready, &lane->staged);
 }
 
-/* Queue the packing, and begin what is behind it. */
+/* Queue the packing, and begin the run behind it. */
 static tutti_status_t launch(tutti__engine_t *e, tutti__lane_t *lane)
 {
     const tutti__sched_t *sched = lane->sched;
@@ -308,7 +315,7 @@ static tutti_status_t launch(tutti__engine_t *e, tutti__lane_t *lane)
     return sched->flat ? TUTTI_OK : tutti__lanes_run(lane, sched);
 }
 
-/* Are the data of all tensors there? */
+/* Are the data of all tensors complete? */
 static tutti_status_t look_at_input(const tutti__engine_t *e, const tutti__bucket_t *bucket)
 {
     tutti_status_t status = TUTTI_OK;
@@ -352,9 +359,9 @@ tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutt
     return status;
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
-/* The data are in host memory. */
+/* The data are in host memory: begin the run. */
 static tutti_status_t run_staged(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
                                  tutti_status_t *ret_refused)
 {
@@ -379,7 +386,7 @@ static tutti_status_t run_staged(tutti__engine_t *e, tutti__lane_t *lane, tutti_
     return tutti__lanes_run(lane, sched);
 }
 
-/* One step of a run, and what comes behind its end. */
+/* One step of a run; after its end, begin the next phase. */
 static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who)
 {
     tutti__devent_t *ready = lane->exec.ready;
@@ -389,7 +396,8 @@ static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane, tutti__w
         return TUTTI__AGAIN;
     status = tutti__lanes_step_run(e, lane);
     if (status == TUTTI_ERR_UNSUPPORTED && !lane->is_staged && !lane->sched->flat) {
-        /* NCCL does not serve it, on no rank; nothing has moved, so nothing is to be cancelled. */
+        /* NCCL does not serve the call, on any rank. Nothing has moved, so nothing needs to
+           be cancelled. */
         lane->run.sched = NULL;
         return begin_staged(e, lane, ready);
     }
@@ -402,7 +410,7 @@ static tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane, tutti__w
     return tutti__staged_finish(e->env.exec->device, index_of(e, lane), &lane->staged);
 }
 
-/* One phase as far as it goes. OK: it is over, and what follows, if anything, has begun. */
+/* Advance one phase. OK: it is over, and the next, if any, has begun. */
 static tutti_status_t step_phase(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
                                  tutti_status_t *ret_refused)
 {

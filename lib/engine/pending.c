@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is pending: the queue, the table of names, and how requests end.
+ * Pending requests: the queue, the table of names, and the end of a request.
  *
- * A request that has a callback ends in two steps: it is put aside with its status known, and
- * whoever has released the token calls the callback; only then may the waiter take the request. So
- * a callback runs under no lock, and its argument may be freed after tutti_wait.
+ * A request with a callback ends in two steps. First its status is set, and it joins the list of
+ * due callbacks. A thread that has given the token back then calls the callback, and only after
+ * that the waiter may take the request. So a callback runs under no lock, and its argument may be
+ * freed after tutti_wait.
  */
 #include "engine/state.h"
 
@@ -25,7 +26,7 @@ static tutti__request_t **chain_of(tutti__names_t *names, uint64_t hash)
     return &names->bucket[hash % names->nbuckets];
 }
 
-/* Keep chains short. Without memory they get longer, which is no error. */
+/* Keep chains short. Without memory they grow longer, which is not an error. */
 static void grow(tutti__names_t *names)
 {
     tutti__names_t larger = { NULL, names->nbuckets ? 2 * names->nbuckets : 256, names->count };
@@ -102,14 +103,14 @@ void tutti__request_queue(tutti__engine_t *e, tutti__request_t *request)
     atomic_store(&e->queued, 1);
 }
 
-/* May this be submitted now? Under queue_lock. */
+/* May the request be submitted now? Under queue_lock. */
 static tutti_status_t may_push(tutti__engine_t *e, const tutti__request_t *request)
 {
     char text[160] = "";
 
     if (atomic_load(&e->closed))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
-    /* Nothing new can be agreed any more. */
+    /* After a goodbye no new tensor can be agreed. */
     if (atomic_load(&e->any_left)) {
         tutti__watch_left(e, TUTTI__NOBODY, text, sizeof(text));
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
@@ -173,7 +174,7 @@ void tutti__request_wake(tutti__engine_t *e)
         syscall(SYS_futex, &e->epoch, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* To those whose callbacks are to be called. Under queue_lock. */
+/* Add to the list of due callbacks. Under queue_lock. */
 static void put_aside(tutti__engine_t *e, tutti__request_t *request)
 {
     request->next = NULL;
@@ -200,7 +201,7 @@ static void finish(tutti__engine_t *e, tutti__request_t *request, tutti_status_t
         tutti__store_release(&request->done, TUTTI__ENDED);
         tutti__mutex_unlock(&e->queue_lock);
     } else {
-        /* From here on the request is its waiter's. */
+        /* From here on the request belongs to its waiter. */
         tutti__store_release(&request->done, TUTTI__DONE);
     }
     tutti__request_wake(e);
@@ -241,7 +242,8 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti__requ
 {
     tutti__request_t *ended = NULL, *next;
 
-    /* The queue in the same breath: what is ended here may be freed by its waiter at once. */
+    /* Under the same lock: empty the queue, because a waiter may free the ended
+       requests at once. */
     tutti__mutex_lock(&e->queue_lock);
     e->queue_first = e->queue_last = NULL;
     atomic_store(&e->queued, 0);
@@ -273,7 +275,7 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti__requ
         next = ended->chain;
         finish(e, ended, status, text);
     }
-    /* Those are agreed, and no lane has them any more. */
+    /* Requests that were handed over to streams are agreed, and no lane has them any longer. */
     if (pick == NULL)
         tutti__tickets_end_all(e, text);
 }
@@ -316,7 +318,8 @@ void tutti__request_callbacks(tutti__engine_t *e)
 {
     tutti__request_t *r;
 
-    /* What ends inside a callback waits until that has returned, or for another thread. */
+    /* A request that ends inside a callback waits until this callback has returned, or for
+       another thread. */
     if (!atomic_load(&e->callbacks) || in_callback)
         return;
     while ((r = next_ended(e)) != NULL) {

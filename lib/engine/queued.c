@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The watch over what is queued in streams, and waited for by no call: direct calls in a stream,
- * and requests that were handed over to one. NCCL's work that never ends, as a peer is stuck, ends
- * the communicator after the deadline, and an eighth of it and 1.5 s at most. What is meant by
- * work is in node/nccl/overdue.c. What NCCL itself finds wrong ends it within seconds. All of this
- * is the thread's.
+ * The watch over work that is queued in streams and that no call waits for: direct calls in a
+ * stream, and requests that were handed over to a stream. If NCCL's work never ends because a peer
+ * is stuck, the communicator ends after the deadline, plus at most an eighth of it and 1.5 s.
+ * node/nccl/overdue.c defines this work. An error that NCCL itself reports ends the communicator
+ * within seconds. Only the engine's thread calls this file.
  */
 #include "engine/state.h"
 
@@ -12,9 +12,9 @@
 #include "node/nccl/nccl.h"
 
 #define LOOKS_PER_DEADLINE 8
-#define LOOK_NS 1000000000u /* at least so often */
+#define LOOK_NS 1000000000u /* longest interval of the checks */
 #define NEWS_US 10000
-/* Whoever waits for a request all the same has the deadline, too, and says which tensor it is. */
+/* A call that waits for a request has the same deadline, and its message names the tensor. */
 #define GRACE_NS 1500000000u
 
 static uint64_t period_ns(const tutti__engine_t *e)

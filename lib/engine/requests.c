@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests: made by the submitter, ended by the token's owner, freed by the waiter. Any thread. */
+/* Requests: the submitter makes them, the token's owner ends them, the waiter frees them.
+   Any thread. */
 #include "engine/state.h"
 
 #include "base/hash.h"
@@ -17,7 +18,7 @@ static size_t sum(const size_t *counts, uint32_t n)
     return total;
 }
 
-/* Elements that pass this rank. */
+/* Elements that this rank sends or receives, an estimate. */
 static size_t elements(const tutti__call_t *call, uint32_t size)
 {
     switch (call->kind) {
@@ -39,7 +40,7 @@ static size_t elements(const tutti__call_t *call, uint32_t size)
     return TUTTI__MAX(call->count, call->recvcount);
 }
 
-/* Do these arrays mean anything on this rank? */
+/* Are these arrays used on this rank? */
 static int has_arrays(const tutti__call_t *call, uint32_t rank)
 {
     switch (call->kind) {
@@ -55,7 +56,8 @@ static int has_arrays(const tutti__call_t *call, uint32_t rank)
     }
 }
 
-/* Copy what there is; recvcounts that are not known yet, and their displacements, get room. */
+/* Copy the arrays that are used. Recvcounts that are not known yet, and their
+   displacements, get space. */
 static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t size)
 {
     const size_t **array[] = { &r->call.sendcounts, &r->call.senddispls, &r->call.recvcounts,

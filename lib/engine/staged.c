@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls on device memory that are made in host memory. See staged.h.
+ * Calls on device memory that run in host memory. See staged.h.
  *
  *      device   | sendbuf |     | recvbuf |          | allgather's recvbuf, and sendbuf in it |
  *                    | down         ^ up
  *      host     | send  | recv      |                | the same |
  *
- * Two ranges beside each other, or one where the caller's overlap, as they do in place: so the call
- * in host memory works in place the same way.
+ * Two adjacent ranges, or one range if the caller's buffers overlap, as they do in place. So the
+ * call in host memory works in place in the same way.
  */
 #include "engine/staged.h"
 
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranges begin at whole lines. */
+/* Ranges begin at cache lines. */
 #define ALIGN ((size_t)64)
 
 void tutti__staged_free(tutti__staged_t *staged)
@@ -28,7 +28,7 @@ void tutti__staged_free(tutti__staged_t *staged)
     staged->host_bytes = 0;
 }
 
-/* staged->host has so many bytes, or NO_MEMORY. */
+/* Make staged->host this large, or return NO_MEMORY. */
 static tutti_status_t need(tutti__staged_t *staged, size_t bytes)
 {
     if (bytes <= staged->host_bytes)
@@ -42,7 +42,7 @@ static tutti_status_t need(tutti__staged_t *staged, size_t bytes)
     return TUTTI_OK;
 }
 
-/* What there is to copy: all of a side, from its buffer's begin. */
+/* Find the ranges to copy: each side from the begin of its buffer. */
 static void find_ranges(const tutti__call_t *call, uint32_t rank, uint32_t size,
                         tutti__staged_t *staged, int *ret_has_gaps)
 {
@@ -64,7 +64,7 @@ static void find_ranges(const tutti__call_t *call, uint32_t rank, uint32_t size,
     *ret_has_gaps = recv.count != recv.end;
 }
 
-/* Host memory for both. */
+/* Choose the host memory for both ranges. */
 static tutti_status_t place(const tutti__device_lane_t *lane, size_t stage_bytes,
                             tutti__staged_t *staged)
 {
@@ -94,7 +94,7 @@ static tutti_status_t place(const tutti__device_lane_t *lane, size_t stage_bytes
     return TUTTI_OK;
 }
 
-/* The same call there. Buffers of no bytes are nobody's to touch, wherever they are. */
+/* The same call in host memory. The pointer of an empty buffer is never dereferenced. */
 static void make_call(const tutti__call_t *call, tutti__staged_t *staged)
 {
     staged->call = *call;
@@ -111,8 +111,8 @@ static void make_call(const tutti__call_t *call, tutti__staged_t *staged)
 
 /* ---- copies ---- */
 
-/* Copies of one direction begin. Down: behind `ready`, also if there are none: nobody may write
-   before it. */
+/* Begin the copies of one direction. Down: wait for `ready` even without copies, because no rank
+   may write before it. */
 static tutti_status_t turn_to(const tutti__exec_device_t *device, uint32_t lane_index, int is_up,
                               tutti__devent_t *ready, tutti__staged_t *staged)
 {
@@ -147,7 +147,7 @@ static tutti_status_t add(const tutti__exec_device_t *device, uint32_t lane_inde
     return TUTTI_OK;
 }
 
-/* All were added. */
+/* All copies were added. */
 static tutti_status_t close_queue(const tutti__exec_device_t *device, uint32_t lane_index,
                                   const tutti__staged_t *staged)
 {
@@ -156,7 +156,7 @@ static tutti_status_t close_queue(const tutti__exec_device_t *device, uint32_t l
     return device->ops->record(lane->done, staged->is_up ? lane->up : lane->down);
 }
 
-/* The next piece of what is left; of no bytes: there is none. */
+/* The next piece of the remaining bytes; a piece of 0 bytes: none is left. */
 static tutti__staged_part_t take(tutti__staged_t *staged, size_t most)
 {
     tutti__staged_part_t *left = &staged->left[staged->left[0].bytes == 0];
@@ -171,7 +171,7 @@ static tutti__staged_part_t take(tutti__staged_t *staged, size_t most)
     return piece;
 }
 
-/* The half whose turn it is: end its piece, and begin the next one. */
+/* For the next half in turn: end its piece, and begin a new piece. */
 static tutti_status_t move(const tutti__exec_device_t *device, uint32_t lane_index,
                            tutti__staged_t *staged)
 {

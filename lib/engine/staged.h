@@ -1,59 +1,60 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls on device memory that are made in host memory: what no schedule does on the device.
+ * Calls on device memory that run in host memory, because no schedule serves them on the device.
  *
- *      begin   the buffers' bytes are on their way into host memory; `call` is the same call there
- *      step    TUTTI__AGAIN until they are there. Then `call` is made as any on host memory
- *      finish  results are on their way back
- *      step    TUTTI__AGAIN until they are there
+ *      begin   starts to copy the buffers into host memory; `call` is the same call there
+ *      step    TUTTI__AGAIN until they are copied. Then `call` runs like any call on host memory
+ *      finish  starts to copy the results back
+ *      step    TUTTI__AGAIN until they are copied
  *
- * Host memory is the lane's STAGE, which is pinned. What does not fit is in memory of malloc, and
- * passes STAGE piece by piece, in two halves in turn: a copy from or to memory that is not pinned
- * would block the thread until all that stands before it in the stream is done, also the caller's
- * own work; and pinning more might wait for all of the device, and so for other ranks. A step moves
- * one piece, so the thread's other lanes get their turns.
+ * Host memory is the lane's STAGE, which is pinned. Larger data are in memory of malloc, and pass
+ * through STAGE piece by piece, in two halves alternately. A copy from or to unpinned memory would
+ * block the thread until all earlier work in the stream is complete, even the caller's own. To pin
+ * more memory might wait for the whole device, and so for other ranks. A step moves one piece, so
+ * the thread can step its other lanes.
  *
- * STAGE, `copied` and `done` are the lane's, and nobody else uses them meanwhile: a run in host
- * memory has no use for them, and zero contributions have left STAGE before `ready` comes.
+ * STAGE, `copied` and `done` belong to the lane and have no other user meanwhile: a run in host
+ * memory does not need them, and zero contributions have left STAGE before `ready` is complete.
  *
- * Parts of recvbuf that a call does not write keep what they hold: they are copied both ways.
+ * A part of recvbuf that a call does not write keeps its contents, because it is copied in both
+ * directions.
  */
 #ifndef TUTTI__ENGINE_STAGED_H
 #define TUTTI__ENGINE_STAGED_H
 
 #include "engine/call.h"
 
-/* What is copied. */
+/* A range to copy. */
 typedef struct {
     char *device, *host;
     size_t bytes;
 } tutti__staged_part_t;
 
-/* One of a lane's; zero it first. */
+/* The state of one lane; zero it first. */
 typedef struct {
     tutti__call_t call; /* on host memory */
-    char *host;         /* malloc's, or NULL */
+    char *host;         /* from malloc, or NULL */
     size_t host_bytes;
-    /* The buffers, as byte ranges: of the caller's, and where they are in host memory. */
+    /* The buffers as byte ranges: the caller's, and their copies in host memory. */
     const char *send_device;
     char *recv_device;
     char *send_host, *recv_host;
     size_t send_bytes, recv_bytes;
-    /* What passes STAGE by pieces. */
-    int in_stage; /* nothing: it stays there */
+    /* Data that pass through STAGE by pieces. */
+    int in_stage; /* 1: all data stay in STAGE, so none pass through it */
     int is_up;
-    tutti__staged_part_t left[2]; /* not yet begun, one behind the other */
-    tutti__staged_part_t half[2]; /* on its way, in each half of STAGE */
-    uint32_t turn;                /* the half that is next */
-    uint32_t moves;               /* pieces that have come */
+    tutti__staged_part_t left[2]; /* not yet begun, in this order */
+    tutti__staged_part_t half[2]; /* being copied, in each half of STAGE */
+    uint32_t turn;                /* the next half */
+    uint32_t moves;               /* complete pieces */
 } tutti__staged_t;
 
 void tutti__staged_free(tutti__staged_t *staged);
 
 /*
- * device  what the lane has; the calling thread uses it
- * ready   an event that was recorded, behind which the data are there; or NULL
- * ret     its `call` lives until the next begin; arrays are those of `call`
+ * device  the lanes' resources; the calling thread uses this device
+ * ready   a recorded event, behind which the data are complete; or NULL
+ * ret     its `call` is valid until the next begin; its arrays are those of `call`
  *
  * rank and size: of the communicator. NO_MEMORY, SYSTEM.
  */
@@ -62,12 +63,12 @@ tutti_status_t tutti__staged_begin(const tutti__exec_device_t *device, uint32_t 
                                    tutti__devent_t *ready, tutti__staged_t *staged);
 tutti_status_t tutti__staged_finish(const tutti__exec_device_t *device, uint32_t lane,
                                     tutti__staged_t *staged);
-/* To be called again until it is not AGAIN. */
+/* Call it again while it returns AGAIN. */
 tutti_status_t tutti__staged_step(const tutti__exec_device_t *device, uint32_t lane,
                                   tutti__staged_t *staged);
 
-/* The same for bytes of anybody's, kept in staged->host while STAGE is used by others: `from` goes
-   to its begin, behind `ready`; and what stands there from `at` on goes to `to`. */
+/* The same for any bytes, kept in staged->host while other code uses STAGE: `from` is copied to its
+   begin, behind `ready`, and later its bytes from `at` on are copied to `to`. */
 tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t lane,
                                   const char *from, size_t bytes, tutti__devent_t *ready,
                                   tutti__staged_t *staged);

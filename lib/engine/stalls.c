@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stall warnings of asynchronous calls: what waits, and for which rank.
+ * Stall warnings of asynchronous calls: the waiting tensor, and the rank that it waits for.
  *
  * A tensor or request is reported when it has waited for TUTTI_STALL_WARNING seconds, and again
  * after each further interval while it waits. It has no field for this: a check reports it if one
@@ -8,12 +8,12 @@
  *
  *   announced here, some ranks missing   a line per tensor, by the rank whose table has it:
  *                                        the leader of a host, which passes the line on to rank 0
- *   everything else that is pending      a line for the oldest request of this rank
+ *   all other pending requests           a line for the oldest request of this rank
  *
- * A request in a lane waits from the moment at which its lane moved last. Behind its lane it waits
- * from the moment at which its work was queued on the device.
+ * A request in a lane waits from the moment at which its lane advanced last. Behind its lane it
+ * waits from the moment at which its work was queued on the device.
  *
- * With the token, by its owner: the thread, or a waiter. Direct calls: api/patience.c.
+ * The owner of the token runs these checks: the thread, or a waiter. Direct calls: api/patience.c.
  */
 #include "engine/state.h"
 
@@ -24,19 +24,19 @@
 
 /* Tensors that one check names; more are counted. */
 #define NAMED 8
-/* The ranks that a tensor waits for, in words. */
+/* Length of the text that names the missing ranks. */
 #define WHO_BYTES 448
 /* Shortest time between two checks: one costs some microseconds. */
 #define CHECK_NS 100000000u
 
 typedef struct {
-    uint64_t before, now; /* the previous check and this one */
+    uint64_t before, now; /* times of the previous check and of this one */
     uint64_t interval_ns;
     uint32_t tensors; /* due in this check */
     const tutti__request_t *oldest;
-    uint64_t oldest_ns; /* since when it waits */
+    uint64_t oldest_ns; /* start of its wait */
     tutti__metadata_t
-        metadata; /* of it; read under queue_lock, as tutti_request_receive changes them */
+        metadata; /* read under queue_lock, because tutti_request_receive changes it */
     uint32_t requests;
 } check_t;
 
@@ -51,7 +51,7 @@ int64_t tutti__stalls_nap_us(const tutti__engine_t *e)
 
     if (ms == 0)
         return -1;
-    /* A request that comes during the long sleep is not due at its end. */
+    /* A request that is submitted during the long sleep is not due at its end. */
     return atomic_load(&e->waits) ? TUTTI__MIN(ms * 250, TUTTI__TICK_MS * 1000) : ms * 500;
 }
 
@@ -127,7 +127,7 @@ void tutti__stalls_message(tutti__engine_t *e, const void *body, size_t bytes)
 
 /* ---- requests ---- */
 
-/* Which lanes have moved since the previous check? */
+/* Find the lanes that have advanced since the previous check. */
 static void check_lanes(tutti__engine_t *e, uint64_t now)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
@@ -166,7 +166,7 @@ static void check_request(tutti__engine_t *e, check_t *check, const tutti__reque
                  ? NULL
                  : tutti__agree_find(e->agree, request->name, request->name_bytes, request->phase);
     if (tensor != NULL && tutti__agree_awaits(e->agree, tensor, who, sizeof(who)))
-        return; /* reported as a tensor */
+        return; /* it is reported as a tensor */
     check->requests++;
     if (check->oldest != NULL && check->oldest_ns <= since_ns)
         return;
@@ -196,7 +196,7 @@ static void report_oldest(tutti__engine_t *e, const check_t *check)
                    s < 10 ? 1 : 0, s, request->name, call, who, more);
 }
 
-/* A pending request stays while the token is held, so `oldest` outlives the lock. */
+/* A pending request stays valid while the token is held, so `oldest` outlives the lock. */
 static void check_requests(tutti__engine_t *e, check_t *check)
 {
     tutti__mutex_lock(&e->queue_lock);
@@ -212,7 +212,7 @@ static void check_requests(tutti__engine_t *e, check_t *check)
         report_oldest(e, check);
 }
 
-/* The first bucket on the device, if tutti_cuda_wait has handed over all of its requests. */
+/* The first pending completion, if tutti_cuda_wait has handed over all of its requests. */
 static void check_landing(tutti__engine_t *e, const check_t *check)
 {
     const tutti__bucket_t *bucket = e->landing_first;

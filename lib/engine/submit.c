@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Submitting: single calls, groups, persistent requests, joining. Any thread. */
+/* Submitting: single calls, submission groups, persistent requests, joining. Any thread. */
 #include "engine/state.h"
 
 #include "base/forked.h"
@@ -22,7 +22,7 @@ void tutti__engine_leave(tutti__engine_t *e)
     atomic_fetch_sub(&e->inside, 1);
 }
 
-/* As tutti__request_push, where some may be on a device. */
+/* As tutti__request_push, if some requests may be on a device. */
 static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **requests, size_t n,
                                        tutti_request_t **ret_handles)
 {
@@ -35,7 +35,7 @@ static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **re
     return status;
 }
 
-/* Push the requests that were made; all or none. ret_handles: see tutti__request_push. */
+/* Push requests; all or none. ret_handles: see tutti__request_push. */
 static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
                            tutti_request_t **ret_handles)
 {
@@ -46,7 +46,8 @@ static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size
     status = TUTTI__LIKELY(e->env.exec->device == NULL)
                  ? tutti__request_push(e, requests, n, ret_handles)
                  : push_with_events(e, requests, n, ret_handles);
-    /* Larger buckets are the thread's, if there is one, so that this returns at once. */
+    /* Larger buckets are left to the engine's thread, if there is one, so that this call
+       returns at once. */
     if (TUTTI__LIKELY(status == TUTTI_OK))
         tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
     tutti__engine_leave(e);
@@ -73,7 +74,7 @@ static tutti_status_t make(tutti__engine_t *e, const tutti__entry_t *entry,
     return TUTTI_OK;
 }
 
-/* Several are a group: known by their names. */
+/* Several requests are a submission group, which their names identify. */
 static void make_group(tutti__request_t **requests, size_t n)
 {
     uint64_t hash = TUTTI__HASH_INIT;
@@ -146,7 +147,7 @@ static tutti_status_t not_persistent(const tutti__request_t *request)
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not persistent", request->name);
 }
 
-/* As it was made. */
+/* Back to the state after its creation. */
 static void reset(tutti__request_t *r)
 {
     free(r->text);
@@ -165,7 +166,7 @@ static void reset(tutti__request_t *r)
     atomic_store(&r->done, TUTTI__NOT_DONE);
 }
 
-/* The request that a handle leads to, if it is of this process and not of its parent. */
+/* The request that a handle refers to, if this process has made it and not its parent. */
 static tutti_status_t find_own(const tutti_request_t *handle, tutti__request_t **ret_request)
 {
     tutti_status_t status = tutti__request_of(handle, ret_request);
@@ -223,7 +224,7 @@ static tutti_status_t has_buffer(const tutti__request_t *r)
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' has its buffer already", r->name);
 }
 
-/* Is it in the state between counts and buffer? */
+/* Does the request have its counts, but no buffer? */
 static tutti_status_t may_receive(const tutti__request_t *r)
 {
     uint32_t counted = tutti__load_acquire(&r->counted);
@@ -245,7 +246,7 @@ static tutti_status_t may_receive(const tutti__request_t *r)
     return TUTTI_OK;
 }
 
-/* Both buffers in one kind of memory. Who sends nothing has only this one. */
+/* Both buffers must be in one kind of memory. A rank that sends nothing has only this buffer. */
 static tutti_status_t find_memory(const tutti__engine_t *e, tutti__request_t *r,
                                   const void *recvbuf)
 {
@@ -260,7 +261,7 @@ static tutti_status_t find_memory(const tutti__engine_t *e, tutti__request_t *r,
     return TUTTI_OK;
 }
 
-/* Announce it again, now that it has a buffer. Under queue_lock. */
+/* Announce the request again, because it has a buffer. Under queue_lock. */
 static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r, void *recvbuf,
                                   const size_t *recvdispls)
 {
@@ -269,7 +270,7 @@ static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r, void 
 
     if (atomic_load(&r->counted) == 2)
         return has_buffer(r);
-    /* What ends it just now, though `done` may not say so yet, is for tutti_wait to say. */
+    /* The request is ending, though `done` may not be set yet; tutti_wait will report it. */
     if (!r->known)
         return TUTTI_OK;
     for (uint32_t rank = 0; rank < e->size; rank++)
@@ -339,7 +340,7 @@ tutti_status_t tutti__engine_join(tutti__engine_t *e, int *ret_last_rank)
     if (status != TUTTI_OK)
         return status;
     request->joins = 1;
-    /* So that it outlives the waiting, which says who was the last. */
+    /* The request must outlive the wait, because last_rank is read after it. */
     request->persistent = 1;
     atomic_store(&request->active, 1);
     status = push(e, &request, 1, NULL);

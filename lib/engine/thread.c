@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's own thread: makes progress while nobody waits, and looks after sockets, stalls and
- * what moves only when polled (MPI, devices). It alone sleeps on the bell; woken while another
- * thread works, it goes back to sleep.
+ * The engine's own thread. It makes progress while no thread waits, and watches sockets, stalls,
+ * and transports that advance only when polled (MPI, devices). It alone sleeps on the doorbell. If
+ * it wakes while another thread works, it sleeps again.
  */
 #include "engine/state.h"
 
@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* The thread's nap when a socket has news and somebody else has the token. */
+/* The thread's nap if a socket is readable and another thread has the token. */
 #define BUSY_NAP_US 50
 
 /*
@@ -37,7 +37,7 @@ static int sleep_bell(tutti__engine_t *e, int64_t timeout_us)
     return 1;
 }
 
-/* Work as long as there is progress; 0 if somebody else does the work. */
+/* Work while there is progress; 0 if another thread does the work. */
 static int thread_work(tutti__engine_t *e)
 {
     int moved;
@@ -51,7 +51,7 @@ static int thread_work(tutti__engine_t *e)
             tutti__tickets_watch(e);
             moved = tutti__engine_step(e, TUTTI__STEP_THREAD);
         } while (moved && !atomic_load(&e->callbacks) && !atomic_load(&e->wanted));
-        /* Callbacks are called when the token is back. */
+        /* Callbacks are called after the token is given back. */
         tutti__token_leave(e, TUTTI__STEP_THREAD);
     } while (moved);
     return 1;
@@ -77,7 +77,7 @@ static void *thread_main(void *arg)
 
         if (queued >= 0 && (nap < 0 || queued < nap))
             nap = queued;
-        /* Sockets stay readable until the one who works looks at them. */
+        /* A socket stays readable until the working thread reads it. */
         if (busy)
             usleep(BUSY_NAP_US);
         if (atomic_load(&e->polling))
@@ -90,16 +90,17 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* All signals are the application's. */
+/* The thread blocks all signals: they belong to the application. */
 tutti_status_t tutti__thread_start(tutti__engine_t *e)
 {
     sigset_t all, before;
     int error;
 
-    /* Alone there is nothing to wait for, but a device. */
+    /* A lone rank has nothing to wait for, except a device. */
     if (e->size == 1 && e->env.exec->device == NULL)
         return TUTTI_OK;
-    /* Before others read it; it stays, since some may read it while the thread is stopped. */
+    /* Set before other threads read it. It stays set, because they may read it while the thread is
+       being stopped. */
     e->has_thread = 1;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,46 +1,48 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests of several hosts that a stream waits for, and nobody else: tutti_cuda_wait with
- * TUTTI_STREAM_WAIT=device where the host has a share in the work, so that no event can stand
+ * Requests that only a semaphore in a stream waits for: tutti_cuda_wait with
+ * TUTTI_STREAM_WAIT=device, if the host takes part in the work, so that no event can be recorded
  * behind it (landing.c).
  *
- *      caller   takes a word of pinned memory; the stream waits until it has this value; returns
- *      engine   goes on; when the request ends, however it does, writes the value
+ *      caller   takes a semaphore; the stream waits until it has this value; returns
+ *      engine   continues; when the request ends, with success or an error, it writes the value
  *
- * A ticket is a word and its next value. Values only grow and streams wait for "at least", so a
- * word can be another request's as soon as it is written, though streams may come to their waits
- * much later. Words are the process's, and stay (mem/device.h): all communicators share them. Who
- * finds none waits on the host, as do those whose stream cannot wait.
+ * A semaphore is a word of pinned memory. Values only increase, and streams wait for "at least". So
+ * the word may serve another request as soon as it is written, even if streams reach their waits
+ * much later. The words belong to the process and are never freed (mem/device.h): all communicators
+ * share them. If none is free, or the stream cannot wait, the caller waits on the host.
  *
- * A request can be handed over once nothing but the communicator's death ends it badly: all ranks
- * have come, its schedules are known, and the engine's own thread may carry it on. Its name is free
- * then, it is not pending, and it is the engine's.
+ * A request can be handed over when only the communicator's death can fail it: all ranks have
+ * announced it, its schedules are known, and the engine's own thread may run it. Its name is then
+ * free, it is not pending, and the engine owns it.
  *
- * No stream waits for ever. Who gives a ticket has the token and finds the request in a lane; from
- * then on it is in `given`, and it leaves that in tickets_end alone, which writes the word: from
- * request_finish when its bucket has ended; from request_finish_all when the communicator has died,
- * which every thread that finds it dead calls in its next step, and when it is closed. It does end:
- * while its lane is at work `polling` keeps the thread awake, peers that die or leave are seen as
- * ever, and the thread ends the communicator at the deadline. That counts from when the request's
- * data are there, so the caller's own work in front of it may last.
+ * No stream waits for ever. The thread that hands a request over has the token and finds the
+ * request in a lane. From then on the request is in `given`. Only tickets_end and tickets_end_all
+ * remove it, and they write the word. request_finish calls the first when the bucket has ended.
+ * request_finish_all calls the second when the communicator is closed or has died; every thread
+ * that finds it dead does this in its next step. The request does end: while its lane is busy,
+ * `polling` keeps the thread awake; peers that die or leave are noticed as usual; and the thread
+ * ends the communicator at the deadline. The deadline counts from the moment at which the request's
+ * data are complete, so the caller's own work before it may take any time.
  *
- * What the stream waits for must not be held up by the stream. NCCL's calls of one communicator are
- * done one after the other, in whatever streams; one that stands in its stream behind such a wait
- * would hold up those that are launched later, also for the request that the wait is for. So
- * nothing is launched before its data are there (TUTTI__DEVICE_INPUT); a direct call in a stream is
- * a request, too (api/cuda.c). Nor do buckets wait for each other in a circle: data that stand
- * behind a ticket were submitted when that ticket's bucket had begun here, so they are in a bucket
- * of a higher number.
+ * A stream must not block the work that it waits for. NCCL executes the calls of one communicator
+ * in their order, in any stream. A call in a stream behind such a wait would block all later
+ * launches, even those of the request that the stream waits for. So nothing is launched before its
+ * data are complete (TUTTI__DEVICE_INPUT); a direct call in a stream is a request as well
+ * (api/cuda.c). Buckets do not wait for each other in a cycle either: data behind a semaphore were
+ * submitted when the semaphore's bucket had begun on this rank, so they are in a bucket with a
+ * higher number.
  *
- * Nor may the device be waited for while a stream stands there: that could keep the engine from
- * launching what the stream waits for. Who makes or ends a communicator, which allocates and frees,
- * lets all tickets of the process end before, and has none given meanwhile. Users are told the same
- * of cudaMalloc and cudaFree.
+ * No thread may wait for the device while a stream waits on a semaphore: this could keep the engine
+ * from launching the awaited work. Opening and closing a communicator allocates and frees device
+ * memory. So it first waits until the process has no semaphore in use, and none is taken meanwhile.
+ * The documentation tells users the same about cudaMalloc and cudaFree.
  *
- * In a world of one host there are no tickets (api/comm.c): what NCCL does is ordered by events,
- * and had it to wait for its data on the host that would be lost. All else is waited for on the
- * host; so are persistent requests, those with a callback, and those of the caller's own
- * operations, which all need somebody who is told when it is done.
+ * A world of one host uses no semaphores (api/comm.c): events order NCCL's work there, and a wait
+ * of NCCL for its data on the host would lose this. For the other requests of such a world the
+ * caller waits on the host. In any world it does so for persistent requests, requests with a
+ * callback, and requests with the caller's own operation: each needs a thread that is told when the
+ * request is done.
  */
 #include "engine/state.h"
 
@@ -51,14 +53,14 @@
 #include <unistd.h>
 
 #define LOOKS_PER_DEADLINE 8
-#define LOOK_NS 1000000000u /* at least so often */
-/* Direct calls and waiters have the deadline, too, and know more about it. */
+#define LOOK_NS 1000000000u /* longest interval of the checks */
+/* Direct calls and waiters have the same deadline, and report it with more details. */
 #define GRACE_NS 1500000000u
-/* How much longer who does not know the culprit waits for one that does. */
+/* How much longer a rank that cannot name the culprit waits for a rank that can. */
 #define UNSURE_NS 1000000000u
 #define NAP_US 50
 
-/* Which words are taken; that orders the accesses to their values, too. */
+/* The semaphores in use, one bit each. This also orders the accesses to their values. */
 static _Atomic uint64_t taken;
 static atomic_uint pauses;
 static uint32_t values[TUTTI__DEVICE_WORDS];
@@ -75,7 +77,7 @@ static void put_word(uint32_t index)
     atomic_fetch_and(&taken, ~((uint64_t)1 << index));
 }
 
-/* 0: there is none. */
+/* 0: no semaphore is free. */
 static int take_word(uint32_t *ret_index)
 {
     uint64_t before = atomic_load(&taken);
@@ -96,7 +98,7 @@ static int take_word(uint32_t *ret_index)
 
 void tutti__tickets_pause(void)
 {
-    /* Who takes a word looks at this behind it. */
+    /* take_word reads `pauses` after it has set its bit. */
     atomic_fetch_add(&pauses, 1);
     while (atomic_load(&taken) != 0 && !tutti__engine_in_callback())
         usleep(NAP_US);
@@ -130,7 +132,7 @@ void tutti__tickets_begin(tutti__engine_t *e, const tutti__bucket_t *bucket)
     tutti__request_wake(e);
 }
 
-/* ---- giving ---- */
+/* ---- handing over ---- */
 
 static tutti_status_t await_word(tutti__engine_t *e, tutti__dstream_t *stream, uint32_t index)
 {
@@ -177,7 +179,7 @@ tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti__request_t *request
 
 /* ---- ending ---- */
 
-/* The request leaves the list; its stream goes on. */
+/* The request leaves the list; its stream continues. */
 static void let_go(tutti__engine_t *e, tutti__request_t **at)
 {
     tutti__request_t *request = *at;
@@ -185,7 +187,7 @@ static void let_go(tutti__engine_t *e, tutti__request_t **at)
 
     *at = request->chain;
     tutti__events_put(e, &request->ready);
-    /* Release: pairs with the device's read; what the request has written is there. */
+    /* Release: pairs with the device's read, so the stream sees the request's result. */
     tutti__store_release(word_of(e, index), request->ticket_value);
     put_word(index);
     tutti__request_free(request);
@@ -198,7 +200,7 @@ void tutti__tickets_end(tutti__engine_t *e, tutti__request_t *request, tutti_sta
     char words[TUTTI__ERROR_BYTES];
     tutti__request_t **at = &e->given;
 
-    /* There is nobody to tell but whoever calls next. */
+    /* No caller waits for the error, so the next call reports it. */
     if (status != TUTTI_OK && !atomic_load(&e->dead)) {
         snprintf(words, sizeof(words), "%s, tensor '%.100s', handed over to a stream: %.300s",
                  tutti__boot_rank_name(e->env.boot, e->rank), request->name,
@@ -222,8 +224,8 @@ void tutti__tickets_end_all(tutti__engine_t *e, const char *text)
 
 void tutti__engine_drain(tutti__engine_t *e)
 {
-    /* The thread ends the communicator at their deadline, of which the caller's own work is no
-       part; giving back the device's memory waits for that work anyway. */
+    /* The thread ends the communicator at the deadline of these requests, which does not include
+       the caller's own work. Freeing the device's memory waits for that work anyway. */
     while (atomic_load(&e->ngiven) > 0 && !atomic_load(&e->dead))
         usleep(NAP_US);
 }
@@ -247,7 +249,7 @@ static void give_up(tutti__engine_t *e, const tutti__request_t *request, uint64_
     tutti__watch_dead(e, TUTTI_ERR_TIMEOUT, text);
 }
 
-/* Its own data are not there: it is nobody else's fault. */
+/* The request's own data are not complete, so no peer is late. */
 static int has_no_data(const tutti__engine_t *e, const tutti__request_t *request)
 {
     return request->ready != NULL &&

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Steps, and the token that lets a thread take them.
+ * Steps, and the token that allows a thread to take them.
  *
- * The token. Whoever wants to work tries to take it; who fails leaves his work in the queue, where
- *   the owner finds it: after giving the token back the owner looks at `queued` once more.
+ * The token. A thread that wants to work tries to take the token. If it fails, it leaves its
+ * request in the queue. The owner finds it there: after it has given the token back, it checks
+ * `queued` once more.
  *
- * Sleeping. Nobody sleeps with the token. Before all activity ends while requests are pending, the
- *   last one sets `sleeping` in this rank's door, fences, and takes one more step; peers store,
- *   fence, and look at `sleeping`. So either the step sees what they stored, or they ring the
- *   bell. While nothing is pending here nobody need wake this rank: no tensor can be complete
- *   without its own announcement. (What must be seen at once, deaths and goodbyes, comes through
- *   sockets.)
+ * Sleeping. No thread sleeps with the token. If requests are pending, the last active thread
+ * sets `sleeping` in this rank's status page, executes a fence, and takes one more step. Peers
+ * store, execute a fence, and read `sleeping`. So either the step sees their stores, or they
+ * ring the doorbell. While nothing is pending here, peers need not wake this rank: no tensor can
+ * be complete without its own announcement. (Deaths and goodbyes, which must be seen at once,
+ * arrive through sockets.)
  */
 #include "engine/state.h"
 
@@ -19,10 +20,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sockets are looked at in every n-th step of a busy owner. */
+/* A busy owner polls the sockets in every n-th step. */
 #define SIDE_EVERY 16
 
-/* Who must have the token: some yields, then naps. */
+/* A thread that must have the token: first it yields so many times, and then it naps. */
 #define YIELDS 100
 #define NAP_US 50
 
@@ -33,7 +34,7 @@ void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const vo
 
     switch (kind) {
     case TUTTI__MSG_BUCKET:
-        /* Once the state is cleared, no request may come into it again. */
+        /* The state was cleared, so no request may enter it again. */
         if (!e->dead_seen)
             tutti__agree_message(e->agree, (uint32_t)link, kind, body, bytes);
         break;
@@ -63,14 +64,14 @@ void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const vo
     }
 }
 
-/* Announce what was submitted. */
+/* Announce submitted requests. */
 static int take_queue(tutti__engine_t *e)
 {
     tutti__request_t *request, *next;
 
     if (!atomic_load(&e->queued))
         return 0;
-    /* Nothing new can be agreed any more. */
+    /* After a goodbye no new tensor can be agreed. */
     if (atomic_load(&e->any_left)) {
         tutti__watch_refuse(e);
         return 1;
@@ -87,7 +88,7 @@ static int take_queue(tutti__engine_t *e)
     return 1;
 }
 
-/* The communicator has died: end everything that is pending, forget the rest. */
+/* The communicator has died: end all pending requests, and clear the state. */
 static void bury(tutti__engine_t *e, tutti__who_t who)
 {
     if (!e->dead_seen) {
@@ -98,7 +99,8 @@ static void bury(tutti__engine_t *e, tutti__who_t who)
     tutti__request_finish_all(e, NULL, (tutti_status_t)atomic_load(&e->dead), e->dead_text);
 }
 
-/* Wake our own sleepers: something needs a thread that polls or sees the sockets. */
+/* Wake this rank's sleeping thread: some work needs a thread that polls, or that reads
+   the sockets. */
 void tutti__engine_ring_self(const tutti__engine_t *e)
 {
     uint64_t one = 1;
@@ -125,7 +127,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
     moved |= tutti__agreed_step(e);
     moved |= tutti__lanes_step(e, who, &left);
     tutti__links_flush(e);
-    /* After a goodbye no bucket comes any more. */
+    /* After a goodbye no more buckets arrive. */
     if (atomic_load(&e->any_left) && e->in_flight == 0)
         tutti__watch_close_door(e, TUTTI__DOOR_IDLE);
     if (left && !moved)
@@ -138,7 +140,7 @@ int tutti__token_take(tutti__engine_t *e)
     return TUTTI__LIKELY(atomic_load(&e->wanted) == 0) && atomic_exchange(&e->token, 1) == 0;
 }
 
-/* Who steps all the time would have it again and again, so the others keep off meanwhile. */
+/* A thread that steps in a loop would take the token again and again, so all others hold back. */
 void tutti__token_await(tutti__engine_t *e)
 {
     atomic_fetch_add(&e->wanted, 1);
@@ -157,11 +159,11 @@ void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)
     if (atomic_load_explicit(word, memory_order_relaxed) == value)
         return;
     atomic_store_explicit(word, value, memory_order_relaxed);
-    /* Pairs with the fences of all that publish and then ring. */
+    /* Pairs with the fences of all peers that publish and then ring. */
     tutti__fence();
 }
 
-/* Nobody polls after this, so peers must ring if anything is pending. */
+/* No thread polls after this, so peers must ring if anything is pending. */
 static void give_back(tutti__engine_t *e, tutti__who_t who)
 {
     int rings;
@@ -169,13 +171,14 @@ static void give_back(tutti__engine_t *e, tutti__who_t who)
     do {
         rings = atomic_load(&e->pending) > 0;
         tutti__engine_sleeping(e, (uint32_t)rings);
-        /* Who must have it goes on with this, and gives it back so. */
+        /* If a thread is in token_await, it takes over: it continues here, and gives the
+           token back. */
         while (!atomic_load(&e->wanted) &&
                (atomic_load(&e->pending) > 0 || atomic_load(&e->news)) &&
                tutti__engine_step(e, who)) {
         }
         atomic_store(&e->token, 0);
-        /* Again for what came meanwhile: a request of a thread that found the token taken. */
+        /* Once more, for the request of a thread that found the token taken meanwhile. */
     } while ((atomic_load(&e->queued) || atomic_load(&e->news) ||
               (!rings && atomic_load(&e->pending) > 0)) &&
              tutti__token_take(e));
@@ -197,7 +200,6 @@ void tutti__engine_help(tutti__engine_t *e)
         tutti__engine_ring_self(e);
 }
 
-/* Work that somebody has left: take the token if it is free, one round, and back. */
 void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who)
 {
     if (who == TUTTI__STEP_WAITER && e->env.help != NULL)

@@ -2,10 +2,10 @@
 /*
  * Testing and waiting. Any thread.
  *
- * mpirun binds all threads of a rank to one core, so a thread that waits does the work itself
- * instead of waking another: waking one on another core costs 38 us on a virtual machine. It spins
- * for a while if there are processors enough, yields a hundred times, then leaves the work to the
- * engine's thread and sleeps until a request is done.
+ * mpirun binds all threads of a rank to one core, so a waiting thread does the work itself. To wake
+ * another thread on another core costs 38 us on a virtual machine. The waiter spins for a while if
+ * there are enough processors, yields a hundred times, and then leaves the work to the engine's
+ * thread and sleeps until a request is done.
  */
 #include "engine/state.h"
 
@@ -18,14 +18,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Steps without any effect before a waiter yields, and yields before it sleeps. A step is about
-   50 ns, so this spins for some 20 us: half of what it costs to be woken. */
+/* Steps without effect before a waiter yields, and yields before it sleeps. A step takes about 50
+   ns, so this is about 20 us of spinning: half the cost of a wake-up. */
 #define SPIN_STEPS 400
 #define YIELD_STEPS 100
-/* After a deadline: how long a rank that does not know the culprit waits for one that does. */
+/* After a deadline: how long a rank that cannot name the culprit waits for a rank that can. */
 #define GRACE_MS 500u
 
-/* ---- what is waited for ---- */
+/* ---- the awaited requests ---- */
 
 tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i)
 {
@@ -36,7 +36,8 @@ tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i)
     return tutti__wait_counts(found) ? found : NULL;
 }
 
-/* Of those that are done the one that ended first; so none starves behind a busy one. */
+/* Of several requests that are done, find the request that ended first, so that none starves behind
+   a busy one. */
 void tutti__wait_look(tutti__waiter_t *w)
 {
     uint64_t ended_ns = UINT64_MAX;
@@ -52,7 +53,7 @@ void tutti__wait_look(tutti__waiter_t *w)
     }
 }
 
-/* Is it there? Several are looked at again only when something has ended. */
+/* Is it ready? A list is searched again only when a request has ended. */
 static int is_ready(const tutti__engine_t *e, tutti__waiter_t *w)
 {
     uint32_t epoch;
@@ -70,8 +71,8 @@ static int is_ready(const tutti__engine_t *e, tutti__waiter_t *w)
 
 /* ---- working and sleeping ---- */
 
-/* Own the token and work until it is ready, the deadline has passed, or it is time to sleep. Gives
-   the token back. 1 if callbacks made it stop. */
+/* With the token: work until it is ready, the deadline has passed, or it is time to sleep. Gives
+   the token back. 1 if due callbacks were the reason to stop. */
 static int drive(tutti__engine_t *e, tutti__waiter_t *w)
 {
     int idle = 0, callbacks = 0;
@@ -102,7 +103,7 @@ static int drive(tutti__engine_t *e, tutti__waiter_t *w)
     return callbacks;
 }
 
-/* Leave the work to whoever has the token, or to the thread: sleep until something is done. */
+/* Leave the work to the token's owner or to the thread: sleep until a request is done. */
 static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_us)
 {
     struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000 };
@@ -182,13 +183,13 @@ static int find_culprit(tutti__engine_t *e, const tutti__request_t *request, cha
 }
 
 /*
- * The library's own deadline has passed: nobody will ever complete this request. Others have the
- * same deadline; who can name the culprit speaks first.
+ * The library's own deadline has passed: the request will never be complete. Other ranks have the
+ * same deadline, so a rank that can name the culprit goes first.
  */
 void tutti__wait_give_up(tutti__engine_t *e, const tutti__request_t *request)
 {
     uint64_t now = tutti__now_ns();
-    /* Rank 0 knows at least the host. */
+    /* Rank 0 can name at least the host. */
     uint64_t limit = now + (e->parent < 0 ? 1 : 2) * GRACE_MS * 1000000u;
     double waited_s = (double)(now - request->since_ns) / 1e9;
     char text[TUTTI__ERROR_BYTES], culprit[448];
@@ -205,13 +206,13 @@ void tutti__wait_give_up(tutti__engine_t *e, const tutti__request_t *request)
     tutti__engine_kill(e, TUTTI_ERR_TIMEOUT, text);
 }
 
-/* A rank that has joined waits for others who are at work: each bucket is a sign of life. */
+/* A rank that has joined waits for the working ranks: each bucket extends its deadline. */
 static int has_time(tutti__engine_t *e, const tutti__request_t *request, uint64_t ms)
 {
     return request->joins && tutti__now_ns() < atomic_load(&e->moved_ns) + ms * 1000000u;
 }
 
-/* The first request that is waited for, and is not ready. */
+/* The first awaited request that is not ready. */
 const tutti__request_t *tutti__wait_first(const tutti__waiter_t *w)
 {
     const tutti__request_t *first = w->one;
@@ -229,7 +230,8 @@ tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms)
     return tutti__fail(TUTTI_ERR_TIMEOUT, "none of the tensors is done after %d ms", timeout_ms);
 }
 
-/* Wait for it, all of one engine. TUTTI_ERR_TIMEOUT: not ready; else it is. */
+/* Wait until it is ready; all requests belong to one engine. TUTTI_ERR_TIMEOUT: not ready;
+   otherwise it is. */
 tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_ms)
 {
     if (is_ready(e, w))
@@ -245,7 +247,7 @@ tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_m
         if (timeout_ms == 0)
             tutti__engine_kick(e, TUTTI__STEP_WAITER);
         ready = timeout_ms == 0 ? is_ready(e, w) : wait_ready(e, w);
-        /* What else is in flight and needs polling is the thread's now. */
+        /* Other work in flight that needs polling is left to the thread. */
         if (atomic_load(&e->polling))
             tutti__engine_ring_self(e);
         if (!ready && timeout_ms >= 0) {
@@ -256,7 +258,7 @@ tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_m
             tutti__wait_give_up(e, tutti__wait_first(w));
         tutti__engine_leave(e);
     }
-    /* Closing ends all requests, but perhaps not just yet. */
+    /* Closing ends all requests, but may not have finished. */
     while (!is_ready(e, w))
         sched_yield();
     return TUTTI_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Testing, and waiting for one, all or any of several: the calls. wait.c has how. Any thread. */
+/* The calls for testing, and for waiting for one, all or any of several requests. wait.c has the
+   mechanism. Any thread. */
 #include "engine/state.h"
 
 #include "base/forked.h"
@@ -8,10 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Between two looks at requests of several communicators. */
+/* Sleep between two polls of requests of several communicators. */
 #define MIXED_NAP_US 100
 
-/* How it ended, for a call with this timeout: of the caller's own, TIMEOUT says "not yet". */
+/* The result of a request, for a call with this timeout. With the caller's own timeout, TIMEOUT
+   means "not yet". */
 static tutti_status_t status_of(const tutti__request_t *request, int timeout_ms)
 {
     const char *text = request->text != NULL ? request->text : "";
@@ -32,7 +34,7 @@ static tutti_status_t check_active(const tutti__request_t *request)
     return status;
 }
 
-/* One that is done leaves: freed, or ready to be started again (1). */
+/* Take a request that is done: free it, or leave it to be started again (1). */
 static tutti_status_t take(tutti__request_t *request, int timeout_ms, int *ret_stays)
 {
     tutti_status_t status = status_of(request, timeout_ms);
@@ -45,7 +47,7 @@ static tutti_status_t take(tutti__request_t *request, int timeout_ms, int *ret_s
     return status;
 }
 
-/* The request that a handle leads to, if it may be waited for. */
+/* The request that a handle refers to, if a call may wait for it. */
 static inline tutti_status_t find_active(const tutti_request_t *handle,
                                          tutti__request_t **ret_request)
 {
@@ -91,7 +93,7 @@ tutti_status_t tutti__engine_wait(tutti_request_t *handle, int timeout_ms)
     return TUTTI__LIKELY(status == TUTTI_OK) ? tutti__wait_and_take(request, timeout_ms) : status;
 }
 
-/* Wait for `enough`, and hand it over; *ret_gone: it is the engine's. */
+/* Wait for `enough`, and hand the request over; *ret_gone: the engine owns it. */
 static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enough, int timeout_ms,
                            tutti__dstream_t *stream, int *ret_gone)
 {
@@ -102,7 +104,7 @@ static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enoug
                               : status;
 }
 
-/* Of a caller's timeout, what is left; those that are no time stay. */
+/* The rest of a caller's timeout; 0 and negative values do not change. */
 static int left_of(int timeout_ms, uint64_t since_ns)
 {
     uint64_t ms = (tutti__now_ns() - since_ns) / 1000000u;
@@ -112,8 +114,8 @@ static int left_of(int timeout_ms, uint64_t since_ns)
     return ms < (uint64_t)timeout_ms ? timeout_ms - (int)ms : 0;
 }
 
-/* Until it has begun or is queued, and the stream is ordered behind it: *ret_gone. Else it is done,
-   or just about to be, as the communicator has died. */
+/* Wait until the request has begun or is queued, and order the stream behind it: *ret_gone.
+   Otherwise it is done, or about to be, because the communicator has died. */
 static tutti_status_t pass_queued(tutti__request_t *request, int timeout_ms,
                                   tutti__dstream_t *stream, int *ret_gone)
 {
@@ -137,7 +139,7 @@ tutti_status_t tutti__engine_wait_queued(tutti_request_t *handle, int timeout_ms
 
     if (status != TUTTI_OK)
         return status;
-    /* A callback may still need what its caller frees once this has returned. */
+    /* The callback may still need objects that the caller frees after this call. */
     if (!request->call.on_device || request->callback != NULL)
         return tutti__wait_and_take(request, timeout_ms);
     status = tutti__landing_check(request->engine, stream);
@@ -161,7 +163,7 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
         status = pass_queued(request, -1, entry->stream, &gone);
     if (gone)
         return TUTTI_OK;
-    /* What is wrong with the stream leaves the request. */
+    /* An error of the stream does not affect the request. */
     if (status != TUTTI_OK) {
         char words[TUTTI__ERROR_BYTES];
 
@@ -217,8 +219,8 @@ tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nreques
     return first == TUTTI_OK ? TUTTI_OK : tutti__fail(first, "%s", text);
 }
 
-/* Milliseconds by the settings of the first communicator that lives; 0: none does, so all of them
-   are done, or just about to be. */
+/* The timeout of the first live communicator, in milliseconds; 0: none is alive, so all requests
+   are done, or about to be. */
 static uint64_t deadline_of(const tutti__waiter_t *w)
 {
     for (size_t i = 0; i < w->n; i++) {
@@ -234,7 +236,7 @@ static uint64_t deadline_of(const tutti__waiter_t *w)
     return 0;
 }
 
-/* Requests of several communicators: look at all of them, in turns, with naps. */
+/* Wait for requests of several communicators: poll all of them in turn, and nap. */
 static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
 {
     uint64_t ms = timeout_ms < 0 ? deadline_of(w) : (uint64_t)timeout_ms;

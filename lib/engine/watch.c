@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The watch: peers that die, leave or are late.
+ * The watch over peers that die, leave or are late.
  *
- * A death is seen by a neighbour in the tree (its connection closes, its process ends), who tells
- * everybody, up and down; so each rank hears of it even if its own data path is stuck elsewhere.
- * The communicator is dead then: `dead` is set, all pending requests end with the reason, and
- * direct calls, which look at `dead` while they wait, end too. The first reason wins.
+ * Deaths. A neighbour in the tree notices a death (a connection closes, a process ends). It reports
+ * the death up and down the tree, so each rank receives the report even if its own data path is
+ * blocked. The communicator is dead then: `dead` is set, and all pending requests end with the
+ * reason. Direct calls poll `dead` while they wait, so they end as well. The first reason wins.
  *
- * A rank that calls finalize says goodbye first. What needs it and is not agreed yet ends with
- * TUTTI_ERR_SHUTDOWN; what is in flight ends well if it can.
+ * Goodbyes. A rank that calls finalize sends a goodbye first. Tensors that need this rank and are
+ * not agreed yet end with TUTTI_ERR_SHUTDOWN; buckets in flight complete if they can.
  *
- * Whoever has left passes nothing on: without rank 0 hosts hear nothing of each other, without its
- * leader a host hears nothing. So each rank writes how near its end it is into its door, too, where
- * all of its machine look who wait for it. Between machines the first goodbye is what is heard, and
- * a wait for a rank behind the gap ends by its deadline.
+ * A rank that has left forwards nothing. Without rank 0 the hosts receive nothing from each other,
+ * and without its leader a host receives nothing. Therefore each rank also writes its state into
+ * its status page, where the waiting ranks of its machine read it. Between machines only the first
+ * goodbye is certain to arrive: a wait for a rank behind the gap ends at its deadline.
  */
 #include "engine/state.h"
 
@@ -22,7 +22,7 @@
 
 #include <string.h>
 
-/* Tell the neighbours, except the link it came from. */
+/* Report it to the neighbours, except over the link that it came from. */
 static void spread_dead(tutti__engine_t *e, int from, tutti_status_t status, const char *text)
 {
     tutti__dead_msg_t msg = { (uint32_t)status, (uint32_t)strlen(text) };
@@ -44,7 +44,7 @@ static int set_dead(tutti__engine_t *e, tutti_status_t status, const char *text)
     first = atomic_load(&e->dead) == 0;
     if (first) {
         snprintf(e->dead_text, sizeof(e->dead_text), "%s", text);
-        /* Release: who sees `dead` may read the text. */
+        /* Release: a thread that reads `dead` may read the text. */
         atomic_store(&e->dead, (int)status);
     }
     tutti__mutex_unlock(&e->queue_lock);
@@ -67,7 +67,7 @@ void tutti__watch_close_door(const tutti__engine_t *e, uint32_t end)
 
     if (tutti__load_relaxed(word) >= end)
         return;
-    /* Release: who sees it sees all that this rank has written before. */
+    /* Release: a peer that reads it sees everything that this rank has written before. */
     tutti__store_release(word, end);
     tutti__fence();
     for (uint32_t i = 0; i < machine->nranks; i++)
@@ -108,14 +108,14 @@ static void die(tutti__engine_t *e, int from, tutti_status_t status, const char 
 {
     if (!set_dead(e, status, text))
         return;
-    /* Of other deaths the tree tells, or nobody. */
+    /* Any other reason is reported through the tree only. */
     if (status == TUTTI_ERR_SHUTDOWN)
         tutti__watch_close_door(e, TUTTI__DOOR_ENDED);
-    /* A peer that ends early is the program's affair, and the calls that fail say so. */
+    /* SHUTDOWN: the program made a rank leave early. The failing calls report this. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
     spread_dead(e, from, status, text);
     if (e->env.on_death != NULL) {
-        /* First the reason, then what follows from it. */
+        /* Peers must receive the reason before they see the effects of on_death. */
         tutti__links_flush(e);
         e->env.on_death(e->env.on_death_arg);
     }
@@ -141,7 +141,7 @@ void tutti__watch_lost(tutti__engine_t *e, int link, uint32_t rank)
 {
     char text[TUTTI__ERROR_BYTES];
 
-    /* A rank that is no neighbour may have said goodbye to its leader; that one knows. */
+    /* If the rank is not a neighbour, only its leader knows whether it sent a goodbye. */
     if (link < 0) {
         for (uint32_t i = 0; i < e->nlinks; i++)
             if (e->link[i].rank == rank)
@@ -158,7 +158,7 @@ void tutti__watch_lost(tutti__engine_t *e, int link, uint32_t rank)
 
 /* ---- goodbyes ---- */
 
-/* Not agreed by all ranks yet, so it needs the one that has left. */
+/* Not agreed by all ranks yet, so the request needs the rank that has left. */
 static int not_agreed(const tutti__request_t *request)
 {
     return !request->agreed;
@@ -171,8 +171,8 @@ static void say_bye(tutti__engine_t *e, uint32_t link, uint32_t rank)
 
 /*
  * Goodbyes go up to rank 0 and take effect on their way down, behind all buckets that rank 0 has
- * sent before; so no rank refuses a tensor that another one reduces. A leader's own goodbye (link
- * -1) goes both ways: nothing comes through it any more.
+ * sent before. So no rank rejects a tensor that another rank reduces. A leader's own goodbye (link
+ * -1) goes both ways, because nothing passes through the leader any longer.
  */
 void tutti__watch_bye(tutti__engine_t *e, int link, uint32_t rank)
 {
@@ -189,7 +189,7 @@ void tutti__watch_bye(tutti__engine_t *e, int link, uint32_t rank)
     atomic_store(&e->left[rank], 1);
     atomic_store(&e->any_left, 1);
     tutti__links_flush(e);
-    /* Also to a leader who has only passed it on. */
+    /* Also to a leader that has only forwarded the goodbye. */
     for (uint32_t i = 0; i < e->nlinks; i++)
         if ((int)i != link || (link != e->parent && e->link[i].rank != rank))
             say_bye(e, i, rank);
@@ -205,7 +205,7 @@ void tutti__watch_cancel(tutti__engine_t *e, int link, const void *body, size_t 
     if (bytes != sizeof(msg))
         return;
     memcpy(&msg, body, sizeof(msg));
-    /* Several ranks may say it, so one of an earlier call may be late. */
+    /* Several ranks may send it, so a message of an earlier call may arrive late. */
     if (msg.first >= e->size || (int32_t)(msg.number - atomic_load(&e->cancelled[msg.first])) <= 0)
         return;
     atomic_store(&e->cancelled[msg.first], msg.number);

@@ -28,7 +28,7 @@ typedef struct {
     const tutti__reducer_t *reducer; /* of dtype and op, for operations that reduce */
     uint8_t tag;                     /* below 128; part of the compared metadata */
     uint32_t divisor;                /* 0: none; see reduce.h */
-    uint32_t root;   /* NODE_BCAST, NODE_REDUCE: local rank; else the call's, compared only */
+    uint32_t root;   /* NODE_BCAST, NODE_REDUCE: local rank; otherwise the call's, compared only */
     const void *src; /* element 0 of the block map; with src_step: block sblk */
     void *dst;       /* NODE_REDUCE: used by the root only */
     tutti__blockmap_t map;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A world of one: everything works, costs nothing and needs nobody; and init, finalize, init.
+ * A world of one: everything works, costs nothing and needs no other process; and init,
+ * finalize, init.
  */
 #include "api/api.h"
 
@@ -98,7 +99,7 @@ static void by_name(tutti_comm_t *world)
         CHECK_OK(tutti_allreduce_async(name, x + 2000 * i, y + 2000 * i, 2000, TUTTI_FLOAT32,
                                        TUTTI_AVG, world, NULL, &request[i]));
     }
-    /* It never frees, and goes on answering. */
+    /* tutti_test never frees the request, so it can be repeated. */
     for (int i = 0; i < 1000000 && !done; i++)
         CHECK_OK(tutti_test(request[0], &done));
     CHECK_INT(done, 1);
@@ -123,7 +124,7 @@ static void memory(tutti_comm_t *world)
     CHECK_OK(tutti_allreduce(x, ptr, N, TUTTI_FLOAT32, TUTTI_SUM, world));
     CHECK_INT(memcmp(x, ptr, sizeof(x)), 0);
     CHECK_OK(tutti_mem_free(world, ptr));
-    /* `other` is left to tutti_finalize. */
+    /* tutti_finalize frees `other`. */
 }
 
 static void ends_by_abort(tutti_comm_t *world)
@@ -141,7 +142,7 @@ static void *somewhere_else(void *arg)
     return NULL;
 }
 
-/* What its parent made is of no use to a child, which may end that and start afresh. */
+/* A forked child cannot use its parent's objects, but may finalize and begin again. */
 static void in_child(void)
 {
     CHECK_ERROR(tutti_init(NULL), TUTTI_ERR_SHUTDOWN, "forked");
@@ -198,7 +199,7 @@ int main(void)
         CHECK_OK(tutti_finalize());
         CHECK_OK(tutti_finalize());
         CHECK(tutti_world() == NULL);
-        /* A request outlives the library; it was done, or it was shut down. */
+        /* A request outlives the library; it is done, or has ended with SHUTDOWN. */
         (void)tutti_wait(late, -1);
     }
     return 0;

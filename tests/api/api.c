@@ -102,6 +102,6 @@ void clean_environment(void)
             continue;
         }
         snprintf(name, sizeof(name), "%.*s", (int)length, *entry);
-        unsetenv(name); /* the next entry is here now */
+        unsetenv(name); /* the next entry has moved to this place */
     }
 }

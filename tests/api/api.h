@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What tests of the public interface share. They see what an application sees: the headers and
- * libtutti.so, and nothing of the library's inside.
+ * Shared by tests of the public interface. They have what an application has: the headers and
+ * libtutti.so, but nothing internal.
  */
 #ifndef TUTTI_TESTS_API_H
 #define TUTTI_TESTS_API_H
@@ -43,7 +43,7 @@
 
 #define CHECK_OK(call) CHECK_STATUS(call, TUTTI_OK)
 
-/* A call that must fail, with these words in tutti_last_error(). */
+/* A call that must fail, with this text in tutti_last_error(). */
 #define CHECK_ERROR(call, want, words)                                                             \
     do {                                                                                           \
         CHECK_STATUS(call, want);                                                                  \
@@ -52,17 +52,17 @@
     } while (0)
 
 /*
- * Run `fn` in `size` children, one after another started, all at once.
+ * Run `fn` in `size` children, which run at the same time.
  *
- * env       "NAME=VALUE" pairs with ends of '\n', set in all children; may be NULL
- * ret_text  what they print on stdout and stderr together, cut at `bytes`; NULL: ours
+ * env       "NAME=VALUE" pairs, each ended by '\n', set in all children; may be NULL
+ * ret_text  their output on stdout and stderr, cut at `bytes`; NULL: it goes to this process's
  *
- * Answers how many did not end with 0.
+ * Returns the number of children that did not end with 0.
  */
 int run_children(int size, const char *env, void (*fn)(int rank, int size), char *ret_text,
                  size_t bytes);
 
-/* No variables of a launcher, and none of ours but the tests'. */
+/* Unset the variables of launchers, and Tutti's except the tests' own. */
 void clean_environment(void);
 
 #endif

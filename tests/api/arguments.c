@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every public function with arguments that make no sense: the right status, words that say what
- * was wrong, outputs untouched, and a communicator that works on. In a world of one.
+ * Every public function with invalid arguments: the right status, a text that names the error,
+ * outputs unchanged, and a communicator that still works. In a world of one.
  */
 #include "api/api.h"
 
@@ -41,7 +41,7 @@ static void keep_right(void *dst, const void *left, const void *right, size_t co
 
 /* ---- texts ---- */
 
-/* Of each type and operation its own. */
+/* Each type and each operation has its own name. */
 static void type_names(void)
 {
     tutti_op_t op;
@@ -65,7 +65,7 @@ static void type_names(void)
     CHECK(strcmp(tutti_op_name((tutti_op_t)-1), "unknown operation") == 0);
     CHECK_OK(tutti_op_create(keep_right, NULL, 1, &op));
     CHECK(strcmp(tutti_op_name(op), "user operation") == 0);
-    /* One text that lives for ever, whichever operation it is. */
+    /* One permanent text, for any unknown operation. */
     CHECK(tutti_op_name(op) == tutti_op_name((tutti_op_t)((int)op + 1)));
     CHECK_OK(tutti_op_free(op));
 }
@@ -87,7 +87,7 @@ static void texts(void)
     type_names();
 }
 
-/* Each thread has its own last error, "" at first; a success does not wipe it out. */
+/* Each thread has its own last error, "" at first. A success does not clear it. */
 static void *other_thread(void *arg)
 {
     CHECK(tutti_last_error()[0] == '\0');
@@ -137,7 +137,7 @@ static void options(void)
     newer.more[39] = 1;
     CHECK_ERROR(tutti_init(&newer.known), TUTTI_ERR_ABI, "field");
     CHECK(tutti_world() == NULL);
-    /* A newer program that uses nothing new, and one of an older minor version. */
+    /* A newer program that uses no new field, and a program of an older minor version. */
     newer.more[39] = 0;
     CHECK_OK(tutti_init(&newer.known));
     CHECK_OK(tutti_finalize());
@@ -176,7 +176,8 @@ static void async_options(void)
 #undef START
 }
 
-/* Calls of one array have one size, by which the library finds them. */
+/* All calls of one array have the same size, which the library uses as the distance
+   between them. */
 static void call_sizes(void)
 {
     struct {
@@ -294,7 +295,7 @@ static void buffers_and_counts(void)
     WRONG(tutti_wait(NULL, -1), "request");
     WRONG(tutti_wait(NULL, 0), "request");
     CHECK(request == NULL);
-    /* Nothing but arguments. */
+    /* Without elements, NULL buffers are valid. */
     CHECK_OK(tutti_allreduce(NULL, NULL, 0, TUTTI_FLOAT32, TUTTI_SUM, world));
     CHECK_OK(tutti_allgather(NULL, NULL, 0, TUTTI_FLOAT32, world));
     CHECK_OK(tutti_broadcast(NULL, 0, TUTTI_FLOAT32, 0, world));
@@ -304,7 +305,7 @@ static void buffers_and_counts(void)
 #undef WRONG
 }
 
-/* 255 bytes are a name, 256 are none. */
+/* 255 bytes are a valid name, 256 are not. */
 static void names(void)
 {
     tutti_request_t *request = NULL;
@@ -316,7 +317,7 @@ static void names(void)
     CHECK(request == NULL);
     name[255] = '\0';
     CHECK_OK(START(name, x, x, 1, &request));
-    /* Copied. */
+    /* The library has copied the name. */
     name[0] = 'o';
     CHECK_OK(tutti_wait(request, -1));
     CHECK_OK(START(name, x, x, 1, &request));
@@ -324,7 +325,7 @@ static void names(void)
 #undef START
 }
 
-/* Every type with every operation, and numbers beyond both. */
+/* Every type with every operation, and numbers beyond both lists. */
 static void types_and_operations(void)
 {
     for (int t = -1; t <= TYPES + 2; t++) {
@@ -377,7 +378,7 @@ static void scaling(void)
     x[0] = 3;
     CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 2, 5, world));
     CHECK(x[0] == 3 && y[0] == 30);
-    /* 0 is a factor of 1. */
+    /* A factor of 0 means 1. */
     CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 0, 5, world));
     CHECK(y[0] == 15);
     CHECK_OK(tutti_allreduce_scaled(x, y, 1, TUTTI_FLOAT32, TUTTI_SUM, 2, -0.0, world));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks without a launcher: this program starts itself with fork and exec, and the ranks meet by a
- * unique id in a file, or by a store made of files. Then, what goes wrong.
+ * unique id in a file, or by a store made of files. After that, the error cases.
  *
  * bootstrap                      all cases
  * bootstrap CASE RANK SIZE DIR   one rank
@@ -32,7 +32,7 @@ static double now_s(void)
 
 /* ---- files ---- */
 
-/* Whole or not at all, also for who looks at the same time. */
+/* Atomic: a concurrent reader sees the whole file or none. */
 static int put_file(const char *name, const void *bytes, size_t length)
 {
     char path[512], temporary[560];
@@ -46,7 +46,7 @@ static int put_file(const char *name, const void *bytes, size_t length)
     return rename(temporary, path) == 0 ? 0 : errno;
 }
 
-/* Waits for it. */
+/* Waits for the file. */
 static int get_file(const char *name, void *bytes, size_t room, size_t *ret_length, int timeout_ms)
 {
     char path[512];
@@ -102,7 +102,7 @@ static tutti_options_t options(void)
     return o;
 }
 
-/* The maker writes the id for all, the others read it. */
+/* The maker writes the id for all ranks, the others read it. */
 static void share_id(const char *name, int maker, tutti_unique_id_t *ret_id)
 {
     size_t length;
@@ -156,7 +156,8 @@ static void by_id(int maker)
     o.unique_id = &id;
     start(&o);
     CHECK_OK(tutti_barrier(tutti_world()));
-    /* Its maker has gone on: whoever comes again, with it still there or not, is told so. */
+    /* The maker has continued. A rank that uses the id again is rejected, whether the maker still
+       exists or not. */
     if (rank != maker) {
         CHECK_OK(tutti_finalize());
         began = now_s();
@@ -169,7 +170,7 @@ static void by_id(int maker)
     CHECK_OK(tutti_finalize());
 }
 
-/* A second world after the first, from an id of another rank. */
+/* A second world after the first, from another rank's id. */
 static void again(void)
 {
     tutti_options_t o = options();
@@ -196,7 +197,7 @@ static void by_store(const char *prefix)
     CHECK_OK(tutti_finalize());
 }
 
-/* Rank 1 is started, and ends before it comes. */
+/* Rank 1 is started, and ends before it calls init. */
 static void missing(void)
 {
     tutti_options_t o = options();
@@ -210,7 +211,7 @@ static void missing(void)
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_TIMEOUT, "rank 1 did not come");
     CHECK(now_s() - began < 30); /* TUTTI_TIMEOUT is 1 */
     CHECK(tutti_world() == NULL);
-    /* Those who wait for the maker's word hear it before the maker ends. */
+    /* Ranks that wait for the maker receive its report before the maker ends. */
     usleep(300000);
     CHECK_OK(tutti_finalize());
 }
@@ -252,14 +253,14 @@ static void mistakes(void)
     store.get = get_key;
     store.size = 4;
     CHECK_ERROR(tutti_init(&o), TUTTI_ERR_ABI, "store->size is 4, but the first version had 40");
-    /* After all this it works. */
+    /* After these errors init succeeds. */
     o = options();
     o.unique_id = &id;
     start(&o);
     CHECK_OK(tutti_finalize());
 }
 
-/* Ids that nobody uses keep nobody: with tutti_finalize, and without. */
+/* Unused ids block no process: with tutti_finalize, and without. */
 static void unused(void)
 {
     tutti_unique_id_t id;
@@ -291,7 +292,7 @@ static int be_rank(const char *what)
     return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all cases ---- */
 
 static void remove_folder(const char *path)
 {
@@ -330,7 +331,7 @@ static int run(const char *what, int count, const char *hosts)
     pid_t pid[MOST];
 
     CHECK(mkdtemp(path) != NULL);
-    /* From the last, so that the others wait for rank 0. */
+    /* Start the last rank first, so that the others wait for rank 0. */
     for (int r = count - 1; r >= 0; r--) {
         if (hosts != NULL) {
             host[0] = hosts[r];

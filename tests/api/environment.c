@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the environment can do: start ranks without a launcher, force algorithms, ask for help; and
- * what is wrong with it is said. Each case in processes of its own, as it is read once.
+ * Effects of the environment: ranks without a launcher, forced algorithms, the help text;
+ * and reports of wrong variables. Each case runs in its own processes, because the
+ * environment is read once.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -15,7 +16,7 @@ enum {
 static int failures;
 static char text[BYTES];
 
-/* ---- what the children do ---- */
+/* ---- the functions of the children ---- */
 
 static void works(int rank, int size)
 {
@@ -45,7 +46,7 @@ static void works(int rank, int size)
     }
 }
 
-/* tutti_init fails; prints how. */
+/* tutti_init fails; print its error. */
 static void refused(int rank, int size)
 {
     tutti_status_t status = tutti_init(NULL);
@@ -69,7 +70,7 @@ static void works_on_two_hosts(int rank, int size)
     works(rank, size);
 }
 
-/* Shared settings are rank 0's: what another rank has in their place does not matter. */
+/* Shared settings come from rank 0: another rank's values do not matter. */
 static void rank_0_decides(int rank, int size)
 {
     if (rank == size - 1)
@@ -77,7 +78,7 @@ static void rank_0_decides(int rank, int size)
     works(rank, size);
 }
 
-/* Rank 0 never comes. */
+/* Rank 0 never calls init. */
 static void incomplete(int rank, int size)
 {
     if (rank == 0)
@@ -155,7 +156,7 @@ static void ranks(void)
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
             together(sizes[s], settings[i], works);
-            /* Nothing to say. */
+            /* No output is expected. */
             if (text[0] != '\0')
                 expect(text, 0);
         }
@@ -174,10 +175,11 @@ static void wrong(void)
     expect("pigeon", 2);
     together(2, "TUTTI_ALGORITHM=allreduce", refused);
     expect("TUTTI_ALGORITHM", 2);
-    /* Known, and not for this: a barrier has no ring. */
+    /* A known algorithm for the wrong collective: a barrier has no ring. */
     together(2, "TUTTI_ALGORITHM=barrier:ring", refused);
     expect("ring", 2);
-    /* Known, and not for two hosts; and what between them is not there. */
+    /* A known algorithm that does not support two hosts; and a transport between hosts that
+       is missing. */
     together(2, "TUTTI_ALGORITHM=allreduce:node", refused_on_two_hosts);
     expect("[6] ", 2);
     together(2, "TUTTI_XPORT=mpi", refused_on_two_hosts);
@@ -196,13 +198,13 @@ static void wrong(void)
     expect("TUTTI_BOOT=pigeon", 1);
     alone("TUTTI_BOOT=local:x\nTUTTI_RANK=3\nTUTTI_SIZE=2", refused);
     expect("[1] ", 1);
-    /* A launcher's job of four, and no MPI to find the others. */
+    /* A launcher's job of four ranks, and no MPI to find the others. */
     alone("OMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=1\nTUTTI_MODULE_DIR=/nonexistent", refused);
     expect("[6] ", 1);
     expect("mpirun started 4 ranks", 1);
 }
 
-/* Variables of launchers, and nothing by which the ranks could meet. */
+/* Variables of launchers, but nothing by which the ranks could meet. */
 static void company(void)
 {
     static const char *const certain[] = {
@@ -265,7 +267,7 @@ static void help_and_warnings(void)
     expect("TUTTI", 0);
     alone("TUTTI_TEST_WHATEVER=5\nTUTTI_TIMEOUT=\n", world_of_one);
     expect("TUTTI", 0);
-    /* One rank speaks for all. */
+    /* One rank reports for all. */
     together(3, "TUTTI_HELP=1\nTUTTI_TIMEOUTS=5", works);
     expect("TUTTI_TIMEOUTS is no setting", 1);
     expect("TUTTI_ALGORITHM [", 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Handles that are none any more, or never were: every public function gets every kind of them, and
- * answers an error. In a world of one.
+ * Invalid handles, freed or never valid: every public function gets every kind of them, and returns
+ * an error. In a world of one.
  */
 #include "api/api.h"
 
@@ -17,7 +17,7 @@ enum {
 
 static float x[N], y[N];
 static size_t counts[1] = { 1 };
-static tutti_request_t *never = (tutti_request_t *)(void *)x; /* must stay what it is */
+static tutti_request_t *never = (tutti_request_t *)(void *)x; /* must not change */
 
 #define F TUTTI_FLOAT32
 #define CALL(name, expression)                                                                     \
@@ -51,11 +51,11 @@ static tutti_status_t submit(tutti_comm_t *c, int how)
     return how == 2 ? tutti_submit(&call, 1, c, &never) : tutti_persistent_create(&call, c, &never);
 }
 
-/* ---- functions that take a communicator and answer a status ---- */
+/* ---- functions of a communicator that return a status ---- */
 
 static int color_of_none = TUTTI_COLOR_NONE, the_rank;
 static tutti_comm_t *no_comm;
-static tutti_status_t state = TUTTI_ERR_INTERNAL; /* must stay what it is, and the text as well */
+static tutti_status_t state = TUTTI_ERR_INTERNAL; /* must not change; nor must the text */
 static char state_text[8] = "as is";
 static void *no_memory;
 
@@ -115,7 +115,7 @@ CALL(tutti_sendrecv, tutti_sendrecv(x, 1, 0, y, 1, 0, F, c))
 CALL(tutti_sendrecv_async, tutti_sendrecv_async("n", x, 1, 0, y, 1, 0, F, c, NULL, &never))
 CALL(tutti_submit, submit(c, 2))
 
-/* ---- a communicator, and no status ---- */
+/* ---- functions of a communicator without a status ---- */
 
 static tutti_status_t none(int answer)
 {
@@ -131,7 +131,7 @@ CALL(tutti_local_size, none(tutti_local_size(c)))
 CALL(tutti_rank, none(tutti_rank(c)))
 CALL(tutti_size, none(tutti_size(c)))
 
-/* ---- a request ---- */
+/* ---- functions of a request ---- */
 
 static int done = 7;
 static size_t which = 7;
@@ -145,7 +145,7 @@ static tutti_status_t in_list(tutti_request_t *r, int all)
     return status;
 }
 
-/* By the same type as the others. */
+/* Cast to the same type as the others. */
 #define REQUEST(name, expression)                                                                  \
     static tutti_status_t call_##name(tutti_comm_t *c)                                             \
     {                                                                                              \
@@ -164,7 +164,7 @@ REQUEST(tutti_wait, tutti_wait(r, -1))
 REQUEST(tutti_wait_all, in_list(r, 1))
 REQUEST(tutti_wait_any, in_list(r, 0))
 
-/* ---- all of them ---- */
+/* ---- all functions ---- */
 
 typedef struct {
     const char *name;
@@ -227,7 +227,7 @@ enum {
     FUNCTIONS = sizeof(functions) / sizeof(functions[0])
 };
 
-/* Every exported function stands in the table; but tutti__info, which is no program's. */
+/* Every exported function is in the table, except tutti__info, which is private. */
 static void table_is_complete(void)
 {
     const char *srcdir = getenv("srcdir");
@@ -237,7 +237,7 @@ static void table_is_complete(void)
     snprintf(path, sizeof(path), "%s/lib/libtutti.map", srcdir != NULL ? srcdir : ".");
     map = fopen(path, "r");
     if (map == NULL)
-        return; /* started by hand, elsewhere */
+        return; /* started by hand in another folder */
     while (fgets(line, sizeof(line), map) != NULL) {
         int at = 0;
 
@@ -251,7 +251,7 @@ static void table_is_complete(void)
     fclose(map);
 }
 
-/* Nothing takes this for a communicator, or for a request. */
+/* No function accepts this pointer as a communicator, or as a request. */
 static void refused(const void *handle, int as_request, const char *words)
 {
     for (int i = 0; i < FUNCTIONS; i++) {
@@ -271,7 +271,7 @@ static void refused(const void *handle, int as_request, const char *words)
     }
 }
 
-/* What never was a handle. */
+/* Pointers that were never handles. */
 static void garbage(tutti_comm_t *world)
 {
     char *mine = malloc(64);
@@ -294,7 +294,7 @@ static void garbage(tutti_comm_t *world)
     refused(request, 0, "comm is a request, not a communicator");
     refused(world, 1, "request is a communicator, not a request");
     CHECK_OK(tutti_wait(request, -1));
-    /* Of handles that are valid: the generations and indices beside them. */
+    /* Near valid handles: other generations and indices. */
     refused((void *)((uintptr_t)world + 1), 0, "");
     refused((void *)((uintptr_t)world + 100000), 0, "");
     refused((void *)((uintptr_t)world ^ (uintptr_t)1 << 32), 0, "");
@@ -311,7 +311,7 @@ static void comms(tutti_comm_t *world)
     CHECK_OK(tutti_barrier(part));
     CHECK_OK(tutti_comm_free(part));
     refused(part, 0, "comm is a communicator that was freed");
-    /* Its place is taken. */
+    /* Another object has its place. */
     CHECK_OK(tutti_comm_split(world, 0, 0, &next));
     CHECK(next != part);
     refused(part, 0, "comm is a communicator that was freed");
@@ -357,14 +357,14 @@ static void requests(tutti_comm_t *world)
     CHECK_OK(tutti_wait_any(twice, 2, -1, &index));
     CHECK(index < 2 && twice[index] == NULL);
     CHECK_ERROR(tutti_wait_any(twice, 2, -1, &index), TUTTI_ERR_INVALID_ARGUMENT, "was freed");
-    /* A list with one that is none frees nothing. */
+    /* A list with an invalid handle frees nothing. */
     twice[1] = start_one(world, "t");
     twice[0] = request;
     CHECK_ERROR(tutti_wait_any(twice, 2, -1, &index), TUTTI_ERR_INVALID_ARGUMENT, "was freed");
     CHECK_OK(tutti_wait(twice[1], -1));
 }
 
-/* An old handle does not become valid again, and no handle comes twice. */
+/* An old handle does not become valid again, and no handle is returned twice. */
 static int compare(const void *a, const void *b)
 {
     uintptr_t left = (uintptr_t) * (void *const *)a, right = (uintptr_t) * (void *const *)b;

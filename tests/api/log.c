@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_log_set_callback: the log goes there instead of to stderr, also before tutti_init, and a
- * callback that takes the program's locks holds nothing up.
+ * tutti_log_set_callback: the log goes to the callback instead of stderr, even before tutti_init. A
+ * callback that takes the program's locks delays no call.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -22,7 +22,7 @@ typedef struct {
     char all[16384];
 } box_t;
 
-/* With the program's lock. */
+/* Takes the program's lock. */
 static void receive(void *arg, tutti_log_level_t level, const char *text)
 {
     box_t *box = arg;
@@ -44,7 +44,7 @@ static void check_has(const box_t *box, const char *words)
 
 /* ---- alone ---- */
 
-/* A warning of tutti_init's. */
+/* A warning of tutti_init. */
 static void from_the_start(int rank, int size)
 {
     static box_t box;
@@ -57,7 +57,7 @@ static void from_the_start(int rank, int size)
     CHECK_INT(box.level, TUTTI_LOG_WARN);
     check_has(&box, "[TUTTI_NO_SUCH is no setting");
     CHECK_OK(tutti_finalize());
-    /* And back. */
+    /* Back to stderr. */
     setenv("TUTTI_LOG", "debug", 1);
     CHECK_OK(tutti_init(NULL));
     CHECK_STATUS(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT);
@@ -95,7 +95,7 @@ static void with_a_lock(int rank, int size)
 
 /* ---- a rank that dies ---- */
 
-/* The thread that logs the death has the engine's token, without which no wait ends. */
+/* The thread that logs the death has the engine's token, and no wait ends without this token. */
 static void death(int rank, int size)
 {
     static box_t box;
@@ -120,7 +120,7 @@ static void death(int rank, int size)
     check_has(&box, "[rank 1 ");
 }
 
-/* want, dislike: words that their stderr has, and words that it does not have. */
+/* want, dislike: texts that their stderr must have, and must not have. */
 static void run(int size, const char *settings, void (*fn)(int rank, int size), const char *want,
                 const char *dislike)
 {

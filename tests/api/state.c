@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti_comm_state: usable or ended, and why, without a call; also while another thread is inside
- * one.
+ * tutti_comm_state: reports without a call whether a communicator is usable, or why it has ended;
+ * also while another thread is inside a call.
  */
 #include "api/api.h"
 #include "tag.h"
@@ -35,7 +35,7 @@ static void check_usable(const tutti_comm_t *comm)
     CHECK(text[0] == '\0');
 }
 
-/* Poll until it has ended so. */
+/* Poll until it has ended in this way. */
 static void await_end(const tutti_comm_t *comm, tutti_status_t want, const char *words)
 {
     tutti_status_t state = TUTTI_OK;
@@ -72,11 +72,11 @@ static void alone(int rank, int size)
     CHECK_OK(tutti_comm_state(part, &state, text, sizeof(text)));
     CHECK_INT(state, TUTTI_ERR_PEER_LOST);
     CHECK(strstr(text, "no more data") != NULL);
-    /* Not an error of this thread; the text is what a call reports. */
+    /* The thread's last error does not change; the text is the one that a call reports. */
     CHECK(strstr(tutti_last_error(), "comm is NULL") != NULL);
     CHECK_STATUS(tutti_barrier(part), TUTTI_ERR_PEER_LOST);
     CHECK(strcmp(tutti_last_error(), text) == 0);
-    /* Cut to fit, or not wanted. */
+    /* Cut to the size, or not requested. */
     CHECK_OK(tutti_comm_state(part, &state, cut, 5));
     CHECK(strncmp(cut, text, 4) == 0 && memcmp(cut + 4,
                                                "\0"
@@ -112,7 +112,7 @@ static void death(int rank, int size)
     CHECK_OK(tutti_finalize());
 }
 
-/* The end of a part is not that of the world. */
+/* The end of a group does not end the world. */
 static void part_ends(int rank, int size)
 {
     tutti_comm_t *world, *part;

@@ -2,8 +2,9 @@
 /*
  * Conversions between floating point types: exact arithmetic, slow and plain.
  *
- * The product with the scale is rounded to float32, or float64 if either type is FLOAT64, and then
- * once more to the type, to nearest even. A NaN becomes the positive one without payload.
+ * The product with the scale is rounded to float32, or to float64 if either type is FLOAT64,
+ * and then once more to the target type, to nearest even. A NaN becomes the positive NaN
+ * without payload.
  */
 #include "pretend/inside.h"
 
@@ -12,7 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A narrow type: explicit bits of the mantissa, exponent of the least normal number, largest. */
+/* A narrow type: explicit bits of the mantissa, exponent of the smallest normal number,
+   largest value. */
 typedef struct {
     int mantissa, least;
     double largest;
@@ -56,7 +58,7 @@ static uint16_t narrow(double x, const narrow_t *type)
         return (uint16_t)(sign | infinity);
     if (x >= ldexp(1, type->least))
         exponent = ilogb(x);
-    /* In units of the last bit; rint rounds to even. A carry goes into the exponent by itself. */
+    /* In units of the last bit; rint rounds to even. A carry increments the exponent by itself. */
     steps = rint(ldexp(x, type->mantissa - exponent));
     if (ldexp(steps, exponent - type->mantissa) > type->largest)
         return (uint16_t)(sign | infinity);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events. Each record makes a new point, which whoever waits then holds on to; so a later record
- * changes nothing for him, as CUDA has it.
+ * Events. Each record makes a new point. A waiter keeps a reference on its point, so a later record
+ * does not affect it, as in CUDA.
  */
 #include "pretend/inside.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 typedef struct {
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
     int users, done;
     uint64_t done_ns;
@@ -21,7 +21,7 @@ struct tutti__devent {
     device_t *device;
     int is_timer;
     pthread_mutex_t lock;
-    point_t *point; /* the last record, NULL: none */
+    point_t *point; /* the last record; NULL: none */
 };
 
 typedef struct {
@@ -36,7 +36,7 @@ static point_t *make_point(void)
     if (point != NULL) {
         pthread_mutex_init(&point->lock, NULL);
         pthread_cond_init(&point->changed, NULL);
-        point->users = 2; /* event and stream */
+        point->users = 2; /* the event and the stream */
     }
     return point;
 }
@@ -57,7 +57,7 @@ static void leave(point_t *point)
     free(point);
 }
 
-/* The last record, held; or NULL. */
+/* The last record, with a reference; or NULL. */
 static point_t *hold(tutti__devent_t *event)
 {
     point_t *point;
@@ -216,7 +216,7 @@ tutti_status_t event_query(tutti__devent_t *event)
     return status == TUTTI_OK ? device_say(event->device) : status;
 }
 
-/* When its last record came. */
+/* The completion time of its last record. */
 static tutti_status_t when(tutti__devent_t *timer, uint64_t *ret_ns)
 {
     tutti_status_t status = event_query(timer);
@@ -227,7 +227,7 @@ static tutti_status_t when(tutti__devent_t *timer, uint64_t *ret_ns)
     point = status == TUTTI_OK ? hold(timer) : NULL;
     if (point == NULL)
         return status == TUTTI_OK ? tutti__fail(TUTTI_ERR_SYSTEM, "elapsed: not recorded") : status;
-    *ret_ns = point->done_ns; /* as query has said that it is done */
+    *ret_ns = point->done_ns; /* valid, because query has returned that it is done */
     leave(point);
     return TUTTI_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of the pretend device share. Lock order: driver, device, stream, point or trouble;
+ * Shared by the files of the pretend device. Lock order: driver, device, stream, point or trouble;
  * a communicator's slot and the list of allocations come last.
  */
 #ifndef TUTTI_TESTS_PRETEND_INSIDE_H
@@ -16,7 +16,7 @@
 
 #define WORDS_BYTES 320
 
-/* What went wrong on another thread than the caller's. */
+/* An error on a thread that cannot return it. */
 typedef struct {
     tutti_status_t status;
     const void *owner; /* the communicator that failed, or NULL */
@@ -25,12 +25,12 @@ typedef struct {
 
 typedef struct {
     int number;
-    pthread_mutex_t driver; /* held while the device is waited for: nothing is queued meanwhile */
-    pthread_mutex_t lock;   /* streams, legacy */
+    pthread_mutex_t driver; /* held by a wait for the device: nothing is queued meanwhile */
+    pthread_mutex_t lock;   /* protects streams, legacy */
     tutti__dstream_t *streams;
     tutti__dstream_t *legacy; /* the stream NULL; made when needed */
     pthread_mutex_t trouble_lock;
-    trouble_t trouble; /* sticky, as CUDA's */
+    trouble_t trouble; /* permanent, as CUDA's errors */
     atomic_uint counts[PRETEND_COUNTS];
     atomic_uint nccl_in_flight;
     atomic_int nccl_callers, hang_after;
@@ -44,26 +44,26 @@ typedef struct {
     _Atomic double copy_rate, nccl_rate; /* bytes/s; 0: no limit */
     atomic_int forbidden, lacks_register, binds;
     atomic_int refuses_register;            /* a device's number plus 1; 0: none */
-    atomic_int sick, hangs_abort, no_space; /* likewise */
+    atomic_int sick, hangs_abort, no_space; /* in the same form */
 } options_t;
 
 extern options_t pretend_options;
 
-/* The calling thread's device, if it has none or it is broken an error. */
+/* The calling thread's device. An error if the thread has none, or the device is broken. */
 tutti_status_t device_mine(const char *what, device_t **ret_device);
 device_t *device_at(int number);
-/* The type that its NCCL lacks. */
+/* The type that the device's NCCL lacks. */
 int device_lacks(void);
-/* For streams' threads. */
+/* For the threads of streams. */
 void device_set_mine(device_t *device);
 void device_count(device_t *device, pretend_count_t what);
-/* Keep the first trouble. */
+/* Store an error, if it is the first. */
 void device_trouble(device_t *device, const char *fmt, ...) TUTTI__PRINTF(2, 3);
-/* Its status, with its words as the thread's last error. */
+/* The stored status; its text becomes the thread's last error. */
 tutti_status_t device_say(device_t *device);
-/* Something is made or freed: counts it; an error if that is forbidden. */
+/* An object is made or freed: count it. An error if this is forbidden. */
 tutti_status_t device_changes(device_t *device, pretend_count_t what, const char *name);
-/* What is left: streams, events, communicators. */
+/* Streams, events and communicators that exist. */
 extern atomic_int pretend_left;
 
 /* ---- memory.c ---- */
@@ -74,52 +74,54 @@ typedef enum {
 } view_use_t;
 
 tutti__where_t memory_where(const void *ptr);
-/* The device's view of a range, NULL if it is empty. A kernel reaches pinned memory and its own
-   device's, a copy anything. An error fills words. */
+/* The device's view of a range; NULL if the range is empty. A kernel can access pinned memory and
+   its own device's memory, a copy any memory. The error text names the fault. */
 tutti_status_t memory_view(const device_t *device, view_use_t use, const void *ptr, size_t bytes,
                            char **ret_view, char words[WORDS_BYTES]);
-/* Free all; returns how many had not been. */
+/* Free all memory; returns the number of allocations that were not freed. */
 int memory_reset(void);
 tutti_status_t memory_alloc(size_t bytes, void **ret_ptr);
 tutti_status_t memory_host_alloc(size_t bytes, void **ret_ptr);
 void memory_free(void *ptr);
 void memory_host_free(void *ptr);
-/* As the two for device memory, for what may be registered. */
+/* As alloc and free, for memory that may be registered. */
 tutti_status_t memory_nccl_alloc(size_t bytes, void **ret_ptr);
 void memory_nccl_free(void *ptr);
-/* Of memory that is registered (by 1) or is no more (-1). 0: it is not memory_nccl_alloc's. */
+/* Count a registration (by 1) or its end (by -1). 0: the memory is not memory_nccl_alloc's. */
 int memory_register(const void *ptr, size_t bytes, int by);
 
 /* ---- stream.c ---- */
 
-/* A piece of work; belongs to the stream, which frees it. */
+/* A piece of work. The stream owns and frees it. */
 typedef struct item {
     struct item *next;
     void (*run)(struct item *item, tutti__dstream_t *stream);
 } item_t;
 
-/* NULL is the calling thread's legacy stream. All functions that take a stream begin with it. */
+/* Resolve NULL to the calling thread's legacy stream. Each function with a stream argument calls
+   this first. */
 tutti_status_t stream_find(const char *what, tutti__dstream_t **stream);
-/* An item of `bytes`, zeroed. */
+/* An item of `bytes` bytes, zeroed. */
 tutti_status_t stream_item(size_t bytes, void (*run)(item_t *, tutti__dstream_t *), void *ret_item);
-/* Queue; takes the item, failing too. */
+/* Queue the item, and take ownership of it, even on failure. */
 tutti_status_t stream_push(const char *what, tutti__dstream_t *stream, void *item);
-/* From the items that run there. */
+/* Called by the items that run there. */
 void stream_trouble(tutti__dstream_t *stream, const trouble_t *trouble);
-/* The first trouble there. */
+/* The stream's first error. */
 trouble_t stream_its_trouble(tutti__dstream_t *stream);
 device_t *stream_device(const tutti__dstream_t *stream);
 int stream_is_urgent(const tutti__dstream_t *stream);
-/* Wait for all that is queued there now. */
+/* Wait for all work that is queued now. */
 void stream_drain(tutti__dstream_t *stream);
-/* Forget the troubles of a communicator that is gone. */
+/* Forget the errors of a communicator that was freed. */
 void streams_forget(device_t *device, const void *owner);
-/* As alloc does. */
+/* Wait for the whole device, as alloc does. */
 void device_drain(device_t *device);
-/* A launch that nccl_poll has not seen through; NULL: over. An error if there is another. */
+/* Begin a launch that nccl_poll has not completed yet; NULL: it is complete. An error if another
+   launch is incomplete. */
 tutti_status_t stream_launching(tutti__dstream_t *stream, tutti__nccl_t *nccl);
 void stream_end_legacy(device_t *device);
-/* Sleep until `bytes` since begin_ns are right for a rate. */
+/* Sleep until `bytes` since begin_ns agree with a rate. */
 void stream_pace(uint64_t begin_ns, size_t bytes, double rate);
 
 tutti_status_t stream_make(int is_urgent, tutti__dstream_t **ret_stream);
@@ -151,7 +153,7 @@ tutti_status_t work_sum(void *dst, const void *const *srcs, size_t nsrcs, size_t
 
 /* ---- cast.c ---- */
 
-/* 1: a type that pack converts. */
+/* 1: pack converts this type. */
 int cast_serves(tutti_dtype_t dtype);
 void cast(void *dst, tutti_dtype_t to, const void *src, tutti_dtype_t from, size_t count,
           double scale);
@@ -171,7 +173,7 @@ tutti_status_t nccl_register(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                              tutti__nccl_reg_t **ret_reg);
 void nccl_deregister(tutti__nccl_t *nccl, tutti__nccl_reg_t *reg);
 void nccl_abort(tutti__nccl_t *nccl);
-/* The whole communicator, on all ranks. */
+/* Fail the whole communicator, on all ranks. */
 tutti_status_t nccl_fail(tutti__nccl_t *nccl, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device's memory, mapped twice; and pinned memory, which is plain.
+ * The device's memory, mapped twice; and pinned memory, which is ordinary.
  *
- *      callers' view   | PROT_NONE ............ | one page more |    at any access: a fault
+ *      callers' view   | PROT_NONE ............ | one page more |    any access faults
  *      device's view   | read and write ....... |                    of the same memfd
  *
- * What was freed stays reserved until pretend_reset, so a use after it faults, too, and can still
- * be named.
+ * A freed range stays reserved until pretend_reset. So a use after the free faults as well, and the
+ * message can name the range.
  */
 #include "pretend/inside.h"
 
@@ -20,18 +20,18 @@
 #define MAX_RANGES 8192
 
 typedef struct {
-    uintptr_t begin; /* what callers hold */
+    uintptr_t begin; /* the callers' address */
     size_t bytes, mapped;
     char *view;
     tutti__mem_kind_t kind;
     int device, is_nccls;
-    int registered; /* how often it is */
+    int registered; /* number of registrations */
     atomic_int was_freed;
 } range_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all of ranges */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects ranges */
 static range_t ranges[MAX_RANGES];
-/* Released after a range is filled in: the signal handler looks without the lock. */
+/* Released after a range is filled in: the signal handler reads it without the lock. */
 static atomic_uint nranges;
 
 static range_t *find(const void *ptr)
@@ -172,7 +172,7 @@ tutti_status_t memory_host_alloc(size_t bytes, void **ret_ptr)
     return TUTTI_OK;
 }
 
-/* What callers hold stays reserved, without memory. */
+/* Free the memory; the callers' addresses stay reserved. */
 static void release(range_t *r)
 {
     if (r->kind == TUTTI__MEM_PINNED) {
@@ -209,7 +209,7 @@ static void give(void *ptr, tutti__mem_kind_t kind, int is_nccls, const char *na
                 ptr);
         abort();
     }
-    /* It cannot be refused, only counted. */
+    /* It cannot be refused, so it is only counted. */
     (void)device_changes(device_at(device), PRETEND_ALLOCS, name);
     device_drain(device_at(device));
     pthread_mutex_lock(&lock);

@@ -4,11 +4,12 @@
  *
  *      TUTTI_DEVICE=pretend TUTTI_MODULE_DIR=BUILD/tutti/.libs TUTTI_TEST_PRETEND=FILE mpirun ...
  *
- * FILE is what the ranks of all pretended hosts share, a new one for each job, best in /dev/shm: it
- * is sparse, whatever size it shows. Without that variable there is no NCCL.
+ * The ranks of all pretended hosts share FILE. Each job needs a new one, best in /dev/shm: it is
+ * sparse, whatever size it shows. Without that variable there is no NCCL.
  *
- * A program that loads it itself (dlopen of the same file) has the same devices, and all functions
- * of pretend.h. The library's code that is needed is in here once more; errors go to the core.
+ * A program that loads the module itself (dlopen of the same file) has the same devices, and all
+ * functions of pretend.h. The module contains a copy of the library's code that it needs; errors go
+ * to the core.
  */
 #include "pretend/inside.h"
 
@@ -22,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(const tutti__core_t *) core; /* set by the first open */
 static int is_open;                         /* under lock */
 
-/* Linked instead of tutti__fail, whose words the core would not see. */
+/* Linked instead of tutti__fail, because the core would not receive that function's text. */
 tutti_status_t __wrap_tutti__fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 
 tutti_status_t __wrap_tutti__fail(tutti_status_t status, const char *fmt, ...)
@@ -36,7 +37,7 @@ tutti_status_t __wrap_tutti__fail(tutti_status_t status, const char *fmt, ...)
     va_end(args);
     if (to != NULL)
         return to->fail(status, text);
-    /* The program's own calls, before the library's. */
+    /* The program's own call, before the library's. */
     fprintf(stderr, "pretend device: %s\n", text);
     return status;
 }

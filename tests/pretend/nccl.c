@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pretended NCCL's calls: what is wrong is said at once, or by nccl_poll and by query; nothing
- * hangs but what another rank has not called yet, and pretend_hang.
+ * The pretended NCCL's calls. Errors are reported at once, or by nccl_poll and by query. A call
+ * hangs only if another rank has not made it yet, or by pretend_hang.
  *
- * Nothing is queued before nccl_poll was called often enough, as NCCL's own thread may take its
- * time; whoever uses the stream before that is told so.
+ * Nothing is queued before nccl_poll was called often enough, because NCCL's own thread may be
+ * slow. A use of the stream before that is an error.
  */
 #include "pretend/nccl_inside.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often nccl_poll says "not yet", at least. */
+/* nccl_poll returns "not yet" at least so often. */
 #define POLLS 2
 
 typedef struct {
@@ -80,7 +80,7 @@ int nccl_is_over(const tutti__nccl_t *nccl)
     return atomic_load(&nccl->slot->is_failed) || atomic_load(&nccl->is_aborted);
 }
 
-/* The words of a communicator that has failed. */
+/* Report the error of a failed communicator. */
 static tutti_status_t say(tutti__nccl_t *nccl)
 {
     char words[WORDS_BYTES];
@@ -107,7 +107,7 @@ static tutti_status_t enter(tutti__nccl_t *nccl, const char *what)
 static tutti_status_t leave(tutti__nccl_t *nccl, tutti_status_t status)
 {
     atomic_store(&nccl->device->nccl_callers, 0);
-    atomic_store(&nccl->in_use, 0); /* from here on it may be gone */
+    atomic_store(&nccl->in_use, 0); /* after this another thread may free it */
     return status;
 }
 
@@ -136,7 +136,7 @@ int nccl_binds(void)
     return atomic_load(&pretend_options.binds);
 }
 
-/* Of a call that was made, or of connecting: the caller is not through. */
+/* A call, or connecting, has begun and is not complete. */
 static void begin(tutti__nccl_t *nccl)
 {
     nccl->polls = nccl->is_blocking ? 0 : POLLS;
@@ -144,7 +144,7 @@ static void begin(tutti__nccl_t *nccl)
     nccl->caller = pthread_self();
 }
 
-/* Whether it connects is known when all have come. */
+/* Whether it connects is known only when all ranks have joined. */
 static tutti_status_t stand(tutti__nccl_t *nccl)
 {
     const member_t *members = nccl->slot->members;
@@ -200,7 +200,7 @@ tutti_status_t nccl_poll(tutti__nccl_t *nccl)
     return status == TUTTI_OK ? leave(nccl, poll(nccl)) : status;
 }
 
-/* Until all have come. */
+/* Wait until all ranks have joined. */
 static tutti_status_t connect_all(tutti__nccl_t *nccl)
 {
     tutti_status_t status;
@@ -287,7 +287,7 @@ static tutti_status_t check(const tutti__nccl_t *nccl, const tutti__nccl_call_t 
     return TUTTI_OK;
 }
 
-/* Each rank's stream is here in the order of its communicator's calls. */
+/* Run by each rank's stream, in the order of its communicator's calls. */
 static int run_calls(group_t *group)
 {
     tutti__nccl_t *nccl = group->nccl;
@@ -312,7 +312,7 @@ static void end_call(tutti__nccl_t *nccl)
 
     atomic_fetch_add(&nccl->groups_done, 1);
     atomic_fetch_sub(&device->nccl_in_flight, 1);
-    atomic_fetch_sub(&nccl->in_flight, 1); /* from here on it may be gone */
+    atomic_fetch_sub(&nccl->in_flight, 1); /* after this another thread may free it */
 }
 
 static void run_group(item_t *item, tutti__dstream_t *stream)
@@ -442,8 +442,8 @@ void nccl_close(tutti__nccl_t *nccl)
     destroy(nccl);
 }
 
-/* Waits for a call of another thread to be over: it comes from whoever notices. Other communicators
-   are at work meanwhile. Other ranks' work waits for ever, until they abort, too. */
+/* Any thread may abort, so this waits until another thread's call is over. Other communicators work
+   meanwhile. The work of other ranks waits for ever, until they abort as well. */
 void nccl_abort(tutti__nccl_t *nccl)
 {
     unsigned tries = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the pretended NCCL's files share: the mapping that all ranks have, and a rank's side.
+ * Shared by the files of the pretended NCCL: the mapping that all ranks share, and one rank's side.
  *
- * Who waits in the mapping polls with short sleeps instead of sleeping on a word, so that a rank
- * which dies there harms nobody.
+ * A wait in the mapping polls with short sleeps, and does not sleep on a word, so a rank that dies
+ * there blocks no other rank.
  */
 #ifndef TUTTI_TESTS_PRETEND_NCCL_INSIDE_H
 #define TUTTI_TESTS_PRETEND_NCCL_INSIDE_H
@@ -13,16 +13,16 @@
 #define SLOTS 64
 #define SHARED_DEVICES 64
 #define LAUNCHES 128
-/* Ranks copy through pieces of so many bytes; a multiple of every element's size. */
+/* Ranks copy through pieces of this many bytes; a multiple of every element's size. */
 #define PIECE_BYTES 32768
 
-/* Where a buffer is: number 0: not registered; else of the registration, counted from 1. */
+/* The place of a buffer. number: of the registration, counted from 1; 0: not registered. */
 typedef struct {
     uint64_t number;
     int64_t offset;
 } at_t;
 
-/* What ranks must agree on. */
+/* The properties of a call that must be equal on all ranks. */
 typedef struct {
     int kind, dtype, op;
     uint32_t root;
@@ -32,27 +32,27 @@ typedef struct {
 } desc_t;
 
 typedef struct {
-    uint64_t begun; /* collectives that it has begun */
+    uint64_t begun; /* number of collectives that it has begun */
     uint64_t step;
-    desc_t desc; /* the last one begun */
+    desc_t desc; /* the last collective begun */
     int joined, device;
     uint64_t host; /* hash of NCCL_HOSTID */
-    /* Sends and receives that are left of the group it is in, by peer. */
+    /* Remaining sends and receives of its current group, by peer. */
     unsigned sends[PRETEND_RANKS], recvs[PRETEND_RANKS];
 } member_t;
 
 /* Messages from one rank to another, one at a time. */
 typedef struct {
     uint64_t sent, received;  /* messages begun by the sender, ended by the receiver */
-    size_t count, taken, len; /* taken, len: bytes received, and in the piece */
+    size_t count, taken, len; /* taken, len: bytes received, and bytes in the piece */
     int dtype, is_registered;
 } chan_t;
 
 /* A communicator. */
 typedef struct {
-    pthread_mutex_t lock;        /* all below */
+    pthread_mutex_t lock;        /* protects the fields below */
     uint64_t serial;             /* 0: free; under the mapping's lock */
-    uint32_t size, joined, left; /* joined: those that connect */
+    uint32_t size, joined, left; /* joined: ranks that connect */
     uint32_t finalized;          /* counted by tests/cuda_libs/ */
     atomic_int is_failed;
     char words[WORDS_BYTES];
@@ -61,7 +61,7 @@ typedef struct {
 } slot_t;
 
 typedef struct {
-    uint64_t serial, first; /* the communicator, and the number of the first collective */
+    uint64_t serial, first; /* the communicator, and the number of its first collective */
 } launch_t;
 
 typedef struct {
@@ -71,7 +71,7 @@ typedef struct {
 } launches_t;
 
 typedef struct {
-    pthread_mutex_t lock; /* serials, devices */
+    pthread_mutex_t lock; /* protects serials, devices */
     uint64_t serials;
     size_t bytes; /* of the whole mapping */
     uint32_t nranks;
@@ -94,21 +94,21 @@ struct tutti__nccl {
     device_t *device;
     launches_t *launches;
     int is_blocking;
-    int is_bound;     /* to the thread that opened or called, until nccl_poll is OK */
-    pthread_t caller; /* that one */
-    int stands;       /* nccl_poll has said so */
-    int no_space;     /* it will never stand, and others never with it */
+    int is_bound;     /* to the thread of the last open or call, until nccl_poll is OK */
+    pthread_t caller; /* this thread */
+    int stands;       /* nccl_poll has reported it as connected */
+    int no_space;     /* it never connects, nor do the other ranks */
     unsigned polls;
-    struct group *launching;      /* the call that nccl_poll still has to queue */
+    struct group *launching;      /* the call that nccl_poll has not queued yet */
     tutti__dstream_t *stream;     /* of the last call */
-    uint64_t groups, collectives; /* called */
+    uint64_t groups, collectives; /* number of calls */
     atomic_ullong groups_done;
     atomic_uint in_flight;
     atomic_int in_use;         /* a thread is in it */
-    atomic_int is_aborted;     /* by this rank: the others do not hear of it */
-    pthread_mutex_t regs_lock; /* what follows; taken after the slot's */
+    atomic_int is_aborted;     /* by this rank; the other ranks are not told */
+    pthread_mutex_t regs_lock; /* protects the fields below; taken after the slot's lock */
     tutti__nccl_reg_t regs[REGISTERED];
-    uint64_t nregistered; /* ever */
+    uint64_t nregistered; /* number of all registrations so far */
 };
 
 /* One nccl_call. */
@@ -126,28 +126,28 @@ typedef struct group {
 extern shared_t *pretend_shared; /* NULL: not prepared */
 
 void shared_lock(pthread_mutex_t *lock);
-/* Where rank `rank` of a communicator puts its pieces, or those for rank `to`. */
+/* The place of the pieces of rank `rank` of a communicator; or of its pieces for rank `to`. */
 char *shared_window(const tutti__nccl_t *nccl, uint32_t rank);
 char *shared_channel(const tutti__nccl_t *nccl, uint32_t rank, uint32_t to);
-/* This process's device in the mapping. */
+/* The entry of this process's device in the mapping. */
 launches_t *shared_launches(int device);
-/* Note a launch of collectives. 0: another device has launched this and another communicator's in
-   the other order; words say which. */
+/* Record a launch of collectives. 0: another device has launched this collective and another
+   communicator's in the opposite order; words names them. */
 int shared_launch(const tutti__nccl_t *nccl, char words[WORDS_BYTES]);
-/* Sleep a little, longer as tries become more. */
+/* Sleep for a short time, which grows with `tries`. */
 void shared_nap(unsigned *tries);
 
 /* ---- nccl_register.c ---- */
 
 at_t register_find(tutti__nccl_t *nccl, const void *ptr);
-/* Where the ranks' buffers are; also of a rank's own part of one, in place. */
+/* Find the places of this rank's buffers; in place, its part of a buffer counts as that buffer. */
 void register_describe(tutti__nccl_t *nccl, const tutti__nccl_call_t *call, desc_t *desc);
-/* Why two ranks' calls do not go together, or one in itself; NULL: they do. */
+/* The reason why the calls of two ranks do not match, or one call is inconsistent; NULL: none. */
 const char *register_mixes(const desc_t *a, const desc_t *b);
-/* It closes, or is aborted, which forgets all. */
+/* The communicator closes, or is aborted, which ends all registrations. */
 void register_end(tutti__nccl_t *nccl, int is_aborted);
 
-/* nccl.c. It has failed, or was aborted on this rank. */
+/* nccl.c. Has it failed, or was it aborted on this rank? */
 int nccl_is_over(const tutti__nccl_t *nccl);
 
 /* ---- nccl_run.c, nccl_messages.c: 0: the communicator has failed ---- */
@@ -155,7 +155,7 @@ int nccl_is_over(const tutti__nccl_t *nccl);
 int nccl_collective(tutti__nccl_t *nccl, const tutti__nccl_call_t *call, size_t index,
                     size_t ncalls);
 int nccl_messages(tutti__nccl_t *nccl, const tutti__nccl_call_t *calls, size_t ncalls);
-/* The device's view of a call's buffer; what is wrong breaks device and communicator. */
+/* The device's view of a call's buffer; an error breaks device and communicator. */
 int nccl_view(tutti__nccl_t *nccl, const char *what, const void *ptr, size_t bytes,
               char **ret_view);
 

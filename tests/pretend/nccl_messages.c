@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sends and receives of the pretended NCCL: those of one call make progress together, those of one
- * pair of ranks in order. A send ends when its receiver has everything.
+ * Sends and receives of the pretended NCCL. The messages of one call progress concurrently, the
+ * messages of one pair of ranks in order. A send ends when its receiver has all data.
  *
- * Ranks that wait for each other for ever are found out: a peer that has gone on to a collective,
- * and two that both send or both receive.
+ * Deadlocks are detected: a peer that has continued to a collective, and two ranks that both send
+ * or both receive.
  */
 #include "pretend/nccl_inside.h"
 
@@ -26,7 +26,7 @@ typedef struct {
     message_t *messages;
 } messages_t;
 
-/* All of these under the slot's lock; they return 1 if something was done. */
+/* The following functions run under the slot's lock; they return 1 if they made progress. */
 
 static int step_send(messages_t *all, message_t *m)
 {
@@ -83,7 +83,7 @@ static int step_recv(messages_t *all, message_t *m)
     return 1;
 }
 
-/* Is there an earlier one to or from the same rank? */
+/* Is there an earlier message to or from the same rank? */
 static int is_behind(const messages_t *all, const message_t *m)
 {
     for (const message_t *e = all->messages; e < m; e++)
@@ -92,7 +92,7 @@ static int is_behind(const messages_t *all, const message_t *m)
     return 0;
 }
 
-/* Why a peer will never come, or NULL. */
+/* The reason why the peer will never take part, or NULL. */
 static const char *never(const messages_t *all, const message_t *m)
 {
     const tutti__nccl_t *nccl = all->nccl;
@@ -113,7 +113,7 @@ static const char *never(const messages_t *all, const message_t *m)
                : NULL;
 }
 
-/* One round over all. -1: failed; 0: nothing could be done. */
+/* One round over all messages. -1: failed; 0: no progress. */
 static int step(messages_t *all)
 {
     tutti__nccl_t *nccl = all->nccl;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered buffers of the pretended NCCL. The real one reads and writes them by maps that the
- * ranks make together when they first come with them, so it may hang or read something else when
- * ranks come with different ones. So each call has none, or:
+ * Registered buffers of the pretended NCCL. The real NCCL accesses them through maps that the ranks
+ * make together at the first use. If ranks then use different buffers, it may hang or read other
+ * data. So each call has no registered buffer, or:
  *
- *      all buffers registered, on all ranks under the same number and at the same offset; a rank's
- *      own part of a buffer, in place, counts as that buffer
+ *      all buffers are registered, on all ranks under the same number and at the same offset; in
+ *      place, a rank's own part of a buffer counts as that buffer
  */
 #include "pretend/nccl_inside.h"
 
@@ -21,7 +21,7 @@ void pretend_lack_register(int lacks)
     atomic_store(&pretend_options.lacks_register, lacks);
 }
 
-/* Of what has no answer. */
+/* For errors of functions without a result. */
 static void complain(device_t *device, const char *what)
 {
     fprintf(stderr, "pretend NCCL, device %d: %s\n", device->number, what);

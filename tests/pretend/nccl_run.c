@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives of the pretended NCCL, run by each rank's stream in step with all others:
+ * Collectives of the pretended NCCL. Each rank's stream runs them in step with all others:
  *
- *      meet, all with what they came for; then for each piece:
- *      copy mine into my window, meet, fold or copy all ranks' windows, meet
+ *      meet, and compare the calls of all ranks; then for each piece:
+ *      copy this rank's piece into its window, meet, fold or copy all windows, meet
  *
  * Sums are folded in the order of ranks, so results are those of the sequential reference.
  */
@@ -18,7 +18,7 @@
 static const char *const kinds[] = { "allreduce", "reduce_scatter", "allgather", "broadcast",
                                      "reduce",    "send",           "recv" };
 
-/* Until all ranks are here; desc: what for, the first time of a collective. */
+/* Wait until all ranks have arrived; desc: the call, at the first meeting of a collective. */
 static int meet(tutti__nccl_t *nccl, const desc_t *desc)
 {
     slot_t *slot = nccl->slot;
@@ -38,7 +38,7 @@ static int meet(tutti__nccl_t *nccl, const desc_t *desc)
 
         for (uint32_t r = 0; r < nccl->size; r++)
             here += slot->members[r].step >= step;
-        /* Even if it has failed meanwhile: others may have finished this call. */
+        /* Complete even if it has failed meanwhile: other ranks may have finished this call. */
         all_here = here == nccl->size;
         if (all_here || nccl_is_over(nccl))
             break;
@@ -62,7 +62,7 @@ static int is_equal(const desc_t *a, const desc_t *b)
            a->count == b->count && a->index == b->index && a->ncalls == b->ncalls;
 }
 
-/* What `first` of rank 0 and `other` of rank r are called together for differs. */
+/* The calls of rank 0 (`first`) and rank r (`other`) differ. */
 static int say_mismatch(tutti__nccl_t *nccl, const desc_t *first, uint32_t r, const desc_t *other)
 {
     char mine[100], theirs[100];
@@ -73,7 +73,7 @@ static int say_mismatch(tutti__nccl_t *nccl, const desc_t *first, uint32_t r, co
     return 0;
 }
 
-/* (number of a registration, or 0 + offset) */
+/* Prints places as NUMBER+OFFSET; number 0: not registered. */
 static int say_mixed(tutti__nccl_t *nccl, const char *why, const desc_t *first, uint32_t r,
                      const desc_t *other)
 {
@@ -85,8 +85,8 @@ static int say_mixed(tutti__nccl_t *nccl, const char *why, const desc_t *first, 
     return 0;
 }
 
-/* All ranks have met. Afterwards they meet again, so that none changes its desc meanwhile. One
-   rank's buffers may be mixed, too. */
+/* All ranks have met. They meet again afterwards, so that no desc changes meanwhile. A single
+   rank's buffers may be inconsistent as well. */
 static int agree(tutti__nccl_t *nccl)
 {
     const member_t *members = nccl->slot->members;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The mapping that all ranks' NCCL share, made before they start, or a file's; and the order of
- * launches.
+ * The mapping that all ranks' NCCL share, made before they start, or in a file; and the order
+ * of launches.
  *
- * Two communicators that share devices deadlock if their kernels wait for each other, each on one
- * device in front of the other. So each device keeps a list of what it launched, and a launch that
- * comes after something that followed it elsewhere is wrong:
+ * Two communicators that share devices deadlock if their kernels wait for each other, each first on
+ * one device. So each device keeps a list of its launches. A launch is an error if it comes after a
+ * launch that followed it on another device:
  *
  *      device 0:  X, Y            the second launch on device 1 finds X before Y on device 0,
  *      device 1:  Y, X            while Y is before X on its own
@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Each is held for some instructions. */
+/* Each lock is held for a few instructions. */
 #define LOCK_S 1
 
 shared_t *pretend_shared;
@@ -57,7 +57,7 @@ static void make_shared(shared_t *shared, int nranks)
         make_lock(&shared->slots[i].lock);
 }
 
-/* Take a mapping instead of the one before. */
+/* Use this mapping instead of the previous one. */
 static int take(shared_t *shared)
 {
     if (shared == MAP_FAILED)
@@ -90,19 +90,19 @@ int pretend_attach(const char *file)
 
     if (fd < 0)
         return 1;
-    /* The first one finds it empty; who dies in here leaves it as it is, which is of no use. */
+    /* The first process finds the file empty. If it dies in here, the file is unusable. */
     if (flock(fd, LOCK_EX) == 0 && fstat(fd, &st) == 0 &&
         (st.st_size > 0 || ftruncate(fd, (off_t)bytes) == 0))
         shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shared != MAP_FAILED && st.st_size == 0)
         make_shared(shared, PRETEND_RANKS);
-    flock(fd, LOCK_UN); /* close would leave it to the mapping */
+    flock(fd, LOCK_UN); /* close would not unlock it, because the mapping keeps the file open */
     close(fd);
     return take(shared);
 }
 
-/* Not for ever: its owner may be a process that was stopped, and NCCL has no such locks. Once one
-   was waited for in vain, no other is. To unlock what is not one's own has no effect. */
+/* The wait is limited: the owner may be a stopped process, and NCCL has no such locks. After one
+   timeout no lock is waited for. To unlock a mutex of another owner has no effect. */
 void shared_lock(pthread_mutex_t *lock)
 {
     static atomic_int in_vain;
@@ -169,7 +169,7 @@ static int is_same(const launch_t *a, const launch_t *b)
     return a->serial == b->serial && a->first == b->first;
 }
 
-/* The place of a launch in a device's list plus 1, or 0 if it is not there. */
+/* The index of a launch in a device's list, plus 1; 0: it is not in the list. */
 static uint64_t place(const launches_t *d, const launch_t *launch)
 {
     for (uint64_t i = d->n; i > 0 && i + LAUNCHES > d->n; i--)
@@ -178,7 +178,7 @@ static uint64_t place(const launches_t *d, const launch_t *launch)
     return 0;
 }
 
-/* What followed mine on another device, and is before it on this one. */
+/* A launch that follows `mine` on another device, and precedes it on this device. */
 static const launch_t *crossed(const launches_t *d, const launches_t *other, const launch_t *mine)
 {
     uint64_t at = place(other, mine);

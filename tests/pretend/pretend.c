@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The devices, who uses them, options and counts. See pretend.h.
+ * The devices, their users, options and counts. See pretend.h.
  */
 #include "pretend/inside.h"
 
@@ -14,7 +14,7 @@ atomic_int pretend_left;
 
 static device_t devices[PRETEND_DEVICES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* Who used a device first; 0: nobody. Threads do not live on in a forked child. */
+/* The first process that used a device; 0: none. Threads do not exist in a forked child. */
 static atomic_int user_pid;
 static _Thread_local device_t *mine;
 

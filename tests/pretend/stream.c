@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams: each a thread that does what is queued, in order, later.
+ * Streams: each is a thread that executes the queued work later, in order.
  */
 #include "pretend/inside.h"
 
@@ -16,7 +16,7 @@ struct tutti__dstream {
     unsigned seed; /* the thread's */
     int is_urgent;
     atomic_int captures;
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
     item_t *head, **tail;
     uint64_t queued, finished;
@@ -136,7 +136,7 @@ tutti_status_t stream_make(int is_urgent, tutti__dstream_t **ret_stream)
     return status;
 }
 
-/* When its work is done, for which it waits. */
+/* Waits until its work is complete. */
 void stream_drop(tutti__dstream_t *stream)
 {
     if (stream == NULL)

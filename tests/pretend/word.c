@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Words that streams wait for. A stream that is never let go hangs its drop, and so the test.
+ * Semaphores that streams wait on. A stream whose semaphore is never set hangs in its drop, and so
+ * hangs the test.
  */
 #include "pretend/inside.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Work in streams: copy, pack and sum. Ranges are looked up when the work is done, so what is
- * wrong with one breaks the device then, and the next query says so.
+ * Work in streams: copy, pack and sum. Ranges are checked when the work is executed. An invalid
+ * range breaks the device at that time, and the next query reports it.
  */
 #include "pretend/inside.h"
 
@@ -41,7 +41,7 @@ typedef struct {
     uint64_t args[];
 } launch_t;
 
-/* The view of a range, or what is wrong with it becomes the device's trouble and NULL. */
+/* The view of a range. If the range is invalid: NULL, and the device keeps the error. */
 static int see(device_t *device, const char *what, view_use_t use, const void *ptr, size_t bytes,
                char **ret_view)
 {

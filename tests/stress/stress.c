@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random calls, one after the other and several at once, for as long as one likes.
+ * Random calls, sequential and concurrent, for a chosen time.
  *
  * All ranks draw the same calls from one seed: kind, type, operation, count, root, communicator,
- * direct or by name. What is a rank's own affair it draws for itself: where its buffers are, in
- * place or not, when it comes, in which order it submits and when it waits. Call number n depends
- * on the seed and n alone, so the same seed makes the same calls again; the time is not the same.
+ * direct or by name. Each rank draws its local choices by itself: the places of its buffers, in
+ * place or not, its delays, and the order in which it submits and waits. Call number n depends only
+ * on the seed and n, so the same seed repeats the same calls, but not the same timing.
  *
  *     STRESS_SECONDS  for all jobs together; 4, in the long form 60
- *     STRESS_SEED     printed; one of the clock's
- *     STRESS_JOB      only this one, as printed
+ *     STRESS_SEED     printed; by default from the clock
+ *     STRESS_JOB      only this job, as printed
  */
 #include "long.h"
 #include "stress/task.h"
@@ -26,11 +26,11 @@
 
 enum {
     ALL_BUT_DIRECT = STRESS_TASKS - 1,
-    MOST_CHUNKS = 64, /* of a direct call: small ones take long */
-    SYNC_EVERY = 64   /* calls after which rank 0 may end the job */
+    MOST_CHUNKS = 64, /* of a direct call; small chunks take long */
+    SYNC_EVERY = 64   /* calls between two points at which rank 0 may end the job */
 };
 
-/* What the ranks of a job are told. */
+/* The parameters that rank 0 gives the ranks of a job. */
 typedef struct {
     int number;
     double seconds;
@@ -38,8 +38,8 @@ typedef struct {
     tutti__word_t *entered;
 } stress_job_t;
 
-/* Settings of the present job: the library's own, or small, so that little data takes every way; in
-   groups or not. */
+/* Settings of the present job: the defaults, or small ones, so that little data takes every path;
+   with groups or without. */
 static tutti__conf_shared_t pieces;
 
 static void set_pieces(uint64_t seed, int job)
@@ -49,7 +49,7 @@ static void set_pieces(uint64_t seed, int job)
 
     tutti__conf_defaults(&conf);
     pieces = conf.shared;
-    pieces.group_size = stress_draw(&row, 4); /* 1: as if there were no groups */
+    pieces.group_size = stress_draw(&row, 4); /* 1: no groups */
     if (stress_draw(&row, 2) == 0)
         return;
     pieces.chunk_bytes = 4096;
@@ -70,7 +70,8 @@ static void settings(tutti__conf_t *conf, int rank)
 
 /* ---- drawing a call ---- */
 
-/* Bytes of a buffer: of any size, each power of two as likely; or near where ways part. */
+/* Bytes of a buffer: any size, with each power-of-two range equally likely; or near the limits
+   between algorithms. */
 static size_t draw_bytes(uint64_t *row, size_t size)
 {
     static const size_t factors[] = { 1, 1, 2, 3 };
@@ -89,11 +90,11 @@ static size_t draw_bytes(uint64_t *row, size_t size)
            factors[stress_draw(row, sizeof(factors) / sizeof(factors[0]))];
 }
 
-/* In no more than `most` bytes. */
+/* At most `most` bytes. */
 static size_t draw_count(const stress_shape_t *s, uint64_t *row, size_t size, size_t most)
 {
     size_t parts = stress_has_parts(s->kind) ? size : 1, esize = tutti_dtype_bytes(s->dtype);
-    size_t divisor = stress_draw(row, 2) ? parts : 1; /* the border is for all parts, or for one */
+    size_t divisor = stress_draw(row, 2) ? parts : 1; /* the limit is for all parts, or for one */
     size_t count = draw_bytes(row, size) / esize / divisor + stress_draw(row, 3);
 
     count = count > 1 ? count - 1 : 1;
@@ -106,7 +107,7 @@ static stress_shape_t draw_shape(const stress_rank_t *rank, uint32_t number, siz
     stress_shape_t s = { .number = number };
 
     s.group = stress_draw(row, 4) == 0;
-    /* Receive is drawn as send. */
+    /* Receive and send are drawn as one kind. */
     do
         s.kind = (tutti_call_kind_t)(1 + stress_draw(row, TUTTI_CALL_SENDRECV));
     while (s.kind == TUTTI_CALL_RECV);
@@ -123,7 +124,7 @@ static stress_shape_t draw_shape(const stress_rank_t *rank, uint32_t number, siz
     return s;
 }
 
-/* ---- a rank's calls ---- */
+/* ---- one rank's calls ---- */
 
 static void delay(uint64_t *row)
 {
@@ -137,15 +138,15 @@ static void delay(uint64_t *row)
         sched_yield();
 }
 
-/* Direct calls and named ones in turn; often the same shapes again, in other buffers. */
+/* Direct and named calls alternate; a shape often repeats in other buffers. */
 typedef struct {
     stress_rank_t rank;
     stress_task_t task[STRESS_TASKS]; /* 0 is direct */
     stress_shape_t shape[STRESS_TASKS];
-    int repeats[2]; /* to come: of the direct shape, of the others */
+    int repeats[2]; /* remaining repeats: of the direct shape, of the others */
 } driver_t;
 
-/* The next shape of a task, or its last once more. */
+/* The next shape of a task, or its last shape again. */
 static void next_shape(driver_t *d, int slot, uint32_t number, uint64_t *row)
 {
     stress_shape_t *s = &d->shape[slot];
@@ -166,7 +167,7 @@ static void direct_call(driver_t *d, uint32_t number, uint64_t *row, uint64_t *o
     stress_finish(&d->task[0]);
 }
 
-/* In an order of this rank's own. */
+/* The order is this rank's own. */
 static void start_batch(driver_t *d, uint32_t number, uint64_t *row, uint64_t *own)
 {
     uint64_t turn = stress_draw(own, ALL_BUT_DIRECT);
@@ -188,7 +189,7 @@ static void finish_all(driver_t *d)
         stress_finish(&d->task[i]);
 }
 
-/* Makes calls until rank 0's time is over; how many. */
+/* Make calls until rank 0's time is over; returns their number. */
 static uint32_t make_calls(driver_t *d, const stress_job_t *job)
 {
     uint64_t end = tutti__now_ns() + (uint64_t)(job->seconds * 1e9);

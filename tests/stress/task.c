@@ -2,8 +2,8 @@
 /*
  * See task.h.
  *
- * Element i of what one rank has for another is that of reference.h, and the same again after
- * PERIOD elements. That is prime, so that no error by a chunk, a slot or a part goes unseen.
+ * Element i of the data that one rank has for another is that of reference.h, and repeats after
+ * PERIOD elements. PERIOD is prime, so an error by a chunk, a slot or a part is always detected.
  */
 #include "stress/task.h"
 
@@ -91,7 +91,8 @@ static int gets(const stress_task_t *t)
     }
 }
 
-/* Messages go around a ring, or between neighbours: send stands for both of a pair. */
+/* Messages go around a ring, or between neighbours: `send` stands for send and
+   receive of a pair. */
 static void find_peers(stress_task_t *t)
 {
     uint32_t size = (uint32_t)t->size, me = (uint32_t)t->me;
@@ -111,9 +112,9 @@ static void find_peers(stress_task_t *t)
     }
 }
 
-/* ---- lengths and places ---- */
+/* ---- lengths and buffers ---- */
 
-/* Elements from one rank for another; in most v forms only one of the two matters. */
+/* Elements from one rank for another; most v forms use only one of the two ranks. */
 static size_t length(const stress_task_t *t, int from, int to)
 {
     const stress_shape_t *s = &t->shape;
@@ -167,12 +168,12 @@ static int may_be_in_place(const stress_task_t *t)
     }
 }
 
-/* A buffer in one of the arenas, or private; at an aligned address or any. */
+/* A buffer in one of the arenas, or private; aligned, or at any address. */
 static void make_region(stress_task_t *t, int which, int slot, uint64_t *row)
 {
     stress_region_t *r = &t->region[which];
     size_t most = slot == 0 ? STRESS_DIRECT_BYTES : STRESS_ASYNC_BYTES, at = 0;
-    uint64_t place = stress_draw(row, 3); /* world's arena, group's, none */
+    uint64_t place = stress_draw(row, 3); /* the world's arena, the group's, or none */
 
     if (t->shape.memory == 1)
         place = 2;
@@ -199,7 +200,7 @@ static void make_region(stress_task_t *t, int which, int slot, uint64_t *row)
 
 /* ---- data ---- */
 
-/* `count` elements from number `first` on, reduced over the ranks [from, end). */
+/* Write `count` elements from number `first` on, reduced over the ranks [from, end). */
 static void put(const stress_task_t *t, int from, int end, size_t first, size_t count, char *to)
 {
     const stress_shape_t *s = &t->shape;
@@ -214,7 +215,7 @@ static void put(const stress_task_t *t, int from, int end, size_t first, size_t 
     }
 }
 
-/* What this rank sends, at `to`. */
+/* Write the data that this rank sends. */
 static void put_sent(const stress_task_t *t, char *to)
 {
     const stress_parts_t *p = &t->parts[0];
@@ -223,7 +224,7 @@ static void put_sent(const stress_task_t *t, char *to)
         put(t, t->me, t->me + 1, (size_t)r * PART_STEP, p->counts[r], to + p->displs[r] * t->esize);
 }
 
-/* What this rank must get, at `to`. */
+/* Write the data that this rank must receive. */
 static void put_received(const stress_task_t *t, char *to)
 {
     const stress_parts_t *p = &t->parts[1];
@@ -277,7 +278,7 @@ static void write_call(stress_task_t *t, char *send, char *recv)
     t->call.recvdispls = r->many && t->gap > 0 ? r->displs : NULL;
 }
 
-/* One buffer for both: the smaller is this rank's own part of the larger. */
+/* One buffer for both directions: the smaller is this rank's own part of the larger. */
 static void share_region(stress_task_t *t, int slot, uint64_t *row, char **send, char **recv)
 {
     const stress_parts_t *s = &t->parts[0], *r = &t->parts[1];
@@ -289,7 +290,7 @@ static void share_region(stress_task_t *t, int slot, uint64_t *row, char **send,
         *send += r->displs[t->me] * t->esize;
     else if (s->many && !r->many)
         *recv += s->displs[t->me] * t->esize;
-    /* As in MPI, only a reduce_scatter may be. */
+    /* As in MPI, only a reduce_scatter may be in place in this way. */
     if (tutti__call_reduces(t->shape.kind) && s->many && stress_draw(row, 2))
         *recv = *send;
 }
@@ -422,7 +423,7 @@ void stress_start(stress_task_t *t)
         check_status(t, tutti_submit(&t->call, 1, t->comm, &t->request));
 }
 
-/* ---- afterwards ---- */
+/* ---- checks ---- */
 
 static void check_region(const stress_task_t *t, int which)
 {
@@ -441,7 +442,7 @@ static void check_region(const stress_task_t *t, int which)
     fail(t, what);
 }
 
-/* A barrier is over: has everybody come? Ranks of a group have the same parity. */
+/* After a barrier: have all ranks entered it? Ranks of a group have the same parity. */
 static void check_entered(const stress_task_t *t)
 {
     const rank_t *world = t->rank->world;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One call of the stress test, of any kind: its buffers, what must be in them afterwards, and what
- * to say if it is not.
+ * One call of the stress test, of any kind: its buffers, their expected contents, and the text
+ * of a failure.
  */
 #ifndef TUTTI_TESTS_STRESS_TASK_H
 #define TUTTI_TESTS_STRESS_TASK_H
@@ -14,40 +14,40 @@
 
 enum {
     STRESS_MOST_RANKS = 8,
-    STRESS_TASKS = 4 /* at once: a direct one, the others asynchronous */
+    STRESS_TASKS = 4 /* concurrent calls: a direct one, the others asynchronous */
 };
 
-/* The next of a row of numbers, below n. */
+/* The next number of a random sequence, below n. */
 uint64_t stress_draw(uint64_t *row, uint64_t n);
 
-/* What a call is; equal on all ranks of its communicator. */
+/* A call's parameters; equal on all ranks of its communicator. */
 typedef struct {
-    uint32_t number; /* counts calls; data depend on it */
+    uint32_t number; /* of the call; the data depend on it */
     tutti_call_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
-    size_t count;  /* elements; of v forms the most in one part */
-    uint32_t root; /* modulo the size; of messages it chooses the peers */
-    int group;     /* the communicator: 0 is all ranks, 1 those with this rank's parity */
-    int symmetric; /* alltoallv: both directions have as much, so it may be in place */
-    int memory;    /* 0: all in arenas, 1: all private, 2: each rank as it likes */
+    size_t count;  /* elements; v forms: of the largest part */
+    uint32_t root; /* modulo the size; messages: determines the peers */
+    int group;     /* the communicator: 0: all ranks; 1: the ranks with this rank's parity */
+    int symmetric; /* alltoallv: both directions have the same counts, so it may be in place */
+    int memory;    /* 0: all in arenas, 1: all private, 2: each rank chooses */
 } stress_shape_t;
 
 /* A buffer, with guards around it. */
 typedef struct {
-    char *base, *own; /* own: to be freed */
-    char *want;       /* [bytes] what must be there in the end */
-    size_t bytes;     /* with both guards; 0: there is no buffer */
+    char *base, *own; /* own: must be freed */
+    char *want;       /* [bytes] the expected contents */
+    size_t bytes;     /* with both guards; 0: no buffer */
 } stress_region_t;
 
-/* What a rank has for all its calls. */
+/* One rank's resources for all its calls. */
 typedef struct {
     rank_t *world;
     uint64_t seed;
-    char repeat[128]; /* the command that does */
+    char repeat[128]; /* the command that repeats the run */
     tutti_comm_t *comm[2];
-    char *arena[2];         /* of each, STRESS_ARENA_BYTES */
-    tutti__word_t *entered; /* [ranks of the world] the last call made */
+    char *arena[2];         /* one per communicator, STRESS_ARENA_BYTES each */
+    tutti__word_t *entered; /* [ranks of the world] the last call that each has entered */
 } stress_rank_t;
 
 /* The parts of a buffer, one for each rank or only one. */
@@ -62,17 +62,17 @@ typedef struct {
     const stress_rank_t *rank;
     tutti_comm_t *comm;
     int me, size, root, dest, source;
-    int idle; /* this rank takes no part, or has nothing to wait for */
+    int idle; /* this rank takes no part, or waits for nothing */
     int in_place;
     size_t esize, gap;       /* bytes; elements between parts */
-    stress_parts_t parts[2]; /* to send, to receive */
+    stress_parts_t parts[2]; /* send, receive */
     stress_region_t region[2];
     tutti_call_t call;
     char name[16];
     tutti_request_t *request; /* or NULL */
 } stress_task_t;
 
-/* Bytes in each arena; of one buffer in a direct call, and in an asynchronous one. */
+/* Bytes in each arena; of a buffer in a direct call; and in an asynchronous call. */
 enum {
     STRESS_DIRECT_BYTES = 4 << 20,
     STRESS_ASYNC_BYTES = 256 << 10,
@@ -81,9 +81,9 @@ enum {
                          2 * STRESS_TASKS * STRESS_SLACK_BYTES
 };
 
-/* Does the kind have lengths of its own for each rank? */
+/* Does the kind have a separate length for each rank? */
 int stress_is_v(tutti_call_kind_t kind);
-/* Has one of its buffers a part for each rank? */
+/* Does one of its buffers have a part for each rank? */
 int stress_has_parts(tutti_call_kind_t kind);
 
 /* slot: 0 is the direct call's. row: this rank's own. */
@@ -91,7 +91,7 @@ void stress_prepare(stress_task_t *t, const stress_rank_t *rank, const stress_sh
                     int slot, uint64_t *row);
 void stress_direct(stress_task_t *t);
 void stress_start(stress_task_t *t);
-/* Wait, if it was started, and compare everything. A task that is zero is fine. */
+/* Wait if the call was started, and compare everything. A zeroed task is allowed. */
 void stress_finish(stress_task_t *t);
 
 #endif
