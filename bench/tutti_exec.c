@@ -153,12 +153,12 @@ static void call_all(world_t *w)
     start_all(w);
     while (open > 0) {
         for (uint32_t r = 0; r < w->n; r++) {
-            tutti__stuck_t stuck;
+            tutti__hint_t hint;
             tutti_status_t status;
 
             if (w->run[r].sched == NULL)
                 continue;
-            status = tutti__run_step(&w->run[r], &stuck);
+            status = tutti__run_step(&w->run[r], &hint);
             if (status == TUTTI_OK)
                 open--;
             else if (status != TUTTI__AGAIN)

@@ -40,24 +40,24 @@ static tutti_status_t null_open(tutti__xport_t *xport, const tutti__chan_key_t *
 }
 
 static tutti_status_t null_send(tutti__chan_t *chan, const void *data, size_t bytes,
-                                uint32_t signature, int *ret_pending, tutti__stuck_t *stuck)
+                                uint32_t signature, int *ret_pending, tutti__hint_t *hint)
 {
     (void)chan;
     (void)data;
     (void)bytes;
     (void)signature;
-    (void)stuck;
+    (void)hint;
     *ret_pending = 0;
     return TUTTI_OK;
 }
 
 static tutti_status_t null_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
-                                const void **ret_data, tutti__stuck_t *stuck)
+                                const void **ret_data, tutti__hint_t *hint)
 {
     (void)chan;
     (void)bytes;
     (void)signature;
-    (void)stuck;
+    (void)hint;
     *ret_data = null_message;
     return TUTTI_OK;
 }
@@ -108,7 +108,7 @@ static void shm_open(world_t *w, const world_options_t *options)
     uint64_t *offset = need(calloc(w->n, sizeof(*offset)));
     uint32_t *rank = need(calloc(w->n, sizeof(*rank)));
     char **base = need(calloc(w->n, sizeof(*base)));
-    tutti__door_t **door = need(calloc(w->n, sizeof(*door)));
+    tutti__status_page_t **door = need(calloc(w->n, sizeof(*door)));
     void *ptr;
 
     w->machine = need(calloc(w->n, sizeof(*w->machine)));
@@ -117,7 +117,7 @@ static void shm_open(world_t *w, const world_options_t *options)
     for (uint32_t r = 0; r < w->n; r++) {
         rank[r] = r;
         base[r] = tutti__arena_base(w->arena);
-        if (tutti__arena_alloc(w->arena, sizeof(tutti__door_t), &ptr) != TUTTI_OK)
+        if (tutti__arena_alloc(w->arena, sizeof(tutti__status_page_t), &ptr) != TUTTI_OK)
             die("door");
         door[r] = ptr;
         if (tutti__arena_alloc(w->arena, tutti__xport_shm_table_bytes(w->n), &ptr) != TUTTI_OK)
@@ -131,7 +131,7 @@ static void shm_open(world_t *w, const world_options_t *options)
                                             .index_of = (int32_t *)rank,
                                             .arena = w->arena,
                                             .base = base,
-                                            .door = door };
+                                            .page = door };
         if (tutti__xport_shm_attach(&w->machine[r], offset, options->slot_bytes, options->credits,
                                     &w->xport[r]) != TUTTI_OK)
             die("transport");
@@ -145,7 +145,7 @@ static void shm_close(world_t *w)
         w->xport[r]->ops->close(w->xport[r]);
     free(w->machine[0].rank);
     free(w->machine[0].base);
-    free(w->machine[0].door);
+    free(w->machine[0].page);
     free(w->machine);
     tutti__arena_destroy(w->arena);
 }

@@ -172,7 +172,7 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         .slot_bytes = comm->conf.shared.chunk_bytes,
         .device = comm->device.ops != NULL ? &comm->device : NULL,
     };
-    /* See engine/tickets.c. Decided by the world, because its communicators share devices. */
+    /* See engine/semaphore.c. Decided by the world, because its communicators share devices. */
     if (comm->world->topo->nhosts == 1)
         comm->conf.shared.stream_wait = 0;
     tutti__run_init(&comm->run, &comm->exec, 0);

@@ -415,9 +415,9 @@ tutti_status_t tutti__comm_open_device(tutti__comm_t *comm)
         status = have_alike(comm, &ops, facts);
     if (status == TUTTI_OK && ops != NULL) {
         comm->device.ops = ops;
-        tutti__tickets_pause();
+        tutti__semaphore_pause();
         status = open_found(comm, facts);
-        tutti__tickets_resume();
+        tutti__semaphore_resume();
     } else if (status == TUTTI_OK) {
         status = tutti__device_open_flat(comm);
     }
@@ -448,7 +448,7 @@ void tutti__comm_close_device(tutti__comm_t *comm)
 
     if (device->ops == NULL)
         return;
-    tutti__tickets_pause();
+    tutti__semaphore_pause();
     /* Close also a device that has failed. */
     (void)tutti__device_enter(device, &before);
     tutti__device_close_flat(device);
@@ -457,7 +457,7 @@ void tutti__comm_close_device(tutti__comm_t *comm)
     tutti__device_close_direct(comm);
     tutti__device_close_lanes(device);
     tutti__device_leave(device, before);
-    tutti__tickets_resume();
+    tutti__semaphore_resume();
     tutti__staged_free(&comm->staged);
     memset(device, 0, sizeof(*device));
 }

@@ -22,15 +22,15 @@
 /* After a failure without a known cause: how long to wait for a peer's report of the cause. */
 #define NEWS_MS 300
 
-/* ---- waiting: see patience.c ---- */
+/* ---- waiting: see backoff.c ---- */
 
 /* Poll only the word of the wait hint, for about a microsecond. Has it changed? */
-static int comes_soon(const tutti__stuck_t *stuck)
+static int comes_soon(const tutti__hint_t *hint)
 {
-    if (stuck->word == NULL)
+    if (hint->word == NULL)
         return 0;
     for (int i = 0; i < TUTTI__CLOSE_LOOKS; i++) {
-        if (tutti__load_acquire(stuck->word) != stuck->value)
+        if (tutti__load_acquire(hint->word) != hint->value)
             return 1;
         tutti__pause();
     }
@@ -45,25 +45,25 @@ typedef enum {
     THE_STAGED /* comm->staged: copies from the device or to it */
 } what_t;
 
-static inline tutti_status_t step(tutti__comm_t *comm, what_t what, tutti__stuck_t *stuck)
+static inline tutti_status_t step(tutti__comm_t *comm, what_t what, tutti__hint_t *hint)
 {
     if (what == THE_RUN)
-        return tutti__run_step(&comm->run, stuck);
+        return tutti__run_step(&comm->run, hint);
     if (what == THE_SIDES)
-        return tutti__pairs_step(comm, stuck);
-    stuck->word = NULL;
-    stuck->peer = -1;
+        return tutti__pairs_step(comm, hint);
+    hint->word = NULL;
+    hint->peer = -1;
     if (what == THE_STAGED)
         return tutti__staged_step(&comm->device, 0, &comm->staged);
-    return comm->node->ops->step(comm->node, 0, stuck);
+    return comm->node->ops->step(comm->node, 0, hint);
 }
 
 /* Continue after a step that returned `status`, until a word does not change soon. */
 static inline tutti_status_t go_on(tutti__comm_t *comm, what_t what, tutti_status_t status,
-                                   tutti__stuck_t *stuck)
+                                   tutti__hint_t *hint)
 {
-    while (status == TUTTI__AGAIN && comm->spin && comes_soon(stuck))
-        status = step(comm, what, stuck);
+    while (status == TUTTI__AGAIN && comm->spin && comes_soon(hint))
+        status = step(comm, what, hint);
     return status;
 }
 
@@ -87,57 +87,57 @@ static uint32_t moves_of(const tutti__comm_t *comm)
 static tutti_status_t last_look(tutti__comm_t *comm, what_t what, tutti_status_t status)
 {
     char words[TUTTI__ERROR_BYTES];
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
 
     snprintf(words, sizeof(words), "%s", tutti_last_error());
-    return step(comm, what, &stuck) == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", words);
+    return step(comm, what, &hint) == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", words);
 }
 
 /* Continue to the end, after a step that could make no progress. Not inlined: few calls get
    here. */
-static tutti_status_t wait_to_end(tutti__comm_t *comm, what_t what, tutti__stuck_t *stuck)
+static tutti_status_t wait_to_end(tutti__comm_t *comm, what_t what, tutti__hint_t *hint)
 {
-    tutti__patience_t patience = { .tag = tag_of(comm, what), .stuck = { NULL, 0, -1 } };
+    tutti__backoff_t backoff = { .tag = tag_of(comm, what), .hint = { NULL, 0, -1 } };
     tutti_status_t status;
 
     do {
-        int32_t peer = stuck->peer;
+        int32_t peer = hint->peer;
         uint32_t moves = moves_of(comm);
 
         if (peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)peer)) {
             /* Its last data may have arrived after the last step. */
-            status = step(comm, what, stuck);
+            status = step(comm, what, hint);
             if (status != TUTTI__AGAIN)
                 return status;
-            if (stuck->peer == peer)
+            if (hint->peer == peer)
                 return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has left",
                                    tutti__boot_rank_name(comm->boot, (uint32_t)peer));
             continue;
         }
-        status = tutti__patience_bide(comm, &patience, stuck);
+        status = tutti__backoff_step(comm, &backoff, hint);
         if (status != TUTTI_OK)
             return last_look(comm, what, status);
-        status = go_on(comm, what, step(comm, what, stuck), stuck);
+        status = go_on(comm, what, step(comm, what, hint), hint);
         if (moves_of(comm) != moves)
-            patience = (tutti__patience_t){ .tag = patience.tag, .stuck = { NULL, 0, -1 } };
+            backoff = (tutti__backoff_t){ .tag = backoff.tag, .hint = { NULL, 0, -1 } };
     } while (status == TUTTI__AGAIN);
     return status;
 }
 
 /* Continue to the end, after a step that returned `status`. */
 static inline tutti_status_t go_to_end(tutti__comm_t *comm, what_t what, tutti_status_t status,
-                                       tutti__stuck_t *stuck)
+                                       tutti__hint_t *hint)
 {
-    status = go_on(comm, what, status, stuck);
-    return TUTTI__LIKELY(status != TUTTI__AGAIN) ? status : wait_to_end(comm, what, stuck);
+    status = go_on(comm, what, status, hint);
+    return TUTTI__LIKELY(status != TUTTI__AGAIN) ? status : wait_to_end(comm, what, hint);
 }
 
 static inline tutti_status_t run_to_end(tutti__comm_t *comm, what_t what)
 {
-    tutti__stuck_t stuck;
-    tutti_status_t status = step(comm, what, &stuck);
+    tutti__hint_t hint;
+    tutti_status_t status = step(comm, what, &hint);
 
-    return go_to_end(comm, what, status, &stuck);
+    return go_to_end(comm, what, status, &hint);
 }
 
 /* ---- one schedule ---- */
@@ -285,13 +285,13 @@ tutti_status_t tutti__comm_find_on_device(tutti__comm_t *comm, const tutti__want
 /* Make the node operation comm->again.node. */
 static inline tutti_status_t make_node(tutti__comm_t *comm)
 {
-    tutti__stuck_t stuck = { NULL, 0, -1 };
+    tutti__hint_t hint = { NULL, 0, -1 };
     tutti_status_t status = comm->node->ops->repeat(comm->node, &comm->again.node,
-                                                    comm->spin ? TUTTI__CLOSE_LOOKS : 1, &stuck);
+                                                    comm->spin ? TUTTI__CLOSE_LOOKS : 1, &hint);
 
     if (TUTTI__LIKELY(status == TUTTI_OK))
         return status;
-    status = go_to_end(comm, THE_AGAIN, status, &stuck);
+    status = go_to_end(comm, THE_AGAIN, status, &hint);
     if (status == TUTTI_OK || is_common(status, &comm->run, 0))
         return status;
     return tutti__comm_end_badly(comm, status);

@@ -57,24 +57,24 @@ unsigned tutti__comm_device_tag(const tutti__call_t *call);
 /* End the communicator after an error that not all ranks find. Returns `status`. */
 tutti_status_t tutti__comm_end_badly(tutti__comm_t *comm, tutti_status_t status);
 
-/* patience.c: the backoff of a wait that has lasted longer than this many polls of a word. Begins
+/* backoff.c: the backoff of a wait that has lasted longer than this many polls of a word. Begins
    as { .tag = tag, .stuck = { NULL, 0, -1 } }. */
 #define TUTTI__CLOSE_LOOKS 50
 
 typedef struct {
-    unsigned tag;         /* of the waiting call */
-    tutti__stuck_t stuck; /* the last wait hint */
-    uint32_t looks;       /* steps without progress, at the same word and value */
-    uint32_t yielded_ns;  /* at this place and value, if ranks share processors */
-    uintptr_t place;      /* of the word in its writer's arena */
-    uint64_t since_ns;    /* begin of the wait; 0: the clock was not read yet */
-    uint64_t warned;      /* intervals of TUTTI_STALL_WARNING that have ended with a warning */
-} tutti__patience_t;
+    unsigned tag;        /* of the waiting call */
+    tutti__hint_t hint;  /* the last wait hint */
+    uint32_t looks;      /* steps without progress, at the same word and value */
+    uint32_t yielded_ns; /* at this place and value, if ranks share processors */
+    uintptr_t place;     /* of the word in its writer's arena */
+    uint64_t since_ns;   /* begin of the wait; 0: the clock was not read yet */
+    uint64_t warned;     /* intervals of TUTTI_STALL_WARNING that have ended with a warning */
+} tutti__backoff_t;
 
 /* Back off after a step without progress: spin, yield or sleep, depending on how long the wait has
    lasted. PEER_LOST, TIMEOUT, ...: end the wait. now: the call's wait hint. */
-tutti_status_t tutti__patience_bide(tutti__comm_t *comm, tutti__patience_t *p,
-                                    const tutti__stuck_t *now);
+tutti_status_t tutti__backoff_step(tutti__comm_t *comm, tutti__backoff_t *p,
+                                   const tutti__hint_t *now);
 
 /* help.c: do the asynchronous calls' work that the engine's thread may not do, for all
    communicators of comm's world. */
@@ -103,7 +103,7 @@ tutti_status_t tutti__counts_agree_own(tutti__comm_t *comm, uint32_t tag, size_t
    end the communicator. */
 tutti_status_t tutti__pairs_start(tutti__comm_t *comm, const tutti__call_t *call,
                                   const tutti__exec_call_t *exec);
-tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__stuck_t *stuck);
+tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__hint_t *hint);
 uint32_t tutti__pairs_moves(const tutti__comm_t *comm); /* as of a run */
 tutti_status_t tutti__pairs_end(tutti__comm_t *comm);
 void tutti__pairs_cancel(tutti__comm_t *comm);

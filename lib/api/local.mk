@@ -31,7 +31,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/ops.c \
     %reldir%/pairs.c \
     %reldir%/parts.c \
-    %reldir%/patience.c \
+    %reldir%/backoff.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \

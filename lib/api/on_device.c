@@ -217,7 +217,7 @@ tutti_status_t tutti__comm_make_on_device(tutti__comm_t *comm, const tutti__call
     /* The peers have not been told about this rank's error. */
     status = status == TUTTI_OK ? make(comm, call) : tutti__comm_end_badly(comm, status);
     if (status != TUTTI_OK && tutti__engine_alive(comm->engine) != TUTTI_OK) {
-        tutti__device_quiet(&comm->device, 0, 1);
+        tutti__device_quiesce(&comm->device, 0, 1);
         (void)tutti__engine_alive(comm->engine); /* restores its error text */
     }
     tutti__device_leave(&comm->device, before);

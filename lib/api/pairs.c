@@ -114,23 +114,23 @@ static int is_open(const tutti__partner_t *side)
     return side->stage == TUTTI__SIDE_HEADS || side->stage == TUTTI__SIDE_DATA;
 }
 
-tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__stuck_t *stuck)
+tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__hint_t *hint)
 {
     int blocked = 0;
 
-    *stuck = (tutti__stuck_t){ NULL, 0, -1 };
+    *hint = (tutti__hint_t){ NULL, 0, -1 };
     for (int i = 0; i < SIDES; i++) {
         tutti__partner_t *side = &comm->side[i];
         tutti_status_t status = TUTTI_OK;
 
         while (is_open(side) && status == TUTTI_OK) {
-            tutti__stuck_t here;
+            tutti__hint_t here;
 
             status = tutti__run_step(&side->run, &here);
             if (status == TUTTI_OK)
                 status = go_on(comm, i);
             else if (status == TUTTI__AGAIN)
-                *stuck = here;
+                *hint = here;
         }
         if (status == TUTTI__AGAIN)
             blocked++;
@@ -139,7 +139,7 @@ tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__stuck_t *stuck)
     }
     /* Both sides are blocked: there is no single word to sleep on. */
     if (blocked > 1)
-        stuck->word = NULL;
+        hint->word = NULL;
     return blocked > 0 ? TUTTI__AGAIN : TUTTI_OK;
 }
 

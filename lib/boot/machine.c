@@ -29,9 +29,9 @@ static tutti_status_t make_tables(tutti__machine_t *m, const tutti__topo_t *topo
     m->base = calloc(topo->machine_ranks, sizeof(*m->base));
     m->span = calloc(topo->machine_ranks, sizeof(*m->span));
     m->pid = calloc(topo->machine_ranks, sizeof(*m->pid));
-    m->bell = calloc(topo->machine_ranks, sizeof(*m->bell));
-    m->door = calloc(topo->machine_ranks, sizeof(*m->door));
-    if (!m->rank || !m->index_of || !m->base || !m->span || !m->pid || !m->bell || !m->door)
+    m->doorbell = calloc(topo->machine_ranks, sizeof(*m->doorbell));
+    m->page = calloc(topo->machine_ranks, sizeof(*m->page));
+    if (!m->rank || !m->index_of || !m->base || !m->span || !m->pid || !m->doorbell || !m->page)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "tables for %u ranks", topo->machine_ranks);
     for (uint32_t r = 0; r < topo->size; r++) {
         m->index_of[r] = -1;
@@ -40,7 +40,7 @@ static tutti_status_t make_tables(tutti__machine_t *m, const tutti__topo_t *topo
         if (r == topo->rank)
             m->me = m->nranks;
         m->index_of[r] = (int32_t)m->nranks;
-        m->bell[m->nranks] = -1;
+        m->doorbell[m->nranks] = -1;
         m->rank[m->nranks++] = r;
     }
     return TUTTI_OK;
@@ -50,16 +50,16 @@ static tutti_status_t make_tables(tutti__machine_t *m, const tutti__topo_t *topo
 static tutti_status_t make_own(tutti__machine_t *m)
 {
     tutti_status_t status = tutti__arena_create_among(m->nranks, &m->arena);
-    void *door;
+    void *page;
 
     if (status != TUTTI_OK)
         return status;
-    status = tutti__arena_alloc(m->arena, sizeof(tutti__door_t), &door);
+    status = tutti__arena_alloc(m->arena, sizeof(tutti__status_page_t), &page);
     if (status != TUTTI_OK)
         return status;
-    ((tutti__door_t *)door)->layout = TUTTI__LAYOUT;
-    m->bell[m->me] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (m->bell[m->me] < 0)
+    ((tutti__status_page_t *)page)->layout = TUTTI__LAYOUT;
+    m->doorbell[m->me] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (m->doorbell[m->me] < 0)
         return tutti__fail_errno("eventfd");
     return TUTTI_OK;
 }
@@ -80,10 +80,10 @@ static tutti_status_t map_peers(tutti__machine_t *m, const arena_facts_t *facts,
             if (status != TUTTI_OK)
                 return status;
         }
-        m->door[i] = (tutti__door_t *)m->base[i];
-        if (m->door[i]->layout != TUTTI__LAYOUT)
+        m->page[i] = (tutti__status_page_t *)m->base[i];
+        if (m->page[i]->layout != TUTTI__LAYOUT)
             return tutti__fail(TUTTI_ERR_ABI, "rank %u uses layout %x of shared memory, this is %x",
-                               m->rank[i], m->door[i]->layout, TUTTI__LAYOUT);
+                               m->rank[i], m->page[i]->layout, TUTTI__LAYOUT);
     }
     return TUTTI_OK;
 }
@@ -106,14 +106,14 @@ static tutti_status_t meet_peers(tutti__machine_t *m, tutti__boot_t *boot, tutti
     status = tutti__boot_allgather(boot, &own, sizeof(own), facts);
     if (status != TUTTI_OK)
         goto free_tables;
-    status = tutti__boot_share_fds(boot, (int[]){ tutti__arena_fd(m->arena), m->bell[m->me] }, 2,
-                                   fds, m->pid);
+    status = tutti__boot_share_fds(boot, (int[]){ tutti__arena_fd(m->arena), m->doorbell[m->me] },
+                                   2, fds, m->pid);
     if (status == TUTTI_OK) {
         for (uint32_t i = 0; i < m->nranks; i++) {
             if (i == m->me)
                 close(fds[2 * i + 1]);
             else
-                m->bell[i] = fds[2 * i + 1];
+                m->doorbell[i] = fds[2 * i + 1];
         }
         status = map_peers(m, facts, fds);
         for (uint32_t i = 0; i < m->nranks; i++)
@@ -156,8 +156,8 @@ void tutti__machine_close(tutti__machine_t *m)
     for (uint32_t i = 0; i < m->nranks; i++) {
         if (i != m->me && m->base[i] != NULL)
             tutti__arena_unmap(m->base[i], m->span[i], m->pid[i]);
-        if (m->bell[i] >= 0)
-            close(m->bell[i]);
+        if (m->doorbell[i] >= 0)
+            close(m->doorbell[i]);
     }
     tutti__arena_destroy(m->arena);
     free(m->rank);
@@ -165,8 +165,8 @@ void tutti__machine_close(tutti__machine_t *m)
     free(m->base);
     free(m->span);
     free(m->pid);
-    free(m->bell);
-    free(m->door);
+    free(m->doorbell);
+    free(m->page);
     free(m);
 }
 
@@ -186,10 +186,10 @@ void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
 {
     uint64_t one = 1;
 
-    if (tutti__load_relaxed(&machine->door[index]->sleeping) == 0)
+    if (tutti__load_relaxed(&machine->page[index]->sleeping) == 0)
         return;
     /* If the counter is full (EAGAIN), the doorbell is already ringing. */
-    if (write(machine->bell[index], &one, sizeof(one)) < 0)
+    if (write(machine->doorbell[index], &one, sizeof(one)) < 0)
         errno = 0;
 }
 
@@ -197,10 +197,10 @@ void tutti__machine_sleep(const tutti__machine_t *machine, uint32_t peer, tutti_
                           uint32_t value, uint32_t timeout_us)
 {
     struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000L };
-    tutti__door_t *door = machine->door[peer];
+    tutti__status_page_t *page = machine->page[peer];
 
-    atomic_fetch_add(&door->waiters, 1);
+    atomic_fetch_add(&page->waiters, 1);
     if (tutti__load_acquire(word) == value)
         futex(word, FUTEX_WAIT, value, &timeout);
-    atomic_fetch_sub(&door->waiters, 1);
+    atomic_fetch_sub(&page->waiters, 1);
 }

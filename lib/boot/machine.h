@@ -29,19 +29,19 @@
 
 /* State of a rank's communicator. It only increases. */
 enum {
-    TUTTI__DOOR_OPEN = 0,
-    TUTTI__DOOR_IDLE,  /* a rank has left: no more buckets are run, but direct calls may be */
-    TUTTI__DOOR_ENDED, /* the communicator has ended because another rank has left */
-    TUTTI__DOOR_LEFT   /* the owner has called finalize, or has freed the communicator */
+    TUTTI__PAGE_OPEN = 0,
+    TUTTI__PAGE_IDLE,  /* a rank has left: no more buckets are run, but direct calls may be */
+    TUTTI__PAGE_ENDED, /* the communicator has ended because another rank has left */
+    TUTTI__PAGE_LEFT   /* the owner has called finalize, or has freed the communicator */
 };
 
 /* The status page, first in each arena. Each word has a pair of cache lines of its own. */
 typedef struct {
     uint32_t layout;
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t sleeping; /* written by the owner */
-    tutti__word_t end; /* TUTTI__DOOR_..., written by the owner */
+    tutti__word_t end; /* TUTTI__PAGE_..., written by the owner */
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t waiters; /* futex sleepers, by all */
-} tutti__door_t;
+} tutti__status_page_t;
 
 typedef struct {
     uint32_t nranks;   /* on this machine */
@@ -49,11 +49,11 @@ typedef struct {
     uint32_t *rank;    /* [nranks] their global ranks, ascending */
     int32_t *index_of; /* [size of the world] index, or -1 for ranks of other machines */
     tutti__arena_t *arena;
-    char **base;          /* [nranks] arenas, as this process has mapped them */
-    size_t *span;         /* [nranks] */
-    int *pid;             /* [nranks] */
-    int *bell;            /* [nranks] doorbells: eventfds */
-    tutti__door_t **door; /* [nranks] status pages */
+    char **base;                 /* [nranks] arenas, as this process has mapped them */
+    size_t *span;                /* [nranks] */
+    int *pid;                    /* [nranks] */
+    int *doorbell;               /* [nranks] doorbells: eventfds */
+    tutti__status_page_t **page; /* [nranks] status pages */
 } tutti__machine_t;
 
 /* Collective over all ranks of boot. */
@@ -74,7 +74,7 @@ void tutti__machine_sleep(const tutti__machine_t *machine, uint32_t peer, tutti_
 /* Call after writing a word that peers may sleep on (direct calls). */
 static inline void tutti__machine_written(const tutti__machine_t *machine, tutti__word_t *word)
 {
-    if (TUTTI__UNLIKELY(tutti__load_relaxed(&machine->door[machine->me]->waiters) != 0))
+    if (TUTTI__UNLIKELY(tutti__load_relaxed(&machine->page[machine->me]->waiters) != 0))
         tutti__machine_wake(machine, word);
 }
 

@@ -16,7 +16,7 @@
 /* The most pending completions: enough to keep the device busy; with more of them, buckets are
    smaller. Pretend device, 160 tensors of 16 KiB, one each 0.1 ms, NCCL at 0.2 GB/s: with 4, 8, 16
    these are 38, 50, 65 calls in 30, 34, 41 ms. On a GPU it was not measured. */
-#define MOST_LANDING 8
+#define MOST_COMPLETIONS 8
 
 /* ---- metadata of calls ---- */
 
@@ -138,7 +138,7 @@ int tutti__agreed_missing(tutti__engine_t *e, const tutti__request_t *request, c
 /* With enough work in lanes and on the device, new tensors collect into larger buckets. */
 static int has_room(const tutti__engine_t *e)
 {
-    return e->in_flight < TUTTI__LANES - 1 && e->nlanding < MOST_LANDING;
+    return e->in_flight < TUTTI__LANES - 1 && e->ncompletions < MOST_COMPLETIONS;
 }
 
 int tutti__agreed_step(tutti__engine_t *e)

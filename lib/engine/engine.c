@@ -42,7 +42,7 @@ tutti_status_t tutti__engine_state(const tutti__engine_t *e, const char **ret_te
 int tutti__engine_has_left(tutti__engine_t *e, uint32_t rank)
 {
     /* On this machine its status page says so even if the ranks that would report it have left. */
-    return atomic_load(&e->left[rank]) || tutti__watch_door(e, rank) >= TUTTI__DOOR_ENDED;
+    return atomic_load(&e->left[rank]) || tutti__watch_page(e, rank) >= TUTTI__PAGE_ENDED;
 }
 
 tutti_status_t tutti__engine_kill(tutti__engine_t *e, tutti_status_t status, const char *text)
@@ -91,7 +91,7 @@ static tutti_status_t open_epoll(tutti__engine_t *e)
     e->epfd = epoll_create1(EPOLL_CLOEXEC);
     if (e->epfd < 0)
         return tutti__fail_errno("epoll_create1");
-    status = add_fd(e, e->env.machine->bell[e->env.machine->me]);
+    status = add_fd(e, e->env.machine->doorbell[e->env.machine->me]);
     if (status == TUTTI_OK && e->size > 1)
         status = add_fd(e, tutti__side_fd(e->env.boot));
     return status;
@@ -170,7 +170,7 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     if (status == TUTTI_OK && env->exec->device != NULL)
         status = tutti__events_open(e);
     if (status == TUTTI_OK && env->exec->device != NULL)
-        status = tutti__tickets_open(e);
+        status = tutti__semaphore_open(e);
     status = tutti__boot_agree(env->boot, status);
     if (status == TUTTI_OK)
         status = tutti__links_open(e);
@@ -215,10 +215,10 @@ static void end_all(tutti__engine_t *e)
     flush_all(e);
     /* Requests that were handed over to streams can no longer report errors, so let
        them complete. */
-    tutti__landing_drain(e, tutti__now_ns() + FLUSH_MS * 1000000u);
+    tutti__completion_drain(e, tutti__now_ns() + FLUSH_MS * 1000000u);
     /* After a death no goodbye is sent, because peers must receive the report of the death. */
     if (!atomic_load(&e->dead)) {
-        tutti__watch_close_door(e, TUTTI__DOOR_LEFT);
+        tutti__watch_set_page(e, TUTTI__PAGE_LEFT);
         tutti__watch_bye(e, -1, e->rank);
     }
     tutti__lanes_clear(e, TUTTI__STEP_WAITER);

@@ -52,8 +52,8 @@ void tutti__engine_drain(tutti__engine_t *engine);
 
 /* While device memory is allocated or freed: no communicator of the process hands over requests to
    streams. Pause also waits for the requests that were handed over before. */
-void tutti__tickets_pause(void);
-void tutti__tickets_resume(void);
+void tutti__semaphore_pause(void);
+void tutti__semaphore_resume(void);
 
 /* Local: send a goodbye, end pending requests with TUTTI_ERR_SHUTDOWN, stop the thread. Requests
    stay valid for wait. `env` is not used after the return. */

@@ -5,7 +5,7 @@
  * If a thread passes device memory with a stream, the engine records an event in that stream. Work
  * on the memory waits for the event on the device, so the host does not wait. The event belongs to
  * the request until this work is queued. Queued buckets take their events from the same pool
- * (landing.c).
+ * (completion.c).
  *
  * A thread that steps a lane with device memory switches to the engine's device, and afterwards
  * back to its own device. A thread that had none keeps the engine's device: to choose another would

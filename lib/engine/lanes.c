@@ -9,7 +9,7 @@
  * memory take more steps than one run (on_device.c).
  *
  * A bucket whose work is all queued on a device leaves its lane before this work is complete
- * (landing.c).
+ * (completion.c).
  *
  * A run on a device requires that every rank keeps stepping all lanes that it has started (see
  * node/nccl/nccl.h). While there is such a run, `polling` keeps the thread awake, and the thread
@@ -69,7 +69,7 @@ void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
     int before = e->on_device > 0 ? tutti__engine_use_device(e) : -1;
 
     if (e->on_device > 0)
-        tutti__device_quiet(e->env.exec->device, 1, TUTTI__LANES);
+        tutti__device_quiesce(e->env.exec->device, 1, TUTTI__LANES);
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__lane_t *lane = &e->lane[i];
 
@@ -80,7 +80,7 @@ void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
             tutti__run_cancel(&lane->run);
         free_buckets(lane);
     }
-    tutti__landing_clear(e);
+    tutti__completion_clear(e);
     if (before >= 0)
         tutti__engine_give_back(e, before);
     e->in_flight = e->on_device = 0;
@@ -277,7 +277,7 @@ static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t r
     } else if (lane->running && !lane->on_device) {
         deliver(e, lane);
     } else if (lane->running && lane->phase == TUTTI__DEVICE_QUEUED) {
-        tutti__landing_add(e, take_first(e, lane));
+        tutti__completion_add(e, take_first(e, lane));
         return;
     }
     finish(e, lane, status, status == TUTTI_OK ? NULL : text);
@@ -287,12 +287,12 @@ static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t r
    more buckets, and its data are already here, except data over MPI, which may be late. */
 static int waits_for_left(tutti__engine_t *e, const tutti__lane_t *lane)
 {
-    uint32_t peer = (uint32_t)lane->stuck.peer;
+    uint32_t peer = (uint32_t)lane->hint.peer;
 
-    if (lane->stuck.peer < 0)
+    if (lane->hint.peer < 0)
         return 0;
     return tutti__engine_has_left(e, peer) || (e->env.exec->xport[peer]->ops->progress == NULL &&
-                                               tutti__watch_door(e, peer) == TUTTI__DOOR_IDLE);
+                                               tutti__watch_page(e, peer) == TUTTI__PAGE_IDLE);
 }
 
 static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t status)
@@ -341,19 +341,19 @@ static tutti_status_t step_again(tutti__engine_t *e, tutti__lane_t *lane)
     char text[160];
 
     /* Data that the peer wrote before it left may have arrived after the first poll. */
-    status = tutti__run_step(&lane->run, &lane->stuck);
+    status = tutti__run_step(&lane->run, &lane->hint);
     if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
         return status;
-    if (tutti__watch_left(e, (uint32_t)lane->stuck.peer, text, sizeof(text)))
+    if (tutti__watch_left(e, (uint32_t)lane->hint.peer, text, sizeof(text)))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
     return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has ended, as another rank has left",
-                       tutti__boot_rank_name(e->env.boot, (uint32_t)lane->stuck.peer));
+                       tutti__boot_rank_name(e->env.boot, (uint32_t)lane->hint.peer));
 }
 
 /* One step of a lane's run. If it waits for a rank that has left, a second poll decides. */
 static inline tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane)
 {
-    tutti_status_t status = tutti__run_step(&lane->run, &lane->stuck);
+    tutti_status_t status = tutti__run_step(&lane->run, &lane->hint);
 
     if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
         return status;
@@ -432,11 +432,11 @@ static const tutti__lane_t *lane_of(const tutti__engine_t *e, const tutti__reque
     return NULL;
 }
 
-int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti__request_t *request)
+int32_t tutti__lanes_hint(const tutti__engine_t *e, const tutti__request_t *request)
 {
     const tutti__lane_t *lane = lane_of(e, request);
 
-    return lane != NULL ? lane->stuck.peer : -1;
+    return lane != NULL ? lane->hint.peer : -1;
 }
 
 int tutti__lanes_want_data(const tutti__engine_t *e, const tutti__request_t *request)
@@ -455,7 +455,7 @@ static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
         moved |= step_lane(e, &e->lane[i], who, ret_left);
         polling |= e->lane[i].first != NULL && e->lane[i].polls;
     }
-    polling |= e->landing_first != NULL;
+    polling |= e->completion_first != NULL;
     /* Wake waiters from a long sleep: they must poll more often now, and only they may be allowed
        to do the work. */
     if (polling && !atomic_exchange(&e->polling, polling) && who == TUTTI__STEP_THREAD)
@@ -475,7 +475,7 @@ static int step_with_device(tutti__engine_t *e, tutti__who_t who, int *ret_left)
         return 0;
     }
     before = tutti__engine_use_device(e);
-    moved = tutti__landing_poll(e);
+    moved = tutti__completion_poll(e);
     moved |= step_lanes(e, who, ret_left);
     tutti__engine_give_back(e, before);
     return moved;

@@ -179,7 +179,7 @@ static void ring(const tutti__engine_t *e, tutti__link_t *link)
 
     if (!link->urgent)
         tutti__machine_ring(e->env.machine, link->index);
-    else if (write(e->env.machine->bell[link->index], &one, sizeof(one)) < 0)
+    else if (write(e->env.machine->doorbell[link->index], &one, sizeof(one)) < 0)
         errno = 0;
     link->urgent = 0;
 }

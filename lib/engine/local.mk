@@ -16,7 +16,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/fuse.c \
     %reldir%/halted.c \
     %reldir%/join.c \
-    %reldir%/landing.c \
+    %reldir%/completion.c \
     %reldir%/lanes.c \
     %reldir%/links.c \
     %reldir%/messages.h \
@@ -30,7 +30,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/state.h \
     %reldir%/submit.c \
     %reldir%/thread.c \
-    %reldir%/tickets.c \
+    %reldir%/semaphore.c \
     %reldir%/token.c \
     %reldir%/wait.c \
     %reldir%/wait_calls.c \

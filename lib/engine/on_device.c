@@ -3,12 +3,12 @@
  * Buckets of tensors in device memory, in a lane.
  *
  * (INPUT) --> pack --> RUN on the device --------------------> unpack --> QUEUED --> pending
- *                       | NCCL does not serve it                  ^            (landing.c)
+ *                       | NCCL does not serve it                  ^            (completion.c)
  *                       v                                         |
  *                   STAGED_IN --> RUN in host memory --> STAGED_OUT
  *
  * INPUT: wait until the data are complete. It is used only where streams may wait on semaphores;
- * tickets.c has the reason.
+ * semaphore.c has the reason.
  *
  * Pack and unpack are used for several tensors, which share the lane's device memory (fuse.c), and
  * for scales. One plain tensor is served where it is. Both are queued in the lane's stream `up`,
@@ -184,7 +184,7 @@ static tutti_status_t unpack(tutti__engine_t *e, tutti__lane_t *lane, int is_que
         return TUTTI_OK;
     lane->phase = TUTTI__DEVICE_QUEUED;
     status = queue_pieces(e, lane, tutti__call_reduces(call->kind) ? call->postscale : 1);
-    return status == TUTTI_OK ? tutti__landing_record(e, lane->first, its(e, lane)->up) : status;
+    return status == TUTTI_OK ? tutti__completion_record(e, lane->first, its(e, lane)->up) : status;
 }
 
 /* ---- the beginning ---- */
@@ -281,7 +281,7 @@ static void begin(tutti__engine_t *e, const tutti__lane_t *lane, const tutti__sc
         (sched != NULL && tutti__lanes_forbidden(e, sched, TUTTI__STEP_THREAD)) ||
         tutti__lanes_forbidden(e, in_host, TUTTI__STEP_THREAD))
         return;
-    tutti__tickets_begin(e, lane->first);
+    tutti__semaphore_begin(e, lane->first);
 }
 
 static tutti_status_t begin_staged(const tutti__engine_t *e, tutti__lane_t *lane,
@@ -346,7 +346,7 @@ tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutt
         return status;
     lane->is_staged = sched == NULL;
     lane->polls = 1;
-    lane->stuck = (tutti__stuck_t){ NULL, 0, -1 };
+    lane->hint = (tutti__hint_t){ NULL, 0, -1 };
     if (sched != NULL && tutti__lanes_forbidden(e, sched, who))
         return TUTTI__AGAIN;
     begin(e, lane, sched, in_host);
@@ -421,7 +421,7 @@ static tutti_status_t step_phase(tutti__engine_t *e, tutti__lane_t *lane, tutti_
         return step_run(e, lane, who);
     if (lane->phase < TUTTI__DEVICE_INPUT)
         return tutti__flat_step(e, lane, who);
-    lane->stuck = (tutti__stuck_t){ NULL, 0, -1 };
+    lane->hint = (tutti__hint_t){ NULL, 0, -1 };
     switch (lane->phase) {
     case TUTTI__DEVICE_INPUT:
         status = look_at_input(e, lane->first);

@@ -222,8 +222,8 @@ void tutti__request_finish(tutti__engine_t *e, tutti__request_t *request, tutti_
         tutti__request_free(request);
         return;
     }
-    if (TUTTI__UNLIKELY(request->ticket != 0)) {
-        tutti__tickets_end(e, request, status, text);
+    if (TUTTI__UNLIKELY(request->semaphore != 0)) {
+        tutti__semaphore_end(e, request, status, text);
         return;
     }
     tutti__mutex_lock(&e->queue_lock);
@@ -277,7 +277,7 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti__requ
     }
     /* Requests that were handed over to streams are agreed, and no lane has them any longer. */
     if (pick == NULL)
-        tutti__tickets_end_all(e, text);
+        tutti__semaphore_end_all(e, text);
 }
 
 /* ---- callbacks ---- */

@@ -13,7 +13,7 @@
  * A request in a lane waits from the moment at which its lane advanced last. Behind its lane it
  * waits from the moment at which its work was queued on the device.
  *
- * The owner of the token runs these checks: the thread, or a waiter. Direct calls: api/patience.c.
+ * The owner of the token runs these checks: the thread, or a waiter. Direct calls: api/backoff.c.
  */
 #include "engine/state.h"
 
@@ -146,8 +146,8 @@ static uint64_t waits_since(tutti__engine_t *e, const tutti__request_t *request)
 {
     if (request->joins)
         return TUTTI__MAX(request->since_ns, atomic_load(&e->moved_ns));
-    if (request->landing_ns != 0)
-        return request->landing_ns;
+    if (request->completion_ns != 0)
+        return request->completion_ns;
     if (request->agreed)
         return TUTTI__MAX(request->since_ns, e->lane_moved_ns[request->lane]);
     return request->since_ns;
@@ -213,9 +213,9 @@ static void check_requests(tutti__engine_t *e, check_t *check)
 }
 
 /* The first pending completion, if tutti_cuda_wait has handed over all of its requests. */
-static void check_landing(tutti__engine_t *e, const check_t *check)
+static void check_completions(tutti__engine_t *e, const check_t *check)
 {
-    const tutti__bucket_t *bucket = e->landing_first;
+    const tutti__bucket_t *bucket = e->completion_first;
 
     if (bucket == NULL)
         return;
@@ -243,5 +243,5 @@ void tutti__stalls_check(tutti__engine_t *e)
         return;
     check_tensors(e, &check);
     check_requests(e, &check);
-    check_landing(e, &check);
+    check_completions(e, &check);
 }

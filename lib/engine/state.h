@@ -40,7 +40,7 @@ struct tutti__request {
     uint8_t has_stream;
     uint64_t since_ns;
     uint64_t ended_ns;
-    uint64_t landing_ns;     /* when its bucket was queued on the device; 0: not yet */
+    uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
     size_t offset;           /* in each part of its bucket's memory, bytes */
     tutti__request_t *next;  /* in the queue, a bucket, or the list of due callbacks */
     tutti__request_t *chain; /* in the table of pending names, or in `given` */
@@ -58,9 +58,9 @@ struct tutti__request {
     atomic_int active;     /* persistent: started, and not waited for */
     tutti__word_t counted; /* 1: phase 0 has set recvcounts; 2: the buffer is set. Release by the
                               owner, acquire by tutti_request_recvcounts */
-    tutti__word_t begun;   /* 1: may be handed over to a stream, see tickets.c; order as `queued` */
-    uint8_t ticket;        /* handed over: 1 + its semaphore's index. Then these are set: */
-    uint32_t ticket_value;
+    tutti__word_t begun; /* 1: may be handed over to a stream, see semaphore.c; order as `queued` */
+    uint8_t semaphore;   /* handed over: 1 + its semaphore's index. Then these are set: */
+    uint32_t semaphore_value;
     uint64_t given_ns;     /* time of the handover, or of the last check without its data */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */
@@ -95,11 +95,11 @@ struct tutti__bucket {
 typedef enum {
     TUTTI__DEVICE_COME,       /* flat run: first step of the launch sequencer, see flat.h */
     TUTTI__DEVICE_TURN,       /* flat run: second step */
-    TUTTI__DEVICE_INPUT,      /* nothing is queued before the data are complete; see tickets.c */
+    TUTTI__DEVICE_INPUT,      /* nothing is queued before the data are complete; see semaphore.c */
     TUTTI__DEVICE_RUN,        /* its schedule runs: on the device, or staged in host memory */
     TUTTI__DEVICE_STAGED_IN,  /* the data are copied to host memory */
     TUTTI__DEVICE_STAGED_OUT, /* the results are copied back */
-    TUTTI__DEVICE_QUEUED      /* all is queued: the bucket leaves the lane, see landing.c */
+    TUTTI__DEVICE_QUEUED      /* all is queued: the bucket leaves the lane, see completion.c */
 } tutti__device_phase_t;
 
 /* The engine's lanes are 1 to TUTTI__LANES - 1; entry 0 is unused. */
@@ -120,7 +120,7 @@ typedef struct {
     tutti__piece_t *pieces; /* [pieces_room] the pack or unpack that is being built */
     size_t npieces, pieces_room;
     size_t bytes; /* of the run */
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     tutti__call_t call; /* the call that the run serves, and its parts */
     tutti__exec_call_t exec;
     tutti__call_room_t room;
@@ -185,8 +185,8 @@ struct tutti__engine {
     uint32_t on_device;         /* buckets in device memory: in lanes, or pending completions */
     _Atomic uint64_t failed_ns; /* when NCCL failed; 0: it has not. Any thread reads it */
     char failed_text[TUTTI__ERROR_BYTES];
-    tutti__bucket_t *landing_first, *landing_last; /* pending completions; see landing.c */
-    uint32_t nlanding;
+    tutti__bucket_t *completion_first, *completion_last; /* pending completions; see completion.c */
+    uint32_t ncompletions;
     void *words;             /* semaphores that streams wait on; NULL: none. Set up once */
     tutti__request_t *given; /* requests that were handed over to streams */
     uint64_t looked_ns;      /* the last check of `given` */
@@ -321,45 +321,46 @@ int tutti__device_packs(const tutti__engine_t *e, const tutti__bucket_t *bucket)
 /* Add a copy to the next pack or unpack. */
 void tutti__device_copy(tutti__lane_t *lane, void *to, const void *from, size_t count);
 
-/* landing.c: pending completions, which are buckets that are queued on the device; with the token,
-   and on its device */
+/* completion.c: pending completions, which are buckets that are queued on the device; with the
+   token, and on its device */
 /* All of a bucket's work is queued; its results are complete when the stream's present work is. */
-tutti_status_t tutti__landing_record(tutti__engine_t *e, tutti__bucket_t *bucket,
-                                     tutti__dstream_t *stream);
+tutti_status_t tutti__completion_record(tutti__engine_t *e, tutti__bucket_t *bucket,
+                                        tutti__dstream_t *stream);
 /* The bucket has left its lane. */
-void tutti__landing_add(tutti__engine_t *e, tutti__bucket_t *bucket);
+void tutti__completion_add(tutti__engine_t *e, tutti__bucket_t *bucket);
 /* End the buckets that are complete; 1 if there was any. */
-int tutti__landing_poll(tutti__engine_t *e);
+int tutti__completion_poll(tutti__engine_t *e);
 /* Forget all pending completions, on any device; the caller ends their requests. */
-void tutti__landing_clear(tutti__engine_t *e);
+void tutti__completion_clear(tutti__engine_t *e);
 /* The other functions may run on any device. */
 /* Wait for all pending completions, until this time at most; then abort NCCL's work. */
-void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns);
+void tutti__completion_drain(tutti__engine_t *e, uint64_t limit_ns);
 /* Without the token: may the stream be ordered behind requests? */
-tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream);
+tutti_status_t tutti__completion_check(tutti__engine_t *e, tutti__dstream_t *stream);
 /* Without the token. If the request is queued, later work in the stream sees its result, and the
    request is done. If it has begun, later work in the stream sees its result, and the engine owns
    the request (*ret_gone). Otherwise nothing is done. */
-tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti__request_t *request,
-                                   tutti__dstream_t *stream, int *ret_gone);
+tutti_status_t tutti__completion_pass(tutti__engine_t *e, tutti__request_t *request,
+                                      tutti__dstream_t *stream, int *ret_gone);
 
-/* tickets.c: requests that only a semaphore in a stream waits for; with the token, unless noted */
+/* semaphore.c: requests that only a semaphore in a stream waits for; with the token, unless
+   noted */
 /* If there is a device; on it, without the token. */
-tutti_status_t tutti__tickets_open(tutti__engine_t *e);
+tutti_status_t tutti__semaphore_open(tutti__engine_t *e);
 /* A bucket of the lane now continues without its callers: its requests may be handed over. */
-void tutti__tickets_begin(tutti__engine_t *e, const tutti__bucket_t *bucket);
+void tutti__semaphore_begin(tutti__engine_t *e, const tutti__bucket_t *bucket);
 /* Any thread: may the request be handed over, once it has begun? */
-int tutti__tickets_suit(const tutti__request_t *request);
+int tutti__semaphore_suit(const tutti__request_t *request);
 /* Hand over a suitable request, if it has begun and the stream can wait: *ret_gone. */
-tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti__request_t *request,
-                                   tutti__dstream_t *stream, int *ret_gone);
+tutti_status_t tutti__semaphore_give(tutti__engine_t *e, tutti__request_t *request,
+                                     tutti__dstream_t *stream, int *ret_gone);
 /* A request that was handed over has ended: release its semaphore, and free it. */
-void tutti__tickets_end(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
-                        const char *text);
+void tutti__semaphore_end(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
+                          const char *text);
 /* End all requests that were handed over. */
-void tutti__tickets_end_all(tutti__engine_t *e, const char *text);
+void tutti__semaphore_end_all(tutti__engine_t *e, const char *text);
 /* For the thread: end the communicator if such a request passes the deadline. */
-void tutti__tickets_watch(tutti__engine_t *e);
+void tutti__semaphore_watch(tutti__engine_t *e);
 
 /* exchange.c: the exchange of counts before the data of v collectives */
 /* The call that sums the counts of all ranks in the lane's memory. */
@@ -400,7 +401,7 @@ void tutti__bucket_free(tutti__bucket_t *bucket);
 /* Advance all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
 /* The rank that a request in flight waits for, or -1. */
-int32_t tutti__lanes_stuck(const tutti__engine_t *e, const tutti__request_t *request);
+int32_t tutti__lanes_hint(const tutti__engine_t *e, const tutti__request_t *request);
 /* 1: its data depend on this rank's own work on the device, which is not complete. */
 int tutti__lanes_want_data(const tutti__engine_t *e, const tutti__request_t *request);
 /* Abandon everything in flight. */
@@ -429,11 +430,11 @@ void tutti__watch_bye(tutti__engine_t *e, int link, uint32_t rank);
 void tutti__watch_cancel(tutti__engine_t *e, int link, const void *body, size_t bytes);
 /* After a goodbye: end all requests that are not agreed, and those in the queue. */
 void tutti__watch_refuse(tutti__engine_t *e);
-/* The state in a rank's status page, TUTTI__DOOR_...; OPEN on other machines. Any thread. */
-uint32_t tutti__watch_door(const tutti__engine_t *e, uint32_t rank);
+/* The state in a rank's status page, TUTTI__PAGE_...; OPEN on other machines. Any thread. */
+uint32_t tutti__watch_page(const tutti__engine_t *e, uint32_t rank);
 /* Write the state into this rank's status page, if it is later than the present state, and
    wake the peers. */
-void tutti__watch_close_door(const tutti__engine_t *e, uint32_t end);
+void tutti__watch_set_page(const tutti__engine_t *e, uint32_t end);
 /* Describe a rank that has left: `rank`, or another rank if `rank` has not left; 0 if none has.
    Any thread. */
 int tutti__watch_left(tutti__engine_t *e, uint32_t rank, char *text, size_t bytes);

@@ -162,7 +162,7 @@ static void reset(tutti__request_t *r)
     atomic_store(&r->counted, 0);
     atomic_store(&r->begun, 0);
     atomic_store(&r->queued, 0);
-    r->landing_ns = 0;
+    r->completion_ns = 0;
     atomic_store(&r->done, TUTTI__NOT_DONE);
 }
 

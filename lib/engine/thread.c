@@ -31,7 +31,7 @@ static int sleep_bell(tutti__engine_t *e, int64_t timeout_us)
 
     if (ppoll(&events, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
         return 0;
-    if (read(e->env.machine->bell[e->env.machine->me], &count, sizeof(count)) < 0)
+    if (read(e->env.machine->doorbell[e->env.machine->me], &count, sizeof(count)) < 0)
         errno = 0;
     atomic_store(&e->news, 1);
     return 1;
@@ -48,7 +48,7 @@ static int thread_work(tutti__engine_t *e)
         do {
             tutti__stalls_check(e);
             tutti__watch_queued(e);
-            tutti__tickets_watch(e);
+            tutti__semaphore_watch(e);
             moved = tutti__engine_step(e, TUTTI__STEP_THREAD);
         } while (moved && !atomic_load(&e->callbacks) && !atomic_load(&e->wanted));
         /* Callbacks are called after the token is given back. */

@@ -105,7 +105,7 @@ void tutti__engine_ring_self(const tutti__engine_t *e)
 {
     uint64_t one = 1;
 
-    if (e->has_thread && write(e->env.machine->bell[e->env.machine->me], &one, sizeof(one)) < 0)
+    if (e->has_thread && write(e->env.machine->doorbell[e->env.machine->me], &one, sizeof(one)) < 0)
         errno = 0;
 }
 
@@ -129,7 +129,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
     tutti__links_flush(e);
     /* After a goodbye no more buckets arrive. */
     if (atomic_load(&e->any_left) && e->in_flight == 0)
-        tutti__watch_close_door(e, TUTTI__DOOR_IDLE);
+        tutti__watch_set_page(e, TUTTI__PAGE_IDLE);
     if (left && !moved)
         tutti__engine_ring_self(e);
     return moved;
@@ -154,7 +154,7 @@ void tutti__token_await(tutti__engine_t *e)
 
 void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)
 {
-    tutti__word_t *word = &e->env.machine->door[e->env.machine->me]->sleeping;
+    tutti__word_t *word = &e->env.machine->page[e->env.machine->me]->sleeping;
 
     if (atomic_load_explicit(word, memory_order_relaxed) == value)
         return;

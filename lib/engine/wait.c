@@ -161,7 +161,7 @@ int tutti__wait_culprit(tutti__engine_t *e, const tutti__request_t *request, cha
                  "what is before it on device %d is not done, so its data are not there",
                  e->env.exec->device->device);
     } else if (request->agreed) {
-        peer = tutti__lanes_stuck(e, request);
+        peer = tutti__lanes_hint(e, request);
         certain = peer >= 0;
         snprintf(text, bytes, "%s does not go on",
                  certain ? tutti__boot_rank_name(e->env.boot, (uint32_t)peer) : "a peer");

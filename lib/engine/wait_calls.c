@@ -100,7 +100,7 @@ static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enoug
     tutti__waiter_t w = { .one = request, .enough = enough };
     tutti_status_t status = tutti__wait(request->engine, &w, timeout_ms);
 
-    return status == TUTTI_OK ? tutti__landing_pass(request->engine, request, stream, ret_gone)
+    return status == TUTTI_OK ? tutti__completion_pass(request->engine, request, stream, ret_gone)
                               : status;
 }
 
@@ -123,7 +123,7 @@ static tutti_status_t pass_queued(tutti__request_t *request, int timeout_ms,
     tutti__waiter_t w = { .one = request };
     tutti_status_t status = TUTTI_OK;
 
-    if (tutti__tickets_suit(request))
+    if (tutti__semaphore_suit(request))
         status = pass(request, &request->begun, timeout_ms, stream, ret_gone);
     if (status == TUTTI_OK && !*ret_gone)
         status = pass(request, &request->queued, left_of(timeout_ms, since_ns), stream, ret_gone);
@@ -142,7 +142,7 @@ tutti_status_t tutti__engine_wait_queued(tutti_request_t *handle, int timeout_ms
     /* The callback may still need objects that the caller frees after this call. */
     if (!request->call.on_device || request->callback != NULL)
         return tutti__wait_and_take(request, timeout_ms);
-    status = tutti__landing_check(request->engine, stream);
+    status = tutti__completion_check(request->engine, stream);
     if (status == TUTTI_OK)
         status = pass_queued(request, timeout_ms, stream, &gone);
     return status == TUTTI_OK && !gone ? tutti__wait_and_take(request, timeout_ms) : status;

@@ -53,17 +53,17 @@ static int set_dead(tutti__engine_t *e, tutti_status_t status, const char *text)
 
 /* ---- doors ---- */
 
-uint32_t tutti__watch_door(const tutti__engine_t *e, uint32_t rank)
+uint32_t tutti__watch_page(const tutti__engine_t *e, uint32_t rank)
 {
     int32_t index = e->env.machine->index_of[rank];
 
-    return index < 0 ? TUTTI__DOOR_OPEN : tutti__load_acquire(&e->env.machine->door[index]->end);
+    return index < 0 ? TUTTI__PAGE_OPEN : tutti__load_acquire(&e->env.machine->page[index]->end);
 }
 
-void tutti__watch_close_door(const tutti__engine_t *e, uint32_t end)
+void tutti__watch_set_page(const tutti__engine_t *e, uint32_t end)
 {
     const tutti__machine_t *machine = e->env.machine;
-    tutti__word_t *word = &machine->door[machine->me]->end;
+    tutti__word_t *word = &machine->page[machine->me]->end;
 
     if (tutti__load_relaxed(word) >= end)
         return;
@@ -79,7 +79,7 @@ void tutti__watch_close_door(const tutti__engine_t *e, uint32_t end)
 
 static int is_gone(tutti__engine_t *e, uint32_t rank)
 {
-    return atomic_load(&e->left[rank]) || tutti__watch_door(e, rank) == TUTTI__DOOR_LEFT;
+    return atomic_load(&e->left[rank]) || tutti__watch_page(e, rank) == TUTTI__PAGE_LEFT;
 }
 
 int tutti__watch_left(tutti__engine_t *e, uint32_t rank, char *text, size_t bytes)
@@ -110,7 +110,7 @@ static void die(tutti__engine_t *e, int from, tutti_status_t status, const char 
         return;
     /* Any other reason is reported through the tree only. */
     if (status == TUTTI_ERR_SHUTDOWN)
-        tutti__watch_close_door(e, TUTTI__DOOR_ENDED);
+        tutti__watch_set_page(e, TUTTI__PAGE_ENDED);
     /* SHUTDOWN: the program made a rank leave early. The failing calls report this. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
     spread_dead(e, from, status, text);

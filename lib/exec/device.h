@@ -58,16 +58,16 @@ typedef struct {
     tutti__device_lane_t lane[TUTTI__LANES];
 } tutti__exec_device_t;
 
-/* quiet.c. Has NCCL queued work that has not completed? */
+/* quiesce.c. Has NCCL queued work that has not completed? */
 int tutti__device_is_queued(const tutti__exec_device_t *device);
 
 /* Longest wait for device work after an error. */
-#define TUTTI__QUIET_NS 1000000000u
+#define TUTTI__QUIESCE_NS 1000000000u
 
 /* Quiesce the device. The communicator has ended, NCCL was aborted, and no thread queues work in
-   lanes `first` to `end` - 1 any more. Waits, at most TUTTI__QUIET_NS, until the work in their CUDA
-   streams and in NCCL's no longer touches the callers' buffers. The calling thread uses the device
-   and owns the lanes. */
-void tutti__device_quiet(const tutti__exec_device_t *device, uint32_t first, uint32_t end);
+   lanes `first` to `end` - 1 any more. Waits, at most TUTTI__QUIESCE_NS, until the work in their
+   CUDA streams and in NCCL's no longer touches the callers' buffers. The calling thread uses the
+   device and owns the lanes. */
+void tutti__device_quiesce(const tutti__exec_device_t *device, uint32_t first, uint32_t end);
 
 #endif

@@ -178,7 +178,7 @@ static tutti_status_t take(const tutti__run_t *run, const tutti__stream_t *st,
 /* ---- operations; each returns OK when it is complete ---- */
 
 static tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                              tutti__stuck_t *stuck)
+                              tutti__hint_t *hint)
 {
     const tutti__end_t *end = &run->ends[op->chan];
     size_t bytes = sum_bytes(run, st, op, op->sbuf, op->sblk);
@@ -191,21 +191,21 @@ static tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *st, cons
     if (bytes == 0)
         return TUTTI_OK;
     if (st->started == SENDING)
-        return end->ops->flush(end->chan, stuck);
+        return end->ops->flush(end->chan, hint);
     if (op->nblk > 1 && !st->started)
         status = record(run, st, pack(run, st, op, op->sbuf, op->sblk, from, 0));
     if (status == TUTTI_OK && st->started)
         status = run->device->ops->query(event_of(run, st));
     if (status == TUTTI_OK)
-        status = end->ops->send(end->chan, from, bytes, run->signature, &pending, stuck);
+        status = end->ops->send(end->chan, from, bytes, run->signature, &pending, hint);
     if (status != TUTTI_OK || !pending)
         return status;
     st->started = SENDING;
-    return end->ops->flush(end->chan, stuck);
+    return end->ops->flush(end->chan, hint);
 }
 
 static tutti_status_t do_recv(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                              tutti__stuck_t *stuck)
+                              tutti__hint_t *hint)
 {
     const tutti__end_t *end = &run->ends[op->chan];
     size_t bytes = sum_bytes(run, st, op, op->dbuf, op->dblk);
@@ -215,7 +215,7 @@ static tutti_status_t do_recv(const tutti__run_t *run, tutti__stream_t *st, cons
     if (bytes == 0)
         return TUTTI_OK;
     if (!st->started) {
-        status = end->ops->view(end->chan, bytes, run->signature, &data, stuck);
+        status = end->ops->view(end->chan, bytes, run->signature, &data, hint);
         if (status == TUTTI_OK)
             status = record(run, st, take(run, st, op, data));
     }
@@ -227,16 +227,16 @@ static tutti_status_t do_recv(const tutti__run_t *run, tutti__stream_t *st, cons
 }
 
 tutti_status_t tutti__run_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                                 tutti__stuck_t *stuck)
+                                 tutti__hint_t *hint)
 {
     tutti_status_t status = TUTTI_OK;
 
     switch (op->kind) {
     case TUTTI__SEND:
-        return do_send(run, st, op, stuck);
+        return do_send(run, st, op, hint);
     case TUTTI__RECV:
     case TUTTI__RECV_REDUCE:
-        return do_recv(run, st, op, stuck);
+        return do_recv(run, st, op, hint);
     case TUTTI__COPY:
         return tutti__run_copy(run, st, op);
     default: /* REDUCE */

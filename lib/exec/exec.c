@@ -81,7 +81,7 @@ static inline void fold(const tutti__run_t *run, const tutti__op_t *op, tutti__s
 }
 
 static inline tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *st,
-                                     const tutti__op_t *op, tutti__stuck_t *stuck)
+                                     const tutti__op_t *op, tutti__hint_t *hint)
 {
     const tutti__end_t *end = &run->ends[op->chan];
     int pending = 0;
@@ -89,18 +89,18 @@ static inline tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *s
     tutti__span_t from;
 
     if (st->started)
-        return end->ops->flush(end->chan, stuck);
+        return end->ops->flush(end->chan, hint);
     if (op->nblk == 1 || run->place[op->sbuf].joint)
         from = span(run, st, op, op->sbuf, op->sblk);
     else
         from = gather(run, st, op);
     if (from.bytes == 0)
         return TUTTI_OK;
-    status = end->ops->send(end->chan, from.ptr, from.bytes, run->signature, &pending, stuck);
+    status = end->ops->send(end->chan, from.ptr, from.bytes, run->signature, &pending, hint);
     if (status != TUTTI_OK || !pending)
         return status;
     st->started = 1;
-    return end->ops->flush(end->chan, stuck);
+    return end->ops->flush(end->chan, hint);
 }
 
 static inline void take(const tutti__run_t *run, const tutti__op_t *op, tutti__span_t dst,
@@ -129,7 +129,7 @@ static void take_apart(const tutti__run_t *run, const tutti__stream_t *st, const
 }
 
 static inline tutti_status_t do_recv(const tutti__run_t *run, const tutti__stream_t *st,
-                                     const tutti__op_t *op, tutti__stuck_t *stuck)
+                                     const tutti__op_t *op, tutti__hint_t *hint)
 {
     const tutti__end_t *end = &run->ends[op->chan];
     int is_one = op->nblk == 1 || (run->place[op->dbuf].joint &&
@@ -144,7 +144,7 @@ static inline tutti_status_t do_recv(const tutti__run_t *run, const tutti__strea
         dst.bytes = sum_bytes(run, st, op, op->dbuf, op->dblk, op->nblk);
     if (dst.bytes == 0)
         return TUTTI_OK;
-    status = end->ops->view(end->chan, dst.bytes, run->signature, &data, stuck);
+    status = end->ops->view(end->chan, dst.bytes, run->signature, &data, hint);
     if (status != TUTTI_OK)
         return status;
     if (is_one && op->kind == TUTTI__RECV_REDUCE)
@@ -242,7 +242,7 @@ static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti
 }
 
 static tutti_status_t do_node(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                              tutti__stuck_t *stuck)
+                              tutti__hint_t *hint)
 {
     tutti_status_t status;
 
@@ -252,18 +252,18 @@ static tutti_status_t do_node(tutti__run_t *run, tutti__stream_t *st, const tutt
         start_node(run, st, op);
         st->started = 1;
     }
-    status = node_of(run)->ops->step(node_of(run), run->lane, stuck);
+    status = node_of(run)->ops->step(node_of(run), run->lane, hint);
     return status == TUTTI_OK && tutti__run_untouched(run) ? tutti__run_live(run) : status;
 }
 
 /* The meeting before the first operation. */
-static tutti_status_t do_meet(tutti__run_t *run, tutti__stuck_t *stuck)
+static tutti_status_t do_meet(tutti__run_t *run, tutti__hint_t *hint)
 {
     tutti_status_t status;
 
-    stuck->word = NULL;
-    stuck->peer = -1;
-    status = run->env->node->ops->step(run->env->node, run->lane, stuck);
+    hint->word = NULL;
+    hint->peer = -1;
+    status = run->env->node->ops->step(run->env->node, run->lane, hint);
     if (status != TUTTI_OK)
         return status;
     run->meeting = 0;
@@ -299,16 +299,16 @@ static void do_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__o
 }
 
 static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                                   tutti__stuck_t *stuck)
+                                   tutti__hint_t *hint)
 {
     if (TUTTI__UNLIKELY(run->direct) && op->kind <= TUTTI__REDUCE)
-        return tutti__run_direct(run, st, op, stuck);
+        return tutti__run_direct(run, st, op, hint);
     switch (op->kind) {
     case TUTTI__SEND:
-        return do_send(run, st, op, stuck);
+        return do_send(run, st, op, hint);
     case TUTTI__RECV:
     case TUTTI__RECV_REDUCE:
-        return do_recv(run, st, op, stuck);
+        return do_recv(run, st, op, hint);
     case TUTTI__COPY:
         if (run->device != NULL && (tutti__run_is_users(op->sbuf) || tutti__run_is_users(op->dbuf)))
             return tutti__run_copy(run, st, op);
@@ -319,12 +319,12 @@ static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const
     case TUTTI__WAIT:
         return do_wait(run, st, op);
     default:
-        return do_node(run, st, op, stuck);
+        return do_node(run, st, op, hint);
     }
 }
 
 /* Run one stream until it is done (OK) or blocked (AGAIN). *moved: it made progress. */
-static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__stuck_t *stuck,
+static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__hint_t *hint,
                                  int *moved)
 {
     const tutti__op_t *ops = run->sched->ops;
@@ -339,7 +339,7 @@ static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__
         /* If not, there is no chunk in this trip. A trip before the first wraps to a very
            large number. */
         if (st->trip - op->shift < st->trips) {
-            tutti_status_t status = do_op(run, st, op, stuck);
+            tutti_status_t status = do_op(run, st, op, hint);
 
             if (status != TUTTI_OK)
                 return status;
@@ -359,22 +359,22 @@ static int is_at_wait(const tutti__run_t *run, uint32_t s)
 
 #define DEVICE 16 /* weight of a stream that the device blocks */
 
-tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
+tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
 {
     int moved, blocked, places;
 
     if (run->meeting) {
-        tutti_status_t status = do_meet(run, stuck);
+        tutti_status_t status = do_meet(run, hint);
 
         if (status != TUTTI_OK)
             return status;
     }
     do {
         moved = blocked = places = 0;
-        stuck->word = NULL;
-        stuck->peer = -1;
+        hint->word = NULL;
+        hint->peer = -1;
         for (uint32_t s = 0; s < run->sched->nstreams; s++) {
-            tutti__stuck_t here = { NULL, 0, -1 };
+            tutti__hint_t here = { NULL, 0, -1 };
             tutti_status_t status = run_stream(run, &run->stream[s], &here, &moved);
 
             run->moves += (uint32_t)moved;
@@ -385,7 +385,7 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
             blocked = 1;
             if (here.peer >= 0) {
                 places++;
-                *stuck = here;
+                *hint = here;
             } else if (run->device != NULL && !is_at_wait(run, s)) {
                 places += DEVICE;
             }
@@ -397,8 +397,8 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck)
     }
     /* Blocked in several places: there is no single word to sleep on. */
     if (places > 1)
-        stuck->word = NULL;
+        hint->word = NULL;
     if (places >= DEVICE) /* a device has no doorbell */
-        stuck->peer = -1;
+        hint->peer = -1;
     return TUTTI__AGAIN;
 }

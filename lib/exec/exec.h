@@ -153,14 +153,14 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
                                 const tutti__exec_call_t *call);
 
 /*
- * Continue as far as possible. TUTTI_OK: done. TUTTI__AGAIN: *stuck is the wait hint. Any other
+ * Continue as far as possible. TUTTI_OK: done. TUTTI__AGAIN: *hint is the wait hint. Any other
  * status ends the run; tutti__run_cancel must follow.
  *
  * On the device, TUTTI_ERR_UNSUPPORTED and _MISMATCH of the first node operation: all of the host's
  * ranks return it, nothing was moved, and no message is expected (tutti__run_untouched). The lane
  * continues with its next run.
  */
-tutti_status_t tutti__run_step(tutti__run_t *run, tutti__stuck_t *stuck);
+tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint);
 
 /* Has the run ended, or got stuck, before the host's ranks have met? On the device only. */
 static inline int tutti__run_untouched(const tutti__run_t *run)

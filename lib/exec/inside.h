@@ -58,7 +58,7 @@ tutti_status_t tutti__run_wait(const tutti__run_t *run, const tutti__stream_t *s
                                const tutti__op_t *op);
 /* COPY, by the device, from or to its memory. */
 tutti_status_t tutti__run_copy(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op);
-/* Wait for queued copies: at most TUTTI__QUIET_NS. */
+/* Wait for queued copies: at most TUTTI__QUIESCE_NS. */
 void tutti__run_end_copies(const tutti__run_t *run);
 
 /* ---- direct.c: messages from and to device memory ---- */
@@ -71,6 +71,6 @@ void tutti__run_direct_key(tutti__run_t *run, const tutti__sched_chan_t *chan,
                            tutti__chan_key_t *key);
 /* Execute SEND to REDUCE of a direct run. */
 tutti_status_t tutti__run_direct(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
-                                 tutti__stuck_t *stuck);
+                                 tutti__hint_t *hint);
 
 #endif

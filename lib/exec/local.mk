@@ -7,5 +7,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/exec.h \
     %reldir%/inside.h \
     %reldir%/on_device.c \
-    %reldir%/quiet.c \
+    %reldir%/quiesce.c \
     %reldir%/start.c

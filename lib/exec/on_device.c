@@ -68,8 +68,8 @@ void tutti__run_start_device(tutti__run_t *run, const tutti__exec_call_t *call)
     run->node_call.queued = call->queued && has_nodes_only(sched);
     run->node_call.then = call->then;
     run->node_call.turn = sched->flat ? call->turn : 0;
-    run->place[TUTTI__STAGE].base = run->direct ? run->device->lane[run->lane].direct
-                                                : run->device->lane[run->lane].stage;
+    run->place[TUTTI__STAGE].base =
+        run->direct ? run->device->lane[run->lane].direct : run->device->lane[run->lane].stage;
     for (uint32_t s = 0; s < sched->nstreams; s++) {
         size_t pieces = 1;
 
@@ -97,7 +97,7 @@ tutti_status_t tutti__run_live(tutti__run_t *run)
 void tutti__run_end_copies(const tutti__run_t *run)
 {
     const tutti__device_ops_t *ops = run->device->ops;
-    uint64_t deadline = tutti__now_ns() + TUTTI__QUIET_NS;
+    uint64_t deadline = tutti__now_ns() + TUTTI__QUIESCE_NS;
 
     for (uint32_t s = 0; s < run->sched->nstreams; s++) {
         const tutti__stream_t *st = &run->stream[s];

@@ -50,13 +50,13 @@ typedef struct {
     const char *purpose;
     void (*close)(tutti__node_t *node);
     void (*start)(tutti__node_t *node, uint32_t lane, const tutti__node_call_t *call);
-    /* TUTTI__AGAIN: call again; *stuck is the wait hint. TUTTI_ERR_MISMATCH: on all ranks of the
+    /* TUTTI__AGAIN: call again; *hint is the wait hint. TUTTI_ERR_MISMATCH: on all ranks of the
        host; no data was touched, and the lane continues with its next operation. */
-    tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__stuck_t *stuck);
+    tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__hint_t *hint);
     /* start in lane 0, and the first step, which may poll up to `looks` times. This is the only
        function here that spins; it is for short calls. NULL: node/nccl has none. */
     tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, uint32_t looks,
-                             tutti__stuck_t *stuck);
+                             tutti__hint_t *hint);
     /* On device memory (otherwise NULL): the lane's next operation that moves data begins after the
        event's last record. Call between operations, after the record; see node/nccl/nccl.h. */
     void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);

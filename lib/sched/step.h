@@ -44,6 +44,6 @@ typedef struct {
     void *word;     /* a 32-bit word in shared memory that will change, or NULL: poll */
     uint32_t value; /* its last value */
     int32_t peer;   /* the rank waited for, or -1 */
-} tutti__stuck_t;
+} tutti__hint_t;
 
 #endif

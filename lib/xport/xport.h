@@ -60,12 +60,12 @@ typedef struct {
     /* signature: of the call. A receiver with another one gets TUTTI_ERR_MISMATCH if the transport
        can carry signatures. A wrong length is a mismatch on all transports. */
     tutti_status_t (*send)(tutti__chan_t *chan, const void *data, size_t bytes, uint32_t signature,
-                           int *ret_pending, tutti__stuck_t *stuck);
-    tutti_status_t (*flush)(tutti__chan_t *chan, tutti__stuck_t *stuck);
+                           int *ret_pending, tutti__hint_t *hint);
+    tutti_status_t (*flush)(tutti__chan_t *chan, tutti__hint_t *hint);
 
     tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages); /* NULL: not needed */
     tutti_status_t (*view)(tutti__chan_t *chan, size_t bytes, uint32_t signature,
-                           const void **ret_data, tutti__stuck_t *stuck);
+                           const void **ret_data, tutti__hint_t *hint);
     void (*release)(tutti__chan_t *chan);
 
     /* Advance the messages in flight; NULL: not needed. may_progress: may the calling thread do

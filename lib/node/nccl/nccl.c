@@ -30,11 +30,11 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     self->host->ops->start(self->host, lane_index, call);
 }
 
-static tutti_status_t meet(tutti__nccl_node_t *self, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t meet(tutti__nccl_node_t *self, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
     const tutti__node_call_t *call = lane->call;
-    tutti_status_t status = self->host->ops->step(self->host, lane_index, stuck);
+    tutti_status_t status = self->host->ops->step(self->host, lane_index, hint);
     tutti__nccl_cut_t cut;
 
     if (status != TUTTI_OK || call->kind == TUTTI__NODE_MEET)
@@ -49,14 +49,13 @@ static tutti_status_t meet(tutti__nccl_node_t *self, uint32_t lane_index, tutti_
 
 /* ---- one thread at a time: inside the gate ---- */
 
-static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index,
-                                tutti__stuck_t *stuck)
+static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
     tutti_status_t status = TUTTI_OK;
 
     static_assert(TUTTI__NCCL_RING > TUTTI__LANES, "see nccl.h");
-    if (!tutti__nccl_has_turn(self, lane_index, stuck))
+    if (!tutti__nccl_has_turn(self, lane_index, hint))
         return TUTTI__AGAIN;
     self->launching = 1;
     tutti__nccl_cut_begin(self, lane->call, &self->cut);
@@ -138,13 +137,13 @@ static tutti_status_t land(tutti__nccl_node_t *self, const tutti__nccl_lane_t *l
     return nccl == TUTTI_OK ? TUTTI__AGAIN : nccl;
 }
 
-static tutti_status_t work(tutti__nccl_node_t *self, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t work(tutti__nccl_node_t *self, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
     tutti_status_t status = self->ops->use(self->device);
 
     if (status == TUTTI_OK && lane->phase == NCCL_TURN)
-        status = take_turn(self, lane_index, stuck);
+        status = take_turn(self, lane_index, hint);
     if (status == TUTTI_OK && lane->phase == NCCL_LAUNCH)
         status = launch(self, lane);
     if (status == TUTTI_OK && lane->phase == NCCL_FLIGHT && !lane->call->queued)
@@ -152,28 +151,28 @@ static tutti_status_t work(tutti__nccl_node_t *self, uint32_t lane_index, tutti_
     return status;
 }
 
-static tutti_status_t advance(tutti__nccl_node_t *self, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t advance(tutti__nccl_node_t *self, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
     tutti_status_t status = tutti__nccl_alive(self);
 
     if (status == TUTTI_OK && lane->phase == NCCL_MEET)
-        status = meet(self, lane_index, stuck);
+        status = meet(self, lane_index, hint);
     if (status != TUTTI_OK || lane->phase == NCCL_MEET)
         return status;
-    stuck->word = NULL; /* a device has no doorbell: poll */
-    stuck->peer = -1;
+    hint->word = NULL; /* a device has no doorbell: poll */
+    hint->peer = -1;
     if (!tutti__nccl_enter(self))
         return TUTTI__AGAIN;
-    return tutti__nccl_leave(self, work(self, lane_index, stuck));
+    return tutti__nccl_leave(self, work(self, lane_index, hint));
 }
 
-static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
     int moves = lane->call->kind != TUTTI__NODE_MEET;
-    tutti_status_t status = advance(self, lane_index, stuck);
+    tutti_status_t status = advance(self, lane_index, hint);
 
     if (status == TUTTI__AGAIN)
         return status;

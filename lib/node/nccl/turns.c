@@ -90,7 +90,7 @@ static int is_behind(tutti__nccl_node_t *self, uint64_t entry)
     return found;
 }
 
-int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__stuck_t *stuck)
+int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__hint_t *hint)
 {
     uint64_t entry;
 
@@ -100,6 +100,6 @@ int tutti__nccl_has_turn(tutti__nccl_node_t *self, uint32_t lane, tutti__stuck_t
     if (entry == 0 && self->leads && is_next(self, lane) && give(self, lane))
         entry = next_entry(self);
     if (entry == 0 && !self->leads)
-        stuck->peer = self->leader;
+        hint->peer = self->leader;
     return entry != 0 && (entry & BYTE) == lane && !is_behind(self, entry);
 }

@@ -11,7 +11,6 @@
  */
 #include "node/shm/shm.h"
 
-
 #include <string.h>
 
 /* ---- slots ---- */
@@ -63,7 +62,7 @@ int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane)
 
 tutti_status_t tutti__shm_all_reached(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                       tutti__shm_stage_t stage, uint32_t target,
-                                      tutti__stuck_t *stuck)
+                                      tutti__hint_t *hint)
 {
     for (uint32_t r = 0; r < shm->nlocal; r++) {
         tutti__progress_t *p = lane->peer[r].progress;
@@ -74,19 +73,19 @@ tutti_status_t tutti__shm_all_reached(const tutti__shm_t *shm, const tutti__shm_
             continue;
         value = tutti__load_acquire(word);
         if (!tutti__reached(value, target))
-            return tutti__shm_stuck(shm, r, word, value, stuck);
+            return tutti__shm_hint(shm, r, word, value, hint);
     }
     return TUTTI_OK;
 }
 
 tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk,
-                                  tutti__stuck_t *stuck)
+                                  tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
 
     /* The slot was last used for chunk g - 2; all ranks must have finished it. */
-    status = tutti__shm_all_reached(shm, lane, SHM_OUT, lane->base + chunk - 1, stuck);
+    status = tutti__shm_all_reached(shm, lane, SHM_OUT, lane->base + chunk - 1, hint);
     if (status != TUTTI_OK)
         return status;
     for (uint32_t j = 0; j < lane->nblocks; j++) {
@@ -120,7 +119,7 @@ static uint32_t shows_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
 /* Are all data of a chunk in the slots? With two levels: those of this rank's group. For chunk 0
    the announcement may have reported it already. */
 static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uint32_t chunk,
-                             tutti__stuck_t *stuck)
+                             tutti__hint_t *hint)
 {
     uint32_t target = lane->base + chunk + 1;
     uint32_t begin = lane->levels ? shm->group_first[shm->group] : 0;
@@ -134,7 +133,7 @@ static tutti_status_t all_in(const tutti__shm_t *shm, const tutti__shm_lane_t *l
             continue;
         value = tutti__load_acquire(word);
         if (!tutti__reached(value, target))
-            return tutti__shm_stuck(shm, r, word, value, stuck);
+            return tutti__shm_hint(shm, r, word, value, hint);
     }
     return TUTTI_OK;
 }
@@ -274,7 +273,7 @@ static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uin
             continue;
         if (from != shm->me)
             memcpy(dst, tutti__shm_slot(shm, lane, shows_in(shm, lane, from), chunk, slot),
-                 count * lane->esize);
+                   count * lane->esize);
         else if (!tutti__shm_reduces(lane) && dst != src)
             memcpy(dst, src, count * lane->esize);
     }
@@ -282,11 +281,11 @@ static void copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, uin
 
 /* OUT of a chunk waits for the other ranks' results. RED has already waited for their IN. */
 static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
-                                   uint32_t chunk, tutti__stuck_t *stuck)
+                                   uint32_t chunk, tutti__hint_t *hint)
 {
     if (!tutti__shm_reduces(lane) || !takes_out(shm, lane) || lane->nblocks == 1)
         return TUTTI_OK;
-    return tutti__shm_all_reached(shm, lane, SHM_RED, lane->base + chunk + 1, stuck);
+    return tutti__shm_all_reached(shm, lane, SHM_RED, lane->base + chunk + 1, hint);
 }
 
 /*
@@ -296,7 +295,7 @@ static tutti_status_t may_copy_out(const tutti__shm_t *shm, const tutti__shm_lan
  * wait for it.
  */
 
-static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status = TUTTI_OK;
@@ -307,7 +306,7 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__st
         (goes_back(shm, lane) && lane->in > lane->out + 1))
         return TUTTI__AGAIN;
     if (!(lane->in == 0 && (lane->large.flags & TUTTI__COPIED)) && tutti__shm_copies_in(shm, lane))
-        status = tutti__shm_copy_in(shm, lane_index, lane->in, stuck);
+        status = tutti__shm_copy_in(shm, lane_index, lane->in, hint);
     if (status != TUTTI_OK)
         return status;
     lane->in++;
@@ -316,7 +315,7 @@ static tutti_status_t stage_in(tutti__shm_t *shm, uint32_t lane_index, tutti__st
 }
 
 /* The first of two levels. */
-static tutti_status_t stage_sum(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t stage_sum(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
@@ -325,7 +324,7 @@ static tutti_status_t stage_sum(tutti__shm_t *shm, uint32_t lane_index, tutti__s
         lane->sum = lane->in;
     if (lane->sum == lane->in)
         return TUTTI__AGAIN;
-    status = all_in(shm, lane, lane->sum, stuck);
+    status = all_in(shm, lane, lane->sum, hint);
     if (status != TUTTI_OK)
         return status;
     tutti__shm_sum_chunk(shm, lane_index, lane->sum);
@@ -334,15 +333,15 @@ static tutti_status_t stage_sum(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     return TUTTI_OK;
 }
 
-static tutti_status_t stage_red(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t stage_red(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
 
     if (lane->red == lane->sum)
         return TUTTI__AGAIN;
-    status = lane->levels ? tutti__shm_all_sums(shm, lane, lane->base + lane->red + 1, stuck)
-                          : all_in(shm, lane, lane->red, stuck);
+    status = lane->levels ? tutti__shm_all_sums(shm, lane, lane->base + lane->red + 1, hint)
+                          : all_in(shm, lane, lane->red, hint);
     if (status != TUTTI_OK)
         return status;
     if (tutti__shm_reduces(lane))
@@ -352,14 +351,14 @@ static tutti_status_t stage_red(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     return TUTTI_OK;
 }
 
-static tutti_status_t stage_out(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t stage_out(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
 
     if (lane->out == lane->red)
         return TUTTI__AGAIN;
-    status = may_copy_out(shm, lane, lane->out, stuck);
+    status = may_copy_out(shm, lane, lane->out, hint);
     if (status != TUTTI_OK)
         return status;
     if (takes_out(shm, lane))
@@ -369,15 +368,15 @@ static tutti_status_t stage_out(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
 
     while (lane->out < lane->nchunks) {
-        if (stage_in(shm, lane_index, stuck) == TUTTI__AGAIN &&
-            stage_sum(shm, lane_index, stuck) == TUTTI__AGAIN &&
-            stage_red(shm, lane_index, stuck) == TUTTI__AGAIN &&
-            stage_out(shm, lane_index, stuck) == TUTTI__AGAIN)
+        if (stage_in(shm, lane_index, hint) == TUTTI__AGAIN &&
+            stage_sum(shm, lane_index, hint) == TUTTI__AGAIN &&
+            stage_red(shm, lane_index, hint) == TUTTI__AGAIN &&
+            stage_out(shm, lane_index, hint) == TUTTI__AGAIN)
             return TUTTI__AGAIN;
     }
     lane->base += lane->nchunks;

@@ -165,7 +165,7 @@ static void announce_group(tutti__shm_t *shm, uint32_t lane_index)
 }
 
 /* The leader's part of a meeting. */
-static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     uint32_t n = shm->group_first[shm->group + 1] - shm->group_first[shm->group];
@@ -176,7 +176,7 @@ static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
         uint32_t value = tutti__load_acquire(word);
 
         if (value != lane->seq)
-            return tutti__shm_stuck(shm, r, word, value, stuck);
+            return tutti__shm_hint(shm, r, word, value, hint);
         if (lane->seen + 1 == n)
             announce_group(shm, lane_index);
     }
@@ -185,7 +185,7 @@ static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
 
 /* A group's head has not come: wait for its leader, or for the rank that the leader waits for. */
 static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
-                                     uint32_t group, uint32_t value, tutti__stuck_t *stuck)
+                                     uint32_t group, uint32_t value, tutti__hint_t *hint)
 {
     lane->misses += lane->misses < PATIENT_LOOKS;
     for (uint32_t i = shm->group_first[group];
@@ -195,10 +195,10 @@ static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t 
         uint32_t its = tutti__load_acquire(word);
 
         if (its != lane->seq)
-            return tutti__shm_stuck(shm, r, word, its, stuck);
+            return tutti__shm_hint(shm, r, word, its, hint);
     }
-    return tutti__shm_stuck(shm, leader_of(shm, group),
-                            tutti__shm_seq(announce_of(shm, lane, group)), value, stuck);
+    return tutti__shm_hint(shm, leader_of(shm, group),
+                           tutti__shm_seq(announce_of(shm, lane, group)), value, hint);
 }
 
 /* Do all groups have this rank's call? If not, find the ranks that differ. */
@@ -232,20 +232,20 @@ static void reduce_oneshot(tutti__shm_t *shm, uint32_t lane_index)
 
 /* Complete the operation if the groups' announcements suffice. Otherwise, on TUTTI_OK, all ranks'
    announcements have come. */
-static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status = TUTTI_OK;
 
     if (shm->me == leader_of(shm, shm->group))
-        status = lead(shm, lane_index, stuck);
+        status = lead(shm, lane_index, hint);
     if (status != TUTTI_OK)
         return status;
     for (; lane->heard < shm->ngroups; lane->heard++) {
         uint32_t value = tutti__load_acquire(tutti__shm_seq(announce_of(shm, lane, lane->heard)));
 
         if (value != lane->seq)
-            return wait_for_group(shm, lane, lane->heard, value, stuck);
+            return wait_for_group(shm, lane, lane->heard, value, hint);
         lane->misses = 0;
     }
     lane->heard = 0;
@@ -287,7 +287,7 @@ void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane_index, uint32_t chunk
 }
 
 tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
-                                   uint32_t target, tutti__stuck_t *stuck)
+                                   uint32_t target, tutti__hint_t *hint)
 {
     for (uint32_t j = 0; j < lane->nblocks; j++) {
         for (uint32_t g = 0; tutti__shm_owner(lane, j) == shm->me && g < shm->ngroups; g++) {
@@ -298,7 +298,7 @@ tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lan
                 continue;
             value = tutti__load_acquire(word);
             if (!tutti__reached(value, target))
-                return tutti__shm_stuck(shm, r, word, value, stuck);
+                return tutti__shm_hint(shm, r, word, value, hint);
         }
     }
     return TUTTI_OK;
@@ -328,19 +328,19 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
     tutti__shm_ops.start(node, lane_index, call);
 }
 
-static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_t *shm = (tutti__shm_t *)node;
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status = TUTTI_OK;
 
     if (lane->phase == SHM_EARLY)
-        status = tutti__shm_early(shm, lane_index, stuck);
+        status = tutti__shm_early(shm, lane_index, hint);
     if (status == TUTTI_OK && lane->phase == SHM_MEET)
-        status = meet(shm, lane_index, stuck);
+        status = meet(shm, lane_index, hint);
     if (status != TUTTI_OK || lane->phase == SHM_IDLE)
         return status;
-    return tutti__shm_ops.step(node, lane_index, stuck);
+    return tutti__shm_ops.step(node, lane_index, hint);
 }
 
 const tutti__node_ops_t tutti__shm_group_ops = {

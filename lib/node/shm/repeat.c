@@ -34,7 +34,7 @@ static inline int all_came(const tutti__shm_t *shm, const tutti__shm_lane_t *lan
 }
 
 tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *call,
-                                 uint32_t looks, tutti__stuck_t *stuck)
+                                 uint32_t looks, tutti__hint_t *hint)
 {
     tutti__shm_t *shm = (tutti__shm_t *)node;
     tutti__shm_lane_t *lane = &shm->lane[0];
@@ -43,7 +43,7 @@ tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *
 
     if (lane->call != call || !call->again || !lane->simple || shm->ngroups > 1) {
         node->ops->start(node, 0, call);
-        return node->ops->step(node, 0, stuck);
+        return node->ops->step(node, 0, hint);
     }
     own = tutti__shm_next(shm, lane);
     srcs[shm->me] = tutti__shm_src(lane, lane->first);
@@ -55,5 +55,5 @@ tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *
         lane->phase = SHM_IDLE;
         return TUTTI_OK;
     }
-    return node->ops->step(node, 0, stuck);
+    return node->ops->step(node, 0, hint);
 }

@@ -25,12 +25,12 @@ void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, u
     tutti__shm_wake(shm, lane, word);
 }
 
-tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
-                                uint32_t value, tutti__stuck_t *stuck)
+tutti_status_t tutti__shm_hint(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
+                               uint32_t value, tutti__hint_t *hint)
 {
-    stuck->word = word;
-    stuck->value = value;
-    stuck->peer = (int32_t)shm->local_to_rank[peer];
+    hint->word = word;
+    hint->value = value;
+    hint->peer = (int32_t)shm->local_to_rank[peer];
     return TUTTI__AGAIN;
 }
 
@@ -288,7 +288,7 @@ static inline int is_odd(const tutti__shm_lane_t *lane, const tutti__announce_t 
            (lane->call->kind == TUTTI__NODE_MEET && a->u.root != lane->call->root);
 }
 
-static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status;
@@ -301,7 +301,7 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
             continue;
         head = tutti__load64_acquire(&a->head);
         if ((uint32_t)head != lane->seq)
-            return tutti__shm_stuck(shm, lane->seen, tutti__shm_seq(a), (uint32_t)head, stuck);
+            return tutti__shm_hint(shm, lane->seen, tutti__shm_seq(a), (uint32_t)head, hint);
         lane->odd |= is_odd(lane, a, head);
     }
     if (TUTTI__UNLIKELY(lane->odd) || lane->call->kind == TUTTI__NODE_MEET) {
@@ -320,11 +320,11 @@ static tutti_status_t meet(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_
 }
 
 /* Copy chunk 0 before announcing: the announcement reports IN as well, which saves a wait. */
-tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti__announce_t *own = lane->peer[shm->me].announce[lane->seq & 1];
-    tutti_status_t status = tutti__shm_copy_in(shm, lane_index, 0, stuck);
+    tutti_status_t status = tutti__shm_copy_in(shm, lane_index, 0, hint);
 
     if (status != TUTTI_OK)
         return status;
@@ -334,20 +334,20 @@ tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane_index, tutti__s
     return TUTTI_OK;
 }
 
-static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__stuck_t *stuck)
+static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_t *shm = self(node);
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti_status_t status = TUTTI_OK;
 
     if (lane->phase == SHM_EARLY)
-        status = tutti__shm_early(shm, lane_index, stuck);
+        status = tutti__shm_early(shm, lane_index, hint);
     if (status == TUTTI_OK && lane->phase == SHM_MEET)
-        status = meet(shm, lane_index, stuck);
+        status = meet(shm, lane_index, hint);
     if (status == TUTTI_OK && lane->phase == SHM_CHUNKS)
-        status = tutti__shm_chunks(shm, lane_index, stuck);
+        status = tutti__shm_chunks(shm, lane_index, hint);
     if (status == TUTTI_OK && lane->phase == SHM_ZERO)
-        status = tutti__shm_zero(shm, lane_index, stuck);
+        status = tutti__shm_zero(shm, lane_index, hint);
     return status;
 }
 

@@ -71,9 +71,9 @@
 
 /* Flags of an announcement. */
 enum {
-    TUTTI__COPIED = 1,  /* chunk 0 is already in the bulk slot: counts as IN */
-    TUTTI__FAILED = 2,  /* this rank could not allocate its bulk slots */
-    TUTTI__PRIVATE = 4  /* no zero-copy: a buffer that it needs is not in the arena */
+    TUTTI__COPIED = 1, /* chunk 0 is already in the bulk slot: counts as IN */
+    TUTTI__FAILED = 2, /* this rank could not allocate its bulk slots */
+    TUTTI__PRIVATE = 4 /* no zero-copy: a buffer that it needs is not in the arena */
 };
 
 /* An operation that is not one-shot. */
@@ -312,8 +312,8 @@ static inline void tutti__shm_announce(tutti__shm_t *shm, uint32_t lane_index,
 void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value);
 
 /* Fill in the wait hint for a word of local rank `peer`; returns TUTTI__AGAIN. */
-tutti_status_t tutti__shm_stuck(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
-                                uint32_t value, tutti__stuck_t *stuck);
+tutti_status_t tutti__shm_hint(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
+                               uint32_t value, tutti__hint_t *hint);
 
 /* meet.c: the metadata of a call. */
 uint64_t tutti__shm_head(const tutti__shm_lane_t *lane); /* without the number */
@@ -323,11 +323,11 @@ uint64_t tutti__shm_count(const tutti__node_call_t *call);
 tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 
 /* shm.c: SHM_EARLY. */
-tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
+tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane, tutti__hint_t *hint);
 
 /* repeat.c */
 tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *call,
-                                 uint32_t looks, tutti__stuck_t *stuck);
+                                 uint32_t looks, tutti__hint_t *hint);
 
 /* The tables of operations that open.c uses: for one group, and for several. */
 extern const tutti__node_ops_t tutti__shm_ops, tutti__shm_group_ops;
@@ -374,15 +374,15 @@ char *tutti__shm_slot(const tutti__shm_t *shm, const tutti__shm_lane_t *lane, ui
 int tutti__shm_copies_in(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 /* TUTTI__AGAIN while a peer still reads the slot. Does not publish. */
 tutti_status_t tutti__shm_copy_in(tutti__shm_t *shm, uint32_t lane, uint32_t chunk,
-                                  tutti__stuck_t *stuck);
-tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
+                                  tutti__hint_t *hint);
+tutti_status_t tutti__shm_chunks(tutti__shm_t *shm, uint32_t lane, tutti__hint_t *hint);
 /* Have all peers' counters of a stage reached `target`? */
 tutti_status_t tutti__shm_all_reached(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                       tutti__shm_stage_t stage, uint32_t target,
-                                      tutti__stuck_t *stuck);
+                                      tutti__hint_t *hint);
 
 /* zero.c */
-tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane, tutti__stuck_t *stuck);
+tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane, tutti__hint_t *hint);
 
 /* ---- levels.c ---- */
 
@@ -402,7 +402,7 @@ tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_o
 int tutti__shm_takes_levels(const tutti__shm_t *shm, const tutti__shm_lane_t *lane);
 void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane, uint32_t chunk);
 tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
-                                   uint32_t target, tutti__stuck_t *stuck);
+                                   uint32_t target, tutti__hint_t *hint);
 /* Fold srcs[nlocal], in the order of by_group, in the same order as two levels do, but in one pass;
    at most TUTTI__SUM_BYTES of each. Overwrites the pointers. */
 void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **srcs, size_t count);

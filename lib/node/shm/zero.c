@@ -214,7 +214,7 @@ static uint32_t whose_pages(const tutti__shm_lane_t *lane)
     return lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : 0;
 }
 
-tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__stuck_t *stuck)
+tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t *hint)
 {
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti__progress_t *own = lane->peer[shm->me].progress;
@@ -232,7 +232,7 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__st
         tutti__store_relaxed(&own->out, lane->base + 1);
         tutti__shm_publish(shm, lane_index, &own->red, lane->base + 1);
     }
-    status = tutti__shm_all_reached(shm, lane, SHM_RED, lane->base + 1, stuck);
+    status = tutti__shm_all_reached(shm, lane, SHM_RED, lane->base + 1, hint);
     if (status != TUTTI_OK)
         return status;
     lane->base += 1;

@@ -117,9 +117,9 @@ static tutti_status_t leave(tutti__chan_t *chan, int code, const char *what)
     return chan->status;
 }
 
-static tutti_status_t again(const tutti__chan_t *chan, tutti__stuck_t *stuck)
+static tutti_status_t again(const tutti__chan_t *chan, tutti__hint_t *hint)
 {
-    *stuck = (tutti__stuck_t){ .peer = (int32_t)chan->key.peer };
+    *hint = (tutti__hint_t){ .peer = (int32_t)chan->key.peer };
     return TUTTI__AGAIN;
 }
 
@@ -133,7 +133,7 @@ static int test_send(tutti__chan_t *chan, int *ret_done)
 }
 
 tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
-                                    uint32_t signature, int *ret_pending, tutti__stuck_t *stuck)
+                                    uint32_t signature, int *ret_pending, tutti__hint_t *hint)
 {
     tutti__mpi_meet_t *meet = chan->xport->meet;
     tutti_status_t status;
@@ -160,12 +160,12 @@ tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_
     if (status != TUTTI_OK)
         return status;
     if (!sent)
-        return again(chan, stuck);
+        return again(chan, hint);
     *ret_pending = !done;
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
+tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     tutti_status_t status = enter(chan);
     int done = 0;
@@ -177,7 +177,7 @@ tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
     status = leave(chan, code, "sending");
     if (status != TUTTI_OK)
         return status;
-    return done ? TUTTI_OK : again(chan, stuck);
+    return done ? TUTTI_OK : again(chan, hint);
 }
 
 /* Post receives as far as slots and expected messages allow. Under the lock. */
@@ -242,7 +242,7 @@ static int is_truncation(int code)
 }
 
 tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
-                                    const void **ret_data, tutti__stuck_t *stuck)
+                                    const void **ret_data, tutti__hint_t *hint)
 {
     tutti_status_t status = enter(chan);
     int code = MPI_SUCCESS;
@@ -265,7 +265,7 @@ tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t 
     if (status != TUTTI_OK)
         return status;
     if (!chan->arrived)
-        return again(chan, stuck);
+        return again(chan, hint);
     if (TUTTI__UNLIKELY(chan->arrived_bytes != bytes))
         return wrong_length(chan, bytes, "", chan->arrived_bytes);
     *ret_data = slot(chan, chan->head);

@@ -115,11 +115,11 @@ void tutti__mpi_chan_free(tutti__chan_t *chan);
 /* Open a receiver's direct end again, with these slots. */
 tutti_status_t tutti__mpi_chan_lend(tutti__chan_t *chan, const tutti__chan_key_t *key);
 tutti_status_t tutti__mpi_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
-                                    uint32_t signature, int *ret_pending, tutti__stuck_t *stuck);
-tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck);
+                                    uint32_t signature, int *ret_pending, tutti__hint_t *hint);
+tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__hint_t *hint);
 tutti_status_t tutti__mpi_chan_expect(tutti__chan_t *chan, size_t messages);
 tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
-                                    const void **ret_data, tutti__stuck_t *stuck);
+                                    const void **ret_data, tutti__hint_t *hint);
 void tutti__mpi_chan_release(tutti__chan_t *chan);
 /* The three steps of giving up, all under the lock: ask MPI to cancel; count the messages still in
    flight; abandon these, and keep the memory that MPI may touch. */

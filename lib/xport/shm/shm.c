@@ -122,11 +122,11 @@ static void publish(const tutti__chan_t *chan, tutti__word_t *word, uint32_t val
 }
 
 static tutti_status_t wait_for(const tutti__chan_t *chan, tutti__word_t *word, uint32_t value,
-                               tutti__stuck_t *stuck)
+                               tutti__hint_t *hint)
 {
-    stuck->word = word;
-    stuck->value = value;
-    stuck->peer = (int32_t)chan->key.peer;
+    hint->word = word;
+    hint->value = value;
+    hint->peer = (int32_t)chan->key.peer;
     return TUTTI__AGAIN;
 }
 
@@ -148,7 +148,7 @@ static tutti_status_t open_end(tutti__xport_t *xport, const tutti__chan_key_t *k
     chan->credits = x->credits;
     chan->stride = slot_stride(x);
     if (key->lane == 0)
-        chan->waiters = &x->machine->door[x->machine->me]->waiters;
+        chan->waiters = &x->machine->page[x->machine->me]->waiters;
     chan->xport = x;
     chan->key = *key;
     chan->peer = (uint32_t)x->machine->index_of[key->peer];
@@ -189,14 +189,14 @@ static tutti_status_t open_recv(tutti__xport_t *xport, const tutti__chan_key_t *
 }
 
 /* Look for the ring: the receiver may not have made it yet. */
-static tutti_status_t find_ring(tutti__chan_t *chan, tutti__stuck_t *stuck)
+static tutti_status_t find_ring(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     const shm_xport_t *x = chan->xport;
     tutti__word_t *entry = table_entry(x, &chan->key, x->machine->me, chan->peer);
     uint32_t page = tutti__load_acquire(entry);
 
     if (page == 0)
-        return wait_for(chan, entry, 0, stuck);
+        return wait_for(chan, entry, 0, hint);
     chan->ring = (ring_t *)(x->machine->base[chan->peer] + (size_t)page * PAGE_BYTES);
     return TUTTI_OK;
 }
@@ -204,17 +204,17 @@ static tutti_status_t find_ring(tutti__chan_t *chan, tutti__stuck_t *stuck)
 /* ---- messages ---- */
 
 static tutti_status_t chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
-                                uint32_t signature, int *ret_pending, tutti__stuck_t *stuck)
+                                uint32_t signature, int *ret_pending, tutti__hint_t *hint)
 {
     slot_t *slot;
 
-    if (TUTTI__UNLIKELY(chan->ring == NULL) && find_ring(chan, stuck) != TUTTI_OK)
+    if (TUTTI__UNLIKELY(chan->ring == NULL) && find_ring(chan, hint) != TUTTI_OK)
         return TUTTI__AGAIN;
     if (chan->count - chan->seen == chan->credits) {
         /* Pairs with the release in chan_release: the receiver has finished reading the slot. */
         chan->seen = tutti__load_acquire(&chan->ring->tail);
         if (chan->count - chan->seen == chan->credits)
-            return wait_for(chan, &chan->ring->tail, chan->seen, stuck);
+            return wait_for(chan, &chan->ring->tail, chan->seen, hint);
     }
     slot = slot_of(chan);
     slot->bytes = bytes;
@@ -225,10 +225,10 @@ static tutti_status_t chan_send(tutti__chan_t *chan, const void *data, size_t by
     return TUTTI_OK;
 }
 
-static tutti_status_t chan_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
+static tutti_status_t chan_flush(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     (void)chan;
-    (void)stuck;
+    (void)hint;
     return TUTTI_OK;
 }
 
@@ -238,12 +238,11 @@ static tutti_status_t mismatch(const tutti__chan_t *chan, const slot_t *slot, si
         return tutti__fail(TUTTI_ERR_MISMATCH, "rank %u sent %llu bytes where %zu were expected",
                            chan->key.peer, (unsigned long long)slot->bytes, bytes);
     return tutti__fail(TUTTI_ERR_MISMATCH,
-                       "rank %u has another collective, type, operation or count",
-                       chan->key.peer);
+                       "rank %u has another collective, type, operation or count", chan->key.peer);
 }
 
 static tutti_status_t chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
-                                const void **ret_data, tutti__stuck_t *stuck)
+                                const void **ret_data, tutti__hint_t *hint)
 {
     const slot_t *slot;
 
@@ -251,7 +250,7 @@ static tutti_status_t chan_view(tutti__chan_t *chan, size_t bytes, uint32_t sign
         /* Pairs with the release in chan_send. */
         chan->seen = tutti__load_acquire(&chan->ring->head);
         if (chan->seen == chan->count)
-            return wait_for(chan, &chan->ring->head, chan->seen, stuck);
+            return wait_for(chan, &chan->ring->head, chan->seen, hint);
     }
     slot = slot_of(chan);
     if (TUTTI__UNLIKELY(slot->bytes != bytes || slot->signature != signature))

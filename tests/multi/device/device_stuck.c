@@ -54,7 +54,7 @@ static void begin_stuck(const device_job_t *job, tutti_comm_t *comm, int is_asyn
 }
 
 /* The end, and the exit of the process, follow; the job's time limit applies to them. */
-static void stuck(rank_t *self)
+static void hint(rank_t *self)
 {
     int is_async = self->arg != NULL;
     uint64_t begin;
@@ -150,7 +150,7 @@ int main(void)
     int failures = 0;
 
     for (int i = 0; i < 2 && ranks_can_fork(); i++) {
-        job.fn = stuck;
+        job.fn = hint;
         job.arg = i > 0 ? &job : NULL;
         job.hosts = i > 0 ? "aab" : NULL;
         failures += device_run_job(&job);

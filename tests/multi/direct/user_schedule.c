@@ -324,14 +324,14 @@ static void open_wrong(rank_t *self)
 static void write_wrong(void)
 {
     static const char pair[] = "p: rank %d of 2, blocks 1, scratch 0, blocks per message 1\nLOOP\n";
-    FILE *stuck = create("stuck"), *twice = create("twice"), *rule = create("rule");
+    FILE *hint = create("stuck"), *twice = create("twice"), *rule = create("rule");
     FILE *order = create("order"), *huge = create("huge"), *apart = create("apart");
     const tutti__shape_t shape = one_host(3);
 
     for (int r = 0; r < 2; r++) {
-        fprintf(stuck, pair, r);
-        fprintf(stuck, "RECV_REDUCE from rank %d: IN[0] -> OUT[0], finish\n", 1 - r);
-        fprintf(stuck, "SEND IN[0] to rank %d\nEND_LOOP\n", 1 - r);
+        fprintf(hint, pair, r);
+        fprintf(hint, "RECV_REDUCE from rank %d: IN[0] -> OUT[0], finish\n", 1 - r);
+        fprintf(hint, "SEND IN[0] to rank %d\nEND_LOOP\n", 1 - r);
         fprintf(twice, pair, r);
         fprintf(twice, "SEND IN[0] to rank %d\n", 1 - r);
         fprintf(twice, "RECV_REDUCE from rank %d: IN[0] -> OUT[0]\n", 1 - r);
@@ -358,7 +358,7 @@ static void write_wrong(void)
         fprintf(apart, "END_LOOP\n");
     }
     print_row(tutti__algorithm_find(TUTTI__ALLREDUCE, "ring"), &shape, 0);
-    fclose(stuck);
+    fclose(hint);
     fclose(twice);
     fclose(rule);
     fclose(order);

@@ -132,13 +132,13 @@ typedef struct {
 
 static int send_step(flow_t *flow)
 {
-    tutti__stuck_t stuck = { NULL, 0, -2 };
+    tutti__hint_t hint = { NULL, 0, -2 };
     tutti_status_t status;
     size_t bytes = length_of(flow->next, flow->slot_bytes);
 
     if (flow->pending) {
-        status = flow->ops->flush(flow->chan, &stuck);
-        CHECK(status == TUTTI_OK || (status == TUTTI__AGAIN && stuck.peer >= 0));
+        status = flow->ops->flush(flow->chan, &hint);
+        CHECK(status == TUTTI_OK || (status == TUTTI__AGAIN && hint.peer >= 0));
         if (status == TUTTI__AGAIN)
             return 0;
         memset(flow->block, 0xee, flow->slot_bytes);
@@ -150,7 +150,7 @@ static int send_step(flow_t *flow)
         return 0;
     for (size_t i = 0; i < bytes; i++)
         flow->block[i] = byte_of(flow->from, flow->next, i);
-    status = flow->ops->send(flow->chan, flow->block, bytes, 1, &flow->pending, &stuck);
+    status = flow->ops->send(flow->chan, flow->block, bytes, 1, &flow->pending, &hint);
     CHECK(status == TUTTI_OK || status == TUTTI__AGAIN);
     if (status == TUTTI_OK && !flow->pending)
         flow->next++;
@@ -159,7 +159,7 @@ static int send_step(flow_t *flow)
 
 static int recv_step(flow_t *flow)
 {
-    tutti__stuck_t stuck = { NULL, 0, -2 };
+    tutti__hint_t hint = { NULL, 0, -2 };
     size_t bytes = length_of(flow->next, flow->slot_bytes);
     const void *data = NULL;
     const void *same = NULL;
@@ -173,13 +173,13 @@ static int recv_step(flow_t *flow)
     }
     if (flow->next == flow->total)
         return 0;
-    status = flow->ops->view(flow->chan, bytes, 1, &data, &stuck);
+    status = flow->ops->view(flow->chan, bytes, 1, &data, &hint);
     if (status == TUTTI__AGAIN) {
-        CHECK(stuck.peer == (int32_t)flow->from && stuck.word == NULL);
+        CHECK(hint.peer == (int32_t)flow->from && hint.word == NULL);
         return 0;
     }
     CHECK_OK(status);
-    CHECK_OK(flow->ops->view(flow->chan, bytes, 1, &same, &stuck));
+    CHECK_OK(flow->ops->view(flow->chan, bytes, 1, &same, &hint));
     CHECK(same == data);
     for (size_t i = 0; i < bytes; i++)
         CHECK(((const unsigned char *)data)[i] == byte_of(flow->from, flow->next, i));
@@ -354,12 +354,12 @@ static void case_fork(void)
 static tutti_status_t view(tutti__xport_t *xport, tutti__chan_t *chan, size_t bytes)
 {
     uint64_t start = tutti__now_ns();
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     const void *data;
     tutti_status_t status;
 
     do {
-        status = xport->ops->view(chan, bytes, 0, &data, &stuck);
+        status = xport->ops->view(chan, bytes, 0, &data, &hint);
         CHECK(tutti__now_ns() - start < DEADLINE_MS * UINT64_C(1000000));
     } while (status == TUTTI__AGAIN);
     return status;
@@ -372,14 +372,14 @@ static void wrong_length(const tutti__meet_t *meet, size_t slot_bytes, size_t se
     char both[2][32];
     tutti__xport_t *xport;
     tutti__chan_t *chan;
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     int pending;
 
     CHECK_OK(module->xport_open(meet, me == 0 ? sizeof(block) : slot_bytes, 2, &xport));
     if (me == 0) {
         CHECK_OK(xport->ops->open_send(xport, &KEY(0, 1, 0), &chan));
-        CHECK_OK(xport->ops->send(chan, block, sent, 0, &pending, &stuck));
-        while (pending && xport->ops->flush(chan, &stuck) == TUTTI__AGAIN)
+        CHECK_OK(xport->ops->send(chan, block, sent, 0, &pending, &hint));
+        while (pending && xport->ops->flush(chan, &hint) == TUTTI__AGAIN)
             sched_yield();
     } else if (me == 1) {
         CHECK_OK(xport->ops->open_recv(xport, &KEY(0, 0, 0), &chan));
@@ -417,19 +417,19 @@ static void pass_on(tutti__xport_t *xport, tutti__chan_t *out, tutti__chan_t *in
                     size_t bytes, int value, const char *slots, size_t slots_bytes)
 {
     const void *data;
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     tutti_status_t status;
     int pending;
 
     memset(block, value, bytes);
-    CHECK_OK(xport->ops->send(out, block, bytes, 0, &pending, &stuck));
-    while ((status = xport->ops->view(in, bytes, 0, &data, &stuck)) == TUTTI__AGAIN)
+    CHECK_OK(xport->ops->send(out, block, bytes, 0, &pending, &hint));
+    while ((status = xport->ops->view(in, bytes, 0, &data, &hint)) == TUTTI__AGAIN)
         sched_yield();
     CHECK_OK(status);
     CHECK((const char *)data >= slots && (const char *)data + bytes <= slots + slots_bytes);
     CHECK(((const char *)data)[0] == value && ((const char *)data)[bytes - 1] == value);
     xport->ops->release(in);
-    while (pending && (status = xport->ops->flush(out, &stuck)) == TUTTI__AGAIN)
+    while (pending && (status = xport->ops->flush(out, &hint)) == TUTTI__AGAIN)
         sched_yield();
     CHECK_OK(status);
 }
@@ -474,17 +474,16 @@ static void stuck_traffic(const tutti__meet_t *meet, size_t bytes, tutti__xport_
     tutti__chan_key_t right = KEY(0, (me + 1) % meet->size, 0);
     tutti__chan_key_t left = KEY(0, (me + meet->size - 1) % meet->size, 1);
     tutti__chan_t *chan;
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     int pending;
 
     CHECK_OK(module->xport_open(meet, sizeof(block), 4, ret_xport));
     CHECK_OK((*ret_xport)->ops->open_send(*ret_xport, &right, &chan));
-    CHECK_OK((*ret_xport)->ops->send(chan, block, bytes, 0, &pending, &stuck));
+    CHECK_OK((*ret_xport)->ops->send(chan, block, bytes, 0, &pending, &hint));
     if (bytes == sizeof(block)) {
-        CHECK_STATUS((*ret_xport)->ops->send(chan, block, bytes, 0, &pending, &stuck),
-                     TUTTI__AGAIN);
-        CHECK(stuck.peer == (int32_t)right.peer);
-        CHECK_STATUS((*ret_xport)->ops->flush(chan, &stuck), TUTTI__AGAIN);
+        CHECK_STATUS((*ret_xport)->ops->send(chan, block, bytes, 0, &pending, &hint), TUTTI__AGAIN);
+        CHECK(hint.peer == (int32_t)right.peer);
+        CHECK_STATUS((*ret_xport)->ops->flush(chan, &hint), TUTTI__AGAIN);
     }
     CHECK_OK((*ret_xport)->ops->open_recv(*ret_xport, &left, &chan));
     CHECK_OK((*ret_xport)->ops->expect(chan, 9));
@@ -496,7 +495,7 @@ static void case_cancel(void)
     tutti__xport_t *xport;
     tutti__meet_t meet;
     tutti__chan_t *chan;
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     uint64_t start;
     int pending;
 
@@ -507,7 +506,7 @@ static void case_cancel(void)
         xport->ops->cancel(xport, 0);
         CHECK(tutti__now_ns() - start < UINT64_C(2000000000));
         CHECK_OK(xport->ops->open_send(xport, &KEY(0, (me + 1) % meet.size, 0), &chan));
-        CHECK_STATUS(xport->ops->send(chan, &start, 8, 0, &pending, &stuck), TUTTI_ERR_TRANSPORT);
+        CHECK_STATUS(xport->ops->send(chan, &start, 8, 0, &pending, &hint), TUTTI_ERR_TRANSPORT);
         ring(xport, 1 << 20, meet.size, 1, 20);
         fence(&meet);
         xport->ops->close(xport);
@@ -702,7 +701,7 @@ static void app_ends_first(int ours)
     tutti__meet_t meet;
     tutti__meet_t late;
     tutti__chan_t *chan;
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     char all[64];
     int pending;
 
@@ -714,7 +713,7 @@ static void app_ends_first(int ours)
     app_finalize();
     CHECK_STATUS(xport->ops->progress(xport), TUTTI_ERR_SHUTDOWN);
     CHECK_OK(xport->ops->open_send(xport, &KEY(0, 0, 0), &chan));
-    CHECK_STATUS(xport->ops->send(chan, all, 1, 0, &pending, &stuck), TUTTI_ERR_SHUTDOWN);
+    CHECK_STATUS(xport->ops->send(chan, all, 1, 0, &pending, &hint), TUTTI_ERR_SHUTDOWN);
     CHECK_OK(xport->ops->open_recv(xport, &KEY(0, 0, 0), &chan));
     CHECK_STATUS(xport->ops->expect(chan, 1), TUTTI_ERR_SHUTDOWN);
     CHECK_STATUS(meet.allgather(meet.ctx, all, 1, all, 100), TUTTI_ERR_SHUTDOWN);

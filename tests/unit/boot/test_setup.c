@@ -194,7 +194,7 @@ tutti_status_t __wrap_tutti__arena_map(int fd, size_t span, int pid, char *base,
         return TUTTI_ERR_NO_MEMORY;
     status = __real_tutti__arena_map(fd, span, pid, base, ret_base);
     if (status == TUTTI_OK && fails(LAYOUT))
-        ((tutti__door_t *)*ret_base)->layout++;
+        ((tutti__status_page_t *)*ret_base)->layout++;
     return status;
 }
 
@@ -248,7 +248,7 @@ static int is_right(const void *arg)
         right &= (set.status[r] == TUTTI_OK) == (set.place == NOWHERE);
         right &= (m != NULL) == (set.status[r] == TUTTI_OK);
         for (uint32_t i = 0; m != NULL && i < m->nranks; i++)
-            right &= m->door[i] == set.machine[m->rank[i]]->door[set.machine[m->rank[i]]->me];
+            right &= m->page[i] == set.machine[m->rank[i]]->page[set.machine[m->rank[i]]->me];
     }
     for (uint32_t r = 0; r < RANKS; r++)
         tutti__machine_close(set.machine[r]);

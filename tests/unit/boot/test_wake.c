@@ -32,13 +32,13 @@
 
 typedef struct {
     uint32_t nranks, rounds;
-    tutti__door_t door[RANKS];
-    tutti__door_t *doors[RANKS];
+    tutti__status_page_t page[RANKS];
+    tutti__status_page_t *doors[RANKS];
     tutti__word_t word[RANKS]; /* each rank's progress */
     tutti__machine_t machine[RANKS];
     tutti__shm_t shm[RANKS];
     uint32_t index[RANKS];
-    int bell[RANKS];
+    int doorbell[RANKS];
     void (*publish)(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, uint32_t value);
     void (*sleep)(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
                   uint32_t value, uint32_t timeout_us);
@@ -55,14 +55,15 @@ static void begin(void *arg)
 {
     house_t *h = arg;
 
-    memset(h->door, 0, sizeof(h->door));
+    memset(h->page, 0, sizeof(h->page));
     memset(h->word, 0, sizeof(h->word));
     for (uint32_t r = 0; r < RANKS; r++) {
-        h->doors[r] = &h->door[r];
+        h->doors[r] = &h->page[r];
         h->index[r] = r;
-        h->bell[r] = (int)r;
-        h->machine[r] =
-            (tutti__machine_t){ .nranks = h->nranks, .me = r, .door = h->doors, .bell = h->bell };
+        h->doorbell[r] = (int)r;
+        h->machine[r] = (tutti__machine_t){
+            .nranks = h->nranks, .me = r, .page = h->doors, .doorbell = h->doorbell
+        };
         h->shm[r].machine = &h->machine[r];
         h->shm[r].nlocal = h->nranks;
         h->shm[r].me = r;
@@ -288,7 +289,7 @@ static void begin_engine(void *arg)
     h->engine.env.exec = &h->exec;
     h->engine.size = 2;
     h->engine.has_thread = 1;
-    h->engine.epfd = h->bell[0];
+    h->engine.epfd = h->doorbell[0];
 }
 
 static void thread_main(void *arg)

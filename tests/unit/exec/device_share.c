@@ -72,17 +72,17 @@ static tutti_status_t open_recv(tutti__xport_t *xport, const tutti__chan_key_t *
 }
 
 static tutti_status_t paced_send(tutti__chan_t *chan, const void *data, size_t bytes,
-                                 uint32_t signature, int *ret_pending, tutti__stuck_t *stuck)
+                                 uint32_t signature, int *ret_pending, tutti__hint_t *hint)
 {
     uint64_t now = tutti__now_ns();
     tutti_status_t status;
 
     if (now < chan->free_at) {
-        stuck->word = NULL;
-        stuck->peer = 0;
+        hint->word = NULL;
+        hint->peer = 0;
         return TUTTI__AGAIN;
     }
-    status = chan->ops->send(chan->inner, data, bytes, signature, ret_pending, stuck);
+    status = chan->ops->send(chan->inner, data, bytes, signature, ret_pending, hint);
     if (status == TUTTI_OK) {
         uint64_t from = now - chan->free_at < 1000000 ? chan->free_at : now;
 
@@ -92,9 +92,9 @@ static tutti_status_t paced_send(tutti__chan_t *chan, const void *data, size_t b
 }
 
 static tutti_status_t paced_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
-                                 const void **ret_data, tutti__stuck_t *stuck)
+                                 const void **ret_data, tutti__hint_t *hint)
 {
-    return chan->ops->view(chan->inner, bytes, signature, ret_data, stuck);
+    return chan->ops->view(chan->inner, bytes, signature, ret_data, hint);
 }
 
 static void paced_release(tutti__chan_t *chan)

@@ -221,20 +221,20 @@ static tutti_status_t start(devteam_t *team, uint32_t r)
     return tutti__run_start(&team->run[r], team->scheds[r], &team->call[r]);
 }
 
-static int may_sleep(const tutti__stuck_t *stuck)
+static int may_sleep(const tutti__hint_t *hint)
 {
-    return stuck->word != NULL && tutti__load_relaxed(stuck->word) == stuck->value;
+    return hint->word != NULL && tutti__load_relaxed(hint->word) == hint->value;
 }
 
 static tutti_status_t to_end(devteam_t *team, uint32_t r)
 {
     tutti_status_t status = start(team, r);
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
 
     while (status == TUTTI_OK) {
         uint64_t since = tutti__now_ns();
 
-        status = tutti__run_step(&team->run[r], &stuck);
+        status = tutti__run_step(&team->run[r], &hint);
         if (status != TUTTI__AGAIN)
             return status;
         do {
@@ -244,7 +244,7 @@ static tutti_status_t to_end(devteam_t *team, uint32_t r)
                 sched_yield();
             if (tutti__now_ns() - since > PATIENCE_NS)
                 return tutti__fail(TUTTI_ERR_TIMEOUT, "asleep for too long");
-        } while (may_sleep(&stuck));
+        } while (may_sleep(&hint));
         status = TUTTI_OK;
     }
     return status;
@@ -289,21 +289,21 @@ void devteam_threads(devteam_t *team)
 void devteam_turns(devteam_t *team)
 {
     uint32_t open = (1u << team->world.n) - 1;
-    tutti__stuck_t stuck[WORLD_RANKS];
+    tutti__hint_t hint[WORLD_RANKS];
     uint64_t since = tutti__now_ns();
 
     for (uint32_t r = 0; r < team->world.n; r++) {
-        memset(&stuck[r], 0, sizeof(stuck[r]));
+        memset(&hint[r], 0, sizeof(hint[r]));
         team->status[r] = start(team, r);
         open &= ~((uint32_t)(team->status[r] != TUTTI_OK) << r);
     }
     for (uint32_t r = 0; open != 0; r = (r + 1) % team->world.n) {
-        if (!(open >> r & 1) || may_sleep(&stuck[r]))
+        if (!(open >> r & 1) || may_sleep(&hint[r]))
             continue;
         if (tutti__now_ns() - since > PATIENCE_NS)
             fail_msg("ranks of the set %#x do not go on", open);
         ops()->use((int)r);
-        team->status[r] = tutti__run_step(&team->run[r], &stuck[r]);
+        team->status[r] = tutti__run_step(&team->run[r], &hint[r]);
         snprintf(team->error[r], TUTTI__ERROR_BYTES, "%s", tutti_last_error());
         if (team->status[r] != TUTTI__AGAIN)
             open &= ~(1u << r);

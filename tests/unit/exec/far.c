@@ -71,10 +71,10 @@ static uint32_t draw(far_t *far, uint32_t n)
     return (far->seed >> 8) % n;
 }
 
-static tutti_status_t again(const tutti__chan_t *chan, tutti__stuck_t *stuck)
+static tutti_status_t again(const tutti__chan_t *chan, tutti__hint_t *hint)
 {
-    stuck->word = NULL;
-    stuck->peer = (int32_t)chan->key.peer;
+    hint->word = NULL;
+    hint->peer = (int32_t)chan->key.peer;
     return TUTTI__AGAIN;
 }
 
@@ -151,16 +151,16 @@ static tutti_status_t open_recv(tutti__xport_t *xport, const tutti__chan_key_t *
     return open_end(xport, key, 1, ret_chan);
 }
 
-static tutti_status_t far_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
+static tutti_status_t far_flush(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     message_t *message;
 
     if (chan->below != NULL)
-        return chan->far->below->ops->flush(chan->below, stuck);
+        return chan->far->below->ops->flush(chan->below, hint);
     must(chan->data != NULL, "flush of nothing");
     if (chan->wait > 0) {
         chan->wait--;
-        return again(chan, stuck);
+        return again(chan, hint);
     }
     message = calloc(1, sizeof(*message) + chan->bytes);
     message->bytes = chan->bytes;
@@ -175,14 +175,14 @@ static tutti_status_t far_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
 }
 
 static tutti_status_t far_send(tutti__chan_t *chan, const void *data, size_t bytes,
-                               uint32_t signature, int *ret_pending, tutti__stuck_t *stuck)
+                               uint32_t signature, int *ret_pending, tutti__hint_t *hint)
 {
     if (chan->below != NULL)
-        return chan->far->below->ops->send(chan->below, data, bytes, signature, ret_pending, stuck);
+        return chan->far->below->ops->send(chan->below, data, bytes, signature, ret_pending, hint);
     must(chan->data == NULL && bytes <= chan->key.slot_bytes, "a message too many, or too long");
     must(is_its(chan->far, data), "data that are not the device's");
     if (draw(chan->far, 4) == 0)
-        return again(chan, stuck);
+        return again(chan, hint);
     chan->data = data;
     chan->bytes = bytes;
     chan->signature = signature;
@@ -233,14 +233,14 @@ static tutti_status_t far_expect(tutti__chan_t *chan, size_t n)
 }
 
 static tutti_status_t far_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
-                               const void **ret_data, tutti__stuck_t *stuck)
+                               const void **ret_data, tutti__hint_t *hint)
 {
     if (chan->below != NULL)
-        return chan->far->below->ops->view(chan->below, bytes, signature, ret_data, stuck);
+        return chan->far->below->ops->view(chan->below, bytes, signature, ret_data, hint);
     deliver(chan);
     must(chan->posted > 0, "more messages than expected");
     if (chan->arrived == 0 || draw(chan->far, 3) == 0)
-        return again(chan, stuck);
+        return again(chan, hint);
     must(chan->came[0].bytes == bytes && chan->came[0].signature == signature, "another message");
     *ret_data = slot(chan, 0);
     return TUTTI_OK;

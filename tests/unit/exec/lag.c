@@ -47,18 +47,18 @@ static uint32_t draw(lag_t *lag, uint32_t n)
 }
 
 /* No word to sleep on: with the next call this transport may act differently. */
-static tutti_status_t no_word(tutti_status_t status, tutti__stuck_t *stuck)
+static tutti_status_t no_word(tutti_status_t status, tutti__hint_t *hint)
 {
     if (status == TUTTI__AGAIN)
-        stuck->word = NULL;
+        hint->word = NULL;
     return status;
 }
 
-static tutti_status_t put_off(const tutti__chan_t *chan, tutti__stuck_t *stuck)
+static tutti_status_t put_off(const tutti__chan_t *chan, tutti__hint_t *hint)
 {
     lag_ticks++;
-    stuck->word = NULL;
-    stuck->peer = (int32_t)chan->key.peer;
+    hint->word = NULL;
+    hint->peer = (int32_t)chan->key.peer;
     return TUTTI__AGAIN;
 }
 
@@ -98,7 +98,7 @@ static tutti_status_t open_recv(tutti__xport_t *xport, const tutti__chan_key_t *
     return open_end(xport, key, 1, ret_chan);
 }
 
-static tutti_status_t lag_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
+static tutti_status_t lag_flush(tutti__chan_t *chan, tutti__hint_t *hint)
 {
     lag_t *lag = chan->lag;
     tutti_status_t status;
@@ -107,28 +107,28 @@ static tutti_status_t lag_flush(tutti__chan_t *chan, tutti__stuck_t *stuck)
     assert_non_null(chan->data);
     if (chan->wait > 0) {
         chan->wait--;
-        return put_off(chan, stuck);
+        return put_off(chan, hint);
     }
     status = lag->inner->ops->send(chan->inner, chan->data, chan->bytes, chan->signature, &pending,
-                                   stuck);
+                                   hint);
     if (status == TUTTI_OK)
         chan->data = NULL;
     assert_int_equal(pending, 0);
-    return no_word(status, stuck);
+    return no_word(status, hint);
 }
 
 static tutti_status_t lag_send(tutti__chan_t *chan, const void *data, size_t bytes,
-                               uint32_t signature, int *ret_pending, tutti__stuck_t *stuck)
+                               uint32_t signature, int *ret_pending, tutti__hint_t *hint)
 {
     lag_t *lag = chan->lag;
 
     assert_null(chan->data);
     switch (draw(lag, 4)) {
     case 0:
-        return put_off(chan, stuck);
+        return put_off(chan, hint);
     case 1:
         return no_word(
-            lag->inner->ops->send(chan->inner, data, bytes, signature, ret_pending, stuck), stuck);
+            lag->inner->ops->send(chan->inner, data, bytes, signature, ret_pending, hint), hint);
     default:
         chan->data = data;
         chan->bytes = bytes;
@@ -146,7 +146,7 @@ static tutti_status_t lag_expect(tutti__chan_t *chan, size_t messages)
 }
 
 static tutti_status_t lag_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
-                               const void **ret_data, tutti__stuck_t *stuck)
+                               const void **ret_data, tutti__hint_t *hint)
 {
     lag_t *lag = chan->lag;
     const void *data;
@@ -156,10 +156,10 @@ static tutti_status_t lag_view(tutti__chan_t *chan, size_t bytes, uint32_t signa
         fail_msg("more messages from rank %u, stream %u than expected", chan->key.peer,
                  chan->key.stream);
     if (draw(lag, 3) == 0)
-        return put_off(chan, stuck);
-    status = lag->inner->ops->view(chan->inner, bytes, signature, &data, stuck);
+        return put_off(chan, hint);
+    status = lag->inner->ops->view(chan->inner, bytes, signature, &data, hint);
     if (status != TUTTI_OK)
-        return no_word(status, stuck);
+        return no_word(status, hint);
     chan->lent = malloc(bytes);
     assert_non_null(chan->lent);
     memcpy(chan->lent, data, bytes);

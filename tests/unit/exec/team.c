@@ -123,8 +123,8 @@ static void end_member(crew_t *crew, member_t *m)
 
 static int may_sleep(const member_t *m)
 {
-    return m->state == MEMBER_RUNS && m->stuck.word != NULL &&
-           tutti__load_relaxed(m->stuck.word) == m->stuck.value;
+    return m->state == MEMBER_RUNS && m->hint.word != NULL &&
+           tutti__load_relaxed(m->hint.word) == m->hint.value;
 }
 
 /* One step of a rank: did it make progress? */
@@ -144,13 +144,13 @@ static int step(crew_t *crew, uint32_t rank)
         }
     }
     trace(crew, rank, &before);
-    m->status = tutti__run_step(&m->run, &m->stuck);
+    m->status = tutti__run_step(&m->run, &m->hint);
     trace(crew, rank, &after);
     moved = m->status != TUTTI__AGAIN || memcmp(&before, &after, sizeof(before)) != 0;
     if (m->status != TUTTI__AGAIN)
         end_member(crew, m);
-    else if (m->stuck.peer == (int32_t)rank || m->stuck.peer >= (int32_t)crew->team->world.n)
-        fail_msg("rank %u is stuck at rank %d", rank, m->stuck.peer);
+    else if (m->hint.peer == (int32_t)rank || m->hint.peer >= (int32_t)crew->team->world.n)
+        fail_msg("rank %u is stuck at rank %d", rank, m->hint.peer);
     /* Chunks of a node operation wait for up to three words, and the wait hint has the last one;
        see ORDER_ASLEEP. */
     if (asleep && moved && before.phase != SHM_CHUNKS)
@@ -216,7 +216,7 @@ static void say_stuck(const crew_t *crew, char *text, size_t bytes)
             used += (size_t)snprintf(text + used, bytes - used, "; rank %u: %s", r, m->error);
         else if (m->state == MEMBER_RUNS)
             used += (size_t)snprintf(text + used, bytes - used, "; rank %u waits for %d", r,
-                                     m->stuck.peer);
+                                     m->hint.peer);
     }
 }
 

@@ -50,7 +50,7 @@ typedef struct {
     tutti__exec_call_t call;
     const tutti__sched_t *sched;
     member_state_t state;
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     tutti_status_t status;
     char error[TUTTI__ERROR_BYTES];
 } member_t;

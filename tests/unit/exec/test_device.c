@@ -314,7 +314,7 @@ static void test_cancel(void **state)
                   .sub = "ring",
                   .shape = shape,
                   .on_device = 1 };
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     tutti__run_t *run = &team.run[0];
 
     (void)state;
@@ -325,9 +325,9 @@ static void test_cancel(void **state)
     pretend_rates(1e6, 0); /* 2 ms for a chunk */
     assert_int_equal(pretend_device()->use(0), TUTTI_OK);
     assert_int_equal(tutti__run_start(run, set.scheds[0], &team.call[0]), TUTTI_OK);
-    assert_int_equal(tutti__run_step(run, &stuck), TUTTI__AGAIN);
-    assert_null(stuck.word);
-    assert_int_equal(stuck.peer, -1);
+    assert_int_equal(tutti__run_step(run, &hint), TUTTI__AGAIN);
+    assert_null(hint.word);
+    assert_int_equal(hint.peer, -1);
     tutti__run_cancel(run);
     for (int s = 0; s < TUTTI__SCHED_STREAMS; s++)
         assert_int_equal(pretend_device()->query(team.device[0].lane[2].copied[s]), TUTTI_OK);

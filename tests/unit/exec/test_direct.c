@@ -111,12 +111,12 @@ static int run_to_sum(devteam_t *team, const set_t *set)
         assert_int_equal(tutti__run_start(&team->run[r], set->scheds[r], &team->call[r]), TUTTI_OK);
     }
     for (int r = 0; open != 0; r = !r) {
-        tutti__stuck_t stuck;
+        tutti__hint_t hint;
         tutti_status_t status = TUTTI_OK;
 
         assert_int_equal(pretend_device()->use(r), TUTTI_OK);
         if (open >> r & 1)
-            status = tutti__run_step(&team->run[r], &stuck);
+            status = tutti__run_step(&team->run[r], &hint);
         if (status != TUTTI__AGAIN)
             open &= ~(1u << r);
         if (r == 0 && status == TUTTI__AGAIN && run->stream[1].started && !run->stream[2].started &&

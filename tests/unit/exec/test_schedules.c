@@ -225,11 +225,11 @@ static void look(tutti__node_t *node, uint32_t lane, const tutti__node_call_t *c
     looking->wrong += call->src != looking->run->scratch || call->src_step == 0;
 }
 
-static tutti_status_t look_step(tutti__node_t *node, uint32_t lane, tutti__stuck_t *stuck)
+static tutti_status_t look_step(tutti__node_t *node, uint32_t lane, tutti__hint_t *hint)
 {
     (void)node;
     (void)lane;
-    (void)stuck;
+    (void)hint;
     return TUTTI_OK;
 }
 
@@ -244,7 +244,7 @@ static void test_node_on_scratch(void **state)
     tutti__exec_call_t call = {
         .in = numbers, .out = numbers, .count = 20, .dtype = TUTTI_INT64, .op = TUTTI_SUM
     };
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     tutti__sched_t *sched;
     tutti__run_t run;
 
@@ -257,7 +257,7 @@ static void test_node_on_scratch(void **state)
     tutti__run_init(&run, &env, 0);
     node.run = &run;
     assert_int_equal(tutti__run_start(&run, sched, &call), TUTTI_OK);
-    assert_int_equal(tutti__run_step(&run, &stuck), TUTTI_OK);
+    assert_int_equal(tutti__run_step(&run, &hint), TUTTI_OK);
     assert_int_equal(node.trips, 3);
     assert_int_equal(node.wrong, 0);
     tutti__run_fini(&run);

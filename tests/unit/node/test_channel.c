@@ -30,7 +30,7 @@ static void chan_rank(int rank, void *arg)
     tutti__xport_t *x = run->xport[rank];
     tutti__chan_key_t key = { .peer = (uint32_t)(1 - rank) };
     tutti__chan_t *in, *out;
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
 
     if (x->ops->open_recv(x, &key, &in) != TUTTI_OK || x->ops->open_send(x, &key, &out) != TUTTI_OK)
         run->wrong = 1;
@@ -39,11 +39,11 @@ static void chan_rank(int rank, void *arg)
         const void *data;
         int pending;
 
-        while (x->ops->send(out, &value, sizeof(value), 7, &pending, &stuck) == TUTTI__AGAIN)
+        while (x->ops->send(out, &value, sizeof(value), 7, &pending, &hint) == TUTTI__AGAIN)
             il_idle();
         if (i < 1)
             continue;
-        while (x->ops->view(in, sizeof(value), 7, &data, &stuck) == TUTTI__AGAIN)
+        while (x->ops->view(in, sizeof(value), 7, &data, &hint) == TUTTI__AGAIN)
             il_idle();
         memcpy(&value, data, sizeof(value));
         run->wrong |= value != (uint64_t)((i - 1) * 2 + (1 - rank));

@@ -140,24 +140,24 @@ static void say_early(const node_run_t *run, int rank)
 
 /* It begins in one of two ways, which may differ between ranks. */
 static tutti_status_t begin(node_run_t *run, int rank, int op, const tutti__node_call_t *call,
-                            tutti__stuck_t *stuck)
+                            tutti__hint_t *hint)
 {
     tutti__node_t *node = run->node[rank];
 
     if (run->lane == 0 && (rank + op) % 3 != 0)
-        return node->ops->repeat(node, call, (uint32_t)op % 3, stuck);
+        return node->ops->repeat(node, call, (uint32_t)op % 3, hint);
     node->ops->start(node, run->lane, call);
-    return node->ops->step(node, run->lane, stuck);
+    return node->ops->step(node, run->lane, hint);
 }
 
 static tutti_status_t finish(node_run_t *run, int rank, int op, const tutti__node_call_t *call)
 {
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
     tutti_status_t status;
     int looks = 0;
 
-    for (status = begin(run, rank, op, call, &stuck); status == TUTTI__AGAIN;
-         status = run->node[rank]->ops->step(run->node[rank], run->lane, &stuck)) {
+    for (status = begin(run, rank, op, call, &hint); status == TUTTI__AGAIN;
+         status = run->node[rank]->ops->step(run->node[rank], run->lane, &hint)) {
         if (run->early.kind == call->kind)
             say_early(run, rank);
         /* With random switches the scheduler cannot detect that all are idle. */
@@ -476,8 +476,7 @@ static void test_early(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         early_t early = cases[i].early;
 
-        if (is_found(cases[i].n, NULL, early, MOST, cases[i].shared) !=
-            cases[i].found)
+        if (is_found(cases[i].n, NULL, early, MOST, cases[i].shared) != cases[i].found)
             fail_msg("case %zu is %sfound", i, cases[i].found ? "not " : "");
     }
 }

@@ -497,8 +497,8 @@ static void go_on(driver_t *d, uint32_t lane, track_t *t)
     static const tutti_status_t ends[] = { TUTTI_OK, TUTTI_ERR_UNSUPPORTED, TUTTI_ERR_MISMATCH,
                                            TUTTI_ERR_MISMATCH };
     const case_t *c = &cases[t->at];
-    tutti__stuck_t stuck;
-    tutti_status_t status = node_of(d, c)->ops->step(node_of(d, c), lane, &stuck);
+    tutti__hint_t hint;
+    tutti_status_t status = node_of(d, c)->ops->step(node_of(d, c), lane, &hint);
     const char *wrong = NULL;
 
     if (status == TUTTI__AGAIN)

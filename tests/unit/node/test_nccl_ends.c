@@ -34,10 +34,10 @@ static void start_sum(uint32_t r, uint32_t lane, tutti__node_call_t *call)
 static tutti_status_t step_for(uint32_t r, uint32_t lane, int looks)
 {
     tutti_status_t status = TUTTI__AGAIN;
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
 
     for (int i = 0; i < looks && status == TUTTI__AGAIN; i++) {
-        status = nccl_job.node[r]->ops->step(nccl_job.node[r], lane, &stuck);
+        status = nccl_job.node[r]->ops->step(nccl_job.node[r], lane, &hint);
         if (status == TUTTI__AGAIN)
             usleep(LOOK_US);
     }
@@ -88,11 +88,11 @@ static void *sum_on(void *arg)
 
     for (uint32_t i = r; status == TUTTI_OK || status == TUTTI__AGAIN; i++) {
         uint32_t lane = i % 2;
-        tutti__stuck_t stuck;
+        tutti__hint_t hint;
 
         if (!running[lane])
             start_sum(r, lane, &call[lane]);
-        status = nccl_job.node[r]->ops->step(nccl_job.node[r], lane, &stuck);
+        status = nccl_job.node[r]->ops->step(nccl_job.node[r], lane, &hint);
         running[lane] = status == TUTTI__AGAIN;
         if (i % 16 == r)
             usleep(LOOK_US);

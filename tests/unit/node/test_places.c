@@ -130,7 +130,7 @@ static void check_slot(const pair_t *p, uint32_t r)
 /* Each rank makes as much progress as possible, one after another, for ROUNDS operations. */
 static void run(pair_t *p, int in_arena)
 {
-    tutti__stuck_t stuck;
+    tutti__hint_t hint;
 
     for (uint32_t r = 0; r < RANKS; r++) {
         p->round[r] = 0;
@@ -140,7 +140,7 @@ static void run(pair_t *p, int in_arena)
         uint32_t r = (uint32_t)steps % RANKS;
 
         assert_true(steps < 100000);
-        if (p->round[r] == ROUNDS || p->node[r]->ops->step(p->node[r], 0, &stuck) == TUTTI__AGAIN)
+        if (p->round[r] == ROUNDS || p->node[r]->ops->step(p->node[r], 0, &hint) == TUTTI__AGAIN)
             continue;
         check(p, r);
         if (!in_arena)

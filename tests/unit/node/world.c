@@ -59,13 +59,13 @@ void world_open(world_t *w, uint32_t n, const uint32_t *host_of)
         memcpy(w->host_of, host_of, n * sizeof(*host_of));
     for (uint32_t r = 0; r < n; r++) {
         assert_int_equal(tutti__arena_create(&w->arena[r]), TUTTI_OK);
-        w->door[r] = take(w, r, sizeof(tutti__door_t), &offset);
+        w->page[r] = take(w, r, sizeof(tutti__status_page_t), &offset);
         w->node_area[r] = take(w, r, node_bytes(w, r), &w->node_offset[r]);
         w->table[r] = take(w, r, tutti__xport_shm_table_bytes(n), &w->table_offset[r]);
         w->rank[r] = r;
         w->index[r] = (int32_t)r;
         w->base[r] = tutti__arena_base(w->arena[r]);
-        w->bell[r] = -1;
+        w->doorbell[r] = -1;
         w->pid[r] = getpid();
     }
     for (uint32_t r = 0; r < n; r++)
@@ -76,8 +76,8 @@ void world_open(world_t *w, uint32_t n, const uint32_t *host_of)
                                             .arena = w->arena[r],
                                             .base = w->base,
                                             .pid = w->pid,
-                                            .bell = w->bell,
-                                            .door = w->door };
+                                            .doorbell = w->doorbell,
+                                            .page = w->page };
 }
 
 void world_close(world_t *w)

@@ -28,8 +28,8 @@ typedef struct {
     int32_t index[WORLD_RANKS];
     char *base[WORLD_RANKS];
     int pid[WORLD_RANKS]; /* this process's */
-    tutti__door_t *door[WORLD_RANKS];
-    int bell[WORLD_RANKS];
+    tutti__status_page_t *page[WORLD_RANKS];
+    int doorbell[WORLD_RANKS];
     uint64_t node_offset[WORLD_RANKS], table_offset[WORLD_RANKS];
     void *node_area[WORLD_RANKS], *table[WORLD_RANKS];
 } world_t;

@@ -44,9 +44,9 @@ static int is_busy(const tutti__exec_device_t *device, uint32_t first, uint32_t 
     return tutti__device_is_queued(device);
 }
 
-void tutti__device_quiet(const tutti__exec_device_t *device, uint32_t first, uint32_t end)
+void tutti__device_quiesce(const tutti__exec_device_t *device, uint32_t first, uint32_t end)
 {
-    uint64_t limit = tutti__now_ns() + TUTTI__QUIET_NS;
+    uint64_t limit = tutti__now_ns() + TUTTI__QUIESCE_NS;
 
     for (uint32_t i = first; i < end; i++) {
         const tutti__device_lane_t *lane = &device->lane[i];

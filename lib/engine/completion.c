@@ -27,8 +27,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
-tutti_status_t tutti__landing_record(tutti__engine_t *e, tutti__bucket_t *bucket,
-                                     tutti__dstream_t *stream)
+tutti_status_t tutti__completion_record(tutti__engine_t *e, tutti__bucket_t *bucket,
+                                        tutti__dstream_t *stream)
 {
     tutti_status_t status;
 
@@ -43,18 +43,18 @@ tutti_status_t tutti__landing_record(tutti__engine_t *e, tutti__bucket_t *bucket
     return status;
 }
 
-void tutti__landing_add(tutti__engine_t *e, tutti__bucket_t *bucket)
+void tutti__completion_add(tutti__engine_t *e, tutti__bucket_t *bucket)
 {
     bucket->since_ns = tutti__now_ns();
     bucket->next = NULL;
-    if (e->landing_last != NULL)
-        e->landing_last->next = bucket;
+    if (e->completion_last != NULL)
+        e->completion_last->next = bucket;
     else
-        e->landing_first = bucket;
-    e->landing_last = bucket;
-    e->nlanding++;
+        e->completion_first = bucket;
+    e->completion_last = bucket;
+    e->ncompletions++;
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
-        r->landing_ns = bucket->since_ns;
+        r->completion_ns = bucket->since_ns;
         tutti__store_release(&r->queued, 1);
         tutti__store_release(&r->begun, 1);
     }
@@ -63,12 +63,12 @@ void tutti__landing_add(tutti__engine_t *e, tutti__bucket_t *bucket)
 
 static void drop_first(tutti__engine_t *e)
 {
-    tutti__bucket_t *bucket = e->landing_first;
+    tutti__bucket_t *bucket = e->completion_first;
 
-    e->landing_first = bucket->next;
-    if (e->landing_first == NULL)
-        e->landing_last = NULL;
-    e->nlanding--;
+    e->completion_first = bucket->next;
+    if (e->completion_first == NULL)
+        e->completion_last = NULL;
+    e->ncompletions--;
     e->on_device--;
     tutti__events_put(e, &bucket->landed);
     tutti__bucket_free(bucket);
@@ -100,29 +100,29 @@ static tutti_status_t land(const tutti__engine_t *e, const tutti__bucket_t *buck
     return nccl == TUTTI_OK ? TUTTI__AGAIN : nccl;
 }
 
-int tutti__landing_poll(tutti__engine_t *e)
+int tutti__completion_poll(tutti__engine_t *e)
 {
     tutti_status_t status = TUTTI_OK;
     tutti__request_t *next;
     int moved = 0;
 
-    while (e->landing_first != NULL && (status = land(e, e->landing_first)) == TUTTI_OK) {
-        for (tutti__request_t *r = e->landing_first->first; r != NULL; r = next) {
+    while (e->completion_first != NULL && (status = land(e, e->completion_first)) == TUTTI_OK) {
+        for (tutti__request_t *r = e->completion_first->first; r != NULL; r = next) {
             next = r->next;
             tutti__request_finish(e, r, TUTTI_OK, NULL);
         }
-        e->landing_first->first = NULL;
+        e->completion_first->first = NULL;
         drop_first(e);
         moved = 1;
     }
     if (status != TUTTI_OK && status != TUTTI__AGAIN)
-        fail(e, e->landing_first, status);
+        fail(e, e->completion_first, status);
     return moved;
 }
 
-void tutti__landing_clear(tutti__engine_t *e)
+void tutti__completion_clear(tutti__engine_t *e)
 {
-    while (e->landing_first != NULL)
+    while (e->completion_first != NULL)
         drop_first(e);
 }
 
@@ -134,15 +134,15 @@ static int is_at_work(const tutti__engine_t *e)
     return !atomic_load(&e->dead) && tutti__device_is_queued(device);
 }
 
-void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns)
+void tutti__completion_drain(tutti__engine_t *e, uint64_t limit_ns)
 {
     int before;
 
     if (e->on_device == 0)
         return;
     before = tutti__engine_use_device(e);
-    while (e->landing_first != NULL && !atomic_load(&e->dead) && tutti__now_ns() < limit_ns)
-        if (!tutti__landing_poll(e))
+    while (e->completion_first != NULL && !atomic_load(&e->dead) && tutti__now_ns() < limit_ns)
+        if (!tutti__completion_poll(e))
             sched_yield();
     while (is_at_work(e) && tutti__now_ns() < limit_ns)
         sched_yield();
@@ -158,7 +158,7 @@ void tutti__landing_drain(tutti__engine_t *e, uint64_t limit_ns)
 static tutti__request_t **find(tutti__engine_t *e, const tutti__request_t *request,
                                tutti__bucket_t **ret_bucket)
 {
-    for (tutti__bucket_t *b = e->landing_first; b != NULL; b = b->next)
+    for (tutti__bucket_t *b = e->completion_first; b != NULL; b = b->next)
         for (tutti__request_t **at = &b->first; *at != NULL; at = &(*at)->next)
             if (*at == request) {
                 *ret_bucket = b;
@@ -178,8 +178,8 @@ static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
     if (atomic_load(&e->dead))
         return TUTTI_OK;
     if (at == NULL)
-        return tutti__tickets_suit(request) ? tutti__tickets_give(e, request, stream, ret_gone)
-                                            : TUTTI_OK;
+        return tutti__semaphore_suit(request) ? tutti__semaphore_give(e, request, stream, ret_gone)
+                                              : TUTTI_OK;
     before = tutti__engine_use_device(e);
     status = e->env.exec->device->ops->wait(stream, bucket->landed);
     tutti__engine_give_back(e, before);
@@ -190,7 +190,7 @@ static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream)
+tutti_status_t tutti__completion_check(tutti__engine_t *e, tutti__dstream_t *stream)
 {
     int before, captures;
 
@@ -206,8 +206,8 @@ tutti_status_t tutti__landing_check(tutti__engine_t *e, tutti__dstream_t *stream
                     : TUTTI_OK;
 }
 
-tutti_status_t tutti__landing_pass(tutti__engine_t *e, tutti__request_t *request,
-                                   tutti__dstream_t *stream, int *ret_gone)
+tutti_status_t tutti__completion_pass(tutti__engine_t *e, tutti__request_t *request,
+                                      tutti__dstream_t *stream, int *ret_gone)
 {
     tutti_status_t status = TUTTI_OK;
 

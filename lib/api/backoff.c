@@ -42,16 +42,16 @@
 #define NEWS_MS 500
 
 /* The name of the rank or ranks that p waits for, or of its device. */
-static const char *whom(const tutti__comm_t *comm, const tutti__patience_t *p)
+static const char *whom(const tutti__comm_t *comm, const tutti__backoff_t *p)
 {
-    if (p->stuck.peer < 0)
+    if (p->hint.peer < 0)
         return p->tag & TUTTI__TAG_ON_DEVICE ? "its device" : "other ranks";
-    return tutti__boot_rank_name(comm->boot, (uint32_t)p->stuck.peer);
+    return tutti__boot_rank_name(comm->boot, (uint32_t)p->hint.peer);
 }
 
 /* The deadline has passed. A device does not tell which rank it waits for, so wait for a peer's
    report. If a process is stopped, name its rank: other ranks may only be waiting for it. */
-static tutti_status_t give_up(tutti__comm_t *comm, const tutti__patience_t *p)
+static tutti_status_t give_up(tutti__comm_t *comm, const tutti__backoff_t *p)
 {
     char halted[160] = "";
     tutti_status_t status = TUTTI_OK;
@@ -71,7 +71,7 @@ static tutti_status_t give_up(tutti__comm_t *comm, const tutti__patience_t *p)
 }
 
 /* Warn after each TUTTI_STALL_WARNING seconds of a wait. */
-static void warn(const tutti__comm_t *comm, const tutti__patience_t *p, uint64_t waited_ns)
+static void warn(const tutti__comm_t *comm, const tutti__backoff_t *p, uint64_t waited_ns)
 {
     char call[160], halted[160];
     double s = (double)waited_ns / 1e9;
@@ -87,7 +87,7 @@ static void warn(const tutti__comm_t *comm, const tutti__patience_t *p, uint64_t
 }
 
 /* An error if the communicator has ended or the deadline has passed; warns about long waits. */
-static tutti_status_t check_peers(tutti__comm_t *comm, tutti__patience_t *p)
+static tutti_status_t check_peers(tutti__comm_t *comm, tutti__backoff_t *p)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     uint64_t now = tutti__now_ns(), stall_ns = conf->stall_ms * 1000000u;
@@ -109,15 +109,15 @@ static tutti_status_t check_peers(tutti__comm_t *comm, tutti__patience_t *p)
 /* The place of a word relative to its writer's arena. All peers write a stage's words at the same
    place of their arenas, so the place identifies the stage. (With two ranks, announcements are at
    other places, but then a stage has one word.) */
-static uintptr_t place_of(const tutti__comm_t *comm, const tutti__stuck_t *stuck)
+static uintptr_t place_of(const tutti__comm_t *comm, const tutti__hint_t *hint)
 {
-    int32_t index = stuck->peer < 0 ? -1 : comm->machine->index_of[stuck->peer];
+    int32_t index = hint->peer < 0 ? -1 : comm->machine->index_of[hint->peer];
 
-    return (uintptr_t)stuck->word - (index < 0 ? 0 : (uintptr_t)comm->machine->base[index]);
+    return (uintptr_t)hint->word - (index < 0 ? 0 : (uintptr_t)comm->machine->base[index]);
 }
 
 /* Spin or yield once. 0: the wait has lasted long enough to sleep. */
-static int bide(const tutti__comm_t *comm, tutti__patience_t *p)
+static int back_off(const tutti__comm_t *comm, tutti__backoff_t *p)
 {
     uint64_t before;
 
@@ -138,31 +138,31 @@ static int bide(const tutti__comm_t *comm, tutti__patience_t *p)
     return 1;
 }
 
-static uint32_t sleep_us(const tutti__patience_t *p)
+static uint32_t sleep_us(const tutti__backoff_t *p)
 {
     uint64_t us = p->since_ns == 0 ? 0 : (tutti__now_ns() - p->since_ns) / 1000 / SLEEP_SHARE;
 
     return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, SLEEP_US), SLEEP_MOST_US);
 }
 
-tutti_status_t tutti__patience_bide(tutti__comm_t *comm, tutti__patience_t *p,
-                                    const tutti__stuck_t *now)
+tutti_status_t tutti__backoff_step(tutti__comm_t *comm, tutti__backoff_t *p,
+                                   const tutti__hint_t *now)
 {
     uintptr_t place = place_of(comm, now);
     int32_t index;
 
-    if (place != p->place || now->value != p->stuck.value)
+    if (place != p->place || now->value != p->hint.value)
         p->yielded_ns = 0;
-    if (now->word != p->stuck.word || now->value != p->stuck.value) {
+    if (now->word != p->hint.word || now->value != p->hint.value) {
         p->looks = 0;
         p->since_ns = 0;
         p->warned = 0;
     }
-    p->stuck = *now;
+    p->hint = *now;
     p->place = place;
     p->looks++;
     tutti__comm_help(comm);
-    if (bide(comm, p))
+    if (back_off(comm, p))
         return TUTTI_OK;
     index = now->peer < 0 ? -1 : comm->machine->index_of[now->peer];
     if (now->word != NULL && index >= 0)

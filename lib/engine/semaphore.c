@@ -2,7 +2,7 @@
 /*
  * Requests that only a semaphore in a stream waits for: tutti_cuda_wait with
  * TUTTI_STREAM_WAIT=device, if the host takes part in the work, so that no event can be recorded
- * behind it (landing.c).
+ * behind it (completion.c).
  *
  *      caller   takes a semaphore; the stream waits until it has this value; returns
  *      engine   continues; when the request ends, with success or an error, it writes the value
@@ -17,13 +17,13 @@
  * free, it is not pending, and the engine owns it.
  *
  * No stream waits for ever. The thread that hands a request over has the token and finds the
- * request in a lane. From then on the request is in `given`. Only tickets_end and tickets_end_all
- * remove it, and they write the word. request_finish calls the first when the bucket has ended.
- * request_finish_all calls the second when the communicator is closed or has died; every thread
- * that finds it dead does this in its next step. The request does end: while its lane is busy,
- * `polling` keeps the thread awake; peers that die or leave are noticed as usual; and the thread
- * ends the communicator at the deadline. The deadline counts from the moment at which the request's
- * data are complete, so the caller's own work before it may take any time.
+ * request in a lane. From then on the request is in `given`. Only semaphore_end and
+ * semaphore_end_all remove it, and they write the word. request_finish calls the first when the
+ * bucket has ended. request_finish_all calls the second when the communicator is closed or has
+ * died; every thread that finds it dead does this in its next step. The request does end: while its
+ * lane is busy, `polling` keeps the thread awake; peers that die or leave are noticed as usual; and
+ * the thread ends the communicator at the deadline. The deadline counts from the moment at which
+ * the request's data are complete, so the caller's own work before it may take any time.
  *
  * A stream must not block the work that it waits for. NCCL executes the calls of one communicator
  * in their order, in any stream. A call in a stream behind such a wait would block all later
@@ -96,7 +96,7 @@ static int take_word(uint32_t *ret_index)
     return 0;
 }
 
-void tutti__tickets_pause(void)
+void tutti__semaphore_pause(void)
 {
     /* take_word reads `pauses` after it has set its bit. */
     atomic_fetch_add(&pauses, 1);
@@ -104,12 +104,12 @@ void tutti__tickets_pause(void)
         usleep(NAP_US);
 }
 
-void tutti__tickets_resume(void)
+void tutti__semaphore_resume(void)
 {
     atomic_fetch_sub(&pauses, 1);
 }
 
-tutti_status_t tutti__tickets_open(tutti__engine_t *e)
+tutti_status_t tutti__semaphore_open(tutti__engine_t *e)
 {
     const tutti__device_ops_t *ops = e->env.exec->device->ops;
     tutti_status_t status;
@@ -125,7 +125,7 @@ tutti_status_t tutti__tickets_open(tutti__engine_t *e)
     return status == TUTTI_ERR_UNSUPPORTED ? TUTTI_OK : status;
 }
 
-void tutti__tickets_begin(tutti__engine_t *e, const tutti__bucket_t *bucket)
+void tutti__semaphore_begin(tutti__engine_t *e, const tutti__bucket_t *bucket)
 {
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
         tutti__store_release(&r->begun, 1);
@@ -144,7 +144,7 @@ static tutti_status_t await_word(tutti__engine_t *e, tutti__dstream_t *stream, u
     return status;
 }
 
-int tutti__tickets_suit(const tutti__request_t *request)
+int tutti__semaphore_suit(const tutti__request_t *request)
 {
     const tutti__call_t *call = &request->call;
 
@@ -152,8 +152,8 @@ int tutti__tickets_suit(const tutti__request_t *request)
            !(tutti__call_reduces(call->kind) && call->op > TUTTI_MAXLOC);
 }
 
-tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti__request_t *request,
-                                   tutti__dstream_t *stream, int *ret_gone)
+tutti_status_t tutti__semaphore_give(tutti__engine_t *e, tutti__request_t *request,
+                                     tutti__dstream_t *stream, int *ret_gone)
 {
     tutti_status_t status;
     uint32_t index;
@@ -167,8 +167,8 @@ tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti__request_t *request
     }
     tutti__request_end_handle(request);
     tutti__request_release(e, request);
-    request->ticket = (uint8_t)(index + 1);
-    request->ticket_value = ++values[index];
+    request->semaphore = (uint8_t)(index + 1);
+    request->semaphore_value = ++values[index];
     request->given_ns = tutti__now_ns();
     request->chain = e->given;
     e->given = request;
@@ -183,19 +183,19 @@ tutti_status_t tutti__tickets_give(tutti__engine_t *e, tutti__request_t *request
 static void let_go(tutti__engine_t *e, tutti__request_t **at)
 {
     tutti__request_t *request = *at;
-    uint32_t index = request->ticket - 1u;
+    uint32_t index = request->semaphore - 1u;
 
     *at = request->chain;
     tutti__events_put(e, &request->ready);
     /* Release: pairs with the device's read, so the stream sees the request's result. */
-    tutti__store_release(word_of(e, index), request->ticket_value);
+    tutti__store_release(word_of(e, index), request->semaphore_value);
     put_word(index);
     tutti__request_free(request);
     atomic_fetch_sub(&e->ngiven, 1);
 }
 
-void tutti__tickets_end(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
-                        const char *text)
+void tutti__semaphore_end(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
+                          const char *text)
 {
     char words[TUTTI__ERROR_BYTES];
     tutti__request_t **at = &e->given;
@@ -212,7 +212,7 @@ void tutti__tickets_end(tutti__engine_t *e, tutti__request_t *request, tutti_sta
     let_go(e, at);
 }
 
-void tutti__tickets_end_all(tutti__engine_t *e, const char *text)
+void tutti__semaphore_end_all(tutti__engine_t *e, const char *text)
 {
     if (e->given != NULL && !atomic_load(&e->dead))
         TUTTI__LOG(TUTTI__LOG_WARN,
@@ -256,7 +256,7 @@ static int has_no_data(const tutti__engine_t *e, const tutti__request_t *request
            e->env.exec->device->ops->query(request->ready) == TUTTI__AGAIN;
 }
 
-void tutti__tickets_watch(tutti__engine_t *e)
+void tutti__semaphore_watch(tutti__engine_t *e)
 {
     uint64_t now, limit_ns = e->env.conf->timeout_ms * 1000000u, late_ns = 0;
     const tutti__request_t *late = NULL;
