@@ -4,7 +4,7 @@
  *
  * Each inner rank keeps a table of tensors by name. When all ranks of its subtree have announced a
  * tensor, it passes on one merged announcement. At rank 0, the coordinator, the tensor is agreed
- * then: decide.c and buckets.c go on. A conflict is found by the first rank that merges the two
+ * then: decide.c and buckets.c continue. A conflict is found by the first rank that merges the two
  * announcements, and goes up as a pair of ranks.
  *
  * A message, or a call of a submission group, is not merged but passed on at once, so the

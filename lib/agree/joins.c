@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks that have joined (tutti_join): each counts as having announced every tensor, and makes zero
- * contributions. It learns from the bucket's metadata what the other ranks submitted.
+ * contributions. The bucket's metadata describe the calls of the other ranks.
  */
 #include "agree/tensors.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The metadata of a call: what ranks must have in common to make one tensor of their calls. */
+/* The metadata of a call: the properties that must be equal on all ranks for one tensor. */
 #ifndef TUTTI__AGREE_METADATA_H
 #define TUTTI__AGREE_METADATA_H
 

@@ -70,7 +70,7 @@ struct tutti__participant {
     tutti__tensor_t *tensor;
 };
 
-/* A tensor that some ranks of my subtree have announced. */
+/* A tensor that some ranks of this rank's subtree have announced. */
 struct tutti__tensor {
     uint64_t hash;
     tutti__announce_msg_t msg;          /* the merged announcements */
@@ -92,7 +92,7 @@ struct tutti__agree {
     tutti__tensor_t *tensors[TUTTI__TENSOR_BUCKETS];
     uint32_t nparticipants;           /* in all tensors */
     tutti__submission_t **submission; /* [size] of each rank: the group that is incomplete */
-    unsigned char *joined;            /* [size] of my subtree */
+    unsigned char *joined;            /* [size] of this rank's subtree */
     uint32_t njoined;
     int departed; /* a rank has left */
     int ended;    /* the owner has ended the communicator */

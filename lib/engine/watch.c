@@ -51,7 +51,7 @@ static int set_dead(tutti__engine_t *e, tutti_status_t status, const char *text)
     return first;
 }
 
-/* ---- doors ---- */
+/* ---- status pages ---- */
 
 uint32_t tutti__watch_page(const tutti__engine_t *e, uint32_t rank)
 {
@@ -75,7 +75,7 @@ void tutti__watch_set_page(const tutti__engine_t *e, uint32_t end)
             tutti__machine_ring(machine, i);
 }
 
-/* ---- words ---- */
+/* ---- texts ---- */
 
 static int is_gone(tutti__engine_t *e, uint32_t rank)
 {

@@ -34,7 +34,7 @@ typedef struct {
     tutti__blockmap_t map;
     size_t src_step, dst_step; /* 0, or for SCRATCH the distance of two blocks in elements; equal on
                                   all ranks, as are all following fields */
-    int whole;                 /* outside loops: whole blocks; else chunk `trip` of each block */
+    int whole;                 /* outside loops: whole blocks; inside: chunk `trip` of each block */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
     int again; /* only src and dst have changed since this structure was started in this lane */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Nails down every size, offset and number that programs were compiled with.
+ * Fixes every size, offset and number that programs were compiled with.
  *
- * A change here breaks programs that exist. New fields and numbers get a line of their own; lines
- * that are here stay. It passes by compiling.
+ * A change here breaks existing programs. New fields and numbers get new lines; existing lines
+ * stay. The test is passed when it compiles.
  */
 #include <tutti/tutti.h>
 

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The manual pages say what headers, table of variables and programs say: each exported function has
-# a page with its declaration, each parameter and each variable is explained, each option is there.
-# mandoc and groff, where they are, find nothing wrong; other awks make the same pages. Runs in the
-# build directory.
+# The manual pages agree with the headers, the table of variables and the programs: each exported
+# function has a page with its declaration, each parameter and each variable is explained, and each
+# option is listed. mandoc and groff, if installed, find no error, and other awks make the same
+# pages. Runs in the build directory.
 set -eu
 
 top=$(cd "$srcdir" && pwd)
@@ -17,12 +17,12 @@ fail() {
     failed=1
 }
 
-# squeeze: without fonts, escapes and blanks.
+# squeeze: removes fonts, escapes and blanks.
 squeeze() {
     sed 's/\\f[BIPR]//g; s/\\e/\\/g; s/\\-/-/g' "$@" | tr -d ' \n'
 }
 
-# make_pages OUT AWK...: sections 3 and 7, of $headers.
+# make_pages OUT AWK...: sections 3 and 7, from $headers.
 make_pages() {
     out=$1
     shift
@@ -51,7 +51,7 @@ for name in $(sed -n 's/^ *\(tutti_[a-z][a-z0-9_]*\);.*/\1/p' "$top/lib/libtutti
     fi
     target=$(sed -n 's/^\.so //p' "$page")
     [ -z "$target" ] || page=man/$target
-    # All sections that stand there, and have text.
+    # All sections of the page that have text.
     sections=$(awk '/^\.SH/ { name = $2; next } !/^\./ && !(name in seen) {
         seen[name] = 1; printf "%s ", name }' "$page")
     case $sections in

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The names that libtutti.so exports, those in libtutti.map and those marked TUTTI_API in the public
-# headers are the same; but what the map has in TUTTI_PRIVATE is in no public header. Runs in the
-# build directory.
+# The names that libtutti.so exports, the names in libtutti.map and the names marked TUTTI_API in
+# the public headers are equal. Exception: names in the map's TUTTI_PRIVATE are in no public header.
+# Runs in the build directory.
 set -eu
 
 lib=.libs/libtutti.so
@@ -16,7 +16,7 @@ trap 'rm -rf "$here"' EXIT
     sort >"$here/library"
 sed -n '/^TUTTI_PRIVATE/q; s/^ *\(tutti_[a-z0-9_]*\);.*/\1/p' "$srcdir/lib/libtutti.map" | sort >"$here/map"
 
-# A declaration runs from TUTTI_API to its semicolon; its name stands before the first parenthesis.
+# A declaration extends from TUTTI_API to its semicolon; its name precedes the first parenthesis.
 cat "$srcdir"/include/tutti/*.h | awk '
     /^#/ { next }
     /^TUTTI_API/ { text = ""; inside = 1 }

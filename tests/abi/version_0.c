@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that was built with the header of version 0 runs with the library of today.
+ * A program that was built with the header of version 0 runs with the present library.
  *
- * Each structure lies at the end of a page that a page without access follows, so a read of a field
- * that version 0 did not have is a crash. A world of one rank, which meets by a store.
+ * Each structure ends at the end of a page, and the next page allows no access. So a read of a
+ * field that version 0 did not have crashes. A world of one rank, which meets by a store.
  */
 #include "abi/tutti_0.h"
 
@@ -22,7 +22,7 @@
         }                                                                                          \
     } while (0)
 
-/* A copy whose last byte is the last one that may be read. */
+/* A copy whose last byte is the last readable byte. */
 static void *at_end(const void *structure, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libcublas: c = alpha a b + beta c in a stream, by columns, as its documents say. Sums are in
- * double. Made where there is cuBLAS's header.
+ * libcublas: c = alpha a b + beta c in a stream, by columns, as in its documentation. Sums are in
+ * double. Built if cuBLAS's header is found.
  */
 #include "cuda_libs/inside.h"
 
@@ -96,7 +96,7 @@ static double element(const matrix_t *m, size_t row, size_t column)
     return x;
 }
 
-/* All of it, or turned, as [columns][rows]. */
+/* The whole matrix, or transposed, as [columns][rows]. */
 static double *columns_of(const matrix_t *m, int turns)
 {
     size_t rows = turns ? m->columns : m->rows, columns = turns ? m->rows : m->columns;
@@ -115,7 +115,7 @@ static void put(const gemm_item_t *g, const double *sums, size_t column)
 
     for (size_t i = 0; i < c->rows; i++) {
         char *at = (char *)(uintptr_t)c->at + (column * c->stride + i) * bytes;
-        /* What is there must not be read if it counts for nothing. */
+        /* With beta 0 the old value must not be read. */
         double before = g->beta != 0 ? g->beta * element(c, i, column) : 0;
         float x = (float)(g->alpha * sums[i] + before);
 
@@ -159,14 +159,14 @@ static int dtype_of(cudaDataType type, tutti_dtype_t *ret_dtype)
     return type == CUDA_R_32F || type == CUDA_R_16F || type == CUDA_R_16BF;
 }
 
-/* With sums in float32: two of one type, the third of that or float32. */
+/* With sums in float32: a and b have one type; c has this type or float32. */
 static int fits(const gemm_item_t *g, cublasComputeType_t compute, cublasGemmAlgo_t algo)
 {
     return compute == CUBLAS_COMPUTE_32F && algo == CUBLAS_GEMM_DEFAULT &&
            g->a.dtype == g->b.dtype && (g->c.dtype == g->a.dtype || g->c.dtype == TUTTI_FLOAT32);
 }
 
-/* 0: a size or a stride is none. */
+/* 0: a size or a stride is invalid. */
 static int describe(matrix_t *ret_m, const void *at, int rows, int columns, int stride)
 {
     ret_m->at = at;

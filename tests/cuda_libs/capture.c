@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams that are captured into a graph, which stays empty: nothing may be queued there. What
- * counts is who may do what meanwhile: calls that are unsafe then spoil the capture, unless their
- * thread is in relaxed mode (cudaThreadExchangeStreamCaptureMode in CUDA's header).
+ * Streams that are captured into a graph. The graph stays empty, because nothing may be queued
+ * there. Tested are the calls that are allowed meanwhile: an unsafe call invalidates the capture,
+ * unless its thread is in relaxed mode (cudaThreadExchangeStreamCaptureMode in CUDA's header).
  */
 #include "cuda_libs/inside.h"
 
@@ -16,16 +16,16 @@ struct CUgraph_st {
 
 typedef struct {
     cudaStream_t stream; /* NULL: free */
-    pthread_t thread;    /* that began it */
+    pthread_t thread;    /* the thread that began it */
     enum cudaStreamCaptureMode mode;
     int is_spoiled;
 } capture_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* captures */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects captures */
 static capture_t captures[MOST];
 static _Thread_local enum cudaStreamCaptureMode mine = cudaStreamCaptureModeGlobal;
 
-/* NULL: none. Under the lock. */
+/* NULL: not captured. Under the lock. */
 static capture_t *find(cudaStream_t stream)
 {
     for (int i = 0; i < MOST; i++)
@@ -104,7 +104,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     return cudaSuccess;
 }
 
-/* What is left of it, its stream NULL if there was none. */
+/* Remove and return the capture; its stream is NULL if there was none. */
 static capture_t take(cudaStream_t stream)
 {
     capture_t was = { .stream = NULL }, *capture;
@@ -154,7 +154,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
     return rt_end(code);
 }
 
-/* Streams that wait for the legacy one, whose capture would concern it, there are none. */
+/* There are no streams that wait for the legacy stream, so its own capture cannot affect it. */
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus)
 {
     int code = rt_begin("cudaStreamIsCapturing");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libcuda: the thread's context, modules, launches, words, and what a pointer points to.
+ * libcuda: the thread's context, modules, launches, semaphores, and the attributes of pointers.
  *
- * A launch's parameter is copied when it is made. Its addresses are looked up when the stream comes
- * to it, and what is not memory of that device, or leaves it, breaks the device, as CUDA's 700.
+ * A launch copies its parameter. Its addresses are checked when the stream executes it. An address
+ * outside the device's memory, or an overrun, breaks the device, like CUDA's error 700.
  */
 #include "cuda_libs/inside.h"
 
@@ -17,7 +17,7 @@
 #define FATBIN_MAGIC 0xba55ed50u
 #define MOST_FUNCTIONS 64
 #define MOST_THREADS 1024
-#define TRAINER_WORDS 32 /* of a kernel's arguments, of 8 bytes */
+#define TRAINER_WORDS 32 /* of a kernel's arguments, 8 bytes each */
 
 struct CUfunc_st {
     int device;
@@ -32,7 +32,7 @@ struct CUmod_st {
     struct CUfunc_st functions[MOST_FUNCTIONS];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of modules */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the modules */
 
 typedef struct {
     const struct CUfunc_st *function;
@@ -107,7 +107,7 @@ CUresult cuModuleUnload(CUmodule hmod)
     return (CUresult)code;
 }
 
-/* The types are in the name. */
+/* The name contains the types. */
 static struct CUfunc_st describe(const char *name, int device)
 {
     struct CUfunc_st f = { device, kernel_find(name), trainer_find(name), 0, 1, 1 };
@@ -184,8 +184,9 @@ static int see_arrays(const struct CUfunc_st *f, tutti__sum_args_t *args)
     return 1;
 }
 
-/* How long the arrays are only the kernel knows: whatever is an address of the device's becomes the
-   view of it. No number of the trainer's looks like one (examples/train_kernels.h). */
+/* Only the kernel has the lengths of the arrays, so every value that is an address of the device is
+   replaced by its view. None of the trainer's numbers looks like an address
+   (examples/train_kernels.h). */
 static void see_words(const struct CUfunc_st *f, uint64_t *words)
 {
     for (size_t i = 0; i < trainer_bytes(f->trainer) / sizeof(*words); i++) {
@@ -241,7 +242,7 @@ static void take_params(launch_item_t *item, void **params)
     memcpy(&item->count, params[1], sizeof(item->count));
 }
 
-/* Unlike other calls for streams of the context's device only. */
+/* Unlike other calls: only for streams of the context's device. */
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                         unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
@@ -264,7 +265,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
     return (CUresult)code;
 }
 
-/* ---- words and pointers ---- */
+/* ---- semaphores and pointers ---- */
 
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                              unsigned int flags)
@@ -285,7 +286,7 @@ CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value
     return (CUresult)code;
 }
 
-/* Of what is not its memory, and of its end, it says nothing. */
+/* It returns no attributes for other memory, or for the end of its own. */
 static int answer(CUpointer_attribute attribute, const void *ptr, void *ret)
 {
     tutti__where_t where = memory_where(ptr);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What went wrong, as CUDA and NCCL tell it: a code, and words by it. The runtime's last error is
- * the thread's, and whoever leaves one behind ends the process: the module clears its own, so that
- * an application does not find them.
+ * Errors in the form of CUDA and NCCL: a code, and its text. The runtime's last error belongs to
+ * the thread. A thread that does not clear it ends the process at its next call: the module must
+ * clear its own errors, so that an application does not find them.
  */
 #include "cuda_libs/inside.h"
 
@@ -38,9 +38,9 @@ static const struct {
 };
 #define CODES (sizeof(codes) / sizeof(*codes))
 
-/* The thread's. */
+/* The thread's last error. */
 static _Thread_local cudaError_t last;
-static _Thread_local int said; /* the code that words belong to; 0: none */
+static _Thread_local int said; /* the code of the text in `words`; 0: none */
 static _Thread_local char words[WORDS_BYTES];
 static _Thread_local char nccl_words[WORDS_BYTES];
 
@@ -93,7 +93,7 @@ int err_code(tutti_status_t status, int otherwise)
         if (is_broken(pretend_device()->current()))
             otherwise = cudaErrorIllegalAddress;
         return err_say(otherwise, "%s", tutti_last_error());
-    default: /* of NCCL's work in the stream */
+    default: /* from NCCL's work in the stream */
         return err_say(cudaErrorUnknown, "%s", tutti_last_error());
     }
 }
@@ -206,7 +206,7 @@ const char *ncclGetErrorString(ncclResult_t result)
     return (size_t)result < sizeof(texts) / sizeof(*texts) ? texts[result] : "unknown result code";
 }
 
-/* The real one's are the process's. */
+/* In the real library the text belongs to the process. */
 const char *ncclGetLastError(ncclComm_t comm)
 {
     (void)comm;

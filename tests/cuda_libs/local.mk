@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# One shared object that stands for libcuda, libcudart, libcublas and libnccl; see inside.h. names.sh
-# gives it their names. The kernels are a library of their own, so that the rest is linked as C.
+# One shared object that stands for libcuda, libcudart, libcublas and libnccl; see inside.h.
+# names.sh gives it their names. The kernels are in a separate library, so that the rest is
+# linked as C.
 if HAVE_CUDA
 if HAVE_CXX
 check_LTLIBRARIES += tests/libhost_kernels.la tests/cuda_libs.la

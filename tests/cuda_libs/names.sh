@@ -4,13 +4,13 @@
 
 cuda_libs=$PWD/tests/.libs/cuda_libs.so
 
-# has_cuda_libs: were they, and the module, built?
+# has_cuda_libs: were these libraries and the module built?
 has_cuda_libs() {
     test -e "$TUTTI_MODULE_DIR/cuda.so" && test -e "$cuda_libs"
 }
 
-# use_cuda_libs FOLDER: they get their names there. Who is started from here on takes them, also where
-# there are real ones.
+# use_cuda_libs FOLDER: links them there under their names. Programs that start after this use them,
+# even if the real libraries are installed.
 use_cuda_libs() {
     for name in libcuda.so.1 libcudart.so.12 libcudart.so.13 libcublas.so.12 libcublas.so.13 \
         libnccl.so.2; do

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libnccl: communicators. Those that are not blocking are in progress until ncclCommGetAsyncError
- * has said that they are not: the real one may go on before, so what comes earlier is an error
- * here. Finalized they are in progress until all ranks have done the same.
+ * libnccl: communicators. A non-blocking communicator is in progress until ncclCommGetAsyncError
+ * has reported the end. The real one may finish earlier, so an earlier call is an error here. After
+ * ncclCommFinalize it is in progress until all ranks have called it.
  */
 #include "cuda_libs/inside.h"
 
@@ -11,9 +11,9 @@
 #include <time.h>
 
 #define CONFIG_MAGIC 0xcafebeefu
-/* Versions below keep what a call has still to do with its thread. */
+/* Below this version a call keeps its remaining work in its thread. */
 #define UNBOUND 22700
-/* How often it is in progress, at least. */
+/* It is reported as in progress at least so often. */
 #define POLLS 2
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -242,7 +242,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* ---- registered buffers: NCCL 2.18 has none ---- */
+/* ---- registered buffers: missing in NCCL 2.18 ---- */
 
 #if NCCL_VERSION_CODE >= 21900
 ncclResult_t ncclMemAlloc(void **ptr, size_t size)
@@ -258,7 +258,7 @@ ncclResult_t ncclMemFree(void *ptr)
     return ncclSuccess;
 }
 
-/* Turned off, it answers no handle and no error. */
+/* If registration is disabled, it returns no handle and no error. */
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle)
 {
     const char *local = getenv("NCCL_LOCAL_REGISTER");

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libnccl: calls. They are a group, though it be of one, and are launched when that ends. A group
- * is of one communicator and one stream here, as Tutti has it; collectives of nothing are left out,
- * as by the real one.
+ * libnccl: calls. Every call is in a group, even a single one, and is launched when the group ends.
+ * A group has one communicator and one stream here, as in Tutti. Collectives without elements are
+ * omitted, as in the real library.
  */
 #include "cuda_libs/inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The thread's. */
+/* The thread's group. */
 static _Thread_local struct {
     int depth;
-    ncclResult_t error; /* the first in it */
+    ncclResult_t error; /* the group's first error */
     ncclComm_t comm;
     cudaStream_t stream;
     size_t n, room;
@@ -27,13 +27,13 @@ ncclResult_t ncclGroupStart(void)
 
 /* ---- types and operations ---- */
 
-/* E4M3 and E5M2, of which older headers do not know. */
+/* E4M3 and E5M2, which older headers lack. */
 static int is_float8(ncclDataType_t type)
 {
     return (int)type == 10 || (int)type == 11;
 }
 
-/* Float8 is moved only, as bytes. */
+/* Float8 is only moved, as bytes. */
 static tutti_dtype_t type_of(ncclDataType_t type)
 {
     switch ((int)type) {
@@ -100,7 +100,7 @@ static ncclResult_t check(const char *what, const tutti__nccl_call_t *call, nccl
         return nccl_say(ncclInvalidArgument, "%s: the communicator was finalized", what);
     if (call->dtype == 0 || call->op == 0)
         return nccl_say(ncclInvalidArgument, "%s: type %d, or its operation", what, (int)type);
-    /* Those that only move elements, too, as taskAppend in NCCL's enqueue.cc has it. */
+    /* Also calls that only move elements, as taskAppend does in NCCL's enqueue.cc. */
     if (!is_message(call) && call->count > 0 && is_float8(type))
         return nccl_say(ncclInvalidArgument,
                         "%s: FP8 reduction support begins with sm90 capable devices", what);
@@ -130,7 +130,7 @@ static ncclResult_t append(const tutti__nccl_call_t *call, ncclComm_t comm, cuda
     return ncclSuccess;
 }
 
-/* op: NULL: it only moves. */
+/* op NULL: the call only moves data. */
 static ncclResult_t queue(const char *what, tutti__nccl_call_t call, ncclDataType_t type,
                           const ncclRedOp_t *op, ncclComm_t comm, cudaStream_t stream)
 {

@@ -14,7 +14,7 @@ typedef struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int visible;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* managed */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects `managed` */
 static managed_t managed[MOST_MANAGED];
 
 /* ---- devices ---- */
@@ -53,7 +53,7 @@ cudaError_t cudaGetDeviceCount(int *count)
     return rt_end(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
-/* The device is the thread's, and has a context, from here on. */
+/* From here on the thread uses the device, which has a context. */
 cudaError_t cudaSetDevice(int device)
 {
     int code = check_device(device);
@@ -119,7 +119,7 @@ cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
 
     if (code == cudaSuccess)
         code = capture_forbids("cudaHostAlloc");
-    /* Without it other devices of the process would not reach it. */
+    /* Without this flag the other devices of the process could not access it. */
     if (code == cudaSuccess && flags != cudaHostAllocPortable)
         code = err_say(cudaErrorNotSupported, "cudaHostAlloc: not portable");
     if (code == cudaSuccess)
@@ -127,7 +127,7 @@ cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)
     return rt_end(code);
 }
 
-/* The entry of a pointer, or of NULL, which is free; NULL: there is none. Under the lock. */
+/* The entry of a pointer; of NULL: a free entry; NULL: there is none. Under the lock. */
 static managed_t *find_managed(const void *begin)
 {
     for (int i = 0; i < MOST_MANAGED; i++)
@@ -183,7 +183,7 @@ static int drop_managed(void *ptr)
     return entry != NULL;
 }
 
-/* Of NULL it only makes a context. */
+/* cudaFree(NULL) only makes a context. */
 cudaError_t cudaFree(void *devPtr)
 {
     int code = rt_begin("cudaFree");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libcudart: streams, events and copies. A thread may use those of another device than its own,
- * where CUDA says so; the pretend device wants it to be there meanwhile.
+ * libcudart: streams, events and copies. A thread may use the streams and events of another device,
+ * if CUDA allows it. The pretend device requires that the thread uses this device meanwhile.
  */
 #include "cuda_libs/inside.h"
 
@@ -13,7 +13,7 @@
 #define LOWEST 0
 #define HIGHEST (-5)
 
-/* ---- whose? ---- */
+/* ---- the device of an object ---- */
 
 void visit_device(device_t *device, visit_t *ret_visit)
 {
@@ -51,8 +51,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPr
     return rt_end(code);
 }
 
-/* Whether it is urgent the pretend device is not told: who may wait for words is for the module to
-   know. */
+/* The pretend device does not receive the priority: the module must check which streams may wait on
+   semaphores. */
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
 {
     int code = rt_begin("cudaStreamCreateWithPriority");
@@ -287,7 +287,7 @@ cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t 
     return rt_end(code);
 }
 
-/* Until all that is there now is done. */
+/* Wait for all present work of the stream. */
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     cudaEvent_t event;

@@ -5,7 +5,7 @@
 
 #include "gpu/gpu.h"
 
-static int whole; /* else in the quick form */
+static int whole; /* 0: the quick form */
 
 static int jobs(const device_options_t *options, int ranks)
 {
@@ -28,7 +28,7 @@ int main(void)
         { 0 },
         { .fuse_bytes = 8192, .stage_bytes = 4096 }, /* little memory */
         { .fuse_bytes = 8192, .stage_bytes = 4096, .fusion_bytes = 2048 },
-        { .no_nccl = 1 }, /* all in host memory */
+        { .no_nccl = 1 }, /* all calls in host memory */
     };
     int failures = 0;
 

@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The bench programs on a real device: right results from Tutti and NCCL, as multi/bench/bench_device.sh
-# has it; and without a launcher.
+# The bench programs on a real device: results from Tutti and NCCL are right, as in
+# multi/bench/bench_device.sh; and without a launcher.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
 
-# On the pretend device that test runs by itself.
+# On the pretend device the test suite runs that test by itself.
 [ "$device" = pretend ] || [ "$nccl" = 0 ] || expect sh "$srcdir/tests/multi/bench/bench_device.sh"
 
-# right N HOSTS COMMAND...: all rows say that they are.
+# right N HOSTS COMMAND...: all rows report right results.
 right()
 {
     ranks "$@" >"$work/out" 2>&1

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For the scripts that need a real device; sourced by them in the build folder. TUTTI_TEST_DEVICE
-# names the device, default cuda. Without such a device they are skipped: ends with 77 and says why;
-# or fail, with TUTTI_TEST_GPU=required, as then without NCCL.
+# For the scripts that need a real device, which source it in the build folder. TUTTI_TEST_DEVICE
+# names the device, default cuda. Without such a device they print the reason and end with 77. With
+# TUTTI_TEST_GPU=required they fail instead, and they also fail without NCCL.
 
 export TUTTI_TEST_DEVICE="${TUTTI_TEST_DEVICE:-cuda}"
 device=$TUTTI_TEST_DEVICE
 errors=0
 unset TUTTI_DEVICE TUTTI_DEVICE_ID
 
-# CUDA's driver maps where AddressSanitizer has its gap, and keeps memory until the end.
+# CUDA's driver maps memory where AddressSanitizer has its gap, and keeps memory until the end.
 if [ "$device" = cuda ]; then
     no_gap="protect_shadow_gap=0:detect_leaks=0:alloc_dealloc_mismatch=0"
     export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}$no_gap"
@@ -18,9 +18,9 @@ fi
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-# need_device: sets gpus, how many devices the tests use. Of pretend ones there are as many as
-# TUTTI_TEST_DEVICES says, else two. And full, the ranks of one host: one for each, or two that share
-# the only one; and nccl, 1 if there is NCCL.
+# need_device: sets gpus, the number of devices that the tests use. The pretend device has
+# TUTTI_TEST_DEVICES devices, default two. Sets full, the ranks of one host: one for each device, or
+# two that share the only device. Sets nccl, 1 if there is NCCL.
 need_device()
 {
     tests/gpu/probe >"$work/probe" 2>&1
@@ -52,13 +52,13 @@ wrong()
     errors=$((errors + 1))
 }
 
-# expect COMMAND...: ends well.
+# expect COMMAND...: succeeds.
 expect()
 {
     "$@" || wrong "$*: status $?"
 }
 
-# fresh: what the pretend NCCL needs, new for each job; that of libraries.sh, too.
+# fresh: a new file for the pretend NCCL, needed for each job; also below libraries.sh.
 fresh()
 {
     [ "$device" = pretend ] || [ -n "${TUTTI_TEST_PRETEND:-}" ] || return 0
@@ -67,18 +67,18 @@ fresh()
     export TUTTI_TEST_PRETEND="$work/nccl"
 }
 
-# share: ranks that are more than devices. NCCL takes several on one if it thinks that each is on a host
-# of its own, and then they talk over sockets; they take turns on the GPU, some 10 ms each.
+# share: for more ranks than devices. NCCL accepts several ranks on one device if each seems to be
+# on its own host. They then communicate over sockets, and use the GPU in turn, for some 10 ms each.
 share()
 {
     export NCCL_HOSTID="rank$rank" NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-lo}" \
         NCCL_IB_DISABLE=1 NCCL_NET=Socket
 }
 
-# ranks N HOSTS COMMAND...: N ranks, without any launcher. HOSTS is one: all on this host; apart:
-# each is a host of its own. Rank 0's output is shown, that of others where it failed. With `spread`
-# set each has a GPU of its own if there are enough, also of hosts apart, which else begin with the
-# first.
+# ranks N HOSTS COMMAND...: N ranks, without a launcher. HOSTS is one: all on this host; apart: each
+# rank is a host of its own. Prints the output of rank 0, and of the ranks that failed. With
+# `spread` set, each rank has a GPU of its own if there are enough, even on hosts apart. Otherwise
+# each host begins with the first GPU.
 ranks()
 {
     count=$1

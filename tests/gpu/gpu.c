@@ -22,7 +22,8 @@ int gpu_is_real(void)
     return strcmp(gpu_name(), "pretend") != 0;
 }
 
-/* The real module, but libraries.sh's libraries: the host copies, and NCCL wants a file. */
+/* The real module, but over the libraries of libraries.sh: the host does the copies, and NCCL
+   needs a file. */
 static int is_pretended(void)
 {
     return !gpu_is_real() || getenv("TUTTI_TEST_PRETEND") != NULL;
@@ -55,7 +56,7 @@ static const char *module_dir(void)
     return dir != NULL ? dir : "";
 }
 
-/* As common.sh has it, for who was forked by a test. */
+/* As share in common.sh, for processes that a test has forked. */
 static void share(void)
 {
     char host[32];
@@ -180,7 +181,7 @@ void gpu_copy(const gpu_t *gpu, void *dst, const void *src, size_t bytes)
     gpu_finish(gpu);
 }
 
-/* Of one copy. */
+/* Bytes of one copy. */
 static size_t busy_bytes(void)
 {
     return (size_t)(is_pretended() ? 32 : 256) << 20;
@@ -191,7 +192,7 @@ size_t gpu_busy_bytes(void)
     return 2 * busy_bytes();
 }
 
-/* A real one needs more of them: 600 take some 100 ms of it; no more, as queues are not endless. */
+/* A real device needs more copies: 600 take about 100 ms. Not more, because queues are finite. */
 void gpu_busy(const gpu_t *gpu, char *memory, tutti__dstream_t *stream)
 {
     int copies = is_pretended() ? 10 : 600;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the programs for a real device share: the device that TUTTI_TEST_DEVICE names ("cuda"), by
- * its module, and a stream with an event.
+ * Shared by the programs for a real device: the device that TUTTI_TEST_DEVICE names ("cuda"),
+ * opened by its module, and a stream with an event.
  *
- * Nothing of a device is opened before a job's ranks are started: who has started CUDA cannot be
- * forked. How many devices there are comes from the scripts, in TUTTI_TEST_DEVICES.
+ * No device is opened before a job's ranks are started, because a process that has initialised CUDA
+ * must not fork. The scripts pass the number of devices in TUTTI_TEST_DEVICES.
  */
 #ifndef TUTTI_TESTS_GPU_H
 #define TUTTI_TESTS_GPU_H
@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "mem/device.h"
 
-#ifndef COUNT_OF /* coll_case.h has it, too */
+#ifndef COUNT_OF /* also in coll_case.h */
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #endif
 
@@ -23,22 +23,22 @@ enum {
 };
 
 const char *gpu_name(void);
-/* Is it the real one? */
+/* Is it the real device? */
 int gpu_is_real(void);
 /* From TUTTI_TEST_DEVICES; at most GPU_MOST. */
 int gpu_devices(void);
-/* Ranks of one host: with a device each, or two that share the only one (common.sh has how). */
+/* Ranks of one host: one per device, or two that share the only device (see common.sh). */
 int gpu_ranks(void);
 /* TUTTI_TEST_NCCL is not 0: the device's module has found NCCL. */
 int gpu_has_nccl(void);
-/* Open the module. UNSUPPORTED or ABI, with the module's words. */
+/* Open the module. UNSUPPORTED or ABI, with the module's text. */
 tutti_status_t gpu_module(const tutti__device_ops_t **ret_ops, const char **ret_versions);
-/* Before each job: the pretended NCCL wants a new file, that of libraries.sh, too. 0 if it
-   worked. */
+/* Call before each job: the pretended NCCL needs a new file, also below libraries.sh.
+   0: success. */
 int gpu_prepare(void);
-/* Run ranks with devices; size 1 without fork, so that other programs can look on. */
+/* Run ranks with devices. Size 1 does not fork, so that tools such as a sanitizer can follow. */
 int gpu_run(rank_fn_t fn, int size);
-/* A function of CUDA's runtime, or of the pretend device; NULL: not there. */
+/* A function of CUDA's runtime, or of the pretend device; NULL: not found. */
 void *gpu_function(const char *name);
 
 typedef struct {
@@ -48,18 +48,18 @@ typedef struct {
     tutti__devent_t *event;
 } gpu_t;
 
-/* The rank's device is the calling thread's from here on. */
+/* From here on the calling thread uses the rank's device. */
 void gpu_begin(gpu_t *gpu, rank_t *self);
 void gpu_end(gpu_t *gpu);
-/* What query says when the event has come. */
+/* Wait for the event; returns the result of query. */
 tutti_status_t gpu_query(const gpu_t *gpu, tutti__devent_t *event);
-/* Until all in the stream is done. */
+/* Wait until all work in the stream is complete. */
 void gpu_finish(const gpu_t *gpu);
 /* Device memory, freed by ops->free. */
 char *gpu_alloc(const gpu_t *gpu, size_t bytes);
-/* Done at return. */
+/* Complete at the return. */
 void gpu_copy(const gpu_t *gpu, void *dst, const void *src, size_t bytes);
-/* Queue copies that take a while; memory: gpu_busy_bytes() on the device. */
+/* Queue copies that take some time; memory: gpu_busy_bytes() on the device. */
 void gpu_busy(const gpu_t *gpu, char *memory, tutti__dstream_t *stream);
 size_t gpu_busy_bytes(void);
 

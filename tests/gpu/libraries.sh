@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The real module, tutti/cuda.so, with real data: the scripts for a GPU, as they are, over pretended
-# libraries of CUDA and NCCL (tests/cuda_libs/), with two devices and with one. Where there is a GPU
-# these are taken all the same, as they come first.
+# The real module, tutti/cuda.so, with real data: the scripts for a GPU, unchanged, over pretended
+# libraries of CUDA and NCCL (tests/cuda_libs/), with two devices and with one. On a machine with a
+# GPU these libraries are used as well, because they come first in the search path.
 set -u
 
 . "$srcdir/tests/cuda_libs/names.sh"
@@ -13,10 +13,10 @@ if ! has_cuda_libs; then
     exit 77
 fi
 use_cuda_libs "$work"
-# Whoever starts a job puts a file of its own here.
+# Each script that starts a job sets a file of its own here.
 export TUTTI_TEST_PRETEND="$work/nccl" TUTTI_TEST_DEVICE=cuda
 
-# passes DEVICES COMMAND...: and has used the libraries
+# passes DEVICES COMMAND...: succeeds, and has used the libraries
 passes() {
     devices=$1
     shift
@@ -31,7 +31,7 @@ passes() {
 gpu="$srcdir/tests/gpu"
 passes 0,1 sh "$gpu/table.sh"
 passes 0,1 sh "$gpu/collectives.sh"
-# Calls of NCCL before 2.27 belong to their threads. Without mpirun, for time's sake.
+# Calls of NCCL before 2.27 belong to their threads. Without mpirun, to save time.
 passes 0,1 env MPI_LIBS= TUTTI_TEST_NCCL_VERSION=22605 sh "$gpu/bench.sh"
 ! is_long "all calls with one device" || passes 0 sh "$gpu/collectives.sh"
 if test -x examples/example_train && grep -q cublasGemmEx "$cuda_libs"; then

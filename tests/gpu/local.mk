@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-# On a real device; without one they are skipped. TUTTI_TEST_DEVICE names the device; pretend.sh runs
-# them all on the pretend device, libraries.sh with pretended libraries of CUDA and NCCL.
+# On a real device; without one they are skipped. TUTTI_TEST_DEVICE names the device; pretend.sh
+# runs all of them on the pretend device, libraries.sh with pretended libraries of CUDA and NCCL.
 script_tests += \
     %reldir%/bench.sh \
     %reldir%/collectives.sh \
@@ -41,7 +41,7 @@ gpu_stand_in = %reldir%/stand_in.c $(gpu_shared)
 %C%_direct_SOURCES = %reldir%/direct.c $(device_job) $(multi_case) $(gpu_stand_in)
 %C%_direct_LDADD = $(LDADD) -lm -ldl
 
-# Calls in streams; measure.sh runs it, too.
+# Calls in streams; measure.sh runs it as well.
 test_programs += %reldir%/stream
 %C%_stream_SOURCES = %reldir%/stream.c $(gpu_shared)
 %C%_stream_LDADD = $(LDADD) -ldl

@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Measures what there is to know of Tutti on this machine's GPUs, in under 8 minutes, as tables:
+# Measures Tutti on this machine's GPUs, in under 8 minutes, as tables:
 #
 #     pack      packing and unpacking gradients next to the device's own copies
 #     direct    allreduce of 8 B to 64 MiB next to NCCL, blocking and in a stream
 #     hosts     two and four pretended hosts, with a GPU each if there are as many
 #     ways      two pretended hosts of two or more GPUs each, if there are as many: small allreduces
-#               by NCCL, and made in host memory, next to what lib/coll/device_cost.c thinks of them
+#               by NCCL and in host memory, next to the estimates of lib/coll/device_cost.c
 #     lists     all gradients of three networks, next to NCCL
 #     train     the trainer's accuracy and speed, next to two processors
 #
 # usage: measure.sh [--quick] BUILD [PART...]. Builds nothing, needs no launcher; BUILD is a folder
-# in which `make all-programs` was run. --quick: small sizes, to see that it works. Ends with 1 if a
-# step failed; the others are made all the same.
+# in which `make all-programs` was run. --quick: small sizes, as a check. If a step fails, the other
+# steps still run, and the script ends with 1.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -61,7 +61,7 @@ if [ -n "$quick" ]; then
     length="--steps 5 --epochs 1"
 fi
 
-# in_time SECONDS WHAT: sets limit to what is left of 8 minutes, if it is less; at an end: fails.
+# in_time SECONDS WHAT: sets limit, at most to the rest of 8 minutes; fails if there is none.
 in_time()
 {
     left=$((470 - $(date +%s) + began))
@@ -94,8 +94,8 @@ pack()
     done
 }
 
-# direct_of N: ranks with a GPU each. Small calls also with communicators that block, for which NCCL
-# starts no threads.
+# direct_of N: ranks with a GPU each. Small calls also run with blocking communicators, for which
+# NCCL starts no threads.
 direct_of()
 {
     step 60 "$1" one bench/tutti_allreduce -d "$device" -c -m 8:$most $peers $times
@@ -126,12 +126,12 @@ hosts()
     done
 }
 
-# way EACH STAGED FILE: an allreduce on two hosts of so many ranks; rank 0's output is in the file.
+# way EACH STAGED FILE: an allreduce on two hosts of EACH ranks; FILE gets rank 0's output.
 way()
 {
     each=$1
     in_time 40 "ways $2" || return 0
-    # The file's words are expanded by each rank.
+    # Each rank expands the variables of its command.
     # shellcheck disable=SC2016
     ranks $((2 * each)) one env EACH="$each" TUTTI_DEVICE_STAGED_BYTES="$2" TUTTI_LOG=info \
         timeout --kill-after=5 $limit sh -c 'TUTTI_HOST_ID=host$((TUTTI_RANK / EACH)) exec "$@"' sh \
@@ -140,7 +140,7 @@ way()
     wrong "ways of $each, $2: status $?"
 }
 
-# Staged bytes and, in the end, what the library takes by itself.
+# Forced values of TUTTI_DEVICE_STAGED_BYTES, and finally the library's own choice.
 ways_of()
 {
     for staged in 0 16G auto; do

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The scripts for a real device on the pretend one, so that they are right on the day they are
-# needed; and that without a device they are skipped with a reason.
+# Runs the scripts for a real device on the pretend device, so that they work when a real device is
+# available. Without a device they are skipped with a reason.
 set -u
 export TUTTI_TEST_DEVICE=pretend TUTTI_TEST_DEVICES=2
 unset TUTTI_TEST_GPU
@@ -11,7 +11,7 @@ errors=0
 files=$(mktemp -d) || exit 1
 trap 'rm -rf "$files"' EXIT
 
-# ends STATUS PATTERN COMMAND...: with that, saying so.
+# ends STATUS PATTERN COMMAND...: with this status and output.
 ends()
 {
     wanted=$1
@@ -38,7 +38,7 @@ if test -x examples/example_train && test -d /usr/share/datasets/fashion-mnist; 
     ends 0 '^test accuracy' env TUTTI_TEST_DEVICES=1 sh "$gpu/train.sh"
 fi
 
-# A tool that only runs the program, and one that has found something.
+# A tool that only runs the program, and a tool that reports an error.
 cat >"$files/compute-sanitizer" <<'END2'
 #!/bin/sh
 until test -f "$1" && test -x "$1"; do

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# table.c under CUDA's compute-sanitizer: memcheck, as no kernel here has shared memory. Not the
-# streams: under it work is done at once, so there is nothing to wait for. Then three steps of the
-# example trainer.
+# table.c under CUDA's compute-sanitizer: memcheck, because no kernel here uses shared memory. The
+# streams are omitted: the tool executes work at once, so there is nothing to wait for. Then three
+# steps of the example trainer.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
@@ -21,13 +21,13 @@ if [ -z "$tool" ]; then
     exit 77
 fi
 
-# It answers with 9 if it found something. What a test refuses on purpose is no error.
+# The tool returns 9 if it found an error. A call that a test makes fail on purpose is not an error.
 check="$tool --tool memcheck --error-exitcode 9 --report-api-errors no"
 for part in memory casts pieces sums; do
     expect $check tests/gpu/table $part
 done
 if [ "$nccl" = 1 ]; then
-    # It rewrites each of NCCL's kernels when they are loaded.
+    # The tool rewrites each of NCCL's kernels when they are loaded.
     timeout --kill-after=5 200 $check tests/gpu/table nccl
     status=$?
     case $status in

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pretend/pretend.h over the device that TUTTI_TEST_DEVICE names: so the tests of calls on the
- * pretend device run on a real one, as they are. Linked instead of tests/libpretend.la.
+ * pretend/pretend.h over the device that TUTTI_TEST_DEVICE names, so that the tests of calls on the
+ * pretend device run on a real device without changes. Linked instead of tests/libpretend.la.
  *
- * It has PRETEND_DEVICES devices, whatever there is: number n is the real one n modulo their
- * number. So ranks may be more than GPUs where NCCL does not mind, which is on different hosts. To
- * tell whose memory is whose, allocations are listed.
+ * It has PRETEND_DEVICES devices, whatever the machine has: number n is the real device n modulo
+ * their number. So there may be more ranks than GPUs where NCCL allows it, which is on different
+ * hosts. A list of allocations records the owner of each.
  *
- * Ranks are processes, and the module is opened in each at the first use: who has started CUDA
- * cannot be forked. Counts are this process's. Delays are the device's own.
+ * Ranks are processes, and each opens the module at the first use, because a process that has
+ * initialised CUDA must not fork. Counts are this process's. Delays are the device's own.
  */
 #include "gpu/gpu.h"
 #include "pretend/pretend.h"
@@ -32,10 +32,10 @@ typedef struct {
 
 static const tutti__device_ops_t *real;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all that is not atomic */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all that is not atomic */
 static range_t ranges[MOST_RANGES];
 static int nranges;
-/* Of pretend_read and pretend_write. */
+/* Used by pretend_read and pretend_write. */
 static struct {
     tutti__dstream_t *stream;
     tutti__devent_t *event;
@@ -98,7 +98,7 @@ static tutti__where_t where(const void *ptr)
     if (real == NULL)
         return found;
     is = real->where(ptr).kind;
-    if (found.kind == TUTTI__MEM_HOST) /* or behind the end of ours */
+    if (found.kind == TUTTI__MEM_HOST) /* or behind the end of this device's memory */
         return (tutti__where_t){ is, is == TUTTI__MEM_HOST ? -1 : mine };
     if (is != found.kind)
         ranks_fail(__FILE__, __LINE__, "%p is memory of kind %d, and not %d", ptr, (int)is,
@@ -106,7 +106,7 @@ static tutti__where_t where(const void *ptr)
     return found;
 }
 
-/* Something is made or freed. */
+/* An object is made or freed. */
 static tutti_status_t changes(const char *what)
 {
     if (!atomic_load(&forbidden))
@@ -137,7 +137,7 @@ static void unlist(const void *ptr)
     pthread_mutex_unlock(&lock);
 }
 
-/* Zeroed, as the pretend device's. */
+/* Zeroed, as the pretend device's memory is. */
 static tutti_status_t alloc(size_t bytes, void **ret_ptr)
 {
     tutti_status_t status = changes("alloc");
@@ -203,7 +203,7 @@ static void host_drop(void *ptr)
     real->host_free(ptr);
 }
 
-/* ---- what is made, too, but freed when nobody counts ---- */
+/* ---- objects that are counted when made, and freed without a count ---- */
 
 static tutti_status_t make_stream(int is_urgent, tutti__dstream_t **ret_stream)
 {
@@ -228,7 +228,7 @@ static tutti_status_t make_timer(tutti__devent_t **ret_timer)
 
 /* ---- the table ---- */
 
-/* What may be called before a device is used; open_real fills in the rest. */
+/* Functions that may be called before a device is used; open_real fills in the others. */
 static tutti__device_ops_t ours = {
     .abi = TUTTI__DEVICE_ABI,
     .name = "pretend",
@@ -244,7 +244,7 @@ static void open_real(void)
     const char *versions;
     tutti__device_ops_t table;
 
-    /* If ours is lent under the same name, it would be found. */
+    /* A device lent under the same name would be found instead of the real one. */
     tutti__module_lend_device(NULL);
     CHECK_OK(gpu_module(&real, &versions));
     tutti__module_lend_device(&ours);
@@ -273,7 +273,7 @@ const tutti__device_ops_t *pretend_device(void)
     return &ours;
 }
 
-/* ---- the rest of pretend.h that these tests call ---- */
+/* ---- the other functions of pretend.h that these tests call ---- */
 
 int pretend_prepare(int nranks)
 {
@@ -302,7 +302,7 @@ unsigned pretend_counts(int device, pretend_count_t what)
     return what == PRETEND_FORBIDDEN ? atomic_load(&violations) : 0;
 }
 
-/* On the thread's device; of one without, the first. */
+/* On the thread's device; if the thread has none, on the first. */
 static void copy(void *dst, const void *src, size_t bytes)
 {
     int device = mine < 0 ? 0 : mine;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls in streams, as an application makes them (tutti/cuda.h), with ranks that a launcher or
- * TUTTI_BOOT started and TUTTI_DEVICE.
+ * Calls in streams, as an application makes them (tutti/cuda.h), with TUTTI_DEVICE and ranks that a
+ * launcher or TUTTI_BOOT started.
  *
- *      stream                  are results right where the stream goes on?
+ *      stream                  does later work in the stream see right results?
  *      stream measure [BYTES [TIMES]]  microseconds of an allreduce of 8 bytes to 64 MiB, or BYTES:
  *                              blocking and in a stream, Tutti's and NCCL's, medians of blocks of
  *                              TIMES calls (100, large ones 20). One GPU for each rank
@@ -26,10 +26,10 @@ enum {
 typedef struct {
     gpu_t gpu;
     rank_t rank;
-    struct CUstream_st *stream; /* the gpu's */
+    struct CUstream_st *stream; /* the stream of `gpu` */
     char *memory;
     tutti__nccl_t *nccl;
-    size_t count; /* of what is measured */
+    size_t count; /* elements of the measured call */
     int times;
 } world_t;
 
@@ -59,9 +59,9 @@ static void end(world_t *w)
     CHECK_OK(tutti_finalize());
 }
 
-/* ---- right? ---- */
+/* ---- results ---- */
 
-/* What is in device memory, and nothing of what was in `host`. */
+/* Read device memory into `host`, whose old contents are overwritten first. */
 static void look(const world_t *w, int32_t *host, const char *device)
 {
     gpu_finish(&w->gpu);
@@ -69,8 +69,8 @@ static void look(const world_t *w, int32_t *host, const char *device)
     gpu_copy(&w->gpu, host, device, 4 * COUNT);
 }
 
-/* Ten sums, each of the last one's result, with copies before, between and behind. What the first
-   one reads comes late. */
+/* Ten sums, each of the previous result, with copies before, between and after them. The first
+   operand is written late. */
 static void sums(world_t *w, int32_t *host)
 {
     int32_t want = w->rank.rank;
@@ -138,7 +138,7 @@ static void results(void)
     end(&w);
 }
 
-/* ---- how long? ---- */
+/* ---- times ---- */
 
 static void settle(const world_t *w)
 {
@@ -178,10 +178,10 @@ static void nccl_blocking(const world_t *w)
 
 typedef void (*contestant_t)(const world_t *w);
 
-/* NCCL's last: they are left out where it is missing. */
+/* NCCL's are last, and are omitted if it is missing. */
 static const contestant_t contestants[] = { blocking, in_stream, nccl_blocking, nccl_in_stream };
 
-/* A block of calls, in microseconds each; what is in the stream ends with the block. */
+/* A block of calls, in microseconds per call; the work in the stream ends with the block. */
 static double block(const world_t *w, contestant_t contestant)
 {
     uint64_t began;
@@ -209,7 +209,7 @@ static void cell(double us, double peers_us)
         printf(" %14.2f %14s %8s", us, "-", "-");
 }
 
-/* Medians; each round has all of them in turn. */
+/* Medians; each round measures all contestants in turn. */
 static void row(world_t *w)
 {
     size_t count = gpu_has_nccl() ? COUNT_OF(contestants) : 2;

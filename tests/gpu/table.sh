@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every function of the device's table on a real device against the processor: table.c.
+# Every function of the device's table, on a real device, against the processor: table.c.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device

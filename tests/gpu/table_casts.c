@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pack between any two floating point types, with several factors, bit for bit what types.h says
+ * pack between any two floating point types, with several factors, bit by bit as types.h defines it
  * (unit/reduce/reference.h); and copies of bits, of any type.
  */
 #include "gpu/table.h"
@@ -16,12 +16,12 @@ enum {
 
 typedef struct {
     gpu_t gpu;
-    char *src, *dst;            /* ROOM of device memory each */
+    char *src, *dst;            /* device memory, ROOM bytes each */
     char *host, *want, *got;    /* ROOM */
     char *data[LAST_DTYPE + 1]; /* MOST values of each type */
 } ground_t;
 
-/* Everything odd, and what lies near the halves of narrow types. */
+/* All special values, and values near the midpoints of narrow types. */
 static char *make_values(tutti_dtype_t dtype)
 {
     size_t width = tutti_dtype_bytes(dtype);
@@ -55,13 +55,14 @@ static raw_t expected(raw_t raw, tutti_dtype_t from, tutti_dtype_t to, double sc
     return (raw_t){ encode(x, to), 0 };
 }
 
-/* The pretend device does not know floats of eight bits. */
+/* The pretend device does not support floats of eight bits. */
 static int is_known(tutti_dtype_t dtype)
 {
     return gpu_is_real() || tutti_dtype_bytes(dtype) > 1;
 }
 
-/* One piece, `shift` elements behind where the memory begins; around it nothing changes. */
+/* One piece, `shift` elements behind the begin of the memory; the bytes around it must
+   not change. */
 static void cast_case(ground_t *g, tutti_dtype_t from, tutti_dtype_t to, double scale, size_t count,
                       size_t shift)
 {
@@ -113,7 +114,7 @@ static void all_casts(ground_t *g)
     }
 }
 
-/* Of copies of bits the addresses are any. */
+/* Copies of bits may have any address. */
 static void all_copies(ground_t *g)
 {
     for (int t = FIRST_DTYPE; t <= LAST_DTYPE; t++) {

@@ -53,7 +53,7 @@ static void kinds(const gpu_t *gpu, char *device, char *pinned, const char *host
     managed(gpu);
 }
 
-/* From one place to another, at odd addresses, and back to where the processor can look. */
+/* Copy to an odd address in other memory, and back to memory that the processor can read. */
 static void copy_case(const gpu_t *gpu, char *from, char *to, char *look, size_t bytes)
 {
     char *want = malloc(BYTES), *got = malloc(BYTES);
@@ -108,10 +108,10 @@ void table_memory(rank_t *self)
     CHECK_INT(gpu.ops->current(), self->rank);
     device = gpu_alloc(&gpu, BYTES);
     CHECK_OK(gpu.ops->host_alloc(BYTES, &pinned));
-    memset(pinned, 1, BYTES); /* the processor reaches it */
+    memset(pinned, 1, BYTES); /* the processor can access it */
     kinds(&gpu, device, pinned, host);
     copies(&gpu, device, pinned, host);
-    if (gpu_is_real()) /* more than any has; and then all goes on */
+    if (gpu_is_real()) /* more memory than any device has; the device still works after the error */
         CHECK_STATUS(gpu.ops->alloc((size_t)1 << 50, &none), TUTTI_ERR_NO_MEMORY);
     gpu.ops->free(device);
     gpu.ops->free(NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL: every kind of call, in place and not, of every type and operation that it serves, with
- * values whose results are exact (multi/direct/reference.h); messages; several calls as one;
- * registered buffers; the end.
+ * NCCL: every kind of call, in place and not, with every type and operation that it serves, and
+ * values with exact results (multi/direct/reference.h); messages; several calls as one; registered
+ * buffers; close and abort.
  */
 #include "gpu/table.h"
 #include "multi/direct/reference.h"
@@ -19,7 +19,7 @@ enum {
 typedef struct {
     gpu_t gpu;
     tutti__nccl_t *nccl;
-    char *src, *dst;   /* ROOM of device memory each */
+    char *src, *dst;   /* device memory, ROOM bytes each */
     char *want, *host; /* ROOM */
 } ground_t;
 
@@ -50,7 +50,7 @@ static void queue(const ground_t *g, const tutti__nccl_call_t *calls, size_t nca
     settle(g);
 }
 
-/* Element i of what the call leaves on this rank. */
+/* Element i of the call's result on this rank. */
 static void expected(const ground_t *g, const tutti__nccl_call_t *c, size_t i, unsigned salt,
                      void *ret)
 {
@@ -109,7 +109,7 @@ static void one(ground_t *g, tutti__nccl_call_t c, int in_place)
     }
 }
 
-/* Reductions are the first three. */
+/* Reductions are the first three kinds. */
 static void some_kinds(ground_t *g, size_t first, size_t last, tutti__nccl_call_t call)
 {
     static const tutti__nccl_kind_t kinds[] = { TUTTI__NCCL_ALLREDUCE, TUTTI__NCCL_REDUCE_SCATTER,
@@ -131,7 +131,7 @@ static void all_kinds(ground_t *g, tutti_dtype_t dtype, tutti_op_t op, size_t co
     some_kinds(g, 0, op == TUTTI_SUM ? 4 : 2, call);
 }
 
-/* Also types that NCCL has not, or does not reduce. */
+/* Also types that NCCL lacks, or does not reduce. */
 static void moves(ground_t *g)
 {
     for (int t = 1; t <= REFERENCE_TYPES; t++) {
@@ -143,7 +143,8 @@ static void moves(ground_t *g)
     }
 }
 
-/* Each rank's word goes round, and one to itself; with a sum of another kind between. */
+/* Each rank's word passes around a ring, and one to the rank itself; with a sum of another
+   kind between. */
 static void messages(ground_t *g)
 {
     uint32_t rank = (uint32_t)g->gpu.rank->rank, size = (uint32_t)g->gpu.rank->size;
@@ -190,7 +191,7 @@ static void results(ground_t *g)
             tutti_dtype_t dtype = (tutti_dtype_t)t;
             tutti_op_t op = (tutti_op_t)o;
 
-            /* NCCL averages integers in a way of its own, and multiplies floats by 1/size. */
+            /* NCCL averages integers with its own rounding, and multiplies floats by 1/size. */
             if (!reference_serves(dtype, op) || !g->gpu.ops->nccl_serves(dtype, op) ||
                 (op == TUTTI_AVG && (dtype < TUTTI_FLOAT16 || (size & (size - 1)) != 0)))
                 continue;
@@ -210,7 +211,7 @@ static void results(ground_t *g)
     together(g);
 }
 
-/* 0: NCCL does not: it is older than 2.19, or was told so. */
+/* 0: NCCL cannot register: it is older than 2.19, or registration is disabled. */
 static int make_registered(const ground_t *g, void **ret_memory, tutti__nccl_reg_t **ret_reg)
 {
     tutti_status_t status = g->gpu.ops->nccl_alloc(ROOM, ret_memory);
@@ -227,7 +228,7 @@ static int make_registered(const ground_t *g, void **ret_memory, tutti__nccl_reg
     return status == TUTTI_OK;
 }
 
-/* The same on buffers that are registered, then on them when they are no more. */
+/* The same calls on registered buffers, then on these buffers after the deregistration. */
 static void with_registered(const ground_t *plain)
 {
     tutti__nccl_reg_t *reg[2];
@@ -254,7 +255,7 @@ static void with_registered(const ground_t *plain)
     g.gpu.ops->nccl_free(memory[1]);
 }
 
-/* What is still registered when the communicator is aborted. */
+/* A buffer is still registered when the communicator is aborted. */
 static void abort_registered(const ground_t *g)
 {
     tutti__nccl_call_t call = { TUTTI__NCCL_ALLREDUCE, g->src,    g->dst, MOST,
@@ -288,7 +289,7 @@ void table_nccl(rank_t *self)
     with_registered(&g);
     CHECK_OK(tutti_barrier(self->comm));
     g.gpu.ops->nccl_close(g.nccl);
-    /* And once more, to be ended in the middle; then another one. */
+    /* Open another communicator, to be aborted during a call; then one more. */
     open_nccl(&g);
     abort_registered(&g);
     open_nccl(&g);

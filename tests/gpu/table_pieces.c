@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pack of no piece, one, and very many, of all lengths, also none; in device and pinned memory. */
+/* pack of no piece, one, and very many, of all lengths, including 0; in device and
+   pinned memory. */
 #include "gpu/table.h"
 #include "unit/reduce/reference.h"
 
@@ -15,11 +16,11 @@ enum {
 typedef struct {
     gpu_t gpu;
     tutti__piece_t *pieces;
-    char *src, *dst;       /* ROOM of device memory each */
-    char *in, *want, *got; /* ROOM of host memory */
+    char *src, *dst;       /* device memory, ROOM bytes each */
+    char *in, *want, *got; /* host memory, ROOM bytes each */
 } ground_t;
 
-/* Pieces lie in another order than their targets. pinned: every other one goes there. */
+/* The pieces have another order than their targets. pinned: every second piece goes there. */
 static void pieces_case(ground_t *g, size_t n, tutti_dtype_t from, tutti_dtype_t to, char *pinned)
 {
     size_t in = tutti_dtype_bytes(from), out = tutti_dtype_bytes(to);
@@ -30,7 +31,7 @@ static void pieces_case(ground_t *g, size_t n, tutti_dtype_t from, tutti_dtype_t
     if (pinned != NULL)
         memset(pinned, 0x55, room);
     for (size_t i = 0; i < n; i++) {
-        size_t target = (i * 7919) % n; /* a prime that n is no multiple of */
+        size_t target = (i * 7919) % n; /* a prime that does not divide n */
         size_t count = (i * 5) % (STRIDE / (in > out ? in : out));
         char *dst = pinned != NULL && i % 2 == 1 ? pinned : g->dst;
 
@@ -44,7 +45,7 @@ static void pieces_case(ground_t *g, size_t n, tutti_dtype_t from, tutti_dtype_t
         }
     }
     CHECK_OK(g->gpu.ops->pack(g->pieces, n, from, to, 1, g->gpu.stream));
-    memset(g->pieces, 0xff, n * sizeof(*g->pieces)); /* they are ours again */
+    memset(g->pieces, 0xff, n * sizeof(*g->pieces)); /* pack has read the list */
     gpu_copy(&g->gpu, g->got, g->dst, room);
     for (size_t i = 0; pinned != NULL && i < n; i++)
         if (i % 2 == 1)

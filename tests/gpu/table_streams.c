@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams and events: order in a stream and between two, what query says when, words,
+/* Streams and events: order in a stream and between two streams, results of query, semaphores,
    timers, capture. */
 #include "gpu/table.h"
 
@@ -24,7 +24,7 @@ static void set(ground_t *g, int value)
     gpu_copy(&g->gpu, g->device, g->host, 4);
 }
 
-/* Behind long work a word goes on in the same stream; the event comes last. */
+/* Behind long work, a word is copied in the same stream; the event is last. */
 static void in_order(ground_t *g)
 {
     const tutti__device_ops_t *ops = g->gpu.ops;
@@ -43,7 +43,7 @@ static void in_order(ground_t *g)
     CHECK_OK(ops->query(g->event));
 }
 
-/* One stream waits for another; the host for neither. */
+/* One stream waits for another; the host waits for neither. */
 static void across(ground_t *g)
 {
     const tutti__device_ops_t *ops = g->gpu.ops;
@@ -57,7 +57,7 @@ static void across(ground_t *g)
     CHECK_OK(ops->wait(g->gpu.stream, g->event));
     CHECK_OK(ops->copy(g->host + 2, g->device, 4, g->gpu.stream));
     CHECK_STATUS(ops->query(g->event), TUTTI__AGAIN);
-    /* A later record is nothing to who waits already. */
+    /* A later record does not affect a stream that already waits. */
     gpu_busy(&g->gpu, g->memory, g->other);
     CHECK_OK(ops->record(g->event, g->other));
     gpu_finish(&g->gpu);
@@ -65,7 +65,7 @@ static void across(ground_t *g)
     CHECK_OK(gpu_query(&g->gpu, g->event));
 }
 
-/* An event nobody has recorded is over, and nothing to wait for. */
+/* An event that was never recorded counts as complete, so a wait for it ends at once. */
 static void unrecorded(ground_t *g)
 {
     const tutti__device_ops_t *ops = g->gpu.ops;
@@ -80,8 +80,8 @@ static void unrecorded(ground_t *g)
     ops->stream_drop(NULL);
 }
 
-/* A stream waits until the host has written so much, and no other waits for it; those that ours may
-   stand behind do not wait. */
+/* A stream waits until the host has written this value, and no other stream waits with it. Streams
+   of the highest priority cannot wait. */
 static void words(ground_t *g)
 {
     const tutti__device_ops_t *ops = g->gpu.ops;
@@ -98,7 +98,7 @@ static void words(ground_t *g)
     set(g, 4);
     g->host[2] = 0;
     CHECK_OK(ops->await(stream, (void *)word, value));
-    /* From the device: CUDA may make copies within host memory at once, and wait. */
+    /* From the device: CUDA may execute copies within host memory at once, and wait for them. */
     CHECK_OK(ops->copy(g->host + 2, g->device, 4, stream));
     CHECK_OK(ops->record(g->event, stream));
     tutti__store_release(word, value - 1);
@@ -137,7 +137,7 @@ static void timers(ground_t *g)
     ops->event_drop(stop);
 }
 
-/* A thread that has no device yet: its context is looked for, with calls that may spoil. */
+/* A thread without a device: its context is looked up, by calls that may invalidate a capture. */
 static void *use(void *arg)
 {
     const ground_t *g = arg;
@@ -164,7 +164,7 @@ static void capture(ground_t *g)
         CHECK_INT(((int (*)(tutti__dstream_t *, int))(uintptr_t)begin)(g->other, 0), 0);
     CHECK_INT(ops->stream_captures(g->other), 1);
     CHECK_INT(ops->stream_captures(g->gpu.stream), 0);
-    /* Meanwhile set-up and queries go on, in the strictest mode, which is 0, too. */
+    /* Set-up and queries work during the capture, even in the strictest mode, which is 0. */
     CHECK_OK(ops->query(g->event));
     CHECK_OK(ops->use(g->gpu.rank->rank));
     CHECK_INT(pthread_create(&thread, NULL, use, g), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sum of every type and number of sources, bit for bit the processor's kernels. */
+/* sum of every type and number of sources: bits as from the processor's kernels. */
 #include "gpu/table.h"
 #include "unit/reduce/reference.h"
 
@@ -24,7 +24,7 @@ typedef struct {
     tutti_dtype_t dtype;
     size_t nsrcs, count;
     uint32_t divisor;
-    size_t shift; /* elements by which each source is further off than the last */
+    size_t shift; /* elements by which each source's offset exceeds the previous one's */
     int in_place; /* the last source is the result */
 } case_t;
 

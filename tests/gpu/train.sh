@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The example trainer on a real device, both models in all precisions: an epoch ends near where the
-# processor's does. The pretend device cannot compute: there the processor is compared with itself.
+# The example trainer on a real device, both models in all precisions: an epoch ends near the
+# processor's accuracy. The pretend device cannot compute: there the processor is compared
+# with itself.
 set -u
 . "$srcdir/tests/gpu/common.sh"
 need_device
@@ -29,8 +30,8 @@ train()
     accuracy=$(sed -n 's/^test accuracy //p' "$work/out")
 }
 
-# near WHAT: accuracy is at most 0.02 from wanted. Epochs of different roundings differ by some
-# 0.01, as those of different seeds.
+# near WHAT: accuracy differs by at most 0.02 from wanted. Epochs with different roundings differ by
+# some 0.01, as with different seeds.
 near()
 {
     awk -v a="${accuracy:-0}" -v b="${wanted:-1}" \
@@ -54,7 +55,7 @@ for model in $models; do
     for precision in $precisions; do
         train 1 --model $model $computes $precision
         near "$model, $precision, 1 rank"
-        # Who shares a GPU waits for it in each step: once will do.
+        # Ranks that share a GPU wait for it in each step, so they run one precision only.
         [ "$full" -le "$gpus" ] || [ $precision = "${precisions%% *}" ] || continue
         train "$full" --model $model $computes $precision
         near "$model, $precision, $full ranks"

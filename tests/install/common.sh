@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For the tests of what `make install` installs. To be sourced; needs top, the source directory.
+# For the tests of the files that `make install` installs. To be sourced; needs top, the
+# source directory.
 
 errors=0
 work=$(mktemp -d) || exit 1
@@ -8,9 +9,9 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 hello_c=$top/examples/hello_allreduce.c
 
-# A make of its own: neither flags of the make that started the test, nor its jobs.
+# A separate make: without the flags and the jobs of the make that started the test.
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
-# Modules must be found without help. Settings of this machine must not be used.
+# Modules must be found without variables. Settings of this machine must not be used.
 unset TUTTI_MODULE_DIR
 export TUTTI_TUNED=none
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -23,7 +24,7 @@ no) ;;
     ;;
 esac
 
-# find_mpirun LIBS: sets mpirun, unless the build has no MPI, whose libraries LIBS are.
+# find_mpirun LIBS: sets mpirun, unless the build has no MPI; LIBS are MPI's libraries.
 mpirun=
 find_mpirun() {
     [ -n "$1" ] && command -v "${MPIRUN:-mpirun}" >/dev/null 2>&1 || return 0
@@ -43,7 +44,7 @@ wrong() {
     errors=$((errors + 1))
 }
 
-# must WHAT COMMAND...: it succeeds, else the test ends. Its output is in $work/log.
+# must WHAT COMMAND...: it succeeds, otherwise the test ends. Its output is in $work/log.
 must() {
     what=$1
     shift
@@ -52,7 +53,7 @@ must() {
     exit 1
 }
 
-# ask_folders: sets prefix, bindir, libdir and includedir as the build in this folder has them.
+# ask_folders: sets prefix, bindir, libdir and includedir to those of the build in this folder.
 ask_folders() {
     folders=$(make -s --no-print-directory --eval='folders:;@echo $(prefix) $(bindir) $(libdir) \
         $(includedir)' folders) || exit 1
@@ -61,7 +62,7 @@ $folders
 END
 }
 
-# says_sum RANKS PROGRAM: so many ranks print the sum. One rank has no launcher.
+# says_sum RANKS PROGRAM: this many ranks print the sum. One rank runs without a launcher.
 says_sum() {
     launch=
     if [ "$1" -gt 1 ]; then
@@ -76,8 +77,8 @@ says_sum() {
     fi
 }
 
-# has_tools ROOT: each program of bench/ is installed below it. None knows the build folder, and
-# those that use the library use the installed one.
+# has_tools ROOT: each program of bench/ is installed below ROOT. None contains the name of the
+# build folder, and programs that link the library use the installed one.
 has_tools() {
     for source in "$top"/bench/tutti_*.c; do
         tool=$1$bindir/$(basename "$source" .c)
@@ -95,7 +96,7 @@ has_tools() {
     done
 }
 
-# runs_tools: a program that contains the library, and one that links it; both are in PATH.
+# runs_tools: a program that contains the library, and a program that links it; both are in PATH.
 runs_tools() {
     must 'tutti_sched' tutti_sched print allreduce:ring -n 3
     must 'tutti_allreduce' ${mpirun:+$mpirun -np 2} tutti_allreduce -c -m 4:1K -i 2 -x 0
@@ -149,7 +150,7 @@ nothing_left() {
     [ ! -s "$work/left" ] || wrong "make uninstall leaves files" "$work/left"
 }
 
-# finish: skips if there was no CMake to try.
+# finish: skips if CMake was not found.
 finish() {
     [ $errors -eq 0 ] || exit 1
     command -v cmake >/dev/null && exit 0

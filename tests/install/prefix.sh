@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# configure --prefix --libdir, make, make install, and the build folder is gone: programs are
-# compiled with what is installed and run, without variables that help them. Then the same with the
-# installed tree moved elsewhere, and without what configure can leave out. Not part of a build.
+# configure --prefix --libdir, make, make install; then the build folder is deleted. Programs are
+# compiled with the installed files and run, without variables that help them. Then the same with
+# the installed tree moved to another place, and without the parts that configure can omit. Not part
+# of a build.
 set -u
 top=$(cd "$(dirname "$0")/../.." && pwd)
 . "$top/tests/install/common.sh"
@@ -13,7 +14,7 @@ machine=$(${CC:-cc} -print-multiarch)
 libdir=$prefix/lib${machine:+/$machine}
 jobs=$(nproc)
 
-# build_with FLAG...: not optimised, since it is not measured.
+# build_with FLAG...: without optimisation, because nothing is measured.
 build_with() {
     must 'configure' "$top/configure" CC="${CC:-cc}" CFLAGS=-O0 --prefix="$prefix" \
         --libdir="$libdir" --with-cuda=no "$@"
@@ -51,7 +52,8 @@ if command -v cmake >/dev/null; then
     says_sum 2 "$work/cmake/static"
 fi
 
-# Moved: the modules are still beside the library, headers and libraries beside the CMake package.
+# After the move the modules are still beside the library, and headers and libraries beside the
+# CMake package.
 mv "$prefix" "$work/moved"
 export LD_LIBRARY_PATH="$work/moved${libdir#"$prefix"}"
 says_sum 2 "$work/shared"

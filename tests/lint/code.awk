@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# For other awk programs: code(LINE) is the line without comments. Lines come in order; a file's
-# first line wants inside_comment = 0 before.
+# For other awk programs: code(LINE) is the line without comments. Lines must come in order; before
+# a file's first line, set inside_comment = 0.
 
 function code(line,    out, end) {
     out = ""
@@ -12,7 +12,7 @@ function code(line,    out, end) {
             inside_comment = 0
             line = substr(line, end + 2)
         } else if (match(line, /"([^"\\]|\\.)*"|\/\*/)) {
-            # A string stays as it is, whatever it holds; a comment begins.
+            # A string is kept with all its characters; a comment begins.
             inside_comment = substr(line, RSTART, 1) == "/"
             end = inside_comment ? RSTART - 1 : RSTART + RLENGTH - 1
             out = out substr(line, 1, end)

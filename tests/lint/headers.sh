@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Every header says what it needs: each compiles alone, also twice. The public ones do so without a
-# warning as C99 and as C++11, and tutti.h includes each of them.
+# Every header includes what it needs: each compiles alone, and when included twice. The public
+# headers compile without a warning as C99 and as C++11, and tutti.h includes each of them.
 set -eu
 
 top=$(cd "$srcdir" && pwd)
@@ -22,7 +22,7 @@ compile() {
 
 for path in "$top"/include/tutti/*.h; do
     name=tutti/${path##*/}
-    # cuda.h is included by those who have a GPU.
+    # Users with a GPU include cuda.h themselves.
     if [ "$name" != tutti/tutti.h ] && [ "$name" != tutti/cuda.h ] &&
         ! grep -q "#include <$name>" "$top/include/tutti/tutti.h"; then
         echo "tutti/tutti.h does not include <$name>"

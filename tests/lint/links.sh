@@ -2,28 +2,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Files and headings that the documents link to exist, and README.md leads to each document. Then
-# makes sure that a broken link of each kind is seen.
+# checks that a broken link of each kind is detected.
 set -u
 
 cd "${srcdir:-.}" || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The headings of a page as GitHub names them in links: small letters, blanks as hyphens, no other
-# signs; the second one of a name ends with -1.
+# The names that GitHub gives headings in links: lower case, hyphens for blanks, no other signs; the
+# second heading of a name ends with -1.
 headings() {
     sed -n 's/^##* //p' "$1" | tr 'A-Z' 'a-z' | sed 's/[^a-z0-9 _-]//g; s/ /-/g' |
         awk '{ print seen[$0]++ ? $0 "-" seen[$0] - 1 : $0 }'
 }
 
-# check: prints what is wrong in the documents of this folder
+# check: prints the errors in the documents of this folder
 check() {
     for document in README.md CHANGELOG.md CONTRIBUTING.md lib/README.md bench/README.md docs/*.md; do
         [ -f "$document" ] || { echo "no $document" && continue; }
         [ "$document" = README.md ] || grep -q "]($document[)#]" README.md ||
             echo "README.md does not lead to $document"
 
-        # the targets of [text](target), but for addresses
+        # the targets of [text](target), except addresses
         for target in $(grep -o '](\([^)]*\))' "$document" | sed 's/^](//; s/)$//'); do
             case $target in
             http://* | https://*) continue ;;
@@ -43,7 +43,7 @@ check >"$work/wrong"
 cat "$work/wrong"
 [ ! -s "$work/wrong" ] || exit 1
 
-# plant LINE WHAT: the line, in a copy of README.md, must be refused with these words
+# plant LINE WHAT: this line in a copy of README.md must be rejected with this message
 mkdir "$work/docs"
 echo '# A page, of `one` heading' >"$work/docs/page.md"
 for document in CHANGELOG.md CONTRIBUTING.md lib/README.md bench/README.md; do

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# awk -v law=lib/rooms.txt -f code.awk -f rooms.awk lib/room/file.c...: prints what breaks the law,
-# then fails.
+# awk -v law=lib/rooms.txt -f code.awk -f rooms.awk lib/room/file.c...: prints violations of the
+# rules, and fails if there are any.
 
 function complain(what) {
     print FILENAME ":" FNR ": " what

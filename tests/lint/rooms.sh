@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Holds the files below lib/ to the law in lib/rooms.txt, then breaks each kind of rule in a copy and
-# makes sure that it is seen.
+# Checks the files below lib/ against lib/rooms.txt, then breaks each kind of rule in a copy and
+# checks that this is detected.
 set -eu
 
 lint=$(cd "$srcdir/tests/lint" && pwd)
@@ -13,7 +13,7 @@ judge() {
     awk -v law=lib/rooms.txt -f "$lint/code.awk" -f "$lint/rooms.awk" "$@"
 }
 
-# plant FILE LINE: the law must not allow LINE in FILE.
+# plant FILE LINE: the rules must not allow LINE in FILE.
 plant() {
     mkdir -p "$(dirname "$1")"
     printf '%s\n' "$2" >"$1"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # docs/settings.md lists the settings of lib/conf/conf.c, each once, with its default. In a build
-# folder the allowed values are compared as well, with those that TUTTI_HELP=1 prints. Then makes
-# sure that each kind of difference is seen.
+# folder the allowed values are also compared with those that TUTTI_HELP=1 prints. Then checks that
+# each kind of difference is detected.
 set -u
 
 hello=${HELLO_ALLREDUCE:-./examples/hello_allreduce}
@@ -20,13 +20,13 @@ listed() {
     sed -nE "s/^\| \`(TUTTI_[A-Z0-9_]+)\` \| ([^|]*) \| ([^|]*) \|.*/$2/p" "$1" | sort
 }
 
-# same PAGE: does it list what the library has?
+# same PAGE: does it list the library's settings?
 same() {
     listed "$1" '\1 \2' | diff "$work/table" - || return 1
     [ ! -s "$work/help" ] || listed "$1" '\1 [\3; \2]' | diff "$work/help" -
 }
 
-# plant SED-SCRIPT: a page that was changed so must be refused
+# plant SED-SCRIPT: a page with this change must be rejected
 plant() {
     sed "$1" "$source/docs/settings.md" >"$work/planted"
     if same "$work/planted" >/dev/null; then
@@ -40,7 +40,7 @@ if [ -x "$hello" ]; then
         grep '^TUTTI_[A-Z0-9_]* \[' | sed 's/|/, /g' | sort >"$work/help"
     [ -s "$work/help" ] || { echo "TUTTI_HELP=1 $hello prints no settings"; exit 1; }
 fi
-# a row that the expression above does not match must not stay unseen
+# a row that the expression above does not match must not remain undetected
 rows=$(grep -c '^    { "TUTTI_' "$source/lib/conf/conf.c")
 [ "$rows" -gt 0 ] && [ "$rows" -eq "$(grep -c . "$work/table")" ] || {
     echo "read $(grep -c . "$work/table") of the $rows settings of lib/conf/conf.c"

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# awk -v device=lib/mem/device.h -f code.awk -f style.awk file.c...: prints what breaks the style,
-# then fails.
+# awk -v device=lib/mem/device.h -f code.awk -f style.awk file.c...: prints violations of the style,
+# and fails if there are any.
 
 function complain(what) {
     print FILENAME ":" FNR ": " what
     bad = 1
 }
 
-# The functions of a device's table that answer with a status.
+# The functions of a device's table that return a status.
 BEGIN {
     while ((getline line < device) > 0) {
         if (match(line, /^ *tutti_status_t \(\*[a-z_]+\)/)) {
@@ -39,7 +39,7 @@ text ~ /"(\/home|\/root|\/work|\/Users)\// { complain("a path of one machine") }
 { gsub(/"([^"\\]|\\.)*"/, "", text) }
 text ~ /\/\// { complain("a // comment") }
 
-# A statement that is nothing but a call into CUDA, cuBLAS or NCCL: nobody looks at what it answers.
+# A statement that is only a call into CUDA, cuBLAS or NCCL: its result is ignored.
 last ~ /([;{})]|else|^)[ \t]*$/ && text ~ /^[ \t]*([A-Za-z_][A-Za-z_0-9]*(\([a-z_]*\))?(\.|->))*(cuda|cublas|nccl|cu)[A-Z][A-Za-z0-9_]*\(/ {
     complain("a return code that nobody checks")
 }

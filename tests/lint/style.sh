@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The rules of style that a few lines of awk can judge; clang-format decides about the rest. And
-# every source below lib/ is listed in its folder's local.mk. Then makes sure that answers which
-# nobody checks are seen.
+# The rules of style that a few lines of awk can check; clang-format checks the others. And
+# every source below lib/ is listed in its folder's local.mk. Then checks that ignored results
+# are detected.
 set -eu
 
 lint=$(cd "$srcdir/tests/lint" && pwd)
@@ -17,7 +17,7 @@ judge() {
     awk -v device=lib/mem/device.h -f "$lint/code.awk" -f "$lint/style.awk" "$@"
 }
 
-# plant ANSWER LINE: is LINE, as a statement, refused (1) or not (0)?
+# plant RESULT LINE: is LINE, as a statement, rejected (1) or not (0)?
 plant() {
     printf '/* SPDX-License-Identifier: BSD-3-Clause */\n    {\n%s\n' "$2" >"$planted"
     seen=0

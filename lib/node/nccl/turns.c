@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The launch order: which operation calls NCCL next, over all lanes and all communicators.
+ * The launch sequencer: it gives all lanes of all communicators one order in which they call NCCL.
  * See nccl.h.
  *
  * A list of the process has the other nodes of this rank's device.
@@ -48,7 +48,7 @@ static uint64_t next_entry(tutti__nccl_node_t *node)
     return (entry >> NUMBER_SHIFT & BYTE) == (number & BYTE) ? entry : 0;
 }
 
-/* The first lane that comes; flat: the lane whose call has the next turn. */
+/* The first lane that asks; flat: the lane whose call has the next turn. */
 static int is_next(tutti__nccl_node_t *self, uint32_t lane)
 {
     uint64_t turn = self->lane[lane].call->turn;

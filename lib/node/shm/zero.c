@@ -226,7 +226,7 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane_index, tutti__hi
         zero_work(shm, lane_index);
         lane->red = 1;
         /* Zero-copy counts as one chunk of the lane's life without a slot: advance the other
-           counters too. */
+           counters as well. */
         tutti__store_relaxed(&own->in, lane->base + 1);
         tutti__store_relaxed(&own->sum, lane->base + 1);
         tutti__store_relaxed(&own->out, lane->base + 1);
