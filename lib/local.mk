@@ -80,6 +80,8 @@ include %reldir%/coll/local.mk
 include %reldir%/xport/local.mk
 include %reldir%/node/local.mk
 include %reldir%/exec/local.mk
+include %reldir%/watch/local.mk
+include %reldir%/call/local.mk
 include %reldir%/agree/local.mk
 include %reldir%/engine/local.mk
 include %reldir%/api/local.mk

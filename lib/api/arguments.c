@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Argument checks. Each kind of call is described once, as the side that this rank sends and the
- * side that it receives (engine/call_sides.h). The checks of counts, buffers and overlaps are the
+ * side that it receives (call/call_sides.h). The checks of counts, buffers and overlaps are the
  * same for all kinds.
  */
 #include "api/arguments.h"

@@ -4,7 +4,7 @@
 #define TUTTI__API_ARGUMENTS_H
 
 #include "api/comm.h"
-#include "engine/call.h"
+#include "call/call.h"
 
 /*
  * Check a call. Root and peers may be any int, cast. Sets call->on_device: see device.h.

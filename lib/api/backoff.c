@@ -56,11 +56,11 @@ static tutti_status_t give_up(tutti__comm_t *comm, const tutti__backoff_t *p)
     char halted[160] = "";
     tutti_status_t status = TUTTI_OK;
 
-    if (!tutti__engine_halted(comm->engine, halted, sizeof(halted)) &&
+    if (!tutti__watch_halted(comm->watch, halted, sizeof(halted)) &&
         (p->tag & TUTTI__TAG_ON_DEVICE))
         for (int ms = 0; ms < NEWS_MS && status == TUTTI_OK; ms++) {
             usleep(1000);
-            status = tutti__engine_alive(comm->engine);
+            status = tutti__watch_alive(comm->watch);
         }
     if (status != TUTTI_OK)
         return status;
@@ -75,7 +75,7 @@ static void warn(const tutti__comm_t *comm, const tutti__backoff_t *p, uint64_t 
 {
     char call[160], halted[160];
     double s = (double)waited_ns / 1e9;
-    int is_halted = tutti__engine_halted(comm->engine, halted, sizeof(halted));
+    int is_halted = tutti__watch_halted(comm->watch, halted, sizeof(halted));
 
     if (comm->call != NULL)
         tutti__engine_call_text(comm->engine, comm->call, call, sizeof(call));
@@ -91,7 +91,7 @@ static tutti_status_t check_peers(tutti__comm_t *comm, tutti__backoff_t *p)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     uint64_t now = tutti__now_ns(), stall_ns = conf->stall_ms * 1000000u;
-    tutti_status_t status = tutti__engine_alive(comm->engine);
+    tutti_status_t status = tutti__watch_alive(comm->watch);
 
     if (status != TUTTI_OK)
         return status;

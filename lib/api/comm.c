@@ -152,9 +152,6 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         .exec = &comm->exec,
         .shape = &comm->shape,
         .conf = &comm->conf.shared,
-        .is_part = comm->world != comm,
-        .on_death = comm->device.node != NULL ? tutti__comm_abort_device : NULL,
-        .on_death_arg = comm,
         .help = comm->world->topo->nhosts > 1 ? tutti__comm_help_others : NULL,
         .help_arg = comm,
     };
@@ -190,8 +187,12 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         return status;
     status = check_algorithms(comm, association);
     status = tutti__boot_agree(comm->boot, status);
+    if (status == TUTTI_OK)
+        status =
+            tutti__watch_open(comm->boot, comm->machine, conf, comm->world != comm, &comm->watch);
     if (status != TUTTI_OK)
         return status;
+    env.watch = comm->watch;
     return tutti__engine_open(&env, &comm->engine);
 }
 
@@ -309,7 +310,7 @@ void tutti__comm_close(tutti__comm_t *comm)
     tutti__comm_end_queued(comm);
     /* If a rank has died, MPI_Finalize would wait for it forever; a rank that has only left still
        takes part. A part does nothing here, since its world loses the same ranks. */
-    status = comm->engine != NULL ? tutti__engine_alive(comm->engine) : TUTTI_OK;
+    status = comm->engine != NULL ? tutti__watch_alive(comm->watch) : TUTTI_OK;
     if (comm->module != NULL && comm->world == comm && status != TUTTI_OK &&
         status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
@@ -352,7 +353,7 @@ tutti_status_t tutti_comm_state(const tutti_comm_t *handle, tutti_status_t *ret_
         return status;
     if (ret_state == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_state is NULL");
-    *ret_state = tutti__engine_state(comm->engine, &text);
+    *ret_state = tutti__watch_state(comm->watch, &text);
     if (ret_text != NULL && text_bytes > 0)
         snprintf(ret_text, text_bytes, "%s", text);
     return TUTTI_OK;

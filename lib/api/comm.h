@@ -10,9 +10,9 @@
 #include "base/lock.h"
 #include "boot/module.h"
 #include "coll/files.h"
-#include "engine/call.h"
+#include "call/call.h"
 #include "engine/engine.h"
-#include "engine/staged.h"
+#include "call/staged.h"
 
 /* A direct call that is a single node operation, kept for a repetition; see again.c. */
 typedef struct {
@@ -69,6 +69,7 @@ struct tutti__comm {
     const tutti__device_ops_t *lone_device;
     uint32_t lacks_device;
     tutti__exec_env_t exec;
+    tutti__watch_t *watch; /* the engine closes it */
     tutti__engine_t *engine;
     int spin;            /* each local rank has a processor, so waiting calls may spin */
     unsigned generation; /* see base/forked.h */

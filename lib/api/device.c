@@ -47,18 +47,6 @@ typedef struct {
     tutti__nccl_id_t id;
 } facts_t;
 
-tutti_status_t tutti__device_enter(const tutti__exec_device_t *device, int *ret_before)
-{
-    *ret_before = device->ops->current();
-    return device->ops->use(device->device);
-}
-
-void tutti__device_leave(const tutti__exec_device_t *device, int before)
-{
-    if (before >= 0 && before != device->device)
-        (void)device->ops->use(before); /* the caller's next use of its device reports an error */
-}
-
 /* ---- choosing the device ---- */
 
 static tutti_status_t find_device(const tutti__comm_t *comm, const tutti__device_ops_t **ret_ops)
@@ -434,9 +422,9 @@ void tutti__comm_end_queued(tutti__comm_t *comm)
         tutti__engine_drain(comm->engine);
     if (comm->device.node == NULL || comm->engine == NULL)
         return;
-    (void)tutti__device_enter(&comm->device, &before);
-    while (tutti__engine_alive(comm->engine) == TUTTI_OK &&
-           tutti__device_is_queued(&comm->device) && tutti__now_ns() < limit)
+    before = tutti__device_enter(&comm->device);
+    while (tutti__watch_alive(comm->watch) == TUTTI_OK && tutti__device_is_queued(&comm->device) &&
+           tutti__now_ns() < limit)
         usleep(SETTLE_SLEEP_US);
     tutti__device_leave(&comm->device, before);
 }
@@ -450,7 +438,7 @@ void tutti__comm_close_device(tutti__comm_t *comm)
         return;
     tutti__semaphore_pause();
     /* Close also a device that has failed. */
-    (void)tutti__device_enter(device, &before);
+    before = tutti__device_enter(device);
     tutti__device_close_flat(device);
     if (device->node != NULL)
         device->node->ops->close(device->node);
@@ -460,15 +448,4 @@ void tutti__comm_close_device(tutti__comm_t *comm)
     tutti__semaphore_resume();
     tutti__staged_free(&comm->staged);
     memset(device, 0, sizeof(*device));
-}
-
-void tutti__comm_abort_device(void *arg)
-{
-    const tutti__comm_t *comm = arg;
-    int before = comm->device.ops->current();
-
-    tutti__nccl_node_abort(comm->device.node);
-    if (comm->device.flat != NULL)
-        tutti__nccl_node_abort(comm->device.flat);
-    tutti__device_leave(&comm->device, before);
 }

@@ -15,8 +15,6 @@ void tutti__comm_end_queued(tutti__comm_t *comm);
 /* Close the device, which no call uses any more; work in flight is aborted. Takes half-open
    communicators. */
 void tutti__comm_close_device(tutti__comm_t *comm);
-/* Abort NCCL's work; an engine's on_death. comm: a tutti__comm_t. Any thread. */
-void tutti__comm_abort_device(void *comm);
 
 /* ---- rounds of opening, in other files; collective, on the thread that opens the device ---- */
 
@@ -45,8 +43,6 @@ tutti_status_t tutti__device_settle(const tutti__comm_t *comm, tutti__node_t *no
 
 /* ---- calls ---- */
 
-/* Make comm's device the calling thread's current device. *ret_before: for tutti__device_leave. */
-tutti_status_t tutti__device_enter(const tutti__exec_device_t *device, int *ret_before);
 void tutti__device_leave(const tutti__exec_device_t *device, int before);
 
 /*

@@ -4,7 +4,7 @@
 #include "api/device.h"
 
 #include "base/status.h"
-#include "engine/call_sides.h"
+#include "call/call_sides.h"
 
 #include <stdio.h>
 

@@ -104,7 +104,7 @@ static tutti_status_t wait_to_end(tutti__comm_t *comm, what_t what, tutti__hint_
         int32_t peer = hint->peer;
         uint32_t moves = moves_of(comm);
 
-        if (peer >= 0 && tutti__engine_has_left(comm->engine, (uint32_t)peer)) {
+        if (peer >= 0 && tutti__watch_has_left(comm->watch, (uint32_t)peer)) {
             /* Its last data may have arrived after the last step. */
             status = step(comm, what, hint);
             if (status != TUTTI__AGAIN)
@@ -195,9 +195,9 @@ static void await_news(tutti__comm_t *comm)
     int is_halted;
 
     snprintf(text, sizeof(text), "%.360s", tutti_last_error());
-    for (int ms = 0; ms < NEWS_MS && tutti__engine_alive(comm->engine) == TUTTI_OK; ms++)
+    for (int ms = 0; ms < NEWS_MS && tutti__watch_alive(comm->watch) == TUTTI_OK; ms++)
         usleep(1000);
-    is_halted = tutti__engine_halted(comm->engine, halted, sizeof(halted));
+    is_halted = tutti__watch_halted(comm->watch, halted, sizeof(halted));
     tutti__fail(TUTTI_ERR_TRANSPORT, "%s%s%s", text, is_halted ? "; " : "",
                 is_halted ? halted : "");
 }
@@ -239,7 +239,7 @@ tutti_status_t tutti__comm_run(tutti__comm_t *comm, const tutti__sched_t *sched,
 /* call: NULL for a call of the library's own. */
 static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
 {
-    tutti_status_t status = tutti__engine_alive(comm->engine);
+    tutti_status_t status = tutti__watch_alive(comm->watch);
 
     if (TUTTI__UNLIKELY(status != TUTTI_OK))
         return status;
@@ -252,7 +252,7 @@ static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
 
 static tutti_status_t leave(tutti__comm_t *comm, tutti_status_t status)
 {
-    if (TUTTI__UNLIKELY(status != TUTTI_OK) && tutti__engine_alive(comm->engine) == TUTTI_OK)
+    if (TUTTI__UNLIKELY(status != TUTTI_OK) && tutti__watch_alive(comm->watch) == TUTTI_OK)
         say_group(comm, status);
     atomic_store_explicit(&comm->busy, 0, memory_order_release);
     return status;

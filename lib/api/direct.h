@@ -4,7 +4,7 @@
 #define TUTTI__API_DIRECT_H
 
 #include "api/comm.h"
-#include "engine/call.h"
+#include "call/call.h"
 
 /* Check a call's arguments and make it. Blocks. */
 tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call);

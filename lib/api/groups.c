@@ -240,14 +240,14 @@ static tutti_status_t judge_group(const making_t *m)
 
 static int is_cancelled(const making_t *m)
 {
-    return tutti__engine_cancelled(m->parent->engine, m->members[0], m->number);
+    return tutti__watch_cancelled(m->parent->watch, m->members[0], m->number);
 }
 
 /* Is there a reason to stop waiting for the other ranks of the group? */
 static tutti_status_t look(void *arg)
 {
     const making_t *m = arg;
-    tutti_status_t status = tutti__engine_alive(m->parent->engine);
+    tutti_status_t status = tutti__watch_alive(m->parent->watch);
 
     if (status == TUTTI_OK && is_cancelled(m))
         status = tutti__fail(TUTTI_ERR_PEER_LOST, "another rank of the group has given up");

@@ -4,7 +4,7 @@
  *
  *   by NCCL   a schedule for device memory, if there is one and NCCL serves type and operation
  *   staged    copy the data to host memory, make the call there, and copy the result back
- *             (engine/staged.h). Always for scaled calls, messages, and calls whose ranks know only
+ *             (call/staged.h). Always for scaled calls, messages, and calls whose ranks know only
  *             their own counts; for allreduces of several hosts if that is cheaper
  *             (coll/device_cost.h)
  *
@@ -211,14 +211,12 @@ static tutti_status_t make(tutti__comm_t *comm, const tutti__call_t *call)
 
 tutti_status_t tutti__comm_make_on_device(tutti__comm_t *comm, const tutti__call_t *call)
 {
-    int before;
-    tutti_status_t status = tutti__device_enter(&comm->device, &before);
+    int before = tutti__device_enter(&comm->device);
+    tutti_status_t status = make(comm, call);
 
-    /* The peers have not been told about this rank's error. */
-    status = status == TUTTI_OK ? make(comm, call) : tutti__comm_end_badly(comm, status);
-    if (status != TUTTI_OK && tutti__engine_alive(comm->engine) != TUTTI_OK) {
+    if (status != TUTTI_OK && tutti__watch_alive(comm->watch) != TUTTI_OK) {
         tutti__device_quiesce(&comm->device, 0, 1);
-        (void)tutti__engine_alive(comm->engine); /* restores its error text */
+        (void)tutti__watch_alive(comm->watch); /* restores its error text */
     }
     tutti__device_leave(&comm->device, before);
     return status;

@@ -3,7 +3,7 @@
 #ifndef TUTTI__API_SIDES_H
 #define TUTTI__API_SIDES_H
 
-#include "engine/call_sides.h"
+#include "call/call_sides.h"
 
 /*
  * Check the two sides of a call for overlaps. Received parts must not overlap each other, nor sent

@@ -4,7 +4,7 @@
 #define TUTTI__API_SUBMIT_H
 
 #include "api/comm.h"
-#include "engine/call.h"
+#include "call/call.h"
 
 /* Check and submit one call. The factors are taken from the options. */
 tutti_status_t tutti__submit_one(tutti_comm_t *comm, const char *name, tutti__call_t *call,

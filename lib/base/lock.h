@@ -18,6 +18,7 @@ typedef enum {
     TUTTI__LOCK_PARTS,        /* the list of a world's other communicators */
     TUTTI__LOCK_ENGINE,       /* the engine's steps */
     TUTTI__LOCK_ENGINE_QUEUE, /* submitted requests that the engine has not taken */
+    TUTTI__LOCK_WATCH,        /* the reason of a communicator's end */
     TUTTI__LOCK_MODULE,       /* one call into MPI or another package */
     TUTTI__LOCK_ARENA,        /* ranges of shared memory */
     TUTTI__LOCK_LOG_CHANGE,   /* the log callback, while it is changed */

@@ -184,10 +184,14 @@ void tutti__machine_wake(const tutti__machine_t *machine, tutti__word_t *word)
 
 void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
 {
+    if (tutti__load_relaxed(&machine->page[index]->sleeping) != 0)
+        tutti__machine_ring_always(machine, index);
+}
+
+void tutti__machine_ring_always(const tutti__machine_t *machine, uint32_t index)
+{
     uint64_t one = 1;
 
-    if (tutti__load_relaxed(&machine->page[index]->sleeping) == 0)
-        return;
     /* If the counter is full (EAGAIN), the doorbell is already ringing. */
     if (write(machine->doorbell[index], &one, sizeof(one)) < 0)
         errno = 0;

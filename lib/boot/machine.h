@@ -67,6 +67,9 @@ void tutti__machine_wake(const tutti__machine_t *machine, tutti__word_t *word);
 /* Ring a peer's doorbell if its engine sleeps. The caller has executed a fence after its stores. */
 void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index);
 
+/* The same if it does not sleep: its engine polls everything once. Any stores come first. */
+void tutti__machine_ring_always(const tutti__machine_t *machine, uint32_t index);
+
 /* Sleep until *word is no longer `value`, for at most timeout_us. peer: index of its writer. */
 void tutti__machine_sleep(const tutti__machine_t *machine, uint32_t peer, tutti__word_t *word,
                           uint32_t value, uint32_t timeout_us);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The cost of an allreduce on the device memory of several hosts, executed in one of two ways: on
- * the device (allreduce_hierarchical.c), or in host memory (engine/staged.h). See device_cost.c.
+ * the device (allreduce_hierarchical.c), or in host memory (call/staged.h). See device_cost.c.
  */
 #ifndef TUTTI__COLL_DEVICE_COST_H
 #define TUTTI__COLL_DEVICE_COST_H

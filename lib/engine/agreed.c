@@ -173,8 +173,7 @@ static void send_message(void *owner, uint32_t link, uint32_t kind, const void *
 {
     tutti__engine_t *e = owner;
 
-    e->link[link].urgent |= urgent;
-    tutti__link_send(e, link, kind, body, bytes);
+    tutti__links_send(e->watch, link, kind, body, bytes, urgent);
 }
 
 /* The request that a bucket names. If this rank has joined, it makes a zero
@@ -186,8 +185,9 @@ static tutti__request_t *find_request(tutti__engine_t *e, const tutti__agreed_t 
     if (request == NULL && tensor->metadata != NULL && tutti__agree_has_joined(e->agree))
         return tutti__join_zero(e, tensor->metadata, tensor->name, tensor->name_bytes);
     if (request == NULL)
-        tutti__watch_dead(e, atomic_load(&e->any_left) ? TUTTI_ERR_SHUTDOWN : TUTTI_ERR_INTERNAL,
-                          "a bucket names a tensor that is not pending");
+        tutti__watch_end(e->watch,
+                         tutti__watch_any_left(e->watch) ? TUTTI_ERR_SHUTDOWN : TUTTI_ERR_INTERNAL,
+                         "a bucket names a tensor that is not pending");
     return request;
 }
 
@@ -214,7 +214,7 @@ static int serve(void *owner, const tutti__agreed_t *tensor)
     if (bucket == NULL) {
         bucket = e->filling = calloc(1, sizeof(*bucket));
         if (bucket == NULL) {
-            tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for a bucket");
+            tutti__watch_end(e->watch, TUTTI_ERR_NO_MEMORY, "no memory for a bucket");
             return 0;
         }
         bucket->number = tensor->bucket;
@@ -259,7 +259,9 @@ static void joined(void *owner, uint32_t last_rank)
 
 static void fail(void *owner, tutti_status_t status, const char *text)
 {
-    tutti__watch_dead(owner, status, text);
+    const tutti__engine_t *e = owner;
+
+    tutti__watch_end(e->watch, status, text);
 }
 
 static uint64_t now_ns(void *owner)
@@ -290,17 +292,18 @@ static void lay_links(const tutti__engine_t *e, tutti__agree_link_t *links)
 {
     const tutti__shape_t *shape = e->env.shape;
 
-    for (uint32_t i = 0; i < e->nlinks; i++) {
-        const tutti__link_t *link = &e->link[i];
-        uint32_t host = shape->host_of[link->rank];
+    for (uint32_t i = 0; i < tutti__links_count(e->watch); i++) {
+        int local;
+        uint32_t rank = tutti__links_rank(e->watch, i, &local);
+        const uint32_t *first = &shape->host_first[shape->host_of[rank]];
 
-        links[i] = (tutti__agree_link_t){ link->rank, 1, &link->rank };
+        links[i] =
+            (tutti__agree_link_t){ rank, 1, &shape->by_host[first[0] + shape->local_of[rank]] };
         if ((int)i == e->parent)
             links[i].nranks = 0;
-        else if (!link->local)
-            links[i] = (tutti__agree_link_t){ link->rank,
-                                              shape->host_first[host + 1] - shape->host_first[host],
-                                              &shape->by_host[shape->host_first[host]] };
+        else if (!local)
+            links[i] =
+                (tutti__agree_link_t){ rank, first[1] - first[0], &shape->by_host[first[0]] };
     }
 }
 
@@ -324,14 +327,14 @@ tutti_status_t tutti__agreed_open(tutti__engine_t *e)
         .rank = e->rank,
         .size = e->size,
         .parent = e->parent,
-        .nlinks = e->nlinks,
+        .nlinks = tutti__links_count(e->watch),
         .bucket_bytes = e->fusion_bytes,
         .device_bucket_bytes = device_bucket_bytes(e),
         .ops = &ops,
         .owner = e,
     };
 
-    e->agree_links = calloc(e->nlinks + 1, sizeof(*e->agree_links));
+    e->agree_links = calloc(tutti__links_count(e->watch) + 1, sizeof(*e->agree_links));
     if (e->agree_links == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", e->size);
     lay_links(e, e->agree_links);

@@ -82,7 +82,7 @@ static void fail(tutti__engine_t *e, const tutti__bucket_t *bucket, tutti_status
     snprintf(text, sizeof(text), "%s, tensor '%.100s', queued on its device: %.300s",
              tutti__boot_rank_name(e->env.boot, e->rank),
              bucket->first != NULL ? bucket->first->name : "", tutti_last_error());
-    tutti__lanes_fail(e, status, text);
+    tutti__watch_fail(e->watch, status, text);
 }
 
 /* Is the event complete? An error of NCCL appears only in NCCL's own query; its work does
@@ -131,7 +131,7 @@ static int is_at_work(const tutti__engine_t *e)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
 
-    return !atomic_load(&e->dead) && tutti__device_is_queued(device);
+    return !tutti__watch_has_ended(e->watch) && tutti__device_is_queued(device);
 }
 
 void tutti__completion_drain(tutti__engine_t *e, uint64_t limit_ns)
@@ -140,16 +140,17 @@ void tutti__completion_drain(tutti__engine_t *e, uint64_t limit_ns)
 
     if (e->on_device == 0)
         return;
-    before = tutti__engine_use_device(e);
-    while (e->completion_first != NULL && !atomic_load(&e->dead) && tutti__now_ns() < limit_ns)
+    before = tutti__device_enter(e->env.exec->device);
+    while (e->completion_first != NULL && !tutti__watch_has_ended(e->watch) &&
+           tutti__now_ns() < limit_ns)
         if (!tutti__completion_poll(e))
             sched_yield();
     while (is_at_work(e) && tutti__now_ns() < limit_ns)
         sched_yield();
     /* This work will never end, so abort it: it must not touch buffers. */
-    if (is_at_work(e) && e->env.on_death != NULL)
-        e->env.on_death(e->env.on_death_arg);
-    tutti__engine_give_back(e, before);
+    if (is_at_work(e))
+        tutti__device_abort(e->env.exec->device);
+    tutti__device_leave(e->env.exec->device, before);
 }
 
 /* ---- handing over ---- */
@@ -175,14 +176,14 @@ static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
     tutti_status_t status;
     int before;
 
-    if (atomic_load(&e->dead))
+    if (tutti__watch_has_ended(e->watch))
         return TUTTI_OK;
     if (at == NULL)
         return tutti__semaphore_suit(request) ? tutti__semaphore_give(e, request, stream, ret_gone)
                                               : TUTTI_OK;
-    before = tutti__engine_use_device(e);
+    before = tutti__device_enter(e->env.exec->device);
     status = e->env.exec->device->ops->wait(stream, bucket->landed);
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     if (status != TUTTI_OK)
         return status;
     *at = request->next;
@@ -196,9 +197,9 @@ tutti_status_t tutti__completion_check(tutti__engine_t *e, tutti__dstream_t *str
 
     if (!tutti__engine_enter(e))
         return TUTTI_OK;
-    before = tutti__engine_use_device(e);
+    before = tutti__device_enter(e->env.exec->device);
     captures = e->env.exec->device->ops->stream_captures(stream);
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     tutti__engine_leave(e);
     return captures ? tutti__fail(TUTTI_ERR_UNSUPPORTED,
                                   "the stream is being captured into a graph, which cannot be "

@@ -21,56 +21,26 @@
 
 /* ---- for direct calls ---- */
 
-tutti_status_t tutti__engine_alive(tutti__engine_t *e)
+void tutti__engine_settle(tutti__engine_t *e)
 {
-    int dead = atomic_load_explicit(&e->dead, memory_order_acquire);
-
-    if (TUTTI__LIKELY(dead == 0))
-        return TUTTI_OK;
-    return tutti__fail((tutti_status_t)dead, "%s", e->dead_text);
-}
-
-tutti_status_t tutti__engine_state(const tutti__engine_t *e, const char **ret_text)
-{
-    /* Pairs with the store in watch.c. The text does not change after it. */
-    int dead = atomic_load_explicit(&e->dead, memory_order_acquire);
-
-    *ret_text = dead == 0 ? "" : e->dead_text;
-    return (tutti_status_t)dead;
-}
-
-int tutti__engine_has_left(tutti__engine_t *e, uint32_t rank)
-{
-    /* On this machine its status page says so even if the ranks that would report it have left. */
-    return atomic_load(&e->left[rank]) || tutti__watch_page(e, rank) >= TUTTI__PAGE_ENDED;
+    /* Any thread may wait for the token; no thread keeps it for long. */
+    tutti__token_await(e);
+    tutti__engine_step(e, TUTTI__STEP_BRIEF);
+    tutti__token_leave(e, TUTTI__STEP_BRIEF);
 }
 
 tutti_status_t tutti__engine_kill(tutti__engine_t *e, tutti_status_t status, const char *text)
 {
-    char left[128];
-
-    if (status == TUTTI_ERR_SHUTDOWN && tutti__watch_left(e, TUTTI__NOBODY, left, sizeof(left)))
-        text = left;
-    /* Any thread may wait for the token; no thread keeps it for long. */
-    tutti__token_await(e);
-    tutti__watch_dead(e, status, text);
-    tutti__engine_step(e, TUTTI__STEP_BRIEF);
-    tutti__token_leave(e, TUTTI__STEP_BRIEF);
-    return tutti__engine_alive(e);
+    (void)tutti__watch_end(e->watch, status, text);
+    tutti__engine_settle(e);
+    return tutti__watch_alive(e->watch);
 }
 
 void tutti__engine_cancel(tutti__engine_t *e, uint32_t first, uint32_t number)
 {
-    tutti__cancel_msg_t msg = { first, number };
-
     tutti__token_await(e);
-    tutti__watch_cancel(e, -1, &msg, sizeof(msg));
+    tutti__watch_cancel(e->watch, first, number);
     tutti__token_leave(e, TUTTI__STEP_BRIEF);
-}
-
-int tutti__engine_cancelled(tutti__engine_t *e, uint32_t first, uint32_t number)
-{
-    return atomic_load(&e->cancelled[first]) == number;
 }
 
 /* ---- opening and closing ---- */
@@ -97,11 +67,18 @@ static tutti_status_t open_epoll(tutti__engine_t *e)
     return status;
 }
 
+void tutti__engine_release(tutti__engine_t *e)
+{
+    if (atomic_fetch_sub(&e->refs, 1) != 1)
+        return;
+    tutti__watch_close(e->watch);
+    free(e);
+}
+
 static void destroy(tutti__engine_t *e)
 {
     tutti__agreed_close(e);
     tutti__lanes_close(e);
-    tutti__links_close(e);
     tutti__cache_fini(&e->cache);
     tutti__cache_fini(&e->device_cache);
     tutti__events_close(e);
@@ -111,11 +88,7 @@ static void destroy(tutti__engine_t *e)
     e->names.bucket = NULL;
     e->names.nbuckets = 0;
     tutti__mutex_destroy(&e->queue_lock);
-    free(e->left);
-    free(e->cancelled);
-    e->left = NULL;
-    if (atomic_fetch_sub(&e->refs, 1) == 1)
-        free(e);
+    tutti__engine_release(e);
 }
 
 /*
@@ -139,14 +112,18 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
 
     if (e == NULL) {
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "engine");
-        return tutti__boot_agree(env->boot, status);
+        status = tutti__boot_agree(env->boot, status);
+        tutti__watch_close(env->watch);
+        return status;
     }
     memset(e, 0, sizeof(*e));
     e->env = *env;
     e->generation = tutti__fork_generation();
     e->rank = topo->rank;
     e->size = topo->size;
-    e->parent = -1;
+    e->watch = env->watch;
+    e->parent = tutti__links_parent(e->watch);
+    tutti__links_listen(e->watch, (tutti__receiver_t){ tutti__engine_message, e });
     e->epfd = -1;
     e->spin = !topo->oversubscribed;
     e->fusion_bytes = fusion_bytes(env);
@@ -163,17 +140,11 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
         &e->device_cache,
         &(tutti__device_limits_t){ env->conf->device_staged_bytes, env->conf->stage_bytes });
     e->device_cache.flat = env->exec->device != NULL && env->exec->device->flat != NULL;
-    e->left = calloc(e->size, sizeof(*e->left));
-    e->cancelled = calloc(e->size, sizeof(*e->cancelled));
-    if (e->left == NULL || e->cancelled == NULL)
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", e->size);
-    if (status == TUTTI_OK && env->exec->device != NULL)
+    if (env->exec->device != NULL)
         status = tutti__events_open(e);
     if (status == TUTTI_OK && env->exec->device != NULL)
         status = tutti__semaphore_open(e);
     status = tutti__boot_agree(env->boot, status);
-    if (status == TUTTI_OK)
-        status = tutti__links_open(e);
     if (status == TUTTI_OK)
         status = tutti__agreed_open(e);
     if (status == TUTTI_OK)
@@ -190,39 +161,24 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     return TUTTI_OK;
 }
 
-/* Messages from the backlog go before the goodbye; a peer that does not read loses them. */
-static void flush_all(tutti__engine_t *e)
-{
-    uint64_t limit = tutti__now_ns() + FLUSH_MS * 1000000u;
-    size_t left;
-
-    do {
-        left = 0;
-        tutti__links_flush(e);
-        for (uint32_t i = 0; i < e->nlinks; i++)
-            left += e->link[i].lost ? 0 : e->link[i].backlog_bytes;
-        if (left > 0)
-            sched_yield();
-    } while (left > 0 && tutti__now_ns() < limit);
-}
-
 /* Send a goodbye, and end all requests of this rank. */
 static void end_all(tutti__engine_t *e)
 {
     tutti__token_await(e);
     atomic_store(&e->news, 1);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
-    flush_all(e);
+    /* This step may have ended the communicator. */
+    tutti__watch_tell(e->watch);
+    /* Messages from the backlog go before the goodbye; a peer that does not read loses them. */
+    tutti__links_flush_all(e->watch, tutti__now_ns() + FLUSH_MS * 1000000u);
     /* Requests that were handed over to streams can no longer report errors, so let
        them complete. */
     tutti__completion_drain(e, tutti__now_ns() + FLUSH_MS * 1000000u);
     /* After a death no goodbye is sent, because peers must receive the report of the death. */
-    if (!atomic_load(&e->dead)) {
-        tutti__watch_set_page(e, TUTTI__PAGE_LEFT);
-        tutti__watch_bye(e, -1, e->rank);
-    }
+    if (!tutti__watch_has_ended(e->watch))
+        tutti__watch_leave(e->watch);
     tutti__lanes_clear(e, TUTTI__STEP_WAITER);
-    tutti__request_finish_all(e, NULL, TUTTI_ERR_SHUTDOWN, tutti__watch_closed(e));
+    tutti__request_finish_all(e, NULL, TUTTI_ERR_SHUTDOWN, tutti__watch_closed_text(e->watch));
     tutti__engine_sleeping(e, 0);
     atomic_store(&e->token, 0);
     tutti__request_callbacks(e);

@@ -19,8 +19,9 @@
 
 #include "boot/machine.h"
 #include "coll/cache.h"
-#include "engine/call.h"
+#include "call/call.h"
 #include "exec/exec.h"
+#include "watch/links.h"
 
 typedef struct tutti__engine tutti__engine_t;
 typedef struct tutti__request tutti__request_t;
@@ -32,11 +33,7 @@ typedef struct {
     const tutti__exec_env_t *exec;
     const tutti__shape_t *shape;
     const tutti__conf_shared_t *conf;
-    int is_part; /* ended by tutti_comm_free, not by tutti_finalize */
-    /* Called once, when the communicator is dead and the neighbours have been told; or NULL. By any
-       thread, with the token: it must not call the engine. */
-    void (*on_death)(void *arg);
-    void *on_death_arg;
+    tutti__watch_t *watch; /* the engine takes it over: it lives as long as the last request */
     /* Called now and then by a thread that waits for a request, for work of the job's other
        communicators that only this thread may do; or NULL. It may call tutti__engine_help of any of
        their engines. */
@@ -123,28 +120,13 @@ int tutti__engine_in_callback(void);
 /* Is the calling thread the own thread of an engine? Then it is inside a callback as well. */
 int tutti__thread_is_own(void);
 
-/* TUTTI_OK, or the reason why the communicator is unusable, which is also the thread's
-   last error. */
-tutti_status_t tutti__engine_alive(tutti__engine_t *engine);
-
-/* The same without setting the error. ret_text: the reason; valid until the engine is closed.
-   Any thread. */
-tutti_status_t tutti__engine_state(const tutti__engine_t *engine, const char **ret_text);
-
 /* For warnings: "an allreduce of 8 elements of float32, sum". Any thread. */
 void tutti__engine_call_text(const tutti__engine_t *engine, const tutti__call_t *call, char *text,
                              size_t bytes);
 
-/* Called after a deadline: is a rank of this machine stopped? 1: the text names it. Any thread. */
-int tutti__engine_halted(const tutti__engine_t *engine, char *text, size_t bytes);
-
 /* Do work of the engine that its own thread is not allowed to do, if there is any. Calls no
    callbacks. Only for threads that may drive all transports. */
 void tutti__engine_help(tutti__engine_t *engine);
-
-/* Has this peer left, or ended the communicator because another rank has left? It sends
-   nothing more. */
-int tutti__engine_has_left(tutti__engine_t *engine, uint32_t rank);
 
 /*
  * This rank cannot take part in a group that ranks of this communicator are making: tell the ranks
@@ -152,12 +134,12 @@ int tutti__engine_has_left(tutti__engine_t *engine, uint32_t rank);
  * Any thread.
  */
 void tutti__engine_cancel(tutti__engine_t *engine, uint32_t first, uint32_t number);
-/* Has any rank cancelled this call? */
-int tutti__engine_cancelled(tutti__engine_t *engine, uint32_t first, uint32_t number);
-
 /* End the communicator on all ranks: every pending and later call returns `status` with `text`. The
    first reason wins. Returns `status`, and sets the thread's last error. Any thread.
    TUTTI_ERR_SHUTDOWN: if a rank has left, the text names this rank instead. */
+/* After the end: tell the neighbours, end all requests, and abort the device's work. Any thread. */
+void tutti__engine_settle(tutti__engine_t *engine);
+
 tutti_status_t tutti__engine_kill(tutti__engine_t *engine, tutti_status_t status, const char *text);
 
 #endif

@@ -19,24 +19,6 @@
    program that needs more of them at a time pays for making them. */
 #define EVENTS 1024
 
-int tutti__engine_use_device(const tutti__engine_t *e)
-{
-    const tutti__exec_device_t *device = e->env.exec->device;
-    int before = device->ops->current();
-
-    if (before != device->device)
-        (void)device->ops->use(device->device); /* a later call reports the error */
-    return before;
-}
-
-void tutti__engine_give_back(const tutti__engine_t *e, int before)
-{
-    const tutti__exec_device_t *device = e->env.exec->device;
-
-    if (before >= 0 && before != device->device)
-        (void)device->ops->use(before); /* the owner's next call there reports the error */
-}
-
 /* ---- the pool ---- */
 
 /* Make one more event. It is allowed at any time: unlike memory, an event waits for nothing
@@ -64,12 +46,12 @@ static tutti_status_t make(tutti__engine_t *e)
 
 tutti_status_t tutti__events_open(tutti__engine_t *e)
 {
-    int before = tutti__engine_use_device(e);
+    int before = tutti__device_enter(e->env.exec->device);
     tutti_status_t status = TUTTI_OK;
 
     for (size_t i = 0; i < EVENTS && status == TUTTI_OK; i++)
         status = make(e);
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     return status;
 }
 
@@ -80,10 +62,10 @@ void tutti__events_close(tutti__engine_t *e)
 
     if (e->nevents == 0)
         return;
-    before = tutti__engine_use_device(e);
+    before = tutti__device_enter(e->env.exec->device);
     for (size_t i = 0; i < e->free_events; i++)
         e->env.exec->device->ops->event_drop(e->event[i]);
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     free(e->event);
     e->event = NULL;
     e->nevents = e->free_events = 0;
@@ -144,7 +126,7 @@ tutti_status_t tutti__events_record(tutti__engine_t *e, tutti__request_t *const 
 
     if (!any_stream(requests, n))
         return TUTTI_OK;
-    before = tutti__engine_use_device(e);
+    before = tutti__device_enter(e->env.exec->device);
     for (size_t i = 0; i < n && status == TUTTI_OK; i++)
         if (requests[i]->has_stream && ops->stream_captures(requests[i]->stream))
             status = tutti__fail(TUTTI_ERR_UNSUPPORTED,
@@ -154,6 +136,6 @@ tutti_status_t tutti__events_record(tutti__engine_t *e, tutti__request_t *const 
     for (size_t i = 0; i < n && status == TUTTI_OK; i++)
         if (requests[i]->has_stream)
             status = record(e, requests[i]);
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     return status;
 }

@@ -51,7 +51,7 @@ tutti__request_t *tutti__join_zero(tutti__engine_t *e, const tutti__metadata_t *
 
     memcpy(text, name, name_bytes);
     if (tutti__request_new(e, &entry, &zero) != TUTTI_OK) {
-        tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory to take part after tutti_join");
+        tutti__watch_end(e->watch, TUTTI_ERR_NO_MEMORY, "no memory to take part after tutti_join");
         return NULL;
     }
     zero->is_zero = 1;

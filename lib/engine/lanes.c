@@ -23,9 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After a failure without a known cause: how long to wait for a peer's report of the cause. */
-#define NEWS_NS 300000000u
-
 void tutti__lanes_open(tutti__engine_t *e)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++)
@@ -66,7 +63,7 @@ int tutti__lanes_forbidden(const tutti__engine_t *e, const tutti__sched_t *sched
 
 void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
 {
-    int before = e->on_device > 0 ? tutti__engine_use_device(e) : -1;
+    int before = e->on_device > 0 ? tutti__device_enter(e->env.exec->device) : -1;
 
     if (e->on_device > 0)
         tutti__device_quiesce(e->env.exec->device, 1, TUTTI__LANES);
@@ -82,7 +79,7 @@ void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
     }
     tutti__completion_clear(e);
     if (before >= 0)
-        tutti__engine_give_back(e, before);
+        tutti__device_leave(e->env.exec->device, before);
     e->in_flight = e->on_device = 0;
     atomic_store(&e->polling, 0);
 }
@@ -291,8 +288,9 @@ static int waits_for_left(tutti__engine_t *e, const tutti__lane_t *lane)
 
     if (lane->hint.peer < 0)
         return 0;
-    return tutti__engine_has_left(e, peer) || (e->env.exec->xport[peer]->ops->progress == NULL &&
-                                               tutti__watch_page(e, peer) == TUTTI__PAGE_IDLE);
+    return tutti__watch_has_left(e->watch, peer) ||
+           (e->env.exec->xport[peer]->ops->progress == NULL &&
+            tutti__watch_is_idle(e->watch, peer));
 }
 
 static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t status)
@@ -303,35 +301,9 @@ static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t s
              tutti__boot_rank_name(e->env.boot, e->rank), lane->first->first->name,
              tutti_last_error());
     if (lane->on_device)
-        tutti__lanes_fail(e, status, text);
+        tutti__watch_fail(e->watch, status, text);
     else
-        tutti__watch_dead(e, status, text);
-}
-
-void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *text)
-{
-    if (status != TUTTI_ERR_TRANSPORT) {
-        tutti__watch_dead(e, status, text);
-    } else if (atomic_load(&e->failed_ns) == 0) {
-        snprintf(e->failed_text, sizeof(e->failed_text), "%s", text);
-        atomic_store(&e->failed_ns, tutti__now_ns());
-    }
-}
-
-/* NCCL has failed: wait for a peer's report, and do nothing else. */
-void tutti__lanes_await_news(tutti__engine_t *e)
-{
-    char halted[160], text[TUTTI__ERROR_BYTES];
-
-    atomic_store(&e->news, 1); /* the next step polls the sockets */
-    if (tutti__now_ns() - atomic_load(&e->failed_ns) < NEWS_NS)
-        return;
-    /* The halted rank may be the one that would have forwarded a report. */
-    if (tutti__engine_halted(e, halted, sizeof(halted)))
-        snprintf(text, sizeof(text), "%.340s; %s", e->failed_text, halted);
-    else
-        snprintf(text, sizeof(text), "%s", e->failed_text);
-    tutti__watch_dead(e, TUTTI_ERR_TRANSPORT, text);
+        tutti__watch_end(e->watch, status, text);
 }
 
 /* The run waited for a rank that has left: poll once more. */
@@ -344,7 +316,7 @@ static tutti_status_t step_again(tutti__engine_t *e, tutti__lane_t *lane)
     status = tutti__run_step(&lane->run, &lane->hint);
     if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
         return status;
-    if (tutti__watch_left(e, (uint32_t)lane->hint.peer, text, sizeof(text)))
+    if (tutti__watch_left_text(e->watch, (uint32_t)lane->hint.peer, text, sizeof(text)))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
     return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has ended, as another rank has left",
                        tutti__boot_rank_name(e->env.boot, (uint32_t)lane->hint.peer));
@@ -451,7 +423,7 @@ static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 {
     int moved = 0, polling = 0;
 
-    for (uint32_t i = 1; i < TUTTI__LANES && !atomic_load(&e->dead); i++) {
+    for (uint32_t i = 1; i < TUTTI__LANES && !tutti__watch_has_ended(e->watch); i++) {
         moved |= step_lane(e, &e->lane[i], who, ret_left);
         polling |= e->lane[i].first != NULL && e->lane[i].polls;
     }
@@ -470,14 +442,15 @@ static int step_with_device(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 {
     int before, moved;
 
-    if (TUTTI__UNLIKELY(atomic_load(&e->failed_ns) != 0)) {
-        tutti__lanes_await_news(e);
+    if (TUTTI__UNLIKELY(tutti__watch_has_failed(e->watch))) {
+        atomic_store(&e->news, 1); /* the next step polls the sockets */
+        tutti__watch_await_news(e->watch);
         return 0;
     }
-    before = tutti__engine_use_device(e);
+    before = tutti__device_enter(e->env.exec->device);
     moved = tutti__completion_poll(e);
     moved |= step_lanes(e, who, ret_left);
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     return moved;
 }
 

@@ -2,11 +2,6 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/agreed.c \
-    %reldir%/call.c \
-    %reldir%/call.h \
-    %reldir%/call_kinds.c \
-    %reldir%/call_sides.c \
-    %reldir%/call_sides.h \
     %reldir%/engine.c \
     %reldir%/engine.h \
     %reldir%/events.c \
@@ -14,24 +9,18 @@ libtutti_all_la_SOURCES += \
     %reldir%/flat.c \
     %reldir%/flat.h \
     %reldir%/fuse.c \
-    %reldir%/halted.c \
     %reldir%/join.c \
     %reldir%/completion.c \
     %reldir%/lanes.c \
-    %reldir%/links.c \
-    %reldir%/messages.h \
     %reldir%/on_device.c \
     %reldir%/pending.c \
     %reldir%/queued.c \
     %reldir%/requests.c \
     %reldir%/stalls.c \
-    %reldir%/staged.c \
-    %reldir%/staged.h \
     %reldir%/state.h \
     %reldir%/submit.c \
     %reldir%/thread.c \
     %reldir%/semaphore.c \
     %reldir%/token.c \
     %reldir%/wait.c \
-    %reldir%/wait_calls.c \
-    %reldir%/watch.c
+    %reldir%/wait_calls.c

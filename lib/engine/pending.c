@@ -109,10 +109,10 @@ static tutti_status_t may_push(tutti__engine_t *e, const tutti__request_t *reque
     char text[160] = "";
 
     if (atomic_load(&e->closed))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->watch));
     /* After a goodbye no new tensor can be agreed. */
-    if (atomic_load(&e->any_left)) {
-        tutti__watch_left(e, TUTTI__NOBODY, text, sizeof(text));
+    if (tutti__watch_any_left(e->watch)) {
+        tutti__watch_left_text(e->watch, TUTTI__NO_RANK, text, sizeof(text));
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
     }
     if (e->join != NULL)

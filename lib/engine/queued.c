@@ -30,18 +30,18 @@ int64_t tutti__watch_queued_us(const tutti__engine_t *e)
 
     if (device == NULL || device->node == NULL)
         return -1;
-    return atomic_load(&e->failed_ns) != 0 ? NEWS_US : (int64_t)(period_ns(e) / 1000);
+    return tutti__watch_has_failed(e->watch) ? NEWS_US : (int64_t)(period_ns(e) / 1000);
 }
 
 static tutti_status_t look(tutti__engine_t *e, uint64_t now, uint64_t limit_ns, unsigned *ret_tag)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
-    int before = tutti__engine_use_device(e);
+    int before = tutti__device_enter(e->env.exec->device);
     tutti_status_t status = tutti__nccl_node_overdue(device->node, now, limit_ns, ret_tag);
 
     if (status == TUTTI_OK && device->flat != NULL)
         status = tutti__nccl_node_overdue(device->flat, now, limit_ns, ret_tag);
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     return status;
 }
 
@@ -52,7 +52,7 @@ static void fail(tutti__engine_t *e, tutti_status_t status, unsigned tag)
     snprintf(text, sizeof(text), "%s, %s, queued in a stream of device %d: %.300s",
              tutti__boot_rank_name(e->env.boot, e->rank), tutti__tag_name(tag),
              e->env.exec->device->device, tutti_last_error());
-    tutti__lanes_fail(e, status, text);
+    tutti__watch_fail(e->watch, status, text);
 }
 
 void tutti__watch_queued(tutti__engine_t *e)
@@ -64,10 +64,11 @@ void tutti__watch_queued(tutti__engine_t *e)
     int is_halted;
     unsigned tag;
 
-    if (device == NULL || device->node == NULL || atomic_load(&e->dead))
+    if (device == NULL || device->node == NULL || tutti__watch_has_ended(e->watch))
         return;
-    if (atomic_load(&e->failed_ns) != 0) {
-        tutti__lanes_await_news(e);
+    if (tutti__watch_has_failed(e->watch)) {
+        atomic_store(&e->news, 1); /* the next step polls the sockets */
+        tutti__watch_await_news(e->watch);
         return;
     }
     if (now - e->queued_ns < period_ns(e))
@@ -80,10 +81,10 @@ void tutti__watch_queued(tutti__engine_t *e)
         fail(e, status, tag);
         return;
     }
-    is_halted = tutti__engine_halted(e, halted, sizeof(halted));
+    is_halted = tutti__watch_halted(e->watch, halted, sizeof(halted));
     snprintf(text, sizeof(text), "%s: device %d has been at %s, queued in a stream, for %.3g s: %s",
              tutti__boot_rank_name(e->env.boot, e->rank), device->device, tutti__tag_name(tag),
              (double)limit_ns / 1e9,
              is_halted ? halted : "another rank has not come to it on its device");
-    tutti__watch_dead(e, TUTTI_ERR_TIMEOUT, text);
+    tutti__watch_end(e->watch, TUTTI_ERR_TIMEOUT, text);
 }

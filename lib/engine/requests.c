@@ -149,6 +149,5 @@ void tutti__request_free(tutti__request_t *request)
     free(request->arrays);
     free(request->text);
     free(request);
-    if (atomic_fetch_sub(&e->refs, 1) == 1)
-        free(e);
+    tutti__engine_release(e);
 }

@@ -117,9 +117,9 @@ tutti_status_t tutti__semaphore_open(tutti__engine_t *e)
 
     if (!e->env.conf->stream_wait || ops->words == NULL || ops->await == NULL)
         return TUTTI_OK;
-    before = tutti__engine_use_device(e);
+    before = tutti__device_enter(e->env.exec->device);
     status = ops->words(&e->words);
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     if (status != TUTTI_OK)
         e->words = NULL;
     return status == TUTTI_ERR_UNSUPPORTED ? TUTTI_OK : status;
@@ -136,11 +136,11 @@ void tutti__semaphore_begin(tutti__engine_t *e, const tutti__bucket_t *bucket)
 
 static tutti_status_t await_word(tutti__engine_t *e, tutti__dstream_t *stream, uint32_t index)
 {
-    int before = tutti__engine_use_device(e);
+    int before = tutti__device_enter(e->env.exec->device);
     tutti_status_t status =
         e->env.exec->device->ops->await(stream, (void *)word_of(e, index), values[index] + 1);
 
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     return status;
 }
 
@@ -201,11 +201,11 @@ void tutti__semaphore_end(tutti__engine_t *e, tutti__request_t *request, tutti_s
     tutti__request_t **at = &e->given;
 
     /* No caller waits for the error, so the next call reports it. */
-    if (status != TUTTI_OK && !atomic_load(&e->dead)) {
+    if (status != TUTTI_OK && !tutti__watch_has_ended(e->watch)) {
         snprintf(words, sizeof(words), "%s, tensor '%.100s', handed over to a stream: %.300s",
                  tutti__boot_rank_name(e->env.boot, e->rank), request->name,
                  text != NULL ? text : "");
-        tutti__watch_dead(e, status, words);
+        tutti__watch_end(e->watch, status, words);
     }
     while (*at != request)
         at = &(*at)->chain;
@@ -214,7 +214,7 @@ void tutti__semaphore_end(tutti__engine_t *e, tutti__request_t *request, tutti_s
 
 void tutti__semaphore_end_all(tutti__engine_t *e, const char *text)
 {
-    if (e->given != NULL && !atomic_load(&e->dead))
+    if (e->given != NULL && !tutti__watch_has_ended(e->watch))
         TUTTI__LOG(TUTTI__LOG_WARN,
                    "%s, tensor '%s' is not done, but the stream that waits for it goes on: %s",
                    tutti__boot_rank_name(e->env.boot, e->rank), e->given->name, text);
@@ -226,7 +226,7 @@ void tutti__engine_drain(tutti__engine_t *e)
 {
     /* The thread ends the communicator at the deadline of these requests, which does not include
        the caller's own work. Freeing the device's memory waits for that work anyway. */
-    while (atomic_load(&e->ngiven) > 0 && !atomic_load(&e->dead))
+    while (atomic_load(&e->ngiven) > 0 && !tutti__watch_has_ended(e->watch))
         usleep(NAP_US);
 }
 
@@ -238,7 +238,7 @@ static void give_up(tutti__engine_t *e, const tutti__request_t *request, uint64_
     uint64_t limit_ns = e->env.conf->timeout_ms * 1000000u + GRACE_NS;
     char text[TUTTI__ERROR_BYTES], culprit[448];
 
-    if (!tutti__engine_halted(e, culprit, sizeof(culprit)) &&
+    if (!tutti__watch_halted(e->watch, culprit, sizeof(culprit)) &&
         !tutti__wait_culprit(e, request, culprit, sizeof(culprit)) &&
         waited_ns <= limit_ns + UNSURE_NS)
         return;
@@ -246,7 +246,7 @@ static void give_up(tutti__engine_t *e, const tutti__request_t *request, uint64_
              "%s: a stream of device %d has waited %.3g s for tensor '%.100s': %.280s",
              tutti__boot_rank_name(e->env.boot, e->rank), e->env.exec->device->device,
              (double)waited_ns / 1e9, request->name, culprit);
-    tutti__watch_dead(e, TUTTI_ERR_TIMEOUT, text);
+    tutti__watch_end(e->watch, TUTTI_ERR_TIMEOUT, text);
 }
 
 /* The request's own data are not complete, so no peer is late. */
@@ -262,13 +262,13 @@ void tutti__semaphore_watch(tutti__engine_t *e)
     const tutti__request_t *late = NULL;
     int before;
 
-    if (TUTTI__LIKELY(e->given == NULL) || atomic_load(&e->dead))
+    if (TUTTI__LIKELY(e->given == NULL) || tutti__watch_has_ended(e->watch))
         return;
     now = tutti__now_ns();
     if (now - e->looked_ns < TUTTI__MIN(limit_ns / LOOKS_PER_DEADLINE, LOOK_NS))
         return;
     e->looked_ns = now;
-    before = tutti__engine_use_device(e);
+    before = tutti__device_enter(e->env.exec->device);
     for (tutti__request_t *r = e->given; r != NULL; r = r->chain) {
         if (has_no_data(e, r))
             r->given_ns = now;
@@ -277,7 +277,7 @@ void tutti__semaphore_watch(tutti__engine_t *e)
             late_ns = now - r->given_ns;
         }
     }
-    tutti__engine_give_back(e, before);
+    tutti__device_leave(e->env.exec->device, before);
     if (late != NULL)
         give_up(e, late, now);
 }

@@ -83,16 +83,14 @@ static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__waiti
     /* For a message, `who` has the call's text. */
     if (tensor->metadata != NULL)
         tutti__metadata_call_text(call, sizeof(call), tensor->metadata);
-    if (!tutti__engine_halted(e, halted, sizeof(halted)))
+    if (!tutti__watch_halted(e->watch, halted, sizeof(halted)))
         halted[0] = '\0';
     snprintf(text, sizeof(text), "tensor '%.64s'%s%.72s%s waits for %.*f s: %.220s%s%.86s",
              tensor->name, call[0] ? " (" : "", call, call[0] ? ")" : "", s < 10 ? 1 : 0, s, who,
              halted[0] ? "; " : "", halted);
     TUTTI__LOG(TUTTI__LOG_WARN, "%s", text);
-    if (e->parent >= 0) {
-        e->link[e->parent].urgent = 1;
-        tutti__link_send(e, (uint32_t)e->parent, TUTTI__MSG_MISSING, text, strlen(text));
-    }
+    if (e->parent >= 0)
+        tutti__links_send(e->watch, (uint32_t)e->parent, TUTTI__MSG_MISSING, text, strlen(text), 1);
 }
 
 typedef struct {
@@ -182,7 +180,7 @@ static void report_oldest(tutti__engine_t *e, const check_t *check)
     double s = waited_s(check, check->oldest_ns);
     char who[WHO_BYTES], call[160], more[48] = "";
 
-    if (!tutti__engine_halted(e, who, sizeof(who)))
+    if (!tutti__watch_halted(e->watch, who, sizeof(who)))
         tutti__wait_culprit(e, request, who, sizeof(who));
     self = tutti__boot_rank_name(e->env.boot, e->rank);
     tutti__metadata_call_text(call, sizeof(call), &check->metadata);
@@ -239,7 +237,7 @@ void tutti__stalls_check(tutti__engine_t *e)
     e->stall_ns = check.now;
     atomic_store(&e->waits, 0);
     check_lanes(e, check.now);
-    if (atomic_load(&e->dead))
+    if (tutti__watch_has_ended(e->watch))
         return;
     check_tensors(e, &check);
     check_requests(e, &check);

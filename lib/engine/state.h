@@ -13,8 +13,10 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "engine/flat.h"
-#include "engine/messages.h"
-#include "engine/staged.h"
+#include "call/staged.h"
+
+/* The kind of message to rank 0 about a tensor that has waited for long: a text. */
+#define TUTTI__MSG_MISSING TUTTI__MSG_OTHERS
 
 /* ---- requests ---- */
 
@@ -136,45 +138,35 @@ struct tutti__engine {
     uint32_t rank, size;
 
     /* Any thread. */
-    atomic_int refs;      /* the communicator's and one per request */
-    atomic_int token;     /* 1: a thread owns the state */
-    atomic_int wanted;    /* threads that must have the token; other threads do not take it */
-    atomic_int pending;   /* requests that are not done */
-    atomic_int ngiven;    /* requests in `given` */
-    atomic_int queued;    /* the queue is not empty */
-    atomic_int news;      /* the doorbell or a socket has woken a thread: poll everything */
-    tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
-    atomic_int sleepers;  /* on epoch */
-    atomic_int callbacks; /* some callbacks are due */
-    atomic_int dead;      /* a tutti_status_t; see dead_text */
-    atomic_int closed;    /* tutti__engine_close has begun */
-    atomic_int inside;    /* threads that may still use env */
-    atomic_int *left;     /* [size] ranks that have sent a goodbye */
-    atomic_int any_left;
-    atomic_uint *cancelled;    /* [size] the last failed call that was to make a group with this
-                                  first rank: its number */
+    atomic_int refs;           /* the communicator's and one per request */
+    atomic_int token;          /* 1: a thread owns the state */
+    atomic_int wanted;         /* threads that must have the token; other threads do not take it */
+    atomic_int pending;        /* requests that are not done */
+    atomic_int ngiven;         /* requests in `given` */
+    atomic_int queued;         /* the queue is not empty */
+    atomic_int news;           /* the doorbell or a socket has woken a thread: poll everything */
+    tutti__word_t epoch;       /* changes when a request is done; waiters sleep on it */
+    atomic_int sleepers;       /* on epoch */
+    atomic_int callbacks;      /* some callbacks are due */
+    atomic_int closed;         /* tutti__engine_close has begun */
+    atomic_int inside;         /* threads that may still use env */
     atomic_int polling;        /* only polling advances something in flight */
     atomic_int waits;          /* the last check for stalls found a waiting tensor or request */
     _Atomic uint64_t moved_ns; /* while this rank has joined: when a bucket was served last */
 
     /* Under queue_lock: submitted requests, all pending requests by name, a pending join, and ended
-       requests with a callback. dead_text is written once under the lock, before `dead` is set. */
+       requests with a callback. */
     tutti__mutex_t queue_lock;
     tutti__request_t *queue_first, *queue_last;
     tutti__names_t names;
     tutti__request_t *join;
     tutti__request_t *ended_first, *ended_last;
-    char dead_text[TUTTI__ERROR_BYTES];
     /* Events for submissions with a stream. The free events are event[0] to
        event[free_events - 1]. */
     tutti__devent_t **event; /* [nevents] */
     size_t nevents, free_events;
 
     /* Only the token's owner. */
-    uint32_t nlinks;
-    int parent; /* link, or -1 at rank 0 */
-    tutti__link_t *link;
-    int remote; /* some links are sockets: poll them while busy */
     uint32_t polls;
     tutti__agree_t *agree;
     tutti__agree_link_t *agree_links; /* [nlinks] */
@@ -182,9 +174,7 @@ struct tutti__engine {
     tutti__request_t *zeros;          /* zero contributions with counts for phase 1 */
     uint32_t in_flight;               /* buckets in all lanes */
     tutti__lane_t lane[TUTTI__LANES];
-    uint32_t on_device;         /* buckets in device memory: in lanes, or pending completions */
-    _Atomic uint64_t failed_ns; /* when NCCL failed; 0: it has not. Any thread reads it */
-    char failed_text[TUTTI__ERROR_BYTES];
+    uint32_t on_device; /* buckets in device memory: in lanes, or pending completions */
     tutti__bucket_t *completion_first, *completion_last; /* pending completions; see completion.c */
     uint32_t ncompletions;
     void *words;             /* semaphores that streams wait on; NULL: none. Set up once */
@@ -195,9 +185,11 @@ struct tutti__engine {
     uint64_t lane_sum[TUTTI__LANES];      /* sum of the fields that change when a lane advances, */
     uint64_t lane_moved_ns[TUTTI__LANES]; /* and the time of the check that found it changed */
     uint64_t queued_ns;                   /* the last check of the work queued in streams */
-    int dead_seen;                        /* the state has been cleared after a death */
+    int buried;                           /* the state was cleared after the end */
 
     /* Set up once. */
+    tutti__watch_t *watch;
+    int parent;            /* link, or -1 at rank 0 */
     unsigned generation;   /* see base/forked.h */
     int spin;              /* there are enough processors for spinning */
     uint64_t fusion_bytes; /* the largest bucket; see engine.c */
@@ -264,18 +256,6 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti__requ
 /* Call the callbacks of ended requests. Without the token, without a lock. */
 void tutti__request_callbacks(tutti__engine_t *e);
 
-/* links.c */
-tutti_status_t tutti__links_open(tutti__engine_t *e);
-void tutti__links_close(tutti__engine_t *e);
-/* Read all messages of a local neighbour so far. 1 if there was any. */
-int tutti__link_read(tutti__engine_t *e, uint32_t link);
-/* Queue a message; flush publishes it. */
-void tutti__link_send(tutti__engine_t *e, uint32_t link, uint32_t kind, const void *body,
-                      size_t bytes);
-void tutti__links_flush(tutti__engine_t *e);
-/* Read all messages; 1 if there was any. side: read the sockets as well. */
-int tutti__links_poll(tutti__engine_t *e, int side);
-
 /* fuse.c: several tensors as one call, in a lane's memory */
 /* Provide a lane's memory of at least `bytes` bytes. */
 tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes);
@@ -289,9 +269,6 @@ void tutti__fuse_unpack(const tutti__engine_t *e, tutti__lane_t *lane);
 /* If there is a device. Use it on this thread first. */
 tutti_status_t tutti__events_open(tutti__engine_t *e);
 void tutti__events_close(tutti__engine_t *e);
-/* Use the engine's device on this thread. Returns the argument for give_back. */
-int tutti__engine_use_device(const tutti__engine_t *e);
-void tutti__engine_give_back(const tutti__engine_t *e, int before);
 /* Record an event in the stream of each request; all or none. Not under queue_lock. */
 tutti_status_t tutti__events_record(tutti__engine_t *e, tutti__request_t *const *requests,
                                     size_t n);
@@ -413,33 +390,9 @@ tutti_status_t tutti__lanes_schedule(tutti__cache_t *cache, const tutti__call_t 
                                      const tutti__sched_t **ret_sched);
 /* Begin a run of lane->exec. */
 tutti_status_t tutti__lanes_run(tutti__lane_t *lane, const tutti__sched_t *sched);
-/* Work on a device has failed, which ends the communicator. An error of NCCL mostly means that
-   another rank has aborted it because a rank has died. A report of this death is the better
-   message, so the engine waits for it for a while. */
-void tutti__lanes_fail(tutti__engine_t *e, tutti_status_t status, const char *text);
-/* The wait of lanes_fail: call it as often as possible while failed_ns is not 0. */
-void tutti__lanes_await_news(tutti__engine_t *e);
 /* One step of a lane's run. */
 tutti_status_t tutti__lanes_step_run(tutti__engine_t *e, tutti__lane_t *lane);
 
-/* watch.c */
-void tutti__watch_dead(tutti__engine_t *e, tutti_status_t status, const char *text);
-void tutti__watch_message(tutti__engine_t *e, uint32_t link, const void *body, size_t bytes);
-void tutti__watch_lost(tutti__engine_t *e, int link, uint32_t rank);
-void tutti__watch_bye(tutti__engine_t *e, int link, uint32_t rank);
-void tutti__watch_cancel(tutti__engine_t *e, int link, const void *body, size_t bytes);
-/* After a goodbye: end all requests that are not agreed, and those in the queue. */
-void tutti__watch_refuse(tutti__engine_t *e);
-/* The state in a rank's status page, TUTTI__PAGE_...; OPEN on other machines. Any thread. */
-uint32_t tutti__watch_page(const tutti__engine_t *e, uint32_t rank);
-/* Write the state into this rank's status page, if it is later than the present state, and
-   wake the peers. */
-void tutti__watch_set_page(const tutti__engine_t *e, uint32_t end);
-/* Describe a rank that has left: `rank`, or another rank if `rank` has not left; 0 if none has.
-   Any thread. */
-int tutti__watch_left(tutti__engine_t *e, uint32_t rank, char *text, size_t bytes);
-/* The description for this rank. */
-const char *tutti__watch_closed(const tutti__engine_t *e);
 /* stalls.c: warn about tensors and requests that have waited for TUTTI_STALL_WARNING.
    With the token. */
 void tutti__stalls_check(tutti__engine_t *e);
@@ -524,9 +477,10 @@ void tutti__engine_leave(tutti__engine_t *e);
 tutti_status_t tutti__thread_start(tutti__engine_t *e);
 void tutti__thread_stop(tutti__engine_t *e);
 
-/* Pass a message between neighbours to the handler of its kind; also called for this rank's
-   own messages. */
-void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const void *body,
+/* The engine's receiver of the watch's messages; see watch/links.h. engine: a tutti__engine_t. */
+void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const void *body,
                            size_t bytes);
+/* Drop a reference to the engine's memory. */
+void tutti__engine_release(tutti__engine_t *e);
 
 #endif

@@ -42,7 +42,7 @@ static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size
     tutti_status_t status;
 
     if (!tutti__engine_enter(e))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->watch));
     status = TUTTI__LIKELY(e->env.exec->device == NULL)
                  ? tutti__request_push(e, requests, n, ret_handles)
                  : push_with_events(e, requests, n, ret_handles);
@@ -110,7 +110,7 @@ tutti_status_t tutti__engine_submit(tutti__engine_t *e, const tutti__entry_t *en
                                     size_t nentries, tutti_request_t **ret_requests)
 {
     tutti__request_t *request;
-    tutti_status_t status = tutti__engine_alive(e);
+    tutti_status_t status = tutti__watch_alive(e->watch);
 
     if (status != TUTTI_OK)
         return status;
@@ -131,7 +131,7 @@ tutti_status_t tutti__engine_create(tutti__engine_t *e, const tutti__entry_t *en
                                     tutti_request_t **ret_request)
 {
     tutti__request_t *request;
-    tutti_status_t status = tutti__engine_alive(e);
+    tutti_status_t status = tutti__watch_alive(e->watch);
 
     if (status == TUTTI_OK)
         status = make(e, entry, &request);
@@ -187,7 +187,7 @@ tutti_status_t tutti__engine_start(tutti_request_t *handle)
     if (!request->persistent)
         return not_persistent(request);
     /* dead_text lives as long as the request. */
-    status = tutti__engine_alive(e);
+    status = tutti__watch_alive(e->watch);
     if (status != TUTTI_OK)
         return status;
     if (!atomic_compare_exchange_strong(&request->active, &inactive, 1))
@@ -316,7 +316,7 @@ tutti_status_t tutti__engine_receive(tutti_request_t *handle, void *recvbuf,
         return status;
     e = request->engine;
     if (!tutti__engine_enter(e))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed(e));
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->watch));
     tutti__mutex_lock(&e->queue_lock);
     status = give_buffer(e, request, recvbuf, recvdispls);
     tutti__mutex_unlock(&e->queue_lock);
@@ -329,7 +329,7 @@ tutti_status_t tutti__engine_join(tutti__engine_t *e, int *ret_last_rank)
 {
     tutti__entry_t entry = { .name = "tutti_join", .call = { .kind = TUTTI_CALL_BARRIER } };
     tutti__request_t *request;
-    tutti_status_t status = tutti__engine_alive(e);
+    tutti_status_t status = tutti__watch_alive(e->watch);
     uint32_t last_rank;
 
     if (status != TUTTI_OK)

@@ -15,9 +15,7 @@
  */
 #include "engine/state.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <string.h>
 #include <unistd.h>
 
 /* A busy owner polls the sockets in every n-th step. */
@@ -27,41 +25,34 @@
 #define YIELDS 100
 #define NAP_US 50
 
-void tutti__engine_message(tutti__engine_t *e, int link, uint32_t kind, const void *body,
+void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const void *body,
                            size_t bytes)
 {
-    uint32_t rank;
+    tutti__engine_t *e = engine;
 
-    switch (kind) {
-    case TUTTI__MSG_BUCKET:
-        /* The state was cleared, so no request may enter it again. */
-        if (!e->dead_seen)
-            tutti__agree_message(e->agree, (uint32_t)link, kind, body, bytes);
-        break;
-    case TUTTI__MSG_ANNOUNCE:
-    case TUTTI__MSG_REJECT:
-    case TUTTI__MSG_JOIN:
-    case TUTTI__MSG_JOINED:
-        tutti__agree_message(e->agree, (uint32_t)link, kind, body, bytes);
-        break;
-    case TUTTI__MSG_BYE:
-        if (bytes == sizeof(rank)) {
-            memcpy(&rank, body, sizeof(rank));
-            tutti__watch_bye(e, link, rank);
-        }
-        break;
-    case TUTTI__MSG_MISSING:
+    if (kind == TUTTI__MSG_MISSING)
         tutti__stalls_message(e, body, bytes);
-        break;
-    case TUTTI__MSG_CANCEL:
-        tutti__watch_cancel(e, link, body, bytes);
-        break;
-    case TUTTI__MSG_DEAD:
-        tutti__watch_message(e, (uint32_t)link, body, bytes);
-        break;
-    default:
-        tutti__watch_dead(e, TUTTI_ERR_ABI, "a control message of an unknown kind");
-    }
+    else if (kind > TUTTI__MSG_MISSING)
+        tutti__watch_end(e->watch, TUTTI_ERR_ABI, "a control message of an unknown kind");
+    else if (kind != TUTTI__MSG_BUCKET || !e->buried)
+        /* After the state was cleared, no request may enter it again. */
+        tutti__agree_message(e->agree, link, kind, body, bytes);
+}
+
+/* A rank has left: end all requests that are not agreed, because they need that rank. */
+static int not_agreed(const tutti__request_t *request)
+{
+    return !request->agreed;
+}
+
+static void refuse(tutti__engine_t *e)
+{
+    char text[160] = "";
+
+    tutti__watch_left_text(e->watch, TUTTI__NO_RANK, text, sizeof(text));
+    tutti__agree_depart(e->agree);
+    tutti__agreed_clear(e);
+    tutti__request_finish_all(e, not_agreed, TUTTI_ERR_SHUTDOWN, text);
 }
 
 /* Announce submitted requests. */
@@ -72,8 +63,8 @@ static int take_queue(tutti__engine_t *e)
     if (!atomic_load(&e->queued))
         return 0;
     /* After a goodbye no new tensor can be agreed. */
-    if (atomic_load(&e->any_left)) {
-        tutti__watch_refuse(e);
+    if (tutti__watch_any_left(e->watch)) {
+        refuse(e);
         return 1;
     }
     tutti__mutex_lock(&e->queue_lock);
@@ -88,48 +79,55 @@ static int take_queue(tutti__engine_t *e)
     return 1;
 }
 
-/* The communicator has died: end all pending requests, and clear the state. */
+/* The communicator has ended: tell the neighbours, end all pending requests, and clear the state.
+   Peers receive the reason before they see the effects of the abort. */
 static void bury(tutti__engine_t *e, tutti__who_t who)
 {
-    if (!e->dead_seen) {
-        e->dead_seen = 1;
+    const char *text;
+    tutti_status_t status = tutti__watch_state(e->watch, &text);
+
+    tutti__watch_tell(e->watch);
+    if (!e->buried) {
+        e->buried = 1;
+        if (e->env.exec->device != NULL)
+            tutti__device_abort(e->env.exec->device);
         tutti__lanes_clear(e, who);
         tutti__agreed_clear(e);
     }
-    tutti__request_finish_all(e, NULL, (tutti_status_t)atomic_load(&e->dead), e->dead_text);
+    tutti__request_finish_all(e, NULL, status, text);
 }
 
 /* Wake this rank's sleeping thread: some work needs a thread that polls, or that reads
    the sockets. */
 void tutti__engine_ring_self(const tutti__engine_t *e)
 {
-    uint64_t one = 1;
-
-    if (e->has_thread && write(e->env.machine->doorbell[e->env.machine->me], &one, sizeof(one)) < 0)
-        errno = 0;
+    if (e->has_thread)
+        tutti__machine_ring_always(e->env.machine, e->env.machine->me);
 }
 
 /* One step; 1 if anything moved. */
 int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
 {
-    int side = e->remote && e->polls++ % SIDE_EVERY == 0;
+    int side = tutti__links_remote(e->watch) && e->polls++ % SIDE_EVERY == 0;
     int moved = 0, left;
 
     if (atomic_load(&e->news))
         side |= atomic_exchange(&e->news, 0);
-    moved |= tutti__links_poll(e, side);
-    if (atomic_load(&e->dead)) {
-        if (!e->dead_seen || atomic_load(&e->pending) > 0)
+    moved |= tutti__links_poll(e->watch, side);
+    if (TUTTI__UNLIKELY(tutti__watch_departed(e->watch)))
+        refuse(e);
+    if (tutti__watch_has_ended(e->watch)) {
+        if (!e->buried || atomic_load(&e->pending) > 0)
             bury(e, who);
         return 0;
     }
     moved |= take_queue(e);
     moved |= tutti__agreed_step(e);
     moved |= tutti__lanes_step(e, who, &left);
-    tutti__links_flush(e);
+    tutti__links_flush(e->watch);
     /* After a goodbye no more buckets arrive. */
-    if (atomic_load(&e->any_left) && e->in_flight == 0)
-        tutti__watch_set_page(e, TUTTI__PAGE_IDLE);
+    if (tutti__watch_any_left(e->watch) && e->in_flight == 0)
+        tutti__watch_set_idle(e->watch);
     if (left && !moved)
         tutti__engine_ring_self(e);
     return moved;

@@ -194,9 +194,10 @@ void tutti__wait_give_up(tutti__engine_t *e, const tutti__request_t *request)
     double waited_s = (double)(now - request->since_ns) / 1e9;
     char text[TUTTI__ERROR_BYTES], culprit[448];
 
-    if (!tutti__engine_halted(e, culprit, sizeof(culprit)) &&
+    if (!tutti__watch_halted(e->watch, culprit, sizeof(culprit)) &&
         !find_culprit(e, request, culprit, sizeof(culprit)))
-        while (!atomic_load(&e->dead) && !tutti__wait_is_done(request) && tutti__now_ns() < limit)
+        while (!tutti__watch_has_ended(e->watch) && !tutti__wait_is_done(request) &&
+               tutti__now_ns() < limit)
             usleep(1000);
     if (tutti__wait_is_done(request))
         return;

@@ -6,7 +6,7 @@
  *
  * A call on device memory is executed in one of two ways. If its schedule is made for device memory
  * (sched->on_device), the executor runs node operations by NCCL, and copies between device memory
- * and STAGE. Otherwise the whole call runs in host memory, see engine/staged.h.
+ * and STAGE. Otherwise the whole call runs in host memory, see call/staged.h.
  *
  * STAGE is pinned host memory. If messages between hosts are direct (exec/direct.c), STAGE and the
  * slots of messages are device memory.
@@ -58,8 +58,16 @@ typedef struct {
     tutti__device_lane_t lane[TUTTI__LANES];
 } tutti__exec_device_t;
 
-/* quiesce.c. Has NCCL queued work that has not completed? */
+/* Make the device the calling thread's current device. Returns the argument for leave. */
+int tutti__device_enter(const tutti__exec_device_t *device);
+void tutti__device_leave(const tutti__exec_device_t *device, int before);
+
+/* Has NCCL queued work that has not completed? */
 int tutti__device_is_queued(const tutti__exec_device_t *device);
+
+/* Abort all of NCCL's work; its lanes return errors from now on. The calling thread's current device
+   does not change. Any thread. */
+void tutti__device_abort(const tutti__exec_device_t *device);
 
 /* Longest wait for device work after an error. */
 #define TUTTI__QUIESCE_NS 1000000000u

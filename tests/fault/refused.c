@@ -65,7 +65,7 @@ static void idle(rank_t *self)
     if (self->rank == 1)
         raise(SIGKILL);
     began = wall_ms();
-    while (tutti__engine_alive(self->inside->engine) == TUTTI_OK) {
+    while (tutti__watch_alive(self->inside->watch) == TUTTI_OK) {
         CHECK(wall_ms() - began < SOON_S * 1e3);
         usleep(1000);
     }

@@ -9,7 +9,7 @@
 
 #include "base/compiler.h"
 #include "base/names.h"
-#include "engine/call.h"
+#include "call/call.h"
 #include "multi/direct/reference.h"
 
 #include <stdlib.h>

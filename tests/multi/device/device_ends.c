@@ -101,7 +101,7 @@ static void mismatches(rank_t *self)
 
 /* ---- deaths ---- */
 
-/* Was NCCL's work ended on this rank as well? on_death follows the report of the death, so it may
+/* Was NCCL's work ended on this rank as well? The abort follows the report of the death, so it may
    take a moment. */
 static void check_aborted(rank_t *self)
 {

@@ -651,7 +651,7 @@ static void check_ends(rank_t *self, tutti_status_t expected, const char *words)
     uint64_t limit = tutti__now_ns() + 15000000000u;
     tutti_status_t status;
 
-    while ((status = tutti__engine_alive(self->inside->engine)) == TUTTI_OK &&
+    while ((status = tutti__watch_alive(self->inside->watch)) == TUTTI_OK &&
            tutti__now_ns() < limit)
         usleep(1000);
     CHECK_STATUS(tutti_barrier(self->comm), expected);

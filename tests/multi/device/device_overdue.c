@@ -34,7 +34,7 @@ static void check_ends(rank_t *self, tutti_status_t expected)
     uint64_t limit = tutti__now_ns() + 40000000000u; /* processors may be busy */
     tutti_status_t status;
 
-    while ((status = tutti__engine_alive(self->inside->engine)) == TUTTI_OK &&
+    while ((status = tutti__watch_alive(self->inside->watch)) == TUTTI_OK &&
            tutti__now_ns() < limit)
         usleep(10000);
     CHECK_INT(status, expected);

@@ -171,18 +171,9 @@ static void close_device(gpu_rank_t *gpu)
     }
 }
 
-static void end_nccl(void *arg)
-{
-    gpu_rank_t *gpu = arg;
-
-    gpu->deaths++;
-    if (gpu->device.node != NULL)
-        tutti__nccl_node_abort(gpu->device.node);
-}
-
 void device_begin(gpu_rank_t *gpu, rank_t *self)
 {
-    tutti__engine_env_t env = { .on_death = end_nccl, .on_death_arg = gpu };
+    tutti__engine_env_t env = { 0 };
 
     memset(gpu, 0, sizeof(*gpu));
     gpu->rank = self;
@@ -209,6 +200,8 @@ void device_begin(gpu_rank_t *gpu, rank_t *self)
     env.exec = &gpu->exec;
     env.shape = &gpu->shape;
     env.conf = &gpu->conf.shared;
+    CHECK_OK(tutti__watch_open(gpu->boot, gpu->machine, env.conf, 0, &gpu->watch));
+    env.watch = gpu->watch;
     CHECK_OK(tutti__engine_open(&env, &gpu->engine));
     tutti__boot_settle(gpu->boot);
     CHECK_OK(gpu->ops->stream_make(0, &gpu->stream));

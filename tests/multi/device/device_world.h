@@ -17,7 +17,7 @@ typedef struct {
     tutti__engine_t *engine;
     tutti__exec_device_t device;
     tutti__dstream_t *stream; /* the user's */
-    int deaths;               /* how often NCCL was ended because the communicator had died */
+    tutti__watch_t *watch;
     /* The following fields are device_world.c's own. */
     tutti__conf_t conf;
     tutti__meet_t meet;

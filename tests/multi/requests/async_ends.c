@@ -21,7 +21,7 @@ static tutti_status_t reduce(const char *name, float *x, tutti_comm_t *comm,
 /* Wait until this rank has been told that the communicator is dead. */
 static void await_death(rank_t *self)
 {
-    while (tutti__engine_alive(self->inside->engine) == TUTTI_OK)
+    while (tutti__watch_alive(self->inside->watch) == TUTTI_OK)
         usleep(1000);
 }
 

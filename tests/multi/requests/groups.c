@@ -480,7 +480,7 @@ static void late(rank_t *self)
         CHECK_SAYS("rank 0 of the group (world rank 3) waited");
         CHECK_SAYS("rank 1 of the group (world rank 2) has not submitted it");
     }
-    while (self->rank == 2 && tutti__engine_alive(ranks_inside(comm[1])->engine) == TUTTI_OK)
+    while (self->rank == 2 && tutti__watch_alive(ranks_inside(comm[1])->watch) == TUTTI_OK)
         usleep(1000);
     if (self->rank == 2) {
         CHECK_STATUS(tutti_barrier(comm[0]), TUTTI_ERR_TIMEOUT);

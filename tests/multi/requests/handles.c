@@ -254,7 +254,7 @@ static void no_buffer(rank_t *self)
     tutti__token_await(self->inside->engine);
     self->inside->conf.shared.timeout_ms = 700;
     tutti__token_leave(self->inside->engine, TUTTI__STEP_WAITER);
-    while (self->rank != 0 && tutti__engine_alive(self->inside->engine) == TUTTI_OK)
+    while (self->rank != 0 && tutti__watch_alive(self->inside->watch) == TUTTI_OK)
         usleep(1000);
     CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_TIMEOUT);
     last_error_says("v", "rank 1 has not called tutti_request_receive for it", "");

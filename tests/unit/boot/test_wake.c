@@ -16,6 +16,7 @@
 #include "boot/machine.h"
 #include "long.h"
 #include "engine/state.h"
+#include "watch/inside.h"
 #include "node/shm/shm.h"
 #include "unit/boot/explore.h"
 
@@ -44,6 +45,7 @@ typedef struct {
                   uint32_t value, uint32_t timeout_us);
     /* Lane 1: rank 0's engine. */
     tutti__engine_t engine;
+    tutti__watcher_t watch;
     tutti__conf_shared_t conf;
     tutti__exec_env_t exec;
     void *(*thread)(void *arg);
@@ -227,15 +229,15 @@ static void test_words_planted(void **state)
 /* ---- lane 1: doorbells ---- */
 
 /* A step of the engine only reads the peer's word here. */
-int __wrap_tutti__links_poll(tutti__engine_t *e, int side);
+int __wrap_tutti__links_poll(tutti__watch_t *watch, int side);
 int __wrap_tutti__plan(tutti__engine_t *e);
 int __wrap_tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
-void __wrap_tutti__links_flush(tutti__engine_t *e);
+void __wrap_tutti__links_flush(tutti__watch_t *watch);
 void __wrap_tutti__stalls_check(tutti__engine_t *e);
 
-int __wrap_tutti__links_poll(tutti__engine_t *e, int side)
+int __wrap_tutti__links_poll(tutti__watch_t *watch, int side)
 {
-    (void)e;
+    (void)watch;
     (void)side;
     return 0;
 }
@@ -260,9 +262,9 @@ int __wrap_tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left
     return 1;
 }
 
-void __wrap_tutti__links_flush(tutti__engine_t *e)
+void __wrap_tutti__links_flush(tutti__watch_t *watch)
 {
-    (void)e;
+    (void)watch;
 }
 
 void __wrap_tutti__stalls_check(tutti__engine_t *e)
@@ -287,6 +289,8 @@ static void begin_engine(void *arg)
     h->engine.env.machine = &h->machine[0];
     h->engine.env.conf = &h->conf;
     h->engine.env.exec = &h->exec;
+    memset(&h->watch, 0, sizeof(h->watch));
+    h->engine.watch = &h->watch.base;
     h->engine.size = 2;
     h->engine.has_thread = 1;
     h->engine.epfd = h->doorbell[0];

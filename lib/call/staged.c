@@ -9,11 +9,11 @@
  * Two adjacent ranges, or one range if the caller's buffers overlap, as they do in place. So the
  * call in host memory works in place in the same way.
  */
-#include "engine/staged.h"
+#include "call/staged.h"
 
 #include "base/compiler.h"
 #include "base/status.h"
-#include "engine/call_sides.h"
+#include "call/call_sides.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Quiesces the device after a communicator has ended with an error: no device work touches the
+ * Switches threads to a communicator's device, and quiesces it after the communicator has ended with an error: no device work touches the
  * callers' buffers after their calls have returned.
  *
  * Queued work continues after an error. It may read or write buffers that the caller frees, or uses
@@ -24,10 +24,40 @@
 
 #define NAP_US 20
 
+/* ---- the calling thread's current device ---- */
+
+int tutti__device_enter(const tutti__exec_device_t *device)
+{
+    int before = device->ops->current();
+
+    if (before != device->device)
+        (void)device->ops->use(device->device); /* a later call of the device reports the error */
+    return before;
+}
+
+void tutti__device_leave(const tutti__exec_device_t *device, int before)
+{
+    if (before >= 0 && before != device->device)
+        (void)device->ops->use(before); /* the caller's next use of its device reports an error */
+}
+
+/* ---- the end ---- */
+
 int tutti__device_is_queued(const tutti__exec_device_t *device)
 {
     return (device->node != NULL && tutti__nccl_node_queued(device->node) == TUTTI__AGAIN) ||
            (device->flat != NULL && tutti__nccl_node_queued(device->flat) == TUTTI__AGAIN);
+}
+
+void tutti__device_abort(const tutti__exec_device_t *device)
+{
+    int before = device->ops->current();
+
+    if (device->node != NULL)
+        tutti__nccl_node_abort(device->node);
+    if (device->flat != NULL)
+        tutti__nccl_node_abort(device->flat);
+    tutti__device_leave(device, before);
 }
 
 /* A device on which a query fails is broken, and does no more work. */

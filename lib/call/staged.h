@@ -19,10 +19,10 @@
  * A part of recvbuf that a call does not write keeps its contents, because it is copied in both
  * directions.
  */
-#ifndef TUTTI__ENGINE_STAGED_H
-#define TUTTI__ENGINE_STAGED_H
+#ifndef TUTTI__CALL_STAGED_H
+#define TUTTI__CALL_STAGED_H
 
-#include "engine/call.h"
+#include "call/call.h"
 
 /* A range to copy. */
 typedef struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The schedules and tags of each kind of call, and the signatures of calls. See call.h. */
-#include "engine/call.h"
+#include "call/call.h"
 
 #include <string.h>
 

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Control messages between neighbours of the tree: byte rings inside a host, the side channel
- * between hosts. Both keep the order on a link.
- *
- * A ring has one writer and one reader. A frame is a head and a body, rounded up to 8 bytes; frames
- * wrap around. If a frame finds no space, it waits in a backlog, and later steps try again. So
- * sending never blocks. It fails only without memory, which ends the communicator.
- */
-#include "engine/state.h"
+/* Control messages between neighbours. See links.h. */
+#include "watch/inside.h"
 
-#include <errno.h>
+#include "base/time.h"
+
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct {
     uint32_t kind, bytes;
@@ -21,68 +15,91 @@ typedef struct {
 /* ---- opening ---- */
 
 /* The child of each local pair makes both rings in its arena: first up, then down. */
-static tutti_status_t make_pipes(tutti__engine_t *e, uint64_t *ret_offset)
+static tutti_status_t make_pipes(tutti__watcher_t *w, uint64_t *ret_offset)
 {
     void *pipes;
     tutti_status_t status;
 
     *ret_offset = 0;
-    if (e->parent < 0 || !tutti__side_is_local(e->env.boot, (uint32_t)e->parent))
+    if (w->parent < 0 || !tutti__side_is_local(w->boot, (uint32_t)w->parent))
         return TUTTI_OK;
-    status = tutti__arena_alloc(e->env.machine->arena, 2 * sizeof(tutti__pipe_t), &pipes);
+    status = tutti__arena_alloc(w->machine->arena, 2 * sizeof(tutti__pipe_t), &pipes);
     if (status == TUTTI_OK)
-        tutti__arena_offset(e->env.machine->arena, pipes, 1, ret_offset);
+        tutti__arena_offset(w->machine->arena, pipes, 1, ret_offset);
     return status;
 }
 
-static void find_pipes(tutti__engine_t *e, tutti__link_t *link, int is_parent,
+static void find_pipes(tutti__watcher_t *w, tutti__link_t *link, int is_parent,
                        const uint64_t *offsets)
 {
-    uint32_t child = is_parent ? e->rank : link->rank;
-    uint32_t child_index = (uint32_t)e->env.machine->index_of[child];
-    tutti__pipe_t *up = (tutti__pipe_t *)(e->env.machine->base[child_index] + offsets[child]);
+    uint32_t child = is_parent ? w->rank : link->rank;
+    uint32_t child_index = (uint32_t)w->machine->index_of[child];
+    tutti__pipe_t *up = (tutti__pipe_t *)(w->machine->base[child_index] + offsets[child]);
 
-    link->index = (uint32_t)e->env.machine->index_of[link->rank];
+    link->index = (uint32_t)w->machine->index_of[link->rank];
     link->out = is_parent ? up : up + 1;
     link->in = is_parent ? up + 1 : up;
 }
 
-tutti_status_t tutti__links_open(tutti__engine_t *e)
+tutti_status_t tutti__links_open(tutti__watcher_t *w)
 {
-    uint64_t mine = 0, *offsets = calloc(e->size, sizeof(*offsets));
+    uint64_t mine = 0, *offsets = calloc(w->size, sizeof(*offsets));
     tutti_status_t status = TUTTI_OK;
 
-    e->nlinks = tutti__side_links(e->env.boot);
-    e->parent = tutti__side_parent(e->env.boot);
-    e->link = calloc(e->nlinks + 1, sizeof(*e->link));
-    if (e->link == NULL || offsets == NULL)
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "links to %u ranks", e->nlinks);
+    w->nlinks = tutti__side_links(w->boot);
+    w->parent = tutti__side_parent(w->boot);
+    w->link = calloc(w->nlinks + 1, sizeof(*w->link));
+    if (w->link == NULL || offsets == NULL)
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "links to %u ranks", w->nlinks);
     if (status == TUTTI_OK)
-        status = make_pipes(e, &mine);
-    status = tutti__boot_agree(e->env.boot, status);
+        status = make_pipes(w, &mine);
+    status = tutti__boot_agree(w->boot, status);
     if (status == TUTTI_OK)
-        status = tutti__boot_allgather(e->env.boot, &mine, sizeof(mine), offsets);
-    for (uint32_t i = 0; status == TUTTI_OK && i < e->nlinks; i++) {
-        tutti__link_t *link = &e->link[i];
+        status = tutti__boot_allgather(w->boot, &mine, sizeof(mine), offsets);
+    for (uint32_t i = 0; status == TUTTI_OK && i < w->nlinks; i++) {
+        tutti__link_t *link = &w->link[i];
 
-        link->rank = tutti__side_rank(e->env.boot, i);
-        link->local = tutti__side_is_local(e->env.boot, i);
+        link->rank = tutti__side_rank(w->boot, i);
+        link->local = tutti__side_is_local(w->boot, i);
         if (link->local)
-            find_pipes(e, link, (int)i == e->parent, offsets);
+            find_pipes(w, link, (int)i == w->parent, offsets);
         else
-            e->remote = 1;
+            w->remote = 1;
     }
     free(offsets);
     return status;
 }
 
-void tutti__links_close(tutti__engine_t *e)
+void tutti__links_close(tutti__watcher_t *w)
 {
-    for (uint32_t i = 0; e->link != NULL && i < e->nlinks; i++)
-        free(e->link[i].backlog);
-    free(e->link);
-    e->link = NULL;
-    e->nlinks = 0;
+    for (uint32_t i = 0; w->link != NULL && i < w->nlinks; i++)
+        free(w->link[i].backlog);
+    free(w->link);
+    w->link = NULL;
+    w->nlinks = 0;
+}
+
+uint32_t tutti__links_count(const tutti__watch_t *watch)
+{
+    return tutti__watcher_read(watch)->nlinks;
+}
+
+int tutti__links_parent(const tutti__watch_t *watch)
+{
+    return tutti__watcher_read(watch)->parent;
+}
+
+uint32_t tutti__links_rank(const tutti__watch_t *watch, uint32_t link, int *ret_local)
+{
+    const tutti__link_t *its = &tutti__watcher_read(watch)->link[link];
+
+    *ret_local = its->local;
+    return its->rank;
+}
+
+int tutti__links_remote(const tutti__watch_t *watch)
+{
+    return tutti__watcher_read(watch)->remote;
 }
 
 /* ---- writing ---- */
@@ -135,26 +152,34 @@ static void send_backlog(tutti__link_t *link)
     link->backlog_sent = link->backlog_bytes = 0;
 }
 
-/* Does this kind take the side channel? See messages.h. */
+/* Does this kind take the side channel? A goodbye behind a backlog stays in the ring: such a peer is
+   not idle. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
-    return !link->local || kind == TUTTI__MSG_DEAD || kind == TUTTI__MSG_CANCEL ||
-           (kind == TUTTI__MSG_BYE && link->backlog_bytes == 0);
+    return !link->local ||
+           (kind >= TUTTI__LINK_KINDS && (kind != TUTTI__WATCH_BYE || link->backlog_bytes == 0));
 }
 
-void tutti__link_send(tutti__engine_t *e, uint32_t index, uint32_t kind, const void *body,
-                      size_t body_bytes)
+static void fail(tutti__watcher_t *w, tutti_status_t status, const char *text)
 {
-    char message[sizeof(frame_t) + TUTTI__BODY_BYTES];
-    tutti__link_t *link = &e->link[index];
+    tutti__watch_end_from(w, -1, status, text);
+}
+
+void tutti__links_send(tutti__watch_t *watch, uint32_t index, uint32_t kind, const void *body,
+                       size_t body_bytes, int urgent)
+{
+    tutti__watcher_t *w = tutti__watcher(watch);
+    char message[sizeof(frame_t) + TUTTI__LINK_BYTES];
+    tutti__link_t *link = &w->link[index];
     frame_t frame = { kind, (uint32_t)body_bytes };
     size_t bytes = sizeof(frame) + TUTTI__ROUND_UP(body_bytes, 8);
 
     if (link->lost)
         return;
+    link->urgent |= urgent;
     if (by_side(link, kind)) {
-        if (tutti__side_send(e->env.boot, index, kind, body, body_bytes) != TUTTI_OK)
-            tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
+        if (tutti__side_send(w->boot, index, kind, body, body_bytes) != TUTTI_OK)
+            fail(w, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
         return;
     }
     memset(message + bytes - 8, 0, 8);
@@ -168,26 +193,26 @@ void tutti__link_send(tutti__engine_t *e, uint32_t index, uint32_t kind, const v
     /* Without a doorbell, a peer that has nothing pending would never read it. */
     link->urgent = 1;
     if (!add_backlog(link, message, bytes))
-        tutti__watch_dead(e, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
+        fail(w, TUTTI_ERR_NO_MEMORY, "no memory for control messages");
 }
 
 /* Ring a peer's engine. A peer that has nothing pending does not set `sleeping`, so an urgent
    message rings always. */
-static void ring(const tutti__engine_t *e, tutti__link_t *link)
+static void ring(const tutti__watcher_t *w, tutti__link_t *link)
 {
-    uint64_t one = 1;
-
-    if (!link->urgent)
-        tutti__machine_ring(e->env.machine, link->index);
-    else if (write(e->env.machine->doorbell[link->index], &one, sizeof(one)) < 0)
-        errno = 0;
+    if (link->urgent)
+        tutti__machine_ring_always(w->machine, link->index);
+    else
+        tutti__machine_ring(w->machine, link->index);
     link->urgent = 0;
 }
 
-void tutti__links_flush(tutti__engine_t *e)
+void tutti__links_flush(tutti__watch_t *watch)
 {
-    for (uint32_t i = 0; i < e->nlinks; i++) {
-        tutti__link_t *link = &e->link[i];
+    tutti__watcher_t *w = tutti__watcher(watch);
+
+    for (uint32_t i = 0; i < w->nlinks; i++) {
+        tutti__link_t *link = &w->link[i];
 
         if (!link->local)
             continue;
@@ -200,17 +225,40 @@ void tutti__links_flush(tutti__engine_t *e)
         }
         if (link->head == atomic_load_explicit(&link->out->head, memory_order_relaxed)) {
             if (link->urgent)
-                ring(e, link);
+                ring(w, link);
             continue;
         }
         tutti__store_release(&link->out->head, link->head);
         /* Pairs with the fence between `sleeping = 1` and the engine's last poll. */
         tutti__fence();
-        ring(e, link);
+        ring(w, link);
+    }
+}
+
+static size_t backlog(const tutti__watcher_t *w)
+{
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < w->nlinks; i++)
+        bytes += w->link[i].lost ? 0 : w->link[i].backlog_bytes;
+    return bytes;
+}
+
+void tutti__links_flush_all(tutti__watch_t *watch, uint64_t limit_ns)
+{
+    tutti__links_flush(watch);
+    while (backlog(tutti__watcher(watch)) > 0 && tutti__now_ns() < limit_ns) {
+        sched_yield();
+        tutti__links_flush(watch);
     }
 }
 
 /* ---- reading ---- */
+
+void tutti__links_listen(tutti__watch_t *watch, tutti__receiver_t receiver)
+{
+    tutti__watcher(watch)->receiver = receiver;
+}
 
 static void copy_from_ring(const tutti__pipe_t *pipe, uint32_t at, void *data, size_t bytes)
 {
@@ -221,12 +269,21 @@ static void copy_from_ring(const tutti__pipe_t *pipe, uint32_t at, void *data, s
     memcpy((char *)data + first, pipe->bytes, bytes - first);
 }
 
-int tutti__link_read(tutti__engine_t *e, uint32_t index)
+static void deliver(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
+                    size_t bytes)
 {
-    tutti__link_t *link = &e->link[index];
+    if (kind < TUTTI__LINK_KINDS)
+        w->receiver.message(w->receiver.owner, link, kind, body, bytes);
+    else
+        tutti__watch_receive(w, link, kind, body, bytes);
+}
+
+int tutti__links_read(tutti__watcher_t *w, uint32_t index)
+{
+    tutti__link_t *link = &w->link[index];
     uint32_t head = tutti__load_acquire(&link->in->head);
     uint32_t tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
-    TUTTI__ALIGNED(8) char body[TUTTI__BODY_BYTES];
+    TUTTI__ALIGNED(8) char body[TUTTI__LINK_BYTES];
     /* A writer without space for a message sees at most the bytes that one read left and the next
        read finds. So one of the two reads finds more than this. */
     int was_full = head - tail > TUTTI__PIPE_BYTES / 4;
@@ -239,49 +296,50 @@ int tutti__link_read(tutti__engine_t *e, uint32_t index)
 
         copy_from_ring(link->in, tail, &frame, sizeof(frame));
         if (frame.bytes > sizeof(body)) {
-            tutti__watch_dead(e, TUTTI_ERR_INTERNAL, "a control message is damaged");
+            fail(w, TUTTI_ERR_INTERNAL, "a control message is damaged");
             break;
         }
         copy_from_ring(link->in, tail + (uint32_t)sizeof(frame), body, frame.bytes);
         tail += (uint32_t)(sizeof(frame) + TUTTI__ROUND_UP(frame.bytes, 8));
         tutti__store_release(&link->in->tail, tail);
-        tutti__engine_message(e, (int)index, frame.kind, body, frame.bytes);
+        deliver(w, index, frame.kind, body, frame.bytes);
         tail = atomic_load_explicit(&link->in->tail, memory_order_relaxed);
     }
     /* The writer may have a backlog, and nothing pending, so it would not poll. */
     if (was_full) {
         link->urgent = 1;
-        ring(e, link);
+        ring(w, link);
     }
     return 1;
 }
 
 static void side_message(void *arg, uint32_t link, uint32_t kind, const void *body, size_t bytes)
 {
-    tutti__engine_message(arg, (int)link, kind, body, bytes);
+    deliver(arg, link, kind, body, bytes);
 }
 
 /* Messages that the lost rank has written come first. */
 static void side_lost(void *arg, int link, uint32_t rank)
 {
-    tutti__engine_t *e = arg;
+    tutti__watcher_t *w = arg;
 
-    if (link >= 0 && e->link[link].local)
-        tutti__link_read(e, (uint32_t)link);
+    if (link >= 0 && w->link[link].local)
+        tutti__links_read(w, (uint32_t)link);
     if (link >= 0)
-        e->link[link].lost = 1;
-    tutti__watch_lost(e, link, rank);
+        w->link[link].lost = 1;
+    tutti__watch_lost(w, link, rank);
 }
 
-int tutti__links_poll(tutti__engine_t *e, int side)
+int tutti__links_poll(tutti__watch_t *watch, int side)
 {
-    const tutti__side_events_t events = { e, side_message, side_lost };
+    tutti__watcher_t *w = tutti__watcher(watch);
+    const tutti__side_events_t events = { w, side_message, side_lost };
     int moved = 0;
 
-    for (uint32_t i = 0; i < e->nlinks; i++)
-        if (e->link[i].local)
-            moved |= tutti__link_read(e, i);
-    if (side && tutti__side_poll(e->env.boot, &events) != TUTTI_OK)
-        tutti__watch_dead(e, TUTTI_ERR_SYSTEM, tutti_last_error());
+    for (uint32_t i = 0; i < w->nlinks; i++)
+        if (w->link[i].local)
+            moved |= tutti__links_read(w, i);
+    if (side && tutti__side_poll(w->boot, &events) != TUTTI_OK)
+        fail(w, TUTTI_ERR_SYSTEM, tutti_last_error());
     return moved;
 }

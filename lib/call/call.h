@@ -3,8 +3,8 @@
  * A call: any collective, or a message between two ranks, as the API received it. Direct and
  * asynchronous calls share the code here, which turns a call into the arguments of coll/ and exec/.
  */
-#ifndef TUTTI__ENGINE_CALL_H
-#define TUTTI__ENGINE_CALL_H
+#ifndef TUTTI__CALL_CALL_H
+#define TUTTI__CALL_CALL_H
 
 #include "base/kinds.h"
 #include "coll/coll.h"

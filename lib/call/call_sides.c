@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The data that a rank sends and receives, for each kind of call. */
-#include "engine/call_sides.h"
+#include "call/call_sides.h"
 
 #include "base/compiler.h"
 

@@ -9,7 +9,7 @@
  *
  * An 8-byte allreduce takes 0.16 us, so the common calls cost a few stores.
  */
-#include "engine/call.h"
+#include "call/call.h"
 
 #include "base/compiler.h"
 #include "base/status.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The data that a rank sends and receives in a call, for argument checks and for copies. */
-#ifndef TUTTI__ENGINE_CALL_SIDES_H
-#define TUTTI__ENGINE_CALL_SIDES_H
+#ifndef TUTTI__CALL_CALL_SIDES_H
+#define TUTTI__CALL_CALL_SIDES_H
 
-#include "engine/call.h"
+#include "call/call.h"
 
 /* One side: the data that leave a buffer, or enter it. */
 typedef struct {

@@ -5,8 +5,9 @@
  * Called when a deadline has passed. The rank that a device waits for is otherwise unknown, and a
  * peer that makes no progress may itself wait for the stopped rank. Any thread.
  */
-#include "engine/state.h"
+#include "watch/inside.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The process's state, the field behind the name in /proc/PID/stat; '\0': unknown. */
@@ -27,9 +28,10 @@ static char state_of(int pid)
     return at != NULL && at[1] == ' ' ? at[2] : '\0';
 }
 
-int tutti__engine_halted(const tutti__engine_t *e, char *text, size_t bytes)
+int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes)
 {
-    const tutti__machine_t *machine = e->env.machine;
+    const tutti__watcher_t *w = tutti__watcher_read(watch);
+    const tutti__machine_t *machine = w->machine;
 
     for (uint32_t i = 0; i < machine->nranks; i++) {
         char state = i != machine->me && machine->pid[i] > 0 ? state_of(machine->pid[i]) : '\0';
@@ -37,7 +39,7 @@ int tutti__engine_halted(const tutti__engine_t *e, char *text, size_t bytes)
         if (state != 'T' && state != 't')
             continue;
         snprintf(text, bytes, "%s does not go on: its process %d is stopped",
-                 tutti__boot_rank_name(e->env.boot, machine->rank[i]), machine->pid[i]);
+                 tutti__boot_rank_name(w->boot, machine->rank[i]), machine->pid[i]);
         return 1;
     }
     return 0;

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goodbyes, status pages, and the groups that cannot be made. See watch.h. Functions for the owner
+ * of the links, unless a comment says otherwise.
+ */
+#include "watch/inside.h"
+
+#include <stdio.h>
+
+/* ---- status pages; any thread ---- */
+
+/* The state in a rank's status page, TUTTI__PAGE_...; OPEN on other machines. */
+static uint32_t page_of(const tutti__watcher_t *w, uint32_t rank)
+{
+    int32_t index = w->machine->index_of[rank];
+
+    return index < 0 ? TUTTI__PAGE_OPEN : tutti__load_acquire(&w->machine->page[index]->end);
+}
+
+void tutti__watch_set_page(tutti__watcher_t *w, uint32_t end)
+{
+    const tutti__machine_t *machine = w->machine;
+    tutti__word_t *word = &machine->page[machine->me]->end;
+    uint32_t before = tutti__load_relaxed(word);
+
+    /* Release: a peer that reads it sees everything that this rank has written before. */
+    do {
+        if (before >= end)
+            return;
+    } while (!atomic_compare_exchange_weak_explicit(word, &before, end, memory_order_release,
+                                                    memory_order_relaxed));
+    tutti__fence();
+    for (uint32_t i = 0; i < machine->nranks; i++)
+        if (i != machine->me)
+            tutti__machine_ring(machine, i);
+}
+
+void tutti__watch_set_idle(tutti__watch_t *watch)
+{
+    tutti__watch_set_page(tutti__watcher(watch), TUTTI__PAGE_IDLE);
+}
+
+int tutti__watch_is_idle(const tutti__watch_t *watch, uint32_t rank)
+{
+    return page_of(tutti__watcher_read(watch), rank) == TUTTI__PAGE_IDLE;
+}
+
+int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank)
+{
+    const tutti__watcher_t *w = tutti__watcher_read(watch);
+
+    /* On this machine its status page says so even if the ranks that would report it have left. */
+    return atomic_load(&w->left[rank]) || page_of(w, rank) >= TUTTI__PAGE_ENDED;
+}
+
+int tutti__watch_any_left(const tutti__watch_t *watch)
+{
+    return atomic_load(&tutti__watcher_read(watch)->any_left);
+}
+
+/* ---- texts; any thread ---- */
+
+static int is_gone(const tutti__watcher_t *w, uint32_t rank)
+{
+    return atomic_load(&w->left[rank]) || page_of(w, rank) == TUTTI__PAGE_LEFT;
+}
+
+int tutti__watch_left_text(const tutti__watch_t *watch, uint32_t rank, char *text, size_t bytes)
+{
+    const tutti__watcher_t *w = tutti__watcher_read(watch);
+
+    if (rank >= w->size || !is_gone(w, rank))
+        for (rank = 0; rank < w->size && !is_gone(w, rank); rank++) {
+        }
+    if (rank == w->size)
+        return 0;
+    snprintf(text, bytes, "%s has %s", tutti__boot_rank_name(w->boot, rank),
+             w->is_part ? "freed this communicator (tutti_comm_free or tutti_finalize)"
+                        : "called tutti_finalize");
+    return 1;
+}
+
+const char *tutti__watch_closed_text(const tutti__watch_t *watch)
+{
+    return tutti__watcher_read(watch)->is_part
+               ? "this communicator was freed on this rank (tutti_comm_free or tutti_finalize)"
+               : "tutti_finalize was called on this rank";
+}
+
+/* ---- goodbyes ---- */
+
+/*
+ * A goodbye goes up to rank 0, and takes effect on its way down. A leader's own goodbye (link -1)
+ * goes both ways, because nothing passes through the leader any longer.
+ */
+void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
+{
+    tutti__watch_t *watch = &w->base;
+
+    if (rank >= w->size || atomic_load(&w->left[rank]))
+        return;
+    if (link >= 0 && w->link[link].local)
+        tutti__links_read(w, (uint32_t)link);
+    if (link >= 0 && w->link[link].rank == rank)
+        w->link[link].bye = 1;
+    if (link >= 0 && link != w->parent && w->parent >= 0) {
+        tutti__links_send(watch, (uint32_t)w->parent, TUTTI__WATCH_BYE, &rank, sizeof(rank), 0);
+        return;
+    }
+    atomic_store(&w->left[rank], 1);
+    atomic_store(&w->any_left, 1);
+    w->departures = 1;
+    tutti__links_flush(watch);
+    /* Also to a leader that has only forwarded the goodbye. */
+    for (uint32_t i = 0; i < w->nlinks; i++)
+        if ((int)i != link || (link != w->parent && w->link[i].rank != rank))
+            tutti__links_send(watch, i, TUTTI__WATCH_BYE, &rank, sizeof(rank), 0);
+}
+
+void tutti__watch_leave(tutti__watch_t *watch)
+{
+    tutti__watcher_t *w = tutti__watcher(watch);
+
+    tutti__watch_set_page(w, TUTTI__PAGE_LEFT);
+    tutti__watch_bye(w, -1, w->rank);
+}
+
+int tutti__watch_departed(tutti__watch_t *watch)
+{
+    tutti__watcher_t *w = tutti__watcher(watch);
+    int departures = w->departures;
+
+    w->departures = 0;
+    return departures;
+}
+
+/* ---- groups ---- */
+
+void tutti__watch_receive_cancel(tutti__watcher_t *w, int link, const tutti__cancel_msg_t *msg)
+{
+    /* Several ranks may send it, so a message of an earlier call may arrive late. */
+    if (msg->first >= w->size ||
+        (int32_t)(msg->number - atomic_load(&w->cancelled[msg->first])) <= 0)
+        return;
+    atomic_store(&w->cancelled[msg->first], msg->number);
+    for (uint32_t i = 0; i < w->nlinks; i++)
+        if ((int)i != link)
+            tutti__links_send(&w->base, i, TUTTI__WATCH_CANCEL, msg, sizeof(*msg), 0);
+}
+
+void tutti__watch_cancel(tutti__watch_t *watch, uint32_t first, uint32_t number)
+{
+    const tutti__cancel_msg_t msg = { first, number };
+
+    tutti__watch_receive_cancel(tutti__watcher(watch), -1, &msg);
+}
+
+int tutti__watch_cancelled(const tutti__watch_t *watch, uint32_t first, uint32_t number)
+{
+    return atomic_load(&tutti__watcher_read(watch)->cancelled[first]) == number;
+}

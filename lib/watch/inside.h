@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The state of the watch, for the files of this room. */
+#ifndef TUTTI__WATCH_INSIDE_H
+#define TUTTI__WATCH_INSIDE_H
+
+#include "base/lock.h"
+#include "watch/links.h"
+
+/* Kinds of messages. */
+enum {
+    TUTTI__WATCH_BYE = TUTTI__LINK_KINDS, /* both ways: uint32_t rank: has called finalize */
+    TUTTI__WATCH_DEAD,                    /* both ways: tutti__dead_msg_t */
+    TUTTI__WATCH_CANCEL                   /* both ways: tutti__cancel_msg_t */
+};
+
+typedef struct {
+    uint32_t status;
+    uint32_t text_bytes;
+} tutti__dead_msg_t; /* text follows */
+
+/* A group whose making has failed. */
+typedef struct {
+    uint32_t first;  /* its first rank */
+    uint32_t number; /* of the call that makes groups */
+} tutti__cancel_msg_t;
+
+#define TUTTI__PIPE_BYTES 65536 /* a power of two, larger than several of the largest messages */
+
+typedef struct {
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t head; /* bytes ever written */
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) tutti__word_t tail; /* bytes ever read */
+    TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES) char bytes[TUTTI__PIPE_BYTES];
+} tutti__pipe_t;
+
+typedef struct {
+    uint32_t rank;  /* at the other end */
+    int local;      /* 1: byte rings; 0: side channel */
+    uint32_t index; /* local: among the machine's ranks */
+    tutti__pipe_t *in, *out;
+    uint32_t head; /* written, perhaps not published yet */
+    int urgent;    /* wake the peer even if it has nothing pending itself */
+    int lost;
+    int bye;       /* it has sent a goodbye */
+    char *backlog; /* messages that found no space: whole frames */
+    size_t backlog_bytes, backlog_room, backlog_sent;
+} tutti__link_t;
+
+typedef struct {
+    tutti__watch_t base;
+
+    /* Set up once. */
+    tutti__boot_t *boot;
+    const tutti__machine_t *machine;
+    const tutti__conf_shared_t *conf;
+    uint32_t rank, size;
+    int is_part;
+    tutti__receiver_t receiver;
+    uint32_t nlinks;
+    int parent; /* link, or -1 at rank 0 */
+    int remote; /* some links are sockets */
+
+    /* Any thread. */
+    atomic_int *left; /* [size] ranks that have sent a goodbye */
+    atomic_int any_left;
+    atomic_uint *cancelled;     /* [size] the last failed call that was to make a group with this
+                                   first rank: its number */
+    _Atomic uint64_t failed_ns; /* when NCCL failed; 0: it has not */
+    tutti__mutex_t lock;        /* protects the writing of the next two texts, each set once, before
+                                   `ended` and failed_ns */
+    char text[TUTTI__ERROR_BYTES];
+    char failed_text[TUTTI__ERROR_BYTES];
+    int from; /* the link that the reason came from, or -1; as text */
+
+    /* Only the owner of the links. */
+    tutti__link_t *link; /* [nlinks] */
+    int told;            /* the neighbours know the end */
+    int departures;      /* a rank has left since the last tutti__watch_departed */
+} tutti__watcher_t;
+
+static inline tutti__watcher_t *tutti__watcher(tutti__watch_t *watch)
+{
+    return (tutti__watcher_t *)(void *)watch;
+}
+
+static inline const tutti__watcher_t *tutti__watcher_read(const tutti__watch_t *watch)
+{
+    return (const tutti__watcher_t *)(const void *)watch;
+}
+
+/* links.c */
+tutti_status_t tutti__links_open(tutti__watcher_t *w);
+void tutti__links_close(tutti__watcher_t *w);
+/* Receive all messages of a local neighbour so far. 1 if there was any. */
+int tutti__links_read(tutti__watcher_t *w, uint32_t link);
+
+/* watch.c: end the communicator for a reason that came over link `from`; -1: from this rank. */
+void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status, const char *text);
+/* watch.c: a neighbour's connection has closed, or its process has ended; see boot.h. */
+void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank);
+/* watch.c: messages of the watch. */
+void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
+                          size_t bytes);
+
+/* depart.c: messages of their kinds. */
+void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank);
+void tutti__watch_receive_cancel(tutti__watcher_t *w, int link, const tutti__cancel_msg_t *msg);
+/* depart.c: write a state into this rank's status page, if it is later than the present state, and
+   wake the peers. Any thread. */
+void tutti__watch_set_page(tutti__watcher_t *w, uint32_t end);
+
+#endif

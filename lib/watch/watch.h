@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who is alive, who has left, who is late; and the one place that ends a communicator.
+ *
+ * Deaths. A neighbour in the tree of links (links.c) notices a death: a connection closes, or a
+ * process ends. It reports the death up and down the tree, so each rank receives the report even if
+ * its own data path is blocked.
+ *
+ * The end. tutti__watch_end sets the end state and rings this rank's doorbell; the first reason
+ * wins. The owner of the links then tells the neighbours (tutti__watch_tell). Operations and the
+ * engine see the end state and cancel their own work: nothing here calls upward.
+ *
+ * Goodbyes. A rank that calls finalize sends a goodbye first. It goes up to rank 0 and takes effect
+ * on its way down, behind all messages that rank 0 has sent before. So no rank rejects a tensor
+ * that another rank reduces.
+ *
+ * A rank that has left forwards nothing. Without rank 0 the hosts receive nothing from each other,
+ * and without its leader a host receives nothing. Therefore each rank also writes its state into
+ * its status page, where the waiting ranks of its machine read it. Between machines only the first
+ * goodbye is certain to arrive: a wait for a rank behind the gap ends at its deadline.
+ *
+ * Threads: "owner" marks functions for the owner of the links, which is the owner of the engine's
+ * token. Any thread may call the others.
+ */
+#ifndef TUTTI__WATCH_WATCH_H
+#define TUTTI__WATCH_WATCH_H
+
+#include "base/compiler.h"
+#include "base/status.h"
+#include "boot/machine.h"
+#include "conf/conf.h"
+
+/* The beginning of the object; inside.h has the rest. */
+typedef struct {
+    tutti__word_t ended; /* TUTTI_OK, or the reason why the communicator has ended */
+} tutti__watch_t;
+
+/* A rank, where there is none. */
+#define TUTTI__NO_RANK UINT32_MAX
+
+/* Collective over all ranks of boot. The arguments outlive the object. is_part: tutti_comm_free ends
+   the communicator, not tutti_finalize. */
+tutti_status_t tutti__watch_open(tutti__boot_t *boot, const tutti__machine_t *machine,
+                                 const tutti__conf_shared_t *conf, int is_part,
+                                 tutti__watch_t **ret_watch);
+/* Local. NULL is allowed. */
+void tutti__watch_close(tutti__watch_t *watch);
+
+/* ---- the end ---- */
+
+static inline int tutti__watch_has_ended(const tutti__watch_t *watch)
+{
+    return tutti__load_acquire(&watch->ended) != TUTTI_OK;
+}
+
+/* TUTTI_OK, or the reason of the end, which is also the thread's last error. */
+tutti_status_t tutti__watch_alive(const tutti__watch_t *watch);
+
+/* The same without setting the error. *ret_text: the reason, or ""; valid until close. */
+tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_text);
+
+/* End the communicator on all ranks: every pending and later call returns `status` with `text`. The
+   first reason wins. TUTTI_ERR_SHUTDOWN: if a rank has left, the text names this rank instead.
+   Returns the reason that has won, and sets the thread's last error. */
+tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, const char *text);
+
+/* Work on a device has failed, and ends the communicator. An error of NCCL mostly means that
+   another rank has aborted it because a rank has died. A report of this death is the better reason.
+   So for TRANSPORT the end comes only later, by tutti__watch_await_news. */
+void tutti__watch_fail(tutti__watch_t *watch, tutti_status_t status, const char *text);
+
+/* Is a failure of NCCL without a reported cause pending? */
+int tutti__watch_has_failed(const tutti__watch_t *watch);
+
+/* While has_failed: end the communicator if no report has come in time. Call it often. */
+void tutti__watch_await_news(tutti__watch_t *watch);
+
+/* Owner: if the communicator has ended, tell the neighbours, once. 1: this call has told them. */
+int tutti__watch_tell(tutti__watch_t *watch);
+
+/* ---- departures ---- */
+
+/* Owner: this rank leaves, and sends its goodbye. */
+void tutti__watch_leave(tutti__watch_t *watch);
+
+/* Has any rank left? */
+int tutti__watch_any_left(const tutti__watch_t *watch);
+
+/* Owner: has a rank left since the last call? */
+int tutti__watch_departed(tutti__watch_t *watch);
+
+/* Has this peer left, or ended the communicator because another rank has left? It sends nothing
+   more. */
+int tutti__watch_has_left(const tutti__watch_t *watch, uint32_t rank);
+
+/* Has this peer stopped to run buckets, on this machine? */
+int tutti__watch_is_idle(const tutti__watch_t *watch, uint32_t rank);
+
+/* Owner: this rank runs no more buckets, since a rank has left. */
+void tutti__watch_set_idle(tutti__watch_t *watch);
+
+/* Describe a rank that has left: `rank`, or another rank if `rank` has not left; 0 if none has. */
+int tutti__watch_left_text(const tutti__watch_t *watch, uint32_t rank, char *text, size_t bytes);
+
+/* The description for this rank. */
+const char *tutti__watch_closed_text(const tutti__watch_t *watch);
+
+/*
+ * This rank cannot take part in a group that ranks of this communicator are making: tell the ranks
+ * that wait for it. first: the group's first rank; number: of the call, from 1, equal on all ranks.
+ * Owner.
+ */
+void tutti__watch_cancel(tutti__watch_t *watch, uint32_t first, uint32_t number);
+/* Has any rank cancelled this call? */
+int tutti__watch_cancelled(const tutti__watch_t *watch, uint32_t first, uint32_t number);
+
+/* ---- halted.c ---- */
+
+/* Is a rank of this machine stopped, by a signal or a debugger? 1: the text names it. */
+int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes);
+
+/* ---- late.c: one wait ---- */
+
+/* Describes a wait for messages. */
+typedef struct {
+    /* Write what waits: "waited %s in allreduce (direct)"; %s stands for the time. */
+    void (*what)(void *subject, const char *time, char *text, size_t bytes);
+    /* Write the culprit: a rank or a device. 1: certain. */
+    int (*culprit)(void *subject, char *text, size_t bytes);
+    void *subject;
+    /* How much longer a rank that cannot name the culprit waits for the report of a rank that can. */
+    uint64_t unsure_ns;
+} tutti__late_t;
+
+/*
+ * If a wait since `since_ns` has passed the deadline of `limit_ns`, end the communicator with
+ * TIMEOUT: at once if the culprit is certain or a process is stopped, otherwise after unsure_ns.
+ * Returns 1 if the communicator has ended. Never waits.
+ */
+int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t since_ns,
+                      uint64_t now_ns, uint64_t limit_ns);
+
+/* Has an interval of TUTTI_STALL_WARNING since `since_ns` ended after `before_ns`, until `now_ns`?
+   Then a warning is due. */
+int tutti__late_is_due(const tutti__watch_t *watch, uint64_t since_ns, uint64_t before_ns,
+                       uint64_t now_ns);
+
+/* "2.5 s" or "61 s". Returns text. */
+const char *tutti__late_time(uint64_t ns, char text[static 24]);
+
+#endif
