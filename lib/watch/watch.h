@@ -50,7 +50,7 @@ void tutti__watch_close(tutti__watch_t *watch);
 
 static inline int tutti__watch_has_ended(const tutti__watch_t *watch)
 {
-    return tutti__load_acquire(&watch->ended) != TUTTI_OK;
+    return atomic_load(&watch->ended) != TUTTI_OK;
 }
 
 /* TUTTI_OK, or the reason of the end, which is also the thread's last error. */
