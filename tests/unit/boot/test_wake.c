@@ -262,9 +262,11 @@ int __wrap_tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left
     return 1;
 }
 
+/* Other ranks may run between the last poll and the release of the token. */
 void __wrap_tutti__links_flush(tutti__watch_t *watch)
 {
     (void)watch;
+    weak_point();
 }
 
 void __wrap_tutti__stalls_check(tutti__engine_t *e)
