@@ -20,6 +20,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/log.h \
     %reldir%/log_callback.c \
     %reldir%/log_callback.h \
+    %reldir%/own_thread.c \
+    %reldir%/own_thread.h \
     %reldir%/names.c \
     %reldir%/names.h \
     %reldir%/status.c \

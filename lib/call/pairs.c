@@ -18,10 +18,10 @@
  * Rejected: the head in front of the data. The sender would not get the receiver's arguments. The
  * price is a message each way before the data, so a short message takes about twice as long.
  */
-#include "api/direct.h"
+#include "call/pairs.h"
 
 #include "base/names.h"
-#include "base/status.h"
+#include "call/inside.h"
 
 #include <assert.h>
 #include <string.h>
@@ -52,10 +52,10 @@ static const char *type_of(const tutti__head_t *head)
 }
 
 /* Report a mismatch with the same text on both ranks. */
-static tutti_status_t fail(const tutti__comm_t *comm, int i)
+static tutti_status_t fail(const tutti__pairs_t *pairs, int i)
 {
-    const tutti__partner_t *side = &comm->side[i];
-    uint32_t rank = comm->topo->rank;
+    const tutti__partner_t *side = &pairs->side[i];
+    uint32_t rank = pairs->env->exec->rank;
     const tutti__head_t *gives = i == SENDER ? &side->mine : &side->its;
     const tutti__head_t *expects = i == SENDER ? &side->its : &side->mine;
 
@@ -65,9 +65,22 @@ static tutti_status_t fail(const tutti__comm_t *comm, int i)
                        i == SENDER ? side->peer : rank, count_of(expects), type_of(expects));
 }
 
-static tutti_status_t start(tutti__comm_t *comm, int i, tutti__partner_stage_t stage)
+void tutti__pairs_init(tutti__pairs_t *pairs, const tutti__call_env_t *env)
 {
-    tutti__partner_t *side = &comm->side[i];
+    pairs->env = env;
+    for (int i = 0; i < SIDES; i++)
+        tutti__run_init(&pairs->side[i].run, env->exec, 0);
+}
+
+void tutti__pairs_fini(tutti__pairs_t *pairs)
+{
+    for (int i = 0; i < SIDES; i++)
+        tutti__run_fini(&pairs->side[i].run);
+}
+
+static tutti_status_t start(tutti__pairs_t *pairs, int i, tutti__partner_stage_t stage)
+{
+    tutti__partner_t *side = &pairs->side[i];
     uint32_t dest = i == SENDER ? side->peer : NOBODY, source = i == SENDER ? NOBODY : side->peer;
     tutti__exec_call_t heads = {
         .in = &side->mine,
@@ -80,8 +93,8 @@ static tutti_status_t start(tutti__comm_t *comm, int i, tutti__partner_stage_t s
     };
     const tutti__sched_t *sched;
     tutti_status_t status = stage == TUTTI__SIDE_HEADS
-                                ? tutti__cache_heads(&comm->cache, dest, source, &sched)
-                                : tutti__cache_sendrecv(&comm->cache, dest, source, &sched);
+                                ? tutti__cache_heads(pairs->env->cache, dest, source, &sched)
+                                : tutti__cache_sendrecv(pairs->env->cache, dest, source, &sched);
 
     if (status != TUTTI_OK)
         return status;
@@ -90,9 +103,9 @@ static tutti_status_t start(tutti__comm_t *comm, int i, tutti__partner_stage_t s
 }
 
 /* Continue after the end of a side's run. */
-static tutti_status_t go_on(tutti__comm_t *comm, int i)
+static tutti_status_t go_on(tutti__pairs_t *pairs, int i)
 {
-    tutti__partner_t *side = &comm->side[i];
+    tutti__partner_t *side = &pairs->side[i];
 
     if (side->stage == TUTTI__SIDE_DATA) {
         side->stage = TUTTI__SIDE_DONE;
@@ -105,7 +118,7 @@ static tutti_status_t go_on(tutti__comm_t *comm, int i)
     else if (count_of(&side->mine) == 0)
         side->stage = TUTTI__SIDE_DONE;
     else
-        return start(comm, i, TUTTI__SIDE_DATA);
+        return start(pairs, i, TUTTI__SIDE_DATA);
     return TUTTI_OK;
 }
 
@@ -114,13 +127,13 @@ static int is_open(const tutti__partner_t *side)
     return side->stage == TUTTI__SIDE_HEADS || side->stage == TUTTI__SIDE_DATA;
 }
 
-tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__hint_t *hint)
+tutti_status_t tutti__pairs_step(tutti__pairs_t *pairs, tutti__hint_t *hint)
 {
     int blocked = 0;
 
     *hint = (tutti__hint_t){ NULL, 0, -1 };
     for (int i = 0; i < SIDES; i++) {
-        tutti__partner_t *side = &comm->side[i];
+        tutti__partner_t *side = &pairs->side[i];
         tutti_status_t status = TUTTI_OK;
 
         while (is_open(side) && status == TUTTI_OK) {
@@ -128,7 +141,7 @@ tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__hint_t *hint)
 
             status = tutti__run_step(&side->run, &here);
             if (status == TUTTI_OK)
-                status = go_on(comm, i);
+                status = go_on(pairs, i);
             else if (status == TUTTI__AGAIN)
                 *hint = here;
         }
@@ -143,17 +156,17 @@ tutti_status_t tutti__pairs_step(tutti__comm_t *comm, tutti__hint_t *hint)
     return blocked > 0 ? TUTTI__AGAIN : TUTTI_OK;
 }
 
-uint32_t tutti__pairs_moves(const tutti__comm_t *comm)
+uint32_t tutti__pairs_moves(const tutti__pairs_t *pairs)
 {
-    return comm->side[SENDER].run.moves + comm->side[RECEIVER].run.moves;
+    return pairs->side[SENDER].run.moves + pairs->side[RECEIVER].run.moves;
 }
 
-void tutti__pairs_cancel(tutti__comm_t *comm)
+void tutti__pairs_cancel(tutti__pairs_t *pairs)
 {
     for (int i = 0; i < SIDES; i++) {
-        if (is_open(&comm->side[i]))
-            tutti__run_cancel(&comm->side[i].run);
-        comm->side[i].stage = TUTTI__SIDE_DONE;
+        if (is_open(&pairs->side[i]))
+            tutti__run_cancel(&pairs->side[i].run);
+        pairs->side[i].stage = TUTTI__SIDE_DONE;
     }
 }
 
@@ -170,31 +183,31 @@ static void take(tutti__partner_t *side, uint32_t peer, const tutti__call_t *cal
     memcpy(side->mine.count, &number, sizeof(number));
 }
 
-static tutti_status_t allowed(tutti__comm_t *comm, uint32_t dest, uint32_t source)
+static tutti_status_t allowed(const tutti__pairs_t *pairs, uint32_t dest, uint32_t source)
 {
     const tutti__sched_t *sched;
-    tutti_status_t status = tutti__cache_sendrecv(&comm->cache, dest, source, &sched);
+    tutti_status_t status = tutti__cache_sendrecv(pairs->env->cache, dest, source, &sched);
 
-    return status == TUTTI_OK ? tutti__comm_allows(comm, sched) : status;
+    return status == TUTTI_OK ? tutti__own_allows(pairs->env, sched) : status;
 }
 
 /* UNSUPPORTED is returned before any side has started. */
-tutti_status_t tutti__pairs_start(tutti__comm_t *comm, const tutti__call_t *call,
+tutti_status_t tutti__pairs_start(tutti__pairs_t *pairs, const tutti__call_t *call,
                                   const tutti__exec_call_t *exec)
 {
     static const size_t nothing[2];
-    int compares = comm->conf.shared.compare;
+    int compares = pairs->env->conf->compare;
     int sends = call->kind != TUTTI_CALL_RECV && (compares || exec->in_count > 0);
     int receives = call->kind != TUTTI_CALL_SEND && (compares || exec->count > 0);
     uint32_t source = call->kind == TUTTI_CALL_SENDRECV ? call->source : call->root;
-    tutti__partner_t *sender = &comm->side[SENDER], *receiver = &comm->side[RECEIVER];
+    tutti__partner_t *sender = &pairs->side[SENDER], *receiver = &pairs->side[RECEIVER];
     tutti__partner_stage_t first = compares ? TUTTI__SIDE_HEADS : TUTTI__SIDE_DATA;
     tutti_status_t status = TUTTI_OK;
 
     if (sends)
-        status = allowed(comm, call->root, NOBODY);
+        status = allowed(pairs, call->root, NOBODY);
     if (status == TUTTI_OK && receives)
-        status = allowed(comm, NOBODY, source);
+        status = allowed(pairs, NOBODY, source);
     if (status != TUTTI_OK)
         return status;
     take(sender, call->root, call, exec->in_count);
@@ -203,20 +216,20 @@ tutti_status_t tutti__pairs_start(tutti__comm_t *comm, const tutti__call_t *call
     sender->data.count = receiver->data.in_count = 0;
     sender->data.table = receiver->data.in_table = nothing;
     if (sends)
-        status = start(comm, SENDER, first);
+        status = start(pairs, SENDER, first);
     if (status == TUTTI_OK && receives)
-        status = start(comm, RECEIVER, first);
+        status = start(pairs, RECEIVER, first);
     return status;
 }
 
-tutti_status_t tutti__pairs_end(tutti__comm_t *comm)
+tutti_status_t tutti__pairs_end(const tutti__pairs_t *pairs)
 {
-    int first = comm->side[RECEIVER].peer < comm->topo->rank ? RECEIVER : SENDER;
+    int first = pairs->side[RECEIVER].peer < pairs->env->exec->rank ? RECEIVER : SENDER;
 
     /* If both sides mismatch, report the side with the lower sender: if both have the same peer,
        that peer reports the same side. */
     for (int i = 0; i < SIDES; i++)
-        if (comm->side[first ^ i].stage == TUTTI__SIDE_WRONG)
-            return fail(comm, first ^ i);
+        if (pairs->side[first ^ i].stage == TUTTI__SIDE_WRONG)
+            return fail(pairs, first ^ i);
     return TUTTI_OK;
 }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The comparison of a direct call's arguments between all ranks, before data moves. All ranks find
+ * the same two ranks whose arguments differ. Calls of the engine have been compared by agreement.
+ *
+ * On one host: only calls with more arguments than a node operation's meeting compares: counts of
+ * parts, or factors.
+ *
+ * Between hosts, where no meeting compares anything: every collective call, also those that the
+ * library makes for itself, unless TUTTI_COMPARE=0.
+ *
+ *                             one host              several hosts
+ *      heads                  an allgather          an allreduce of 80 bytes; after a difference an
+ *                                                   allgather names two ranks
+ *      recvcounts, equal on   in that allgather     a hash of them in the heads; after a difference
+ *      all ranks                                    an allgather of all
+ *      counts of pairs        exchange.h, with the  exchange.h
+ *                             heads
+ *
+ * Rejected: the allgather before each call between hosts. It is one round shorter, but each of 1024
+ * ranks receives 17 MB of an alltoallv's counts instead of 48 KiB.
+ */
+#ifndef TUTTI__CALL_COMPARE_H
+#define TUTTI__CALL_COMPARE_H
+
+#include "call/exchange.h"
+
+/* Words of a head between hosts. */
+#define TUTTI__COMPARE_HEAD (TUTTI__EXCHANGE_HEAD + 1)
+
+typedef enum {
+    TUTTI__COMPARE_MAXIMA, /* allreduce of the heads */
+    TUTTI__COMPARE_HEADS,  /* allgather of the heads */
+    TUTTI__COMPARE_COUNTS, /* allgather of heads and recvcounts */
+    TUTTI__COMPARE_PAIRS   /* exchange.h */
+} tutti__compare_stage_t;
+
+/* Zero it first. It is reused from call to call. */
+typedef struct {
+    tutti__compare_stage_t stage;
+    const tutti__call_t *call; /* NULL: a call of the library's own */
+    uint64_t head[TUTTI__COMPARE_HEAD];
+    uint64_t *words;
+    size_t room;
+    tutti__exchange_t pairs;
+} tutti__compare_t;
+
+void tutti__compare_free(tutti__compare_t *cmp);
+
+/* Must the ranks compare this collective call? The same on all ranks that have the same kind. */
+int tutti__compare_needed(const tutti__call_env_t *env, const tutti__call_t *call);
+/* The same for calls of the library's own. */
+int tutti__compare_needed_own(const tutti__call_env_t *env);
+
+/* Begin, over `run`. call: valid until the end. *ret_common: see inside.h. */
+tutti_status_t tutti__compare_start(tutti__compare_t *cmp, const tutti__call_env_t *env,
+                                    tutti__run_t *run, const tutti__call_t *call, int *ret_common);
+tutti_status_t tutti__compare_start_own(tutti__compare_t *cmp, const tutti__call_env_t *env,
+                                        tutti__run_t *run, uint32_t tag, size_t count,
+                                        int *ret_common);
+
+/* The run has ended. AGAIN: the next run has begun. OK: the calls are equal. MISMATCH: common. */
+tutti_status_t tutti__compare_next(tutti__compare_t *cmp, const tutti__call_env_t *env,
+                                   tutti__run_t *run, int *ret_common);
+
+#endif

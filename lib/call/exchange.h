@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The exchange of counts, for calls whose ranks know only their own: gatherv, scatterv, alltoallv,
+ * and allgatherv without recvcounts.
+ *
+ *      alltoall    each rank sends each peer the number of elements that it has for it, and
+ *                  compares the received numbers with those that it expects
+ *      allgather   each rank reports the first difference that it has found, so all ranks name the
+ *                  same one
+ *
+ * A rank receives n words and 5 n words, with n ranks.
+ * Rejected: one allreduce of all counts. Each of 1024 ranks would receive 17 MB for an alltoallv.
+ */
+#ifndef TUTTI__CALL_EXCHANGE_H
+#define TUTTI__CALL_EXCHANGE_H
+
+#include "call/call.h"
+#include "call/env.h"
+
+/* Words in front of each number of the alltoall: the calls' heads; see compare.c. */
+#define TUTTI__EXCHANGE_HEAD 4
+
+/* Zero it first. It is reused from call to call. */
+typedef struct {
+    uint64_t *words;
+    size_t room;
+    uint32_t nhead; /* 0, or TUTTI__EXCHANGE_HEAD */
+    int is_verdict; /* the second run is in progress */
+    int knows;      /* this rank knows its receive counts */
+    int all_know;   /* all ranks do; valid at the end */
+} tutti__exchange_t;
+
+void tutti__exchange_free(tutti__exchange_t *x);
+
+/* Begin. head: [TUTTI__EXCHANGE_HEAD] or NULL. is_zero: this rank makes a zero contribution, gives
+   nothing and expects nothing. A call without recvcounts does not know its receive counts.
+   *ret_common: see inside.h. */
+tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env_t *env,
+                                     tutti__run_t *run, const tutti__call_t *call,
+                                     const uint64_t *head, int is_zero, int *ret_common);
+
+/* The run has ended. AGAIN: the next run has begun. OK: the counts fit. MISMATCH: common. */
+tutti_status_t tutti__exchange_next(tutti__exchange_t *x, const tutti__call_env_t *env,
+                                    tutti__run_t *run, int *ret_common);
+
+/* Between start and the end of the first run, with heads: rank r's head and number. After the end:
+   the number only. */
+const uint64_t *tutti__exchange_from(const tutti__exchange_t *x, uint32_t size, uint32_t rank);
+
+#endif

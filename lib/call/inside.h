@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files of this room. */
+#ifndef TUTTI__CALL_INSIDE_H
+#define TUTTI__CALL_INSIDE_H
+
+#include "call/call.h"
+#include "call/env.h"
+
+/*
+ * An error is common if all ranks of the communicator find it before data moves. Then the
+ * communicator stays usable. All other errors end it.
+ */
+
+/* own.c: begin a collective of the library's own over `run`, on words of 64 bits. allreduce: the
+   maximum. */
+tutti_status_t tutti__own_start(const tutti__call_env_t *env, tutti__run_t *run,
+                                tutti__collective_t collective, const uint64_t *in, uint64_t *out,
+                                size_t nwords, int *ret_common);
+
+/* own.c: make *words at least this large. NO_MEMORY. */
+tutti_status_t tutti__own_words(uint64_t **words, size_t *room, size_t nwords);
+
+/* own.c: choose a schedule. */
+tutti_status_t tutti__own_find(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
+                               const tutti__sched_t **ret_sched, int *ret_common);
+
+/* own.c: may this thread use the transports of a schedule? If not: AGAIN for agreed calls, whose other
+   threads may; otherwise UNSUPPORTED, which is common. */
+tutti_status_t tutti__own_allows(const tutti__call_env_t *env, const tutti__sched_t *sched);
+
+/* own.c: is an error of a run in host memory common? */
+int tutti__own_is_common(const tutti__run_t *run, tutti_status_t status);
+
+#endif

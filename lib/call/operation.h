@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An operation: one collective call or message as a resumable object. A direct call is an operation
+ * on lane 0, stepped by its caller; a lane of the engine steps one for each bucket.
+ *
+ *      host     COMPARE -> CHOOSE -> RUN                            (MEET: a call without elements)
+ *      message  PAIRS
+ *      device   COMPARE -> DEVICE -> INPUT -> KEEP -> LAUNCH -> (COME -> TURN) -> DEVICE_RUN
+ *                            |                           NCCL does not serve it |     |
+ *                            v                                                  v     v
+ *                        STAGED_IN -> CHOOSE -> RUN -> STAGED_OUT      MOVE -> RESTORE -> RESULT
+ *
+ * No function here waits. One thread at a time uses an operation. A thread that steps a call on
+ * device memory has made the device its current device.
+ */
+#ifndef TUTTI__CALL_OPERATION_H
+#define TUTTI__CALL_OPERATION_H
+
+#include "call/compare.h"
+#include "call/pairs.h"
+#include "call/sequencer.h"
+#include "call/staged.h"
+
+typedef enum {
+    TUTTI__AT_END, /* no call, or it is done */
+    TUTTI__AT_COMPARE,
+    TUTTI__AT_COUNTS, /* the exchange of counts alone */
+    TUTTI__AT_PAIRS,
+    TUTTI__AT_CHOOSE,
+    TUTTI__AT_MEET,
+    TUTTI__AT_RUN,
+    TUTTI__AT_DEVICE, /* all following ones are of calls on device memory: device_route.c */
+    TUTTI__AT_INPUT,
+    TUTTI__AT_KEEP,
+    TUTTI__AT_LAUNCH,
+    TUTTI__AT_COME,
+    TUTTI__AT_TURN,
+    TUTTI__AT_DEVICE_RUN,
+    TUTTI__AT_MOVE,
+    TUTTI__AT_RESTORE,
+    TUTTI__AT_STAGED_IN,
+    TUTTI__AT_STAGED_OUT,
+    TUTTI__AT_RESULT
+} tutti__at_t;
+
+typedef struct tutti__operation tutti__operation_t;
+
+/* Several tensors as one call: copies into its buffers before the run, and out of them after it. In
+   device memory these functions add copies by tutti__operation_copy. */
+typedef struct {
+    tutti_status_t (*pack)(void *owner, tutti__operation_t *op);
+    void (*unpack)(void *owner, tutti__operation_t *op);
+} tutti__packing_t;
+
+/* What the starter knows about a call of the engine; all zero for direct calls. */
+typedef struct {
+    uint8_t tag; /* 0: that of the call's kind */
+    uint32_t signature;
+    const tutti__packing_t *packing; /* NULL: the call works on the caller's buffers */
+    void *owner;
+    /* On device memory: */
+    tutti__devent_t *const *ready; /* [nready] the data are complete behind these events */
+    uint32_t nready;
+    int stays_in_host; /* the call runs in host memory in any case; equal on all ranks */
+    int awaits_input;  /* nothing is launched before the data are complete */
+    int detaches;      /* the operation ends when its work is queued; see is_queued */
+    size_t npieces;    /* copies of the packing, at most */
+} tutti__call_with_t;
+
+/* The own part of a reduce_scatter in place as in MPI; see device_route.c. */
+typedef struct {
+    char *own; /* NULL: the call is not of this kind */
+    size_t begin, bytes;
+} tutti__moved_t;
+
+struct tutti__operation {
+    const tutti__call_env_t *env;
+    uint32_t lane;
+    tutti__at_t at;
+    const tutti__call_t *asked; /* valid until the end; NULL: a collective of the library's own */
+    const tutti__call_t *call;  /* what runs: asked, or its form in other buffers */
+    tutti__call_with_t with;
+    tutti__hint_t hint; /* while AGAIN: what the operation waits for */
+    int is_common;      /* after an error: see inside.h */
+    int polls;          /* only polling advances it: MPI, or a device */
+    int has_compared;   /* all ranks have the same call */
+    size_t bytes;       /* cost of the run for the stepping thread */
+
+    tutti__run_t run;
+    tutti__exec_call_t exec;
+    tutti__want_t want;
+    int in_place;
+    tutti__call_room_t room;
+    tutti__compare_t compare;
+    tutti__exchange_t exchange;
+    tutti__pairs_t *pairs; /* lane 0 only */
+    tutti__node_call_t meet;
+
+    /* Calls on device memory. */
+    tutti__call_t own;            /* with other buffers */
+    tutti__devent_t *stream_ready; /* of a direct call in a stream */
+    const tutti__sched_t *sched;  /* on the device; NULL: staged in host memory */
+    int is_staged;
+    int is_queued; /* at the end: results are complete behind the lane's stream `up` */
+    int unpacks;   /* the result is scaled after the run */
+    int is_certain; /* from now on only the communicator's end can fail it, and any thread of the
+                       library may finish it */
+    tutti__moved_t moved;
+    tutti__sequencer_t sequencer;
+    tutti__staged_t staged;
+    tutti__piece_t *pieces;
+    size_t npieces, pieces_room;
+};
+
+void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env, uint32_t lane,
+                           tutti__pairs_t *pairs);
+void tutti__operation_fini(tutti__operation_t *op);
+
+/* Begin a checked call. Then step. */
+void tutti__operation_start(tutti__operation_t *op, const tutti__call_t *call,
+                            const tutti__call_with_t *with);
+/* The exchange of a call's counts alone; the results are in op->exchange. */
+void tutti__operation_start_counts(tutti__operation_t *op, const tutti__call_t *call, int is_zero);
+/* A collective of the library's own, as `exec`; count at least 1. */
+tutti_status_t tutti__operation_start_own(tutti__operation_t *op, tutti__collective_t collective,
+                                          const tutti__exec_call_t *exec, uint32_t root);
+
+/* Continue as far as possible. TUTTI_OK: done. TUTTI__AGAIN: op->hint is the wait hint, or this
+   thread may not continue. Any other status: see op->is_common; tutti__operation_cancel follows. */
+tutti_status_t tutti__operation_step(tutti__operation_t *op);
+
+/* The operation waits for a rank that has left: step once more. SHUTDOWN: it will never be done. */
+tutti_status_t tutti__operation_step_left(tutti__operation_t *op);
+/* Does it wait for a rank that has left? */
+int tutti__operation_awaits_left(const tutti__operation_t *op);
+
+/* Give up; does nothing at the end. After a common error: only cleans up. Otherwise the communicator
+   has ended, and no buffer of the call is touched any more. */
+void tutti__operation_cancel(tutti__operation_t *op);
+
+/* Changes with all progress that no shared word shows. */
+uint32_t tutti__operation_moves(const tutti__operation_t *op);
+/* For messages: a tag of base/names.h. */
+unsigned tutti__operation_tag(const tutti__operation_t *op);
+/* Does it wait for work of this rank's own device, before its data are complete? */
+int tutti__operation_awaits_data(const tutti__operation_t *op);
+
+/* For packings: add a copy of `count` elements in device memory. */
+void tutti__operation_copy(tutti__operation_t *op, void *to, const void *from, size_t count);
+
+/* ---- inside ---- */
+
+/* operation.c: prepare op->call; END if nothing is to be moved. */
+tutti_status_t tutti__operation_prepare(tutti__operation_t *op, const tutti__call_t *call,
+                                        int *ret_empty);
+/* operation.c: begin the run of op->exec. */
+tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t *sched);
+/* device_route.c: one step of a call on device memory. */
+tutti_status_t tutti__device_route_step(tutti__operation_t *op);
+/* device_route.c: the run in host memory has ended. */
+tutti_status_t tutti__device_route_put_back(tutti__operation_t *op);
+
+#endif
