@@ -10,12 +10,11 @@
 #ifndef TUTTI__TOPO_TOPO_H
 #define TUTTI__TOPO_TOPO_H
 
+#include "base/constants.h"
+
 #include <tutti/tutti.h>
 
 #define TUTTI__TOPO_TEXT 128
-
-/* Largest group: a rank that waits for more lines waits too long. */
-#define TUTTI__TOPO_GROUP 16
 
 /* Places that processors share, from the narrowest. */
 enum {
@@ -32,7 +31,7 @@ typedef struct {
     char cpus[4 * TUTTI__TOPO_TEXT];   /* PUs this rank may run on: "0-3,8", or "0x10f" */
     int32_t place[TUTTI__PLACES];      /* lowest PU of the place with all of `cpus`, or -1 */
     int32_t pid;
-    uint64_t l3_bytes;                 /* of the first PU's cache, or 0 */
+    uint64_t l3_bytes; /* of the first PU's cache, or 0 */
 } tutti__topo_facts_t;
 
 /* All ranks' places, computed from the metadata. The arrays belong to the topo. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 script_tests += \
+    %reldir%/constants.sh \
     %reldir%/headers.sh \
     %reldir%/links.sh \
     %reldir%/rooms.sh \
@@ -9,5 +10,6 @@ script_tests += \
 
 EXTRA_DIST += \
     %reldir%/code.awk \
+    %reldir%/constants.awk \
     %reldir%/rooms.awk \
     %reldir%/style.awk

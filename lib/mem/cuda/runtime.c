@@ -11,6 +11,7 @@
  */
 #include "mem/cuda/cuda_parts.h"
 
+#include "base/constants.h"
 #include "base/status.h"
 
 #include <cuda_runtime_api.h>
@@ -19,7 +20,6 @@
 #include <string.h>
 
 #define OLDEST 12000 /* CUDA 12.0 */
-#define BLOCKS_PER_PROCESSOR 8
 #define MOST_DEVICES 64
 
 #define LIST(X)                                                                                    \
@@ -124,7 +124,7 @@ static cudaError_t ask_devices(void)
             code = rt.cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d);
         if (code != cudaSuccess)
             return code;
-        rt.blocks[d] = (unsigned)processors * BLOCKS_PER_PROCESSOR;
+        rt.blocks[d] = (unsigned)processors * TUTTI__CUDA_BLOCKS;
         if (rt.capability == 0 || 10 * major + minor < rt.capability)
             rt.capability = 10 * major + minor;
     }

@@ -88,6 +88,7 @@
 #define TUTTI__NODE_NCCL_NCCL_H
 
 #include "base/atomic.h"
+#include "base/constants.h"
 #include "base/status.h"
 #include "mem/device.h"
 #include "node/node.h"
@@ -232,8 +233,6 @@ typedef struct {
 
 typedef struct tutti__nccl_node tutti__nccl_node_t;
 typedef struct tutti__nccl_overdue tutti__nccl_overdue_t;
-
-#define TUTTI__NCCL_OVERDUE 128 /* a power of 2 */
 
 struct tutti__nccl_node {
     tutti__node_t node;

@@ -61,6 +61,7 @@
 #ifndef TUTTI__NODE_SHM_SHM_H
 #define TUTTI__NODE_SHM_SHM_H
 
+#include "base/constants.h"
 #include "boot/machine.h"
 #include "node/node.h"
 
@@ -194,7 +195,7 @@ typedef struct {
     uint32_t *group_first;      /* [ngroups + 1] index in by_group of a group's leader */
     uint32_t *by_group;         /* [nlocal] ranks by group, ascending in each */
     int in_order;               /* by_group is in the order of ranks */
-    char *sums;                 /* [TUTTI__LANES][ngroups][TUTTI__SUM_BYTES], for zero-copy */
+    char *sums;                 /* [TUTTI__LANES][ngroups][TUTTI__SHM_SUM_BYTES], for zero-copy */
     tutti__shm_lane_t lane[TUTTI__LANES];
 } tutti__shm_t;
 
@@ -386,9 +387,6 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane, tutti__hint_t *
 
 /* ---- levels.c ---- */
 
-/* Bytes of each group's sums in zero-copy: together they should fit the first-level cache. */
-#define TUTTI__SUM_BYTES 2048
-
 /* The rank that sums up block j of a chunk for a group. */
 static inline uint32_t tutti__shm_summer(const tutti__shm_t *shm, uint32_t group, uint32_t j)
 {
@@ -404,7 +402,7 @@ void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane, uint32_t chunk);
 tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                    uint32_t target, tutti__hint_t *hint);
 /* Fold srcs[nlocal], in the order of by_group, in the same order as two levels do, but in one pass;
-   at most TUTTI__SUM_BYTES of each. Overwrites the pointers. */
+   at most TUTTI__SHM_SUM_BYTES of each. Overwrites the pointers. */
 void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **srcs, size_t count);
 
 /* Open the node of this host's ranks over `machine`. conf: oneshot_bytes, node_chunk_bytes,

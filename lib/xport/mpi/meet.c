@@ -10,6 +10,7 @@
  */
 #include "xport/mpi/mpi_module.h"
 
+#include "base/constants.h"
 #include "base/time.h"
 
 #include <limits.h>
@@ -22,10 +23,10 @@
    late ranks. */
 static void wait_a_little(uint64_t waited_ns)
 {
-    if (waited_ns < 2000000)
+    if (waited_ns < TUTTI__MPI_MEET_BUSY_NS)
         sched_yield();
     else
-        usleep(200);
+        usleep(TUTTI__MPI_MEET_NAP_US);
 }
 
 /* Test until the request is complete or time is up; TUTTI_ERR_TIMEOUT leaves *request in flight. */

@@ -25,6 +25,7 @@
  */
 #include "xport/mpi/mpi_module.h"
 
+#include "base/constants.h"
 #include "base/time.h"
 
 #include <dlfcn.h>
@@ -39,8 +40,6 @@ enum {
     TAGS_PER_XPORT = 64, /* 8 lanes x 8 streams */
     PROBE_TAG = 32767,   /* lane 7, which does not exist: no message has this tag */
 };
-
-#define GIVE_UP_NS 100000000u
 
 _Static_assert(TUTTI__LANES < 8, "lanes fit in a tag, one is left for the probe");
 
@@ -205,7 +204,7 @@ static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
     if (!tutti__mpi_is_gone())
         for_lane(xport, lane, tutti__mpi_chan_cancel);
     tutti__mpi_leave();
-    while ((pending = look(xport, lane)) > 0 && tutti__now_ns() - start < GIVE_UP_NS)
+    while ((pending = look(xport, lane)) > 0 && tutti__now_ns() - start < TUTTI__MPI_GIVE_UP_NS)
         sched_yield();
     if (pending == 0)
         return;
