@@ -11,5 +11,7 @@ script_tests += \
 EXTRA_DIST += \
     %reldir%/code.awk \
     %reldir%/constants.awk \
+    %reldir%/functions.awk \
     %reldir%/rooms.awk \
+    %reldir%/state.sh \
     %reldir%/style.awk
