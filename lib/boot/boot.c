@@ -12,7 +12,7 @@
  */
 #include "base/constants.h"
 #include "base/log.h"
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>

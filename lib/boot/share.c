@@ -11,7 +11,7 @@
  *
  * Works between processes, whatever their TUTTI_HOST_ID, and between threads of one process.
  */
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include "base/constants.h"
 

@@ -17,7 +17,7 @@
 #include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include <assert.h>
 #include <errno.h>

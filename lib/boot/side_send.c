@@ -9,7 +9,7 @@
  */
 #include "base/constants.h"
 #include "base/log.h"
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include <assert.h>
 #include <errno.h>

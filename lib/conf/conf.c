@@ -12,7 +12,7 @@
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "conf/inside.h"
+#include "conf/conf_inside.h"
 #include "conf/parse.h"
 
 #include <assert.h>

@@ -38,13 +38,13 @@ typedef struct {
 typedef struct {
     uint32_t size, rank;
     uint32_t nhosts, nmachines;
-    uint32_t *host_of;      /* [size]; hosts are numbered by their lowest ranks */
-    uint32_t *local_of;     /* [size] rank within its host */
-    uint32_t *host_first;   /* [nhosts + 1] into by_host */
-    uint32_t *by_host;      /* [size] ranks host by host, ascending within each */
-    uint32_t *machine_of;   /* [size] */
-    uint32_t *group_of;     /* [size] within its host, see groups.c; numbered by lowest ranks */
-    uint32_t min_local;     /* the smallest number of ranks on a host */
+    uint32_t *host_of;    /* [size]; hosts are numbered by their lowest ranks */
+    uint32_t *local_of;   /* [size] rank within its host */
+    uint32_t *host_first; /* [nhosts + 1] into by_host */
+    uint32_t *by_host;    /* [size] ranks host by host, ascending within each */
+    uint32_t *machine_of; /* [size] */
+    uint32_t *group_of;   /* [size] within its host, see core_groups.c; numbered by lowest ranks */
+    uint32_t min_local;   /* the smallest number of ranks on a host */
     uint32_t machine_ranks; /* ranks on this machine */
     uint32_t machine_cpus;  /* PUs in the union of their masks */
     uint64_t l3_bytes;      /* of this rank's L3 cache; 0: unknown */
@@ -62,7 +62,7 @@ tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size,
                                 tutti__topo_t **ret_topo);
 void tutti__topo_free(tutti__topo_t *topo);
 
-/* groups.c: part of tutti__topo_make; needs the hosts. */
+/* core_groups.c: part of tutti__topo_make; needs the hosts. */
 tutti_status_t tutti__topo_find_groups(tutti__topo_t *topo, const tutti__topo_facts_t *facts);
 
 #endif

@@ -4,6 +4,7 @@ script_tests += \
     %reldir%/constants.sh \
     %reldir%/headers.sh \
     %reldir%/links.sh \
+    %reldir%/names.sh \
     %reldir%/rooms.sh \
     %reldir%/settings.sh \
     %reldir%/style.sh

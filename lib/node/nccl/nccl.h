@@ -78,7 +78,7 @@
  * the first call of a kind. In one order this is harmless: on this rank it can only wait for
  * smaller numbers.
  *
- * Threads: different threads may step different lanes, and a further thread may abort. gate.c
+ * Threads: different threads may step different lanes, and a further thread may abort. enter.c
  * admits one at a time to the device and makes no thread wait.
  *
  * After an error of the device or NCCL the node is dead: every lane returns that error. The other
@@ -257,7 +257,7 @@ struct tutti__nccl_node {
                                       inside the gate */
     tutti__word64_t turns;         /* flat, rank 0: the number of turns given */
 
-    tutti__word_t gate; /* gate.c; protects all following fields */
+    tutti__word_t gate; /* enter.c; protects all following fields */
     tutti__nccl_t *nccl;
     tutti__nccl_reg_t *reg[TUTTI__LANES];
     uint32_t nregs;
@@ -294,7 +294,7 @@ tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self);
 /* abort.c. No thread may use the communicator any more; it is freed. */
 void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t *nccl);
 
-/* gate.c. 1: only the caller may call the device and NCCL, until it leaves. 0: another thread is
+/* enter.c. 1: only the caller may call the device and NCCL, until it leaves. 0: another thread is
    inside, or the node is dead. */
 int tutti__nccl_enter(tutti__nccl_node_t *self);
 /* status: of the work inside; an error (not AGAIN) ends the node. Returns status. */

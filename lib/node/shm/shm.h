@@ -47,9 +47,9 @@
  *   reading. (Migratory sharing: Cox and Fowler, ISCA 1993; Stenstrom, Brorsson and Sandberg, the
  *   same.) IN then needs the own OUT >= g - 1 as well.
  *
- * Levels. Ranks near each other form a group (topo/groups.c). With several groups, meetings and
- * reductions work in two levels: levels.c. All kernels then fold the groups' folds, so the bits of
- * a result depend neither on sizes nor on the places of buffers.
+ * Levels. Ranks near each other form a group (topo/core_groups.c). With several groups, meetings
+ * and reductions work in two levels: levels.c. All kernels then fold the groups' folds, so the bits
+ * of a result depend neither on sizes nor on the places of buffers.
  *
  * Zero-copy. If all buffers that others would read or write are in arenas, each rank reduces its
  * part directly from the buffers and writes the result to all of them, or to the root's. In an
@@ -91,7 +91,7 @@ typedef struct {
  */
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES)
-    tutti__word64_t head; /* the operation's number; in the upper half meet.c's what_t */
+    tutti__word64_t head; /* the operation's number; in the upper half compare.c's what_t */
     uint64_t count; /* elements in the call's whole map; upper 16 bits: see tutti__shm_count */
     union {
         char data[48]; /* one-shot: continues after the structure */
@@ -316,7 +316,7 @@ void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, u
 tutti_status_t tutti__shm_hint(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
                                uint32_t value, tutti__hint_t *hint);
 
-/* meet.c: the metadata of a call. */
+/* compare.c: the metadata of a call. */
 uint64_t tutti__shm_head(const tutti__shm_lane_t *lane); /* without the number */
 uint64_t tutti__shm_count(const tutti__node_call_t *call);
 /* All announcements have come, and they differ: MISMATCH, which names the same two ranks

@@ -3,7 +3,7 @@
  * Folds any number of sources with a function of two. Operations other than sums have only this:
  * those of kernels.c whose results need no rounding, and user-defined ones.
  */
-#include "reduce/pairs.h"
+#include "reduce/fold_pairs.h"
 
 #include "base/compiler.h"
 #include "base/constants.h"
