@@ -20,8 +20,8 @@
  * deadline. The thread ends with tutti_finalize or with the process. A forked child closes the
  * sockets, which belong to its parent.
  *
- * Tried: no thread, the maker serves during tutti_init. That requires that the maker is a rank, and
- * a launcher that makes the id and forks its ranks is none.
+ * Tried: no thread, the maker serves during tutti_init. This requires that the maker is a rank. A
+ * launcher that makes the id and forks the ranks is not.
  */
 #include "boot/id_wire.h"
 
