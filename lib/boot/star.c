@@ -6,8 +6,8 @@
  *     rank r <-- answer {status, text, bytes}, all ranks' bytes --- rank 0
  *
  * An answer with a status other than TUTTI_OK is equal on all ranks and ends the meeting. So
- * all ranks receive the number of a rank that did not come. For that the others wait a little
- * longer than rank 0.
+ * all ranks receive the number of a rank that did not come. The others wait a little longer than
+ * rank 0, so that they receive this answer.
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
  * a rank has ended, rank 0 sends that answer to all others at once, even before they ask. If an

@@ -75,8 +75,8 @@
  * takes some 100 MB of device memory.
  *
  * All memory, events and the stream are made at open, nothing later. NCCL itself connects ranks at
- * the first call of a kind. In one order this is harmless: on this rank it can only wait for
- * smaller numbers.
+ * the first call of a kind, and waits for them meanwhile. This is harmless, because all ranks
+ * launch in one order: on this rank NCCL can only wait for launches with smaller numbers.
  *
  * Threads: different threads may step different lanes, and a further thread may abort. enter.c
  * admits one at a time to the device and makes no thread wait.

@@ -3,10 +3,10 @@
  * Meeting over MPI: a duplicate of the application's communicator, and allgathers of small
  * blocks on it.
  *
- * Called while a communicator is made, on the thread that makes it. The first allgather makes the
- * duplicate, not meet(), because it is the first call with a deadline: set-up consists of
- * non-blocking calls that are tested until the deadline. A collective that has started cannot be
- * cancelled: it is kept for ever, with its memory, and MPI is not finalized at exit.
+ * Called while a communicator is made, on the thread that makes it. Set-up consists of non-blocking
+ * calls that are tested until the deadline. meet() has no deadline, so the first allgather makes
+ * the duplicate. A collective that has started cannot be cancelled: it is kept for ever, with its
+ * memory, and MPI is not finalized at exit.
  */
 #include "xport/mpi/mpi_module.h"
 
