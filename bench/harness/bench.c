@@ -81,7 +81,8 @@ void bench_add(bench_t *bench, const bench_contestant_t *contestant, int align, 
     bench->against[bench->count++] = against;
 }
 
-/* The reference of Tutti is Tutti at the first place; that of a peer is Tutti at the same place. */
+/* A ratio compares a contestant with Tutti: with Tutti at the first place of --align if the
+   contestant is Tutti itself, with Tutti at the peer's place if it is a peer. */
 static void choose_contestants(bench_t *bench)
 {
     const bench_contestant_t *all = bench->program->contestants;

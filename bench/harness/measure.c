@@ -97,8 +97,8 @@ static void time_stream(bench_t *bench, int who, const bench_trip_t *trip, doubl
         ret_us[i] = mean_us;
 }
 
-/* With --skew, one rank is late: all ranks draw the same one, and measure from its start. A rank
-   that need not wait for the late rank may be done earlier; its time is 0. */
+/* With --skew, one rank starts late. All ranks draw the number of the same rank, and measure from
+   its start. A rank that need not wait for the late rank may be done earlier; its time is 0. */
 static double time_once(bench_t *bench, int who, const bench_call_t *call)
 {
     uint64_t skew_ns = (uint64_t)bench->options.skew_us * 1000;

@@ -3,9 +3,9 @@
  * The settings that tutti_tune tries.
  *
  * A setting is a row of the table: its variable, its candidate values, and message sizes at which
- * they differ. If the setting is a switch-over point, the sizes lie between the values, and the
- * value that is right for all sizes has the smallest mean. To add a setting, add a row; in the
- * library it must be of type CONF_BYTES.
+ * they differ. If the setting is the size at which an algorithm changes, there is a message size
+ * between each two candidates; the candidate with the smallest mean over all sizes is the best. To
+ * add a setting, add a row; in the library it must be of type CONF_BYTES.
  */
 #include "tune/tune.h"
 
@@ -20,8 +20,8 @@ static int run_direct(const bench_world_t *world, const tune_buffers_t *buffers,
     return bench_check(world, status, "tutti_allreduce");
 }
 
-/* Large and small tensors, as of a network's layers, in place like gradients, submitted at the same
-   time. */
+/* Tensors of uneven sizes, like the gradients of a network's layers; in place, and all submitted at
+   the same time. */
 static int run_tensors(const bench_world_t *world, const tune_buffers_t *buffers, size_t bytes)
 {
     static const size_t sixteenths[] = { 8, 6, 1, 1 };

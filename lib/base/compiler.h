@@ -55,7 +55,8 @@
 #define TUTTI__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TUTTI__MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* The offset of a field's end: the size of the structure in the version whose last field it was. */
+/* The offset of a field's end. It is the size of the structure in the version in which this field
+   was the last one. */
 #define TUTTI__END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
 
 /* Round x up to a multiple of m; m is a power of two. */

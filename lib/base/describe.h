@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls as messages to users describe them: "an allreduce of 8 elements of float32, sum". */
+/* Descriptions of calls for messages to users: "an allreduce of 8 elements of float32, sum". */
 #ifndef TUTTI__BASE_DESCRIBE_H
 #define TUTTI__BASE_DESCRIBE_H
 

@@ -15,7 +15,8 @@
 
 #include <stdatomic.h>
 
-/* The number of forks from the first call of this function, in an ancestor, to this process. */
+/* The number of forks between this process and the process that called this function first, which
+   is this process or an ancestor. */
 unsigned tutti__fork_generation(void);
 
 /* Report that the object belongs to another generation: TUTTI_ERR_SHUTDOWN. */

@@ -3,6 +3,7 @@
 libtutti_all_la_SOURCES += \
     %reldir%/atomic.h \
     %reldir%/compiler.h \
+    %reldir%/constants.h \
     %reldir%/describe.c \
     %reldir%/describe.h \
     %reldir%/forked.c \

@@ -2,15 +2,17 @@
 /*
  * The thread that calls the program's log callback.
  *
- * Messages are logged under the library's mutexes, and with the engine's token. A callback that ran
- * there and took a lock of the program's would wait for a thread that holds this lock and is inside
- * a Tutti call, which waits for the mutex or the token. So a message is put into a list, and a
- * thread that holds nothing calls the callback. The thread exists while there is a callback.
+ * The library logs while it holds mutexes, or the engine's token. If the callback ran there and
+ * took a lock of the program, there could be a deadlock: another thread of the program may hold
+ * that lock, and wait inside a Tutti call for the mutex or the token. So a message is put into a
+ * list, and a thread that holds nothing calls the callback. The thread exists while there is a
+ * callback.
  *
  *      any thread: put ---> list ---> this thread: callback(arg, level, text)
  *
- * Rejected: the logging thread calls it after its last lock. Then each lock and the token need a
- * hook, and a message of a direct call that waits for a peer comes when the call is over.
+ * Rejected: the logging thread calls the callback when it has released its last lock. Then each
+ * lock and the token need a hook, and the warning of a direct call that waits for a peer would be
+ * delivered only when the call is over.
  */
 #include "base/log_callback.h"
 
@@ -46,11 +48,12 @@ struct line {
     char text[];
 };
 
-/* One for each process: a forked child leaves its parent's alone, whose locks may be held. */
+/* One for each process. A forked child makes its own, because the locks of its parent's may be
+   held. */
 typedef struct queue queue_t;
 
 struct queue {
-    queue_t *parents; /* never used; so that tools that look for leaks find it */
+    queue_t *parents; /* never read; so leak checkers find the memory */
     unsigned generation;
     tutti__mutex_t change_lock; /* one change of the callback at a time; held while it is awaited */
     int has_thread;             /* under change_lock */

@@ -3,10 +3,8 @@
 #ifndef TUTTI__BASE_LOG_CALLBACK_H
 #define TUTTI__BASE_LOG_CALLBACK_H
 
+#include "base/constants.h"
 #include "base/log.h"
-
-/* Most messages that wait for the callback. */
-#define TUTTI__LOG_WAITING 1024
 
 /* Hand a message over. 0: there is no callback for this thread, so the line is for stderr. Any
    thread, under any lock; does not wait for the callback. */

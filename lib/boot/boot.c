@@ -10,8 +10,9 @@
  *
  * Runs on the thread that makes the communicator.
  */
+#include "base/constants.h"
 #include "base/log.h"
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,6 @@
 
 #define MAGIC 0x6f6c6c6568747475u /* "uttHello"; also detects a different byte order */
 #define HELLO_BYTES 4096
-/* Longest time for connecting the tree after the first exchange. */
-#define SETUP_MS 60000u
 /* Descriptors that a rank opens besides its connections to other ranks; see files_needed. */
 #define FILES 12u
 
@@ -107,7 +106,7 @@ static tutti_status_t judge(const hello_t *first, const hello_t *hello, uint32_t
 
 static uint64_t wait_ms(uint64_t timeout_ms)
 {
-    return timeout_ms == 0 ? SETUP_MS : timeout_ms;
+    return timeout_ms == 0 ? TUTTI__BOOT_CONNECT_MS : timeout_ms;
 }
 
 /* All ranks use rank 0's timeout. It counts from the time at which this rank's
@@ -301,7 +300,7 @@ uint64_t tutti__boot_deadline(const tutti__boot_t *boot)
 
 uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot)
 {
-    return TUTTI__MIN(boot->deadline, tutti__net_deadline(SETUP_MS));
+    return TUTTI__MIN(boot->deadline, tutti__net_deadline(TUTTI__BOOT_CONNECT_MS));
 }
 
 tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size_t bytes,

@@ -8,7 +8,7 @@
  * has no parent, so there is no deadlock.
  */
 #include "base/log.h"
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * A way to meet has an allgather only. So every rank contributes pieces of the same length, and
  * rank 0's pieces are used. The files are small and few, so a broadcast is not worth its code.
  */
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include "base/status.h"
 

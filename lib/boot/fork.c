@@ -6,7 +6,7 @@
  * (a data loader, say) kept a socket to another host open, that host would not notice the death; on
  * one machine the pidfds still show it. A child that calls exec closes the sockets anyway.
  */
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include <pthread.h>
 #include <unistd.h>

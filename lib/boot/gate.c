@@ -22,6 +22,7 @@
  */
 #include "boot/gate.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "boot/gate_host.h"
@@ -33,17 +34,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* A guest that ended before it confirmed may knock again within this time. */
-#define AGAIN_MS 500u
-/* How often the thread's watch is asked, however many connections arrive. */
-#define ASK_MS 100u
-/* A gate that only refuses accepts at most TUTTI__GATE_STRANGERS connections within this time, so a
-   flood does not occupy a processor of the job. */
-#define REST_MS 20u
-
-/* How often a gate without a free descriptor waits for tutti__net_files_left to return its own. */
-#define TRIALS 8u
 
 /* Indices in the list for poll(). */
 #define DOOR 0u
@@ -127,7 +117,7 @@ static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
         host->fds[guest->knock.rank] != TUTTI__GATE_AWAITED)
         return;
     host->suspect = guest->knock.rank;
-    host->suspect_due = tutti__net_deadline(AGAIN_MS);
+    host->suspect_due = tutti__net_deadline(TUTTI__GATE_AGAIN_MS);
 }
 
 /* ---- admitting ---- */
@@ -256,14 +246,14 @@ static tutti_status_t welcome(tutti__gate_host_t *host, uint32_t *ret_accepted)
         if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
             /* An error of this connection only, or of a firewall. The listening socket
                may stay readable. */
-            tutti__net_sleep_ms(1);
+            tutti__net_sleep_ms(TUTTI__RESOURCE_NAP_MS);
             break;
         }
         if (fd < 0) {
             status = tutti__fail_errno("accept a connection");
             if ((errno == EMFILE || errno == ENFILE) && drop_strangers(host) > 0)
                 continue;
-            if (errno == EMFILE && host->trials++ < TRIALS) {
+            if (errno == EMFILE && host->trials++ < TUTTI__GATE_TRIALS) {
                 tutti__net_files_settle();
                 continue;
             }
@@ -375,7 +365,8 @@ static tutti_status_t hear_all(tutti__gate_host_t *host)
     if (status == TUTTI_OK && host->polls[DOOR].revents != 0)
         status = welcome(host, &accepted);
     if (status == TUTTI_OK && host->refuses && accepted > 0)
-        status = tutti__net_poll(&host->polls[STOP], 1, tutti__net_deadline(REST_MS), &ready);
+        status = tutti__net_poll(&host->polls[STOP], 1, tutti__net_deadline(TUTTI__GATE_REST_MS),
+                                 &ready);
     return status;
 }
 
@@ -397,7 +388,7 @@ static tutti_status_t serve(tutti__gate_host_t *host)
         status = tutti__net_poll(host->polls, host->npolls, until, &ready);
         /* tutti__net_poll asks the watch only if nothing arrives for a while. */
         if (status == TUTTI_OK && ready > 0 && tutti__net_left_ms(host->ask_due) == 0) {
-            host->ask_due = tutti__net_deadline(ASK_MS);
+            host->ask_due = tutti__net_deadline(TUTTI__GATE_CHECK_MS);
             status = tutti__net_still();
         }
         if (status != TUTTI_OK)
@@ -411,7 +402,7 @@ static tutti_status_t serve(tutti__gate_host_t *host)
             return status;
         if (status != TUTTI_OK) {
             tutti__gate_fail(host, status);
-            tutti__net_sleep_ms(REST_MS);
+            tutti__net_sleep_ms(TUTTI__GATE_REST_MS);
         }
         if (host->suspect_due != 0 && tutti__net_left_ms(host->suspect_due) == 0) {
             tutti__gate_lose(host, host->suspect);
@@ -513,7 +504,7 @@ void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const cha
         status = serve(&host);
         /* If no descriptor is free for a guest, it waits in the kernel's queue. */
         if (status != TUTTI_ERR_SHUTDOWN)
-            tutti__net_sleep_ms(100);
+            tutti__net_sleep_ms(TUTTI__GATE_NO_FILE_MS);
     }
     end(&host);
 }

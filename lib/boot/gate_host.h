@@ -3,9 +3,8 @@
 #ifndef TUTTI__BOOT_GATE_HOST_H
 #define TUTTI__BOOT_GATE_HOST_H
 
+#include "base/constants.h"
 #include "boot/gate_wire.h"
-
-#define TUTTI__GATE_STRANGERS 64u
 
 typedef struct {
     int fd; /* -1: a free place */

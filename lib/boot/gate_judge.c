@@ -3,6 +3,7 @@
    See gate_host.h. */
 #include "boot/gate_host.h"
 
+#include "base/constants.h"
 #include "base/time.h"
 
 #include <stdio.h>
@@ -12,8 +13,6 @@
 
 /* A knock with more ranks is rejected. */
 #define MOST_RANKS (1u << 24)
-/* After a failure: how long a strict gate waits for ranks that have not come. */
-#define GRACE_MS 1000u
 /* Descriptors besides the ranks' connections. */
 #define SPARE_FILES 4u
 
@@ -24,8 +23,8 @@ void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status)
     host->failed = status;
     snprintf(host->text, sizeof(host->text), "%s", tutti_last_error());
     /* If the failure callback has sent the error to the other ranks, no rank will come. */
-    host->deadline =
-        TUTTI__MIN(host->deadline, tutti__net_deadline(tutti__net_failed(status) ? 0 : GRACE_MS));
+    host->deadline = TUTTI__MIN(
+        host->deadline, tutti__net_deadline(tutti__net_failed(status) ? 0 : TUTTI__GATE_GRACE_MS));
 }
 
 void tutti__gate_stop_awaiting(tutti__gate_host_t *host, uint32_t r)

@@ -8,18 +8,13 @@
  */
 #include "boot/gate.h"
 
+#include "base/constants.h"
 #include "boot/gate_wire.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* How long an address is tried in the first round. */
-#define FIRST_TRY_MS 1000u
-#define LONGEST_TRY_MS 60000u
-/* Longest pause between rounds. */
-#define PAUSE_MS 250u
 
 /* Wait for the gate's answer, and judge it. *ret_refused: a gate with the token has refused. */
 static tutti_status_t hear_answer(const tutti__gate_t *gate, int fd, uint32_t host,
@@ -153,7 +148,7 @@ static tutti_status_t unreachable(tutti_status_t status, const tutti__gate_t *ga
 tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs,
                                  uint32_t host, int patient, uint64_t deadline, int *ret_fd)
 {
-    unsigned try_ms = FIRST_TRY_MS, pause_ms = 10;
+    unsigned try_ms = TUTTI__REACH_FIRST_MS, pause_ms = TUTTI__REACH_PAUSE_MS;
     tutti_status_t status = TUTTI_OK;
     int alone, final;
 
@@ -165,11 +160,11 @@ tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_add
             return unreachable(TUTTI_ERR_TRANSPORT, gate, addrs, host);
         if (tutti__net_left_ms(deadline) == 0)
             return unreachable(TUTTI_ERR_TIMEOUT, gate, addrs, host);
-        pause_ms = TUTTI__MIN(2 * pause_ms, PAUSE_MS);
+        pause_ms = TUTTI__MIN(2 * pause_ms, TUTTI__REACH_PAUSE_MOST_MS);
         tutti__net_sleep_ms(TUTTI__MIN(pause_ms, (unsigned)tutti__net_left_ms(deadline)));
         status = tutti__net_still();
         if (status != TUTTI_OK)
             return status;
-        try_ms = TUTTI__MIN(2 * try_ms, LONGEST_TRY_MS);
+        try_ms = TUTTI__MIN(2 * try_ms, TUTTI__REACH_MOST_MS);
     }
 }

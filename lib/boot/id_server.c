@@ -20,11 +20,12 @@
  * deadline. The thread ends with tutti_finalize or with the process. A forked child closes the
  * sockets, which belong to its parent.
  *
- * Tried: no thread, the maker serves during tutti_init. That requires that the maker is a rank, and
- * a launcher that makes the id and forks its ranks is none.
+ * Tried: no thread, the maker serves during tutti_init. This requires that the maker is a rank. A
+ * launcher that makes the id and forks the ranks is not.
  */
 #include "boot/id_wire.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/status.h"
 
@@ -39,9 +40,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* How long a message of a connected rank may take. */
-#define SPEAK_MS 10000u
 
 typedef struct server {
     struct server *next;
@@ -125,7 +123,8 @@ static void tell_all(const int *fds, uint32_t size, const tutti__id_word_t *word
 {
     for (uint32_t r = 0; r < size; r++)
         if (fds[r] >= 0)
-            (void)tutti__net_send(fds[r], r, word, sizeof(*word), tutti__net_deadline(SPEAK_MS));
+            (void)tutti__net_send(fds[r], r, word, sizeof(*word),
+                                  tutti__net_deadline(TUTTI__ID_MESSAGE_MS));
 }
 
 /* The gate has admitted `rank`: if the maker is a rank, send its number. */
@@ -153,7 +152,7 @@ static tutti_status_t hear_report(int fd, uint32_t r)
 {
     tutti__id_report_t report;
     tutti_status_t status =
-        tutti__net_recv(fd, r, &report, sizeof(report), tutti__net_deadline(SPEAK_MS));
+        tutti__net_recv(fd, r, &report, sizeof(report), tutti__net_deadline(TUTTI__ID_MESSAGE_MS));
 
     if (status == TUTTI_ERR_PEER_LOST)
         return tutti__fail(status, "rank %u ended while ranks met", r);
@@ -230,7 +229,7 @@ static void introduce(server_t *server, tutti__id_word_t *ret_word)
                                    &size, &server->fds);
     if (status == TUTTI_OK)
         status = tutti__net_recv(server->fds[0], 0, ret_word, sizeof(*ret_word),
-                                 tutti__net_deadline(SPEAK_MS));
+                                 tutti__net_deadline(TUTTI__ID_MESSAGE_MS));
     if (status == TUTTI_ERR_SHUTDOWN)
         set_word(ret_word, status, "the process that made the unique id has called tutti_finalize");
     else if (status != TUTTI_OK)

@@ -3,6 +3,7 @@
 libtutti_all_la_SOURCES += \
     %reldir%/boot.c \
     %reldir%/boot.h \
+    %reldir%/boot_inside.h \
     %reldir%/connect.c \
     %reldir%/file.c \
     %reldir%/fork.c \
@@ -15,7 +16,6 @@ libtutti_all_la_SOURCES += \
     %reldir%/id.c \
     %reldir%/id_server.c \
     %reldir%/id_wire.h \
-    %reldir%/inside.h \
     %reldir%/machine.c \
     %reldir%/machine.h \
     %reldir%/meet.c \

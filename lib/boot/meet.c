@@ -3,8 +3,8 @@
  * Chooses how this process meets the others.
  *
  * The main rule: N processes of one job must never become N worlds of one, because each would train
- * alone without any sign of an error. So if a launcher has started several ranks, each gets them
- * all or an error.
+ * alone without any sign of an error. So if a launcher has started several ranks,
+ * tutti_init gives each rank a world of all of them, or an error.
  */
 #include "base/log.h"
 #include "base/status.h"

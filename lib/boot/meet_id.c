@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank's way by a unique id: to the id's maker, and from there to rank 0. See id_server.c. */
+#include "base/constants.h"
 #include "boot/id_wire.h"
 #include "boot/star.h"
 
@@ -7,9 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-/* How long a rank that cannot join waits for the maker's message, which may have the reason. */
-#define REASON_MS 1000u
 
 /* Descriptors that a rank needs to meet; rank 0 needs one more for each rank. */
 #define SPARE_FILES 4u
@@ -106,7 +104,7 @@ static tutti_status_t maker_still(void *arg)
     if (way->asking || way->fd < 0 || poll(&pfd, 1, 0) <= 0)
         return TUTTI_OK;
     way->asking = 1;
-    status = hear_maker(way, &word, tutti__net_deadline(REASON_MS));
+    status = hear_maker(way, &word, tutti__net_deadline(TUTTI__REASON_MS));
     way->asking = 0;
     if (status == TUTTI_OK)
         return TUTTI_OK;
@@ -136,7 +134,8 @@ static tutti_status_t report(way_t *way, tutti_status_t status)
         return status;
     snprintf(mine.text, sizeof(mine.text), "%s", status == TUTTI_OK ? "" : tutti_last_error());
     if (follows && way->gate.rank != 0 &&
-        tutti__net_poll(&pfd, 1, tutti__net_deadline(REASON_MS), &ready) == TUTTI_OK && ready > 0) {
+        tutti__net_poll(&pfd, 1, tutti__net_deadline(TUTTI__REASON_MS), &ready) == TUTTI_OK &&
+        ready > 0) {
         tutti_status_t reason = maker_still(way);
 
         if (reason != TUTTI_OK)
@@ -145,7 +144,7 @@ static tutti_status_t report(way_t *way, tutti_status_t status)
             return tutti__fail(status, "%s", mine.text);
     }
     (void)tutti__net_send(way->fd, TUTTI__NET_MAKER, &mine, sizeof(mine),
-                          tutti__net_deadline(REASON_MS));
+                          tutti__net_deadline(TUTTI__REASON_MS));
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", mine.text);
 }
 

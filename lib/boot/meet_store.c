@@ -10,6 +10,7 @@
  */
 #include "boot/meet.h"
 
+#include "base/constants.h"
 #include "base/grown.h"
 
 #include <limits.h>
@@ -17,9 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* How long a rank that could not connect waits for rank 0 to write the reason. */
-#define REASON_MS 1000u
 
 static const char key_name[] = "/tutti/place";
 
@@ -93,14 +91,14 @@ static tutti_status_t read_reason(const tutti_store_t *store, const char *key)
     size_t bytes = 0;
     entry_t entry;
 
-    for (uint64_t until = tutti__net_deadline(REASON_MS); tutti__net_left_ms(until) > 0;) {
+    for (uint64_t until = tutti__net_deadline(TUTTI__REASON_MS); tutti__net_left_ms(until) > 0;) {
         if (store->get(store->context, key, &entry, sizeof(entry), &bytes, 0) != 0 ||
             bytes != sizeof(entry) || entry.layout != TUTTI__BOOT_LAYOUT)
             return TUTTI_OK;
         if (entry.status != TUTTI_OK)
             return tutti__fail((tutti_status_t)entry.status, "%.*s", (int)sizeof(entry.text),
                                entry.text);
-        tutti__net_sleep_ms(REASON_MS / 20);
+        tutti__net_sleep_ms(TUTTI__REASON_POLL_MS);
     }
     return TUTTI_OK;
 }

@@ -4,6 +4,7 @@
  */
 #include "boot/net.h"
 
+#include "base/constants.h"
 #include "base/time.h"
 
 #include <errno.h>
@@ -21,8 +22,6 @@
 
 /* A wait longer than this many milliseconds (three years) is treated as endless. */
 #define LONGEST_MS 100000000000u
-/* How often a wait calls the thread's checks. */
-#define CHECK_MS 100
 
 #define CHECKS 2
 
@@ -232,7 +231,7 @@ tutti_status_t tutti__net_poll(struct pollfd *fds, uint32_t nfds, uint64_t deadl
 
     for (;;) {
         int left_ms = tutti__net_left_ms(deadline);
-        int n = poll(fds, nfds, is_watched ? TUTTI__MIN(left_ms, CHECK_MS) : left_ms);
+        int n = poll(fds, nfds, is_watched ? TUTTI__MIN(left_ms, TUTTI__NET_CHECK_MS) : left_ms);
         tutti_status_t status;
 
         if (n < 0 && errno != EINTR)
@@ -386,7 +385,7 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
     struct sockaddr_un addr;
     socklen_t addr_bytes;
     tutti_status_t status;
-    unsigned pause_ms = 1;
+    unsigned pause_ms = TUTTI__UNIX_PAUSE_MS;
     int fd = -1;
 
     status = unix_socket(name_bytes, &fd);
@@ -409,7 +408,7 @@ tutti_status_t tutti__net_unix_connect(const void *name, size_t name_bytes, int 
         status = tutti__net_still();
         if (status != TUTTI_OK)
             goto close_fd;
-        pause_ms = TUTTI__MIN(2 * pause_ms, 20u);
+        pause_ms = TUTTI__MIN(2 * pause_ms, TUTTI__UNIX_PAUSE_MOST_MS);
     }
     *ret_fd = fd;
     return TUTTI_OK;

@@ -4,6 +4,8 @@
  */
 #include "boot/net.h"
 
+#include "base/constants.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -218,9 +220,12 @@ tutti_status_t tutti__net_tcp_options(int fd)
     static const struct {
         int level, option, value;
     } list[] = {
-        { IPPROTO_TCP, TCP_NODELAY, 1 },  { SOL_SOCKET, SO_KEEPALIVE, 1 },
-        { IPPROTO_TCP, TCP_KEEPIDLE, 5 }, { IPPROTO_TCP, TCP_KEEPINTVL, 5 },
-        { IPPROTO_TCP, TCP_KEEPCNT, 3 },  { IPPROTO_TCP, TCP_USER_TIMEOUT, 20000 },
+        { IPPROTO_TCP, TCP_NODELAY, 1 },
+        { SOL_SOCKET, SO_KEEPALIVE, 1 },
+        { IPPROTO_TCP, TCP_KEEPIDLE, TUTTI__TCP_IDLE_S },
+        { IPPROTO_TCP, TCP_KEEPINTVL, TUTTI__TCP_INTERVAL_S },
+        { IPPROTO_TCP, TCP_KEEPCNT, TUTTI__TCP_PROBES },
+        { IPPROTO_TCP, TCP_USER_TIMEOUT, TUTTI__TCP_USER_TIMEOUT_MS },
     };
 
     for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)

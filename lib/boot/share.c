@@ -11,7 +11,9 @@
  *
  * Works between processes, whatever their TUTTI_HOST_ID, and between threads of one process.
  */
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
+
+#include "base/constants.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +79,7 @@ static tutti_status_t send_portion(int fd, uint32_t rank, const int *fds, uint32
         /* This user's limit of descriptors in flight is reached; other ranks
            will receive theirs. */
         if (errno == ETOOMANYREFS && tutti__net_left_ms(deadline) > 0) {
-            tutti__net_sleep_ms(1);
+            tutti__net_sleep_ms(TUTTI__RESOURCE_NAP_MS);
             continue;
         }
         if (errno != EAGAIN)

@@ -9,14 +9,15 @@
  * left a child that holds the socket (fork.c prevents most cases); so pidfds are watched as well.
  * Before a neighbour is reported lost, its stream is read to the end: its last messages (the reason
  * of a failure, or an orderly end) come first. For the same reason, if a process of this host that
- * is no neighbour ends, it is reported only GRACE_MS later: its last messages come through the
- * leader, and are lost only if the leader is dead or stuck as well.
+ * is no neighbour ends, it is reported only TUTTI__SIDE_DEATH_MS later: its last messages come
+ * through the leader, and are lost only if the leader is dead or stuck as well.
  *
  * Belongs to the owner of the engine's token. Never blocks, except for a short while when it ends.
  */
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -28,14 +29,6 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-
-#define PIECE_BYTES ((size_t)64 << 10)
-/* Pieces read from one link before the other links are read. */
-#define PIECES 16
-#define EVENTS 64
-#define GRACE_MS 100u
-/* How long the end waits for messages to leave. */
-#define LINGER_MS 200u
 
 static tutti_status_t add_to_epoll(tutti__side_t *side, int fd, uint32_t about, uint32_t index)
 {
@@ -55,7 +48,7 @@ tutti_status_t tutti__side_begin(tutti__boot_t *boot)
     /* More links than any rank can have: all ranks of this host and all hosts. */
     side->links = calloc((size_t)topo->size + 1, sizeof(*side->links));
     side->gone = calloc(topo->size, 1);
-    side->piece = malloc(PIECE_BYTES);
+    side->piece = malloc(TUTTI__SIDE_PIECE_BYTES);
     if (side->links == NULL || side->gone == NULL || side->piece == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "side channel of %u ranks", topo->size);
     for (uint32_t i = 0; i <= topo->size; i++) {
@@ -189,7 +182,7 @@ static void read_link(tutti__side_t *side, const tutti__side_events_t *events, u
     tutti__side_link_t *link = &side->links[index];
 
     while (link->fd >= 0 && pieces > 0) {
-        ssize_t n = recv(link->fd, side->piece, PIECE_BYTES, MSG_DONTWAIT);
+        ssize_t n = recv(link->fd, side->piece, TUTTI__SIDE_PIECE_BYTES, MSG_DONTWAIT);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -220,7 +213,7 @@ static void handle_link(tutti__side_t *side, const tutti__side_events_t *events,
     if (link->fd >= 0 && (what & EPOLLOUT))
         tutti__side_flush(side, link);
     if (link->fd >= 0 && (what & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-        read_link(side, events, index, PIECES);
+        read_link(side, events, index, TUTTI__SIDE_PIECES);
 }
 
 static void set_timer(tutti__side_t *side)
@@ -247,7 +240,7 @@ static void handle_watch(tutti__side_t *side, const tutti__side_events_t *events
     if (side->gone[w->rank])
         return;
     if (w->link < 0) {
-        w->due_ns = tutti__now_ns() + GRACE_MS * 1000000u;
+        w->due_ns = tutti__now_ns() + TUTTI__SIDE_DEATH_MS * 1000000u;
         set_timer(side);
         return;
     }
@@ -271,9 +264,9 @@ static void handle_timer(tutti__side_t *side, const tutti__side_events_t *events
 
 tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t *events)
 {
-    struct epoll_event list[EVENTS];
+    struct epoll_event list[TUTTI__SIDE_EVENTS];
     tutti__side_t *side = &boot->side;
-    int n = epoll_wait(side->epfd, list, EVENTS, 0);
+    int n = epoll_wait(side->epfd, list, TUTTI__SIDE_EVENTS, 0);
 
     if (n < 0 && errno != EINTR)
         return tutti__fail_errno("epoll_wait");
@@ -336,8 +329,8 @@ static void hang_up(tutti__side_t *side, tutti__side_link_t *link, uint64_t dead
         tutti__side_flush(side, link);
     }
     shutdown(link->fd, SHUT_WR);
-    for (unsigned i = 0; i < PIECES; i++)
-        if (recv(link->fd, side->piece, PIECE_BYTES, MSG_DONTWAIT) <= 0)
+    for (unsigned i = 0; i < TUTTI__SIDE_PIECES; i++)
+        if (recv(link->fd, side->piece, TUTTI__SIDE_PIECE_BYTES, MSG_DONTWAIT) <= 0)
             break;
 }
 
@@ -355,7 +348,7 @@ void tutti__side_let_go(tutti__side_t *side)
 void tutti__side_end(tutti__boot_t *boot)
 {
     tutti__side_t *side = &boot->side;
-    uint64_t deadline = tutti__net_deadline(LINGER_MS);
+    uint64_t deadline = tutti__net_deadline(TUTTI__SIDE_LINGER_MS);
 
     for (uint32_t i = 0; i < side->nlinks; i++) {
         tutti__side_link_t *link = &side->links[i];

@@ -4,11 +4,10 @@
  */
 #include "boot/side_frame.h"
 
+#include "base/constants.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-/* A body of up to this size is allocated at once, and its memory is kept for the next one. */
-#define SMALL_BYTES ((size_t)64 << 10)
 
 /* The address of a body of 0 bytes. */
 static _Alignas(8) char nothing[8];
@@ -17,10 +16,10 @@ static _Alignas(8) char nothing[8];
    than those received. */
 static tutti_status_t grow(tutti__frame_in_t *in)
 {
-    size_t room = TUTTI__MAX(2 * in->room, SMALL_BYTES);
+    size_t room = TUTTI__MAX(2 * in->room, TUTTI__SIDE_SMALL_BYTES);
     char *body;
 
-    room = TUTTI__MIN(room, TUTTI__MAX((size_t)in->head.bytes, SMALL_BYTES));
+    room = TUTTI__MIN(room, TUTTI__MAX((size_t)in->head.bytes, TUTTI__SIDE_SMALL_BYTES));
     body = realloc(in->body, room);
     if (body == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "message of %u bytes", in->head.bytes);
@@ -35,7 +34,7 @@ static void begin(tutti__frame_in_t *in)
     in->whole = 0;
     if (in->body == nothing)
         in->body = NULL;
-    if (in->room > SMALL_BYTES) {
+    if (in->room > TUTTI__SIDE_SMALL_BYTES) {
         free(in->body);
         in->body = NULL;
         in->room = 0;

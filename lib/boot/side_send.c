@@ -7,8 +7,9 @@
  * deaf and shut down. Then side.c reads it to its end and reports it lost. So the peer's last
  * messages still arrive.
  */
+#include "base/constants.h"
 #include "base/log.h"
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -17,10 +18,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-
-/* Limit of a link's waiting messages, for a peer that does not read. Control
-   messages need far less. */
-#define WAITING_BYTES ((size_t)256 << 20)
 
 void tutti__side_drop(tutti__side_link_t *link)
 {
@@ -108,7 +105,7 @@ static tutti_status_t keep(const tutti__boot_t *boot, tutti__side_link_t *link,
     size_t head_left = sizeof(*head) - head_sent, body_left = head->bytes - body_sent;
     tutti__side_wait_t *w;
 
-    if (link->waiting_bytes + head_left + body_left > WAITING_BYTES)
+    if (link->waiting_bytes + head_left + body_left > TUTTI__SIDE_WAITING_BYTES)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%s reads nothing; %zu bytes wait for it",
                            tutti__boot_rank_name(boot, link->rank), link->waiting_bytes);
     w = malloc(sizeof(*w) + head_left + body_left);

@@ -6,8 +6,8 @@
  *     rank r <-- answer {status, text, bytes}, all ranks' bytes --- rank 0
  *
  * An answer with a status other than TUTTI_OK is equal on all ranks and ends the meeting. So
- * all ranks receive the number of a rank that did not come. For that the others wait a little
- * longer than rank 0.
+ * all ranks receive the number of a rank that did not come. The others wait a little longer than
+ * rank 0, so that they receive this answer.
  *
  * Rank 0 watches all connections during a step, and between steps whenever star_still is called. If
  * a rank has ended, rank 0 sends that answer to all others at once, even before they ask. If an
@@ -18,6 +18,7 @@
  */
 #include "boot/star.h"
 
+#include "base/constants.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -27,8 +28,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* How long a message between two steps may take after its first byte. */
-#define LOOK_MS 1000u
 /* Descriptors that rank 0 opens while it waits for the others, besides their connections. */
 #define SPARE_FILES 4u
 
@@ -353,7 +352,7 @@ static tutti_status_t look_at_root(star_t *star)
         return tutti__fail(star->failed, "%s", star->text);
     if (poll(&pfd, 1, 0) <= 0)
         return TUTTI_OK;
-    return fail_star(star, hear_answer(star, NULL, 0, tutti__net_deadline(LOOK_MS)));
+    return fail_star(star, hear_answer(star, NULL, 0, tutti__net_deadline(TUTTI__STAR_MESSAGE_MS)));
 }
 
 static tutti_status_t star_still(void *ctx)
@@ -439,7 +438,7 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
     else
         status = tutti__gate_turn_away(gate, door, star->fds, no_files(status), deadline);
     close(door);
-    status = answer_all(star, status, NULL, 0, tutti__net_deadline(LOOK_MS));
+    status = answer_all(star, status, NULL, 0, tutti__net_deadline(TUTTI__STAR_MESSAGE_MS));
     return begin(star, name, deadline, status, ret_meet);
 }
 

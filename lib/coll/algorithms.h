@@ -150,8 +150,9 @@ void tutti__coll_put_recv_arc(tutti__build_t *b, uint32_t peer, tutti__buf_t buf
 uint32_t tutti__coll_arc_blocks(uint32_t n);
 
 /*
- * Reduce some blocks of each of n members, in their order, at one of them: call
- * tutti__coll_collect(&c, rank) for each member in order, this one included. Zero the other fields.
+ * One member reduces blocks of n members, in the order of members. It calls
+ * tutti__coll_collect(&c, rank) for each member in this order, also for itself. Fields that the
+ * caller does not set must be 0.
  */
 typedef struct {
     tutti__build_t *b;

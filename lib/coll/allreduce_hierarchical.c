@@ -41,6 +41,7 @@
  * Cost, with H hosts of L ranks: two node operations and the inner algorithm's cost for H ranks and
  * n / L bytes.
  */
+#include "base/constants.h"
 #include "base/status.h"
 #include "coll/algorithms.h"
 
@@ -51,8 +52,6 @@
 #define BETWEEN 1 /* between hosts */
 #define DOWN 2    /* on device memory: to STAGE */
 #define UP 3      /* on device memory: back */
-
-#define STAGE_TRIPS 4 /* chunks in flight from scatter to gather, inclusive */
 
 typedef struct {
     const char *sub;
@@ -106,7 +105,7 @@ static void put_copies(tutti__build_t *b, const plan_t *plan)
     if (plan->is_node) {
         tutti__build_wait(b, NODE, 1);
     } else {
-        tutti__build_shift(b, STAGE_TRIPS);
+        tutti__build_shift(b, TUTTI__STAGE_TRIPS);
         tutti__build_wait(b, UP, 1);
     }
     tutti__build_mark(b);
@@ -131,9 +130,10 @@ static void put_on_host(tutti__build_t *b, const plan_t *plan, const tutti__part
 
 static void put_on_device(tutti__build_t *b, const plan_t *plan, const tutti__party_t *party)
 {
-    tutti__build_stage(b, plan->has_part ? plan->stage.blk : 0, plan->between.blocks, STAGE_TRIPS);
+    tutti__build_stage(b, plan->has_part ? plan->stage.blk : 0, plan->between.blocks,
+                       TUTTI__STAGE_TRIPS);
     if (plan->is_node)
-        put_node_stream(b, plan, STAGE_TRIPS - 1, UP);
+        put_node_stream(b, plan, TUTTI__STAGE_TRIPS - 1, UP);
     if (!plan->has_part)
         return;
     put_between_stream(b, plan, party, DOWN, plan->stage);

@@ -6,10 +6,9 @@
 #ifndef TUTTI__COLL_CACHE_H
 #define TUTTI__COLL_CACHE_H
 
+#include "base/constants.h"
 #include "coll/coll.h"
 #include "coll/device_cost.h"
-
-#define TUTTI__CACHE_PAIRS 64 /* a power of two */
 
 typedef struct tutti__cache_entry tutti__cache_entry_t;
 typedef struct tutti__cache_pair tutti__cache_pair_t;

@@ -40,22 +40,11 @@
 #include "coll/device_cost.h"
 
 #include "base/compiler.h"
+#include "base/constants.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-/* For one operation. */
-#define NCCL_NS 15000u     /* the ranks' meeting, a launch, the kernel, and detecting its end */
-#define COPY_NS 7000u      /* cudaMemcpyAsync, and detecting its end */
-#define HOST_NODE_NS 1000u /* measured, docs/decisions.md: 0.3 to 0.65 us for two ranks */
-#define NET_NS 2000u       /* a message; select.c's alpha */
-
-/* For one byte. */
-#define NCCL_PS 10u      /* 100 GB/s of bus bandwidth */
-#define PCIE_PS 50u      /* 20 GB/s of 32 */
-#define HOST_NODE_PS 22u /* for each rank; docs/decisions.md: two ranks, 1 MiB, 47 us */
-#define NET_PS 100u      /* 10 GB/s; select.c's beta */
 
 /* Larger sums do not fit in memory, and up to this size no number here overflows. */
 #define MOST_BYTES ((uint64_t)1 << 40)
@@ -72,8 +61,9 @@ static uint64_t hosts_ns(uint64_t bytes, uint32_t nhosts)
 
     while (((uint64_t)1 << steps) < nhosts)
         steps++;
-    return TUTTI__MIN(steps * (NET_NS + bytes_ns(bytes, NET_PS)),
-                      2 * (steps * NET_NS + bytes_ns(bytes - bytes / nhosts, NET_PS)));
+    return TUTTI__MIN(
+        steps * (TUTTI__COST_NET_NS + bytes_ns(bytes, TUTTI__COST_NET_PS)),
+        2 * (steps * TUTTI__COST_NET_NS + bytes_ns(bytes - bytes / nhosts, TUTTI__COST_NET_PS)));
 }
 
 int tutti__device_cost(tutti__collective_t collective, size_t bytes, const tutti__shape_t *shape,
@@ -83,12 +73,14 @@ int tutti__device_cost(tutti__collective_t collective, size_t bytes, const tutti
 
     if (collective != TUTTI__ALLREDUCE || shape->nhosts == 1)
         return 0;
-    both = 2 * (uint64_t)COPY_NS + hosts_ns(n, shape->nhosts);
-    ret_cost->device_ns = both + 2 * bytes_ns(n / shape->min_local, PCIE_PS);
-    ret_cost->staged_ns = both + 2 * bytes_ns(n, PCIE_PS);
+    both = 2 * (uint64_t)TUTTI__COST_COPY_NS + hosts_ns(n, shape->nhosts);
+    ret_cost->device_ns = both + 2 * bytes_ns(n / shape->min_local, TUTTI__COST_PCIE_PS);
+    ret_cost->staged_ns = both + 2 * bytes_ns(n, TUTTI__COST_PCIE_PS);
     if (max_local > 1) {
-        ret_cost->device_ns += 2 * (NCCL_NS + bytes_ns(n - n / max_local, NCCL_PS));
-        ret_cost->staged_ns += 2 * HOST_NODE_NS + bytes_ns(n, max_local * (uint64_t)HOST_NODE_PS);
+        ret_cost->device_ns +=
+            2 * (TUTTI__COST_NCCL_NS + bytes_ns(n - n / max_local, TUTTI__COST_NCCL_PS));
+        ret_cost->staged_ns += 2 * TUTTI__COST_HOST_NODE_NS +
+                               bytes_ns(n, max_local * (uint64_t)TUTTI__COST_HOST_NODE_PS);
     }
     return 1;
 }

@@ -4,8 +4,8 @@
  * operations", ICCS 2004), for any number of ranks.
  *
  * First as in allreduce_halving_doubling.c, until each member of the power of two has one block of
- * the result. Then the same steps in reverse, but in one direction only: of two ranks the one whose
- * number is nearer to the root's receives the blocks of the other.
+ * the result. Then the same steps in reverse, but in one direction only: in each pair, the rank
+ * whose number is nearer to the root's receives the other rank's blocks.
  *
  *      number 2 is root:    3 -> 2    1 -> 0      far bit last, near bit
  *                           0 -> 2

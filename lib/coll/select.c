@@ -7,16 +7,18 @@
  * refused, never silently replaced. Each algorithm reports the shapes that it cannot serve, so a
  * setting made for another job is a clear error (otherwise it can crash: MPICH issue 7456).
  *
- * The seeds are a table, searched from the top. The first row is taken that fits the call and whose
- * algorithm can serve the shape and, if required, keeps the order of ranks and one association. The
- * numbers of bytes and ranks are to be tuned by measurement: they come from the cost formulas in
- * the algorithms' files with alpha = 2 us and 1/beta = 10 GB/s, and from slots of 64 KiB. In words:
+ * The seeds are a table, searched from the top for the first row that fits. A row fits if it is for
+ * such calls, and if its algorithm can serve the shape and, where required, keeps the order of
+ * ranks and one association. The numbers of bytes and ranks are to be tuned by measurement: they
+ * come from the cost formulas in the algorithms' files with alpha = 2 us and 1/beta = 10 GB/s, and
+ * from slots of 64 KiB. In words:
  *
  *      one host         node operations, if there are any
  *      allreduce        hierarchical; between hosts recursive doubling for small messages,
  *                       halving-doubling for many hosts, a ring for large buffers
- *      rooted           a tree for small messages; algorithms with scatter and gather while filling
- *                       a chain would take longer than the data that they send twice; then a chain
+ *      rooted           a tree for small messages; a chain for large ones; in between, scatter and
+ *                       allgather (or reduce-scatter and gather), which send the data twice, but
+ *                       need no time to fill a chain
  *      reduce_scatter,  logarithmic for small messages, then a ring, which crosses hosts once
  *      allgather
  *      alltoall         Bruck's for a few bytes per rank, then all at once, then one after another

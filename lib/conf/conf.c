@@ -12,7 +12,7 @@
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "conf/inside.h"
+#include "conf/conf_inside.h"
 #include "conf/parse.h"
 
 #include <assert.h>
@@ -140,12 +140,12 @@ static const row_t rows[] = {
     { "TUTTI_LOG", CONF_CHOICE, AT(log_level), "warn",
       "Highest level of the lines that are printed on stderr.",
       0, 0, "none|error|warn|info|debug|trace|data" },
-    { "TUTTI_ISA", CONF_WORD, AT(isa), "auto",
-      "Instruction set of the reductions; all give the same bits. For tests.",
+    { "TUTTI_TEST_ISA", CONF_WORD, AT(isa), "auto",
+      "Instruction set of the reductions; all give the same bits. For tests: auto is the fastest.",
       0, SIZE(isa), "auto|scalar|sse2|neon|avx2|avx512" },
     { "TUTTI_HOST_ID", CONF_TEXT, AT(host_id), "",
       "Name of this rank's host: ranks with equal names form a host. Not set: the ranks of a\n"
-      "    machine form a host. For tests.",
+      "    machine form a host. To try several hosts on one machine.",
       0, SIZE(host_id), NULL },
     { "TUTTI_MODULE_DIR", CONF_TEXT, AT(module_dir), "",
       "Folder of the modules (mpi_openmpi.so, ...). Not set: the folder tutti/ next to\n"

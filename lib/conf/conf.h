@@ -46,12 +46,12 @@ typedef struct {
 
 typedef struct {
     tutti__conf_shared_t shared;
-    int64_t log_level;                /* TUTTI_LOG: tutti__log_level_t */
-    char isa[TUTTI__CONF_TEXT];       /* TUTTI_ISA: as tutti__reduce_force takes it */
-    char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = by machine */
-    char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = the installed folder */
-    char boot[TUTTI__CONF_TEXT]; /* TUTTI_BOOT: "" = by launcher; "self"; "mpi"; "local:NAME" */
-    int64_t rank, size;          /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not set */
+    int64_t log_level;              /* TUTTI_LOG: tutti__log_level_t */
+    char isa[TUTTI__CONF_TEXT];     /* TUTTI_TEST_ISA: as tutti__reduce_force takes it */
+    char host_id[TUTTI__CONF_TEXT]; /* TUTTI_HOST_ID: "" = by machine */
+    char module_dir[4096];          /* TUTTI_MODULE_DIR: "" = the installed folder */
+    char boot[TUTTI__CONF_TEXT];    /* TUTTI_BOOT: "" = by launcher; "self"; "mpi"; "local:NAME" */
+    int64_t rank, size;             /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not set */
     char interface[TUTTI__CONF_TEXT]; /* TUTTI_INTERFACE: network interface of the side channel */
     char tuned[4096];                 /* TUTTI_TUNED: "" = this machine's file; "none" */
     char device[TUTTI__CONF_TEXT];    /* TUTTI_DEVICE: "auto"; "none"; a module's name */

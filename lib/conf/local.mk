@@ -3,7 +3,7 @@
 libtutti_all_la_SOURCES += \
     %reldir%/conf.c \
     %reldir%/conf.h \
-    %reldir%/inside.h \
+    %reldir%/conf_inside.h \
     %reldir%/launcher.c \
     %reldir%/parse.c \
     %reldir%/parse.h \

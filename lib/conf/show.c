@@ -4,7 +4,7 @@
  *
  * The tuned file is found as in tutti_init: its name contains the launcher's number of local ranks.
  */
-#include "conf/inside.h"
+#include "conf/conf_inside.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
  * home directory, which may be on a network file system. But all ranks read a file named by
  * TUTTI_TUNED, since the application's rank 0 may have another rank in the launcher's variables.
  */
-#include "conf/inside.h"
+#include "conf/conf_inside.h"
 #include "conf/tuned.h"
 
 #include <errno.h>

@@ -173,10 +173,10 @@ typedef struct {
     void (*nccl_free)(void *ptr);
     /*
      * Let a ready communicator use memory of nccl_alloc without copies: for set-up, between calls.
-     * After that each of its calls must use either no registered buffers, or only registered ones
-     * on all ranks: each rank's registration of the same number, at the same offset (a rank's own
-     * part of a buffer in place counts as the whole). Otherwise it may hang. UNSUPPORTED: this NCCL
-     * cannot register, or registration is disabled.
+     * After that the buffers of each call are either registered on no rank, or registered on all
+     * ranks. In the second case all ranks pass the registration with the same number, at the same
+     * offset (a rank's own part of a buffer in place counts as the whole). Otherwise the call may
+     * hang. UNSUPPORTED: this NCCL cannot register, or registration is disabled.
      */
     tutti_status_t (*nccl_register)(tutti__nccl_t *nccl, void *ptr, size_t bytes,
                                     tutti__nccl_reg_t **ret_reg);

@@ -15,6 +15,7 @@
 #include "mem/shared.h"
 
 #include "base/compiler.h"
+#include "base/constants.h"
 #include "base/lock.h"
 #include "base/status.h"
 #include "mem/avail.h"
@@ -42,23 +43,6 @@
 #define ADDRESSES (96 * 1024 * 1024 * MIB)
 #endif
 #define SPAN_LEAST (256 * MIB)
-
-/* The first communicator's arenas take at most half of the addresses, each further one's this part
-   of the rest: with 4 ranks, more than 400 communicators have 64 GiB each. */
-#define FURTHER_PART 32
-
-/* With RLIMIT_AS, peers' arenas must fit as well: they do up to this number of ranks. */
-#define SPAN_RANKS 16
-
-/* Pages are reserved in pieces of this length; before each the available memory is checked. A
-   signal makes the kernel abandon a piece, so it must be short compared with a profiler's timer. */
-#define PIECE_MOST (64 * MIB)
-#define PIECE_LEAST (1 * MIB)
-
-/* Ranges up to this length get their page table entries at once, so that the first use of control
-   lines, rings and buckets is as fast as the second. It costs 0.25 ms per MiB now instead of at the
-   first touch. Longer ranges belong to users, whose threads may touch them in parallel. */
-#define POPULATE_MOST (64 * MIB)
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels return EINVAL, which is ignored */
@@ -88,12 +72,12 @@ static size_t span_wanted(uint32_t nranks)
     uint64_t left = total < ADDRESSES ? ADDRESSES - total : 0;
     struct rlimit limit;
 
-    while (span > SPAN_LEAST && span > left / (total == 0 ? 2 : FURTHER_PART) / nranks)
+    while (span > SPAN_LEAST && span > left / (total == 0 ? 2 : TUTTI__SPAN_FURTHER) / nranks)
         span /= 2;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return span;
     left = total < limit.rlim_cur ? limit.rlim_cur - total : 0;
-    while (span > SPAN_LEAST && span > left / SPAN_RANKS)
+    while (span > SPAN_LEAST && span > left / TUTTI__SPAN_RANKS)
         span /= 2;
     return span;
 }
@@ -260,7 +244,7 @@ static tutti_status_t check_available(uint64_t bytes)
     const char *who;
     uint64_t available = tutti__mem_available("", &who);
 
-    if (available >= bytes + TUTTI__MIN(bytes, PIECE_MOST))
+    if (available >= bytes + TUTTI__MIN(bytes, TUTTI__RESERVE_MOST_BYTES))
         return TUTTI_OK;
     return tutti__fail(TUTTI_ERR_NO_MEMORY, "%s has only %" PRIu64 " MiB of memory left", who,
                        available / MIB);
@@ -291,13 +275,13 @@ static void make_huge(const tutti__arena_t *arena, uint64_t offset, uint64_t byt
    stay reserved. */
 static tutti_status_t reserve(tutti__arena_t *arena, uint64_t offset, uint64_t bytes)
 {
-    uint64_t piece = PIECE_MOST, done = 0;
+    uint64_t piece = TUTTI__RESERVE_MOST_BYTES, done = 0;
     tutti_status_t status = lengthen(arena, offset + bytes);
 
     while (status == TUTTI_OK && done < bytes) {
         uint64_t now = TUTTI__MIN(piece, bytes - done);
 
-        if (now > PIECE_LEAST)
+        if (now > TUTTI__RESERVE_LEAST_BYTES)
             status = check_available(done == 0 ? bytes : now);
         if (status != TUTTI_OK)
             break;
@@ -305,7 +289,7 @@ static tutti_status_t reserve(tutti__arena_t *arena, uint64_t offset, uint64_t b
         if (fallocate(arena->fd, 0, (off_t)(offset + done), (off_t)now) == 0)
             done += now;
         else if (errno == EINTR)
-            piece = TUTTI__MAX(piece / 2, PIECE_LEAST);
+            piece = TUTTI__MAX(piece / 2, TUTTI__RESERVE_LEAST_BYTES);
         else
             status = tutti__fail_errno("cannot reserve pages");
     }
@@ -372,7 +356,7 @@ tutti_status_t tutti__arena_alloc(tutti__arena_t *arena, size_t bytes, void **re
         give(arena, offset);
         return tutti__fail(status, "no %zu bytes of shared memory: %s", bytes, tutti_last_error());
     }
-    if (rounded <= POPULATE_MOST)
+    if (rounded <= TUTTI__POPULATE_MOST_BYTES)
         (void)madvise(arena->base + offset, rounded, MADV_POPULATE_WRITE);
     *ret_ptr = arena->base + offset;
     return TUTTI_OK;

@@ -17,7 +17,7 @@
 #include "reduce/kernels.h"
 
 #include "base/compiler.h"
-#include "reduce/pairs.h"
+#include "reduce/fold_pairs.h"
 
 #include <string.h>
 

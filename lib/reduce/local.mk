@@ -2,9 +2,9 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/dispatch.c \
+    %reldir%/fold_pairs.c \
+    %reldir%/fold_pairs.h \
     %reldir%/kernels.h \
-    %reldir%/pairs.c \
-    %reldir%/pairs.h \
     %reldir%/reduce.h \
     %reldir%/stream.c \
     %reldir%/stream.h \

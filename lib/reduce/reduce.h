@@ -16,6 +16,7 @@
 #include <tutti/tutti.h>
 
 #include "base/compiler.h"
+#include "base/constants.h"
 
 /*
  * Fold `nsrcs` >= 1 arrays of `count` elements into dst.
@@ -71,9 +72,6 @@ typedef struct {
 
 /* 0 if the type and operation are not served. */
 int tutti__reducer_find(tutti_dtype_t dtype, tutti_op_t op, tutti__reducer_t *ret_reducer);
-
-/* Elements. For a shorter fold an extra call up to a cache line of dst costs more than it saves. */
-#define TUTTI__REDUCE_SHORT 512
 
 /* Is a single call the best choice? */
 static inline int tutti__reduce_at_once(const void *dst, size_t count)

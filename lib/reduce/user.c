@@ -10,7 +10,7 @@
 #include "reduce/reduce.h"
 
 #include "base/names.h"
-#include "reduce/pairs.h"
+#include "reduce/fold_pairs.h"
 
 #include <stdatomic.h>
 

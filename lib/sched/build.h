@@ -28,8 +28,8 @@ void tutti__build_sizes(tutti__build_t *b, tutti__sizes_t sizes);
 
 /* STAGE is separate memory: see stage_* in sched.h. Without this call STAGE is OUT. */
 void tutti__build_stage(tutti__build_t *b, uint32_t first, uint32_t blocks, uint32_t trips);
-/* IN and OUT are host memory, even if this rank's operations would suit device memory: those of
-   other ranks do not. */
+/* IN and OUT are host memory, even if this rank's operations would suit device memory, because the
+   operations of other ranks do not. */
 void tutti__build_on_host(tutti__build_t *b);
 
 /* The schedule is flat, see sched.h. */

@@ -132,8 +132,9 @@ static uint64_t sum_before(uint32_t upto, uint32_t b, uint32_t t)
 }
 
 /*
- * The tree that a result must have; its own tree, if no other result must be equal. The results of
- * an allreduce must be equal on all ranks; with `fixed`, also in all blocks and chunks.
+ * The tree that a result must have. If no other result must be equal to this one, the function
+ * returns the result's own tree. The results of an allreduce must be equal on all ranks; with
+ * `fixed`, also in all blocks and chunks.
  */
 static uint64_t promised_tree(const tutti__check_run_t *run, uint32_t r, uint32_t b, uint32_t t)
 {

@@ -10,8 +10,9 @@
  * while its data are in the cache: with 256 ranks in a ring this is twice as fast as round robin.
  *
  * The run assumes that no message is empty. A real call skips empty messages at both ends. This
- * removes pairs of operations, and with them only wait conditions: a send that waits for the slot
- * of the c-th message before it then waits for an earlier one. So it cannot add a deadlock.
+ * removes pairs of operations, and with them only wait conditions: a send waits for the slot of the
+ * c-th message before it, and without the empty messages this is an earlier message. So it cannot
+ * add a deadlock.
  */
 #include "sched/check_run.h"
 

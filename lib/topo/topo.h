@@ -10,12 +10,11 @@
 #ifndef TUTTI__TOPO_TOPO_H
 #define TUTTI__TOPO_TOPO_H
 
+#include "base/constants.h"
+
 #include <tutti/tutti.h>
 
 #define TUTTI__TOPO_TEXT 128
-
-/* Largest group: a rank that waits for more lines waits too long. */
-#define TUTTI__TOPO_GROUP 16
 
 /* Places that processors share, from the narrowest. */
 enum {
@@ -32,20 +31,20 @@ typedef struct {
     char cpus[4 * TUTTI__TOPO_TEXT];   /* PUs this rank may run on: "0-3,8", or "0x10f" */
     int32_t place[TUTTI__PLACES];      /* lowest PU of the place with all of `cpus`, or -1 */
     int32_t pid;
-    uint64_t l3_bytes;                 /* of the first PU's cache, or 0 */
+    uint64_t l3_bytes; /* of the first PU's cache, or 0 */
 } tutti__topo_facts_t;
 
 /* All ranks' places, computed from the metadata. The arrays belong to the topo. */
 typedef struct {
     uint32_t size, rank;
     uint32_t nhosts, nmachines;
-    uint32_t *host_of;      /* [size]; hosts are numbered by their lowest ranks */
-    uint32_t *local_of;     /* [size] rank within its host */
-    uint32_t *host_first;   /* [nhosts + 1] into by_host */
-    uint32_t *by_host;      /* [size] ranks host by host, ascending within each */
-    uint32_t *machine_of;   /* [size] */
-    uint32_t *group_of;     /* [size] within its host, see groups.c; numbered by lowest ranks */
-    uint32_t min_local;     /* the smallest number of ranks on a host */
+    uint32_t *host_of;    /* [size]; hosts are numbered by their lowest ranks */
+    uint32_t *local_of;   /* [size] rank within its host */
+    uint32_t *host_first; /* [nhosts + 1] into by_host */
+    uint32_t *by_host;    /* [size] ranks host by host, ascending within each */
+    uint32_t *machine_of; /* [size] */
+    uint32_t *group_of;   /* [size] within its host, see core_groups.c; numbered by lowest ranks */
+    uint32_t min_local;   /* the smallest number of ranks on a host */
     uint32_t machine_ranks; /* ranks on this machine */
     uint32_t machine_cpus;  /* PUs in the union of their masks */
     uint64_t l3_bytes;      /* of this rank's L3 cache; 0: unknown */
@@ -63,7 +62,7 @@ tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size,
                                 tutti__topo_t **ret_topo);
 void tutti__topo_free(tutti__topo_t *topo);
 
-/* groups.c: part of tutti__topo_make; needs the hosts. */
+/* core_groups.c: part of tutti__topo_make; needs the hosts. */
 tutti_status_t tutti__topo_find_groups(tutti__topo_t *topo, const tutti__topo_facts_t *facts);
 
 #endif

@@ -8,7 +8,7 @@
 #include "cuda_libs/inside.h"
 
 #include "cuda_libs/kernels.h"
-#include "reduce/cuda/kernels.h"
+#include "reduce/cuda/kernel_args.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -33,8 +33,8 @@ int gpu_ranks(void);
 int gpu_has_nccl(void);
 /* Open the module. UNSUPPORTED or ABI, with the module's text. */
 tutti_status_t gpu_module(const tutti__device_ops_t **ret_ops, const char **ret_versions);
-/* Call before each job: the pretended NCCL needs a new file, also below libraries.sh.
-   0: success. */
+/* Call before each job. With a pretended NCCL, of the pretend device or of libraries.sh, each job
+   needs a new file. 0: success. */
 int gpu_prepare(void);
 /* Run ranks with devices. Size 1 does not fork, so that tools such as a sanitizer can follow. */
 int gpu_run(rank_fn_t fn, int size);

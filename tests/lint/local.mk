@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 script_tests += \
+    %reldir%/constants.sh \
     %reldir%/headers.sh \
     %reldir%/links.sh \
+    %reldir%/names.sh \
     %reldir%/rooms.sh \
     %reldir%/settings.sh \
     %reldir%/style.sh
 
 EXTRA_DIST += \
     %reldir%/code.awk \
+    %reldir%/constants.awk \
+    %reldir%/functions.awk \
     %reldir%/rooms.awk \
+    %reldir%/state.sh \
     %reldir%/style.awk

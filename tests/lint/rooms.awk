@@ -21,6 +21,8 @@ BEGIN {
     while ((getline line < law) > 0) {
         if (line ~ /^#/ || (n = split(line, word, " ")) == 0)
             continue
+        if (word[1] == "open:")
+            continue # for state.sh
         if (word[1] == "only:") {
             sub(/^only: /, "", line)
             sub(/^[^ ]*/, "", line)

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# docs/settings.md lists the settings of lib/conf/conf.c, each once, with its default. In a build
-# folder the allowed values are also compared with those that TUTTI_HELP=1 prints. Then checks that
+# docs/settings.md lists the settings of lib/conf/conf.c, each once, with its default and with a case
+# in which to change it. In a build folder the allowed values are also compared with those that
+# TUTTI_HELP=1 prints. Settings for tests, and no others, begin with TUTTI_TEST_. Then checks that
 # each kind of difference is detected.
 set -u
 
@@ -20,8 +21,19 @@ listed() {
     sed -nE "s/^\| \`(TUTTI_[A-Z0-9_]+)\` \| ([^|]*) \| ([^|]*) \|.*/$2/p" "$1" | sort
 }
 
+# odd PAGE: prints the rows that are in a wrong group, or have no case
+odd() {
+    awk -F' *\\| *' '
+        /^## / { tests = $0 == "## For tests" }
+        $2 ~ /^`TUTTI_/ && tests != ($2 ~ /^`TUTTI_TEST_/) { print $2 ": for tests only?" }
+        $2 ~ /^`TUTTI_/ && $6 == "" { print $2 ": when to change it?" }' "$1"
+}
+
 # same PAGE: does it list the library's settings?
 same() {
+    odd "$1" >"$work/odd"
+    cat "$work/odd"
+    [ ! -s "$work/odd" ] || return 1
     listed "$1" '\1 \2' | diff "$work/table" - || return 1
     [ ! -s "$work/help" ] || listed "$1" '\1 [\3; \2]' | diff "$work/help" -
 }
@@ -52,4 +64,8 @@ plant '/^| `TUTTI_CREDITS`/d'
 plant '/^| `TUTTI_CREDITS`/s/TUTTI_CREDITS/TUTTI_DEBITS/'
 plant '/^| `TUTTI_CREDITS`/s/| 4 |/| 5 |/'
 plant '/^| `TUTTI_CREDITS`/p'
+plant '/^| `TUTTI_CREDITS`/s/| [^|]* |$/| |/'
+plant '/^| `TUTTI_CREDITS`/s/| [^|]* |$/|/'
+plant 's/^## For tests/## Other settings/'
+plant 's/^## Which device/## For tests/'
 [ ! -s "$work/help" ] || plant '/^| `TUTTI_CREDITS`/s/ 1 to 64 / 1 to 65 /'

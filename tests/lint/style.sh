@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The rules of style that a few lines of awk can check; clang-format checks the others. And
-# every source below lib/ is listed in its folder's local.mk. Then checks that ignored results
-# are detected.
+# The rules of style that a few lines of awk can check; clang-format checks the others. No function
+# of lib/ has more than 60 lines. And every source below lib/ is listed in its folder's local.mk.
+# Then checks that ignored results and long functions are detected.
 set -eu
 
 lint=$(cd "$srcdir/tests/lint" && pwd)
@@ -41,6 +41,31 @@ plant 0 '    ops->stream_drop(stream);'
 plant 0 '    (void)ops->use(before);'
 plant 0 '    status = ops->record(event, stream);'
 plant 0 '    CHECK_OK(ops->record(event, stream));'
+
+measure() {
+    awk -v most=60 -f "$lint/code.awk" -f "$lint/functions.awk" "$@"
+}
+
+# plant_function RESULT LINES: is a function of so many lines rejected (1) or not (0)?
+plant_function() {
+    {
+        printf '/* SPDX */\n#define FEW \\\n    4\nint before;\nstatic int *many(int a,\n'
+        printf '                 int b)\n{\n'
+        i=4
+        while [ $((i += 1)) -le "$2" ]; do echo '    a++;'; done
+        printf '}\n'
+    } >"$planted"
+    seen=0
+    measure "$planted" >/dev/null || seen=1
+    if [ $seen -ne "$1" ]; then
+        echo "seen: $seen, wanted $1: a function of $2 lines"
+        failed=1
+    fi
+}
+
+measure $(find lib -name '*.[ch]' | sort) || failed=1
+plant_function 0 60
+plant_function 1 61
 
 for path in $(find lib -name '*.[ch]' -o -name '*.inc' | sort); do
     if ! grep -qE "/${path##*/}( |\$)" "${path%/*}/local.mk"; then

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The trainer's use of CUDA, against libraries that are functions of this file: the opened
- * libraries and the text for a missing one, every return code, the selected GPU, the launch of
- * kernels, and matrix products as cuBLAS documents them.
+ * The trainer's use of CUDA. Functions of this file stand for the libraries. The tests check which
+ * libraries are opened, the text for a missing one, each return code, the selected GPU, the launch
+ * of kernels, and matrix products as cuBLAS documents them.
  */
 #include <dlfcn.h>
 #include <stdbool.h>

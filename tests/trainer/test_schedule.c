@@ -48,7 +48,7 @@ static void stays(void **state)
     assert_float_equal(train_schedule_rate(&schedule, 0), 2.0, 0.0);
 }
 
-/* Steps count from the beginning of the run: the warmup is within the first ones. */
+/* Steps count from the beginning of the run, so they include those of the warmup. */
 static void falls_in_steps(void **state)
 {
     const train_schedule_t schedule = { .kind = TRAIN_SCHEDULE_STEP,

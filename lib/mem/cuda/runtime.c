@@ -11,6 +11,7 @@
  */
 #include "mem/cuda/cuda_parts.h"
 
+#include "base/constants.h"
 #include "base/status.h"
 
 #include <cuda_runtime_api.h>
@@ -19,7 +20,6 @@
 #include <string.h>
 
 #define OLDEST 12000 /* CUDA 12.0 */
-#define BLOCKS_PER_PROCESSOR 8
 #define MOST_DEVICES 64
 
 #define LIST(X)                                                                                    \
@@ -124,7 +124,7 @@ static cudaError_t ask_devices(void)
             code = rt.cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d);
         if (code != cudaSuccess)
             return code;
-        rt.blocks[d] = (unsigned)processors * BLOCKS_PER_PROCESSOR;
+        rt.blocks[d] = (unsigned)processors * TUTTI__CUDA_BLOCKS;
         if (rt.capability == 0 || 10 * major + minor < rt.capability)
             rt.capability = 10 * major + minor;
     }
@@ -413,10 +413,11 @@ tutti_status_t tutti__cuda_words(void **ret_words)
     return status;
 }
 
-/* Streams of one priority may share a hardware queue of the device. A wait in it could precede
-   kernels of this library that it waits for; so these have the highest priority. Copies have no
-   priority (according to CUDA, at cudaStreamCreateWithPriority), so a caller's copy behind a wait
-   may precede a copy of this library. tutti/cuda.h asks callers to avoid such copies. */
+/* Streams of one priority may share a hardware queue of the device. If a stream waits there,
+   kernels of this library that would end the wait could be behind it in the same queue. So the
+   library's streams have the highest priority. Copies have no priority (according to CUDA, at
+   cudaStreamCreateWithPriority), so a caller's copy behind a wait may precede a copy of this
+   library. tutti/cuda.h asks callers to avoid such copies. */
 tutti_status_t tutti__cuda_await(tutti__dstream_t *stream, const void *word, uint32_t value)
 {
     int lowest = 0, highest = 0, its = 0;

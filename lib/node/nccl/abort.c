@@ -9,6 +9,7 @@
  */
 #include "node/nccl/nccl.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
 
@@ -16,9 +17,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define PATIENCE_NS 3000000000u
-#define NAP_US 100
 
 /* Device numbers are taken modulo this. Devices that share an entry only count as
    stuck together. */
@@ -81,7 +79,7 @@ static int start(abort_t *job)
 
 void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t *nccl)
 {
-    uint64_t limit = tutti__now_ns() + PATIENCE_NS;
+    uint64_t limit = tutti__now_ns() + TUTTI__NCCL_ABORT_NS;
     abort_t *job = malloc(sizeof(*job));
 
     if (job != NULL)
@@ -92,7 +90,7 @@ void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t
         return;
     }
     while (atomic_load(&job->state) == AT_WORK && tutti__now_ns() < limit)
-        usleep(NAP_US);
+        usleep(TUTTI__NCCL_NAP_US);
     if (atomic_load(&job->state) == DONE) {
         free(job);
         return;

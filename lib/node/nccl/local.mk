@@ -3,7 +3,7 @@
 libtutti_all_la_SOURCES += \
     %reldir%/abort.c \
     %reldir%/calls.c \
-    %reldir%/gate.c \
+    %reldir%/enter.c \
     %reldir%/nccl.c \
     %reldir%/nccl.h \
     %reldir%/open.c \

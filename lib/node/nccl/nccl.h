@@ -75,10 +75,10 @@
  * takes some 100 MB of device memory.
  *
  * All memory, events and the stream are made at open, nothing later. NCCL itself connects ranks at
- * the first call of a kind. In one order this is harmless: on this rank it can only wait for
- * smaller numbers.
+ * the first call of a kind, and waits for them meanwhile. This is harmless, because all ranks
+ * launch in one order: on this rank NCCL can only wait for launches with smaller numbers.
  *
- * Threads: different threads may step different lanes, and a further thread may abort. gate.c
+ * Threads: different threads may step different lanes, and a further thread may abort. enter.c
  * admits one at a time to the device and makes no thread wait.
  *
  * After an error of the device or NCCL the node is dead: every lane returns that error. The other
@@ -88,6 +88,7 @@
 #define TUTTI__NODE_NCCL_NCCL_H
 
 #include "base/atomic.h"
+#include "base/constants.h"
 #include "base/status.h"
 #include "mem/device.h"
 #include "node/node.h"
@@ -233,8 +234,6 @@ typedef struct {
 typedef struct tutti__nccl_node tutti__nccl_node_t;
 typedef struct tutti__nccl_overdue tutti__nccl_overdue_t;
 
-#define TUTTI__NCCL_OVERDUE 128 /* a power of 2 */
-
 struct tutti__nccl_node {
     tutti__node_t node;
     const tutti__device_ops_t *ops;
@@ -258,7 +257,7 @@ struct tutti__nccl_node {
                                       inside the gate */
     tutti__word64_t turns;         /* flat, rank 0: the number of turns given */
 
-    tutti__word_t gate; /* gate.c; protects all following fields */
+    tutti__word_t gate; /* enter.c; protects all following fields */
     tutti__nccl_t *nccl;
     tutti__nccl_reg_t *reg[TUTTI__LANES];
     uint32_t nregs;
@@ -295,7 +294,7 @@ tutti_status_t tutti__nccl_overdue_end(tutti__nccl_node_t *self);
 /* abort.c. No thread may use the communicator any more; it is freed. */
 void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t *nccl);
 
-/* gate.c. 1: only the caller may call the device and NCCL, until it leaves. 0: another thread is
+/* enter.c. 1: only the caller may call the device and NCCL, until it leaves. 0: another thread is
    inside, or the node is dead. */
 int tutti__nccl_enter(tutti__nccl_node_t *self);
 /* status: of the work inside; an error (not AGAIN) ends the node. Returns status. */

@@ -29,6 +29,7 @@
  */
 #include "node/nccl/nccl_lib.h"
 
+#include "base/constants.h"
 #include "base/status.h"
 #include "mem/cuda/cuda_parts.h"
 
@@ -45,11 +46,6 @@
 #define UNBOUND 22700
 #define ABORTS_ANYWHERE 21900
 #define FLOAT8_CAPABILITY 90
-#define CLOSE_US 200000
-/* NCCL registers whole pages, with all other data in them. Where its memory comes from cudaMalloc,
-   an allocation of this size has pages of its own. */
-#define ALLOC_BYTES ((size_t)2 << 20)
-#define STEP_US 100
 
 _Static_assert(sizeof(tutti__nccl_id_t) == sizeof(ncclUniqueId), "an id");
 
@@ -171,7 +167,7 @@ int tutti__cuda_nccl_serves(tutti_dtype_t dtype, tutti_op_t op)
 
 static void nap(void)
 {
-    const struct timespec step = { 0, STEP_US * 1000L };
+    const struct timespec step = { 0, TUTTI__NCCL_NAP_US * 1000L };
 
     nanosleep(&step, NULL);
 }
@@ -303,7 +299,7 @@ void tutti__cuda_nccl_close(tutti__nccl_t *nccl)
         tutti__cuda_nccl_abort(nccl);
         return;
     }
-    for (int i = 0; i < CLOSE_US / STEP_US; i++) {
+    for (int i = 0; i < TUTTI__NCCL_CLOSE_US / TUTTI__NCCL_NAP_US; i++) {
         if (let_go(nccl))
             return;
         nap();
@@ -356,8 +352,9 @@ tutti_status_t tutti__cuda_nccl_alloc(size_t bytes, void **ret_ptr)
     void *ptr = NULL;
 
     if (status == TUTTI_OK)
-        status = check(tutti__nccl_lib.ncclMemAlloc(&ptr, TUTTI__ROUND_UP(bytes, ALLOC_BYTES)),
-                       "ncclMemAlloc", NULL);
+        status = check(
+            tutti__nccl_lib.ncclMemAlloc(&ptr, TUTTI__ROUND_UP(bytes, TUTTI__NCCL_ALLOC_BYTES)),
+            "ncclMemAlloc", NULL);
     if (status == TUTTI_OK)
         *ret_ptr = ptr;
     return status;

@@ -2,14 +2,10 @@
 /* Node operations by NCCL: opening, connecting, closing. The only place that allocates. */
 #include "node/nccl/nccl.h"
 
+#include "base/constants.h"
+
 #include <assert.h>
 #include <stdlib.h>
-
-/* More calls than this are made in several groups. */
-#define GROUP_CALLS 64
-
-/* Alignment of a share of the stage; NCCL is slower with less. */
-#define STAGE_ALIGN 16
 
 static void drop_device_parts(tutti__nccl_node_t *self)
 {
@@ -67,7 +63,7 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
     tutti__nccl_node_t *self = calloc(1, sizeof(*self));
     tutti_status_t status;
 
-    assert(with->stage_bytes / with->nlocal >= STAGE_ALIGN);
+    assert(with->stage_bytes / with->nlocal >= TUTTI__NCCL_STAGE_ALIGN);
     if (self == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/nccl");
     self->node.ops = &tutti__nccl_ops;
@@ -81,8 +77,9 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
     self->order = with->order;
     self->tickets = with->tickets != NULL ? with->tickets : with->order;
     tutti__store64_release(&self->number, 1);
-    self->stage_share = with->stage_bytes / with->nlocal / STAGE_ALIGN * STAGE_ALIGN;
-    self->most_calls = TUTTI__MAX(2 * with->nlocal, GROUP_CALLS);
+    self->stage_share =
+        with->stage_bytes / with->nlocal / TUTTI__NCCL_STAGE_ALIGN * TUTTI__NCCL_STAGE_ALIGN;
+    self->most_calls = TUTTI__MAX(2 * with->nlocal, TUTTI__NCCL_GROUP_CALLS);
     self->calls = calloc(self->most_calls, sizeof(*self->calls));
     self->pieces = calloc(with->nlocal, sizeof(*self->pieces));
     if (self->calls == NULL || self->pieces == NULL) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations for which no call waits: they were queued in a stream and their call has returned, so
- * no call's deadline detects that one never ends.
+ * Operations for which no call waits: they were queued in a stream and their call has returned. If
+ * such an operation never ends, no call's deadline detects it, but this file does.
  *
  *      stream:  ... caller's work | begun | NCCL's calls | ended | ...
  *

@@ -11,6 +11,8 @@
  */
 #include "node/shm/shm.h"
 
+#include "base/constants.h"
+
 #include <string.h>
 
 /* ---- slots ---- */
@@ -189,14 +191,12 @@ static void reduce_to(tutti__shm_t *shm, uint32_t lane_index, const void **srcs,
  * Tried: one block for 64 KiB to 4 MiB, 1.03 times that; far, in a loop outside of the
  * library, 1.3.
  */
-#define BLOCK_BYTES 4096
-
 static void reduce_back(tutti__shm_t *shm, uint32_t lane_index, const void **srcs, char *dst,
                         char *shown, size_t count)
 {
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
     int blocks = lane->call->reducer->fold != NULL && !lane->outgrows;
-    size_t most = BLOCK_BYTES / lane->esize, n, bytes, next;
+    size_t most = TUTTI__SHM_BACK_BLOCK_BYTES / lane->esize, n, bytes, next;
 
     for (; count > 0; count -= n) {
         n = count;

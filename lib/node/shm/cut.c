@@ -9,6 +9,8 @@
  */
 #include "node/shm/shm.h"
 
+#include "base/constants.h"
+
 #include <assert.h>
 
 tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t j)
@@ -36,14 +38,6 @@ tutti__shm_part_t tutti__shm_find_block(const tutti__node_call_t *call, uint32_t
         part.dst = j * call->dst_step;
     return part;
 }
-
-/*
- * With this many ranks the root of a reduce does all the reduction: each of n bytes is copied once,
- * into a slot, and the root reads (p - 1) n. With shares the root would read 2 (p - 1) / p n, but
- * part of the data would be copied twice, and there would be one more stage to wait for. With two
- * ranks shares that go back are faster: see chunks.c.
- */
-#define ROOT_ALONE 3
 
 static int own_shares(const tutti__shm_lane_t *lane)
 {
@@ -127,7 +121,7 @@ void tutti__shm_cut(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
 
     lane->nblocks = lane->call->nblk * lane->call->nparts;
     if (own_shares(lane)) {
-        int alone = lane->call->kind == TUTTI__NODE_REDUCE && shm->nlocal == ROOT_ALONE;
+        int alone = lane->call->kind == TUTTI__NODE_REDUCE && shm->nlocal == TUTTI__SHM_ROOT_ALONE;
 
         cut_shares(lane, alone ? 1 : shm->nlocal);
     }
@@ -147,14 +141,13 @@ void tutti__shm_cut_for_all(const tutti__shm_t *shm, tutti__shm_lane_t *lane)
         cut_shares(lane, shm->nlocal);
 }
 
-/* The smallest share whose borders are at pages, so that shares differ by at most 6 %. */
-#define PAGED_SHARE (16 * TUTTI__SHM_PAGE)
-
 void tutti__shm_cut_at_pages(tutti__shm_lane_t *lane, uint64_t dst_offset)
 {
     if (!own_shares(lane))
         return;
-    lane->grain = lane->largest * lane->esize < PAGED_SHARE ? TUTTI__LINE_BYTES : TUTTI__SHM_PAGE;
+    lane->grain = lane->largest * lane->esize < TUTTI__SHM_PAGED_SHARE * TUTTI__SHM_PAGE
+                      ? TUTTI__LINE_BYTES
+                      : TUTTI__SHM_PAGE;
     lane->place = (dst_offset + lane->first.dst * lane->esize) % lane->grain;
 }
 

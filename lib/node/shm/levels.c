@@ -29,17 +29,13 @@
  */
 #include "node/shm/shm.h"
 
+#include "base/constants.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 /* In the upper half of a group's head, in place of a description. No call has this value. */
 #define MIXED ((uint64_t)UINT32_MAX << 32)
-
-/*
- * Polls of a group's head before the ranks of that group are polled for the late one. Polling takes
- * cache lines from ranks that are at work, but a rank that has left must be found.
- */
-#define PATIENT_LOOKS 40
 
 /* ---- groups ---- */
 
@@ -66,7 +62,7 @@ tutti_status_t tutti__shm_make_groups(tutti__shm_t *shm, const uint32_t *group_o
         shm->ngroups = 1;
     shm->group_first = calloc(shm->ngroups + 1, sizeof(*shm->group_first));
     shm->by_group = calloc(n, sizeof(*shm->by_group));
-    shm->sums = calloc((size_t)TUTTI__LANES * shm->ngroups, TUTTI__SUM_BYTES);
+    shm->sums = calloc((size_t)TUTTI__LANES * shm->ngroups, TUTTI__SHM_SUM_BYTES);
     if (shm->group_first == NULL || shm->by_group == NULL || shm->sums == NULL)
         return TUTTI_ERR_NO_MEMORY;
     shm->in_order = 1;
@@ -187,9 +183,9 @@ static tutti_status_t lead(tutti__shm_t *shm, uint32_t lane_index, tutti__hint_t
 static tutti_status_t wait_for_group(const tutti__shm_t *shm, tutti__shm_lane_t *lane,
                                      uint32_t group, uint32_t value, tutti__hint_t *hint)
 {
-    lane->misses += lane->misses < PATIENT_LOOKS;
+    lane->misses += lane->misses < TUTTI__GROUP_LOOKS;
     for (uint32_t i = shm->group_first[group];
-         lane->misses == PATIENT_LOOKS && i < shm->group_first[group + 1]; i++) {
+         lane->misses == TUTTI__GROUP_LOOKS && i < shm->group_first[group + 1]; i++) {
         uint32_t r = shm->by_group[i];
         tutti__word_t *word = tutti__shm_seq(lane->peer[r].announce[lane->seq & 1]);
         uint32_t its = tutti__load_acquire(word);
@@ -310,9 +306,9 @@ void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane_index, void *dst, const vo
                      size_t count)
 {
     const tutti__node_call_t *call = shm->lane[lane_index].call;
-    char *sums = shm->sums + (size_t)lane_index * shm->ngroups * TUTTI__SUM_BYTES;
+    char *sums = shm->sums + (size_t)lane_index * shm->ngroups * TUTTI__SHM_SUM_BYTES;
 
-    for (uint32_t g = 0; g < shm->ngroups; g++, sums += TUTTI__SUM_BYTES) {
+    for (uint32_t g = 0; g < shm->ngroups; g++, sums += TUTTI__SHM_SUM_BYTES) {
         uint32_t first = shm->group_first[g];
 
         tutti__reduce(call->reducer, sums, srcs + first, shm->group_first[g + 1] - first, count, 0);

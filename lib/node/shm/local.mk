@@ -2,9 +2,9 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/chunks.c \
+    %reldir%/compare.c \
     %reldir%/cut.c \
     %reldir%/levels.c \
-    %reldir%/meet.c \
     %reldir%/open.c \
     %reldir%/repeat.c \
     %reldir%/shm.c \

@@ -4,6 +4,7 @@
  */
 #include "node/shm/shm.h"
 
+#include "base/constants.h"
 #include "base/status.h"
 
 #include <stddef.h>
@@ -167,7 +168,7 @@ static uint32_t find_groups(const tutti__topo_t *topo, uint64_t group_size, uint
 static uint64_t cache_share(const tutti__topo_t *topo, uint64_t bytes)
 {
     if (bytes == TUTTI__CONF_AUTO)
-        bytes = topo->l3_bytes > 0 ? topo->l3_bytes : (uint64_t)32 << 20;
+        bytes = topo->l3_bytes > 0 ? topo->l3_bytes : TUTTI__SHM_L3_BYTES;
     return bytes / topo->l3_ranks;
 }
 

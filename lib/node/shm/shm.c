@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Node operations over shared memory: announcing, meeting, one-shot. See shm.h for the protocol;
- * meet.c compares the announcements; chunks.c and zero.c have the kernels for large data.
+ * compare.c compares the announcements; chunks.c and zero.c have the kernels for large data.
  *
  * The one-shot kernel follows the symmetric scheme of DeepSpeed's CPU allreduce and Open MPI's XHC
  * (inline payload): each rank writes its data once and reads all others', so a small allreduce is

@@ -47,9 +47,9 @@
  *   reading. (Migratory sharing: Cox and Fowler, ISCA 1993; Stenstrom, Brorsson and Sandberg, the
  *   same.) IN then needs the own OUT >= g - 1 as well.
  *
- * Levels. Ranks near each other form a group (topo/groups.c). With several groups, meetings and
- * reductions work in two levels: levels.c. All kernels then fold the groups' folds, so the bits of
- * a result depend neither on sizes nor on the places of buffers.
+ * Levels. Ranks near each other form a group (topo/core_groups.c). With several groups, meetings
+ * and reductions work in two levels: levels.c. All kernels then fold the groups' folds, so the bits
+ * of a result depend neither on sizes nor on the places of buffers.
  *
  * Zero-copy. If all buffers that others would read or write are in arenas, each rank reduces its
  * part directly from the buffers and writes the result to all of them, or to the root's. In an
@@ -61,6 +61,7 @@
 #ifndef TUTTI__NODE_SHM_SHM_H
 #define TUTTI__NODE_SHM_SHM_H
 
+#include "base/constants.h"
 #include "boot/machine.h"
 #include "node/node.h"
 
@@ -90,7 +91,7 @@ typedef struct {
  */
 typedef struct {
     TUTTI__ALIGNED(TUTTI__FALSE_SHARING_BYTES)
-    tutti__word64_t head; /* the operation's number; in the upper half meet.c's what_t */
+    tutti__word64_t head; /* the operation's number; in the upper half compare.c's what_t */
     uint64_t count; /* elements in the call's whole map; upper 16 bits: see tutti__shm_count */
     union {
         char data[48]; /* one-shot: continues after the structure */
@@ -194,7 +195,7 @@ typedef struct {
     uint32_t *group_first;      /* [ngroups + 1] index in by_group of a group's leader */
     uint32_t *by_group;         /* [nlocal] ranks by group, ascending in each */
     int in_order;               /* by_group is in the order of ranks */
-    char *sums;                 /* [TUTTI__LANES][ngroups][TUTTI__SUM_BYTES], for zero-copy */
+    char *sums;                 /* [TUTTI__LANES][ngroups][TUTTI__SHM_SUM_BYTES], for zero-copy */
     tutti__shm_lane_t lane[TUTTI__LANES];
 } tutti__shm_t;
 
@@ -315,7 +316,7 @@ void tutti__shm_publish(tutti__shm_t *shm, uint32_t lane, tutti__word_t *word, u
 tutti_status_t tutti__shm_hint(const tutti__shm_t *shm, uint32_t peer, tutti__word_t *word,
                                uint32_t value, tutti__hint_t *hint);
 
-/* meet.c: the metadata of a call. */
+/* compare.c: the metadata of a call. */
 uint64_t tutti__shm_head(const tutti__shm_lane_t *lane); /* without the number */
 uint64_t tutti__shm_count(const tutti__node_call_t *call);
 /* All announcements have come, and they differ: MISMATCH, which names the same two ranks
@@ -386,9 +387,6 @@ tutti_status_t tutti__shm_zero(tutti__shm_t *shm, uint32_t lane, tutti__hint_t *
 
 /* ---- levels.c ---- */
 
-/* Bytes of each group's sums in zero-copy: together they should fit the first-level cache. */
-#define TUTTI__SUM_BYTES 2048
-
 /* The rank that sums up block j of a chunk for a group. */
 static inline uint32_t tutti__shm_summer(const tutti__shm_t *shm, uint32_t group, uint32_t j)
 {
@@ -404,7 +402,7 @@ void tutti__shm_sum_chunk(tutti__shm_t *shm, uint32_t lane, uint32_t chunk);
 tutti_status_t tutti__shm_all_sums(const tutti__shm_t *shm, const tutti__shm_lane_t *lane,
                                    uint32_t target, tutti__hint_t *hint);
 /* Fold srcs[nlocal], in the order of by_group, in the same order as two levels do, but in one pass;
-   at most TUTTI__SUM_BYTES of each. Overwrites the pointers. */
+   at most TUTTI__SHM_SUM_BYTES of each. Overwrites the pointers. */
 void tutti__shm_fold(tutti__shm_t *shm, uint32_t lane, void *dst, const void **srcs, size_t count);
 
 /* Open the node of this host's ranks over `machine`. conf: oneshot_bytes, node_chunk_bytes,

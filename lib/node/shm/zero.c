@@ -7,6 +7,7 @@
  */
 #include "node/shm/shm.h"
 
+#include "base/constants.h"
 #include "reduce/stream.h"
 
 #include <string.h>
@@ -40,16 +41,13 @@ static char *dst_in_arena(const tutti__shm_t *shm, const tutti__shm_lane_t *lane
  * loop out of place, 0.9 to 1.1 at 256 KiB to 16 MiB; non-temporal stores in place, 1.0 to 3.1; out
  * of place a fence after each 2 KiB, 1.1; blocks of 1 KiB, 1.0, because function calls limit the
  * processor's lookahead. On the machine of these measurements a non-temporal store of a line of
- * zeros costs half as much as of other numbers.
+ * zeros costs half as much as of other numbers. base/constants.h has the sizes of the blocks.
  */
-#define BLOCK_BYTES 8192
-#define SMALL_BLOCK_BYTES 512 /* with prefetch of later blocks.. */
-#define AHEAD_BYTES 16384     /* ..this far ahead, of all buffers together */
 
 /* Prefetch `bytes` that will be read later; `left` bytes are not read yet. */
 static void fetch(const tutti__shm_t *shm, const void *const *bufs, size_t bytes, size_t left)
 {
-    size_t ahead = AHEAD_BYTES / shm->nlocal;
+    size_t ahead = TUTTI__SHM_ZERO_AHEAD_BYTES / shm->nlocal;
 
     if (left < ahead + bytes)
         return;
@@ -81,7 +79,8 @@ static void in_place(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t p
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
     void **bufs = tutti__shm_bufs(shm, lane_index);
     int fetches = outgrows(lane);
-    size_t most = (fetches ? SMALL_BLOCK_BYTES : BLOCK_BYTES) / lane->esize, n;
+    size_t block = fetches ? TUTTI__SHM_ZERO_SMALL_BYTES : TUTTI__SHM_ZERO_BLOCK_BYTES;
+    size_t most = block / lane->esize, n;
 
     for (uint32_t r = 0; r < shm->nlocal; r++)
         bufs[r] = dst_in_arena(shm, lane, r, part);
@@ -100,8 +99,8 @@ static void streamed(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t p
 {
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
     const void **srcs = tutti__shm_srcs(shm, lane_index);
-    size_t most = SMALL_BLOCK_BYTES / lane->esize, n;
-    char block[SMALL_BLOCK_BYTES] TUTTI__ALIGNED(TUTTI__LINE_BYTES);
+    size_t most = TUTTI__SHM_ZERO_SMALL_BYTES / lane->esize, n;
+    char block[TUTTI__SHM_ZERO_SMALL_BYTES] TUTTI__ALIGNED(TUTTI__LINE_BYTES);
 
     for (; part.count > 0; part.count -= n) {
         n = TUTTI__MIN(part.count,
@@ -125,7 +124,8 @@ static void folded(tutti__shm_t *shm, uint32_t lane_index, tutti__shm_part_t par
     const tutti__shm_lane_t *lane = &shm->lane[lane_index];
     const void **srcs = tutti__shm_srcs(shm, lane_index);
     uint32_t whose = lane->call->kind == TUTTI__NODE_REDUCE ? lane->call->root : shm->me;
-    size_t most = (lane->levels ? TUTTI__SUM_BYTES : BLOCK_BYTES) / lane->esize, n;
+    size_t block = lane->levels ? TUTTI__SHM_SUM_BYTES : TUTTI__SHM_ZERO_BLOCK_BYTES;
+    size_t most = block / lane->esize, n;
 
     for (; part.count > 0; part.count -= n) {
         char *dst = dst_in_arena(shm, lane, whose, part);

@@ -16,7 +16,7 @@
  *
  * Plain C++ except for the CUDA keywords, so that tests run it on the host, thread by thread.
  */
-#include "reduce/cuda/kernels.h"
+#include "reduce/cuda/kernel_args.h"
 
 #include "reduce/cuda/types.inc"
 

@@ -7,7 +7,7 @@
  * go in further launches.
  */
 #include "mem/cuda/cuda_parts.h"
-#include "reduce/cuda/kernels.h"
+#include "reduce/cuda/kernel_args.h"
 
 #include <stdio.h>
 

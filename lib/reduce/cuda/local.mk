@@ -4,12 +4,12 @@
 # becomes an array of bytes in a C source.
 
 cuda_module_sources += \
-    %reldir%/kernels.h \
+    %reldir%/kernel_args.h \
     %reldir%/launch.c
 
 cuda_kernels_sources = \
     %reldir%/kernels.cu \
-    %reldir%/kernels.h \
+    %reldir%/kernel_args.h \
     %reldir%/types.inc
 
 # Without contraction, so that results equal the processor's.

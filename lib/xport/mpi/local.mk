@@ -4,8 +4,8 @@
 
 mpi_module_sources = \
     %reldir%/chan.c \
-    %reldir%/meet.c \
-    %reldir%/module.c \
+    %reldir%/meet_mpi.c \
+    %reldir%/mpi_module.c \
     %reldir%/mpi_module.h \
     %reldir%/xport.c
 

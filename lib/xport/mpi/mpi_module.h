@@ -67,7 +67,7 @@ struct tutti__mpi_xport {
     int keeps; /* messages of direct ends were abandoned */
 };
 
-/* module.c: the process's MPI */
+/* mpi_module.c: the process's MPI */
 
 /* Start MPI and determine the threads that may call it. Call this before all other
    functions here. */
@@ -94,7 +94,7 @@ tutti_status_t tutti__mpi_fail(tutti_status_t status, const char *fmt, ...) TUTT
 tutti_status_t tutti__mpi_fail_code(int code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 void tutti__mpi_log(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 
-/* meet.c */
+/* meet_mpi.c */
 tutti_status_t tutti__mpi_meet(const tutti__core_t *core, const void *mpi_comm,
                                tutti__meet_t *ret_meet);
 

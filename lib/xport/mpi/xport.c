@@ -7,10 +7,10 @@
  *
  *      tag = 64 * (number of the transport at the receiver) + 8 * lane + stream
  *
- * Several transports share the meeting: those of communicators of some of its ranks. Only a
- * receiver must distinguish them. So each rank numbers its own transports, and senders use the
- * receiver's number. Ranks of different groups need no agreement, even if some make groups at
- * the same time.
+ * The world and its groups each have a transport, and all of these use the communicator of one
+ * meeting. Only a receiver must distinguish them. So each rank numbers its own transports, and
+ * senders use the receiver's number. Ranks of different groups need no agreement, even if several
+ * groups are made at the same time.
  *
  * Numbers are not reused: a peer that has not learned of the end of a transport may still be
  * sending to it, and its message would be received by the next one. MPI guarantees tags for 512
@@ -25,6 +25,7 @@
  */
 #include "xport/mpi/mpi_module.h"
 
+#include "base/constants.h"
 #include "base/time.h"
 
 #include <dlfcn.h>
@@ -39,8 +40,6 @@ enum {
     TAGS_PER_XPORT = 64, /* 8 lanes x 8 streams */
     PROBE_TAG = 32767,   /* lane 7, which does not exist: no message has this tag */
 };
-
-#define GIVE_UP_NS 100000000u
 
 _Static_assert(TUTTI__LANES < 8, "lanes fit in a tag, one is left for the probe");
 
@@ -124,8 +123,8 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
     return tutti__mpi_may_call(is_engine);
 }
 
-/* Open MPI and MPICH have MPIX_Query_cuda_support, and similar functions for other devices. Found
-   by dlsym, because older versions have none, and not all headers declare it. */
+/* Open MPI and MPICH have MPIX_Query_cuda_support, and similar functions for other devices. They
+   are found by dlsym, because older versions lack them, and not all headers declare them. */
 static int xport_takes_device(tutti__xport_t *base, const char *device)
 {
     int (*query)(void);
@@ -205,7 +204,7 @@ static void end_lane(tutti__mpi_xport_t *xport, uint32_t lane)
     if (!tutti__mpi_is_gone())
         for_lane(xport, lane, tutti__mpi_chan_cancel);
     tutti__mpi_leave();
-    while ((pending = look(xport, lane)) > 0 && tutti__now_ns() - start < GIVE_UP_NS)
+    while ((pending = look(xport, lane)) > 0 && tutti__now_ns() - start < TUTTI__MPI_GIVE_UP_NS)
         sched_yield();
     if (pending == 0)
         return;

@@ -144,7 +144,7 @@ static void *go_on(void *arg)
         if (status == TUTTI_OK)
             status = tutti_wait(request, -1);
     }
-    /* Its effect on NCCL may precede the report of the abort, which is waited for. */
+    /* The abort may end NCCL before the engine reports it. The call waits for the report. */
     CHECK_INT(status, TUTTI_ERR_PEER_LOST);
     check_words("called tutti_abort: enough");
     return NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log callback: all messages in order, by a thread that holds no lock; what finds no room is
- * counted; changes wait for the old callback; a forked child has none.
+ * The log callback receives all messages in order, in a thread that holds no lock. Messages that
+ * find no room are counted. A change of the callback waits until the old one has returned. A forked
+ * child has no callback.
  */
 #include "base/lock.h"
 #include "base/log_callback.h"
@@ -30,12 +31,12 @@ enum {
 
 /* What a callback has received. Written by the callback, read when the callback is NULL. */
 typedef struct {
-    int count, lost, next[WRITERS], in_order; /* lost: as a warning says, which is not counted */
+    int count, lost, next[WRITERS], in_order; /* lost: from the library's warning */
     char last[256];
     tutti_log_level_t level;
     pthread_t thread;
     pthread_mutex_t *takes; /* or NULL */
-    int is_over;            /* its owner has been told that it is not called any more */
+    int is_over;            /* set(NULL) has returned: further calls are errors */
 } box_t;
 
 static void receive(void *arg, tutti_log_level_t level, const char *text)
@@ -91,7 +92,7 @@ static void test_messages(void **state)
     assert_false(pthread_equal(box.thread, pthread_self()));
 }
 
-/* Under the last lock of all, with a lock of the program's that the callback takes. */
+/* The logging thread holds the last lock of the lock order, and a lock that the callback takes. */
 static void test_no_lock_is_held(void **state)
 {
     pthread_mutex_t mine = PTHREAD_MUTEX_INITIALIZER;
@@ -224,7 +225,7 @@ static int child(void)
     alarm(20);
     capture_begin();
     TUTTI__LOG(TUTTI__LOG_WARN, "of the child");
-#ifndef TUTTI__TSAN /* which ends forked children that start threads */
+#ifndef TUTTI__TSAN /* TSan ends forked children that start threads */
     box.last[0] = '\0';
     tutti_log_set_callback(receive, &box);
     TUTTI__LOG(TUTTI__LOG_WARN, "in its box");
@@ -234,7 +235,7 @@ static int child(void)
     return strcmp(text, "tutti warn: of the child\n") != 0 || strcmp(box.last, "in its box") != 0;
 }
 
-/* Its parent's list is locked, and its callback at work. */
+/* At the fork, the parent's list is locked and the parent's callback runs. */
 static void test_forked_child(void **state)
 {
     pthread_mutex_t mine = PTHREAD_MUTEX_INITIALIZER;

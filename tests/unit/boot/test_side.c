@@ -3,7 +3,7 @@
  * The side channel: messages of all sizes in both directions along the tree, and
  * detection of deaths.
  */
-#include "boot/inside.h"
+#include "boot/boot_inside.h"
 
 #include "crowd.h"
 

@@ -171,6 +171,7 @@ static void test_every_setting(void **state)
     setenv("TUTTI_ALGORITHM", "allreduce:ring", 1);
     setenv("TUTTI_XPORT", "MPI", 1);
     setenv("TUTTI_LOG", "trace", 1);
+    setenv("TUTTI_TEST_ISA", "AVX2", 1);
     setenv("TUTTI_HOST_ID", "left", 1);
     setenv("TUTTI_MODULE_DIR", "/opt/modules", 1);
     setenv("TUTTI_BOOT", "local:here", 1);
@@ -198,6 +199,7 @@ static void test_every_setting(void **state)
     assert_string_equal(conf.shared.algorithm, "allreduce:ring");
     assert_string_equal(conf.shared.xport, "mpi");
     assert_int_equal(conf.log_level, TUTTI__LOG_TRACE);
+    assert_string_equal(conf.isa, "avx2");
     assert_string_equal(conf.host_id, "left");
     assert_string_equal(conf.module_dir, "/opt/modules");
     assert_string_equal(conf.boot, "local:here");

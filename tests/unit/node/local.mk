@@ -15,7 +15,7 @@ interleaved = \
     lib/node/shm/chunks.c \
     lib/node/shm/cut.c \
     lib/node/shm/levels.c \
-    lib/node/shm/meet.c \
+    lib/node/shm/compare.c \
     lib/node/shm/open.c \
     lib/node/shm/repeat.c \
     lib/node/shm/shm.c \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TUTTI_ISA, as tutti_init reads it. */
+/* TUTTI_TEST_ISA, as tutti_init reads it. */
 #include "base/log.h"
 #include "reduce/reduce.h"
 
@@ -27,7 +27,7 @@ static void test_forced(void **state)
         int here = tutti__reduce_force(isas[i]);
 
         tutti__reduce_force("auto");
-        setenv("TUTTI_ISA", isas[i], 1);
+        setenv("TUTTI_TEST_ISA", isas[i], 1);
         if (!here) {
             assert_int_equal(tutti_init(NULL), TUTTI_ERR_UNSUPPORTED);
             assert_non_null(strstr(tutti_last_error(), isas[i]));
@@ -49,7 +49,7 @@ static void test_not_forced(void **state)
     strncpy(best, tutti__reduce_isa(), sizeof(best) - 1);
     best[sizeof(best) - 1] = '\0';
     tutti__reduce_force("scalar");
-    setenv("TUTTI_ISA", "", 1);
+    setenv("TUTTI_TEST_ISA", "", 1);
     assert_int_equal(tutti_init(NULL), TUTTI_OK);
     assert_string_equal(tutti__reduce_isa(), best);
     assert_int_equal(tutti_finalize(), TUTTI_OK);
@@ -58,9 +58,9 @@ static void test_not_forced(void **state)
 static void test_nonsense(void **state)
 {
     (void)state;
-    setenv("TUTTI_ISA", "mmx", 1);
+    setenv("TUTTI_TEST_ISA", "mmx", 1);
     assert_int_equal(tutti_init(NULL), TUTTI_ERR_INVALID_ARGUMENT);
-    assert_non_null(strstr(tutti_last_error(), "TUTTI_ISA=mmx"));
+    assert_non_null(strstr(tutti_last_error(), "TUTTI_TEST_ISA=mmx"));
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies with non-temporal stores: every begin, end and length up to some lines, and nothing
-   outside changes. */
+/* Copies with non-temporal stores, for all begins, ends and lengths up to some lines. No byte
+   outside a copy's destination changes. */
 #include "reduce/stream.h"
 
 #include <setjmp.h>

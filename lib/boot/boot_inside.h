@@ -2,8 +2,8 @@
 /*
  * Shared by the files of first contact and of the side channel; not for other rooms.
  */
-#ifndef TUTTI__BOOT_INSIDE_H
-#define TUTTI__BOOT_INSIDE_H
+#ifndef TUTTI__BOOT_BOOT_INSIDE_H
+#define TUTTI__BOOT_BOOT_INSIDE_H
 
 #include "boot/boot.h"
 #include "boot/gate.h"

@@ -3,15 +3,13 @@
  * Folds any number of sources with a function of two. Operations other than sums have only this:
  * those of kernels.c whose results need no rounding, and user-defined ones.
  */
-#include "reduce/pairs.h"
+#include "reduce/fold_pairs.h"
 
 #include "base/compiler.h"
+#include "base/constants.h"
 #include "reduce/reduce.h"
 
 #include <string.h>
-
-/* Bytes of a block of one array; three blocks fit the first-level cache. */
-#define BLOCK_BYTES 4096
 
 /* Would the first results overwrite a source that is read later? */
 static int overwrites(const void *dst, const void *const *srcs, size_t nsrcs)
@@ -26,7 +24,7 @@ void tutti__fold_pairs(tutti_op_function_t function, void *context, void *dst,
                        const void *const *srcs, size_t nsrcs, size_t count, tutti_dtype_t dtype,
                        size_t esize)
 {
-    char room[BLOCK_BYTES] TUTTI__ALIGNED(TUTTI__LINE_BYTES);
+    char room[TUTTI__REDUCE_PAIRS_BYTES] TUTTI__ALIGNED(TUTTI__LINE_BYTES);
     size_t n;
     int apart = overwrites(dst, srcs, nsrcs);
 
@@ -43,7 +41,7 @@ void tutti__fold_pairs(tutti_op_function_t function, void *context, void *dst,
 
         n = count - begin;
         if (nsrcs > 2)
-            n = TUTTI__MIN(n, tutti__reduce_block(to, BLOCK_BYTES / esize, esize));
+            n = TUTTI__MIN(n, tutti__reduce_block(to, TUTTI__REDUCE_PAIRS_BYTES / esize, esize));
         for (size_t s = 1; s < nsrcs; s++) {
             char *result = s == nsrcs - 1 ? to : acc;
 

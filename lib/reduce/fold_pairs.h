@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Folding with a function of two blocks; see pairs.c. */
-#ifndef TUTTI__REDUCE_PAIRS_H
-#define TUTTI__REDUCE_PAIRS_H
+/* Folding with a function of two blocks; see fold_pairs.c. */
+#ifndef TUTTI__REDUCE_FOLD_PAIRS_H
+#define TUTTI__REDUCE_FOLD_PAIRS_H
 
 #include <tutti/tutti.h>
 

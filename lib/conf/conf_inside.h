@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Declarations shared by the files of this room; no other room includes it. */
-#ifndef TUTTI__CONF_INSIDE_H
-#define TUTTI__CONF_INSIDE_H
+#ifndef TUTTI__CONF_CONF_INSIDE_H
+#define TUTTI__CONF_CONF_INSIDE_H
 
 #include "base/log.h"
 #include "conf/conf.h"

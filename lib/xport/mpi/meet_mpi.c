@@ -3,13 +3,14 @@
  * Meeting over MPI: a duplicate of the application's communicator, and allgathers of small
  * blocks on it.
  *
- * Called while a communicator is made, on the thread that makes it. The first allgather makes the
- * duplicate, not meet(), because it is the first call with a deadline: set-up consists of
- * non-blocking calls that are tested until the deadline. A collective that has started cannot be
- * cancelled: it is kept for ever, with its memory, and MPI is not finalized at exit.
+ * Called while a communicator is made, on the thread that makes it. Set-up consists of non-blocking
+ * calls that are tested until the deadline. meet() has no deadline, so the first allgather makes
+ * the duplicate. A collective that has started cannot be cancelled: it is kept for ever, with its
+ * memory, and MPI is not finalized at exit.
  */
 #include "xport/mpi/mpi_module.h"
 
+#include "base/constants.h"
 #include "base/time.h"
 
 #include <limits.h>
@@ -22,10 +23,10 @@
    late ranks. */
 static void wait_a_little(uint64_t waited_ns)
 {
-    if (waited_ns < 2000000)
+    if (waited_ns < TUTTI__MPI_MEET_BUSY_NS)
         sched_yield();
     else
-        usleep(200);
+        usleep(TUTTI__MPI_MEET_NAP_US);
 }
 
 /* Test until the request is complete or time is up; TUTTI_ERR_TIMEOUT leaves *request in flight. */

@@ -2,8 +2,8 @@
 /*
  * The arguments of the kernels in kernels.cu. Also read by the compiler of the device's code.
  */
-#ifndef TUTTI__REDUCE_CUDA_KERNELS_H
-#define TUTTI__REDUCE_CUDA_KERNELS_H
+#ifndef TUTTI__REDUCE_CUDA_KERNEL_ARGS_H
+#define TUTTI__REDUCE_CUDA_KERNEL_ARGS_H
 
 #include <stdint.h>
 

@@ -5,9 +5,8 @@
  * MPI belongs to the process, so this file has the module's only globals. MPI can end in
  * three ways:
  *
- *   the application finalizes it   a delete callback on MPI_COMM_SELF reports it, which
- *   MPI_Finalize
- *                                  calls first; from then on every call returns SHUTDOWN
+ *   the application finalizes it   MPI_Finalize first calls a delete callback on MPI_COMM_SELF;
+ *                                  from then on every call returns SHUTDOWN
  *   the module started it          finalized at exit, so that tutti_init works again until then
  *   ... and the job has failed     not finalized at exit: MPI_Finalize would wait for ranks that do
  *                                  not come; the launcher ends a job with an unfinalized rank

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The library's constants: one table.
+ *
+ * Each entry has the unit (the end of the name, or in brackets), the effect, and the source:
+ *
+ *   Measured:   by which program, on which machine. "Zen 5" is two cores of an AMD EPYC in a
+ *               virtual machine: docs/decisions.md. "Pretend device": tests/pretend/
+ *   Derived:    from a measured figure, by the arithmetic that is given
+ *   Chosen:     not measured: why a value of this order is right
+ *   Estimated:  not measured, but it should be; how
+ *   Given:      by the kernel, a library or a protocol
+ *
+ * Not here: sizes that are part of a layout in shared memory or of a message; limits of input;
+ * settings, whose defaults are in conf/conf.c; the sizes at which algorithms change, which are the
+ * table of coll/select.c. tests/lint/constants.sh checks that each entry has a source, and that no
+ * other file of lib/ defines a time.
+ */
+#ifndef TUTTI__BASE_CONSTANTS_H
+#define TUTTI__BASE_CONSTANTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- waiting: direct calls ---- */
+
+/* [polls] One look at a word: about a microsecond. Derived: a poll takes some 20 ns with its pause
+   (Zen 5). */
+#define TUTTI__CLOSE_LOOKS 50
+
+/* [looks] Looks before a waiting rank yields, if each rank has a processor: about 1.5 ms. Chosen:
+   long compared with a wake-up, which takes 38 us (Zen 5). */
+#define TUTTI__SPIN_LOOKS 1500
+
+/* [yields] Yields before it sleeps. Chosen: each rank that shares the processor runs once per
+   call. */
+#define TUTTI__YIELD_LOOKS 100
+
+/*
+ * If ranks share processors: the time of all yields in one stage of a call. It is about the time of
+ * a wake-up, or one turn of four to eight ranks. Longer yielding takes processor time from the
+ * peers that the stage waits for.
+ * Measured: 8 ranks on one processor and on two, 8 bytes after an MPI barrier, Zen 5.
+ * Tried, on one processor: 100 yields for each word take 43 us instead of 25; no yields, 61. On two
+ * processors both take 15 us; less than a turn, 25. One budget for all stages of a call: 0.35 of
+ * MPI's time from 512 bytes to 4 MiB, instead of 0.25.
+ */
+#define TUTTI__YIELD_NS 12000u
+
+/*
+ * The sleep on a word lasts the time waited so far, divided by SLEEP_SHARE, but at least SLEEP_US
+ * and at most SLEEP_MOST_US. It is bounded, because a wake-up can be missed (boot/machine.h), and
+ * because deaths are checked between sleeps.
+ * Chosen: a missed wake-up costs a 16th of the wait; 2 s of waiting take a hundred sleeps instead
+ * of a thousand. Measured: 2 s in a barrier take 4 to 6 ms of a processor (Zen 5).
+ */
+#define TUTTI__SLEEP_US 2000
+#define TUTTI__SLEEP_MOST_US 50000
+#define TUTTI__SLEEP_SHARE 16
+
+/* The sleep if there is no word to sleep on: MPI, a device. Chosen: shorter than a message over a
+   network with its wake-up; a thread that polls MPI more often takes a core. */
+#define TUTTI__DIRECT_POLL_US 20
+
+/* ---- waiting: requests ---- */
+
+/* [steps] Steps of the engine without effect before a waiter yields: 20 us. Derived: a step takes
+   about 50 ns (Zen 5), and the spinning should take half the time of a wake-up, 38 us. */
+#define TUTTI__SPIN_STEPS 400
+
+/* [yields] Yields before a waiter leaves the work to the engine's thread and sleeps. Chosen: as
+   YIELD_LOOKS. */
+#define TUTTI__YIELD_STEPS 100
+
+/* The sleep between two polls of requests of several communicators, which have no common word.
+   Chosen: for rare callers. */
+#define TUTTI__MIXED_NAP_US 100
+
+/* [yields, naps] A thread that must have the engine's token: yields, and then naps of this length.
+   Chosen: no thread keeps the token for long. */
+#define TUTTI__TOKEN_YIELDS 100
+#define TUTTI__TOKEN_NAP_US 50
+
+/* ---- waiting: the engine's thread ---- */
+
+/* The nap if a socket is readable and another thread has the token. Chosen: that thread reads the
+   socket within SIDE_EVERY steps; to park the thread instead takes two switches per wake-up. */
+#define TUTTI__BUSY_NAP_US 50
+
+/* The sleep between two polls while only polling advances something in flight (MPI, a device).
+   Chosen: no caller waits for this thread. */
+#define TUTTI__POLL_SLEEP_US 50
+
+/* The longest sleep between two checks of deadlines and stalls. Chosen: TUTTI_TIMEOUT is in
+   seconds, and an idle engine should not use the processor. */
+#define TUTTI__TICK_MS 500
+
+/* [steps] A busy owner of the token polls the sockets in every n-th step. Chosen: a poll is a
+   system call, a step takes about 50 ns. */
+#define TUTTI__SIDE_EVERY 16
+
+/* ---- waiting: devices ---- */
+
+/* The nap of a thread that waits until a device's work has ended, at the end of a communicator.
+   Chosen: rare. */
+#define TUTTI__DRAIN_NAP_US 50
+#define TUTTI__QUIESCE_NAP_US 20
+
+/* While NCCL connects: the nap between two polls, and the interval at which the ranks exchange
+   their status. Chosen: if a rank cannot connect, NCCL on the other ranks waits for it and reports
+   nothing, so the interval is the delay of that error. */
+#define TUTTI__CONNECT_NAP_US 100
+#define TUTTI__CONNECT_ROUND_NS 100000000u
+
+/* The nap between two polls of an abort, or of the closing of NCCL's communicator. Chosen: rare. */
+#define TUTTI__NCCL_NAP_US 100
+
+/* ---- waiting: set-up ---- */
+
+/* An MPI has no word to sleep on. In set-up a rank yields for BUSY_NS and then naps. Chosen: ranks
+   start at different times, and a late rank needs the processor. */
+#define TUTTI__MPI_MEET_BUSY_NS 2000000u
+#define TUTTI__MPI_MEET_NAP_US 200
+
+/* How often a wait for sockets calls its thread's checks. Chosen: the delay of an error of another
+   rank during set-up. */
+#define TUTTI__NET_CHECK_MS 100
+
+/* How often an open gate calls these checks while connections arrive. Chosen: as NET_CHECK_MS. */
+#define TUTTI__GATE_CHECK_MS 100u
+
+/* How long one address of a gate is tried in the first round; doubles in each round, up to the
+   second time. Chosen: a round trip takes less than a second; a filtered address never answers. */
+#define TUTTI__REACH_FIRST_MS 1000u
+#define TUTTI__REACH_MOST_MS 60000u
+
+/* The pause between two rounds: it begins with this value, doubles before each pause, and has a
+   limit. Chosen: rank 0 may start seconds later than the others, and each rank then connects within
+   a quarter second. */
+#define TUTTI__REACH_PAUSE_MS 10u
+#define TUTTI__REACH_PAUSE_MOST_MS 250u
+
+/* The same for a Unix socket, whose listener has a full queue. Chosen: it accepts within a
+   millisecond, unless the machine is overloaded. */
+#define TUTTI__UNIX_PAUSE_MS 1u
+#define TUTTI__UNIX_PAUSE_MOST_MS 20u
+
+/* The nap after an accept or a send that failed for lack of a resource of the kernel. Chosen: other
+   processes release it, and a loop without a nap would take a core. */
+#define TUTTI__RESOURCE_NAP_MS 1u
+
+/* The nap of a gate that only refuses, while it has no descriptor for a guest, and after each
+   GATE_STRANGERS connections. Chosen: a flood of strangers must not take a processor of the job;
+   the second one still serves 3200 guests a second. */
+#define TUTTI__GATE_NO_FILE_MS 100u
+#define TUTTI__GATE_REST_MS 20u
+
+/* ---- graces: how long the ranks that do not know a reason wait for it ---- */
+
+/* After a failure without a known cause: the wait for a peer's report of the cause. Chosen: a
+   report crosses a tree of sockets in milliseconds; the rest is for loaded machines. */
+#define TUTTI__NEWS_MS 300
+
+/* The same after a timeout on a device, which does not tell which rank it waits for. Chosen: a peer
+   finds its own timeout up to TICK_MS later. */
+#define TUTTI__DEVICE_NEWS_MS 500
+
+/* The interval of polls in these waits. Chosen: small compared with them. */
+#define TUTTI__NEWS_POLL_US 1000
+
+/* After a request's deadline: how long a rank that cannot name the culprit waits for a rank that
+   can; rank 0 once, other ranks twice. Chosen: a peer finds its own timeout up to TICK_MS later. */
+#define TUTTI__CULPRIT_MS 500u
+
+/* Work queued in a CUDA stream: how much longer than a call's its deadline is, and how much longer
+   than that a rank without a culprit waits. Chosen: direct calls and waiters have the same deadline
+   and report it with more details, after CULPRIT_MS twice. */
+#define TUTTI__QUEUED_GRACE_NS 1500000000u
+#define TUTTI__QUEUED_UNSURE_NS 1000000000u
+
+/* After a conflict between submission groups: how long the ranks may take to submit the missing
+   tensors before the coordinator rejects the groups. Chosen: the tensors of one step are submitted
+   within milliseconds, and a program that is wrong learns of it at once. */
+#define TUTTI__CONFLICT_NS 100000000u
+
+/* A rank that is no neighbour has ended: how long its death is not reported, because its last
+   messages come through the tree. Chosen: messages cross the tree in milliseconds. */
+#define TUTTI__SIDE_DEATH_MS 100u
+
+/* A strict gate that failed: how long it waits for ranks that have not come, to tell them why.
+   Chosen: most ranks of one launcher start within a second. */
+#define TUTTI__GATE_GRACE_MS 1000u
+
+/* A guest that ended before it confirmed may knock again within this time. Chosen: twice
+   REACH_PAUSE_MOST_MS. */
+#define TUTTI__GATE_AGAIN_MS 500u
+
+/* A rank that cannot meet: how long it waits for the reason, from the id's maker or in the store.
+   Chosen: as GATE_GRACE_MS. */
+#define TUTTI__REASON_MS 1000u
+
+/* The interval at which the store is read meanwhile. Chosen: a store may be a server. */
+#define TUTTI__REASON_POLL_MS 50u
+
+/* How long a message may take after its first byte: between two steps of set-up, and of a rank that
+   the id's maker introduces. Chosen: a stopped rank must not stop the others; the second wait is in
+   a thread that no rank waits for. */
+#define TUTTI__STAR_MESSAGE_MS 1000u
+#define TUTTI__ID_MESSAGE_MS 10000u
+
+/* Longest time for connecting the tree of sockets after the first exchange. Chosen: at this point
+   all ranks run, so a minute is a failure; TUTTI_TIMEOUT may be longer. */
+#define TUTTI__BOOT_CONNECT_MS 60000u
+
+/* ---- graces: how long an end waits ---- */
+
+/* Closing an engine waits for space in peers' rings, and for the device. Chosen: a peer that does
+   not read for this time is stopped or dead. */
+#define TUTTI__FLUSH_MS 200u
+
+/* Closing the side channel waits for messages to leave. Chosen: as FLUSH_MS. */
+#define TUTTI__SIDE_LINGER_MS 200u
+
+/* Longest wait for device work after an error. Measured: pretend device, beside 30 busy processes,
+   Zen 5. Tried: 100 ms; the device's threads took longer. */
+#define TUTTI__QUIESCE_NS 1000000000u
+
+/* A lane whose communicator has ended: how long its MPI messages may still arrive before their
+   requests are abandoned. Chosen: they were in flight; a rank without an error sends no more. */
+#define TUTTI__MPI_GIVE_UP_NS 100000000u
+
+/* How long an abort of NCCL is awaited; it may never return. Chosen: aborts that return take
+   milliseconds. */
+#define TUTTI__NCCL_ABORT_NS 3000000000u
+
+/* How long closing NCCL's communicator waits for the other ranks of the host. Chosen: as FLUSH_MS.
+   What is left is checked whenever another communicator is opened or closed. */
+#define TUTTI__NCCL_CLOSE_US 200000
+
+/* ---- checks ---- */
+
+/* Deadlines of work queued in a CUDA stream are checked 8 times in TUTTI_TIMEOUT, but at least once
+   a second; after a failure, in the shorter interval. Chosen: a deadline is late by an eighth at
+   most. */
+#define TUTTI__CHECKS_PER_DEADLINE 8
+#define TUTTI__CHECK_MOST_NS 1000000000u
+#define TUTTI__CHECK_FAILED_US 10000
+
+/* Shortest time between two checks for stalls. Chosen: a check takes some microseconds. */
+#define TUTTI__STALL_CHECK_NS 100000000u
+
+/* [polls] Polls of a group's head in vain, before the ranks of that group are polled for the late
+   one. Chosen: polling takes cache lines from ranks that are at work, but a rank that has left must
+   be found. */
+#define TUTTI__GROUP_LOOKS 40
+
+/* TCP between hosts, in seconds: probes begin after IDLE and follow at INTERVAL; after PROBES
+   without an answer, or bytes without one for the USER_TIMEOUT, the peer's host is lost. Chosen: an
+   error after 20 s; a lost packet is sent again earlier. */
+#define TUTTI__TCP_IDLE_S 5
+#define TUTTI__TCP_INTERVAL_S 5
+#define TUTTI__TCP_PROBES 3
+#define TUTTI__TCP_USER_TIMEOUT_MS 20000
+
+/* ---- amounts: engine and fusion ---- */
+
+/* A brief step does no more than this: about 10 us of work. Derived: an allreduce of 64 KiB takes 2
+   to 5 us (docs/results.md, Zen 5), and packing and unpacking about as long. */
+#define TUTTI__BRIEF_BYTES 65536
+
+/*
+ * The largest fused bucket, if TUTTI_FUSION_BYTES is auto. On one host it should stay in the caches
+ * between packing, reducing and unpacking.
+ * Measured, one host: bench/tutti_gradients, ResNet-50, 2 ranks, Zen 5: 256 KiB 9.2 ms, 1 MiB 8.1,
+ * 4 MiB 11, 64 MiB 27.
+ * Estimated, several hosts and devices: larger buckets save messages and launches;
+ * bench/tutti_tune, and tests/gpu/measure.sh on a GPU.
+ */
+#define TUTTI__FUSE_HOST_BYTES ((uint64_t)1 << 20)
+#define TUTTI__FUSE_HOSTS_BYTES ((uint64_t)64 << 20)
+#define TUTTI__FUSE_DEVICE_BYTES ((size_t)16 << 20)
+
+/* The first memory of a lane for fused buckets; it doubles. Chosen: small, since each lane of each
+   communicator has it. */
+#define TUTTI__FUSE_FIRST_BYTES 65536
+
+/*
+ * [buckets] The most pending completions: enough to keep the device busy; with more of them,
+ * buckets are smaller.
+ * Measured: pretend device, 160 tensors of 16 KiB, one each 0.1 ms, NCCL at 0.2 GB/s: with 4, 8, 16
+ * these are 38, 50, 65 calls in 30, 34, 41 ms. On a GPU it was not measured.
+ */
+#define TUTTI__MOST_COMPLETIONS 8
+
+/* [events] Made at set-up, for requests in flight with a stream and for pending completions.
+   Chosen: more than a network has layers; a program that needs more pays for making them. */
+#define TUTTI__ENGINE_EVENTS 1024
+
+/* [names] Tensors and ranks that a warning or an error names; more are counted. Chosen: a line that
+   is still read. */
+#define TUTTI__NAMED 8
+
+/* [slots] Most slots of a channel between devices. Chosen: as TUTTI_CREDITS' default. */
+#define TUTTI__GPU_DIRECT_CREDITS 4
+
+/* [pieces] Pieces of one launch that packs or unpacks a message; on the stack. Chosen: a message of
+   a schedule has few blocks. */
+#define TUTTI__GPU_DIRECT_PIECES 16
+
+/* ---- amounts: node operations in shared memory ---- */
+
+/* [ranks] With exactly this number of ranks p, the root of a reduce does all the reduction: each of
+   n bytes is copied once, into a slot, and the root reads (p - 1) n. Derived: with shares the root
+   would read 2 (p - 1) / p n, but part of the data would be copied twice, and there would be one
+   more stage to wait for. With two ranks, shares that go back are faster: node/shm/chunks.c. */
+#define TUTTI__SHM_ROOT_ALONE 3
+
+/* Block of a reduction whose results go back into the peers' slots, while the next block's lines
+   are fetched. Measured: bench/tutti_allreduce, 2 ranks, Zen 5: table in node/shm/chunks.c. */
+#define TUTTI__SHM_BACK_BLOCK_BYTES 4096
+
+/* Blocks of a zero-copy reduction; the small ones if results exceed the caches, with prefetch so
+   far ahead, of all buffers together. Measured: bench/tutti_allreduce, 2 ranks, Zen 5: table in
+   node/shm/zero.c. */
+#define TUTTI__SHM_ZERO_BLOCK_BYTES 8192
+#define TUTTI__SHM_ZERO_SMALL_BYTES 512
+#define TUTTI__SHM_ZERO_AHEAD_BYTES 16384
+
+/* Zero-copy in two levels: bytes of each group's sums. Derived: those of 16 groups fit in a
+   first-level cache of 32 KiB. */
+#define TUTTI__SHM_SUM_BYTES 2048
+
+/* [pages] The smallest share of a zero-copy buffer whose borders are at pages. Derived: shares then
+   differ by at most 6 %. Measured, 256 KiB in place: 1.02 instead of 1.10 of the time of aligned
+   buffers (docs/decisions.md). */
+#define TUTTI__SHM_PAGED_SHARE 16
+
+/* An L3 cache whose size the system does not report. Chosen: a usual size. */
+#define TUTTI__SHM_L3_BYTES ((uint64_t)32 << 20)
+
+/* ---- amounts: reductions ---- */
+
+/* [elements] A fold of fewer elements is one call; a longer one begins with a short call up to a
+   cache line of its destination. Measured: in one call, sums at 16 bytes behind a line took 1.5
+   times (4 KiB) and 1.2 times (128 KiB) as long as aligned ones; Zen 5, vectors of 64 bytes. */
+#define TUTTI__REDUCE_SHORT 512
+
+/* Block of one array in a fold by a function of two. Derived: three blocks fit in a first-level
+   cache of 32 KiB. */
+#define TUTTI__REDUCE_PAIRS_BYTES 4096
+
+/* [blocks] Thread blocks per multiprocessor that fill a device. Chosen: 8 blocks of 256 threads are
+   the 2048 threads of a multiprocessor. */
+#define TUTTI__CUDA_BLOCKS 8
+
+/* ---- amounts: NCCL ---- */
+
+/* [calls] More calls than this are made in several groups; with more than 32 ranks, twice the
+   ranks. Chosen: an alltoall of a host is one group. */
+#define TUTTI__NCCL_GROUP_CALLS 64
+
+/* Alignment of a rank's share of the stage. Given: NCCL is slower with less. */
+#define TUTTI__NCCL_STAGE_ALIGN 16
+
+/* Granularity of memory from NCCL. Given: NCCL registers whole pages, with all other data in them.
+   Where its memory comes from cudaMalloc, an allocation of this size has pages of its own. */
+#define TUTTI__NCCL_ALLOC_BYTES ((size_t)2 << 20)
+
+/* [operations] Operations queued in streams that set-up makes events for; a power of two. Chosen:
+   more than a program usually has in flight; with more of them, more are made. */
+#define TUTTI__NCCL_OVERDUE 128
+
+/* ---- amounts: schedules ---- */
+
+/* [chunks] A hierarchical allreduce on a device: chunks in flight from reduce-scatter to allgather,
+   inclusive. Derived: copies down, messages and copies up have one chunk each. Measured:
+   tests/unit/exec/device_share, pretended rates of 20 MB/s, two hosts: 92 to 99 % of the slowest
+   stage's bandwidth. */
+#define TUTTI__STAGE_TRIPS 4
+
+/* [entries] Hash table of schedules for messages between two ranks; a power of two. Chosen: a rank
+   has few neighbours; chains are correct for more. */
+#define TUTTI__CACHE_PAIRS 64
+
+/* ---- amounts: sockets ---- */
+
+/* Bytes read from a socket at once, and pieces of this size read from one link before the other
+   links are read. Chosen: 1 MiB, less than a millisecond. */
+#define TUTTI__SIDE_PIECE_BYTES ((size_t)64 << 10)
+#define TUTTI__SIDE_PIECES 16
+
+/* [events] Events taken from epoll at once. Chosen: more come with the next call. */
+#define TUTTI__SIDE_EVENTS 64
+
+/* A message's body of up to this size is allocated at once, and its memory is kept for the next
+   one. Chosen: most control messages are smaller. */
+#define TUTTI__SIDE_SMALL_BYTES ((size_t)64 << 10)
+
+/* Limit of a link's waiting messages, for a peer that does not read. Chosen: control messages need
+   far less. */
+#define TUTTI__SIDE_WAITING_BYTES ((size_t)256 << 20)
+
+/* [connections] Connections that a gate serves before their token is checked, and accepts before it
+   checks deadlines. Chosen: more than a port scanner opens at a time. */
+#define TUTTI__GATE_STRANGERS 64u
+
+/* [tries] How often a gate without a free descriptor waits until tutti__net_files_left has returned
+   its own. Chosen: each wait is for one other thread. */
+#define TUTTI__GATE_TRIALS 8u
+
+/* [messages] Most messages that wait for the program's log callback. Chosen: a job's output of
+   seconds. */
+#define TUTTI__LOG_WAITING 1024
+
+/* ---- amounts: memory ---- */
+
+/* [parts, ranks] The first communicator's arenas take at most half of the addresses, each further
+   one's this part of the rest. Derived: with 4 ranks, more than 400 communicators have 64 GiB each.
+   With RLIMIT_AS, peers' arenas must fit as well: they do up to SPAN_RANKS ranks. */
+#define TUTTI__SPAN_FURTHER 32
+#define TUTTI__SPAN_RANKS 16
+
+/* Pages are reserved in pieces of at most the first length; before each the available memory is
+   checked. A signal makes the kernel abandon a piece, which is then halved, down to the second
+   length. Derived: a MiB takes 0.25 ms (Zen 5), less than the interval of a profiler's timer. */
+#define TUTTI__RESERVE_MOST_BYTES ((uint64_t)64 << 20)
+#define TUTTI__RESERVE_LEAST_BYTES ((uint64_t)1 << 20)
+
+/* Ranges up to this length get their page table entries at once, so that the first use of control
+   lines, rings and buckets is as fast as the second. Measured: 0.25 ms per MiB, now instead of at
+   the first touch (Zen 5). Longer ranges belong to users, whose threads may touch them in
+   parallel. */
+#define TUTTI__POPULATE_MOST_BYTES ((uint64_t)64 << 20)
+
+/* ---- amounts: places ---- */
+
+/* [ranks] Largest group of ranks under one L3 cache or NUMA node. Chosen: a rank that waits for
+   more lines waits too long; timed between caches on no machine yet. */
+#define TUTTI__TOPO_GROUP 16
+
+/* ---- costs: the model of coll/device_cost.c ---- */
+
+/* Of one operation: NCCL's (the ranks' meeting, a launch, the kernel, and detecting its end), a
+   cudaMemcpyAsync with detecting its end, a node operation on the host, a message. Estimated, for
+   GPUs with NVLink and PCIe 4: tests/gpu/measure.sh, part `ways`. HOST_NODE measured:
+   docs/decisions.md, 0.3 to 0.65 us for two ranks. NET: alpha of coll/select.c. */
+#define TUTTI__COST_NCCL_NS 15000u
+#define TUTTI__COST_COPY_NS 7000u
+#define TUTTI__COST_HOST_NODE_NS 1000u
+#define TUTTI__COST_NET_NS 2000u
+
+/* Of one byte, in picoseconds. Estimated: NCCL 100 GB/s of bus bandwidth; PCIe 20 of 32 GB/s; NET
+   10 GB/s, beta of coll/select.c. HOST_NODE, for each rank, measured: docs/decisions.md, two ranks,
+   1 MiB, 47 us. */
+#define TUTTI__COST_NCCL_PS 10u
+#define TUTTI__COST_PCIE_PS 50u
+#define TUTTI__COST_HOST_NODE_PS 22u
+#define TUTTI__COST_NET_PS 100u
+
+#endif

@@ -1,0 +1,65 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# No two files of lib/ have the same name, so a name in a comment or a log says which file is meant.
+# The implementations of a table (the folders below xport/ and node/) may have names in common. Then
+# checks that a second file of a name is detected.
+set -eu
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Names that still occur twice.
+pending="device.h direct.c files.c flat.c on_device.c submit.c"
+
+# twice: prints the names that occur twice, with their files
+twice() {
+    find lib -type f -name '*.*' ! -name local.mk ! -name '*.md' ! -name rooms.txt | sort |
+        awk -F/ -v pending=" $pending " '
+            {
+                implements = NF == 4 && ($2 == "xport" || $2 == "node")
+                if ($NF in all && !(implements && only[$NF]))
+                    wrong[$NF]
+                only[$NF] = ($NF in all ? only[$NF] : 1) && implements
+                all[$NF] = all[$NF] " " $0
+            }
+            END {
+                for (name in wrong)
+                    if (!index(pending, " " name " "))
+                        print name ":" all[name]
+                n = split(pending, listed, " ")
+                for (i = 1; i <= n; i++)
+                    if (!(listed[i] in wrong))
+                        print listed[i] ": no longer twice; delete it from the list in names.sh"
+            }' | sort
+}
+
+cd "$srcdir"
+twice >"$work/wrong"
+cat "$work/wrong"
+[ ! -s "$work/wrong" ] || exit 1
+
+# plant FILE WANT: with this file, the copy has these violations
+plant() {
+    mkdir -p "${1%/*}"
+    : >"$1"
+    seen=$(twice)
+    [ "$seen" = "$2" ] && return
+    echo "wanted '$2' with $1, seen '$seen'"
+    exit 1
+}
+pending=
+cd "$work"
+plant lib/base/one.c ''
+plant lib/xport/shm/shm.c ''
+plant lib/node/shm/shm.c ''
+plant lib/base/local.mk ''
+plant lib/coll/local.mk ''
+plant lib/coll/one.c 'one.c: lib/base/one.c lib/coll/one.c'
+rm lib/coll/one.c
+plant lib/node/nccl/one.c 'one.c: lib/base/one.c lib/node/nccl/one.c'
+rm lib/node/nccl/one.c
+plant lib/node/shm.c 'shm.c: lib/node/shm.c lib/node/shm/shm.c lib/xport/shm/shm.c'
+rm lib/node/shm.c
+pending=two.c
+plant lib/base/one.c 'two.c: no longer twice; delete it from the list in names.sh'
