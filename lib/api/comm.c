@@ -143,6 +143,30 @@ static tutti_status_t check_algorithms(const tutti__comm_t *comm, tutti__associa
     return status;
 }
 
+static void prepare_calls(tutti__comm_t *comm)
+{
+    const tutti__conf_shared_t *conf = &comm->conf.shared;
+
+    comm->calls = (tutti__call_env_t){ .exec = &comm->exec,
+                                       .shape = &comm->shape,
+                                       .conf = conf,
+                                       .watch = comm->watch,
+                                       .boot = comm->boot,
+                                       .cache = &comm->cache,
+                                       .device_cache = &comm->device_cache };
+    comm->running = (tutti__run_env_t){ .watch = comm->watch,
+                                        .boot = comm->boot,
+                                        .machine = comm->machine,
+                                        .timeout_ms = conf->timeout_ms,
+                                        .rank = comm->topo->rank,
+                                        .size = comm->topo->size,
+                                        .spins = !comm->topo->oversubscribed,
+                                        .is_group = comm->world_rank != NULL };
+    tutti__pairs_init(&comm->pairs, &comm->calls);
+    tutti__operation_init(&comm->op, &comm->calls, 0, &comm->pairs);
+    comm->cached.is_off = comm->exec.device != NULL || comm->lone_device != NULL;
+}
+
 /* Open all rooms above the transports. */
 static tutti_status_t open_engine(tutti__comm_t *comm)
 {
@@ -152,8 +176,7 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         .exec = &comm->exec,
         .shape = &comm->shape,
         .conf = &comm->conf.shared,
-        .help = comm->world->topo->nhosts > 1 ? tutti__comm_help_others : NULL,
-        .help_arg = comm,
+        .world = comm->world != comm ? comm->world->engine : NULL,
     };
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =
@@ -172,9 +195,6 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
     /* See engine/semaphore.c. Decided by the world, because its communicators share devices. */
     if (comm->world->topo->nhosts == 1)
         comm->conf.shared.stream_wait = 0;
-    tutti__run_init(&comm->run, &comm->exec, 0);
-    for (int i = 0; i < 2; i++)
-        tutti__run_init(&comm->side[i].run, &comm->exec, 0);
     tutti__cache_init(&comm->cache, &comm->shape, comm->topo->rank, comm->conf.shared.algorithm,
                       association, conf->check ? (uint32_t)conf->credits : 0);
     tutti__cache_init(&comm->device_cache, &comm->shape, comm->topo->rank,
@@ -192,6 +212,7 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
             tutti__watch_open(comm->boot, comm->machine, conf, comm->world != comm, &comm->watch);
     if (status != TUTTI_OK)
         return status;
+    prepare_calls(comm);
     env.watch = comm->watch;
     return tutti__engine_open(&env, &comm->engine);
 }
@@ -206,7 +227,6 @@ static tutti_status_t open_all(tutti__comm_t *comm)
     if (status != TUTTI_OK)
         return status;
     comm->topo = tutti__boot_topo(comm->boot);
-    comm->spin = !comm->topo->oversubscribed;
     take_shape(comm);
     status = tutti__machine_open(comm->boot, &comm->machine);
     if (status == TUTTI_OK)
@@ -265,7 +285,8 @@ static tutti_status_t open_made(tutti__comm_t *comm, tutti__comm_t **ret_comm)
     TUTTI__LOG(comm->world == comm ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
                "rank %u of %u, host %u of %u, %s", comm->topo->rank, comm->topo->size,
                comm->topo->host_of[comm->topo->rank], comm->topo->nhosts,
-               comm->spin ? "spins while it waits" : "more ranks than processors: yields");
+               !comm->topo->oversubscribed ? "spins while it waits"
+                                           : "more ranks than processors: yields");
     *ret_comm = comm;
     return TUTTI_OK;
 }
@@ -317,14 +338,12 @@ void tutti__comm_close(tutti__comm_t *comm)
     tutti__engine_close(comm->engine);
     /* Only now: until here, callbacks may make calls, which return the cause of the failure. */
     tutti__handle_end(&tutti__comms, comm->handle);
-    for (int i = 0; i < 2; i++)
-        tutti__run_fini(&comm->side[i].run);
-    tutti__run_fini(&comm->run);
+    if (comm->op.env != NULL)
+        tutti__pairs_fini(&comm->pairs);
+    tutti__operation_fini(&comm->op);
     tutti__cache_fini(&comm->cache);
     tutti__cache_fini(&comm->device_cache);
     tutti__comm_close_device(comm);
-    tutti__call_room_free(&comm->room);
-    free(comm->counts);
     if (comm->mpi != NULL)
         comm->mpi->ops->close(comm->mpi);
     if (comm->shm != NULL)

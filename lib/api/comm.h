@@ -10,42 +10,8 @@
 #include "base/lock.h"
 #include "boot/module.h"
 #include "coll/files.h"
-#include "call/call.h"
-#include "engine/engine.h"
-#include "call/staged.h"
-
-/* A direct call that is a single node operation, kept for a repetition; see again.c. */
-typedef struct {
-    int is_kept;
-    tutti__call_t call;             /* its buffers are not compared */
-    size_t send_bytes, recv_bytes;  /* of its buffers; 0: no such buffer */
-    int in_place;                   /* the buffers are equal */
-    uintptr_t src_shift, dst_shift; /* from the buffers to the operation's src and dst */
-    tutti__reducer_t reducer;
-    tutti__node_call_t node;
-    char nothing[16]; /* the buffer of a barrier's operation */
-} tutti__again_t;
-
-/* The head of a direct message; and one side of it: this rank as sender or as receiver. See
-   pairs.c. */
-typedef struct {
-    uint32_t type, count[2]; /* count: 64 bits */
-} tutti__head_t;
-
-typedef enum {
-    TUTTI__SIDE_DONE, /* or the call has no such side */
-    TUTTI__SIDE_HEADS,
-    TUTTI__SIDE_DATA,
-    TUTTI__SIDE_WRONG
-} tutti__partner_stage_t;
-
-typedef struct {
-    tutti__partner_stage_t stage;
-    uint32_t peer;
-    tutti__head_t mine, its;
-    tutti__exec_call_t data;
-    tutti__run_t run;
-} tutti__partner_t;
+#include "call/cached.h"
+#include "engine/run.h"
 
 typedef struct tutti__comm tutti__comm_t;
 
@@ -71,21 +37,17 @@ struct tutti__comm {
     tutti__exec_env_t exec;
     tutti__watch_t *watch; /* the engine closes it */
     tutti__engine_t *engine;
-    int spin;            /* each local rank has a processor, so waiting calls may spin */
     unsigned generation; /* see base/forked.h */
 
     /* Direct calls, one at a time. */
     atomic_int busy;
-    const tutti__call_t *call; /* in progress, if busy; NULL: a call of the library's own */
-    tutti__run_t run;
-    tutti__partner_t side[2]; /* as sender, as receiver */
-    tutti__again_t again;
+    tutti__call_env_t calls;
+    tutti__run_env_t running;
+    tutti__operation_t op;
+    tutti__pairs_t pairs;
+    tutti__cached_t cached;
     tutti__cache_t cache, device_cache; /* device_cache: only with a device */
-    tutti__staged_t staged;
-    tutti__call_room_t room;
-    uint64_t *counts; /* see counts.c */
-    size_t counts_bytes;
-    uint32_t groupings; /* splits and creates so far; equal on all ranks */
+    uint32_t groupings;                 /* splits and creates so far; equal on all ranks */
 
     /* A world and its parts. tutti_comm_split and tutti_comm_create make parts of the world and of
        other parts. A part shares only the world's MPI. */
@@ -127,7 +89,7 @@ void tutti__parts_close(tutti__comm_t *world);
 
 /* Run a direct call that was checked; count at least 1. Blocks. */
 tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t collective,
-                                  tutti__exec_call_t *call, uint32_t root);
+                                  const tutti__exec_call_t *exec, uint32_t root);
 
 /* The program's communicators. */
 extern tutti__handles_t tutti__comms;

@@ -446,6 +446,5 @@ void tutti__comm_close_device(tutti__comm_t *comm)
     tutti__device_close_lanes(device);
     tutti__device_leave(device, before);
     tutti__semaphore_resume();
-    tutti__staged_free(&comm->staged);
     memset(device, 0, sizeof(*device));
 }

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 libtutti_all_la_SOURCES += \
-    %reldir%/again.c \
     %reldir%/arguments.c \
     %reldir%/arguments.h \
     %reldir%/async.c \
@@ -9,7 +8,6 @@ libtutti_all_la_SOURCES += \
     %reldir%/collectives.c \
     %reldir%/comm.c \
     %reldir%/comm.h \
-    %reldir%/counts.c \
     %reldir%/cuda.c \
     %reldir%/device.c \
     %reldir%/device.h \
@@ -20,18 +18,13 @@ libtutti_all_la_SOURCES += \
     %reldir%/direct.c \
     %reldir%/direct.h \
     %reldir%/files.c \
-    %reldir%/flat.c \
     %reldir%/groups.c \
-    %reldir%/help.c \
     %reldir%/info.c \
     %reldir%/info.h \
     %reldir%/memory.c \
     %reldir%/message.c \
-    %reldir%/on_device.c \
     %reldir%/ops.c \
-    %reldir%/pairs.c \
     %reldir%/parts.c \
-    %reldir%/backoff.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \

@@ -78,6 +78,11 @@ typedef struct {
 
 extern const tutti__call_kind_t tutti__call_kinds[TUTTI_CALL_SENDRECV + 1];
 
+/* The bit added to the tag of a call on device memory, so that ranks with different kinds of memory
+   find a mismatch. 0 for calls whose path does not depend on the kind of memory: messages, and
+   calls whose ranks know only their own counts. There each rank may use another kind. */
+unsigned tutti__call_device_tag(const tutti__call_t *call);
+
 static inline tutti__collective_t tutti__call_collective(tutti_call_kind_t kind)
 {
     return tutti__call_kinds[kind].collective;

@@ -62,3 +62,11 @@ uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call
     }
     return (uint32_t)hash;
 }
+
+unsigned tutti__call_device_tag(const tutti__call_t *call)
+{
+    int is_common = tutti__call_collective(call->kind) != TUTTI__COLLECTIVES &&
+                    !tutti__call_by_pair(call->kind);
+
+    return call->on_device && is_common ? TUTTI__TAG_ON_DEVICE : 0;
+}

@@ -6,13 +6,14 @@
 #include "base/hash.h"
 #include "call/inside.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A head's words. */
 enum {
-    WHAT,  /* kind, type, memory, operation, root; or OWN and a tag */
-    COUNT, /* 0 if the counts differ between ranks */
+    WHAT,     /* kind, type, memory, operation, root; or OWN and a tag */
+    COUNT,    /* 0 if the counts differ between ranks */
     PRESCALE, /* as bits */
     POSTSCALE,
     HEAD,       /* the following word only between hosts: */
@@ -36,8 +37,8 @@ void tutti__compare_free(tutti__compare_t *cmp)
 /* Does each rank pass the counts of all ranks? */
 static int has_common_counts(const tutti__call_t *call)
 {
-    return call != NULL && (call->kind == TUTTI_CALL_ALLGATHERV ||
-                            call->kind == TUTTI_CALL_REDUCE_SCATTERV);
+    return call != NULL &&
+           (call->kind == TUTTI_CALL_ALLGATHERV || call->kind == TUTTI_CALL_REDUCE_SCATTERV);
 }
 
 static int is_by_pair(const tutti__call_t *call)

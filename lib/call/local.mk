@@ -1,10 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 libtutti_all_la_SOURCES += \
+    %reldir%/cached.c \
+    %reldir%/cached.h \
     %reldir%/call.h \
     %reldir%/call_kinds.c \
     %reldir%/call_prepare.c \
     %reldir%/call_sides.c \
     %reldir%/call_sides.h \
+    %reldir%/compare.c \
+    %reldir%/compare.h \
+    %reldir%/device_route.c \
+    %reldir%/env.h \
+    %reldir%/exchange.c \
+    %reldir%/exchange.h \
+    %reldir%/inside.h \
+    %reldir%/operation.c \
+    %reldir%/operation.h \
+    %reldir%/own.c \
+    %reldir%/pairs.c \
+    %reldir%/pairs.h \
+    %reldir%/sequencer.c \
+    %reldir%/sequencer.h \
     %reldir%/staged.c \
     %reldir%/staged.h

@@ -2,6 +2,7 @@
 /* Operations: calls in host memory, and what all calls have in common. See operation.h. */
 #include "call/operation.h"
 
+#include "base/own_thread.h"
 #include "base/status.h"
 #include "call/inside.h"
 
@@ -47,6 +48,7 @@ static inline void begin(tutti__operation_t *op, const tutti__call_t *call)
     op->is_common = op->polls = op->has_compared = op->is_staged = op->is_queued = op->is_certain =
         0;
     op->bytes = 0;
+    op->is_keeping = 0;
     op->stream_ready = NULL;
 }
 
@@ -126,12 +128,11 @@ static inline tutti_status_t find(tutti__operation_t *op, const tutti__sched_t *
 
     if (call == NULL || !tutti__call_is_message(call->kind))
         return tutti__own_find(cache, &op->want, op->in_place, ret_sched, &op->is_common);
-    return tutti__cache_sendrecv(
-        cache, call->kind == TUTTI_CALL_RECV ? TUTTI__NO_RANK : call->root,
-        call->kind == TUTTI_CALL_SEND   ? TUTTI__NO_RANK
-        : call->kind == TUTTI_CALL_RECV ? call->root
-                                        : call->source,
-        ret_sched);
+    return tutti__cache_sendrecv(cache, call->kind == TUTTI_CALL_RECV ? TUTTI__NO_RANK : call->root,
+                                 call->kind == TUTTI_CALL_SEND   ? TUTTI__NO_RANK
+                                 : call->kind == TUTTI_CALL_RECV ? call->root
+                                                                 : call->source,
+                                 ret_sched);
 }
 
 /* Does a schedule use a transport that advances only when polled? */
@@ -143,15 +144,23 @@ static int polls(const tutti__operation_t *op, const tutti__sched_t *sched)
     return 0;
 }
 
+/* The call is done, in host memory. */
+static inline tutti_status_t end_call(tutti__operation_t *op)
+{
+    if (TUTTI__UNLIKELY(op->is_staged))
+        return tutti__device_route_put_back(op);
+    op->at = TUTTI__AT_END;
+    return TUTTI_OK;
+}
+
 /* A call without elements. On one host the ranks meet, so that a rank that passed elements finds
    the mismatch. Between hosts the ranks have compared the call, or compare nothing. */
 static tutti_status_t meet(tutti__operation_t *op)
 {
     const tutti__exec_env_t *env = op->env->exec;
 
-    op->at = TUTTI__AT_END;
     if (op->env->is_agreed || op->has_compared || op->env->shape->nhosts > 1 || env->size == 1)
-        return TUTTI_OK;
+        return end_call(op);
     op->meet = (tutti__node_call_t){
         .kind = TUTTI__NODE_MEET,
         .dtype = op->exec.dtype,
@@ -201,6 +210,7 @@ static inline tutti_status_t choose(tutti__operation_t *op)
     tutti_status_t status;
     int empty = 0;
 
+    op->is_common = 0;
     if (TUTTI__LIKELY(call != NULL)) {
         status = tutti__operation_prepare(op, call, &empty);
         if (TUTTI__UNLIKELY(status != TUTTI_OK))
@@ -213,7 +223,7 @@ static inline tutti_status_t choose(tutti__operation_t *op)
             return start_compare(op);
     }
     if (TUTTI__UNLIKELY(empty))
-        return op->is_staged ? tutti__device_route_put_back(op) : meet(op);
+        return meet(op);
     status = find(op, &sched);
     if (status != TUTTI_OK)
         return status;
@@ -236,18 +246,11 @@ static inline tutti_status_t choose(tutti__operation_t *op)
 /* The run in host memory is done. */
 static inline tutti_status_t end_run(tutti__operation_t *op)
 {
-    if (TUTTI__UNLIKELY(op->is_staged)) {
+    if (TUTTI__UNLIKELY(op->with.packing != NULL && !op->is_staged))
+        op->with.packing->unpack(op->with.owner, op);
+    else if (op->call != NULL)
         tutti__call_end(op->call, &op->room, &op->exec);
-        return tutti__device_route_put_back(op);
-    }
-    if (op->call != NULL) {
-        if (TUTTI__UNLIKELY(op->with.packing != NULL))
-            op->with.packing->unpack(op->with.owner, op);
-        else
-            tutti__call_end(op->call, &op->room, &op->exec);
-    }
-    op->at = TUTTI__AT_END;
-    return TUTTI_OK;
+    return end_call(op);
 }
 
 /* ---- steps ---- */
@@ -318,10 +321,7 @@ static tutti_status_t step_pairs(tutti__operation_t *op)
     op->is_common = 1;
     if (status != TUTTI_OK)
         return status;
-    if (op->is_staged)
-        return tutti__device_route_put_back(op);
-    op->at = TUTTI__AT_END;
-    return TUTTI_OK;
+    return end_call(op);
 }
 
 static tutti_status_t step_meet(tutti__operation_t *op)
@@ -330,9 +330,7 @@ static tutti_status_t step_meet(tutti__operation_t *op)
     tutti_status_t status = node->ops->step(node, op->lane, &op->hint);
 
     op->is_common = status == TUTTI_ERR_MISMATCH;
-    if (status == TUTTI_OK)
-        op->at = TUTTI__AT_END;
-    return status;
+    return status == TUTTI_OK ? end_call(op) : status;
 }
 
 /* OK: the operation has advanced. */

@@ -61,10 +61,12 @@ typedef struct {
     /* On device memory: */
     tutti__devent_t *const *ready; /* [nready] the data are complete behind these events */
     uint32_t nready;
-    int stays_in_host; /* the call runs in host memory in any case; equal on all ranks */
-    int awaits_input;  /* nothing is launched before the data are complete */
-    int detaches;      /* the operation ends when its work is queued; see is_queued */
-    size_t npieces;    /* copies of the packing, at most */
+    int stays_in_host;           /* the call runs in host memory in any case; equal on all ranks */
+    int awaits_input;            /* nothing is launched before the data are complete */
+    int detaches;                /* the operation ends when its work is queued; see is_queued */
+    int uses_stage;              /* the packing copies from the lane's STAGE */
+    size_t npieces;              /* copies of the packing, at most */
+    const tutti__call_t *scaled; /* with a packing: the call with its scales */
 } tutti__call_with_t;
 
 /* The own part of a reduce_scatter in place as in MPI; see device_route.c. */
@@ -97,12 +99,13 @@ struct tutti__operation {
     tutti__node_call_t meet;
 
     /* Calls on device memory. */
-    tutti__call_t own;            /* with other buffers */
+    tutti__call_t own;             /* with other buffers */
     tutti__devent_t *stream_ready; /* of a direct call in a stream */
-    const tutti__sched_t *sched;  /* on the device; NULL: staged in host memory */
+    const tutti__sched_t *sched;   /* on the device; NULL: staged in host memory */
     int is_staged;
-    int is_queued; /* at the end: results are complete behind the lane's stream `up` */
-    int unpacks;   /* the result is scaled after the run */
+    int is_queued;  /* at the end: results are complete behind the lane's stream `up` */
+    int unpacks;    /* the result is scaled after the run */
+    int is_keeping; /* the own part of a reduce_scatter is being copied */
     int is_certain; /* from now on only the communicator's end can fail it, and any thread of the
                        library may finish it */
     tutti__moved_t moved;

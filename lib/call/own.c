@@ -40,7 +40,8 @@ tutti_status_t tutti__own_allows(const tutti__call_env_t *env, const tutti__sche
         return TUTTI_OK;
     if (env->is_agreed)
         return TUTTI__AGAIN;
-    return tutti__fail(TUTTI_ERR_UNSUPPORTED, is_own
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                       is_own
                            ? "a callback on the library's thread may not use MPI: it was "
                              "initialised with a thread level below MPI_THREAD_MULTIPLE"
                            : "this thread may not use MPI: it was initialised with a thread level "

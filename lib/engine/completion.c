@@ -22,7 +22,6 @@
 
 #include "base/log.h"
 #include "base/time.h"
-#include "node/nccl/nccl.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -94,9 +93,9 @@ static tutti_status_t land(const tutti__engine_t *e, const tutti__bucket_t *buck
 
     if (status != TUTTI__AGAIN)
         return status;
-    nccl = device->node != NULL ? tutti__nccl_node_settle(device->node) : TUTTI_OK;
+    nccl = device->node != NULL ? device->node->device_ops->settle(device->node) : TUTTI_OK;
     if (device->flat != NULL && (nccl == TUTTI_OK || nccl == TUTTI__AGAIN))
-        nccl = tutti__nccl_node_settle(device->flat);
+        nccl = device->flat->device_ops->settle(device->flat);
     return nccl == TUTTI_OK ? TUTTI__AGAIN : nccl;
 }
 

@@ -21,6 +21,11 @@
 
 /* ---- for direct calls ---- */
 
+int tutti__engine_spins(const tutti__engine_t *e)
+{
+    return e->spin;
+}
+
 void tutti__engine_settle(tutti__engine_t *e)
 {
     /* Any thread may wait for the token; no thread keeps it for long. */
@@ -77,6 +82,7 @@ void tutti__engine_release(tutti__engine_t *e)
 
 static void destroy(tutti__engine_t *e)
 {
+    tutti__help_close(e);
     tutti__agreed_close(e);
     tutti__lanes_close(e);
     tutti__cache_fini(&e->cache);
@@ -129,6 +135,15 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
     e->fusion_bytes = fusion_bytes(env);
     atomic_store(&e->refs, 1);
     tutti__mutex_init(&e->queue_lock, TUTTI__LOCK_ENGINE_QUEUE);
+    tutti__help_open(e);
+    e->calls = (tutti__call_env_t){ .exec = env->exec,
+                                    .shape = env->shape,
+                                    .conf = env->conf,
+                                    .watch = env->watch,
+                                    .boot = env->boot,
+                                    .cache = &e->cache,
+                                    .device_cache = &e->device_cache,
+                                    .is_agreed = 1 };
     tutti__lanes_open(e);
     /* Buckets depend on timing until plans are learned, but results must not. */
     tutti__cache_init(&e->cache, env->shape, e->rank, env->conf->algorithm,
@@ -177,7 +192,7 @@ static void end_all(tutti__engine_t *e)
     /* After a death no goodbye is sent, because peers must receive the report of the death. */
     if (!tutti__watch_has_ended(e->watch))
         tutti__watch_leave(e->watch);
-    tutti__lanes_clear(e, TUTTI__STEP_WAITER);
+    tutti__lanes_clear(e);
     tutti__request_finish_all(e, NULL, TUTTI_ERR_SHUTDOWN, tutti__watch_closed_text(e->watch));
     tutti__engine_sleeping(e, 0);
     atomic_store(&e->token, 0);

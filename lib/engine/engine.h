@@ -33,12 +33,8 @@ typedef struct {
     const tutti__exec_env_t *exec;
     const tutti__shape_t *shape;
     const tutti__conf_shared_t *conf;
-    tutti__watch_t *watch; /* the engine takes it over: it lives as long as the last request */
-    /* Called now and then by a thread that waits for a request, for work of the job's other
-       communicators that only this thread may do; or NULL. It may call tutti__engine_help of any of
-       their engines. */
-    void (*help)(void *arg);
-    void *help_arg;
+    tutti__watch_t *watch;  /* the engine takes it over: it lives as long as the last request */
+    tutti__engine_t *world; /* of the world to which a group belongs; NULL: this is a world */
 } tutti__engine_env_t;
 
 /* Collective over all ranks of boot. */
@@ -117,16 +113,16 @@ int tutti__engine_in_callback(void);
 
 /* ---- for direct calls, which run beside the engine ---- */
 
-/* Is the calling thread the own thread of an engine? Then it is inside a callback as well. */
-int tutti__thread_is_own(void);
-
 /* For warnings: "an allreduce of 8 elements of float32, sum". Any thread. */
 void tutti__engine_call_text(const tutti__engine_t *engine, const tutti__call_t *call, char *text,
                              size_t bytes);
 
-/* Do work of the engine that its own thread is not allowed to do, if there is any. Calls no
-   callbacks. Only for threads that may drive all transports. */
-void tutti__engine_help(tutti__engine_t *engine);
+/* help.c: a thread that waits does the work that the own threads of the world's engines may not do.
+   Any thread that may drive all transports. */
+void tutti__engine_help_others(tutti__engine_t *engine);
+
+/* Does each local rank have a processor, so that waiting threads may spin? */
+int tutti__engine_spins(const tutti__engine_t *engine);
 
 /*
  * This rank cannot take part in a group that ranks of this communicator are making: tell the ranks

@@ -79,7 +79,7 @@ static tutti_status_t find_memory(tutti__engine_t *e, tutti__lane_t *lane, size_
     const tutti__exec_device_t *device = e->env.exec->device;
     tutti_status_t status;
 
-    if (lane->on_device) {
+    if (lane->call.on_device) {
         if (bytes > device->fuse_bytes)
             return tutti__fail(TUTTI_ERR_INTERNAL, "a bucket of %zu bytes in device memory", bytes);
         lane->packed = device->lane[lane - e->lane].fuse;
@@ -92,7 +92,7 @@ static tutti_status_t find_memory(tutti__engine_t *e, tutti__lane_t *lane, size_
 
 tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_t *ret_call)
 {
-    tutti__call_t call = lane->first->first->call;
+    tutti__call_t call = lane->call;
     size_t block = lay_out(lane->first);
     size_t bytes = is_parted(call.kind) ? block * e->size : block;
     tutti_status_t status;
@@ -102,7 +102,6 @@ tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
     status = find_memory(e, lane, bytes);
     if (status != TUTTI_OK)
         return status;
-    call.on_device = lane->on_device;
     call.prescale = call.postscale = 1;
     call.sendbuf = call.recvbuf = lane->packed;
     if (call.kind != TUTTI_CALL_ALLGATHERV && call.kind != TUTTI_CALL_BARRIER)
@@ -120,8 +119,8 @@ tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
 static void copy(tutti__lane_t *lane, void *to, const void *from, const tutti__request_t *r,
                  double scale)
 {
-    if (TUTTI__UNLIKELY(lane->on_device))
-        tutti__device_copy(lane, to, from, r->call.count);
+    if (TUTTI__UNLIKELY(lane->call.on_device))
+        tutti__operation_copy(&lane->op, to, from, r->call.count);
     else if (TUTTI__LIKELY(scale == 1))
         memcpy(to, from, part_bytes(r));
     else
@@ -145,11 +144,29 @@ static void pack_part(tutti__lane_t *lane, const tutti__request_t *r, const void
     else
         copy(lane, to, (const char *)from + (is_parted(r->call.kind) ? part * bytes : 0), r,
              r->call.prescale);
-    if (lane->first->nrequests > 1 && r->call.op <= TUTTI_MAXLOC && !lane->on_device)
+    if (lane->first->nrequests > 1 && r->call.op <= TUTTI_MAXLOC && !lane->call.on_device)
         memset(to + bytes, 0, TUTTI__ROUND_UP(bytes, TUTTI__LINE_BYTES) - bytes);
 }
 
-void tutti__fuse_pack(const tutti__engine_t *e, tutti__lane_t *lane)
+/* Write a zero contribution into device memory. STAGE belongs to the run, which begins after this. */
+static tutti_status_t write_zeros(const tutti__engine_t *e, tutti__lane_t *lane)
+{
+    const tutti__exec_device_t *device = e->env.exec->device;
+    const tutti__device_lane_t *its = &device->lane[lane - e->lane];
+    size_t bytes = lane->call.count * tutti_dtype_bytes(lane->call.dtype), part;
+    tutti_status_t status = TUTTI_OK;
+
+    if (lane->call.kind == TUTTI_CALL_REDUCE_SCATTER)
+        bytes *= e->size;
+    part = TUTTI__MIN(bytes, device->stage_bytes);
+    memset(its->stage, 0, part);
+    for (size_t at = 0; at < bytes && status == TUTTI_OK; at += part)
+        status =
+            device->ops->copy(lane->packed + at, its->stage, TUTTI__MIN(part, bytes - at), its->up);
+    return status;
+}
+
+static void pack_all(const tutti__engine_t *e, tutti__lane_t *lane)
 {
     for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next) {
         switch (r->call.kind) {
@@ -174,8 +191,23 @@ void tutti__fuse_pack(const tutti__engine_t *e, tutti__lane_t *lane)
     }
 }
 
-void tutti__fuse_unpack(const tutti__engine_t *e, tutti__lane_t *lane)
+static tutti_status_t pack(void *owner, tutti__operation_t *op)
 {
+    tutti__lane_t *lane = owner;
+
+    (void)op;
+    if (TUTTI__UNLIKELY(lane->call.on_device && lane->first->first->is_zero))
+        return write_zeros(lane->engine, lane);
+    pack_all(lane->engine, lane);
+    return TUTTI_OK;
+}
+
+static void unpack(void *owner, tutti__operation_t *op)
+{
+    tutti__lane_t *lane = owner;
+    const tutti__engine_t *e = lane->engine;
+
+    (void)op;
     for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next) {
         if (r->is_zero)
             continue;
@@ -204,3 +236,5 @@ void tutti__fuse_unpack(const tutti__engine_t *e, tutti__lane_t *lane)
         }
     }
 }
+
+const tutti__packing_t tutti__fuse_packing = { pack, unpack };

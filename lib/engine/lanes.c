@@ -5,8 +5,7 @@
  * Bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank. So ranks
  * never wait for each other in different orders. A bucket of one tensor runs on the user's buffers;
  * several tensors are one call in the lane's memory (fuse.c). If ranks do not know each other's
- * counts, the collective first exchanges them in the same lane (exchange.c). Tensors in device
- * memory take more steps than one run (on_device.c).
+ * counts, the ranks first exchange them in the same lane. Each lane steps one operation (call/).
  *
  * A bucket whose work is all queued on a device leaves its lane before this work is complete
  * (completion.c).
@@ -17,16 +16,20 @@
  */
 #include "engine/state.h"
 
+#include "base/constants.h"
 #include "base/hash.h"
 #include "base/time.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 void tutti__lanes_open(tutti__engine_t *e)
 {
-    for (uint32_t i = 1; i < TUTTI__LANES; i++)
-        tutti__run_init(&e->lane[i].run, e->env.exec, i);
+    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
+        tutti__operation_init(&e->lane[i].op, &e->calls, i, NULL);
+        e->lane[i].engine = e;
+    }
 }
 
 void tutti__bucket_free(tutti__bucket_t *bucket)
@@ -53,29 +56,15 @@ static void free_buckets(tutti__lane_t *lane)
     lane->running = 0;
 }
 
-/* Is this thread forbidden to drive the transports of a schedule? Needed only for MPI. */
-int tutti__lanes_forbidden(const tutti__engine_t *e, const tutti__sched_t *sched, tutti__who_t who)
-{
-    int is_engine = who == TUTTI__STEP_THREAD || tutti__thread_is_own();
-
-    return tutti__run_forbidden(e->env.exec, sched, is_engine);
-}
-
-void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who)
+void tutti__lanes_clear(tutti__engine_t *e)
 {
     int before = e->on_device > 0 ? tutti__device_enter(e->env.exec->device) : -1;
 
     if (e->on_device > 0)
         tutti__device_quiesce(e->env.exec->device, 1, TUTTI__LANES);
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
-        tutti__lane_t *lane = &e->lane[i];
-
-        /* If this thread may not call MPI, it leaves the messages alone; no other thread will
-           cancel them. */
-        if (lane->running && lane->run.sched != NULL &&
-            !(lane->polls && tutti__lanes_forbidden(e, lane->run.sched, who)))
-            tutti__run_cancel(&lane->run);
-        free_buckets(lane);
+        tutti__operation_cancel(&e->lane[i].op);
+        free_buckets(&e->lane[i]);
     }
     tutti__completion_clear(e);
     if (before >= 0)
@@ -88,10 +77,8 @@ void tutti__lanes_close(tutti__engine_t *e)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         free_buckets(&e->lane[i]);
-        tutti__run_fini(&e->lane[i].run);
-        tutti__call_room_free(&e->lane[i].room);
-        tutti__staged_free(&e->lane[i].staged);
-        free(e->lane[i].pieces);
+        tutti__operation_fini(&e->lane[i].op);
+        free(e->lane[i].ready);
     }
 }
 
@@ -113,124 +100,126 @@ void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket)
 
 /* ---- one bucket ---- */
 
-/* Does a schedule use a transport that advances only when polled? */
-static int polls(const tutti__engine_t *e, const tutti__sched_t *sched)
+/* Several tensors always fit the lane's memory. A lone tensor goes there if some ranks make zero
+   contributions, which have no other memory, or if its scaled operand needs memory of its own. */
+static int is_packed(const tutti__bucket_t *bucket)
 {
-    for (uint32_t i = 0; i < sched->nchans; i++)
-        if (e->env.exec->xport[sched->chans[i].peer]->ops->progress != NULL)
-            return 1;
-    return 0;
+    const tutti__call_t *call = &bucket->first->call;
+
+    return bucket->nrequests > 1 || bucket->joined ||
+           (call->prescale != 1 && tutti__call_reduces(call->kind) &&
+            call->kind != TUTTI_CALL_ALLREDUCE);
 }
 
-/* Make the call that serves the bucket: first the counts, and then the data, on the user's
-   buffers or fused. */
-static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane)
+/* Can all ranks serve the bucket in device memory? Kinds with their own block map run in host
+   memory. */
+static int fits_device(const tutti__engine_t *e, const tutti__bucket_t *bucket)
 {
-    tutti__request_t *r = lane->first->first;
+    const tutti__exec_device_t *device = e->env.exec->device;
+    const tutti__request_t *r = bucket->first;
 
-    if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL && !tutti__join_counts(e, r))
-        return TUTTI__AGAIN;
-    lane->counting = lane->first->counts;
-    lane->fused = lane->on_device = 0;
-    if (lane->counting)
-        return tutti__exchange_call(e, lane, &lane->call);
-    lane->fused = lane->first->nrequests > 1 || r->is_zero || tutti__device_packs(e, lane->first);
-    /* A zero contribution has no device data, so it is not staged. */
-    lane->on_device = r->call.on_device && (!r->is_zero || tutti__device_fits(e, lane->first));
-    if (lane->fused)
-        return tutti__fuse_call(e, lane, &lane->call);
-    lane->call = r->call;
+    if (device == NULL || device->node == NULL || tutti__call_device_tag(&r->call) == 0 ||
+        r->call.kind == TUTTI_CALL_REDUCE_SCATTERV || r->call.kind == TUTTI_CALL_ALLGATHERV)
+        return 0;
+    return bucket->nrequests > 1 || !is_packed(bucket) || r->bytes <= device->fuse_bytes;
+}
+
+/* The events behind the data of a bucket in device memory. */
+static tutti_status_t gather_ready(tutti__lane_t *lane, tutti__call_with_t *with)
+{
+    tutti__devent_t **larger;
+
+    if (lane->ready_room < lane->first->nrequests) {
+        larger = realloc(lane->ready, lane->first->nrequests * sizeof(*larger));
+        if (larger == NULL)
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "events of a bucket");
+        lane->ready = larger;
+        lane->ready_room = lane->first->nrequests;
+    }
+    with->nready = 0;
+    for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next)
+        lane->ready[with->nready++] = r->ready;
+    with->ready = lane->ready;
     return TUTTI_OK;
 }
 
-static inline tutti_status_t get_schedule(tutti__cache_t *cache, const tutti__call_t *call,
-                                          const tutti__want_t *want, int in_place,
-                                          const tutti__sched_t **ret_sched)
+static tutti_status_t on_device(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_with_t *with)
 {
-    switch (call->kind) {
-    case TUTTI_CALL_SEND:
-        return tutti__cache_sendrecv(cache, call->root, TUTTI__NOBODY, ret_sched);
-    case TUTTI_CALL_RECV:
-        return tutti__cache_sendrecv(cache, TUTTI__NOBODY, call->root, ret_sched);
-    case TUTTI_CALL_SENDRECV:
-        return tutti__cache_sendrecv(cache, call->root, call->source, ret_sched);
-    default:
-        return tutti__cache_get(cache, want, in_place, ret_sched);
+    const tutti__bucket_t *bucket = lane->first;
+
+    with->stays_in_host = !fits_device(e, bucket);
+    with->awaits_input = e->words != NULL;
+    with->detaches = 1;
+    with->uses_stage = bucket->first->is_zero;
+    with->npieces = (size_t)bucket->nrequests * e->size;
+    with->scaled = &bucket->first->call;
+    return gather_ready(lane, with);
+}
+
+/* Estimate the cost of a step with the first bucket of a lane. To start a bucket in device memory
+   takes little time. */
+static size_t bucket_bytes(const tutti__bucket_t *bucket)
+{
+    size_t total = 0;
+
+    for (const tutti__request_t *r = bucket->first; r != NULL && !bucket->on_device; r = r->next)
+        total += r->bytes;
+    return total;
+}
+
+/* Make the call that serves the bucket, on the user's buffers or fused. */
+static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_with_t *with)
+{
+    const tutti__bucket_t *bucket = lane->first;
+    const tutti__request_t *r = bucket->first;
+    /* A zero contribution has no device data, so it is not staged. */
+    int is_device = r->call.on_device && (!r->is_zero || fits_device(e, bucket));
+    int fused = bucket->nrequests > 1 || r->is_zero ||
+                (is_device && is_packed(bucket) && fits_device(e, bucket));
+    tutti_status_t status = TUTTI_OK;
+
+    with->tag = TUTTI__TAG_BUCKET;
+    with->signature = (uint32_t)tutti__hash(&bucket->number, sizeof(uint32_t));
+    lane->call = r->call;
+    lane->call.on_device = is_device;
+    if (fused) {
+        with->packing = &tutti__fuse_packing;
+        with->owner = lane;
+        status = tutti__fuse_call(e, lane, &lane->call);
     }
+    return status == TUTTI_OK && is_device ? on_device(e, lane, with) : status;
 }
 
-tutti_status_t tutti__lanes_schedule(tutti__cache_t *cache, const tutti__call_t *call,
-                                     const tutti__want_t *want, int in_place,
-                                     const tutti__sched_t **ret_sched)
+/* Start the operation of a lane's first bucket. AGAIN: it cannot start yet. */
+static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane)
 {
-    return get_schedule(cache, call, want, in_place, ret_sched);
-}
-
-tutti_status_t tutti__lanes_run(tutti__lane_t *lane, const tutti__sched_t *sched)
-{
-    lane->exec.tag = TUTTI__TAG_BUCKET;
-    lane->exec.signature = (uint32_t)tutti__hash(&lane->first->number, sizeof(uint32_t));
-    return tutti__run_start(&lane->run, sched, &lane->exec);
-}
-
-/*
- * Begin the first bucket of a lane; afterwards `running`, unless there is nothing to do.
- *
- * TUTTI__AGAIN: this thread is not allowed to; nothing was done. *ret_refused: no rank can
- * serve the call.
- */
-static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
-                            tutti_status_t *ret_refused)
-{
-    const tutti__sched_t *sched;
-    tutti__want_t want = { 0 };
-    int in_place, empty;
+    tutti__request_t *r = lane->first->first;
+    tutti__call_with_t with = { .tag = 0 };
     tutti_status_t status;
 
     if (lane->first->nrequests == 0)
         return TUTTI_OK;
-    status = make_call(e, lane);
-    if (status == TUTTI_OK && lane->on_device)
-        return tutti__device_start(e, lane, who, ret_refused);
-    if (status == TUTTI_OK)
-        status = tutti__call_prepare(&lane->call, e->rank, e->size, &lane->room, &want, &lane->exec,
-                                     &in_place, &empty);
-    if (status != TUTTI_OK || empty)
-        return status;
-    status = get_schedule(&e->cache, &lane->call, &want, in_place, &sched);
-    if (status == TUTTI_ERR_UNSUPPORTED || status == TUTTI_ERR_INVALID_ARGUMENT) {
-        *ret_refused = status;
-        return TUTTI_OK;
-    }
-    if (status != TUTTI_OK)
-        return status;
-    lane->polls = polls(e, sched);
-    if (lane->polls && tutti__lanes_forbidden(e, sched, who))
+    if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL && !tutti__join_counts(e, r))
         return TUTTI__AGAIN;
-    lane->bytes =
-        TUTTI__MAX(lane->exec.count, lane->exec.in_count) * tutti_dtype_bytes(lane->exec.dtype);
-    if (lane->fused)
-        tutti__fuse_pack(e, lane);
-    else
-        tutti__call_begin(&lane->call, &lane->room, &lane->exec);
-    status = tutti__lanes_run(lane, sched);
-    lane->running = status == TUTTI_OK;
-    return status;
-}
-
-/* Copy the results of a complete run to the user's buffers. */
-static void deliver(tutti__engine_t *e, tutti__lane_t *lane)
-{
-    if (lane->fused)
-        tutti__fuse_unpack(e, lane);
-    else
-        tutti__call_end(&lane->call, &lane->room, &lane->exec);
+    lane->counting = lane->first->counts;
+    if (lane->counting) {
+        tutti__operation_start_counts(&lane->op, &r->call, r->is_zero);
+    } else {
+        status = make_call(e, lane, &with);
+        if (status != TUTTI_OK)
+            return status;
+        tutti__operation_start(&lane->op, &lane->call, &with);
+    }
+    lane->op.bytes = bucket_bytes(lane->first);
+    lane->running = 1;
+    return TUTTI_OK;
 }
 
 static tutti__bucket_t *take_first(tutti__engine_t *e, tutti__lane_t *lane)
 {
     tutti__bucket_t *bucket = lane->first;
 
+    assert(bucket != NULL && lane->op.at == TUTTI__AT_END && e->in_flight > 0);
     lane->first = bucket->next;
     if (lane->first == NULL)
         lane->last = NULL;
@@ -255,42 +244,79 @@ static void finish(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t statu
     free(bucket);
 }
 
-/* The run is complete, or there was none. */
-static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t refused)
+/* All ranks know that no rank can serve the bucket. */
+static void refuse(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t status)
 {
     char text[TUTTI__ERROR_BYTES];
-    tutti_status_t status = refused;
+    const tutti__request_t *r = lane->first->first;
 
-    text[0] = '\0';
-    if (TUTTI__UNLIKELY(refused != TUTTI_OK))
+    if (lane->counting)
+        snprintf(text, sizeof(text), "tensor '%.200s': in %s %.200s", r->name,
+                 tutti__call_name(r->call.kind), tutti_last_error());
+    else
         snprintf(text, sizeof(text), "%s", tutti_last_error());
-    if (lane->running && lane->counting) {
-        lane->running = 0;
-        status = tutti__exchange_done(e, lane, text, sizeof(text));
-        if (status == TUTTI_OK) {
-            lane->first->counts = 0;
-            return;
-        }
-    } else if (lane->running && !lane->on_device) {
-        deliver(e, lane);
-    } else if (lane->running && lane->phase == TUTTI__DEVICE_QUEUED) {
-        tutti__completion_add(e, take_first(e, lane));
-        return;
-    }
-    finish(e, lane, status, status == TUTTI_OK ? NULL : text);
+    tutti__operation_cancel(&lane->op);
+    finish(e, lane, status, text);
 }
 
-/* A peer that has left sends nothing more. Nor does a peer whose status page is IDLE: it runs no
-   more buckets, and its data are already here, except data over MPI, which may be late. */
-static int waits_for_left(tutti__engine_t *e, const tutti__lane_t *lane)
-{
-    uint32_t peer = (uint32_t)lane->hint.peer;
+/* ---- the exchange of counts ---- */
 
-    if (lane->hint.peer < 0)
-        return 0;
-    return tutti__watch_has_left(e->watch, peer) ||
-           (e->env.exec->xport[peer]->ops->progress == NULL &&
-            tutti__watch_is_idle(e->watch, peer));
+/* Keep the counts that each rank gives to this rank: the third of the request's four arrays. */
+static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_t size)
+{
+    size_t *counts = r->arrays + 2 * (size_t)size;
+
+    for (uint32_t s = 0; s < size; s++)
+        counts[s] = (size_t)*tutti__exchange_from(x, size, s);
+    r->call.recvcounts = counts;
+}
+
+/* A rank has no buffer, because it did not know the size. So the bucket ends here, and each rank
+   announces the tensor again, as phase 1, when it has a buffer: no lane waits for a user. */
+static void next_phase(tutti__engine_t *e, tutti__request_t *r, const tutti__exchange_t *x)
+{
+    if (r->counts_later)
+        keep_counts(r, x, e->size);
+    r->agreed = 0;
+    r->phase = 1;
+    if (r->is_zero) {
+        r->next = e->zeros;
+        e->zeros = r;
+        return;
+    }
+    tutti__mutex_lock(&e->queue_lock);
+    tutti__store_release(&r->counted, r->counts_later ? 1 : 2);
+    if (!r->counts_later)
+        tutti__request_queue(e, r);
+    tutti__mutex_unlock(&e->queue_lock);
+    tutti__request_wake(e);
+}
+
+/* ---- its end ---- */
+
+/* The operation is done, or there was none. */
+static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane)
+{
+    if (lane->running && lane->counting) {
+        lane->running = 0;
+        lane->first->counts = 0;
+        if (lane->op.exchange.all_know)
+            return; /* the data follow in the same lane at once */
+        next_phase(e, lane->first->first, &lane->op.exchange);
+        finish(e, lane, TUTTI__AGAIN, NULL);
+    } else if (lane->running && lane->op.is_queued) {
+        tutti__completion_add(e, take_first(e, lane));
+    } else {
+        finish(e, lane, TUTTI_OK, NULL);
+    }
+}
+
+/* All is queued: an event stands behind the results. */
+static tutti_status_t record_result(tutti__engine_t *e, const tutti__lane_t *lane)
+{
+    if (!lane->running || !lane->op.is_queued)
+        return TUTTI_OK;
+    return tutti__completion_record(e, lane->first, e->env.exec->device->lane[lane - e->lane].up);
 }
 
 static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t status)
@@ -300,93 +326,58 @@ static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t s
     snprintf(text, sizeof(text), "%s, tensor '%.100s': %.300s",
              tutti__boot_rank_name(e->env.boot, e->rank), lane->first->first->name,
              tutti_last_error());
-    if (lane->on_device)
+    if (lane->running && !lane->counting && lane->call.on_device)
         tutti__watch_fail(e->watch, status, text);
     else
         tutti__watch_end(e->watch, status, text);
 }
 
-/* The run waited for a rank that has left: poll once more. */
-static tutti_status_t step_again(tutti__engine_t *e, tutti__lane_t *lane)
-{
-    tutti_status_t status;
-    char text[160];
+/* ---- steps ---- */
 
-    /* Data that the peer wrote before it left may have arrived after the first poll. */
-    status = tutti__run_step(&lane->run, &lane->hint);
-    if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
-        return status;
-    if (tutti__watch_left_text(e->watch, (uint32_t)lane->hint.peer, text, sizeof(text)))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
-    return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has ended, as another rank has left",
-                       tutti__boot_rank_name(e->env.boot, (uint32_t)lane->hint.peer));
+/* One step of a lane's operation. If it waits for a rank that has left, a second step decides. */
+static inline tutti_status_t step_operation(tutti__engine_t *e, tutti__lane_t *lane)
+{
+    tutti_status_t status = tutti__operation_step(&lane->op);
+
+    if (status == TUTTI__AGAIN && TUTTI__UNLIKELY(tutti__operation_awaits_left(&lane->op)))
+        status = tutti__operation_step_left(&lane->op);
+    if (TUTTI__UNLIKELY(lane->op.is_certain)) {
+        lane->op.is_certain = 0;
+        tutti__semaphore_begin(e, lane->first);
+    }
+    return status;
 }
 
-/* One step of a lane's run. If it waits for a rank that has left, a second poll decides. */
-static inline tutti_status_t step_run(tutti__engine_t *e, tutti__lane_t *lane)
-{
-    tutti_status_t status = tutti__run_step(&lane->run, &lane->hint);
-
-    if (status != TUTTI__AGAIN || !waits_for_left(e, lane))
-        return status;
-    return step_again(e, lane);
-}
-
-tutti_status_t tutti__lanes_step_run(tutti__engine_t *e, tutti__lane_t *lane)
-{
-    return step_run(e, lane);
-}
-
-/* Bytes of the first bucket of a lane, which estimate the cost of a step. */
-static size_t bucket_bytes(const tutti__lane_t *lane)
-{
-    size_t total = 0;
-
-    if (lane->running)
-        return lane->bytes;
-    /* To start such a bucket takes little time. */
-    if (lane->first->on_device)
-        return 0;
-    for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next)
-        total += r->bytes;
-    return total;
-}
-
-/* A brief step does no more than this, which is about 10 us of work. */
-#define BRIEF_BYTES 65536
-
-/* Advance one lane. After a complete run the next begins at once. */
+/* Advance one lane. After a complete operation the next begins at once. */
 static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, int *ret_left)
 {
     int moved = 0;
 
     while (lane->first != NULL) {
-        tutti_status_t status = TUTTI_OK, refused = TUTTI_OK;
+        size_t bytes = lane->running ? lane->op.bytes : bucket_bytes(lane->first);
+        uint32_t at = lane->op.at;
+        tutti_status_t status;
 
-        if (who == TUTTI__STEP_BRIEF && bucket_bytes(lane) > BRIEF_BYTES) {
+        if (who == TUTTI__STEP_BRIEF && bytes > TUTTI__BRIEF_BYTES) {
             *ret_left = 1;
             return moved;
         }
-        if (!lane->running) {
-            status = start(e, lane, who, &refused);
-            moved |= status == TUTTI_OK;
-        }
-        if (status == TUTTI_OK && lane->running) {
-            if (TUTTI__UNLIKELY(lane->on_device))
-                status = tutti__device_step(e, lane, who, &refused);
-            else if (lane->polls && tutti__lanes_forbidden(e, lane->run.sched, who))
-                return moved;
-            else
-                status = step_run(e, lane);
-        }
+        status = lane->running ? TUTTI_OK : start(e, lane);
+        if (status == TUTTI_OK && lane->running)
+            status = step_operation(e, lane);
         if (status == TUTTI__AGAIN)
-            return moved;
-        if (status != TUTTI_OK) {
+            return moved | (lane->running && (uint32_t)lane->op.at != at);
+        if (status == TUTTI_OK)
+            status = record_result(e, lane);
+        moved = 1;
+        if (status == TUTTI_OK)
+            end_bucket(e, lane);
+        else if (lane->running && lane->op.is_common)
+            refuse(e, lane, status);
+        else {
             fail(e, lane, status);
             return 1;
         }
-        end_bucket(e, lane, refused);
-        moved = 1;
     }
     return moved;
 }
@@ -408,15 +399,14 @@ int32_t tutti__lanes_hint(const tutti__engine_t *e, const tutti__request_t *requ
 {
     const tutti__lane_t *lane = lane_of(e, request);
 
-    return lane != NULL ? lane->hint.peer : -1;
+    return lane != NULL ? lane->op.hint.peer : -1;
 }
 
 int tutti__lanes_want_data(const tutti__engine_t *e, const tutti__request_t *request)
 {
     const tutti__lane_t *lane = lane_of(e, request);
 
-    return lane != NULL && lane->on_device &&
-           (lane->phase == TUTTI__DEVICE_INPUT || lane->phase == TUTTI__DEVICE_STAGED_IN);
+    return lane != NULL && tutti__operation_awaits_data(&lane->op);
 }
 
 static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
@@ -425,7 +415,7 @@ static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
 
     for (uint32_t i = 1; i < TUTTI__LANES && !tutti__watch_has_ended(e->watch); i++) {
         moved |= step_lane(e, &e->lane[i], who, ret_left);
-        polling |= e->lane[i].first != NULL && e->lane[i].polls;
+        polling |= e->lane[i].first != NULL && e->lane[i].op.polls;
     }
     polling |= e->completion_first != NULL;
     /* Wake waiters from a long sleep: they must poll more often now, and only they may be allowed

@@ -5,14 +5,10 @@ libtutti_all_la_SOURCES += \
     %reldir%/engine.c \
     %reldir%/engine.h \
     %reldir%/events.c \
-    %reldir%/exchange.c \
-    %reldir%/flat.c \
-    %reldir%/flat.h \
     %reldir%/fuse.c \
     %reldir%/join.c \
     %reldir%/completion.c \
     %reldir%/lanes.c \
-    %reldir%/on_device.c \
     %reldir%/pending.c \
     %reldir%/queued.c \
     %reldir%/requests.c \
@@ -22,5 +18,10 @@ libtutti_all_la_SOURCES += \
     %reldir%/thread.c \
     %reldir%/semaphore.c \
     %reldir%/token.c \
+    %reldir%/help.c \
+    %reldir%/run.c \
+    %reldir%/run.h \
     %reldir%/wait.c \
+    %reldir%/wait.h \
+    %reldir%/wait_loop.c \
     %reldir%/wait_calls.c

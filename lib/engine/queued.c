@@ -9,7 +9,6 @@
 #include "engine/state.h"
 
 #include "base/time.h"
-#include "node/nccl/nccl.h"
 
 #define LOOKS_PER_DEADLINE 8
 #define LOOK_NS 1000000000u /* longest interval of the checks */
@@ -37,10 +36,10 @@ static tutti_status_t look(tutti__engine_t *e, uint64_t now, uint64_t limit_ns, 
 {
     const tutti__exec_device_t *device = e->env.exec->device;
     int before = tutti__device_enter(e->env.exec->device);
-    tutti_status_t status = tutti__nccl_node_overdue(device->node, now, limit_ns, ret_tag);
+    tutti_status_t status = device->node->device_ops->overdue(device->node, now, limit_ns, ret_tag);
 
     if (status == TUTTI_OK && device->flat != NULL)
-        status = tutti__nccl_node_overdue(device->flat, now, limit_ns, ret_tag);
+        status = device->flat->device_ops->overdue(device->flat, now, limit_ns, ret_tag);
     tutti__device_leave(e->env.exec->device, before);
     return status;
 }

@@ -131,7 +131,7 @@ static void check_lanes(tutti__engine_t *e, uint64_t now)
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         const tutti__lane_t *lane = &e->lane[i];
         uint64_t number = lane->first != NULL ? 1 + (uint64_t)lane->first->number : 0;
-        uint64_t sum = 31 * (31 * number + lane->run.moves) + lane->staged.moves;
+        uint64_t sum = 31 * (31 * number + tutti__operation_moves(&lane->op)) + lane->op.at;
 
         if (sum == e->lane_sum[i])
             continue;

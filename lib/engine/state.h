@@ -12,8 +12,8 @@
 #include "base/lock.h"
 #include "base/status.h"
 #include "engine/engine.h"
-#include "engine/flat.h"
-#include "call/staged.h"
+#include "engine/wait.h"
+#include "call/operation.h"
 
 /* The kind of message to rank 0 about a tensor that has waited for long: a text. */
 #define TUTTI__MSG_MISSING TUTTI__MSG_OTHERS
@@ -93,39 +93,16 @@ struct tutti__bucket {
     uint64_t since_ns;       /* start of the pending completion */
 };
 
-/* The phase of a bucket of tensors in device memory; see on_device.c. */
-typedef enum {
-    TUTTI__DEVICE_COME,       /* flat run: first step of the launch sequencer, see flat.h */
-    TUTTI__DEVICE_TURN,       /* flat run: second step */
-    TUTTI__DEVICE_INPUT,      /* nothing is queued before the data are complete; see semaphore.c */
-    TUTTI__DEVICE_RUN,        /* its schedule runs: on the device, or staged in host memory */
-    TUTTI__DEVICE_STAGED_IN,  /* the data are copied to host memory */
-    TUTTI__DEVICE_STAGED_OUT, /* the results are copied back */
-    TUTTI__DEVICE_QUEUED      /* all is queued: the bucket leaves the lane, see completion.c */
-} tutti__device_phase_t;
-
 /* The engine's lanes are 1 to TUTTI__LANES - 1; entry 0 is unused. */
 typedef struct {
-    tutti__run_t run;
+    tutti__engine_t *engine;
+    tutti__operation_t op;
     tutti__bucket_t *first, *last; /* first: in flight, if running */
     int running;
-    int counting;                /* the run exchanges counts */
-    int fused;                   /* the run uses `fuse` */
-    int polls;                   /* only polling advances the run: MPI, or a device */
-    int on_device;               /* its tensors are device memory. Then the next fields are used: */
-    tutti__device_phase_t phase; /* if running */
-    int is_staged;               /* the call runs in host memory */
-    int unpacks;                 /* results must be copied to the user's buffers */
-    const tutti__sched_t *sched; /* of a run on the device; flat: the run behind the sequencer */
-    tutti__gate_t gate;
-    tutti__staged_t staged;
-    tutti__piece_t *pieces; /* [pieces_room] the pack or unpack that is being built */
-    size_t npieces, pieces_room;
-    size_t bytes; /* of the run */
-    tutti__hint_t hint;
-    tutti__call_t call; /* the call that the run serves, and its parts */
-    tutti__exec_call_t exec;
-    tutti__call_room_t room;
+    int counting;            /* the operation exchanges counts */
+    tutti__call_t call;      /* the call that serves the first bucket */
+    tutti__devent_t **ready; /* [ready_room] */
+    size_t ready_room;
     char *fuse; /* in the arena: memory for fused buckets */
     size_t fuse_bytes;
     char *packed; /* memory that the bucket is packed into: `fuse`, or the device's */
@@ -181,11 +158,19 @@ struct tutti__engine {
     tutti__request_t *given; /* requests that were handed over to streams */
     uint64_t looked_ns;      /* the last check of `given` */
     tutti__cache_t cache, device_cache;
+    tutti__call_env_t calls;              /* of all lanes */
     uint64_t stall_ns;                    /* the last check for stalls; see stalls.c */
     uint64_t lane_sum[TUTTI__LANES];      /* sum of the fields that change when a lane advances, */
     uint64_t lane_moved_ns[TUTTI__LANES]; /* and the time of the check that found it changed */
     uint64_t queued_ns;                   /* the last check of the work queued in streams */
     int buried;                           /* the state was cleared after the end */
+
+    /* The engines of one world; see help.c. */
+    tutti__engine_t *world; /* itself in a world's engine */
+    int needs_help;         /* of the world's: its thread may not drive all transports */
+    tutti__mutex_t groups_lock;
+    tutti__engine_t *groups;     /* under groups_lock: those of the world's groups */
+    tutti__engine_t *next_group; /* under the world's groups_lock */
 
     /* Set up once. */
     tutti__watch_t *watch;
@@ -259,11 +244,10 @@ void tutti__request_callbacks(tutti__engine_t *e);
 /* fuse.c: several tensors as one call, in a lane's memory */
 /* Provide a lane's memory of at least `bytes` bytes. */
 tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes);
-/* Lay out the lane's first bucket, and make the call that serves it. */
+/* Lay out the lane's first bucket, and make the call that serves it of lane->call. */
 tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_t *ret_call);
-/* In device memory: add the copies to a list, see tutti__device_copy. */
-void tutti__fuse_pack(const tutti__engine_t *e, tutti__lane_t *lane);
-void tutti__fuse_unpack(const tutti__engine_t *e, tutti__lane_t *lane);
+/* Its owner is the lane. */
+extern const tutti__packing_t tutti__fuse_packing;
 
 /* events.c: threads and streams of users with a device */
 /* If there is a device. Use it on this thread first. */
@@ -276,27 +260,6 @@ tutti_status_t tutti__events_record(tutti__engine_t *e, tutti__request_t *const 
 tutti_status_t tutti__events_take(tutti__engine_t *e, tutti__devent_t **ret_event);
 /* Return the event, if there is one, to the pool; *event becomes NULL. Not under queue_lock. */
 void tutti__events_put(tutti__engine_t *e, tutti__devent_t **event);
-
-/* on_device.c: buckets of tensors in device memory */
-/* Begin the lane's call; afterwards `running`, unless there is nothing to do. AGAIN: this thread is
-   not allowed to; nothing was done. *ret_refused: as below. */
-tutti_status_t tutti__device_start(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
-                                   tutti_status_t *ret_refused);
-/* Continue until it is done, or AGAIN. *ret_refused: no rank can serve the call. */
-tutti_status_t tutti__device_step(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who,
-                                  tutti_status_t *ret_refused);
-/* flat.c: advance one phase of the launch sequencer; after the last phase the run starts. */
-tutti_status_t tutti__flat_step(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who);
-/* Can NCCL serve the call, if the schedule is flat? Equal on all ranks. */
-int tutti__flat_serves(const tutti__engine_t *e, const tutti__call_t *call,
-                       const tutti__sched_t *sched);
-/* Can all ranks serve the lane's first bucket in device memory? */
-int tutti__device_fits(const tutti__engine_t *e, const tutti__bucket_t *bucket);
-/* 1: the bucket has one tensor, which is packed into the lane's device memory. Equal
-   on all ranks. */
-int tutti__device_packs(const tutti__engine_t *e, const tutti__bucket_t *bucket);
-/* Add a copy to the next pack or unpack. */
-void tutti__device_copy(tutti__lane_t *lane, void *to, const void *from, size_t count);
 
 /* completion.c: pending completions, which are buckets that are queued on the device; with the
    token, and on its device */
@@ -339,15 +302,6 @@ void tutti__semaphore_end_all(tutti__engine_t *e, const char *text);
 /* For the thread: end the communicator if such a request passes the deadline. */
 void tutti__semaphore_watch(tutti__engine_t *e);
 
-/* exchange.c: the exchange of counts before the data of v collectives */
-/* The call that sums the counts of all ranks in the lane's memory. */
-tutti_status_t tutti__exchange_call(tutti__engine_t *e, tutti__lane_t *lane,
-                                    tutti__call_t *ret_call);
-/* The exchange is complete. OK: continue with the data; AGAIN: a rank has no buffer yet; MISMATCH,
-   with text. Equal on all ranks. */
-tutti_status_t tutti__exchange_done(tutti__engine_t *e, const tutti__lane_t *lane, char *text,
-                                    size_t bytes);
-
 /* join.c: zero contributions of a rank that has joined */
 /* NULL: no memory, and the communicator has ended. name: [name_bytes] */
 tutti__request_t *tutti__join_zero(tutti__engine_t *e, const tutti__metadata_t *metadata,
@@ -382,17 +336,7 @@ int32_t tutti__lanes_hint(const tutti__engine_t *e, const tutti__request_t *requ
 /* 1: its data depend on this rank's own work on the device, which is not complete. */
 int tutti__lanes_want_data(const tutti__engine_t *e, const tutti__request_t *request);
 /* Abandon everything in flight. */
-void tutti__lanes_clear(tutti__engine_t *e, tutti__who_t who);
-/* For on_device.c: is this thread forbidden to drive the transports of a schedule? */
-int tutti__lanes_forbidden(const tutti__engine_t *e, const tutti__sched_t *sched, tutti__who_t who);
-tutti_status_t tutti__lanes_schedule(tutti__cache_t *cache, const tutti__call_t *call,
-                                     const tutti__want_t *want, int in_place,
-                                     const tutti__sched_t **ret_sched);
-/* Begin a run of lane->exec. */
-tutti_status_t tutti__lanes_run(tutti__lane_t *lane, const tutti__sched_t *sched);
-/* One step of a lane's run. */
-tutti_status_t tutti__lanes_step_run(tutti__engine_t *e, tutti__lane_t *lane);
-
+void tutti__lanes_clear(tutti__engine_t *e);
 /* stalls.c: warn about tensors and requests that have waited for TUTTI_STALL_WARNING.
    With the token. */
 void tutti__stalls_check(tutti__engine_t *e);
@@ -411,7 +355,13 @@ void tutti__watch_queued(tutti__engine_t *e);
 /* The longest sleep between two checks of deadlines and stalls. */
 #define TUTTI__TICK_MS 500
 
+/* help.c: enter the engine in its world's list, and leave it. */
+void tutti__help_open(tutti__engine_t *e);
+void tutti__help_close(tutti__engine_t *e);
+
 /* token.c */
+/* Take a step, if there is work and the token is free. Calls no callbacks. */
+void tutti__engine_help(tutti__engine_t *engine);
 int tutti__token_take(tutti__engine_t *e);
 /* Wait until the token is taken; no thread keeps it for long. For rare callers: others
    sleep meanwhile. */
@@ -429,6 +379,11 @@ void tutti__engine_ring_self(const tutti__engine_t *e);
 
 /* wait.c */
 typedef struct {
+    tutti__wait_t wait;
+    int timeout_ms;
+    uint64_t limit_ns;
+    int holds;                    /* this waiter owns the token */
+    int calls_back;               /* callbacks are due */
     tutti__request_t *one;        /* the request; or NULL: */
     tutti_request_t *const *list; /* [n]; NULL entries are ignored */
     size_t n;
@@ -437,6 +392,7 @@ typedef struct {
     size_t ready;    /* `list`: the index of the request that ended first, or n */
     uint32_t looked; /* `list`: the epoch of the last search */
     int has_looked;
+    int is_empty; /* `list`: no entry is left to wait for: callbacks have freed all */
 } tutti__waiter_t;
 
 /* Is the request done? */
@@ -461,8 +417,9 @@ tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
 /* With the token: write which rank or device a request waits for; 1 if that is certain. */
 int tutti__wait_culprit(tutti__engine_t *e, const tutti__request_t *request, char *text,
                         size_t bytes);
-/* The library's own deadline has passed: end the communicator. */
-void tutti__wait_give_up(tutti__engine_t *e, const tutti__request_t *request);
+/* The deadline has passed? TIMEOUT: the caller's. The library's own ends the communicator. OK: go on
+   waiting. Without the token. */
+tutti_status_t tutti__wait_check(tutti__engine_t *e, tutti__waiter_t *w);
 /* Wait until it is ready; all requests belong to one engine. OK: it is ready; TIMEOUT: not yet. */
 tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_ms);
 /* As tutti_wait. */

@@ -6,6 +6,8 @@
  */
 #include "engine/state.h"
 
+#include "base/own_thread.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -57,19 +59,12 @@ static int thread_work(tutti__engine_t *e)
     return 1;
 }
 
-static _Thread_local int is_own;
-
-int tutti__thread_is_own(void)
-{
-    return is_own;
-}
-
 static void *thread_main(void *arg)
 {
     tutti__engine_t *e = arg;
     int busy = 0;
 
-    is_own = 1;
+    tutti__thread_set_own();
     while (!atomic_load(&e->stop)) {
         int64_t nap = tutti__stalls_nap_us(e);
         int64_t queued = tutti__watch_queued_us(e);

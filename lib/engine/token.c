@@ -81,7 +81,7 @@ static int take_queue(tutti__engine_t *e)
 
 /* The communicator has ended: tell the neighbours, end all pending requests, and clear the state.
    Peers receive the reason before they see the effects of the abort. */
-static void bury(tutti__engine_t *e, tutti__who_t who)
+static void bury(tutti__engine_t *e)
 {
     const char *text;
     tutti_status_t status = tutti__watch_state(e->watch, &text);
@@ -91,7 +91,7 @@ static void bury(tutti__engine_t *e, tutti__who_t who)
         e->buried = 1;
         if (e->env.exec->device != NULL)
             tutti__device_abort(e->env.exec->device);
-        tutti__lanes_clear(e, who);
+        tutti__lanes_clear(e);
         tutti__agreed_clear(e);
     }
     tutti__request_finish_all(e, NULL, status, text);
@@ -118,7 +118,7 @@ int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
         refuse(e);
     if (tutti__watch_has_ended(e->watch)) {
         if (!e->buried || atomic_load(&e->pending) > 0)
-            bury(e, who);
+            bury(e);
         return 0;
     }
     moved |= take_queue(e);
@@ -200,8 +200,8 @@ void tutti__engine_help(tutti__engine_t *e)
 
 void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who)
 {
-    if (who == TUTTI__STEP_WAITER && e->env.help != NULL)
-        e->env.help(e->env.help_arg);
+    if (who == TUTTI__STEP_WAITER)
+        tutti__engine_help_others(e);
     if (!tutti__token_take(e))
         return;
     tutti__engine_step(e, who);

@@ -9,6 +9,8 @@
  */
 #include "engine/state.h"
 
+#include "base/constants.h"
+
 #include "base/forked.h"
 #include "base/time.h"
 
@@ -17,13 +19,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-/* Steps without effect before a waiter yields, and yields before it sleeps. A step takes about 50
-   ns, so this is about 20 us of spinning: half the cost of a wake-up. */
-#define SPIN_STEPS 400
-#define YIELD_STEPS 100
-/* After a deadline: how long a rank that cannot name the culprit waits for a rank that can. */
-#define GRACE_MS 500u
 
 /* ---- the awaited requests ---- */
 
@@ -43,9 +38,11 @@ void tutti__wait_look(tutti__waiter_t *w)
     uint64_t ended_ns = UINT64_MAX;
 
     w->ready = w->n;
+    w->is_empty = 1;
     for (size_t i = 0; i < w->n; i++) {
         const tutti__request_t *r = tutti__wait_entry(w, i);
 
+        w->is_empty &= r == NULL;
         if (r == NULL || !tutti__wait_is_done(r) || r->ended_ns >= ended_ns)
             continue;
         ended_ns = r->ended_ns;
@@ -66,41 +63,39 @@ static int is_ready(const tutti__engine_t *e, tutti__waiter_t *w)
         w->has_looked = 1;
         tutti__wait_look(w);
     }
-    return w->ready < w->n;
+    return w->ready < w->n || w->is_empty;
 }
 
 /* ---- working and sleeping ---- */
 
-/* With the token: work until it is ready, the deadline has passed, or it is time to sleep. Gives
-   the token back. 1 if due callbacks were the reason to stop. */
-static int drive(tutti__engine_t *e, tutti__waiter_t *w)
+/* Take the token if it is free, and take a step. Another owner does the work: sleep. */
+static tutti_status_t poll(tutti__wait_t *wait)
 {
-    int idle = 0, callbacks = 0;
+    tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;
+    tutti__engine_t *e = wait->engine;
 
-    tutti__stalls_check(e);
-    tutti__engine_sleeping(e, 0);
-    while (!is_ready(e, w) && idle < SPIN_STEPS + YIELD_STEPS && !atomic_load(&e->wanted)) {
-        if (tutti__engine_step(e, TUTTI__STEP_WAITER)) {
-            idle = 0;
-            callbacks = atomic_load(&e->callbacks);
-            if (callbacks)
-                break;
-            continue;
-        }
-        idle++;
-        if (e->env.help != NULL)
-            e->env.help(e->env.help_arg);
-        if (idle < SPIN_STEPS && e->spin)
-            tutti__pause();
-        else if (idle < SPIN_STEPS)
-            idle = SPIN_STEPS;
-        else if (tutti__now_ns() < w->deadline_ns)
-            sched_yield();
-        else
-            break;
+    if (is_ready(e, w))
+        return TUTTI_OK;
+    wait->moved = 0;
+    wait->hint.peer = -1;
+    if (!w->holds && tutti__token_take(e)) {
+        w->holds = 1;
+        wait->looks = 0;
+        tutti__stalls_check(e);
+        tutti__engine_sleeping(e, 0);
     }
-    tutti__token_leave(e, TUTTI__STEP_BRIEF);
-    return callbacks;
+    if (w->holds)
+        wait->moved = tutti__engine_step(e, TUTTI__STEP_WAITER);
+    w->calls_back = wait->moved && atomic_load(&e->callbacks);
+    wait->rests = !w->holds || w->calls_back || atomic_load(&e->wanted);
+    return is_ready(e, w) ? TUTTI_OK : TUTTI__AGAIN;
+}
+
+static void let_go(tutti__engine_t *e, tutti__waiter_t *w)
+{
+    if (w->holds)
+        tutti__token_leave(e, TUTTI__STEP_BRIEF);
+    w->holds = 0;
 }
 
 /* Leave the work to the token's owner or to the thread: sleep until a request is done. */
@@ -120,27 +115,27 @@ static int64_t nap_us(const tutti__engine_t *e, const tutti__waiter_t *w, uint64
 {
     int64_t left = w->deadline_ns > now ? (int64_t)(w->deadline_ns - now) / 1000 + 1 : 0;
 
+    if (left == 0) /* until the culprit has been reported */
+        return TUTTI__NEWS_POLL_US;
     if (atomic_load(&e->polling))
         return TUTTI__MIN(left, TUTTI__POLL_SLEEP_US);
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);
 }
 
-/* Work or sleep until it is ready; 0 if the deadline came first. */
-static int wait_ready(tutti__engine_t *e, tutti__waiter_t *w)
+static tutti_status_t sleep_until_done(tutti__wait_t *wait)
 {
-    while (!is_ready(e, w)) {
-        uint64_t now;
+    tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;
+    tutti__engine_t *e = wait->engine;
+    int calls_back = w->calls_back;
+    tutti_status_t status;
 
-        if (tutti__token_take(e) && drive(e, w))
-            continue;
-        if (is_ready(e, w))
-            break;
-        now = tutti__now_ns();
-        if (now >= w->deadline_ns)
-            return 0;
-        sleep_epoch(e, w, nap_us(e, w, now));
-    }
-    return 1;
+    let_go(e, w);
+    if (calls_back || is_ready(e, w))
+        return TUTTI_OK;
+    status = tutti__wait_check(e, w);
+    if (status == TUTTI_OK && !is_ready(e, w))
+        sleep_epoch(e, w, nap_us(e, w, tutti__now_ns()));
+    return status;
 }
 
 /* ---- deadlines ---- */
@@ -171,46 +166,54 @@ int tutti__wait_culprit(tutti__engine_t *e, const tutti__request_t *request, cha
     return certain;
 }
 
-static int find_culprit(tutti__engine_t *e, const tutti__request_t *request, char *text,
-                        size_t bytes)
+static int find_culprit(void *waiter, char *text, size_t bytes)
 {
+    tutti__waiter_t *w = waiter;
+    tutti__engine_t *e = w->wait.engine;
     int certain;
 
     tutti__token_await(e);
-    certain = tutti__wait_culprit(e, request, text, bytes);
+    certain = tutti__wait_culprit(e, tutti__wait_first(w), text, bytes);
     tutti__token_leave(e, TUTTI__STEP_WAITER);
     return certain;
 }
 
-/*
- * The library's own deadline has passed: the request will never be complete. Other ranks have the
- * same deadline, so a rank that can name the culprit goes first.
- */
-void tutti__wait_give_up(tutti__engine_t *e, const tutti__request_t *request)
+static void what(void *waiter, const char *time, char *text, size_t bytes)
 {
-    uint64_t now = tutti__now_ns();
-    /* Rank 0 can name at least the host. */
-    uint64_t limit = now + (e->parent < 0 ? 1 : 2) * GRACE_MS * 1000000u;
-    double waited_s = (double)(now - request->since_ns) / 1e9;
-    char text[TUTTI__ERROR_BYTES], culprit[448];
+    const tutti__request_t *request = tutti__wait_first(waiter);
+    char since[24];
 
-    if (!tutti__watch_halted(e->watch, culprit, sizeof(culprit)) &&
-        !find_culprit(e, request, culprit, sizeof(culprit)))
-        while (!tutti__watch_has_ended(e->watch) && !tutti__wait_is_done(request) &&
-               tutti__now_ns() < limit)
-            usleep(1000);
-    if (tutti__wait_is_done(request))
-        return;
-    snprintf(text, sizeof(text), "%s waited %.*f s for tensor '%.100s': %.280s",
-             tutti__boot_rank_name(e->env.boot, e->rank), waited_s < 10 ? 1 : 0, waited_s,
-             request->name, culprit);
-    tutti__engine_kill(e, TUTTI_ERR_TIMEOUT, text);
+    (void)time;
+    snprintf(text, bytes, "waited %s for tensor '%.100s'",
+             tutti__late_time(tutti__now_ns() - request->since_ns, since), request->name);
 }
 
-/* A rank that has joined waits for the working ranks: each bucket extends its deadline. */
-static int has_time(tutti__engine_t *e, const tutti__request_t *request, uint64_t ms)
+/* The caller's timeout has passed: TIMEOUT. The library's own has passed: the request will never be
+   complete, so the communicator ends; rank 0 can name at least the host. A rank that has joined
+   waits for the working ranks: each bucket extends its deadline. */
+tutti_status_t tutti__wait_check(tutti__engine_t *e, tutti__waiter_t *w)
 {
-    return request->joins && tutti__now_ns() < atomic_load(&e->moved_ns) + ms * 1000000u;
+    const tutti__request_t *request;
+    const tutti__late_t late = { .what = what,
+                                 .culprit = find_culprit,
+                                 .subject = w,
+                                 .unsure_ns =
+                                     (e->parent < 0 ? 1 : 2) * TUTTI__CULPRIT_MS * 1000000u };
+    uint64_t now = tutti__now_ns();
+
+    if (now < w->deadline_ns)
+        return TUTTI_OK;
+    if (w->timeout_ms >= 0)
+        return TUTTI_ERR_TIMEOUT;
+    w->wait.engine = e;
+    request = tutti__wait_first(w);
+    if (request == NULL || (request->joins && now < atomic_load(&e->moved_ns) + w->limit_ns)) {
+        w->deadline_ns = now + w->limit_ns;
+        return TUTTI_OK;
+    }
+    if (tutti__late_check(e->watch, &late, w->deadline_ns - w->limit_ns, now, w->limit_ns))
+        tutti__engine_settle(e);
+    return TUTTI_OK;
 }
 
 /* The first awaited request that is not ready. */
@@ -231,33 +234,47 @@ tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms)
     return tutti__fail(TUTTI_ERR_TIMEOUT, "none of the tensors is done after %d ms", timeout_ms);
 }
 
-/* Wait until it is ready; all requests belong to one engine. TUTTI_ERR_TIMEOUT: not ready;
-   otherwise it is. */
+static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
+{
+    static const tutti__wait_ops_t ops = { .poll = poll,
+                                           .sleep = sleep_until_done,
+                                           .spins = TUTTI__SPIN_STEPS,
+                                           .yields = TUTTI__YIELD_STEPS };
+    tutti_status_t status;
+
+    w->wait = (tutti__wait_t){ .ops = &ops, .engine = e };
+    w->limit_ns =
+        (w->timeout_ms < 0 ? e->env.conf->timeout_ms : (uint64_t)w->timeout_ms) * 1000000u;
+    w->deadline_ns = tutti__now_ns() + w->limit_ns;
+    w->holds = 0;
+    if (w->timeout_ms == 0) {
+        tutti__engine_kick(e, TUTTI__STEP_WAITER);
+        status = is_ready(e, w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
+    } else {
+        status = tutti__wait_loop(&w->wait);
+    }
+    let_go(e, w);
+    /* Other work in flight that needs polling is left to the thread. */
+    if (atomic_load(&e->polling))
+        tutti__engine_ring_self(e);
+    return status;
+}
+
 tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_ms)
 {
+    tutti_status_t status;
+
     if (is_ready(e, w))
         return TUTTI_OK;
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "a callback must not wait for what is not done");
-    while (!is_ready(e, w) && tutti__engine_enter(e)) {
-        uint64_t ms = timeout_ms < 0 ? e->env.conf->timeout_ms : (uint64_t)timeout_ms;
-        int ready;
-
-        w->deadline_ns = tutti__now_ns() + ms * 1000000u;
-        if (timeout_ms == 0)
-            tutti__engine_kick(e, TUTTI__STEP_WAITER);
-        ready = timeout_ms == 0 ? is_ready(e, w) : wait_ready(e, w);
-        /* Other work in flight that needs polling is left to the thread. */
-        if (atomic_load(&e->polling))
-            tutti__engine_ring_self(e);
-        if (!ready && timeout_ms >= 0) {
-            tutti__engine_leave(e);
-            return tutti__wait_not_yet(w, timeout_ms);
-        }
-        if (!ready && !has_time(e, tutti__wait_first(w), ms))
-            tutti__wait_give_up(e, tutti__wait_first(w));
+    w->timeout_ms = timeout_ms;
+    if (tutti__engine_enter(e)) {
+        status = wait_entered(e, w);
         tutti__engine_leave(e);
+        if (status != TUTTI_OK)
+            return tutti__wait_not_yet(w, timeout_ms);
     }
     /* Closing ends all requests, but may not have finished. */
     while (!is_ready(e, w))

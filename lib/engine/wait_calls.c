@@ -3,14 +3,12 @@
    mechanism. Any thread. */
 #include "engine/state.h"
 
+#include "base/constants.h"
 #include "base/forked.h"
 #include "base/time.h"
 
 #include <string.h>
 #include <unistd.h>
-
-/* Sleep between two polls of requests of several communicators. */
-#define MIXED_NAP_US 100
 
 /* The result of a request, for a call with this timeout. With the caller's own timeout, TIMEOUT
    means "not yet". */
@@ -239,10 +237,13 @@ static uint64_t deadline_of(const tutti__waiter_t *w)
 /* Wait for requests of several communicators: poll all of them in turn, and nap. */
 static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
 {
-    uint64_t ms = timeout_ms < 0 ? deadline_of(w) : (uint64_t)timeout_ms;
-    uint64_t deadline = tutti__now_ns() + ms * 1000000u;
-
+    w->timeout_ms = timeout_ms;
+    w->limit_ns = (timeout_ms < 0 ? deadline_of(w) : (uint64_t)timeout_ms) * 1000000u;
+    w->deadline_ns = tutti__now_ns() + w->limit_ns;
     for (;;) {
+        const tutti__request_t *first;
+        tutti_status_t status = TUTTI_OK;
+
         for (size_t i = 0; i < w->n; i++) {
             const tutti__request_t *r = tutti__wait_entry(w, i);
 
@@ -252,18 +253,19 @@ static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
             tutti__engine_leave(r->engine);
         }
         tutti__wait_look(w);
-        if (w->ready < w->n)
+        if (w->ready < w->n || w->is_empty)
             return TUTTI_OK;
         if (tutti__engine_in_callback())
             return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "a callback must not wait for what is not done");
-        if (tutti__now_ns() >= deadline && timeout_ms >= 0)
-            return tutti__wait_not_yet(w, timeout_ms);
-        if (tutti__now_ns() >= deadline && tutti__engine_enter(tutti__wait_first(w)->engine)) {
-            tutti__wait_give_up(tutti__wait_first(w)->engine, tutti__wait_first(w));
-            tutti__engine_leave(tutti__wait_first(w)->engine);
+        first = tutti__wait_first(w);
+        if (tutti__engine_enter(first->engine)) {
+            status = tutti__wait_check(first->engine, w);
+            tutti__engine_leave(first->engine);
         }
-        usleep(MIXED_NAP_US);
+        if (status != TUTTI_OK)
+            return tutti__wait_not_yet(w, timeout_ms);
+        usleep(TUTTI__MIXED_NAP_US);
     }
 }
 
@@ -308,19 +310,18 @@ tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nreques
         *ret_index = nrequests;
         return TUTTI_OK;
     }
-    if (nrequests == 1)
-        w.one = first;
     status = mixed ? await_mixed(&w, timeout_ms) : tutti__wait(first->engine, &w, timeout_ms);
     if (status != TUTTI_OK)
         return status;
-    if (w.one == NULL)
-        status = tutti__request_of(requests[w.ready], &first);
+    *ret_index = w.ready;
+    if (w.ready == nrequests)
+        return TUTTI_OK;
+    status = tutti__request_of(requests[w.ready], &first);
     if (status != TUTTI_OK)
         return status;
     status = take(first, timeout_ms, &stays);
     if (!stays)
         requests[w.ready] = NULL;
-    *ret_index = w.ready;
     return status;
 }
 

@@ -18,7 +18,6 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "node/nccl/nccl.h"
 
 #include <unistd.h>
 
@@ -43,10 +42,14 @@ void tutti__device_leave(const tutti__exec_device_t *device, int before)
 
 /* ---- the end ---- */
 
+static int is_queued(const tutti__node_t *node)
+{
+    return node != NULL && node->device_ops->queued(node) == TUTTI__AGAIN;
+}
+
 int tutti__device_is_queued(const tutti__exec_device_t *device)
 {
-    return (device->node != NULL && tutti__nccl_node_queued(device->node) == TUTTI__AGAIN) ||
-           (device->flat != NULL && tutti__nccl_node_queued(device->flat) == TUTTI__AGAIN);
+    return is_queued(device->node) || is_queued(device->flat);
 }
 
 void tutti__device_abort(const tutti__exec_device_t *device)
@@ -54,9 +57,9 @@ void tutti__device_abort(const tutti__exec_device_t *device)
     int before = device->ops->current();
 
     if (device->node != NULL)
-        tutti__nccl_node_abort(device->node);
+        device->node->device_ops->abort(device->node);
     if (device->flat != NULL)
-        tutti__nccl_node_abort(device->flat);
+        device->flat->device_ops->abort(device->flat);
     tutti__device_leave(device, before);
 }
 

@@ -45,7 +45,7 @@ typedef struct {
     tutti__node_t *node; /* of the host's ranks, on device memory; NULL: no NCCL, so no schedule
                             runs on the device */
     /* Of all ranks of several hosts, for flat schedules; may be NULL. Each of its calls is preceded
-       by the schedules of `gate`, in host memory: engine/flat.h. */
+       by the schedules of `gate`, in host memory: call/sequencer.h. */
     tutti__node_t *flat;
     tutti__sched_t *gate[TUTTI__GATE_STEPS];
     size_t chunk_bytes; /* limit of a block's chunk in loops; at least 64. The largest power of two

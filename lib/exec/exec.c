@@ -235,7 +235,7 @@ static void start_node(tutti__run_t *run, const tutti__stream_t *st, const tutti
     call->nblk = op->nblk;
     call->nparts = op->nparts;
     if (run->device != NULL && run->ready != NULL) {
-        node_of(run)->ops->ready(node_of(run), run->lane, run->ready);
+        node_of(run)->device_ops->ready(node_of(run), run->lane, run->ready);
         run->ready = NULL;
     }
     node_of(run)->ops->start(node_of(run), run->lane, call);

@@ -61,7 +61,6 @@ typedef struct {
        is complete. */
     int queued;
     tutti__dstream_t *then;
-    uint64_t turn; /* of a flat schedule, see node/nccl/nccl.h; otherwise unused */
 } tutti__exec_call_t;
 
 /* A block of a buffer in the current call, in bytes. */
@@ -176,6 +175,11 @@ static inline int tutti__run_untouched(const tutti__run_t *run)
  * call's `ready`. NCCL's work continues until env->device->node is aborted.
  */
 void tutti__run_cancel(tutti__run_t *run);
+
+/* Was the schedule of the last run, in host memory, one node operation on whole buffers? 1: that
+   operation, with a reducer of its own. */
+int tutti__run_as_one(const tutti__run_t *run, tutti__node_call_t *ret_call,
+                      tutti__reducer_t *ret_reducer);
 
 /* Does a schedule use a transport that this thread may not drive? is_engine: the library's
    own thread. */

@@ -67,7 +67,6 @@ void tutti__run_start_device(tutti__run_t *run, const tutti__exec_call_t *call)
     run->untouched = 0;
     run->node_call.queued = call->queued && has_nodes_only(sched);
     run->node_call.then = call->then;
-    run->node_call.turn = sched->flat ? call->turn : 0;
     run->place[TUTTI__STAGE].base =
         run->direct ? run->device->lane[run->lane].direct : run->device->lane[run->lane].stage;
     for (uint32_t s = 0; s < sched->nstreams; s++) {

@@ -416,6 +416,23 @@ void tutti__run_cancel(tutti__run_t *run)
     run->sched = NULL;
 }
 
+int tutti__run_as_one(const tutti__run_t *run, tutti__node_call_t *ret_call,
+                      tutti__reducer_t *ret_reducer)
+{
+    const tutti__sched_t *sched = run->sched;
+    int is_looped;
+
+    if (sched == NULL || run->device != NULL)
+        return 0;
+    is_looped = sched->nops == 3 && sched->ops[0].kind == TUTTI__LOOP && run->trips == 1;
+    if ((sched->nops != 1 && !is_looped) || sched->ops[is_looped].kind < TUTTI__NODE_ALLREDUCE)
+        return 0;
+    *ret_reducer = run->reducer;
+    *ret_call = run->node_call;
+    ret_call->reducer = ret_reducer;
+    return 1;
+}
+
 int tutti__run_forbidden(const tutti__exec_env_t *env, const tutti__sched_t *sched, int is_engine)
 {
     for (uint32_t i = 0; i < sched->nchans; i++) {

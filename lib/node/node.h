@@ -37,12 +37,10 @@ typedef struct {
     int whole;                 /* outside loops: whole blocks; inside: chunk `trip` of each block */
     size_t trip;
     uint32_t sblk, dblk, nblk, nparts; /* as in sched.h */
-    int again; /* only src and dst have changed since this structure was started in this lane */
     /* On device memory: the operation is done when it is queued; later work in `then`
        waits for it. */
     int queued;
     tutti__dstream_t *then;
-    uint64_t turn; /* a node of all hosts' ranks: see node/nccl/nccl.h; otherwise 0 */
 } tutti__node_call_t;
 
 typedef struct {
@@ -54,16 +52,32 @@ typedef struct {
        host; no data was touched, and the lane continues with its next operation. */
     tutti_status_t (*step)(tutti__node_t *node, uint32_t lane, tutti__hint_t *hint);
     /* start in lane 0, and the first step, which may poll up to `looks` times. This is the only
-       function here that spins; it is for short calls. NULL: node/nccl has none. */
-    tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, uint32_t looks,
-                             tutti__hint_t *hint);
-    /* On device memory (otherwise NULL): the lane's next operation that moves data begins after the
-       event's last record. Call between operations, after the record; see node/nccl/nccl.h. */
-    void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
+       function here that spins; it is for short calls. is_same: only src and dst have changed since
+       this structure was started in this lane. NULL: node/nccl has none. */
+    tutti_status_t (*repeat)(tutti__node_t *node, const tutti__node_call_t *call, int is_same,
+                             uint32_t looks, tutti__hint_t *hint);
 } tutti__node_ops_t;
+
+/* What a node on device memory has in addition. node/nccl/nccl.h describes the functions. */
+typedef struct {
+    /* The lane's next operation that moves data begins after the event's last record. */
+    void (*ready)(tutti__node_t *node, uint32_t lane, tutti__devent_t *event);
+    /* A node of all hosts' ranks: a number for a call, on rank 0; and the lane's next launch has
+       this number. */
+    uint64_t (*next_turn)(tutti__node_t *node);
+    void (*turn)(tutti__node_t *node, uint32_t lane, uint64_t turn);
+    int (*serves)(const tutti__node_t *node, int reduces, tutti_dtype_t dtype, tutti_op_t op,
+                  uint32_t divisor);
+    tutti_status_t (*settle)(tutti__node_t *node);
+    tutti_status_t (*queued)(const tutti__node_t *node);
+    tutti_status_t (*overdue)(tutti__node_t *node, uint64_t now_ns, uint64_t limit_ns,
+                              unsigned *ret_tag);
+    void (*abort)(tutti__node_t *node);
+} tutti__node_device_ops_t;
 
 struct tutti__node {
     const tutti__node_ops_t *ops;
+    const tutti__node_device_ops_t *device_ops; /* NULL: this node is on host memory */
 };
 
 #endif

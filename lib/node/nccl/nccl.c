@@ -177,8 +177,10 @@ static tutti_status_t step(tutti__node_t *node, uint32_t lane_index, tutti__hint
     if (status == TUTTI__AGAIN)
         return status;
     lane->phase = NCCL_IDLE;
-    if (moves)
+    if (moves) {
         lane->ready = NULL;
+        lane->turn = 0;
+    }
     return status;
 }
 
@@ -188,5 +190,15 @@ const tutti__node_ops_t tutti__nccl_ops = {
     .close = tutti__nccl_close,
     .start = start,
     .step = step,
+};
+
+const tutti__node_device_ops_t tutti__nccl_device_ops = {
     .ready = tutti__nccl_node_ready,
+    .next_turn = tutti__nccl_node_next_turn,
+    .turn = tutti__nccl_node_turn,
+    .serves = tutti__nccl_node_serves,
+    .settle = tutti__nccl_node_settle,
+    .queued = tutti__nccl_node_queued,
+    .overdue = tutti__nccl_node_overdue,
+    .abort = tutti__nccl_node_abort,
 };

@@ -165,6 +165,8 @@ tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node);
 
 /* Rank 0's flat node: the turn of a call that all ranks have reached; 1, 2, ... Any thread. */
 uint64_t tutti__nccl_node_next_turn(tutti__node_t *node);
+/* A flat node: the lane's next launch has this turn. Call between operations. */
+void tutti__nccl_node_turn(tutti__node_t *node, uint32_t lane, uint64_t turn);
 /* Checks queued operations, for which no call waits. TUTTI_ERR_TIMEOUT: the device has been
    executing one for longer than limit_ns; sets no text. Other errors are NCCL's, and end the node.
    *ret_tag: of that operation's call, if not TUTTI_OK. Call it now and then, on a thread that uses
@@ -216,6 +218,7 @@ typedef struct {
     const tutti__node_call_t *call;
     tutti__node_call_t meet;
     tutti__devent_t *ready; /* the caller's, or NULL */
+    uint64_t turn;          /* of the next launch; 0: the first lane that asks */
     tutti__devent_t *done;  /* recorded after the calls */
 } tutti__nccl_lane_t;
 
@@ -273,6 +276,7 @@ struct tutti__nccl_node {
 };
 
 extern const tutti__node_ops_t tutti__nccl_ops;
+extern const tutti__node_device_ops_t tutti__nccl_device_ops;
 void tutti__nccl_close(tutti__node_t *node);
 
 #define TUTTI__NCCL_INSIDE 1 /* in gate: a thread is inside. Any larger value: the node is dead */

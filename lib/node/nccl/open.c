@@ -67,6 +67,7 @@ tutti_status_t tutti__nccl_node_open(const tutti__nccl_open_t *with, tutti__node
     if (self == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "node/nccl");
     self->node.ops = &tutti__nccl_ops;
+    self->node.device_ops = &tutti__nccl_device_ops;
     self->ops = with->ops;
     self->device = with->device;
     self->me = with->me;
@@ -147,6 +148,11 @@ uint64_t tutti__nccl_node_next_turn(tutti__node_t *node)
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
 
     return atomic_fetch_add_explicit(&self->turns, 1, memory_order_relaxed) + 1;
+}
+
+void tutti__nccl_node_turn(tutti__node_t *node, uint32_t lane, uint64_t turn)
+{
+    ((tutti__nccl_node_t *)node)->lane[lane].turn = turn;
 }
 
 tutti__nccl_order_t *tutti__nccl_node_tickets(const tutti__node_t *node)

@@ -51,7 +51,7 @@ static uint64_t next_entry(tutti__nccl_node_t *node)
 /* The first lane that asks; flat: the lane whose call has the next turn. */
 static int is_next(tutti__nccl_node_t *self, uint32_t lane)
 {
-    uint64_t turn = self->lane[lane].call->turn;
+    uint64_t turn = self->lane[lane].turn;
 
     return turn == 0 || turn == tutti__load64_acquire(&self->number);
 }

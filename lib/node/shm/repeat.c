@@ -33,7 +33,7 @@ static inline int all_came(const tutti__shm_t *shm, const tutti__shm_lane_t *lan
     return 1;
 }
 
-tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *call,
+tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *call, int is_same,
                                  uint32_t looks, tutti__hint_t *hint)
 {
     tutti__shm_t *shm = (tutti__shm_t *)node;
@@ -41,8 +41,8 @@ tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *
     const void **srcs = tutti__shm_srcs(shm, 0);
     tutti__announce_t *own;
 
-    if (lane->call != call || !call->again || !lane->simple || shm->ngroups > 1) {
-        node->ops->start(node, 0, call);
+    if (lane->call != call || !is_same || !lane->simple || shm->ngroups > 1) {
+        tutti__shm_start(shm, 0, call, is_same);
         return node->ops->step(node, 0, hint);
     }
     own = tutti__shm_next(shm, lane);

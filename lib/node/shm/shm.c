@@ -169,13 +169,13 @@ static void take_call(tutti__shm_t *shm, tutti__shm_lane_t *lane, const tutti__n
                    call->nparts == 1;
 }
 
-static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_call_t *call)
+void tutti__shm_start(tutti__shm_t *shm, uint32_t lane_index, const tutti__node_call_t *call,
+                      int is_same)
 {
-    tutti__shm_t *shm = self(node);
     tutti__shm_lane_t *lane = &shm->lane[lane_index];
     tutti__announce_t *own;
 
-    if (lane->call != call || !call->again)
+    if (lane->call != call || !is_same)
         take_call(shm, lane, call);
     own = tutti__shm_next(shm, lane);
     if (call->kind == TUTTI__NODE_MEET) {
@@ -197,6 +197,11 @@ static void start(tutti__node_t *node, uint32_t lane_index, const tutti__node_ca
         own->u.large = lane->large;
     }
     tutti__shm_announce(shm, lane_index, own);
+}
+
+static void start(tutti__node_t *node, uint32_t lane, const tutti__node_call_t *call)
+{
+    tutti__shm_start(self(node), lane, call, 0);
 }
 
 /* ---- all announcements have come ---- */

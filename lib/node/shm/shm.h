@@ -326,8 +326,12 @@ tutti_status_t tutti__shm_mismatch(const tutti__shm_t *shm, const tutti__shm_lan
 /* shm.c: SHM_EARLY. */
 tutti_status_t tutti__shm_early(tutti__shm_t *shm, uint32_t lane, tutti__hint_t *hint);
 
+/* shm.c: start, as in node.h. is_same: as in its repeat. */
+void tutti__shm_start(tutti__shm_t *shm, uint32_t lane, const tutti__node_call_t *call,
+                      int is_same);
+
 /* repeat.c */
-tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *call,
+tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *call, int is_same,
                                  uint32_t looks, tutti__hint_t *hint);
 
 /* The tables of operations that open.c uses: for one group, and for several. */

@@ -8,11 +8,10 @@
  *      TURN   rank 0 gives the call its number, and sends it to all ranks: a broadcast of 8 bytes
  *
  * Both are ordinary schedules in host memory, device->gate, in the lane of the call. They are
- * trees, whatever TUTTI_ALGORITHM selects for other calls. Then the run may start, with
- * exec_call.turn = gate.turn. Direct calls: api/flat.c; asynchronous calls: flat.c.
+ * trees, whatever TUTTI_ALGORITHM selects for other calls. Then the run may start.
  */
-#ifndef TUTTI__ENGINE_FLAT_H
-#define TUTTI__ENGINE_FLAT_H
+#ifndef TUTTI__CALL_SEQUENCER_H
+#define TUTTI__CALL_SEQUENCER_H
 
 #include "exec/exec.h"
 
@@ -20,12 +19,14 @@
 typedef struct {
     uint64_t mine, all; /* COME: 1, and at rank 0 the sum over all ranks */
     uint64_t turn;      /* the call's number; valid after TURN */
-} tutti__gate_t;
+} tutti__sequencer_t;
 
-/* The call of a step, for device->gate[step]. It must begin at once, because at rank 0
-   this function assigns the number. tag, signature: of the flat call. `gate` lives until
-   the step is over. */
-tutti__exec_call_t tutti__gate_call(tutti__gate_t *gate, unsigned step,
-                                    const tutti__exec_env_t *env, uint8_t tag, uint32_t signature);
+/* Begin a step, TUTTI__GATE_COME or _TURN, over `run`. tag, signature: of the flat call. */
+tutti_status_t tutti__sequencer_start(tutti__sequencer_t *sequencer, unsigned step,
+                                      const tutti__exec_env_t *env, tutti__run_t *run, uint8_t tag,
+                                      uint32_t signature);
+/* Both steps are done: the lane's next launch has this turn. */
+void tutti__sequencer_pass(const tutti__sequencer_t *sequencer, const tutti__exec_env_t *env,
+                           uint32_t lane);
 
 #endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A waiting thread does the work that the engines' own threads may not do.
+ *
+ * Below MPI_THREAD_MULTIPLE an engine's thread does not call MPI, so messages between hosts make
+ * progress only when the application's thread steps them. Suppose that this thread waits in a
+ * direct call on device memory, whose launch is ordered behind that of an asynchronous call of this
+ * or another communicator. Then it would wait for its own work (node/nccl/nccl.h: every rank
+ * continues to step all lanes).
+ *
+ * A thread that waits for a request does the same for the other communicators. Otherwise two ranks
+ * that wait for requests of two communicators, in different orders, would wait for each other.
+ */
+#include "engine/state.h"
+
+static int is_barred(const tutti__engine_t *e)
+{
+    const tutti__exec_env_t *exec = e->env.exec;
+
+    for (uint32_t r = 0; r < e->size; r++)
+        if (r != e->rank && !exec->xport[r]->ops->may_progress(exec->xport[r], 1))
+            return 1;
+    return 0;
+}
+
+void tutti__help_open(tutti__engine_t *e)
+{
+    e->world = e->env.world != NULL ? e->env.world : e;
+    tutti__mutex_init(&e->groups_lock, TUTTI__LOCK_PARTS);
+    /* The world's hosts count: a launch of a group on one host may be ordered behind the world's. */
+    if (e->world == e) {
+        e->needs_help = e->env.shape->nhosts > 1 && is_barred(e);
+        return;
+    }
+    tutti__mutex_lock(&e->world->groups_lock);
+    e->next_group = e->world->groups;
+    e->world->groups = e;
+    tutti__mutex_unlock(&e->world->groups_lock);
+}
+
+void tutti__help_close(tutti__engine_t *e)
+{
+    if (e->world != NULL && e->world != e) {
+        tutti__engine_t **at = &e->world->groups;
+
+        tutti__mutex_lock(&e->world->groups_lock);
+        while (*at != e)
+            at = &(*at)->next_group;
+        *at = e->next_group;
+        tutti__mutex_unlock(&e->world->groups_lock);
+    }
+    tutti__mutex_destroy(&e->groups_lock);
+}
+
+void tutti__engine_help_others(tutti__engine_t *e)
+{
+    tutti__engine_t *world = e->world;
+
+    if (TUTTI__LIKELY(!world->needs_help))
+        return;
+    tutti__engine_help(world);
+    /* The holder of the lock adds or removes a group, and waits for no rank while it does so. */
+    if (!tutti__mutex_trylock(&world->groups_lock))
+        return;
+    for (tutti__engine_t *group = world->groups; group != NULL; group = group->next_group)
+        tutti__engine_help(group);
+    tutti__mutex_unlock(&world->groups_lock);
+}

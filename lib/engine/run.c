@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Direct calls: the caller's thread steps its operation until it is done. See wait.h for the wait.
+ */
+#include "engine/run.h"
+
+#include "base/constants.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "base/time.h"
+#include "engine/wait.h"
+
+#include <unistd.h>
+
+/* The wait of a direct call. */
+typedef struct {
+    tutti__wait_t wait;
+    tutti__operation_t *op;
+    tutti__node_t *node; /* not NULL: the wait is for its operation in lane 0 */
+    const tutti__run_env_t *env;
+    uint32_t moves;
+    uintptr_t place;     /* of the word in its writer's arena */
+    uint64_t since_ns;   /* begin of the wait; 0: the clock was not read yet */
+    uint64_t checked_ns; /* the last check */
+} run_t;
+
+static unsigned tag_of(const run_t *r)
+{
+    return r->node != NULL ? r->env->cached_tag : tutti__operation_tag(r->op);
+}
+
+static inline tutti_status_t step(run_t *r)
+{
+    tutti_status_t status;
+
+    if (r->node != NULL)
+        return r->node->ops->step(r->node, 0, &r->wait.hint);
+    status = tutti__operation_step(r->op);
+    r->wait.hint = r->op->hint;
+    return status;
+}
+
+/* Poll only the word of the wait hint, for about a microsecond. Has it changed? */
+static int comes_soon(const tutti__hint_t *hint)
+{
+    if (hint->word == NULL)
+        return 0;
+    for (int i = 0; i < TUTTI__CLOSE_LOOKS; i++) {
+        if (tutti__load_acquire(hint->word) != hint->value)
+            return 1;
+        tutti__pause();
+    }
+    return 0;
+}
+
+/* The place of a word relative to its writer's arena. All peers write a stage's words at the same
+   place of their arenas, so the place identifies the stage. (With two ranks, announcements are at
+   other places, but then a stage has one word.) */
+static uintptr_t place_of(const run_t *r, const tutti__hint_t *hint)
+{
+    const tutti__machine_t *machine = r->env->machine;
+    int32_t index = hint->peer < 0 ? -1 : machine->index_of[hint->peer];
+
+    return (uintptr_t)hint->word - (index < 0 ? 0 : (uintptr_t)machine->base[index]);
+}
+
+/* Has there been progress since the last poll? Then the backoff begins anew. */
+static void note_progress(run_t *r, const tutti__hint_t *before)
+{
+    const tutti__hint_t *now = &r->wait.hint;
+    uint32_t moves = tutti__operation_moves(r->op);
+    uintptr_t place = place_of(r, now);
+
+    if (place != r->place || now->value != before->value)
+        r->wait.yielded_ns = 0;
+    if (now->word != before->word || now->value != before->value || moves != r->moves) {
+        r->wait.looks = 0;
+        r->since_ns = 0;
+    }
+    r->place = place;
+    r->moves = moves;
+}
+
+static tutti_status_t poll(tutti__wait_t *w)
+{
+    run_t *r = (run_t *)(void *)w;
+    tutti__hint_t before = w->hint;
+    tutti_status_t status = step(r);
+
+    while (status == TUTTI__AGAIN && r->env->spins && comes_soon(&w->hint))
+        status = step(r);
+    if (status != TUTTI__AGAIN)
+        return status;
+    if (w->hint.peer >= 0 && tutti__watch_has_left(r->env->watch, (uint32_t)w->hint.peer)) {
+        if (r->node == NULL)
+            return tutti__operation_step_left(r->op);
+        status = step(r); /* its last data may have arrived after the last step */
+        if (status == TUTTI__AGAIN)
+            return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has left",
+                               tutti__boot_rank_name(r->env->boot, (uint32_t)w->hint.peer));
+        return status;
+    }
+    note_progress(r, &before);
+    return TUTTI__AGAIN;
+}
+
+/* ---- deadlines ---- */
+
+/* The name of the rank or ranks that the call waits for, or of its device. */
+static const char *whom(const run_t *r)
+{
+    if (r->wait.hint.peer < 0)
+        return tag_of(r) & TUTTI__TAG_ON_DEVICE ? "its device" : "other ranks";
+    return tutti__boot_rank_name(r->env->boot, (uint32_t)r->wait.hint.peer);
+}
+
+static void what(void *subject, const char *time, char *text, size_t bytes)
+{
+    const run_t *r = subject;
+
+    snprintf(text, bytes, "waited %s in %s (direct) for %s", time, tutti__tag_name(tag_of(r)),
+             whom(r));
+}
+
+/* A device does not tell which rank it waits for, so a peer's report of the cause may follow. */
+static int culprit(void *subject, char *text, size_t bytes)
+{
+    (void)bytes;
+    text[0] = '\0';
+    return !(tag_of(subject) & TUTTI__TAG_ON_DEVICE);
+}
+
+static void warn(const run_t *r, uint64_t waited_ns)
+{
+    char call[160], halted[160], time[24];
+    int is_halted = tutti__watch_halted(r->env->watch, halted, sizeof(halted));
+
+    if (r->env->call != NULL)
+        tutti__engine_call_text(r->wait.engine, r->env->call, call, sizeof(call));
+    else
+        snprintf(call, sizeof(call), "%s", tutti__tag_name(tag_of(r)));
+    TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %s in %s (direct) for %s%s%s",
+               tutti__boot_rank_name(r->env->boot, r->env->rank), tutti__late_time(waited_ns, time),
+               call, whom(r), is_halted ? "; " : "", is_halted ? halted : "");
+}
+
+/* An error if the communicator has ended or the deadline has passed; warns about long waits. */
+static tutti_status_t check(run_t *r)
+{
+    const tutti__late_t late = { .what = what,
+                                 .culprit = culprit,
+                                 .subject = r,
+                                 .unsure_ns = TUTTI__DEVICE_NEWS_MS * 1000000u };
+    uint64_t now = tutti__now_ns();
+
+    if (r->since_ns == 0)
+        r->since_ns = r->checked_ns = now;
+    if (tutti__late_is_due(r->env->watch, r->since_ns, r->checked_ns, now))
+        warn(r, now - r->since_ns);
+    r->checked_ns = now;
+    return tutti__late_check(r->env->watch, &late, r->since_ns, now, r->env->timeout_ms * 1000000u)
+               ? tutti__watch_alive(r->env->watch)
+               : TUTTI_OK;
+}
+
+static uint32_t sleep_us(const run_t *r)
+{
+    uint64_t us =
+        r->since_ns == 0 ? 0 : (tutti__now_ns() - r->since_ns) / 1000 / TUTTI__SLEEP_SHARE;
+
+    return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, TUTTI__SLEEP_US), TUTTI__SLEEP_MOST_US);
+}
+
+static tutti_status_t sleep_on_word(tutti__wait_t *w)
+{
+    run_t *r = (run_t *)(void *)w;
+    const tutti__machine_t *machine = r->env->machine;
+    int32_t index = w->hint.peer < 0 ? -1 : machine->index_of[w->hint.peer];
+
+    if (w->hint.word != NULL && index >= 0)
+        tutti__machine_sleep(machine, (uint32_t)index, w->hint.word, w->hint.value, sleep_us(r));
+    else
+        usleep(TUTTI__DIRECT_POLL_US);
+    return check(r);
+}
+
+/* ---- the end ---- */
+
+/* An error that not all ranks find ends the communicator. Peers receive the reason before this
+   call returns. */
+static tutti_status_t end_badly(tutti__engine_t *e, const tutti__run_env_t *env,
+                                tutti__operation_t *op, tutti_status_t status)
+{
+    int on_device = op->asked != NULL && op->asked->on_device && op->at != TUTTI__AT_END;
+    char text[TUTTI__ERROR_BYTES];
+
+    if (!tutti__watch_has_ended(env->watch)) {
+        tutti__run_name_group(env, status);
+        snprintf(text, sizeof(text), "%.500s", tutti_last_error());
+        if (on_device)
+            tutti__watch_fail(env->watch, status, text);
+        else
+            (void)tutti__watch_end(env->watch, status, text);
+    }
+    while (!tutti__watch_has_ended(env->watch)) {
+        usleep(TUTTI__NEWS_POLL_US);
+        tutti__watch_await_news(env->watch);
+    }
+    tutti__engine_settle(e);
+    tutti__operation_cancel(op);
+    if (on_device)
+        tutti__device_quiesce(op->env->exec->device, 0, 1);
+    return tutti__watch_alive(env->watch);
+}
+
+tutti_status_t tutti__run_fail(tutti__engine_t *e, const tutti__run_env_t *env,
+                               tutti__operation_t *op, tutti_status_t status)
+{
+    if (!op->is_common || tutti__watch_has_ended(env->watch))
+        return end_badly(e, env, op, status);
+    tutti__operation_cancel(op);
+    return status;
+}
+
+void tutti__run_name_group(const tutti__run_env_t *env, tutti_status_t status)
+{
+    char text[TUTTI__ERROR_BYTES];
+
+    if (!env->is_group)
+        return;
+    snprintf(text, sizeof(text), "%.450s", tutti_last_error());
+    tutti__fail(status, "in a group of %u ranks: %s", env->size, text);
+}
+
+tutti_status_t tutti__run_await(tutti__engine_t *e, const tutti__run_env_t *env,
+                                tutti__operation_t *op, tutti__node_t *node,
+                                const tutti__hint_t *hint)
+{
+    static const tutti__wait_ops_t ops = { .poll = poll,
+                                           .sleep = sleep_on_word,
+                                           .spins = TUTTI__SPIN_LOOKS,
+                                           .yields = TUTTI__YIELD_LOOKS,
+                                           .yield_ns = TUTTI__YIELD_NS };
+    run_t r = {
+        .wait = { .ops = &ops, .engine = e, .hint = *hint }, .op = op, .node = node, .env = env
+    };
+    char text[TUTTI__ERROR_BYTES];
+    tutti_status_t status = tutti__wait_loop(&r.wait);
+
+    if (status == TUTTI_OK || !tutti__watch_has_ended(env->watch))
+        return status;
+    /* Step once more: the last data may have arrived after the last step. */
+    snprintf(text, sizeof(text), "%s", tutti_last_error());
+    return step(&r) == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", text);
+}

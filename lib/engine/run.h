@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Direct calls beside the engine: waiting for an operation, and its failure. */
+#ifndef TUTTI__ENGINE_RUN_H
+#define TUTTI__ENGINE_RUN_H
+
+#include "call/operation.h"
+#include "engine/engine.h"
+
+/* What the waits of a communicator's direct calls share; the last two change with each call. */
+typedef struct {
+    tutti__watch_t *watch;
+    tutti__boot_t *boot;
+    const tutti__machine_t *machine;
+    uint64_t timeout_ms;
+    uint32_t rank, size;
+    int spins; /* each rank has a processor */
+    int is_group;
+    const tutti__call_t *call; /* in progress; NULL: a call of the library's own */
+    unsigned cached_tag;       /* the tag of a call in cached form */
+} tutti__run_env_t;
+
+/* Continue an operation of lane 0 to its end, after a step that returned AGAIN with `hint`. node: not
+   NULL: a node operation in lane 0 instead, without `op`'s steps. */
+tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t *env,
+                                tutti__operation_t *op, tutti__node_t *node,
+                                const tutti__hint_t *hint);
+
+/* The operation has failed with an error: end the communicator, unless the error is common. Returns
+   the error that the call returns. */
+tutti_status_t tutti__run_fail(tutti__engine_t *engine, const tutti__run_env_t *env,
+                               tutti__operation_t *op, tutti_status_t status);
+
+/* The last error numbers the ranks of this communicator. In a group, its text says so. */
+void tutti__run_name_group(const tutti__run_env_t *env, tutti_status_t status);
+
+#endif

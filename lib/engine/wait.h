@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The one wait loop: backoff, help for other communicators, sleeping, deadlines. Direct calls,
+ * tutti_wait and the calls like it wait here.
+ */
+#ifndef TUTTI__ENGINE_WAIT_H
+#define TUTTI__ENGINE_WAIT_H
+
+#include "engine/engine.h"
+
+typedef struct tutti__wait tutti__wait_t;
+
+/* What differs between the waits. */
+typedef struct {
+    /* Advance. OK: the wait is over. AGAIN: w->hint, w->moved and w->rests are set. Any other status
+       ends the wait. */
+    tutti_status_t (*poll)(tutti__wait_t *w);
+    /* Sleep for a while; then check the deadline. Any status but OK ends the wait. */
+    tutti_status_t (*sleep)(tutti__wait_t *w);
+    uint32_t spins;  /* polls before the waiter yields, if each rank has a processor */
+    uint32_t yields; /* yields before it sleeps */
+    uint32_t
+        yield_ns; /* if ranks share processors: the time of the yields; 0: their number counts */
+} tutti__wait_ops_t;
+
+struct tutti__wait {
+    const tutti__wait_ops_t *ops;
+    tutti__engine_t *engine;
+    tutti__hint_t hint;
+    int moved; /* there was progress: the backoff begins anew */
+    int rests; /* another thread does the work: sleep at once */
+    uint32_t looks, yielded_ns;
+};
+
+/* Returns the status of poll or sleep that ended the wait. */
+tutti_status_t tutti__wait_loop(tutti__wait_t *w);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The wait loop. See wait.h.
+ *
+ * If each rank has a processor, a waiter first spins for about as long as it takes to wake a
+ * sleeping thread. Then it yields; this suffices for ranks that share a core, since each of them
+ * runs once per call. Then it sleeps. Deadlines and deaths of peers are checked only between
+ * sleeps.
+ */
+#include "engine/wait.h"
+
+#include "base/constants.h"
+#include "base/time.h"
+
+#include <sched.h>
+
+/* Spin or yield once. 0: the wait has lasted long enough to sleep. */
+static int back_off(tutti__wait_t *w)
+{
+    const tutti__wait_ops_t *ops = w->ops;
+    uint64_t before;
+
+    if (tutti__engine_spins(w->engine)) {
+        if (w->looks >= ops->spins + ops->yields)
+            return 0;
+        if (w->looks < ops->spins)
+            tutti__pause();
+        else
+            sched_yield();
+        return 1;
+    }
+    if (ops->yield_ns == 0) {
+        if (w->looks >= ops->yields)
+            return 0;
+        sched_yield();
+        return 1;
+    }
+    if (w->yielded_ns >= ops->yield_ns)
+        return 0;
+    before = tutti__now_ns();
+    sched_yield();
+    w->yielded_ns += (uint32_t)TUTTI__MIN(tutti__now_ns() - before, ops->yield_ns);
+    return 1;
+}
+
+tutti_status_t tutti__wait_loop(tutti__wait_t *w)
+{
+    tutti_status_t status;
+
+    for (;;) {
+        status = w->ops->poll(w);
+        if (status != TUTTI__AGAIN)
+            return status;
+        if (w->moved)
+            w->looks = w->yielded_ns = 0;
+        w->looks++;
+        tutti__engine_help_others(w->engine);
+        if (!w->rests && back_off(w))
+            continue;
+        status = w->ops->sleep(w);
+        if (status != TUTTI_OK)
+            return status;
+    }
+}
