@@ -25,13 +25,14 @@ need_packages $BUILD_PACKAGES $TRAIN_PACKAGES $plot
 if [ -x $build/examples/example_train ]; then
     echo "building what has changed below $build"
 else
-    echo "building library, modules and examples below $build: a minute or two on two cores"
+    echo "building library, modules and examples below $build: a minute or two on two idle cores"
 fi
 echo "(the compiler's output goes to $build/make.log)"
 generate
 configure_in $build
 logged $build/make.log make -C $build -j "$jobs" modules examples/example_train \
-    examples/hello_allreduce examples/tour examples/persistent examples/unique_id examples/vector
+    examples/hello_allreduce examples/tour examples/persistent examples/unique_id examples/vector \
+    bench/tutti_info
 grep -q '^  CC' $build/make.log || echo "nothing has changed"
 exec 8>&-
 

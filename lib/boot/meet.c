@@ -66,9 +66,9 @@ static tutti_status_t check_alone(void)
     switch (tutti__conf_company(vars, sizeof(vars))) {
     case TUTTI__CONF_IN_COMPANY:
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                           "%s tell of other ranks, but not how to meet them: start the ranks with "
-                           "mpirun, or set options->unique_id or options->store; TUTTI_BOOT=self "
-                           "makes a world of one",
+                           "there are other ranks (%s), but no way to meet them: start the ranks "
+                           "with mpirun, or set options->unique_id or options->store; "
+                           "TUTTI_BOOT=self makes a world of one",
                            vars);
     case TUTTI__CONF_PERHAPS_ALONE:
         TUTTI__LOG(TUTTI__LOG_WARN,

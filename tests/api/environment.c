@@ -231,7 +231,7 @@ static void company(void)
     for (size_t i = 0; i < sizeof(certain) / sizeof(*certain); i++) {
         alone(certain[i], refused);
         expect("[6] ", 1);
-        expect(" tell of other ranks, but not how to meet them", 1);
+        expect("), but no way to meet them: start the ranks with mpirun", 1);
         expect("TUTTI_BOOT=self", 1);
     }
     expect("SLURM_PROCID=2", 1);

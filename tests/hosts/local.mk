@@ -11,6 +11,8 @@ test_programs += %reldir%/direct_check
 tests_hosts_direct_check_LDADD = libtutti.la
 test_programs += %reldir%/messages_check
 tests_hosts_messages_check_LDADD = libtutti.la
+test_programs += %reldir%/starting_check
+tests_hosts_starting_check_LDADD = libtutti.la
 
 # Like an application that uses MPI itself.
 if HAVE_MPI
@@ -30,7 +32,8 @@ script_tests += \
     %reldir%/late.sh \
     %reldir%/lost.sh \
     %reldir%/messages.sh \
-    %reldir%/one_host.sh
+    %reldir%/one_host.sh \
+    %reldir%/starting.sh
 
 EXTRA_DIST += %reldir%/common.sh
 

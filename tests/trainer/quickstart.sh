@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # examples/quickstart.sh installs what its arguments need: gnuplot for --plot, if it is missing. On
-# a pretended machine without packages, whose apt-get only records its requests.
+# a pretended machine without packages, whose apt-get only records its requests. And it builds the
+# programs that the pages start from its build folder.
 set -u
 
 . "${0%/*}/common.sh"
@@ -38,5 +39,13 @@ installs 1 --model cnn --epochs 8 --plot cnn.svg
 installs 1 --plot=cnn.png
 ln -s "$(command -v sh)" "$tools/gnuplot"
 installs 0 --plot cnn.svg
+
+# Programs of README.md after its own call of make are built by that call.
+sed '/^    make -C build\/quickstart/,/^$/d' "$srcdir/README.md" >"$work/readme"
+for program in $(cat "$work/readme" "$srcdir"/docs/*.md |
+    grep -oE 'build/quickstart/[a-z]+/[a-z_]+' | sort -u); do
+    grep -qE "(^|[ \\])${program#build/quickstart/}( |\$)" "$srcdir/examples/quickstart.sh" ||
+        wrong "quickstart.sh does not build $program"
+done
 
 [ "$errors" -eq 0 ]

@@ -10,6 +10,7 @@
 #include "tag.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,6 +27,8 @@
 
 typedef struct {
     char name[64];
+    tutti__net_addrs_t addrs; /* of a door on TCP */
+    int over_tcp;
     int door;
     int fds[SIZE];
     int guest[SIZE]; /* the other ends of admitted connections; -1: none */
@@ -95,11 +98,16 @@ static tutti_status_t close_host(host_t *host)
 
 static int reach(const host_t *host)
 {
+    uint64_t deadline = tutti__net_deadline(5000);
+    tutti_status_t status;
     int fd = -1;
 
-    assert_int_equal(
-        tutti__net_unix_connect(host->name, strlen(host->name), 0, tutti__net_deadline(5000), &fd),
-        TUTTI_OK);
+    status = host->over_tcp
+                 ? tutti__net_tcp_connect(&host->addrs.addr[0], deadline, &fd)
+                 : tutti__net_unix_connect(host->name, strlen(host->name), 0, deadline, &fd);
+    assert_int_equal(status, TUTTI_OK);
+    if (host->over_tcp)
+        assert_int_equal(tutti__net_tcp_options(fd), TUTTI_OK);
     return fd;
 }
 
@@ -317,6 +325,55 @@ static void test_watch(void **state)
     assert_true(crowd_now_ms() - begin < 30000);
 }
 
+/* ---- a host that vanishes ---- */
+
+/* Does the gate's end of the connection send keepalive probes? */
+static int is_probed(const host_t *host, int guest)
+{
+    struct sockaddr_in6 mine, peer; /* an IPv4 address has its port at the same place */
+    socklen_t bytes = sizeof(mine);
+    int probes;
+
+    memset(&mine, 0, sizeof(mine));
+    assert_int_equal(getsockname(guest, (struct sockaddr *)&mine, &bytes), 0);
+    for (int fd = 0; fd < 1024; fd++) {
+        bytes = sizeof(peer);
+        memset(&peer, 0, sizeof(peer));
+        if (fd == guest || fd == host->door ||
+            getpeername(fd, (struct sockaddr *)&peer, &bytes) != 0 || peer.sin6_family == AF_UNIX ||
+            peer.sin6_port != mine.sin6_port)
+            continue;
+        bytes = sizeof(probes);
+        assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &probes, &bytes), 0);
+        return probes;
+    }
+    return 0;
+}
+
+/* While the gate awaits another rank, the kernel already probes the host of a guest. */
+static void test_probes(void **state)
+{
+    const uint32_t confirm = TUTTI__GATE_CONFIRM, rank = 3;
+    uint64_t begin = crowd_now_ms();
+    host_t host;
+
+    (void)state;
+    open_door(&host, 60000, 0);
+    close(host.door);
+    host.over_tcp = 1;
+    assert_int_equal(tutti__net_addrs("", 1, &host.addrs), TUTTI_OK);
+    assert_int_equal(tutti__net_tcp_listen(&host.addrs, &host.door), TUTTI_OK);
+    start_host(&host);
+    host.guest[3] = half_come(&host);
+    while (!is_probed(&host, host.guest[3]) && crowd_now_ms() - begin < 20000)
+        crowd_sleep_ms(1);
+    assert_true(is_probed(&host, host.guest[3]));
+    assert_int_equal(send(host.guest[3], &confirm, sizeof(confirm), MSG_NOSIGNAL), 4);
+    assert_int_equal(send(host.guest[3], &rank, sizeof(rank), MSG_NOSIGNAL), 4);
+    let_in(&host, 1);
+    check_admitted(&host);
+}
+
 static void test_missing(void **state)
 {
     host_t host;
@@ -368,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_flood),      cmocka_unit_test(test_death),
         cmocka_unit_test(test_missing),    cmocka_unit_test(test_strict),
         cmocka_unit_test(test_list_ranks), cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_probes),
     };
 
     return cmocka_run_group_tests_name("boot/gate", tests, NULL, NULL);

@@ -352,14 +352,16 @@ static void test_fork_while_meeting(void **state)
     with_id = crowd_open_files();
     rank = fork();
     if (rank == 0)
-        _exit(meet_by_id(common, 1, 2, 60000, &meet) == TUTTI_ERR_SHUTDOWN ? 0 : 1);
+        _exit((int)meet_by_id(common, 1, 2, 60000, &meet));
     while (crowd_open_files() == with_id && crowd_now_ms() - begin < 20000)
         crowd_sleep_ms(1);
     assert_true(crowd_open_files() > with_id);
     crowd_fork(1, 0, has_only, &files);
     tutti__id_end_all();
     assert_int_equal(waitpid(rank, &status, 0), rank);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    /* TRANSPORT: the maker ended before it had read the rank's knock. */
+    assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == TUTTI_ERR_SHUTDOWN ||
+                                      WEXITSTATUS(status) == TUTTI_ERR_TRANSPORT));
     munmap(common, sizeof(*common));
 }
 

@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# A rank is killed before its k-th call that uses a socket, in tutti_init under mpirun, for every k
+# that there is. The launcher ends the job, so no rank waits for the dead one until its deadline. For
+# ranks without a launcher, see tests/fault/starting.
+set -u
+. "$(dirname "$0")/common.sh"
+
+program=tests/hosts/starting_check
+
+[ "$mpi" = openmpi ] || skip "only the messages of Open MPI's mpirun are known"
+# Far beyond the limit of a job here.
+export TUTTI_TIMEOUT=1000
+
+stride=1
+is_long "most places" || stride=16
+for hosts in "a a a" "a a b" "a b c"; do
+    set -- $hosts
+    places=0
+    for victim in 0 1 2; do
+        place=1
+        while :; do
+            what="hosts $hosts, rank $victim killed at $place"
+            # Open MPI's status for a killed rank is 137. 124: `timeout` has ended the job.
+            timeout 60 $mpirun -np 1 env TUTTI_HOST_ID=$1 $program $victim $place : \
+                -np 1 env TUTTI_HOST_ID=$2 $program $victim $place : \
+                -np 1 env TUTTI_HOST_ID=$3 $program $victim $place >"$log" 2>&1
+            status=$?
+            case $status in
+            0) break ;;
+            137) ;;
+            *)
+                # Unless a survivor was faster than mpirun, and has reported the victim.
+                if ! grep -q "^rank [0-2]: .*rank $victim" "$log"; then
+                    wrong "$what: status $status"
+                    break
+                fi
+                ;;
+            esac
+            places=$((places + 1))
+            place=$((place + stride))
+        done
+        [ "$status" -ne 0 ] || passed 3 "of 3: started"
+    done
+    echo "hosts $hosts: $places places"
+    [ $places -ge 3 ] || wrong "hosts $hosts: only $places places"
+done
+
+test $errors -eq 0

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Run by every rank of a job under mpirun: starting_check VICTIM PLACE; started by starting.sh.
+ * Rank VICTIM is killed before the library's PLACE-th call that uses a socket, in tutti_init. The
+ * program prints "rank R of N: started" and exits with 0 if tutti_init and a barrier succeed.
+ *
+ * The calls that use sockets are replaced here. Those of MPI and of other libraries do not count.
+ */
+#include <tutti/tutti.h>
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int place; /* of the victim; other ranks: 0 */
+static atomic_int calls;
+
+static void tell(void *caller)
+{
+    Dl_info info;
+
+    if (place == 0 || dladdr(caller, &info) == 0 || strstr(info.dli_fname, "libtutti") == NULL)
+        return;
+    if (atomic_fetch_add(&calls, 1) + 1 == place)
+        kill(getpid(), SIGKILL);
+}
+
+/* Visible in libtutti.so, although the build hides symbols. */
+#pragma GCC visibility push(default)
+
+int socket(int domain, int type, int protocol)
+{
+    tell(__builtin_return_address(0));
+    return (int)syscall(SYS_socket, domain, type, protocol);
+}
+
+int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
+{
+    tell(__builtin_return_address(0));
+    return (int)syscall(SYS_bind, fd, addr.__sockaddr__, bytes);
+}
+
+int listen(int fd, int backlog)
+{
+    tell(__builtin_return_address(0));
+    return (int)syscall(SYS_listen, fd, backlog);
+}
+
+int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
+{
+    tell(__builtin_return_address(0));
+    return (int)syscall(SYS_connect, fd, addr.__sockaddr__, bytes);
+}
+
+int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *restrict bytes, int flags)
+{
+    tell(__builtin_return_address(0));
+    return (int)syscall(SYS_accept4, fd, addr.__sockaddr__, bytes, flags);
+}
+
+ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+    tell(__builtin_return_address(0));
+    return syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
+}
+
+ssize_t recv(int fd, void *data, size_t bytes, int flags)
+{
+    tell(__builtin_return_address(0));
+    return syscall(SYS_recvfrom, fd, data, bytes, flags, NULL, NULL);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+    tell(__builtin_return_address(0));
+    return syscall(SYS_sendmsg, fd, msg, flags);
+}
+
+ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    tell(__builtin_return_address(0));
+    return syscall(SYS_recvmsg, fd, msg, flags);
+}
+
+#pragma GCC visibility pop
+
+int main(int argc, char **argv)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    tutti_status_t status;
+
+    if (argc != 3 || rank == NULL)
+        return 2;
+    if (strcmp(rank, argv[1]) == 0)
+        place = atoi(argv[2]);
+    status = tutti_init(NULL);
+    place = 0;
+    if (status == TUTTI_OK)
+        status = tutti_barrier(tutti_world());
+    if (status != TUTTI_OK)
+        fprintf(stderr, "rank %s: %s\n", rank, tutti_last_error());
+    else
+        printf("rank %d of %d: started\n", tutti_rank(tutti_world()), tutti_size(tutti_world()));
+    tutti_finalize();
+    return status != TUTTI_OK;
+}
