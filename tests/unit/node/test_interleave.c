@@ -65,7 +65,8 @@ typedef struct {
     int nsteps;
     float *shared[IL_RANKS];
     float *private[IL_RANKS];
-    tutti__node_call_t call[IL_RANKS]; /* each rank's last one */
+    tutti__node_call_t call[IL_RANKS];
+    int is_same[IL_RANKS]; /* the call repeats the rank's previous one */ /* each rank's last one */
     tutti__reducer_t reducer;
     early_t early;
     tutti_op_t left;     /* 0, or instead of sums: an operation that returns its left operand */
@@ -145,7 +146,7 @@ static tutti_status_t begin(node_run_t *run, int rank, int op, const tutti__node
     tutti__node_t *node = run->node[rank];
 
     if (run->lane == 0 && (rank + op) % 3 != 0)
-        return node->ops->repeat(node, call, (uint32_t)op % 3, hint);
+        return node->ops->repeat(node, call, run->is_same[rank], (uint32_t)op % 3, hint);
     node->ops->start(node, run->lane, call);
     return node->ops->step(node, run->lane, hint);
 }
@@ -218,9 +219,9 @@ static void one_op(node_run_t *run, int rank, int op)
     tutti__node_call_t *call = &run->call[rank];
     int is_one = s->kind == TUTTI__NODE_ALLREDUCE || tutti__sched_has_root(s->kind);
     int has_dst = s->kind != TUTTI__NODE_REDUCE || (int)s->root == rank;
-    int again = op > 0 && s[-1].kind == s->kind && s[-1].count == s->count &&
-                s[-1].root == s->root && s->odd != rank && s[-1].odd != rank;
 
+    run->is_same[rank] = op > 0 && s[-1].kind == s->kind && s[-1].count == s->count &&
+                         s[-1].root == s->root && s->odd != rank && s[-1].odd != rank;
     *call = (tutti__node_call_t){
         .kind = s->kind,
         .dtype = TUTTI_FLOAT32,
@@ -233,7 +234,6 @@ static void one_op(node_run_t *run, int rank, int op)
         .whole = 1,
         .nblk = 1,
         .nparts = is_one ? 1 : run->world->n,
-        .again = again,
     };
     if (!has_dst)
         call->dst = NULL;
