@@ -232,7 +232,6 @@ static void place(tutti__operation_t *op)
     tutti__call_t *call = &op->own;
 
     *call = *op->asked;
-    op->unpacks = 0;
     aim_at_own(op);
     if (!tutti__call_reduces(call->kind) || op->with.packing != NULL)
         return;
@@ -273,6 +272,8 @@ static tutti_status_t find_on_device(tutti__operation_t *op, int *ret_empty)
     int common;
 
     op->sched = NULL;
+    op->unpacks = 0;
+    op->moved.own = NULL;
     *ret_empty = 0;
     if (!suits(op, device->node))
         return TUTTI_OK;

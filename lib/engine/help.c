@@ -13,14 +13,15 @@
  */
 #include "engine/state.h"
 
-static int is_barred(const tutti__engine_t *e)
+/* The transport to another host; NULL: there is one host. */
+static tutti__xport_t *far_of(const tutti__engine_t *e)
 {
-    const tutti__exec_env_t *exec = e->env.exec;
+    const tutti__shape_t *shape = e->env.shape;
 
     for (uint32_t r = 0; r < e->size; r++)
-        if (r != e->rank && !exec->xport[r]->ops->may_progress(exec->xport[r], 1))
-            return 1;
-    return 0;
+        if (shape->host_of[r] != shape->host_of[e->rank])
+            return e->env.exec->xport[r];
+    return NULL;
 }
 
 void tutti__help_open(tutti__engine_t *e)
@@ -29,7 +30,7 @@ void tutti__help_open(tutti__engine_t *e)
     tutti__mutex_init(&e->groups_lock, TUTTI__LOCK_PARTS);
     /* The world's hosts count: a launch of a group on one host may be ordered behind the world's. */
     if (e->world == e) {
-        e->needs_help = e->env.shape->nhosts > 1 && is_barred(e);
+        e->far = far_of(e);
         return;
     }
     tutti__mutex_lock(&e->world->groups_lock);
@@ -56,7 +57,7 @@ void tutti__engine_help_others(tutti__engine_t *e)
 {
     tutti__engine_t *world = e->world;
 
-    if (TUTTI__LIKELY(!world->needs_help))
+    if (TUTTI__LIKELY(world->far == NULL || world->far->ops->may_progress(world->far, 1)))
         return;
     tutti__engine_help(world);
     /* The holder of the lock adds or removes a group, and waits for no rank while it does so. */

@@ -42,7 +42,10 @@ tutti_status_t tutti__shm_repeat(tutti__node_t *node, const tutti__node_call_t *
     tutti__announce_t *own;
 
     if (lane->call != call || !is_same || !lane->simple || shm->ngroups > 1) {
-        tutti__shm_start(shm, 0, call, is_same);
+        if (shm->ngroups > 1)
+            node->ops->start(node, 0, call);
+        else
+            tutti__shm_start(shm, 0, call, is_same);
         return node->ops->step(node, 0, hint);
     }
     own = tutti__shm_next(shm, lane);

@@ -148,13 +148,13 @@ static void vectors(rank_t *self)
     for (int i = 0; i < 64; i++)
         y[i] = -1;
     vector_mismatch(self, tutti_gatherv(x, mine, y, counts, NULL, TUTTI_INT32, 0, self->comm),
-                    "rank 1 gives rank 0 3 elements, which expects 2");
+                    "rank 1 has 3 elements for rank 0, which expects 2");
     vector_mismatch(self, tutti_scatterv(x, counts, NULL, y, mine, TUTTI_INT32, 0, self->comm),
-                    "rank 0 gives rank 1 2 elements, which expects 3");
+                    "rank 0 has 2 elements for rank 1, which expects 3");
     vector_mismatch(self, tutti_alltoallv(x, more, NULL, y, counts, NULL, TUTTI_INT32, self->comm),
-                    "rank 1 gives rank 0 3 elements, which expects 2");
+                    "rank 1 has 3 elements for rank 0, which expects 2");
     vector_mismatch(self, tutti_alltoallv(x, counts, NULL, y, more, NULL, TUTTI_INT32, self->comm),
-                    "rank 0 gives rank 1 2 elements, which expects 3");
+                    "rank 0 has 2 elements for rank 1, which expects 3");
     vector_mismatch(self, tutti_allgatherv(x, 2, y, more, NULL, TUTTI_INT32, self->comm),
                     "recvcounts[0] is 2 on rank 0 and 3 on rank 1");
     vector_mismatch(self, tutti_reduce_scatterv(x, y, more, TUTTI_INT32, TUTTI_SUM, self->comm),
@@ -165,7 +165,7 @@ static void vectors(rank_t *self)
                     "recvcounts[0] is 2 on rank 0 and 3 on rank 1");
     vector_mismatch(self,
                     tutti_gatherv(x, wrong ? 0 : 2, y, counts, NULL, TUTTI_INT32, 0, self->comm),
-                    "rank 1 gives rank 0 0 elements, which expects 2");
+                    "rank 1 has 0 elements for rank 0, which expects 2");
     vector_mismatch(
         self,
         tutti_reduce_scatterv(x, y, wrong ? none : counts, TUTTI_INT32, TUTTI_SUM, self->comm),

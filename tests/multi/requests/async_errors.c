@@ -123,7 +123,7 @@ static misfit_t misfit(int i, const rank_t *self)
         m.last.recvcounts = some;
         break;
     case 12: /* one rank has the counts, the others ask for them */
-        m = (misfit_t){ "told", "gives 2 elements", "expect 9", base("told", TUTTI_CALL_ALLGATHERV),
+        m = (misfit_t){ "told", "has 2 elements", "expects 9", base("told", TUTTI_CALL_ALLGATHERV),
                         base("told", TUTTI_CALL_ALLGATHERV) };
         m.call.recvbuf = NULL;
         m.call.count = some[self->rank];

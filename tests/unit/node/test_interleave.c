@@ -66,7 +66,7 @@ typedef struct {
     float *shared[IL_RANKS];
     float *private[IL_RANKS];
     tutti__node_call_t call[IL_RANKS];
-    int is_same[IL_RANKS]; /* the call repeats the rank's previous one */ /* each rank's last one */
+    int is_same[IL_RANKS]; /* its call repeats the previous one */
     tutti__reducer_t reducer;
     early_t early;
     tutti_op_t left;     /* 0, or instead of sums: an operation that returns its left operand */
@@ -180,6 +180,7 @@ static void one_meeting(node_run_t *run, int rank, int op)
     tutti_status_t status;
 
     run->begun[op]++;
+    run->is_same[rank] = 0;
     status = finish(run, rank, op, &call);
     if (status != (s->odd >= 0 ? TUTTI_ERR_MISMATCH : TUTTI_OK) || run->begun[op] != run->world->n)
         is_wrong(run, rank, op, 0);
