@@ -12,6 +12,11 @@ tests_hosts_direct_check_LDADD = libtutti.la
 test_programs += %reldir%/messages_check
 tests_hosts_messages_check_LDADD = libtutti.la
 
+# Without the library: parts of cluster.sh and cluster_check.sh.
+test_programs += %reldir%/cluster_relay %reldir%/cluster_wire
+tests_hosts_cluster_relay_LDADD =
+tests_hosts_cluster_wire_LDADD =
+
 # Like an application that uses MPI itself.
 if HAVE_MPI
 test_programs += %reldir%/app_mpi
