@@ -176,13 +176,17 @@ unshare="unshare --net --uts --ipc --mount --pid --fork --kill-child"
 
 # ---- on the machine ----
 
-# The cluster's PID 1, as the machine numbers it. Once it is dead, so are all of its processes.
+# Ends the cluster. unshare's end kills the cluster's PID 1, which is dead when all of the cluster's
+# processes are. (If PID 1 were killed first, unshare would print an error.)
 finish()
 {
     init=$(cat /proc/[0-9]*/stat 2>/dev/null |
         awk -v parent="$cluster" '{ pid = $1; sub(/.*\) /, "") } $2 == parent { print pid }')
-    kill -KILL ${init:-$cluster} 2>/dev/null
+    kill -KILL "$cluster" 2>/dev/null
     wait "$cluster"
+    while [ -n "$init" ] && grep -qs '^State:[[:space:]]*[^XZ[:space:]]' "/proc/$init/status"; do
+        sleep 0.01
+    done
 }
 
 run()
