@@ -15,6 +15,7 @@
 #     --launcher mpirun Open MPI starts the ranks (the default)
 #     --launcher env    the ranks are started with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
 #                       MASTER_ADDR and MASTER_PORT, as torchrun does
+#     --mpirun OPTIONS  more of mpirun's
 #     --pin             hosts share no processors, as far as there are enough
 #     --counters FILE   at the end, a line for each host: "node1 sent BYTES received BYTES"
 #
@@ -62,7 +63,7 @@ cannot()
 
 # ---- options ----
 
-ranks= hosts= per_host=1 rate= delay= launcher=mpirun pin=no counters=
+ranks= hosts= per_host=1 rate= delay= launcher=mpirun pin=no counters= options=
 
 # Sets $shift: how many arguments are options.
 parse()
@@ -75,7 +76,7 @@ parse()
             shift
             continue
             ;;
-        -np | --hosts | --per-host | --rate | --delay | --launcher | --counters) ;;
+        -np | --hosts | --per-host | --rate | --delay | --launcher | --counters | --mpirun) ;;
         --)
             shift
             break
@@ -92,6 +93,7 @@ parse()
         --delay) delay=$2 ;;
         --launcher) launcher=$2 ;;
         --counters) counters=$2 ;;
+        --mpirun) options=$2 ;;
         esac
         shift 2
     done
@@ -318,7 +320,7 @@ by_mpirun()
     $mpirun -np "$ranks" --hostfile $shm/hostfile --map-by slot --bind-to none --leave-session-attached \
         --mca plm rsh --mca orte_tmpdir_base $shm \
         --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 \
-        --mca mpi_yield_when_idle 1 ${CLUSTER_MPIRUN:-} "$@"
+        --mca mpi_yield_when_idle 1 $options "$@"
 }
 
 by_env()

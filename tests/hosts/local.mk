@@ -28,6 +28,10 @@ endif
 
 script_tests += \
     %reldir%/app_mpi.sh \
+    %reldir%/cluster_calls.sh \
+    %reldir%/cluster_check.sh \
+    %reldir%/cluster_data.sh \
+    %reldir%/cluster_trainer.sh \
     %reldir%/collectives.sh \
     %reldir%/direct_check.sh \
     %reldir%/groups.sh \
@@ -37,7 +41,7 @@ script_tests += \
     %reldir%/messages.sh \
     %reldir%/one_host.sh
 
-EXTRA_DIST += %reldir%/common.sh
+EXTRA_DIST += %reldir%/cluster.sh %reldir%/cluster_common.sh %reldir%/common.sh
 
 # See tests/local.mk.
 asan_quick_scripts += %reldir%/hosts.sh
