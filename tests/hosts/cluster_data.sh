@@ -18,6 +18,22 @@ data()
     crossed 10000000
 }
 
+# survived VICTIM: on 2 + 2 the other ranks report a killed one. Open MPI's mpirun lets them, with
+# --enable-recovery, but on several hosts it does not end then, whatever the ranks were.
+survived()
+{
+    "$cluster" run --pin --per-host 2,2 --mpirun --enable-recovery $program killed $1 \
+        >"$log" 2>&1 &
+    tries=0
+    until [ "$(grep -c "killed passed" "$log")" -eq 3 ] || [ $tries -eq 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    kill $!
+    wait $!
+    [ $tries -lt 600 ] || wrong "rank $1 of 2,2 was killed"
+}
+
 data 2,2
 data 3,1
 data 1,1,1
@@ -33,11 +49,7 @@ if is_long "links with a rate and a delay, groups, killed ranks"; then
         crossed 40000000
     done
     for victim in 0 1 3; do
-        on 2,2 --mpirun --enable-recovery $program killed $victim
-        lines=$(grep -c "killed passed" "$log")
-        if [ $status -eq 124 ] || [ "$lines" -ne 3 ]; then
-            wrong "$what: status $status, $lines of 3 ranks passed"
-        fi
+        survived $victim
     done
 fi
 
