@@ -8,15 +8,17 @@ cluster=$(dirname "$0")/cluster.sh
 counters=$log.counters
 trap 'rm -f "$log" "$counters"' EXIT
 
+limit=100
+
 # on PLACES [OPTION...] COMMAND...: runs it on a cluster with so many ranks on each host, "3,1"; sets
-# $what, $status, $hosts and $ranks. Each host has processors of its own, as far as there are enough.
+# $what, $status, $hosts and $ranks. It may take $limit seconds. Each host has processors of its own, as far as there are enough.
 on()
 {
     what="on hosts with $*"
     ranks=$(($(echo "$1" | tr , +)))
     hosts=$(echo "$1" | tr , '\n' | wc -l)
     rm -f "$counters"
-    timeout --kill-after=5 100 "$cluster" run --pin --counters "$counters" --per-host "$@" \
+    timeout --kill-after=5 $limit "$cluster" run --pin --counters "$counters" --per-host "$@" \
         >"$log" 2>&1
     status=$?
 }
