@@ -92,6 +92,13 @@ flags_of() {
     esac
 }
 
+# The line that says most of why.
+why() {
+    for text in "$program: " rror '[a-z]'; do
+        grep -m 1 -e "$text" "$work/log" && return
+    done
+}
+
 # run PLACES RATE SETTING PASS FLAG...: writes $work/PLACES_RATE_SETTING.PASS
 run() {
     name=$1_$2_$3
@@ -103,7 +110,7 @@ run() {
         "$program" --peer mpi -m "$sizes" $few $(shift 4 && echo "$@")
     echo "# cluster.sh run $*" >"$work/$name.command"
     "$here/../tests/hosts/cluster.sh" run "$@" --csv "$csv" >"$work/log" 2>&1 && return
-    echo "# Left out: $name: $(grep -m 1 -i error "$work/log")"
+    echo "# Left out: $name: $(why)"
     rm -f "$csv"
 }
 
