@@ -14,6 +14,11 @@ tests_hosts_messages_check_LDADD = libtutti.la
 test_programs += %reldir%/starting_check
 tests_hosts_starting_check_LDADD = libtutti.la
 
+# Without the library: parts of cluster.sh and cluster_check.sh.
+test_programs += %reldir%/cluster_relay %reldir%/cluster_wire
+tests_hosts_cluster_relay_LDADD =
+tests_hosts_cluster_wire_LDADD =
+
 # Like an application that uses MPI itself.
 if HAVE_MPI
 test_programs += %reldir%/app_mpi
@@ -25,6 +30,10 @@ endif
 
 script_tests += \
     %reldir%/app_mpi.sh \
+    %reldir%/cluster_calls.sh \
+    %reldir%/cluster_check.sh \
+    %reldir%/cluster_data.sh \
+    %reldir%/cluster_trainer.sh \
     %reldir%/collectives.sh \
     %reldir%/direct_check.sh \
     %reldir%/groups.sh \
@@ -35,7 +44,7 @@ script_tests += \
     %reldir%/one_host.sh \
     %reldir%/starting.sh
 
-EXTRA_DIST += %reldir%/common.sh
+EXTRA_DIST += %reldir%/cluster.sh %reldir%/cluster_common.sh %reldir%/common.sh
 
 # See tests/local.mk.
 asan_quick_scripts += %reldir%/hosts.sh

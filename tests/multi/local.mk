@@ -72,8 +72,8 @@ tests_multi_mpi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS)
 tests_multi_mpi_mpi_module_LDADD = -lpthread -ldl
 script_tests += %reldir%/mpi/mpi_module.sh
 
-script_tests += %reldir%/bench/bench_allreduce.sh %reldir%/bench/bench_device.sh \
-    %reldir%/bench/bench_disturb.sh \
+script_tests += %reldir%/bench/bench_allreduce.sh %reldir%/bench/bench_cluster.sh \
+    %reldir%/bench/bench_device.sh %reldir%/bench/bench_disturb.sh \
     %reldir%/bench/bench_family.sh %reldir%/bench/bench_output.sh %reldir%/bench/bench_peers.sh
 script_tests += %reldir%/bench/bench_gradients.sh %reldir%/bench/bench_info.sh \
     %reldir%/bench/bench_sched.sh \

@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Ranks under mpirun on the hosts of a cluster, which share nothing but links: results, and that
+# they crossed the links. The library finds the hosts and the transport itself.
+set -u
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/cluster_common.sh"
+
+program=tests/hosts/hosts_check
+
+# data PLACES [OPTION...]: the results alone are 2 MB for each of 12 large calls, of which at least
+# every second byte is from another host
+data()
+{
+    on "$@" $program data
+    passed $ranks "of $ranks on $hosts hosts: data passed"
+    crossed 10000000
+}
+
+# survived VICTIM: on 2 + 2 the other ranks report a killed one. Open MPI's mpirun lets them, with
+# --enable-recovery, but on several hosts it does not end then, whatever the ranks were.
+survived()
+{
+    "$cluster" run --pin --per-host 2,2 --mpirun --enable-recovery $program killed $1 \
+        >"$log" 2>&1 &
+    tries=0
+    until [ "$(grep -c "killed passed" "$log")" -eq 3 ] || [ $tries -eq 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    kill $!
+    wait $!
+    [ $tries -lt 600 ] || wrong "rank $1 of 2,2 was killed"
+}
+
+data 2,2
+data 3,1
+data 1,1,1
+if is_long "links with a rate and a delay, groups, killed ranks"; then
+    data 1,3
+    data 2,1,2
+    data 2,2 --rate 1gbit
+    data 1,1,1 --rate 1gbit --delay 1ms
+    TUTTI_CHUNK_BYTES=32K TUTTI_CREDITS=1 data 2,1
+    for places in 2,2 3,1 1,1,1; do
+        on $places $program groups 5
+        passed $ranks "on $hosts hosts: groups passed"
+        crossed 40000000
+    done
+    for victim in 0 1 3; do
+        survived $victim
+    done
+fi
+
+test $errors -eq 0

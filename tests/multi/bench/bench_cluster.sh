@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# bench/cluster.sh: each cluster has a table with all settings, and what cannot run is named.
+set -u
+. "$srcdir/tests/multi/bench/bench_common.sh"
+
+if [ -z "$mpirun" ]; then
+    echo "no mpirun"
+    exit 77
+fi
+"$srcdir/tests/hosts/cluster.sh" check --rate 1gbit || exit
+
+few="--sizes 8:16 --passes 1 --settings tcp"
+ran "$srcdir/bench/cluster.sh" --places 1,1 --rates none/1gbit $few -- -i 2 -x 1 --rounds 2 -c
+[ $status -eq 0 ] || wrong "status $status"
+[ "$(grep -c "^# Hosts with 1,1, link" "$log")" -eq 2 ] || wrong "not two tables"
+[ "$(grep -cE "^(8|16) +$number +$number +$number\$" "$log")" -eq 4 ] || wrong "not two rows in each"
+
+ran "$srcdir/bench/cluster.sh" --places 1,1 --rates none $few -- --no-such-flag
+grep -q "^# Left out: 1,1_none_tcp: .*no-such-flag" "$log" || wrong "the failure is not named"
+ran "$srcdir/bench/cluster.sh" --program /nonexistent
+[ $status -eq 2 ] || wrong "status $status without a program"
+
+test $errors -eq 0
