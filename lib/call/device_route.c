@@ -26,7 +26,7 @@
 #include "base/compiler.h"
 #include "base/own_thread.h"
 #include "base/status.h"
-#include "call/inside.h"
+#include "call/call_inside.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "base/own_thread.h"
 #include "base/status.h"
-#include "call/inside.h"
+#include "call/call_inside.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -59,7 +59,6 @@ void tutti__operation_start(tutti__operation_t *op, const tutti__call_t *call,
     begin(op, call);
     op->with = with;
     op->at = first_of(call);
-    /* Its own event stands behind the present work of the stream, even if the comparison is long. */
     if (TUTTI__UNLIKELY(call->has_stream && call->on_device))
         op->stream_ready = op->env->exec->device->lane[op->lane].ready;
 }

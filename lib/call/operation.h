@@ -16,7 +16,7 @@
 #ifndef TUTTI__CALL_OPERATION_H
 #define TUTTI__CALL_OPERATION_H
 
-#include "call/compare.h"
+#include "call/compare_calls.h"
 #include "call/pairs.h"
 #include "call/sequencer.h"
 #include "call/staged.h"
@@ -83,7 +83,7 @@ struct tutti__operation {
     const tutti__call_t *call;  /* what runs: asked, or its form in other buffers */
     const tutti__call_with_t *with;
     tutti__hint_t hint; /* while AGAIN: what the operation waits for */
-    int is_common;      /* after an error: see inside.h */
+    int is_common;      /* after an error: see call_inside.h */
     int is_zero;        /* COUNTS: this rank makes a zero contribution */
     int polls;          /* only polling advances it: MPI, or a device */
     int has_compared;   /* all ranks have the same call */
@@ -139,8 +139,8 @@ tutti_status_t tutti__operation_step_left(tutti__operation_t *op);
 /* Does it wait for a rank that has left? */
 int tutti__operation_awaits_left(const tutti__operation_t *op);
 
-/* Give up; does nothing at the end. After a common error: only cleans up. Otherwise the communicator
-   has ended, and no buffer of the call is touched any more. */
+/* Give up; does nothing at the end. After a common error this only cleans up. Otherwise the
+   communicator has ended, and no buffer of the call is touched any more. */
 void tutti__operation_cancel(tutti__operation_t *op);
 
 /* Changes with all progress that no shared word shows. */

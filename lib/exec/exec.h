@@ -176,8 +176,8 @@ static inline int tutti__run_untouched(const tutti__run_t *run)
  */
 void tutti__run_cancel(tutti__run_t *run);
 
-/* Was `sched`, the schedule of the last run, in host memory, one node operation on whole buffers? 1:
-   that operation, with a reducer of its own. */
+/* Was `sched`, the schedule of the last run, in host memory, one node operation on whole buffers?
+   1: that operation, with a reducer of its own. */
 int tutti__run_as_one(const tutti__run_t *run, const tutti__sched_t *sched,
                       tutti__node_call_t *ret_call, tutti__reducer_t *ret_reducer);
 

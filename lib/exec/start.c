@@ -6,7 +6,7 @@
  * channels if they are the same, its blocks if their number and size are the same. Tables of block
  * lengths belong to the caller and are read in each call.
  */
-#include "exec/inside.h"
+#include "exec/exec_inside.h"
 
 #include "base/compiler.h"
 #include "base/status.h"
