@@ -105,8 +105,9 @@ typedef struct {
     uint32_t count;
     unsigned try_ms; /* for each address */
     /* The outcome. is_alone: no process listens at any address. is_final: another round would give
-       the same result. other: what a process of another job has answered, or "". */
-    int is_alone, is_final;
+       the same result. is_greeted: a gate with a pass has greeted; it may be of another job. other:
+       what a process of another job has answered, or "". */
+    int is_alone, is_final, is_greeted;
     char other[TUTTI__ERROR_BYTES];
 } tutti__gate_round_t;
 

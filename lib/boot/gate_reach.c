@@ -26,6 +26,7 @@
 typedef struct {
     int is_refused; /* a gate with the token has refused: final */
     int is_other;   /* a gate of another job has refused; the last error has its text */
+    int is_greeted; /* a gate with a pass has greeted */
 } verdict_t;
 
 /* A text from a process that has proved nothing. */
@@ -95,6 +96,7 @@ static tutti_status_t show_pass(const tutti__gate_t *gate, int fd, uint32_t host
         verdict->is_other = greeting.magic == TUTTI__GATE_GREETING;
         return status;
     }
+    verdict->is_greeted = 1;
     status = tutti__pass_hello(gate->pass, &hello);
     if (status == TUTTI_OK)
         status =
@@ -131,7 +133,7 @@ static tutti_status_t knock_at(const tutti__gate_t *gate, int fd, uint32_t host,
 tutti_status_t tutti__gate_knock(const tutti__gate_t *gate, int fd, uint32_t host,
                                  uint64_t deadline)
 {
-    verdict_t verdict = { 0, 0 };
+    verdict_t verdict = { 0, 0, 0 };
 
     return knock_at(gate, fd, host, deadline, &verdict);
 }
@@ -172,14 +174,15 @@ tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *r
     tutti_status_t status = TUTTI_ERR_TIMEOUT;
 
     round->is_alone = 1;
-    round->is_final = 0;
+    round->is_final = round->is_greeted = 0;
     round->other[0] = '\0';
     for (uint32_t i = 0; i < round->count; i++) {
         uint64_t try_deadline = tutti__net_deadline(round->try_ms);
-        verdict_t verdict = { 0, 0 };
+        verdict_t verdict = { 0, 0, 0 };
 
         status = try_address(gate, &round->addrs[i], host, TUTTI__MIN(try_deadline, deadline),
                              &verdict, ret_fd);
+        round->is_greeted |= verdict.is_greeted && !verdict.is_other;
         if (verdict.is_other)
             snprintf(round->other, sizeof(round->other), "%s", tutti_last_error());
         round->is_final = verdict.is_refused || (is_final(status) && !verdict.is_other);

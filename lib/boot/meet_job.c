@@ -35,6 +35,8 @@
 #define PORT_MS 5000u
 /* How long a rank that another job has refused goes on trying. */
 #define OTHER_MS 5000u
+/* How long a rank that a gate has greeted goes on trying after no process listens any more. */
+#define GONE_MS 3000u
 /* How long an address is tried in the first round; doubled in each further round. */
 #define FIRST_TRY_MS 1000u
 #define LONGEST_TRY_MS 20000u
@@ -180,65 +182,91 @@ static tutti_status_t list_addresses(const way_t *way, tutti__net_addr_t *ret_li
     return TUTTI_OK;
 }
 
-static tutti_status_t give_up(const way_t *way, const char *other, const char *last)
+/* A rank's attempts to reach rank 0. */
+typedef struct {
+    tutti__net_addr_t list[TUTTI__NET_ADDRS * PORTS];
+    tutti__gate_round_t round;
+    uint64_t lookup_due;            /* when the name is looked up again */
+    uint64_t other_due;             /* when another job's refusal becomes final; 0: none */
+    uint64_t gone_due;              /* when rank 0 counts as ended; 0: it may come */
+    int is_greeted;                 /* a gate of this job, as far as it is known, has greeted */
+    char other[TUTTI__ERROR_BYTES]; /* the refusal */
+    char last[TUTTI__ERROR_BYTES];  /* the last error */
+} search_t;
+
+/* After a round: TUTTI_OK to go on. */
+static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t until)
 {
-    if (other[0] != '\0')
+    const tutti__gate_round_t *round = &search->round;
+
+    search->is_greeted |= round->is_greeted;
+    if (round->other[0] != '\0') {
+        snprintf(search->other, sizeof(search->other), "%s", round->other);
+        search->other_due =
+            search->other_due == 0 ? tutti__net_deadline(OTHER_MS) : search->other_due;
+    } else if (round->is_alone) {
+        search->other[0] = '\0'; /* the other job's gate has closed */
+        search->other_due = 0;
+    }
+    if (!round->is_alone)
+        search->gone_due = 0;
+    else if (search->is_greeted && search->gone_due == 0)
+        search->gone_due = tutti__net_deadline(GONE_MS);
+    if (search->gone_due != 0 && tutti__net_left_ms(search->gone_due) == 0)
+        return tutti__fail(TUTTI_ERR_PEER_LOST, "rank 0 ended while ranks met (%s)", search->last);
+    /* With several ports, the other job's rank 0 may be a neighbour. */
+    if (search->other[0] != '\0' &&
+        (tutti__net_left_ms(until) == 0 ||
+         (way->nports == 1 && tutti__net_left_ms(search->other_due) == 0)))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "rank %u, at %s port %s: %.300s",
-                           way->gate.rank, way->job->addr, way->ports, other);
-    return tutti__fail(
-        TUTTI_ERR_TIMEOUT, "rank %u cannot reach rank 0 at %s port %s (%s) within %.1f s: %.200s",
-        way->gate.rank, way->job->addr, way->ports, way->job->port_source, waited_s(way), last);
+                           way->gate.rank, way->job->addr, way->ports, search->other);
+    if (tutti__net_left_ms(until) == 0)
+        return tutti__fail(TUTTI_ERR_TIMEOUT,
+                           "rank %u cannot reach rank 0 at %s port %s (%s) within %.1f s: %.200s",
+                           way->gate.rank, way->job->addr, way->ports, way->job->port_source,
+                           waited_s(way), search->last);
+    return tutti__net_still();
 }
 
 /* Try until a gate of this job has answered. */
-static tutti_status_t reach(const way_t *way, uint64_t until, int *ret_fd)
+static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, int *ret_fd)
 {
-    tutti__net_addr_t list[TUTTI__NET_ADDRS * PORTS];
-    tutti__gate_round_t round = { .addrs = list };
-    uint64_t lookup_due = 0, other_due = 0;
     unsigned most_ms = way->nports == 1 ? LONGEST_TRY_MS : LONGEST_SEARCH_MS, pause_ms = 5;
-    char other[TUTTI__ERROR_BYTES] = "", last[TUTTI__ERROR_BYTES] = "";
+    tutti__gate_round_t *round = &search->round;
     tutti_status_t status;
 
-    round.try_ms = way->nports == 1 ? FIRST_TRY_MS : FIRST_SEARCH_MS;
+    round->addrs = search->list;
+    round->try_ms = way->nports == 1 ? FIRST_TRY_MS : FIRST_SEARCH_MS;
     for (;;) {
         status = TUTTI_OK;
-        if (tutti__net_left_ms(lookup_due) == 0) {
-            lookup_due = tutti__net_deadline(LOOKUP_MS);
-            status = list_addresses(way, list, &round.count);
+        if (tutti__net_left_ms(search->lookup_due) == 0) {
+            search->lookup_due = tutti__net_deadline(LOOKUP_MS);
+            status = list_addresses(way, search->list, &round->count);
         }
-        if (status == TUTTI_OK || round.count > 0)
-            status = tutti__gate_try(&way->gate, &round, 0, until, ret_fd);
-        if (status == TUTTI_OK || (round.count > 0 && round.is_final) ||
+        if (round->count > 0)
+            status = tutti__gate_try(&way->gate, round, 0, until, ret_fd);
+        if (status == TUTTI_OK || (round->count > 0 && round->is_final) ||
             status == TUTTI_ERR_NO_MEMORY)
             return status;
-        snprintf(last, sizeof(last), "%s", tutti_last_error());
-        snprintf(other, sizeof(other), "%s", round.other);
-        if (other[0] != '\0' && other_due == 0)
-            other_due = tutti__net_deadline(OTHER_MS);
-        else if (other[0] == '\0')
-            other_due = 0;
-        /* With several ports, the other job's rank 0 may be a neighbour. */
-        if (tutti__net_left_ms(until) == 0 ||
-            (way->nports == 1 && other_due != 0 && tutti__net_left_ms(other_due) == 0))
-            return give_up(way, other, last);
-        pause_ms = TUTTI__MIN(2 * pause_ms, PAUSE_MS);
-        tutti__net_sleep_ms(TUTTI__MIN(pause_ms, (unsigned)tutti__net_left_ms(until)));
-        status = tutti__net_still();
+        snprintf(search->last, sizeof(search->last), "%s", tutti_last_error());
+        status = judge_round(way, search, until);
         if (status != TUTTI_OK)
             return status;
-        round.try_ms = TUTTI__MIN(2 * round.try_ms, most_ms);
+        pause_ms = TUTTI__MIN(2 * pause_ms, PAUSE_MS);
+        tutti__net_sleep_ms(TUTTI__MIN(pause_ms, (unsigned)tutti__net_left_ms(until)));
+        round->try_ms = TUTTI__MIN(2 * round->try_ms, most_ms);
     }
 }
 
 static tutti_status_t join(const way_t *way, tutti__meet_t *ret_meet)
 {
+    search_t search = { .lookup_due = 0 };
     tutti_status_t status;
     int fd;
 
     TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u of %u looks for rank 0 at %s port %s, by %s",
                way->gate.rank, way->gate.size, way->job->addr, way->ports, way->job->source);
-    status = reach(way, tutti__star_patience(way->deadline), &fd);
+    status = reach(way, tutti__star_patience(way->deadline), &search, &fd);
     return status == TUTTI_OK ? tutti__star_join(&way->gate, "tcp", fd, way->deadline, ret_meet)
                               : status;
 }
