@@ -6,8 +6,8 @@
  *
  *   1. the caller's unique_id or store (api/world.c), or TUTTI_BOOT
  *   2. the caller's mpi_comm, or an MPI that the process itself initialised, with several ranks
- *   3. env://, unless a launcher has the same rank and size: torchrun inside a launcher's job is the
- *      inner one
+ *   3. env://, unless a launcher has the same rank and size: torchrun inside a launcher's job is
+ *      the inner one
  *   4. the launcher's MPI, if the launcher provides what MPI needs, and a module for MPI opens
  *   5. env://, or the launcher's variables without MPI (meet_job.c)
  *   6. a world of one

@@ -239,7 +239,7 @@ static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, 
     round->try_ms = way->nports == 1 ? FIRST_TRY_MS : FIRST_SEARCH_MS;
     for (;;) {
         status = TUTTI_OK;
-        if (tutti__net_left_ms(search->lookup_due) == 0) {
+        if (round->count == 0 || tutti__net_left_ms(search->lookup_due) == 0) {
             search->lookup_due = tutti__net_deadline(LOOKUP_MS);
             status = list_addresses(way, search->list, &round->count);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads the job's secret, and opens libcrypto. See secret.h. Called by tutti_init, on its thread. */
+/* Reads the job's secret, and opens libcrypto. See secret.h. Called by tutti_init. */
 #include "boot/secret.h"
 
 #include "base/hash.h"

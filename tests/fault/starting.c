@@ -25,8 +25,8 @@ static way_t way;
 /*
  * Can the others know of the victim? It has sent something. Two exceptions: if rank 0 has died
  * before a rank comes that meets by a name or by env://, that rank cannot distinguish this from a
- * late rank 0; and the maker of an id has no rank until its second message. By env:// a rank's first
- * message does not have its number.
+ * late rank 0; and the maker of an id has no rank until its second message. By env:// a rank's
+ * first message does not have its number.
  */
 static int is_known(void)
 {
