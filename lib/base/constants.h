@@ -288,11 +288,12 @@
 
 /* TCP between hosts, in seconds: probes begin after IDLE and follow at INTERVAL; after PROBES
    without an answer, or bytes without one for the USER_TIMEOUT, the peer's host is lost. Chosen: an
-   error after 20 s; a lost packet is sent again earlier. */
-#define TUTTI__TCP_IDLE_S 5
-#define TUTTI__TCP_INTERVAL_S 5
-#define TUTTI__TCP_PROBES 3
-#define TUTTI__TCP_USER_TIMEOUT_MS 20000
+   error after 4 to 5 s; within them a lost packet is sent again several times. The kernels of
+   stopped processes answer. */
+#define TUTTI__TCP_IDLE_S 1
+#define TUTTI__TCP_INTERVAL_S 1
+#define TUTTI__TCP_PROBES 4
+#define TUTTI__TCP_USER_TIMEOUT_MS 4000
 
 /* ---- amounts: engine and fusion ---- */
 

@@ -119,7 +119,7 @@ int tutti__net_is_literal(const char *name);
 /* TUTTI_ERR_TRANSPORT: no process listens there. */
 tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t deadline,
                                       int *ret_fd);
-/* Send without delay, and detect within 20 seconds that a host has vanished, even while
+/* Send without delay, and detect within 5 seconds that a host has vanished, even while
    nothing is sent. */
 tutti_status_t tutti__net_tcp_options(int fd);
 void tutti__net_addr_text(const tutti__net_addr_t *addr, char *ret_text, size_t text_bytes);

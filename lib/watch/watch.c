@@ -178,6 +178,7 @@ void tutti__watch_await_news(tutti__watch_t *watch)
 
 void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank)
 {
+    const tutti__topo_t *topo = tutti__boot_topo(w->boot);
     char text[TUTTI__ERROR_BYTES];
 
     /* If the rank is not a neighbour, only its leader knows whether it sent a goodbye. */
@@ -190,8 +191,8 @@ void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank)
     }
     if (atomic_load(&w->left[rank]) || w->link[link].bye)
         return;
-    snprintf(text, sizeof(text), "%s was lost: its process ended or its host is gone",
-             tutti__boot_rank_name(w->boot, rank));
+    snprintf(text, sizeof(text), "%s was lost: its process ended or its host, %s, is gone",
+             tutti__boot_rank_name(w->boot, rank), topo->host_name[topo->host_of[rank]]);
     tutti__watch_end_from(w, link, TUTTI_ERR_PEER_LOST, text);
 }
 
