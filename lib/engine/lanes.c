@@ -178,7 +178,6 @@ static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
                 (is_device && is_packed(bucket) && fits_device(e, bucket));
     tutti_status_t status = TUTTI_OK;
 
-    with->tag = TUTTI__TAG_BUCKET;
     with->signature = (uint32_t)tutti__hash(&bucket->number, sizeof(uint32_t));
     lane->call = r->call;
     lane->call.on_device = is_device;
@@ -194,7 +193,6 @@ static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
 static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane)
 {
     tutti__request_t *r = lane->first->first;
-    tutti__call_with_t with = { .tag = 0 };
     tutti_status_t status;
 
     if (lane->first->nrequests == 0)
@@ -205,10 +203,11 @@ static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane)
     if (lane->counting) {
         tutti__operation_start_counts(&lane->op, &r->call, r->is_zero);
     } else {
-        status = make_call(e, lane, &with);
+        lane->with = (tutti__call_with_t){ .tag = TUTTI__TAG_BUCKET };
+        status = make_call(e, lane, &lane->with);
         if (status != TUTTI_OK)
             return status;
-        tutti__operation_start(&lane->op, &lane->call, &with);
+        tutti__operation_start(&lane->op, &lane->call, &lane->with);
     }
     lane->op.bytes = bucket_bytes(lane->first);
     lane->running = 1;

@@ -158,7 +158,8 @@ static tutti_status_t check(run_t *r)
     if (tutti__late_is_due(r->env->watch, r->since_ns, r->checked_ns, now))
         warn(r, now - r->since_ns);
     r->checked_ns = now;
-    return tutti__late_check(r->env->watch, &late, r->since_ns, now, r->env->timeout_ms * 1000000u)
+    return tutti__late_check(r->env->watch, &late, r->since_ns, now,
+                             r->op->env->conf->timeout_ms * 1000000u)
                ? tutti__watch_alive(r->env->watch)
                : TUTTI_OK;
 }

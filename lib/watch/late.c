@@ -5,7 +5,7 @@
  * All ranks have the same deadline, and the first reason of the end wins. So a rank that can name
  * the culprit ends the communicator at once, and the others give it some time to do so.
  */
-#include "watch/inside.h"
+#include "watch/watch_inside.h"
 
 #include <stdio.h>
 

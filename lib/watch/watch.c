@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening and closing the watch, and the end of a communicator. See watch.h. */
-#include "watch/inside.h"
+#include "watch/watch_inside.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* After a failure without a known cause: how long to wait for a peer's report of the cause. */
-#define NEWS_NS 300000000u
 
 /* ---- opening and closing ---- */
 
@@ -65,7 +63,7 @@ void tutti__watch_close(tutti__watch_t *watch)
 
 tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_text)
 {
-    /* Acquire pairs with the release in tutti__watch_end_from. The text does not change after it. */
+    /* Acquire pairs with the release in set_end. The text does not change after it. */
     tutti_status_t ended = (tutti_status_t)tutti__load_acquire(&watch->ended);
 
     *ret_text = ended == TUTTI_OK ? "" : tutti__watcher_read(watch)->text;
@@ -166,7 +164,7 @@ void tutti__watch_await_news(tutti__watch_t *watch)
     const tutti__watcher_t *w = tutti__watcher_read(watch);
     char halted[160], text[TUTTI__ERROR_BYTES];
 
-    if (tutti__now_ns() - atomic_load(&w->failed_ns) < NEWS_NS)
+    if (tutti__now_ns() - atomic_load(&w->failed_ns) < TUTTI__NEWS_MS * 1000000u)
         return;
     /* The halted rank may be the one that would have forwarded a report. */
     if (tutti__watch_halted(watch, halted, sizeof(halted)))
@@ -180,6 +178,7 @@ void tutti__watch_await_news(tutti__watch_t *watch)
 
 void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank)
 {
+    const tutti__topo_t *topo = tutti__boot_topo(w->boot);
     char text[TUTTI__ERROR_BYTES];
 
     /* If the rank is not a neighbour, only its leader knows whether it sent a goodbye. */
@@ -192,8 +191,8 @@ void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank)
     }
     if (atomic_load(&w->left[rank]) || w->link[link].bye)
         return;
-    snprintf(text, sizeof(text), "%s was lost: its process ended or its host is gone",
-             tutti__boot_rank_name(w->boot, rank));
+    snprintf(text, sizeof(text), "%s was lost: its process ended or its host, %s, is gone",
+             tutti__boot_rank_name(w->boot, rank), topo->host_name[topo->host_of[rank]]);
     tutti__watch_end_from(w, link, TUTTI_ERR_PEER_LOST, text);
 }
 
