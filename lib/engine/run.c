@@ -118,8 +118,9 @@ static void what(void *subject, const char *time, char *text, size_t bytes)
 {
     const run_t *r = subject;
 
-    snprintf(text, bytes, "waited %s in %s (direct) for %s", time, tutti__tag_name(tag_of(r)),
-             whom(r));
+    (void)time;
+    snprintf(text, bytes, "waited %.3g s in %s (direct) for %s",
+             (double)r->op->env->conf->timeout_ms / 1000, tutti__tag_name(tag_of(r)), whom(r));
 }
 
 /* A device does not tell which rank it waits for, so a peer's report of the cause may follow. */

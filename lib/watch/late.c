@@ -33,8 +33,8 @@ int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t
         waited_ns < limit_ns + late->unsure_ns)
         return 0;
     late->what(late->subject, tutti__late_time(waited_ns, time), what, sizeof(what));
-    snprintf(text, sizeof(text), "%s %s: %s", tutti__boot_rank_name(w->boot, w->rank), what,
-             culprit);
+    snprintf(text, sizeof(text), "%s %s%s%s", tutti__boot_rank_name(w->boot, w->rank), what,
+             culprit[0] != '\0' ? ": " : "", culprit);
     (void)tutti__watch_end(watch, TUTTI_ERR_TIMEOUT, text);
     return 1;
 }
