@@ -9,7 +9,7 @@
 #ifndef TUTTI_TESTS_RANKS_H
 #define TUTTI_TESTS_RANKS_H
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 
 #include <stdio.h>
 #include <sys/types.h>

@@ -6,7 +6,6 @@
  */
 #include "api/arguments.h"
 
-#include "api/device.h"
 #include "api/sides.h"
 
 #include "base/names.h"
@@ -225,8 +224,7 @@ tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call,
 
     if (TUTTI__UNLIKELY(!is_plain(comm, call)))
         status = check_all(comm, call, counts_later);
-    if (status == TUTTI_OK &&
-        TUTTI__UNLIKELY(comm->exec.device != NULL || comm->lone_device != NULL))
+    if (status == TUTTI_OK && TUTTI__UNLIKELY(comm->exec.device != NULL || comm->lone.ops != NULL))
         status = tutti__device_check(comm, call, !(counts_later && call->recvcounts == NULL),
                                      &call->on_device);
     return status;

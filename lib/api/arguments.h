@@ -7,7 +7,7 @@
 #include "call/call.h"
 
 /*
- * Check a call. Root and peers may be any int, cast. Sets call->on_device: see device.h.
+ * Check a call. Root and peers may be any int, cast. Sets call->on_device.
  *
  * counts_later  for allgatherv and alltoallv: recvcounts may be NULL; then the receiving side is
  *               not checked
@@ -19,5 +19,28 @@ tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call,
 /* Check only counts, displacements and buffers of a call that tutti__call_check has accepted. */
 tutti_status_t tutti__call_check_buffers(const tutti__call_t *call, uint32_t rank, uint32_t size,
                                          int counts_later);
+
+/* ---- check_memory.c: the memory of a call's buffers ---- */
+
+/*
+ * Are the buffers of a call, whose counts and pointers were checked, in memory of comm's device?
+ *
+ * receives  0: the receiving side is not known yet
+ *
+ * Sides without elements are ignored, so a call without elements counts as host memory on all
+ * ranks.
+ *
+ * INVALID_ARGUMENT, naming the buffers: they are in two kinds of memory; or on another device; or
+ * on a device, but comm has none; or not at a multiple of the element's size on the device. As with
+ * all argument errors, only this rank finds it, before it has sent anything. So the other ranks
+ * wait for this rank until it makes a valid call, or until TUTTI_TIMEOUT.
+ */
+tutti_status_t tutti__device_check(const tutti__comm_t *comm, const tutti__call_t *call,
+                                   int receives, int *ret_on_device);
+
+/* May a checked call be made in a stream? UNSUPPORTED: comm has no device, or the stream is being
+   captured into a graph. INVALID_ARGUMENT: the buffers are in host memory. */
+tutti_status_t tutti__device_check_stream(const tutti__comm_t *comm, const tutti__call_t *call,
+                                          tutti__dstream_t *stream);
 
 #endif

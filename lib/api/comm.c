@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making and ending communicators; rank and size. */
-#include "api/comm.h"
+/* Making and ending communicators. */
+#include "api/comm_state.h"
 
-#include "api/device.h"
-#include "api/direct.h"
-
+#include "base/constants.h"
 #include "base/forked.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/time.h"
 #include "node/shm/shm.h"
 #include "xport/shm/shm.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 tutti__handles_t tutti__comms = { .kind = TUTTI__HANDLE_COMM,
                                   .what = "communicator",
@@ -145,25 +145,39 @@ static tutti_status_t check_algorithms(const tutti__comm_t *comm, tutti__associa
 
 static void prepare_calls(tutti__comm_t *comm)
 {
-    const tutti__conf_shared_t *conf = &comm->conf.shared;
+    tutti__comm_state_t *state = tutti__comm_state(comm);
 
-    comm->calls = (tutti__call_env_t){ .exec = &comm->exec,
-                                       .shape = &comm->shape,
-                                       .conf = conf,
-                                       .watch = comm->watch,
-                                       .boot = comm->boot,
-                                       .cache = &comm->cache,
-                                       .device_cache = &comm->device_cache };
-    comm->running = (tutti__run_env_t){ .watch = comm->watch,
+    state->calls = (tutti__call_env_t){ .exec = &comm->exec,
+                                        .shape = &comm->shape,
+                                        .conf = &comm->conf.shared,
+                                        .watch = comm->watch,
                                         .boot = comm->boot,
-                                        .machine = comm->machine,
-                                        .rank = comm->topo->rank,
-                                        .size = comm->topo->size,
-                                        .spins = !comm->topo->oversubscribed,
-                                        .is_group = comm->world_rank != NULL };
-    tutti__pairs_init(&comm->pairs, &comm->calls);
-    tutti__operation_init(&comm->op, &comm->calls, 0, &comm->pairs);
-    comm->cached.is_off = comm->exec.device != NULL || comm->lone_device != NULL;
+                                        .cache = &state->cache,
+                                        .device_cache = &state->device_cache };
+    state->running = (tutti__run_env_t){ .watch = comm->watch,
+                                         .boot = comm->boot,
+                                         .machine = comm->machine,
+                                         .rank = comm->topo->rank,
+                                         .size = comm->topo->size,
+                                         .spins = !comm->topo->oversubscribed,
+                                         .is_group = comm->world_rank != NULL };
+    tutti__pairs_init(&state->pairs, &state->calls);
+    tutti__operation_init(&state->op, &state->calls, 0, &state->pairs);
+    state->cached.is_off = comm->exec.device != NULL || comm->lone.ops != NULL;
+}
+
+static void prepare_caches(tutti__comm_t *comm, tutti__association_t association)
+{
+    const tutti__conf_shared_t *conf = &comm->conf.shared;
+    const tutti__device_limits_t limits = { conf->device_staged_bytes, conf->stage_bytes };
+    tutti__comm_state_t *state = tutti__comm_state(comm);
+    tutti__cache_t *caches[] = { &state->cache, &state->device_cache };
+
+    for (int i = 0; i < 2; i++)
+        tutti__cache_init(caches[i], &comm->shape, comm->topo->rank, conf->algorithm, association,
+                          conf->check ? (uint32_t)conf->credits : 0);
+    tutti__cache_for_device(&state->device_cache, &limits);
+    state->device_cache.flat = comm->device.flat != NULL;
 }
 
 /* Open all rooms above the transports. */
@@ -180,7 +194,6 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =
         conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION;
-    const tutti__device_limits_t limits = { conf->device_staged_bytes, conf->stage_bytes };
     tutti_status_t status;
 
     comm->exec = (tutti__exec_env_t){
@@ -194,13 +207,7 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
     /* See engine/semaphore.c. Decided by the world, because its communicators share devices. */
     if (comm->world->topo->nhosts == 1)
         comm->conf.shared.stream_wait = 0;
-    tutti__cache_init(&comm->cache, &comm->shape, comm->topo->rank, comm->conf.shared.algorithm,
-                      association, conf->check ? (uint32_t)conf->credits : 0);
-    tutti__cache_init(&comm->device_cache, &comm->shape, comm->topo->rank,
-                      comm->conf.shared.algorithm, association,
-                      conf->check ? (uint32_t)conf->credits : 0);
-    tutti__cache_for_device(&comm->device_cache, &limits);
-    comm->device_cache.flat = comm->device.flat != NULL;
+    prepare_caches(comm, association);
     status = tutti__comm_take_files(comm);
     if (status != TUTTI_OK)
         return status;
@@ -214,6 +221,32 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
     prepare_calls(comm);
     env.watch = comm->watch;
     return tutti__engine_open(&env, &comm->engine);
+}
+
+static tutti__device_setup_t device_setup(tutti__comm_t *comm)
+{
+    return (tutti__device_setup_t){ .conf = &comm->conf,
+                                    .shape = &comm->shape,
+                                    .topo = comm->topo,
+                                    .machine = comm->machine,
+                                    .boot = comm->boot,
+                                    .node = comm->node,
+                                    .xport = comm->xport,
+                                    .world = comm->world != comm ? &comm->world->device : NULL,
+                                    .device = &comm->device,
+                                    .lone = &comm->lone };
+}
+
+static tutti_status_t open_device(tutti__comm_t *comm)
+{
+    const tutti__device_setup_t setup = device_setup(comm);
+    tutti_status_t status;
+
+    comm->lone = comm->world->lone;
+    tutti__semaphore_pause();
+    status = tutti__device_open(&setup);
+    tutti__semaphore_resume();
+    return status;
 }
 
 /* Open all rooms, bottom up, over comm->meet. */
@@ -238,7 +271,7 @@ static tutti_status_t open_all(tutti__comm_t *comm)
     if (status == TUTTI_OK)
         status = open_xports(comm);
     if (status == TUTTI_OK)
-        status = tutti__comm_open_device(comm);
+        status = open_device(comm);
     if (status == TUTTI_OK)
         status = open_engine(comm);
     if (status == TUTTI_OK)
@@ -250,25 +283,27 @@ static tutti_status_t open_all(tutti__comm_t *comm)
 static tutti_status_t make(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
                            const tutti__conf_t *conf, tutti__comm_t **ret_comm)
 {
-    tutti__comm_t *comm = calloc(1, sizeof(*comm));
+    tutti__comm_state_t *state = calloc(1, sizeof(*state));
+    tutti__comm_t *comm;
     tutti_status_t status;
     void *handle;
 
-    if (comm == NULL)
+    if (state == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "communicator");
     else
-        status = tutti__handle_make(&tutti__comms, comm, &handle);
+        status = tutti__handle_make(&tutti__comms, state, &handle);
     if (status != TUTTI_OK) {
-        free(comm);
+        free(state);
         meet->close(meet->ctx);
         return status;
     }
+    comm = &state->comm;
     comm->handle = handle;
     comm->generation = tutti__fork_generation();
     comm->conf = *conf;
     comm->module = module;
     comm->meet = *meet;
-    tutti__mutex_init(&comm->parts_lock, TUTTI__LOCK_PARTS);
+    tutti__mutex_init(&state->parts_lock, TUTTI__LOCK_PARTS);
     *ret_comm = comm;
     return TUTTI_OK;
 }
@@ -320,29 +355,67 @@ tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__com
     return open_made(comm, ret_comm);
 }
 
-void tutti__comm_close(tutti__comm_t *comm)
+/* ---- closing ---- */
+
+/* Wait for calls that are queued in streams, until they are done, the communicator ends or
+   TUTTI_TIMEOUT has passed. Before the engine is closed, which detects deaths. */
+static void end_queued(tutti__comm_t *comm)
+{
+    uint64_t limit = tutti__now_ns() + comm->conf.shared.timeout_ms * 1000000u;
+    int before;
+
+    tutti__engine_drain(comm->engine);
+    if (comm->device.node == NULL)
+        return;
+    before = tutti__device_enter(&comm->device);
+    while (tutti__watch_alive(comm->watch) == TUTTI_OK && tutti__device_is_queued(&comm->device) &&
+           tutti__now_ns() < limit)
+        usleep(TUTTI__DRAIN_NAP_US);
+    tutti__device_leave(&comm->device, before);
+}
+
+static void close_engine(tutti__comm_t *comm)
 {
     tutti_status_t status;
 
-    if (comm == NULL)
-        return;
-    tutti__parts_close(comm);
-    tutti__comm_end_queued(comm);
+    end_queued(comm);
     /* If a rank has died, MPI_Finalize would wait for it forever; a rank that has only left still
-       takes part. A part does nothing here, since its world loses the same ranks. */
-    status = comm->engine != NULL ? tutti__watch_alive(comm->watch) : TUTTI_OK;
+       takes part. A group does nothing here, since its world loses the same ranks. */
+    status = tutti__watch_alive(comm->watch);
     if (comm->module != NULL && comm->world == comm && status != TUTTI_OK &&
         status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
     tutti__engine_close(comm->engine);
+}
+
+static void close_device(tutti__comm_t *comm)
+{
+    const tutti__device_setup_t setup = device_setup(comm);
+
+    if (comm->device.ops == NULL)
+        return;
+    tutti__semaphore_pause();
+    tutti__device_close(&setup);
+    tutti__semaphore_resume();
+}
+
+void tutti__comm_close(tutti__comm_t *comm)
+{
+    tutti__comm_state_t *state = tutti__comm_state(comm);
+
+    if (comm == NULL)
+        return;
+    tutti__parts_close(comm);
+    if (comm->engine != NULL)
+        close_engine(comm);
     /* Only now: until here, callbacks may make calls, which return the cause of the failure. */
     tutti__handle_end(&tutti__comms, comm->handle);
-    if (comm->op.env != NULL)
-        tutti__pairs_fini(&comm->pairs);
-    tutti__operation_fini(&comm->op);
-    tutti__cache_fini(&comm->cache);
-    tutti__cache_fini(&comm->device_cache);
-    tutti__comm_close_device(comm);
+    if (state->op.env != NULL)
+        tutti__pairs_fini(&state->pairs);
+    tutti__operation_fini(&state->op);
+    tutti__cache_fini(&state->cache);
+    tutti__cache_fini(&state->device_cache);
+    close_device(comm);
     if (comm->mpi != NULL)
         comm->mpi->ops->close(comm->mpi);
     if (comm->shm != NULL)
@@ -354,73 +427,6 @@ void tutti__comm_close(tutti__comm_t *comm)
     free(comm->xport);
     tutti__boot_close(comm->boot);
     free(comm->world_rank);
-    tutti__mutex_destroy(&comm->parts_lock);
-    free(comm);
-}
-
-/* ---- state ---- */
-
-tutti_status_t tutti_comm_state(const tutti_comm_t *handle, tutti_status_t *ret_state,
-                                char *ret_text, size_t text_bytes)
-{
-    tutti__comm_t *comm;
-    tutti_status_t status = tutti__comm_of(handle, &comm);
-    const char *text;
-
-    if (status != TUTTI_OK)
-        return status;
-    if (ret_state == NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_state is NULL");
-    *ret_state = tutti__watch_state(comm->watch, &text);
-    if (ret_text != NULL && text_bytes > 0)
-        snprintf(ret_text, text_bytes, "%s", text);
-    return TUTTI_OK;
-}
-
-/* ---- rank and size ---- */
-
-int tutti_rank(const tutti_comm_t *handle)
-{
-    const tutti__comm_t *comm;
-
-    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->rank : -1;
-}
-
-int tutti_size(const tutti_comm_t *handle)
-{
-    const tutti__comm_t *comm;
-
-    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->size : -1;
-}
-
-int tutti_local_rank(const tutti_comm_t *handle)
-{
-    const tutti__comm_t *comm;
-
-    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->local_of[comm->topo->rank] : -1;
-}
-
-int tutti_local_size(const tutti_comm_t *handle)
-{
-    const tutti__comm_t *comm;
-    uint32_t host;
-
-    if (!tutti__comm_peek(handle, &comm))
-        return -1;
-    host = comm->topo->host_of[comm->topo->rank];
-    return (int)(comm->topo->host_first[host + 1] - comm->topo->host_first[host]);
-}
-
-int tutti_host_rank(const tutti_comm_t *handle)
-{
-    const tutti__comm_t *comm;
-
-    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->host_of[comm->topo->rank] : -1;
-}
-
-int tutti_host_count(const tutti_comm_t *handle)
-{
-    const tutti__comm_t *comm;
-
-    return tutti__comm_peek(handle, &comm) ? (int)comm->topo->nhosts : -1;
+    tutti__mutex_destroy(&state->parts_lock);
+    free(state);
 }

@@ -4,9 +4,9 @@
  * device, and a module implements its functions.
  */
 #include "api/arguments.h"
-#include "api/device.h"
-#include "api/direct.h"
-#include "api/submit.h"
+#include "api/blocking.h"
+#include "api/call_args.h"
+#include "api/submission.h"
 
 #include "base/status.h"
 #include "engine/engine.h"
@@ -87,15 +87,8 @@ tutti_status_t tutti_cuda_allreduce(const void *sendbuf, void *recvbuf, size_t c
                                     tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm,
                                     struct CUstream_st *stream)
 {
-    tutti__call_t call = {
-        .kind = TUTTI_CALL_ALLREDUCE,
-        .dtype = dtype,
-        .op = op,
-        .sendbuf = sendbuf,
-        .recvbuf = recvbuf,
-        .count = count,
-        TUTTI__UNSCALED,
-    };
+    tutti__call_t call =
+        tutti__reduce_args(TUTTI_CALL_ALLREDUCE, sendbuf, recvbuf, count, dtype, op, 0);
 
     return run(&call, comm, stream);
 }

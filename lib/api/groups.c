@@ -18,7 +18,7 @@
  *
  * Runs on the calling thread.
  */
-#include "api/comm.h"
+#include "api/comm_state.h"
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -340,7 +340,7 @@ static tutti_status_t run(making_t *m, const wish_t *mine, tutti_comm_t **ret_co
     status = gather(m->parent, mine, m->wishes, sizeof(*mine));
     if (status != TUTTI_OK)
         return status;
-    m->number = ++m->parent->groupings;
+    m->number = ++tutti__comm_state(m->parent)->groupings;
     status = judge(m);
     if (status != TUTTI_OK)
         return status;

@@ -3,24 +3,39 @@
  * The list of a world's parts, and their end: tutti_comm_free, or the world's end. Several threads
  * may add, free and walk through parts at the same time (help.c).
  */
-#include "api/comm.h"
+#include "api/comm_state.h"
 
 #include "base/status.h"
 
 void tutti__parts_add(tutti__comm_t *comm)
 {
-    tutti__comm_t *world = comm->world;
+    tutti__comm_state_t *world = tutti__comm_state(comm->world), *part = tutti__comm_state(comm);
 
     tutti__mutex_lock(&world->parts_lock);
-    comm->next_part = world->parts;
-    world->parts = comm;
+    part->next_part = world->parts;
+    world->parts = part;
     tutti__mutex_unlock(&world->parts_lock);
+}
+
+/* Take a group out of its world's list; NULL: the first. NULL: it is not in the list. */
+static tutti__comm_state_t *take(tutti__comm_state_t *world, const tutti__comm_state_t *part)
+{
+    tutti__comm_state_t **at = &world->parts, *taken;
+
+    tutti__mutex_lock(&world->parts_lock);
+    while (*at != NULL && part != NULL && *at != part)
+        at = &(*at)->next_part;
+    taken = *at;
+    if (taken != NULL)
+        *at = taken->next_part;
+    tutti__mutex_unlock(&world->parts_lock);
+    return taken;
 }
 
 tutti_status_t tutti_comm_free(tutti_comm_t *handle)
 {
     tutti_status_t status;
-    tutti__comm_t *comm, **at;
+    tutti__comm_t *comm;
 
     if (handle == NULL)
         return TUTTI_OK;
@@ -32,33 +47,16 @@ tutti_status_t tutti_comm_free(tutti_comm_t *handle)
     if (comm->world == comm)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "the world is ended by tutti_finalize, not by tutti_comm_free");
-    tutti__mutex_lock(&comm->world->parts_lock);
-    at = &comm->world->parts;
-    while (*at != NULL && *at != comm)
-        at = &(*at)->next_part;
-    if (*at != NULL)
-        *at = comm->next_part;
-    tutti__mutex_unlock(&comm->world->parts_lock);
-    tutti__comm_close(comm);
+    /* If it is not in the list, another thread closes it. */
+    if (take(tutti__comm_state(comm->world), tutti__comm_state(comm)) != NULL)
+        tutti__comm_close(comm);
     return TUTTI_OK;
-}
-
-static tutti__comm_t *take_part(tutti__comm_t *world)
-{
-    tutti__comm_t *part;
-
-    tutti__mutex_lock(&world->parts_lock);
-    part = world->parts;
-    if (part != NULL)
-        world->parts = part->next_part;
-    tutti__mutex_unlock(&world->parts_lock);
-    return part;
 }
 
 void tutti__parts_close(tutti__comm_t *world)
 {
-    tutti__comm_t *part;
+    tutti__comm_state_t *part;
 
-    while ((part = take_part(world)) != NULL)
-        tutti__comm_close(part);
+    while ((part = take(tutti__comm_state(world), NULL)) != NULL)
+        tutti__comm_close(&part->comm);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Starting, testing and waiting for requests: argument checks. The engine does the rest. */
 #include "api/arguments.h"
-#include "api/comm.h"
 
 #include "base/status.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tutti_init, tutti_finalize, tutti_world, tutti_abort: the communicator of all ranks. Unique
    ids. */
-#include "api/arguments.h"
-#include "api/comm.h"
+#include "api/comm_state.h"
 
 #include "base/grown.h"
 #include "base/lock.h"

@@ -10,7 +10,15 @@ libtutti_all_la_SOURCES += \
     %reldir%/call_sides.h \
     %reldir%/compare_calls.c \
     %reldir%/compare_calls.h \
+    %reldir%/device_direct.c \
+    %reldir%/device_flat.c \
+    %reldir%/device_lanes.c \
+    %reldir%/device_meet.c \
+    %reldir%/device_meet.h \
+    %reldir%/device_nccl.c \
     %reldir%/device_route.c \
+    %reldir%/device_setup.c \
+    %reldir%/device_setup.h \
     %reldir%/env.h \
     %reldir%/exchange.c \
     %reldir%/exchange.h \

@@ -5,7 +5,7 @@
  * NCCL moves the data between hosts by its own transports, from device to device if the network
  * can. Only the gate before each call goes through host memory, see call/sequencer.h. It is chosen
  * only if TUTTI_ALGORITHM names it, and exists only for the world, opened with it
- * (api/device_flat.c). On one host it is the same as `node`.
+ * (call/device_flat.c). On one host it is the same as `node`.
  *
  * Association is NCCL's, and may depend on an element's place and on the size.
  *

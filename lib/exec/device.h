@@ -14,6 +14,7 @@
 #ifndef TUTTI__EXEC_DEVICE_H
 #define TUTTI__EXEC_DEVICE_H
 
+#include "base/constants.h"
 #include "mem/device.h"
 #include "node/node.h"
 #include "sched/sched.h"
@@ -68,9 +69,6 @@ int tutti__device_is_queued(const tutti__exec_device_t *device);
 /* Abort all of NCCL's work; its lanes return errors from now on. The calling thread's current
    device does not change. Any thread. */
 void tutti__device_abort(const tutti__exec_device_t *device);
-
-/* Longest wait for device work after an error. */
-#define TUTTI__QUIESCE_NS 1000000000u
 
 /* Quiesce the device. The communicator has ended, NCCL was aborted, and no thread queues work in
    lanes `first` to `end` - 1 any more. Waits, at most TUTTI__QUIESCE_NS, until the work in their

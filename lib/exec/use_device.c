@@ -9,8 +9,6 @@
  * little time, unless the work is queued after long work in the caller's own CUDA stream. In this
  * case the function gives up after a second, because the engine waits meanwhile.
  *
- * Tried: a limit of 100 ms. Beside 30 busy processes the pretend device's threads took longer.
- *
  * Rejected: determine the phase of each call, and which of its events are recorded. No call uses a
  * lane's events any more, so new records cover all work in its streams.
  */
@@ -20,8 +18,6 @@
 #include "base/time.h"
 
 #include <unistd.h>
-
-#define NAP_US 20
 
 /* ---- the calling thread's current device ---- */
 
@@ -91,5 +87,5 @@ void tutti__device_quiesce(const tutti__exec_device_t *device, uint32_t first, u
         (void)device->ops->record(lane->done, lane->up);
     }
     while (is_busy(device, first, end) && tutti__now_ns() < limit)
-        usleep(NAP_US);
+        usleep(TUTTI__QUIESCE_NAP_US);
 }

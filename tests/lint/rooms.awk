@@ -51,6 +51,17 @@ FNR == 1 {
 
 { text = code($0) }
 
+{
+    for (name in only) {
+        if (name ~ /^[<"]/)
+            found = text ~ /^[ \t]*#[ \t]*include/ && index(text, name)
+        else
+            found = text ~ ("(^|[^A-Za-z0-9_\"])" name "([^A-Za-z0-9_]|$)")
+        if (found && index(only[name], " " here " ") == 0)
+            complain(name " may stand only in" only[name])
+    }
+}
+
 text ~ /^[ \t]*#[ \t]*include[ \t]*"/ {
     name = text
     sub(/^[^"]*"/, "", name)
@@ -69,17 +80,6 @@ text ~ /^[ \t]*#[ \t]*include[ \t]*"/ {
 
 text ~ /^[ \t]*#[ \t]*include[ \t]*<tutti\// && text !~ /<tutti\/(tutti|cuda)\.h>/ {
     complain("include <tutti/tutti.h>, not its parts")
-}
-
-{
-    for (name in only) {
-        if (name ~ /^</)
-            found = text ~ /^[ \t]*#[ \t]*include/ && index(text, name)
-        else
-            found = text ~ ("(^|[^A-Za-z0-9_\"])" name "([^A-Za-z0-9_]|$)")
-        if (found && index(only[name], " " here " ") == 0)
-            complain(name " may stand only in" only[name])
-    }
 }
 
 END { exit bad }

@@ -19,7 +19,7 @@
  *
  * A direct end (xport.h) works in the same way on device memory, which MPI accepts and no code here
  * reads. Such an MPI may use the device meanwhile, beside NCCL: see the hazard in
- * api/device_direct.c.
+ * call/device_direct.c.
  *
  * One thread at a time uses an end. The lock is for MPI, and for an application that finalizes
  * MPI meanwhile.

@@ -141,6 +141,11 @@ static void async_allreduce(rank_t *self, size_t count)
     free(in);
 }
 
+static tutti__cache_t *cache_of(tutti__comm_t *comm)
+{
+    return &tutti__comm_state(comm)->cache;
+}
+
 static const char *chosen(rank_t *self, tutti__cache_t *cache, size_t bytes)
 {
     tutti__want_t want = { TUTTI__ALLREDUCE, bytes, 0, 0 };
@@ -163,8 +168,8 @@ static void by_hand(rank_t *self)
     area_t area;
 
     area_open(&area, self, AREA_BYTES);
-    CHECK_INT(strcmp(chosen(self, &self->inside->cache, 4096), self->arg), 0);
-    CHECK(strcmp(chosen(self, &self->inside->cache, 8), self->arg) != 0);
+    CHECK_INT(strcmp(chosen(self, cache_of(self->inside), 4096), self->arg), 0);
+    CHECK(strcmp(chosen(self, cache_of(self->inside), 8), self->arg) != 0);
     case_in_all_ways(&area, TUTTI_CALL_ALLREDUCE);
     case_in_all_ways(&area, TUTTI_CALL_ALLTOALL);
     call_in_all_ways(&area, TUTTI_CALL_BROADCAST);
@@ -184,13 +189,13 @@ static void in_groups(rank_t *self)
     CHECK_OK(tutti_comm_split(self->comm, 0, -self->rank, &all));
     part.comm = all;
     part.rank = tutti_rank(all);
-    CHECK_INT(strcmp(chosen(self, &ranks_inside(all)->cache, 4096), self->arg), 0);
+    CHECK_INT(strcmp(chosen(self, cache_of(ranks_inside(all)), 4096), self->arg), 0);
     async_allreduce(&part, 10000);
     CHECK_OK(tutti_comm_split(self->comm, self->rank % 2, 0, &half));
     part.comm = half;
     part.rank = tutti_rank(half);
     part.size = tutti_size(half);
-    CHECK(strcmp(chosen(self, &ranks_inside(half)->cache, 4096), self->arg) != 0);
+    CHECK(strcmp(chosen(self, cache_of(ranks_inside(half)), 4096), self->arg) != 0);
     async_allreduce(&part, 10000);
 }
 
@@ -442,7 +447,7 @@ static void own_folder(rank_t *self)
     area_t area;
 
     area_open(&area, self, AREA_BYTES);
-    CHECK(strstr(chosen(self, &self->inside->cache, 8), "mine") != NULL);
+    CHECK(strstr(chosen(self, cache_of(self->inside), 8), "mine") != NULL);
     case_in_all_ways(&area, TUTTI_CALL_ALLREDUCE);
     area_close(&area);
 }

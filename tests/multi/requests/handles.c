@@ -261,8 +261,129 @@ static void no_buffer(rank_t *self)
     CHECK(strstr(tutti_last_error(), "submitted") == NULL);
 }
 
+/* ---- all requests of tutti_wait_any are freed inside a callback ---- */
+
+enum {
+    FREED = 2
+};
+
+/* Shared by rank 0 and its callbacks. */
+typedef struct {
+    rank_t *self;
+    pthread_t thread;                        /* rank 0's */
+    tutti_request_t *_Atomic request[FREED]; /* NULL: not submitted yet */
+    atomic_int in_callback, may_end;
+    int is_freed[FREED];
+} freed_t;
+
+/* Occupies the engine's own thread, so that only rank 0's thread takes steps. */
+static void occupy(void *arg, tutti_status_t status)
+{
+    freed_t *f = arg;
+
+    (void)status;
+    atomic_store(&f->in_callback, 1);
+    while (!atomic_load(&f->may_end) && !pthread_equal(pthread_self(), f->thread))
+        usleep(100);
+}
+
+static void free_all(void *arg, tutti_status_t status)
+{
+    freed_t *f = arg;
+
+    (void)status;
+    for (int i = 0; i < FREED; i++) {
+        tutti_request_t *r = atomic_load(&f->request[i]);
+        int done = 0;
+
+        if (r != NULL && tutti_test(r, &done) == TUTTI_OK && done)
+            f->is_freed[i] = tutti_wait(r, -1) == TUTTI_OK;
+    }
+}
+
+static void submit_freed(freed_t *f, tutti_async_options_t *options, float *x,
+                         tutti_request_t **request)
+{
+    static const char *const names[FREED + 1] = { "a", "b", "c" };
+    tutti_call_t call[FREED + 1];
+
+    for (int i = 0; i <= FREED; i++) {
+        call[i] = (tutti_call_t)TUTTI_CALL_INIT;
+        call[i].name = names[i];
+        call[i].kind = TUTTI_CALL_ALLREDUCE;
+        call[i].dtype = TUTTI_FLOAT32;
+        call[i].op = TUTTI_SUM;
+        call[i].sendbuf = call[i].recvbuf = x + i;
+        call[i].count = 1;
+        call[i].options = i == FREED ? options : NULL;
+    }
+    CHECK_OK(tutti_submit(call, FREED + 1, f->self->comm, request));
+}
+
+/* 1: the callback has freed all entries while tutti_wait_any waited for them. */
+static int wait_for_freed(freed_t *f)
+{
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    tutti_request_t *r[FREED + 1], *list[FREED];
+    float x[FREED + 1] = { 0 };
+    size_t index = FREED + 1;
+    int all = 1;
+
+    options.callback = free_all;
+    options.callback_arg = f;
+    submit_freed(f, &options, x, r);
+    for (int i = 0; i < FREED; i++) {
+        f->is_freed[i] = 0;
+        list[i] = r[i];
+        atomic_store(&f->request[i], r[i]);
+    }
+    CHECK_OK(tutti_wait_any(list, FREED, -1, &index));
+    CHECK_OK(tutti_wait(r[FREED], -1));
+    for (int i = 0; i < FREED; i++) {
+        all &= f->is_freed[i];
+        CHECK(!f->is_freed[i] || (size_t)i != index);
+        if (!f->is_freed[i] && (size_t)i != index)
+            CHECK_OK(tutti_wait(r[i], -1));
+        atomic_store(&f->request[i], NULL);
+    }
+    CHECK_INT(index == FREED, all);
+    return all;
+}
+
+/* Rank 1 submits a little later, so mostly rank 0 waits by then. If not, another round follows: the
+   ranks agree on it. */
+static void freed_in_callback(rank_t *self)
+{
+    freed_t f = { .self = self, .thread = pthread_self() };
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    tutti_request_t *r[FREED + 1], *occupied;
+    float x[FREED + 1] = { 0 };
+    int seen = 0;
+
+    options.callback = occupy;
+    options.callback_arg = &f;
+    CHECK_OK(
+        tutti_barrier_async("occupied", self->comm, self->rank == 0 ? &options : NULL, &occupied));
+    while (self->rank == 0 && !atomic_load(&f.in_callback))
+        usleep(100);
+    while (!seen) {
+        CHECK_OK(tutti_barrier(self->comm));
+        if (self->rank == 0) {
+            seen = wait_for_freed(&f);
+        } else {
+            usleep(20000);
+            submit_freed(&f, NULL, x, r);
+            CHECK_OK(tutti_wait_all(r, FREED + 1, -1));
+        }
+        CHECK_OK(tutti_broadcast(&seen, 1, TUTTI_INT32, 0, self->comm));
+    }
+    atomic_store(&f.may_end, 1);
+    CHECK_OK(tutti_wait(occupied, -1));
+}
+
 int main(void)
 {
+    const job_t freed = { .size = 2, .threads = 1, .fn = freed_in_callback };
     int failures = 0;
 
     for (int size = 1; size <= 3; size += 2) {
@@ -275,6 +396,7 @@ int main(void)
                 RUN_JOB(failures, &job);
         }
     }
+    RUN_JOB(failures, &freed);
     for (int split = 0; split < 2; split++) {
         job_t job = { .size = 3, .hosts = split ? "aab" : NULL, .threads = 1, .fn = no_buffer };
 

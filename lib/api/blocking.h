@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Direct calls: on the caller's thread, one at a time on a communicator, until they are done. */
-#ifndef TUTTI__API_DIRECT_H
-#define TUTTI__API_DIRECT_H
+#ifndef TUTTI__API_BLOCKING_H
+#define TUTTI__API_BLOCKING_H
 
 #include "call/call.h"
 
@@ -11,7 +11,9 @@ tutti_status_t tutti__comm_call(tutti_comm_t *comm, tutti__call_t *call);
 /* The same for a call that has a stream. */
 tutti_status_t tutti__comm_call_in_stream(tutti_comm_t *comm, tutti__call_t *call);
 
-/* For initialisers of calls without factors. */
-#define TUTTI__UNSCALED .prescale = 1, .postscale = 1
+static inline tutti_status_t tutti__comm_make(tutti_comm_t *comm, tutti__call_t call)
+{
+    return tutti__comm_call(comm, &call);
+}
 
 #endif

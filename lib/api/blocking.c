@@ -9,81 +9,86 @@
  * call/pairs.c). With TUTTI_COMPARE=0 they do not; then a mismatch is found while data moves, and
  * ends the communicator.
  */
-#include "api/direct.h"
+#include "api/blocking.h"
 
 #include "api/arguments.h"
-#include "api/comm.h"
-#include "api/device.h"
+#include "api/comm_state.h"
 #include "base/constants.h"
 #include "base/status.h"
 
 /* call: NULL for a call of the library's own. */
 static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
 {
+    tutti__comm_state_t *state = tutti__comm_state(comm);
     tutti_status_t status = tutti__watch_alive(comm->watch);
 
     if (TUTTI__UNLIKELY(status != TUTTI_OK))
         return status;
-    if (atomic_exchange_explicit(&comm->busy, 1, memory_order_acquire))
+    if (atomic_exchange_explicit(&state->busy, 1, memory_order_acquire))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "another thread is in a direct call on this communicator");
-    comm->running.call = call;
+    state->running.call = call;
     return TUTTI_OK;
 }
 
 static tutti_status_t leave(tutti__comm_t *comm, tutti_status_t status)
 {
+    tutti__comm_state_t *state = tutti__comm_state(comm);
+
     if (TUTTI__UNLIKELY(status != TUTTI_OK) && !tutti__watch_has_ended(comm->watch))
-        tutti__run_name_group(&comm->running, status);
-    atomic_store_explicit(&comm->busy, 0, memory_order_release);
+        tutti__run_name_group(&state->running, status);
+    atomic_store_explicit(&state->busy, 0, memory_order_release);
     return status;
 }
 
-/* Continue comm->op to its end, after a start that returned `status`. */
+/* Continue the operation to its end, after a start that returned `status`. */
 static inline tutti_status_t run(tutti__comm_t *comm, tutti_status_t status)
 {
-    tutti__operation_t *op = &comm->op;
+    tutti__comm_state_t *state = tutti__comm_state(comm);
+    tutti__operation_t *op = &state->op;
 
     if (TUTTI__LIKELY(status == TUTTI_OK))
         status = tutti__operation_step(op);
     if (status == TUTTI__AGAIN)
-        status = tutti__run_await(comm->engine, &comm->running, op, NULL, &op->hint);
+        status = tutti__run_await(comm->engine, &state->running, op, NULL, &op->hint);
     return TUTTI__LIKELY(status == TUTTI_OK)
                ? status
-               : tutti__run_fail(comm->engine, &comm->running, op, status);
+               : tutti__run_fail(comm->engine, &state->running, op, status);
 }
 
 static inline tutti_status_t make_cached(tutti__comm_t *comm, const tutti__call_t *call)
 {
+    tutti__comm_state_t *state = tutti__comm_state(comm);
     tutti__hint_t hint = { NULL, 0, -1 };
     tutti_status_t status = tutti__cached_start(
-        &comm->cached, call, comm->node, comm->running.spins ? TUTTI__CLOSE_LOOKS : 1, &hint);
+        &state->cached, call, comm->node, state->running.spins ? TUTTI__CLOSE_LOOKS : 1, &hint);
 
     if (TUTTI__LIKELY(status == TUTTI_OK))
         return status;
     if (status == TUTTI__AGAIN) {
-        comm->running.cached_tag = comm->cached.node.tag;
-        status = tutti__run_await(comm->engine, &comm->running, &comm->op, comm->node, &hint);
+        state->running.cached_tag = state->cached.node.tag;
+        status = tutti__run_await(comm->engine, &state->running, &state->op, comm->node, &hint);
     }
     if (status == TUTTI_OK || status == TUTTI_ERR_MISMATCH)
         return status;
-    comm->op.is_common = 0;
-    return tutti__run_fail(comm->engine, &comm->running, &comm->op, status);
+    state->op.is_common = 0;
+    return tutti__run_fail(comm->engine, &state->running, &state->op, status);
 }
 
 /* Make a checked call. */
 static inline tutti_status_t make(tutti__comm_t *comm, const tutti__call_t *call)
 {
     static const tutti__call_with_t nothing;
+    tutti__comm_state_t *state = tutti__comm_state(comm);
     tutti_status_t status;
     int before = -1;
 
     if (TUTTI__UNLIKELY(call->on_device))
         before = tutti__device_enter(&comm->device);
-    tutti__operation_start(&comm->op, call, &nothing);
+    tutti__operation_start(&state->op, call, &nothing);
     status = run(comm, TUTTI_OK);
     if (status == TUTTI_OK)
-        tutti__cached_keep(&comm->cached, &comm->op);
+        tutti__cached_keep(&state->cached, &state->op);
     if (TUTTI__UNLIKELY(call->on_device))
         tutti__device_leave(&comm->device, before);
     return status;
@@ -99,7 +104,7 @@ TUTTI__ALWAYS_INLINE tutti_status_t make_call(tutti_comm_t *handle, tutti__call_
         status = enter(comm, call);
     if (status != TUTTI_OK)
         return status;
-    if (!in_stream && tutti__cached_fits(&comm->cached, call))
+    if (!in_stream && tutti__cached_fits(&tutti__comm_state(comm)->cached, call))
         return leave(comm, make_cached(comm, call));
     status = tutti__call_check(comm, call, 0);
     if (status == TUTTI_OK && in_stream)
@@ -126,6 +131,6 @@ tutti_status_t tutti__comm_direct(tutti__comm_t *comm, tutti__collective_t colle
 
     if (status != TUTTI_OK)
         return status;
-    status = tutti__operation_start_own(&comm->op, collective, exec, root);
+    status = tutti__operation_start_own(&tutti__comm_state(comm)->op, collective, exec, root);
     return leave(comm, run(comm, status));
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Asynchronous calls, one by one, in submission groups and persistent: argument checks. The engine
    does the rest. */
-#include "api/submit.h"
+#include "api/submission.h"
 
 #include "api/arguments.h"
-#include "api/device.h"
-#include "api/direct.h"
 
 #include "base/grown.h"
 #include "base/status.h"
@@ -136,22 +134,21 @@ tutti_status_t tutti__read_call(const tutti_call_t *user, tutti__call_t *ret_cal
     if (call->kind < TUTTI_CALL_ALLREDUCE || call->kind > TUTTI_CALL_SENDRECV)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "call->kind %d is not a kind of call",
                            (int)call->kind);
-    *ret_call = (tutti__call_t){
-        .kind = call->kind,
-        .dtype = call->dtype,
-        .op = call->op,
-        .root = (uint32_t)call->root,
-        .source = (uint32_t)call->source,
-        .sendbuf = call->sendbuf,
-        .recvbuf = call->recvbuf,
-        .count = call->count,
-        .recvcount = call->recvcount,
-        .sendcounts = call->sendcounts,
-        .senddispls = call->senddispls,
-        .recvcounts = call->recvcounts,
-        .recvdispls = call->recvdispls,
-        TUTTI__UNSCALED,
-    };
+    *ret_call = (tutti__call_t){ .kind = call->kind,
+                                 .dtype = call->dtype,
+                                 .op = call->op,
+                                 .root = (uint32_t)call->root,
+                                 .source = (uint32_t)call->source,
+                                 .sendbuf = call->sendbuf,
+                                 .recvbuf = call->recvbuf,
+                                 .count = call->count,
+                                 .recvcount = call->recvcount,
+                                 .sendcounts = call->sendcounts,
+                                 .senddispls = call->senddispls,
+                                 .recvcounts = call->recvcounts,
+                                 .recvdispls = call->recvdispls,
+                                 .prescale = 1,
+                                 .postscale = 1 };
     return TUTTI_OK;
 }
 

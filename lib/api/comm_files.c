@@ -6,7 +6,8 @@
  * made, and sends their texts. A group takes the texts of its world, since the files may have
  * changed, and proves the schedules for its own ranks.
  */
-#include "api/comm.h"
+#include "api/comm_state.h"
+
 #include "base/status.h"
 
 static tutti_status_t take(tutti__comm_t *comm, uint32_t i)

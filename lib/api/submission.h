@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Argument checks of asynchronous calls, and their conversion to the engine's entries. */
-#ifndef TUTTI__API_SUBMIT_H
-#define TUTTI__API_SUBMIT_H
+#ifndef TUTTI__API_SUBMISSION_H
+#define TUTTI__API_SUBMISSION_H
 
-#include "api/comm.h"
 #include "call/call.h"
 
 /* Check and submit one call. The factors are taken from the options. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finds out in whose memory a call's buffers are. Errors name the buffer and both places. See
-   device.h. */
-#include "api/device.h"
+   arguments.h. */
+#include "api/arguments.h"
 
 #include "base/status.h"
 #include "call/call_sides.h"
@@ -39,7 +39,7 @@ static tutti_status_t lacks(const tutti__comm_t *comm, const tutti__side_t *side
     return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                        "%s is memory of device %d, but rank %u%s has no device, so calls take host "
                        "memory only",
-                       side->name, where.device, comm->lacks_device,
+                       side->name, where.device, comm->lone.lacks,
                        comm->world == comm ? "" : " of the world");
 }
 
@@ -54,8 +54,7 @@ tutti_status_t tutti__device_check(const tutti__comm_t *comm, const tutti__call_
 {
     uint32_t rank = comm->topo->rank, size = comm->topo->size;
     tutti__side_t side[2] = { { 0 }, { 0 } };
-    const tutti__device_ops_t *ops =
-        comm->device.ops != NULL ? comm->device.ops : comm->lone_device;
+    const tutti__device_ops_t *ops = comm->device.ops != NULL ? comm->device.ops : comm->lone.ops;
     tutti__where_t where[2];
     int last = -1;
 

@@ -7,7 +7,7 @@
  * engine/on_device.c). Direct calls use the caller's memory. If the registration fails, NCCL copies
  * once more; this is not an error. node/nccl ends the registration.
  */
-#include "api/device.h"
+#include "call/device_setup.h"
 
 #include "base/log.h"
 #include "base/status.h"
@@ -74,10 +74,10 @@ static void close_lane(const tutti__exec_device_t *device, tutti__device_lane_t 
         (lane->is_nccls ? ops->nccl_free : ops->free)(lane->fuse);
 }
 
-static tutti_status_t open_all(tutti__comm_t *comm)
+static tutti_status_t open_all(const tutti__device_setup_t *setup)
 {
-    const tutti__conf_shared_t *conf = &comm->conf.shared;
-    tutti__exec_device_t *device = &comm->device;
+    const tutti__conf_shared_t *conf = &setup->conf->shared;
+    tutti__exec_device_t *device = setup->device;
     tutti_status_t status = TUTTI_OK;
 
     device->chunk_bytes = conf->device_chunk_bytes;
@@ -86,7 +86,7 @@ static tutti_status_t open_all(tutti__comm_t *comm)
         conf->fusion_bytes == TUTTI__CONF_AUTO ? FUSE_BYTES : (size_t)conf->fusion_bytes;
     for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
         status = open_lane(device, i);
-    return tutti__boot_agree(comm->boot, status);
+    return tutti__boot_agree(setup->boot, status);
 }
 
 /* ---- registering ---- */
@@ -105,27 +105,25 @@ static tutti_status_t register_own(const tutti__exec_device_t *device)
     return status;
 }
 
-static tutti_status_t register_all(const tutti__comm_t *comm, int32_t *room)
+static tutti_status_t register_all(const tutti__device_setup_t *setup)
 {
-    const tutti__exec_device_t *device = &comm->device;
-    int32_t mine;
+    const tutti__exec_device_t *device = setup->device;
     tutti_status_t status;
-    int has_all = 1;
+    int has_all;
 
     if (device->node == NULL || device->fuse_bytes == 0)
         return TUTTI_OK;
-    mine = register_own(device);
-    if (mine != TUTTI_OK)
-        TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u registers no memory with NCCL: %s", comm->topo->rank,
+    status = register_own(device);
+    if (status != TUTTI_OK)
+        TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u registers no memory with NCCL: %s", setup->topo->rank,
                    tutti_last_error());
-    status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), room);
+    status = tutti__device_exchange(setup, status);
     if (status != TUTTI_OK)
         return status;
-    for (uint32_t r = 0; r < comm->topo->size; r++)
-        has_all &= room[r] == TUTTI_OK;
+    has_all = tutti__device_first(setup, 1) == setup->topo->size;
     if (!has_all)
         tutti__nccl_node_unregister(device->node);
-    if (comm->topo->rank == 0)
+    if (setup->topo->rank == 0)
         TUTTI__LOG(TUTTI__LOG_DEBUG, "fused buckets are packed into %s",
                    has_all ? "memory that NCCL knows" : "plain memory of the device");
     return TUTTI_OK;
@@ -133,11 +131,11 @@ static tutti_status_t register_all(const tutti__comm_t *comm, int32_t *room)
 
 /* ---- all lanes ---- */
 
-tutti_status_t tutti__device_open_lanes(tutti__comm_t *comm, int32_t *room)
+tutti_status_t tutti__device_open_lanes(const tutti__device_setup_t *setup)
 {
-    tutti_status_t status = open_all(comm);
+    tutti_status_t status = open_all(setup);
 
-    return status == TUTTI_OK ? register_all(comm, room) : status;
+    return status == TUTTI_OK ? register_all(setup) : status;
 }
 
 void tutti__device_close_lanes(tutti__exec_device_t *device)

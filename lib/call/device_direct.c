@@ -17,7 +17,7 @@
  * tests/multi/mpi/mpi_direct_ends.sh runs such an MPI while NCCL works; it hangs without MEET. Only
  * an MPI that also waits for another rank, in a call that must not block, could cause a deadlock.
  */
-#include "api/device.h"
+#include "call/device_setup.h"
 
 #include "base/compiler.h"
 #include "base/log.h"
@@ -48,17 +48,17 @@ static size_t message_bytes(const tutti__exec_device_t *device, uint32_t slots)
 }
 
 /* Do all transports between hosts take device memory? ret_peer: a peer whose transport does not. */
-static int transports_take(const tutti__comm_t *comm, uint32_t *ret_peer)
+static int transports_take(const tutti__device_setup_t *setup, uint32_t *ret_peer)
 {
-    const tutti__topo_t *topo = comm->topo;
+    const tutti__topo_t *topo = setup->topo;
 
     for (uint32_t r = 0; r < topo->size; r++) {
-        tutti__xport_t *x = comm->xport[r];
+        tutti__xport_t *x = setup->xport[r];
 
         if (topo->host_of[r] == topo->host_of[topo->rank])
             continue;
         *ret_peer = r;
-        if (x->ops->takes_device == NULL || !x->ops->takes_device(x, comm->device.ops->name))
+        if (x->ops->takes_device == NULL || !x->ops->takes_device(x, setup->device->ops->name))
             return 0;
     }
     return 1;
@@ -91,93 +91,75 @@ static void close_lanes(tutti__exec_device_t *device, int keeps)
 }
 
 /* Log the decision. why: the reason against device memory; NULL: it is used. */
-static void tell(const tutti__comm_t *comm, const char *why)
+static void tell(const tutti__device_setup_t *setup, const char *why)
 {
-    TUTTI__LOG(comm->world == comm && comm->topo->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
+    TUTTI__LOG(setup->world == NULL && setup->topo->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
                "device memory to other hosts: %s%s",
                why != NULL ? "through the host's: " : "direct", why != NULL ? why : "");
 }
 
-/* This rank's vote; if it is no, `why` gets the reason. */
-static uint32_t make_ready(tutti__comm_t *comm, size_t slots_bytes, char *why, size_t room)
+/* Can this rank use device memory? If not, `why` gets the reason. */
+static tutti_status_t make_ready(const tutti__device_setup_t *setup, size_t slots_bytes, char *why,
+                                 size_t room)
 {
-    tutti__exec_device_t *device = &comm->device;
+    tutti__exec_device_t *device = setup->device;
     tutti_status_t status = TUTTI_OK;
     uint32_t peer = 0;
 
-    if (!transports_take(comm, &peer)) {
+    if (!transports_take(setup, &peer)) {
         snprintf(why, room, "the transport '%s' to rank %u does not say that it takes %s memory",
-                 comm->xport[peer]->ops->name, peer, device->ops->name);
-        return 0;
+                 setup->xport[peer]->ops->name, peer, device->ops->name);
+        return TUTTI_ERR_UNSUPPORTED;
     }
     for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
         status = open_lane(device, &device->lane[i], slots_bytes);
     if (status != TUTTI_OK)
         snprintf(why, room, "%s", tutti_last_error());
-    return status == TUTTI_OK;
-}
-
-/* Exchange the votes. *ret_all: all ranks vote yes. */
-static tutti_status_t vote(tutti__comm_t *comm, uint32_t mine, char *why, size_t room, int *ret_all)
-{
-    uint32_t size = comm->topo->size, first = 0;
-    uint32_t *ready = calloc(size, sizeof(*ready));
-    tutti_status_t status = TUTTI_OK;
-
-    if (ready == NULL)
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "transports of %u ranks", size);
-    status = tutti__boot_agree(comm->boot, status);
-    if (status == TUTTI_OK)
-        status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), ready);
-    while (status == TUTTI_OK && first < size && ready[first])
-        first++;
-    free(ready);
-    if (mine && first < size)
-        snprintf(why, room, "rank %u has no transport, or no memory, for it", first);
-    *ret_all = first == size;
     return status;
 }
 
-tutti_status_t tutti__device_open_direct(tutti__comm_t *comm)
+tutti_status_t tutti__device_open_direct(const tutti__device_setup_t *setup)
 {
-    uint32_t slots = slots_for(comm->topo->nhosts);
-    size_t bytes = message_bytes(&comm->device, slots);
+    tutti__exec_device_t *device = setup->device;
+    uint32_t slots = slots_for(setup->topo->nhosts), first;
+    size_t bytes = message_bytes(device, slots);
     char why[TUTTI__ERROR_BYTES] = "";
-    tutti_status_t status;
-    uint32_t mine;
-    int all = 0;
+    tutti_status_t status, mine;
 
-    if (comm->topo->nhosts == 1 || comm->device.node == NULL)
+    if (setup->topo->nhosts == 1 || device->node == NULL)
         return TUTTI_OK;
-    if (!comm->conf.shared.gpu_direct) {
-        tell(comm, "TUTTI_GPU_DIRECT is 0");
+    if (!setup->conf->shared.gpu_direct) {
+        tell(setup, "TUTTI_GPU_DIRECT is 0");
         return TUTTI_OK;
     }
-    mine = make_ready(comm, slots * bytes, why, sizeof(why));
-    status = vote(comm, mine, why, sizeof(why), &all);
-    if (status != TUTTI_OK || !all)
-        close_lanes(&comm->device, 0);
-    if (status != TUTTI_OK)
-        return status;
-    tell(comm, all ? NULL : why);
-    if (all) {
-        comm->device.direct_slots = slots;
-        comm->device.direct_bytes = bytes;
+    mine = make_ready(setup, slots * bytes, why, sizeof(why));
+    status = tutti__device_exchange(setup, mine);
+    first = tutti__device_first(setup, 1);
+    if (status == TUTTI_OK && first == setup->topo->size) {
+        device->direct_slots = slots;
+        device->direct_bytes = bytes;
+        tell(setup, NULL);
+        return TUTTI_OK;
     }
-    return TUTTI_OK;
+    close_lanes(device, 0);
+    if (mine == TUTTI_OK)
+        snprintf(why, sizeof(why), "rank %u has no transport, or no memory, for it", first);
+    if (status == TUTTI_OK)
+        tell(setup, why);
+    return status;
 }
 
-void tutti__device_close_direct(tutti__comm_t *comm)
+void tutti__device_close_direct(const tutti__device_setup_t *setup)
 {
     int keeps = 0;
 
-    for (uint32_t r = 0; r < comm->topo->size && comm->device.direct_bytes > 0; r++) {
-        tutti__xport_t *x = r != comm->topo->rank ? comm->xport[r] : NULL;
+    for (uint32_t r = 0; r < setup->topo->size && setup->device->direct_bytes > 0; r++) {
+        tutti__xport_t *x = r != setup->topo->rank ? setup->xport[r] : NULL;
 
         keeps |= x != NULL && x->ops->keeps != NULL && x->ops->keeps(x);
     }
     if (keeps)
         TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u leaves device memory that messages may still reach",
-                   comm->topo->rank);
-    close_lanes(&comm->device, keeps);
+                   setup->topo->rank);
+    close_lanes(setup->device, keeps);
 }

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A whole communicator: what does not change, and the state of direct calls and of groups. */
+#ifndef TUTTI__API_COMM_STATE_H
+#define TUTTI__API_COMM_STATE_H
+
+#include "api/comm.h"
+#include "base/lock.h"
+#include "call/cached.h"
+#include "engine/run.h"
+
+typedef struct tutti__comm_state tutti__comm_state_t;
+
+struct tutti__comm_state {
+    tutti__comm_t comm;
+
+    /* Direct calls, one at a time. */
+    atomic_int busy;
+    tutti__call_env_t calls;
+    tutti__run_env_t running;
+    tutti__operation_t op;
+    tutti__pairs_t pairs;
+    tutti__cached_t cached;
+    tutti__cache_t cache, device_cache; /* device_cache: only with a device */
+    uint32_t groupings;                 /* splits and creates so far; equal on all ranks */
+
+    tutti__mutex_t parts_lock;
+    tutti__comm_state_t *parts;     /* under parts_lock: a world's groups, newest first */
+    tutti__comm_state_t *next_part; /* under the world's parts_lock */
+};
+
+static inline tutti__comm_state_t *tutti__comm_state(tutti__comm_t *comm)
+{
+    return (tutti__comm_state_t *)(void *)comm;
+}
+
+/*
+ * Make a communicator of all ranks of `meet`. Collective. Takes over `meet`.
+ *
+ * module  the MPI module of `meet`, or NULL. For tests: a process may have several communicators,
+ *         each rank a thread.
+ */
+tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
+                                const tutti__conf_t *conf, tutti__comm_t **ret_comm);
+/*
+ * The same for a part of the ranks of `parent`, with the parent's settings.
+ *
+ * world_rank  [meet->size]; taken over: freed with the communicator, or if this call fails
+ *
+ * The caller adds the group to the world's list.
+ */
+tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__comm_t *parent,
+                                     uint32_t *world_rank, tutti__comm_t **ret_comm);
+/* Local. Takes NULL and half-open communicators. The caller closes a world's groups first. */
+void tutti__comm_close(tutti__comm_t *comm);
+
+/* comm_files.c: read the files that TUTTI_ALGORITHM names, and prove their schedules for
+   comm->shape. Collective; during set-up only. */
+tutti_status_t tutti__comm_take_files(tutti__comm_t *comm);
+
+/* parts.c: add a group to its world's list. */
+void tutti__parts_add(tutti__comm_t *comm);
+/* Close all groups of a world. */
+void tutti__parts_close(tutti__comm_t *world);
+
+#endif

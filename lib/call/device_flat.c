@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One NCCL communicator of all ranks of several hosts, for the algorithm nccl-flat; and the
+ * schedules of its launch sequencer. Opened with the world, and only if rank 0's TUTTI_ALGORITHM
+ * names nccl-flat. Because the user has named it, a failure is an error on all ranks:
+ *
+ *   1. rank 0 makes NCCL's id, and each host's leader an order of launches in its arena
+ *   2. all ranks begin to open the communicator, and exchange whether this worked
+ *   3. all ranks wait until NCCL has connected, at most until the deadline
+ */
+#include "call/device_meet.h"
+
+#include "base/status.h"
+
+#include <stdlib.h>
+
+/* Bytes per rank of NCCL's stage, which only alltoalls use: the least, since there are none. */
+#define LEAST_STAGE 16
+
+static tutti_status_t lacks(const char *why)
+{
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                       "TUTTI_ALGORITHM=allreduce:nccl-flat cannot be used: %s", why);
+}
+
+static tutti_status_t build(const tutti__device_setup_t *setup, tutti__collective_t collective,
+                            int in_place, tutti__sched_t **ret_sched)
+{
+    const tutti__coll_args_t args = { .rank = setup->topo->rank, .in_place = in_place };
+
+    return tutti__algorithm_find(collective, "binomial")->build(setup->shape, &args, ret_sched);
+}
+
+static tutti_status_t prepare(const tutti__device_setup_t *setup, tutti__meet_facts_t *mine)
+{
+    tutti__sched_t **gate = setup->device->gate;
+    tutti_status_t status = build(setup, TUTTI__ROOT_REDUCE, 0, &gate[TUTTI__GATE_COME]);
+
+    if (status == TUTTI_OK)
+        status = build(setup, TUTTI__BROADCAST, 1, &gate[TUTTI__GATE_TURN]);
+    if (status == TUTTI_OK)
+        status = tutti__meet_prepare(setup, setup->topo->rank == 0, mine);
+    return status == TUTTI_OK ? (tutti_status_t)mine->status : status;
+}
+
+static tutti_status_t begin(const tutti__device_setup_t *setup, const tutti__meet_facts_t *facts)
+{
+    tutti__nccl_open_t with = tutti__meet_with(setup, facts);
+
+    with.me = setup->topo->rank;
+    with.nlocal = setup->topo->size;
+    with.flat = 1;
+    with.tickets = tutti__nccl_node_tickets(setup->device->node);
+    with.id = &facts[0].id;
+    with.stage_bytes = (size_t)LEAST_STAGE * setup->topo->size;
+    with.serves = tutti__nccl_node_serves_what(setup->device->node);
+    return tutti__nccl_node_open(&with, &setup->device->flat);
+}
+
+static tutti_status_t open_flat(const tutti__device_setup_t *setup, tutti__meet_facts_t *facts)
+{
+    const tutti__topo_t *topo = setup->topo;
+    tutti__meet_facts_t mine = { .status = TUTTI_OK };
+    tutti_status_t status;
+    char words[TUTTI__MEET_WORDS];
+
+    if (facts == NULL)
+        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "NCCL's facts of %u ranks", topo->size);
+    else
+        status = prepare(setup, &mine);
+    status = tutti__boot_agree(setup->boot, status);
+    if (status == TUTTI_OK)
+        status = tutti__boot_allgather(setup->boot, &mine, sizeof(mine), facts);
+    if (status != TUTTI_OK)
+        return status;
+    /* By machine, not by host: TUTTI_HOST_ID may divide a machine into several hosts. */
+    if (tutti__meet_is_shared(facts, topo->machine_of, topo->size, words))
+        return lacks(words);
+    /* NCCL waits for all ranks, so all must have begun. */
+    status = tutti__boot_agree(setup->boot, begin(setup, facts));
+    if (status == TUTTI_OK)
+        status = tutti__meet_settle(setup, setup->device->flat, "the ranks of all hosts");
+    if (status != TUTTI_OK && setup->device->flat != NULL)
+        tutti__nccl_node_abort(setup->device->flat);
+    return status;
+}
+
+tutti_status_t tutti__device_open_flat(const tutti__device_setup_t *setup)
+{
+    tutti_status_t status;
+    tutti__meet_facts_t *facts;
+
+    if (setup->world != NULL || setup->topo->nhosts == 1 ||
+        !tutti__override_is_flat(setup->conf->shared.algorithm))
+        return TUTTI_OK;
+    if (setup->device->ops == NULL)
+        return lacks("there is no device that all ranks use, see TUTTI_DEVICE");
+    if (setup->device->node == NULL)
+        return lacks("there is no NCCL");
+    facts = calloc(setup->topo->size, sizeof(*facts));
+    status = open_flat(setup, facts);
+    free(facts);
+    return status;
+}
+
+void tutti__device_close_flat(tutti__exec_device_t *device)
+{
+    if (device->flat != NULL)
+        device->flat->ops->close(device->flat);
+    for (int i = 0; i < TUTTI__GATE_STEPS; i++)
+        tutti__sched_free(device->gate[i]);
+}

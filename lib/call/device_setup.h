@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Opening and closing a communicator's device: the choice of the device, NCCL among the ranks of
+ * each host and of all hosts, and the resources of the lanes (exec/device.h).
+ *
+ * Collective. No communicator of the process hands over requests to streams meanwhile: the caller
+ * sees to that.
+ */
+#ifndef TUTTI__CALL_DEVICE_SETUP_H
+#define TUTTI__CALL_DEVICE_SETUP_H
+
+#include "boot/machine.h"
+#include "coll/coll.h"
+#include "conf/conf.h"
+#include "exec/exec.h"
+
+/* This rank's device, if some ranks of the world have none: then the communicator has no device,
+   and this one only detects device memory, which is an error. */
+typedef struct {
+    const tutti__device_ops_t *ops; /* NULL: all ranks have a device, or none has */
+    uint32_t lacks;                 /* a rank of the world without a device */
+} tutti__lone_device_t;
+
+/* What the device of a communicator is opened with. */
+typedef struct {
+    const tutti__conf_t *conf;
+    const tutti__shape_t *shape;
+    const tutti__topo_t *topo;
+    const tutti__machine_t *machine;
+    tutti__boot_t *boot;
+    tutti__node_t *node;               /* in host memory */
+    tutti__xport_t **xport;            /* [size] */
+    const tutti__exec_device_t *world; /* of a group's world; NULL: this is a world */
+    tutti__exec_device_t *device;      /* what is opened; zeroed */
+    tutti__lone_device_t *lone;        /* set by a world; a group has its world's */
+    int32_t *statuses;                 /* inside: [size], of the last exchange */
+} tutti__device_setup_t;
+
+/* Open the device, if all ranks have a working one; otherwise setup->device->ops stays NULL. The
+   calling thread's current device does not change. */
+tutti_status_t tutti__device_open(const tutti__device_setup_t *setup);
+/* Close the device, which no call uses any more; work in flight is aborted. Local. Takes a device
+   that is half open. */
+void tutti__device_close(const tutti__device_setup_t *setup);
+
+/* ---- inside: rounds of opening, on the thread that opens the device ---- */
+
+/* Exchange the statuses of all ranks. */
+tutti_status_t tutti__device_exchange(const tutti__device_setup_t *setup, tutti_status_t mine);
+/* After an exchange: the first rank whose status is an error (fails 1), or OK (0); or size. */
+uint32_t tutti__device_first(const tutti__device_setup_t *setup, int fails);
+
+/* device_nccl.c: open NCCL among each host's ranks. Without NCCL, device->node stays NULL. */
+tutti_status_t tutti__device_open_nccl(const tutti__device_setup_t *setup);
+
+/* device_flat.c: open NCCL among all ranks of several hosts, if TUTTI_ALGORITHM names nccl-flat;
+   then a failure is an error. A group has none. */
+tutti_status_t tutti__device_open_flat(const tutti__device_setup_t *setup);
+void tutti__device_close_flat(tutti__exec_device_t *device);
+
+/* device_lanes.c: streams, events and memory of the lanes. */
+tutti_status_t tutti__device_open_lanes(const tutti__device_setup_t *setup);
+void tutti__device_close_lanes(tutti__exec_device_t *device);
+
+/* device_direct.c: decide whether messages between hosts use device memory, and prepare it. */
+tutti_status_t tutti__device_open_direct(const tutti__device_setup_t *setup);
+void tutti__device_close_direct(const tutti__device_setup_t *setup);
+
+#endif
