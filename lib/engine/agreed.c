@@ -7,16 +7,12 @@
  */
 #include "engine/state.h"
 
+#include "base/constants.h"
 #include "base/hash.h"
 #include "base/time.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* The most pending completions: enough to keep the device busy; with more of them, buckets are
-   smaller. Pretend device, 160 tensors of 16 KiB, one each 0.1 ms, NCCL at 0.2 GB/s: with 4, 8, 16
-   these are 38, 50, 65 calls in 30, 34, 41 ms. On a GPU it was not measured. */
-#define MOST_COMPLETIONS 8
 
 /* ---- metadata of calls ---- */
 
@@ -138,7 +134,7 @@ int tutti__agreed_missing(tutti__engine_t *e, const tutti__request_t *request, c
 /* With enough work in lanes and on the device, new tensors collect into larger buckets. */
 static int has_room(const tutti__engine_t *e)
 {
-    return e->in_flight < TUTTI__LANES - 1 && e->ncompletions < MOST_COMPLETIONS;
+    return e->in_flight < TUTTI__LANES - 1 && e->ncompletions < TUTTI__MOST_COMPLETIONS;
 }
 
 int tutti__agreed_step(tutti__engine_t *e)

@@ -5,6 +5,7 @@
  */
 #include "engine/engine.h"
 
+#include "base/constants.h"
 #include "base/forked.h"
 #include "base/time.h"
 #include "engine/state.h"
@@ -15,9 +16,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
-
-/* How long closing waits for space in peers' rings, and for the device. */
-#define FLUSH_MS 200u
 
 /* ---- for direct calls ---- */
 
@@ -97,16 +95,12 @@ static void destroy(tutti__engine_t *e)
     tutti__engine_release(e);
 }
 
-/*
- * The largest bucket. On one host it should stay in the caches between packing, reducing and
- * unpacking: ResNet-50's gradients, 2 ranks on a Zen 5 guest, took 9.2 ms with 256 KiB, 8.1 with 1
- * MiB, 11 with 4, 27 with 64. Between hosts larger buckets save messages; not measured yet.
- */
+/* The largest bucket in host memory. */
 static uint64_t fusion_bytes(const tutti__engine_env_t *env)
 {
     if (env->conf->fusion_bytes != TUTTI__CONF_AUTO)
         return env->conf->fusion_bytes;
-    return env->shape->nhosts == 1 ? (uint64_t)1 << 20 : (uint64_t)64 << 20;
+    return env->shape->nhosts == 1 ? TUTTI__FUSE_HOST_BYTES : TUTTI__FUSE_HOSTS_BYTES;
 }
 
 tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_t **ret_engine)
@@ -185,10 +179,10 @@ static void end_all(tutti__engine_t *e)
     /* This step may have ended the communicator. */
     tutti__watch_tell(e->watch);
     /* Messages from the backlog go before the goodbye; a peer that does not read loses them. */
-    tutti__links_flush_all(e->watch, tutti__now_ns() + FLUSH_MS * 1000000u);
+    tutti__links_flush_all(e->watch, tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
     /* Requests that were handed over to streams can no longer report errors, so let
        them complete. */
-    tutti__completion_drain(e, tutti__now_ns() + FLUSH_MS * 1000000u);
+    tutti__completion_drain(e, tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
     /* After a death no goodbye is sent, because peers must receive the report of the death. */
     if (!tutti__watch_has_ended(e->watch))
         tutti__watch_leave(e->watch);

@@ -13,11 +13,9 @@
  */
 #include "engine/state.h"
 
-#include <stdlib.h>
+#include "base/constants.h"
 
-/* Events made at set-up, for requests in flight with a stream and for pending completions. A
-   program that needs more of them at a time pays for making them. */
-#define EVENTS 1024
+#include <stdlib.h>
 
 /* ---- the pool ---- */
 
@@ -49,7 +47,7 @@ tutti_status_t tutti__events_open(tutti__engine_t *e)
     int before = tutti__device_enter(e->env.exec->device);
     tutti_status_t status = TUTTI_OK;
 
-    for (size_t i = 0; i < EVENTS && status == TUTTI_OK; i++)
+    for (size_t i = 0; i < TUTTI__ENGINE_EVENTS && status == TUTTI_OK; i++)
         status = make(e);
     tutti__device_leave(e->env.exec->device, before);
     return status;

@@ -15,6 +15,8 @@
  */
 #include "engine/state.h"
 
+#include "base/constants.h"
+
 #include <string.h>
 
 static int is_parted(tutti_call_kind_t kind)
@@ -24,7 +26,7 @@ static int is_parted(tutti_call_kind_t kind)
 
 tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes)
 {
-    size_t room = 65536;
+    size_t room = TUTTI__FUSE_FIRST_BYTES;
     void *ptr;
     tutti_status_t status;
 

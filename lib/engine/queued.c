@@ -8,19 +8,14 @@
  */
 #include "engine/state.h"
 
+#include "base/constants.h"
 #include "base/time.h"
-
-#define LOOKS_PER_DEADLINE 8
-#define LOOK_NS 1000000000u /* longest interval of the checks */
-#define NEWS_US 10000
-/* A call that waits for a request has the same deadline, and its message names the tensor. */
-#define GRACE_NS 1500000000u
 
 static uint64_t period_ns(const tutti__engine_t *e)
 {
-    uint64_t period = e->env.conf->timeout_ms * 1000000u / LOOKS_PER_DEADLINE;
+    uint64_t period = e->env.conf->timeout_ms * 1000000u / TUTTI__CHECKS_PER_DEADLINE;
 
-    return TUTTI__MIN(period, LOOK_NS);
+    return TUTTI__MIN(period, TUTTI__CHECK_MOST_NS);
 }
 
 int64_t tutti__watch_queued_us(const tutti__engine_t *e)
@@ -29,7 +24,8 @@ int64_t tutti__watch_queued_us(const tutti__engine_t *e)
 
     if (device == NULL || device->node == NULL)
         return -1;
-    return tutti__watch_has_failed(e->watch) ? NEWS_US : (int64_t)(period_ns(e) / 1000);
+    return tutti__watch_has_failed(e->watch) ? TUTTI__CHECK_FAILED_US
+                                             : (int64_t)(period_ns(e) / 1000);
 }
 
 static tutti_status_t look(tutti__engine_t *e, uint64_t now, uint64_t limit_ns, unsigned *ret_tag)
@@ -57,7 +53,8 @@ static void fail(tutti__engine_t *e, tutti_status_t status, unsigned tag)
 void tutti__watch_queued(tutti__engine_t *e)
 {
     const tutti__exec_device_t *device = e->env.exec->device;
-    uint64_t now = tutti__now_ns(), limit_ns = e->env.conf->timeout_ms * 1000000u + GRACE_NS;
+    uint64_t now = tutti__now_ns(),
+             limit_ns = e->env.conf->timeout_ms * 1000000u + TUTTI__QUEUED_GRACE_NS;
     char text[TUTTI__ERROR_BYTES], halted[160];
     tutti_status_t status;
     int is_halted;

@@ -46,19 +46,12 @@
  */
 #include "engine/state.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
 
 #include <assert.h>
 #include <unistd.h>
-
-#define LOOKS_PER_DEADLINE 8
-#define LOOK_NS 1000000000u /* longest interval of the checks */
-/* Direct calls and waiters have the same deadline, and report it with more details. */
-#define GRACE_NS 1500000000u
-/* How much longer a rank that cannot name the culprit waits for a rank that can. */
-#define UNSURE_NS 1000000000u
-#define NAP_US 50
 
 /* The semaphores in use, one bit each. This also orders the accesses to their values. */
 static _Atomic uint64_t taken;
@@ -101,7 +94,7 @@ void tutti__semaphore_pause(void)
     /* take_word reads `pauses` after it has set its bit. */
     atomic_fetch_add(&pauses, 1);
     while (atomic_load(&taken) != 0 && !tutti__engine_in_callback())
-        usleep(NAP_US);
+        usleep(TUTTI__DRAIN_NAP_US);
 }
 
 void tutti__semaphore_resume(void)
@@ -227,7 +220,7 @@ void tutti__engine_drain(tutti__engine_t *e)
     /* The thread ends the communicator at the deadline of these requests, which does not include
        the caller's own work. Freeing the device's memory waits for that work anyway. */
     while (atomic_load(&e->ngiven) > 0 && !tutti__watch_has_ended(e->watch))
-        usleep(NAP_US);
+        usleep(TUTTI__DRAIN_NAP_US);
 }
 
 /* ---- the deadline ---- */
@@ -235,12 +228,12 @@ void tutti__engine_drain(tutti__engine_t *e)
 static void give_up(tutti__engine_t *e, const tutti__request_t *request, uint64_t now)
 {
     uint64_t waited_ns = now - request->given_ns;
-    uint64_t limit_ns = e->env.conf->timeout_ms * 1000000u + GRACE_NS;
+    uint64_t limit_ns = e->env.conf->timeout_ms * 1000000u + TUTTI__QUEUED_GRACE_NS;
     char text[TUTTI__ERROR_BYTES], culprit[448];
 
     if (!tutti__watch_halted(e->watch, culprit, sizeof(culprit)) &&
         !tutti__wait_culprit(e, request, culprit, sizeof(culprit)) &&
-        waited_ns <= limit_ns + UNSURE_NS)
+        waited_ns <= limit_ns + TUTTI__QUEUED_UNSURE_NS)
         return;
     snprintf(text, sizeof(text),
              "%s: a stream of device %d has waited %.3g s for tensor '%.100s': %.280s",
@@ -265,14 +258,16 @@ void tutti__semaphore_watch(tutti__engine_t *e)
     if (TUTTI__LIKELY(e->given == NULL) || tutti__watch_has_ended(e->watch))
         return;
     now = tutti__now_ns();
-    if (now - e->looked_ns < TUTTI__MIN(limit_ns / LOOKS_PER_DEADLINE, LOOK_NS))
+    if (now - e->looked_ns <
+        TUTTI__MIN(limit_ns / TUTTI__CHECKS_PER_DEADLINE, TUTTI__CHECK_MOST_NS))
         return;
     e->looked_ns = now;
     before = tutti__device_enter(e->env.exec->device);
     for (tutti__request_t *r = e->given; r != NULL; r = r->chain) {
         if (has_no_data(e, r))
             r->given_ns = now;
-        else if (now - r->given_ns > limit_ns + GRACE_NS && now - r->given_ns > late_ns) {
+        else if (now - r->given_ns > limit_ns + TUTTI__QUEUED_GRACE_NS &&
+                 now - r->given_ns > late_ns) {
             late = r;
             late_ns = now - r->given_ns;
         }

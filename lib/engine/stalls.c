@@ -17,17 +17,14 @@
  */
 #include "engine/state.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
 
 #include <string.h>
 
-/* Tensors that one check names; more are counted. */
-#define NAMED 8
 /* Length of the text that names the missing ranks. */
 #define WHO_BYTES 448
-/* Shortest time between two checks: one costs some microseconds. */
-#define CHECK_NS 100000000u
 
 typedef struct {
     uint64_t before, now; /* times of the previous check and of this one */
@@ -78,7 +75,7 @@ static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__waiti
     double s = waited_s(check, tensor->since_ns);
 
     if (!tutti__agree_awaits(e->agree, tensor->tensor, who, sizeof(who)) ||
-        ++check->tensors > NAMED)
+        ++check->tensors > TUTTI__NAMED)
         return;
     /* For a message, `who` has the call's text. */
     if (tensor->metadata != NULL)
@@ -112,8 +109,8 @@ static void check_tensors(tutti__engine_t *e, check_t *check)
     visit_t visit = { e, check };
 
     tutti__agree_each(e->agree, visit_tensor, &visit);
-    if (check->tensors > NAMED)
-        TUTTI__LOG(TUTTI__LOG_WARN, "%u more tensors wait", check->tensors - NAMED);
+    if (check->tensors > TUTTI__NAMED)
+        TUTTI__LOG(TUTTI__LOG_WARN, "%u more tensors wait", check->tensors - TUTTI__NAMED);
 }
 
 void tutti__stalls_message(tutti__engine_t *e, const void *body, size_t bytes)
@@ -232,7 +229,7 @@ void tutti__stalls_check(tutti__engine_t *e)
 
     check.interval_ns = interval_ns(e);
     if (check.interval_ns == 0 ||
-        check.now - check.before < TUTTI__MIN(check.interval_ns / 8, CHECK_NS))
+        check.now - check.before < TUTTI__MIN(check.interval_ns / 8, TUTTI__STALL_CHECK_NS))
         return;
     e->stall_ns = check.now;
     atomic_store(&e->waits, 0);

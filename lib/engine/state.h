@@ -350,11 +350,6 @@ int64_t tutti__watch_queued_us(const tutti__engine_t *e);
 /* With the token: end the communicator if such work passes the deadline. */
 void tutti__watch_queued(tutti__engine_t *e);
 
-/* While only polling advances something in flight (MPI): the sleep between two polls. */
-#define TUTTI__POLL_SLEEP_US 50
-/* The longest sleep between two checks of deadlines and stalls. */
-#define TUTTI__TICK_MS 500
-
 /* help.c: enter the engine in its world's list, and leave it. */
 void tutti__help_open(tutti__engine_t *e);
 void tutti__help_close(tutti__engine_t *e);

@@ -6,15 +6,13 @@
  */
 #include "engine/state.h"
 
+#include "base/constants.h"
 #include "base/own_thread.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
-
-/* The thread's nap if a socket is readable and another thread has the token. */
-#define BUSY_NAP_US 50
 
 /*
  * Sleep until the doorbell rings or a socket is readable; 1 if either happened. The doorbell is
@@ -74,7 +72,7 @@ static void *thread_main(void *arg)
             nap = queued;
         /* A socket stays readable until the working thread reads it. */
         if (busy)
-            usleep(BUSY_NAP_US);
+            usleep(TUTTI__BUSY_NAP_US);
         if (atomic_load(&e->polling))
             nap = TUTTI__POLL_SLEEP_US;
         else if (atomic_load(&e->pending) > 0 && (nap < 0 || nap > TUTTI__TICK_MS * 1000))

@@ -15,15 +15,10 @@
  */
 #include "engine/state.h"
 
+#include "base/constants.h"
+
 #include <sched.h>
 #include <unistd.h>
-
-/* A busy owner polls the sockets in every n-th step. */
-#define SIDE_EVERY 16
-
-/* A thread that must have the token: first it yields so many times, and then it naps. */
-#define YIELDS 100
-#define NAP_US 50
 
 void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const void *body,
                            size_t bytes)
@@ -108,7 +103,7 @@ void tutti__engine_ring_self(const tutti__engine_t *e)
 /* One step; 1 if anything moved. */
 int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
 {
-    int side = tutti__links_remote(e->watch) && e->polls++ % SIDE_EVERY == 0;
+    int side = tutti__links_remote(e->watch) && e->polls++ % TUTTI__SIDE_EVERY == 0;
     int moved = 0, left;
 
     if (atomic_load(&e->news))
@@ -143,10 +138,10 @@ void tutti__token_await(tutti__engine_t *e)
 {
     atomic_fetch_add(&e->wanted, 1);
     for (int tries = 0; atomic_exchange(&e->token, 1) != 0; tries++)
-        if (tries < YIELDS)
+        if (tries < TUTTI__TOKEN_YIELDS)
             sched_yield();
         else
-            usleep(NAP_US);
+            usleep(TUTTI__TOKEN_NAP_US);
     atomic_fetch_sub(&e->wanted, 1);
 }
 

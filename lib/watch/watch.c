@@ -2,15 +2,13 @@
 /* Opening and closing the watch, and the end of a communicator. See watch.h. */
 #include "watch/inside.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* After a failure without a known cause: how long to wait for a peer's report of the cause. */
-#define NEWS_NS 300000000u
 
 /* ---- opening and closing ---- */
 
@@ -166,7 +164,7 @@ void tutti__watch_await_news(tutti__watch_t *watch)
     const tutti__watcher_t *w = tutti__watcher_read(watch);
     char halted[160], text[TUTTI__ERROR_BYTES];
 
-    if (tutti__now_ns() - atomic_load(&w->failed_ns) < NEWS_NS)
+    if (tutti__now_ns() - atomic_load(&w->failed_ns) < TUTTI__NEWS_MS * 1000000u)
         return;
     /* The halted rank may be the one that would have forwarded a report. */
     if (tutti__watch_halted(watch, halted, sizeof(halted)))
