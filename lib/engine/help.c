@@ -11,7 +11,7 @@
  * A thread that waits for a request does the same for the other communicators. Otherwise two ranks
  * that wait for requests of two communicators, in different orders, would wait for each other.
  */
-#include "engine/state.h"
+#include "engine/steps.h"
 
 /* The transport to another host; NULL: there is one host. */
 static tutti__xport_t *far_of(const tutti__engine_t *e)
