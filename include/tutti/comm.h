@@ -89,13 +89,14 @@ typedef struct {
  * Collective: every rank of the job calls it, and it returns when all are connected. Under mpirun
  * the ranks are those of MPI_COMM_WORLD, or of options->mpi_comm. If the caller has not initialised
  * MPI, Tutti does so, and finalizes it when the process exits. With unique_id or store, the ranks
- * are those that the options name, with or without a launcher. Any other process without a launcher
- * is a world of one rank, and does not use MPI. May be called again after tutti_finalize. Not
- * thread-safe against itself and tutti_finalize.
+ * are those that the options name, with or without a launcher. Otherwise they are those of RANK,
+ * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under torchrun, or of a launcher's variables. A
+ * process without any of these is a world of one rank, and does not use MPI. May be called again
+ * after tutti_finalize. Not thread-safe against itself and tutti_finalize.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  already initialised; a TUTTI_* variable has an invalid value; a
  *                             unique id is damaged or was used before; or two processes have the
- *                             same rank
+ *                             same rank, belong to different jobs, or have different job secrets
  * TUTTI_ERR_ABI               the version of the options or of a peer is incompatible
  * TUTTI_ERR_UNSUPPORTED       the launcher's MPI has no Tutti module; or variables such as RANK and
  *                             WORLD_SIZE name other ranks, but no way to meet them; or an algorithm

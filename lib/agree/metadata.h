@@ -12,7 +12,7 @@
  * Part of control messages. `count` and `more` are
  *   most collectives               the call's count; 0
  *   reduce_scatterv, allgatherv    the sum of recvcounts; their hash
- *   gatherv, scatterv, alltoallv   0; 0 (counts are compared later, see engine/exchange.c)
+ *   gatherv, scatterv, alltoallv   0; 0 (counts are compared later, see call/exchange.h)
  *   messages                       elements sent; elements received
  */
 typedef struct {

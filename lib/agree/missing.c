@@ -102,7 +102,7 @@ static void list(const tutti__agree_t *a, char *text, const absent_t *absent)
                  absent->certain ? " and" : " or", absent->n - NAMED);
 }
 
-/* A tensor in its second phase waits for a buffer, not for a submission: see engine/exchange.c. */
+/* A tensor in its second phase waits for a buffer, not for a submission: see call/exchange.h. */
 static void put_absent(const tutti__agree_t *a, char *text, size_t bytes, const absent_t *absent,
                        const tutti__tensor_t *tensor)
 {

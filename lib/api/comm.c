@@ -157,7 +157,6 @@ static void prepare_calls(tutti__comm_t *comm)
     comm->running = (tutti__run_env_t){ .watch = comm->watch,
                                         .boot = comm->boot,
                                         .machine = comm->machine,
-                                        .timeout_ms = conf->timeout_ms,
                                         .rank = comm->topo->rank,
                                         .size = comm->topo->size,
                                         .spins = !comm->topo->oversubscribed,

@@ -5,7 +5,7 @@
  * Mismatches. Inside a host every node operation begins with a meeting of all ranks, and a schedule
  * without node operations begins with one as well. There the ranks compare their calls before data
  * moves, so all ranks find a mismatch, and the communicator stays usable. Between hosts, and
- * between two ranks, the ranks first compare their arguments by messages (call/compare.h,
+ * between two ranks, the ranks first compare their arguments by messages (call/compare_calls.h,
  * call/pairs.c). With TUTTI_COMPARE=0 they do not; then a mismatch is found while data moves, and
  * ends the communicator.
  */

@@ -155,6 +155,38 @@
 #define TUTTI__GATE_NO_FILE_MS 100u
 #define TUTTI__GATE_REST_MS 20u
 
+/* ---- meeting by env:// or a launcher's variables: boot/meet_job.c ---- */
+
+/* [ports] Ports above MASTER_PORT that are tried. Chosen: with torchrun's agent on the first one,
+   sixteen jobs may run on a host. */
+#define TUTTI__JOB_PORTS 16u
+
+/* Rank 0 waits for its port, which it tries after each pause. Chosen: the rank 0 of a restarted job
+   may still have it. */
+#define TUTTI__JOB_PORT_MS 5000u
+#define TUTTI__JOB_PORT_PAUSE_MS 100u
+
+/* A rank that another job has refused tries again, as the port may belong to an earlier job. Chosen:
+   as JOB_PORT_MS. */
+#define TUTTI__JOB_OTHER_MS 5000u
+
+/* A rank that a gate has greeted tries again after no process listens any more. Chosen: longer than
+   a retry of the connection, shorter than a user's patience. */
+#define TUTTI__JOB_GONE_MS 3000u
+
+/* An address is tried for REACH_FIRST_MS in the first round, doubled in each further round, up to
+   this. Chosen: a lost packet of a connection is repeated several times within it. */
+#define TUTTI__JOB_TRY_MOST_MS 20000u
+
+/* The same if there are several ports, of which some may belong to silent services. Chosen: all
+   ports are tried within some seconds. */
+#define TUTTI__JOB_SEARCH_MS 250u
+#define TUTTI__JOB_SEARCH_MOST_MS 2000u
+
+/* A name is looked up again after this time. Chosen: a host may start later, or again with another
+   address. */
+#define TUTTI__JOB_LOOKUP_MS 5000u
+
 /* ---- graces: how long the ranks that do not know a reason wait for it ---- */
 
 /* After a failure without a known cause: the wait for a peer's report of the cause. Chosen: a
@@ -256,11 +288,12 @@
 
 /* TCP between hosts, in seconds: probes begin after IDLE and follow at INTERVAL; after PROBES
    without an answer, or bytes without one for the USER_TIMEOUT, the peer's host is lost. Chosen: an
-   error after 20 s; a lost packet is sent again earlier. */
-#define TUTTI__TCP_IDLE_S 5
-#define TUTTI__TCP_INTERVAL_S 5
-#define TUTTI__TCP_PROBES 3
-#define TUTTI__TCP_USER_TIMEOUT_MS 20000
+   error after 4 to 5 s; within them a lost packet is sent again several times. The kernels of
+   stopped processes answer. */
+#define TUTTI__TCP_IDLE_S 1
+#define TUTTI__TCP_INTERVAL_S 1
+#define TUTTI__TCP_PROBES 4
+#define TUTTI__TCP_USER_TIMEOUT_MS 4000
 
 /* ---- amounts: engine and fusion ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Is the calling thread one that the library made, so that it runs only callbacks of the program? */
+/* Is the calling thread one that the library made? The program runs only callbacks on it. */
 #ifndef TUTTI__BASE_OWN_THREAD_H
 #define TUTTI__BASE_OWN_THREAD_H
 

@@ -4,7 +4,7 @@
  *
  * 1. A way to meet (tutti__meet_t) provides rank, size and an allgather of small blocks: `self` (a
  *    world of one), `local` (ranks started by one parent meet at a Unix socket: tests, by fork or
- *    threads), `mpi` (the module).
+ *    threads), `tcp` (env://, unique ids, stores), `mpi` (the module).
  * 2. tutti__boot_open() uses it to exchange version, metadata, addresses and a random token. Then
  *    it builds the side channel, a tree of stream sockets.
  *

@@ -85,11 +85,27 @@ static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_gue
     return TUTTI_OK;
 }
 
+/* Where the guest's next message goes. */
+static char *find_room(tutti__gate_guest_t *guest, size_t *ret_bytes)
+{
+    switch (guest->stage) {
+    case TUTTI__GATE_SENDS_HELLO:
+        *ret_bytes = sizeof(guest->hello);
+        return (char *)&guest->hello;
+    case TUTTI__GATE_SENDS_KNOCK:
+        *ret_bytes = sizeof(guest->knock);
+        return (char *)&guest->knock;
+    default:
+        *ret_bytes = sizeof(guest->confirm);
+        return (char *)&guest->confirm;
+    }
+}
+
 /* Continue to read; 1: complete, 0: incomplete, -1: the connection has ended. */
 static int read_guest(tutti__gate_guest_t *guest)
 {
-    char *at = guest->answered ? (char *)&guest->confirm : (char *)&guest->knock;
-    size_t bytes = guest->answered ? sizeof(guest->confirm) : sizeof(guest->knock);
+    size_t bytes;
+    char *at = find_room(guest, &bytes);
     ssize_t n = recv(guest->fd, at + guest->have, bytes - guest->have, MSG_DONTWAIT);
 
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
@@ -102,7 +118,7 @@ static int read_guest(tutti__gate_guest_t *guest)
 /* Send a guest the reason why it is not admitted, and close its connection. */
 static void refuse(tutti__gate_host_t *host, tutti__gate_guest_t *guest, tutti_status_t status)
 {
-    (void)tutti__gate_answer(host, guest->fd, status);
+    (void)tutti__gate_answer(guest, status);
     close_guest(guest);
     if (host->gate->strict)
         tutti__gate_fail(host, status);
@@ -145,12 +161,12 @@ static tutti_status_t take_guest(tutti__gate_host_t *host, tutti__gate_guest_t *
     }
     if (host->suspect_due != 0 && host->suspect == guest->knock.rank)
         host->suspect_due = 0;
-    if (!tutti__gate_answer(host, guest->fd, TUTTI_OK)) {
+    if (!tutti__gate_answer(guest, TUTTI_OK)) {
         suspect(host, guest);
         close_guest(guest);
         return TUTTI_OK;
     }
-    guest->answered = 1;
+    guest->stage = TUTTI__GATE_SENDS_CONFIRM;
     guest->have = 0;
     status = notice_lost_host(guest->fd);
     if (status == TUTTI_OK)
@@ -160,25 +176,67 @@ static tutti_status_t take_guest(tutti__gate_host_t *host, tutti__gate_guest_t *
     return status;
 }
 
-/* Read a stranger's knock, as far as it has arrived. */
+/* The first of these lines is a warning. */
+static void log_refusal(tutti__gate_host_t *host, const char *why)
+{
+    tutti__log_level_t level = host->nstrangers++ == 0 ? TUTTI__LOG_WARN : TUTTI__LOG_DEBUG;
+
+    TUTTI__LOG(level, "refused a connection: %s", why);
+}
+
+/* A gate with a pass speaks first. 0: the connection is of no use. */
+static int greet(const tutti__gate_host_t *host, tutti__gate_guest_t *guest)
+{
+    guest->stage = TUTTI__GATE_SENDS_KNOCK;
+    guest->token = host->gate->token;
+    if (host->gate->pass == NULL)
+        return 1;
+    guest->stage = TUTTI__GATE_SENDS_HELLO;
+    return tutti__pass_greet(host->gate->pass, &guest->greeting) == TUTTI_OK &&
+           send(guest->fd, &guest->greeting, sizeof(guest->greeting),
+                MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(guest->greeting);
+}
+
+/* Is the whole message one of this library? If the guest has another job, it receives the
+   reason. */
+static int is_known(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
+{
+    if (guest->stage == TUTTI__GATE_SENDS_HELLO && guest->hello.magic == TUTTI__GATE_HELLO &&
+        guest->hello.layout == TUTTI__BOOT_LAYOUT)
+        return 1;
+    if (guest->stage == TUTTI__GATE_SENDS_HELLO || tutti__gate_is_stranger(host->gate, guest)) {
+        log_refusal(host, "it is not of this job");
+        return 0;
+    }
+    if (host->gate->pass == NULL || tutti__gate_check_pass(host->gate, guest) == TUTTI_OK)
+        return 1;
+    log_refusal(host, tutti_last_error());
+    (void)tutti__gate_answer(guest, TUTTI_ERR_INVALID_ARGUMENT);
+    return 0;
+}
+
+/* Read a stranger's messages, as far as they have arrived. */
 static tutti_status_t hear_stranger(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
 {
-    tutti_status_t status = TUTTI_OK;
     tutti__gate_guest_t known;
-    int whole = read_guest(guest);
 
-    if (whole == 0)
-        return TUTTI_OK;
-    if (whole > 0 && !tutti__gate_is_stranger(host->gate, &guest->knock)) {
-        known = *guest;
-        guest->fd = -1;
-        return take_guest(host, &known);
+    for (;;) {
+        int whole = read_guest(guest);
+
+        if (whole == 0)
+            return TUTTI_OK;
+        if (whole < 0 || !is_known(host, guest)) {
+            close_guest(guest);
+            return TUTTI_OK;
+        }
+        if (guest->stage == TUTTI__GATE_SENDS_KNOCK)
+            break;
+        guest->stage = TUTTI__GATE_SENDS_KNOCK;
+        guest->have = 0;
     }
-    if (whole > 0)
-        TUTTI__LOG(host->nstrangers++ == 0 ? TUTTI__LOG_WARN : TUTTI__LOG_DEBUG,
-                   "refused a connection that is not of this job");
-    close_guest(guest);
-    return status;
+    known = *guest;
+    guest->fd = -1;
+    return take_guest(host, &known);
 }
 
 static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
@@ -261,14 +319,15 @@ static tutti_status_t welcome(tutti__gate_host_t *host, uint32_t *ret_accepted)
         }
         host->trials = 0;
         if (tutti__net_same_user(fd) != TUTTI_OK) {
-            TUTTI__LOG(host->nstrangers++ == 0 ? TUTTI__LOG_WARN : TUTTI__LOG_DEBUG,
-                       "refused a connection: %s", tutti_last_error());
+            log_refusal(host, tutti_last_error());
             close(fd);
             continue;
         }
         close_guest(place);
         *place = (tutti__gate_guest_t){ .fd = fd };
-        status = hear_stranger(host, place);
+        if (!greet(host, place))
+            close_guest(place);
+        status = place->fd < 0 ? TUTTI_OK : hear_stranger(host, place);
         if (status != TUTTI_OK)
             return status;
         if (place->fd >= 0)

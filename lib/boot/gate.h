@@ -19,6 +19,8 @@
  * ranks, or a rank that has come already. The gate sends the reason to all ranks that come within
  * the next second.
  *
+ * If the gate's address is known to other jobs, a greeting and a hello go ahead: see pass.h.
+ *
  * No state; any thread.
  */
 #ifndef TUTTI__BOOT_GATE_H
@@ -37,7 +39,8 @@ typedef enum {
     TUTTI__GATE_MEET = 1,
     TUTTI__GATE_SIDE,
     TUTTI__GATE_SHARE,
-    TUTTI__GATE_ID
+    TUTTI__GATE_ID,
+    TUTTI__GATE_JOB
 } tutti__gate_purpose_t;
 
 typedef struct {
@@ -51,7 +54,10 @@ typedef struct {
     uint32_t rank;   /* this rank */
     uint32_t size;   /* of the world */
     int strict;
-    tutti__gate_token_t token;
+    tutti__gate_token_t token; /* ignored if there is a pass */
+    /* Not NULL: the address of the gate is known to other jobs; see pass.h. A guest without a valid
+       pass is refused with the reason, and changes nothing, even at a strict gate. */
+    const struct tutti__pass *pass;
     /* Called by an open gate when a rank is admitted, with the connections so far. May be NULL. */
     void (*came)(void *arg, uint32_t rank, const int *fds, uint32_t size);
     void *came_arg;
@@ -92,6 +98,21 @@ void tutti__gate_refuse(const tutti__gate_t *gate, int door, int stop, const cha
 /* Knock, as gate->rank, at the gate of rank `host` over the connection fd. The caller keeps fd. */
 tutti_status_t tutti__gate_knock(const tutti__gate_t *gate, int fd, uint32_t host,
                                  uint64_t deadline);
+
+/* One round of attempts to reach a gate. */
+typedef struct {
+    const tutti__net_addr_t *addrs;
+    uint32_t count;
+    unsigned try_ms; /* for each address */
+    /* The outcome. is_alone: no process listens at any address. is_final: another round would give
+       the same result. is_greeted: a gate with a pass has greeted; it may be of another job. other:
+       what a process of another job has answered, or "". */
+    int is_alone, is_final, is_greeted;
+    char other[TUTTI__ERROR_BYTES];
+} tutti__gate_round_t;
+
+tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *round, uint32_t host,
+                               uint64_t deadline, int *ret_fd);
 
 /*
  * Connect over TCP to one of these addresses and knock there.

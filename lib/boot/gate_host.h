@@ -5,12 +5,23 @@
 
 #include "base/constants.h"
 #include "boot/gate_wire.h"
+#include "boot/pass.h"
+
+/* The message that a guest sends next. */
+typedef enum {
+    TUTTI__GATE_SENDS_HELLO, /* only at a gate with a pass */
+    TUTTI__GATE_SENDS_KNOCK,
+    TUTTI__GATE_SENDS_CONFIRM /* the guest has its answer */
+} tutti__gate_stage_t;
 
 typedef struct {
     int fd; /* -1: a free place */
-    int answered;
-    size_t have; /* bytes received of the knock, or, after the answer, of the confirmation */
+    tutti__gate_stage_t stage;
+    size_t have; /* bytes received of that message */
     uint32_t confirm;
+    tutti__gate_token_t token; /* of this connection */
+    tutti__gate_greeting_t greeting;
+    tutti__gate_hello_t hello;
     tutti__gate_knock_t knock;
 } tutti__gate_guest_t;
 
@@ -51,12 +62,15 @@ void tutti__gate_lose(tutti__gate_host_t *host, uint32_t rank);
 void tutti__gate_stop_awaiting(tutti__gate_host_t *host, uint32_t rank);
 
 /* Does the guest belong to another job? It gets no answer in this case. */
-int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_knock_t *knock);
+int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_guest_t *guest);
+/* At a gate with a pass, a guest with its whole knock: sets guest->token. INVALID_ARGUMENT: the
+   guest belongs to another job, or does not know the secret. */
+tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_guest_t *guest);
 /* Is the knock consistent with the meeting? If the gate has no size, the first
    guest's knock has it. */
 tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_knock_t *knock);
 /* Send the status, with the thread's last error if it is not TUTTI_OK. 0: the guest has ended. */
-int tutti__gate_answer(const tutti__gate_host_t *host, int fd, tutti_status_t status);
+int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status);
 /* TUTTI_ERR_TIMEOUT, with the ranks that have not come. */
 tutti_status_t tutti__gate_missing(const tutti__gate_host_t *host, uint64_t begin_ns);
 

@@ -41,10 +41,33 @@ void tutti__gate_lose(tutti__gate_host_t *host, uint32_t rank)
     tutti__gate_stop_awaiting(host, rank);
 }
 
-int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_knock_t *knock)
+int tutti__gate_is_stranger(const tutti__gate_t *gate, const tutti__gate_guest_t *guest)
 {
+    const tutti__gate_knock_t *knock = &guest->knock;
+
     return knock->magic != TUTTI__GATE_MAGIC || knock->purpose != (uint32_t)gate->purpose ||
-           !tutti__gate_same_token(knock->token, gate->token.knock);
+           !(gate->pass != NULL || tutti__gate_same_token(knock->token, gate->token.knock));
+}
+
+/* The answer to a refused guest has no token: the guest would not know the one of this job. */
+tutti_status_t tutti__gate_check_pass(const tutti__gate_t *gate, tutti__gate_guest_t *guest)
+{
+    const tutti__gate_knock_t *knock = &guest->knock;
+    tutti__gate_token_t token;
+    tutti_status_t status;
+
+    memset(&guest->token, 0, sizeof(guest->token));
+    status = tutti__pass_tokens(gate->pass, &guest->greeting, &guest->hello, knock->rank,
+                                knock->size, &token);
+    if (status != TUTTI_OK)
+        return status;
+    if (!tutti__gate_same_token(knock->token, token.knock))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "rank %u has another job secret than rank 0",
+                           knock->rank);
+    status = tutti__pass_judge_hello(gate->pass, &guest->hello, knock->rank);
+    if (status == TUTTI_OK)
+        guest->token = token;
+    return status;
 }
 
 /* The first guest's knock has the number of ranks. */
@@ -99,16 +122,16 @@ tutti_status_t tutti__gate_judge(tutti__gate_host_t *host, const tutti__gate_kno
 }
 
 /* An answer always fits into an empty socket. */
-int tutti__gate_answer(const tutti__gate_host_t *host, int fd, tutti_status_t status)
+int tutti__gate_answer(const tutti__gate_guest_t *guest, tutti_status_t status)
 {
     tutti__gate_answer_t answer = { .magic = TUTTI__GATE_MAGIC,
                                     .layout = TUTTI__BOOT_LAYOUT,
                                     .status = (int32_t)status };
 
-    memcpy(answer.token, host->gate->token.answer, sizeof(answer.token));
+    memcpy(answer.token, guest->token.answer, sizeof(answer.token));
     if (status != TUTTI_OK)
         snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
-    return send(fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+    return send(guest->fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) ==
            (ssize_t)sizeof(answer);
 }
 

@@ -10,15 +10,51 @@
 
 #include "base/constants.h"
 #include "boot/gate_wire.h"
+#include "boot/pass.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Wait for the gate's answer, and judge it. *ret_refused: a gate with the token has refused. */
-static tutti_status_t hear_answer(const tutti__gate_t *gate, int fd, uint32_t host,
-                                  uint64_t deadline, int *ret_refused)
+/* What an attempt to knock has shown, besides its status. */
+typedef struct {
+    int is_refused; /* a gate with the token has refused: final */
+    int is_other;   /* a gate of another job has refused; the last error has its text */
+    int is_greeted; /* a gate with a pass has greeted */
+} verdict_t;
+
+/* A text from a process that has proved nothing. */
+static void clean(char *text)
+{
+    for (; *text != '\0'; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}
+
+/* The answer has no valid token. */
+static tutti_status_t wrong_token(const tutti__gate_t *gate, const tutti__gate_answer_t *answer,
+                                  uint32_t host, verdict_t *verdict)
+{
+    char text[sizeof(answer->text)];
+
+    if (gate->pass != NULL && answer->magic == TUTTI__GATE_MAGIC && answer->status != TUTTI_OK) {
+        snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, answer->text);
+        clean(text);
+        verdict->is_other = 1;
+        return tutti__fail(TUTTI_ERR_PEER_LOST, "the process that listens there has refused: %s",
+                           text);
+    }
+    return tutti__fail(TUTTI_ERR_TRANSPORT,
+                       host == TUTTI__NET_MAKER ? "the process that answered is not of this job"
+                                                : "the process that answered instead of rank "
+                                                  "%u is not of this job",
+                       host);
+}
+
+/* Wait for the gate's answer, and judge it. */
+static tutti_status_t hear_answer(const tutti__gate_t *gate, const unsigned char *token, int fd,
+                                  uint32_t host, uint64_t deadline, verdict_t *verdict)
 {
     const uint32_t later = TUTTI__GATE_LATER;
     tutti__gate_answer_t answer;
@@ -30,24 +66,44 @@ static tutti_status_t hear_answer(const tutti__gate_t *gate, int fd, uint32_t ho
         (void)send(fd, &later, sizeof(later), MSG_NOSIGNAL | MSG_DONTWAIT);
         return status;
     }
-    if (answer.magic != TUTTI__GATE_MAGIC ||
-        !tutti__gate_same_token(answer.token, gate->token.answer))
-        return tutti__fail(TUTTI_ERR_TRANSPORT,
-                           host == TUTTI__NET_MAKER ? "the process that answered is not of this job"
-                                                    : "the process that answered instead of rank "
-                                                      "%u is not of this job",
-                           host);
-    *ret_refused = answer.status != TUTTI_OK;
-    if (*ret_refused)
+    if (answer.magic != TUTTI__GATE_MAGIC || !tutti__gate_same_token(answer.token, token))
+        return wrong_token(gate, &answer, host, verdict);
+    verdict->is_refused = answer.status != TUTTI_OK;
+    if (verdict->is_refused)
         return tutti__fail((tutti_status_t)answer.status, "%.*s", (int)sizeof(answer.text),
                            answer.text);
     return TUTTI_OK;
 }
 
+/* At a gate with a pass: hear the greeting, send the hello, make this connection's tokens. */
+static tutti_status_t show_pass(const tutti__gate_t *gate, int fd, uint32_t host, uint64_t deadline,
+                                tutti__gate_token_t *ret_token, verdict_t *verdict)
+{
+    tutti__gate_greeting_t greeting;
+    tutti__gate_hello_t hello;
+    tutti_status_t status;
+
+    status = tutti__net_recv(fd, host, &greeting, sizeof(greeting), deadline);
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__pass_judge_greeting(gate->pass, &greeting);
+    if (status != TUTTI_OK) {
+        verdict->is_other = greeting.magic == TUTTI__GATE_GREETING;
+        return status;
+    }
+    verdict->is_greeted = 1;
+    status = tutti__pass_hello(gate->pass, &hello);
+    if (status == TUTTI_OK)
+        status =
+            tutti__pass_tokens(gate->pass, &greeting, &hello, gate->rank, gate->size, ret_token);
+    return status == TUTTI_OK ? tutti__net_send(fd, host, &hello, sizeof(hello), deadline) : status;
+}
+
 static tutti_status_t knock_at(const tutti__gate_t *gate, int fd, uint32_t host, uint64_t deadline,
-                               int *ret_refused)
+                               verdict_t *verdict)
 {
     const uint32_t confirm = TUTTI__GATE_CONFIRM;
+    tutti__gate_token_t token = gate->token;
     tutti__gate_knock_t knock = { .magic = TUTTI__GATE_MAGIC,
                                   .layout = TUTTI__BOOT_LAYOUT,
                                   .purpose = gate->purpose,
@@ -57,12 +113,14 @@ static tutti_status_t knock_at(const tutti__gate_t *gate, int fd, uint32_t host,
     tutti_status_t status;
 
     status = tutti__net_same_user(fd);
+    if (status == TUTTI_OK && gate->pass != NULL)
+        status = show_pass(gate, fd, host, deadline, &token, verdict);
     if (status != TUTTI_OK)
         return status;
-    memcpy(knock.token, gate->token.knock, sizeof(knock.token));
+    memcpy(knock.token, token.knock, sizeof(knock.token));
     status = tutti__net_send(fd, host, &knock, sizeof(knock), deadline);
     if (status == TUTTI_OK)
-        status = hear_answer(gate, fd, host, deadline, ret_refused);
+        status = hear_answer(gate, token.answer, fd, host, deadline, verdict);
     return status == TUTTI_OK ? tutti__net_send(fd, host, &confirm, sizeof(confirm), deadline)
                               : status;
 }
@@ -70,14 +128,14 @@ static tutti_status_t knock_at(const tutti__gate_t *gate, int fd, uint32_t host,
 tutti_status_t tutti__gate_knock(const tutti__gate_t *gate, int fd, uint32_t host,
                                  uint64_t deadline)
 {
-    int refused;
+    verdict_t verdict = { 0, 0, 0 };
 
-    return knock_at(gate, fd, host, deadline, &refused);
+    return knock_at(gate, fd, host, deadline, &verdict);
 }
 
 /* Try one address until try_deadline. */
 static tutti_status_t try_address(const tutti__gate_t *gate, const tutti__net_addr_t *addr,
-                                  uint32_t host, uint64_t try_deadline, int *ret_refused,
+                                  uint32_t host, uint64_t try_deadline, verdict_t *verdict,
                                   int *ret_fd)
 {
     tutti_status_t status;
@@ -88,11 +146,11 @@ static tutti_status_t try_address(const tutti__gate_t *gate, const tutti__net_ad
         return status;
     status = tutti__net_tcp_options(fd);
     if (status == TUTTI_OK)
-        status = knock_at(gate, fd, host, try_deadline, ret_refused);
+        status = knock_at(gate, fd, host, try_deadline, verdict);
     if (status != TUTTI_OK) {
         close(fd);
         /* A process was listening there, so this is not TRANSPORT. */
-        return status == TUTTI_ERR_TRANSPORT && !*ret_refused ? TUTTI_ERR_PEER_LOST : status;
+        return status == TUTTI_ERR_TRANSPORT && !verdict->is_refused ? TUTTI_ERR_PEER_LOST : status;
     }
     *ret_fd = fd;
     return TUTTI_OK;
@@ -105,24 +163,27 @@ static int is_final(tutti_status_t status)
            status == TUTTI_ERR_NO_MEMORY || status == TUTTI_ERR_SHUTDOWN;
 }
 
-/* One round. *ret_alone: no process listens at any address. *ret_final: the result is final. */
-static tutti_status_t try_all(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs,
-                              uint32_t host, unsigned try_ms, uint64_t deadline, int *ret_alone,
-                              int *ret_final, int *ret_fd)
+tutti_status_t tutti__gate_try(const tutti__gate_t *gate, tutti__gate_round_t *round, uint32_t host,
+                               uint64_t deadline, int *ret_fd)
 {
     tutti_status_t status = TUTTI_ERR_TIMEOUT;
 
-    *ret_alone = 1;
-    *ret_final = 0;
-    for (uint32_t i = 0; i < addrs->count; i++) {
-        uint64_t try_deadline = tutti__net_deadline(try_ms);
+    round->is_alone = 1;
+    round->is_final = round->is_greeted = 0;
+    round->other[0] = '\0';
+    for (uint32_t i = 0; i < round->count; i++) {
+        uint64_t try_deadline = tutti__net_deadline(round->try_ms);
+        verdict_t verdict = { 0, 0, 0 };
 
-        status = try_address(gate, &addrs->addr[i], host, TUTTI__MIN(try_deadline, deadline),
-                             ret_final, ret_fd);
-        *ret_final |= is_final(status);
-        if (*ret_final)
+        status = try_address(gate, &round->addrs[i], host, TUTTI__MIN(try_deadline, deadline),
+                             &verdict, ret_fd);
+        round->is_greeted |= verdict.is_greeted && !verdict.is_other;
+        if (verdict.is_other)
+            snprintf(round->other, sizeof(round->other), "%s", tutti_last_error());
+        round->is_final = verdict.is_refused || (is_final(status) && !verdict.is_other);
+        if (round->is_final)
             return status;
-        *ret_alone &= status == TUTTI_ERR_TRANSPORT;
+        round->is_alone &= status == TUTTI_ERR_TRANSPORT;
     }
     return status;
 }
@@ -148,15 +209,17 @@ static tutti_status_t unreachable(tutti_status_t status, const tutti__gate_t *ga
 tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_addrs_t *addrs,
                                  uint32_t host, int patient, uint64_t deadline, int *ret_fd)
 {
-    unsigned try_ms = TUTTI__REACH_FIRST_MS, pause_ms = TUTTI__REACH_PAUSE_MS;
+    tutti__gate_round_t round = { .addrs = addrs->addr,
+                                  .count = addrs->count,
+                                  .try_ms = TUTTI__REACH_FIRST_MS };
     tutti_status_t status = TUTTI_OK;
-    int alone, final;
+    unsigned pause_ms = TUTTI__REACH_PAUSE_MS;
 
     for (;;) {
-        status = try_all(gate, addrs, host, try_ms, deadline, &alone, &final, ret_fd);
-        if (final)
+        status = tutti__gate_try(gate, &round, host, deadline, ret_fd);
+        if (round.is_final)
             return status;
-        if (alone && !patient)
+        if (round.is_alone && !patient)
             return unreachable(TUTTI_ERR_TRANSPORT, gate, addrs, host);
         if (tutti__net_left_ms(deadline) == 0)
             return unreachable(TUTTI_ERR_TIMEOUT, gate, addrs, host);
@@ -165,6 +228,6 @@ tutti_status_t tutti__gate_reach(const tutti__gate_t *gate, const tutti__net_add
         status = tutti__net_still();
         if (status != TUTTI_OK)
             return status;
-        try_ms = TUTTI__MIN(2 * try_ms, TUTTI__REACH_MOST_MS);
+        round.try_ms = TUTTI__MIN(2 * round.try_ms, TUTTI__REACH_MOST_MS);
     }
 }

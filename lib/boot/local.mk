@@ -21,6 +21,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/meet.c \
     %reldir%/meet.h \
     %reldir%/meet_id.c \
+    %reldir%/meet_job.c \
     %reldir%/meet_local.c \
     %reldir%/meet_self.c \
     %reldir%/meet_store.c \
@@ -30,7 +31,11 @@ libtutti_all_la_SOURCES += \
     %reldir%/net.c \
     %reldir%/net.h \
     %reldir%/net_tcp.c \
+    %reldir%/pass.c \
+    %reldir%/pass.h \
     %reldir%/probe.c \
+    %reldir%/secret.c \
+    %reldir%/secret.h \
     %reldir%/share.c \
     %reldir%/side.c \
     %reldir%/side_frame.c \

@@ -2,12 +2,23 @@
 /*
  * Chooses how this process meets the others.
  *
+ * The first that applies:
+ *
+ *   1. the caller's unique_id or store (api/world.c), or TUTTI_BOOT
+ *   2. the caller's mpi_comm, or an MPI that the process itself initialised, with several ranks
+ *   3. env://, unless a launcher has the same rank and size: torchrun inside a launcher's job is
+ *      the inner one
+ *   4. the launcher's MPI, if the launcher provides what MPI needs, and a module for MPI opens
+ *   5. env://, or the launcher's variables without MPI (meet_job.c)
+ *   6. a world of one
+ *
  * The main rule: N processes of one job must never become N worlds of one, because each would train
  * alone without any sign of an error. So if a launcher has started several ranks,
  * tutti_init gives each rank a world of all of them, or an error.
  */
 #include "base/log.h"
 #include "base/status.h"
+#include "boot/meet.h"
 #include "boot/module.h"
 #include "boot/starting.h"
 
@@ -43,6 +54,33 @@ static tutti_status_t meet_local(const tutti__conf_t *conf, tutti__meet_t *ret_m
                              (uint32_t)conf->size, conf->shared.timeout_ms, ret_meet);
 }
 
+static tutti_status_t incomplete(const tutti__conf_job_t *job)
+{
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                       "%s tell of %u ranks, but not how to meet them: not set: %s", job->source,
+                       job->size, job->missing);
+}
+
+/* TUTTI_BOOT=env: the variables, and no MPI. */
+static tutti_status_t meet_by_env(const tutti__conf_t *conf, tutti__meet_t *ret_meet)
+{
+    tutti__conf_job_t job;
+    tutti_status_t status = tutti__conf_job(conf, 1, &job);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (job.size > 0)
+        return job.missing[0] != '\0' ? incomplete(&job) : tutti__meet_job(conf, &job, ret_meet);
+    if (tutti__conf_job_is_one())
+        tutti__meet_self(ret_meet);
+    else
+        status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                             "TUTTI_BOOT=%s needs RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, "
+                             "or a launcher's variables",
+                             conf->boot);
+    return status;
+}
+
 /* As TUTTI_BOOT requires. */
 static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_comm,
                                    tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
@@ -51,9 +89,11 @@ static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_co
         return meet_mpi(conf, mpi_comm, ret_meet, ret_module);
     if (strncmp(conf->boot, local_prefix, strlen(local_prefix)) == 0)
         return meet_local(conf, ret_meet);
+    if (strcmp(conf->boot, "env") == 0 || strcmp(conf->boot, "env://") == 0)
+        return meet_by_env(conf, ret_meet);
     if (strcmp(conf->boot, "self") != 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "TUTTI_BOOT=%s is not one of self, mpi, local:NAME", conf->boot);
+                           "TUTTI_BOOT=%s is not one of self, mpi, env, local:NAME", conf->boot);
     tutti__meet_self(ret_meet);
     return TUTTI_OK;
 }
@@ -67,8 +107,9 @@ static tutti_status_t check_alone(void)
     case TUTTI__CONF_IN_COMPANY:
         return tutti__fail(TUTTI_ERR_UNSUPPORTED,
                            "there are other ranks (%s), but no way to meet them: start the ranks "
-                           "with mpirun, or set options->unique_id or options->store; "
-                           "TUTTI_BOOT=self makes a world of one",
+                           "with mpirun or torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and "
+                           "MASTER_PORT, options->unique_id or options->store; TUTTI_BOOT=self "
+                           "makes a world of one",
                            vars);
     case TUTTI__CONF_PERHAPS_ALONE:
         TUTTI__LOG(TUTTI__LOG_WARN,
@@ -81,40 +122,105 @@ static tutti_status_t check_alone(void)
     }
 }
 
-tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
-                                tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
+static tutti_status_t meet_alone(tutti__meet_t *ret_meet)
 {
-    const char *launcher = "";
-    int size = tutti__conf_launcher_size(&launcher);
-    tutti_status_t status;
+    tutti_status_t status = check_alone();
 
-    *ret_module = NULL;
-    if (conf->boot[0] != '\0')
-        return meet_as_told(conf, mpi_comm, ret_meet, ret_module);
-    if (mpi_comm == NULL && size <= 1 && !tutti__module_mpi_runs()) {
-        status = check_alone();
-        if (status != TUTTI_OK)
-            return status;
-        TUTTI__LOG(TUTTI__LOG_DEBUG, "a world of one rank");
-        tutti__meet_self(ret_meet);
-        return TUTTI_OK;
-    }
-    status = meet_mpi(conf, mpi_comm, ret_meet, ret_module);
-    if (status != TUTTI_OK && size > 1)
-        return tutti__fail(status, "%s started %d ranks, but: %s", launcher, size,
-                           tutti_last_error());
     if (status != TUTTI_OK)
         return status;
-    if (mpi_comm != NULL || ret_meet->size > 1)
+    TUTTI__LOG(TUTTI__LOG_DEBUG, "a world of one rank");
+    tutti__meet_self(ret_meet);
+    return TUTTI_OK;
+}
+
+/* The variables of a job that can meet without MPI. */
+static int is_complete(const tutti__conf_job_t *job)
+{
+    return job->size > 0 && job->missing[0] == '\0';
+}
+
+/* The ranks have met over MPI, or MPI has only this rank. */
+static tutti_status_t judge_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
+                                const char *launcher, int size, tutti__meet_t *meet,
+                                const tutti__mpi_module_t **module)
+{
+    tutti_status_t status;
+
+    if (meet->size > 1) {
+        TUTTI__LOG(meet->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG, "%u ranks meet by MPI",
+                   meet->size);
         return TUTTI_OK;
+    }
+    /* The process initialised MPI for itself, and torchrun has started several such processes. */
+    if (size <= 1 && is_complete(job)) {
+        meet->close(meet->ctx);
+        *module = NULL;
+        return tutti__meet_job(conf, job, meet);
+    }
     status = size <= 1 ? check_alone()
                        : tutti__fail(TUTTI_ERR_UNSUPPORTED,
                                      "%s started %d ranks, but MPI in this process says that it is "
                                      "alone: they are not of the same MPI",
                                      launcher, size);
     if (status != TUTTI_OK) {
-        ret_meet->close(ret_meet->ctx);
-        *ret_module = NULL;
+        meet->close(meet->ctx);
+        *module = NULL;
     }
     return status;
+}
+
+/* A launcher has started several ranks, or MPI runs in this process. */
+static tutti_status_t meet_by_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
+                                  tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
+{
+    const tutti__mpi_module_t *module;
+    const char *launcher = "";
+    int size = tutti__conf_launcher_size(&launcher);
+    tutti_status_t status = tutti__module_mpi(conf, &module);
+
+    if (status != TUTTI_OK && is_complete(job)) {
+        TUTTI__LOG(job->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
+                   "the ranks meet without MPI: %s", tutti_last_error());
+        return tutti__meet_job(conf, job, ret_meet);
+    }
+    if (status != TUTTI_OK && size > 1)
+        return tutti__fail(status, "%s started %d ranks, but: %s; not set, to meet without MPI: %s",
+                           launcher, size, tutti_last_error(), job->missing);
+    if (status == TUTTI_OK)
+        status = meet_mpi(conf, NULL, ret_meet, ret_module);
+    if (status != TUTTI_OK && size > 1)
+        return tutti__fail(status, "%s started %d ranks, but: %s", launcher, size,
+                           tutti_last_error());
+    if (status != TUTTI_OK)
+        return status;
+    return judge_mpi(conf, job, launcher, size, ret_meet, ret_module);
+}
+
+tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
+                                tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
+{
+    const char *launcher = "";
+    int mpi_runs, launcher_has_mpi;
+    tutti__conf_job_t job;
+    tutti_status_t status;
+
+    *ret_module = NULL;
+    if (conf->boot[0] != '\0')
+        return meet_as_told(conf, mpi_comm, ret_meet, ret_module);
+    if (mpi_comm != NULL)
+        return meet_mpi(conf, mpi_comm, ret_meet, ret_module);
+    mpi_runs = tutti__module_mpi_runs();
+    launcher_has_mpi =
+        tutti__conf_launcher_size(&launcher) > 1 && !tutti__conf_launcher_lacks_mpi();
+    status = tutti__conf_job(conf, 0, &job);
+    if (status != TUTTI_OK)
+        return status;
+    if (!mpi_runs && job.is_env && is_complete(&job) &&
+        !(launcher_has_mpi && job.is_launcher_equal))
+        return tutti__meet_job(conf, &job, ret_meet);
+    if (mpi_runs || launcher_has_mpi)
+        return meet_by_mpi(conf, &job, ret_meet, ret_module);
+    if (job.size == 0)
+        return meet_alone(ret_meet);
+    return is_complete(&job) ? tutti__meet_job(conf, &job, ret_meet) : incomplete(&job);
 }

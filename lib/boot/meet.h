@@ -6,6 +6,9 @@
  * (groups), through a store of the caller's, or from the process that made a unique id. All these
  * meetings are stars (star.h), over TCP, or over a Unix socket if all ranks are on one machine.
  *
+ * Ranks of env:// or of a launcher know the address from their variables, and prove that they
+ * belong to the same job: meet_job.c.
+ *
  *      groups ---------------+
  *      store: set, get ------+--> place --> rank 0 hosts, the others join
  *      unique id: its maker -+
@@ -67,5 +70,8 @@ tutti_status_t tutti__meet_id(const tutti_unique_id_t *bytes, const tutti__conf_
                               uint32_t rank, uint32_t size, tutti__meet_t *ret_meet);
 tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t *conf,
                                  uint32_t rank, uint32_t size, tutti__meet_t *ret_meet);
+/* Meet by the variables of env:// or of a launcher; the job is complete. */
+tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_t *job,
+                               tutti__meet_t *ret_meet);
 
 #endif

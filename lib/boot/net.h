@@ -107,10 +107,19 @@ tutti_status_t tutti__net_wait(int fd, uint32_t rank, short events, uint64_t dea
 tutti_status_t tutti__net_addrs(const char *interface, int loopback, tutti__net_addrs_t *ret_addrs);
 /* Listen on a free port for these addresses, and write the port into them. */
 tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd);
+/* Listen at this address and port; a family with zeros as address: at all addresses. TUTTI__AGAIN:
+   another process uses the port; UNSUPPORTED: the address is not one of this machine. */
+tutti_status_t tutti__net_tcp_listen_at(const tutti__net_addr_t *addr, int *ret_fd);
+/* The addresses of a host's name, with port 0. TUTTI_ERR_TRANSPORT: there is none. May wait for a
+   name server, longer than a deadline. */
+tutti_status_t tutti__net_resolve(const char *name, tutti__net_addrs_t *ret_addrs);
+int tutti__net_is_loopback(const tutti__net_addr_t *addr);
+/* Is the name an address in digits? */
+int tutti__net_is_literal(const char *name);
 /* TUTTI_ERR_TRANSPORT: no process listens there. */
 tutti_status_t tutti__net_tcp_connect(const tutti__net_addr_t *addr, uint64_t deadline,
                                       int *ret_fd);
-/* Send without delay, and detect within 20 seconds that a host has vanished, even while
+/* Send without delay, and detect within 5 seconds that a host has vanished, even while
    nothing is sent. */
 tutti_status_t tutti__net_tcp_options(int fd);
 void tutti__net_addr_text(const tutti__net_addr_t *addr, char *ret_text, size_t text_bytes);

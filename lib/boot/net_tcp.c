@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -112,6 +113,53 @@ static tutti_status_t tcp_socket(int domain, int *ret_fd)
     return TUTTI_OK;
 }
 
+/* A listening socket at an address. fixed: the port is the caller's, and a connection of an earlier
+   process that used it may still be in TIME_WAIT. */
+static tutti_status_t listen_at(const tutti__net_addr_t *addr, int fixed,
+                                struct sockaddr_storage *ret_sa, int *ret_fd)
+{
+    int fd = -1, off = 0, on = 1;
+    tutti_status_t status;
+    socklen_t sa_bytes;
+
+    status = tcp_socket(addr->family == 4 ? AF_INET : AF_INET6, &fd);
+    if (status != TUTTI_OK)
+        return status;
+    if (addr->family == 6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) {
+        status = tutti__fail_errno("IPV6_V6ONLY");
+        goto close_fd;
+    }
+    if (fixed && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0) {
+        status = tutti__fail_errno("SO_REUSEADDR");
+        goto close_fd;
+    }
+    sa_bytes = make_sockaddr(addr, ret_sa);
+    if (bind(fd, (struct sockaddr *)ret_sa, sa_bytes) != 0 || listen(fd, SOMAXCONN) != 0 ||
+        getsockname(fd, (struct sockaddr *)ret_sa, &sa_bytes) != 0) {
+        int error = errno;
+
+        status = tutti__fail_errno("listen on tcp");
+        if (fixed && error == EADDRINUSE)
+            status = TUTTI__AGAIN;
+        else if (fixed && error == EADDRNOTAVAIL)
+            status = TUTTI_ERR_UNSUPPORTED;
+        goto close_fd;
+    }
+    *ret_fd = fd;
+    return TUTTI_OK;
+
+close_fd:
+    close(fd);
+    return status;
+}
+
+tutti_status_t tutti__net_tcp_listen_at(const tutti__net_addr_t *addr, int *ret_fd)
+{
+    struct sockaddr_storage sa;
+
+    return listen_at(addr, 1, &sa, ret_fd);
+}
+
 /*
  * One socket for all addresses: bound to the address if there is only one, otherwise to the
  * wildcard address; for both families if one address is IPv6.
@@ -120,36 +168,59 @@ tutti_status_t tutti__net_tcp_listen(tutti__net_addrs_t *addrs, int *ret_fd)
 {
     tutti__net_addr_t any = { 0, 4, { 0 } };
     struct sockaddr_storage sa;
-    socklen_t sa_bytes;
     tutti_status_t status;
-    int fd = -1, off = 0;
 
     for (uint32_t i = 0; i < addrs->count; i++)
         any.family = TUTTI__MAX(any.family, addrs->addr[i].family);
     if (addrs->count == 1)
         any = addrs->addr[0];
-    status = tcp_socket(any.family == 4 ? AF_INET : AF_INET6, &fd);
-    if (status != TUTTI_OK)
-        return status;
-    if (any.family == 6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) {
-        status = tutti__fail_errno("IPV6_V6ONLY");
-        goto close_fd;
-    }
-    sa_bytes = make_sockaddr(&any, &sa);
-    if (bind(fd, (struct sockaddr *)&sa, sa_bytes) != 0 || listen(fd, SOMAXCONN) != 0 ||
-        getsockname(fd, (struct sockaddr *)&sa, &sa_bytes) != 0) {
-        status = tutti__fail_errno("listen on tcp");
-        goto close_fd;
-    }
-    for (uint32_t i = 0; i < addrs->count; i++)
+    status = listen_at(&any, 0, &sa, ret_fd);
+    for (uint32_t i = 0; i < addrs->count && status == TUTTI_OK; i++)
         addrs->addr[i].port = ntohs(any.family == 4 ? ((struct sockaddr_in *)&sa)->sin_port
                                                     : ((struct sockaddr_in6 *)&sa)->sin6_port);
-    *ret_fd = fd;
-    return TUTTI_OK;
-
-close_fd:
-    close(fd);
     return status;
+}
+
+/* ---- names ---- */
+
+int tutti__net_is_loopback(const tutti__net_addr_t *addr)
+{
+    struct in6_addr ip;
+
+    if (addr->family == 4)
+        return addr->ip[0] == 127;
+    memcpy(&ip, addr->ip, sizeof(ip));
+    return IN6_IS_ADDR_LOOPBACK(&ip);
+}
+
+int tutti__net_is_literal(const char *name)
+{
+    unsigned char ip[sizeof(struct in6_addr)];
+
+    return inet_pton(AF_INET, name, ip) == 1 || inet_pton(AF_INET6, name, ip) == 1;
+}
+
+/* IPv4 first, as in tutti__net_addrs. */
+tutti_status_t tutti__net_resolve(const char *name, tutti__net_addrs_t *ret_addrs)
+{
+    static const int families[] = { AF_INET, AF_INET6 };
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
+    tutti__net_addrs_t addrs = { 0 };
+    int error = getaddrinfo(name, NULL, &hints, &list);
+
+    if (error == EAI_MEMORY)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "the address of %s", name);
+    if (error != 0)
+        return tutti__fail(TUTTI_ERR_TRANSPORT, "%s has no address: %s", name, gai_strerror(error));
+    for (size_t f = 0; f < 2; f++)
+        for (const struct addrinfo *info = list; info != NULL; info = info->ai_next)
+            if (info->ai_family == families[f] && addrs.count < TUTTI__NET_ADDRS)
+                addrs.count += take_address(info->ai_addr, &addrs.addr[addrs.count]);
+    freeaddrinfo(list);
+    if (addrs.count == 0)
+        return tutti__fail(TUTTI_ERR_TRANSPORT, "%s has no address that other hosts can use", name);
+    *ret_addrs = addrs;
+    return TUTTI_OK;
 }
 
 /* No process listens, no route leads there, or another error of errno. */

@@ -26,7 +26,7 @@
 #include "base/compiler.h"
 #include "base/own_thread.h"
 #include "base/status.h"
-#include "call/inside.h"
+#include "call/call_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static void aim_at_own(tutti__operation_t *op)
     size_t esize = tutti_dtype_bytes(call->dtype), begin = call->count * rank, count = call->count;
 
     op->moved = (tutti__moved_t){ NULL, 0, 0 };
-    if (tutti__call_collective(call->kind) != TUTTI__REDUCE_SCATTER || op->with.packing != NULL ||
+    if (tutti__call_collective(call->kind) != TUTTI__REDUCE_SCATTER || op->with->packing != NULL ||
         call->sendbuf != call->recvbuf)
         return;
     if (call->kind == TUTTI_CALL_REDUCE_SCATTERV) {
@@ -116,7 +116,7 @@ static tutti_status_t restore_own(tutti__operation_t *op)
 
 static tutti_status_t need_pieces(tutti__operation_t *op)
 {
-    size_t room = TUTTI__MAX(op->with.npieces, 1);
+    size_t room = TUTTI__MAX(op->with->npieces, 1);
     tutti__piece_t *pieces;
 
     op->npieces = 0;
@@ -147,7 +147,7 @@ static tutti_status_t queue_pieces(const tutti__operation_t *op, double scale)
 
 static double scale_of(const tutti__operation_t *op, int after)
 {
-    const tutti__call_t *call = op->with.packing != NULL ? op->with.scaled : op->asked;
+    const tutti__call_t *call = op->with->packing != NULL ? op->with->scaled : op->asked;
 
     if (!tutti__call_reduces(call->kind))
         return 1;
@@ -159,7 +159,7 @@ static tutti__devent_t *ready_of(const tutti__operation_t *op)
 {
     if (op->stream_ready != NULL)
         return op->stream_ready;
-    return op->with.nready > 0 ? op->with.ready[0] : NULL;
+    return op->with->nready > 0 ? op->with->ready[0] : NULL;
 }
 
 /* Queue the packing, if there is any; *ret_ready: an event behind the data, or NULL. */
@@ -171,16 +171,16 @@ static tutti_status_t pack(tutti__operation_t *op, tutti__devent_t **ret_ready)
     tutti_status_t status = TUTTI_OK;
 
     *ret_ready = ready_of(op);
-    if (op->with.packing == NULL && !scales)
+    if (op->with->packing == NULL && !scales)
         return TUTTI_OK;
-    for (uint32_t i = 0; i < op->with.nready && status == TUTTI_OK; i++)
-        if (op->with.ready[i] != NULL)
-            status = ops->wait(lane->up, op->with.ready[i]);
+    for (uint32_t i = 0; i < op->with->nready && status == TUTTI_OK; i++)
+        if (op->with->ready[i] != NULL)
+            status = ops->wait(lane->up, op->with->ready[i]);
     if (status == TUTTI_OK && op->stream_ready != NULL)
         status = ops->wait(lane->up, op->stream_ready);
     op->npieces = 0;
-    if (status == TUTTI_OK && op->with.packing != NULL)
-        status = op->with.packing->pack(op->with.owner, op);
+    if (status == TUTTI_OK && op->with->packing != NULL)
+        status = op->with->packing->pack(op->with->owner, op);
     else
         tutti__operation_copy(op, (void *)(uintptr_t)op->call->sendbuf, op->asked->sendbuf,
                               op->exec.count);
@@ -196,8 +196,8 @@ static tutti_status_t unpack(tutti__operation_t *op, int is_queued)
     tutti_status_t status;
 
     op->npieces = 0;
-    if (op->with.packing != NULL)
-        op->with.packing->unpack(op->with.owner, op);
+    if (op->with->packing != NULL)
+        op->with->packing->unpack(op->with->owner, op);
     else if (op->unpacks && op->room.result > 0)
         tutti__operation_copy(op, op->asked->recvbuf, op->call->recvbuf, op->room.result);
     op->is_queued = op->npieces > 0 || is_queued;
@@ -205,7 +205,7 @@ static tutti_status_t unpack(tutti__operation_t *op, int is_queued)
     if (!op->is_queued)
         return TUTTI_OK;
     status = queue_pieces(op, scale_of(op, 1));
-    if (status != TUTTI_OK || op->with.detaches || op->npieces == 0)
+    if (status != TUTTI_OK || op->with->detaches || op->npieces == 0)
         return status;
     op->at = TUTTI__AT_RESULT;
     return device_of(op)->ops->record(lane_of(op)->done, lane_of(op)->up);
@@ -218,8 +218,8 @@ static int suits(const tutti__operation_t *op, const tutti__node_t *node)
 {
     const tutti__call_t *call = op->asked;
 
-    return node != NULL && !op->with.stays_in_host && tutti__call_device_tag(call) != 0 &&
-           (!is_scaled(call) || op->with.packing != NULL || call->kind == TUTTI_CALL_ALLREDUCE ||
+    return node != NULL && !op->with->stays_in_host && tutti__call_device_tag(call) != 0 &&
+           (!is_scaled(call) || op->with->packing != NULL || call->kind == TUTTI_CALL_ALLREDUCE ||
             call->prescale == 1) &&
            node->device_ops->serves(node, tutti__call_reduces(call->kind), call->dtype, call->op,
                                     call->op == TUTTI_AVG ? op->env->exec->size : 0);
@@ -233,7 +233,7 @@ static void place(tutti__operation_t *op)
 
     *call = *op->asked;
     aim_at_own(op);
-    if (!tutti__call_reduces(call->kind) || op->with.packing != NULL)
+    if (!tutti__call_reduces(call->kind) || op->with->packing != NULL)
         return;
     op->unpacks = call->postscale != 1;
     if (call->prescale != 1)
@@ -299,7 +299,7 @@ static tutti_status_t choose(tutti__operation_t *op)
     op->is_common = 0;
     if (device_of(op) == NULL)
         return tutti__fail(TUTTI_ERR_INTERNAL, "device memory without a device");
-    if (op->with.awaits_input)
+    if (op->with->awaits_input)
         (void)find_in_host(op, &in_host); /* needed if NCCL does not serve the call */
     status = need_pieces(op);
     if (status == TUTTI_OK)
@@ -325,9 +325,9 @@ static tutti_status_t choose(tutti__operation_t *op)
             return status;
         op->call = &op->own;
     }
-    op->is_certain = op->with.awaits_input && in_host != NULL && thread_may(op, in_host) &&
+    op->is_certain = op->with->awaits_input && in_host != NULL && thread_may(op, in_host) &&
                      (op->sched == NULL || thread_may(op, op->sched));
-    op->at = op->with.awaits_input ? TUTTI__AT_INPUT : TUTTI__AT_KEEP;
+    op->at = op->with->awaits_input ? TUTTI__AT_INPUT : TUTTI__AT_KEEP;
     return TUTTI_OK;
 }
 
@@ -397,8 +397,8 @@ static tutti_status_t launch(tutti__operation_t *op)
     op->exec.tag |= (uint8_t)tutti__call_device_tag(op->asked);
     op->exec.on_device = 1;
     op->exec.ready = ready;
-    if (op->with.detaches) {
-        op->exec.queued = !op->with.uses_stage && op->moved.own == NULL;
+    if (op->with->detaches) {
+        op->exec.queued = !op->with->uses_stage && op->moved.own == NULL;
         op->exec.then = lane_of(op)->up;
     } else {
         op->exec.queued = op->stream_ready != NULL && op->moved.own == NULL && !op->unpacks;
@@ -416,12 +416,14 @@ static tutti_status_t pass_sequencer(tutti__operation_t *op)
     int is_turn = op->at == TUTTI__AT_TURN;
     unsigned step = is_turn ? TUTTI__GATE_TURN : TUTTI__GATE_COME;
     tutti_status_t status = tutti__own_allows(op->env, exec->device->gate[step]);
-    uint32_t signature = op->with.tag != 0 ? op->with.signature
-                                           : tutti__call_signature(op->call, &op->exec, exec->size);
+    uint32_t signature = op->with->tag != 0
+                             ? op->with->signature
+                             : tutti__call_signature(op->call, &op->exec, exec->size);
 
     if (status == TUTTI_OK && op->run.sched == NULL)
-        status = tutti__sequencer_start(&op->sequencer, step, exec, &op->run,
-                                        op->with.tag != 0 ? op->with.tag : op->exec.tag, signature);
+        status =
+            tutti__sequencer_start(&op->sequencer, step, exec, &op->run,
+                                   op->with->tag != 0 ? op->with->tag : op->exec.tag, signature);
     if (status == TUTTI_OK)
         status = tutti__run_step(&op->run, &op->hint);
     if (status != TUTTI_OK)
@@ -467,9 +469,9 @@ static tutti_status_t look_at_input(tutti__operation_t *op)
 {
     tutti_status_t status = TUTTI_OK;
 
-    for (uint32_t i = 0; i < op->with.nready && status == TUTTI_OK; i++)
-        if (op->with.ready[i] != NULL)
-            status = device_of(op)->ops->query(op->with.ready[i]);
+    for (uint32_t i = 0; i < op->with->nready && status == TUTTI_OK; i++)
+        if (op->with->ready[i] != NULL)
+            status = device_of(op)->ops->query(op->with->ready[i]);
     if (status == TUTTI_OK)
         op->at = TUTTI__AT_KEEP;
     return status;

@@ -2,7 +2,7 @@
 /* The exchange of counts. See exchange.h. */
 #include "call/exchange.h"
 
-#include "call/inside.h"
+#include "call/call_inside.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -17,7 +17,7 @@
 #include "call/call.h"
 #include "call/env.h"
 
-/* Words in front of each number of the alltoall: the calls' heads; see compare.c. */
+/* Words in front of each number of the alltoall: the calls' heads; see compare_calls.c. */
 #define TUTTI__EXCHANGE_HEAD 4
 
 /* Zero it first. It is reused from call to call. */
@@ -34,7 +34,7 @@ void tutti__exchange_free(tutti__exchange_t *x);
 
 /* Begin. head: [TUTTI__EXCHANGE_HEAD] or NULL. is_zero: this rank makes a zero contribution, gives
    nothing and expects nothing. A call without recvcounts does not know its receive counts.
-   *ret_common: see inside.h. */
+   *ret_common: see call_inside.h. */
 tutti_status_t tutti__exchange_start(tutti__exchange_t *x, const tutti__call_env_t *env,
                                      tutti__run_t *run, const tutti__call_t *call,
                                      const uint64_t *head, int is_zero, int *ret_common);

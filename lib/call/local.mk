@@ -8,13 +8,13 @@ libtutti_all_la_SOURCES += \
     %reldir%/call_prepare.c \
     %reldir%/call_sides.c \
     %reldir%/call_sides.h \
-    %reldir%/compare.c \
-    %reldir%/compare.h \
+    %reldir%/compare_calls.c \
+    %reldir%/compare_calls.h \
     %reldir%/device_route.c \
     %reldir%/env.h \
     %reldir%/exchange.c \
     %reldir%/exchange.h \
-    %reldir%/inside.h \
+    %reldir%/call_inside.h \
     %reldir%/operation.c \
     %reldir%/operation.h \
     %reldir%/own.c \

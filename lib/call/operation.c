@@ -4,7 +4,7 @@
 
 #include "base/own_thread.h"
 #include "base/status.h"
-#include "call/inside.h"
+#include "call/call_inside.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -49,6 +49,7 @@ static inline void begin(tutti__operation_t *op, const tutti__call_t *call)
     op->is_common = op->polls = op->has_compared = op->is_staged = op->is_queued = op->is_certain =
         0;
     op->bytes = 0;
+    op->run_sched = NULL;
     op->is_keeping = 0;
     op->stream_ready = NULL;
 }
@@ -58,9 +59,8 @@ void tutti__operation_start(tutti__operation_t *op, const tutti__call_t *call,
 {
     assert(with->packing == NULL || op->env->is_agreed);
     begin(op, call);
-    op->with = *with;
+    op->with = with;
     op->at = first_of(call);
-    /* Its own event stands behind the present work of the stream, even if the comparison is long. */
     if (TUTTI__UNLIKELY(call->has_stream && call->on_device))
         op->stream_ready = op->env->exec->device->lane[op->lane].ready;
 }
@@ -71,8 +71,8 @@ void tutti__operation_start_counts(tutti__operation_t *op, const tutti__call_t *
 
     assert(op->env->is_agreed);
     begin(op, call);
-    op->with = nothing;
-    op->with.nready = (uint32_t)is_zero;
+    op->with = &nothing;
+    op->is_zero = is_zero;
     op->at = TUTTI__AT_COUNTS;
     op->exchange.is_verdict = -1; /* not begun */
     op->polls = op->env->shape->nhosts > 1;
@@ -85,7 +85,7 @@ tutti_status_t tutti__operation_start_own(tutti__operation_t *op, tutti__collect
 
     assert(exec->count > 0);
     begin(op, NULL);
-    op->with = nothing;
+    op->with = &nothing;
     op->exec = *exec;
     /* The signature contains the count, so ranks with different counts do not match. */
     op->exec.signature = (uint32_t)exec->tag << 24 ^ (uint32_t)exec->count;
@@ -114,9 +114,9 @@ tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t
 {
     tutti_status_t status;
 
-    if (op->with.tag != 0) {
-        op->exec.tag = op->with.tag;
-        op->exec.signature = op->with.signature;
+    if (op->with->tag != 0) {
+        op->exec.tag = op->with->tag;
+        op->exec.signature = op->with->signature;
     } else if (op->call != NULL && sched->nchans > 0) {
         op->exec.signature = tutti__call_signature(op->call, &op->exec, op->env->exec->size);
     }
@@ -182,8 +182,8 @@ static inline tutti_status_t pack(tutti__operation_t *op)
 {
     if (op->call == NULL)
         return TUTTI_OK;
-    if (TUTTI__UNLIKELY(op->with.packing != NULL && !op->is_staged))
-        return op->with.packing->pack(op->with.owner, op);
+    if (TUTTI__UNLIKELY(op->with->packing != NULL && !op->is_staged))
+        return op->with->packing->pack(op->with->owner, op);
     tutti__call_begin(op->call, &op->room, &op->exec);
     return TUTTI_OK;
 }
@@ -246,14 +246,15 @@ static inline tutti_status_t choose(tutti__operation_t *op)
     op->exec.meet = !op->env->is_agreed && !op->has_compared && sched->nchans > 0 &&
                     op->env->shape->nhosts == 1;
     op->at = TUTTI__AT_RUN;
+    op->run_sched = sched;
     return tutti__operation_run(op, sched);
 }
 
 /* The run in host memory is done. */
 static inline tutti_status_t end_run(tutti__operation_t *op)
 {
-    if (TUTTI__UNLIKELY(op->with.packing != NULL && !op->is_staged))
-        op->with.packing->unpack(op->with.owner, op);
+    if (TUTTI__UNLIKELY(op->with->packing != NULL && !op->is_staged))
+        op->with->packing->unpack(op->with->owner, op);
     else if (op->call != NULL)
         tutti__call_end(op->call, &op->room, &op->exec);
     return end_call(op);
@@ -307,8 +308,8 @@ static tutti_status_t step_counts(tutti__operation_t *op)
     if (is_barred(op))
         return TUTTI__AGAIN;
     if (op->exchange.is_verdict < 0)
-        return tutti__exchange_start(&op->exchange, op->env, &op->run, op->asked, NULL,
-                                     (int)op->with.nready, &op->is_common);
+        return tutti__exchange_start(&op->exchange, op->env, &op->run, op->asked, NULL, op->is_zero,
+                                     &op->is_common);
     status = step_run(op);
     if (status != TUTTI_OK)
         return status;

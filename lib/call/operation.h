@@ -16,7 +16,7 @@
 #ifndef TUTTI__CALL_OPERATION_H
 #define TUTTI__CALL_OPERATION_H
 
-#include "call/compare.h"
+#include "call/compare_calls.h"
 #include "call/pairs.h"
 #include "call/sequencer.h"
 #include "call/staged.h"
@@ -81,9 +81,10 @@ struct tutti__operation {
     tutti__at_t at;
     const tutti__call_t *asked; /* valid until the end; NULL: a collective of the library's own */
     const tutti__call_t *call;  /* what runs: asked, or its form in other buffers */
-    tutti__call_with_t with;
+    const tutti__call_with_t *with;
     tutti__hint_t hint; /* while AGAIN: what the operation waits for */
-    int is_common;      /* after an error: see inside.h */
+    int is_common;      /* after an error: see call_inside.h */
+    int is_zero;        /* COUNTS: this rank makes a zero contribution */
     int polls;          /* only polling advances it: MPI, or a device */
     int has_compared;   /* all ranks have the same call */
     size_t bytes;       /* cost of the run for the stepping thread */
@@ -92,6 +93,7 @@ struct tutti__operation {
     tutti__exec_call_t exec;
     tutti__want_t want;
     int in_place;
+    const tutti__sched_t *run_sched; /* of the last run in host memory; NULL: there was none */
     tutti__call_room_t room;
     tutti__compare_t compare;
     tutti__exchange_t exchange;
@@ -119,7 +121,7 @@ void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env,
                            tutti__pairs_t *pairs);
 void tutti__operation_fini(tutti__operation_t *op);
 
-/* Begin a checked call. Then step. */
+/* Begin a checked call. Then step. call, with: valid until the end. */
 void tutti__operation_start(tutti__operation_t *op, const tutti__call_t *call,
                             const tutti__call_with_t *with);
 /* The exchange of a call's counts alone; the results are in op->exchange. */
@@ -137,8 +139,8 @@ tutti_status_t tutti__operation_step_left(tutti__operation_t *op);
 /* Does it wait for a rank that has left? */
 int tutti__operation_awaits_left(const tutti__operation_t *op);
 
-/* Give up; does nothing at the end. After a common error: only cleans up. Otherwise the communicator
-   has ended, and no buffer of the call is touched any more. */
+/* Give up; does nothing at the end. After a common error this only cleans up. Otherwise the
+   communicator has ended, and no buffer of the call is touched any more. */
 void tutti__operation_cancel(tutti__operation_t *op);
 
 /* Changes with all progress that no shared word shows. */

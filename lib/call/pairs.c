@@ -21,7 +21,7 @@
 #include "call/pairs.h"
 
 #include "base/names.h"
-#include "call/inside.h"
+#include "call/call_inside.h"
 
 #include <assert.h>
 #include <string.h>

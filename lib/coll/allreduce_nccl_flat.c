@@ -3,7 +3,7 @@
  * Allreduce of device memory by one NCCL communicator of all ranks of all hosts.
  *
  * NCCL moves the data between hosts by its own transports, from device to device if the network
- * can. Only the gate before each call goes through host memory, see engine/flat.h. It is chosen
+ * can. Only the gate before each call goes through host memory, see call/sequencer.h. It is chosen
  * only if TUTTI_ALGORITHM names it, and exists only for the world, opened with it
  * (api/device_flat.c). On one host it is the same as `node`.
  *

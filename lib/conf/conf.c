@@ -29,7 +29,8 @@ typedef enum {
     CONF_NUMBER,  /* int64_t; -1 if not given */
     CONF_CHOICE,  /* uint64_t or int64_t: index into `choices` */
     CONF_WORD,    /* char[]: one of `choices`, in the spelling of the table */
-    CONF_TEXT     /* char[] */
+    CONF_TEXT,    /* char[] */
+    CONF_SECRET   /* char[] that is never printed */
 } type_t;
 
 typedef struct {
@@ -152,8 +153,8 @@ static const row_t rows[] = {
       "    libtutti.so, or in the configured libdir if the program is linked with libtutti.a.",
       0, SIZE(module_dir), NULL },
     { "TUTTI_BOOT", CONF_TEXT, AT(boot), "",
-      "How ranks find each other: self (no other ranks), mpi, or local:NAME. Not set: as the\n"
-      "    launcher's variables say.",
+      "How ranks find each other: self (no other ranks), mpi, env (MASTER_ADDR and so on, or a\n"
+      "    launcher's variables, without MPI), or local:NAME. Not set: as the variables say.",
       0, SIZE(boot), NULL },
     { "TUTTI_RANK", CONF_NUMBER, AT(rank), "",
       "Rank of this process, from 0, for TUTTI_BOOT=local:NAME.",
@@ -161,6 +162,17 @@ static const row_t rows[] = {
     { "TUTTI_SIZE", CONF_NUMBER, AT(size), "",
       "Number of ranks, for TUTTI_BOOT=local:NAME.",
       1, MOST_RANKS, NULL },
+    { "TUTTI_PORT", CONF_NUMBER, AT(port), "",
+      "TCP port at which rank 0 listens if the ranks meet without MPI. Not set: MASTER_PORT, or\n"
+      "    the first free one of the 16 ports above it if torchrun's agent uses MASTER_PORT.",
+      1, 65535, NULL },
+    { "TUTTI_JOB_SECRET", CONF_SECRET, AT(job_secret), "",
+      "Secret of the job, equal on all ranks: a process that does not prove it cannot join. For\n"
+      "    ranks that meet without MPI. Needs libcrypto.",
+      0, SIZE(job_secret), NULL },
+    { "TUTTI_JOB_SECRET_FILE", CONF_TEXT, AT(job_secret_file), "",
+      "File with the job's secret, instead of TUTTI_JOB_SECRET.",
+      0, SIZE(job_secret_file), NULL },
     { "TUTTI_INTERFACE", CONF_TEXT, AT(interface), "",
       "Network interface between hosts, such as eth0. Not set: the first interface that is up.",
       0, SIZE(interface), NULL },
@@ -240,6 +252,7 @@ static int put(tutti__conf_t *conf, const row_t *row, const char *text)
 
     switch (row->type) {
     case CONF_TEXT:
+    case CONF_SECRET:
         return put_text(row, text, strlen(text), field);
     case CONF_WORD:
         return put_word(row, text, field);
@@ -261,6 +274,7 @@ void tutti__conf_defaults(tutti__conf_t *ret_conf)
     memset(ret_conf, 0, sizeof(*ret_conf));
     ret_conf->rank = -1;
     ret_conf->size = -1;
+    ret_conf->port = -1;
     ret_conf->device_id = -1;
     for (size_t i = 0; i < ROWS; i++) {
         int ok = rows[i].value[0] == '\0' || put(ret_conf, &rows[i], rows[i].value);
@@ -318,6 +332,7 @@ static void describe(const row_t *row, char *text, size_t room)
         snprintf(text, room, "%s", row->choices);
         break;
     case CONF_TEXT:
+    case CONF_SECRET:
         snprintf(text, room, "text, up to %" PRIu64 " bytes", most - 1);
         break;
     }
@@ -354,6 +369,7 @@ int tutti__conf_row(size_t i, tutti__conf_row_t *ret_row)
         return 0;
     ret_row->name = rows[i].name;
     ret_row->standard = rows[i].value;
+    ret_row->is_secret = rows[i].type == CONF_SECRET;
     describe(&rows[i], ret_row->allowed, sizeof(ret_row->allowed));
     return 1;
 }
@@ -484,6 +500,10 @@ static tutti_status_t check_rest(const tutti__conf_t *conf, int *ret_help)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "TUTTI_BOOT=%s needs TUTTI_RANK and TUTTI_SIZE; %s is not set",
                            conf->boot, conf->rank < 0 ? "TUTTI_RANK" : "TUTTI_SIZE");
+    if (conf->job_secret[0] != '\0' && conf->job_secret_file[0] != '\0')
+        return tutti__fail(
+            TUTTI_ERR_INVALID_ARGUMENT,
+            "TUTTI_JOB_SECRET and TUTTI_JOB_SECRET_FILE are both set; one is enough");
     return TUTTI_OK;
 }
 
@@ -498,7 +518,7 @@ static tutti_status_t read_environment(tutti__conf_t *conf)
             continue;
         describe(&rows[i], allowed, sizeof(allowed));
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "%s=%.80s makes no sense; allowed: %s",
-                           rows[i].name, text, allowed);
+                           rows[i].name, rows[i].type == CONF_SECRET ? "..." : text, allowed);
     }
     return TUTTI_OK;
 }

@@ -46,12 +46,16 @@ typedef struct {
 
 typedef struct {
     tutti__conf_shared_t shared;
-    int64_t log_level;              /* TUTTI_LOG: tutti__log_level_t */
-    char isa[TUTTI__CONF_TEXT];     /* TUTTI_TEST_ISA: as tutti__reduce_force takes it */
-    char host_id[TUTTI__CONF_TEXT]; /* TUTTI_HOST_ID: "" = by machine */
-    char module_dir[4096];          /* TUTTI_MODULE_DIR: "" = the installed folder */
-    char boot[TUTTI__CONF_TEXT];    /* TUTTI_BOOT: "" = by launcher; "self"; "mpi"; "local:NAME" */
-    int64_t rank, size;             /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not set */
+    int64_t log_level;                /* TUTTI_LOG: tutti__log_level_t */
+    char isa[TUTTI__CONF_TEXT];       /* TUTTI_TEST_ISA: as tutti__reduce_force takes it */
+    char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = by machine */
+    char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = the installed folder */
+    char boot[TUTTI__CONF_TEXT];      /* TUTTI_BOOT: "" = by launcher; "self"; "mpi"; "env";
+                                    "local:NAME" */
+    int64_t rank, size;               /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not set */
+    int64_t port;                     /* TUTTI_PORT: where rank 0 listens; -1: not set */
+    char job_secret[1024];            /* TUTTI_JOB_SECRET; "": none */
+    char job_secret_file[4096];       /* TUTTI_JOB_SECRET_FILE; "": none */
     char interface[TUTTI__CONF_TEXT]; /* TUTTI_INTERFACE: network interface of the side channel */
     char tuned[4096];                 /* TUTTI_TUNED: "" = this machine's file; "none" */
     char device[TUTTI__CONF_TEXT];    /* TUTTI_DEVICE: "auto"; "none"; a module's name */
@@ -105,9 +109,13 @@ const char *tutti__conf_nccl_host(void);
 /* The number of ranks in the launcher's variables; 0: no launcher. ret_name: the launcher's name
    for messages ("mpirun"); not changed if the result is 0. */
 int tutti__conf_launcher_size(const char **ret_name);
-/* This process's rank in the launcher's variables; -1: not set. MPI may use another rank. */
+/* The number of ranks of the job: WORLD_SIZE, if env:// is complete (see job.c); otherwise the
+   launcher's; 0: not known. */
+int tutti__conf_job_size(void);
+/* This process's rank in env:// or in the launcher's variables; -1: not set. MPI may use another
+   rank. */
 int tutti__conf_launcher_rank(void);
-/* The number of ranks that the launcher has started on this host (srun: on the job's first host);
+/* The number of ranks that env:// or the launcher has on this host (srun: on the job's first host);
    0: not known. With several hosts, rank 0's number is used, as with all settings. */
 int tutti__conf_launcher_local_size(void);
 /* A text that is equal on all ranks of the launcher's job on this host, and different in other
@@ -122,6 +130,37 @@ typedef enum {
 } tutti__conf_company_t;
 /* ret_text: the variables and their values; not changed if none contradicts. */
 tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes);
+
+/*
+ * This process's place in a job whose ranks meet without MPI, from the variables of env:// (as in
+ * PyTorch) or of a launcher. See job.c for the variables and their order.
+ */
+typedef struct {
+    char source[64];       /* for messages: "env://", "mpirun's variables", "srun's variables" */
+    uint32_t rank, size;   /* size 0: no variables of a job */
+    char missing[96];      /* "": complete; otherwise the variables that are not set */
+    char addr[256];        /* name or address of rank 0's host; "": all ranks are on this host */
+    uint32_t port;         /* of rank 0; also distinguishes jobs */
+    char port_source[32];  /* where the port is from: "MASTER_PORT" */
+    int port_is_taken;     /* torchrun's agent listens at `port`: rank 0 takes a port above it */
+    char run[256];         /* the job's name; "": none */
+    uint64_t restart;      /* how often the job was started again */
+    int is_env;            /* the source is env:// */
+    int is_launcher_equal; /* a launcher has the same rank and size as env:// */
+} tutti__conf_job_t;
+
+/*
+ * TUTTI_ERR_INVALID_ARGUMENT if the variables contradict each other.
+ *
+ * told  TUTTI_BOOT=env: variables count that Slurm sets outside of srun as well
+ */
+tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_job_t *ret_job);
+
+/* 1: env:// or the launcher has one rank. */
+int tutti__conf_job_is_one(void);
+
+/* 1: the launcher provides no PMI, so MPI cannot start from its variables: srun --mpi=none. */
+int tutti__conf_launcher_lacks_mpi(void);
 
 /* The MPI of the launcher: "openmpi", "mpich", or NULL if the launcher serves several. */
 const char *tutti__conf_launcher_mpi(void);

@@ -17,6 +17,7 @@ typedef struct {
 /* A row of the table, as text. */
 typedef struct {
     const char *name, *standard; /* "": not set */
+    int is_secret;               /* its value must not be printed */
     char allowed[128];
 } tutti__conf_row_t;
 
@@ -31,6 +32,14 @@ int tutti__conf_next_unknown(char ***at, char ret_name[64], const char **ret_gue
 
 /* A variable's value; NULL if it is not set, or empty. */
 const char *tutti__conf_text(const char *name);
+
+/* Whole numbers of launchers' variables; -1: not set, or no number up to INT_MAX. */
+int tutti__conf_int(const char *name);
+/* RANK and WORLD_SIZE, if they are valid, with more than one rank, and MASTER_ADDR is set.
+   0: otherwise. */
+int tutti__conf_env(uint32_t *ret_rank, uint32_t *ret_size);
+/* The rank in the launcher's variables alone; -1: not set. */
+int tutti__conf_launcher_own_rank(void);
 
 /* Is `name` a setting that a tuned file may hold? */
 int tutti__conf_is_tunable(const char *name);

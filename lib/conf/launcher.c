@@ -11,11 +11,10 @@
  *                        set only in processes that srun has started
  *   PMIX_RANK            has no variable for the size. The launchers that set it (Open MPI, srun)
  *                        also set a variable of the table
- *   RANK and WORLD_SIZE  name no launcher, and so no MPI. They only prevent that a process becomes
- *                        a world of one: see tutti__conf_company
+ *   RANK and WORLD_SIZE  name no launcher, and so no MPI; see job.c. Without MASTER_ADDR they only
+ *                        prevent that a process becomes a world of one: see tutti__conf_company
  */
-#include "conf/conf.h"
-
+#include "conf/conf_inside.h"
 #include "conf/parse.h"
 
 #include <limits.h>
@@ -44,7 +43,7 @@ static const struct {
     [SRUN] = { "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE", "srun", NULL },
 };
 
-static int read_int(const char *name)
+int tutti__conf_int(const char *name)
 {
     const char *text = secure_getenv(name);
     uint64_t value;
@@ -58,7 +57,7 @@ static int read_int(const char *name)
 static int find(void)
 {
     for (int i = 0; i < LAUNCHERS; i++)
-        if (read_int(launchers[i].size) > 0)
+        if (tutti__conf_int(launchers[i].size) > 0)
             return i;
     return -1;
 }
@@ -69,7 +68,8 @@ static int find_name(void)
 {
     int found = find();
 
-    if (found == MPIEXEC && read_int(launchers[SRUN].size) > 0 && read_int("MPI_LOCALNRANKS") < 0)
+    if (found == MPIEXEC && tutti__conf_int(launchers[SRUN].size) > 0 &&
+        tutti__conf_int("MPI_LOCALNRANKS") < 0)
         return SRUN;
     return found;
 }
@@ -81,14 +81,50 @@ int tutti__conf_launcher_size(const char **ret_name)
     if (found < 0)
         return 0;
     *ret_name = launchers[find_name()].launcher;
-    return read_int(launchers[found].size);
+    return tutti__conf_int(launchers[found].size);
+}
+
+int tutti__conf_env(uint32_t *ret_rank, uint32_t *ret_size)
+{
+    int rank = tutti__conf_int("RANK"), size = tutti__conf_int("WORLD_SIZE");
+
+    if (size <= 1 || rank < 0 || rank >= size || tutti__conf_text("MASTER_ADDR") == NULL)
+        return 0;
+    *ret_rank = (uint32_t)rank;
+    *ret_size = (uint32_t)size;
+    return 1;
+}
+
+int tutti__conf_job_size(void)
+{
+    uint32_t rank, size;
+    const char *name;
+
+    return tutti__conf_env(&rank, &size) ? (int)size : tutti__conf_launcher_size(&name);
+}
+
+/* With --mpi=none, srun sets none of these. An MPI that is started then ends the process (Open MPI)
+   or is a world of one. */
+int tutti__conf_launcher_lacks_mpi(void)
+{
+    return find_name() == SRUN && tutti__conf_text("PMIX_RANK") == NULL &&
+           tutti__conf_text("PMI_RANK") == NULL && tutti__conf_text("PMI_FD") == NULL &&
+           tutti__conf_text("PMIX_NAMESPACE") == NULL &&
+           tutti__conf_text("I_MPI_PMI_LIBRARY") == NULL;
+}
+
+int tutti__conf_launcher_own_rank(void)
+{
+    int found = find();
+
+    return found < 0 ? -1 : tutti__conf_int(launchers[found].rank);
 }
 
 int tutti__conf_launcher_rank(void)
 {
-    int found = find();
+    uint32_t rank, size;
 
-    return found < 0 ? -1 : read_int(launchers[found].rank);
+    return tutti__conf_env(&rank, &size) ? (int)rank : tutti__conf_launcher_own_rank();
 }
 
 /* The number at the beginning of the text: srun writes "4(x2),3" for two nodes with 4 tasks and a
@@ -98,8 +134,11 @@ int tutti__conf_launcher_local_size(void)
     int found = find_name();
     const char *text = found < 0 ? NULL : secure_getenv(launchers[found].local);
     char number[16];
+    uint32_t rank, size;
     uint64_t value;
 
+    if (tutti__conf_env(&rank, &size))
+        return TUTTI__MAX(tutti__conf_int("LOCAL_WORLD_SIZE"), 0);
     if (text == NULL)
         return 0;
     snprintf(number, sizeof(number), "%.*s", (int)strcspn(text, "(,"), text);
@@ -137,19 +176,19 @@ static int find_rank(char *ret_text, size_t text_bytes)
     const char *name = NULL;
 
     for (size_t i = 0; i < sizeof(ranks_only) / sizeof(*ranks_only) && name == NULL; i++)
-        if (read_int(ranks_only[i]) > 0)
+        if (tutti__conf_int(ranks_only[i]) > 0)
             name = ranks_only[i];
     for (int i = 0; i < LAUNCHERS && name == NULL; i++)
-        if (read_int(launchers[i].rank) > 0)
+        if (tutti__conf_int(launchers[i].rank) > 0)
             name = launchers[i].rank;
     if (name != NULL)
-        snprintf(ret_text, text_bytes, "%s=%d", name, read_int(name));
+        snprintf(ret_text, text_bytes, "%s=%d", name, tutti__conf_int(name));
     return name != NULL;
 }
 
 tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
 {
-    int rank = read_int("RANK"), size = read_int("WORLD_SIZE");
+    int rank = tutti__conf_int("RANK"), size = tutti__conf_int("WORLD_SIZE");
 
     /* Set by torchrun and similar programs, also inside mpirun -np 1. */
     if (size > 1 && rank >= 0 && rank < size) {
@@ -162,8 +201,8 @@ tutti__conf_company_t tutti__conf_company(char *ret_text, size_t text_bytes)
     if (find_rank(ret_text, text_bytes))
         return TUTTI__CONF_IN_COMPANY;
     for (size_t i = 0; i < sizeof(sizes_only) / sizeof(*sizes_only); i++)
-        if (read_int(sizes_only[i]) > 1) {
-            snprintf(ret_text, text_bytes, "%s=%d", sizes_only[i], read_int(sizes_only[i]));
+        if (tutti__conf_int(sizes_only[i]) > 1) {
+            snprintf(ret_text, text_bytes, "%s=%d", sizes_only[i], tutti__conf_int(sizes_only[i]));
             return TUTTI__CONF_PERHAPS_ALONE;
         }
     return TUTTI__CONF_ALONE;

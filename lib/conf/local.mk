@@ -4,6 +4,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/conf.c \
     %reldir%/conf.h \
     %reldir%/conf_inside.h \
+    %reldir%/job.c \
     %reldir%/launcher.c \
     %reldir%/parse.c \
     %reldir%/parse.h \

@@ -130,3 +130,38 @@ size_t tutti__parse_distance(const char *a, const char *b)
     }
     return row[nb];
 }
+
+static int is_of_host(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '-' || c == '_';
+}
+
+/* In brackets stand numbers and ranges of numbers; the first number counts. */
+int tutti__parse_first_host(const char *list, char *ret_host, size_t room)
+{
+    int inside = 0, is_first = 0;
+    char host[256];
+    size_t used = 0;
+
+    for (; *list != '\0' && (inside || *list != ','); list++) {
+        if (!inside && *list == '[') {
+            inside = is_first = 1;
+        } else if (inside && *list == ']') {
+            inside = 0;
+        } else if (!is_of_host(*list) && !(inside && *list == ',')) {
+            return 0;
+        } else if (!inside || (is_first && *list >= '0' && *list <= '9')) {
+            if (used + 1 >= sizeof(host))
+                return 0;
+            host[used++] = *list;
+        } else {
+            is_first = 0;
+        }
+    }
+    if (inside || used == 0 || used >= room)
+        return 0;
+    memcpy(ret_host, host, used);
+    ret_host[used] = '\0';
+    return 1;
+}

@@ -25,6 +25,10 @@ int tutti__parse_boolean(const char *text, int *ret_on);
 /* The index, from 0, of the text in a list such as "one|two|three", in any case. */
 int tutti__parse_choice(const char *text, const char *choices, uint64_t *ret_index);
 
+/* The first host of Slurm's list of nodes: "rack1n03" of "rack1n[03-06,9],rack2n1". Host names have
+   letters, digits, '.', '-' and '_'. */
+int tutti__parse_first_host(const char *list, char *ret_host, size_t room);
+
 /* Levenshtein distance: letters to change, insert or delete. If a text has more than 63 letters,
    the longer one's length. */
 size_t tutti__parse_distance(const char *a, const char *b);

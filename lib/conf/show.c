@@ -51,7 +51,7 @@ void tutti__conf_show(void (*setting)(void *arg, const tutti__conf_shown_t *show
         tutti__conf_t scratch;
 
         if (text != NULL) {
-            shown.value = text;
+            shown.value = row.is_secret ? "(hidden)" : text;
             shown.from = "environment";
             if (!tutti__conf_row_put(&scratch, i, text))
                 shown.wrong = row.allowed;

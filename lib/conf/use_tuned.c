@@ -29,11 +29,8 @@ static uint64_t local_ranks(const tutti__conf_t *conf)
 
 static int is_one_host(const tutti__conf_t *conf)
 {
-    const char *name;
-
     return tutti__conf_is_local(conf) ||
-           (local_ranks(conf) > 0 &&
-            local_ranks(conf) == (uint64_t)tutti__conf_launcher_size(&name));
+           (local_ranks(conf) > 0 && local_ranks(conf) == (uint64_t)tutti__conf_job_size());
 }
 
 /* Will another rank's settings replace this rank's, as far as the launcher's variables tell? */

@@ -175,7 +175,6 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
                  tutti__bucket_fits_device(bucket, lanes->env->exec->device));
     tutti_status_t status = TUTTI_OK;
 
-    with->tag = TUTTI__TAG_BUCKET;
     with->signature = (uint32_t)tutti__hash(&bucket->number, sizeof(uint32_t));
     lane->call = r->call;
     lane->call.on_device = is_device;
@@ -191,7 +190,6 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
 static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__request_t *r = lane->first->first;
-    tutti__call_with_t with = { .tag = 0 };
     tutti_status_t status;
 
     if (lane->first->nrequests == 0)
@@ -203,10 +201,11 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
     if (lane->counting) {
         tutti__operation_start_counts(&lane->op, &r->call, r->is_zero);
     } else {
-        status = make_call(lanes, lane, &with);
+        lane->with = (tutti__call_with_t){ .tag = TUTTI__TAG_BUCKET };
+        status = make_call(lanes, lane, &lane->with);
         if (status != TUTTI_OK)
             return status;
-        tutti__operation_start(&lane->op, &lane->call, &with);
+        tutti__operation_start(&lane->op, &lane->call, &lane->with);
     }
     assert(!lane->running);
     lane->op.bytes = tutti__bucket_bytes(lane->first);

@@ -18,8 +18,9 @@ typedef struct {
     tutti__operation_t op;
     tutti__bucket_t *first, *last; /* first: in flight, if running */
     int running;
-    int counting;            /* the operation exchanges counts */
-    tutti__call_t call;      /* the call that serves the first bucket */
+    int counting;       /* the operation exchanges counts */
+    tutti__call_t call; /* the call that serves the first bucket */
+    tutti__call_with_t with;
     tutti__devent_t **ready; /* [ready_room] */
     size_t ready_room;
     tutti__arena_t *arena; /* of `fuse` */

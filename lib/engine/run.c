@@ -118,8 +118,9 @@ static void what(void *subject, const char *time, char *text, size_t bytes)
 {
     const run_t *r = subject;
 
-    snprintf(text, bytes, "waited %s in %s (direct) for %s", time, tutti__tag_name(tag_of(r)),
-             whom(r));
+    (void)time;
+    snprintf(text, bytes, "waited %.3g s in %s (direct) for %s",
+             (double)r->op->env->conf->timeout_ms / 1000, tutti__tag_name(tag_of(r)), whom(r));
 }
 
 /* A device does not tell which rank it waits for, so a peer's report of the cause may follow. */
@@ -158,7 +159,8 @@ static tutti_status_t check(run_t *r)
     if (tutti__late_is_due(r->env->watch, r->since_ns, r->checked_ns, now))
         warn(r, now - r->since_ns);
     r->checked_ns = now;
-    return tutti__late_check(r->env->watch, &late, r->since_ns, now, r->env->timeout_ms * 1000000u)
+    return tutti__late_check(r->env->watch, &late, r->since_ns, now,
+                             r->op->env->conf->timeout_ms * 1000000u)
                ? tutti__watch_alive(r->env->watch)
                : TUTTI_OK;
 }

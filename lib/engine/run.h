@@ -11,7 +11,6 @@ typedef struct {
     tutti__watch_t *watch;
     tutti__boot_t *boot;
     const tutti__machine_t *machine;
-    uint64_t timeout_ms;
     uint32_t rank, size;
     int spins; /* each rank has a processor */
     int is_group;

@@ -183,9 +183,10 @@ tutti_status_t tutti__wait_check(tutti__engine_t *e, tutti__waiter_t *w)
         return TUTTI_ERR_TIMEOUT;
     w->wait.engine = e;
     request = tutti__wait_first(w);
-    if (request == NULL ||
-        (request->joins && now < atomic_load(&e->signals.moved_ns) + w->limit_ns)) {
-        w->deadline_ns = now + w->limit_ns;
+    if (request == NULL)
+        return TUTTI_OK;
+    if (request->joins && now < atomic_load(&e->signals.moved_ns) + w->limit_ns) {
+        w->deadline_ns = atomic_load(&e->signals.moved_ns) + w->limit_ns;
         return TUTTI_OK;
     }
     if (tutti__late_check(e->env.watch, &late, w->deadline_ns - w->limit_ns, now, w->limit_ns))

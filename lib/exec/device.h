@@ -65,8 +65,8 @@ void tutti__device_leave(const tutti__exec_device_t *device, int before);
 /* Has NCCL queued work that has not completed? */
 int tutti__device_is_queued(const tutti__exec_device_t *device);
 
-/* Abort all of NCCL's work; its lanes return errors from now on. The calling thread's current device
-   does not change. Any thread. */
+/* Abort all of NCCL's work; its lanes return errors from now on. The calling thread's current
+   device does not change. Any thread. */
 void tutti__device_abort(const tutti__exec_device_t *device);
 
 /* Longest wait for device work after an error. */

@@ -19,7 +19,7 @@
  * Slots of the lane: those of channels from the first on, those for packing from the
  * last downwards.
  */
-#include "exec/inside.h"
+#include "exec/exec_inside.h"
 
 #include "base/status.h"
 

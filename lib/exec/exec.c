@@ -7,7 +7,7 @@
  * and both ends of its channel. So an operation is a table look-up, a clamp, and the work of the
  * transport or the kernel. Divisions, comparisons of names and allocations belong in start.c.
  */
-#include "exec/inside.h"
+#include "exec/exec_inside.h"
 
 #include "base/compiler.h"
 #include "base/status.h"

@@ -176,10 +176,10 @@ static inline int tutti__run_untouched(const tutti__run_t *run)
  */
 void tutti__run_cancel(tutti__run_t *run);
 
-/* Was the schedule of the last run, in host memory, one node operation on whole buffers? 1: that
-   operation, with a reducer of its own. */
-int tutti__run_as_one(const tutti__run_t *run, tutti__node_call_t *ret_call,
-                      tutti__reducer_t *ret_reducer);
+/* Was `sched`, the schedule of the last run, in host memory, one node operation on whole buffers?
+   1: that operation, with a reducer of its own. */
+int tutti__run_as_one(const tutti__run_t *run, const tutti__sched_t *sched,
+                      tutti__node_call_t *ret_call, tutti__reducer_t *ret_reducer);
 
 /* Does a schedule use a transport that this thread may not drive? is_engine: the library's
    own thread. */

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 libtutti_all_la_SOURCES += \
-    %reldir%/device.c \
+    %reldir%/use_device.c \
     %reldir%/device.h \
     %reldir%/direct.c \
     %reldir%/exec.c \
     %reldir%/exec.h \
-    %reldir%/inside.h \
+    %reldir%/exec_inside.h \
     %reldir%/on_device.c \
     %reldir%/start.c

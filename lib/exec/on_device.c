@@ -7,7 +7,7 @@
  * expected: NCCL may not serve the call, or the host's ranks may have different calls. The lane
  * must then be in the state before the run.
  */
-#include "exec/inside.h"
+#include "exec/exec_inside.h"
 
 #include "base/status.h"
 #include "base/time.h"

@@ -6,7 +6,7 @@
  * channels if they are the same, its blocks if their number and size are the same. Tables of block
  * lengths belong to the caller and are read in each call.
  */
-#include "exec/inside.h"
+#include "exec/exec_inside.h"
 
 #include "base/compiler.h"
 #include "base/status.h"
@@ -416,16 +416,13 @@ void tutti__run_cancel(tutti__run_t *run)
     run->sched = NULL;
 }
 
-int tutti__run_as_one(const tutti__run_t *run, tutti__node_call_t *ret_call,
-                      tutti__reducer_t *ret_reducer)
+int tutti__run_as_one(const tutti__run_t *run, const tutti__sched_t *sched,
+                      tutti__node_call_t *ret_call, tutti__reducer_t *ret_reducer)
 {
-    const tutti__sched_t *sched = run->sched;
-    int is_looped;
+    int is_looped = sched->nops == 3 && sched->ops[0].kind == TUTTI__LOOP && run->trips == 1;
 
-    if (sched == NULL || run->device != NULL)
-        return 0;
-    is_looped = sched->nops == 3 && sched->ops[0].kind == TUTTI__LOOP && run->trips == 1;
-    if ((sched->nops != 1 && !is_looped) || sched->ops[is_looped].kind < TUTTI__NODE_ALLREDUCE)
+    if (run->device != NULL || (sched->nops != 1 && !is_looped) ||
+        sched->ops[is_looped].kind < TUTTI__NODE_ALLREDUCE)
         return 0;
     *ret_reducer = run->reducer;
     *ret_call = run->node_call;

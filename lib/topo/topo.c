@@ -147,6 +147,22 @@ static tutti__topo_t *allocate(uint32_t size, uint32_t rank)
     return topo;
 }
 
+/* A machine's id is its hostname, a slash, and its boot id. The bytes are another process's. */
+static tutti_status_t name_hosts(tutti__topo_t *topo, const tutti__topo_facts_t *facts)
+{
+    topo->host_name = calloc(topo->nhosts, sizeof(*topo->host_name));
+    if (topo->host_name == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "no memory for the names of %u hosts",
+                           topo->nhosts);
+    for (uint32_t host = 0; host < topo->nhosts; host++) {
+        const char *id = facts[topo->by_host[topo->host_first[host]]].host_id;
+
+        for (int i = 0; i < TUTTI__TOPO_TEXT - 1 && id[i] != '\0' && id[i] != '/'; i++)
+            topo->host_name[host][i] = id[i] > ' ' && id[i] <= '~' ? id[i] : '?';
+    }
+    return TUTTI_OK;
+}
+
 tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size, uint32_t rank,
                                 tutti__topo_t **ret_topo)
 {
@@ -169,6 +185,8 @@ tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size,
     list_hosts(topo);
     status = count_machine(topo, facts);
     if (status == TUTTI_OK)
+        status = name_hosts(topo, facts);
+    if (status == TUTTI_OK)
         status = tutti__topo_find_groups(topo, facts);
 
 free_sorted:
@@ -176,11 +194,13 @@ free_sorted:
     if (status == TUTTI_OK)
         *ret_topo = topo;
     else
-        free(topo);
+        tutti__topo_free(topo);
     return status;
 }
 
 void tutti__topo_free(tutti__topo_t *topo)
 {
+    if (topo != NULL)
+        free(topo->host_name);
     free(topo);
 }

@@ -38,13 +38,14 @@ typedef struct {
 typedef struct {
     uint32_t size, rank;
     uint32_t nhosts, nmachines;
-    uint32_t *host_of;    /* [size]; hosts are numbered by their lowest ranks */
-    uint32_t *local_of;   /* [size] rank within its host */
-    uint32_t *host_first; /* [nhosts + 1] into by_host */
-    uint32_t *by_host;    /* [size] ranks host by host, ascending within each */
-    uint32_t *machine_of; /* [size] */
-    uint32_t *group_of;   /* [size] within its host, see core_groups.c; numbered by lowest ranks */
-    uint32_t min_local;   /* the smallest number of ranks on a host */
+    char (*host_name)[TUTTI__TOPO_TEXT]; /* [nhosts] for messages: hostname, or TUTTI_HOST_ID */
+    uint32_t *host_of;                   /* [size]; hosts are numbered by their lowest ranks */
+    uint32_t *local_of;                  /* [size] rank within its host */
+    uint32_t *host_first;                /* [nhosts + 1] into by_host */
+    uint32_t *by_host;                   /* [size] ranks host by host, ascending within each */
+    uint32_t *machine_of;                /* [size] */
+    uint32_t *group_of; /* [size] within its host, see core_groups.c; numbered by lowest ranks */
+    uint32_t min_local; /* the smallest number of ranks on a host */
     uint32_t machine_ranks; /* ranks on this machine */
     uint32_t machine_cpus;  /* PUs in the union of their masks */
     uint64_t l3_bytes;      /* of this rank's L3 cache; 0: unknown */

@@ -3,7 +3,7 @@
  * Goodbyes, status pages, and the groups that cannot be made. See watch.h. Functions for the owner
  * of the links, unless a comment says otherwise.
  */
-#include "watch/inside.h"
+#include "watch/watch_inside.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * Called when a deadline has passed. The rank that a device waits for is otherwise unknown, and a
  * peer that makes no progress may itself wait for the stopped rank. Any thread.
  */
-#include "watch/inside.h"
+#include "watch/watch_inside.h"
 
 #include <stdio.h>
 #include <string.h>

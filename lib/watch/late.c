@@ -5,7 +5,7 @@
  * All ranks have the same deadline, and the first reason of the end wins. So a rank that can name
  * the culprit ends the communicator at once, and the others give it some time to do so.
  */
-#include "watch/inside.h"
+#include "watch/watch_inside.h"
 
 #include <stdio.h>
 
@@ -33,8 +33,8 @@ int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t
         waited_ns < limit_ns + late->unsure_ns)
         return 0;
     late->what(late->subject, tutti__late_time(waited_ns, time), what, sizeof(what));
-    snprintf(text, sizeof(text), "%s %s: %s", tutti__boot_rank_name(w->boot, w->rank), what,
-             culprit);
+    snprintf(text, sizeof(text), "%s %s%s%s", tutti__boot_rank_name(w->boot, w->rank), what,
+             culprit[0] != '\0' ? ": " : "", culprit);
     (void)tutti__watch_end(watch, TUTTI_ERR_TIMEOUT, text);
     return 1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Control messages between neighbours. See links.h. */
-#include "watch/inside.h"
+#include "watch/watch_inside.h"
 
 #include "base/time.h"
 
@@ -154,8 +154,8 @@ static void send_backlog(tutti__link_t *link)
     link->backlog_sent = link->backlog_bytes = 0;
 }
 
-/* Does this kind take the side channel? A goodbye behind a backlog stays in the ring: such a peer is
-   not idle. */
+/* Does this kind take the side channel? A goodbye behind a backlog stays in the ring: such a peer
+   is not idle. */
 static int by_side(const tutti__link_t *link, uint32_t kind)
 {
     return !link->local ||

@@ -23,7 +23,8 @@
 /* Kinds below this belong to the receiver; the watch uses the others. */
 #define TUTTI__LINK_KINDS 0x100u
 
-/* The receiver of all messages but those of the watch. body: aligned to 8, valid during the call. */
+/* The receiver of all messages but those of the watch. body: aligned to 8; valid during the
+   call. */
 typedef struct {
     void (*message)(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes);
     void *owner;

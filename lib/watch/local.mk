@@ -3,7 +3,7 @@
 libtutti_all_la_SOURCES += \
     %reldir%/depart.c \
     %reldir%/halted.c \
-    %reldir%/inside.h \
+    %reldir%/watch_inside.h \
     %reldir%/late.c \
     %reldir%/links.c \
     %reldir%/links.h \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening and closing the watch, and the end of a communicator. See watch.h. */
-#include "watch/inside.h"
+#include "watch/watch_inside.h"
 
 #include "base/constants.h"
 #include "base/log.h"
@@ -64,7 +64,7 @@ void tutti__watch_close(tutti__watch_t *watch)
 
 tutti_status_t tutti__watch_state(const tutti__watch_t *watch, const char **ret_text)
 {
-    /* Acquire pairs with the release in tutti__watch_end_from. The text does not change after it. */
+    /* Acquire pairs with the release in set_end. The text does not change after it. */
     tutti_status_t ended = (tutti_status_t)tutti__load_acquire(&watch->ended);
 
     *ret_text = ended == TUTTI_OK ? "" : tutti__watcher_read(watch)->text;
@@ -181,6 +181,7 @@ void tutti__watch_await_news(tutti__watch_t *watch)
 
 void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank)
 {
+    const tutti__topo_t *topo = tutti__boot_topo(w->boot);
     char text[TUTTI__ERROR_BYTES];
 
     /* If the rank is not a neighbour, only its leader knows whether it sent a goodbye. */
@@ -193,8 +194,8 @@ void tutti__watch_lost(tutti__watcher_t *w, int link, uint32_t rank)
     }
     if (atomic_load(&w->left[rank]) || w->link[link].bye)
         return;
-    snprintf(text, sizeof(text), "%s was lost: its process ended or its host is gone",
-             tutti__boot_rank_name(w->boot, rank));
+    snprintf(text, sizeof(text), "%s was lost: its process ended or its host, %s, is gone",
+             tutti__boot_rank_name(w->boot, rank), topo->host_name[topo->host_of[rank]]);
     tutti__watch_end_from(w, link, TUTTI_ERR_PEER_LOST, text);
 }
 

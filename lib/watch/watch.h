@@ -30,7 +30,7 @@
 #include "boot/machine.h"
 #include "conf/conf.h"
 
-/* The beginning of the object; inside.h has the rest. */
+/* The beginning of the object; watch_inside.h has the rest. */
 typedef struct {
     tutti__word_t ended; /* TUTTI_OK, or the reason why the communicator has ended */
 } tutti__watch_t;
@@ -38,8 +38,8 @@ typedef struct {
 /* A rank, where there is none. */
 #define TUTTI__NO_RANK UINT32_MAX
 
-/* Collective over all ranks of boot. The arguments outlive the object. is_part: tutti_comm_free ends
-   the communicator, not tutti_finalize. */
+/* Collective over all ranks of boot. The arguments outlive the object. is_part: the communicator is
+   ended by tutti_comm_free, not by tutti_finalize. */
 tutti_status_t tutti__watch_open(tutti__boot_t *boot, const tutti__machine_t *machine,
                                  const tutti__conf_shared_t *conf, int is_part,
                                  tutti__watch_t **ret_watch);
@@ -128,7 +128,7 @@ typedef struct {
     /* Write the culprit: a rank or a device. 1: certain. */
     int (*culprit)(void *subject, char *text, size_t bytes);
     void *subject;
-    /* How much longer a rank that cannot name the culprit waits for the report of a rank that can. */
+    /* How much longer a rank that cannot name the culprit waits for the report of another rank. */
     uint64_t unsure_ns;
 } tutti__late_t;
 

@@ -87,8 +87,10 @@ int run_children(int size, const char *env, void (*fn)(int rank, int size), char
 
 void clean_environment(void)
 {
-    static const char *const prefixes[] = { "TUTTI_", "OMPI_", "PMI",         "SLURM_", "MPI_",
-                                            "MV2_",   "RANK=", "WORLD_SIZE=", "JSM_" };
+    static const char *const prefixes[] = { "TUTTI_",       "OMPI_",  "PMI",     "SLURM_",
+                                            "MPI_",         "MV2_",   "RANK=",   "WORLD_SIZE=",
+                                            "JSM_",         "LOCAL_", "MASTER_", "AZ_BATCH_",
+                                            "TORCHELASTIC_" };
     char name[256];
 
     for (char **entry = environ; *entry != NULL;) {

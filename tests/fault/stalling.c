@@ -64,6 +64,7 @@ int main(void)
     for (slow = 0; slow < 3; slow++) {
         failures += run(BY_NAME, "aaa");
         failures += run(BY_ID, "aab");
+        failures += run(BY_ENV, "abc");
     }
     return failures != 0;
 }

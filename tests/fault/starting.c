@@ -24,17 +24,21 @@ static way_t way;
 
 /*
  * Can the others know of the victim? It has sent something. Two exceptions: if rank 0 has died
- * before a rank comes that meets by a name, that rank cannot distinguish this from a late rank 0;
- * and the maker of an id has no rank until its second message.
+ * before a rank comes that meets by a name or by env://, that rank cannot distinguish this from a
+ * late rank 0; and the maker of an id has no rank until its second message. By env:// a rank's
+ * first message does not have its number.
  */
 static int is_known(void)
 {
     if (way == BY_NAME && victim == 0)
         return atomic_load(&hall->accepted) >= 2;
+    /* A greeting and an answer for one rank, and a greeting for the other. */
+    if (way == BY_ENV && victim == 0)
+        return atomic_load(&hall->sent) >= 3;
     for (int r = 0; r < 3 && way == BY_ID && victim == maker; r++)
         if (r != victim && atomic_load(&hall->got[r]) < 2)
             return 0;
-    return atomic_load(&hall->sent) > 0;
+    return atomic_load(&hall->sent) > (way == BY_ENV);
 }
 
 static void die_there(const char *name)

@@ -5,6 +5,7 @@
 #include "tag.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,14 +13,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-const char *const way_names[WAYS] = { "name", "id", "other's id", "store" };
+const char *const way_names[WAYS] = { "name", "id", "other's id", "store", "env" };
 
 hall_t *hall;
 int startup_rank = -1;
+static int master_port; /* BY_ENV */
 
 double now_s(void)
 {
@@ -111,6 +114,39 @@ static void make_id(void)
     atomic_store(&hall->has_id, 1);
 }
 
+/* The variables that torchrun and similar programs set. */
+static void set_env(const startup_t *job, int rank)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", rank);
+    setenv("RANK", text, 1);
+    snprintf(text, sizeof(text), "%d", job->size);
+    setenv("WORLD_SIZE", text, 1);
+    snprintf(text, sizeof(text), "%d", master_port);
+    setenv("MASTER_PORT", text, 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("TUTTI_JOB_SECRET", "of this test", 1);
+}
+
+/* Bound without listening: other tests do not get this port, and rank 0 can listen at it. */
+static int reserve_port(void)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    socklen_t bytes = sizeof(addr);
+
+    addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        bind(fd, (struct sockaddr *)&addr, bytes) != 0 ||
+        getsockname(fd, (struct sockaddr *)&addr, &bytes) != 0) {
+        perror("a free port");
+        exit(1);
+    }
+    master_port = ntohs(addr.sin_port);
+    return fd;
+}
+
 static void set_environment(const startup_t *job, int rank, int number)
 {
     char text[80], host[2] = { job->hosts != NULL ? job->hosts[rank] : '\0', '\0' };
@@ -121,6 +157,8 @@ static void set_environment(const startup_t *job, int rank, int number)
     setenv("TUTTI_INTERFACE", "lo", 1);
     if (job->hosts != NULL)
         setenv("TUTTI_HOST_ID", host, 1);
+    if (job->way == BY_ENV)
+        set_env(job, rank);
     if (job->way != BY_NAME)
         return;
     snprintf(text, sizeof(text), "local:tutti-startup-%d-%d", tag(), number);
@@ -149,7 +187,7 @@ static void run_rank(const startup_t *job, int rank, int number)
     }
     if (job->way == BY_STORE)
         options.store = &store;
-    if (job->way != BY_NAME) {
+    if (job->way != BY_NAME && job->way != BY_ENV) {
         options.rank = rank;
         options.nranks = job->size;
     }
@@ -225,7 +263,7 @@ int startup_run(const startup_t *job)
     static int number;
     double until = now_s() + job->limit_s;
     pid_t pid[MOST_RANKS], maker = 0;
-    int late = 0, ends[2];
+    int late = 0, ends[2], reserved = job->way == BY_ENV ? reserve_port() : -1;
 
     number++;
     memset(hall, 0, sizeof(*hall));
@@ -241,5 +279,7 @@ int startup_run(const startup_t *job)
     close(ends[1]);
     if (maker > 0)
         late += end(maker, now_s() + 10);
+    if (reserved >= 0)
+        close(reserved);
     return late;
 }

@@ -24,6 +24,7 @@ typedef enum {
     BY_ID,    /* made by a rank */
     BY_OTHER, /* an id made by another process */
     BY_STORE,
+    BY_ENV, /* env://, with a job secret */
     WAYS
 } way_t;
 

@@ -4,12 +4,14 @@
 # fuzzer: clang -fsanitize=fuzzer,address, the target's file and the library's, without driver.c.
 
 fuzz_tests = \
+    %reldir%/fuzz_gate \
     %reldir%/fuzz_sched_text \
     %reldir%/fuzz_side_frame \
     %reldir%/fuzz_tuned \
     %reldir%/fuzz_unique_id
 
 fuzz_driver = %reldir%/driver.c %reldir%/fuzz.h
+%C%_fuzz_gate_SOURCES = %reldir%/fuzz_gate.c $(fuzz_driver)
 %C%_fuzz_sched_text_SOURCES = %reldir%/fuzz_sched_text.c $(fuzz_driver)
 %C%_fuzz_side_frame_SOURCES = %reldir%/fuzz_side_frame.c $(fuzz_driver)
 %C%_fuzz_tuned_SOURCES = %reldir%/fuzz_tuned.c $(fuzz_driver)

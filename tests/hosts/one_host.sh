@@ -34,8 +34,14 @@ launch -np 4 examples/hello_allreduce
 passed 4 "^rank [0-3] of 4: the sum is 10$"
 [ "$(sort -u "$log" | grep -c '^rank')" -eq 4 ] || wrong "a rank speaks twice"
 
+# On one host mpirun's ranks meet without a module for its MPI.
+what="no module"
+launch -np 3 env TUTTI_MODULE_DIR=/nonexistent TUTTI_LOG=info $program many 1000
+passed 3 "many passed"
+grep -q "3 ranks meet on this host, by mpirun's variables" "$log" || wrong "$what: the way is not named"
+
 # No rank may continue alone.
-for setting in TUTTI_MODULE_DIR=/nonexistent TUTTI_XPORT=pigeon TUTTI_BOOT=pigeon \
+for setting in "TUTTI_MODULE_DIR=/nonexistent OMPI_COMM_WORLD_LOCAL_SIZE=1" TUTTI_XPORT=pigeon TUTTI_BOOT=pigeon \
     TUTTI_ALGORITHM=allreduce:pigeon; do
     what=$setting
     launch -np 2 env $setting $program refused

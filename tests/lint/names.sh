@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Names that still occur twice.
-pending="device.h direct.c files.c flat.c on_device.c submit.c"
+pending="device.h direct.c files.c submit.c"
 
 # twice: prints the names that occur twice, with their files
 twice() {

@@ -98,6 +98,7 @@ EXTRA_%canon_reldir%_train_stream_DEPENDENCIES = tutti/pretend.la
 script_tests += \
     %reldir%/accuracy.sh \
     %reldir%/badinput.sh \
+    %reldir%/env.sh \
     %reldir%/gpu.sh \
     %reldir%/hello.sh \
     %reldir%/interrupt.sh \

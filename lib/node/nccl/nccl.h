@@ -47,8 +47,8 @@
  * each host: `host`, leader, ring and tickets are those of the host's ranks. Only NCCL's
  * communicator has all ranks. So its launches wait for other hosts, whose tickets are unrelated.
  * Therefore each of its calls has a turn: rank 0 counts 1, 2, ..., one for each call that all ranks
- * have reached, and all ranks receive it before they start the operation (engine/flat.h). A leader
- * gives number k, with its ticket, only to the call with turn k.
+ * have reached, and all ranks receive it before they start the operation (call/sequencer.h). A
+ * leader gives number k, with its ticket, only to the call with turn k.
  *
  *   This cannot deadlock. Define: A precedes B if on some host both have tickets and A's is
  *   smaller, or only A has one, or if both are flat and A's turn is smaller. This order has no

@@ -16,7 +16,7 @@
 #include "boot/machine.h"
 #include "long.h"
 #include "engine/steps.h"
-#include "watch/inside.h"
+#include "watch/watch_inside.h"
 #include "node/shm/shm.h"
 #include "unit/boot/explore.h"
 

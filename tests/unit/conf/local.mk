@@ -2,4 +2,5 @@
 
 unit_tests += \
     %reldir%/test_conf \
+    %reldir%/test_job \
     %reldir%/test_tuned

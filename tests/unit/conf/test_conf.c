@@ -178,6 +178,8 @@ static void test_every_setting(void **state)
     setenv("TUTTI_RANK", "0", 1);
     setenv("TUTTI_SIZE", "2", 1);
     setenv("TUTTI_INTERFACE", "eth0", 1);
+    setenv("TUTTI_PORT", "65535", 1);
+    setenv("TUTTI_JOB_SECRET", "psst!", 1);
     setenv("TUTTI_DEVICE", "cuda", 1);
     setenv("TUTTI_DEVICE_ID", "3", 1);
     setenv("TUTTI_STAGE_BYTES", "64K", 1);
@@ -206,6 +208,9 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.rank, 0);
     assert_int_equal(conf.size, 2);
     assert_string_equal(conf.interface, "eth0");
+    assert_int_equal(conf.port, 65535);
+    assert_string_equal(conf.job_secret, "psst!");
+    assert_string_equal(conf.job_secret_file, "");
     assert_string_equal(conf.device, "cuda");
     assert_int_equal(conf.device_id, 3);
     assert_int_equal(conf.shared.stage_bytes, 64 << 10);
@@ -232,6 +237,8 @@ static void test_nonsense_is_refused(void **state)
                   { "TUTTI_LOG", "verbose", "none|error|warn|info|debug|trace|data" },
                   { "TUTTI_RANK", "-1", "a number, 0 to 16777215" },
                   { "TUTTI_SIZE", "0", "a number, 1 to 16777216" },
+                  { "TUTTI_PORT", "0", "a number, 1 to 65535" },
+                  { "TUTTI_PORT", "65536", "a number, 1 to 65535" },
                   { "TUTTI_HELP", "foo", "0|1" } };
     char expected[256];
     tutti__conf_t conf, before;
@@ -293,6 +300,41 @@ static void test_long_texts_are_refused(void **state)
     assert_int_equal(tutti__conf_read(&conf), TUTTI_OK);
     assert_string_equal(conf.shared.algorithm, text);
     unsetenv("TUTTI_ALGORITHM");
+}
+
+static void find_secret(void *arg, const tutti__conf_shown_t *shown)
+{
+    assert_null(strstr(shown->value, "psst!"));
+    *(int *)arg +=
+        strcmp(shown->name, "TUTTI_JOB_SECRET") == 0 && strcmp(shown->value, "(hidden)") == 0;
+}
+
+static void ignore_unknown(void *arg, const char *name, const char *guess)
+{
+    (void)arg, (void)name, (void)guess;
+}
+
+/* The job's secret is in no report and in no error. */
+static void test_secrets_are_not_printed(void **state)
+{
+    char tuned[256], text[1200];
+    tutti__conf_t conf;
+    int found = 0;
+
+    (void)state;
+    setenv("TUTTI_JOB_SECRET", "psst!", 1);
+    tutti__conf_show(find_secret, ignore_unknown, &found, &conf, tuned, sizeof(tuned));
+    assert_int_equal(found, 1);
+    setenv("TUTTI_JOB_SECRET_FILE", "/secret", 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(tutti_last_error(), "TUTTI_JOB_SECRET_FILE are both set"));
+    assert_null(strstr(tutti_last_error(), "psst!"));
+    memset(text, 'p', sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    setenv("TUTTI_JOB_SECRET", text, 1);
+    assert_int_equal(tutti__conf_read(&conf), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(tutti_last_error(), "TUTTI_JOB_SECRET=... makes no sense"));
+    assert_null(strstr(tutti_last_error(), "pp"));
 }
 
 /* Messages that appear once per process: each in a separate process, which reads twice. */
@@ -412,7 +454,7 @@ static void test_help(void **state)
     assert_int_equal(count(text, "set up by these environment variables"), 1);
     assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
-    assert_int_equal(count(text, "\nTUTTI_"), 31);
+    assert_int_equal(count(text, "\nTUTTI_"), 34);
     assert_int_equal(count(text, "`tutti_sched list`"), 1);
 }
 
@@ -502,6 +544,7 @@ int main(void)
         cleanly(test_nonsense_is_refused),
         cleanly(test_ranks_are_complete),
         cleanly(test_long_texts_are_refused),
+        cleanly(test_secrets_are_not_printed),
         cleanly(test_launchers),
     };
 

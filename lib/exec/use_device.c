@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Switches threads to a communicator's device, and quiesces it after the communicator has ended with an error: no device work touches the
- * callers' buffers after their calls have returned.
+ * Switches threads to a communicator's device, and quiesces the device after the communicator has
+ * ended with an error: no device work touches the callers' buffers after their calls have returned.
  *
  * Queued work continues after an error. It may read or write buffers that the caller frees, or uses
  * again, as soon as the call has returned the error. So NCCL is aborted first, which ends all work

@@ -20,8 +20,8 @@
  * Rejected: the allgather before each call between hosts. It is one round shorter, but each of 1024
  * ranks receives 17 MB of an alltoallv's counts instead of 48 KiB.
  */
-#ifndef TUTTI__CALL_COMPARE_H
-#define TUTTI__CALL_COMPARE_H
+#ifndef TUTTI__CALL_COMPARE_CALLS_H
+#define TUTTI__CALL_COMPARE_CALLS_H
 
 #include "call/exchange.h"
 
@@ -52,7 +52,7 @@ int tutti__compare_needed(const tutti__call_env_t *env, const tutti__call_t *cal
 /* The same for calls of the library's own. */
 int tutti__compare_needed_own(const tutti__call_env_t *env);
 
-/* Begin, over `run`. call: valid until the end. *ret_common: see inside.h. */
+/* Begin, over `run`. call: valid until the end. *ret_common: see call_inside.h. */
 tutti_status_t tutti__compare_start(tutti__compare_t *cmp, const tutti__call_env_t *env,
                                     tutti__run_t *run, const tutti__call_t *call, int *ret_common);
 tutti_status_t tutti__compare_start_own(tutti__compare_t *cmp, const tutti__call_env_t *env,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the files of this room. */
-#ifndef TUTTI__CALL_INSIDE_H
-#define TUTTI__CALL_INSIDE_H
+#ifndef TUTTI__CALL_CALL_INSIDE_H
+#define TUTTI__CALL_CALL_INSIDE_H
 
 #include "call/call.h"
 #include "call/env.h"
@@ -24,8 +24,8 @@ tutti_status_t tutti__own_words(uint64_t **words, size_t *room, size_t nwords);
 tutti_status_t tutti__own_find(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
                                const tutti__sched_t **ret_sched, int *ret_common);
 
-/* own.c: may this thread use the transports of a schedule? If not: AGAIN for agreed calls, whose other
-   threads may; otherwise UNSUPPORTED, which is common. */
+/* own.c: may this thread use the transports of a schedule? If not: AGAIN for agreed calls, which
+   another thread continues; otherwise UNSUPPORTED, which is common. */
 tutti_status_t tutti__own_allows(const tutti__call_env_t *env, const tutti__sched_t *sched);
 
 /* own.c: is an error of a run in host memory common? */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The comparison of direct calls. See compare.h. */
-#include "call/compare.h"
+/* The comparison of direct calls. See compare_calls.h. */
+#include "call/compare_calls.h"
 
 #include "base/describe.h"
 #include "base/hash.h"
-#include "call/inside.h"
+#include "call/call_inside.h"
 
 #include <assert.h>
 #include <stdlib.h>

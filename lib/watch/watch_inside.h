@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The state of the watch, for the files of this room. */
-#ifndef TUTTI__WATCH_INSIDE_H
-#define TUTTI__WATCH_INSIDE_H
+#ifndef TUTTI__WATCH_WATCH_INSIDE_H
+#define TUTTI__WATCH_WATCH_INSIDE_H
 
 #include "base/lock.h"
 #include "watch/links.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Declarations for the files of this room. */
-#ifndef TUTTI__EXEC_INSIDE_H
-#define TUTTI__EXEC_INSIDE_H
+#ifndef TUTTI__EXEC_EXEC_INSIDE_H
+#define TUTTI__EXEC_EXEC_INSIDE_H
 
 #include "exec/exec.h"
 

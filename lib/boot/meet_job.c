@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Meeting by the variables of env:// or of a launcher, without MPI. See meet.h.
+ *
+ * Rank 0 listens at a TCP port that all ranks know, behind a gate with a pass (pass.h). The others
+ * connect, again and again until rank 0 is there. Then the meeting is a star (star.h).
+ *
+ *     MASTER_ADDR:MASTER_PORT         rank 0 listens there, or at TUTTI_PORT
+ *     torchrun's agent listens there  rank 0 takes the first free one of the 16 ports above; the
+ *                                     others try these ports in turn
+ *
+ * Rank 0 may find its port in use: by an earlier rank 0, which is about to end, by another job, or
+ * by a second process with rank 0. So it tries for a while, and meanwhile knocks there: if a rank 0
+ * of the same job answers, both ranks 0 receive the error.
+ *
+ * A refusal by a gate of another job is not final at once, because that may be an earlier rank 0.
+ *
+ * Runs on the calling thread.
+ */
+#include "boot/meet.h"
+
+#include "base/constants.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "boot/pass.h"
+#include "boot/star.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+    const tutti__conf_job_t *job;
+    tutti__gate_t gate;
+    uint64_t begin_ns, deadline;
+    uint32_t first_port, nports;
+    char ports[16]; /* for messages: "29500", "29501-29516" */
+} way_t;
+
+static double waited_s(const way_t *way)
+{
+    return (double)(tutti__now_ns() - way->begin_ns) * 1e-9;
+}
+
+/* ---- rank 0 ---- */
+
+/*
+ * The address at which rank 0 listens. Only a loopback address in digits, or "localhost", keeps
+ * other hosts out. A name may lead to a loopback address on its own host only (Debian's 127.0.1.1),
+ * or to an address of a router or of a service, so rank 0 then listens at all its addresses.
+ */
+static void choose_address(const char *name, tutti__net_addr_t *ret_addr)
+{
+    tutti__net_addrs_t addrs;
+    int is_local = strcmp(name, "localhost") == 0;
+
+    *ret_addr = (tutti__net_addr_t){ 0, 6, { 0 } };
+    if ((is_local || tutti__net_is_literal(name)) && tutti__net_resolve(name, &addrs) == TUTTI_OK)
+        *ret_addr = addrs.addr[0];
+}
+
+/* Listen there, or at all addresses if it is not one of this machine. */
+static tutti_status_t listen_there(tutti__net_addr_t *addr, int *ret_fd)
+{
+    tutti_status_t status = tutti__net_tcp_listen_at(addr, ret_fd);
+
+    if (status == TUTTI_OK || status == TUTTI__AGAIN)
+        return status;
+    memset(addr->ip, 0, sizeof(addr->ip));
+    addr->family = 6;
+    status = tutti__net_tcp_listen_at(addr, ret_fd);
+    if (status == TUTTI_OK || status == TUTTI__AGAIN)
+        return status;
+    addr->family = 4; /* no IPv6 on this machine */
+    return tutti__net_tcp_listen_at(addr, ret_fd);
+}
+
+/* The port is in use. INVALID_ARGUMENT if that is by a rank 0 of this job. */
+static tutti_status_t ask_other(const way_t *way, const tutti__net_addr_t *addr)
+{
+    tutti__net_addr_t there = *addr;
+    tutti__gate_round_t round = { .addrs = &there, .count = 1, .try_ms = TUTTI__JOB_SEARCH_MS };
+    tutti_status_t status;
+    int fd = -1;
+
+    if (addr->family == 6 && !tutti__net_is_loopback(addr)) {
+        there.family = 4;
+        memcpy(there.ip, "\x7f\0\0\1", 4);
+    }
+    status = tutti__gate_try(&way->gate, &round, 0, way->deadline, &fd);
+    if (status == TUTTI_OK)
+        close(fd);
+    return round.is_final && status != TUTTI_OK ? status : TUTTI__AGAIN;
+}
+
+static tutti_status_t open_door(const way_t *way, tutti__net_addr_t *addr, int *ret_door)
+{
+    uint64_t until = TUTTI__MIN(tutti__net_deadline(TUTTI__JOB_PORT_MS), way->deadline);
+    tutti_status_t status = TUTTI__AGAIN;
+
+    for (;;) {
+        for (uint32_t i = 0; i < way->nports && status == TUTTI__AGAIN; i++) {
+            addr->port = (uint16_t)(way->first_port + i);
+            status = listen_there(addr, ret_door);
+        }
+        if (status == TUTTI__AGAIN && way->nports == 1)
+            status = ask_other(way, addr);
+        if (status != TUTTI__AGAIN)
+            return status;
+        if (tutti__net_left_ms(until) == 0)
+            return tutti__fail(TUTTI_ERR_SYSTEM,
+                               "rank 0 cannot listen at port %s (%s), which another process uses; "
+                               "TUTTI_PORT chooses another port, on all ranks",
+                               way->ports, way->job->port_source);
+        tutti__net_sleep_ms(TUTTI__JOB_PORT_PAUSE_MS);
+        status = tutti__net_still();
+        if (status != TUTTI_OK)
+            return status;
+        status = TUTTI__AGAIN;
+    }
+}
+
+static tutti_status_t host(const way_t *way, tutti__meet_t *ret_meet)
+{
+    tutti__net_addr_t addr;
+    tutti_status_t status;
+    char where[64];
+    int door = -1;
+
+    choose_address(way->job->addr, &addr);
+    status = open_door(way, &addr, &door);
+    if (status != TUTTI_OK)
+        return status;
+    tutti__net_addr_text(&addr, where, sizeof(where));
+    TUTTI__LOG(TUTTI__LOG_INFO, "rank 0 of %u listens at %s, by %s", way->job->size, where,
+               way->job->source);
+    if (way->gate.pass->secret.bytes == 0 && !tutti__net_is_loopback(&addr))
+        TUTTI__LOG(TUTTI__LOG_WARN,
+                   "the job has no secret: any process that reaches port %u of this host can join "
+                   "it; set TUTTI_JOB_SECRET or TUTTI_JOB_SECRET_FILE on all ranks",
+                   addr.port);
+    return tutti__star_host(&way->gate, "tcp", door, way->deadline, ret_meet);
+}
+
+/* ---- other ranks ---- */
+
+/* All addresses of rank 0's host, each with all ports. */
+static tutti_status_t list_addresses(const way_t *way, tutti__net_addr_t *ret_list,
+                                     uint32_t *ret_count)
+{
+    tutti__net_addrs_t addrs;
+    tutti_status_t status = tutti__net_resolve(way->job->addr, &addrs);
+
+    if (status != TUTTI_OK)
+        return status;
+    *ret_count = 0;
+    for (uint32_t i = 0; i < addrs.count; i++) {
+        for (uint32_t p = 0; p < way->nports; p++) {
+            ret_list[*ret_count] = addrs.addr[i];
+            ret_list[(*ret_count)++].port = (uint16_t)(way->first_port + p);
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* A rank's attempts to reach rank 0. */
+typedef struct {
+    tutti__net_addr_t list[TUTTI__NET_ADDRS * TUTTI__JOB_PORTS];
+    tutti__gate_round_t round;
+    uint64_t lookup_due;            /* when the name is looked up again */
+    uint64_t other_due;             /* when another job's refusal becomes final; 0: none */
+    uint64_t gone_due;              /* when rank 0 counts as ended; 0: it may come */
+    int is_greeted;                 /* a gate of this job, as far as it is known, has greeted */
+    char other[TUTTI__ERROR_BYTES]; /* the refusal */
+    char last[TUTTI__ERROR_BYTES];  /* the last error */
+} search_t;
+
+/* After a round: TUTTI_OK to go on. */
+static tutti_status_t judge_round(const way_t *way, search_t *search, uint64_t until)
+{
+    const tutti__gate_round_t *round = &search->round;
+
+    search->is_greeted |= round->is_greeted;
+    if (round->other[0] != '\0') {
+        snprintf(search->other, sizeof(search->other), "%s", round->other);
+        search->other_due =
+            search->other_due == 0 ? tutti__net_deadline(TUTTI__JOB_OTHER_MS) : search->other_due;
+    } else if (round->is_alone) {
+        search->other[0] = '\0'; /* the other job's gate has closed */
+        search->other_due = 0;
+    }
+    if (!round->is_alone)
+        search->gone_due = 0;
+    else if (search->is_greeted && search->gone_due == 0)
+        search->gone_due = tutti__net_deadline(TUTTI__JOB_GONE_MS);
+    if (search->gone_due != 0 && tutti__net_left_ms(search->gone_due) == 0)
+        return tutti__fail(TUTTI_ERR_PEER_LOST, "rank 0 ended while ranks met (%s)", search->last);
+    /* With several ports, the other job's rank 0 may be a neighbour. */
+    if (search->other[0] != '\0' &&
+        (tutti__net_left_ms(until) == 0 ||
+         (way->nports == 1 && tutti__net_left_ms(search->other_due) == 0)))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "rank %u, at %s port %s: %.300s",
+                           way->gate.rank, way->job->addr, way->ports, search->other);
+    if (tutti__net_left_ms(until) == 0)
+        return tutti__fail(TUTTI_ERR_TIMEOUT,
+                           "rank %u cannot reach rank 0 at %s port %s (%s) within %.1f s: %.200s",
+                           way->gate.rank, way->job->addr, way->ports, way->job->port_source,
+                           waited_s(way), search->last);
+    return tutti__net_still();
+}
+
+/* Try until a gate of this job has answered. */
+static tutti_status_t reach(const way_t *way, uint64_t until, search_t *search, int *ret_fd)
+{
+    unsigned most_ms = way->nports == 1 ? TUTTI__JOB_TRY_MOST_MS : TUTTI__JOB_SEARCH_MOST_MS,
+             pause_ms = 5;
+    tutti__gate_round_t *round = &search->round;
+    tutti_status_t status;
+
+    round->addrs = search->list;
+    round->try_ms = way->nports == 1 ? TUTTI__REACH_FIRST_MS : TUTTI__JOB_SEARCH_MS;
+    for (;;) {
+        status = TUTTI_OK;
+        if (round->count == 0 || tutti__net_left_ms(search->lookup_due) == 0) {
+            search->lookup_due = tutti__net_deadline(TUTTI__JOB_LOOKUP_MS);
+            status = list_addresses(way, search->list, &round->count);
+        }
+        if (round->count > 0)
+            status = tutti__gate_try(&way->gate, round, 0, until, ret_fd);
+        if (status == TUTTI_OK || (round->count > 0 && round->is_final) ||
+            status == TUTTI_ERR_NO_MEMORY)
+            return status;
+        snprintf(search->last, sizeof(search->last), "%s", tutti_last_error());
+        status = judge_round(way, search, until);
+        if (status != TUTTI_OK)
+            return status;
+        pause_ms = TUTTI__MIN(2 * pause_ms, TUTTI__REACH_PAUSE_MOST_MS);
+        tutti__net_sleep_ms(TUTTI__MIN(pause_ms, (unsigned)tutti__net_left_ms(until)));
+        round->try_ms = TUTTI__MIN(2 * round->try_ms, most_ms);
+    }
+}
+
+static tutti_status_t join(const way_t *way, tutti__meet_t *ret_meet)
+{
+    search_t search = { .lookup_due = 0 };
+    tutti_status_t status;
+    int fd;
+
+    TUTTI__LOG(TUTTI__LOG_DEBUG, "rank %u of %u looks for rank 0 at %s port %s, by %s",
+               way->gate.rank, way->gate.size, way->job->addr, way->ports, way->job->source);
+    status = reach(way, tutti__star_patience(way->deadline), &search, &fd);
+    return status == TUTTI_OK ? tutti__star_join(&way->gate, "tcp", fd, way->deadline, ret_meet)
+                              : status;
+}
+
+/* ---- both ---- */
+
+/* All ranks are on this host: a Unix socket, whose name only this job uses. */
+static tutti_status_t meet_here(const tutti__conf_t *conf, const tutti__conf_job_t *job,
+                                tutti__meet_t *ret_meet)
+{
+    char name[TUTTI__NET_NAME_BYTES];
+
+    snprintf(name, sizeof(name), "tutti-job-%u-%016llx-%llu", (unsigned)getuid(),
+             (unsigned long long)tutti__hash(job->run, strlen(job->run)),
+             (unsigned long long)job->restart);
+    TUTTI__LOG(job->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
+               "%u ranks meet on this host, by %s", job->size, job->source);
+    return tutti__meet_local(name, job->rank, job->size, conf->shared.timeout_ms, ret_meet);
+}
+
+tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_t *job,
+                               tutti__meet_t *ret_meet)
+{
+    way_t way = { .job = job, .begin_ns = tutti__now_ns() };
+    tutti__pass_t pass;
+    tutti_status_t status;
+
+    if (job->addr[0] == '\0')
+        return meet_here(conf, job, ret_meet);
+    way.deadline = tutti__net_deadline(conf->shared.timeout_ms);
+    way.first_port = job->port + (job->port_is_taken ? 1 : 0);
+    way.nports = job->port_is_taken ? TUTTI__MIN(TUTTI__JOB_PORTS, 65535u - job->port) : 1;
+    if (way.nports == 0)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "there is no port above MASTER_PORT=%u; set TUTTI_PORT", job->port);
+    snprintf(way.ports, sizeof(way.ports), way.nports == 1 ? "%u" : "%u-%u", way.first_port,
+             way.first_port + way.nports - 1);
+    status = tutti__pass_init(&pass, conf, job);
+    way.gate = (tutti__gate_t){
+        .purpose = TUTTI__GATE_JOB, .rank = job->rank, .size = job->size, .strict = 1, .pass = &pass
+    };
+    if (status == TUTTI_OK)
+        status = job->rank == 0 ? host(&way, ret_meet) : join(&way, ret_meet);
+    tutti__pass_clear(&pass);
+    return status;
+}

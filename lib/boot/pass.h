@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The pass: how both ends of a connection prove that they belong to the same job, if the gate is at
+ * a known address, where processes of other jobs may connect, and other processes may listen.
+ *
+ *     guest <-- greeting: a number, never used before -- gate
+ *     guest -- hello: its job, and a number of its own -> gate
+ *     guest -- knock -----------------------------------> gate       as at every gate, see gate.h
+ *
+ * The tokens of knock and answer are codes (secret.h) of both numbers, the job, rank and size. So a
+ * recorded connection cannot be repeated, and an answer proves the gate.
+ *
+ * The gate speaks first, so a guest sends nothing to a service that is no gate: at ports near
+ * torchrun's MASTER_PORT other stores may listen.
+ *
+ * The proof is for the start of a connection. What follows is neither encrypted nor signed, as all
+ * messages between ranks.
+ */
+#ifndef TUTTI__BOOT_PASS_H
+#define TUTTI__BOOT_PASS_H
+
+#include "boot/gate_wire.h"
+#include "boot/secret.h"
+
+/* This process's job. */
+typedef struct tutti__pass {
+    char run[TUTTI__GATE_RUN_BYTES]; /* the job's name, cut; "": none */
+    uint64_t run_hash;               /* of the whole name */
+    uint64_t restart;
+    uint32_t port; /* of the launcher: it distinguishes jobs without a name */
+    tutti__secret_t secret;
+} tutti__pass_t;
+
+tutti_status_t tutti__pass_init(tutti__pass_t *ret_pass, const tutti__conf_t *conf,
+                                const tutti__conf_job_t *job);
+/* Forget the secret. */
+void tutti__pass_clear(tutti__pass_t *pass);
+
+tutti_status_t tutti__pass_greet(const tutti__pass_t *pass, tutti__gate_greeting_t *ret_greeting);
+tutti_status_t tutti__pass_hello(const tutti__pass_t *pass, tutti__gate_hello_t *ret_hello);
+
+/* The tokens of one connection, for a guest that is this rank of `size`. */
+tutti_status_t tutti__pass_tokens(const tutti__pass_t *pass, const tutti__gate_greeting_t *greeting,
+                                  const tutti__gate_hello_t *hello, uint32_t rank, uint32_t size,
+                                  tutti__gate_token_t *ret_token);
+
+/* The guest: can it go on with this gate? TUTTI_ERR_ABI, or PEER_LOST: it is no gate of this
+   job. */
+tutti_status_t tutti__pass_judge_greeting(const tutti__pass_t *pass,
+                                          const tutti__gate_greeting_t *greeting);
+/* The gate: does the hello have the gate's job? Called after the token has been compared.
+   INVALID_ARGUMENT, with a text for the guest. */
+tutti_status_t tutti__pass_judge_hello(const tutti__pass_t *pass, const tutti__gate_hello_t *hello,
+                                       uint32_t rank);
+
+#endif

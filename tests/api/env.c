@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that meet without MPI, by the variables of env:// and of launchers: in any order, with
+ * missing, doubled and misinformed ranks, with strangers and other jobs at the port, with secrets,
+ * and where another process owns MASTER_PORT, as torchrun's agent does.
+ *
+ * Each rank is a process. A port is reserved by a socket that is bound and does not listen, so that
+ * tests that run at the same time choose different ports.
+ */
+#include "api/api.h"
+#include "tag.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum {
+    MOST = 8,
+    ALL_PORTS = 17 /* MASTER_PORT and those above it */
+};
+
+/* One process. */
+typedef struct {
+    int rank, size;
+    const char *env;       /* "NAME=VALUE\n...", besides those of env:// */
+    tutti_status_t status; /* of tutti_init */
+    const char *words;     /* of its error */
+    int delay_ms;          /* before tutti_init */
+} member_t;
+
+static int failures;
+static int port; /* MASTER_PORT of the present job */
+static atomic_int *ready;
+static char folder[] = "/tmp/tutti-env-XXXXXX";
+
+/* ---- ports ---- */
+
+static int bind_port(int number)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)number) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+    addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(fd >= 0);
+    CHECK_INT(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Reserve `count` ports in a row; `port` is the first. */
+static void reserve(int count, int *ret_fds)
+{
+    struct sockaddr_in addr;
+    socklen_t bytes = sizeof(addr);
+    int done = 0;
+
+    while (done < count) {
+        ret_fds[0] = bind_port(0);
+        CHECK(ret_fds[0] >= 0);
+        CHECK_INT(getsockname(ret_fds[0], (struct sockaddr *)&addr, &bytes), 0);
+        port = ntohs(addr.sin_port);
+        for (done = 1; done < count && port + done < 65536; done++) {
+            ret_fds[done] = bind_port(port + done);
+            if (ret_fds[done] < 0)
+                break;
+        }
+        for (int i = 0; i < done && done < count; i++)
+            close(ret_fds[i]);
+    }
+}
+
+static int reach(void)
+{
+    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    CHECK(fd >= 0);
+    if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Rank 0 listens. */
+static void await_port(void)
+{
+    int fd;
+
+    while ((fd = reach()) < 0)
+        poll(NULL, 0, 2);
+    close(fd);
+}
+
+/* ---- processes ---- */
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", value);
+    setenv(name, text, 1);
+}
+
+static void set_all(const char *env)
+{
+    char name[64], value[600];
+    int used;
+
+    for (; env != NULL && sscanf(env, "%63[^=]=%599[^\n]%n", name, value, &used) == 2;
+         env += used) {
+        if (strcmp(value, "-") == 0)
+            unsetenv(name);
+        else
+            setenv(name, value, 1);
+        if (env[used] == '\n')
+            used++;
+    }
+}
+
+static void work(int rank, int size)
+{
+    int me = rank, all[MOST];
+    float sum = 1;
+
+    CHECK_INT(tutti_rank(tutti_world()), rank);
+    CHECK_INT(tutti_size(tutti_world()), size);
+    CHECK_OK(tutti_allgather(&me, all, 1, TUTTI_INT32, tutti_world()));
+    for (int i = 0; i < size; i++)
+        CHECK_INT(all[i], i);
+    CHECK_OK(tutti_allreduce(&sum, &sum, 1, TUTTI_FLOAT32, TUTTI_SUM, tutti_world()));
+    CHECK(sum == (float)size);
+}
+
+/* common: variables of all ranks. together: how many processes wait for each other first. */
+static pid_t start(const member_t *it, const char *common, int together)
+{
+    pid_t pid;
+
+    fflush(NULL);
+    pid = fork();
+    CHECK(pid >= 0);
+    if (pid > 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(100);
+    setenv("TUTTI_TIMEOUT", "40", 1);
+    setenv("TUTTI_LOG", "none", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    set_number("MASTER_PORT", port);
+    set_number("RANK", it->rank);
+    set_number("WORLD_SIZE", it->size);
+    set_all(common);
+    set_all(it->env);
+    atomic_fetch_add(ready, 1);
+    while (atomic_load(ready) < together)
+        poll(NULL, 0, 1);
+    poll(NULL, 0, it->delay_ms);
+    if (it->words != NULL) {
+        CHECK_ERROR(tutti_init(NULL), it->status, it->words);
+    } else {
+        CHECK_OK(tutti_init(NULL));
+        work(it->rank, it->size);
+        CHECK_OK(tutti_finalize());
+    }
+    _exit(0);
+}
+
+static void finish(const char *what, pid_t pid)
+{
+    int status;
+
+    CHECK_INT(waitpid(pid, &status, 0), pid);
+    if (status == 0)
+        return;
+    fprintf(stderr, "FAILED: %s: a process ended with %x\n", what, (unsigned)status);
+    failures++;
+}
+
+/* All at once, at the port that is reserved. */
+static void run_here(const char *what, const member_t *members, int count, const char *common)
+{
+    pid_t pid[MOST];
+
+    atomic_store(ready, 0);
+    for (int i = 0; i < count; i++)
+        pid[i] = start(&members[i], common, count);
+    for (int i = 0; i < count; i++)
+        finish(what, pid[i]);
+}
+
+static void run(const char *what, const member_t *members, int count, const char *common)
+{
+    int fd;
+
+    reserve(1, &fd);
+    run_here(what, members, count, common);
+    close(fd);
+}
+
+/* ---- cases ---- */
+
+static void any_order(void)
+{
+    member_t members[MOST] = { 0 };
+
+    for (int size = 1; size <= MOST; size++) {
+        for (int late = -1; late < size && late < 2; late++) {
+            for (int i = 0; i < size; i++) {
+                int rank = late < 0 ? (3 * i + 1) % size : size - 1 - i;
+
+                /* 3 i + 1 takes each rank once unless 3 divides the size. */
+                members[i].rank = size % 3 == 0 ? size - 1 - i : rank;
+                members[i].size = size;
+                members[i].delay_ms = members[i].rank == late ? 150 : 0;
+            }
+            run("in any order", members, size, NULL);
+        }
+    }
+}
+
+/* The same port again, in new processes. */
+static void again(void)
+{
+    member_t members[3] = { { .rank = 0, .size = 3 },
+                            { .rank = 1, .size = 3 },
+                            { .rank = 2, .size = 3 } };
+    int fd;
+
+    reserve(1, &fd);
+    for (int round = 0; round < 4; round++)
+        run_here("again", members, 3, NULL);
+    close(fd);
+}
+
+static void missing(void)
+{
+    static const member_t last[] = {
+        { 0, 4, NULL, TUTTI_ERR_TIMEOUT, "ranks 2 and 3 did not connect to rank 0", 0 },
+        { 1, 4, NULL, TUTTI_ERR_TIMEOUT, "ranks 2 and 3 did not connect to rank 0", 0 },
+    };
+    static const member_t first[] = {
+        { 1, 2, NULL, TUTTI_ERR_TIMEOUT, "rank 1 cannot reach rank 0 at 127.0.0.1 port", 0 },
+    };
+
+    run("two ranks are missing", last, 2, "TUTTI_TIMEOUT=4");
+    run("rank 0 is missing", first, 1, "TUTTI_TIMEOUT=1");
+}
+
+static void misinformed(void)
+{
+    static const member_t size[] = {
+        { 0, 3, NULL, TUTTI_ERR_INVALID_ARGUMENT, "rank 2 was told of 4 ranks, rank 0 of 3", 0 },
+        { 1, 3, NULL, TUTTI_ERR_INVALID_ARGUMENT, "rank 2 was told of 4 ranks, rank 0 of 3", 0 },
+        { 2, 4, NULL, TUTTI_ERR_INVALID_ARGUMENT, "rank 2 was told of 4 ranks, rank 0 of 3", 0 },
+    };
+    static const member_t twice[] = {
+        { 0, 3, NULL, TUTTI_ERR_INVALID_ARGUMENT, "two processes are rank 1", 0 },
+        { 1, 3, NULL, TUTTI_ERR_INVALID_ARGUMENT, "two processes are rank 1", 0 },
+        { 1, 3, NULL, TUTTI_ERR_INVALID_ARGUMENT, "two processes are rank 1", 0 },
+    };
+    static const member_t zeros[] = {
+        { 0, 2, NULL, TUTTI_ERR_INVALID_ARGUMENT, "two processes are rank 0", 0 },
+        { 0, 2, NULL, TUTTI_ERR_INVALID_ARGUMENT, "two processes are rank 0", 0 },
+    };
+
+    run("wrong WORLD_SIZE", size, 3, NULL);
+    run("rank 1 twice", twice, 3, NULL);
+    run("rank 0 twice", zeros, 2, NULL);
+}
+
+/* Variables that make no sense, without other ranks. */
+static void nonsense(void)
+{
+    static const member_t cases[] = {
+        { 2, 2, NULL, TUTTI_ERR_INVALID_ARGUMENT, "RANK=2 and WORLD_SIZE=2 are no rank", 0 },
+        { 0, 2, "WORLD_SIZE=-", TUTTI_ERR_INVALID_ARGUMENT, "WORLD_SIZE=(not set)", 0 },
+        { 0, 2, "RANK=-", TUTTI_ERR_INVALID_ARGUMENT, "RANK=(not set)", 0 },
+        { 0, 2, "MASTER_PORT=-", TUTTI_ERR_UNSUPPORTED, "not set: MASTER_PORT", 0 },
+        { 0, 2, "MASTER_PORT=0", TUTTI_ERR_INVALID_ARGUMENT, "MASTER_PORT=0 is no port", 0 },
+        { 0, 2, "MASTER_PORT=65536", TUTTI_ERR_INVALID_ARGUMENT, "is no port", 0 },
+        { 0, 2, "MASTER_ADDR=-", TUTTI_ERR_UNSUPPORTED, "RANK=0 and WORLD_SIZE=2 tell of", 0 },
+        { 0, 2, "TUTTI_JOB_SECRET=a\nTUTTI_JOB_SECRET_FILE=b", TUTTI_ERR_INVALID_ARGUMENT,
+          "are both set", 0 },
+        { 0, 2, "TUTTI_JOB_SECRET_FILE=/nonexistent", TUTTI_ERR_INVALID_ARGUMENT,
+          "TUTTI_JOB_SECRET_FILE: cannot read /nonexistent", 0 },
+        { 0, 2, "TUTTI_JOB_SECRET_FILE=/dev/null", TUTTI_ERR_INVALID_ARGUMENT, "it is empty", 0 },
+        { 0, 2, "TUTTI_BOOT=env\nRANK=-\nWORLD_SIZE=-\nMASTER_ADDR=-", TUTTI_ERR_INVALID_ARGUMENT,
+          "TUTTI_BOOT=env needs RANK, WORLD_SIZE", 0 },
+        { 1, 2, "MASTER_ADDR=no-such-host.invalid\nTUTTI_TIMEOUT=0.5", TUTTI_ERR_TIMEOUT,
+          "no-such-host.invalid has no address", 0 },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+        run(cases[i].words, &cases[i], 1, NULL);
+}
+
+/* A job of two ranks whose rank 1 comes when the intruders have ended. */
+static void with_intruders(const char *what, const char *common, const member_t *intruders,
+                           int count)
+{
+    const member_t ranks[] = { { .rank = 0, .size = 2 }, { .rank = 1, .size = 2 } };
+    pid_t rank0, pid[MOST];
+    int fd;
+
+    reserve(1, &fd);
+    atomic_store(ready, 0);
+    rank0 = start(&ranks[0], common, 0);
+    await_port();
+    for (int i = 0; i < count; i++)
+        pid[i] = start(&intruders[i], common, 0);
+    for (int i = 0; i < count; i++)
+        finish(what, pid[i]);
+    finish(what, start(&ranks[1], common, 0));
+    finish(what, rank0);
+    close(fd);
+}
+
+static void secrets(void)
+{
+    static const member_t wrong[] = {
+        { 1, 2, "TUTTI_JOB_SECRET=psst\nTUTTI_TIMEOUT=2", TUTTI_ERR_INVALID_ARGUMENT,
+          "rank 1 has another job secret than rank 0", 0 },
+        { 1, 9, "TUTTI_JOB_SECRET=psst! \nTUTTI_TIMEOUT=2", TUTTI_ERR_INVALID_ARGUMENT,
+          "rank 1 has another job secret than rank 0", 0 },
+        { 1, 2, "TUTTI_JOB_SECRET=-\nTUTTI_TIMEOUT=2", TUTTI_ERR_INVALID_ARGUMENT,
+          "demands a job secret: set TUTTI_JOB_SECRET", 0 },
+    };
+    static const member_t needless[] = {
+        { 1, 2, "TUTTI_JOB_SECRET=psst!\nTUTTI_TIMEOUT=2", TUTTI_ERR_INVALID_ARGUMENT,
+          "has no job secret, but this rank has", 0 },
+    };
+    member_t members[2] = { { .rank = 0, .size = 2 }, { .rank = 1, .size = 2 } };
+    char path[64], common[128];
+    FILE *file;
+
+    with_intruders("wrong secrets", "TUTTI_JOB_SECRET=psst!", wrong, 3);
+    with_intruders("a needless secret", NULL, needless, 1);
+    /* A secret in a file, whose line end does not count. */
+    snprintf(path, sizeof(path), "%s/secret", folder);
+    snprintf(common, sizeof(common), "TUTTI_JOB_SECRET_FILE=%s", path);
+    file = fopen(path, "w");
+    CHECK(file != NULL);
+    fputs("psst!\n", file);
+    fclose(file);
+    members[1].env = "TUTTI_JOB_SECRET=psst!\nTUTTI_JOB_SECRET_FILE=-";
+    run("a secret in a file", members, 2, common);
+    unlink(path);
+}
+
+static void other_jobs(void)
+{
+    static const member_t others[] = {
+        { 1, 2, "TORCHELASTIC_RUN_ID=b\nTUTTI_TIMEOUT=2", TUTTI_ERR_INVALID_ARGUMENT,
+          "rank 1 belongs to job b, rank 0 to job a", 0 },
+        { 1, 2, "TORCHELASTIC_RUN_ID=-\nTUTTI_TIMEOUT=2", TUTTI_ERR_INVALID_ARGUMENT,
+          "rank 1 belongs to job without a name, rank 0 to job a", 0 },
+        { 1, 2, "TORCHELASTIC_RESTART_COUNT=2\nTUTTI_TIMEOUT=2", TUTTI_ERR_INVALID_ARGUMENT,
+          "rank 1 belongs to restart 2 of the job, rank 0 to restart 1", 0 },
+    };
+
+    with_intruders("other jobs", "TORCHELASTIC_RUN_ID=a\nTORCHELASTIC_RESTART_COUNT=1", others, 3);
+}
+
+/* Garbage of every length, closed connections, and silent ones that stay. */
+static void garbage(void)
+{
+    const member_t ranks[] = { { .rank = 0, .size = 3 },
+                               { .rank = 1, .size = 3 },
+                               { .rank = 2, .size = 3 } };
+    unsigned char bytes[400];
+    int fd, silent[100];
+    pid_t pid[3];
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (unsigned char)(i * 31 + 7);
+    reserve(1, &fd);
+    atomic_store(ready, 0);
+    pid[0] = start(&ranks[0], "TUTTI_JOB_SECRET=psst!", 0);
+    await_port();
+    for (size_t i = 0; i < sizeof(bytes); i += 9) {
+        int stranger = reach();
+
+        CHECK(stranger >= 0);
+        (void)send(stranger, bytes, i, MSG_NOSIGNAL);
+        close(stranger);
+    }
+    pid[1] = start(&ranks[1], "TUTTI_JOB_SECRET=psst!", 0);
+    for (int i = 0; i < 100; i++)
+        CHECK((silent[i] = reach()) >= 0);
+    pid[2] = start(&ranks[2], "TUTTI_JOB_SECRET=psst!", 0);
+    for (int i = 0; i < 3; i++)
+        finish("garbage", pid[i]);
+    for (int i = 0; i < 100; i++)
+        close(silent[i]);
+    close(fd);
+}
+
+/* MASTER_PORT belongs to torchrun's agent, and the next port to a silent service. */
+static void agent(void)
+{
+    static const char torchrun[] = "TORCHELASTIC_USE_AGENT_STORE=True\nTORCHELASTIC_RUN_ID=none";
+    member_t members[MOST];
+    int fds[ALL_PORTS];
+    char common[200];
+
+    for (int i = 0; i < MOST; i++)
+        members[i] = (member_t){ .rank = MOST - 1 - i, .size = MOST };
+    reserve(ALL_PORTS, fds);
+    CHECK_INT(listen(fds[0], 100), 0);
+    run_here("an agent's port", members, MOST, torchrun);
+    CHECK_INT(listen(fds[1], 100), 0);
+    for (int i = 0; i < 3; i++)
+        members[i] = (member_t){ .rank = 2 - i, .size = 3 };
+    run_here("a silent service's port", members, 3, torchrun);
+    snprintf(common, sizeof(common), "%s\nTUTTI_PORT=%d", torchrun, port + 9);
+    run_here("TUTTI_PORT", members, 3, common);
+    /* Two jobs of neighbouring ports at the same time. */
+    for (int i = 0; i < 6; i++)
+        members[i] = (member_t){ .rank = i % 3, .size = 3 };
+    snprintf(common, sizeof(common), "MASTER_PORT=%d", port + 1);
+    for (int i = 3; i < 6; i++)
+        members[i].env = common;
+    run_here("two jobs", members, 6, torchrun);
+    for (int i = 2; i < ALL_PORTS; i++)
+        CHECK_INT(listen(fds[i], 1), 0);
+    members[0] = (member_t){ 0, 3, NULL, TUTTI_ERR_SYSTEM, "rank 0 cannot listen at port", 0 };
+    run_here("no port is free", members, 1, "TORCHELASTIC_USE_AGENT_STORE=True\nTUTTI_TIMEOUT=0.5");
+    for (int i = 0; i < ALL_PORTS; i++)
+        close(fds[i]);
+}
+
+/* Launchers' variables, without MPI. */
+static void launchers(void)
+{
+    static const char none[] = "RANK=-\nWORLD_SIZE=-\nMASTER_ADDR=-\nMASTER_PORT=-\n"
+                               "TUTTI_MODULE_DIR=/nonexistent\n";
+    /* Variables of all ranks, and names of the variables with rank and size. */
+    static const struct {
+        const char *what, *all, *rank, *size;
+        int port;
+    } cases[] = {
+        { "mpirun on this host", "PMIX_NAMESPACE=tutti-%d\nOMPI_COMM_WORLD_LOCAL_SIZE=3",
+          "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", 0 },
+        { "mpirun with MASTER_ADDR", "MASTER_ADDR=localhost", "OMPI_COMM_WORLD_RANK",
+          "OMPI_COMM_WORLD_SIZE", 1 },
+        { "mpiexec with MASTER_ADDR", "MASTER_ADDR=[::ffff:127.0.0.1]", "PMI_RANK", "PMI_SIZE", 1 },
+        { "Azure", "AZ_BATCH_MASTER_NODE=127.0.0.1:9", "OMPI_COMM_WORLD_RANK",
+          "OMPI_COMM_WORLD_SIZE", 1 },
+        { "srun", "SLURM_STEP_NODELIST=localhost\nSLURM_JOB_ID=7\nSLURM_STEP_ID=0", "SLURM_PROCID",
+          "SLURM_STEP_NUM_TASKS", 1 },
+        { "srun on this host",
+          "SLURM_STEP_NODELIST=x\nSLURM_JOB_ID=%d\nSLURM_STEP_ID=0\nSLURM_STEP_TASKS_PER_NODE=3",
+          "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0 },
+        { "Slurm, told", "SLURM_NODELIST=localhost\nSLURM_JOB_ID=7\nTUTTI_BOOT=env", "SLURM_PROCID",
+          "SLURM_NTASKS", 1 },
+        { "env:// in mpirun",
+          "MASTER_ADDR=127.0.0.1\nOMPI_COMM_WORLD_SIZE=1\nOMPI_COMM_WORLD_RANK=0", "RANK",
+          "WORLD_SIZE", 2 },
+        { "env:// instead of MPI", "MASTER_ADDR=127.0.0.1\nTUTTI_BOOT=env://", "RANK", "WORLD_SIZE",
+          2 },
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char env[3][120], common[600], all[300];
+        member_t members[3];
+        int fd;
+
+        reserve(1, &fd);
+        /* A format only where the text has one. */
+        snprintf(all, sizeof(all), "%s", cases[i].all);
+        if (strstr(all, "%d") != NULL) {
+            char *at = strstr(all, "%d"), rest[300];
+
+            snprintf(rest, sizeof(rest), "%s", at + 2);
+            snprintf(at, sizeof(all) - (size_t)(at - all), "%d%s", tag(), rest);
+        }
+        snprintf(common, sizeof(common), "%s%s\n%s", none, all,
+                 cases[i].port == 0 ? "" : "TUTTI_PORT=");
+        if (cases[i].port != 0)
+            snprintf(common + strlen(common), sizeof(common) - strlen(common), "%d", port);
+        for (int r = 0; r < 3; r++) {
+            snprintf(env[r], sizeof(env[r]), "%s=%d\n%s=3", cases[i].rank, r, cases[i].size);
+            members[r] = (member_t){ .rank = r, .size = 3, .env = env[r] };
+        }
+        run_here(cases[i].what, members, 3, common);
+        close(fd);
+    }
+}
+
+/* A libcrypto that cannot be loaded: a secret that is set is an error. In a process that is started
+   anew, because the loader reads its path at the start. */
+static void no_libcrypto(const char *self)
+{
+    static const member_t alone = { 0,
+                                    2,
+                                    "TUTTI_JOB_SECRET=psst!",
+                                    TUTTI_ERR_UNSUPPORTED,
+                                    "libcrypto.so.3 cannot be used (Debian's package libssl3",
+                                    0 };
+    static const char *const names[] = { "libcrypto.so.3", "libcrypto.so.1.1" };
+    char path[2][64];
+    pid_t pid;
+
+    if (self == NULL) {
+        port = 1;
+        finish("no libcrypto", start(&alone, NULL, 0));
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        int fd;
+
+        snprintf(path[i], sizeof(path[i]), "%s/%s", folder, names[i]);
+        fd = open(path[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+        CHECK_INT(write(fd, "not a library", 13), 13);
+        close(fd);
+    }
+    pid = fork();
+    if (pid == 0) {
+        setenv("LD_LIBRARY_PATH", folder, 1);
+        execl("/proc/self/exe", self, "no libcrypto", (char *)NULL);
+        _exit(127);
+    }
+    finish("no libcrypto", pid);
+    unlink(path[0]);
+    unlink(path[1]);
+}
+
+int main(int argc, char **argv)
+{
+    ready = mmap(NULL, sizeof(*ready), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(ready != MAP_FAILED);
+    clean_environment();
+    if (argc == 2) {
+        no_libcrypto(NULL);
+        return failures != 0;
+    }
+    CHECK(mkdtemp(folder) != NULL);
+    any_order();
+    again();
+    missing();
+    misinformed();
+    nonsense();
+    secrets();
+    other_jobs();
+    garbage();
+    agent();
+    launchers();
+    no_libcrypto(argv[0]);
+    rmdir(folder);
+    return failures != 0;
+}
