@@ -23,8 +23,8 @@ void tutti__completion_add(tutti__completions_t *completions, tutti__bucket_t *b
 int tutti__completion_poll(tutti__completions_t *completions);
 /* Forget all pending completions, on any device; the caller ends their requests. */
 void tutti__completion_clear(tutti__completions_t *completions);
-/* Wait for all pending completions and NCCL's other work, until this time at most; then abort NCCL's
-   work. On any device. */
+/* Wait for all pending completions and NCCL's other work, until this time at most; then abort
+   NCCL's work. On any device. */
 void tutti__completion_drain(tutti__completions_t *completions, uint64_t limit_ns);
 /* If the request is queued, later work in the stream sees its result, and the request is done:
    *ret_found. On any device. */

@@ -153,7 +153,7 @@ static void pack_part(tutti__lane_t *lane, const tutti__request_t *r, const void
         memset(to + bytes, 0, TUTTI__ROUND_UP(bytes, TUTTI__LINE_BYTES) - bytes);
 }
 
-/* Write a zero contribution into device memory. STAGE belongs to the run, which begins after this. */
+/* Write a zero contribution into device memory. STAGE is free until the run begins. */
 static tutti_status_t write_zeros(tutti__lane_t *lane)
 {
     const tutti__exec_device_t *device = lane->op.env->exec->device;

@@ -28,7 +28,7 @@ void tutti__help_open(tutti__engine_t *e)
 {
     e->world = e->env.world != NULL ? e->env.world : e;
     tutti__mutex_init(&e->groups_lock, TUTTI__LOCK_PARTS);
-    /* The world's hosts count: a launch of a group on one host may be ordered behind the world's. */
+    /* The world's hosts count: a launch of a group of one host may be behind the world's. */
     if (e->world == e) {
         e->far = far_of(e);
         return;

@@ -128,9 +128,9 @@ static tutti_status_t hand_over_pending(tutti__engine_t *e, tutti__request_t *re
     return tutti__semaphore_give(&own->semaphores, request, stream, ret_gone);
 }
 
-/* If the request is queued, later work in the stream sees its result, and the request is done. If it
-   has begun, later work in the stream sees its result, and the engine owns the request (*ret_gone).
-   Otherwise nothing is done. */
+/* If the request is queued, later work in the stream sees its result, and the request is done. If
+   it has begun, later work in the stream sees its result, and the engine owns the request:
+   *ret_gone. Otherwise nothing is done. */
 static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
                                 tutti__dstream_t *stream, int *ret_gone)
 {
