@@ -287,7 +287,7 @@ static void nonsense(void)
         { 0, 2, "MASTER_PORT=-", TUTTI_ERR_UNSUPPORTED, "not set: MASTER_PORT", 0 },
         { 0, 2, "MASTER_PORT=0", TUTTI_ERR_INVALID_ARGUMENT, "MASTER_PORT=0 is no port", 0 },
         { 0, 2, "MASTER_PORT=65536", TUTTI_ERR_INVALID_ARGUMENT, "is no port", 0 },
-        { 0, 2, "MASTER_ADDR=-", TUTTI_ERR_UNSUPPORTED, "RANK=0 and WORLD_SIZE=2 tell of", 0 },
+        { 0, 2, "MASTER_ADDR=-", TUTTI_ERR_UNSUPPORTED, "there are other ranks (RANK=0 and WORLD_SIZE=2)", 0 },
         { 0, 2, "TUTTI_JOB_SECRET=a\nTUTTI_JOB_SECRET_FILE=b", TUTTI_ERR_INVALID_ARGUMENT,
           "are both set", 0 },
         { 0, 2, "TUTTI_JOB_SECRET_FILE=/nonexistent", TUTTI_ERR_INVALID_ARGUMENT,

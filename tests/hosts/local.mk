@@ -7,6 +7,8 @@ test_programs += %reldir%/hosts_check
 tests_hosts_hosts_check_LDADD = libtutti.la -lpthread
 test_programs += %reldir%/collectives_check
 tests_hosts_collectives_check_LDADD = libtutti.la
+test_programs += %reldir%/down_check
+tests_hosts_down_check_LDADD = libtutti.la
 test_programs += %reldir%/direct_check
 tests_hosts_direct_check_LDADD = libtutti.la
 test_programs += %reldir%/messages_check
@@ -33,6 +35,7 @@ script_tests += \
     %reldir%/cluster_calls.sh \
     %reldir%/cluster_check.sh \
     %reldir%/cluster_data.sh \
+    %reldir%/cluster_down.sh \
     %reldir%/cluster_trainer.sh \
     %reldir%/collectives.sh \
     %reldir%/direct_check.sh \

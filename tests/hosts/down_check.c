@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A host's link goes down while all ranks are in an allreduce: each rank receives PEER_LOST with the
+ * host's name. usage: down_check FOLDER. Rank 1 takes eth0 down, so its host must be of a cluster
+ * that a test has made (cluster.sh). Each rank writes its result into FOLDER: the launcher may be
+ * gone by then.
+ */
+#include <tutti/tutti.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    COUNT = 1 << 18,
+    CALLS_BEFORE = 20,
+    LIMIT_S = 12 /* it takes 4 to 5 on an idle machine */
+};
+
+static double now_s(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* The text for a rank: its peer, or both peers, are lost. */
+static int is_right(int rank, tutti_status_t status, double waited_s)
+{
+    const char *wanted = rank == 1 ? "its host, node"
+                                   : "rank 1 was lost: its process ended or its "
+                                     "host, node2, is gone";
+
+    return status == TUTTI_ERR_PEER_LOST && strstr(tutti_last_error(), wanted) != NULL &&
+           waited_s < LIMIT_S;
+}
+
+int main(int argc, char **argv)
+{
+    static float x[COUNT];
+    tutti_status_t status = TUTTI_OK;
+    double last_s = 0;
+    char path[512];
+    FILE *file;
+    int rank;
+
+    if (argc != 2 || tutti_init(NULL) != TUTTI_OK) {
+        fprintf(stderr, "down_check: %s\n", argc != 2 ? "FOLDER?" : tutti_last_error());
+        return 1;
+    }
+    rank = tutti_rank(tutti_world());
+    for (int i = 0; status == TUTTI_OK; i++) {
+        last_s = now_s();
+        if (i == CALLS_BEFORE && rank == 1 && system("ip link set eth0 down") != 0)
+            return 1;
+        status = tutti_allreduce(x, x, COUNT, TUTTI_FLOAT32, TUTTI_SUM, tutti_world());
+    }
+    last_s = now_s() - last_s;
+    snprintf(path, sizeof(path), "%s/rank%d", argv[1], rank);
+    file = fopen(path, "w");
+    if (file == NULL)
+        return 1;
+    fprintf(file, "rank %d %s after %.1f s: %s\n", rank,
+            is_right(rank, status, last_s) ? "passed" : "failed", last_s, tutti_last_error());
+    fclose(file);
+    _exit(0);
+}
