@@ -1,23 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bucket: its requests, and where it can be served. The token's owner. */
+/* A bucket: where it can be served, and its end. The token's owner. */
 #include "engine/bucket.h"
 
-#include <assert.h>
 #include <stdlib.h>
-
-void tutti__bucket_append(tutti__bucket_t *bucket, tutti__request_t *request)
-{
-    assert(!request->agreed && request->done == TUTTI__NOT_DONE);
-    request->agreed = 1;
-    request->next = NULL;
-    if (bucket->last != NULL)
-        bucket->last->next = request;
-    else
-        bucket->first = request;
-    bucket->last = request;
-    bucket->nrequests++;
-    bucket->on_device = request->call.on_device != 0;
-}
 
 void tutti__bucket_free(tutti__bucket_t *bucket)
 {
@@ -52,14 +37,4 @@ int tutti__bucket_fits_device(const tutti__bucket_t *bucket, const tutti__exec_d
         return 0;
     return bucket->nrequests > 1 || !tutti__bucket_is_packed(bucket) ||
            r->bytes <= device->fuse_bytes;
-}
-
-/* To start a bucket in device memory takes little time. */
-size_t tutti__bucket_bytes(const tutti__bucket_t *bucket)
-{
-    size_t total = 0;
-
-    for (const tutti__request_t *r = bucket->first; r != NULL && !bucket->on_device; r = r->next)
-        total += r->bytes;
-    return total;
 }
