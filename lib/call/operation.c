@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int is_polled(const tutti__xport_t *xport)
+{
+    return xport->ops->progress != NULL;
+}
+
 void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env, uint32_t lane,
                            tutti__pairs_t *pairs)
 {
@@ -18,6 +23,8 @@ void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env,
     op->env = env;
     op->lane = lane;
     op->pairs = pairs;
+    for (uint32_t r = 0; r < env->exec->size && env->exec->xport != NULL; r++)
+        op->may_be_far |= r != env->exec->rank && is_polled(env->exec->xport[r]);
     tutti__run_init(&op->run, env->exec, lane);
 }
 
@@ -46,6 +53,7 @@ static inline void begin(tutti__operation_t *op, const tutti__call_t *call)
     assert(op->at == TUTTI__AT_END);
     op->asked = op->call = call;
     op->hint = (tutti__hint_t){ NULL, 0, -1 };
+    op->has_far = op->may_be_far;
     op->is_common = op->polls = op->has_compared = op->is_staged = op->is_queued = op->is_certain =
         0;
     op->bytes = 0;
@@ -143,7 +151,7 @@ static inline tutti_status_t find(tutti__operation_t *op, const tutti__sched_t *
 static int polls(const tutti__operation_t *op, const tutti__sched_t *sched)
 {
     for (uint32_t i = 0; i < sched->nchans; i++)
-        if (op->env->exec->xport[sched->chans[i].peer]->ops->progress != NULL)
+        if (is_polled(op->env->exec->xport[sched->chans[i].peer]))
             return 1;
     return 0;
 }
@@ -233,8 +241,9 @@ static inline tutti_status_t choose(tutti__operation_t *op)
     status = find(op, &sched);
     if (status != TUTTI_OK)
         return status;
+    op->has_far = op->may_be_far && polls(op, sched);
     if (op->env->is_agreed)
-        op->polls |= polls(op, sched);
+        op->polls |= op->has_far;
     status = tutti__own_allows(op->env, sched);
     op->is_common = status == TUTTI_ERR_UNSUPPORTED;
     if (TUTTI__UNLIKELY(status != TUTTI_OK))

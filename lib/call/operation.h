@@ -86,6 +86,8 @@ struct tutti__operation {
     int is_common;      /* after an error: see call_inside.h */
     int is_zero;        /* COUNTS: this rank makes a zero contribution */
     int polls;          /* only polling advances it: MPI, or a device */
+    int may_be_far;     /* set once: some transports advance only when polled */
+    int has_far;        /* its run uses a transport that only polling advances, and no word shows */
     int has_compared;   /* all ranks have the same call */
     size_t bytes;       /* cost of the run for the stepping thread */
 

@@ -165,11 +165,16 @@ static tutti_status_t check(run_t *r)
                : TUTTI_OK;
 }
 
+/* A message between hosts wakes no sleeper, so such a call polls more often. */
 static uint32_t sleep_us(const run_t *r)
 {
-    uint64_t us =
-        r->since_ns == 0 ? 0 : (tutti__now_ns() - r->since_ns) / 1000 / TUTTI__SLEEP_SHARE;
+    uint64_t waited_us = r->since_ns == 0 ? 0 : (tutti__now_ns() - r->since_ns) / 1000;
+    uint64_t us = waited_us / TUTTI__SLEEP_SHARE;
 
+    if (r->node == NULL && r->op->has_far)
+        return (uint32_t)(waited_us < TUTTI__FAR_EARLY_US
+                              ? TUTTI__FAR_SLEEP_US
+                              : TUTTI__MIN(us, TUTTI__FAR_SLEEP_MOST_US));
     return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, TUTTI__SLEEP_US), TUTTI__SLEEP_MOST_US);
 }
 
@@ -182,7 +187,7 @@ static tutti_status_t sleep_on_word(tutti__wait_t *w)
     if (w->hint.word != NULL && index >= 0)
         tutti__machine_sleep(machine, (uint32_t)index, w->hint.word, w->hint.value, sleep_us(r));
     else
-        usleep(TUTTI__DIRECT_POLL_US);
+        usleep(r->op->has_far ? sleep_us(r) : TUTTI__DIRECT_POLL_US);
     return check(r);
 }
 
