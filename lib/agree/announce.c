@@ -15,6 +15,7 @@
 
 #include "base/compiler.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ static void send_up(tutti__agree_t *a, const news_t *news, int urgent)
     TUTTI__ALIGNED(8) char body[TUTTI__BODY_BYTES];
     size_t bytes = sizeof(news->msg);
 
+    assert(a->env.parent >= 0);
     memcpy(body, &news->msg, bytes);
     if (news->msg.conflict) {
         memcpy(body + bytes, &news->other, sizeof(news->other));
@@ -65,6 +67,7 @@ static int pass_on(tutti__agree_t *a, tutti__tensor_t *tensor)
     news_t news = { .msg = tensor->msg, .other = tensor->other, .name = tensor->name };
     int moved = tensor->msg.nranks > tensor->passed;
 
+    assert(tensor->passed <= tensor->msg.nranks);
     news.msg.nranks -= tensor->passed;
     if (moved)
         send_up(a, &news, 0);
@@ -153,6 +156,7 @@ void tutti__agree_submit(tutti__agree_t *a, const char *name, size_t name_bytes,
         .name = name,
     };
 
+    assert(name_bytes > 0 && name_bytes < TUTTI__NAME_BYTES);
     add(a, a->env.nlinks, &news);
 }
 

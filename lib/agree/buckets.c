@@ -12,6 +12,7 @@
 
 #include "base/compiler.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@
 
 void tutti__buckets_ready(tutti__agree_t *a, tutti__tensor_t *tensor)
 {
+    assert(a->env.parent < 0);
     tensor->next = NULL;
     if (a->ready_last != NULL)
         a->ready_last->next = tensor;
@@ -77,6 +79,7 @@ static void send_tensor(tutti__agree_t *a, uint32_t number, const tutti__tensor_
         }
         memcpy(body + bytes, tensor->name, msg.name_bytes);
         bytes += msg.name_bytes;
+        assert(bytes + msg.nmembers * sizeof(members[0]) <= sizeof(body));
         memcpy(body + bytes, members, msg.nmembers * sizeof(members[0]));
         tutti__buckets_take(a, body, bytes + msg.nmembers * sizeof(members[0]));
         memcpy(members, more, nmore * sizeof(members[0]));
@@ -123,6 +126,7 @@ int tutti__agree_bucket(tutti__agree_t *a)
     if (TUTTI__LIKELY(a->ready_first == NULL))
         return 0;
     number = a->next_bucket++;
+    assert(a->ready_last != NULL);
     for (bucket = take_bucket(a); bucket != NULL; bucket = next) {
         next = bucket->next;
         if (!a->ended)
@@ -149,6 +153,7 @@ void tutti__buckets_reject(tutti__agree_t *a, const tutti__tensor_t *tensor, tut
     bytes += msg.name_bytes;
     memcpy(body + bytes, text, msg.text_bytes);
     bytes += msg.text_bytes;
+    assert(bytes + TUTTI__MEMBERS * sizeof(*members) <= sizeof(body));
     do {
         msg.nmembers = TUTTI__MIN(nmembers, TUTTI__MEMBERS);
         memcpy(body, &msg, sizeof(msg));

@@ -15,6 +15,7 @@
 
 #include "base/compiler.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,7 @@ static void split_off(tutti__agree_t *a, tutti__tensor_t *tensor, const uint32_t
         tutti__agree_fail(a, TUTTI_ERR_NO_MEMORY, "no memory for announcements");
         return;
     }
+    assert(n > 0);
     memcpy(ready->name, tensor->name, sizeof(ready->name));
     ready->hash = tensor->hash;
     ready->msg.name_bytes = tensor->msg.name_bytes;
@@ -254,6 +256,7 @@ static int is_one_group(const tutti__agree_t *a, const tutti__tensor_t *tensor,
 {
     const tutti__participant_t *first = first_participant(a, tensor), *other = NULL;
 
+    assert(first != NULL);
     if (tensor->msg.nranks > 0) {
         *ret_conflict = (conflict_t){ tensor->msg.rank, first->rank, &tensor->msg.metadata,
                                       &first->metadata, NULL,        first->submission };
@@ -331,6 +334,7 @@ static int decide_group(tutti__agree_t *a, tutti__tensor_t *tensor)
     uint32_t size = submission->size;
     conflict_t conflict;
 
+    assert(submission->received == size);
     for (uint32_t i = 0; i < size; i++) {
         tutti__tensor_t *t = submission->participant[i]->tensor;
 
@@ -360,6 +364,7 @@ int tutti__decide(tutti__agree_t *a, tutti__tensor_t *tensor)
         tensor->msg.rank, tensor->msg.other_rank, &tensor->msg.metadata, &tensor->other, NULL, NULL
     };
 
+    assert(a->env.parent < 0 && tutti__refuse_is_complete(a, tensor));
     if (tensor->msg.conflict)
         return refuse(a, tensor, &conflict);
     if (tensor->nparticipants > 0 && is_one_group(a, tensor, &conflict))

@@ -7,6 +7,7 @@
 
 #include <tutti/tutti.h>
 
+#include <assert.h>
 #include <string.h>
 
 const char *tutti__joins_refuse(const tutti__agree_t *a, const tutti__metadata_t *metadata)
@@ -51,6 +52,7 @@ void tutti__joins_add(tutti__agree_t *a, uint32_t rank)
         return;
     a->joined[rank] = 1;
     a->njoined++;
+    assert(a->njoined <= a->subtree);
     if (a->env.parent < 0 && a->njoined == a->env.size) {
         tutti__joins_done(a, rank);
         return;

@@ -8,6 +8,7 @@
  */
 #include "agree/tensors.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 int tutti__refuse_is_complete(const tutti__agree_t *a, const tutti__tensor_t *tensor)
@@ -30,6 +31,7 @@ int tutti__refuse_gather(const tutti__agree_t *a, tutti__tensor_t *first)
     tutti__tensor_t *end = first;
     int complete = 1;
 
+    assert(first->related == NULL);
     first->related = first;
     for (tutti__tensor_t *t = first;; t = t->related) {
         complete &= tutti__refuse_is_complete(a, t);
@@ -101,6 +103,7 @@ void tutti__refuse_gathered(tutti__agree_t *a, tutti__tensor_t *first, tutti_sta
 {
     tutti__tensor_t *next;
 
+    assert(first->related != NULL);
     for (tutti__tensor_t *t = first; t != NULL; t = t->related == t ? NULL : t->related)
         tutti__refuse_dissolve(a, t);
     for (tutti__tensor_t *t = first; t != NULL; t = next) {

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,8 @@ static void free_participant(tutti__agree_t *a, tutti__participant_t *participan
 {
     tutti__submission_t *submission = participant->submission;
 
+    assert(participant->tensor->participant[participant->rank] == participant);
+    assert(a->nparticipants > 0);
     participant->tensor->participant[participant->rank] = NULL;
     if (submission == NULL || submission->received == submission->size)
         participant->tensor->nparticipants--;
@@ -175,6 +178,7 @@ static tutti__submission_t *submission_of(tutti__agree_t *a, uint32_t rank,
 /* The group is complete: all of its calls count from now on. */
 static void close_submission(tutti__agree_t *a, uint32_t rank, tutti__submission_t *submission)
 {
+    assert(submission->received == submission->size && a->submission[rank] == submission);
     for (uint32_t i = 0; i < submission->size; i++)
         submission->participant[i]->tensor->nparticipants++;
     a->submission[rank] = NULL;

@@ -173,8 +173,8 @@
 #define TUTTI__JOB_PORT_MS 5000u
 #define TUTTI__JOB_PORT_PAUSE_MS 100u
 
-/* A rank that another job has refused tries again, as the port may belong to an earlier job. Chosen:
-   as JOB_PORT_MS. */
+/* A rank that another job has refused tries again, as the port may belong to an earlier job.
+   Chosen: as JOB_PORT_MS. */
 #define TUTTI__JOB_OTHER_MS 5000u
 
 /* A rank that a gate has greeted tries again after no process listens any more. Chosen: longer than

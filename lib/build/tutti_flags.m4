@@ -30,10 +30,15 @@ AC_DEFUN([TUTTI_FLAGS],
         [AS_HELP_STRING([--with-sanitizer=LIST],
             [build everything with -fsanitize=LIST: address,undefined or thread])], [],
         [with_sanitizer=no])
+    AC_ARG_ENABLE([debug],
+        [AS_HELP_STRING([--enable-debug],
+            [check the library's invariants (assert) @<:@no; yes with a sanitizer@:>@])], [],
+        [AS_VAR_IF([with_sanitizer], [no], [enable_debug=no], [enable_debug=yes])])
 
     tutti_flags="-std=gnu11 -pthread -fvisibility=hidden -ffp-contract=off"
     tutti_flags="$tutti_flags -Wall -Wextra -Wmissing-prototypes -Wshadow -Wvla"
     AS_VAR_IF([enable_werror], [yes], [tutti_flags="$tutti_flags -Werror"])
+    AS_VAR_IF([enable_debug], [no], [tutti_flags="$tutti_flags -DNDEBUG"])
 
     # A sanitized shared library leaves the sanitizer's own functions undefined.
     tutti_sanitizer=$with_sanitizer

@@ -2,6 +2,7 @@
 /* The cached form of an operation. See cached.h. */
 #include "call/cached.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The bytes of this rank's buffers that a call uses. Returns 0 for kinds that are not kept. */
@@ -48,6 +49,7 @@ tutti_status_t tutti__cached_start(tutti__cached_t *cached, const tutti__call_t 
 {
     int is_same = cached->is_same;
 
+    assert(cached->is_kept);
     cached->node.src = (const void *)(source(cached, call) + cached->src_shift);
     cached->node.dst = (void *)((uintptr_t)call->recvbuf + cached->dst_shift);
     cached->is_same = 1;

@@ -81,6 +81,7 @@ static int has_one_count(tutti_call_kind_t kind)
 
 static void make_head(const tutti__call_t *call, uint32_t size, uint64_t *head)
 {
+    assert((uint32_t)call->kind < OWN);
     head[WHAT] = (uint64_t)call->kind | (uint64_t)call->dtype << 8 |
                  (tutti__call_device_tag(call) != 0 ? ON_DEVICE : 0) |
                  (tutti__call_reduces(call->kind) ? (uint64_t)call->op << 16 : 0) |

@@ -4,7 +4,7 @@
  *
  * The memory for packed buckets is registered with the host's NCCL, on all ranks of the
  * communicator or on none: NCCL must not get registered and unregistered buffers in one call (see
- * engine/on_device.c). Direct calls use the caller's memory. If the registration fails, NCCL copies
+ * engine/fuse.c). Direct calls use the caller's memory. If the registration fails, NCCL copies
  * once more; this is not an error. node/nccl ends the registration.
  */
 #include "call/device_setup.h"

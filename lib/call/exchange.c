@@ -4,6 +4,7 @@
 
 #include "call/call_inside.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,7 @@ static uint64_t given_to(const tutti__call_t *call, uint32_t rank, uint32_t peer
     case TUTTI_CALL_ALLGATHERV:
         return call->count;
     default:
+        assert(call->sendcounts != NULL);
         return call->sendcounts[peer];
     }
 }
@@ -139,6 +141,7 @@ tutti_status_t tutti__exchange_next(tutti__exchange_t *x, const tutti__call_env_
     uint32_t size = env->exec->size;
     const uint64_t *verdict = verdicts_of(x, size);
 
+    assert(x->words != NULL && x->is_verdict >= 0);
     if (!x->is_verdict)
         return start_verdict(x, env, run, ret_common);
     x->all_know = 1;

@@ -18,6 +18,7 @@ static int is_polled(const tutti__xport_t *xport)
 void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env, uint32_t lane,
                            tutti__pairs_t *pairs)
 {
+    assert(lane < TUTTI__LANES && (pairs == NULL || lane == 0));
     memset(op, 0, sizeof(*op));
     op->env = env;
     op->lane = lane;
@@ -64,6 +65,7 @@ static inline void begin(tutti__operation_t *op, const tutti__call_t *call)
 void tutti__operation_start(tutti__operation_t *op, const tutti__call_t *call,
                             const tutti__call_with_t *with)
 {
+    assert(with->packing == NULL || op->env->is_agreed);
     begin(op, call);
     op->with = with;
     op->at = first_of(call);
@@ -75,6 +77,7 @@ void tutti__operation_start_counts(tutti__operation_t *op, const tutti__call_t *
 {
     static const tutti__call_with_t nothing;
 
+    assert(op->env->is_agreed);
     begin(op, call);
     op->with = &nothing;
     op->is_zero = is_zero;
@@ -88,6 +91,7 @@ tutti_status_t tutti__operation_start_own(tutti__operation_t *op, tutti__collect
 {
     static const tutti__call_with_t nothing;
 
+    assert(exec->count > 0);
     begin(op, NULL);
     op->with = &nothing;
     op->exec = *exec;
@@ -169,6 +173,7 @@ static tutti_status_t meet(tutti__operation_t *op)
 
     if (op->env->is_agreed || op->has_compared || op->env->shape->nhosts > 1 || env->size == 1)
         return end_call(op);
+    assert(env->node != NULL);
     op->meet = (tutti__node_call_t){
         .kind = TUTTI__NODE_MEET,
         .dtype = op->exec.dtype,
@@ -196,6 +201,7 @@ static tutti_status_t start_pairs(tutti__operation_t *op)
 {
     tutti_status_t status;
 
+    assert(op->pairs != NULL);
     op->exec.signature = tutti__call_signature(op->call, &op->exec, op->env->exec->size);
     status = tutti__pairs_start(op->pairs, op->call, &op->exec);
     op->is_common = status == TUTTI_ERR_UNSUPPORTED;
@@ -284,6 +290,7 @@ static tutti_status_t step_compare(tutti__operation_t *op)
 {
     tutti_status_t status = step_run(op);
 
+    assert(op->has_compared && !op->is_staged);
     if (status != TUTTI_OK)
         return status;
     status = tutti__compare_next(&op->compare, op->env, &op->run, &op->is_common);

@@ -98,6 +98,9 @@ static tutti_status_t start(tutti__pairs_t *pairs, int i, tutti__partner_stage_t
 
     if (status != TUTTI_OK)
         return status;
+    assert(side->stage == (stage == TUTTI__SIDE_DATA && pairs->env->conf->compare
+                               ? TUTTI__SIDE_HEADS
+                               : TUTTI__SIDE_DONE));
     side->stage = stage;
     return tutti__run_start(&side->run, sched, stage == TUTTI__SIDE_HEADS ? &heads : &side->data);
 }
@@ -107,6 +110,7 @@ static tutti_status_t go_on(tutti__pairs_t *pairs, int i)
 {
     tutti__partner_t *side = &pairs->side[i];
 
+    assert(side->stage == TUTTI__SIDE_HEADS || side->stage == TUTTI__SIDE_DATA);
     if (side->stage == TUTTI__SIDE_DATA) {
         side->stage = TUTTI__SIDE_DONE;
         return TUTTI_OK;

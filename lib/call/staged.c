@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "call/call_sides.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,6 +144,7 @@ static tutti_status_t add(const tutti__exec_device_t *device, uint32_t lane_inde
         return TUTTI_OK;
     if (staged->in_stage)
         return queue(device, lane_index, staged->is_up, its, host, bytes);
+    assert(staged->left[1].bytes == 0);
     staged->left[staged->left[0].bytes > 0] = (tutti__staged_part_t){ its, host, bytes };
     return TUTTI_OK;
 }

@@ -5,18 +5,16 @@
  *
  * With the token, unless a comment says otherwise.
  */
-#include "engine/state.h"
+#include "engine/agreed.h"
 
+#include "base/constants.h"
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/join.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The most pending completions: enough to keep the device busy; with more of them, buckets are
-   smaller. Pretend device, 160 tensors of 16 KiB, one each 0.1 ms, NCCL at 0.2 GB/s: with 4, 8, 16
-   these are 38, 50, 65 calls in 30, 34, 41 ms. On a GPU it was not measured. */
-#define MOST_COMPLETIONS 8
 
 /* ---- metadata of calls ---- */
 
@@ -47,8 +45,8 @@ static void take_message(tutti__metadata_t *m, const tutti__call_t *call)
     m->source = both ? call->source : sends ? TUTTI__NOBODY : call->root;
 }
 
-static inline tutti__metadata_t metadata_of_call(const tutti__engine_t *e,
-                                                 const tutti__call_t *call, uint8_t phase)
+static inline tutti__metadata_t metadata_of_call(const tutti__call_t *call, uint8_t phase,
+                                                 uint32_t size)
 {
     tutti__metadata_t m = {
         .count = call->count,
@@ -85,83 +83,90 @@ static inline tutti__metadata_t metadata_of_call(const tutti__engine_t *e,
     if (call->kind == TUTTI_CALL_ALLGATHERV && call->recvcounts == NULL)
         m.unsure = 1;
     else if (call->kind == TUTTI_CALL_REDUCE_SCATTERV || call->kind == TUTTI_CALL_ALLGATHERV)
-        take_recvcounts(&m, call->recvcounts, e->size);
+        take_recvcounts(&m, call->recvcounts, size);
     return m;
 }
 
-tutti__metadata_t tutti__agreed_metadata(const tutti__engine_t *e, const tutti__request_t *request)
+tutti__metadata_t tutti__agreed_metadata(const tutti__request_t *request, uint32_t size)
 {
-    return metadata_of_call(e, &request->call, request->phase);
+    return metadata_of_call(&request->call, request->phase, size);
 }
 
-void tutti__engine_call_text(const tutti__engine_t *e, const tutti__call_t *call, char *text,
-                             size_t bytes)
+void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes)
 {
-    tutti__metadata_t m = metadata_of_call(e, call, 0);
+    tutti__metadata_t m = metadata_of_call(call, 0, size);
 
     tutti__metadata_call_text(text, bytes, &m);
 }
 
 /* ---- in ---- */
 
-void tutti__agreed_submit(tutti__engine_t *e, tutti__request_t *request)
+static void submit(tutti__agreement_t *a, tutti__request_t *request)
 {
     static const tutti__group_msg_t alone;
     size_t bytes = request->name_bytes;
     char name[TUTTI__NAME_BYTES];
     tutti__metadata_t m;
 
+    assert(request->known && !request->agreed);
     if (request->joins) {
-        tutti__agree_join(e->agree);
+        tutti__agree_join(a->agree);
         return;
     }
-    m = tutti__agreed_metadata(e, request);
+    m = tutti__agreed_metadata(request, a->env->exec->size);
     /* At rank 0 this may end the request, and a waiter may free it while the name is in use. */
     memcpy(name, request->name, bytes);
-    tutti__agree_submit(e->agree, name, bytes, &m, request->phase == 0 ? &request->group : &alone);
+    tutti__agree_submit(a->agree, name, bytes, &m, request->phase == 0 ? &request->group : &alone);
 }
 
-int tutti__agreed_missing(tutti__engine_t *e, const tutti__request_t *request, char *text,
+void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first)
+{
+    tutti__request_t *next;
+
+    for (tutti__request_t *request = first; request != NULL; request = next) {
+        next = request->next;
+        submit(a, request);
+    }
+}
+
+int tutti__agreed_culprit(tutti__agreement_t *a, const tutti__request_t *request, char *text,
                           size_t bytes)
 {
-    tutti__metadata_t m = tutti__agreed_metadata(e, request);
+    tutti__metadata_t m;
 
+    if (request->agreed)
+        return tutti__lanes_culprit(a->lanes, request, text, bytes);
     if (request->joins)
-        return tutti__agree_missing_join(e->agree, text, bytes);
+        return tutti__agree_missing_join(a->agree, text, bytes);
     if (atomic_load(&request->counted) == 1) {
         snprintf(text, bytes, "this rank has not called tutti_request_receive");
         return 1;
     }
-    return tutti__agree_missing(e->agree, request->name, request->name_bytes, &m, text, bytes);
+    m = tutti__agreed_metadata(request, a->env->exec->size);
+    return tutti__agree_missing(a->agree, request->name, request->name_bytes, &m, text, bytes);
 }
 
-/* With enough work in lanes and on the device, new tensors collect into larger buckets. */
-static int has_room(const tutti__engine_t *e)
-{
-    return e->in_flight < TUTTI__LANES - 1 && e->ncompletions < MOST_COMPLETIONS;
-}
-
-int tutti__agreed_step(tutti__engine_t *e)
+int tutti__agreed_step(tutti__agreement_t *a)
 {
     int moved = 0;
 
-    if (e->parent >= 0)
+    if (a->parent >= 0)
         return 0;
-    tutti__agree_late(e->agree);
-    while (has_room(e) && tutti__agree_bucket(e->agree))
+    tutti__agree_late(a->agree);
+    while (tutti__lanes_have_room(a->lanes) && tutti__agree_bucket(a->agree))
         moved = 1;
     return moved;
 }
 
-void tutti__agreed_clear(tutti__engine_t *e)
+void tutti__agreed_clear(tutti__agreement_t *a)
 {
-    tutti__agree_clear(e->agree);
-    tutti__bucket_free(e->filling);
-    e->filling = NULL;
-    while (e->zeros != NULL) {
-        tutti__request_t *zero = e->zeros;
+    tutti__agree_clear(a->agree);
+    tutti__bucket_free(a->filling);
+    a->filling = NULL;
+    while (a->lanes->zeros != NULL) {
+        tutti__request_t *zero = a->lanes->zeros;
 
-        e->zeros = zero->next;
+        a->lanes->zeros = zero->next;
         tutti__request_free(zero);
     }
 }
@@ -171,97 +176,87 @@ void tutti__agreed_clear(tutti__engine_t *e)
 static void send_message(void *owner, uint32_t link, uint32_t kind, const void *body, size_t bytes,
                          int urgent)
 {
-    tutti__engine_t *e = owner;
+    tutti__agreement_t *a = owner;
 
-    tutti__links_send(e->watch, link, kind, body, bytes, urgent);
+    tutti__links_send(a->env->watch, link, kind, body, bytes, urgent);
 }
 
 /* The request that a bucket names. If this rank has joined, it makes a zero
    contribution instead. */
-static tutti__request_t *find_request(tutti__engine_t *e, const tutti__agreed_t *tensor)
+static tutti__request_t *find_request(tutti__agreement_t *a, const tutti__agreed_t *tensor)
 {
-    tutti__request_t *request = tutti__request_find(e, tensor->name, tensor->name_bytes);
+    tutti__request_t *request = tutti__pending_find(a->pending, tensor->name, tensor->name_bytes);
 
-    if (request == NULL && tensor->metadata != NULL && tutti__agree_has_joined(e->agree))
-        return tutti__join_zero(e, tensor->metadata, tensor->name, tensor->name_bytes);
+    if (request == NULL && tensor->metadata != NULL && tutti__agree_has_joined(a->agree))
+        return tutti__join_zero(a->env, tensor->metadata, tensor->name, tensor->name_bytes);
     if (request == NULL)
-        tutti__watch_end(e->watch,
-                         tutti__watch_any_left(e->watch) ? TUTTI_ERR_SHUTDOWN : TUTTI_ERR_INTERNAL,
+        tutti__watch_end(a->env->watch,
+                         tutti__watch_any_left(a->env->watch) ? TUTTI_ERR_SHUTDOWN
+                                                              : TUTTI_ERR_INTERNAL,
                          "a bucket names a tensor that is not pending");
     return request;
-}
-
-static void append(tutti__bucket_t *bucket, tutti__request_t *request)
-{
-    request->agreed = 1;
-    request->next = NULL;
-    if (bucket->last != NULL)
-        bucket->last->next = request;
-    else
-        bucket->first = request;
-    bucket->last = request;
-    bucket->nrequests++;
-    bucket->on_device = request->call.on_device != 0;
 }
 
 /* The coordinator's messages name the tensors of one bucket after another. */
 static int serve(void *owner, const tutti__agreed_t *tensor)
 {
-    tutti__engine_t *e = owner;
-    tutti__bucket_t *bucket = e->filling;
+    tutti__agreement_t *a = owner;
+    tutti__bucket_t *bucket = a->filling;
     tutti__request_t *request;
 
     if (bucket == NULL) {
-        bucket = e->filling = calloc(1, sizeof(*bucket));
+        bucket = a->filling = calloc(1, sizeof(*bucket));
         if (bucket == NULL) {
-            tutti__watch_end(e->watch, TUTTI_ERR_NO_MEMORY, "no memory for a bucket");
+            tutti__watch_end(a->env->watch, TUTTI_ERR_NO_MEMORY, "no memory for a bucket");
             return 0;
         }
         bucket->number = tensor->bucket;
     }
     if (tensor->is_mine) {
-        request = find_request(e, tensor);
+        request = find_request(a, tensor);
         if (request == NULL)
             return 0;
-        append(bucket, request);
+        tutti__bucket_append(bucket, request);
     }
+    assert(bucket->number == tensor->bucket);
     bucket->counts = tensor->counts;
     bucket->joined = tensor->metadata != NULL;
     if (tensor->last) {
-        e->filling = NULL;
-        tutti__lanes_add(e, bucket);
+        a->filling = NULL;
+        tutti__lanes_add(a->lanes, bucket);
     }
     return 1;
 }
 
 static void reject(void *owner, const tutti__rejected_t *tensor)
 {
-    tutti__engine_t *e = owner;
-    tutti__request_t *request = tutti__request_find(e, tensor->name, tensor->name_bytes);
+    tutti__agreement_t *a = owner;
+    tutti__request_t *request = tutti__pending_find(a->pending, tensor->name, tensor->name_bytes);
 
     if (request != NULL && request->phase == tensor->phase)
-        tutti__request_finish(e, request, tensor->status, tensor->text);
+        tutti__pending_finish(a->pending, request, tensor->status, tensor->text);
 }
 
 static void joined(void *owner, uint32_t last_rank)
 {
-    tutti__engine_t *e = owner;
+    tutti__agreement_t *a = owner;
     tutti__request_t *join;
 
-    tutti__mutex_lock(&e->queue_lock);
-    join = e->join;
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__mutex_lock(&a->pending->lock);
+    join = a->pending->join;
+    tutti__mutex_unlock(&a->pending->lock);
     if (join == NULL)
         return;
+    assert(join->joins && last_rank < a->env->exec->size);
     join->last_rank = last_rank;
-    tutti__request_finish(e, join, TUTTI_OK, NULL);
+    tutti__pending_finish(a->pending, join, TUTTI_OK, NULL);
 }
 
 static void fail(void *owner, tutti_status_t status, const char *text)
 {
-    const tutti__engine_t *e = owner;
+    const tutti__agreement_t *a = owner;
 
-    tutti__watch_end(e->watch, status, text);
+    tutti__watch_end(a->env->watch, status, text);
 }
 
 static uint64_t now_ns(void *owner)
@@ -272,34 +267,34 @@ static uint64_t now_ns(void *owner)
 
 static const char *rank_name(void *owner, uint32_t rank)
 {
-    const tutti__engine_t *e = owner;
+    const tutti__agreement_t *a = owner;
 
-    return tutti__boot_rank_name(e->env.boot, rank);
+    return tutti__boot_rank_name(a->env->boot, rank);
 }
 
 static uint32_t world_rank(void *owner, uint32_t rank, int *ret_is_group)
 {
-    const tutti__engine_t *e = owner;
+    const tutti__agreement_t *a = owner;
 
-    return tutti__boot_world_rank(e->env.boot, rank, ret_is_group);
+    return tutti__boot_world_rank(a->env->boot, rank, ret_is_group);
 }
 
 /* ---- opening and closing ---- */
 
 /* The ranks behind each link: all ranks of another host behind its leader; otherwise
    the neighbour. */
-static void lay_links(const tutti__engine_t *e, tutti__agree_link_t *links)
+static void lay_links(const tutti__agreement_t *a, tutti__agree_link_t *links)
 {
-    const tutti__shape_t *shape = e->env.shape;
+    const tutti__shape_t *shape = a->env->shape;
 
-    for (uint32_t i = 0; i < tutti__links_count(e->watch); i++) {
+    for (uint32_t i = 0; i < tutti__links_count(a->env->watch); i++) {
         int local;
-        uint32_t rank = tutti__links_rank(e->watch, i, &local);
+        uint32_t rank = tutti__links_rank(a->env->watch, i, &local);
         const uint32_t *first = &shape->host_first[shape->host_of[rank]];
 
         links[i] =
             (tutti__agree_link_t){ rank, 1, &shape->by_host[first[0] + shape->local_of[rank]] };
-        if ((int)i == e->parent)
+        if ((int)i == a->parent)
             links[i].nranks = 0;
         else if (!local)
             links[i] =
@@ -307,47 +302,63 @@ static void lay_links(const tutti__engine_t *e, tutti__agree_link_t *links)
     }
 }
 
-/* The largest bucket in device memory. The processor's caches do not limit it. */
-static uint64_t device_bucket_bytes(const tutti__engine_t *e)
+/* The largest bucket in host memory. */
+static uint64_t bucket_bytes(const tutti__engine_env_t *env)
 {
-    const tutti__exec_device_t *device = e->env.exec->device;
-
-    if (device == NULL)
-        return e->fusion_bytes;
-    if (e->env.conf->fusion_bytes == TUTTI__CONF_AUTO)
-        return device->fuse_bytes;
-    return TUTTI__MIN(e->fusion_bytes, device->fuse_bytes);
+    if (env->conf->fusion_bytes != TUTTI__CONF_AUTO)
+        return env->conf->fusion_bytes;
+    return env->shape->nhosts == 1 ? TUTTI__FUSE_HOST_BYTES : TUTTI__FUSE_HOSTS_BYTES;
 }
 
-tutti_status_t tutti__agreed_open(tutti__engine_t *e)
+/* The largest bucket in device memory. The processor's caches do not limit it. */
+static uint64_t device_bucket_bytes(const tutti__engine_env_t *env)
+{
+    const tutti__exec_device_t *device = env->exec->device;
+
+    if (device == NULL)
+        return bucket_bytes(env);
+    if (env->conf->fusion_bytes == TUTTI__CONF_AUTO)
+        return device->fuse_bytes;
+    return TUTTI__MIN(env->conf->fusion_bytes, device->fuse_bytes);
+}
+
+tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env_t *env,
+                                  tutti__pending_t *pending, tutti__lanes_t *lanes)
 {
     static const tutti__agree_ops_t ops = { send_message, serve,  reject,    joined,
                                             fail,         now_ns, rank_name, world_rank };
-    tutti__agree_env_t env = {
-        .rank = e->rank,
-        .size = e->size,
-        .parent = e->parent,
-        .nlinks = tutti__links_count(e->watch),
-        .bucket_bytes = e->fusion_bytes,
-        .device_bucket_bytes = device_bucket_bytes(e),
+    tutti__agree_env_t agree = {
+        .rank = env->exec->rank,
+        .size = env->exec->size,
+        .parent = tutti__links_parent(env->watch),
+        .nlinks = tutti__links_count(env->watch),
+        .bucket_bytes = bucket_bytes(env),
+        .device_bucket_bytes = device_bucket_bytes(env),
         .ops = &ops,
-        .owner = e,
+        .owner = a,
     };
+    tutti_status_t status;
 
-    e->agree_links = calloc(tutti__links_count(e->watch) + 1, sizeof(*e->agree_links));
-    if (e->agree_links == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", e->size);
-    lay_links(e, e->agree_links);
-    env.links = e->agree_links;
-    return tutti__agree_open(&env, &e->agree);
+    a->links = calloc(agree.nlinks + 1, sizeof(*a->links));
+    if (a->links == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "engine for %u ranks", agree.size);
+    a->env = env;
+    a->pending = pending;
+    a->lanes = lanes;
+    a->parent = agree.parent;
+    lay_links(a, a->links);
+    agree.links = a->links;
+    status = tutti__agree_open(&agree, &a->agree);
+    lanes->agree = a->agree;
+    return status;
 }
 
-void tutti__agreed_close(tutti__engine_t *e)
+void tutti__agreed_close(tutti__agreement_t *a)
 {
-    if (e->agree != NULL)
-        tutti__agreed_clear(e);
-    tutti__agree_close(e->agree);
-    e->agree = NULL;
-    free(e->agree_links);
-    e->agree_links = NULL;
+    if (a->agree != NULL)
+        tutti__agreed_clear(a);
+    tutti__agree_close(a->agree);
+    a->agree = NULL;
+    free(a->links);
+    a->links = NULL;
 }

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine's open and close, and its functions for direct calls. See engine.h. token.c has the
+ * The engine's open and close, and its functions for direct calls. See engine.h. steps.c has the
  * steps, wait.c the callers, thread.c the thread.
  */
 #include "engine/engine.h"
 
+#include "base/constants.h"
 #include "base/forked.h"
 #include "base/time.h"
-#include "engine/state.h"
+#include "engine/steps.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
-
-/* How long closing waits for space in peers' rings, and for the device. */
-#define FLUSH_MS 200u
 
 /* ---- for direct calls ---- */
 
@@ -29,23 +28,31 @@ int tutti__engine_spins(const tutti__engine_t *e)
 void tutti__engine_settle(tutti__engine_t *e)
 {
     /* Any thread may wait for the token; no thread keeps it for long. */
-    tutti__token_await(e);
+    tutti__token_await(&e->token);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
-    tutti__token_leave(e, TUTTI__STEP_BRIEF);
+    tutti__engine_yield(e, TUTTI__STEP_BRIEF);
 }
 
 tutti_status_t tutti__engine_kill(tutti__engine_t *e, tutti_status_t status, const char *text)
 {
-    (void)tutti__watch_end(e->watch, status, text);
+    (void)tutti__watch_end(e->env.watch, status, text);
     tutti__engine_settle(e);
-    return tutti__watch_alive(e->watch);
+    return tutti__watch_alive(e->env.watch);
 }
 
 void tutti__engine_cancel(tutti__engine_t *e, uint32_t first, uint32_t number)
 {
-    tutti__token_await(e);
-    tutti__watch_cancel(e->watch, first, number);
-    tutti__token_leave(e, TUTTI__STEP_BRIEF);
+    tutti__token_await(&e->token);
+    tutti__watch_cancel(e->env.watch, first, number);
+    tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+}
+
+void tutti__engine_drain(tutti__engine_t *e)
+{
+    /* The thread ends the communicator at the deadline of these requests, which does not include
+       the caller's own work. Freeing the device's memory waits for that work anyway. */
+    while (atomic_load(&e->signals.given) > 0 && !tutti__watch_has_ended(e->env.watch))
+        usleep(TUTTI__DRAIN_NAP_US);
 }
 
 /* ---- opening and closing ---- */
@@ -74,101 +81,103 @@ static tutti_status_t open_epoll(tutti__engine_t *e)
 
 void tutti__engine_release(tutti__engine_t *e)
 {
-    if (atomic_fetch_sub(&e->refs, 1) != 1)
+    int refs = atomic_fetch_sub(&e->refs, 1);
+
+    assert(refs > 0);
+    if (refs != 1)
         return;
-    tutti__watch_close(e->watch);
+    tutti__watch_close(e->env.watch);
     free(e);
 }
 
+/* No other thread uses the engine. With the token, which is not given back. */
 static void destroy(tutti__engine_t *e)
 {
+    tutti__owned_t *own = tutti__owned(e);
+
     tutti__help_close(e);
-    tutti__agreed_close(e);
-    tutti__lanes_close(e);
-    tutti__cache_fini(&e->cache);
-    tutti__cache_fini(&e->device_cache);
-    tutti__events_close(e);
+    tutti__agreed_close(&own->agreed);
+    tutti__lanes_close(&own->lanes);
+    tutti__events_close(&e->events);
+    tutti__pending_close(&e->pending);
     if (e->epfd >= 0)
         close(e->epfd);
-    free(e->names.bucket);
-    e->names.bucket = NULL;
-    e->names.nbuckets = 0;
-    tutti__mutex_destroy(&e->queue_lock);
     tutti__engine_release(e);
 }
 
-/*
- * The largest bucket. On one host it should stay in the caches between packing, reducing and
- * unpacking: ResNet-50's gradients, 2 ranks on a Zen 5 guest, took 9.2 ms with 256 KiB, 8.1 with 1
- * MiB, 11 with 4, 27 with 64. Between hosts larger buckets save messages; not measured yet.
- */
-static uint64_t fusion_bytes(const tutti__engine_env_t *env)
+/* Link the parts, and open those that can fail only on this rank. */
+static tutti_status_t open_parts(tutti__engine_t *e, tutti__owned_t *own)
 {
-    if (env->conf->fusion_bytes != TUTTI__CONF_AUTO)
-        return env->conf->fusion_bytes;
-    return env->shape->nhosts == 1 ? (uint64_t)1 << 20 : (uint64_t)64 << 20;
+    tutti_status_t status;
+
+    tutti__pending_open(&e->pending, e->env.watch, &e->events, &own->semaphores);
+    tutti__lanes_open(&own->lanes, &e->env, &e->pending, &e->signals);
+    own->semaphores = (tutti__semaphores_t){ .env = &e->env,
+                                             .events = &e->events,
+                                             .pending = &e->pending,
+                                             .lanes = &own->lanes,
+                                             .signals = &e->signals };
+    own->stalls.agreed = &own->agreed;
+    status = tutti__events_open(&e->events, e->env.exec->device);
+    if (status == TUTTI_OK && e->env.exec->device != NULL)
+        status = tutti__semaphore_open(&own->semaphores);
+    own->lanes.awaits_input = e->has_semaphores = own->semaphores.words != NULL;
+    return status;
 }
 
-tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_t **ret_engine)
+static tutti__engine_t *make(const tutti__engine_env_t *env)
 {
     const tutti__topo_t *topo = tutti__boot_topo(env->boot);
     tutti__engine_t *e = aligned_alloc(TUTTI__FALSE_SHARING_BYTES,
                                        TUTTI__ROUND_UP(sizeof(*e), TUTTI__FALSE_SHARING_BYTES));
-    tutti_status_t status = TUTTI_OK;
 
-    if (e == NULL) {
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "engine");
-        status = tutti__boot_agree(env->boot, status);
-        tutti__watch_close(env->watch);
-        return status;
-    }
+    if (e == NULL)
+        return NULL;
     memset(e, 0, sizeof(*e));
     e->env = *env;
     e->generation = tutti__fork_generation();
     e->rank = topo->rank;
     e->size = topo->size;
-    e->watch = env->watch;
-    e->parent = tutti__links_parent(e->watch);
-    tutti__links_listen(e->watch, (tutti__receiver_t){ tutti__engine_message, e });
     e->epfd = -1;
     e->spin = !topo->oversubscribed;
-    e->fusion_bytes = fusion_bytes(env);
     atomic_store(&e->refs, 1);
-    tutti__mutex_init(&e->queue_lock, TUTTI__LOCK_ENGINE_QUEUE);
+    return e;
+}
+
+/* As open, with the token, which is given back before the thread starts. */
+static tutti_status_t open_with_token(tutti__engine_t *e)
+{
+    tutti__owned_t *own = tutti__owned(e);
+    tutti_status_t status;
+
     tutti__help_open(e);
-    e->calls = (tutti__call_env_t){ .exec = env->exec,
-                                    .shape = env->shape,
-                                    .conf = env->conf,
-                                    .watch = env->watch,
-                                    .boot = env->boot,
-                                    .cache = &e->cache,
-                                    .device_cache = &e->device_cache,
-                                    .is_agreed = 1 };
-    tutti__lanes_open(e);
-    /* Buckets depend on timing until plans are learned, but results must not. */
-    tutti__cache_init(&e->cache, env->shape, e->rank, env->conf->algorithm,
-                      env->conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
-                      env->conf->check ? (uint32_t)env->conf->credits : 0);
-    tutti__cache_init(&e->device_cache, env->shape, e->rank, env->conf->algorithm,
-                      e->cache.association, e->cache.prove);
-    tutti__cache_for_device(
-        &e->device_cache,
-        &(tutti__device_limits_t){ env->conf->device_staged_bytes, env->conf->stage_bytes });
-    e->device_cache.flat = env->exec->device != NULL && env->exec->device->flat != NULL;
-    if (env->exec->device != NULL)
-        status = tutti__events_open(e);
-    if (status == TUTTI_OK && env->exec->device != NULL)
-        status = tutti__semaphore_open(e);
-    status = tutti__boot_agree(env->boot, status);
+    status = tutti__boot_agree(e->env.boot, open_parts(e, own));
     if (status == TUTTI_OK)
-        status = tutti__agreed_open(e);
+        status = tutti__agreed_open(&own->agreed, &e->env, &e->pending, &own->lanes);
     if (status == TUTTI_OK)
         status = open_epoll(e);
+    tutti__token_leave(&e->token);
     if (status == TUTTI_OK)
         status = tutti__thread_start(e);
-    status = tutti__boot_agree(env->boot, status);
+    return tutti__boot_agree(e->env.boot, status);
+}
+
+tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_t **ret_engine)
+{
+    tutti__engine_t *e = make(env);
+    tutti_status_t status = TUTTI_OK;
+
+    if (e == NULL) {
+        status = tutti__boot_agree(env->boot, tutti__fail(TUTTI_ERR_NO_MEMORY, "engine"));
+        tutti__watch_close(env->watch);
+        return status;
+    }
+    tutti__links_listen(e->env.watch, (tutti__receiver_t){ tutti__engine_message, e });
+    tutti__token_await(&e->token);
+    status = open_with_token(e);
     if (status != TUTTI_OK) {
         tutti__thread_stop(e);
+        tutti__token_await(&e->token);
         destroy(e);
         return status;
     }
@@ -179,37 +188,43 @@ tutti_status_t tutti__engine_open(const tutti__engine_env_t *env, tutti__engine_
 /* Send a goodbye, and end all requests of this rank. */
 static void end_all(tutti__engine_t *e)
 {
-    tutti__token_await(e);
+    tutti__owned_t *own;
+
+    tutti__token_await(&e->token);
+    own = tutti__owned(e);
     atomic_store(&e->news, 1);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
     /* This step may have ended the communicator. */
-    tutti__watch_tell(e->watch);
+    tutti__watch_tell(e->env.watch);
     /* Messages from the backlog go before the goodbye; a peer that does not read loses them. */
-    tutti__links_flush_all(e->watch, tutti__now_ns() + FLUSH_MS * 1000000u);
+    tutti__links_flush_all(e->env.watch, tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
     /* Requests that were handed over to streams can no longer report errors, so let
        them complete. */
-    tutti__completion_drain(e, tutti__now_ns() + FLUSH_MS * 1000000u);
+    if (tutti__lanes_use_device(&own->lanes))
+        tutti__completion_drain(&own->lanes.completions,
+                                tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
     /* After a death no goodbye is sent, because peers must receive the report of the death. */
-    if (!tutti__watch_has_ended(e->watch))
-        tutti__watch_leave(e->watch);
-    tutti__lanes_clear(e);
-    tutti__request_finish_all(e, NULL, TUTTI_ERR_SHUTDOWN, tutti__watch_closed_text(e->watch));
+    if (!tutti__watch_has_ended(e->env.watch))
+        tutti__watch_leave(e->env.watch);
+    tutti__lanes_clear(&own->lanes);
+    tutti__pending_finish_all(&e->pending, NULL, TUTTI_ERR_SHUTDOWN,
+                              tutti__watch_closed_text(e->env.watch));
     tutti__engine_sleeping(e, 0);
-    atomic_store(&e->token, 0);
-    tutti__request_callbacks(e);
+    tutti__token_leave(&e->token);
+    tutti__pending_callbacks(&e->pending);
 }
 
 void tutti__engine_close(tutti__engine_t *e)
 {
     if (e == NULL)
         return;
-    tutti__mutex_lock(&e->queue_lock);
+    tutti__pending_refuse(&e->pending);
     atomic_store(&e->closed, 1);
-    tutti__mutex_unlock(&e->queue_lock);
     tutti__thread_stop(e);
     end_all(e);
     /* Threads in tutti_wait find their requests done and leave. */
     while (atomic_load(&e->inside) > 0)
         sched_yield();
+    tutti__token_await(&e->token);
     destroy(e);
 }

@@ -113,9 +113,8 @@ int tutti__engine_in_callback(void);
 
 /* ---- for direct calls, which run beside the engine ---- */
 
-/* For warnings: "an allreduce of 8 elements of float32, sum". Any thread. */
-void tutti__engine_call_text(const tutti__engine_t *engine, const tutti__call_t *call, char *text,
-                             size_t bytes);
+/* For warnings: "an allreduce of 8 elements of float32, sum". size: number of ranks. Any thread. */
+void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes);
 
 /* help.c: a thread that waits does the work that the own threads of the world's engines may not do.
    Any thread that may drive all transports. */
@@ -130,12 +129,13 @@ int tutti__engine_spins(const tutti__engine_t *engine);
  * Any thread.
  */
 void tutti__engine_cancel(tutti__engine_t *engine, uint32_t first, uint32_t number);
-/* End the communicator on all ranks: every pending and later call returns `status` with `text`. The
-   first reason wins. Returns `status`, and sets the thread's last error. Any thread.
-   TUTTI_ERR_SHUTDOWN: if a rank has left, the text names this rank instead. */
 /* After the end: tell the neighbours, end all requests, and abort the device's work. Any thread. */
 void tutti__engine_settle(tutti__engine_t *engine);
 
+/* tutti__watch_end, and then settle. Returns the reason that has won. Any thread. */
 tutti_status_t tutti__engine_kill(tutti__engine_t *engine, tutti_status_t status, const char *text);
+
+/* Drop a reference to the engine's memory: the communicator's, or a request's. Any thread. */
+void tutti__engine_release(tutti__engine_t *engine);
 
 #endif

@@ -11,103 +11,111 @@
  * back to its own device. A thread that had none keeps the engine's device: to choose another would
  * initialise that device as well.
  */
-#include "engine/state.h"
+#include "engine/events.h"
 
+#include "base/constants.h"
+
+#include <assert.h>
 #include <stdlib.h>
-
-/* Events made at set-up, for requests in flight with a stream and for pending completions. A
-   program that needs more of them at a time pays for making them. */
-#define EVENTS 1024
 
 /* ---- the pool ---- */
 
 /* Make one more event. It is allowed at any time: unlike memory, an event waits for nothing
    (mem/device.h). */
-static tutti_status_t make(tutti__engine_t *e)
+static tutti_status_t make(tutti__events_t *events)
 {
     tutti__devent_t *event, **all;
-    tutti_status_t status = e->env.exec->device->ops->event_make(&event);
+    tutti_status_t status = events->device->ops->event_make(&event);
 
     if (status != TUTTI_OK)
         return status;
-    tutti__mutex_lock(&e->queue_lock);
-    all = realloc(e->event, (e->nevents + 1) * sizeof(tutti__devent_t *));
+    tutti__mutex_lock(&events->lock);
+    all = realloc(events->event, (events->count + 1) * sizeof(tutti__devent_t *));
     if (all != NULL) {
-        e->event = all;
-        e->nevents++;
-        e->event[e->free_events++] = event;
+        events->event = all;
+        events->count++;
+        events->event[events->nfree++] = event;
     }
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__mutex_unlock(&events->lock);
     if (all != NULL)
         return TUTTI_OK;
-    e->env.exec->device->ops->event_drop(event);
+    events->device->ops->event_drop(event);
     return tutti__fail(TUTTI_ERR_NO_MEMORY, "events");
 }
 
-tutti_status_t tutti__events_open(tutti__engine_t *e)
+tutti_status_t tutti__events_open(tutti__events_t *events, const tutti__exec_device_t *device)
 {
-    int before = tutti__device_enter(e->env.exec->device);
     tutti_status_t status = TUTTI_OK;
+    int before;
 
-    for (size_t i = 0; i < EVENTS && status == TUTTI_OK; i++)
-        status = make(e);
-    tutti__device_leave(e->env.exec->device, before);
+    *events = (tutti__events_t){ .device = device };
+    tutti__mutex_init(&events->lock, TUTTI__LOCK_ENGINE_QUEUE);
+    if (device == NULL)
+        return TUTTI_OK;
+    before = tutti__device_enter(device);
+
+    for (size_t i = 0; i < TUTTI__ENGINE_EVENTS && status == TUTTI_OK; i++)
+        status = make(events);
+    tutti__device_leave(device, before);
     return status;
 }
 
 /* All requests are done and no completion is pending, so all events are in the pool. */
-void tutti__events_close(tutti__engine_t *e)
+void tutti__events_close(tutti__events_t *events)
 {
     int before;
 
-    if (e->nevents == 0)
+    tutti__mutex_destroy(&events->lock);
+    if (events->count == 0)
         return;
-    before = tutti__device_enter(e->env.exec->device);
-    for (size_t i = 0; i < e->free_events; i++)
-        e->env.exec->device->ops->event_drop(e->event[i]);
-    tutti__device_leave(e->env.exec->device, before);
-    free(e->event);
-    e->event = NULL;
-    e->nevents = e->free_events = 0;
+    before = tutti__device_enter(events->device);
+    assert(events->nfree == events->count);
+    for (size_t i = 0; i < events->nfree; i++)
+        events->device->ops->event_drop(events->event[i]);
+    tutti__device_leave(events->device, before);
+    free(events->event);
+    events->event = NULL;
+    events->count = events->nfree = 0;
 }
 
-static tutti__devent_t *find(tutti__engine_t *e)
+static tutti__devent_t *find(tutti__events_t *events)
 {
     tutti__devent_t *event = NULL;
 
-    tutti__mutex_lock(&e->queue_lock);
-    if (e->free_events > 0)
-        event = e->event[--e->free_events];
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__mutex_lock(&events->lock);
+    if (events->nfree > 0)
+        event = events->event[--events->nfree];
+    tutti__mutex_unlock(&events->lock);
     return event;
 }
 
-tutti_status_t tutti__events_take(tutti__engine_t *e, tutti__devent_t **ret_event)
+tutti_status_t tutti__events_take(tutti__events_t *events, tutti__devent_t **ret_event)
 {
     tutti_status_t status = TUTTI_OK;
 
-    while (status == TUTTI_OK && (*ret_event = find(e)) == NULL)
-        status = make(e);
+    while (status == TUTTI_OK && (*ret_event = find(events)) == NULL)
+        status = make(events);
     return status;
 }
 
-void tutti__events_put(tutti__engine_t *e, tutti__devent_t **event)
+void tutti__events_put(tutti__events_t *events, tutti__devent_t **event)
 {
     if (*event == NULL)
         return;
-    tutti__mutex_lock(&e->queue_lock);
-    e->event[e->free_events++] = *event;
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__mutex_lock(&events->lock);
+    assert(events->nfree < events->count);
+    events->event[events->nfree++] = *event;
+    tutti__mutex_unlock(&events->lock);
     *event = NULL;
 }
 
 /* ---- recording ---- */
 
-static tutti_status_t record(tutti__engine_t *e, tutti__request_t *r)
+static tutti_status_t record(tutti__events_t *events, tutti__request_t *r)
 {
-    tutti_status_t status = tutti__events_take(e, &r->ready);
+    tutti_status_t status = tutti__events_take(events, &r->ready);
 
-    return status == TUTTI_OK ? e->env.exec->device->ops->record(r->ready, r->stream) : status;
+    return status == TUTTI_OK ? events->device->ops->record(r->ready, r->stream) : status;
 }
 
 static int any_stream(tutti__request_t *const *requests, size_t n)
@@ -118,15 +126,16 @@ static int any_stream(tutti__request_t *const *requests, size_t n)
     return 0;
 }
 
-tutti_status_t tutti__events_record(tutti__engine_t *e, tutti__request_t *const *requests, size_t n)
+tutti_status_t tutti__events_record(tutti__events_t *events, tutti__request_t *const *requests,
+                                    size_t n)
 {
-    const tutti__device_ops_t *ops = e->env.exec->device->ops;
+    const tutti__device_ops_t *ops = events->device->ops;
     tutti_status_t status = TUTTI_OK;
     int before;
 
     if (!any_stream(requests, n))
         return TUTTI_OK;
-    before = tutti__device_enter(e->env.exec->device);
+    before = tutti__device_enter(events->device);
     for (size_t i = 0; i < n && status == TUTTI_OK; i++)
         if (requests[i]->has_stream && ops->stream_captures(requests[i]->stream))
             status = tutti__fail(TUTTI_ERR_UNSUPPORTED,
@@ -135,7 +144,7 @@ tutti_status_t tutti__events_record(tutti__engine_t *e, tutti__request_t *const 
                                  requests[i]->name);
     for (size_t i = 0; i < n && status == TUTTI_OK; i++)
         if (requests[i]->has_stream)
-            status = record(e, requests[i]);
-    tutti__device_leave(e->env.exec->device, before);
+            status = record(events, requests[i]);
+    tutti__device_leave(events->device, before);
     return status;
 }

@@ -13,8 +13,11 @@
  *
  * A rank that has joined makes zero contributions: zeros, in the same places.
  */
-#include "engine/state.h"
+#include "engine/fuse.h"
 
+#include "base/constants.h"
+
+#include <assert.h>
 #include <string.h>
 
 static int is_parted(tutti_call_kind_t kind)
@@ -22,9 +25,10 @@ static int is_parted(tutti_call_kind_t kind)
     return kind == TUTTI_CALL_REDUCE_SCATTER || kind == TUTTI_CALL_ALLGATHER;
 }
 
-tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes)
+/* Provide a lane's memory of at least `bytes` bytes. */
+static tutti_status_t grow(tutti__lane_t *lane, size_t bytes)
 {
-    size_t room = 65536;
+    size_t room = TUTTI__FUSE_FIRST_BYTES;
     void *ptr;
     tutti_status_t status;
 
@@ -32,11 +36,11 @@ tutti_status_t tutti__fuse_memory(tutti__engine_t *e, tutti__lane_t *lane, size_
         return TUTTI_OK;
     while (room < bytes)
         room *= 2;
-    status = tutti__arena_alloc(e->env.machine->arena, room, &ptr);
+    status = tutti__arena_alloc(lane->arena, room, &ptr);
     if (status != TUTTI_OK)
         return status;
     /* No peer reads the old memory: a zero-copy operation ends on all ranks at once. */
-    tutti__arena_free(e->env.machine->arena, lane->fuse);
+    tutti__arena_free(lane->arena, lane->fuse);
     lane->fuse = ptr;
     lane->fuse_bytes = room;
     return TUTTI_OK;
@@ -74,32 +78,33 @@ static size_t zero_bytes(const tutti__request_t *r, uint32_t size)
 }
 
 /* Choose the memory that the bucket is packed into. */
-static tutti_status_t find_memory(tutti__engine_t *e, tutti__lane_t *lane, size_t bytes)
+static tutti_status_t find_memory(tutti__lane_t *lane, size_t bytes)
 {
-    const tutti__exec_device_t *device = e->env.exec->device;
+    const tutti__exec_device_t *device = lane->op.env->exec->device;
     tutti_status_t status;
 
     if (lane->call.on_device) {
         if (bytes > device->fuse_bytes)
             return tutti__fail(TUTTI_ERR_INTERNAL, "a bucket of %zu bytes in device memory", bytes);
-        lane->packed = device->lane[lane - e->lane].fuse;
+        lane->packed = device->lane[lane->op.lane].fuse;
         return TUTTI_OK;
     }
-    status = tutti__fuse_memory(e, lane, TUTTI__MAX(bytes, 1));
+    status = grow(lane, TUTTI__MAX(bytes, 1));
     lane->packed = lane->fuse;
     return status;
 }
 
-tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_t *ret_call)
+tutti_status_t tutti__fuse_call(tutti__lane_t *lane, tutti__call_t *ret_call)
 {
+    const tutti__exec_env_t *exec = lane->op.env->exec;
     tutti__call_t call = lane->call;
     size_t block = lay_out(lane->first);
-    size_t bytes = is_parted(call.kind) ? block * e->size : block;
+    size_t bytes = is_parted(call.kind) ? block * exec->size : block;
     tutti_status_t status;
 
     if (call.kind == TUTTI_CALL_ALLGATHERV)
-        bytes = zero_bytes(lane->first->first, e->size);
-    status = find_memory(e, lane, bytes);
+        bytes = zero_bytes(lane->first->first, exec->size);
+    status = find_memory(lane, bytes);
     if (status != TUTTI_OK)
         return status;
     call.prescale = call.postscale = 1;
@@ -107,9 +112,9 @@ tutti_status_t tutti__fuse_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
     if (call.kind != TUTTI_CALL_ALLGATHERV && call.kind != TUTTI_CALL_BARRIER)
         call.count = block / tutti_dtype_bytes(call.dtype);
     if (call.kind == TUTTI_CALL_REDUCE_SCATTER)
-        call.recvbuf = lane->packed + block * e->rank;
+        call.recvbuf = lane->packed + block * exec->rank;
     if (call.kind == TUTTI_CALL_ALLGATHER)
-        call.sendbuf = lane->packed + block * e->rank;
+        call.sendbuf = lane->packed + block * exec->rank;
     *ret_call = call;
     return TUTTI_OK;
 }
@@ -148,16 +153,16 @@ static void pack_part(tutti__lane_t *lane, const tutti__request_t *r, const void
         memset(to + bytes, 0, TUTTI__ROUND_UP(bytes, TUTTI__LINE_BYTES) - bytes);
 }
 
-/* Write a zero contribution into device memory. STAGE belongs to the run, which begins after this. */
-static tutti_status_t write_zeros(const tutti__engine_t *e, tutti__lane_t *lane)
+/* Write a zero contribution into device memory. STAGE is free until the run begins. */
+static tutti_status_t write_zeros(tutti__lane_t *lane)
 {
-    const tutti__exec_device_t *device = e->env.exec->device;
-    const tutti__device_lane_t *its = &device->lane[lane - e->lane];
+    const tutti__exec_device_t *device = lane->op.env->exec->device;
+    const tutti__device_lane_t *its = &device->lane[lane->op.lane];
     size_t bytes = lane->call.count * tutti_dtype_bytes(lane->call.dtype), part;
     tutti_status_t status = TUTTI_OK;
 
     if (lane->call.kind == TUTTI_CALL_REDUCE_SCATTER)
-        bytes *= e->size;
+        bytes *= lane->op.env->exec->size;
     part = TUTTI__MIN(bytes, device->stage_bytes);
     memset(its->stage, 0, part);
     for (size_t at = 0; at < bytes && status == TUTTI_OK; at += part)
@@ -166,7 +171,7 @@ static tutti_status_t write_zeros(const tutti__engine_t *e, tutti__lane_t *lane)
     return status;
 }
 
-static void pack_all(const tutti__engine_t *e, tutti__lane_t *lane)
+static void pack_all(const tutti__exec_env_t *exec, tutti__lane_t *lane)
 {
     for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next) {
         switch (r->call.kind) {
@@ -175,15 +180,15 @@ static void pack_all(const tutti__engine_t *e, tutti__lane_t *lane)
             pack_part(lane, r, r->call.sendbuf, 0);
             break;
         case TUTTI_CALL_BROADCAST:
-            if (r->call.root == e->rank)
+            if (r->call.root == exec->rank)
                 pack_part(lane, r, r->call.recvbuf, 0);
             break;
         case TUTTI_CALL_REDUCE_SCATTER:
-            for (uint32_t part = 0; part < e->size; part++)
+            for (uint32_t part = 0; part < exec->size; part++)
                 pack_part(lane, r, r->call.sendbuf, part);
             break;
         case TUTTI_CALL_ALLGATHER:
-            copy(lane, place(lane, r, e->rank), r->call.sendbuf, r, 1);
+            copy(lane, place(lane, r, exec->rank), r->call.sendbuf, r, 1);
             break;
         default:
             break;
@@ -196,16 +201,17 @@ static tutti_status_t pack(void *owner, tutti__operation_t *op)
     tutti__lane_t *lane = owner;
 
     (void)op;
+    assert(lane->packed != NULL && lane->first != NULL);
     if (TUTTI__UNLIKELY(lane->call.on_device && lane->first->first->is_zero))
-        return write_zeros(lane->engine, lane);
-    pack_all(lane->engine, lane);
+        return write_zeros(lane);
+    pack_all(lane->op.env->exec, lane);
     return TUTTI_OK;
 }
 
 static void unpack(void *owner, tutti__operation_t *op)
 {
     tutti__lane_t *lane = owner;
-    const tutti__engine_t *e = lane->engine;
+    const tutti__exec_env_t *exec = lane->op.env->exec;
 
     (void)op;
     for (const tutti__request_t *r = lane->first->first; r != NULL; r = r->next) {
@@ -216,18 +222,18 @@ static void unpack(void *owner, tutti__operation_t *op)
             copy(lane, r->call.recvbuf, place(lane, r, 0), r, r->call.postscale);
             break;
         case TUTTI_CALL_REDUCE:
-            if (r->call.root == e->rank)
+            if (r->call.root == exec->rank)
                 copy(lane, r->call.recvbuf, place(lane, r, 0), r, r->call.postscale);
             break;
         case TUTTI_CALL_BROADCAST:
-            if (r->call.root != e->rank)
+            if (r->call.root != exec->rank)
                 copy(lane, r->call.recvbuf, place(lane, r, 0), r, 1);
             break;
         case TUTTI_CALL_REDUCE_SCATTER:
-            copy(lane, r->call.recvbuf, place(lane, r, e->rank), r, r->call.postscale);
+            copy(lane, r->call.recvbuf, place(lane, r, exec->rank), r, r->call.postscale);
             break;
         case TUTTI_CALL_ALLGATHER:
-            for (uint32_t part = 0; part < e->size; part++)
+            for (uint32_t part = 0; part < exec->size; part++)
                 copy(lane, (char *)r->call.recvbuf + part * part_bytes(r), place(lane, r, part), r,
                      1);
             break;

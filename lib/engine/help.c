@@ -11,7 +11,7 @@
  * A thread that waits for a request does the same for the other communicators. Otherwise two ranks
  * that wait for requests of two communicators, in different orders, would wait for each other.
  */
-#include "engine/state.h"
+#include "engine/steps.h"
 
 /* The transport to another host; NULL: there is one host. */
 static tutti__xport_t *far_of(const tutti__engine_t *e)
@@ -28,7 +28,7 @@ void tutti__help_open(tutti__engine_t *e)
 {
     e->world = e->env.world != NULL ? e->env.world : e;
     tutti__mutex_init(&e->groups_lock, TUTTI__LOCK_PARTS);
-    /* The world's hosts count: a launch of a group on one host may be ordered behind the world's. */
+    /* The world's hosts count: a launch of a group of one host may be behind the world's. */
     if (e->world == e) {
         e->far = far_of(e);
         return;

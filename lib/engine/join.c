@@ -4,8 +4,9 @@
  * tensor that the other ranks submit. The bucket's metadata describe the tensor. The zeros are in
  * the lane's memory, of the host or of the device.
  */
-#include "engine/state.h"
+#include "engine/join.h"
 
+#include <assert.h>
 #include <string.h>
 
 /*
@@ -13,24 +14,26 @@
  * rank has finished the first phase. So the second phase has a zero contribution of its own, which
  * takes the counts when it starts.
  */
-int tutti__join_counts(tutti__engine_t *e, tutti__request_t *zero)
+int tutti__join_counts(tutti__request_t **zeros, uint32_t size, tutti__request_t *zero)
 {
-    for (tutti__request_t **at = &e->zeros; *at != NULL; at = &(*at)->next) {
+    assert(zero->is_zero && zero->phase > 0);
+    for (tutti__request_t **at = zeros; *at != NULL; at = &(*at)->next) {
         tutti__request_t *first = *at;
 
         if (first->hash != zero->hash || strcmp(first->name, zero->name) != 0)
             continue;
         *at = first->next;
-        memcpy(zero->arrays, first->arrays, 4 * (size_t)e->size * sizeof(*zero->arrays));
-        zero->call.recvcounts = zero->arrays + 2 * (size_t)e->size;
+        memcpy(zero->arrays, first->arrays, 4 * (size_t)size * sizeof(*zero->arrays));
+        zero->call.recvcounts = zero->arrays + 2 * (size_t)size;
         tutti__request_free(first);
         return 1;
     }
     return 0;
 }
 
-tutti__request_t *tutti__join_zero(tutti__engine_t *e, const tutti__metadata_t *metadata,
-                                   const char *name, size_t name_bytes)
+tutti__request_t *tutti__join_zero(const tutti__engine_env_t *env,
+                                   const tutti__metadata_t *metadata, const char *name,
+                                   size_t name_bytes)
 {
     char text[TUTTI__NAME_BYTES] = "";
     tutti__entry_t entry = {
@@ -49,9 +52,11 @@ tutti__request_t *tutti__join_zero(tutti__engine_t *e, const tutti__metadata_t *
     };
     tutti__request_t *zero;
 
+    assert(name_bytes < sizeof(text));
     memcpy(text, name, name_bytes);
-    if (tutti__request_new(e, &entry, &zero) != TUTTI_OK) {
-        tutti__watch_end(e->watch, TUTTI_ERR_NO_MEMORY, "no memory to take part after tutti_join");
+    if (tutti__request_new(env->exec->rank, env->exec->size, &entry, &zero) != TUTTI_OK) {
+        tutti__watch_end(env->watch, TUTTI_ERR_NO_MEMORY,
+                         "no memory to take part after tutti_join");
         return NULL;
     }
     zero->is_zero = 1;

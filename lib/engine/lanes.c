@@ -14,34 +14,55 @@
  * node/nccl/nccl.h). While there is such a run, `polling` keeps the thread awake, and the thread
  * steps all lanes, even if brief steps omit some.
  */
-#include "engine/state.h"
+#include "engine/lanes.h"
 
 #include "base/constants.h"
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/fuse.h"
+#include "engine/join.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-void tutti__lanes_open(tutti__engine_t *e)
+static void open_caches(tutti__lanes_t *lanes)
 {
-    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
-        tutti__operation_init(&e->lane[i].op, &e->calls, i, NULL);
-        e->lane[i].engine = e;
-    }
+    const tutti__conf_shared_t *conf = lanes->env->conf;
+    const tutti__exec_device_t *device = lanes->env->exec->device;
+
+    /* Buckets depend on timing until plans are learned, but results must not. */
+    tutti__cache_init(&lanes->cache, lanes->env->shape, lanes->env->exec->rank, conf->algorithm,
+                      conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
+                      conf->check ? (uint32_t)conf->credits : 0);
+    tutti__cache_init(&lanes->device_cache, lanes->env->shape, lanes->env->exec->rank,
+                      conf->algorithm, lanes->cache.association, lanes->cache.prove);
+    tutti__cache_for_device(
+        &lanes->device_cache,
+        &(tutti__device_limits_t){ conf->device_staged_bytes, conf->stage_bytes });
+    lanes->device_cache.flat = device != NULL && device->flat != NULL;
 }
 
-void tutti__bucket_free(tutti__bucket_t *bucket)
+void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
+                       tutti__pending_t *pending, tutti__signals_t *signals)
 {
-    tutti__request_t *next;
-
-    for (tutti__request_t *r = bucket != NULL ? bucket->first : NULL; r != NULL; r = next) {
-        next = r->next;
-        if (r->is_zero)
-            tutti__request_free(r);
+    lanes->env = env;
+    lanes->pending = pending;
+    lanes->signals = signals;
+    lanes->completions = (tutti__completions_t){ .env = env, .pending = pending };
+    lanes->calls = (tutti__call_env_t){ .exec = env->exec,
+                                        .shape = env->shape,
+                                        .conf = env->conf,
+                                        .watch = env->watch,
+                                        .boot = env->boot,
+                                        .cache = &lanes->cache,
+                                        .device_cache = &lanes->device_cache,
+                                        .is_agreed = 1 };
+    for (uint32_t i = 1; i < TUTTI__LANES; i++) {
+        tutti__operation_init(&lanes->lane[i].op, &lanes->calls, i, NULL);
+        lanes->lane[i].arena = env->machine->arena;
     }
-    free(bucket);
+    open_caches(lanes);
 }
 
 static void free_buckets(tutti__lane_t *lane)
@@ -56,73 +77,56 @@ static void free_buckets(tutti__lane_t *lane)
     lane->running = 0;
 }
 
-void tutti__lanes_clear(tutti__engine_t *e)
+void tutti__lanes_clear(tutti__lanes_t *lanes)
 {
-    int before = e->on_device > 0 ? tutti__device_enter(e->env.exec->device) : -1;
+    int uses = tutti__lanes_use_device(lanes);
+    int before = uses ? tutti__device_enter(lanes->env->exec->device) : -1;
 
-    if (e->on_device > 0)
-        tutti__device_quiesce(e->env.exec->device, 1, TUTTI__LANES);
+    if (uses)
+        tutti__device_quiesce(lanes->env->exec->device, 1, TUTTI__LANES);
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
-        tutti__operation_cancel(&e->lane[i].op);
-        free_buckets(&e->lane[i]);
+        tutti__operation_cancel(&lanes->lane[i].op);
+        free_buckets(&lanes->lane[i]);
     }
-    tutti__completion_clear(e);
+    tutti__completion_clear(&lanes->completions);
     if (before >= 0)
-        tutti__device_leave(e->env.exec->device, before);
-    e->in_flight = e->on_device = 0;
-    atomic_store(&e->polling, 0);
+        tutti__device_leave(lanes->env->exec->device, before);
+    lanes->in_flight = lanes->on_device = 0;
+    atomic_store(&lanes->signals->polling, 0);
 }
 
-void tutti__lanes_close(tutti__engine_t *e)
+void tutti__lanes_close(tutti__lanes_t *lanes)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
-        free_buckets(&e->lane[i]);
-        tutti__operation_fini(&e->lane[i].op);
-        free(e->lane[i].ready);
+        free_buckets(&lanes->lane[i]);
+        tutti__operation_fini(&lanes->lane[i].op);
+        free(lanes->lane[i].ready);
     }
+    assert(lanes->completions.count == 0);
+    tutti__cache_fini(&lanes->cache);
+    tutti__cache_fini(&lanes->device_cache);
 }
 
-void tutti__lanes_add(tutti__engine_t *e, tutti__bucket_t *bucket)
+void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
 {
-    tutti__lane_t *lane = &e->lane[1 + bucket->number % (TUTTI__LANES - 1)];
+    tutti__lane_t *lane = &lanes->lane[1 + bucket->number % (TUTTI__LANES - 1)];
 
+    assert((bucket->nrequests == 0) == (bucket->first == NULL));
+    assert(lane->last == NULL || lane->last->number < bucket->number ||
+           bucket->number < TUTTI__LANES);
     bucket->next = NULL;
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
-        r->lane = (uint8_t)(lane - e->lane);
+        r->lane = (uint8_t)(lane - lanes->lane);
     if (lane->last != NULL)
         lane->last->next = bucket;
     else
         lane->first = bucket;
     lane->last = bucket;
-    e->in_flight++;
-    e->on_device += bucket->on_device;
+    lanes->in_flight++;
+    lanes->on_device += bucket->on_device;
 }
 
 /* ---- one bucket ---- */
-
-/* Several tensors always fit the lane's memory. A lone tensor goes there if some ranks make zero
-   contributions, which have no other memory, or if its scaled operand needs memory of its own. */
-static int is_packed(const tutti__bucket_t *bucket)
-{
-    const tutti__call_t *call = &bucket->first->call;
-
-    return bucket->nrequests > 1 || bucket->joined ||
-           (call->prescale != 1 && tutti__call_reduces(call->kind) &&
-            call->kind != TUTTI_CALL_ALLREDUCE);
-}
-
-/* Can all ranks serve the bucket in device memory? Kinds with their own block map run in host
-   memory. */
-static int fits_device(const tutti__engine_t *e, const tutti__bucket_t *bucket)
-{
-    const tutti__exec_device_t *device = e->env.exec->device;
-    const tutti__request_t *r = bucket->first;
-
-    if (device == NULL || device->node == NULL || tutti__call_device_tag(&r->call) == 0 ||
-        r->call.kind == TUTTI_CALL_REDUCE_SCATTERV || r->call.kind == TUTTI_CALL_ALLGATHERV)
-        return 0;
-    return bucket->nrequests > 1 || !is_packed(bucket) || r->bytes <= device->fuse_bytes;
-}
 
 /* The events behind the data of a bucket in device memory. */
 static tutti_status_t gather_ready(tutti__lane_t *lane, tutti__call_with_t *with)
@@ -143,39 +147,32 @@ static tutti_status_t gather_ready(tutti__lane_t *lane, tutti__call_with_t *with
     return TUTTI_OK;
 }
 
-static tutti_status_t on_device(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_with_t *with)
+static tutti_status_t on_device(tutti__lanes_t *lanes, tutti__lane_t *lane,
+                                tutti__call_with_t *with)
 {
     const tutti__bucket_t *bucket = lane->first;
 
-    with->stays_in_host = !fits_device(e, bucket);
-    with->awaits_input = e->words != NULL;
+    with->stays_in_host = !tutti__bucket_fits_device(bucket, lanes->env->exec->device);
+    with->awaits_input = lanes->awaits_input;
     with->detaches = 1;
     with->uses_stage = bucket->first->is_zero;
-    with->npieces = (size_t)bucket->nrequests * e->size;
+    with->npieces = (size_t)bucket->nrequests * lanes->env->exec->size;
     with->scaled = &bucket->first->call;
     return gather_ready(lane, with);
 }
 
-/* Estimate the cost of a step with the first bucket of a lane. To start a bucket in device memory
-   takes little time. */
-static size_t bucket_bytes(const tutti__bucket_t *bucket)
-{
-    size_t total = 0;
-
-    for (const tutti__request_t *r = bucket->first; r != NULL && !bucket->on_device; r = r->next)
-        total += r->bytes;
-    return total;
-}
-
 /* Make the call that serves the bucket, on the user's buffers or fused. */
-static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__call_with_t *with)
+static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
+                                tutti__call_with_t *with)
 {
     const tutti__bucket_t *bucket = lane->first;
     const tutti__request_t *r = bucket->first;
     /* A zero contribution has no device data, so it is not staged. */
-    int is_device = r->call.on_device && (!r->is_zero || fits_device(e, bucket));
+    int is_device = r->call.on_device &&
+                    (!r->is_zero || tutti__bucket_fits_device(bucket, lanes->env->exec->device));
     int fused = bucket->nrequests > 1 || r->is_zero ||
-                (is_device && is_packed(bucket) && fits_device(e, bucket));
+                (is_device && tutti__bucket_is_packed(bucket) &&
+                 tutti__bucket_fits_device(bucket, lanes->env->exec->device));
     tutti_status_t status = TUTTI_OK;
 
     with->signature = (uint32_t)tutti__hash(&bucket->number, sizeof(uint32_t));
@@ -184,67 +181,71 @@ static tutti_status_t make_call(tutti__engine_t *e, tutti__lane_t *lane, tutti__
     if (fused) {
         with->packing = &tutti__fuse_packing;
         with->owner = lane;
-        status = tutti__fuse_call(e, lane, &lane->call);
+        status = tutti__fuse_call(lane, &lane->call);
     }
-    return status == TUTTI_OK && is_device ? on_device(e, lane, with) : status;
+    return status == TUTTI_OK && is_device ? on_device(lanes, lane, with) : status;
 }
 
 /* Start the operation of a lane's first bucket. AGAIN: it cannot start yet. */
-static tutti_status_t start(tutti__engine_t *e, tutti__lane_t *lane)
+static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__request_t *r = lane->first->first;
     tutti_status_t status;
 
     if (lane->first->nrequests == 0)
         return TUTTI_OK;
-    if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL && !tutti__join_counts(e, r))
+    if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL &&
+        !tutti__join_counts(&lanes->zeros, lanes->env->exec->size, r))
         return TUTTI__AGAIN;
     lane->counting = lane->first->counts;
     if (lane->counting) {
         tutti__operation_start_counts(&lane->op, &r->call, r->is_zero);
     } else {
         lane->with = (tutti__call_with_t){ .tag = TUTTI__TAG_BUCKET };
-        status = make_call(e, lane, &lane->with);
+        status = make_call(lanes, lane, &lane->with);
         if (status != TUTTI_OK)
             return status;
         tutti__operation_start(&lane->op, &lane->call, &lane->with);
     }
-    lane->op.bytes = bucket_bytes(lane->first);
+    assert(!lane->running);
+    lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
     return TUTTI_OK;
 }
 
-static tutti__bucket_t *take_first(tutti__engine_t *e, tutti__lane_t *lane)
+static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__bucket_t *bucket = lane->first;
 
-    assert(bucket != NULL && lane->op.at == TUTTI__AT_END && e->in_flight > 0);
+    assert(bucket != NULL && lane->op.at == TUTTI__AT_END && lanes->in_flight > 0);
+    assert(lanes->on_device >= bucket->on_device);
     lane->first = bucket->next;
     if (lane->first == NULL)
         lane->last = NULL;
     lane->running = 0;
-    e->in_flight--;
+    lanes->in_flight--;
+    lanes->on_device -= bucket->on_device;
     return bucket;
 }
 
 /* The first bucket of a lane leaves it. Its requests end, unless they continue elsewhere. */
-static void finish(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t status, const char *text)
+static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status,
+                   const char *text)
 {
-    tutti__bucket_t *bucket = take_first(e, lane);
+    tutti__bucket_t *bucket = take_first(lanes, lane);
     tutti__request_t *next;
 
     for (tutti__request_t *r = bucket->first; r != NULL && status != TUTTI__AGAIN; r = next) {
         next = r->next;
-        tutti__request_finish(e, r, status, text);
+        tutti__pending_finish(lanes->pending, r, status, text);
     }
-    e->on_device -= bucket->on_device;
-    if (tutti__agree_has_joined(e->agree))
-        atomic_store_explicit(&e->moved_ns, tutti__now_ns(), memory_order_relaxed);
+    if (tutti__agree_has_joined(lanes->agree))
+        atomic_store_explicit(&lanes->signals->moved_ns, tutti__now_ns(), memory_order_relaxed);
     free(bucket);
 }
 
 /* All ranks know that no rank can serve the bucket. */
-static void refuse(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t status)
+static void refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t status)
 {
     char text[TUTTI__ERROR_BYTES];
     const tutti__request_t *r = lane->first->first;
@@ -255,7 +256,7 @@ static void refuse(tutti__engine_t *e, tutti__lane_t *lane, tutti_status_t statu
     else
         snprintf(text, sizeof(text), "%s", tutti_last_error());
     tutti__operation_cancel(&lane->op);
-    finish(e, lane, status, text);
+    finish(lanes, lane, status, text);
 }
 
 /* ---- the exchange of counts ---- */
@@ -272,69 +273,79 @@ static void keep_counts(tutti__request_t *r, const tutti__exchange_t *x, uint32_
 
 /* A rank has no buffer, because it did not know the size. So the bucket ends here, and each rank
    announces the tensor again, as phase 1, when it has a buffer: no lane waits for a user. */
-static void next_phase(tutti__engine_t *e, tutti__request_t *r, const tutti__exchange_t *x)
+static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__exchange_t *x)
 {
+    assert(r->phase == 0 && r->agreed);
     if (r->counts_later)
-        keep_counts(r, x, e->size);
+        keep_counts(r, x, lanes->env->exec->size);
     r->agreed = 0;
     r->phase = 1;
     if (r->is_zero) {
-        r->next = e->zeros;
-        e->zeros = r;
+        r->next = lanes->zeros;
+        lanes->zeros = r;
         return;
     }
-    tutti__mutex_lock(&e->queue_lock);
+    tutti__mutex_lock(&lanes->pending->lock);
     tutti__store_release(&r->counted, r->counts_later ? 1 : 2);
     if (!r->counts_later)
-        tutti__request_queue(e, r);
-    tutti__mutex_unlock(&e->queue_lock);
-    tutti__request_wake(e);
+        tutti__pending_queue(lanes->pending, r);
+    tutti__mutex_unlock(&lanes->pending->lock);
+    tutti__pending_wake(lanes->pending);
 }
 
 /* ---- its end ---- */
 
 /* The operation is done, or there was none. */
-static void end_bucket(tutti__engine_t *e, tutti__lane_t *lane)
+static void end_bucket(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     if (lane->running && lane->counting) {
         lane->running = 0;
         lane->first->counts = 0;
         if (lane->op.exchange.all_know)
             return; /* the data follow in the same lane at once */
-        next_phase(e, lane->first->first, &lane->op.exchange);
-        finish(e, lane, TUTTI__AGAIN, NULL);
+        next_phase(lanes, lane->first->first, &lane->op.exchange);
+        finish(lanes, lane, TUTTI__AGAIN, NULL);
     } else if (lane->running && lane->op.is_queued) {
-        tutti__completion_add(e, take_first(e, lane));
+        tutti__completion_add(&lanes->completions, take_first(lanes, lane));
     } else {
-        finish(e, lane, TUTTI_OK, NULL);
+        finish(lanes, lane, TUTTI_OK, NULL);
     }
 }
 
 /* All is queued: an event stands behind the results. */
-static tutti_status_t record_result(tutti__engine_t *e, const tutti__lane_t *lane)
+static tutti_status_t record_result(tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
     if (!lane->running || !lane->op.is_queued)
         return TUTTI_OK;
-    return tutti__completion_record(e, lane->first, e->env.exec->device->lane[lane - e->lane].up);
+    return tutti__completion_record(&lanes->completions, lane->first,
+                                    lanes->env->exec->device->lane[lane - lanes->lane].up);
 }
 
-static void fail(tutti__engine_t *e, const tutti__lane_t *lane, tutti_status_t status)
+static void fail(tutti__lanes_t *lanes, const tutti__lane_t *lane, tutti_status_t status)
 {
     char text[TUTTI__ERROR_BYTES];
 
     snprintf(text, sizeof(text), "%s, tensor '%.100s': %.300s",
-             tutti__boot_rank_name(e->env.boot, e->rank), lane->first->first->name,
-             tutti_last_error());
+             tutti__boot_rank_name(lanes->env->boot, lanes->env->exec->rank),
+             lane->first->first->name, tutti_last_error());
     if (lane->running && !lane->counting && lane->call.on_device)
-        tutti__watch_fail(e->watch, status, text);
+        tutti__watch_fail(lanes->env->watch, status, text);
     else
-        tutti__watch_end(e->watch, status, text);
+        tutti__watch_end(lanes->env->watch, status, text);
 }
 
 /* ---- steps ---- */
 
+/* The bucket now continues without its callers: its requests may be handed over. */
+static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
+{
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
+        tutti__store_release(&r->begun, 1);
+    tutti__pending_wake(lanes->pending);
+}
+
 /* One step of a lane's operation. If it waits for a rank that has left, a second step decides. */
-static inline tutti_status_t step_operation(tutti__engine_t *e, tutti__lane_t *lane)
+static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti_status_t status = tutti__operation_step(&lane->op);
 
@@ -342,18 +353,18 @@ static inline tutti_status_t step_operation(tutti__engine_t *e, tutti__lane_t *l
         status = tutti__operation_step_left(&lane->op);
     if (TUTTI__UNLIKELY(lane->op.is_certain)) {
         lane->op.is_certain = 0;
-        tutti__semaphore_begin(e, lane->first);
+        begin(lanes, lane->first);
     }
     return status;
 }
 
 /* Advance one lane. After a complete operation the next begins at once. */
-static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, int *ret_left)
+static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t who, int *ret_left)
 {
     int moved = 0;
 
     while (lane->first != NULL) {
-        size_t bytes = lane->running ? lane->op.bytes : bucket_bytes(lane->first);
+        size_t bytes = lane->running ? lane->op.bytes : tutti__bucket_bytes(lane->first);
         uint32_t at = lane->op.at;
         tutti_status_t status;
 
@@ -361,20 +372,20 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
             *ret_left = 1;
             return moved;
         }
-        status = lane->running ? TUTTI_OK : start(e, lane);
+        status = lane->running ? TUTTI_OK : start(lanes, lane);
         if (status == TUTTI_OK && lane->running)
-            status = step_operation(e, lane);
+            status = step_operation(lanes, lane);
         if (status == TUTTI__AGAIN)
             return moved | (lane->running && (uint32_t)lane->op.at != at);
         if (status == TUTTI_OK)
-            status = record_result(e, lane);
+            status = record_result(lanes, lane);
         moved = 1;
         if (status == TUTTI_OK)
-            end_bucket(e, lane);
+            end_bucket(lanes, lane);
         else if (lane->running && lane->op.is_common)
-            refuse(e, lane, status);
+            refuse(lanes, lane, status);
         else {
-            fail(e, lane, status);
+            fail(lanes, lane, status);
             return 1;
         }
     }
@@ -382,72 +393,82 @@ static int step_lane(tutti__engine_t *e, tutti__lane_t *lane, tutti__who_t who, 
 }
 
 /* NULL: in no lane. */
-static const tutti__lane_t *lane_of(const tutti__engine_t *e, const tutti__request_t *request)
+static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__request_t *request)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
-        const tutti__bucket_t *bucket = e->lane[i].running ? e->lane[i].first : NULL;
+        const tutti__bucket_t *bucket = lanes->lane[i].running ? lanes->lane[i].first : NULL;
 
         for (const tutti__request_t *r = bucket ? bucket->first : NULL; r != NULL; r = r->next)
             if (r == request)
-                return &e->lane[i];
+                return &lanes->lane[i];
     }
     return NULL;
 }
 
-int32_t tutti__lanes_hint(const tutti__engine_t *e, const tutti__request_t *request)
+int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *request, char *text,
+                         size_t bytes)
 {
-    const tutti__lane_t *lane = lane_of(e, request);
+    const tutti__lane_t *lane = lane_of(lanes, request);
 
-    return lane != NULL ? lane->op.hint.peer : -1;
+    if (tutti__load_relaxed(&request->queued)) {
+        snprintf(text, bytes, "it is queued on device %d, and is not done there",
+                 lanes->env->exec->device->device);
+        return 0;
+    }
+    if (lane != NULL && tutti__operation_awaits_data(&lane->op)) {
+        snprintf(text, bytes,
+                 "what is before it on device %d is not done, so its data are not there",
+                 lanes->env->exec->device->device);
+        return 1;
+    }
+    if (lane != NULL && lane->op.hint.peer >= 0) {
+        snprintf(text, bytes, "%s does not go on",
+                 tutti__boot_rank_name(lanes->env->boot, (uint32_t)lane->op.hint.peer));
+        return 1;
+    }
+    snprintf(text, bytes, "a peer does not go on");
+    return 0;
 }
 
-int tutti__lanes_want_data(const tutti__engine_t *e, const tutti__request_t *request)
-{
-    const tutti__lane_t *lane = lane_of(e, request);
-
-    return lane != NULL && tutti__operation_awaits_data(&lane->op);
-}
-
-static int step_lanes(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+static int step_lanes(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
     int moved = 0, polling = 0;
 
-    for (uint32_t i = 1; i < TUTTI__LANES && !tutti__watch_has_ended(e->watch); i++) {
-        moved |= step_lane(e, &e->lane[i], who, ret_left);
-        polling |= e->lane[i].first != NULL && e->lane[i].op.polls;
+    for (uint32_t i = 1; i < TUTTI__LANES && !tutti__watch_has_ended(lanes->env->watch); i++) {
+        moved |= step_lane(lanes, &lanes->lane[i], who, ret_left);
+        polling |= lanes->lane[i].first != NULL && lanes->lane[i].op.polls;
     }
-    polling |= e->completion_first != NULL;
+    polling |= lanes->completions.first != NULL;
     /* Wake waiters from a long sleep: they must poll more often now, and only they may be allowed
        to do the work. */
-    if (polling && !atomic_exchange(&e->polling, polling) && who == TUTTI__STEP_THREAD)
-        tutti__request_wake(e);
+    if (polling && !atomic_exchange(&lanes->signals->polling, polling) && who == TUTTI__STEP_THREAD)
+        tutti__pending_wake(lanes->pending);
     else if (!polling)
-        atomic_store_explicit(&e->polling, 0, memory_order_relaxed);
+        atomic_store_explicit(&lanes->signals->polling, 0, memory_order_relaxed);
     return moved;
 }
 
 /* Some buckets are on the device. */
-static int step_with_device(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+static int step_with_device(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
     int before, moved;
 
-    if (TUTTI__UNLIKELY(tutti__watch_has_failed(e->watch))) {
-        atomic_store(&e->news, 1); /* the next step polls the sockets */
-        tutti__watch_await_news(e->watch);
+    if (TUTTI__UNLIKELY(tutti__watch_has_failed(lanes->env->watch))) {
+        tutti__watch_await_news(lanes->env->watch);
         return 0;
     }
-    before = tutti__device_enter(e->env.exec->device);
-    moved = tutti__completion_poll(e);
-    moved |= step_lanes(e, who, ret_left);
-    tutti__device_leave(e->env.exec->device, before);
+    before = tutti__device_enter(lanes->env->exec->device);
+    moved = tutti__completion_poll(&lanes->completions);
+    moved |= step_lanes(lanes, who, ret_left);
+    tutti__device_leave(lanes->env->exec->device, before);
     return moved;
 }
 
-int tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
     *ret_left = 0;
-    if (e->in_flight == 0 && e->on_device == 0)
+    if (lanes->in_flight == 0 && lanes->completions.count == 0)
         return 0;
-    return TUTTI__LIKELY(e->on_device == 0) ? step_lanes(e, who, ret_left)
-                                            : step_with_device(e, who, ret_left);
+    return TUTTI__LIKELY(!tutti__lanes_use_device(lanes)) ? step_lanes(lanes, who, ret_left)
+                                                          : step_with_device(lanes, who, ret_left);
 }

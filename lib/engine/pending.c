@@ -7,11 +7,12 @@
  * that the waiter may take the request. So a callback runs under no lock, and its argument may be
  * freed after tutti_wait.
  */
-#include "engine/state.h"
+#include "engine/pending.h"
 
 #include "base/hash.h"
 #include "base/time.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -19,7 +20,28 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- names; the caller holds queue_lock ---- */
+void tutti__pending_open(tutti__pending_t *pending, tutti__watch_t *watch, tutti__events_t *events,
+                         tutti__semaphores_t *semaphores)
+{
+    *pending = (tutti__pending_t){ .watch = watch, .events = events, .semaphores = semaphores };
+    tutti__mutex_init(&pending->lock, TUTTI__LOCK_ENGINE_QUEUE);
+}
+
+void tutti__pending_close(tutti__pending_t *pending)
+{
+    assert(pending->names.count == 0 && pending->join == NULL && pending->ended_first == NULL);
+    free(pending->names.bucket);
+    tutti__mutex_destroy(&pending->lock);
+}
+
+void tutti__pending_refuse(tutti__pending_t *pending)
+{
+    tutti__mutex_lock(&pending->lock);
+    pending->is_closed = 1;
+    tutti__mutex_unlock(&pending->lock);
+}
+
+/* ---- names; the caller holds the lock ---- */
 
 static tutti__request_t **chain_of(tutti__names_t *names, uint64_t hash)
 {
@@ -73,188 +95,203 @@ static void take_out(tutti__names_t *names, tutti__request_t *request)
     }
 }
 
-static tutti_status_t add_name(tutti__engine_t *e, tutti__request_t *request)
+static tutti_status_t add_name(tutti__pending_t *pending, tutti__request_t *request)
 {
-    grow(&e->names);
-    if (e->names.nbuckets == 0)
+    grow(&pending->names);
+    if (pending->names.nbuckets == 0)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "table of names");
-    if (find(&e->names, request->name, request->name_bytes, request->hash) != NULL)
+    if (find(&pending->names, request->name, request->name_bytes, request->hash) != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "tensor '%s' is pending already: wait for it before using its name "
                            "again",
                            request->name);
-    request->chain = *chain_of(&e->names, request->hash);
-    *chain_of(&e->names, request->hash) = request;
+    request->chain = *chain_of(&pending->names, request->hash);
+    *chain_of(&pending->names, request->hash) = request;
     request->known = 1;
-    e->names.count++;
+    pending->names.count++;
     return TUTTI_OK;
 }
 
 /* ---- the queue ---- */
 
-void tutti__request_queue(tutti__engine_t *e, tutti__request_t *request)
+void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request)
 {
+    assert(request->known && !request->agreed);
     request->next = NULL;
-    if (e->queue_last != NULL)
-        e->queue_last->next = request;
+    if (pending->queue_last != NULL)
+        pending->queue_last->next = request;
     else
-        e->queue_first = request;
-    e->queue_last = request;
-    atomic_store(&e->queued, 1);
+        pending->queue_first = request;
+    pending->queue_last = request;
+    atomic_store(&pending->queued, 1);
 }
 
-/* May the request be submitted now? Under queue_lock. */
-static tutti_status_t may_push(tutti__engine_t *e, const tutti__request_t *request)
+/* May the request be submitted now? Under the lock. */
+static tutti_status_t may_push(tutti__pending_t *pending, const tutti__request_t *request)
 {
     char text[160] = "";
 
-    if (atomic_load(&e->closed))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->watch));
+    if (pending->is_closed)
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(pending->watch));
     /* After a goodbye no new tensor can be agreed. */
-    if (tutti__watch_any_left(e->watch)) {
-        tutti__watch_left_text(e->watch, TUTTI__NO_RANK, text, sizeof(text));
+    if (tutti__watch_any_left(pending->watch)) {
+        tutti__watch_left_text(pending->watch, TUTTI__NO_RANK, text, sizeof(text));
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
     }
-    if (e->join != NULL)
+    if (pending->join != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "this rank has called tutti_join, which has not returned");
-    if (request->joins && atomic_load(&e->pending) > 0)
+    if (request->joins && atomic_load(&pending->count) > 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "tutti_join: %d requests of this rank are pending",
-                           atomic_load(&e->pending));
+                           atomic_load(&pending->count));
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__request_push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
+tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
                                    tutti_request_t **ret_handles)
 {
     uint64_t now = tutti__now_ns();
     tutti_status_t status;
     size_t named = 0;
 
-    tutti__mutex_lock(&e->queue_lock);
-    status = may_push(e, requests[0]);
+    tutti__mutex_lock(&pending->lock);
+    status = may_push(pending, requests[0]);
     if (status == TUTTI_OK && requests[0]->joins) {
-        e->join = requests[0];
-        e->join->known = 1;
+        pending->join = requests[0];
+        pending->join->known = 1;
     } else {
         while (status == TUTTI_OK && named < n)
-            status = add_name(e, requests[named++]);
+            status = add_name(pending, requests[named++]);
     }
     if (status != TUTTI_OK && named > 0)
         for (named--; named > 0; named--)
-            take_out(&e->names, requests[named - 1]);
+            take_out(&pending->names, requests[named - 1]);
     for (size_t i = 0; status == TUTTI_OK && i < n; i++) {
         requests[i]->since_ns = now;
         if (ret_handles != NULL)
             ret_handles[i] = requests[i]->handle;
-        tutti__request_queue(e, requests[i]);
-        atomic_fetch_add(&e->pending, 1);
+        tutti__pending_queue(pending, requests[i]);
+        atomic_fetch_add(&pending->count, 1);
     }
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__mutex_unlock(&pending->lock);
     return status;
 }
 
-tutti__request_t *tutti__request_find(tutti__engine_t *e, const char *name, size_t name_bytes)
+tutti__request_t *tutti__pending_find(tutti__pending_t *pending, const char *name,
+                                      size_t name_bytes)
 {
     tutti__request_t *r;
 
-    tutti__mutex_lock(&e->queue_lock);
-    r = find(&e->names, name, name_bytes, tutti__hash(name, name_bytes));
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__mutex_lock(&pending->lock);
+    r = find(&pending->names, name, name_bytes, tutti__hash(name, name_bytes));
+    tutti__mutex_unlock(&pending->lock);
     return r;
+}
+
+tutti__request_t *tutti__pending_take(tutti__pending_t *pending)
+{
+    tutti__request_t *first;
+
+    tutti__mutex_lock(&pending->lock);
+    first = pending->queue_first;
+    pending->queue_first = pending->queue_last = NULL;
+    atomic_store(&pending->queued, 0);
+    tutti__mutex_unlock(&pending->lock);
+    return first;
 }
 
 /* ---- the end ---- */
 
-void tutti__request_wake(tutti__engine_t *e)
+void tutti__pending_wake(tutti__pending_t *pending)
 {
-    atomic_fetch_add(&e->epoch, 1);
-    if (atomic_load(&e->sleepers) > 0)
-        syscall(SYS_futex, &e->epoch, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&pending->epoch, 1);
+    if (atomic_load(&pending->sleepers) > 0)
+        syscall(SYS_futex, &pending->epoch, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Add to the list of due callbacks. Under queue_lock. */
-static void put_aside(tutti__engine_t *e, tutti__request_t *request)
+/* Add to the list of due callbacks. Under the lock. */
+static void put_aside(tutti__pending_t *pending, tutti__request_t *request)
 {
     request->next = NULL;
-    if (e->ended_last != NULL)
-        e->ended_last->next = request;
+    if (pending->ended_last != NULL)
+        pending->ended_last->next = request;
     else
-        e->ended_first = request;
-    e->ended_last = request;
-    atomic_store(&e->callbacks, 1);
+        pending->ended_first = request;
+    pending->ended_last = request;
+    atomic_store(&pending->callbacks, 1);
 }
 
-static void finish(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
+static void finish(tutti__pending_t *pending, tutti__request_t *request, tutti_status_t status,
                    const char *text)
 {
     if (TUTTI__UNLIKELY(request->ready != NULL))
-        tutti__events_put(e, &request->ready);
+        tutti__events_put(pending->events, &request->ready);
+    assert(!request->known && request->done == TUTTI__NOT_DONE && atomic_load(&pending->count) > 0);
     request->status = status;
     request->text = text != NULL ? strdup(text) : NULL;
     request->ended_ns = tutti__now_ns();
-    atomic_fetch_sub(&e->pending, 1);
+    atomic_fetch_sub(&pending->count, 1);
     if (request->callback != NULL) {
-        tutti__mutex_lock(&e->queue_lock);
-        put_aside(e, request);
+        tutti__mutex_lock(&pending->lock);
+        put_aside(pending, request);
         tutti__store_release(&request->done, TUTTI__ENDED);
-        tutti__mutex_unlock(&e->queue_lock);
+        tutti__mutex_unlock(&pending->lock);
     } else {
         /* From here on the request belongs to its waiter. */
         tutti__store_release(&request->done, TUTTI__DONE);
     }
-    tutti__request_wake(e);
+    tutti__pending_wake(pending);
 }
 
-void tutti__request_release(tutti__engine_t *e, tutti__request_t *request)
+void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request)
 {
-    tutti__mutex_lock(&e->queue_lock);
-    take_out(&e->names, request);
-    tutti__mutex_unlock(&e->queue_lock);
-    atomic_fetch_sub(&e->pending, 1);
+    tutti__mutex_lock(&pending->lock);
+    take_out(&pending->names, request);
+    tutti__mutex_unlock(&pending->lock);
+    atomic_fetch_sub(&pending->count, 1);
 }
 
-void tutti__request_finish(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
-                           const char *text)
+void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
+                           tutti_status_t status, const char *text)
 {
     if (request->is_zero) {
         tutti__request_free(request);
         return;
     }
     if (TUTTI__UNLIKELY(request->semaphore != 0)) {
-        tutti__semaphore_end(e, request, status, text);
+        tutti__semaphore_end(pending->semaphores, request, status, text);
         return;
     }
-    tutti__mutex_lock(&e->queue_lock);
+    tutti__mutex_lock(&pending->lock);
     if (request->joins) {
-        e->join = NULL;
+        pending->join = NULL;
         request->known = 0;
     } else {
-        take_out(&e->names, request);
+        take_out(&pending->names, request);
     }
-    tutti__mutex_unlock(&e->queue_lock);
-    finish(e, request, status, text);
+    tutti__mutex_unlock(&pending->lock);
+    finish(pending, request, status, text);
 }
 
-void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti__request_t *),
+void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutti__request_t *),
                                tutti_status_t status, const char *text)
 {
     tutti__request_t *ended = NULL, *next;
 
     /* Under the same lock: empty the queue, because a waiter may free the ended
        requests at once. */
-    tutti__mutex_lock(&e->queue_lock);
-    e->queue_first = e->queue_last = NULL;
-    atomic_store(&e->queued, 0);
-    if (e->join != NULL) {
-        ended = e->join;
+    tutti__mutex_lock(&pending->lock);
+    pending->queue_first = pending->queue_last = NULL;
+    atomic_store(&pending->queued, 0);
+    if (pending->join != NULL) {
+        ended = pending->join;
         ended->chain = NULL;
         ended->known = 0;
-        e->join = NULL;
+        pending->join = NULL;
     }
-    for (uint32_t i = 0; i < e->names.nbuckets; i++) {
-        tutti__request_t **at = &e->names.bucket[i];
+    for (uint32_t i = 0; i < pending->names.nbuckets; i++) {
+        tutti__request_t **at = &pending->names.bucket[i];
 
         while (*at != NULL) {
             tutti__request_t *r = *at;
@@ -267,17 +304,18 @@ void tutti__request_finish_all(tutti__engine_t *e, int (*pick)(const tutti__requ
             r->known = 0;
             r->chain = ended;
             ended = r;
-            e->names.count--;
+            pending->names.count--;
         }
     }
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__mutex_unlock(&pending->lock);
+    assert(pick != NULL || pending->names.count == 0);
     for (; ended != NULL; ended = next) {
         next = ended->chain;
-        finish(e, ended, status, text);
+        finish(pending, ended, status, text);
     }
     /* Requests that were handed over to streams are agreed, and no lane has them any longer. */
     if (pick == NULL)
-        tutti__semaphore_end_all(e, text);
+        tutti__semaphore_end_all(pending->semaphores, text);
 }
 
 /* ---- callbacks ---- */
@@ -289,19 +327,19 @@ int tutti__engine_in_callback(void)
     return in_callback;
 }
 
-static tutti__request_t *next_ended(tutti__engine_t *e)
+static tutti__request_t *next_ended(tutti__pending_t *pending)
 {
     tutti__request_t *r;
 
-    tutti__mutex_lock(&e->queue_lock);
-    r = e->ended_first;
+    tutti__mutex_lock(&pending->lock);
+    r = pending->ended_first;
     if (r != NULL)
-        e->ended_first = r->next;
-    if (e->ended_first == NULL) {
-        e->ended_last = NULL;
-        atomic_store(&e->callbacks, 0);
+        pending->ended_first = r->next;
+    if (pending->ended_first == NULL) {
+        pending->ended_last = NULL;
+        atomic_store(&pending->callbacks, 0);
     }
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__mutex_unlock(&pending->lock);
     return r;
 }
 
@@ -314,17 +352,19 @@ static void call_back(const tutti__request_t *r)
     in_callback = 0;
 }
 
-void tutti__request_callbacks(tutti__engine_t *e)
+void tutti__pending_callbacks(tutti__pending_t *pending)
 {
     tutti__request_t *r;
 
     /* A request that ends inside a callback waits until this callback has returned, or for
        another thread. */
-    if (!atomic_load(&e->callbacks) || in_callback)
+    if (!atomic_load(&pending->callbacks) || in_callback)
         return;
-    while ((r = next_ended(e)) != NULL) {
+    while ((r = next_ended(pending)) != NULL) {
+        assert(tutti__load_relaxed(&r->done) == TUTTI__ENDED &&
+               tutti__lock_allowed(TUTTI__LOCK_WORLD));
         call_back(r);
         tutti__store_release(&r->done, TUTTI__DONE);
-        tutti__request_wake(e);
+        tutti__pending_wake(pending);
     }
 }

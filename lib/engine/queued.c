@@ -6,84 +6,85 @@
  * node/nccl/overdue.c defines this work. An error that NCCL itself reports ends the communicator
  * within seconds. Only the engine's thread calls this file.
  */
-#include "engine/state.h"
+#include "engine/queued.h"
 
+#include "base/constants.h"
 #include "base/time.h"
 
-#define LOOKS_PER_DEADLINE 8
-#define LOOK_NS 1000000000u /* longest interval of the checks */
-#define NEWS_US 10000
-/* A call that waits for a request has the same deadline, and its message names the tensor. */
-#define GRACE_NS 1500000000u
+#include <assert.h>
 
-static uint64_t period_ns(const tutti__engine_t *e)
+static uint64_t period_ns(const tutti__engine_env_t *env)
 {
-    uint64_t period = e->env.conf->timeout_ms * 1000000u / LOOKS_PER_DEADLINE;
+    uint64_t period = env->conf->timeout_ms * 1000000u / TUTTI__CHECKS_PER_DEADLINE;
 
-    return TUTTI__MIN(period, LOOK_NS);
+    return TUTTI__MIN(period, TUTTI__CHECK_MOST_NS);
 }
 
-int64_t tutti__watch_queued_us(const tutti__engine_t *e)
+int64_t tutti__queued_nap_us(const tutti__engine_env_t *env)
 {
-    const tutti__exec_device_t *device = e->env.exec->device;
+    const tutti__exec_device_t *device = env->exec->device;
 
     if (device == NULL || device->node == NULL)
         return -1;
-    return tutti__watch_has_failed(e->watch) ? NEWS_US : (int64_t)(period_ns(e) / 1000);
+    return tutti__watch_has_failed(env->watch) ? TUTTI__CHECK_FAILED_US
+                                               : (int64_t)(period_ns(env) / 1000);
 }
 
-static tutti_status_t look(tutti__engine_t *e, uint64_t now, uint64_t limit_ns, unsigned *ret_tag)
+static tutti_status_t look(const tutti__engine_env_t *env, uint64_t now, uint64_t limit_ns,
+                           unsigned *ret_tag)
 {
-    const tutti__exec_device_t *device = e->env.exec->device;
-    int before = tutti__device_enter(e->env.exec->device);
+    const tutti__exec_device_t *device = env->exec->device;
+    int before = tutti__device_enter(env->exec->device);
     tutti_status_t status = device->node->device_ops->overdue(device->node, now, limit_ns, ret_tag);
 
     if (status == TUTTI_OK && device->flat != NULL)
         status = device->flat->device_ops->overdue(device->flat, now, limit_ns, ret_tag);
-    tutti__device_leave(e->env.exec->device, before);
+    tutti__device_leave(env->exec->device, before);
     return status;
 }
 
-static void fail(tutti__engine_t *e, tutti_status_t status, unsigned tag)
+static void fail(const tutti__engine_env_t *env, tutti_status_t status, unsigned tag)
 {
     char text[TUTTI__ERROR_BYTES];
 
     snprintf(text, sizeof(text), "%s, %s, queued in a stream of device %d: %.300s",
-             tutti__boot_rank_name(e->env.boot, e->rank), tutti__tag_name(tag),
-             e->env.exec->device->device, tutti_last_error());
-    tutti__watch_fail(e->watch, status, text);
+             tutti__boot_rank_name(env->boot, env->exec->rank), tutti__tag_name(tag),
+             env->exec->device->device, tutti_last_error());
+    tutti__watch_fail(env->watch, status, text);
 }
 
-void tutti__watch_queued(tutti__engine_t *e)
+int tutti__queued_check(const tutti__engine_env_t *env, uint64_t *checked_ns)
 {
-    const tutti__exec_device_t *device = e->env.exec->device;
-    uint64_t now = tutti__now_ns(), limit_ns = e->env.conf->timeout_ms * 1000000u + GRACE_NS;
+    const tutti__exec_device_t *device = env->exec->device;
+    uint64_t now = tutti__now_ns(),
+             limit_ns = env->conf->timeout_ms * 1000000u + TUTTI__QUEUED_GRACE_NS;
     char text[TUTTI__ERROR_BYTES], halted[160];
     tutti_status_t status;
     int is_halted;
     unsigned tag;
 
-    if (device == NULL || device->node == NULL || tutti__watch_has_ended(e->watch))
-        return;
-    if (tutti__watch_has_failed(e->watch)) {
-        atomic_store(&e->news, 1); /* the next step polls the sockets */
-        tutti__watch_await_news(e->watch);
-        return;
+    if (device == NULL || device->node == NULL || tutti__watch_has_ended(env->watch))
+        return 0;
+    if (tutti__watch_has_failed(env->watch)) {
+        tutti__watch_await_news(env->watch);
+        return 1;
     }
-    if (now - e->queued_ns < period_ns(e))
-        return;
-    e->queued_ns = now;
-    status = look(e, now, limit_ns, &tag);
+    assert(*checked_ns <= now);
+    if (now - *checked_ns < period_ns(env))
+        return 0;
+    *checked_ns = now;
+    status = look(env, now, limit_ns, &tag);
     if (status == TUTTI_OK)
-        return;
+        return 0;
     if (status != TUTTI_ERR_TIMEOUT) {
-        fail(e, status, tag);
-        return;
+        fail(env, status, tag);
+        return tutti__watch_has_failed(env->watch);
     }
-    is_halted = tutti__watch_halted(e->watch, halted, sizeof(halted));
+    is_halted = tutti__watch_halted(env->watch, halted, sizeof(halted));
     snprintf(text, sizeof(text), "%s: device %d has been at %s, queued in a stream, for %.3g s: %s",
-             tutti__boot_rank_name(e->env.boot, e->rank), device->device, tutti__tag_name(tag),
-             (double)limit_ns / 1e9,
+             tutti__boot_rank_name(env->boot, env->exec->rank), device->device,
+             tutti__tag_name(tag), (double)limit_ns / 1e9,
              is_halted ? halted : "another rank has not come to it on its device");
-    tutti__watch_end(e->watch, TUTTI_ERR_TIMEOUT, text);
+    tutti__watch_end(env->watch, TUTTI_ERR_TIMEOUT, text);
+    return 0;
 }

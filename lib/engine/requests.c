@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: the submitter makes them, the token's owner ends them, the waiter frees them.
    Any thread. */
-#include "engine/state.h"
+#include "engine/request.h"
 
 #include "base/hash.h"
 
@@ -80,7 +80,7 @@ static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t s
     return TUTTI_OK;
 }
 
-tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entry,
+tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
                                   tutti__request_t **ret_request)
 {
     size_t bytes = strnlen(entry->name, TUTTI__NAME_BYTES);
@@ -98,12 +98,12 @@ tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entr
     r->name_bytes = (uint8_t)bytes;
     r->hash = tutti__hash(r->name, bytes);
     r->call = entry->call;
-    status = copy_arrays(r, e->rank, e->size);
+    status = copy_arrays(r, rank, size);
     if (status != TUTTI_OK) {
         free(r);
         return status;
     }
-    r->bytes = elements(&r->call, e->size) * tutti_dtype_bytes(r->call.dtype);
+    r->bytes = elements(&r->call, size) * tutti_dtype_bytes(r->call.dtype);
     r->counts_later = entry->counts_later != 0;
     r->callback = entry->callback;
     r->callback_arg = entry->callback_arg;
@@ -112,8 +112,6 @@ tutti_status_t tutti__request_new(tutti__engine_t *e, const tutti__entry_t *entr
         r->stream = entry->stream;
         r->has_stream = 1;
     }
-    r->engine = e;
-    atomic_fetch_add(&e->refs, 1);
     *ret_request = r;
     return TUTTI_OK;
 }
@@ -149,5 +147,6 @@ void tutti__request_free(tutti__request_t *request)
     free(request->arrays);
     free(request->text);
     free(request);
-    tutti__engine_release(e);
+    if (e != NULL)
+        tutti__engine_release(e);
 }

@@ -137,7 +137,7 @@ static void warn(const run_t *r, uint64_t waited_ns)
     int is_halted = tutti__watch_halted(r->env->watch, halted, sizeof(halted));
 
     if (r->env->call != NULL)
-        tutti__engine_call_text(r->wait.engine, r->env->call, call, sizeof(call));
+        tutti__engine_call_text(r->env->size, r->env->call, call, sizeof(call));
     else
         snprintf(call, sizeof(call), "%s", tutti__tag_name(tag_of(r)));
     TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %s in %s (direct) for %s%s%s",

@@ -18,8 +18,8 @@ typedef struct {
     unsigned cached_tag;       /* the tag of a call in cached form */
 } tutti__run_env_t;
 
-/* Continue an operation of lane 0 to its end, after a step that returned AGAIN with `hint`. node: not
-   NULL: a node operation in lane 0 instead, without `op`'s steps. */
+/* Continue an operation of lane 0 to its end, after a step that returned AGAIN with `hint`. node:
+   not NULL: a node operation in lane 0 instead, without `op`'s steps. */
 tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t *env,
                                 tutti__operation_t *op, tutti__node_t *node,
                                 const tutti__hint_t *hint);

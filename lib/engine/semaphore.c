@@ -44,21 +44,15 @@
  * callback, and requests with the caller's own operation: each needs a thread that is told when the
  * request is done.
  */
-#include "engine/state.h"
+#include "engine/semaphore.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "engine/lanes.h"
 
 #include <assert.h>
 #include <unistd.h>
-
-#define LOOKS_PER_DEADLINE 8
-#define LOOK_NS 1000000000u /* longest interval of the checks */
-/* Direct calls and waiters have the same deadline, and report it with more details. */
-#define GRACE_NS 1500000000u
-/* How much longer a rank that cannot name the culprit waits for a rank that can. */
-#define UNSURE_NS 1000000000u
-#define NAP_US 50
 
 /* The semaphores in use, one bit each. This also orders the accesses to their values. */
 static _Atomic uint64_t taken;
@@ -67,9 +61,9 @@ static uint32_t values[TUTTI__DEVICE_WORDS];
 
 static_assert(TUTTI__DEVICE_WORDS <= 64, "a bit each");
 
-static tutti__word_t *word_of(const tutti__engine_t *e, uint32_t index)
+static tutti__word_t *word_of(const tutti__semaphores_t *s, uint32_t index)
 {
-    return (tutti__word_t *)(void *)((char *)e->words + (size_t)index * TUTTI__DEVICE_WORD_BYTES);
+    return (tutti__word_t *)(void *)((char *)s->words + (size_t)index * TUTTI__DEVICE_WORD_BYTES);
 }
 
 static void put_word(uint32_t index)
@@ -101,7 +95,7 @@ void tutti__semaphore_pause(void)
     /* take_word reads `pauses` after it has set its bit. */
     atomic_fetch_add(&pauses, 1);
     while (atomic_load(&taken) != 0 && !tutti__engine_in_callback())
-        usleep(NAP_US);
+        usleep(TUTTI__DRAIN_NAP_US);
 }
 
 void tutti__semaphore_resume(void)
@@ -109,70 +103,64 @@ void tutti__semaphore_resume(void)
     atomic_fetch_sub(&pauses, 1);
 }
 
-tutti_status_t tutti__semaphore_open(tutti__engine_t *e)
+tutti_status_t tutti__semaphore_open(tutti__semaphores_t *s)
 {
-    const tutti__device_ops_t *ops = e->env.exec->device->ops;
+    const tutti__device_ops_t *ops = s->env->exec->device->ops;
     tutti_status_t status;
     int before;
 
-    if (!e->env.conf->stream_wait || ops->words == NULL || ops->await == NULL)
+    if (!s->env->conf->stream_wait || ops->words == NULL || ops->await == NULL)
         return TUTTI_OK;
-    before = tutti__device_enter(e->env.exec->device);
-    status = ops->words(&e->words);
-    tutti__device_leave(e->env.exec->device, before);
+    before = tutti__device_enter(s->env->exec->device);
+    status = ops->words(&s->words);
+    tutti__device_leave(s->env->exec->device, before);
     if (status != TUTTI_OK)
-        e->words = NULL;
+        s->words = NULL;
     return status == TUTTI_ERR_UNSUPPORTED ? TUTTI_OK : status;
-}
-
-void tutti__semaphore_begin(tutti__engine_t *e, const tutti__bucket_t *bucket)
-{
-    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
-        tutti__store_release(&r->begun, 1);
-    tutti__request_wake(e);
 }
 
 /* ---- handing over ---- */
 
-static tutti_status_t await_word(tutti__engine_t *e, tutti__dstream_t *stream, uint32_t index)
+static tutti_status_t await_word(tutti__semaphores_t *s, tutti__dstream_t *stream, uint32_t index)
 {
-    int before = tutti__device_enter(e->env.exec->device);
+    int before = tutti__device_enter(s->env->exec->device);
     tutti_status_t status =
-        e->env.exec->device->ops->await(stream, (void *)word_of(e, index), values[index] + 1);
+        s->env->exec->device->ops->await(stream, (void *)word_of(s, index), values[index] + 1);
 
-    tutti__device_leave(e->env.exec->device, before);
+    tutti__device_leave(s->env->exec->device, before);
     return status;
 }
 
-int tutti__semaphore_suit(const tutti__request_t *request)
+int tutti__semaphore_suits(const tutti__request_t *request)
 {
     const tutti__call_t *call = &request->call;
 
-    return request->engine->words != NULL && !request->persistent && request->callback == NULL &&
+    return !request->persistent && request->callback == NULL &&
            !(tutti__call_reduces(call->kind) && call->op > TUTTI_MAXLOC);
 }
 
-tutti_status_t tutti__semaphore_give(tutti__engine_t *e, tutti__request_t *request,
+tutti_status_t tutti__semaphore_give(tutti__semaphores_t *s, tutti__request_t *request,
                                      tutti__dstream_t *stream, int *ret_gone)
 {
     tutti_status_t status;
     uint32_t index;
 
-    if (!tutti__load_relaxed(&request->begun) || !take_word(&index))
+    assert(request->agreed && !request->is_zero);
+    if (s->words == NULL || !tutti__load_relaxed(&request->begun) || !take_word(&index))
         return TUTTI_OK;
-    status = await_word(e, stream, index);
+    status = await_word(s, stream, index);
     if (status != TUTTI_OK) {
         put_word(index);
         return status == TUTTI_ERR_UNSUPPORTED ? TUTTI_OK : status;
     }
     tutti__request_end_handle(request);
-    tutti__request_release(e, request);
+    tutti__pending_release(s->pending, request);
     request->semaphore = (uint8_t)(index + 1);
     request->semaphore_value = ++values[index];
     request->given_ns = tutti__now_ns();
-    request->chain = e->given;
-    e->given = request;
-    atomic_fetch_add(&e->ngiven, 1);
+    request->chain = s->given;
+    s->given = request;
+    atomic_fetch_add(&s->signals->given, 1);
     *ret_gone = 1;
     return TUTTI_OK;
 }
@@ -180,104 +168,102 @@ tutti_status_t tutti__semaphore_give(tutti__engine_t *e, tutti__request_t *reque
 /* ---- ending ---- */
 
 /* The request leaves the list; its stream continues. */
-static void let_go(tutti__engine_t *e, tutti__request_t **at)
+static void let_go(tutti__semaphores_t *s, tutti__request_t **at)
 {
     tutti__request_t *request = *at;
     uint32_t index = request->semaphore - 1u;
 
+    assert(index < TUTTI__DEVICE_WORDS && (atomic_load(&taken) >> index & 1));
+    assert(request->semaphore_value == values[index]);
     *at = request->chain;
-    tutti__events_put(e, &request->ready);
+    tutti__events_put(s->events, &request->ready);
     /* Release: pairs with the device's read, so the stream sees the request's result. */
-    tutti__store_release(word_of(e, index), request->semaphore_value);
+    tutti__store_release(word_of(s, index), request->semaphore_value);
     put_word(index);
     tutti__request_free(request);
-    atomic_fetch_sub(&e->ngiven, 1);
+    atomic_fetch_sub(&s->signals->given, 1);
 }
 
-void tutti__semaphore_end(tutti__engine_t *e, tutti__request_t *request, tutti_status_t status,
+void tutti__semaphore_end(tutti__semaphores_t *s, tutti__request_t *request, tutti_status_t status,
                           const char *text)
 {
     char words[TUTTI__ERROR_BYTES];
-    tutti__request_t **at = &e->given;
+    tutti__request_t **at = &s->given;
 
     /* No caller waits for the error, so the next call reports it. */
-    if (status != TUTTI_OK && !tutti__watch_has_ended(e->watch)) {
+    if (status != TUTTI_OK && !tutti__watch_has_ended(s->env->watch)) {
         snprintf(words, sizeof(words), "%s, tensor '%.100s', handed over to a stream: %.300s",
-                 tutti__boot_rank_name(e->env.boot, e->rank), request->name,
+                 tutti__boot_rank_name(s->env->boot, s->env->exec->rank), request->name,
                  text != NULL ? text : "");
-        tutti__watch_end(e->watch, status, words);
+        tutti__watch_end(s->env->watch, status, words);
     }
+    assert(request->semaphore > 0);
     while (*at != request)
         at = &(*at)->chain;
-    let_go(e, at);
+    let_go(s, at);
 }
 
-void tutti__semaphore_end_all(tutti__engine_t *e, const char *text)
+void tutti__semaphore_end_all(tutti__semaphores_t *s, const char *text)
 {
-    if (e->given != NULL && !tutti__watch_has_ended(e->watch))
+    if (s->given != NULL && !tutti__watch_has_ended(s->env->watch))
         TUTTI__LOG(TUTTI__LOG_WARN,
                    "%s, tensor '%s' is not done, but the stream that waits for it goes on: %s",
-                   tutti__boot_rank_name(e->env.boot, e->rank), e->given->name, text);
-    while (e->given != NULL)
-        let_go(e, &e->given);
-}
-
-void tutti__engine_drain(tutti__engine_t *e)
-{
-    /* The thread ends the communicator at the deadline of these requests, which does not include
-       the caller's own work. Freeing the device's memory waits for that work anyway. */
-    while (atomic_load(&e->ngiven) > 0 && !tutti__watch_has_ended(e->watch))
-        usleep(NAP_US);
+                   tutti__boot_rank_name(s->env->boot, s->env->exec->rank), s->given->name, text);
+    while (s->given != NULL)
+        let_go(s, &s->given);
 }
 
 /* ---- the deadline ---- */
 
-static void give_up(tutti__engine_t *e, const tutti__request_t *request, uint64_t now)
+static void give_up(tutti__semaphores_t *s, const tutti__request_t *request, uint64_t now)
 {
     uint64_t waited_ns = now - request->given_ns;
-    uint64_t limit_ns = e->env.conf->timeout_ms * 1000000u + GRACE_NS;
+    uint64_t limit_ns = s->env->conf->timeout_ms * 1000000u + TUTTI__QUEUED_GRACE_NS;
     char text[TUTTI__ERROR_BYTES], culprit[448];
 
-    if (!tutti__watch_halted(e->watch, culprit, sizeof(culprit)) &&
-        !tutti__wait_culprit(e, request, culprit, sizeof(culprit)) &&
-        waited_ns <= limit_ns + UNSURE_NS)
+    if (!tutti__watch_halted(s->env->watch, culprit, sizeof(culprit)) &&
+        !tutti__lanes_culprit(s->lanes, request, culprit, sizeof(culprit)) &&
+        waited_ns <= limit_ns + TUTTI__QUEUED_UNSURE_NS)
         return;
     snprintf(text, sizeof(text),
              "%s: a stream of device %d has waited %.3g s for tensor '%.100s': %.280s",
-             tutti__boot_rank_name(e->env.boot, e->rank), e->env.exec->device->device,
+             tutti__boot_rank_name(s->env->boot, s->env->exec->rank), s->env->exec->device->device,
              (double)waited_ns / 1e9, request->name, culprit);
-    tutti__watch_end(e->watch, TUTTI_ERR_TIMEOUT, text);
+    tutti__watch_end(s->env->watch, TUTTI_ERR_TIMEOUT, text);
 }
 
 /* The request's own data are not complete, so no peer is late. */
-static int has_no_data(const tutti__engine_t *e, const tutti__request_t *request)
+static int has_no_data(const tutti__semaphores_t *s, const tutti__request_t *request)
 {
     return request->ready != NULL &&
-           e->env.exec->device->ops->query(request->ready) == TUTTI__AGAIN;
+           s->env->exec->device->ops->query(request->ready) == TUTTI__AGAIN;
 }
 
-void tutti__semaphore_watch(tutti__engine_t *e)
+void tutti__semaphore_check(tutti__semaphores_t *s)
 {
-    uint64_t now, limit_ns = e->env.conf->timeout_ms * 1000000u, late_ns = 0;
+    uint64_t now, limit_ns, late_ns = 0;
     const tutti__request_t *late = NULL;
     int before;
 
-    if (TUTTI__LIKELY(e->given == NULL) || tutti__watch_has_ended(e->watch))
+    if (TUTTI__LIKELY(s->given == NULL) || tutti__watch_has_ended(s->env->watch))
         return;
     now = tutti__now_ns();
-    if (now - e->looked_ns < TUTTI__MIN(limit_ns / LOOKS_PER_DEADLINE, LOOK_NS))
+    limit_ns = s->env->conf->timeout_ms * 1000000u;
+    if (now - s->checked_ns <
+        TUTTI__MIN(limit_ns / TUTTI__CHECKS_PER_DEADLINE, TUTTI__CHECK_MOST_NS))
         return;
-    e->looked_ns = now;
-    before = tutti__device_enter(e->env.exec->device);
-    for (tutti__request_t *r = e->given; r != NULL; r = r->chain) {
-        if (has_no_data(e, r))
+    s->checked_ns = now;
+    before = tutti__device_enter(s->env->exec->device);
+    for (tutti__request_t *r = s->given; r != NULL; r = r->chain) {
+        if (has_no_data(s, r))
             r->given_ns = now;
-        else if (now - r->given_ns > limit_ns + GRACE_NS && now - r->given_ns > late_ns) {
+        else if (now - r->given_ns > limit_ns + TUTTI__QUEUED_GRACE_NS &&
+                 now - r->given_ns > late_ns) {
             late = r;
             late_ns = now - r->given_ns;
         }
     }
-    tutti__device_leave(e->env.exec->device, before);
+    tutti__device_leave(s->env->exec->device, before);
     if (late != NULL)
-        give_up(e, late, now);
+        give_up(s, late, now);
 }

@@ -15,44 +15,36 @@
  *
  * The owner of the token runs these checks: the thread, or a waiter. Direct calls: api/backoff.c.
  */
-#include "engine/state.h"
+#include "engine/stalls.h"
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "base/time.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* Tensors that one check names; more are counted. */
-#define NAMED 8
 /* Length of the text that names the missing ranks. */
 #define WHO_BYTES 448
-/* Shortest time between two checks: one costs some microseconds. */
-#define CHECK_NS 100000000u
 
 typedef struct {
     uint64_t before, now; /* times of the previous check and of this one */
     uint64_t interval_ns;
     uint32_t tensors; /* due in this check */
     const tutti__request_t *oldest;
-    uint64_t oldest_ns; /* start of its wait */
-    tutti__metadata_t
-        metadata; /* read under queue_lock, because tutti_request_receive changes it */
+    uint64_t oldest_ns;         /* start of its wait */
+    tutti__metadata_t metadata; /* read under the lock, because tutti_request_receive changes it */
     uint32_t requests;
 } check_t;
 
-static uint64_t interval_ns(const tutti__engine_t *e)
+int64_t tutti__stalls_nap_us(const tutti__conf_shared_t *conf, const tutti__signals_t *signals)
 {
-    return e->env.conf->stall_ms * 1000000u;
-}
-
-int64_t tutti__stalls_nap_us(const tutti__engine_t *e)
-{
-    int64_t ms = (int64_t)e->env.conf->stall_ms;
+    int64_t ms = (int64_t)conf->stall_ms;
 
     if (ms == 0)
         return -1;
     /* A request that is submitted during the long sleep is not due at its end. */
-    return atomic_load(&e->waits) ? TUTTI__MIN(ms * 250, TUTTI__TICK_MS * 1000) : ms * 500;
+    return atomic_load(&signals->waits) ? TUTTI__MIN(ms * 250, TUTTI__TICK_MS * 1000) : ms * 500;
 }
 
 static uint64_t intervals(const check_t *check, uint64_t since_ns, uint64_t at)
@@ -72,29 +64,30 @@ static double waited_s(const check_t *check, uint64_t since_ns)
 
 /* ---- tensors that not all ranks have announced ---- */
 
-static void report_tensor(tutti__engine_t *e, check_t *check, const tutti__waiting_t *tensor)
+static void report_tensor(tutti__agreement_t *a, check_t *check, const tutti__waiting_t *tensor)
 {
     char who[WHO_BYTES], call[128] = "", halted[160], text[TUTTI__ERROR_BYTES];
     double s = waited_s(check, tensor->since_ns);
 
-    if (!tutti__agree_awaits(e->agree, tensor->tensor, who, sizeof(who)) ||
-        ++check->tensors > NAMED)
+    if (!tutti__agree_awaits(a->agree, tensor->tensor, who, sizeof(who)) ||
+        ++check->tensors > TUTTI__NAMED)
         return;
     /* For a message, `who` has the call's text. */
     if (tensor->metadata != NULL)
         tutti__metadata_call_text(call, sizeof(call), tensor->metadata);
-    if (!tutti__watch_halted(e->watch, halted, sizeof(halted)))
+    if (!tutti__watch_halted(a->env->watch, halted, sizeof(halted)))
         halted[0] = '\0';
     snprintf(text, sizeof(text), "tensor '%.64s'%s%.72s%s waits for %.*f s: %.220s%s%.86s",
              tensor->name, call[0] ? " (" : "", call, call[0] ? ")" : "", s < 10 ? 1 : 0, s, who,
              halted[0] ? "; " : "", halted);
     TUTTI__LOG(TUTTI__LOG_WARN, "%s", text);
-    if (e->parent >= 0)
-        tutti__links_send(e->watch, (uint32_t)e->parent, TUTTI__MSG_MISSING, text, strlen(text), 1);
+    if (a->parent >= 0)
+        tutti__links_send(a->env->watch, (uint32_t)a->parent, TUTTI__MSG_MISSING, text,
+                          strlen(text), 1);
 }
 
 typedef struct {
-    tutti__engine_t *engine;
+    tutti__agreement_t *agreed;
     check_t *check;
 } visit_t;
 
@@ -102,23 +95,23 @@ static void visit_tensor(void *arg, const tutti__waiting_t *tensor)
 {
     const visit_t *visit = arg;
 
-    atomic_store(&visit->engine->waits, 1);
+    atomic_store(&visit->agreed->lanes->signals->waits, 1);
     if (is_due(visit->check, tensor->since_ns))
-        report_tensor(visit->engine, visit->check, tensor);
+        report_tensor(visit->agreed, visit->check, tensor);
 }
 
-static void check_tensors(tutti__engine_t *e, check_t *check)
+static void check_tensors(tutti__agreement_t *a, check_t *check)
 {
-    visit_t visit = { e, check };
+    visit_t visit = { a, check };
 
-    tutti__agree_each(e->agree, visit_tensor, &visit);
-    if (check->tensors > NAMED)
-        TUTTI__LOG(TUTTI__LOG_WARN, "%u more tensors wait", check->tensors - NAMED);
+    tutti__agree_each(a->agree, visit_tensor, &visit);
+    if (check->tensors > TUTTI__NAMED)
+        TUTTI__LOG(TUTTI__LOG_WARN, "%u more tensors wait", check->tensors - TUTTI__NAMED);
 }
 
-void tutti__stalls_message(tutti__engine_t *e, const void *body, size_t bytes)
+void tutti__stalls_message(const tutti__engine_env_t *env, const void *body, size_t bytes)
 {
-    if (e->parent < 0)
+    if (env->exec->rank == 0)
         TUTTI__LOG(TUTTI__LOG_WARN, "%.*s", (int)TUTTI__MIN(bytes, TUTTI__ERROR_BYTES),
                    (const char *)body);
 }
@@ -126,35 +119,38 @@ void tutti__stalls_message(tutti__engine_t *e, const void *body, size_t bytes)
 /* ---- requests ---- */
 
 /* Find the lanes that have advanced since the previous check. */
-static void check_lanes(tutti__engine_t *e, uint64_t now)
+static void check_lanes(tutti__stalls_t *stalls, uint64_t now)
 {
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
-        const tutti__lane_t *lane = &e->lane[i];
+        const tutti__lane_t *lane = &stalls->agreed->lanes->lane[i];
         uint64_t number = lane->first != NULL ? 1 + (uint64_t)lane->first->number : 0;
         uint64_t sum = 31 * (31 * number + tutti__operation_moves(&lane->op)) + lane->op.at;
 
-        if (sum == e->lane_sum[i])
+        if (sum == stalls->lane_sum[i])
             continue;
-        e->lane_sum[i] = sum;
-        e->lane_moved_ns[i] = now;
+        stalls->lane_sum[i] = sum;
+        stalls->lane_moved_ns[i] = now;
     }
 }
 
-static uint64_t waits_since(tutti__engine_t *e, const tutti__request_t *request)
+static uint64_t waits_since(const tutti__stalls_t *stalls, const tutti__request_t *request)
 {
     if (request->joins)
-        return TUTTI__MAX(request->since_ns, atomic_load(&e->moved_ns));
+        return TUTTI__MAX(request->since_ns,
+                          atomic_load(&stalls->agreed->lanes->signals->moved_ns));
     if (request->completion_ns != 0)
         return request->completion_ns;
     if (request->agreed)
-        return TUTTI__MAX(request->since_ns, e->lane_moved_ns[request->lane]);
+        return TUTTI__MAX(request->since_ns, stalls->lane_moved_ns[request->lane]);
     return request->since_ns;
 }
 
-/* Under queue_lock. */
-static void check_request(tutti__engine_t *e, check_t *check, const tutti__request_t *request)
+/* Under the lock of pending.h. */
+static void check_request(const tutti__stalls_t *stalls, check_t *check,
+                          const tutti__request_t *request)
 {
-    uint64_t since_ns = waits_since(e, request);
+    const tutti__agreement_t *a = stalls->agreed;
+    uint64_t since_ns = waits_since(stalls, request);
     const tutti__tensor_t *tensor;
     char who[WHO_BYTES];
 
@@ -162,27 +158,27 @@ static void check_request(tutti__engine_t *e, check_t *check, const tutti__reque
         return;
     tensor = request->agreed || request->joins
                  ? NULL
-                 : tutti__agree_find(e->agree, request->name, request->name_bytes, request->phase);
-    if (tensor != NULL && tutti__agree_awaits(e->agree, tensor, who, sizeof(who)))
+                 : tutti__agree_find(a->agree, request->name, request->name_bytes, request->phase);
+    if (tensor != NULL && tutti__agree_awaits(a->agree, tensor, who, sizeof(who)))
         return; /* it is reported as a tensor */
     check->requests++;
     if (check->oldest != NULL && check->oldest_ns <= since_ns)
         return;
     check->oldest = request;
     check->oldest_ns = since_ns;
-    check->metadata = tutti__agreed_metadata(e, request);
+    check->metadata = tutti__agreed_metadata(request, a->env->exec->size);
 }
 
-static void report_oldest(tutti__engine_t *e, const check_t *check)
+static void report_oldest(tutti__agreement_t *a, const check_t *check)
 {
     const tutti__request_t *request = check->oldest;
     const char *self;
     double s = waited_s(check, check->oldest_ns);
     char who[WHO_BYTES], call[160], more[48] = "";
 
-    if (!tutti__watch_halted(e->watch, who, sizeof(who)))
-        tutti__wait_culprit(e, request, who, sizeof(who));
-    self = tutti__boot_rank_name(e->env.boot, e->rank);
+    if (!tutti__watch_halted(a->env->watch, who, sizeof(who)))
+        tutti__agreed_culprit(a, request, who, sizeof(who));
+    self = tutti__boot_rank_name(a->env->boot, a->env->exec->rank);
     tutti__metadata_call_text(call, sizeof(call), &check->metadata);
     if (check->requests > 1)
         snprintf(more, sizeof(more), "; %u more requests wait", check->requests - 1);
@@ -195,51 +191,55 @@ static void report_oldest(tutti__engine_t *e, const check_t *check)
 }
 
 /* A pending request stays valid while the token is held, so `oldest` outlives the lock. */
-static void check_requests(tutti__engine_t *e, check_t *check)
+static void check_requests(const tutti__stalls_t *stalls, check_t *check)
 {
-    tutti__mutex_lock(&e->queue_lock);
-    if (e->names.count > 0 || e->join != NULL)
-        atomic_store(&e->waits, 1);
-    if (e->join != NULL)
-        check_request(e, check, e->join);
-    for (uint32_t i = 0; i < e->names.nbuckets; i++)
-        for (const tutti__request_t *r = e->names.bucket[i]; r != NULL; r = r->chain)
-            check_request(e, check, r);
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__pending_t *pending = stalls->agreed->pending;
+
+    tutti__mutex_lock(&pending->lock);
+    if (pending->names.count > 0 || pending->join != NULL)
+        atomic_store(&stalls->agreed->lanes->signals->waits, 1);
+    if (pending->join != NULL)
+        check_request(stalls, check, pending->join);
+    for (uint32_t i = 0; i < pending->names.nbuckets; i++)
+        for (const tutti__request_t *r = pending->names.bucket[i]; r != NULL; r = r->chain)
+            check_request(stalls, check, r);
+    tutti__mutex_unlock(&pending->lock);
     if (check->oldest != NULL)
-        report_oldest(e, check);
+        report_oldest(stalls->agreed, check);
 }
 
 /* The first pending completion, if tutti_cuda_wait has handed over all of its requests. */
-static void check_completions(tutti__engine_t *e, const check_t *check)
+static void check_completions(const tutti__lanes_t *lanes, const check_t *check)
 {
-    const tutti__bucket_t *bucket = e->completion_first;
+    const tutti__bucket_t *bucket = lanes->completions.first;
 
     if (bucket == NULL)
         return;
-    atomic_store(&e->waits, 1);
+    atomic_store(&lanes->signals->waits, 1);
     if (bucket->first == NULL && is_due(check, bucket->since_ns))
         TUTTI__LOG(TUTTI__LOG_WARN,
                    "%s: the work of bucket %u has been queued on device %d for "
                    "%.0f s",
-                   tutti__boot_rank_name(e->env.boot, e->rank), bucket->number,
-                   e->env.exec->device->device, waited_s(check, bucket->since_ns));
+                   tutti__boot_rank_name(lanes->env->boot, lanes->env->exec->rank), bucket->number,
+                   lanes->env->exec->device->device, waited_s(check, bucket->since_ns));
 }
 
-void tutti__stalls_check(tutti__engine_t *e)
+void tutti__stalls_check(tutti__stalls_t *stalls)
 {
-    check_t check = { .before = e->stall_ns, .now = tutti__now_ns() };
+    tutti__agreement_t *a = stalls->agreed;
+    check_t check = { .before = stalls->checked_ns, .now = tutti__now_ns() };
 
-    check.interval_ns = interval_ns(e);
+    assert(check.before <= check.now);
+    check.interval_ns = a->env->conf->stall_ms * 1000000u;
     if (check.interval_ns == 0 ||
-        check.now - check.before < TUTTI__MIN(check.interval_ns / 8, CHECK_NS))
+        check.now - check.before < TUTTI__MIN(check.interval_ns / 8, TUTTI__STALL_CHECK_NS))
         return;
-    e->stall_ns = check.now;
-    atomic_store(&e->waits, 0);
-    check_lanes(e, check.now);
-    if (tutti__watch_has_ended(e->watch))
+    stalls->checked_ns = check.now;
+    atomic_store(&a->lanes->signals->waits, 0);
+    check_lanes(stalls, check.now);
+    if (tutti__watch_has_ended(a->env->watch))
         return;
-    check_tensors(e, &check);
-    check_requests(e, &check);
-    check_completions(e, &check);
+    check_tensors(a, &check);
+    check_requests(stalls, &check);
+    check_completions(a->lanes, &check);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Submitting: single calls, submission groups, persistent requests, joining. Any thread. */
-#include "engine/state.h"
+#include "engine/steps.h"
+#include "engine/waiter.h"
 
 #include "base/forked.h"
 #include "base/hash.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,32 +21,35 @@ int tutti__engine_enter(tutti__engine_t *e)
 
 void tutti__engine_leave(tutti__engine_t *e)
 {
-    atomic_fetch_sub(&e->inside, 1);
+    int inside = atomic_fetch_sub(&e->inside, 1);
+
+    assert(inside > 0);
+    (void)inside;
 }
 
-/* As tutti__request_push, if some requests may be on a device. */
+/* As tutti__pending_push, if some requests may be on a device. */
 static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **requests, size_t n,
                                        tutti_request_t **ret_handles)
 {
-    tutti_status_t status = tutti__events_record(e, requests, n);
+    tutti_status_t status = tutti__events_record(&e->events, requests, n);
 
     if (status == TUTTI_OK)
-        status = tutti__request_push(e, requests, n, ret_handles);
+        status = tutti__pending_push(&e->pending, requests, n, ret_handles);
     for (size_t i = 0; status != TUTTI_OK && i < n; i++)
-        tutti__events_put(e, &requests[i]->ready);
+        tutti__events_put(&e->events, &requests[i]->ready);
     return status;
 }
 
-/* Push requests; all or none. ret_handles: see tutti__request_push. */
+/* Push requests; all or none. ret_handles: see tutti__pending_push. */
 static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
                            tutti_request_t **ret_handles)
 {
     tutti_status_t status;
 
     if (!tutti__engine_enter(e))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->watch));
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->env.watch));
     status = TUTTI__LIKELY(e->env.exec->device == NULL)
-                 ? tutti__request_push(e, requests, n, ret_handles)
+                 ? tutti__pending_push(&e->pending, requests, n, ret_handles)
                  : push_with_events(e, requests, n, ret_handles);
     /* Larger buckets are left to the engine's thread, if there is one, so that this call
        returns at once. */
@@ -54,12 +59,25 @@ static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size
     return status;
 }
 
+/* Make a request that holds a reference to its engine. */
+static tutti_status_t make_bare(tutti__engine_t *e, const tutti__entry_t *entry,
+                                tutti__request_t **ret_request)
+{
+    tutti_status_t status = tutti__request_new(e->rank, e->size, entry, ret_request);
+
+    if (status != TUTTI_OK)
+        return status;
+    (*ret_request)->engine = e;
+    atomic_fetch_add(&e->refs, 1);
+    return TUTTI_OK;
+}
+
 /* Make a request with a handle for the program. */
 static tutti_status_t make(tutti__engine_t *e, const tutti__entry_t *entry,
                            tutti__request_t **ret_request)
 {
     tutti__request_t *request;
-    tutti_status_t status = tutti__request_new(e, entry, &request);
+    tutti_status_t status = make_bare(e, entry, &request);
     void *handle;
 
     if (status != TUTTI_OK)
@@ -110,7 +128,7 @@ tutti_status_t tutti__engine_submit(tutti__engine_t *e, const tutti__entry_t *en
                                     size_t nentries, tutti_request_t **ret_requests)
 {
     tutti__request_t *request;
-    tutti_status_t status = tutti__watch_alive(e->watch);
+    tutti_status_t status = tutti__watch_alive(e->env.watch);
 
     if (status != TUTTI_OK)
         return status;
@@ -131,7 +149,7 @@ tutti_status_t tutti__engine_create(tutti__engine_t *e, const tutti__entry_t *en
                                     tutti_request_t **ret_request)
 {
     tutti__request_t *request;
-    tutti_status_t status = tutti__watch_alive(e->watch);
+    tutti_status_t status = tutti__watch_alive(e->env.watch);
 
     if (status == TUTTI_OK)
         status = make(e, entry, &request);
@@ -150,6 +168,7 @@ static tutti_status_t not_persistent(const tutti__request_t *request)
 /* Back to the state after its creation. */
 static void reset(tutti__request_t *r)
 {
+    assert(!r->known && r->semaphore == 0 && r->ready == NULL);
     free(r->text);
     r->text = NULL;
     r->status = TUTTI_OK;
@@ -187,7 +206,7 @@ tutti_status_t tutti__engine_start(tutti_request_t *handle)
     if (!request->persistent)
         return not_persistent(request);
     /* dead_text lives as long as the request. */
-    status = tutti__watch_alive(e->watch);
+    status = tutti__watch_alive(e->env.watch);
     if (status != TUTTI_OK)
         return status;
     if (!atomic_compare_exchange_strong(&request->active, &inactive, 1))
@@ -232,7 +251,7 @@ static tutti_status_t may_receive(const tutti__request_t *r)
     if (!r->counts_later)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "request '%s' is none whose recvcounts were NULL", r->name);
-    if (!tutti__wait_counts(r))
+    if (!tutti__request_is_active(r))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not active", r->name);
     if (counted == 2)
         return has_buffer(r);
@@ -285,7 +304,7 @@ static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r, void 
     }
     r->bytes = total * tutti_dtype_bytes(r->call.dtype);
     tutti__store_release(&r->counted, 2);
-    tutti__request_queue(e, r);
+    tutti__pending_queue(&e->pending, r);
     return TUTTI_OK;
 }
 
@@ -316,10 +335,10 @@ tutti_status_t tutti__engine_receive(tutti_request_t *handle, void *recvbuf,
         return status;
     e = request->engine;
     if (!tutti__engine_enter(e))
-        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->watch));
-    tutti__mutex_lock(&e->queue_lock);
+        return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->env.watch));
+    tutti__mutex_lock(&e->pending.lock);
     status = give_buffer(e, request, recvbuf, recvdispls);
-    tutti__mutex_unlock(&e->queue_lock);
+    tutti__mutex_unlock(&e->pending.lock);
     tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
     tutti__engine_leave(e);
     return status;
@@ -329,14 +348,14 @@ tutti_status_t tutti__engine_join(tutti__engine_t *e, int *ret_last_rank)
 {
     tutti__entry_t entry = { .name = "tutti_join", .call = { .kind = TUTTI_CALL_BARRIER } };
     tutti__request_t *request;
-    tutti_status_t status = tutti__watch_alive(e->watch);
+    tutti_status_t status = tutti__watch_alive(e->env.watch);
     uint32_t last_rank;
 
     if (status != TUTTI_OK)
         return status;
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_join inside a callback");
-    status = tutti__request_new(e, &entry, &request);
+    status = make_bare(e, &entry, &request);
     if (status != TUTTI_OK)
         return status;
     request->joins = 1;

@@ -4,17 +4,15 @@
  * and transports that advance only when polled (MPI, devices). It alone sleeps on the doorbell. If
  * it wakes while another thread works, it sleeps again.
  */
-#include "engine/state.h"
+#include "engine/steps.h"
 
+#include "base/constants.h"
 #include "base/own_thread.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
-
-/* The thread's nap if a socket is readable and another thread has the token. */
-#define BUSY_NAP_US 50
 
 /*
  * Sleep until the doorbell rings or a socket is readable; 1 if either happened. The doorbell is
@@ -45,16 +43,17 @@ static int thread_work(tutti__engine_t *e)
     int moved;
 
     do {
-        if (!tutti__token_take(e))
+        if (!tutti__token_take(&e->token))
             return 0;
         do {
-            tutti__stalls_check(e);
-            tutti__watch_queued(e);
-            tutti__semaphore_watch(e);
+            tutti__stalls_check(&tutti__owned(e)->stalls);
+            if (tutti__queued_check(&e->env, &tutti__owned(e)->queued_ns))
+                atomic_store(&e->news, 1); /* the next step polls the sockets */
+            tutti__semaphore_check(&tutti__owned(e)->semaphores);
             moved = tutti__engine_step(e, TUTTI__STEP_THREAD);
-        } while (moved && !atomic_load(&e->callbacks) && !atomic_load(&e->wanted));
+        } while (moved && !atomic_load(&e->pending.callbacks) && !atomic_load(&e->token.wanted));
         /* Callbacks are called after the token is given back. */
-        tutti__token_leave(e, TUTTI__STEP_THREAD);
+        tutti__engine_yield(e, TUTTI__STEP_THREAD);
     } while (moved);
     return 1;
 }
@@ -66,18 +65,18 @@ static void *thread_main(void *arg)
 
     tutti__thread_set_own();
     while (!atomic_load(&e->stop)) {
-        int64_t nap = tutti__stalls_nap_us(e);
-        int64_t queued = tutti__watch_queued_us(e);
+        int64_t nap = tutti__stalls_nap_us(e->env.conf, &e->signals);
+        int64_t queued = tutti__queued_nap_us(&e->env);
         int woken;
 
         if (queued >= 0 && (nap < 0 || queued < nap))
             nap = queued;
         /* A socket stays readable until the working thread reads it. */
         if (busy)
-            usleep(BUSY_NAP_US);
-        if (atomic_load(&e->polling))
+            usleep(TUTTI__BUSY_NAP_US);
+        if (atomic_load(&e->signals.polling))
             nap = TUTTI__POLL_SLEEP_US;
-        else if (atomic_load(&e->pending) > 0 && (nap < 0 || nap > TUTTI__TICK_MS * 1000))
+        else if (atomic_load(&e->pending.count) > 0 && (nap < 0 || nap > TUTTI__TICK_MS * 1000))
             nap = TUTTI__TICK_MS * 1000;
         woken = sleep_bell(e, nap);
         busy = !thread_work(e) && woken;

@@ -7,12 +7,13 @@
  * there are enough processors, yields a hundred times, and then leaves the work to the engine's
  * thread and sleeps until a request is done.
  */
-#include "engine/state.h"
+#include "engine/waiter.h"
 
 #include "base/constants.h"
 
 #include "base/forked.h"
 #include "base/time.h"
+#include "engine/steps.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -28,7 +29,7 @@ tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i)
 
     if (w->list[i] == NULL || !tutti__handle_find(&tutti__requests, w->list[i], &found))
         return NULL;
-    return tutti__wait_counts(found) ? found : NULL;
+    return tutti__request_is_active(found) ? found : NULL;
 }
 
 /* Of several requests that are done, find the request that ended first, so that none starves behind
@@ -43,7 +44,7 @@ void tutti__wait_look(tutti__waiter_t *w)
         const tutti__request_t *r = tutti__wait_entry(w, i);
 
         w->is_empty &= r == NULL;
-        if (r == NULL || !tutti__wait_is_done(r) || r->ended_ns >= ended_ns)
+        if (r == NULL || !tutti__request_is_done(r) || r->ended_ns >= ended_ns)
             continue;
         ended_ns = r->ended_ns;
         w->ready = i;
@@ -56,8 +57,9 @@ static int is_ready(const tutti__engine_t *e, tutti__waiter_t *w)
     uint32_t epoch;
 
     if (TUTTI__LIKELY(w->one != NULL))
-        return tutti__wait_is_done(w->one) || (w->enough != NULL && tutti__load_acquire(w->enough));
-    epoch = atomic_load(&e->epoch);
+        return tutti__request_is_done(w->one) ||
+               (w->enough != NULL && tutti__load_acquire(w->enough));
+    epoch = atomic_load(&e->pending.epoch);
     if (!w->has_looked || epoch != w->looked) {
         w->looked = epoch;
         w->has_looked = 1;
@@ -78,23 +80,23 @@ static tutti_status_t poll(tutti__wait_t *wait)
         return TUTTI_OK;
     wait->moved = 0;
     wait->hint.peer = -1;
-    if (!w->holds && tutti__token_take(e)) {
+    if (!w->holds && tutti__token_take(&e->token)) {
         w->holds = 1;
         wait->looks = 0;
-        tutti__stalls_check(e);
+        tutti__stalls_check(&tutti__owned(e)->stalls);
         tutti__engine_sleeping(e, 0);
     }
     if (w->holds)
         wait->moved = tutti__engine_step(e, TUTTI__STEP_WAITER);
-    w->calls_back = wait->moved && atomic_load(&e->callbacks);
-    wait->rests = !w->holds || w->calls_back || atomic_load(&e->wanted);
+    w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
+    wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
     return is_ready(e, w) ? TUTTI_OK : TUTTI__AGAIN;
 }
 
 static void let_go(tutti__engine_t *e, tutti__waiter_t *w)
 {
     if (w->holds)
-        tutti__token_leave(e, TUTTI__STEP_BRIEF);
+        tutti__engine_yield(e, TUTTI__STEP_BRIEF);
     w->holds = 0;
 }
 
@@ -102,12 +104,12 @@ static void let_go(tutti__engine_t *e, tutti__waiter_t *w)
 static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_us)
 {
     struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000 };
-    uint32_t epoch = atomic_load(&e->epoch);
+    uint32_t epoch = atomic_load(&e->pending.epoch);
 
-    atomic_fetch_add(&e->sleepers, 1);
+    atomic_fetch_add(&e->pending.sleepers, 1);
     if (!is_ready(e, w))
-        syscall(SYS_futex, &e->epoch, FUTEX_WAIT_PRIVATE, epoch, &timeout, NULL, 0);
-    atomic_fetch_sub(&e->sleepers, 1);
+        syscall(SYS_futex, &e->pending.epoch, FUTEX_WAIT_PRIVATE, epoch, &timeout, NULL, 0);
+    atomic_fetch_sub(&e->pending.sleepers, 1);
 }
 
 /* How long a waiter may sleep now, in microseconds. */
@@ -117,7 +119,7 @@ static int64_t nap_us(const tutti__engine_t *e, const tutti__waiter_t *w, uint64
 
     if (left == 0) /* until the culprit has been reported */
         return TUTTI__NEWS_POLL_US;
-    if (atomic_load(&e->polling))
+    if (atomic_load(&e->signals.polling))
         return TUTTI__MIN(left, TUTTI__POLL_SLEEP_US);
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);
 }
@@ -140,41 +142,15 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
 
 /* ---- deadlines ---- */
 
-int tutti__wait_culprit(tutti__engine_t *e, const tutti__request_t *request, char *text,
-                        size_t bytes)
-{
-    int32_t peer = -1;
-    int certain;
-
-    if (tutti__load_relaxed(&request->queued)) {
-        certain = 0;
-        snprintf(text, bytes, "it is queued on device %d, and is not done there",
-                 e->env.exec->device->device);
-    } else if (request->agreed && tutti__lanes_want_data(e, request)) {
-        certain = 1;
-        snprintf(text, bytes,
-                 "what is before it on device %d is not done, so its data are not there",
-                 e->env.exec->device->device);
-    } else if (request->agreed) {
-        peer = tutti__lanes_hint(e, request);
-        certain = peer >= 0;
-        snprintf(text, bytes, "%s does not go on",
-                 certain ? tutti__boot_rank_name(e->env.boot, (uint32_t)peer) : "a peer");
-    } else {
-        certain = tutti__agreed_missing(e, request, text, bytes);
-    }
-    return certain;
-}
-
 static int find_culprit(void *waiter, char *text, size_t bytes)
 {
     tutti__waiter_t *w = waiter;
     tutti__engine_t *e = w->wait.engine;
     int certain;
 
-    tutti__token_await(e);
-    certain = tutti__wait_culprit(e, tutti__wait_first(w), text, bytes);
-    tutti__token_leave(e, TUTTI__STEP_WAITER);
+    tutti__token_await(&e->token);
+    certain = tutti__agreed_culprit(&tutti__owned(e)->agreed, tutti__wait_first(w), text, bytes);
+    tutti__engine_yield(e, TUTTI__STEP_WAITER);
     return certain;
 }
 
@@ -198,7 +174,7 @@ tutti_status_t tutti__wait_check(tutti__engine_t *e, tutti__waiter_t *w)
                                  .culprit = find_culprit,
                                  .subject = w,
                                  .unsure_ns =
-                                     (e->parent < 0 ? 1 : 2) * TUTTI__CULPRIT_MS * 1000000u };
+                                     (e->rank == 0 ? 1 : 2) * TUTTI__CULPRIT_MS * 1000000u };
     uint64_t now = tutti__now_ns();
 
     if (now < w->deadline_ns)
@@ -209,11 +185,11 @@ tutti_status_t tutti__wait_check(tutti__engine_t *e, tutti__waiter_t *w)
     request = tutti__wait_first(w);
     if (request == NULL)
         return TUTTI_OK;
-    if (request->joins && now < atomic_load(&e->moved_ns) + w->limit_ns) {
-        w->deadline_ns = atomic_load(&e->moved_ns) + w->limit_ns;
+    if (request->joins && now < atomic_load(&e->signals.moved_ns) + w->limit_ns) {
+        w->deadline_ns = atomic_load(&e->signals.moved_ns) + w->limit_ns;
         return TUTTI_OK;
     }
-    if (tutti__late_check(e->watch, &late, w->deadline_ns - w->limit_ns, now, w->limit_ns))
+    if (tutti__late_check(e->env.watch, &late, w->deadline_ns - w->limit_ns, now, w->limit_ns))
         tutti__engine_settle(e);
     return TUTTI_OK;
 }
@@ -257,7 +233,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     }
     let_go(e, w);
     /* Other work in flight that needs polling is left to the thread. */
-    if (atomic_load(&e->polling))
+    if (atomic_load(&e->signals.polling))
         tutti__engine_ring_self(e);
     return status;
 }

@@ -12,8 +12,8 @@ typedef struct tutti__wait tutti__wait_t;
 
 /* What differs between the waits. */
 typedef struct {
-    /* Advance. OK: the wait is over. AGAIN: w->hint, w->moved and w->rests are set. Any other status
-       ends the wait. */
+    /* Advance. OK: the wait is over. AGAIN: w->hint, w->moved and w->rests are set. Any other
+       status ends the wait. */
     tutti_status_t (*poll)(tutti__wait_t *w);
     /* Sleep for a while; then check the deadline. Any status but OK ends the wait. */
     tutti_status_t (*sleep)(tutti__wait_t *w);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls for testing, and for waiting for one, all or any of several requests. wait.c has the
    mechanism. Any thread. */
-#include "engine/state.h"
+#include "engine/waiter.h"
 
 #include "base/constants.h"
 #include "base/forked.h"
 #include "base/time.h"
+#include "engine/steps.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -27,7 +28,7 @@ static tutti_status_t check_active(const tutti__request_t *request)
 {
     tutti_status_t status = tutti__fork_check(request->engine->generation);
 
-    if (status == TUTTI_OK && !tutti__wait_counts(request))
+    if (status == TUTTI_OK && !tutti__request_is_active(request))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "request '%s' is not active", request->name);
     return status;
 }
@@ -64,11 +65,11 @@ tutti_status_t tutti__engine_test(tutti_request_t *handle, int *ret_done)
     if (status != TUTTI_OK)
         return status;
     e = request->engine;
-    done = tutti__wait_is_done(request);
+    done = tutti__request_is_done(request);
     if (!done && tutti__engine_enter(e)) {
         tutti__engine_kick(e, TUTTI__STEP_WAITER);
         tutti__engine_leave(e);
-        done = tutti__wait_is_done(request);
+        done = tutti__request_is_done(request);
     }
     *ret_done = done;
     return done ? status_of(request, -1) : TUTTI_OK;
@@ -91,6 +92,63 @@ tutti_status_t tutti__engine_wait(tutti_request_t *handle, int timeout_ms)
     return TUTTI__LIKELY(status == TUTTI_OK) ? tutti__wait_and_take(request, timeout_ms) : status;
 }
 
+/* ---- handing over to a stream ---- */
+
+/* May the stream be ordered behind requests? */
+static tutti_status_t check_stream(tutti__engine_t *e, tutti__dstream_t *stream)
+{
+    const tutti__exec_device_t *device;
+    int before, captures;
+
+    if (!tutti__engine_enter(e))
+        return TUTTI_OK;
+    device = e->env.exec->device;
+    before = tutti__device_enter(device);
+    captures = device->ops->stream_captures(stream);
+    tutti__device_leave(device, before);
+    tutti__engine_leave(e);
+    return captures ? tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                                  "the stream is being captured into a graph, which cannot be "
+                                  "ordered behind calls between ranks")
+                    : TUTTI_OK;
+}
+
+static tutti_status_t hand_over_pending(tutti__engine_t *e, tutti__request_t *request,
+                                        tutti__dstream_t *stream, int *ret_gone)
+{
+    tutti__owned_t *own = tutti__owned(e);
+    int found;
+    tutti_status_t status;
+
+    if (tutti__watch_has_ended(e->env.watch))
+        return TUTTI_OK;
+    status = tutti__completion_pass(&own->lanes.completions, request, stream, &found);
+    if (found || !tutti__semaphore_suits(request))
+        return status;
+    return tutti__semaphore_give(&own->semaphores, request, stream, ret_gone);
+}
+
+/* If the request is queued, later work in the stream sees its result, and the request is done. If
+   it has begun, later work in the stream sees its result, and the engine owns the request:
+   *ret_gone. Otherwise nothing is done. */
+static tutti_status_t hand_over(tutti__engine_t *e, tutti__request_t *request,
+                                tutti__dstream_t *stream, int *ret_gone)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    /* After the close all requests are done. */
+    if (tutti__request_is_done(request) || !tutti__engine_enter(e))
+        return TUTTI_OK;
+    tutti__token_await(&e->token);
+    if (!tutti__request_is_done(request))
+        status = hand_over_pending(e, request, stream, ret_gone);
+    tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+    if (atomic_load(&e->signals.polling))
+        tutti__engine_ring_self(e);
+    tutti__engine_leave(e);
+    return status;
+}
+
 /* Wait for `enough`, and hand the request over; *ret_gone: the engine owns it. */
 static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enough, int timeout_ms,
                            tutti__dstream_t *stream, int *ret_gone)
@@ -98,8 +156,7 @@ static tutti_status_t pass(tutti__request_t *request, const tutti__word_t *enoug
     tutti__waiter_t w = { .one = request, .enough = enough };
     tutti_status_t status = tutti__wait(request->engine, &w, timeout_ms);
 
-    return status == TUTTI_OK ? tutti__completion_pass(request->engine, request, stream, ret_gone)
-                              : status;
+    return status == TUTTI_OK ? hand_over(request->engine, request, stream, ret_gone) : status;
 }
 
 /* The rest of a caller's timeout; 0 and negative values do not change. */
@@ -121,7 +178,7 @@ static tutti_status_t pass_queued(tutti__request_t *request, int timeout_ms,
     tutti__waiter_t w = { .one = request };
     tutti_status_t status = TUTTI_OK;
 
-    if (tutti__semaphore_suit(request))
+    if (request->engine->has_semaphores && tutti__semaphore_suits(request))
         status = pass(request, &request->begun, timeout_ms, stream, ret_gone);
     if (status == TUTTI_OK && !*ret_gone)
         status = pass(request, &request->queued, left_of(timeout_ms, since_ns), stream, ret_gone);
@@ -140,7 +197,7 @@ tutti_status_t tutti__engine_wait_queued(tutti_request_t *handle, int timeout_ms
     /* The callback may still need objects that the caller frees after this call. */
     if (!request->call.on_device || request->callback != NULL)
         return tutti__wait_and_take(request, timeout_ms);
-    status = tutti__completion_check(request->engine, stream);
+    status = check_stream(request->engine, stream);
     if (status == TUTTI_OK)
         status = pass_queued(request, timeout_ms, stream, &gone);
     return status == TUTTI_OK && !gone ? tutti__wait_and_take(request, timeout_ms) : status;
@@ -172,6 +229,8 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
     return tutti__wait_and_take(request, -1);
 }
 
+/* ---- several requests ---- */
+
 /* Wait for one entry of several: NULL and inactive ones are skipped. An entry whose request is
    freed becomes NULL. */
 static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int timeout_ms)
@@ -183,7 +242,7 @@ static tutti_status_t wait_entry(tutti_request_t **entry, int limit_ms, int time
     if (*entry == NULL)
         return TUTTI_OK;
     status = tutti__request_of(*entry, &w.one);
-    if (status == TUTTI_OK && !tutti__wait_counts(w.one))
+    if (status == TUTTI_OK && !tutti__request_is_active(w.one))
         return TUTTI_OK;
     if (status == TUTTI_OK)
         status = check_active(w.one);
@@ -247,7 +306,7 @@ static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
         for (size_t i = 0; i < w->n; i++) {
             const tutti__request_t *r = tutti__wait_entry(w, i);
 
-            if (r == NULL || tutti__wait_is_done(r) || !tutti__engine_enter(r->engine))
+            if (r == NULL || tutti__request_is_done(r) || !tutti__engine_enter(r->engine))
                 continue;
             tutti__engine_kick(r->engine, TUTTI__STEP_WAITER);
             tutti__engine_leave(r->engine);
@@ -283,7 +342,7 @@ static tutti_status_t check_list(tutti_request_t *const *requests, size_t n,
         if (requests[i] == NULL)
             continue;
         status = tutti__request_of(requests[i], &r);
-        if (status == TUTTI_OK && !tutti__wait_counts(r))
+        if (status == TUTTI_OK && !tutti__request_is_active(r))
             continue;
         if (status == TUTTI_OK)
             status = check_active(r);

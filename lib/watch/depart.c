@@ -5,6 +5,7 @@
  */
 #include "watch/watch_inside.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 /* ---- status pages; any thread ---- */
@@ -23,6 +24,7 @@ void tutti__watch_set_page(tutti__watcher_t *w, uint32_t end)
     tutti__word_t *word = &machine->page[machine->me]->end;
     uint32_t before = tutti__load_relaxed(word);
 
+    assert(end > TUTTI__PAGE_OPEN);
     /* Release: a peer that reads it sees everything that this rank has written before. */
     do {
         if (before >= end)
@@ -97,6 +99,7 @@ void tutti__watch_bye(tutti__watcher_t *w, int link, uint32_t rank)
 {
     tutti__watch_t *watch = &w->base;
 
+    assert(link < (int)w->nlinks);
     if (rank >= w->size || atomic_load(&w->left[rank]))
         return;
     if (link >= 0 && w->link[link].local)

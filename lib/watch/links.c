@@ -4,6 +4,7 @@
 
 #include "base/time.h"
 
+#include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,7 @@ static void send_backlog(tutti__link_t *link)
 
         memcpy(&frame, link->backlog + link->backlog_sent, sizeof(frame));
         bytes = sizeof(frame) + TUTTI__ROUND_UP(frame.bytes, 8);
+        assert(link->backlog_sent + bytes <= link->backlog_bytes);
         if (!has_room(link, bytes))
             return;
         copy_to_ring(link->out, link->head, link->backlog + link->backlog_sent, bytes);
@@ -174,6 +176,7 @@ void tutti__links_send(tutti__watch_t *watch, uint32_t index, uint32_t kind, con
     frame_t frame = { kind, (uint32_t)body_bytes };
     size_t bytes = sizeof(frame) + TUTTI__ROUND_UP(body_bytes, 8);
 
+    assert(index < w->nlinks && body_bytes <= TUTTI__LINK_BYTES);
     if (link->lost)
         return;
     link->urgent |= urgent;
@@ -272,6 +275,7 @@ static void copy_from_ring(const tutti__pipe_t *pipe, uint32_t at, void *data, s
 static void deliver(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
                     size_t bytes)
 {
+    assert(link < w->nlinks && w->receiver.message != NULL);
     if (kind < TUTTI__LINK_KINDS)
         w->receiver.message(w->receiver.owner, link, kind, body, bytes);
     else

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/time.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,7 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
 {
     int first;
 
+    assert(status != TUTTI_OK && from < (int)w->nlinks);
     tutti__mutex_lock(&w->lock);
     first = !tutti__watch_has_ended(&w->base);
     if (first) {
@@ -164,6 +166,7 @@ void tutti__watch_await_news(tutti__watch_t *watch)
     const tutti__watcher_t *w = tutti__watcher_read(watch);
     char halted[160], text[TUTTI__ERROR_BYTES];
 
+    assert(tutti__watch_has_failed(watch));
     if (tutti__now_ns() - atomic_load(&w->failed_ns) < TUTTI__NEWS_MS * 1000000u)
         return;
     /* The halted rank may be the one that would have forwarded a report. */

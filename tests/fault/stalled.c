@@ -10,7 +10,7 @@
 #include "fault/fault.h"
 
 #include "base/log.h"
-#include "engine/state.h"
+#include "engine/steps.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -169,12 +169,12 @@ static void announce_and_stay(rank_t *self)
     float x[5] = { 1 };
     tutti_request_t *request = submit(self, "stuck", x);
 
-    tutti__token_await(e);
+    tutti__token_await(&e->token);
     tutti__engine_step(e, TUTTI__STEP_WAITER);
-    CHECK_INT(atomic_load(&e->queued), 0);
+    CHECK_INT(atomic_load(&e->pending.queued), 0);
     atomic_store(&board->ready, 1);
     await_said(0, "rank 1 does not go on", WARNINGS);
-    tutti__token_leave(e, TUTTI__STEP_WAITER);
+    tutti__engine_yield(e, TUTTI__STEP_WAITER);
     CHECK_OK(tutti_wait(request, -1));
 }
 

@@ -3,7 +3,7 @@
  * Handles with concurrent threads, the information for callbacks, and a buffer that a rank does not
  * pass. tests/api/handles.c tests every function.
  */
-#include "engine/state.h"
+#include "engine/steps.h"
 #include "ranks.h"
 
 #include "multi/requests/async_calls.h"
@@ -251,9 +251,9 @@ static void no_buffer(rank_t *self)
         CHECK_OK(tutti_request_receive(r, y, NULL));
     /* Only rank 0 waits, so its text is the reason on all ranks. The deadline is for this wait, not
        for tutti_init; the engine's thread reads it with the token. */
-    tutti__token_await(self->inside->engine);
+    tutti__token_await(&self->inside->engine->token);
     self->inside->conf.shared.timeout_ms = 700;
-    tutti__token_leave(self->inside->engine, TUTTI__STEP_WAITER);
+    tutti__engine_yield(self->inside->engine, TUTTI__STEP_WAITER);
     while (self->rank != 0 && tutti__watch_alive(self->inside->watch) == TUTTI_OK)
         usleep(1000);
     CHECK_STATUS(tutti_wait(r, -1), TUTTI_ERR_TIMEOUT);

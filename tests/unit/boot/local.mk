@@ -52,10 +52,11 @@ explore = %reldir%/explore.c %reldir%/explore.h %reldir%/weak.h
     -Wl,--wrap=tutti__boot_share_fds -Wl,--wrap=tutti__boot_topo
 %C%_test_wake_SOURCES = %reldir%/test_wake.c $(explore) \
     lib/boot/machine.c \
+    lib/engine/steps.c \
     lib/engine/thread.c \
     lib/engine/token.c \
     lib/node/shm/shm.c
 %C%_test_wake_CPPFLAGS = $(AM_CPPFLAGS) -include unit/boot/weak.h
 %C%_test_wake_LDFLAGS = $(AM_LDFLAGS) \
     -Wl,--wrap=tutti__lanes_step -Wl,--wrap=tutti__links_flush -Wl,--wrap=tutti__links_poll \
-    -Wl,--wrap=tutti__plan -Wl,--wrap=tutti__stalls_check
+    -Wl,--wrap=tutti__agreed_step -Wl,--wrap=tutti__stalls_check

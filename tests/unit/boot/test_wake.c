@@ -7,15 +7,15 @@
  *     publisher has no fence between its store and its read of `waiters` (machine.h). Only in this
  *     case a bounded sleep has to end by itself. The test checks that this suffices, and that a
  *     fence would prevent it.
- *   Lane 1: the engine's thread and a caller work and sleep (token.c, thread.c); a peer publishes
- *     and rings. Here no wake-up may be lost, whatever is delayed.
+ *   Lane 1: the engine's thread and a caller work and sleep (token.h, steps.c, thread.c); a peer
+ *     publishes and rings. Here no wake-up may be lost, whatever is delayed.
  *
  * The test of the test: with any fence removed, and with other planted bugs, the checks find a rank
  * that sleeps for ever.
  */
 #include "boot/machine.h"
 #include "long.h"
-#include "engine/state.h"
+#include "engine/steps.h"
 #include "watch/watch_inside.h"
 #include "node/shm/shm.h"
 #include "unit/boot/explore.h"
@@ -230,10 +230,10 @@ static void test_words_planted(void **state)
 
 /* A step of the engine only reads the peer's word here. */
 int __wrap_tutti__links_poll(tutti__watch_t *watch, int side);
-int __wrap_tutti__plan(tutti__engine_t *e);
-int __wrap_tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left);
+int __wrap_tutti__agreed_step(tutti__agreement_t *a);
+int __wrap_tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left);
 void __wrap_tutti__links_flush(tutti__watch_t *watch);
-void __wrap_tutti__stalls_check(tutti__engine_t *e);
+void __wrap_tutti__stalls_check(tutti__stalls_t *stalls);
 
 int __wrap_tutti__links_poll(tutti__watch_t *watch, int side)
 {
@@ -242,23 +242,24 @@ int __wrap_tutti__links_poll(tutti__watch_t *watch, int side)
     return 0;
 }
 
-int __wrap_tutti__plan(tutti__engine_t *e)
+int __wrap_tutti__agreed_step(tutti__agreement_t *a)
 {
-    (void)e;
+    (void)a;
     return 0;
 }
 
-int __wrap_tutti__lanes_step(tutti__engine_t *e, tutti__who_t who, int *ret_left)
+int __wrap_tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
     uint32_t round = tutti__load_acquire(&house.word[1]);
 
+    (void)lanes;
     (void)who;
     *ret_left = 0;
     if (round == house.word[0])
         return 0;
     house.word[0] = round;
     if (round == house.rounds)
-        atomic_store(&e->pending, 0);
+        atomic_store(&house.engine.pending.count, 0);
     return 1;
 }
 
@@ -269,9 +270,9 @@ void __wrap_tutti__links_flush(tutti__watch_t *watch)
     weak_point();
 }
 
-void __wrap_tutti__stalls_check(tutti__engine_t *e)
+void __wrap_tutti__stalls_check(tutti__stalls_t *stalls)
 {
-    (void)e;
+    (void)stalls;
 }
 
 int weak_thread(pthread_t *ret_thread, void *(*fn)(void *), void *arg)
@@ -292,7 +293,7 @@ static void begin_engine(void *arg)
     h->engine.env.conf = &h->conf;
     h->engine.env.exec = &h->exec;
     memset(&h->watch, 0, sizeof(h->watch));
-    h->engine.watch = &h->watch.base;
+    h->engine.env.watch = &h->watch.base;
     h->engine.size = 2;
     h->engine.has_thread = 1;
     h->engine.epfd = h->doorbell[0];
@@ -309,7 +310,7 @@ static int is_idle(void *arg)
 {
     tutti__engine_t *e = arg;
 
-    return e->pending == 0;
+    return e->pending.count == 0;
 }
 
 /* A caller submits, and finally stops the thread. */
@@ -318,7 +319,7 @@ static void caller_main(void *arg)
     house_t *h = arg;
     tutti__engine_t *e = &h->engine;
 
-    atomic_store(&e->pending, 1);
+    atomic_store(&e->pending.count, 1);
     tutti__engine_kick(e, TUTTI__STEP_BRIEF);
     ex_await(is_idle, e);
     atomic_store(&e->stop, 1);

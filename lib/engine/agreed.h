@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine as the owner of its agreement. See agreed.c. The token's owner, unless noted. */
+#ifndef TUTTI__ENGINE_AGREED_H
+#define TUTTI__ENGINE_AGREED_H
+
+#include "engine/lanes.h"
+
+typedef struct {
+    const tutti__engine_env_t *env;
+    tutti__pending_t *pending;
+    tutti__lanes_t *lanes;
+    int parent; /* link, or -1 at rank 0 */
+    tutti__agree_t *agree;
+    tutti__agree_link_t *links; /* [nlinks] */
+    tutti__bucket_t *filling;   /* the bucket whose tensors are being received */
+} tutti__agreement_t;
+
+tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env_t *env,
+                                  tutti__pending_t *pending, tutti__lanes_t *lanes);
+void tutti__agreed_close(tutti__agreement_t *a);
+/* Announce the requests of a list. */
+void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first);
+/* Rank 0: put agreed tensors into buckets. 1: there were some. */
+int tutti__agreed_step(tutti__agreement_t *a);
+/* Forget everything that is not in a lane. */
+void tutti__agreed_clear(tutti__agreement_t *a);
+/* Any thread. size: number of ranks. */
+tutti__metadata_t tutti__agreed_metadata(const tutti__request_t *request, uint32_t size);
+/* Write which rank or device a request waits for; 1 if that is certain. */
+int tutti__agreed_culprit(tutti__agreement_t *a, const tutti__request_t *request, char *text,
+                          size_t bytes);
+
+#endif

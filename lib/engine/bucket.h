@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A bucket: tensors that one call serves. The token's owner. */
+#ifndef TUTTI__ENGINE_BUCKET_H
+#define TUTTI__ENGINE_BUCKET_H
+
+#include "engine/request.h"
+
+#include <assert.h>
+
+typedef struct tutti__bucket tutti__bucket_t;
+struct tutti__bucket {
+    uint32_t number;
+    uint32_t nrequests; /* 0: the bucket does not concern this rank */
+    int counts;         /* exchange the counts first */
+    uint32_t on_device; /* 1: its tensors are device memory */
+    int joined;         /* some ranks have joined, and make zero contributions */
+    tutti__request_t *first, *last;
+    tutti__bucket_t *next;   /* in its lane, or in the list of pending completions */
+    tutti__devent_t *landed; /* pending completion: event behind its work; from the pool */
+    uint64_t since_ns;       /* start of the pending completion */
+};
+
+static inline void tutti__bucket_append(tutti__bucket_t *bucket, tutti__request_t *request)
+{
+    assert(!request->agreed && request->done == TUTTI__NOT_DONE);
+    request->agreed = 1;
+    request->next = NULL;
+    if (bucket->last != NULL)
+        bucket->last->next = request;
+    else
+        bucket->first = request;
+    bucket->last = request;
+    bucket->nrequests++;
+    bucket->on_device = request->call.on_device != 0;
+}
+
+/* Frees its zero contributions as well, but no other requests. NULL is allowed. */
+void tutti__bucket_free(tutti__bucket_t *bucket);
+/* Is the bucket served in memory of the lane, and not in the caller's buffers? */
+int tutti__bucket_is_packed(const tutti__bucket_t *bucket);
+/* Can all ranks serve the bucket in device memory? device: NULL: there is none. */
+int tutti__bucket_fits_device(const tutti__bucket_t *bucket, const tutti__exec_device_t *device);
+
+/* The cost of a step with the bucket, an estimate. To start a bucket in device memory takes little
+   time. */
+static inline size_t tutti__bucket_bytes(const tutti__bucket_t *bucket)
+{
+    size_t total = 0;
+
+    for (const tutti__request_t *r = bucket->first; r != NULL && !bucket->on_device; r = r->next)
+        total += r->bytes;
+    return total;
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Zero contributions of a rank that has joined. See join.c. */
+#ifndef TUTTI__ENGINE_JOIN_H
+#define TUTTI__ENGINE_JOIN_H
+
+#include "engine/request.h"
+
+/* NULL: no memory, and the communicator has ended. name: [name_bytes] */
+tutti__request_t *tutti__join_zero(const tutti__engine_env_t *env,
+                                   const tutti__metadata_t *metadata, const char *name,
+                                   size_t name_bytes);
+/* Give a zero contribution among `size` ranks the counts that its first phase, in the list `zeros`,
+   has received. 0: the first phase is not complete. */
+int tutti__join_counts(tutti__request_t **zeros, uint32_t size, tutti__request_t *zero);
+
+#endif

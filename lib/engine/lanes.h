@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lanes: buckets in flight. See lanes.c. The token's owner. */
+#ifndef TUTTI__ENGINE_LANES_H
+#define TUTTI__ENGINE_LANES_H
+
+#include "call/operation.h"
+#include "engine/completion.h"
+
+/* The caller of a step, which determines how much work the step may do. */
+typedef enum {
+    TUTTI__STEP_BRIEF, /* a caller that must return soon: leaves larger buckets to other threads */
+    TUTTI__STEP_WAITER,
+    TUTTI__STEP_THREAD /* the library's own thread */
+} tutti__who_t;
+
+/* The engine's lanes are 1 to TUTTI__LANES - 1; entry 0 is unused. */
+typedef struct {
+    tutti__operation_t op;
+    tutti__bucket_t *first, *last; /* first: in flight, if running */
+    int running;
+    int counting;       /* the operation exchanges counts */
+    tutti__call_t call; /* the call that serves the first bucket */
+    tutti__call_with_t with;
+    tutti__devent_t **ready; /* [ready_room] */
+    size_t ready_room;
+    tutti__arena_t *arena; /* of `fuse` */
+    char *fuse;            /* in the arena: memory for fused buckets */
+    size_t fuse_bytes;
+    char *packed; /* memory that the bucket is packed into: `fuse`, or the device's */
+} tutti__lane_t;
+
+struct tutti__lanes {
+    const tutti__engine_env_t *env;
+    tutti__pending_t *pending;
+    tutti__signals_t *signals;
+    tutti__agree_t *agree; /* set with the agreement */
+    int awaits_input;      /* streams may wait on semaphores */
+    uint32_t in_flight;    /* buckets in all lanes */
+    uint32_t on_device;    /* those in device memory */
+    tutti__lane_t lane[TUTTI__LANES];
+    tutti__completions_t completions;
+    tutti__request_t *zeros; /* zero contributions with counts for phase 1 */
+    tutti__cache_t cache, device_cache;
+    tutti__call_env_t calls; /* of all lanes */
+};
+
+void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
+                       tutti__pending_t *pending, tutti__signals_t *signals);
+void tutti__lanes_close(tutti__lanes_t *lanes);
+void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
+/* Advance all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
+int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left);
+/* Write which rank or device an agreed request waits for; 1 if that is certain. */
+int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *request, char *text,
+                         size_t bytes);
+/* Abandon everything in flight. */
+void tutti__lanes_clear(tutti__lanes_t *lanes);
+
+/* Is a bucket in a lane or a pending completion in device memory? */
+static inline int tutti__lanes_use_device(const tutti__lanes_t *lanes)
+{
+    return lanes->on_device > 0 || lanes->completions.count > 0;
+}
+
+/* With enough work in lanes and on the device, new tensors collect into larger buckets. */
+static inline int tutti__lanes_have_room(const tutti__lanes_t *lanes)
+{
+    return lanes->in_flight < TUTTI__LANES - 1 &&
+           lanes->completions.count < TUTTI__MOST_COMPLETIONS;
+}
+
+#endif

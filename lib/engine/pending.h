@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pending requests: the queue, the table of names, and the end of a request. See pending.c. */
+#ifndef TUTTI__ENGINE_PENDING_H
+#define TUTTI__ENGINE_PENDING_H
+
+#include "engine/events.h"
+#include "engine/semaphore.h"
+
+/* Pending requests by name: chained hashing, grows. */
+typedef struct {
+    tutti__request_t **bucket;
+    uint32_t nbuckets, count;
+} tutti__names_t;
+
+struct tutti__pending {
+    tutti__watch_t *watch;
+    tutti__events_t *events;
+    tutti__semaphores_t *semaphores; /* only the token's owner uses them */
+
+    /* Any thread. */
+    atomic_int count;     /* requests that are not done */
+    atomic_int queued;    /* the queue is not empty */
+    atomic_int callbacks; /* some callbacks are due */
+    tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
+    atomic_int sleepers;  /* on epoch */
+
+    tutti__mutex_t lock; /* protects the rest */
+    int is_closed;       /* nothing can be submitted any more */
+    tutti__request_t *queue_first, *queue_last;
+    tutti__names_t names;
+    tutti__request_t *join;                     /* a pending tutti_join */
+    tutti__request_t *ended_first, *ended_last; /* with a callback that is due */
+};
+
+void tutti__pending_open(tutti__pending_t *pending, tutti__watch_t *watch, tutti__events_t *events,
+                         tutti__semaphores_t *semaphores);
+void tutti__pending_close(tutti__pending_t *pending);
+
+/* ---- any thread ---- */
+
+/* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. ret_handles
+   [n]: written before another thread may see the requests, so before a callback; NULL: the program
+   already has the handles. */
+tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
+                                   tutti_request_t **ret_handles);
+/* Add a pending request to the queue again, for its next phase. With the lock. */
+void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request);
+/* From now on nothing can be submitted. */
+void tutti__pending_refuse(tutti__pending_t *pending);
+/* Wake sleeping waiters: a request may be done, or there is work. */
+void tutti__pending_wake(tutti__pending_t *pending);
+/* Call the callbacks of ended requests. Without the token, without a lock. */
+void tutti__pending_callbacks(tutti__pending_t *pending);
+
+/* ---- the token's owner ---- */
+
+/* Empty the queue; returns its list. */
+tutti__request_t *tutti__pending_take(tutti__pending_t *pending);
+tutti__request_t *tutti__pending_find(tutti__pending_t *pending, const char *name,
+                                      size_t name_bytes);
+/* The request has no waiter any longer: its name is free, and it is not pending. */
+void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request);
+/* End a request. text: NULL or copied. The waiter may free the request at once. */
+void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
+                           tutti_status_t status, const char *text);
+/* End all pending requests for which `pick` (NULL: all) returns true, and empty the queue: it may
+   contain only requests that are ended here. */
+void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutti__request_t *),
+                               tutti_status_t status, const char *text);
+
+#endif

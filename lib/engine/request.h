@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests: the submitter makes them, the token's owner ends them, the waiter frees them. */
+#ifndef TUTTI__ENGINE_REQUEST_H
+#define TUTTI__ENGINE_REQUEST_H
+
+#include "agree/agree.h"
+#include "base/handles.h"
+#include "base/status.h"
+#include "engine/engine.h"
+
+/* The state of a request. */
+enum {
+    TUTTI__NOT_DONE = 0, /* a persistent request may also be inactive */
+    TUTTI__ENDED,        /* its status is set; its callback has not returned yet */
+    TUTTI__DONE          /* the waiter may take it */
+};
+
+struct tutti__request {
+    tutti_request_t *handle; /* the program's handle, or NULL */
+    tutti__engine_t *engine; /* a reference, held until the request is freed; NULL: a zero
+                                contribution */
+    uint64_t hash;           /* of the name */
+    tutti__call_t call;      /* its arrays are in `arrays` */
+    size_t *arrays;
+    size_t bytes; /* estimated cost of a step with this request */
+    tutti_callback_t callback;
+    void *callback_arg;
+    uint8_t callback_info;    /* see tutti__entry_t */
+    tutti__dstream_t *stream; /* of device memory: its work at submission precedes the request */
+    tutti__devent_t *ready;   /* pool event behind that work, until the request is done; or NULL */
+    uint8_t has_stream;
+    uint64_t since_ns;
+    uint64_t ended_ns;
+    uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
+    size_t offset;           /* in each part of its bucket's memory, bytes */
+    tutti__request_t *next;  /* in the queue, a bucket, or the list of due callbacks */
+    tutti__request_t *chain; /* in the table of pending names, or in `given` */
+    tutti__group_msg_t group;
+    uint8_t counts_later; /* phase 0 determines the recvcounts */
+    uint8_t phase;        /* 1: its counts are known and checked */
+    uint8_t agreed;       /* in a bucket */
+    uint8_t lane;         /* of its bucket; 0: in no bucket yet */
+    uint8_t joins;        /* a request of tutti_join */
+    uint8_t is_zero;      /* the zero contribution of a rank that has joined; it has no waiter */
+    uint8_t persistent;
+    uint8_t name_bytes;
+    uint8_t known;         /* under the lock of pending.h: it is in `names`, or it is `join` */
+    uint32_t last_rank;    /* of a join */
+    atomic_int active;     /* persistent: started, and not waited for */
+    tutti__word_t counted; /* 1: phase 0 has set recvcounts; 2: the buffer is set. Release by the
+                              owner, acquire by tutti_request_recvcounts */
+    tutti__word_t begun; /* 1: may be handed over to a stream, see semaphore.c; order as `queued` */
+    uint8_t semaphore;   /* handed over: 1 + its semaphore's index. Then these are set: */
+    uint32_t semaphore_value;
+    uint64_t given_ns;     /* time of the handover, or of the last check without its data */
+    tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
+                              owner, acquire by tutti__engine_wait_queued */
+    tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
+    tutti_status_t status; /* valid once ended */
+    char *text;            /* of an error, or NULL */
+    char name[TUTTI__NAME_BYTES]; /* last, because it is not cleared before it is set */
+};
+
+/* The program's requests. */
+extern tutti__handles_t tutti__requests;
+
+/* Report why a handle does not refer to a request. */
+tutti_status_t tutti__request_wrong(const tutti_request_t *handle);
+
+/* The request that a handle refers to. */
+static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
+                                               tutti__request_t **ret_request)
+{
+    void *found;
+
+    if (TUTTI__UNLIKELY(!tutti__handle_find(&tutti__requests, handle, &found))) {
+        *ret_request = NULL;
+        return tutti__request_wrong(handle);
+    }
+    *ret_request = found;
+    return TUTTI_OK;
+}
+
+/* Make a request of a rank among `size` ranks. It has no handle, and no engine. */
+tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
+                                  tutti__request_t **ret_request);
+void tutti__request_free(tutti__request_t *request);
+/* End the request's handle, if it has one. */
+void tutti__request_end_handle(tutti__request_t *request);
+
+static inline int tutti__request_is_done(const tutti__request_t *request)
+{
+    return tutti__load_acquire(&request->done) == TUTTI__DONE;
+}
+
+/* May a call wait for the request? In a list, an inactive persistent request is ignored. */
+static inline int tutti__request_is_active(const tutti__request_t *request)
+{
+    return !request->persistent || atomic_load(&request->active);
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests that only a semaphore in a stream waits for. See semaphore.c. The token's owner, unless
+   noted. */
+#ifndef TUTTI__ENGINE_SEMAPHORE_H
+#define TUTTI__ENGINE_SEMAPHORE_H
+
+#include "engine/events.h"
+#include "engine/signals.h"
+
+typedef struct tutti__lanes tutti__lanes_t;
+typedef struct tutti__pending tutti__pending_t;
+
+typedef struct {
+    const tutti__engine_env_t *env;
+    tutti__events_t *events;
+    tutti__pending_t *pending;
+    const tutti__lanes_t *lanes;
+    tutti__signals_t *signals;
+    void *words;             /* semaphores that streams wait on; NULL: none. Set up once */
+    tutti__request_t *given; /* requests that were handed over to streams */
+    uint64_t checked_ns;     /* the last check of `given` */
+} tutti__semaphores_t;
+
+/* Find the words, if there are any; the other fields are set. On the device. */
+tutti_status_t tutti__semaphore_open(tutti__semaphores_t *semaphores);
+/* Any thread: may the request be handed over, once it has begun, if there are words? */
+int tutti__semaphore_suits(const tutti__request_t *request);
+/* Hand over a suitable request, if it has begun and the stream can wait: *ret_gone. */
+tutti_status_t tutti__semaphore_give(tutti__semaphores_t *semaphores, tutti__request_t *request,
+                                     tutti__dstream_t *stream, int *ret_gone);
+/* A request that was handed over has ended: release its semaphore, and free it. */
+void tutti__semaphore_end(tutti__semaphores_t *semaphores, tutti__request_t *request,
+                          tutti_status_t status, const char *text);
+/* End all requests that were handed over. */
+void tutti__semaphore_end_all(tutti__semaphores_t *semaphores, const char *text);
+/* For the thread: end the communicator if such a request passes the deadline. */
+void tutti__semaphore_check(tutti__semaphores_t *semaphores);
+
+#endif

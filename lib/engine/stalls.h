@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Warnings about tensors and requests that have waited for TUTTI_STALL_WARNING. See stalls.c. */
+#ifndef TUTTI__ENGINE_STALLS_H
+#define TUTTI__ENGINE_STALLS_H
+
+#include "engine/agreed.h"
+
+typedef struct {
+    tutti__agreement_t *agreed;
+    uint64_t checked_ns;                  /* the last check */
+    uint64_t lane_sum[TUTTI__LANES];      /* sum of the fields that change when a lane advances, */
+    uint64_t lane_moved_ns[TUTTI__LANES]; /* and the time of the check that found it changed */
+} tutti__stalls_t;
+
+/* The token's owner. */
+void tutti__stalls_check(tutti__stalls_t *stalls);
+/* For the thread: how long it may sleep until the next check; -1: there is none. */
+int64_t tutti__stalls_nap_us(const tutti__conf_shared_t *conf, const tutti__signals_t *signals);
+
+/* The kind of message to rank 0 about a tensor that has waited for long: a text. */
+#define TUTTI__MSG_MISSING TUTTI__MSG_OTHERS
+/* Rank 0: such a warning of a host's leader. */
+void tutti__stalls_message(const tutti__engine_env_t *env, const void *body, size_t bytes);
+
+#endif

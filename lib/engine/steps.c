@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Steps: the work of the token's owner.
+ *
+ * A thread that finds the token taken leaves its request in the queue. The owner finds it there:
+ * after it has given the token back, it checks `queued` once more.
+ *
+ * Sleeping. No thread sleeps with the token. If requests are pending, the last active thread
+ * sets `sleeping` in this rank's status page, executes a fence, and takes one more step. Peers
+ * store, execute a fence, and read `sleeping`. So either the step sees their stores, or they
+ * ring the doorbell. While nothing is pending here, peers need not wake this rank: no tensor can
+ * be complete without its own announcement. (Deaths and goodbyes, which must be seen at once,
+ * arrive through sockets.)
+ */
+#include "engine/steps.h"
+
+#include "base/constants.h"
+
+void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const void *body,
+                           size_t bytes)
+{
+    tutti__engine_t *e = engine;
+
+    if (kind == TUTTI__MSG_MISSING)
+        tutti__stalls_message(&e->env, body, bytes);
+    else if (kind > TUTTI__MSG_MISSING)
+        tutti__watch_end(e->env.watch, TUTTI_ERR_ABI, "a control message of an unknown kind");
+    else if (kind != TUTTI__MSG_BUCKET || !tutti__owned(e)->is_buried)
+        /* After the state was cleared, no request may enter it again. */
+        tutti__agree_message(tutti__owned(e)->agreed.agree, link, kind, body, bytes);
+}
+
+/* A rank has left: end all requests that are not agreed, because they need that rank. */
+static int not_agreed(const tutti__request_t *request)
+{
+    return !request->agreed;
+}
+
+static void refuse(tutti__engine_t *e)
+{
+    char text[160] = "";
+
+    tutti__watch_left_text(e->env.watch, TUTTI__NO_RANK, text, sizeof(text));
+    tutti__agree_depart(tutti__owned(e)->agreed.agree);
+    tutti__agreed_clear(&tutti__owned(e)->agreed);
+    tutti__pending_finish_all(&e->pending, not_agreed, TUTTI_ERR_SHUTDOWN, text);
+}
+
+/* Announce submitted requests. */
+static int take_queue(tutti__engine_t *e)
+{
+    if (!atomic_load(&e->pending.queued))
+        return 0;
+    /* After a goodbye no new tensor can be agreed. */
+    if (tutti__watch_any_left(e->env.watch))
+        refuse(e);
+    else
+        tutti__agreed_submit(&tutti__owned(e)->agreed, tutti__pending_take(&e->pending));
+    return 1;
+}
+
+/* The communicator has ended: tell the neighbours, end all pending requests, and clear the state.
+   Peers receive the reason before they see the effects of the abort. */
+static void bury(tutti__engine_t *e)
+{
+    const char *text;
+    tutti_status_t status = tutti__watch_state(e->env.watch, &text);
+
+    tutti__watch_tell(e->env.watch);
+    if (!tutti__owned(e)->is_buried) {
+        tutti__owned(e)->is_buried = 1;
+        if (e->env.exec->device != NULL)
+            tutti__device_abort(e->env.exec->device);
+        tutti__lanes_clear(&tutti__owned(e)->lanes);
+        tutti__agreed_clear(&tutti__owned(e)->agreed);
+    }
+    tutti__pending_finish_all(&e->pending, NULL, status, text);
+}
+
+/* Wake this rank's sleeping thread: some work needs a thread that polls, or that reads
+   the sockets. */
+void tutti__engine_ring_self(const tutti__engine_t *e)
+{
+    if (e->has_thread)
+        tutti__machine_ring_always(e->env.machine, e->env.machine->me);
+}
+
+/* One step; 1 if anything moved. */
+int tutti__engine_step(tutti__engine_t *e, tutti__who_t who)
+{
+    tutti__owned_t *own = tutti__owned(e);
+    int side = tutti__links_remote(e->env.watch) && own->polls++ % TUTTI__SIDE_EVERY == 0;
+    int moved = 0, left;
+
+    if (atomic_load(&e->news))
+        side |= atomic_exchange(&e->news, 0);
+    /* A report of the cause may arrive. */
+    if (TUTTI__UNLIKELY(tutti__lanes_use_device(&own->lanes)))
+        side |= tutti__watch_has_failed(e->env.watch);
+    moved |= tutti__links_poll(e->env.watch, side);
+    if (TUTTI__UNLIKELY(tutti__watch_departed(e->env.watch)))
+        refuse(e);
+    if (tutti__watch_has_ended(e->env.watch)) {
+        if (!tutti__owned(e)->is_buried || atomic_load(&e->pending.count) > 0)
+            bury(e);
+        return 0;
+    }
+    moved |= take_queue(e);
+    moved |= tutti__agreed_step(&own->agreed);
+    moved |= tutti__lanes_step(&own->lanes, who, &left);
+    tutti__links_flush(e->env.watch);
+    /* After a goodbye no more buckets arrive. */
+    if (tutti__watch_any_left(e->env.watch) && own->lanes.in_flight == 0)
+        tutti__watch_set_idle(e->env.watch);
+    if (left && !moved)
+        tutti__engine_ring_self(e);
+    return moved;
+}
+
+void tutti__engine_sleeping(const tutti__engine_t *e, uint32_t value)
+{
+    tutti__word_t *word = &e->env.machine->page[e->env.machine->me]->sleeping;
+
+    if (atomic_load_explicit(word, memory_order_relaxed) == value)
+        return;
+    atomic_store_explicit(word, value, memory_order_relaxed);
+    /* Pairs with the fences of all peers that publish and then ring. */
+    tutti__fence();
+}
+
+/* No thread polls after this, so peers must ring if anything is pending. */
+static void give_back(tutti__engine_t *e, tutti__who_t who)
+{
+    int rings;
+
+    do {
+        rings = atomic_load(&e->pending.count) > 0;
+        tutti__engine_sleeping(e, (uint32_t)rings);
+        /* If a thread is in token_await, it takes over: it continues here, and gives the
+           token back. */
+        while (!atomic_load(&e->token.wanted) &&
+               (atomic_load(&e->pending.count) > 0 || atomic_load(&e->news)) &&
+               tutti__engine_step(e, who)) {
+        }
+        tutti__token_leave(&e->token);
+        /* Once more, for the request of a thread that found the token taken meanwhile. */
+    } while ((atomic_load(&e->pending.queued) || atomic_load(&e->news) ||
+              (!rings && atomic_load(&e->pending.count) > 0)) &&
+             tutti__token_take(&e->token));
+}
+
+void tutti__engine_yield(tutti__engine_t *e, tutti__who_t who)
+{
+    give_back(e, who);
+    tutti__pending_callbacks(&e->pending);
+}
+
+void tutti__engine_help(tutti__engine_t *e)
+{
+    if (atomic_load(&e->pending.count) == 0 || !tutti__token_take(&e->token))
+        return;
+    tutti__engine_step(e, TUTTI__STEP_WAITER);
+    give_back(e, TUTTI__STEP_WAITER);
+    if (atomic_load(&e->signals.polling) || atomic_load(&e->pending.callbacks))
+        tutti__engine_ring_self(e);
+}
+
+void tutti__engine_kick(tutti__engine_t *e, tutti__who_t who)
+{
+    if (who == TUTTI__STEP_WAITER)
+        tutti__engine_help_others(e);
+    if (!tutti__token_take(&e->token))
+        return;
+    tutti__engine_step(e, who);
+    tutti__engine_yield(e, who);
+    if (atomic_load(&e->signals.polling))
+        tutti__engine_ring_self(e);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The token: its owner is the only thread that works on the engine's state (tutti__owned_t in
+ * state.h). Builds without NDEBUG remember the owner, and check it at each access.
+ *
+ * A thread that wants to work tries to take the token. If it fails, it leaves its request in the
+ * queue, where the owner finds it (steps.c).
+ */
+#ifndef TUTTI__ENGINE_TOKEN_H
+#define TUTTI__ENGINE_TOKEN_H
+
+#include "base/compiler.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct {
+    atomic_int taken;
+    atomic_int wanted; /* threads that must have the token; other threads do not take it */
+#ifndef NDEBUG
+    pthread_t owner; /* while taken; only the owner reads or writes it */
+#endif
+} tutti__token_t;
+
+/* For asserts. A thread that is not the owner reads `owner` only because of a bug. */
+static inline int tutti__token_is_mine(const tutti__token_t *token)
+{
+#ifndef NDEBUG
+    return atomic_load(&token->taken) && pthread_equal(token->owner, pthread_self());
+#else
+    (void)token;
+    return 1;
+#endif
+}
+
+/* The token was taken by this thread. */
+static inline void tutti__token_note(tutti__token_t *token)
+{
+#ifndef NDEBUG
+    token->owner = pthread_self();
+#else
+    (void)token;
+#endif
+}
+
+/* Take the token if it is free: 1. */
+static inline int tutti__token_take(tutti__token_t *token)
+{
+    if (TUTTI__UNLIKELY(atomic_load(&token->wanted) != 0) || atomic_exchange(&token->taken, 1) != 0)
+        return 0;
+    tutti__token_note(token);
+    return 1;
+}
+
+/* Wait until the token is taken; no thread keeps it for long. For rare callers: others hold back
+   meanwhile. */
+void tutti__token_await(tutti__token_t *token);
+
+/* Only give the token back. tutti__engine_yield does what must be done before and after. */
+static inline void tutti__token_leave(tutti__token_t *token)
+{
+    assert(tutti__token_is_mine(token));
+    atomic_store(&token->taken, 0);
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A thread that waits for requests. See wait.c. */
+#ifndef TUTTI__ENGINE_WAITER_H
+#define TUTTI__ENGINE_WAITER_H
+
+#include "engine/request.h"
+#include "engine/wait.h"
+
+typedef struct {
+    tutti__wait_t wait;
+    int timeout_ms;
+    uint64_t limit_ns;
+    int holds;                    /* this waiter owns the token */
+    int calls_back;               /* callbacks are due */
+    tutti__request_t *one;        /* the request; or NULL: */
+    tutti_request_t *const *list; /* [n]; NULL entries are ignored */
+    size_t n;
+    const tutti__word_t *enough; /* `one`: ready as soon as this word of it is not 0. Or NULL */
+    uint64_t deadline_ns;
+    size_t ready;    /* `list`: the index of the request that ended first, or n */
+    uint32_t looked; /* `list`: the epoch of the last search */
+    int has_looked;
+    int is_empty; /* `list`: no entry is left to wait for: callbacks have freed all */
+} tutti__waiter_t;
+
+/* Entry i of the list, if a call may wait for it; otherwise NULL. */
+tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i);
+/* `one`, or the first entry of the list that tutti__wait_entry returns, or NULL. */
+const tutti__request_t *tutti__wait_first(const tutti__waiter_t *w);
+/* Find the request that is ready. */
+void tutti__wait_look(tutti__waiter_t *w);
+tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
+/* The deadline has passed? TIMEOUT: the caller's. The library's own ends the communicator. OK: go
+   on waiting. Without the token. */
+tutti_status_t tutti__wait_check(tutti__engine_t *e, tutti__waiter_t *w);
+/* Wait until it is ready; all requests belong to one engine. OK: it is ready; TIMEOUT: not yet. */
+tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_ms);
+/* As tutti_wait. */
+tutti_status_t tutti__wait_and_take(tutti__request_t *request, int timeout_ms);
+
+#endif
