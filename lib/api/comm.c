@@ -374,10 +374,13 @@ static void end_queued(tutti__comm_t *comm)
     tutti__device_leave(&comm->device, before);
 }
 
-static void close_engine(tutti__comm_t *comm)
+void tutti__comm_stop(tutti__comm_t *comm)
 {
+    tutti__comm_state_t *state = tutti__comm_state(comm);
     tutti_status_t status;
 
+    if (comm->engine == NULL || state->is_stopped)
+        return;
     end_queued(comm);
     /* If a rank has died, MPI_Finalize would wait for it forever; a rank that has only left still
        takes part. A group does nothing here, since its world loses the same ranks. */
@@ -385,7 +388,8 @@ static void close_engine(tutti__comm_t *comm)
     if (comm->module != NULL && comm->world == comm && status != TUTTI_OK &&
         status != TUTTI_ERR_SHUTDOWN)
         comm->module->give_up();
-    tutti__engine_close(comm->engine);
+    tutti__engine_stop(comm->engine);
+    state->is_stopped = 1;
 }
 
 static void close_device(tutti__comm_t *comm)
@@ -405,9 +409,12 @@ void tutti__comm_close(tutti__comm_t *comm)
 
     if (comm == NULL)
         return;
+    /* A callback may use any communicator of the process. So all are stopped before one is freed,
+       and the groups' handles end before, so that a callback that goes on using a group ends. */
+    tutti__parts_stop(comm);
+    tutti__comm_stop(comm);
     tutti__parts_close(comm);
-    if (comm->engine != NULL)
-        close_engine(comm);
+    tutti__engine_close(comm->engine);
     /* Only now: until here, callbacks may make calls, which return the cause of the failure. */
     tutti__handle_end(&tutti__comms, comm->handle);
     if (state->op.env != NULL)

@@ -21,6 +21,7 @@ struct tutti__comm_state {
     tutti__pairs_t pairs;
     tutti__cached_t cached;
     tutti__cache_t cache, device_cache; /* device_cache: only with a device */
+    int is_stopped;                     /* no callback of its engine runs any more */
     uint32_t groupings;                 /* splits and creates so far; equal on all ranks */
 
     tutti__mutex_t parts_lock;
@@ -50,8 +51,10 @@ tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_modu
  */
 tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__comm_t *parent,
                                      uint32_t *world_rank, tutti__comm_t **ret_comm);
-/* Local. Takes NULL and half-open communicators. The caller closes a world's groups first. */
+/* Local. Takes NULL and half-open communicators. A world closes its groups first. */
 void tutti__comm_close(tutti__comm_t *comm);
+/* Local. Stop the engine, and with it its callbacks: the beginning of close. */
+void tutti__comm_stop(tutti__comm_t *comm);
 
 /* comm_files.c: read the files that TUTTI_ALGORITHM names, and prove their schedules for
    comm->shape. Collective; during set-up only. */
@@ -59,7 +62,9 @@ tutti_status_t tutti__comm_take_files(tutti__comm_t *comm);
 
 /* parts.c: add a group to its world's list. */
 void tutti__parts_add(tutti__comm_t *comm);
-/* Close all groups of a world. */
+/* End the handles of a world's groups, and stop the groups. */
+void tutti__parts_stop(tutti__comm_t *world);
+/* Close all groups of a world, which are stopped, as is the world. */
 void tutti__parts_close(tutti__comm_t *world);
 
 #endif

@@ -53,6 +53,18 @@ tutti_status_t tutti_comm_free(tutti_comm_t *handle)
     return TUTTI_OK;
 }
 
+void tutti__parts_stop(tutti__comm_t *world)
+{
+    tutti__comm_state_t *part;
+
+    for (part = tutti__comm_state(world)->parts; part != NULL; part = part->next_part) {
+        tutti__handle_end(&tutti__comms, part->comm.handle);
+        part->comm.handle = NULL;
+    }
+    for (part = tutti__comm_state(world)->parts; part != NULL; part = part->next_part)
+        tutti__comm_stop(&part->comm);
+}
+
 void tutti__parts_close(tutti__comm_t *world)
 {
     tutti__comm_state_t *part;

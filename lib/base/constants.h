@@ -59,8 +59,8 @@
 #define TUTTI__SLEEP_SHARE 16
 
 /* The same in a call between hosts, where no message wakes the sleeper: FAR_SLEEP_US in the first
-   FAR_EARLY_US of the wait, then a 16th of the time waited, at most FAR_SLEEP_MOST_US. Chosen: a late
-   message costs a 16th of its time; 2 s of waiting take some thousand polls of 10 us. */
+   FAR_EARLY_US of the wait, then a 16th of the time waited, at most FAR_SLEEP_MOST_US. Chosen: a
+   late message costs a 16th of its time; 2 s of waiting take some thousand polls of 10 us. */
 #define TUTTI__FAR_SLEEP_US 100
 #define TUTTI__FAR_EARLY_US 5000
 #define TUTTI__FAR_SLEEP_MOST_US 2000

@@ -214,14 +214,20 @@ static void end_all(tutti__engine_t *e)
     tutti__pending_callbacks(&e->pending);
 }
 
-void tutti__engine_close(tutti__engine_t *e)
+void tutti__engine_stop(tutti__engine_t *e)
 {
-    if (e == NULL)
-        return;
     tutti__pending_refuse(&e->pending);
     atomic_store(&e->closed, 1);
     tutti__thread_stop(e);
     end_all(e);
+}
+
+void tutti__engine_close(tutti__engine_t *e)
+{
+    if (e == NULL)
+        return;
+    if (!atomic_load(&e->closed))
+        tutti__engine_stop(e);
     /* Threads in tutti_wait find their requests done and leave. */
     while (atomic_load(&e->inside) > 0)
         sched_yield();

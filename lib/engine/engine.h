@@ -48,8 +48,12 @@ void tutti__engine_drain(tutti__engine_t *engine);
 void tutti__semaphore_pause(void);
 void tutti__semaphore_resume(void);
 
-/* Local: send a goodbye, end pending requests with TUTTI_ERR_SHUTDOWN, stop the thread. Requests
-   stay valid for wait. `env` is not used after the return. */
+/* Local: send a goodbye, end pending requests with TUTTI_ERR_SHUTDOWN, stop the thread. When this
+   returns, none of the engine's callbacks runs any more. Called once at the most. */
+void tutti__engine_stop(tutti__engine_t *engine);
+
+/* Local. Stop the engine, if it was not stopped, and free it; NULL is allowed. Requests stay valid
+   for wait. `env` is not used after the return. No callback of any engine may use this one. */
 void tutti__engine_close(tutti__engine_t *engine);
 
 /* ---- asynchronous calls: async.h has their guarantees ---- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A host's link goes down while all ranks are in an allreduce: each rank receives PEER_LOST with the
- * host's name. usage: down_check FOLDER. Rank 1 takes eth0 down, so its host must be of a cluster
- * that a test has made (cluster.sh). Each rank writes its result into FOLDER: the launcher may be
- * gone by then.
+ * A host's link goes down while all ranks are in an allreduce: each rank receives PEER_LOST with
+ * the host's name. usage: down_check FOLDER. Rank 1 takes eth0 down, so its host must be of a
+ * cluster that a test has made (cluster.sh). Each rank writes its result into FOLDER: the launcher
+ * may be gone by then.
  */
 #include <tutti/tutti.h>
 

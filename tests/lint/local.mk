@@ -7,6 +7,7 @@ script_tests += \
     %reldir%/names.sh \
     %reldir%/rooms.sh \
     %reldir%/settings.sh \
+    %reldir%/state.sh \
     %reldir%/style.sh
 
 EXTRA_DIST += \
@@ -14,5 +15,4 @@ EXTRA_DIST += \
     %reldir%/constants.awk \
     %reldir%/functions.awk \
     %reldir%/rooms.awk \
-    %reldir%/state.sh \
     %reldir%/style.awk

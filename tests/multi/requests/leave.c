@@ -7,6 +7,7 @@
 #include "base/time.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -154,6 +155,60 @@ static void look_once(rank_t *self)
     CHECK_INT(x, self->size);
 }
 
+/* ---- a world ends while its callback uses a group ---- */
+
+typedef struct {
+    tutti_comm_t *group;
+    const tutti__comm_t *inside, *world;
+    atomic_int in_callback;
+} user_t;
+
+/* Uses the group until it is refused, and a while longer: whatever a call that began before still
+   needs is there until the callback returns. */
+static void use_group(void *arg, tutti_status_t status)
+{
+    user_t *user = arg;
+    tutti_request_t *r;
+    float x = 0;
+
+    (void)status;
+    atomic_store(&user->in_callback, 1);
+    do {
+        if (tutti_allreduce_async("inner", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, user->group, NULL,
+                                  &r) == TUTTI_OK)
+            (void)tutti_wait(r, -1);
+    } while (tutti_size(user->group) >= 0);
+    for (int i = 0; i < 50; i++) {
+        usleep(1000);
+        CHECK(user->inside->topo->size == 1 && user->inside->world == user->world);
+    }
+}
+
+static void group_in_callback(rank_t *self)
+{
+    static user_t user;
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    static tutti_request_t *r;
+    static float x = 1;
+
+    options.callback = use_group;
+    options.callback_arg = &user;
+    CHECK_OK(tutti_comm_split(self->comm, self->rank, 0, &user.group));
+    user.inside = ranks_inside(user.group);
+    user.world = self->inside;
+    if (self->rank != 0)
+        CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_allreduce_async("outer", &x, &x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
+                                   self->rank == 0 ? &options : NULL, &r));
+    if (self->rank != 0) {
+        CHECK_OK(tutti_wait(r, -1));
+        return;
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    while (!atomic_load(&user.in_callback))
+        usleep(100);
+}
+
 int main(void)
 {
     static const char *const many_hosts[] = { "aaaaa", "aabbc", "abcde", "ababa" };
@@ -186,6 +241,8 @@ int main(void)
     three.fn = crossed;
     RUN_JOB(failures, &three);
     two.fn = crossed;
+    RUN_JOB(failures, &two);
+    two.fn = group_in_callback;
     RUN_JOB(failures, &two);
     two.fn = look_once;
     RUN_JOB(failures, &two);
