@@ -2,8 +2,10 @@
 /* Operations: calls in host memory, and what all calls have in common. See operation.h. */
 #include "call/operation.h"
 
+#include "base/constants.h"
 #include "base/own_thread.h"
 #include "base/status.h"
+#include "base/time.h"
 #include "call/call_inside.h"
 
 #include <assert.h>
@@ -59,6 +61,7 @@ static inline void begin(tutti__operation_t *op, const tutti__call_t *call)
     op->bytes = 0;
     op->run_sched = NULL;
     op->is_keeping = 0;
+    op->left_ns = 0;
     op->stream_ready = NULL;
 }
 
@@ -385,17 +388,25 @@ tutti_status_t tutti__operation_step(tutti__operation_t *op)
 
 /* ---- ranks that have left ---- */
 
-/* A peer that has left sends nothing more. Nor does a peer that is idle run buckets: its data are
-   already here, except data over MPI, which may be late. */
-int tutti__operation_awaits_left(const tutti__operation_t *op)
+/* A peer that has left sends nothing more. Nor does a peer that is idle run buckets. In shared memory
+   its data are already here. A polled transport may deliver them late: wait for them for a while. */
+int tutti__operation_awaits_left(tutti__operation_t *op)
 {
+    const tutti__watch_t *watch = op->env->watch;
     uint32_t peer = (uint32_t)op->hint.peer;
+    int is_far;
 
     if (op->hint.peer < 0 || op->at == TUTTI__AT_END)
         return 0;
-    return tutti__watch_has_left(op->env->watch, peer) ||
-           (op->env->is_agreed && op->env->exec->xport[peer]->ops->progress == NULL &&
-            tutti__watch_is_idle(op->env->watch, peer));
+    is_far = is_polled(op->env->exec->xport[peer]);
+    if (!tutti__watch_has_left(watch, peer) &&
+        (is_far || !op->env->is_agreed || !tutti__watch_is_idle(watch, peer))) {
+        op->left_ns = 0;
+        return 0;
+    }
+    if (is_far && op->left_ns == 0)
+        op->left_ns = tutti__now_ns();
+    return !is_far || tutti__now_ns() - op->left_ns > TUTTI__NEWS_MS * 1000000u;
 }
 
 tutti_status_t tutti__operation_step_left(tutti__operation_t *op)

@@ -89,6 +89,7 @@ struct tutti__operation {
     int may_be_far;     /* set once: some transports advance only when polled */
     int has_far;        /* its run uses a transport that only polling advances, and no word shows */
     int has_compared;   /* all ranks have the same call */
+    uint64_t left_ns;   /* since when it waits for a rank that has left, over a polled transport */
     size_t bytes;       /* cost of the run for the stepping thread */
 
     tutti__run_t run;
@@ -139,7 +140,7 @@ tutti_status_t tutti__operation_step(tutti__operation_t *op);
 /* The operation waits for a rank that has left: step once more. SHUTDOWN: it will never be done. */
 tutti_status_t tutti__operation_step_left(tutti__operation_t *op);
 /* Does it wait for a rank that has left? */
-int tutti__operation_awaits_left(const tutti__operation_t *op);
+int tutti__operation_awaits_left(tutti__operation_t *op);
 
 /* Give up; does nothing at the end. After a common error this only cleans up. Otherwise the
    communicator has ended, and no buffer of the call is touched any more. */

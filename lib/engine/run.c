@@ -91,14 +91,15 @@ static tutti_status_t poll(tutti__wait_t *w)
         status = step(r);
     if (status != TUTTI__AGAIN)
         return status;
-    if (w->hint.peer >= 0 && tutti__watch_has_left(r->env->watch, (uint32_t)w->hint.peer)) {
-        if (r->node == NULL)
-            return tutti__operation_step_left(r->op);
+    if (r->node == NULL && TUTTI__UNLIKELY(tutti__operation_awaits_left(r->op)))
+        return tutti__operation_step_left(r->op);
+    if (r->node != NULL && w->hint.peer >= 0 &&
+        tutti__watch_has_left(r->env->watch, (uint32_t)w->hint.peer)) {
         status = step(r); /* its last data may have arrived after the last step */
-        if (status == TUTTI__AGAIN)
-            return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has left",
-                               tutti__boot_rank_name(r->env->boot, (uint32_t)w->hint.peer));
-        return status;
+        return status != TUTTI__AGAIN
+                   ? status
+                   : tutti__fail(TUTTI_ERR_SHUTDOWN, "%s has left",
+                                 tutti__boot_rank_name(r->env->boot, (uint32_t)w->hint.peer));
     }
     note_progress(r, &before);
     return TUTTI__AGAIN;

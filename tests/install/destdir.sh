@@ -29,7 +29,7 @@ fi
 
 # A program that contains the library looks for modules in the configured folder.
 if [ -n "$mpirun" ] && [ ! -d "$libdir/tutti" ]; then
-    $mpirun -np 2 "$work/static" >"$work/log" 2>&1
+    TUTTI_BOOT=mpi $mpirun -np 2 "$work/static" >"$work/log" 2>&1
     grep -qF "no MPI module fits, in $libdir/tutti:" "$work/log" ||
         wrong 'the static program looks elsewhere' "$work/log"
 fi
