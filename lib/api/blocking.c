@@ -22,8 +22,11 @@ static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
     tutti__comm_state_t *state = tutti__comm_state(comm);
     tutti_status_t status = tutti__watch_alive(comm->watch);
 
-    if (TUTTI__UNLIKELY(status != TUTTI_OK))
-        return status;
+    if (TUTTI__UNLIKELY(status != TUTTI_OK)) {
+        /* The program may exit now, and its peers must receive the reason before. */
+        tutti__engine_settle(comm->engine);
+        return tutti__watch_alive(comm->watch);
+    }
     if (atomic_exchange_explicit(&state->busy, 1, memory_order_acquire))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "another thread is in a direct call on this communicator");
@@ -69,7 +72,7 @@ static inline tutti_status_t make_cached(tutti__comm_t *comm, const tutti__call_
         state->running.cached_tag = state->cached.node.tag;
         status = tutti__run_await(comm->engine, &state->running, &state->op, comm->node, &hint);
     }
-    if (status == TUTTI_OK || status == TUTTI_ERR_MISMATCH)
+    if (status == TUTTI_OK || status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_NO_MEMORY)
         return status;
     state->op.is_common = 0;
     return tutti__run_fail(comm->engine, &state->running, &state->op, status);

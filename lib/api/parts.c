@@ -57,10 +57,12 @@ void tutti__parts_stop(tutti__comm_t *world)
 {
     tutti__comm_state_t *part;
 
+    tutti__mutex_lock(&tutti__comm_state(world)->parts_lock);
     for (part = tutti__comm_state(world)->parts; part != NULL; part = part->next_part) {
         tutti__handle_end(&tutti__comms, part->comm.handle);
         part->comm.handle = NULL;
     }
+    tutti__mutex_unlock(&tutti__comm_state(world)->parts_lock);
     for (part = tutti__comm_state(world)->parts; part != NULL; part = part->next_part)
         tutti__comm_stop(&part->comm);
 }

@@ -185,6 +185,7 @@ static tutti_status_t start_gather(tutti__compare_t *cmp, const tutti__call_env_
     tutti_status_t status;
     uint64_t *mine;
 
+    *ret_common = 0;
     cmp->stage = stage;
     nwords = words_of(cmp, env);
     status = tutti__own_words(&cmp->words, &cmp->room, size * nwords);

@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "call/call_inside.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,14 +200,15 @@ static tutti_status_t unpack(tutti__operation_t *op, int is_queued)
     if (op->with->packing != NULL)
         op->with->packing->unpack(op->with->owner, op);
     else if (op->unpacks && op->room.result > 0)
-        tutti__operation_copy(op, op->asked->recvbuf, op->call->recvbuf, op->room.result);
+        tutti__operation_copy(op, op->asked->recvbuf, op->asked->recvbuf, op->room.result);
     op->is_queued = op->npieces > 0 || is_queued;
-    op->at = TUTTI__AT_END;
-    if (!op->is_queued)
-        return TUTTI_OK;
     status = queue_pieces(op, scale_of(op, 1));
-    if (status != TUTTI_OK || op->with->detaches || op->npieces == 0)
+    if (status != TUTTI_OK)
         return status;
+    if (op->npieces == 0 || op->with->detaches) {
+        op->at = TUTTI__AT_END;
+        return TUTTI_OK;
+    }
     op->at = TUTTI__AT_RESULT;
     return device_of(op)->ops->record(lane_of(op)->done, lane_of(op)->up);
 }
@@ -252,9 +254,7 @@ static tutti_status_t find_in_host(tutti__operation_t *op, const tutti__sched_t 
     *ret_sched = NULL;
     plain.prescale = plain.postscale = 1;
     status = tutti__operation_prepare(op, &plain, &empty);
-    return status == TUTTI_OK && !empty && !tutti__call_is_message(plain.kind)
-               ? tutti__cache_get(op->env->cache, &op->want, op->in_place, ret_sched)
-               : status;
+    return status == TUTTI_OK && !empty ? tutti__operation_find(op, &plain, ret_sched) : status;
 }
 
 /* May a thread of the library's own run it? */
@@ -360,7 +360,10 @@ static tutti_status_t begin_staged(tutti__operation_t *op, tutti__devent_t *read
 {
     op->is_staged = 1;
     op->at = TUTTI__AT_STAGED_IN;
+    op->sched = NULL;
+    op->call = op->asked;
     op->moved.own = NULL;
+    op->unpacks = 0; /* the call in host memory scales */
     return tutti__staged_begin(device_of(op), op->lane, op->asked, op->env->exec->rank,
                                op->env->exec->size, ready, &op->staged);
 }
@@ -378,10 +381,16 @@ static tutti_status_t keep(tutti__operation_t *op)
 
 static tutti_status_t start_run(tutti__operation_t *op)
 {
+    tutti_status_t status;
+
     op->at = TUTTI__AT_DEVICE_RUN;
     op->exec.meet = !op->env->is_agreed && !op->has_compared && op->sched->nchans > 0 &&
                     op->env->shape->nhosts == 1;
-    return tutti__operation_run(op, op->sched);
+    status = tutti__operation_run(op, op->sched);
+    /* The stage is too small for the blocks, on all ranks. */
+    if (status == TUTTI_ERR_UNSUPPORTED && !op->sched->flat && !op->env->is_agreed)
+        return begin_staged(op, op->exec.ready);
+    return status;
 }
 
 /* Queue the packing, and begin the run behind it. */
@@ -451,8 +460,7 @@ static tutti_status_t step_run(tutti__operation_t *op)
         if (!op->env->is_agreed)
             tutti__run_cancel(&op->run);
         op->run.sched = NULL;
-        op->sched = NULL;
-        op->call = op->asked;
+        assert(op->with->packing != NULL || scale_of(op, 0) == 1);
         return begin_staged(op, ready);
     }
     if (status != TUTTI_OK) {

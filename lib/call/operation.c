@@ -136,10 +136,10 @@ tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t
     return status;
 }
 
-static inline tutti_status_t find(tutti__operation_t *op, const tutti__sched_t **ret_sched)
+tutti_status_t tutti__operation_find(tutti__operation_t *op, const tutti__call_t *call,
+                                     const tutti__sched_t **ret_sched)
 {
     tutti__cache_t *cache = op->env->cache;
-    const tutti__call_t *call = op->call;
 
     if (call == NULL || !tutti__call_is_message(call->kind))
         return tutti__own_find(cache, &op->want, op->in_place, ret_sched, &op->is_common);
@@ -241,7 +241,7 @@ static inline tutti_status_t choose(tutti__operation_t *op)
     }
     if (TUTTI__UNLIKELY(empty))
         return meet(op);
-    status = find(op, &sched);
+    status = tutti__operation_find(op, call, &sched);
     if (status != TUTTI_OK)
         return status;
     op->has_far = op->may_be_far && polls(op, sched);
@@ -338,7 +338,7 @@ static tutti_status_t step_pairs(tutti__operation_t *op)
     if (status != TUTTI_OK)
         return status;
     status = tutti__pairs_end(op->pairs);
-    op->is_common = 1;
+    op->is_common = status != TUTTI_OK;
     if (status != TUTTI_OK)
         return status;
     return end_call(op);

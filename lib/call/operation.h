@@ -161,6 +161,9 @@ void tutti__operation_copy(tutti__operation_t *op, void *to, const void *from, s
 /* operation.c: prepare op->call; END if nothing is to be moved. */
 tutti_status_t tutti__operation_prepare(tutti__operation_t *op, const tutti__call_t *call,
                                         int *ret_empty);
+/* operation.c: the schedule in host memory of a prepared call; NULL: of op->want. */
+tutti_status_t tutti__operation_find(tutti__operation_t *op, const tutti__call_t *call,
+                                     const tutti__sched_t **ret_sched);
 /* operation.c: begin the run of op->exec. */
 tutti_status_t tutti__operation_run(tutti__operation_t *op, const tutti__sched_t *sched);
 /* device_route.c: one step of a call on device memory. */

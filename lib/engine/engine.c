@@ -194,8 +194,9 @@ static void end_all(tutti__engine_t *e)
     own = tutti__owned(e);
     atomic_store(&e->news, 1);
     tutti__engine_step(e, TUTTI__STEP_BRIEF);
-    /* This step may have ended the communicator. */
-    tutti__watch_tell(e->env.watch);
+    /* This step may have ended the communicator: the next one tells the neighbours. */
+    if (tutti__watch_has_ended(e->env.watch))
+        tutti__engine_step(e, TUTTI__STEP_BRIEF);
     /* Messages from the backlog go before the goodbye; a peer that does not read loses them. */
     tutti__links_flush_all(e->env.watch, tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
     /* Requests that were handed over to streams can no longer report errors, so let
@@ -204,7 +205,9 @@ static void end_all(tutti__engine_t *e)
         tutti__completion_drain(&own->lanes.completions,
                                 tutti__now_ns() + TUTTI__FLUSH_MS * 1000000u);
     /* After a death no goodbye is sent, because peers must receive the report of the death. */
-    if (!tutti__watch_has_ended(e->env.watch))
+    if (tutti__watch_has_ended(e->env.watch))
+        tutti__engine_step(e, TUTTI__STEP_BRIEF);
+    else
         tutti__watch_leave(e->env.watch);
     tutti__lanes_clear(&own->lanes);
     tutti__pending_finish_all(&e->pending, NULL, TUTTI_ERR_SHUTDOWN,

@@ -146,22 +146,30 @@ static int find_culprit(void *waiter, char *text, size_t bytes)
 {
     tutti__waiter_t *w = waiter;
     tutti__engine_t *e = w->wait.engine;
+    const tutti__request_t *request;
     int certain;
 
     tutti__token_await(&e->token);
-    certain = tutti__agreed_culprit(&tutti__owned(e)->agreed, tutti__wait_first(w), text, bytes);
+    if (is_ready(e, w)) {
+        certain = TUTTI__LATE_NOT;
+    } else {
+        request = tutti__wait_first(w);
+        certain = tutti__agreed_culprit(&tutti__owned(e)->agreed, request, text, bytes);
+        snprintf(w->name, sizeof(w->name), "%.100s", request->name);
+        w->since_ns = request->since_ns;
+    }
     tutti__engine_yield(e, TUTTI__STEP_WAITER);
-    return certain;
+    return is_ready(e, w) ? TUTTI__LATE_NOT : certain;
 }
 
 static void what(void *waiter, const char *time, char *text, size_t bytes)
 {
-    const tutti__request_t *request = tutti__wait_first(waiter);
+    const tutti__waiter_t *w = waiter;
     char since[24];
 
     (void)time;
-    snprintf(text, bytes, "waited %s for tensor '%.100s'",
-             tutti__late_time(tutti__now_ns() - request->since_ns, since), request->name);
+    snprintf(text, bytes, "waited %s for tensor '%s'",
+             tutti__late_time(tutti__now_ns() - w->since_ns, since), w->name);
 }
 
 /* The caller's timeout has passed: TIMEOUT. The library's own has passed: the request will never be

@@ -17,6 +17,8 @@ typedef struct {
     size_t n;
     const tutti__word_t *enough; /* `one`: ready as soon as this word of it is not 0. Or NULL */
     uint64_t deadline_ns;
+    char name[104]; /* the late request, as the last search for a culprit found it */
+    uint64_t since_ns;
     size_t ready;    /* `list`: the index of the request that ended first, or n */
     uint32_t looked; /* `list`: the epoch of the last search */
     int has_looked;

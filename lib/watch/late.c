@@ -22,15 +22,19 @@ int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t
 {
     const tutti__watcher_t *w = tutti__watcher_read(watch);
     uint64_t waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
-    char text[TUTTI__ERROR_BYTES], what[192], culprit[280], time[24];
+    char text[TUTTI__ERROR_BYTES], what[192], culprit[280], halted[160], time[24];
+    int certain;
 
     if (tutti__watch_has_ended(watch))
         return 1;
     if (waited_ns < limit_ns)
         return 0;
-    if (!tutti__watch_halted(watch, culprit, sizeof(culprit)) &&
-        !late->culprit(late->subject, culprit, sizeof(culprit)) &&
-        waited_ns < limit_ns + late->unsure_ns)
+    certain = late->culprit(late->subject, culprit, sizeof(culprit));
+    if (certain == TUTTI__LATE_NOT)
+        return 0;
+    if (tutti__watch_halted(watch, halted, sizeof(halted)))
+        snprintf(culprit, sizeof(culprit), "%s", halted);
+    else if (!certain && waited_ns < limit_ns + late->unsure_ns)
         return 0;
     late->what(late->subject, tutti__late_time(waited_ns, time), what, sizeof(what));
     snprintf(text, sizeof(text), "%s %s%s%s", tutti__boot_rank_name(w->boot, w->rank), what,

@@ -123,12 +123,13 @@ tutti_status_t tutti__watch_end(tutti__watch_t *watch, tutti_status_t status, co
 int tutti__watch_tell(tutti__watch_t *watch)
 {
     tutti__watcher_t *w = tutti__watcher(watch);
-    tutti__dead_msg_t msg = { tutti__load_acquire(&watch->ended), (uint32_t)strlen(w->text) };
+    tutti__dead_msg_t msg = { tutti__load_acquire(&watch->ended), 0 };
     char body[sizeof(msg) + TUTTI__ERROR_BYTES];
 
     if (msg.status == TUTTI_OK || w->told)
         return 0;
     w->told = 1;
+    msg.text_bytes = (uint32_t)strlen(w->text);
     memcpy(body, &msg, sizeof(msg));
     memcpy(body + sizeof(msg), w->text, msg.text_bytes);
     for (uint32_t i = 0; i < w->nlinks; i++)

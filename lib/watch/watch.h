@@ -121,11 +121,13 @@ int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes);
 
 /* ---- late.c: one wait ---- */
 
+#define TUTTI__LATE_NOT (-1)
+
 /* Describes a wait for messages. */
 typedef struct {
     /* Write what waits: "waited %s in allreduce (direct)"; %s stands for the time. */
     void (*what)(void *subject, const char *time, char *text, size_t bytes);
-    /* Write the culprit: a rank or a device. 1: certain. */
+    /* Write the culprit: a rank or a device. 1: certain. TUTTI__LATE_NOT: the wait is over. */
     int (*culprit)(void *subject, char *text, size_t bytes);
     void *subject;
     /* How much longer a rank that cannot name the culprit waits for the report of another rank. */
