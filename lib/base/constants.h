@@ -261,6 +261,24 @@
    requests are abandoned. Chosen: they were in flight; a rank without an error sends no more. */
 #define TUTTI__MPI_GIVE_UP_NS 100000000u
 
+/* The same for UCX, before an endpoint is forced to close. Chosen: as MPI_GIVE_UP_NS. */
+#define TUTTI__UCX_GIVE_UP_NS 100000000u
+
+/* A lost endpoint of UCX: how long the side channel may take to report the reason before the call
+   fails without it. Chosen: deaths and departures are reported within milliseconds, beside busy
+   processes within scheduling intervals. */
+#define TUTTI__UCX_NEWS_NS 1000000000u
+
+/* How long closing waits for the last messages to leave. Chosen: a peer that lives takes them
+   within milliseconds; one that is stopped must not hold up the others' end. */
+#define TUTTI__UCX_CLOSE_NS 2000000000u
+
+/* Cost of messages after which a sender flushes an endpoint of UCX; each message costs its bytes
+   and MESSAGE_BYTES for the kernel's own. Chosen: the send buffer that Linux begins with,
+   tcp_wmem[1], has 16 KiB. */
+#define TUTTI__UCX_UNFLUSHED_BYTES 16384u
+#define TUTTI__UCX_MESSAGE_BYTES 1024u
+
 /* How long an abort of NCCL is awaited; it may never return. Chosen: aborts that return take
    milliseconds. */
 #define TUTTI__NCCL_ABORT_NS 3000000000u
