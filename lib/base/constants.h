@@ -269,15 +269,9 @@
    processes within scheduling intervals. */
 #define TUTTI__UCX_NEWS_NS 1000000000u
 
-/* How long closing waits for the last messages to leave. Chosen: a peer that lives takes them
-   within milliseconds; one that is stopped must not hold up the others' end. */
-#define TUTTI__UCX_CLOSE_NS 2000000000u
-
-/* Cost of messages after which a sender flushes an endpoint of UCX; each message costs its bytes
-   and MESSAGE_BYTES for the kernel's own. Chosen: the send buffer that Linux begins with,
-   tcp_wmem[1], has 16 KiB. */
-#define TUTTI__UCX_UNFLUSHED_BYTES 16384u
-#define TUTTI__UCX_MESSAGE_BYTES 1024u
+/* How long closing waits for the endpoints' flushes, which need the peers to poll. Chosen: the
+   messages themselves have left; as FLUSH_MS. */
+#define TUTTI__UCX_CLOSE_NS 200000000u
 
 /* How long an abort of NCCL is awaited; it may never return. Chosen: aborts that return take
    milliseconds. */

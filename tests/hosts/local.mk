@@ -34,6 +34,7 @@ script_tests += \
     %reldir%/cluster_check.sh \
     %reldir%/cluster_data.sh \
     %reldir%/cluster_trainer.sh \
+    %reldir%/cluster_ucx.sh \
     %reldir%/collectives.sh \
     %reldir%/direct_check.sh \
     %reldir%/groups.sh \

@@ -12,10 +12,10 @@
  * again. A receiver posts receives into its staging slots, in order, but never more than the call
  * still expects, because an extra receive would take the first message of the next call.
  *
- * A short message over TCP is complete when UCX has copied it, even if the socket had no room for
- * all of it; the rest leaves only while the worker is polled. After its last message a rank may not
- * poll for a long time. So a sender flushes the endpoint before the messages since the last flush
- * could fill the smallest socket buffer. Tried: a flush after each message; it costs 0.2 us.
+ * After its last message a rank may not poll for a long time, so a message that is complete must need
+ * no poll. Over TCP, UCX copies short messages and completes them even if the socket had no room;
+ * therefore only the shortest are copied (ucx_module.c). Tried: flushes of the endpoint; over TCP a
+ * flush waits until the peer polls, and two ranks in 5 of 5 runs waited for ever.
  *
  * One thread at a time uses an end. A completion may run on any thread that polls the worker; the
  * end's thread learns of it by `done`, without the lock.
@@ -126,10 +126,10 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
     tutti__store_release(&chan->done, 1);
 }
 
-/* What a function of UCX has returned for the sender's message or flush. Under the lock. */
-static void begun(tutti__chan_t *chan, ucs_status_ptr_t request, tutti__ucx_state_t state)
+/* What UCX has returned for the sender's message. Under the lock. */
+static void begun(tutti__chan_t *chan, ucs_status_ptr_t request)
 {
-    chan->state = state;
+    chan->is_sending = 1;
     if (UCS_PTR_IS_PTR(request)) {
         chan->request = request;
         return;
@@ -138,28 +138,10 @@ static void begun(tutti__chan_t *chan, ucs_status_ptr_t request, tutti__ucx_stat
     tutti__store_release(&chan->done, 1);
 }
 
-static void begin_flush(tutti__chan_t *chan)
-{
-    const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                        UCP_OP_ATTR_FIELD_USER_DATA,
-                                        .cb.send = on_sent,
-                                        .user_data = chan };
-    tutti__ucx_peer_t *peer = chan->peer;
-
-    tutti__store_relaxed(&chan->done, 0);
-    pthread_mutex_lock(&chan->xport->lock);
-    peer->unflushed = 0;
-    if (peer->ep != NULL)
-        begun(chan, ucp_ep_flush_nbx(peer->ep, &param), TUTTI__UCX_FLUSHING);
-    else
-        begun(chan, UCS_STATUS_PTR(UCS_ERR_NOT_CONNECTED), TUTTI__UCX_FLUSHING);
-    pthread_mutex_unlock(&chan->xport->lock);
-}
-
 /* A lost endpoint fails the sends in flight; see again(). */
 static tutti_status_t drain(tutti__chan_t *chan, tutti__hint_t *hint)
 {
-    while (chan->state != TUTTI__UCX_IDLE) {
+    if (chan->is_sending) {
         if (!tutti__load_acquire(&chan->done)) {
             tutti__ucx_advance(chan->xport);
             if (!tutti__load_acquire(&chan->done))
@@ -169,11 +151,7 @@ static tutti_status_t drain(tutti__chan_t *chan, tutti__hint_t *hint)
             tutti__ucx_lost(chan->peer, chan->result);
             return again(chan, "sending to", hint);
         }
-        if (chan->state == TUTTI__UCX_SENDING &&
-            TUTTI__UNLIKELY(chan->peer->unflushed > TUTTI__UCX_UNFLUSHED_BYTES))
-            begin_flush(chan);
-        else
-            chan->state = TUTTI__UCX_IDLE;
+        chan->is_sending = 0;
     }
     return TUTTI_OK;
 }
@@ -194,9 +172,7 @@ static ucs_status_t post_send(tutti__chan_t *chan, const void *data, size_t byte
     if (code != UCS_OK)
         return code;
     tutti__store_relaxed(&chan->done, 0);
-    peer->unflushed += bytes + TUTTI__UCX_MESSAGE_BYTES;
-    begun(chan, ucp_tag_send_nbx(peer->ep, data, bytes, chan->tag | signature, &param),
-          TUTTI__UCX_SENDING);
+    begun(chan, ucp_tag_send_nbx(peer->ep, data, bytes, chan->tag | signature, &param));
     return UCS_OK;
 }
 

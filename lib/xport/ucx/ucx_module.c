@@ -79,19 +79,36 @@ void tutti__ucx_restore_signals(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-/* Is this setting at its default? `text` lists all of them, one a line. */
-static int is_default(const char *text, const char *line)
+/* Does TCP count among the transports of this setting, UCX_TLS? */
+static int has_tcp(const char *transports)
 {
-    return strstr(text, line) != NULL;
+    size_t length = strcspn(transports, "\n");
+    const char *found = strstr(transports, "tcp");
+
+    return transports[0] != '^' && found != NULL && found < transports + length;
+}
+
+/* Until 1.13, UCX takes a transport's setting by its name without the transport. */
+static const char *put_enable(void)
+{
+    unsigned major, minor, release;
+
+    ucp_get_version(&major, &minor, &release);
+    return major == 1 && minor <= 13 ? "PUT_ENABLE" : "TCP_PUT_ENABLE";
 }
 
 /*
  * The ranks of a host do not use UCX between them, so its shared memory is left out: it would take
  * room in /dev/shm, which is small in containers, and UCX ends the process if there is none.
+ *
+ * TCP sends long messages as messages, not as writes to remote memory ("put"), which the peer must
+ * acknowledge by a poll; and from 1 KiB on without a copy, so that they are complete only when the
+ * socket has them: see chan.c.
  */
 static void choose(ucp_config_t *config)
 {
-    char *text = NULL;
+    static const char name[] = "UCX_TLS=";
+    char *text = NULL, *transports;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
 
@@ -99,8 +116,17 @@ static void choose(ucp_config_t *config)
         return;
     ucp_config_print(config, file, NULL, UCS_CONFIG_PRINT_CONFIG);
     fclose(file);
-    if (text != NULL && is_default(text, "UCX_TLS=all\n"))
-        ucp_config_modify(config, "TLS", "^posix,sysv");
+    transports = text != NULL ? strstr(text, name) : NULL;
+    if (transports != NULL) {
+        int is_default = strncmp(transports + strlen(name), "all\n", 4) == 0;
+
+        if (is_default)
+            ucp_config_modify(config, "TLS", "^posix,sysv");
+        /* UCX warns of a setting of a transport that it does not open. */
+        if (is_default || has_tcp(transports + strlen(name)))
+            ucp_config_modify(config, put_enable(), "n");
+        ucp_config_modify(config, "ZCOPY_THRESH", "1k");
+    }
     free(text);
 }
 

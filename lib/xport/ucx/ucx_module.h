@@ -27,7 +27,6 @@ typedef struct {
     tutti__word64_t failed_ns; /* when */
     /* Under the transport's lock: */
     ucp_ep_h ep;      /* NULL: no message was sent yet, or closed */
-    size_t unflushed; /* cost of the messages since the last flush: see chan.c */
     ucs_status_t why; /* it failed */
 } tutti__ucx_peer_t;
 
@@ -57,7 +56,7 @@ struct tutti__chan {
     tutti_status_t status; /* the first error; it ends the channel */
 
     /* Sender: */
-    tutti__ucx_state_t state;
+    int is_sending;     /* a message is in flight, or its end was not noticed yet */
     void *request;      /* of UCX, under the lock; NULL: complete */
     tutti__word_t done; /* as in a slot */
     ucs_status_t result;
