@@ -46,7 +46,8 @@ trained()
         RANK=$rank WORLD_SIZE=${#2} LOCAL_RANK=$rank LOCAL_WORLD_SIZE=${#2} MASTER_ADDR=127.0.0.1 \
             MASTER_PORT=$((21000 + $$ % 10000)) \
             TUTTI_HOST_ID=$(printf %s "$2" | cut -c $((rank + 1))) TUTTI_TRANSPORT=ucx \
-            timeout 100 "$trainer" $arguments --checkpoint "$work/pretended" >"$work/out$rank" 2>&1 &
+            timeout 100 "$trainer" $arguments --checkpoint "$work/pretended" \
+            >"$work/out$rank" 2>&1 &
         pids="$pids $!"
         rank=$((rank + 1))
     done

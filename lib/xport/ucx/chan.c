@@ -12,10 +12,10 @@
  * again. A receiver posts receives into its staging slots, in order, but never more than the call
  * still expects, because an extra receive would take the first message of the next call.
  *
- * After its last message a rank may not poll for a long time, so a message that is complete must need
- * no poll. Over TCP, UCX copies short messages and completes them even if the socket had no room;
- * therefore only the shortest are copied (ucx_module.c). Tried: flushes of the endpoint; over TCP a
- * flush waits until the peer polls, and two ranks in 5 of 5 runs waited for ever.
+ * After its last message a rank may not poll for a long time, so a message that is complete must
+ * need no poll. Over TCP, UCX copies short messages and completes them even if the socket had no
+ * room; therefore only the shortest are copied (ucx_module.c). Tried: flushes of the endpoint; over
+ * TCP a flush waits until the peer polls, and ranks waited for ever in 5 of 5 runs.
  *
  * One thread at a time uses an end. A completion may run on any thread that polls the worker; the
  * end's thread learns of it by `done`, without the lock.

@@ -394,7 +394,7 @@ static tutti__chan_t *stuck(tutti__xport_t *xport, char *block, size_t bytes)
     return out;
 }
 
-/* A cancelled lane leaves the sender's block alone; other lanes with other peers work until then. */
+/* A cancelled lane leaves the sender's block alone. */
 static void case_cancel(void)
 {
     static const size_t bytes[] = { 8, 1 << 20 };
