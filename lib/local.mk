@@ -65,6 +65,7 @@ EXTRA_DIST += \
     %reldir%/build/tutti_flags.m4 \
     %reldir%/build/tutti_libs.m4 \
     %reldir%/build/tutti_mpi.m4 \
+    %reldir%/build/tutti_ucx.m4 \
     %reldir%/libtutti.map \
     %reldir%/rooms.txt \
     %reldir%/tuttiConfig.cmake.in

@@ -7,6 +7,7 @@ EXTRA_DIST += \
     %reldir%/debian/libtutti-dev.examples \
     %reldir%/debian/libtutti-dev.install \
     %reldir%/debian/libtutti0-openmpi.install \
+    %reldir%/debian/libtutti0-ucx.install \
     %reldir%/debian/libtutti0.install \
     %reldir%/debian/not-installed \
     %reldir%/debian/rules \

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "node/shm/shm.h"
 #include "xport/shm/shm.h"
+#include "xport/ucx/open_ucx.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,10 +45,10 @@ static void take_shape(tutti__comm_t *comm)
     };
 }
 
-/* The transport to a rank: shared memory inside a host; between hosts MPI, if it is loaded. */
+/* The transport to a rank: shared memory inside a host; between hosts UCX or MPI, if it is open. */
 static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xport_t **ret_xport)
 {
-    const char *wish = comm->conf.shared.xport;
+    const char *wish = comm->conf.shared.transport;
     int same_host = comm->topo->host_of[rank] == comm->topo->host_of[comm->topo->rank];
     int same_machine = comm->machine->index_of[rank] >= 0;
 
@@ -57,7 +58,7 @@ static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xpo
         *ret_xport = comm->shm;
     else
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "rank %u is on another host and %s", rank,
-                           strcmp(wish, "shm") == 0 ? "TUTTI_XPORT is shm"
+                           strcmp(wish, "shm") == 0 ? "TUTTI_TRANSPORT is shm"
                                                     : "there is no MPI to reach it by");
     return TUTTI_OK;
 }
@@ -97,10 +98,39 @@ static tutti_status_t open_mpi_part(tutti__comm_t *comm)
     return status;
 }
 
-static tutti_status_t open_mpi(tutti__comm_t *comm)
+/* UCX connects the hosts, because of TUTTI_TRANSPORT, or because nothing else does. Equal on all
+   ranks. */
+static int needs_ucx(const tutti__comm_t *comm)
+{
+    const char *wish = comm->conf.shared.transport;
+    int machines = 0;
+
+    for (uint32_t r = 0; r < comm->topo->size; r++)
+        machines |= comm->machine->index_of[r] < 0;
+    return comm->topo->nhosts > 1 &&
+           (strcmp(wish, "ucx") == 0 ||
+            (strcmp(wish, "auto") == 0 && comm->module == NULL && machines));
+}
+
+static tutti_status_t open_ucx(tutti__comm_t *comm)
+{
+    tutti_status_t status = tutti__xport_ucx_open(comm->boot, &comm->conf, &comm->mpi);
+
+    if (status != TUTTI_ERR_UNSUPPORTED)
+        return status;
+    return tutti__fail(status,
+                       "the ranks are on several hosts, and %s; UCX needs libucx0 and the module "
+                       "tutti/ucx.so: %.300s",
+                       comm->module == NULL ? "were started without MPI" : "TUTTI_TRANSPORT is ucx",
+                       tutti_last_error());
+}
+
+static tutti_status_t open_far(tutti__comm_t *comm)
 {
     const tutti__conf_shared_t *conf = &comm->conf.shared;
 
+    if (needs_ucx(comm))
+        return open_ucx(comm);
     if (comm->module == NULL || comm->topo->nhosts == 1)
         return TUTTI_OK;
     if (comm->world != comm)
@@ -112,7 +142,7 @@ static tutti_status_t open_mpi(tutti__comm_t *comm)
 static tutti_status_t open_xports(tutti__comm_t *comm)
 {
     uint32_t size = comm->topo->size;
-    tutti_status_t status = open_mpi(comm);
+    tutti_status_t status = open_far(comm);
 
     comm->xport = calloc(size, sizeof(*comm->xport));
     if (status == TUTTI_OK && comm->xport == NULL)
@@ -120,7 +150,11 @@ static tutti_status_t open_xports(tutti__comm_t *comm)
     for (uint32_t r = 0; status == TUTTI_OK && r < size; r++)
         if (r != comm->topo->rank)
             status = route(comm, r, &comm->xport[r]);
-    return tutti__boot_agree(comm->boot, status);
+    status = tutti__boot_agree(comm->boot, status);
+    if (status == TUTTI_OK && comm->topo->nhosts > 1 && comm->world == comm)
+        TUTTI__LOG(TUTTI__LOG_INFO, "messages between hosts: %s",
+                   comm->mpi != NULL ? comm->mpi->ops->name : "shm");
+    return status;
 }
 
 /* Fail now, and not in the first call, if an algorithm of TUTTI_ALGORITHM cannot serve. */

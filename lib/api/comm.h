@@ -29,7 +29,7 @@ struct tutti__comm {
     tutti__files_t *files; /* schedule files named by TUTTI_ALGORITHM; NULL: none */
     tutti__machine_t *machine;
     tutti__node_t *node;
-    tutti__xport_t *shm, *mpi;   /* mpi: NULL without MPI, or if all ranks are on this host */
+    tutti__xport_t *shm, *mpi;   /* mpi: between hosts, MPI or UCX; NULL: shm is for all ranks */
     tutti__xport_t **xport;      /* [size] the transport to each rank: shm or mpi */
     tutti__exec_device_t device; /* ops NULL: no device */
     tutti__lone_device_t lone;

@@ -121,6 +121,7 @@ static void tell_modules(const listener_t *to)
     put(to, "folder", dir, "", NULL);
     put(to, "mpi_openmpi.so", TUTTI__OPENMPI, "", NULL);
     put(to, "mpi_mpich.so", TUTTI__MPICH, "", NULL);
+    put(to, "ucx.so", TUTTI__UCX, "", NULL);
     put(to, "cuda.so", TUTTI__CUDA, "", NULL);
 }
 

@@ -268,6 +268,18 @@
    requests are abandoned. Chosen: they were in flight; a rank without an error sends no more. */
 #define TUTTI__MPI_GIVE_UP_NS 100000000u
 
+/* The same for UCX, before an endpoint is forced to close. Chosen: as MPI_GIVE_UP_NS. */
+#define TUTTI__UCX_GIVE_UP_NS 100000000u
+
+/* A lost endpoint of UCX: how long the side channel may take to report the reason before the call
+   fails without it. Chosen: deaths and departures are reported within milliseconds, beside busy
+   processes within scheduling intervals. */
+#define TUTTI__UCX_NEWS_NS 1000000000u
+
+/* How long closing waits for the endpoints' flushes, which need the peers to poll. Chosen: the
+   messages themselves have left; as FLUSH_MS. */
+#define TUTTI__UCX_CLOSE_NS 200000000u
+
 /* How long an abort of NCCL is awaited; it may never return. Chosen: aborts that return take
    milliseconds. */
 #define TUTTI__NCCL_ABORT_NS 3000000000u

@@ -28,6 +28,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/meet_tcp.c \
     %reldir%/module.c \
     %reldir%/module.h \
+    %reldir%/module_ucx.c \
     %reldir%/net.c \
     %reldir%/net.h \
     %reldir%/net_tcp.c \

@@ -61,6 +61,20 @@ typedef struct {
     void (*give_up)(void);
 } tutti__mpi_module_t;
 
+/* The functions of the UCX module. */
+typedef struct {
+    uint32_t abi, unused;
+    const char *name;             /* "ucx" */
+    const char *(*version)(void); /* of UCX: "1.13.1" */
+    /* One end of a transport between `size` ranks. Local. slot_bytes, credits: of its channels.
+       ret_address: the other ranks need it to connect; valid until the transport is closed. */
+    tutti_status_t (*open)(const tutti__core_t *core, uint32_t rank, uint32_t size,
+                           size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
+                           const void **ret_address, size_t *ret_bytes);
+    /* The addresses of all ranks, one every `stride` bytes; copied. Before the first channel. */
+    tutti_status_t (*connect)(tutti__xport_t *xport, const void *addresses, size_t stride);
+} tutti__ucx_module_t;
+
 /*
  * Find and open the MPI module that fits. The libmpi in this process decides; without it the
  * launcher's variables; without them the first module that opens. The module stays loaded,
@@ -68,6 +82,10 @@ typedef struct {
  * if no module fits.
  */
 tutti_status_t tutti__module_mpi(const tutti__conf_t *conf, const tutti__mpi_module_t **ret_module);
+
+/* module_ucx.c: open ucx.so. It stays loaded. TUTTI_ERR_UNSUPPORTED, with the reason, if it cannot
+   be loaded. Any thread. */
+tutti_status_t tutti__module_ucx(const tutti__conf_t *conf, const tutti__ucx_module_t **ret_module);
 
 /*
  * Open the device that conf->device names, of "NAME.so". The module stays loaded. "auto": CUDA, but

@@ -115,6 +115,8 @@ void tutti__module_describe(const tutti__conf_t *conf, const char *file, tutti__
     put_libraries(handle, put, arg);
     if (strncmp(file, "mpi_", 4) == 0)
         put_mpi(handle, put, arg);
+    else if (strcmp(file, "ucx.so") == 0)
+        put(arg, "version", ((const tutti__ucx_module_t *)module)->version(), NULL);
     else if (strcmp(file, "cuda.so") == 0)
         put_device(module, put, arg);
 }

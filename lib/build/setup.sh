@@ -8,7 +8,7 @@
 BUILD_PACKAGES="gcc libc6-dev make autoconf automake libtool pkg-config libhwloc-dev libopenmpi-dev
     openmpi-bin libjansson-dev"
 TRAIN_PACKAGES="libopenblas-dev zlib1g-dev dataset-fashion-mnist"
-TEST_PACKAGES="g++ clang binutils cmake libcmocka-dev xz-utils iproute2"
+TEST_PACKAGES="g++ clang binutils cmake libcmocka-dev libucx-dev xz-utils iproute2"
 DEBIAN_PACKAGES="build-essential debhelper debootstrap"
 PLOT_PACKAGES="gnuplot-nox" # only for --plot
 

@@ -135,9 +135,11 @@ static const row_t rows[] = {
       "    such a wait, so a call that synchronises the device (cudaFree, loading a kernel) may\n"
       "    hang until TUTTI_TIMEOUT.",
       0, 0, "host|device" },
-    { "TUTTI_XPORT", CONF_WORD, AT(shared.xport), "auto",
-      "Transport between ranks of different hosts; shm works only if the hosts are one machine.",
-      0, SIZE(shared.xport), "auto|shm|mpi" },
+    { "TUTTI_TRANSPORT", CONF_WORD, AT(shared.transport), "auto",
+      "Transport between ranks of different hosts: the MPI that started the job; UCX, which needs\n"
+      "    no MPI; shm works only if the hosts are one machine. auto: mpi if the ranks met over\n"
+      "    MPI, or else shm on one machine and ucx on several.",
+      0, SIZE(shared.transport), "auto|ucx|mpi|shm" },
     { "TUTTI_LOG", CONF_CHOICE, AT(log_level), "warn",
       "Highest level of the lines that are printed on stderr.",
       0, 0, "none|error|warn|info|debug|trace|data" },
@@ -197,6 +199,8 @@ static const row_t rows[] = {
 /* Known names that are not in the table, and prefixes. */
 static const char prefix[] = "TUTTI_";
 static const char help_name[] = "TUTTI_HELP";
+static const char old_transport[] = "TUTTI_XPORT"; /* the name of TUTTI_TRANSPORT until 0.1 */
+static const char new_transport[] = "TUTTI_TRANSPORT";
 static const char test_prefix[] = "TUTTI_TEST_"; /* of the tests' variables */
 static const char local_prefix[] = "local:";     /* of TUTTI_BOOT; see boot/meet.c */
 
@@ -416,6 +420,8 @@ static const char *nearest(const char *name)
     size_t best = tutti__parse_distance(name, help_name);
     const char *found = help_name;
 
+    if (strcmp(name, old_transport) == 0)
+        return new_transport;
     for (size_t i = 0; i < ROWS; i++) {
         size_t distance = tutti__parse_distance(name, rows[i].name);
 
@@ -449,7 +455,10 @@ static void warn_unknown(void)
     char name[64];
 
     while (tutti__conf_next_unknown(&at, name, &guess)) {
-        if (guess != NULL)
+        if (strcmp(name, old_transport) == 0)
+            TUTTI__LOG(TUTTI__LOG_WARN,
+                       "%s is the old name of %s; the next version will not know it", name, guess);
+        else if (guess != NULL)
             TUTTI__LOG(TUTTI__LOG_WARN, "%s is no setting; did you mean %s?", name, guess);
         else
             TUTTI__LOG(TUTTI__LOG_WARN, "%s is no setting; TUTTI_HELP=1 lists them", name);
@@ -514,6 +523,8 @@ static tutti_status_t read_environment(tutti__conf_t *conf)
     for (size_t i = 0; i < ROWS; i++) {
         const char *text = secure_getenv(rows[i].name);
 
+        if ((text == NULL || text[0] == '\0') && strcmp(rows[i].name, new_transport) == 0)
+            text = secure_getenv(old_transport);
         if (text == NULL || text[0] == '\0' || put(conf, &rows[i], text))
             continue;
         describe(&rows[i], allowed, sizeof(allowed));

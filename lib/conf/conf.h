@@ -41,7 +41,7 @@ typedef struct {
     uint64_t gpu_direct;          /* TUTTI_GPU_DIRECT: 1: MPI uses device memory, if it can */
     uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: streams wait for work of the host */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
-    char xport[TUTTI__CONF_TEXT];          /* TUTTI_XPORT: "auto", "shm", "mpi" between hosts */
+    char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */
 } tutti__conf_shared_t;
 
 typedef struct {

@@ -5,3 +5,4 @@ libtutti_all_la_SOURCES += \
 
 include %reldir%/shm/local.mk
 include %reldir%/mpi/local.mk
+include %reldir%/ucx/local.mk

@@ -45,7 +45,7 @@ typedef struct {
 #define TUTTI__XPORT_DIRECT 4 /* the largest number of streams of a schedule */
 
 typedef struct {
-    const char *name;    /* "shm", as in TUTTI_XPORT=shm */
+    const char *name;    /* "shm", as in TUTTI_TRANSPORT=shm */
     const char *purpose; /* one line, for users */
 
     void (*close)(tutti__xport_t *xport);

@@ -162,7 +162,7 @@ static void ranks(void)
         }
     }
     together(3, "", rank_0_decides);
-    together(4, "TUTTI_XPORT=shm", works_on_two_hosts);
+    together(4, "TUTTI_TRANSPORT=shm", works_on_two_hosts);
     together(3, "TUTTI_ALGORITHM=allreduce:ring", works_on_two_hosts);
 }
 
@@ -182,7 +182,7 @@ static void wrong(void)
        is missing. */
     together(2, "TUTTI_ALGORITHM=allreduce:node", refused_on_two_hosts);
     expect("[6] ", 2);
-    together(2, "TUTTI_XPORT=mpi", refused_on_two_hosts);
+    together(2, "TUTTI_TRANSPORT=mpi", refused_on_two_hosts);
     expect("[6] ", 2);
     together(2, "TUTTI_TIMEOUT=forever", refused);
     expect("TUTTI_TIMEOUT=forever", 2);
@@ -191,7 +191,7 @@ static void wrong(void)
     together(2, "TUTTI_CHUNK_BYTES=1X", refused);
     expect("TUTTI_CHUNK_BYTES=1X", 2);
     together(2, "TUTTI_LOG=loud", refused);
-    together(2, "TUTTI_XPORT=pigeon", refused);
+    together(2, "TUTTI_TRANSPORT=pigeon", refused);
     together(3, "TUTTI_TIMEOUT=1", incomplete);
     expect("[4] ", 2);
     alone("TUTTI_BOOT=pigeon", refused);

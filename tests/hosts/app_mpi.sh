@@ -14,8 +14,8 @@ for level in single multiple; do
     launch -np 3 $program $level
     passed 3 "app_mpi passed"
     what="$level, two hosts"
-    launch -np 2 env TUTTI_HOST_ID=a TUTTI_XPORT=mpi $program $level : \
-        -np 1 env TUTTI_HOST_ID=b TUTTI_XPORT=mpi $program $level
+    launch -np 2 env TUTTI_HOST_ID=a TUTTI_TRANSPORT=mpi $program $level : \
+        -np 1 env TUTTI_HOST_ID=b TUTTI_TRANSPORT=mpi $program $level
     passed 3 "app_mpi passed"
 done
 

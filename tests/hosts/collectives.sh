@@ -16,7 +16,7 @@ on()
     passed $(($1 + $2)) "on 2 hosts: collectives passed"
 }
 
-export TUTTI_XPORT=mpi
+export TUTTI_TRANSPORT=mpi
 on 1 1
 on 2 2
 on 3 2

@@ -22,7 +22,7 @@ on()
 }
 
 # Each mismatch is an error on every rank; they are not logged here.
-export TUTTI_XPORT=mpi TUTTI_LOG=none
+export TUTTI_TRANSPORT=mpi TUTTI_LOG=none
 program=tests/hosts/direct_check
 on 1 1
 on 2 1

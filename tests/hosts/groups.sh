@@ -13,7 +13,7 @@ for ranks in 1 3 4; do
     launch -np $ranks $program groups 3
     passed $ranks "groups passed"
 done
-export TUTTI_XPORT=mpi
+export TUTTI_TRANSPORT=mpi
 what="groups of 2 + 2"
 launch -np 2 env TUTTI_HOST_ID=a $program groups 5 : -np 2 env TUTTI_HOST_ID=b $program groups 5
 passed 4 "on 2 hosts: groups passed"

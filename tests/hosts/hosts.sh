@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ranks under mpirun on several pretended hosts: TUTTI_HOST_ID distinguishes them, and MPI connects
-# them. With TUTTI_XPORT=mpi tutti_init refuses any other transport.
+# them. With TUTTI_TRANSPORT=mpi tutti_init refuses any other transport.
 set -u
 . "$(dirname "$0")/common.sh"
 
@@ -13,7 +13,7 @@ on()
 {
     a="-np $1 env TUTTI_HOST_ID=a $program"
     b="-np $2 env TUTTI_HOST_ID=b $program"
-    what="hosts with $*: ${TUTTI_ALGORITHM:-default} $TUTTI_XPORT"
+    what="hosts with $*: ${TUTTI_ALGORITHM:-default} $TUTTI_TRANSPORT"
     if [ $# -eq 3 ]; then
         launch $a data : $b data : -np "$3" env TUTTI_HOST_ID=c $program data
         passed $(($1 + $2 + $3)) "on 3 hosts: data passed"
@@ -25,7 +25,7 @@ on()
 
 long=no
 ! is_long "three of four placings on two hosts" || long=yes
-export TUTTI_XPORT=mpi
+export TUTTI_TRANSPORT=mpi
 for TUTTI_ALGORITHM in "" allreduce:ring allreduce:recursive_doubling; do
     export TUTTI_ALGORITHM
     on 3 2
@@ -39,11 +39,11 @@ on 1 2 2
 TUTTI_ALGORITHM=broadcast:binomial,allgather:ring,barrier:dissemination
 on 2 1
 TUTTI_ALGORITHM=
-TUTTI_XPORT=shm
+TUTTI_TRANSPORT=shm
 on 2 2
 
 # Several small pieces in flight, and a second start.
-TUTTI_XPORT=mpi
+TUTTI_TRANSPORT=mpi
 export TUTTI_CHUNK_BYTES=32K TUTTI_CREDITS=1
 what="small chunks, twice"
 launch -np 2 env TUTTI_HOST_ID=a $program twice : -np 1 env TUTTI_HOST_ID=b $program twice

@@ -37,6 +37,7 @@ script_tests += \
     %reldir%/cluster_data.sh \
     %reldir%/cluster_down.sh \
     %reldir%/cluster_trainer.sh \
+    %reldir%/cluster_ucx.sh \
     %reldir%/collectives.sh \
     %reldir%/direct_check.sh \
     %reldir%/groups.sh \

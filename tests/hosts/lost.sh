@@ -25,7 +25,7 @@ for victim in 0 1 2; do
     launch --enable-recovery -np 3 $program killed $victim
     survived 2
 done
-export TUTTI_XPORT=mpi
+export TUTTI_TRANSPORT=mpi
 for victim in 0 1 3; do
     what="rank $victim of 2 + 2"
     launch --enable-recovery -np 2 env TUTTI_HOST_ID=a $program killed $victim : \

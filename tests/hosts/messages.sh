@@ -25,7 +25,7 @@ on()
 }
 
 # Each mismatch is an error on two ranks; they are not logged here.
-export TUTTI_XPORT=mpi TUTTI_LOG=none
+export TUTTI_TRANSPORT=mpi TUTTI_LOG=none
 on misfits 1 1
 on misfits 2 1
 on misfits 1 1 1

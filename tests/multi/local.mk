@@ -72,6 +72,16 @@ tests_multi_mpi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS)
 tests_multi_mpi_mpi_module_LDADD = -lpthread -ldl
 script_tests += %reldir%/mpi/mpi_module.sh
 
+# The UCX module, in the same way.
+if HAVE_UCX
+test_programs += %reldir%/ucx/ucx_module
+tests_multi_ucx_ucx_module_CPPFLAGS = $(LIB_CPPFLAGS)
+tests_multi_ucx_ucx_module_LDADD = -lpthread -ldl
+else
+EXTRA_DIST += %reldir%/ucx/ucx_module.c
+endif
+script_tests += %reldir%/ucx/ucx_module.sh %reldir%/ucx/ucx_hosts.sh
+
 script_tests += %reldir%/bench/bench_allreduce.sh %reldir%/bench/bench_cluster.sh \
     %reldir%/bench/bench_device.sh %reldir%/bench/bench_disturb.sh \
     %reldir%/bench/bench_family.sh %reldir%/bench/bench_output.sh %reldir%/bench/bench_peers.sh

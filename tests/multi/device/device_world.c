@@ -65,7 +65,7 @@ static void set_conf(gpu_rank_t *gpu)
     if (device_options.fusion_bytes > 0)
         gpu->conf.shared.fusion_bytes = device_options.fusion_bytes;
     gpu->conf.shared.device_staged_bytes = 0;
-    strcpy(gpu->conf.shared.xport, "shm");
+    strcpy(gpu->conf.shared.transport, "shm");
 }
 
 static void open_below(gpu_rank_t *gpu)

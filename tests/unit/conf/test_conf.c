@@ -134,7 +134,7 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.stall_ms, 60000);
     assert_int_equal(conf.shared.strict, 0);
     assert_string_equal(conf.shared.algorithm, "");
-    assert_string_equal(conf.shared.xport, "auto");
+    assert_string_equal(conf.shared.transport, "auto");
     assert_int_equal(conf.log_level, TUTTI__LOG_WARN);
     assert_int_equal(conf.rank, -1);
     assert_int_equal(conf.size, -1);
@@ -169,7 +169,7 @@ static void test_every_setting(void **state)
     setenv("TUTTI_STALL_WARNING", "0", 1);
     setenv("TUTTI_DETERMINISTIC", "Strict", 1);
     setenv("TUTTI_ALGORITHM", "allreduce:ring", 1);
-    setenv("TUTTI_XPORT", "MPI", 1);
+    setenv("TUTTI_TRANSPORT", "MPI", 1);
     setenv("TUTTI_LOG", "trace", 1);
     setenv("TUTTI_TEST_ISA", "AVX2", 1);
     setenv("TUTTI_HOST_ID", "left", 1);
@@ -199,7 +199,7 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.shared.stall_ms, 0);
     assert_int_equal(conf.shared.strict, 1);
     assert_string_equal(conf.shared.algorithm, "allreduce:ring");
-    assert_string_equal(conf.shared.xport, "mpi");
+    assert_string_equal(conf.shared.transport, "mpi");
     assert_int_equal(conf.log_level, TUTTI__LOG_TRACE);
     assert_string_equal(conf.isa, "avx2");
     assert_string_equal(conf.host_id, "left");
@@ -233,7 +233,7 @@ static void test_nonsense_is_refused(void **state)
                   { "TUTTI_TIMEOUT", "1000000.1", "seconds, 0.001 to 1000000" },
                   { "TUTTI_STALL_WARNING", "-1", "seconds, 0 to 1000000" },
                   { "TUTTI_DETERMINISTIC", "1", "default|strict" },
-                  { "TUTTI_XPORT", "tcp", "auto|shm|mpi" },
+                  { "TUTTI_TRANSPORT", "tcp", "auto|ucx|mpi|shm" },
                   { "TUTTI_LOG", "verbose", "none|error|warn|info|debug|trace|data" },
                   { "TUTTI_RANK", "-1", "a number, 0 to 16777215" },
                   { "TUTTI_SIZE", "0", "a number, 1 to 16777216" },

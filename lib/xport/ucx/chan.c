@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One end of a channel over UCX: tagged messages of one worker to another.
+ *
+ *      tag   | source, 24 bits | lane, 4 | stream, 4 | signature of the call, 32 |
+ *
+ * A receive matches all but the signature, and then compares it: a message of another call is a
+ * mismatch instead of a message that is never received.
+ *
+ * A sender passes the user's block to UCX, which copies short messages and fetches long ones by its
+ * rendezvous. At most one message of an end is in flight, because a stream flushes before it sends
+ * again. A receiver posts receives into its staging slots, in order, but never more than the call
+ * still expects, because an extra receive would take the first message of the next call.
+ *
+ * After its last message a rank may not poll for a long time, so a message that is complete must
+ * need no poll. Over TCP, UCX copies short messages and completes them even if the socket had no
+ * room; therefore only the shortest are copied (ucx_module.c). Tried: flushes of the endpoint; over
+ * TCP a flush waits until the peer polls, and ranks waited for ever in 5 of 5 runs.
+ *
+ * One thread at a time uses an end. A completion may run on any thread that polls the worker; the
+ * end's thread learns of it by `done`, without the lock.
+ */
+#include "xport/ucx/ucx_module.h"
+
+#include "base/constants.h"
+#include "base/time.h"
+
+#include <stdlib.h>
+
+#define SIGNATURE_BITS 32
+#define ALL_BUT_SIGNATURE (~(uint64_t)0 << SIGNATURE_BITS)
+
+static uint64_t tag_of(uint32_t source, const tutti__chan_key_t *key)
+{
+    return (uint64_t)source << 40 | (uint64_t)key->lane << 36 | (uint64_t)key->stream << 32;
+}
+
+/* The registration spares UCX the registration of each receive, where the network needs one. */
+static ucs_status_t make_slots(tutti__chan_t *chan)
+{
+    tutti__ucx_xport_t *xport = chan->xport;
+    size_t bytes = xport->stride * xport->credits;
+    ucp_mem_map_params_t params = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                                                  UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+                                    .length = bytes };
+
+    chan->bytes = aligned_alloc(TUTTI__LINE_BYTES, bytes);
+    chan->slot = calloc(xport->credits, sizeof(*chan->slot));
+    if (chan->bytes == NULL || chan->slot == NULL)
+        return UCS_ERR_NO_MEMORY;
+    params.address = chan->bytes;
+    return ucp_mem_map(xport->context, &params, &chan->memory);
+}
+
+tutti_status_t tutti__ucx_chan_open(tutti__ucx_xport_t *xport, const tutti__chan_key_t *key,
+                                    int receives, tutti__chan_t **ret_chan)
+{
+    tutti__chan_t *chan = calloc(1, sizeof(*chan));
+    ucs_status_t code = UCS_ERR_NO_MEMORY;
+
+    if (chan != NULL) {
+        chan->xport = xport;
+        chan->key = *key;
+        chan->peer = &xport->peer[key->peer];
+        chan->tag = tag_of(receives ? key->peer : xport->rank, key);
+        chan->receives = receives;
+        code = receives ? make_slots(chan) : UCS_OK;
+    }
+    if (code != UCS_OK) {
+        tutti__ucx_chan_free(chan);
+        return tutti__ucx_fail_code(code, "a channel with peer %u", key->peer);
+    }
+    *ret_chan = chan;
+    return TUTTI_OK;
+}
+
+void tutti__ucx_chan_free(tutti__chan_t *chan)
+{
+    if (chan == NULL)
+        return;
+    if (chan->memory != NULL)
+        ucp_mem_unmap(chan->xport->context, chan->memory);
+    free(chan->bytes);
+    free(chan->slot);
+    free(chan);
+}
+
+static tutti_status_t check(const tutti__chan_t *chan)
+{
+    if (TUTTI__LIKELY(chan->status == TUTTI_OK))
+        return TUTTI_OK;
+    return tutti__ucx_fail(chan->status, "ucx: the channel with peer %u has failed before",
+                           chan->key.peer);
+}
+
+static tutti_status_t broken(tutti__chan_t *chan, ucs_status_t code, const char *what)
+{
+    chan->status = tutti__ucx_fail_code(code, "%s peer %u", what, chan->key.peer);
+    return chan->status;
+}
+
+/*
+ * The message is not there yet. If the endpoint has failed, the call waits a little longer: the
+ * side channel tells the reason, and tells a rank that has left from a rank that was lost.
+ */
+static tutti_status_t again(tutti__chan_t *chan, const char *what, tutti__hint_t *hint)
+{
+    tutti__ucx_peer_t *peer = chan->peer;
+
+    if (TUTTI__UNLIKELY(tutti__load_acquire(&peer->failed)) &&
+        tutti__now_ns() - tutti__load64_acquire(&peer->failed_ns) > TUTTI__UCX_NEWS_NS)
+        return broken(chan, peer->why, what);
+    *hint = (tutti__hint_t){ .peer = (int32_t)chan->key.peer };
+    return TUTTI__AGAIN;
+}
+
+/* ---- sender ---- */
+
+static void on_sent(void *request, ucs_status_t status, void *arg)
+{
+    tutti__chan_t *chan = arg;
+
+    chan->result = status;
+    chan->request = NULL;
+    ucp_request_free(request);
+    tutti__store_release(&chan->done, 1);
+}
+
+/* What UCX has returned for the sender's message. Under the lock. */
+static void begun(tutti__chan_t *chan, ucs_status_ptr_t request)
+{
+    chan->is_sending = 1;
+    if (UCS_PTR_IS_PTR(request)) {
+        chan->request = request;
+        return;
+    }
+    chan->result = UCS_PTR_STATUS(request);
+    tutti__store_release(&chan->done, 1);
+}
+
+/* A lost endpoint fails the sends in flight; see again(). */
+static tutti_status_t drain(tutti__chan_t *chan, tutti__hint_t *hint)
+{
+    if (chan->is_sending) {
+        if (!tutti__load_acquire(&chan->done)) {
+            tutti__ucx_advance(chan->xport);
+            if (!tutti__load_acquire(&chan->done))
+                return again(chan, "sending to", hint);
+        }
+        if (TUTTI__UNLIKELY(chan->result != UCS_OK)) {
+            tutti__ucx_lost(chan->peer, chan->result);
+            return again(chan, "sending to", hint);
+        }
+        chan->is_sending = 0;
+    }
+    return TUTTI_OK;
+}
+
+/* OK: the message was passed to UCX. Under the lock. */
+static ucs_status_t post_send(tutti__chan_t *chan, const void *data, size_t bytes,
+                              uint32_t signature)
+{
+    const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                        UCP_OP_ATTR_FIELD_USER_DATA |
+                                                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+                                        .cb.send = on_sent,
+                                        .user_data = chan,
+                                        .memory_type = UCS_MEMORY_TYPE_HOST };
+    tutti__ucx_peer_t *peer = chan->peer;
+    ucs_status_t code = tutti__ucx_reach(peer);
+
+    if (code != UCS_OK)
+        return code;
+    tutti__store_relaxed(&chan->done, 0);
+    begun(chan, ucp_tag_send_nbx(peer->ep, data, bytes, chan->tag | signature, &param));
+    return UCS_OK;
+}
+
+tutti_status_t tutti__ucx_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
+                                    uint32_t signature, int *ret_pending, tutti__hint_t *hint)
+{
+    tutti_status_t status = check(chan);
+    ucs_status_t code;
+
+    if (status != TUTTI_OK)
+        return status;
+    if (TUTTI__UNLIKELY(bytes > chan->xport->slot_bytes))
+        return tutti__ucx_fail(TUTTI_ERR_INTERNAL, "ucx: a message of %zu bytes, slots have %zu",
+                               bytes, chan->xport->slot_bytes);
+    status = drain(chan, hint);
+    if (status != TUTTI_OK)
+        return status;
+    if (TUTTI__UNLIKELY(tutti__load_acquire(&chan->peer->failed)))
+        return again(chan, "sending to", hint);
+    pthread_mutex_lock(&chan->xport->lock);
+    code = post_send(chan, data, bytes, signature);
+    pthread_mutex_unlock(&chan->xport->lock);
+    if (code != UCS_OK)
+        return broken(chan, code, "connecting to");
+    status = tutti__load_acquire(&chan->done) ? drain(chan, hint) : TUTTI__AGAIN;
+    if (status != TUTTI_OK && status != TUTTI__AGAIN)
+        return status;
+    *ret_pending = status == TUTTI__AGAIN;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__ucx_chan_flush(tutti__chan_t *chan, tutti__hint_t *hint)
+{
+    tutti_status_t status = check(chan);
+
+    return status == TUTTI_OK ? drain(chan, hint) : status;
+}
+
+/* ---- receiver ---- */
+
+static void on_arrival(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                       void *arg)
+{
+    tutti__ucx_slot_t *slot = arg;
+
+    slot->result = status;
+    slot->bytes = info->length;
+    slot->signature = (uint32_t)info->sender_tag;
+    slot->request = NULL;
+    ucp_request_free(request);
+    tutti__store_release(&slot->done, 1);
+}
+
+/* Post one receive. If its message is here already, the completion runs before UCX's function
+   returns. Under the lock. */
+static ucs_status_t post_one(tutti__chan_t *chan, uint32_t index)
+{
+    const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                        UCP_OP_ATTR_FIELD_USER_DATA |
+                                                        UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                                                        UCP_OP_ATTR_FIELD_MEMH |
+                                                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                                        .cb.recv = on_arrival,
+                                        .user_data = &chan->slot[index],
+                                        .memory_type = UCS_MEMORY_TYPE_HOST,
+                                        .memh = chan->memory };
+    tutti__ucx_xport_t *xport = chan->xport;
+    tutti__ucx_slot_t *slot = &chan->slot[index];
+    ucs_status_ptr_t request;
+
+    tutti__store_relaxed(&slot->done, 0);
+    request = ucp_tag_recv_nbx(xport->worker, chan->bytes + xport->stride * index,
+                               xport->slot_bytes, chan->tag, ALL_BUT_SIGNATURE, &param);
+    if (UCS_PTR_IS_ERR(request))
+        return UCS_PTR_STATUS(request);
+    if (!tutti__load_relaxed(&slot->done))
+        slot->request = request;
+    return UCS_OK;
+}
+
+/* Post receives as far as slots and expected messages allow. */
+static tutti_status_t post(tutti__chan_t *chan)
+{
+    tutti__ucx_xport_t *xport = chan->xport;
+    ucs_status_t code = UCS_OK;
+
+    if (chan->expected == 0 || chan->posted == xport->credits)
+        return TUTTI_OK;
+    pthread_mutex_lock(&xport->lock);
+    while (code == UCS_OK && chan->expected > 0 && chan->posted < xport->credits) {
+        code = post_one(chan, (chan->head + chan->posted) % xport->credits);
+        chan->posted += code == UCS_OK;
+        chan->expected -= code == UCS_OK;
+    }
+    pthread_mutex_unlock(&xport->lock);
+    return code == UCS_OK ? TUTTI_OK : broken(chan, code, "posting a receive from");
+}
+
+tutti_status_t tutti__ucx_chan_expect(tutti__chan_t *chan, size_t messages)
+{
+    tutti_status_t status = check(chan);
+
+    if (status != TUTTI_OK)
+        return status;
+    chan->expected += messages;
+    return post(chan);
+}
+
+/* The head slot's message has failed, or is not the one that the call expects. */
+static tutti_status_t wrong(tutti__chan_t *chan, const tutti__ucx_slot_t *slot, size_t bytes,
+                            tutti__hint_t *hint)
+{
+    int is_long = slot->result == UCS_ERR_MESSAGE_TRUNCATED;
+
+    if (slot->result != UCS_OK && !is_long) {
+        tutti__ucx_lost(chan->peer, slot->result);
+        return again(chan, "receiving from", hint);
+    }
+    chan->status = TUTTI_ERR_MISMATCH;
+    if (slot->bytes != bytes || is_long)
+        return tutti__ucx_fail(TUTTI_ERR_MISMATCH,
+                               "ucx: peer %u sent %s%zu bytes where this rank expects %zu: the "
+                               "ranks called different collectives or counts",
+                               chan->key.peer, is_long ? "more than " : "",
+                               is_long ? chan->xport->slot_bytes : slot->bytes, bytes);
+    return tutti__ucx_fail(TUTTI_ERR_MISMATCH,
+                           "ucx: peer %u has another collective, type, operation or count",
+                           chan->key.peer);
+}
+
+tutti_status_t tutti__ucx_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
+                                    const void **ret_data, tutti__hint_t *hint)
+{
+    const tutti__ucx_slot_t *slot = &chan->slot[chan->head];
+    tutti_status_t status = check(chan);
+
+    if (status != TUTTI_OK)
+        return status;
+    if (TUTTI__UNLIKELY(chan->posted == 0))
+        return tutti__ucx_fail(TUTTI_ERR_INTERNAL, "ucx: nothing is expected from peer %u",
+                               chan->key.peer);
+    if (!tutti__load_acquire(&slot->done)) {
+        tutti__ucx_advance(chan->xport);
+        if (!tutti__load_acquire(&slot->done))
+            return again(chan, "receiving from", hint);
+    }
+    if (TUTTI__UNLIKELY(slot->result != UCS_OK || slot->bytes != bytes ||
+                        slot->signature != signature))
+        return wrong(chan, slot, bytes, hint);
+    *ret_data = chan->bytes + chan->xport->stride * chan->head;
+    return TUTTI_OK;
+}
+
+/* An error of posting is returned by the next call: it ends the channel. */
+void tutti__ucx_chan_release(tutti__chan_t *chan)
+{
+    if (chan->status != TUTTI_OK)
+        return;
+    chan->head = (chan->head + 1) % chan->xport->credits;
+    chan->posted--;
+    (void)post(chan);
+}
+
+/* ---- the end ---- */
+
+void tutti__ucx_chan_cancel(tutti__chan_t *chan)
+{
+    chan->expected = 0;
+    for (uint32_t i = 0; i < chan->posted; i++) {
+        tutti__ucx_slot_t *slot = &chan->slot[(chan->head + i) % chan->xport->credits];
+
+        if (slot->request != NULL)
+            ucp_request_cancel(chan->xport->worker, slot->request);
+    }
+}
+
+uint32_t tutti__ucx_chan_pending(const tutti__chan_t *chan)
+{
+    uint32_t pending = chan->request != NULL;
+
+    for (uint32_t i = 0; i < chan->posted; i++)
+        pending += chan->slot[(chan->head + i) % chan->xport->credits].request != NULL;
+    return pending;
+}

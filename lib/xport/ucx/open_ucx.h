@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The transport over UCX, which a module provides. */
+#ifndef TUTTI__XPORT_OPEN_UCX_H
+#define TUTTI__XPORT_OPEN_UCX_H
+
+#include "boot/boot.h"
+#include "xport/xport.h"
+
+/*
+ * Open the module, and a transport between all ranks of boot. Collective; fails on all ranks or on
+ * none. TUTTI_ERR_UNSUPPORTED, with the reason, if the module or UCX cannot be loaded on a rank.
+ */
+tutti_status_t tutti__xport_ucx_open(tutti__boot_t *boot, const tutti__conf_t *conf,
+                                     tutti__xport_t **ret_xport);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The UCX of this process: its context, which the transports of all communicators share, and its
+ * settings.
+ *
+ * The program's UCX_* variables hold. Where a variable is not set, the module changes two defaults
+ * for its own context only, never in the environment: see choose(). UCX looks for the memory type
+ * of each buffer unless a call names it; the calls here do, so no hook for memory is installed on
+ * a host without InfiniBand.
+ *
+ * UCX installs signal handlers when it is loaded, whatever its settings. The core puts back the
+ * program's after it has loaded this module (boot/module_ucx.c).
+ *
+ * UCX has a thread of its own for connections. A forked child does not have it, so a child of a
+ * process with an open context cannot use UCX.
+ */
+#include "xport/ucx/ucx_module.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t lock; /* protects the fields below */
+    const tutti__core_t *core;
+    ucp_context_h context;
+    uint32_t users;
+    pid_t pid; /* of the process that opened it */
+} ucx = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+tutti_status_t tutti__ucx_fail(tutti_status_t status, const char *fmt, ...)
+{
+    char text[TUTTI__ERROR_BYTES];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    return ucx.core->fail(status, text);
+}
+
+tutti_status_t tutti__ucx_fail_code(ucs_status_t code, const char *fmt, ...)
+{
+    char what[TUTTI__ERROR_BYTES];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(what, sizeof(what), fmt, args);
+    va_end(args);
+    return tutti__ucx_fail(code == UCS_ERR_NO_MEMORY ? TUTTI_ERR_NO_MEMORY : TUTTI_ERR_TRANSPORT,
+                           "ucx: %.300s: %.100s", what, ucs_status_string(code));
+}
+
+void tutti__ucx_log(tutti__log_level_t level, const char *fmt, ...)
+{
+    char text[TUTTI__ERROR_BYTES];
+    va_list args;
+
+    if (!ucx.core->log_on(level))
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    ucx.core->log(level, text);
+}
+
+void tutti__ucx_block_signals(sigset_t *ret_before)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, ret_before);
+}
+
+void tutti__ucx_restore_signals(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/* Does TCP count among the transports of this setting, UCX_TLS? */
+static int has_tcp(const char *transports)
+{
+    size_t length = strcspn(transports, "\n");
+    const char *found = strstr(transports, "tcp");
+
+    return transports[0] != '^' && found != NULL && found < transports + length;
+}
+
+/* Until 1.13, UCX takes a transport's setting by its name without the transport. */
+static const char *put_enable(void)
+{
+    unsigned major, minor, release;
+
+    ucp_get_version(&major, &minor, &release);
+    return major == 1 && minor <= 13 ? "PUT_ENABLE" : "TCP_PUT_ENABLE";
+}
+
+/*
+ * The ranks of a host do not use UCX between them, so its shared memory is left out: it would take
+ * room in /dev/shm, which is small in containers, and UCX ends the process if there is none.
+ *
+ * TCP sends long messages as messages, not as writes to remote memory ("put"), which the peer must
+ * acknowledge by a poll; and from 1 KiB on without a copy, so that they are complete only when the
+ * socket has them: see chan.c.
+ */
+static void choose(ucp_config_t *config)
+{
+    static const char name[] = "UCX_TLS=";
+    char *text = NULL, *transports;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+
+    if (file == NULL)
+        return;
+    ucp_config_print(config, file, NULL, UCS_CONFIG_PRINT_CONFIG);
+    fclose(file);
+    transports = text != NULL ? strstr(text, name) : NULL;
+    if (transports != NULL) {
+        int is_default = strncmp(transports + strlen(name), "all\n", 4) == 0;
+
+        if (is_default)
+            ucp_config_modify(config, "TLS", "^posix,sysv");
+        /* UCX warns of a setting of a transport that it does not open. */
+        if (is_default || has_tcp(transports + strlen(name)))
+            ucp_config_modify(config, put_enable(), "n");
+        ucp_config_modify(config, "ZCOPY_THRESH", "1k");
+    }
+    free(text);
+}
+
+/* Under the lock. */
+static ucs_status_t make_context(uint32_t size)
+{
+    const ucp_params_t params = { .field_mask =
+                                      UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_TAG_SENDER_MASK |
+                                      UCP_PARAM_FIELD_MT_WORKERS_SHARED |
+                                      UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
+                                  .features = UCP_FEATURE_TAG,
+                                  .tag_sender_mask = ~(uint64_t)0 << 40,
+                                  .mt_workers_shared = 1,
+                                  .estimated_num_eps = size,
+                                  .name = "tutti" };
+    ucp_config_t *config;
+    ucs_status_t code = ucp_config_read(NULL, NULL, &config);
+    sigset_t before;
+
+    if (code != UCS_OK)
+        return code;
+    choose(config);
+    tutti__ucx_block_signals(&before);
+    code = ucp_init(&params, config, &ucx.context);
+    tutti__ucx_restore_signals(&before);
+    ucp_config_release(config);
+    return code;
+}
+
+tutti_status_t tutti__ucx_take_context(const tutti__core_t *core, uint32_t size,
+                                       ucp_context_h *ret_context)
+{
+    tutti_status_t status = TUTTI_OK;
+    ucs_status_t code = UCS_OK;
+    int is_first;
+
+    pthread_mutex_lock(&ucx.lock);
+    ucx.core = core;
+    is_first = ucx.users == 0;
+    if (!is_first && ucx.pid != getpid())
+        status = tutti__ucx_fail(TUTTI_ERR_UNSUPPORTED,
+                                 "ucx: this process was forked while its parent used UCX");
+    else if (is_first)
+        code = make_context(size);
+    if (code != UCS_OK)
+        status = tutti__ucx_fail_code(code, "opening UCX");
+    if (status == TUTTI_OK) {
+        ucx.pid = getpid();
+        ucx.users++;
+        *ret_context = ucx.context;
+    }
+    pthread_mutex_unlock(&ucx.lock);
+    if (status == TUTTI_OK && is_first)
+        tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: version %s", ucp_get_version_string());
+    return status;
+}
+
+void tutti__ucx_drop_context(void)
+{
+    pthread_mutex_lock(&ucx.lock);
+    if (--ucx.users == 0)
+        ucp_cleanup(ucx.context);
+    pthread_mutex_unlock(&ucx.lock);
+}
+
+/* The one symbol of the module. */
+TUTTI_API extern const tutti__ucx_module_t tutti_module;
+
+const tutti__ucx_module_t tutti_module = {
+    .abi = TUTTI__MODULE_ABI,
+    .name = "ucx",
+    .version = ucp_get_version_string,
+    .open = tutti__ucx_open,
+    .connect = tutti__ucx_connect,
+};

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Declarations for the files of the UCX module: the process's context, one transport, its channels.
+ *
+ * A transport has one worker and one lock. All calls to UCX for the worker are made under the lock,
+ * and UCX's callbacks run inside these calls, so under the lock as well. No call waits under it.
+ */
+#ifndef TUTTI__XPORT_UCX_MODULE_H
+#define TUTTI__XPORT_UCX_MODULE_H
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "boot/module.h"
+#include "xport/xport.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <ucp/api/ucp.h>
+
+typedef struct tutti__ucx_xport tutti__ucx_xport_t;
+
+/* The rank at the other end of an endpoint. */
+typedef struct {
+    tutti__ucx_xport_t *xport;
+    const ucp_address_t *address;
+    tutti__word_t failed;      /* UCX has reported the endpoint as lost; failed_ns is valid */
+    tutti__word64_t failed_ns; /* when */
+    /* Under the transport's lock: */
+    ucp_ep_h ep;      /* NULL: no message was sent yet, or closed */
+    ucs_status_t why; /* it failed */
+} tutti__ucx_peer_t;
+
+/* One posted receive. */
+typedef struct {
+    void *request;      /* of UCX, under the lock; NULL: complete */
+    tutti__word_t done; /* release, by the completion: the fields below are valid */
+    ucs_status_t result;
+    size_t bytes;
+    uint32_t signature;
+} tutti__ucx_slot_t;
+
+typedef enum {
+    TUTTI__UCX_IDLE,
+    TUTTI__UCX_SENDING,
+    TUTTI__UCX_FLUSHING
+} tutti__ucx_state_t;
+
+/* One end of a channel. */
+struct tutti__chan {
+    tutti__ucx_xport_t *xport;
+    tutti__chan_t *next; /* in the same lane */
+    tutti__chan_key_t key;
+    tutti__ucx_peer_t *peer;
+    uint64_t tag; /* without signature */
+    int receives;
+    tutti_status_t status; /* the first error; it ends the channel */
+
+    /* Sender: */
+    int is_sending;     /* a message is in flight, or its end was not noticed yet */
+    void *request;      /* of UCX, under the lock; NULL: complete */
+    tutti__word_t done; /* as in a slot */
+    ucs_status_t result;
+
+    /* Receiver: `posted` slots from `head` on are posted or lent, in order. */
+    unsigned char *bytes; /* [credits x stride] */
+    tutti__ucx_slot_t *slot;
+    ucp_mem_h memory; /* registration of `bytes` */
+    uint32_t head, posted;
+    size_t expected; /* messages of this call that are not posted yet */
+};
+
+struct tutti__ucx_xport {
+    tutti__xport_t base;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ucp_address_t *address; /* of this worker */
+    size_t address_bytes;
+    pthread_mutex_t lock;
+    uint32_t rank, size, credits;
+    size_t slot_bytes, stride;
+    char *addresses;                    /* of all workers; [size] with the same distance */
+    tutti__ucx_peer_t *peer;            /* [size] */
+    tutti__chan_t *chans[TUTTI__LANES]; /* each list belongs to the lane's thread */
+    tutti__word_t cancelled; /* a lane was cancelled: peers may not complete what is in flight */
+};
+
+/* ucx_module.c: the context of this process, shared by its transports */
+tutti_status_t tutti__ucx_take_context(const tutti__core_t *core, uint32_t size,
+                                       ucp_context_h *ret_context);
+void tutti__ucx_drop_context(void);
+
+tutti_status_t tutti__ucx_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+/* For a call to UCX that failed: "ucx: <what>: <UCX's text>". */
+tutti_status_t tutti__ucx_fail_code(ucs_status_t code, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+void tutti__ucx_log(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
+
+/* Around a call that may start UCX's thread: the thread inherits the mask, so it takes no signal of
+   the program. */
+void tutti__ucx_block_signals(sigset_t *ret_before);
+void tutti__ucx_restore_signals(const sigset_t *before);
+
+/* xport.c */
+tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_t size,
+                               size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
+                               const void **ret_address, size_t *ret_bytes);
+tutti_status_t tutti__ucx_connect(tutti__xport_t *xport, const void *addresses, size_t stride);
+/* Poll the worker, unless another thread does so: then that one's polling serves this thread. */
+void tutti__ucx_advance(tutti__ucx_xport_t *xport);
+/* The peer's endpoint, made now if there is none. Under the lock. */
+ucs_status_t tutti__ucx_reach(tutti__ucx_peer_t *peer);
+/* The endpoint is lost. Not under the lock. */
+void tutti__ucx_lost(tutti__ucx_peer_t *peer, ucs_status_t why);
+
+/* chan.c: the functions of the table for one channel */
+tutti_status_t tutti__ucx_chan_open(tutti__ucx_xport_t *xport, const tutti__chan_key_t *key,
+                                    int receives, tutti__chan_t **ret_chan);
+/* No message of the channel is in flight, or the worker is gone. */
+void tutti__ucx_chan_free(tutti__chan_t *chan);
+tutti_status_t tutti__ucx_chan_send(tutti__chan_t *chan, const void *data, size_t bytes,
+                                    uint32_t signature, int *ret_pending, tutti__hint_t *hint);
+tutti_status_t tutti__ucx_chan_flush(tutti__chan_t *chan, tutti__hint_t *hint);
+tutti_status_t tutti__ucx_chan_expect(tutti__chan_t *chan, size_t messages);
+tutti_status_t tutti__ucx_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
+                                    const void **ret_data, tutti__hint_t *hint);
+void tutti__ucx_chan_release(tutti__chan_t *chan);
+/* Cancel the receives; count the messages in flight. Under the lock. */
+void tutti__ucx_chan_cancel(tutti__chan_t *chan);
+uint32_t tutti__ucx_chan_pending(const tutti__chan_t *chan);
+
+#endif

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The transport over UCX: one worker per communicator, under one lock.
+ *
+ * Different threads use different lanes at the same time, so a worker of each lane would need no
+ * lock. But it would need five times the sockets, listeners, addresses and memory, in each group as
+ * well; and a lane's messages would advance only while that lane is stepped. With one worker, a
+ * thread that finds the lock taken does not wait: the holder polls the worker for all lanes, and a
+ * message's completion is a word that the lane's thread reads without the lock.
+ *
+ * Endpoints are made at the first message to a peer, with error mode PEER: a peer that dies ends
+ * its endpoint, and with it the messages in flight. UCX then excludes its shared memory, which
+ * cannot detect deaths; the ranks of a host have a transport of their own.
+ *
+ * Never waits, except in cancel() and close(): these give messages in flight a tenth of a second,
+ * then force their endpoints to close. After that UCX touches no buffer of a caller.
+ */
+#include "xport/ucx/ucx_module.h"
+
+#include "base/constants.h"
+#include "base/time.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_STREAMS = 16,
+    MAX_RANKS = 1 << 24
+};
+
+static tutti__ucx_xport_t *mine(tutti__xport_t *base)
+{
+    return (tutti__ucx_xport_t *)base;
+}
+
+void tutti__ucx_advance(tutti__ucx_xport_t *xport)
+{
+    if (pthread_mutex_trylock(&xport->lock) != 0)
+        return;
+    ucp_worker_progress(xport->worker);
+    pthread_mutex_unlock(&xport->lock);
+}
+
+/* ---- endpoints ---- */
+
+/* Under the lock. */
+static void mark_lost(tutti__ucx_peer_t *peer, ucs_status_t status)
+{
+    if (tutti__load_relaxed(&peer->failed))
+        return;
+    peer->why = status;
+    tutti__store64_release(&peer->failed_ns, tutti__now_ns());
+    tutti__store_release(&peer->failed, 1);
+    tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: the connection to peer %u is lost: %s",
+                   (uint32_t)(peer - peer->xport->peer), ucs_status_string(status));
+}
+
+void tutti__ucx_lost(tutti__ucx_peer_t *peer, ucs_status_t why)
+{
+    pthread_mutex_lock(&peer->xport->lock);
+    mark_lost(peer, why);
+    pthread_mutex_unlock(&peer->xport->lock);
+}
+
+/* Runs inside a poll of the worker. */
+static void on_failure(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    (void)ep; /* close() closes it */
+    mark_lost(arg, status);
+}
+
+ucs_status_t tutti__ucx_reach(tutti__ucx_peer_t *peer)
+{
+    const ucp_ep_params_t params = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                                   UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                                   UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                                     .address = peer->address,
+                                     .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                                     .err_handler = { on_failure, peer } };
+    ucs_status_t code;
+    sigset_t before;
+
+    if (TUTTI__LIKELY(peer->ep != NULL))
+        return UCS_OK;
+    if (tutti__load_relaxed(&peer->failed))
+        return peer->why;
+    tutti__ucx_block_signals(&before);
+    code = ucp_ep_create(peer->xport->worker, &params, &peer->ep);
+    tutti__ucx_restore_signals(&before);
+    if (code != UCS_OK)
+        peer->ep = NULL;
+    return code;
+}
+
+/* A close that takes time: its request, freed by the caller. Under the lock. */
+static void *begin_close(tutti__ucx_peer_t *peer, int forced)
+{
+    const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                        .flags = forced ? UCP_EP_CLOSE_FLAG_FORCE : 0 };
+    ucs_status_ptr_t request;
+
+    if (peer->ep == NULL)
+        return NULL;
+    request = ucp_ep_close_nbx(peer->ep, &param);
+    peer->ep = NULL;
+    return UCS_PTR_IS_PTR(request) ? request : NULL;
+}
+
+/* Poll until the close is done; at most until the deadline. 0: it is not done. */
+static int end_close(tutti__ucx_xport_t *xport, void *request, uint64_t deadline_ns)
+{
+    ucs_status_t code = UCS_INPROGRESS;
+
+    if (request == NULL)
+        return 1;
+    for (;;) {
+        pthread_mutex_lock(&xport->lock);
+        ucp_worker_progress(xport->worker);
+        code = ucp_request_check_status(request);
+        if (code != UCS_INPROGRESS || tutti__now_ns() > deadline_ns)
+            break;
+        pthread_mutex_unlock(&xport->lock);
+        sched_yield();
+    }
+    ucp_request_free(request);
+    pthread_mutex_unlock(&xport->lock);
+    return code != UCS_INPROGRESS;
+}
+
+static void force(tutti__ucx_peer_t *peer)
+{
+    tutti__ucx_xport_t *xport = peer->xport;
+    void *request;
+
+    pthread_mutex_lock(&xport->lock);
+    if (peer->ep != NULL)
+        mark_lost(peer, UCS_ERR_CANCELED);
+    request = begin_close(peer, 1);
+    pthread_mutex_unlock(&xport->lock);
+    (void)end_close(xport, request, tutti__now_ns() + TUTTI__UCX_GIVE_UP_NS);
+}
+
+/* ---- lanes ---- */
+
+static uint32_t pending_in(tutti__ucx_xport_t *xport, uint32_t lane)
+{
+    uint32_t pending = 0;
+
+    for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
+        pending += tutti__ucx_chan_pending(chan);
+    return pending;
+}
+
+/* Poll until no message of the lane is in flight, for a tenth of a second; how many are left? */
+static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
+{
+    uint64_t start = tutti__now_ns();
+    uint32_t pending;
+
+    for (;;) {
+        pthread_mutex_lock(&xport->lock);
+        pending = pending_in(xport, lane);
+        if (pending > 0) {
+            ucp_worker_progress(xport->worker);
+            pending = pending_in(xport, lane);
+        }
+        pthread_mutex_unlock(&xport->lock);
+        if (pending == 0 || tutti__now_ns() - start > TUTTI__UCX_GIVE_UP_NS)
+            return pending;
+        sched_yield();
+    }
+}
+
+/*
+ * Abandon the messages in flight of a lane. A receive is cancelled, unless its message is arriving.
+ * A send cannot be cancelled: if its peer does not take it soon, its endpoint is forced to close,
+ * which ends all that is in flight with this peer, in the other lanes as well. The communicator is
+ * ending anyway.
+ */
+static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
+{
+    uint32_t pending;
+
+    pthread_mutex_lock(&xport->lock);
+    for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
+        tutti__ucx_chan_cancel(chan);
+    pthread_mutex_unlock(&xport->lock);
+    if (settle(xport, lane) == 0)
+        return;
+    for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next) {
+        pthread_mutex_lock(&xport->lock);
+        pending = tutti__ucx_chan_pending(chan);
+        pthread_mutex_unlock(&xport->lock);
+        if (pending > 0)
+            force(chan->peer);
+    }
+    pending = settle(xport, lane);
+    if (pending > 0)
+        tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: lane %u: %u messages end with the worker", lane,
+                       pending);
+}
+
+/* The peers' messages of the failed call may still arrive, so the lane ends. */
+static void xport_cancel(tutti__xport_t *base, uint32_t lane)
+{
+    tutti__ucx_xport_t *xport = mine(base);
+
+    if (lane >= TUTTI__LANES || xport->chans[lane] == NULL)
+        return;
+    tutti__store_release(&xport->cancelled, 1);
+    end_lane(xport, lane);
+    for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
+        if (chan->status == TUTTI_OK)
+            chan->status = TUTTI_ERR_TRANSPORT;
+}
+
+/* ---- closing ---- */
+
+/* Close all endpoints, after their messages have left; by force if a rank has failed. */
+static void close_eps(tutti__ucx_xport_t *xport)
+{
+    int forced = (int)tutti__load_acquire(&xport->cancelled);
+    uint64_t deadline = tutti__now_ns() + TUTTI__UCX_CLOSE_NS;
+    void **request = calloc(xport->size, sizeof(*request));
+
+    pthread_mutex_lock(&xport->lock);
+    for (uint32_t r = 0; r < xport->size; r++) {
+        tutti__ucx_peer_t *peer = &xport->peer[r];
+        void *closing = begin_close(peer, forced || tutti__load_relaxed(&peer->failed));
+
+        if (request != NULL)
+            request[r] = closing;
+        else if (closing != NULL)
+            ucp_request_free(closing);
+    }
+    pthread_mutex_unlock(&xport->lock);
+    for (uint32_t r = 0; request != NULL && r < xport->size; r++)
+        if (!end_close(xport, request[r], deadline))
+            tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: peer %u does not take its last messages", r);
+    free(request);
+}
+
+/* Messages that were not received, of calls that failed: UCX would warn of them. */
+static void discard_unexpected(tutti__ucx_xport_t *xport)
+{
+    const ucp_request_param_t param = { .op_attr_mask = 0 };
+    ucp_tag_message_h message;
+    ucp_tag_recv_info_t info;
+    char nothing[1];
+
+    ucp_worker_progress(xport->worker);
+    while ((message = ucp_tag_probe_nb(xport->worker, 0, 0, 1, &info)) != NULL) {
+        void *request = ucp_tag_msg_recv_nbx(xport->worker, nothing, 0, message, &param);
+
+        if (UCS_PTR_IS_PTR(request))
+            ucp_request_free(request);
+    }
+}
+
+static void xport_close(tutti__xport_t *base)
+{
+    tutti__ucx_xport_t *xport = mine(base);
+    tutti__chan_t *chan;
+
+    if (xport == NULL)
+        return;
+    for (uint32_t lane = 0; lane < TUTTI__LANES; lane++)
+        end_lane(xport, lane);
+    if (xport->peer != NULL)
+        close_eps(xport);
+    if (xport->worker != NULL) {
+        discard_unexpected(xport);
+        if (xport->address != NULL)
+            ucp_worker_release_address(xport->worker, xport->address);
+        ucp_worker_destroy(xport->worker);
+    }
+    for (uint32_t lane = 0; lane < TUTTI__LANES; lane++) {
+        while ((chan = xport->chans[lane]) != NULL) {
+            xport->chans[lane] = chan->next;
+            tutti__ucx_chan_free(chan);
+        }
+    }
+    tutti__ucx_drop_context();
+    pthread_mutex_destroy(&xport->lock);
+    free(xport->addresses);
+    free(xport->peer);
+    free(xport);
+}
+
+/* ---- opening ---- */
+
+static tutti_status_t open_end(tutti__xport_t *base, const tutti__chan_key_t *key, int receives,
+                               tutti__chan_t **ret_chan)
+{
+    tutti__ucx_xport_t *xport = mine(base);
+    tutti__chan_t *chan;
+    tutti_status_t status;
+
+    if (key->lane >= TUTTI__LANES || key->stream >= MAX_STREAMS || key->peer >= xport->size ||
+        key->slot_bytes > 0)
+        return tutti__ucx_fail(TUTTI_ERR_INTERNAL, "ucx: no channel of lane %u, peer %u, stream %u",
+                               key->lane, key->peer, key->stream);
+    chan = xport->chans[key->lane];
+    while (chan != NULL && (chan->key.peer != key->peer || chan->key.stream != key->stream ||
+                            chan->receives != receives))
+        chan = chan->next;
+    if (chan == NULL) {
+        status = tutti__ucx_chan_open(xport, key, receives, &chan);
+        if (status != TUTTI_OK)
+            return status;
+        chan->next = xport->chans[key->lane];
+        xport->chans[key->lane] = chan;
+    }
+    *ret_chan = chan;
+    return TUTTI_OK;
+}
+
+static tutti_status_t open_send(tutti__xport_t *base, const tutti__chan_key_t *key,
+                                tutti__chan_t **ret_chan)
+{
+    return open_end(base, key, 0, ret_chan);
+}
+
+static tutti_status_t open_recv(tutti__xport_t *base, const tutti__chan_key_t *key,
+                                tutti__chan_t **ret_chan)
+{
+    return open_end(base, key, 1, ret_chan);
+}
+
+static tutti_status_t xport_progress(tutti__xport_t *base)
+{
+    tutti__ucx_advance(mine(base));
+    return TUTTI_OK;
+}
+
+static int xport_may_progress(tutti__xport_t *base, int is_engine)
+{
+    (void)base, (void)is_engine;
+    return 1;
+}
+
+static const tutti__xport_ops_t ops = {
+    .name = "ucx",
+    .purpose = "messages over UCX: InfiniBand, RoCE or TCP",
+    .close = xport_close,
+    .open_send = open_send,
+    .open_recv = open_recv,
+    .send = tutti__ucx_chan_send,
+    .flush = tutti__ucx_chan_flush,
+    .expect = tutti__ucx_chan_expect,
+    .view = tutti__ucx_chan_view,
+    .release = tutti__ucx_chan_release,
+    .progress = xport_progress,
+    .may_progress = xport_may_progress,
+    .cancel = xport_cancel,
+};
+
+static ucs_status_t make_worker(tutti__ucx_xport_t *xport)
+{
+    const ucp_worker_params_t params = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED };
+    ucs_status_t code;
+    sigset_t before;
+
+    tutti__ucx_block_signals(&before);
+    code = ucp_worker_create(xport->context, &params, &xport->worker);
+    if (code == UCS_OK)
+        code = ucp_worker_get_address(xport->worker, &xport->address, &xport->address_bytes);
+    else
+        xport->worker = NULL;
+    tutti__ucx_restore_signals(&before);
+    return code;
+}
+
+tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_t size,
+                               size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
+                               const void **ret_address, size_t *ret_bytes)
+{
+    tutti__ucx_xport_t *xport;
+    ucp_context_h context;
+    tutti_status_t status = tutti__ucx_take_context(core, size, &context);
+    ucs_status_t code;
+
+    if (status != TUTTI_OK)
+        return status;
+    xport = calloc(1, sizeof(*xport));
+    if (xport == NULL || size > MAX_RANKS || slot_bytes == 0 || credits == 0) {
+        free(xport);
+        tutti__ucx_drop_context();
+        return tutti__ucx_fail(xport == NULL ? TUTTI_ERR_NO_MEMORY : TUTTI_ERR_INVALID_ARGUMENT,
+                               "ucx: %u ranks, %u slots of %zu bytes", size, credits, slot_bytes);
+    }
+    xport->base.ops = &ops;
+    xport->context = context;
+    pthread_mutex_init(&xport->lock, NULL);
+    xport->rank = rank;
+    xport->size = size;
+    xport->credits = credits;
+    xport->slot_bytes = slot_bytes;
+    xport->stride = TUTTI__ROUND_UP(slot_bytes, (size_t)TUTTI__LINE_BYTES);
+    code = make_worker(xport);
+    if (code != UCS_OK) {
+        xport_close(&xport->base);
+        return tutti__ucx_fail_code(code, "making a worker");
+    }
+    *ret_xport = &xport->base;
+    *ret_address = xport->address;
+    *ret_bytes = xport->address_bytes;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__ucx_connect(tutti__xport_t *base, const void *addresses, size_t stride)
+{
+    tutti__ucx_xport_t *xport = mine(base);
+    char *copy = malloc(stride * xport->size);
+    tutti__ucx_peer_t *peer = calloc(xport->size, sizeof(*peer));
+
+    if (copy == NULL || peer == NULL) {
+        free(copy);
+        free(peer);
+        return tutti__ucx_fail(TUTTI_ERR_NO_MEMORY, "ucx: the addresses of %u ranks", xport->size);
+    }
+    memcpy(copy, addresses, stride * xport->size);
+    for (uint32_t r = 0; r < xport->size; r++) {
+        peer[r].xport = xport;
+        peer[r].address = (const ucp_address_t *)(copy + stride * r);
+    }
+    xport->addresses = copy;
+    xport->peer = peer;
+    return TUTTI_OK;
+}

@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Ranks that meet by env:// on pretended hosts, with UCX between the hosts: all collectives,
+# mismatches, groups, killed ranks, and the choice of the transport.
+set -u
+
+. "$srcdir/tests/long.sh"
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+export TUTTI_TIMEOUT=60 TUTTI_TRANSPORT=ucx
+
+if ! test -e "$TUTTI_MODULE_DIR/ucx.so"; then
+    echo "no module for UCX"
+    exit 77
+fi
+errors=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+# on HOSTS PROGRAM...: a rank for each letter, which names its host; sets $ranks. Rank 0 takes a
+# free port from the test's own range.
+on()
+{
+    hosts=$1
+    shift
+    ranks=${#hosts}
+    port=$((20000 + ($$ * 7 + errors) % 10000))
+    pids=
+    rank=0
+    while [ $rank -lt "$ranks" ]; do
+        host=$(printf %s "$hosts" | cut -c $((rank + 1)))
+        RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$ranks \
+            MASTER_ADDR=127.0.0.1 MASTER_PORT=$port TUTTI_HOST_ID=$host \
+            timeout --kill-after=5 120 "$@" >"$work/$rank" 2>&1 &
+        pids="$pids $!"
+        rank=$((rank + 1))
+    done
+    for pid in $pids; do
+        wait $pid
+    done
+    what="$* on $hosts"
+}
+
+# passed N PATTERN: so many ranks have printed it
+passed()
+{
+    lines=$(cat "$work"/[0-9]* | grep -c -e "$2")
+    if [ "$lines" -ne "$1" ]; then
+        echo "FAILED: $what: $lines of $1 ranks passed"
+        tail -n 20 "$work"/[0-9]*
+        errors=$((errors + 1))
+    fi
+    rm -f "$work"/[0-9]*
+}
+
+checks=tests/hosts
+for hosts in ab aabb abc; do
+    on $hosts $checks/collectives_check
+    passed ${#hosts} "collectives passed"
+    TUTTI_LOG=none on $hosts $checks/messages_check misfits
+    passed ${#hosts} "messages_check passed"
+done
+TUTTI_LOG=none on aabb $checks/direct_check
+passed 4 "direct_check passed"
+TUTTI_LOG=info on aab $checks/hosts_check data
+passed 3 "messages between hosts: ucx"
+on aabb $checks/hosts_check groups 3
+passed 4 "groups passed"
+for victim in 0 1 3; do
+    TUTTI_LOG=none on aabb $checks/hosts_check killed $victim
+    passed 3 "killed passed"
+done
+TUTTI_LOG=none on abc $checks/hosts_check exited 1
+passed 2 "exited passed"
+# The old name of the setting, with a warning by one rank.
+TUTTI_TRANSPORT='' TUTTI_XPORT=ucx on ab $checks/hosts_check data
+passed 1 "TUTTI_XPORT is the old name of TUTTI_TRANSPORT"
+# Without the module all ranks say what is missing.
+TUTTI_MODULE_DIR=$work/none on ab $checks/hosts_check data
+passed 2 "line\|UCX needs libucx0 and the module tutti/ucx.so"
+
+test $errors -eq 0

@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The UCX module without the library: `ucx_module [CASE...]` runs each case with 2 and 3 ranks,
+ * which are processes of this machine. They meet in memory that they share.
+ *
+ * UCX's environment decides what carries the messages: UCX_TLS=tcp, or posix with
+ * UCX_MM_ERROR_HANDLING=y.
+ */
+#include "boot/module.h"
+
+#include "base/atomic.h"
+#include "base/time.h"
+#include "xport/xport.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DEADLINE_NS UINT64_C(30000000000)
+#define MOST_RANKS 4
+#define ADDRESS_BYTES 4096
+
+/* Shared by the ranks. */
+static struct {
+    tutti__word_t came[1024]; /* at each fence */
+    tutti__word_t is_refused;
+    char address[MOST_RANKS][ADDRESS_BYTES];
+} * common;
+
+static _Thread_local char last_error[TUTTI__ERROR_BYTES];
+static const tutti__ucx_module_t *module;
+static const char *case_name;
+static uint32_t me, size, fences;
+
+static tutti_status_t keep_error(tutti_status_t status, const char *text)
+{
+    snprintf(last_error, sizeof(last_error), "%s", text);
+    return status;
+}
+
+static int log_on(tutti__log_level_t level)
+{
+    return level <= TUTTI__LOG_WARN || getenv("UCX_MODULE_LOG") != NULL;
+}
+
+static void log_line(tutti__log_level_t level, const char *text)
+{
+    fprintf(stderr, "rank %u: level %d: %s\n", me, (int)level, text);
+}
+
+static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line };
+
+__attribute__((format(printf, 2, 3), noreturn)) static void die(int line, const char *fmt, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "ucx_module %s, rank %u of %u, line %d: ", case_name, me, size, line);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fprintf(stderr, " (last error: %s)\n", last_error);
+    _exit(1);
+}
+
+#define CHECK(x)                                                                                   \
+    do {                                                                                           \
+        if (!(x))                                                                                  \
+            die(__LINE__, "not true: %s", #x);                                                     \
+    } while (0)
+#define CHECK_STATUS(call, want)                                                                   \
+    do {                                                                                           \
+        tutti_status_t got_ = (call);                                                              \
+        if (got_ != (want))                                                                        \
+            die(__LINE__, "%s: got %d, want %d", #call, (int)got_, (int)(want));                   \
+    } while (0)
+#define CHECK_OK(call) CHECK_STATUS(call, TUTTI_OK)
+#define KEY(lane_, peer_, stream_)                                                                 \
+    ((tutti__chan_key_t){ .lane = (lane_), .peer = (peer_), .stream = (stream_) })
+
+/* Wait, without a poll of UCX, until so many ranks have come. */
+static void fence_of(uint32_t ranks)
+{
+    tutti__word_t *came = &common->came[fences++];
+    uint64_t start = tutti__now_ns();
+
+    atomic_fetch_add(came, 1);
+    while (tutti__load_acquire(came) < ranks) {
+        CHECK(tutti__now_ns() - start < DEADLINE_NS);
+        usleep(200);
+    }
+}
+
+static void fence(void)
+{
+    fence_of(size);
+}
+
+static tutti__xport_t *open_xport(size_t slot_bytes, uint32_t credits)
+{
+    tutti__xport_t *xport;
+    const void *address;
+    size_t bytes;
+
+    CHECK_OK(module->open(&core, me, size, slot_bytes, credits, &xport, &address, &bytes));
+    CHECK(bytes <= ADDRESS_BYTES);
+    memcpy(common->address[me], address, bytes);
+    fence();
+    CHECK_OK(module->connect(xport, common->address, ADDRESS_BYTES));
+    fence();
+    return xport;
+}
+
+/* ---- traffic ---- */
+
+static size_t length_of(uint32_t k, size_t most)
+{
+    static const size_t lengths[] = { 0, 1, 8, 64, 4095, 4097, 65536, 262144 };
+    size_t length = lengths[k % (sizeof(lengths) / sizeof(*lengths))];
+
+    return length < most ? length : most;
+}
+
+static unsigned char byte_of(uint32_t from, uint32_t k, size_t i)
+{
+    return (unsigned char)(from * 31 + k * 7 + i * 13 + (i >> 8));
+}
+
+/* One direction: messages 0..total-1, received in calls of a few each. */
+typedef struct {
+    tutti__xport_t *xport;
+    tutti__chan_t *chan;
+    unsigned char *block;
+    size_t most;
+    uint32_t from, total, next, expected;
+    int pending, receives;
+} flow_t;
+
+static int send_step(flow_t *flow)
+{
+    size_t bytes = length_of(flow->next, flow->most);
+    tutti_status_t status;
+    tutti__hint_t hint;
+
+    if (flow->pending) {
+        status = flow->xport->ops->flush(flow->chan, &hint);
+    } else {
+        for (size_t i = 0; i < bytes; i++)
+            flow->block[i] = byte_of(me, flow->next, i);
+        status = flow->xport->ops->send(flow->chan, flow->block, bytes, 7, &flow->pending, &hint);
+        if (status == TUTTI_OK && flow->pending)
+            return 1;
+    }
+    CHECK(status == TUTTI_OK || status == TUTTI__AGAIN);
+    if (status == TUTTI__AGAIN)
+        return 0;
+    memset(flow->block, 0xee, flow->most);
+    flow->pending = 0;
+    flow->next++;
+    return 1;
+}
+
+static int recv_step(flow_t *flow)
+{
+    size_t bytes = length_of(flow->next, flow->most);
+    const void *data = NULL;
+    tutti__hint_t hint;
+    tutti_status_t status;
+
+    if (flow->next == flow->expected) {
+        uint32_t call = TUTTI__MIN(1 + flow->next % 7, flow->total - flow->next);
+
+        CHECK_OK(flow->xport->ops->expect(flow->chan, call));
+        flow->expected += call;
+    }
+    status = flow->xport->ops->view(flow->chan, bytes, 7, &data, &hint);
+    if (status == TUTTI__AGAIN) {
+        CHECK(hint.peer == (int32_t)flow->from && hint.word == NULL);
+        return 0;
+    }
+    CHECK_OK(status);
+    for (size_t i = 0; i < bytes; i++)
+        CHECK(((const unsigned char *)data)[i] == byte_of(flow->from, flow->next, i));
+    flow->xport->ops->release(flow->chan);
+    flow->next++;
+    return 1;
+}
+
+static void open_flow(tutti__xport_t *xport, tutti__chan_key_t key, int receives, size_t most,
+                      uint32_t total, flow_t *ret_flow)
+{
+    tutti__chan_t *same;
+
+    *ret_flow = (flow_t){ .xport = xport, .most = most, .total = total, .receives = receives };
+    ret_flow->from = receives ? key.peer : me;
+    ret_flow->block = malloc(most + 1);
+    CHECK(ret_flow->block != NULL);
+    for (int i = 0; i < 2; i++) {
+        same = ret_flow->chan;
+        if (receives)
+            CHECK_OK(xport->ops->open_recv(xport, &key, &ret_flow->chan));
+        else
+            CHECK_OK(xport->ops->open_send(xport, &key, &ret_flow->chan));
+    }
+    CHECK(same == ret_flow->chan);
+}
+
+/* Both directions around a ring in one lane, on two streams. */
+static void ring(tutti__xport_t *xport, uint32_t lane, size_t most, uint32_t total)
+{
+    uint32_t right = (me + 1) % size, left = (me + size - 1) % size;
+    uint64_t start = tutti__now_ns();
+    flow_t flow[4];
+    int moved = 1, left_over = 1;
+
+    open_flow(xport, KEY(lane, right, 0), 0, most, total, &flow[0]);
+    open_flow(xport, KEY(lane, left, 0), 1, most, total, &flow[1]);
+    open_flow(xport, KEY(lane, left, 3), 0, most, total, &flow[2]);
+    open_flow(xport, KEY(lane, right, 3), 1, most, total, &flow[3]);
+    while (left_over) {
+        left_over = 0;
+        if (!moved)
+            sched_yield();
+        moved = 0;
+        for (int i = 0; i < 4; i++) {
+            if (flow[i].next < flow[i].total)
+                moved |= flow[i].receives ? recv_step(&flow[i]) : send_step(&flow[i]);
+            left_over |= flow[i].next < flow[i].total;
+        }
+        CHECK(tutti__now_ns() - start < DEADLINE_NS);
+    }
+    for (int i = 0; i < 4; i++)
+        free(flow[i].block);
+}
+
+static void case_data(void)
+{
+    static const size_t slots[] = { 1, 5000, 65536, 262144 };
+
+    for (int i = 0; i < 4; i++) {
+        tutti__xport_t *xport = open_xport(slots[i], 1 + (uint32_t)i);
+
+        CHECK(strcmp(xport->ops->name, "ucx") == 0 && xport->ops->may_progress(xport, 1));
+        for (uint32_t lane = 0; lane < TUTTI__LANES; lane += 2)
+            ring(xport, lane, slots[i], 60);
+        fence();
+        xport->ops->close(xport);
+    }
+}
+
+/* Two transports do not receive each other's messages. */
+static void case_two(void)
+{
+    tutti__xport_t *one = open_xport(1024, 2), *two = open_xport(65536, 3);
+
+    ring(two, 1, 65536, 50);
+    ring(one, 1, 1024, 50);
+    ring(two, 1, 65536, 50);
+    two->ops->close(two);
+    one->ops->close(one);
+}
+
+typedef struct {
+    tutti__xport_t *xport;
+    uint32_t lane;
+} job_t;
+
+static void *run_lane(void *arg)
+{
+    const job_t *job = arg;
+
+    ring(job->xport, job->lane, 65536, 300);
+    return NULL;
+}
+
+/* The library's thread and direct calls, each with its lanes. */
+static void case_threads(void)
+{
+    tutti__xport_t *xport = open_xport(65536, 2);
+    pthread_t thread[3];
+    job_t job[3];
+
+    for (uint32_t i = 0; i < 3; i++) {
+        job[i] = (job_t){ xport, i };
+        CHECK(pthread_create(&thread[i], NULL, run_lane, &job[i]) == 0);
+    }
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    xport->ops->close(xport);
+}
+
+/* A rank that is done does not poll any more; its peers must not need it. */
+static void case_quiet(void)
+{
+    static const size_t most[] = { 8, 4096, 65536, 262144 };
+    tutti__xport_t *xport = open_xport(262144, 4);
+
+    for (uint32_t k = 0; k < 60; k++) {
+        ring(xport, 0, most[k % 4], 8 + k % 9);
+        fence();
+    }
+    xport->ops->close(xport);
+}
+
+/* The same on new connections. */
+static void case_anew(void)
+{
+    static const size_t most[] = { 8, 4096, 65536, 262144 };
+
+    for (uint32_t k = 0; k < 40; k++) {
+        tutti__xport_t *xport = open_xport(262144, 4);
+
+        ring(xport, 0, most[k % 4], 1 + k % 3);
+        fence();
+        xport->ops->close(xport);
+    }
+}
+
+/* Repeats view until it is not AGAIN. */
+static tutti_status_t view(tutti__xport_t *xport, tutti__chan_t *chan, size_t bytes,
+                           uint32_t signature)
+{
+    uint64_t start = tutti__now_ns();
+    tutti_status_t status;
+    tutti__hint_t hint;
+    const void *data;
+
+    do {
+        status = xport->ops->view(chan, bytes, signature, &data, &hint);
+        CHECK(tutti__now_ns() - start < DEADLINE_NS);
+    } while (status == TUTTI__AGAIN);
+    return status;
+}
+
+/* Rank 0 sends `sent` bytes with signature 5; rank 1 expects other bytes or another signature. */
+static void mismatch(size_t sent, size_t wanted, uint32_t signature, const char *text)
+{
+    static char block[100000];
+    tutti__xport_t *xport = open_xport(me == 0 ? sizeof(block) : 65536, 2);
+    tutti__chan_t *chan;
+    tutti__hint_t hint;
+    int pending;
+
+    if (me == 0) {
+        CHECK_OK(xport->ops->open_send(xport, &KEY(0, 1, 0), &chan));
+        CHECK_OK(xport->ops->send(chan, block, sent, 5, &pending, &hint));
+        /* The receiver of a message that is too long does not end the transfer. */
+        while (pending && !tutti__load_acquire(&common->is_refused) &&
+               xport->ops->flush(chan, &hint) == TUTTI__AGAIN)
+            sched_yield();
+    } else if (me == 1) {
+        CHECK_OK(xport->ops->open_recv(xport, &KEY(0, 0, 0), &chan));
+        CHECK_OK(xport->ops->expect(chan, 2));
+        CHECK_STATUS(view(xport, chan, wanted, signature), TUTTI_ERR_MISMATCH);
+        CHECK(strstr(last_error, text) != NULL && strstr(last_error, "peer 0") != NULL);
+        CHECK_STATUS(view(xport, chan, wanted, signature), TUTTI_ERR_MISMATCH);
+        xport->ops->cancel(xport, 0);
+        CHECK(xport->ops->expect(chan, 1) != TUTTI_OK);
+        tutti__store_release(&common->is_refused, sent > 65536);
+    }
+    fence();
+    xport->ops->close(xport);
+}
+
+static void case_mismatch(void)
+{
+    mismatch(100, 104, 5, "sent 100 bytes where this rank expects 104");
+    mismatch(0, 4, 5, "sent 0 bytes where this rank expects 4");
+    mismatch(65536, 8, 5, "sent 65536 bytes where this rank expects 8");
+    mismatch(8, 8, 6, "another collective");
+    mismatch(65536, 65536, 6, "another collective");
+    mismatch(100000, 65536, 5, "sent more than 65536 bytes");
+}
+
+/* A message to the right that is not received, and receives from the left that get nothing. */
+static tutti__chan_t *stuck(tutti__xport_t *xport, char *block, size_t bytes)
+{
+    uint32_t left = (me + size - 1) % size;
+    tutti__chan_t *in, *out;
+    tutti__hint_t hint;
+    int pending;
+
+    CHECK_OK(xport->ops->open_send(xport, &KEY(0, (me + 1) % size, 1), &out));
+    CHECK_OK(xport->ops->send(out, block, bytes, 0, &pending, &hint));
+    CHECK_OK(xport->ops->open_recv(xport, &KEY(0, left, 2), &in));
+    CHECK_OK(xport->ops->expect(in, 9));
+    return out;
+}
+
+/* A cancelled lane leaves the sender's block alone. */
+static void case_cancel(void)
+{
+    static const size_t bytes[] = { 8, 1 << 20 };
+    char *block = malloc(1 << 20);
+    tutti__chan_t *chan;
+    tutti__hint_t hint;
+    uint64_t start;
+    int pending;
+
+    CHECK(block != NULL);
+    for (int i = 0; i < 2; i++) {
+        tutti__xport_t *xport = open_xport(1 << 20, 4);
+
+        ring(xport, 1, 1 << 20, 20);
+        chan = stuck(xport, block, bytes[i]);
+        fence();
+        start = tutti__now_ns();
+        xport->ops->cancel(xport, 0);
+        CHECK(tutti__now_ns() - start < UINT64_C(5000000000));
+        CHECK_STATUS(xport->ops->send(chan, block, 8, 0, &pending, &hint), TUTTI_ERR_TRANSPORT);
+        memset(block, 1, 1 << 20);
+        fence();
+        xport->ops->close(xport);
+    }
+    free(block);
+    case_two();
+}
+
+/* Rank 1 dies while messages are in flight. The others' calls fail after some time, and close
+   does not wait for it. */
+static void case_killed(void)
+{
+    tutti__xport_t *xport = open_xport(1 << 20, 4);
+    char *block = calloc(1, 1 << 20);
+    tutti__chan_t *chan;
+    uint64_t start;
+
+    CHECK(block != NULL);
+    ring(xport, 1, 65536, 20);
+    if (me == 1)
+        raise(SIGKILL);
+    CHECK_OK(xport->ops->open_send(xport, &KEY(0, 1, 1), &chan));
+    start = tutti__now_ns();
+    for (tutti_status_t status = TUTTI_OK; status != TUTTI_ERR_TRANSPORT;) {
+        tutti__hint_t hint;
+        int pending = 0;
+
+        status = xport->ops->send(chan, block, 1 << 20, 0, &pending, &hint);
+        while (pending && status == TUTTI_OK)
+            if ((status = xport->ops->flush(chan, &hint)) == TUTTI__AGAIN)
+                status = tutti__now_ns() - start < DEADLINE_NS ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
+            else
+                pending = 0;
+        CHECK(status == TUTTI_OK || status == TUTTI__AGAIN || status == TUTTI_ERR_TRANSPORT);
+        CHECK(tutti__now_ns() - start < DEADLINE_NS);
+    }
+    CHECK(strstr(last_error, "peer 1") != NULL);
+    CHECK_OK(xport->ops->open_recv(xport, &KEY(1, 1, me == 0 ? 3 : 0), &chan));
+    CHECK_OK(xport->ops->expect(chan, 1));
+    CHECK_STATUS(view(xport, chan, 8, 0), TUTTI_ERR_TRANSPORT);
+    fence_of(size - 1);
+    start = tutti__now_ns();
+    xport->ops->cancel(xport, 0);
+    xport->ops->cancel(xport, 1);
+    xport->ops->close(xport);
+    CHECK(tutti__now_ns() - start < UINT64_C(5000000000));
+    free(block);
+}
+
+/* A rank exits without closing. */
+static void case_left_open(void)
+{
+    ring(open_xport(65536, 2), 0, 65536, 20);
+    fence();
+}
+
+/* ---- processes ---- */
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    { "data", case_data },     { "two", case_two },       { "threads", case_threads },
+    { "quiet", case_quiet },   { "anew", case_anew },     { "mismatch", case_mismatch },
+    { "cancel", case_cancel }, { "killed", case_killed }, { "left_open", case_left_open }
+};
+
+static void open_module(void)
+{
+    const char *dir = getenv("TUTTI_MODULE_DIR");
+    char path[4200];
+    void *handle;
+
+    snprintf(path, sizeof(path), "%s/ucx.so", dir != NULL ? dir : "tutti/.libs");
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        die(__LINE__, "%s", dlerror());
+    module = dlsym(handle, "tutti_module");
+    CHECK(module != NULL && module->abi == TUTTI__MODULE_ABI && strcmp(module->name, "ucx") == 0);
+}
+
+static void run_rank(size_t c, uint32_t rank)
+{
+    me = rank;
+    alarm(100);
+    open_module();
+    cases[c].run();
+    exit(0);
+}
+
+/* 1: it failed. */
+static int run_case(size_t c, uint32_t ranks)
+{
+    int failed = 0, status;
+    pid_t pid[MOST_RANKS];
+
+    case_name = cases[c].name;
+    size = ranks;
+    memset(common, 0, sizeof(*common));
+    for (uint32_t r = 0; r < ranks; r++) {
+        pid[r] = fork();
+        if (pid[r] == 0)
+            run_rank(c, r);
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        int is_victim = r == 1 && strcmp(case_name, "killed") == 0;
+
+        waitpid(pid[r], &status, 0);
+        failed |= is_victim ? !WIFSIGNALED(status) : status != 0;
+    }
+    printf("%s with %u ranks: %s\n", case_name, ranks, failed ? "FAILED" : "passed");
+    fflush(stdout);
+    return failed;
+}
+
+int main(int argc, char **argv)
+{
+    const char *dir = getenv("TUTTI_MODULE_DIR");
+    char path[4200];
+    int failed = 0;
+
+    snprintf(path, sizeof(path), "%s/ucx.so", dir != NULL ? dir : "tutti/.libs");
+    if (access(path, R_OK) != 0) {
+        printf("there is no %s\n", path);
+        return 77;
+    }
+    common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (common == MAP_FAILED)
+        return 1;
+    for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+        int wanted = argc == 1;
+
+        for (int i = 1; i < argc; i++)
+            wanted |= strcmp(argv[i], cases[c].name) == 0;
+        for (uint32_t ranks = 2; wanted && ranks <= 3; ranks++)
+            failed |= run_case(c, ranks);
+    }
+    return failed;
+}
