@@ -388,8 +388,9 @@ tutti_status_t tutti__operation_step(tutti__operation_t *op)
 
 /* ---- ranks that have left ---- */
 
-/* A peer that has left sends nothing more. Nor does a peer that is idle run buckets. In shared memory
-   its data are already here. A polled transport may deliver them late: wait for them for a while. */
+/* A peer that has left sends nothing more. Nor does a peer that is idle run buckets. In shared
+   memory its data are already here. A polled transport may deliver them late, so wait for a
+   while. */
 int tutti__operation_awaits_left(tutti__operation_t *op)
 {
     const tutti__watch_t *watch = op->env->watch;
