@@ -178,7 +178,7 @@
 #define TUTTI__JOB_OTHER_MS 5000u
 
 /* A rank that a gate has greeted tries again after no process listens any more. Chosen: longer than
-   a retry of the connection, shorter than a user's patience. */
+   a retry of the connection; a user waits for this error. */
 #define TUTTI__JOB_GONE_MS 3000u
 
 /* An address is tried for REACH_FIRST_MS in the first round, doubled in each further round, up to
@@ -441,7 +441,7 @@
 #define TUTTI__SIDE_PIECE_BYTES ((size_t)64 << 10)
 #define TUTTI__SIDE_PIECES 16
 
-/* [events] Events taken from epoll at once. Chosen: more come with the next call. */
+/* [events] Events taken from epoll at once. Chosen: the next call returns the rest. */
 #define TUTTI__SIDE_EVENTS 64
 
 /* A message's body of up to this size is allocated at once, and its memory is kept for the next

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is alive, who has left, who is late; and the one place that ends a communicator.
+ * Deaths, departures and deadlines of ranks. Only this room ends a communicator.
  *
  * Deaths. A neighbour in the tree of links (links.c) notices a death: a connection closes, or a
  * process ends. It reports the death up and down the tree, so each rank receives the report even if
