@@ -266,6 +266,8 @@ static void take_confirmation(tutti__gate_host_t *host, tutti__gate_guest_t *gue
         let_in(host, guest);
         return;
     }
+    if (host->gate->dismiss != NULL)
+        host->gate->dismiss(guest->fd, status);
     close_guest(guest);
     if (host->gate->strict)
         tutti__gate_fail(host, status);

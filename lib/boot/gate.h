@@ -47,7 +47,7 @@ typedef struct {
     unsigned char knock[16], answer[16];
 } tutti__gate_token_t;
 
-/* Both ends must pass the same values, except rank and came. */
+/* Both ends must pass the same values, except rank, came and dismiss. */
 typedef struct {
     tutti__gate_purpose_t purpose;
     uint32_t number; /* distinguishes repeated uses of one listening socket */
@@ -61,6 +61,10 @@ typedef struct {
     /* Called by an open gate when a rank is admitted, with the connections so far. May be NULL. */
     void (*came)(void *arg, uint32_t rank, const int *fds, uint32_t size);
     void *came_arg;
+    /* Two guests may confirm as the same rank. The later one expects the messages that follow an
+       admission: send it the status and the thread's last error as the first of these. May be
+       NULL. */
+    void (*dismiss)(int fd, tutti_status_t status);
 } tutti__gate_t;
 
 /*

@@ -158,6 +158,16 @@ static tutti_status_t answer_all(star_t *star, tutti_status_t status, const void
     return status == TUTTI_OK ? TUTTI_OK : tutti__fail(status, "%s", answer.text);
 }
 
+/* Rank 0: a process has come as a rank that is there already. Its socket is empty, so the answer
+   fits. */
+static void dismiss(int fd, tutti_status_t status)
+{
+    answer_t answer = { .status = (int32_t)status };
+
+    snprintf(answer.text, sizeof(answer.text), "%s", tutti_last_error());
+    (void)send(fd, &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* Others: receive the outcome and all ranks' bytes. */
 static tutti_status_t hear_answer(star_t *star, void *ret_all, size_t bytes, uint64_t deadline)
 {
@@ -421,9 +431,11 @@ static tutti_status_t no_files(tutti_status_t status)
 tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int door,
                                 uint64_t deadline, tutti__meet_t *ret_meet)
 {
+    tutti__gate_t mine = *gate;
     tutti_status_t status;
     star_t *star;
 
+    mine.dismiss = dismiss;
     status = make(gate, gate->size, deadline, &star);
     if (status != TUTTI_OK) {
         close(door);
@@ -434,9 +446,9 @@ tutti_status_t tutti__star_host(const tutti__gate_t *gate, const char *name, int
     /* Check the limit before the other ranks wait. */
     status = tutti__net_files_left(gate->size + SPARE_FILES);
     if (status == TUTTI_OK)
-        status = tutti__gate_admit(gate, door, star->fds, deadline);
+        status = tutti__gate_admit(&mine, door, star->fds, deadline);
     else
-        status = tutti__gate_turn_away(gate, door, star->fds, no_files(status), deadline);
+        status = tutti__gate_turn_away(&mine, door, star->fds, no_files(status), deadline);
     close(door);
     status = answer_all(star, status, NULL, 0, tutti__net_deadline(TUTTI__STAR_MESSAGE_MS));
     return begin(star, name, deadline, status, ret_meet);

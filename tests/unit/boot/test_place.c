@@ -5,6 +5,8 @@
  */
 #include "boot/meet.h"
 
+#include "boot/gate_wire.h"
+#include "boot/star.h"
 #include "crowd.h"
 
 #include <errno.h>
@@ -164,9 +166,53 @@ static void come_twice(const crowd_rank_t *me)
     uint32_t rank = me->rank == 2 ? 1 : me->rank;
     tutti__meet_t meet;
 
-    CHECK(meet_as(me->arg, rank, me->size, 3000, &meet) != TUTTI_OK);
-    if (me->rank == 0)
+    CHECK_EQUAL(meet_as(me->arg, rank, me->size, 3000, &meet), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_ERROR("two processes are rank 1");
+}
+
+/* Knock as rank 1, and receive the answer. */
+static int half_come(const tutti__gate_t *gate, const tutti__venue_t *place)
+{
+    tutti__gate_knock_t knock = { .magic = TUTTI__GATE_MAGIC,
+                                  .layout = TUTTI__BOOT_LAYOUT,
+                                  .purpose = (uint32_t)gate->purpose,
+                                  .rank = gate->rank,
+                                  .size = gate->size };
+    tutti__gate_answer_t answer;
+    int fd;
+
+    memcpy(knock.token, place->token.knock, sizeof(knock.token));
+    CHECK_EQUAL(tutti__net_unix_connect(place->name, sizeof(place->name), 0,
+                                        tutti__net_deadline(20000), &fd),
+                TUTTI_OK);
+    CHECK_EQUAL(tutti__net_send(fd, 0, &knock, sizeof(knock), UINT64_MAX), TUTTI_OK);
+    CHECK_EQUAL(tutti__net_recv(fd, 0, &answer, sizeof(answer), UINT64_MAX), TUTTI_OK);
+    CHECK_EQUAL(answer.status, TUTTI_OK);
+    return fd;
+}
+
+/* Rank 0 has answered two processes as rank 1 before either confirms: it tells both. */
+static void confirm_twice(const crowd_rank_t *me)
+{
+    const common_t *common = me->arg;
+    const tutti__gate_t gate = { .purpose = TUTTI__GATE_MEET, .rank = 1, .size = 3 };
+    const uint32_t confirm = TUTTI__GATE_CONFIRM;
+    tutti__meet_t meet;
+    int fd[2];
+
+    if (me->rank == 0) {
+        CHECK_EQUAL(meet_as(common, 0, 3, 20000, &meet), TUTTI_ERR_INVALID_ARGUMENT);
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        fd[i] = half_come(&gate, &common->place);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQUAL(tutti__net_send(fd[i], 0, &confirm, sizeof(confirm), UINT64_MAX), TUTTI_OK);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQUAL(tutti__star_join(&gate, "test", fd[i], tutti__net_deadline(20000), &meet),
+                    TUTTI_ERR_INVALID_ARGUMENT);
         CHECK_ERROR("two processes are rank 1");
+    }
 }
 
 static void other_size(const crowd_rank_t *me)
@@ -191,6 +237,7 @@ static void test_other_mind(void **state)
 {
     (void)state;
     run_crowds(3, come_twice, 0, 0);
+    run_crowds(2, confirm_twice, 1, 0);
     run_crowds(2, other_size, 0, 0);
     run_crowds(2, no_such_rank, 1, 0);
 }
