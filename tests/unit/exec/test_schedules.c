@@ -238,7 +238,7 @@ static void test_node_on_scratch(void **state)
     static const tutti__node_ops_t ops = { .name = "looking", .start = look, .step = look_step };
     static const tutti__at_t scratch = { TUTTI__SCRATCH, 0 };
     tutti__build_t *b = tutti__build_begin("scratch", 0, 1, 1, 1, 1);
-    looking_t node = { .node = { &ops } };
+    looking_t node = { .node = { .ops = &ops } };
     tutti__exec_env_t env = { .size = 1, .node = &node.node, .slot_bytes = 64 };
     int64_t numbers[20] = { 0 };
     tutti__exec_call_t call = {
