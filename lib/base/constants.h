@@ -484,6 +484,10 @@
    parallel. */
 #define TUTTI__POPULATE_MOST_BYTES ((uint64_t)64 << 20)
 
+/* [bytes] Largest data of a call between hosts that travel with the comparison of calls. Chosen;
+   to be measured: docs/decisions.md. */
+#define TUTTI__RIDE_BYTES 16384
+
 /* ---- amounts: places ---- */
 
 /* [ranks] Largest group of ranks under one L3 cache or NUMA node. Chosen: a rank that waits for

@@ -58,6 +58,9 @@ tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uin
                                    tutti__call_room_t *room, tutti__want_t *ret_want,
                                    tutti__exec_call_t *ret_exec, int *ret_in_place, int *ret_empty);
 
+/* Must its operands be reduced in the order of ranks? */
+int tutti__call_keeps_order(const tutti__call_t *call);
+
 /* For exec->signature, if channels are used: equal on all ranks for calls that fit. */
 uint32_t tutti__call_signature(const tutti__call_t *call, const tutti__exec_call_t *exec,
                                uint32_t size);

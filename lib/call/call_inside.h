@@ -17,6 +17,11 @@ tutti_status_t tutti__own_start(const tutti__call_env_t *env, tutti__run_t *run,
                                 tutti__collective_t collective, const uint64_t *in, uint64_t *out,
                                 size_t nwords, int *ret_common);
 
+/* own.c: the same with framed messages, by tutti__cache_leaders. dtype, op: of the frame's data. */
+tutti_status_t tutti__own_start_frame(const tutti__call_env_t *env, tutti__run_t *run,
+                                      tutti__frame_t *frame, tutti_dtype_t dtype, tutti_op_t op,
+                                      int *ret_common);
+
 /* own.c: make *words at least this large. NO_MEMORY. */
 tutti_status_t tutti__own_words(uint64_t **words, size_t *room, size_t nwords);
 

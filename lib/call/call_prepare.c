@@ -322,9 +322,11 @@ static int in_place(const tutti__call_t *call, const tutti__exec_call_t *exec, u
     return 1;
 }
 
-static int does_not_commute(tutti_op_t op)
+int tutti__call_keeps_order(const tutti__call_t *call)
 {
-    const tutti__user_op_t *user = op > TUTTI_MAXLOC ? tutti__user_op_find(op) : NULL;
+    const tutti__user_op_t *user = tutti__call_reduces(call->kind) && call->op > TUTTI_MAXLOC
+                                       ? tutti__user_op_find(call->op)
+                                       : NULL;
 
     return user != NULL && !tutti__user_op_commutes(user);
 }
@@ -349,6 +351,7 @@ static inline void set_plain(const tutti__call_t *call, const tutti__call_kind_t
     exec->ready = NULL;
     exec->queued = 0;
     exec->then = NULL;
+    exec->frame = NULL;
 }
 
 tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uint32_t size,
@@ -369,7 +372,7 @@ tutti_status_t tutti__call_prepare(const tutti__call_t *call, uint32_t rank, uin
     ret_want->bytes =
         ret_exec->in_table != NULL ? 0 : ret_exec->count * tutti_dtype_bytes(ret_exec->dtype);
     ret_want->root = ret_exec->root;
-    ret_want->ordered = tutti__call_reduces(call->kind) && does_not_commute(call->op);
+    ret_want->ordered = tutti__call_keeps_order(call);
     *ret_in_place = in_place(call, ret_exec, size);
     *ret_empty = ret_exec->count == 0 && ret_exec->in_count == 0;
     return TUTTI_OK;

@@ -30,6 +30,7 @@ static_assert(HEAD == TUTTI__EXCHANGE_HEAD, "the exchange has room for a head");
 void tutti__compare_free(tutti__compare_t *cmp)
 {
     free(cmp->words);
+    tutti__ride_free(&cmp->ride);
     tutti__exchange_free(&cmp->pairs);
     memset(cmp, 0, sizeof(*cmp));
 }
@@ -143,31 +144,12 @@ static tutti_status_t compare_two(const uint64_t *first, uint32_t rank, const ui
 
 /* ---- the runs ---- */
 
-static tutti_status_t start_maxima(tutti__compare_t *cmp, const tutti__call_env_t *env,
-                                   tutti__run_t *run, int *ret_common)
+static tutti_status_t start_ride(tutti__compare_t *cmp, const tutti__call_env_t *env,
+                                 tutti__run_t *run, int may_ride, int *ret_common)
 {
-    tutti_status_t status =
-        tutti__own_words(&cmp->words, &cmp->room, 2 * (size_t)TUTTI__COMPARE_HEAD);
-
-    if (status != TUTTI_OK)
-        return status;
-    for (int i = 0; i < TUTTI__COMPARE_HEAD; i++) {
-        cmp->words[i] = cmp->head[i];
-        cmp->words[TUTTI__COMPARE_HEAD + i] = ~cmp->head[i];
-    }
-    cmp->stage = TUTTI__COMPARE_MAXIMA;
-    return tutti__own_start(env, run, TUTTI__ALLREDUCE, cmp->words, cmp->words,
-                            2 * (size_t)TUTTI__COMPARE_HEAD, ret_common);
-}
-
-/* The maximum of each word, and of its complement, which is the complement of the minimum. */
-static int are_equal(const tutti__compare_t *cmp)
-{
-    int equal = 1;
-
-    for (int i = 0; i < TUTTI__COMPARE_HEAD; i++)
-        equal &= cmp->words[i] == ~cmp->words[TUTTI__COMPARE_HEAD + i];
-    return equal;
+    cmp->stage = TUTTI__COMPARE_RIDE;
+    return tutti__ride_start(&cmp->ride, env, run, tutti__hash(cmp->head, sizeof(cmp->head)),
+                             may_ride ? cmp->call : NULL, ret_common);
 }
 
 static size_t words_of(const tutti__compare_t *cmp, const tutti__call_env_t *env)
@@ -238,13 +220,14 @@ static tutti_status_t compare_exchanged(const tutti__compare_t *cmp, uint32_t si
 /* ---- in order ---- */
 
 tutti_status_t tutti__compare_start(tutti__compare_t *cmp, const tutti__call_env_t *env,
-                                    tutti__run_t *run, const tutti__call_t *call, int *ret_common)
+                                    tutti__run_t *run, const tutti__call_t *call, int may_ride,
+                                    int *ret_common)
 {
-    *ret_common = 0;
+    *ret_common = cmp->is_done = 0;
     cmp->call = call;
     make_head(call, env->exec->size, cmp->head);
     if (env->shape->nhosts > 1)
-        return start_maxima(cmp, env, run, ret_common);
+        return start_ride(cmp, env, run, may_ride, ret_common);
     return is_by_pair(call) ? start_pairs(cmp, env, run, cmp->head, ret_common)
                             : start_gather(cmp, env, run, TUTTI__COMPARE_COUNTS, ret_common);
 }
@@ -253,12 +236,12 @@ tutti_status_t tutti__compare_start_own(tutti__compare_t *cmp, const tutti__call
                                         tutti__run_t *run, uint32_t tag, size_t count,
                                         int *ret_common)
 {
-    *ret_common = 0;
+    *ret_common = cmp->is_done = 0;
     cmp->call = NULL;
     memset(cmp->head, 0, sizeof(cmp->head));
     cmp->head[WHAT] = OWN | tag;
     cmp->head[COUNT] = count;
-    return start_maxima(cmp, env, run, ret_common);
+    return start_ride(cmp, env, run, 0, ret_common);
 }
 
 static tutti_status_t again(tutti_status_t status)
@@ -273,9 +256,10 @@ tutti_status_t tutti__compare_next(tutti__compare_t *cmp, const tutti__call_env_
 
     *ret_common = 1;
     switch (cmp->stage) {
-    case TUTTI__COMPARE_MAXIMA:
-        if (!are_equal(cmp))
+    case TUTTI__COMPARE_RIDE:
+        if (!tutti__ride_is_equal(&cmp->ride))
             return again(start_gather(cmp, env, run, TUTTI__COMPARE_HEADS, ret_common));
+        cmp->is_done = tutti__ride_end(&cmp->ride, env->exec->rank, env->exec->size);
         return is_by_pair(cmp->call) ? again(start_pairs(cmp, env, run, NULL, ret_common))
                                      : TUTTI_OK;
     case TUTTI__COMPARE_HEADS:

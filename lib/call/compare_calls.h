@@ -10,10 +10,11 @@
  * library makes for itself, unless TUTTI_COMPARE=0.
  *
  *                             one host              several hosts
- *      heads                  an allgather          an allreduce of 80 bytes; after a difference an
+ *      heads                  an allgather          their hash rides with the data of small calls,
+ *                                                   or goes ahead (ride.h); after a difference an
  *                                                   allgather names two ranks
- *      recvcounts, equal on   in that allgather     a hash of them in the heads; after a difference
- *      all ranks                                    an allgather of all
+ *      recvcounts, equal on   in that allgather     in that hash; after a difference an allgather
+ *      all ranks                                    of all
  *      counts of pairs        exchange.h, with the  exchange.h
  *                             heads
  *
@@ -24,12 +25,13 @@
 #define TUTTI__CALL_COMPARE_CALLS_H
 
 #include "call/exchange.h"
+#include "call/ride.h"
 
 /* Words of a head between hosts. */
 #define TUTTI__COMPARE_HEAD (TUTTI__EXCHANGE_HEAD + 1)
 
 typedef enum {
-    TUTTI__COMPARE_MAXIMA, /* allreduce of the heads */
+    TUTTI__COMPARE_RIDE,   /* an allreduce of the heads' hash, with the data of small calls */
     TUTTI__COMPARE_HEADS,  /* allgather of the heads */
     TUTTI__COMPARE_COUNTS, /* allgather of heads and recvcounts */
     TUTTI__COMPARE_PAIRS   /* exchange.h */
@@ -42,6 +44,8 @@ typedef struct {
     uint64_t head[TUTTI__COMPARE_HEAD];
     uint64_t *words;
     size_t room;
+    tutti__ride_t ride;
+    int is_done; /* the data have ridden: after OK, the call is done */
     tutti__exchange_t pairs;
 } tutti__compare_t;
 
@@ -52,9 +56,11 @@ int tutti__compare_needed(const tutti__call_env_t *env, const tutti__call_t *cal
 /* The same for calls of the library's own. */
 int tutti__compare_needed_own(const tutti__call_env_t *env);
 
-/* Begin, over `run`. call: valid until the end. *ret_common: see call_inside.h. */
+/* Begin, over `run`. call: valid until the end. may_ride: the call is in host memory, as it was
+   passed; equal on all ranks. *ret_common: see call_inside.h. */
 tutti_status_t tutti__compare_start(tutti__compare_t *cmp, const tutti__call_env_t *env,
-                                    tutti__run_t *run, const tutti__call_t *call, int *ret_common);
+                                    tutti__run_t *run, const tutti__call_t *call, int may_ride,
+                                    int *ret_common);
 tutti_status_t tutti__compare_start_own(tutti__compare_t *cmp, const tutti__call_env_t *env,
                                         tutti__run_t *run, uint32_t tag, size_t count,
                                         int *ret_common);

@@ -335,7 +335,7 @@ static tutti_status_t start_compare(tutti__operation_t *op)
 {
     op->has_compared = 1;
     op->at = TUTTI__AT_COMPARE;
-    return tutti__compare_start(&op->compare, op->env, &op->run, op->asked, &op->is_common);
+    return tutti__compare_start(&op->compare, op->env, &op->run, op->asked, 0, &op->is_common);
 }
 
 static tutti_status_t enter(tutti__operation_t *op)

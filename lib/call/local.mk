@@ -28,6 +28,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/own.c \
     %reldir%/pairs.c \
     %reldir%/pairs.h \
+    %reldir%/ride.c \
+    %reldir%/ride.h \
     %reldir%/sequencer.c \
     %reldir%/sequencer.h \
     %reldir%/staged.c \

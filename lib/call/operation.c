@@ -214,9 +214,15 @@ static tutti_status_t start_pairs(tutti__operation_t *op)
 
 static tutti_status_t start_compare(tutti__operation_t *op)
 {
+    tutti_status_t status;
+
     op->has_compared = 1;
     op->at = TUTTI__AT_COMPARE;
-    return tutti__compare_start(&op->compare, op->env, &op->run, op->asked, &op->is_common);
+    status = tutti__compare_start(&op->compare, op->env, &op->run, op->asked,
+                                  !op->is_staged && op->call == op->asked, &op->is_common);
+    if (status == TUTTI_OK)
+        op->has_far = op->may_be_far && polls(op, op->run.sched);
+    return status;
 }
 
 /* Choose the schedule and begin its run. AGAIN: this thread may not; nothing was done. */
@@ -297,6 +303,10 @@ static tutti_status_t step_compare(tutti__operation_t *op)
     if (status != TUTTI_OK)
         return status;
     status = tutti__compare_next(&op->compare, op->env, &op->run, &op->is_common);
+    if (status == TUTTI_OK && op->compare.is_done)
+        return end_call(op);
+    if (status == TUTTI__AGAIN)
+        op->has_far = op->may_be_far && polls(op, op->run.sched);
     if (status == TUTTI_OK)
         op->at = op->asked != NULL ? first_of(op->asked) : TUTTI__AT_CHOOSE;
     return status == TUTTI__AGAIN ? TUTTI_OK : status;

@@ -57,6 +57,29 @@ int tutti__own_is_common(const tutti__run_t *run, tutti_status_t status)
     return status == TUTTI_ERR_NO_MEMORY && !has_channels;
 }
 
+tutti_status_t tutti__own_start_frame(const tutti__call_env_t *env, tutti__run_t *run,
+                                      tutti__frame_t *frame, tutti_dtype_t dtype, tutti_op_t op,
+                                      int *ret_common)
+{
+    tutti__exec_call_t exec = { .in = frame,
+                                .out = frame,
+                                .count = 1,
+                                .dtype = dtype,
+                                .op = op,
+                                .tag = TUTTI__TAG_COUNTS,
+                                .signature = (uint32_t)TUTTI__TAG_COUNTS << 24,
+                                .frame = frame };
+    const tutti__sched_t *sched;
+    tutti_status_t status = tutti__cache_leaders(env->cache, &sched);
+
+    *ret_common = 0;
+    if (status != TUTTI_OK)
+        return status;
+    status = tutti__own_allows(env, sched);
+    *ret_common = status == TUTTI_ERR_UNSUPPORTED;
+    return status == TUTTI_OK ? tutti__run_start(run, sched, &exec) : status;
+}
+
 tutti_status_t tutti__own_start(const tutti__call_env_t *env, tutti__run_t *run,
                                 tutti__collective_t collective, const uint64_t *in, uint64_t *out,
                                 size_t nwords, int *ret_common)

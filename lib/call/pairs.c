@@ -29,8 +29,8 @@
 #define NOBODY UINT32_MAX
 #define MARK 0x70616900u /* marks a head; lowest byte: the type */
 
-/* A collective that compares begins with messages of 8-byte numbers, never as long as a head. */
-static_assert(sizeof(tutti__head_t) % sizeof(uint64_t) != 0, "heads are told by their length");
+/* A collective that compares begins with frames. */
+static_assert(sizeof(tutti__head_t) < sizeof(tutti__frame_t), "heads are told by their length");
 
 enum {
     SENDER,

@@ -72,6 +72,7 @@ void tutti__cache_fini(tutti__cache_t *cache)
         cache->told = told->next;
         free(told);
     }
+    tutti__sched_free(cache->leaders);
     for (int i = 0; i < TUTTI__CACHE_PAIRS; i++) {
         while (cache->pairs[i] != NULL) {
             tutti__cache_pair_t *pair = cache->pairs[i];
@@ -222,6 +223,23 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
     cache->last[want->collective][key.in_place].sched = entry->sched;
     *ret_sched = entry->sched;
     return TUTTI_OK;
+}
+
+tutti_status_t tutti__cache_leaders(tutti__cache_t *cache, const tutti__sched_t **ret_sched)
+{
+    const tutti__algorithm_t *algorithm;
+    tutti__coll_args_t args = { .rank = cache->rank, .in_place = 1 };
+    tutti_status_t status = TUTTI_OK;
+
+    if (cache->leaders == NULL) {
+        algorithm = tutti__algorithm_find(TUTTI__ALLREDUCE, "leaders");
+        if (cache->prove > 0)
+            status = tutti__coll_prove(algorithm, cache->shape, &args, cache->prove);
+        if (status == TUTTI_OK)
+            status = algorithm->build(cache->shape, &args, &cache->leaders);
+    }
+    *ret_sched = cache->leaders;
+    return status;
 }
 
 static tutti_status_t find_pair(tutti__cache_t *cache, uint32_t dest, uint32_t source,

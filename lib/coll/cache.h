@@ -29,6 +29,7 @@ typedef struct {
         tutti__want_t want;
         const tutti__sched_t *sched;
     } last[TUTTI__COLLECTIVES][2];
+    tutti__sched_t *leaders;                        /* tutti__cache_leaders; NULL: not built yet */
     tutti__cache_told_t *told;                      /* logged choices */
     tutti__cache_pair_t *pairs[TUTTI__CACHE_PAIRS]; /* by dest, source */
 } tutti__cache_t;
@@ -45,6 +46,9 @@ void tutti__cache_for_device(tutti__cache_t *cache, const tutti__device_limits_t
    memory: if sched->on_device is 0, the call must run in host memory. */
 tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want, int in_place,
                                 const tutti__sched_t **ret_sched);
+
+/* The allreduce by leaders, in place: for the comparison of calls. */
+tutti_status_t tutti__cache_leaders(tutti__cache_t *cache, const tutti__sched_t **ret_sched);
 
 /* Between two ranks: dest receives IN, and source's data arrive in OUT; UINT32_MAX: none. Both may
    be this rank itself. */

@@ -13,6 +13,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/allreduce_halving_doubling.c \
     %reldir%/allreduce_hierarchical.c \
     %reldir%/allreduce_knomial.c \
+    %reldir%/allreduce_leaders.c \
     %reldir%/allreduce_nccl_flat.c \
     %reldir%/allreduce_recursive_doubling.c \
     %reldir%/allreduce_ring.c \

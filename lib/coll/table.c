@@ -30,6 +30,8 @@ const tutti__algorithm_t tutti__algorithms[] = {
       NULL, tutti__coll_allreduce_double_tree },
     { "knomial", TUTTI__ALLREDUCE, "recursive doubling with groups of several", 1, 1, 4, NULL, NULL,
       tutti__coll_allreduce_knomial },
+    { "leaders", TUTTI__ALLREDUCE, "one rank per host works for all, few messages", 1, 0, 0, NULL,
+      NULL, tutti__coll_allreduce_leaders },
     { "direct", TUTTI__ALLREDUCE, "each with each, one step", 1, 1, 0, NULL, NULL,
       tutti__coll_allreduce_direct },
     { "nccl-flat", TUTTI__ALLREDUCE, "device memory: one NCCL among all ranks of all hosts", 0, 0,

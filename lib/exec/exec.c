@@ -301,8 +301,9 @@ static void do_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__o
 static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op,
                                    tutti__hint_t *hint)
 {
-    if (TUTTI__UNLIKELY(run->direct) && op->kind <= TUTTI__REDUCE)
-        return tutti__run_direct(run, st, op, hint);
+    if (TUTTI__UNLIKELY(run->detours) && op->kind <= TUTTI__REDUCE)
+        return run->frame != NULL ? tutti__run_framed(run, st, op, hint)
+                                  : tutti__run_direct(run, st, op, hint);
     switch (op->kind) {
     case TUTTI__SEND:
         return do_send(run, st, op, hint);

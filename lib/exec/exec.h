@@ -32,6 +32,13 @@ typedef struct {
     const tutti__exec_device_t *device; /* NULL: no device */
 } tutti__exec_env_t;
 
+/* The head of a framed message; its data follow. See framed.c. */
+typedef struct {
+    uint64_t identity; /* of the sender's call: equal for calls that fit */
+    uint32_t differs;  /* 1: frames with different identities have met */
+    uint32_t bytes;    /* of the data; 0: none */
+} tutti__frame_t;
+
 /* The call that a schedule serves. */
 typedef struct {
     const void *in; /* element 0 of the block map */
@@ -61,6 +68,10 @@ typedef struct {
        is complete. */
     int queued;
     tutti__dstream_t *then;
+    /* Not NULL: messages are this frame, with at most slot_bytes. count is 1, dtype and op are those
+       of the frame's data, in and out are the frame. For schedules in place that only send and
+       receive one block. */
+    tutti__frame_t *frame;
 } tutti__exec_call_t;
 
 /* A block of a buffer in the current call, in bytes. */
@@ -113,6 +124,8 @@ typedef struct {
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;
     int meeting;                        /* the host's ranks meet; no operation has begun */
+    int detours;                        /* messages are direct, or framed */
+    tutti__frame_t *frame;              /* the call's; NULL: messages are not framed */
     uint32_t moves;                     /* changes with each progress; wraps */
     const tutti__exec_device_t *device; /* NULL: the call is on host memory */
     /* with a device only: */

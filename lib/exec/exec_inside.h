@@ -31,6 +31,12 @@ static inline tutti__span_t tutti__run_chunk(const tutti__run_t *run, const tutt
 /* Give each receiving end the number of this run's messages. Call it after the ranks have met. */
 tutti_status_t tutti__run_expect(tutti__run_t *run);
 
+/* ---- framed.c: messages with the identity of the call ---- */
+
+/* Execute SEND to RECV_REDUCE of a framed run. */
+tutti_status_t tutti__run_framed(const tutti__run_t *run, tutti__stream_t *st,
+                                 const tutti__op_t *op, tutti__hint_t *hint);
+
 /* ---- on_device.c: calls on device memory ---- */
 
 #define TUTTI__LEAST_CHUNK ((size_t)64) /* bytes; a power of two */

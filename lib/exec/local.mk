@@ -7,5 +7,6 @@ libtutti_all_la_SOURCES += \
     %reldir%/exec.c \
     %reldir%/exec.h \
     %reldir%/exec_inside.h \
+    %reldir%/framed.c \
     %reldir%/on_device.c \
     %reldir%/start.c

@@ -370,6 +370,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     run->root = call->root;
     run->device = NULL;
     run->direct = 0;
+    run->frame = call->frame;
     if (TUTTI__UNLIKELY(call->on_device)) {
         run->device = run->env->device;
         run->untouched = 1;
@@ -378,6 +379,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
         if (status != TUTTI_OK)
             return status;
     }
+    run->detours = run->direct != 0 || run->frame != NULL;
     status = find_layout(run, sched, call);
     if (status == TUTTI_OK)
         status = get_memory(run, sched);

@@ -43,6 +43,7 @@ typedef struct {
 } tutti__chan_key_t;
 
 #define TUTTI__XPORT_DIRECT 4 /* the largest number of streams of a schedule */
+#define TUTTI__ANY_BYTES SIZE_MAX /* for view: a message of any length */
 
 typedef struct {
     const char *name;    /* "shm", as in TUTTI_TRANSPORT=shm */
@@ -58,7 +59,8 @@ typedef struct {
                                 tutti__chan_t **ret_chan);
 
     /* signature: of the call. A receiver with another one gets TUTTI_ERR_MISMATCH if the transport
-       can carry signatures. A wrong length is a mismatch on all transports. */
+       can carry signatures. A wrong length is a mismatch on all transports; view also takes
+       TUTTI__ANY_BYTES. */
     tutti_status_t (*send)(tutti__chan_t *chan, const void *data, size_t bytes, uint32_t signature,
                            int *ret_pending, tutti__hint_t *hint);
     tutti_status_t (*flush)(tutti__chan_t *chan, tutti__hint_t *hint);
@@ -66,6 +68,7 @@ typedef struct {
     tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages); /* NULL: not needed */
     tutti_status_t (*view)(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                            const void **ret_data, tutti__hint_t *hint);
+    size_t (*length)(const tutti__chan_t *chan); /* of the message that view has lent */
     void (*release)(tutti__chan_t *chan);
 
     /* Advance the messages in flight; NULL: not needed. may_progress: may the calling thread do

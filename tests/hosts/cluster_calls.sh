@@ -21,7 +21,7 @@ check()
 # Each mismatch is an error on several ranks; they are not logged here.
 export TUTTI_LOG=none
 check 2,2 4000000 collectives_check
-check 3,1 150000 direct_check 13
+check 3,1 100000 direct_check 13
 check 1,1,1 700000 messages_check misfits
 if is_long "two of three placings for each program, 12 of 13 mismatches of calls"; then
     limit=600

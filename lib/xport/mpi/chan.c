@@ -266,10 +266,15 @@ tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t 
         return status;
     if (!chan->arrived)
         return again(chan, hint);
-    if (TUTTI__UNLIKELY(chan->arrived_bytes != bytes))
+    if (TUTTI__UNLIKELY(chan->arrived_bytes != bytes && bytes != TUTTI__ANY_BYTES))
         return wrong_length(chan, bytes, "", chan->arrived_bytes);
     *ret_data = slot(chan, chan->head);
     return TUTTI_OK;
+}
+
+size_t tutti__mpi_chan_length(const tutti__chan_t *chan)
+{
+    return chan->arrived_bytes;
 }
 
 /* An error of posting is returned by the next call: it ends the channel. */

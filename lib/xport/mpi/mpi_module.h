@@ -120,6 +120,7 @@ tutti_status_t tutti__mpi_chan_flush(tutti__chan_t *chan, tutti__hint_t *hint);
 tutti_status_t tutti__mpi_chan_expect(tutti__chan_t *chan, size_t messages);
 tutti_status_t tutti__mpi_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                                     const void **ret_data, tutti__hint_t *hint);
+size_t tutti__mpi_chan_length(const tutti__chan_t *chan);
 void tutti__mpi_chan_release(tutti__chan_t *chan);
 /* The three steps of giving up, all under the lock: ask MPI to cancel; count the messages still in
    flight; abandon these, and keep the memory that MPI may touch. */

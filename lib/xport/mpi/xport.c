@@ -152,6 +152,7 @@ static const tutti__xport_ops_t ops = {
     .flush = tutti__mpi_chan_flush,
     .expect = tutti__mpi_chan_expect,
     .view = tutti__mpi_chan_view,
+    .length = tutti__mpi_chan_length,
     .release = tutti__mpi_chan_release,
     .progress = xport_progress,
     .may_progress = xport_may_progress,

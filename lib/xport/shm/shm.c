@@ -253,10 +253,16 @@ static tutti_status_t chan_view(tutti__chan_t *chan, size_t bytes, uint32_t sign
             return wait_for(chan, &chan->ring->head, chan->seen, hint);
     }
     slot = slot_of(chan);
-    if (TUTTI__UNLIKELY(slot->bytes != bytes || slot->signature != signature))
+    if (TUTTI__UNLIKELY((slot->bytes != bytes && bytes != TUTTI__ANY_BYTES) ||
+                        slot->signature != signature))
         return mismatch(chan, slot, bytes);
     *ret_data = slot->data;
     return TUTTI_OK;
+}
+
+static size_t chan_length(const tutti__chan_t *chan)
+{
+    return slot_of(chan)->bytes;
 }
 
 static void chan_release(tutti__chan_t *chan)
@@ -304,6 +310,7 @@ static const tutti__xport_ops_t shm_ops = {
     .flush = chan_flush,
     .expect = NULL,
     .view = chan_view,
+    .length = chan_length,
     .release = chan_release,
     .progress = NULL,
     .may_progress = may_progress,

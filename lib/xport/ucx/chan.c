@@ -319,11 +319,16 @@ tutti_status_t tutti__ucx_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t 
         if (!tutti__load_acquire(&slot->done))
             return again(chan, "receiving from", hint);
     }
-    if (TUTTI__UNLIKELY(slot->result != UCS_OK || slot->bytes != bytes ||
-                        slot->signature != signature))
+    if (TUTTI__UNLIKELY(slot->result != UCS_OK || slot->signature != signature ||
+                        (slot->bytes != bytes && bytes != TUTTI__ANY_BYTES)))
         return wrong(chan, slot, bytes, hint);
     *ret_data = chan->bytes + chan->xport->stride * chan->head;
     return TUTTI_OK;
+}
+
+size_t tutti__ucx_chan_length(const tutti__chan_t *chan)
+{
+    return chan->slot[chan->head].bytes;
 }
 
 /* An error of posting is returned by the next call: it ends the channel. */

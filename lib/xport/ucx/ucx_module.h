@@ -122,6 +122,7 @@ tutti_status_t tutti__ucx_chan_flush(tutti__chan_t *chan, tutti__hint_t *hint);
 tutti_status_t tutti__ucx_chan_expect(tutti__chan_t *chan, size_t messages);
 tutti_status_t tutti__ucx_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                                     const void **ret_data, tutti__hint_t *hint);
+size_t tutti__ucx_chan_length(const tutti__chan_t *chan);
 void tutti__ucx_chan_release(tutti__chan_t *chan);
 /* Cancel the receives; count the messages in flight. Under the lock. */
 void tutti__ucx_chan_cancel(tutti__chan_t *chan);

@@ -350,6 +350,7 @@ static const tutti__xport_ops_t ops = {
     .flush = tutti__ucx_chan_flush,
     .expect = tutti__ucx_chan_expect,
     .view = tutti__ucx_chan_view,
+    .length = tutti__ucx_chan_length,
     .release = tutti__ucx_chan_release,
     .progress = xport_progress,
     .may_progress = xport_may_progress,

@@ -87,7 +87,7 @@ static void test_wrong(void **state)
         { "0-4k:allreduce:ring", "no collective is called \"0-4k\"" },
         { "allreduce:", "allreduce has no algorithm called \"\"; there are node, hierarchical, "
                         "three_level, recursive_doubling, halving_doubling, ring, binomial, "
-                        "double_tree, knomial, direct" },
+                        "double_tree, knomial, leaders, direct" },
         { "allreduce:rong", "allreduce has no algorithm called \"rong\"" },
         { "allreduce:Ring", "no algorithm called \"Ring\"" },
         { "allreduce:0-4k:", "allreduce has no algorithm called \"\"" },

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Data in the comparison of calls. See ride.h. */
+#include "call/ride.h"
+
+#include "base/constants.h"
+#include "call/call_inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NOT_AT_ALL SIZE_MAX
+
+void tutti__ride_free(tutti__ride_t *ride)
+{
+    free(ride->memory);
+    memset(ride, 0, sizeof(*ride));
+}
+
+/* ---- which calls ride ---- */
+
+static size_t call_bytes(const tutti__call_t *call)
+{
+    return call->kind == TUTTI_CALL_BARRIER ? 0 : call->count * tutti_dtype_bytes(call->dtype);
+}
+
+/* The bytes that a call of this kind needs in a frame. Not an overflow: one is at most RIDE. */
+static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
+{
+    switch (kind) {
+    case TUTTI_CALL_ALLREDUCE:
+    case TUTTI_CALL_REDUCE:
+    case TUTTI_CALL_BROADCAST:
+        return one;
+    case TUTTI_CALL_BARRIER:
+        return 0;
+    case TUTTI_CALL_REDUCE_SCATTER:
+    case TUTTI_CALL_ALLGATHER:
+    case TUTTI_CALL_GATHER:
+    case TUTTI_CALL_SCATTER:
+        return one * size;
+    case TUTTI_CALL_ALLTOALL:
+        return one * size * size;
+    default:
+        return NOT_AT_ALL;
+    }
+}
+
+/*
+ * The same on all ranks with the same call. Not: calls with factors; operations that do not
+ * commute, since a host's ranks need not be neighbours; collectives with an algorithm of the
+ * user's. If association is fixed, only allreduce: the trees of the other reductions differ from
+ * this one, and bits must not depend on the size.
+ */
+static size_t ride_bytes(const tutti__call_env_t *env, const tutti__call_t *call)
+{
+    size_t most =
+        TUTTI__MIN((size_t)TUTTI__RIDE_BYTES, env->exec->slot_bytes - sizeof(tutti__frame_t));
+    int reduces = tutti__call_reduces(call->kind);
+    size_t bytes;
+
+    if (call->on_device || call->count > most || call->prescale != 1 || call->postscale != 1 ||
+        env->cache->override[0] != '\0')
+        return NOT_AT_ALL;
+    if (reduces &&
+        (tutti__call_keeps_order(call) ||
+         (call->kind != TUTTI_CALL_ALLREDUCE && env->cache->association != TUTTI__ANY_ASSOCIATION)))
+        return NOT_AT_ALL;
+    if (call_bytes(call) > most)
+        return NOT_AT_ALL;
+    bytes = bytes_of(call->kind, call_bytes(call), env->exec->size);
+    return bytes <= most ? bytes : NOT_AT_ALL;
+}
+
+/* ---- packing ---- */
+
+/* Put this rank's part at its place; the rest is zero. */
+static void put_part(char *data, size_t bytes, const void *part, size_t begin, size_t length)
+{
+    memset(data, 0, bytes);
+    if (length > 0)
+        memcpy(data + begin, part, length);
+}
+
+static void pack(char *data, size_t bytes, const tutti__call_t *call, uint32_t rank, uint32_t size)
+{
+    size_t one = call_bytes(call);
+
+    switch (call->kind) {
+    case TUTTI_CALL_BROADCAST:
+        put_part(data, bytes, call->recvbuf, 0, rank == call->root ? bytes : 0);
+        return;
+    case TUTTI_CALL_SCATTER:
+        put_part(data, bytes, call->sendbuf, 0, rank == call->root ? bytes : 0);
+        return;
+    case TUTTI_CALL_ALLGATHER:
+    case TUTTI_CALL_GATHER:
+        put_part(data, bytes, call->sendbuf, one * rank, one);
+        return;
+    case TUTTI_CALL_ALLTOALL: /* a row for each sender */
+        put_part(data, bytes, call->sendbuf, one * size * rank, one * size);
+        return;
+    default:
+        memcpy(data, call->sendbuf, bytes);
+        return;
+    }
+}
+
+static void unpack(const tutti__call_t *call, const char *data, size_t bytes, uint32_t rank,
+                   uint32_t size)
+{
+    size_t one = call_bytes(call);
+    char *out = call->recvbuf;
+
+    switch (call->kind) {
+    case TUTTI_CALL_REDUCE:
+    case TUTTI_CALL_GATHER:
+        if (rank == call->root)
+            memcpy(out, data, bytes);
+        return;
+    case TUTTI_CALL_BROADCAST:
+        if (rank != call->root)
+            memcpy(out, data, bytes);
+        return;
+    case TUTTI_CALL_SCATTER:
+    case TUTTI_CALL_REDUCE_SCATTER:
+        memcpy(out, data + one * rank, one);
+        return;
+    case TUTTI_CALL_ALLTOALL:
+        for (uint32_t s = 0; s < size; s++)
+            memcpy(out + one * s, data + one * (size * s + rank), one);
+        return;
+    default:
+        memcpy(out, data, bytes);
+        return;
+    }
+}
+
+/* ---- the run ---- */
+
+/* The head ends where a cache line begins. */
+static tutti_status_t get_frame(tutti__ride_t *ride, size_t slot_bytes)
+{
+    size_t most = TUTTI__MIN((size_t)TUTTI__RIDE_BYTES, slot_bytes);
+
+    if (ride->memory != NULL)
+        return TUTTI_OK;
+    ride->memory = aligned_alloc(TUTTI__LINE_BYTES,
+                                 TUTTI__ROUND_UP(most, TUTTI__LINE_BYTES) + TUTTI__LINE_BYTES);
+    if (ride->memory == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes for small calls", most);
+    ride->frame = (tutti__frame_t *)(void *)(ride->memory + TUTTI__LINE_BYTES) - 1;
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *env,
+                                 tutti__run_t *run, uint64_t identity, const tutti__call_t *call,
+                                 int *ret_common)
+{
+    const tutti__exec_env_t *exec = env->exec;
+    size_t bytes = call != NULL ? ride_bytes(env, call) : NOT_AT_ALL;
+    tutti_status_t status = get_frame(ride, exec->slot_bytes);
+
+    if (status != TUTTI_OK)
+        return status;
+    ride->call = bytes != NOT_AT_ALL ? call : NULL;
+    *ride->frame = (tutti__frame_t){ .identity = identity };
+    if (ride->call == NULL)
+        return tutti__own_start_frame(env, run, ride->frame, TUTTI_UINT8, TUTTI_BOR, ret_common);
+    ride->frame->bytes = (uint32_t)bytes;
+    if (bytes > 0)
+        pack((char *)(ride->frame + 1), bytes, call, exec->rank, exec->size);
+    if (bytes == 0 || !tutti__call_reduces(call->kind))
+        return tutti__own_start_frame(env, run, ride->frame, TUTTI_UINT8, TUTTI_BOR, ret_common);
+    return tutti__own_start_frame(env, run, ride->frame, call->dtype, call->op, ret_common);
+}
+
+int tutti__ride_end(const tutti__ride_t *ride, uint32_t rank, uint32_t size)
+{
+    if (ride->call != NULL && ride->frame->bytes > 0)
+        unpack(ride->call, (const char *)(ride->frame + 1), ride->frame->bytes, rank, size);
+    return ride->call != NULL;
+}

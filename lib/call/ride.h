@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Small calls between hosts ride in the comparison of calls: one round of messages compares the
+ * calls and moves their data, so nothing goes ahead of the call.
+ *
+ * The round is an allreduce of a frame by coll/allreduce_leaders.c, the same for all calls of all
+ * kinds, so ranks with different calls exchange the same messages, and find the difference
+ * together. The frame has the identity of the call and its data (exec/framed.c). Kinds that do not
+ * reduce ride, too: each rank contributes its part of the result among zeros, and the frames are
+ * combined by a bitwise or.
+ *
+ *      kind                          bytes of data, n elements each, p ranks
+ *      allreduce, reduce, broadcast  n
+ *      barrier                       0
+ *      reduce_scatter, allgather,    p n
+ *      gather, scatter
+ *      alltoall                      p p n
+ *
+ * Recvbuf is written when the frame has come back, and only if all calls are equal. Larger calls,
+ * and all other kinds, send an empty frame first.
+ */
+#ifndef TUTTI__CALL_RIDE_H
+#define TUTTI__CALL_RIDE_H
+
+#include "call/call.h"
+#include "call/env.h"
+
+/* Zero it first. It is reused from call to call. */
+typedef struct {
+    const tutti__call_t *call; /* NULL: the frame carries no data */
+    char *memory;
+    tutti__frame_t *frame; /* in memory; data are aligned to a cache line */
+} tutti__ride_t;
+
+void tutti__ride_free(tutti__ride_t *ride);
+
+/* Begin, over `run`. call: its data ride if they can, and it is valid until the end; NULL: an empty
+   frame. *ret_common: see call_inside.h. */
+tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *env,
+                                 tutti__run_t *run, uint64_t identity, const tutti__call_t *call,
+                                 int *ret_common);
+
+/* The run has ended. Do all ranks have the same identity? */
+static inline int tutti__ride_is_equal(const tutti__ride_t *ride)
+{
+    return !ride->frame->differs;
+}
+
+/* They have: write the result. Returns 1 if the call is done, 0 if its data did not ride. */
+int tutti__ride_end(const tutti__ride_t *ride, uint32_t rank, uint32_t size);
+
+#endif
