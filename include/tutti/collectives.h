@@ -37,9 +37,9 @@
  *
  * In collective calls, a mismatch is found before data moves. All ranks get TUTTI_ERR_MISMATCH,
  * tutti_last_error names two ranks and their arguments, no buffer was written, and the next call
- * works. Inside a host this check costs nothing. Between hosts the ranks first compare kind, type,
- * operation, root, count and factors, by an allreduce of 80 bytes before each direct call; gatherv,
- * scatterv and alltoallv add an alltoall of one number.
+ * works. Inside a host this check costs nothing. Between hosts the ranks compare kind, type,
+ * operation, root, count and factors. The data of a small call travel with the comparison. Other
+ * calls send 16 bytes ahead; gatherv, scatterv and alltoallv also exchange a number per rank.
  *
  * TUTTI_COMPARE=0 omits this check between hosts. Then only lengths are compared, while data moves:
  * another type of the same size, another operation or another root is not found, a call without

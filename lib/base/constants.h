@@ -484,9 +484,9 @@
    parallel. */
 #define TUTTI__POPULATE_MOST_BYTES ((uint64_t)64 << 20)
 
-/* [bytes] Largest data of a call between hosts that travel with the comparison of calls. Chosen;
-   to be measured: docs/decisions.md. */
-#define TUTTI__RIDE_BYTES 16384
+/* [bytes] Largest data of a call between hosts that ride in the comparison of calls, if a slot is
+   so long. Measured: docs/decisions.md, two hosts with one and two ranks. */
+#define TUTTI__RIDE_BYTES 65536
 
 /* ---- amounts: places ---- */
 

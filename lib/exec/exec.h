@@ -68,9 +68,9 @@ typedef struct {
        is complete. */
     int queued;
     tutti__dstream_t *then;
-    /* Not NULL: messages are this frame, with at most slot_bytes. count is 1, dtype and op are those
-       of the frame's data, in and out are the frame. For schedules in place that only send and
-       receive one block. */
+    /* Not NULL: messages are this frame, with at most slot_bytes. count is 1, dtype and op are
+       those of the frame's data, in and out are the frame. For schedules in place that only send
+       and receive one block. */
     tutti__frame_t *frame;
 } tutti__exec_call_t;
 

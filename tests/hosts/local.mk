@@ -11,6 +11,8 @@ test_programs += %reldir%/down_check
 tests_hosts_down_check_LDADD = libtutti.la
 test_programs += %reldir%/direct_check
 tests_hosts_direct_check_LDADD = libtutti.la
+test_programs += %reldir%/random_check
+tests_hosts_random_check_LDADD = libtutti.la
 test_programs += %reldir%/messages_check
 tests_hosts_messages_check_LDADD = libtutti.la
 test_programs += %reldir%/starting_check
@@ -46,6 +48,7 @@ script_tests += \
     %reldir%/lost.sh \
     %reldir%/messages.sh \
     %reldir%/one_host.sh \
+    %reldir%/random_check.sh \
     %reldir%/starting.sh
 
 EXTRA_DIST += %reldir%/cluster.sh %reldir%/cluster_common.sh %reldir%/common.sh

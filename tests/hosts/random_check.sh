@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Random direct calls between ranks on pretended hosts, half of them with ranks that make another
+# call; see hosts.sh. The long form makes 100,000 calls.
+set -u
+. "$(dirname "$0")/common.sh"
+
+# on CALLS TRANSPORT A B [C]: ranks on hosts a, b, c
+on()
+{
+    calls=$1
+    export TUTTI_TRANSPORT=$2
+    shift 2
+    program="tests/hosts/random_check $calls"
+    what="$program over $TUTTI_TRANSPORT on hosts with $*"
+    a="-np $1 env TUTTI_HOST_ID=a $program"
+    b="-np $2 env TUTTI_HOST_ID=b $program"
+    if [ $# -eq 3 ]; then
+        launch $a : $b : -np "$3" env TUTTI_HOST_ID=c $program
+        passed $(($1 + $2 + $3)) "random calls passed"
+    else
+        launch $a : $b
+        passed $(($1 + $2)) "random calls passed"
+    fi
+}
+
+# Mismatches are not logged here.
+export TUTTI_LOG=none
+on 500 mpi 1 1
+on 300 mpi 2 1
+on 200 mpi 1 1 1
+if is_long "100,000 calls; other hosts; over UCX"; then
+    on 40000 mpi 1 1
+    on 20000 mpi 2 2
+    on 20000 mpi 1 2 2
+    on 20000 mpi 1 1 1
+    test -e "$TUTTI_MODULE_DIR/ucx.so" && on 20000 ucx 2 1
+fi
+
+test $errors -eq 0
