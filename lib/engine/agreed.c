@@ -216,7 +216,7 @@ static int serve(void *owner, const tutti__agreed_t *tensor)
         request = find_request(a, tensor);
         if (request == NULL)
             return 0;
-        tutti__bucket_append(bucket, request);
+        tutti__bucket_add(bucket, request);
     }
     assert(bucket->number == tensor->bucket);
     bucket->counts = tensor->counts;

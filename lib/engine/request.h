@@ -61,6 +61,15 @@ struct tutti__request {
     char name[TUTTI__NAME_BYTES]; /* last, because it is not cleared before it is set */
 };
 
+/* Append a request to the list from *first to *last. */
+static inline void tutti__request_append(tutti__request_t **first, tutti__request_t **last,
+                                         tutti__request_t *request)
+{
+    request->next = NULL;
+    *(*last != NULL ? &(*last)->next : first) = request;
+    *last = request;
+}
+
 /* The program's requests. */
 extern tutti__handles_t tutti__requests;
 

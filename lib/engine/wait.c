@@ -103,12 +103,11 @@ static int find_culprit(void *waiter, char *text, size_t bytes)
     return is_ready(w) ? TUTTI__LATE_NOT : certain;
 }
 
-static void what(void *waiter, const char *time, char *text, size_t bytes)
+static void what(void *waiter, char *text, size_t bytes)
 {
     const tutti__waiter_t *w = waiter;
     char since[24];
 
-    (void)time;
     snprintf(text, bytes, "waited %s for tensor '%s'",
              tutti__late_time(tutti__now_ns() - w->since_ns, since), w->name);
 }
