@@ -38,8 +38,6 @@ static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
         status = tutti__device_check_stream(comm, call, call->stream);
     if (status != TUTTI_OK)
         return status;
-    if (!tutti__call_reduces(call->kind))
-        call->op = (tutti_op_t)0;
     entry.call = *call;
     entry.has_stream = call->on_device;
     return tutti__engine_run_queued(comm->engine, &entry);

@@ -94,6 +94,8 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
                                   tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);
+/* The sum of the counts of n ranks. */
+size_t tutti__request_sum(const size_t *counts, uint32_t n);
 /* End the request's handle, if it has one. */
 void tutti__request_end_handle(tutti__request_t *request);
 

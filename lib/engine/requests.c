@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t sum(const size_t *counts, uint32_t n)
+size_t tutti__request_sum(const size_t *counts, uint32_t n)
 {
     size_t total = 0;
 
@@ -34,9 +34,9 @@ static size_t elements(const tutti__call_t *call, uint32_t size)
         break;
     }
     if (call->recvcounts != NULL)
-        return sum(call->recvcounts, size);
+        return tutti__request_sum(call->recvcounts, size);
     if (call->sendcounts != NULL)
-        return sum(call->sendcounts, size);
+        return tutti__request_sum(call->sendcounts, size);
     return TUTTI__MAX(call->count, call->recvcount);
 }
 
