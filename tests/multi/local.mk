@@ -68,14 +68,15 @@ tsan_tests += %reldir%/direct/user_schedule
 
 # Needs no MPI to build, and no library: it replaces the core.
 test_programs += %reldir%/mpi/mpi_module
-tests_multi_mpi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS)
+EXTRA_DIST += %reldir%/module_check.h
+tests_multi_mpi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
 tests_multi_mpi_mpi_module_LDADD = -lpthread -ldl
 script_tests += %reldir%/mpi/mpi_module.sh
 
 # The UCX module, in the same way.
 if HAVE_UCX
 test_programs += %reldir%/ucx/ucx_module
-tests_multi_ucx_ucx_module_CPPFLAGS = $(LIB_CPPFLAGS)
+tests_multi_ucx_ucx_module_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
 tests_multi_ucx_ucx_module_LDADD = -lpthread -ldl
 else
 EXTRA_DIST += %reldir%/ucx/ucx_module.c
