@@ -31,7 +31,7 @@ static int is_request(const tutti__comm_t *comm, const tutti__call_t *call)
 
 static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
 {
-    tutti__entry_t entry = { .name = DIRECT_NAME, .stream = call->stream };
+    tutti__entry_t entry = { .name = DIRECT_NAME };
     tutti_status_t status = tutti__call_check(comm, call, 0);
 
     if (status == TUTTI_OK)
@@ -39,7 +39,6 @@ static tutti_status_t run_as_request(tutti__comm_t *comm, tutti__call_t *call)
     if (status != TUTTI_OK)
         return status;
     entry.call = *call;
-    entry.has_stream = call->on_device;
     return tutti__engine_run_queued(comm->engine, &entry);
 }
 

@@ -161,8 +161,8 @@ static tutti_status_t read_entry(tutti__comm_t *comm, const tutti_call_t *call,
     if (status == TUTTI_OK && in != NULL)
         status = tutti__device_check_stream(comm, &ret_entry->call, in->stream);
     if (status == TUTTI_OK && in != NULL && ret_entry->call.on_device) {
-        ret_entry->stream = in->stream;
-        ret_entry->has_stream = 1;
+        ret_entry->call.stream = in->stream;
+        ret_entry->call.has_stream = 1;
     }
     return status;
 }

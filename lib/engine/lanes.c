@@ -173,6 +173,7 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
     with->signature = (uint32_t)tutti__hash(&bucket->number, sizeof(uint32_t));
     lane->call = r->call;
     lane->call.on_device = is_device;
+    lane->call.has_stream = 0; /* the requests' events stand for their streams */
     if (fused) {
         with->packing = &tutti__fuse_packing;
         with->owner = lane;

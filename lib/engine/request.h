@@ -20,15 +20,14 @@ struct tutti__request {
     tutti__engine_t *engine; /* a reference, held until the request is freed; NULL: a zero
                                 contribution */
     uint64_t hash;           /* of the name */
-    tutti__call_t call;      /* its arrays are in `arrays` */
+    tutti__call_t call; /* its arrays are in `arrays`. Work of its stream at submission precedes
+                                the request */
     size_t *arrays;
     size_t bytes; /* estimated cost of a step with this request */
     tutti_callback_t callback;
     void *callback_arg;
-    uint8_t callback_info;    /* see tutti__entry_t */
-    tutti__dstream_t *stream; /* of device memory: its work at submission precedes the request */
-    tutti__devent_t *ready;   /* pool event behind that work, until the request is done; or NULL */
-    uint8_t has_stream;
+    uint8_t callback_info;  /* see tutti__entry_t */
+    tutti__devent_t *ready; /* pool event behind that work, until the request is done; or NULL */
     uint64_t since_ns;
     uint64_t ended_ns;
     uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */

@@ -108,10 +108,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
     r->callback = entry->callback;
     r->callback_arg = entry->callback_arg;
     r->callback_info = entry->callback_info != 0;
-    if (TUTTI__UNLIKELY(entry->has_stream && entry->call.on_device)) {
-        r->stream = entry->stream;
-        r->has_stream = 1;
-    }
+    r->call.has_stream &= r->call.on_device;
     *ret_request = r;
     return TUTTI_OK;
 }

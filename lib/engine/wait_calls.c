@@ -213,7 +213,7 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
     if (status != TUTTI_OK)
         return status;
     if (request->call.on_device)
-        status = pass_queued(request, -1, entry->stream, &gone);
+        status = pass_queued(request, -1, entry->call.stream, &gone);
     if (gone)
         return TUTTI_OK;
     /* An error of the stream does not affect the request. */
