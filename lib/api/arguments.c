@@ -222,8 +222,12 @@ tutti_status_t tutti__call_check(const tutti__comm_t *comm, tutti__call_t *call,
 {
     tutti_status_t status = TUTTI_OK;
 
-    if (TUTTI__UNLIKELY(!is_plain(comm, call)))
+    if (TUTTI__UNLIKELY(!is_plain(comm, call))) {
         status = check_all(comm, call, counts_later);
+        /* Only reductions have an operation. */
+        if (!tutti__call_reduces(call->kind))
+            call->op = (tutti_op_t)0;
+    }
     if (status == TUTTI_OK && TUTTI__UNLIKELY(comm->exec.device != NULL || comm->lone.ops != NULL))
         status = tutti__device_check(comm, call, !(counts_later && call->recvcounts == NULL),
                                      &call->on_device);

@@ -16,6 +16,8 @@
 #include "base/constants.h"
 #include "base/status.h"
 
+#include <assert.h>
+
 /* call: NULL for a call of the library's own. */
 static tutti_status_t enter(tutti__comm_t *comm, const tutti__call_t *call)
 {
@@ -38,6 +40,8 @@ static tutti_status_t leave(tutti__comm_t *comm, tutti_status_t status)
 {
     tutti__comm_state_t *state = tutti__comm_state(comm);
 
+    /* Each call ends or cancels its operation, also after an error. */
+    assert(atomic_load(&state->busy) && state->op.at == TUTTI__AT_END);
     if (TUTTI__UNLIKELY(status != TUTTI_OK) && !tutti__watch_has_ended(comm->watch))
         tutti__run_name_group(&state->running, status);
     atomic_store_explicit(&state->busy, 0, memory_order_release);

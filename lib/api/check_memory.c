@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "call/call_sides.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 static void describe(tutti__where_t where, char *text, size_t bytes)
@@ -58,6 +59,7 @@ tutti_status_t tutti__device_check(const tutti__comm_t *comm, const tutti__call_
     tutti__where_t where[2];
     int last = -1;
 
+    assert(ops != NULL);
     *ret_on_device = 0;
     tutti__call_sends(call, rank, size, &side[0]);
     if (receives)

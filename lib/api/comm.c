@@ -11,6 +11,7 @@
 #include "xport/shm/shm.h"
 #include "xport/ucx/open_ucx.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -344,8 +345,10 @@ static tutti_status_t make(const tutti__meet_t *meet, const tutti__mpi_module_t 
 
 static tutti_status_t open_made(tutti__comm_t *comm, tutti__comm_t **ret_comm)
 {
-    tutti_status_t status = open_all(comm);
+    tutti_status_t status;
 
+    assert((comm->world == comm) == (comm->world_rank == NULL));
+    status = open_all(comm);
     if (status != TUTTI_OK) {
         tutti__comm_close(comm);
         return status;
@@ -448,6 +451,7 @@ void tutti__comm_close(tutti__comm_t *comm)
     tutti__parts_stop(comm);
     tutti__comm_stop(comm);
     tutti__parts_close(comm);
+    assert(state->parts == NULL && (comm->engine == NULL || state->is_stopped));
     tutti__engine_close(comm->engine);
     /* Only now: until here, callbacks may make calls, which return the cause of the failure. */
     tutti__handle_end(&tutti__comms, comm->handle);

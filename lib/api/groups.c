@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "boot/meet.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,6 +275,8 @@ static tutti_status_t meet(making_t *m, tutti__meet_t *ret_meet)
     const tutti__venue_t *place = &m->readies[m->members[0]].place;
     tutti_status_t status;
 
+    /* All ranks of the group are ready, so the first one has opened its door. */
+    assert((m->door >= 0) == (m->n > 1 && m->me == 0));
     if (m->n == 1) {
         tutti__meet_self(ret_meet);
         return TUTTI_OK;
@@ -348,6 +351,7 @@ static tutti_status_t run(making_t *m, const wish_t *mine, tutti_comm_t **ret_co
         group_by_color(m);
     else
         group_by_list(m);
+    assert(m->n == 0 || m->members[m->me] == m->parent->topo->rank);
     if (m->meetings) {
         get_ready(m);
         status = share(m);

@@ -7,10 +7,13 @@
 
 #include "base/status.h"
 
+#include <assert.h>
+
 void tutti__parts_add(tutti__comm_t *comm)
 {
     tutti__comm_state_t *world = tutti__comm_state(comm->world), *part = tutti__comm_state(comm);
 
+    assert(part != world && comm->handle != NULL && part->next_part == NULL);
     tutti__mutex_lock(&world->parts_lock);
     part->next_part = world->parts;
     world->parts = part;

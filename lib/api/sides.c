@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/status.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -169,6 +170,8 @@ tutti_status_t tutti__sides_check(const tutti__call_t *call, const tutti__side_t
     size_t esize = tutti_dtype_bytes(call->dtype);
     tutti_status_t status;
 
+    assert(send->displs == NULL || send->counts != NULL);
+    assert(recv->displs == NULL || recv->counts != NULL);
     if (recv->count == 0)
         return TUTTI_OK;
     if (!is_ascending(recv, size)) {

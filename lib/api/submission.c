@@ -86,12 +86,7 @@ static tutti_status_t check_entry(const tutti__comm_t *comm, tutti__entry_t *ent
     status = read_options(options, entry);
     if (status == TUTTI_OK)
         status = check_later(&entry->call, &entry->counts_later);
-    if (status == TUTTI_OK)
-        status = tutti__call_check(comm, &entry->call, entry->counts_later);
-    /* Only reductions have an operation. */
-    if (!tutti__call_reduces(entry->call.kind))
-        entry->call.op = (tutti_op_t)0;
-    return status;
+    return status == TUTTI_OK ? tutti__call_check(comm, &entry->call, entry->counts_later) : status;
 }
 
 static tutti_status_t check_ret(const void *ret_request)
@@ -166,8 +161,8 @@ static tutti_status_t read_entry(tutti__comm_t *comm, const tutti_call_t *call,
     if (status == TUTTI_OK && in != NULL)
         status = tutti__device_check_stream(comm, &ret_entry->call, in->stream);
     if (status == TUTTI_OK && in != NULL && ret_entry->call.on_device) {
-        ret_entry->stream = in->stream;
-        ret_entry->has_stream = 1;
+        ret_entry->call.stream = in->stream;
+        ret_entry->call.has_stream = 1;
     }
     return status;
 }

@@ -58,10 +58,8 @@ static void find_ranges(const tutti__call_t *call, uint32_t rank, uint32_t size,
     }
     tutti__side_measure(&send, size);
     tutti__side_measure(&recv, size);
-    staged->send_bytes = send.end * esize;
-    staged->recv_bytes = recv.end * esize;
-    staged->send_device = send.ptr;
-    staged->recv_device = (char *)(uintptr_t)recv.ptr;
+    staged->send = (tutti__staged_part_t){ (char *)(uintptr_t)send.ptr, NULL, send.end * esize };
+    staged->recv = (tutti__staged_part_t){ (char *)(uintptr_t)recv.ptr, NULL, recv.end * esize };
     *ret_has_gaps = recv.count != recv.end;
 }
 
@@ -69,13 +67,13 @@ static void find_ranges(const tutti__call_t *call, uint32_t rank, uint32_t size,
 static tutti_status_t place(const tutti__device_lane_t *lane, size_t stage_bytes,
                             tutti__staged_t *staged)
 {
-    uintptr_t send = (uintptr_t)staged->send_device, recv = (uintptr_t)staged->recv_device;
-    uintptr_t send_end = send + staged->send_bytes, recv_end = recv + staged->recv_bytes;
-    size_t send_at = 0, recv_at = TUTTI__ROUND_UP(staged->send_bytes, ALIGN), bytes;
+    uintptr_t send = (uintptr_t)staged->send.device, recv = (uintptr_t)staged->recv.device;
+    uintptr_t send_end = send + staged->send.bytes, recv_end = recv + staged->recv.bytes;
+    size_t send_at = 0, recv_at = TUTTI__ROUND_UP(staged->send.bytes, ALIGN), bytes;
     char *host = lane->stage;
     tutti_status_t status;
 
-    bytes = recv_at + staged->recv_bytes;
+    bytes = recv_at + staged->recv.bytes;
     if (send < recv_end && recv < send_end) {
         uintptr_t begin = TUTTI__MIN(send, recv);
 
@@ -90,8 +88,8 @@ static tutti_status_t place(const tutti__device_lane_t *lane, size_t stage_bytes
             return status;
         host = staged->host;
     }
-    staged->send_host = host + send_at;
-    staged->recv_host = host + recv_at;
+    staged->send.host = host + send_at;
+    staged->recv.host = host + recv_at;
     return TUTTI_OK;
 }
 
@@ -101,13 +99,13 @@ static void make_call(const tutti__call_t *call, tutti__staged_t *staged)
     staged->call = *call;
     staged->call.on_device = 0;
     if (call->kind == TUTTI_CALL_BROADCAST) {
-        staged->call.recvbuf = staged->send_bytes > 0 ? staged->send_host : staged->recv_host;
+        staged->call.recvbuf = staged->send.bytes > 0 ? staged->send.host : staged->recv.host;
         return;
     }
-    if (staged->send_bytes > 0)
-        staged->call.sendbuf = staged->send_host;
-    if (staged->recv_bytes > 0)
-        staged->call.recvbuf = staged->recv_host;
+    if (staged->send.bytes > 0)
+        staged->call.sendbuf = staged->send.host;
+    if (staged->recv.bytes > 0)
+        staged->call.recvbuf = staged->recv.host;
 }
 
 /* ---- copies ---- */
@@ -136,16 +134,14 @@ static tutti_status_t queue(const tutti__exec_device_t *device, uint32_t lane_in
 }
 
 static tutti_status_t add(const tutti__exec_device_t *device, uint32_t lane_index,
-                          const char *on_device, char *host, size_t bytes, tutti__staged_t *staged)
+                          const tutti__staged_part_t *range, tutti__staged_t *staged)
 {
-    char *its = (char *)(uintptr_t)on_device;
-
-    if (bytes == 0)
+    if (range->bytes == 0)
         return TUTTI_OK;
     if (staged->in_stage)
-        return queue(device, lane_index, staged->is_up, its, host, bytes);
+        return queue(device, lane_index, staged->is_up, range->device, range->host, range->bytes);
     assert(staged->left[1].bytes == 0);
-    staged->left[staged->left[0].bytes > 0] = (tutti__staged_part_t){ its, host, bytes };
+    staged->left[staged->left[0].bytes > 0] = *range;
     return TUTTI_OK;
 }
 
@@ -233,46 +229,45 @@ tutti_status_t tutti__staged_begin(const tutti__exec_device_t *device, uint32_t 
     make_call(call, staged);
     status = turn_to(device, lane, 0, ready, staged);
     if (status == TUTTI_OK && has_gaps)
-        status =
-            add(device, lane, staged->recv_device, staged->recv_host, staged->recv_bytes, staged);
+        status = add(device, lane, &staged->recv, staged);
     if (status == TUTTI_OK)
-        status =
-            add(device, lane, staged->send_device, staged->send_host, staged->send_bytes, staged);
+        status = add(device, lane, &staged->send, staged);
+    return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
+}
+
+/* Copy one range in one direction. */
+static tutti_status_t copy_range(const tutti__exec_device_t *device, uint32_t lane, int is_up,
+                                 tutti__devent_t *ready, const tutti__staged_part_t *range,
+                                 tutti__staged_t *staged)
+{
+    tutti_status_t status = turn_to(device, lane, is_up, ready, staged);
+
+    if (status == TUTTI_OK)
+        status = add(device, lane, range, staged);
     return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
 }
 
 tutti_status_t tutti__staged_finish(const tutti__exec_device_t *device, uint32_t lane,
                                     tutti__staged_t *staged)
 {
-    tutti_status_t status = turn_to(device, lane, 1, NULL, staged);
-
-    if (status == TUTTI_OK)
-        status =
-            add(device, lane, staged->recv_device, staged->recv_host, staged->recv_bytes, staged);
-    return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
+    return copy_range(device, lane, 1, NULL, &staged->recv, staged);
 }
 
-tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t lane,
-                                  const char *from, size_t bytes, tutti__devent_t *ready,
-                                  tutti__staged_t *staged)
+tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t lane, char *from,
+                                  size_t bytes, tutti__devent_t *ready, tutti__staged_t *staged)
 {
     tutti_status_t status = need(staged, bytes);
+    const tutti__staged_part_t range = { from, staged->host, bytes };
 
-    if (status == TUTTI_OK)
-        status = turn_to(device, lane, 0, ready, staged);
     staged->in_stage = 0;
-    if (status == TUTTI_OK)
-        status = add(device, lane, from, staged->host, bytes, staged);
-    return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
+    return status == TUTTI_OK ? copy_range(device, lane, 0, ready, &range, staged) : status;
 }
 
 tutti_status_t tutti__staged_put_back(const tutti__exec_device_t *device, uint32_t lane, char *to,
                                       size_t at, size_t bytes, tutti__staged_t *staged)
 {
-    tutti_status_t status = turn_to(device, lane, 1, NULL, staged);
+    const tutti__staged_part_t range = { to, staged->host + at, bytes };
 
     staged->in_stage = 0;
-    if (status == TUTTI_OK)
-        status = add(device, lane, to, staged->host + at, bytes, staged);
-    return status == TUTTI_OK ? close_queue(device, lane, staged) : status;
+    return copy_range(device, lane, 1, NULL, &range, staged);
 }

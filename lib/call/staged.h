@@ -35,11 +35,7 @@ typedef struct {
     tutti__call_t call; /* on host memory */
     char *host;         /* from malloc, or NULL */
     size_t host_bytes;
-    /* The buffers as byte ranges: the caller's, and their copies in host memory. */
-    const char *send_device;
-    char *recv_device;
-    char *send_host, *recv_host;
-    size_t send_bytes, recv_bytes;
+    tutti__staged_part_t send, recv; /* the caller's buffers, and their copies in host memory */
     /* Data that pass through STAGE by pieces. */
     int in_stage; /* 1: all data stay in STAGE, so none pass through it */
     int is_up;
@@ -69,9 +65,8 @@ tutti_status_t tutti__staged_step(const tutti__exec_device_t *device, uint32_t l
 
 /* The same for any bytes, kept in staged->host while other code uses STAGE: `from` is copied to its
    begin, behind `ready`, and later its bytes from `at` on are copied to `to`. */
-tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t lane,
-                                  const char *from, size_t bytes, tutti__devent_t *ready,
-                                  tutti__staged_t *staged);
+tutti_status_t tutti__staged_keep(const tutti__exec_device_t *device, uint32_t lane, char *from,
+                                  size_t bytes, tutti__devent_t *ready, tutti__staged_t *staged);
 tutti_status_t tutti__staged_put_back(const tutti__exec_device_t *device, uint32_t lane, char *to,
                                       size_t at, size_t bytes, tutti__staged_t *staged);
 

@@ -29,9 +29,7 @@ static uint64_t bits_of(double x)
 /* Add counts that are equal on all ranks. */
 static void take_recvcounts(tutti__metadata_t *m, const size_t *recvcounts, uint32_t size)
 {
-    m->count = 0;
-    for (uint32_t r = 0; r < size; r++)
-        m->count += recvcounts[r];
+    m->count = tutti__request_sum(recvcounts, size);
     m->more = tutti__hash(recvcounts, size * sizeof(*recvcounts));
 }
 
@@ -216,7 +214,7 @@ static int serve(void *owner, const tutti__agreed_t *tensor)
         request = find_request(a, tensor);
         if (request == NULL)
             return 0;
-        tutti__bucket_append(bucket, request);
+        tutti__bucket_add(bucket, request);
     }
     assert(bucket->number == tensor->bucket);
     bucket->counts = tensor->counts;

@@ -20,18 +20,22 @@ struct tutti__bucket {
     uint64_t since_ns;       /* start of the pending completion */
 };
 
-static inline void tutti__bucket_append(tutti__bucket_t *bucket, tutti__request_t *request)
+static inline void tutti__bucket_add(tutti__bucket_t *bucket, tutti__request_t *request)
 {
     assert(!request->agreed && request->done == TUTTI__NOT_DONE);
     request->agreed = 1;
-    request->next = NULL;
-    if (bucket->last != NULL)
-        bucket->last->next = request;
-    else
-        bucket->first = request;
-    bucket->last = request;
+    tutti__request_append(&bucket->first, &bucket->last, request);
     bucket->nrequests++;
     bucket->on_device = request->call.on_device != 0;
+}
+
+/* Append a bucket to the list from *first to *last. */
+static inline void tutti__bucket_append(tutti__bucket_t **first, tutti__bucket_t **last,
+                                        tutti__bucket_t *bucket)
+{
+    bucket->next = NULL;
+    *(*last != NULL ? &(*last)->next : first) = bucket;
+    *last = bucket;
 }
 
 /* Frees its zero contributions as well, but no other requests. NULL is allowed. */

@@ -47,12 +47,7 @@ void tutti__completion_add(tutti__completions_t *completions, tutti__bucket_t *b
 {
     assert(bucket->on_device && bucket->landed != NULL);
     bucket->since_ns = tutti__now_ns();
-    bucket->next = NULL;
-    if (completions->last != NULL)
-        completions->last->next = bucket;
-    else
-        completions->first = bucket;
-    completions->last = bucket;
+    tutti__bucket_append(&completions->first, &completions->last, bucket);
     completions->count++;
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
         r->completion_ns = bucket->since_ns;

@@ -58,7 +58,9 @@ void tutti__engine_close(tutti__engine_t *engine);
 
 /* ---- asynchronous calls: async.h has their guarantees ---- */
 
-/* A call for submission. Its arguments were checked; arrays are copied. */
+/* A call for submission. Its arguments were checked; arrays are copied. On device memory, the
+   caller's data are complete when the present work of the call's stream is; has_stream 0: they are
+   complete. */
 typedef struct {
     const char *name;
     tutti__call_t call;
@@ -66,10 +68,6 @@ typedef struct {
     tutti_callback_t callback; /* or NULL */
     void *callback_arg;
     int callback_info; /* callback receives a tutti_callback_info_t with callback_arg in it */
-    /* Device memory: the caller's data are complete when the present work of this stream is;
-       has_stream 0: they are complete. */
-    tutti__dstream_t *stream;
-    int has_stream;
 } tutti__entry_t;
 
 /*

@@ -115,13 +115,13 @@ static tutti_status_t record(tutti__events_t *events, tutti__request_t *r)
 {
     tutti_status_t status = tutti__events_take(events, &r->ready);
 
-    return status == TUTTI_OK ? events->device->ops->record(r->ready, r->stream) : status;
+    return status == TUTTI_OK ? events->device->ops->record(r->ready, r->call.stream) : status;
 }
 
 static int any_stream(tutti__request_t *const *requests, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (requests[i]->has_stream)
+        if (requests[i]->call.has_stream)
             return 1;
     return 0;
 }
@@ -137,13 +137,13 @@ tutti_status_t tutti__events_record(tutti__events_t *events, tutti__request_t *c
         return TUTTI_OK;
     before = tutti__device_enter(events->device);
     for (size_t i = 0; i < n && status == TUTTI_OK; i++)
-        if (requests[i]->has_stream && ops->stream_captures(requests[i]->stream))
+        if (requests[i]->call.has_stream && ops->stream_captures(requests[i]->call.stream))
             status = tutti__fail(TUTTI_ERR_UNSUPPORTED,
                                  "tensor '%s': its stream is being captured into a graph, which an "
                                  "asynchronous call cannot be part of",
                                  requests[i]->name);
     for (size_t i = 0; i < n && status == TUTTI_OK; i++)
-        if (requests[i]->has_stream)
+        if (requests[i]->call.has_stream)
             status = record(events, requests[i]);
     tutti__device_leave(events->device, before);
     return status;

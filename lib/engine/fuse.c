@@ -70,10 +70,8 @@ static size_t lay_out(tutti__bucket_t *bucket)
 /* Bytes that a zero contribution receives and discards. */
 static size_t zero_bytes(const tutti__request_t *r, uint32_t size)
 {
-    size_t total = 0;
+    size_t total = r->call.recvcounts != NULL ? tutti__request_sum(r->call.recvcounts, size) : 0;
 
-    for (uint32_t s = 0; r->call.recvcounts != NULL && s < size; s++)
-        total += r->call.recvcounts[s];
     return total * tutti_dtype_bytes(r->call.dtype);
 }
 

@@ -114,14 +114,9 @@ void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
     assert((bucket->nrequests == 0) == (bucket->first == NULL));
     assert(lane->last == NULL || lane->last->number < bucket->number ||
            bucket->number < TUTTI__LANES);
-    bucket->next = NULL;
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
         r->lane = (uint8_t)(lane - lanes->lane);
-    if (lane->last != NULL)
-        lane->last->next = bucket;
-    else
-        lane->first = bucket;
-    lane->last = bucket;
+    tutti__bucket_append(&lane->first, &lane->last, bucket);
     lanes->in_flight++;
     lanes->on_device += bucket->on_device;
 }
@@ -178,6 +173,7 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
     with->signature = (uint32_t)tutti__hash(&bucket->number, sizeof(uint32_t));
     lane->call = r->call;
     lane->call.on_device = is_device;
+    lane->call.has_stream = 0; /* the requests' events stand for their streams */
     if (fused) {
         with->packing = &tutti__fuse_packing;
         with->owner = lane;

@@ -117,12 +117,7 @@ static tutti_status_t add_name(tutti__pending_t *pending, tutti__request_t *requ
 void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request)
 {
     assert(request->known && !request->agreed);
-    request->next = NULL;
-    if (pending->queue_last != NULL)
-        pending->queue_last->next = request;
-    else
-        pending->queue_first = request;
-    pending->queue_last = request;
+    tutti__request_append(&pending->queue_first, &pending->queue_last, request);
     atomic_store(&pending->queued, 1);
 }
 
@@ -210,18 +205,6 @@ void tutti__pending_wake(tutti__pending_t *pending)
         syscall(SYS_futex, &pending->epoch, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Add to the list of due callbacks. Under the lock. */
-static void put_aside(tutti__pending_t *pending, tutti__request_t *request)
-{
-    request->next = NULL;
-    if (pending->ended_last != NULL)
-        pending->ended_last->next = request;
-    else
-        pending->ended_first = request;
-    pending->ended_last = request;
-    atomic_store(&pending->callbacks, 1);
-}
-
 static void finish(tutti__pending_t *pending, tutti__request_t *request, tutti_status_t status,
                    const char *text)
 {
@@ -234,7 +217,8 @@ static void finish(tutti__pending_t *pending, tutti__request_t *request, tutti_s
     atomic_fetch_sub(&pending->count, 1);
     if (request->callback != NULL) {
         tutti__mutex_lock(&pending->lock);
-        put_aside(pending, request);
+        tutti__request_append(&pending->ended_first, &pending->ended_last, request);
+        atomic_store(&pending->callbacks, 1);
         tutti__store_release(&request->done, TUTTI__ENDED);
         tutti__mutex_unlock(&pending->lock);
     } else {

@@ -20,15 +20,14 @@ struct tutti__request {
     tutti__engine_t *engine; /* a reference, held until the request is freed; NULL: a zero
                                 contribution */
     uint64_t hash;           /* of the name */
-    tutti__call_t call;      /* its arrays are in `arrays` */
+    tutti__call_t call; /* its arrays are in `arrays`. Work of its stream at submission precedes
+                                the request */
     size_t *arrays;
     size_t bytes; /* estimated cost of a step with this request */
     tutti_callback_t callback;
     void *callback_arg;
-    uint8_t callback_info;    /* see tutti__entry_t */
-    tutti__dstream_t *stream; /* of device memory: its work at submission precedes the request */
-    tutti__devent_t *ready;   /* pool event behind that work, until the request is done; or NULL */
-    uint8_t has_stream;
+    uint8_t callback_info;  /* see tutti__entry_t */
+    tutti__devent_t *ready; /* pool event behind that work, until the request is done; or NULL */
     uint64_t since_ns;
     uint64_t ended_ns;
     uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
@@ -61,6 +60,15 @@ struct tutti__request {
     char name[TUTTI__NAME_BYTES]; /* last, because it is not cleared before it is set */
 };
 
+/* Append a request to the list from *first to *last. */
+static inline void tutti__request_append(tutti__request_t **first, tutti__request_t **last,
+                                         tutti__request_t *request)
+{
+    request->next = NULL;
+    *(*last != NULL ? &(*last)->next : first) = request;
+    *last = request;
+}
+
 /* The program's requests. */
 extern tutti__handles_t tutti__requests;
 
@@ -85,6 +93,8 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
                                   tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);
+/* The sum of the counts of n ranks. */
+size_t tutti__request_sum(const size_t *counts, uint32_t n);
 /* End the request's handle, if it has one. */
 void tutti__request_end_handle(tutti__request_t *request);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t sum(const size_t *counts, uint32_t n)
+size_t tutti__request_sum(const size_t *counts, uint32_t n)
 {
     size_t total = 0;
 
@@ -34,9 +34,9 @@ static size_t elements(const tutti__call_t *call, uint32_t size)
         break;
     }
     if (call->recvcounts != NULL)
-        return sum(call->recvcounts, size);
+        return tutti__request_sum(call->recvcounts, size);
     if (call->sendcounts != NULL)
-        return sum(call->sendcounts, size);
+        return tutti__request_sum(call->sendcounts, size);
     return TUTTI__MAX(call->count, call->recvcount);
 }
 
@@ -108,10 +108,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
     r->callback = entry->callback;
     r->callback_arg = entry->callback_arg;
     r->callback_info = entry->callback_info != 0;
-    if (TUTTI__UNLIKELY(entry->has_stream && entry->call.on_device)) {
-        r->stream = entry->stream;
-        r->has_stream = 1;
-    }
+    r->call.has_stream &= r->call.on_device;
     *ret_request = r;
     return TUTTI_OK;
 }

@@ -127,11 +127,10 @@ static const char *whom(const run_t *r)
     return tutti__boot_rank_name(r->env->boot, (uint32_t)r->wait.hint.peer);
 }
 
-static void what(void *subject, const char *time, char *text, size_t bytes)
+static void what(void *subject, char *text, size_t bytes)
 {
     const run_t *r = subject;
 
-    (void)time;
     snprintf(text, bytes, "waited %.3g s in %s (direct) for %s",
              (double)r->op->env->conf->timeout_ms / 1000, tutti__tag_name(tag_of(r)), whom(r));
 }

@@ -13,7 +13,7 @@
  * A request in a lane waits from the moment at which its lane advanced last. Behind its lane it
  * waits from the moment at which its work was queued on the device.
  *
- * The owner of the token runs these checks: the thread, or a waiter. Direct calls: api/backoff.c.
+ * The owner of the token runs these checks: the thread, or a waiter. Direct calls: run.c.
  */
 #include "engine/stalls.h"
 
@@ -28,9 +28,9 @@
 #define WHO_BYTES 448
 
 typedef struct {
+    const tutti__watch_t *watch;
     uint64_t before, now; /* times of the previous check and of this one */
-    uint64_t interval_ns;
-    uint32_t tensors; /* due in this check */
+    uint32_t tensors;     /* due in this check */
     const tutti__request_t *oldest;
     uint64_t oldest_ns;         /* start of its wait */
     tutti__metadata_t metadata; /* read under the lock, because tutti_request_receive changes it */
@@ -47,19 +47,9 @@ int64_t tutti__stalls_nap_us(const tutti__conf_shared_t *conf, const tutti__sign
     return atomic_load(&signals->waits) ? TUTTI__MIN(ms * 250, TUTTI__TICK_MS * 1000) : ms * 500;
 }
 
-static uint64_t intervals(const check_t *check, uint64_t since_ns, uint64_t at)
-{
-    return at > since_ns ? (at - since_ns) / check->interval_ns : 0;
-}
-
 static int is_due(const check_t *check, uint64_t since_ns)
 {
-    return intervals(check, since_ns, check->now) > intervals(check, since_ns, check->before);
-}
-
-static double waited_s(const check_t *check, uint64_t since_ns)
-{
-    return (double)(check->now - since_ns) / 1e9;
+    return tutti__late_is_due(check->watch, since_ns, check->before, check->now);
 }
 
 /* ---- tensors that not all ranks have announced ---- */
@@ -67,7 +57,7 @@ static double waited_s(const check_t *check, uint64_t since_ns)
 static void report_tensor(tutti__agreement_t *a, check_t *check, const tutti__waiting_t *tensor)
 {
     char who[WHO_BYTES], call[128] = "", halted[160], text[TUTTI__ERROR_BYTES];
-    double s = waited_s(check, tensor->since_ns);
+    char time[24];
 
     if (!tutti__agree_awaits(a->agree, tensor->tensor, who, sizeof(who)) ||
         ++check->tensors > TUTTI__NAMED)
@@ -77,9 +67,10 @@ static void report_tensor(tutti__agreement_t *a, check_t *check, const tutti__wa
         tutti__metadata_call_text(call, sizeof(call), tensor->metadata);
     if (!tutti__watch_halted(a->env->watch, halted, sizeof(halted)))
         halted[0] = '\0';
-    snprintf(text, sizeof(text), "tensor '%.64s'%s%.72s%s waits for %.*f s: %.220s%s%.86s",
-             tensor->name, call[0] ? " (" : "", call, call[0] ? ")" : "", s < 10 ? 1 : 0, s, who,
-             halted[0] ? "; " : "", halted);
+    snprintf(text, sizeof(text), "tensor '%.64s'%s%.72s%s waits for %s: %.220s%s%.86s",
+             tensor->name, call[0] ? " (" : "", call, call[0] ? ")" : "",
+             tutti__late_time(check->now - tensor->since_ns, time), who, halted[0] ? "; " : "",
+             halted);
     TUTTI__LOG(TUTTI__LOG_WARN, "%s", text);
     if (a->parent >= 0)
         tutti__links_send(a->env->watch, (uint32_t)a->parent, TUTTI__MSG_MISSING, text,
@@ -173,21 +164,20 @@ static void report_oldest(tutti__agreement_t *a, const check_t *check)
 {
     const tutti__request_t *request = check->oldest;
     const char *self;
-    double s = waited_s(check, check->oldest_ns);
-    char who[WHO_BYTES], call[160], more[48] = "";
+    char who[WHO_BYTES], call[160], more[48] = "", time[24];
 
     if (!tutti__watch_halted(a->env->watch, who, sizeof(who)))
         tutti__agreed_culprit(a, request, who, sizeof(who));
+    tutti__late_time(check->now - check->oldest_ns, time);
     self = tutti__boot_rank_name(a->env->boot, a->env->exec->rank);
     tutti__metadata_call_text(call, sizeof(call), &check->metadata);
     if (check->requests > 1)
         snprintf(more, sizeof(more), "; %u more requests wait", check->requests - 1);
     if (request->joins)
-        TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %.*f s in tutti_join: %s", self, s < 10 ? 1 : 0,
-                   s, who);
+        TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %s in tutti_join: %s", self, time, who);
     else
-        TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %.*f s for tensor '%.100s' (%s): %s%s", self,
-                   s < 10 ? 1 : 0, s, request->name, call, who, more);
+        TUTTI__LOG(TUTTI__LOG_WARN, "%s has waited %s for tensor '%.100s' (%s): %s%s", self, time,
+                   request->name, call, who, more);
 }
 
 /* A pending request stays valid while the token is held, so `oldest` outlives the lock. */
@@ -212,27 +202,29 @@ static void check_requests(const tutti__stalls_t *stalls, check_t *check)
 static void check_completions(const tutti__lanes_t *lanes, const check_t *check)
 {
     const tutti__bucket_t *bucket = lanes->completions.first;
+    char time[24];
 
     if (bucket == NULL)
         return;
     atomic_store(&lanes->signals->waits, 1);
     if (bucket->first == NULL && is_due(check, bucket->since_ns))
-        TUTTI__LOG(TUTTI__LOG_WARN,
-                   "%s: the work of bucket %u has been queued on device %d for "
-                   "%.0f s",
+        TUTTI__LOG(TUTTI__LOG_WARN, "%s: the work of bucket %u has been queued on device %d for %s",
                    tutti__boot_rank_name(lanes->env->boot, lanes->env->exec->rank), bucket->number,
-                   lanes->env->exec->device->device, waited_s(check, bucket->since_ns));
+                   lanes->env->exec->device->device,
+                   tutti__late_time(check->now - bucket->since_ns, time));
 }
 
 void tutti__stalls_check(tutti__stalls_t *stalls)
 {
     tutti__agreement_t *a = stalls->agreed;
-    check_t check = { .before = stalls->checked_ns, .now = tutti__now_ns() };
+    uint64_t interval_ns = a->env->conf->stall_ms * 1000000u;
+    check_t check = { .watch = a->env->watch,
+                      .before = stalls->checked_ns,
+                      .now = tutti__now_ns() };
 
     assert(check.before <= check.now);
-    check.interval_ns = a->env->conf->stall_ms * 1000000u;
-    if (check.interval_ns == 0 ||
-        check.now - check.before < TUTTI__MIN(check.interval_ns / 8, TUTTI__STALL_CHECK_NS))
+    if (interval_ns == 0 ||
+        check.now - check.before < TUTTI__MIN(interval_ns / 8, TUTTI__STALL_CHECK_NS))
         return;
     stalls->checked_ns = check.now;
     atomic_store(&a->lanes->signals->waits, 0);

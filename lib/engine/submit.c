@@ -284,7 +284,7 @@ static tutti_status_t find_memory(const tutti__engine_t *e, tutti__request_t *r,
 static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r, void *recvbuf,
                                   const size_t *recvdispls)
 {
-    size_t *displs = r->arrays + 3 * (size_t)e->size, total = 0;
+    size_t *displs = r->arrays + 3 * (size_t)e->size, total;
     tutti_status_t status;
 
     if (atomic_load(&r->counted) == 2)
@@ -292,8 +292,7 @@ static tutti_status_t give_buffer(tutti__engine_t *e, tutti__request_t *r, void 
     /* The request is ending, though `done` may not be set yet; tutti_wait will report it. */
     if (!r->known)
         return TUTTI_OK;
-    for (uint32_t rank = 0; rank < e->size; rank++)
-        total += r->call.recvcounts[rank];
+    total = tutti__request_sum(r->call.recvcounts, e->size);
     status = total > 0 ? find_memory(e, r, recvbuf) : TUTTI_OK;
     if (status != TUTTI_OK)
         return status;

@@ -23,7 +23,8 @@
 
 /* ---- the awaited requests ---- */
 
-tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i)
+/* Entry i of the list, if a call may wait for it; otherwise NULL. */
+static const tutti__request_t *entry(const tutti__waiter_t *w, size_t i)
 {
     void *found;
 
@@ -32,16 +33,26 @@ tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i)
     return tutti__request_is_active(found) ? found : NULL;
 }
 
+/* `one`, or the first entry of the list that a call may wait for, or NULL. */
+static const tutti__request_t *first_of(const tutti__waiter_t *w)
+{
+    const tutti__request_t *first = w->one;
+
+    for (size_t i = 0; i < w->n && first == NULL; i++)
+        first = entry(w, i);
+    return first;
+}
+
 /* Of several requests that are done, find the request that ended first, so that none starves behind
-   a busy one. */
-void tutti__wait_look(tutti__waiter_t *w)
+   a busy one. Is there one, or nothing left to wait for? */
+static int search(tutti__waiter_t *w)
 {
     uint64_t ended_ns = UINT64_MAX;
 
     w->ready = w->n;
     w->is_empty = 1;
     for (size_t i = 0; i < w->n; i++) {
-        const tutti__request_t *r = tutti__wait_entry(w, i);
+        const tutti__request_t *r = entry(w, i);
 
         w->is_empty &= r == NULL;
         if (r == NULL || !tutti__request_is_done(r) || r->ended_ns >= ended_ns)
@@ -49,23 +60,101 @@ void tutti__wait_look(tutti__waiter_t *w)
         ended_ns = r->ended_ns;
         w->ready = i;
     }
+    return w->ready < w->n || w->is_empty;
 }
 
-/* Is it ready? A list is searched again only when a request has ended. */
-static int is_ready(const tutti__engine_t *e, tutti__waiter_t *w)
+/* Is it ready? A list of one engine is searched again only when a request has ended. */
+static int is_ready(tutti__waiter_t *w)
 {
+    const tutti__engine_t *e = w->wait.engine;
     uint32_t epoch;
 
     if (TUTTI__LIKELY(w->one != NULL))
         return tutti__request_is_done(w->one) ||
                (w->enough != NULL && tutti__load_acquire(w->enough));
+    if (e == NULL)
+        return search(w);
     epoch = atomic_load(&e->pending.epoch);
-    if (!w->has_looked || epoch != w->looked) {
-        w->looked = epoch;
-        w->has_looked = 1;
-        tutti__wait_look(w);
+    if (w->has_looked && epoch == w->looked)
+        return w->ready < w->n || w->is_empty;
+    w->looked = epoch;
+    w->has_looked = 1;
+    return search(w);
+}
+
+/* ---- deadlines ---- */
+
+static int find_culprit(void *waiter, char *text, size_t bytes)
+{
+    tutti__waiter_t *w = waiter;
+    tutti__engine_t *e = w->late;
+    const tutti__request_t *request;
+    int certain = TUTTI__LATE_NOT;
+
+    tutti__token_await(&e->token);
+    request = is_ready(w) ? NULL : first_of(w);
+    /* Callbacks of several engines may free the first request meanwhile. */
+    if (request != NULL && request->engine == e) {
+        certain = tutti__agreed_culprit(&tutti__owned(e)->agreed, request, text, bytes);
+        snprintf(w->name, sizeof(w->name), "%.100s", request->name);
+        w->since_ns = request->since_ns;
     }
-    return w->ready < w->n || w->is_empty;
+    tutti__engine_yield(e, TUTTI__STEP_WAITER);
+    return is_ready(w) ? TUTTI__LATE_NOT : certain;
+}
+
+static void what(void *waiter, char *text, size_t bytes)
+{
+    const tutti__waiter_t *w = waiter;
+    char since[24];
+
+    snprintf(text, bytes, "waited %s for tensor '%s'",
+             tutti__late_time(tutti__now_ns() - w->since_ns, since), w->name);
+}
+
+/* The caller's timeout has passed: TIMEOUT. The library's own has passed: the request will never be
+   complete, so the communicator ends; rank 0 can name at least the host. A rank that has joined
+   waits for the working ranks: each bucket extends its deadline. */
+static tutti_status_t check(tutti__engine_t *e, tutti__waiter_t *w)
+{
+    const tutti__request_t *request;
+    const tutti__late_t late = { .what = what,
+                                 .culprit = find_culprit,
+                                 .subject = w,
+                                 .unsure_ns =
+                                     (e->rank == 0 ? 1 : 2) * TUTTI__CULPRIT_MS * 1000000u };
+    uint64_t now = tutti__now_ns();
+
+    if (now < w->deadline_ns)
+        return TUTTI_OK;
+    if (w->timeout_ms >= 0)
+        return TUTTI_ERR_TIMEOUT;
+    w->late = e;
+    request = first_of(w);
+    if (request == NULL)
+        return TUTTI_OK;
+    if (request->joins && now < atomic_load(&e->signals.moved_ns) + w->limit_ns) {
+        w->deadline_ns = atomic_load(&e->signals.moved_ns) + w->limit_ns;
+        return TUTTI_OK;
+    }
+    if (tutti__late_check(e->env.watch, &late, w->deadline_ns - w->limit_ns, now, w->limit_ns))
+        tutti__engine_settle(e);
+    return TUTTI_OK;
+}
+
+tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms)
+{
+    if (w->one != NULL)
+        return tutti__fail(TUTTI_ERR_TIMEOUT, "tensor '%s' is not done after %d ms", w->one->name,
+                           timeout_ms);
+    return tutti__fail(TUTTI_ERR_TIMEOUT, "none of the tensors is done after %d ms", timeout_ms);
+}
+
+/* own_ms: the library's own timeout. */
+static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
+{
+    w->limit_ns = (w->timeout_ms < 0 ? own_ms : (uint64_t)w->timeout_ms) * 1000000u;
+    w->deadline_ns = tutti__now_ns() + w->limit_ns;
 }
 
 /* ---- working and sleeping ---- */
@@ -76,7 +165,7 @@ static tutti_status_t poll(tutti__wait_t *wait)
     tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;
     tutti__engine_t *e = wait->engine;
 
-    if (is_ready(e, w))
+    if (is_ready(w))
         return TUTTI_OK;
     wait->moved = 0;
     wait->hint.peer = -1;
@@ -90,7 +179,7 @@ static tutti_status_t poll(tutti__wait_t *wait)
         wait->moved = tutti__engine_step(e, TUTTI__STEP_WAITER);
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
-    return is_ready(e, w) ? TUTTI_OK : TUTTI__AGAIN;
+    return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
 }
 
 static void let_go(tutti__engine_t *e, tutti__waiter_t *w)
@@ -107,7 +196,7 @@ static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_
     uint32_t epoch = atomic_load(&e->pending.epoch);
 
     atomic_fetch_add(&e->pending.sleepers, 1);
-    if (!is_ready(e, w))
+    if (!is_ready(w))
         syscall(SYS_futex, &e->pending.epoch, FUTEX_WAIT_PRIVATE, epoch, &timeout, NULL, 0);
     atomic_fetch_sub(&e->pending.sleepers, 1);
 }
@@ -132,93 +221,15 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
     tutti_status_t status;
 
     let_go(e, w);
-    if (calls_back || is_ready(e, w))
+    if (calls_back || is_ready(w))
         return TUTTI_OK;
-    status = tutti__wait_check(e, w);
-    if (status == TUTTI_OK && !is_ready(e, w))
+    status = check(e, w);
+    if (status == TUTTI_OK && !is_ready(w))
         sleep_epoch(e, w, nap_us(e, w, tutti__now_ns()));
     return status;
 }
 
-/* ---- deadlines ---- */
-
-static int find_culprit(void *waiter, char *text, size_t bytes)
-{
-    tutti__waiter_t *w = waiter;
-    tutti__engine_t *e = w->wait.engine;
-    const tutti__request_t *request;
-    int certain;
-
-    tutti__token_await(&e->token);
-    if (is_ready(e, w)) {
-        certain = TUTTI__LATE_NOT;
-    } else {
-        request = tutti__wait_first(w);
-        certain = tutti__agreed_culprit(&tutti__owned(e)->agreed, request, text, bytes);
-        snprintf(w->name, sizeof(w->name), "%.100s", request->name);
-        w->since_ns = request->since_ns;
-    }
-    tutti__engine_yield(e, TUTTI__STEP_WAITER);
-    return is_ready(e, w) ? TUTTI__LATE_NOT : certain;
-}
-
-static void what(void *waiter, const char *time, char *text, size_t bytes)
-{
-    const tutti__waiter_t *w = waiter;
-    char since[24];
-
-    (void)time;
-    snprintf(text, bytes, "waited %s for tensor '%s'",
-             tutti__late_time(tutti__now_ns() - w->since_ns, since), w->name);
-}
-
-/* The caller's timeout has passed: TIMEOUT. The library's own has passed: the request will never be
-   complete, so the communicator ends; rank 0 can name at least the host. A rank that has joined
-   waits for the working ranks: each bucket extends its deadline. */
-tutti_status_t tutti__wait_check(tutti__engine_t *e, tutti__waiter_t *w)
-{
-    const tutti__request_t *request;
-    const tutti__late_t late = { .what = what,
-                                 .culprit = find_culprit,
-                                 .subject = w,
-                                 .unsure_ns =
-                                     (e->rank == 0 ? 1 : 2) * TUTTI__CULPRIT_MS * 1000000u };
-    uint64_t now = tutti__now_ns();
-
-    if (now < w->deadline_ns)
-        return TUTTI_OK;
-    if (w->timeout_ms >= 0)
-        return TUTTI_ERR_TIMEOUT;
-    w->wait.engine = e;
-    request = tutti__wait_first(w);
-    if (request == NULL)
-        return TUTTI_OK;
-    if (request->joins && now < atomic_load(&e->signals.moved_ns) + w->limit_ns) {
-        w->deadline_ns = atomic_load(&e->signals.moved_ns) + w->limit_ns;
-        return TUTTI_OK;
-    }
-    if (tutti__late_check(e->env.watch, &late, w->deadline_ns - w->limit_ns, now, w->limit_ns))
-        tutti__engine_settle(e);
-    return TUTTI_OK;
-}
-
-/* The first awaited request that is not ready. */
-const tutti__request_t *tutti__wait_first(const tutti__waiter_t *w)
-{
-    const tutti__request_t *first = w->one;
-
-    for (size_t i = 0; i < w->n && first == NULL; i++)
-        first = tutti__wait_entry(w, i);
-    return first;
-}
-
-tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms)
-{
-    if (w->one != NULL)
-        return tutti__fail(TUTTI_ERR_TIMEOUT, "tensor '%s' is not done after %d ms", w->one->name,
-                           timeout_ms);
-    return tutti__fail(TUTTI_ERR_TIMEOUT, "none of the tensors is done after %d ms", timeout_ms);
-}
+/* ---- the waits ---- */
 
 static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
 {
@@ -229,13 +240,11 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     tutti_status_t status;
 
     w->wait = (tutti__wait_t){ .ops = &ops, .engine = e };
-    w->limit_ns =
-        (w->timeout_ms < 0 ? e->env.conf->timeout_ms : (uint64_t)w->timeout_ms) * 1000000u;
-    w->deadline_ns = tutti__now_ns() + w->limit_ns;
+    set_deadline(w, e->env.conf->timeout_ms);
     w->holds = 0;
     if (w->timeout_ms == 0) {
         tutti__engine_kick(e, TUTTI__STEP_WAITER);
-        status = is_ready(e, w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
+        status = is_ready(w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
     } else {
         status = tutti__wait_loop(&w->wait);
     }
@@ -246,24 +255,89 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     return status;
 }
 
+/* Let all engines with a request that is not done take a step. */
+static tutti_status_t poll_several(tutti__wait_t *wait)
+{
+    tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;
+
+    for (size_t i = 0; i < w->n; i++) {
+        const tutti__request_t *r = entry(w, i);
+        tutti__engine_t *e = r != NULL && !tutti__request_is_done(r) ? r->engine : NULL;
+
+        /* A callback may free the request. */
+        if (e == NULL || !tutti__engine_enter(e))
+            continue;
+        tutti__engine_kick(e, TUTTI__STEP_WAITER);
+        tutti__engine_leave(e);
+    }
+    wait->rests = 1;
+    return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
+}
+
+/* No word tells of the ends of several engines' requests, so this is a nap. */
+static tutti_status_t sleep_several(tutti__wait_t *wait)
+{
+    tutti__waiter_t *w = (tutti__waiter_t *)(void *)wait;
+    const tutti__request_t *first = first_of(w);
+    tutti__engine_t *e = first != NULL ? first->engine : NULL;
+    tutti_status_t status = TUTTI_OK;
+
+    if (e != NULL && tutti__engine_enter(e)) {
+        status = check(e, w);
+        tutti__engine_leave(e);
+    }
+    if (status == TUTTI_OK)
+        usleep(TUTTI__MIXED_NAP_US);
+    return status;
+}
+
+/* The timeout of the first live communicator, in milliseconds; 0: none is alive, so all requests
+   are done, or about to be. */
+static uint64_t timeout_of(const tutti__waiter_t *w)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        const tutti__request_t *r = entry(w, i);
+        uint64_t ms;
+
+        if (r == NULL || !tutti__engine_enter(r->engine))
+            continue;
+        ms = r->engine->env.conf->timeout_ms;
+        tutti__engine_leave(r->engine);
+        return ms;
+    }
+    return 0;
+}
+
+static tutti_status_t wait_several(tutti__waiter_t *w)
+{
+    static const tutti__wait_ops_t ops = { .poll = poll_several, .sleep = sleep_several };
+
+    w->wait = (tutti__wait_t){ .ops = &ops };
+    set_deadline(w, timeout_of(w));
+    return tutti__wait_loop(&w->wait);
+}
+
 tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_ms)
 {
-    tutti_status_t status;
+    tutti_status_t status = TUTTI_OK;
 
-    if (is_ready(e, w))
+    w->wait.engine = e;
+    if (is_ready(w))
         return TUTTI_OK;
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "a callback must not wait for what is not done");
     w->timeout_ms = timeout_ms;
-    if (tutti__engine_enter(e)) {
+    if (e == NULL) {
+        status = wait_several(w);
+    } else if (tutti__engine_enter(e)) {
         status = wait_entered(e, w);
         tutti__engine_leave(e);
-        if (status != TUTTI_OK)
-            return tutti__wait_not_yet(w, timeout_ms);
     }
+    if (status != TUTTI_OK)
+        return tutti__wait_not_yet(w, timeout_ms);
     /* Closing ends all requests, but may not have finished. */
-    while (!is_ready(e, w))
+    while (!is_ready(w))
         sched_yield();
     return TUTTI_OK;
 }

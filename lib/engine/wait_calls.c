@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls for testing, and for waiting for one, all or any of several requests. wait.c has the
-   mechanism. Any thread. */
+   waits. Any thread. */
 #include "engine/waiter.h"
 
-#include "base/constants.h"
 #include "base/forked.h"
 #include "base/time.h"
 #include "engine/steps.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* The result of a request, for a call with this timeout. With the caller's own timeout, TIMEOUT
    means "not yet". */
@@ -215,7 +213,7 @@ tutti_status_t tutti__engine_run_queued(tutti__engine_t *e, const tutti__entry_t
     if (status != TUTTI_OK)
         return status;
     if (request->call.on_device)
-        status = pass_queued(request, -1, entry->stream, &gone);
+        status = pass_queued(request, -1, entry->call.stream, &gone);
     if (gone)
         return TUTTI_OK;
     /* An error of the stream does not affect the request. */
@@ -276,58 +274,6 @@ tutti_status_t tutti__engine_wait_all(tutti_request_t **requests, size_t nreques
     return first == TUTTI_OK ? TUTTI_OK : tutti__fail(first, "%s", text);
 }
 
-/* The timeout of the first live communicator, in milliseconds; 0: none is alive, so all requests
-   are done, or about to be. */
-static uint64_t deadline_of(const tutti__waiter_t *w)
-{
-    for (size_t i = 0; i < w->n; i++) {
-        const tutti__request_t *r = tutti__wait_entry(w, i);
-        uint64_t ms;
-
-        if (r == NULL || !tutti__engine_enter(r->engine))
-            continue;
-        ms = r->engine->env.conf->timeout_ms;
-        tutti__engine_leave(r->engine);
-        return ms;
-    }
-    return 0;
-}
-
-/* Wait for requests of several communicators: poll all of them in turn, and nap. */
-static tutti_status_t await_mixed(tutti__waiter_t *w, int timeout_ms)
-{
-    w->timeout_ms = timeout_ms;
-    w->limit_ns = (timeout_ms < 0 ? deadline_of(w) : (uint64_t)timeout_ms) * 1000000u;
-    w->deadline_ns = tutti__now_ns() + w->limit_ns;
-    for (;;) {
-        const tutti__request_t *first;
-        tutti_status_t status = TUTTI_OK;
-
-        for (size_t i = 0; i < w->n; i++) {
-            const tutti__request_t *r = tutti__wait_entry(w, i);
-
-            if (r == NULL || tutti__request_is_done(r) || !tutti__engine_enter(r->engine))
-                continue;
-            tutti__engine_kick(r->engine, TUTTI__STEP_WAITER);
-            tutti__engine_leave(r->engine);
-        }
-        tutti__wait_look(w);
-        if (w->ready < w->n || w->is_empty)
-            return TUTTI_OK;
-        if (tutti__engine_in_callback())
-            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                               "a callback must not wait for what is not done");
-        first = tutti__wait_first(w);
-        if (tutti__engine_enter(first->engine)) {
-            status = tutti__wait_check(first->engine, w);
-            tutti__engine_leave(first->engine);
-        }
-        if (status != TUTTI_OK)
-            return tutti__wait_not_yet(w, timeout_ms);
-        usleep(TUTTI__MIXED_NAP_US);
-    }
-}
-
 /* Are all entries of the list valid? *ret_first: the first that may be waited for, or NULL;
    *ret_mixed: the entries belong to several communicators. */
 static tutti_status_t check_list(tutti_request_t *const *requests, size_t n,
@@ -369,7 +315,7 @@ tutti_status_t tutti__engine_wait_any(tutti_request_t **requests, size_t nreques
         *ret_index = nrequests;
         return TUTTI_OK;
     }
-    status = mixed ? await_mixed(&w, timeout_ms) : tutti__wait(first->engine, &w, timeout_ms);
+    status = tutti__wait(mixed ? NULL : first->engine, &w, timeout_ms);
     if (status != TUTTI_OK)
         return status;
     *ret_index = w.ready;

@@ -54,7 +54,8 @@ tutti_status_t tutti__wait_loop(tutti__wait_t *w)
         if (w->moved)
             w->looks = w->yielded_ns = 0;
         w->looks++;
-        tutti__engine_help_others(w->engine);
+        if (TUTTI__LIKELY(w->engine != NULL))
+            tutti__engine_help_others(w->engine);
         if (!w->rests && back_off(w))
             continue;
         status = w->ops->sleep(w);

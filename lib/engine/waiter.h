@@ -8,6 +8,7 @@
 
 typedef struct {
     tutti__wait_t wait;
+    tutti__engine_t *late; /* the engine whose deadline is checked */
     int timeout_ms;
     uint64_t limit_ns;
     int holds;                    /* this waiter owns the token */
@@ -25,18 +26,10 @@ typedef struct {
     int is_empty; /* `list`: no entry is left to wait for: callbacks have freed all */
 } tutti__waiter_t;
 
-/* Entry i of the list, if a call may wait for it; otherwise NULL. */
-tutti__request_t *tutti__wait_entry(const tutti__waiter_t *w, size_t i);
-/* `one`, or the first entry of the list that tutti__wait_entry returns, or NULL. */
-const tutti__request_t *tutti__wait_first(const tutti__waiter_t *w);
-/* Find the request that is ready. */
-void tutti__wait_look(tutti__waiter_t *w);
 tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms);
-/* The deadline has passed? TIMEOUT: the caller's. The library's own ends the communicator. OK: go
-   on waiting. Without the token. */
-tutti_status_t tutti__wait_check(tutti__engine_t *e, tutti__waiter_t *w);
-/* Wait until it is ready; all requests belong to one engine. OK: it is ready; TIMEOUT: not yet. */
-tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_ms);
+/* Wait until it is ready. OK: it is ready; TIMEOUT: not yet. engine: of all requests; NULL: the
+   requests of the list belong to several engines. */
+tutti_status_t tutti__wait(tutti__engine_t *engine, tutti__waiter_t *w, int timeout_ms);
 /* As tutti_wait. */
 tutti_status_t tutti__wait_and_take(tutti__request_t *request, int timeout_ms);
 

@@ -22,7 +22,7 @@ int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t
 {
     const tutti__watcher_t *w = tutti__watcher_read(watch);
     uint64_t waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
-    char text[TUTTI__ERROR_BYTES], what[192], culprit[280], halted[160], time[24];
+    char text[TUTTI__ERROR_BYTES], what[192], culprit[280], halted[160];
     int certain;
 
     if (tutti__watch_has_ended(watch))
@@ -36,7 +36,7 @@ int tutti__late_check(tutti__watch_t *watch, const tutti__late_t *late, uint64_t
         snprintf(culprit, sizeof(culprit), "%s", halted);
     else if (!certain && waited_ns < limit_ns + late->unsure_ns)
         return 0;
-    late->what(late->subject, tutti__late_time(waited_ns, time), what, sizeof(what));
+    late->what(late->subject, what, sizeof(what));
     snprintf(text, sizeof(text), "%s %s%s%s", tutti__boot_rank_name(w->boot, w->rank), what,
              culprit[0] != '\0' ? ": " : "", culprit);
     (void)tutti__watch_end(watch, TUTTI_ERR_TIMEOUT, text);

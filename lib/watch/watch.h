@@ -125,8 +125,8 @@ int tutti__watch_halted(const tutti__watch_t *watch, char *text, size_t bytes);
 
 /* Describes a wait for messages. */
 typedef struct {
-    /* Write what waits: "waited %s in allreduce (direct)"; %s stands for the time. */
-    void (*what)(void *subject, const char *time, char *text, size_t bytes);
+    /* Write what waits: "waited 2 s in allreduce (direct)". */
+    void (*what)(void *subject, char *text, size_t bytes);
     /* Write the culprit: a rank or a device. 1: certain. TUTTI__LATE_NOT: the wait is over. */
     int (*culprit)(void *subject, char *text, size_t bytes);
     void *subject;

@@ -68,14 +68,15 @@ tsan_tests += %reldir%/direct/user_schedule
 
 # Needs no MPI to build, and no library: it replaces the core.
 test_programs += %reldir%/mpi/mpi_module
-tests_multi_mpi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS)
+EXTRA_DIST += %reldir%/module_check.h
+tests_multi_mpi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
 tests_multi_mpi_mpi_module_LDADD = -lpthread -ldl
 script_tests += %reldir%/mpi/mpi_module.sh
 
 # The UCX module, in the same way.
 if HAVE_UCX
 test_programs += %reldir%/ucx/ucx_module
-tests_multi_ucx_ucx_module_CPPFLAGS = $(LIB_CPPFLAGS)
+tests_multi_ucx_ucx_module_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
 tests_multi_ucx_ucx_module_LDADD = -lpthread -ldl
 else
 EXTRA_DIST += %reldir%/ucx/ucx_module.c
@@ -158,13 +159,14 @@ device_world = %reldir%/device/device_world.c %reldir%/device/device_world.h
 %C%_device_device_async_LDADD = $(PRETEND_LIBS)
 %C%_device_device_async_ends_SOURCES = %reldir%/device/device_async_ends.c $(device_world)
 %C%_device_device_async_ends_LDADD = $(PRETEND_LIBS)
-%C%_device_device_async_queued_SOURCES = %reldir%/device/device_async_queued.c $(device_job) \
+device_user = $(device_job) %reldir%/device/device_user.c %reldir%/device/device_user.h
+%C%_device_device_async_queued_SOURCES = %reldir%/device/device_async_queued.c $(device_user) \
     $(multi_case)
 %C%_device_device_async_queued_LDADD = $(PRETEND_LIBS)
 
 rank_tests += %reldir%/device/device_handover
 tsan_tests += %reldir%/device/device_handover
-%C%_device_device_handover_SOURCES = %reldir%/device/device_handover.c $(device_job) $(multi_case)
+%C%_device_device_handover_SOURCES = %reldir%/device/device_handover.c $(device_user) $(multi_case)
 %C%_device_device_handover_LDADD = $(PRETEND_LIBS)
 
 # Messages of device memory, over an MPI that accepts it with a preloaded library.

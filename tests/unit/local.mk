@@ -13,6 +13,7 @@ include %reldir%/xport/local.mk
 include %reldir%/node/local.mk
 include %reldir%/exec/local.mk
 include %reldir%/agree/local.mk
+include %reldir%/engine/local.mk
 include %reldir%/api/local.mk
 include %reldir%/bench/local.mk
 include %reldir%/pretend/local.mk

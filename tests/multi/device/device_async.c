@@ -246,8 +246,8 @@ static void submit(gpu_rank_t *gpu, tensor_t *t, int i)
     entry.call.prescale = t->s->prescale;
     entry.call.postscale = t->s->postscale;
     entry.call.on_device = !t->s->on_host && t->s->kind != TUTTI_CALL_BARRIER;
-    entry.stream = gpu->stream;
-    entry.has_stream = t->s->has_stream;
+    entry.call.stream = gpu->stream;
+    entry.call.has_stream = t->s->has_stream;
     t->request = device_submit(gpu, &entry);
 }
 
@@ -391,8 +391,8 @@ static void behind(rank_t *self)
     CHECK_OK(gpu.ops->record(worked, gpu.stream));
     entry = device_entry("large", x, x, LONG);
     entry.call.dtype = TUTTI_INT16;
-    entry.stream = gpu.stream;
-    entry.has_stream = 1;
+    entry.call.stream = gpu.stream;
+    entry.call.has_stream = 1;
     large = device_submit(&gpu, &entry);
     usleep(50000); /* it has been begun */
     entry = device_entry("small", y, y, 1);

@@ -85,8 +85,8 @@ static void captured(gpu_rank_t *gpu, float *x)
                                   device_entry("captured 1", x + 1, x + 1, 1) };
     tutti_request_t *requests[2];
 
-    entries[1].stream = gpu->stream;
-    entries[1].has_stream = 1;
+    entries[1].call.stream = gpu->stream;
+    entries[1].call.has_stream = 1;
     pretend_capture(gpu->stream, 1);
     CHECK_STATUS(tutti__engine_submit(gpu->engine, entries, 2, requests), TUTTI_ERR_UNSUPPORTED);
     expect_words("captured into a graph");
@@ -164,8 +164,8 @@ static void events(gpu_rank_t *gpu, float *x)
             tutti__entry_t entry = device_entry(name, x + i, x + i, 1);
 
             snprintf(name, sizeof(name), "%s %d", when[round], i);
-            entry.stream = gpu->stream;
-            entry.has_stream = 1;
+            entry.call.stream = gpu->stream;
+            entry.call.has_stream = 1;
             fill(x + i, 1, gpu->rank->rank + i);
             /* The last rank comes after all others have submitted. */
             if (i == 0 && gpu->rank->rank == gpu->rank->size - 1)
@@ -325,8 +325,8 @@ static void submit_all(gpu_rank_t *gpu, float *x, const char *prefix, tutti_requ
         tutti__entry_t entry = device_entry(name, x + i * N, x + i * N, N);
 
         snprintf(name, sizeof(name), "%s %d", prefix, i);
-        entry.stream = gpu->stream;
-        entry.has_stream = 1;
+        entry.call.stream = gpu->stream;
+        entry.call.has_stream = 1;
         requests[i] = device_submit(gpu, &entry);
     }
 }

@@ -5,11 +5,9 @@
  * cases still wait on the host: callbacks, tutti_wait, host memory.
  */
 #include "multi/direct/coll_case.h"
-#include "multi/device/device_job.h"
+#include "multi/device/device_user.h"
 
 #include "base/time.h"
-
-#include <tutti/cuda.h>
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,83 +25,9 @@ enum {
     SOON_US = 50000 /* an event without dependences completes within this time */
 };
 
-typedef struct {
-    device_job_t job;
-    tutti__dstream_t *stream;
-    tutti__devent_t *end;
-    char *in, *out; /* pinned */
-} user_t;
-
-static struct CUstream_st *cuda(const user_t *u)
-{
-    return (struct CUstream_st *)(void *)u->stream;
-}
-
 static void begin(user_t *u, rank_t *self)
 {
-    void *host;
-
-    device_begin(&u->job, self, (size_t)TENSORS * SLOT);
-    CHECK_OK(u->job.ops->host_alloc((size_t)TENSORS * SLOT, &host));
-    u->in = host;
-    CHECK_OK(u->job.ops->host_alloc((size_t)TENSORS * SLOT * STEPS, &host));
-    u->out = host;
-    CHECK_OK(u->job.ops->stream_make(0, &u->stream));
-    CHECK_OK(u->job.ops->event_make(&u->end));
-}
-
-/* Is the work that is in the stream now done? */
-static tutti_status_t look(user_t *u)
-{
-    CHECK_OK(u->job.ops->record(u->end, u->stream));
-    return u->job.ops->query(u->end);
-}
-
-static void wait_for(user_t *u)
-{
-    tutti_status_t status = look(u);
-
-    while (status == TUTTI__AGAIN) {
-        usleep(100);
-        status = u->job.ops->query(u->end);
-    }
-    CHECK_OK(status);
-}
-
-static void drop_parts(user_t *u)
-{
-    u->job.ops->stream_drop(u->stream);
-    u->job.ops->event_drop(u->end);
-    u->job.ops->host_free(u->in);
-    u->job.ops->host_free(u->out);
-}
-
-static void end(user_t *u)
-{
-    CHECK_OK(tutti_barrier(u->job.self->comm));
-    wait_for(u);
-    drop_parts(u);
-    device_end(&u->job);
-}
-
-/* For a communicator that has ended. */
-static void drop(user_t *u)
-{
-    drop_parts(u);
-    u->job.ops->free(u->job.memory);
-}
-
-static tutti_call_t allreduce(const char *name, void *x, size_t count)
-{
-    tutti_call_t call = TUTTI_CALL_INIT;
-
-    call.kind = TUTTI_CALL_ALLREDUCE;
-    call.name = name;
-    call.sendbuf = call.recvbuf = x;
-    call.count = count;
-    call.dtype = TUTTI_FLOAT32;
-    call.op = TUTTI_SUM;
-    return call;
+    user_begin(u, self, (size_t)TENSORS * SLOT, (size_t)TENSORS * SLOT * STEPS);
 }
 
 static void put(user_t *u, const float *values, size_t count)
@@ -127,7 +51,7 @@ static void expect(user_t *u, float want)
 static tutti_call_t tensor(user_t *u, int t, char *name, tutti_async_options_t *scale)
 {
     char *x = u->job.memory + (size_t)t * SLOT;
-    tutti_call_t call = allreduce(name, x, t % 5 == 4 ? MOST : (size_t)(100 * t + 7));
+    tutti_call_t call = user_allreduce(name, x, t % 5 == 4 ? MOST : (size_t)(100 * t + 7));
 
     snprintf(name, 32, "tensor %d", t);
     if (t % 7 == 2) {
@@ -205,20 +129,20 @@ static void one_step(user_t *u, tutti_call_t *calls, int step, int by_one)
 
         /* The only wait of the host: the last step uses the pinned memory as well. */
         if (t == 0)
-            wait_for(u);
+            user_wait(u);
         for (size_t i = 0; i < n; i++)
             set(&calls[t], u->in + (size_t)t * SLOT, i, value(self->rank, t, step, i));
         CHECK_OK(ops->copy(u->job.memory + (size_t)t * SLOT, u->in + (size_t)t * SLOT, bytes,
                            u->stream));
         if (by_one)
-            CHECK_OK(tutti_cuda_submit(&calls[t], 1, self->comm, cuda(u), &requests[t]));
+            CHECK_OK(tutti_cuda_submit(&calls[t], 1, self->comm, user_stream(u), &requests[t]));
     }
     if (!by_one)
-        CHECK_OK(tutti_cuda_submit(calls, TENSORS, self->comm, cuda(u), requests));
+        CHECK_OK(tutti_cuda_submit(calls, TENSORS, self->comm, user_stream(u), requests));
     /* In a different order on each rank. */
     for (int k = 0; k < TENSORS; k++)
         CHECK_OK(tutti_cuda_wait(requests[(k * (self->rank % 2 ? 3 : 1) + self->rank) % TENSORS],
-                                 -1, cuda(u)));
+                                 -1, user_stream(u)));
     for (int t = 0; t < TENSORS; t++)
         CHECK_OK(ops->copy(u->out + (size_t)(step * TENSORS + t) * SLOT,
                            u->job.memory + (size_t)t * SLOT, SLOT, u->stream));
@@ -240,13 +164,13 @@ static void steps(rank_t *self)
     pretend_delays(31, DELAY_US);
     for (int step = 0; step < STEPS; step++)
         one_step(&u, calls, step, step % 2);
-    wait_for(&u);
+    user_wait(&u);
     for (int step = 0; step < STEPS; step++)
         for (int t = 0; t < TENSORS; t++)
             verify(&u, &calls[t], t, step);
     CHECK_INT(pretend_counts(self->rank, PRETEND_FORBIDDEN), 0);
     device_forbid_alloc(self, 0);
-    end(&u);
+    user_end(&u);
 }
 
 /* ---- the host continues ---- */
@@ -266,15 +190,15 @@ static void ahead(rank_t *self)
     for (int i = 0; i < LARGE; i++)
         values[i] = (float)self->rank;
     put(&u, values, LARGE);
-    wait_for(&u);
+    user_wait(&u);
     CHECK_OK(tutti_barrier(self->comm));
     pretend_rates(0, 2 * LARGE * sizeof(float)); /* some 0.5 s */
-    calls[0] = allreduce("a", u.job.memory, LARGE / 2);
-    calls[1] = allreduce("b", u.job.memory + LARGE * 2, LARGE / 2);
+    calls[0] = user_allreduce("a", u.job.memory, LARGE / 2);
+    calls[1] = user_allreduce("b", u.job.memory + LARGE * 2, LARGE / 2);
     begun = tutti__now_ns();
-    CHECK_OK(tutti_cuda_submit(calls, 2, self->comm, cuda(&u), requests));
-    CHECK_OK(tutti_cuda_wait(requests[0], -1, cuda(&u)));
-    first = look(&u);
+    CHECK_OK(tutti_cuda_submit(calls, 2, self->comm, user_stream(&u), requests));
+    CHECK_OK(tutti_cuda_wait(requests[0], -1, user_stream(&u)));
+    first = user_look(&u);
     usleep(SOON_US);
     second = u.job.ops->query(u.end);
     CHECK_OK(tutti_test(requests[1], &done));
@@ -289,7 +213,7 @@ static void ahead(rank_t *self)
     for (int i = 0; i < LARGE; i++)
         CHECK(values[i] == (float)(self->size * (self->size - 1) / 2));
     free(values);
-    end(&u);
+    user_end(&u);
 }
 
 /* More buckets than may be queued at once; names are free again at once. */
@@ -302,18 +226,18 @@ static void many(rank_t *self)
     put(&u, &one, 1);
     pretend_delays(8, DELAY_US);
     for (int k = 0; k < 30; k++) {
-        tutti_call_t call = allreduce("same", u.job.memory, 1);
+        tutti_call_t call = user_allreduce("same", u.job.memory, 1);
         tutti_request_t *request;
 
-        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
-        CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
+        CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
         want = k % 10 == 9 ? 1 : want * (float)self->size;
         if (k % 10 == 9)
             put(&u, &one, 1);
     }
-    wait_for(&u);
+    user_wait(&u);
     expect(&u, want);
-    end(&u);
+    user_end(&u);
 }
 
 /* While the device is busy, new tensors are collected and fused. */
@@ -334,18 +258,18 @@ static void collected(rank_t *self)
     calls = pretend_counts(self->rank, PRETEND_NCCL_CALLS);
     begun = tutti__now_ns();
     for (int t = 0; t < N; t++) {
-        tutti_call_t call = allreduce(names[t], u.job.memory + 512 * t, 100);
+        tutti_call_t call = user_allreduce(names[t], u.job.memory + 512 * t, 100);
 
         snprintf(names[t], sizeof(names[t]), "small %d", t);
-        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &requests[t]));
+        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &requests[t]));
         usleep(300); /* longer than queueing one takes */
     }
     begun = tutti__now_ns() - begun;
     for (int t = 0; t < N; t++)
-        CHECK_OK(tutti_cuda_wait(requests[t], -1, cuda(&u)));
+        CHECK_OK(tutti_cuda_wait(requests[t], -1, user_stream(&u)));
     /* At most half as many calls as tensors; one more per 10 ms that the submission took. */
     CHECK(pretend_counts(self->rank, PRETEND_NCCL_CALLS) - calls < N / 2 + begun / 10000000);
-    end(&u);
+    user_end(&u);
 }
 
 /* ---- cases that wait on the host ---- */
@@ -369,33 +293,33 @@ static void as_ever(rank_t *self)
     pretend_delays(4, 20 * DELAY_US);
     told.callback = count;
     told.callback_arg = &calls;
-    call = allreduce("told", u.job.memory, 1);
+    call = user_allreduce("told", u.job.memory, 1);
     call.options = &told;
     put(&u, &x, 1);
-    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     CHECK_INT(atomic_load(&calls), 1);
     expect(&u, (float)self->size);
 
-    call = allreduce("host", &x, 1);
+    call = user_allreduce("host", &x, 1);
     CHECK_OK(tutti_submit(&call, 1, self->comm, &request));
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     CHECK(x == (float)self->size);
 
-    call = allreduce("again", u.job.memory, 1);
+    call = user_allreduce("again", u.job.memory, 1);
     CHECK_OK(tutti_persistent_create(&call, self->comm, &request));
-    CHECK_STATUS(tutti_cuda_wait(request, -1, cuda(&u)), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_STATUS(tutti_cuda_wait(request, -1, user_stream(&u)), TUTTI_ERR_INVALID_ARGUMENT);
     for (int i = 1; i < 4; i++) {
         x = (float)i;
         put(&u, &x, 1);
-        wait_for(&u);
+        user_wait(&u);
         CHECK_OK(tutti_start(request));
-        CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
-        wait_for(&u);
+        CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
+        user_wait(&u);
         expect(&u, (float)(i * self->size));
     }
     CHECK_OK(tutti_request_free(request));
-    end(&u);
+    user_end(&u);
 }
 
 /* ---- errors ---- */
@@ -408,35 +332,35 @@ static void refused(rank_t *self)
     user_t u;
 
     begin(&u, self);
-    CHECK_STATUS(tutti_cuda_wait(NULL, -1, cuda(&u)), TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK_STATUS(tutti_cuda_wait(NULL, -1, user_stream(&u)), TUTTI_ERR_INVALID_ARGUMENT);
     check_words("request is NULL");
     put(&u, &one, 1);
-    call = allreduce("x", u.job.memory, 1);
-    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    call = user_allreduce("x", u.job.memory, 1);
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     pretend_capture(u.stream, 1);
-    CHECK_STATUS(tutti_cuda_wait(request, -1, cuda(&u)), TUTTI_ERR_UNSUPPORTED);
+    CHECK_STATUS(tutti_cuda_wait(request, -1, user_stream(&u)), TUTTI_ERR_UNSUPPORTED);
     check_words("captured into a graph");
     pretend_capture(u.stream, 0);
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
-    wait_for(&u);
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
+    user_wait(&u);
     expect(&u, (float)self->size);
     /* A late rank: nothing is queued yet. */
-    call = allreduce("late", u.job.memory, 1);
+    call = user_allreduce("late", u.job.memory, 1);
     if (self->rank > 0) {
-        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
-        CHECK_STATUS(tutti_cuda_wait(request, 1, cuda(&u)), TUTTI_ERR_TIMEOUT);
+        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
+        CHECK_STATUS(tutti_cuda_wait(request, 1, user_stream(&u)), TUTTI_ERR_TIMEOUT);
     }
     CHECK_OK(tutti_barrier(self->comm));
     if (self->rank == 0)
-        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
-    wait_for(&u);
+        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
+    user_wait(&u);
     expect(&u, (float)(self->size * self->size));
-    call = allreduce("clash", u.job.memory, self->rank == 1 ? 2 : 1);
-    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
-    CHECK_STATUS(tutti_cuda_wait(request, -1, cuda(&u)), TUTTI_ERR_MISMATCH);
+    call = user_allreduce("clash", u.job.memory, self->rank == 1 ? 2 : 1);
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
+    CHECK_STATUS(tutti_cuda_wait(request, -1, user_stream(&u)), TUTTI_ERR_MISMATCH);
     case_works(self);
-    end(&u);
+    user_end(&u);
 }
 
 /* NCCL hangs with queued work: one request was handed over; the other ends when a rank ends the
@@ -452,10 +376,10 @@ static void hangs(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     pretend_hang(self->rank, 0);
     CHECK_OK(tutti_barrier(self->comm));
-    calls[0] = allreduce("a", u.job.memory, 100);
-    calls[1] = allreduce("b", u.job.memory + 4096, 100);
-    CHECK_OK(tutti_cuda_submit(calls, 2, self->comm, cuda(&u), requests));
-    CHECK_OK(tutti_cuda_wait(requests[0], -1, cuda(&u)));
+    calls[0] = user_allreduce("a", u.job.memory, 100);
+    calls[1] = user_allreduce("b", u.job.memory + 4096, 100);
+    CHECK_OK(tutti_cuda_submit(calls, 2, self->comm, user_stream(&u), requests));
+    CHECK_OK(tutti_cuda_wait(requests[0], -1, user_stream(&u)));
     CHECK_STATUS(tutti_wait(requests[1], 50), TUTTI_ERR_TIMEOUT);
     CHECK_OK(tutti_barrier(self->comm));
     if (self->rank == 0)
@@ -463,7 +387,7 @@ static void hangs(rank_t *self)
     status = tutti_wait(requests[1], -1);
     CHECK(status != TUTTI_OK && status != TUTTI_ERR_TIMEOUT);
     CHECK(tutti_barrier(self->comm) != TUTTI_OK);
-    drop(&u);
+    user_drop(&u);
 }
 
 /* The error of a request at its deadline says that it is queued. */
@@ -483,11 +407,11 @@ static void late(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     pretend_hang(self->rank, 0);
     CHECK_OK(tutti_barrier(self->comm));
-    call = allreduce("late", u.job.memory, 100);
-    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    call = user_allreduce("late", u.job.memory, 100);
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
     check_words("tensor 'late': it is queued on device");
-    drop(&u);
+    user_drop(&u);
 }
 
 /* Unfinished work in the caller's own stream is not blamed on a peer. */
@@ -509,13 +433,13 @@ static void no_data(rank_t *self)
     begin(&u, self);
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(pretend_launch(u.stream, stand, NULL, 0));
-    call = allreduce("early", u.job.memory, 100);
+    call = user_allreduce("early", u.job.memory, 100);
     call.dtype = TUTTI_INT16; /* not served by NCCL: they go to host memory first */
-    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
     check_words("tensor 'early': what is before it on device");
     atomic_store(&opened, 1);
-    drop(&u);
+    user_drop(&u);
 }
 
 /* A communicator that is freed right after the call: its work completes. */
@@ -531,15 +455,15 @@ static void freed(rank_t *self)
     CHECK_OK(tutti_comm_split(self->comm, 0, self->rank, &comm));
     put(&u, &one, 1);
     pretend_delays(3, 10 * DELAY_US);
-    call = allreduce("x", u.job.memory, 1);
-    CHECK_OK(tutti_cuda_submit(&call, 1, comm, cuda(&u), &request));
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    call = user_allreduce("x", u.job.memory, 1);
+    CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     /* No rank leaves before all have queued it. */
     CHECK_OK(tutti_barrier(self->comm));
     CHECK_OK(tutti_comm_free(comm));
-    wait_for(&u);
+    user_wait(&u);
     expect(&u, (float)self->size);
-    end(&u);
+    user_end(&u);
 }
 
 int main(void)

@@ -7,11 +7,9 @@
  */
 #include "multi/direct/coll_case.h"
 #include "long.h"
-#include "multi/device/device_job.h"
+#include "multi/device/device_user.h"
 
 #include "base/time.h"
-
-#include <tutti/cuda.h>
 
 #include <pthread.h>
 #include <signal.h>
@@ -34,59 +32,9 @@ enum {
 static atomic_int opened; /* the gate: 1 if nothing waits there */
 static atomic_int given;
 
-typedef struct {
-    device_job_t job;
-    tutti__dstream_t *stream;
-    tutti__devent_t *end;
-    char *host; /* pinned, of the size of the device memory */
-} user_t;
-
-static struct CUstream_st *cuda(const user_t *u)
-{
-    return (struct CUstream_st *)(void *)u->stream;
-}
-
 static void begin(user_t *u, rank_t *self)
 {
-    void *host;
-
-    device_begin(&u->job, self, (size_t)TENSORS * SLOT);
-    CHECK_OK(u->job.ops->host_alloc((size_t)TENSORS * SLOT, &host));
-    u->host = host;
-    CHECK_OK(u->job.ops->stream_make(0, &u->stream));
-    CHECK_OK(u->job.ops->event_make(&u->end));
-}
-
-static tutti_status_t look(user_t *u)
-{
-    CHECK_OK(u->job.ops->record(u->end, u->stream));
-    return u->job.ops->query(u->end);
-}
-
-static void wait_for(user_t *u)
-{
-    tutti_status_t status = look(u);
-
-    while (status == TUTTI__AGAIN) {
-        usleep(100);
-        status = u->job.ops->query(u->end);
-    }
-    CHECK_OK(status);
-}
-
-static void drop(user_t *u)
-{
-    u->job.ops->stream_drop(u->stream);
-    u->job.ops->event_drop(u->end);
-    u->job.ops->host_free(u->host);
-}
-
-static void end(user_t *u)
-{
-    CHECK_OK(tutti_barrier(u->job.self->comm));
-    wait_for(u);
-    drop(u);
-    device_end(&u->job);
+    user_begin(u, self, (size_t)TENSORS * SLOT, 0);
 }
 
 /* ---- a gate in a stream ---- */
@@ -112,19 +60,6 @@ static void close_gate(rank_t *self)
 
 /* ---- calls ---- */
 
-static tutti_call_t allreduce(const char *name, void *x, size_t count)
-{
-    tutti_call_t call = TUTTI_CALL_INIT;
-
-    call.kind = TUTTI_CALL_ALLREDUCE;
-    call.name = name;
-    call.sendbuf = call.recvbuf = x;
-    call.count = count;
-    call.dtype = TUTTI_FLOAT32;
-    call.op = TUTTI_SUM;
-    return call;
-}
-
 static void *slot(user_t *u, int t)
 {
     return u->job.memory + (size_t)t * SLOT;
@@ -132,7 +67,7 @@ static void *slot(user_t *u, int t)
 
 static float *host_slot(user_t *u, int t)
 {
-    return (float *)(void *)(u->host + (size_t)t * SLOT);
+    return (float *)(void *)(u->in + (size_t)t * SLOT);
 }
 
 static float value(int rank, int t, size_t i)
@@ -171,15 +106,15 @@ static void run_direct(user_t *u, const tutti_call_t *call)
     tutti_call_t direct = *call;
 
     direct.name = NULL;
-    CHECK_OK(tutti_cuda_run(&direct, u->job.self->comm, cuda(u)));
+    CHECK_OK(tutti_cuda_run(&direct, u->job.self->comm, user_stream(u)));
 }
 
 static void hand_over(user_t *u, tutti_call_t *call)
 {
     tutti_request_t *request;
 
-    CHECK_OK(tutti_cuda_submit(call, 1, u->job.self->comm, cuda(u), &request));
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(u)));
+    CHECK_OK(tutti_cuda_submit(call, 1, u->job.self->comm, user_stream(u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(u)));
 }
 
 /* Exclusive or of all ranks' bits. */
@@ -219,7 +154,7 @@ static void ahead(rank_t *self, int held)
     if (held < 0 || held == self->rank)
         put_gate(&u);
     for (int t = 0; t < 2; t++) {
-        tutti_call_t call = allreduce(t == 0 ? "plain" : "scaled", slot(&u, t), COUNT);
+        tutti_call_t call = user_allreduce(t == 0 ? "plain" : "scaled", slot(&u, t), COUNT);
 
         call.options = t == 0 ? NULL : &scale;
         put(&u, t);
@@ -227,7 +162,7 @@ static void ahead(rank_t *self, int held)
         get(&u, t);
     }
     for (int t = 2; t < 4; t++) {
-        tutti_call_t call = allreduce(NULL, slot(&u, t), COUNT);
+        tutti_call_t call = user_allreduce(NULL, slot(&u, t), COUNT);
 
         call.dtype = t == 2 ? TUTTI_FLOAT32 : TUTTI_UINT32;
         call.op = t == 2 ? TUTTI_SUM : TUTTI_BXOR; /* NCCL has no such operation */
@@ -235,18 +170,18 @@ static void ahead(rank_t *self, int held)
         run_direct(&u, &call);
         get(&u, t);
     }
-    CHECK_INT(look(&u), TUTTI__AGAIN);
+    CHECK_INT(user_look(&u), TUTTI__AGAIN);
     usleep(SOON_US);
     CHECK_INT(u.job.ops->query(u.end), TUTTI__AGAIN);
     CHECK_INT(pretend_counts(self->rank, PRETEND_AWAITS) - awaits, 4);
     CHECK_OK(tutti_barrier(self->comm));
     atomic_store(&opened, 1);
-    wait_for(&u);
+    user_wait(&u);
     for (int t = 0; t < 3; t++)
         verify(&u, t, t == 1 ? 2 : 1);
     verify_xor(&u, 3);
     device_forbid_alloc(self, 0);
-    end(&u);
+    user_end(&u);
 }
 
 static void all_held(rank_t *self)
@@ -275,11 +210,11 @@ static void in_a_row(rank_t *self)
         times = 1;
         for (int k = 0; k < 4; k++) {
             for (int t = 0; t < TENSORS; t++) {
-                tutti_call_t call = allreduce("same", slot(&u, t), COUNT);
+                tutti_call_t call = user_allreduce("same", slot(&u, t), COUNT);
 
                 if (t == TENSORS - 1 && k == 2)
                     CHECK_OK(tutti_cuda_allreduce(slot(&u, t), slot(&u, t), COUNT, TUTTI_FLOAT32,
-                                                  TUTTI_SUM, self->comm, cuda(&u)));
+                                                  TUTTI_SUM, self->comm, user_stream(&u)));
                 else
                     hand_over(&u, &call);
             }
@@ -287,12 +222,12 @@ static void in_a_row(rank_t *self)
         }
         for (int t = 0; t < TENSORS; t++)
             get(&u, t);
-        wait_for(&u);
+        user_wait(&u);
         for (int t = 0; t < TENSORS; t++)
             verify(&u, t, times);
     }
     device_forbid_alloc(self, 0);
-    end(&u);
+    user_end(&u);
 }
 
 /* All semaphores are in use: a rank without one waits on the host. */
@@ -312,10 +247,10 @@ static void too_many(rank_t *self)
     put_gate(&u);
     put(&u, 0);
     for (int t = 0; t < SMALL; t++)
-        calls[t] = allreduce(names[t], (float *)slot(&u, 0) + t, 1);
-    CHECK_OK(tutti_cuda_submit(calls, SMALL, self->comm, cuda(&u), requests));
+        calls[t] = user_allreduce(names[t], (float *)slot(&u, 0) + t, 1);
+    CHECK_OK(tutti_cuda_submit(calls, SMALL, self->comm, user_stream(&u), requests));
     for (int t = 0; t < SMALL; t++) {
-        tutti_status_t status = tutti_cuda_wait(requests[t], nleft > 0 ? 0 : 200, cuda(&u));
+        tutti_status_t status = tutti_cuda_wait(requests[t], nleft > 0 ? 0 : 200, user_stream(&u));
 
         if (status == TUTTI_ERR_TIMEOUT)
             left[nleft++] = requests[t];
@@ -328,13 +263,13 @@ static void too_many(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     atomic_store(&opened, 1);
     for (int t = 0; t < nleft; t++)
-        CHECK_OK(tutti_cuda_wait(left[t], -1, cuda(&u)));
+        CHECK_OK(tutti_cuda_wait(left[t], -1, user_stream(&u)));
     get(&u, 0);
-    wait_for(&u);
+    user_wait(&u);
     for (size_t i = 0; i < SMALL; i++)
         CHECK(host_slot(&u, 0)[i] ==
               (float)(self->size * (self->size - 1) / 2) + (float)self->size * value(0, 0, i));
-    end(&u);
+    user_end(&u);
 }
 
 /* ---- cases that wait on the host ---- */
@@ -360,36 +295,36 @@ static void as_ever(rank_t *self)
     put(&u, 0);
     told.callback = count;
     told.callback_arg = &calls;
-    call = allreduce("told", slot(&u, 0), COUNT);
+    call = user_allreduce("told", slot(&u, 0), COUNT);
     call.options = &told;
     hand_over(&u, &call);
     CHECK_INT(atomic_load(&calls), 1);
     get(&u, 0);
-    wait_for(&u);
+    user_wait(&u);
     verify(&u, 0, 1);
 
     put(&u, 1);
-    wait_for(&u);
-    call = allreduce("again", slot(&u, 1), COUNT);
+    user_wait(&u);
+    call = user_allreduce("again", slot(&u, 1), COUNT);
     CHECK_OK(tutti_persistent_create(&call, self->comm, &request));
     CHECK_OK(tutti_start(request));
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     CHECK_OK(tutti_request_free(request));
     get(&u, 1);
-    wait_for(&u);
+    user_wait(&u);
     verify(&u, 1, 1);
 
     /* Work of the library might be queued behind it. */
     CHECK_OK(u.job.ops->stream_make(1, &urgent));
     put(&u, 2);
-    call = allreduce("urgent", slot(&u, 2), COUNT);
-    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    call = user_allreduce("urgent", slot(&u, 2), COUNT);
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_OK(tutti_cuda_wait(request, -1, (struct CUstream_st *)(void *)urgent));
     CHECK_OK(u.job.ops->copy(host_slot(&u, 2), slot(&u, 2), COUNT * sizeof(float), urgent));
     u.job.ops->stream_drop(urgent); /* when its work is done */
     verify(&u, 2, 1);
     CHECK_INT(pretend_counts(self->rank, PRETEND_AWAITS), awaits);
-    end(&u);
+    user_end(&u);
 }
 
 static void *open_later(void *arg)
@@ -427,19 +362,19 @@ static void op_freed(rank_t *self)
     close_gate(self);
     put_gate(&u);
     put(&u, 0);
-    call = allreduce("own", slot(&u, 0), COUNT);
+    call = user_allreduce("own", slot(&u, 0), COUNT);
     call.op = op;
-    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
     CHECK_INT(pthread_create(&opener, NULL, open_later, NULL), 0);
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     CHECK_OK(tutti_barrier(self->comm));
     if (self->rank == 0)
         CHECK_OK(tutti_op_free(op));
     CHECK_INT(pthread_join(opener, NULL), 0);
     get(&u, 0);
-    wait_for(&u);
+    user_wait(&u);
     verify(&u, 0, 1);
-    end(&u);
+    user_end(&u);
 }
 
 typedef struct {
@@ -454,7 +389,7 @@ static void call_in_stream(void *arg, tutti_status_t status)
 
     CHECK_OK(status);
     told->status = tutti_cuda_allreduce(slot(told->u, 1), slot(told->u, 1), COUNT, TUTTI_FLOAT32,
-                                        TUTTI_SUM, told->u->job.self->comm, cuda(told->u));
+                                        TUTTI_SUM, told->u->job.self->comm, user_stream(told->u));
     atomic_store(&told->ended, 1);
 }
 
@@ -472,11 +407,11 @@ static void in_callback(rank_t *self)
     close_gate(self);
     put_gate(&u);
     put(&u, 0);
-    call = allreduce("handed over", slot(&u, 0), COUNT);
+    call = user_allreduce("handed over", slot(&u, 0), COUNT);
     hand_over(&u, &call);
     options.callback = call_in_stream;
     options.callback_arg = &told;
-    call = allreduce("host", &x, 1);
+    call = user_allreduce("host", &x, 1);
     call.options = &options;
     CHECK_OK(tutti_submit(&call, 1, self->comm, &request));
     CHECK_OK(tutti_wait(request, -1));
@@ -486,9 +421,9 @@ static void in_callback(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     atomic_store(&opened, 1);
     get(&u, 0);
-    wait_for(&u);
+    user_wait(&u);
     verify(&u, 0, 1);
-    end(&u);
+    user_end(&u);
 }
 
 /* Before the request has begun it cannot be handed over; a mismatch is returned as an error. */
@@ -499,41 +434,41 @@ static void refused(rank_t *self)
     user_t u;
 
     begin(&u, self);
-    call = allreduce("late", slot(&u, 0), COUNT);
+    call = user_allreduce("late", slot(&u, 0), COUNT);
     put(&u, 0);
     if (self->rank > 0) {
-        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
-        CHECK_STATUS(tutti_cuda_wait(request, 1, cuda(&u)), TUTTI_ERR_TIMEOUT);
+        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
+        CHECK_STATUS(tutti_cuda_wait(request, 1, user_stream(&u)), TUTTI_ERR_TIMEOUT);
     }
     CHECK_OK(tutti_barrier(self->comm));
     if (self->rank == 0)
-        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
-    call = allreduce("clash", slot(&u, 1), self->rank == 1 ? 2 : 1);
-    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, cuda(&u), &request));
-    CHECK_STATUS(tutti_cuda_wait(request, -1, cuda(&u)), TUTTI_ERR_MISMATCH);
+        CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
+    call = user_allreduce("clash", slot(&u, 1), self->rank == 1 ? 2 : 1);
+    CHECK_OK(tutti_cuda_submit(&call, 1, self->comm, user_stream(&u), &request));
+    CHECK_STATUS(tutti_cuda_wait(request, -1, user_stream(&u)), TUTTI_ERR_MISMATCH);
     get(&u, 0);
-    wait_for(&u);
+    user_wait(&u);
     verify(&u, 0, 1);
     case_works(self);
     CHECK_STATUS(tutti_cuda_allreduce(slot(&u, 2), slot(&u, 2), self->rank == 1 ? 2 : 1,
-                                      TUTTI_FLOAT32, TUTTI_SUM, self->comm, cuda(&u)),
+                                      TUTTI_FLOAT32, TUTTI_SUM, self->comm, user_stream(&u)),
                  TUTTI_ERR_MISMATCH);
     CHECK_STATUS(
-        tutti_cuda_allreduce(u.host, u.host, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, cuda(&u)),
+        tutti_cuda_allreduce(u.in, u.in, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, user_stream(&u)),
         TUTTI_ERR_INVALID_ARGUMENT);
     pretend_capture(u.stream, 1);
     CHECK_STATUS(tutti_cuda_allreduce(slot(&u, 2), slot(&u, 2), 1, TUTTI_FLOAT32, TUTTI_SUM,
-                                      self->comm, cuda(&u)),
+                                      self->comm, user_stream(&u)),
                  TUTTI_ERR_UNSUPPORTED);
     pretend_capture(u.stream, 0);
     put(&u, 3);
     CHECK_OK(tutti_cuda_allreduce(slot(&u, 3), slot(&u, 3), COUNT, TUTTI_FLOAT32, TUTTI_SUM,
-                                  self->comm, cuda(&u)));
+                                  self->comm, user_stream(&u)));
     get(&u, 3);
-    wait_for(&u);
+    user_wait(&u);
     verify(&u, 3, 1);
-    end(&u);
+    user_end(&u);
 }
 
 /* A host's own communicator shares the device, and so does its NCCL. It may be made and ended while
@@ -547,7 +482,7 @@ static void groups(rank_t *self)
     begin(&u, self);
     pretend_delays(23, DELAY_US);
     for (int i = 0; i < 3; i++) {
-        tutti_call_t call = allreduce("before", slot(&u, 2), COUNT);
+        tutti_call_t call = user_allreduce("before", slot(&u, 2), COUNT);
 
         put(&u, 2);
         hand_over(&u, &call);
@@ -563,21 +498,21 @@ static void groups(rank_t *self)
     for (int t = 0; t < 2; t++)
         put(&u, t);
     for (int k = 0; k < 2; k++) {
-        tutti_call_t call = allreduce("world", slot(&u, k), COUNT);
+        tutti_call_t call = user_allreduce("world", slot(&u, k), COUNT);
 
         hand_over(&u, &call);
         CHECK_OK(tutti_cuda_allreduce(slot(&u, k), slot(&u, k), COUNT, TUTTI_FLOAT32, TUTTI_SUM,
-                                      comm, cuda(&u)));
+                                      comm, user_stream(&u)));
         get(&u, k);
     }
-    CHECK_INT(look(&u), TUTTI__AGAIN);
+    CHECK_INT(user_look(&u), TUTTI__AGAIN);
     CHECK_OK(tutti_barrier(self->comm));
     atomic_store(&opened, 1);
-    wait_for(&u);
+    user_wait(&u);
     for (int t = 0; t < 2; t++)
         verify(&u, t, (float)nranks);
     CHECK_OK(tutti_comm_free(comm));
-    end(&u);
+    user_end(&u);
 }
 
 /* ---- the end ---- */
@@ -596,16 +531,16 @@ static void freed_late(rank_t *self)
     close_gate(self);
     put_gate(&u);
     put(&u, 0);
-    call = allreduce("late", slot(&u, 0), COUNT);
-    CHECK_OK(tutti_cuda_submit(&call, 1, comm, cuda(&u), &request));
-    CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
+    call = user_allreduce("late", slot(&u, 0), COUNT);
+    CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
+    CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
     CHECK_INT(pthread_create(&opener, NULL, open_later, NULL), 0);
     CHECK_OK(tutti_comm_free(comm));
     CHECK_INT(pthread_join(opener, NULL), 0);
     get(&u, 0);
-    wait_for(&u);
+    user_wait(&u);
     verify(&u, 0, 1);
-    end(&u);
+    user_end(&u);
 }
 
 /* Freed while the host still has work to do; a joining rank has nothing pending. */
@@ -623,14 +558,14 @@ static void freed(rank_t *self)
     for (int t = 0; t < 2; t++) {
         CHECK_OK(tutti_comm_split(self->comm, 0, self->rank, &comm));
         put(&u, t);
-        wait_for(&u);
+        user_wait(&u);
         CHECK_OK(tutti_barrier(self->comm));
         pretend_rates(COUNT * sizeof(float) * 5, 0); /* 0.2 s for each copy */
-        call = allreduce("x", slot(&u, t), COUNT);
+        call = user_allreduce("x", slot(&u, t), COUNT);
         begun = tutti__now_ns();
-        CHECK_OK(tutti_cuda_submit(&call, 1, comm, cuda(&u), &request));
-        CHECK_OK(tutti_cuda_wait(request, -1, cuda(&u)));
-        status = look(&u);
+        CHECK_OK(tutti_cuda_submit(&call, 1, comm, user_stream(&u), &request));
+        CHECK_OK(tutti_cuda_wait(request, -1, user_stream(&u)));
+        status = user_look(&u);
         /* Otherwise this rank itself was late. */
         if (tutti__now_ns() - begun < 200000000u)
             CHECK_INT(status, TUTTI__AGAIN);
@@ -639,10 +574,10 @@ static void freed(rank_t *self)
         CHECK_OK(tutti_comm_free(comm));
         pretend_rates(0, 0);
         get(&u, t);
-        wait_for(&u);
+        user_wait(&u);
         verify(&u, t, 1);
     }
-    end(&u);
+    user_end(&u);
 }
 
 /* Wait until the communicator has ended by itself. */
@@ -675,12 +610,12 @@ static void dies(rank_t *self, how_t how, tutti_status_t expected, const char *w
     if (self->rank == 1)
         put_gate(&u);
     put(&u, 0);
-    call = allreduce("lost", slot(&u, 0), COUNT);
+    call = user_allreduce("lost", slot(&u, 0), COUNT);
     hand_over(&u, &call);
     CHECK_OK(tutti_barrier(self->comm));
     if (self->rank == 0) {
         usleep(SOON_US);
-        CHECK_INT(look(&u), TUTTI__AGAIN);
+        CHECK_INT(user_look(&u), TUTTI__AGAIN);
         if (how == BY_ABORT)
             tutti_abort(self->comm, "enough");
     }
@@ -690,10 +625,9 @@ static void dies(rank_t *self, how_t how, tutti_status_t expected, const char *w
     }
     check_ends(self, expected, words);
     if (self->rank == 0)
-        wait_for(&u);
+        user_wait(&u);
     atomic_store(&opened, 1);
-    drop(&u);
-    u.job.ops->free(u.job.memory);
+    user_drop(&u);
 }
 
 static void aborted(rank_t *self)
@@ -722,15 +656,15 @@ static void slow_input(rank_t *self)
     close_gate(self);
     put_gate(&u);
     put(&u, 0);
-    call = allreduce("slow", slot(&u, 0), COUNT);
+    call = user_allreduce("slow", slot(&u, 0), COUNT);
     hand_over(&u, &call);
     usleep(4700000); /* the deadline, and everything that is added to it */
     CHECK_OK(tutti_barrier(self->comm));
     atomic_store(&opened, 1);
     get(&u, 0);
-    wait_for(&u);
+    user_wait(&u);
     verify(&u, 0, 1);
-    end(&u);
+    user_end(&u);
 }
 
 static void settings(tutti__conf_t *conf, int rank)

@@ -6,76 +6,22 @@
  * Opens the module as the core does (RTLD_LOCAL), and does not link MPI. A case that acts as an
  * application that uses MPI takes MPI's functions from the module's libmpi.
  */
-#include "boot/module.h"
+#include "multi/module_check.h"
 
 #include "base/time.h"
-#include "xport/xport.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define DEADLINE_MS 20000u
 
-static _Thread_local char last_error[TUTTI__ERROR_BYTES];
 static void *handle;
 static const tutti__mpi_module_t *module;
-static const char *case_name;
-static uint32_t me;
-
-static tutti_status_t keep_error(tutti_status_t status, const char *text)
-{
-    snprintf(last_error, sizeof(last_error), "%s", text);
-    return status;
-}
-
-static int log_on(tutti__log_level_t level)
-{
-    return level <= TUTTI__LOG_WARN || getenv("MPI_MODULE_LOG") != NULL;
-}
-
-static void log_line(tutti__log_level_t level, const char *text)
-{
-    fprintf(stderr, "rank %u: level %d: %s\n", me, (int)level, text);
-}
-
-#define KEY(lane_, peer_, stream_)                                                                 \
-    ((tutti__chan_key_t){ .lane = (lane_), .peer = (peer_), .stream = (stream_) })
-
-static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line };
-
-/* Leaves without an exit handler, so that a failed check cannot hang in MPI_Finalize. */
-__attribute__((format(printf, 2, 3), noreturn)) static void die(int line, const char *fmt, ...)
-{
-    va_list args;
-
-    fprintf(stderr, "mpi_module %s, rank %u, line %d: ", case_name, me, line);
-    va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
-    va_end(args);
-    fprintf(stderr, " (last error: %s)\n", last_error);
-    _exit(1);
-}
-
-#define CHECK(x)                                                                                   \
-    do {                                                                                           \
-        if (!(x))                                                                                  \
-            die(__LINE__, "not true: %s", #x);                                                     \
-    } while (0)
-#define CHECK_STATUS(call, want)                                                                   \
-    do {                                                                                           \
-        tutti_status_t got_ = (call);                                                              \
-        if (got_ != (want))                                                                        \
-            die(__LINE__, "%s: got %d, want %d", #call, (int)got_, (int)(want));                   \
-    } while (0)
-#define CHECK_OK(call) CHECK_STATUS(call, TUTTI_OK)
 
 static void open_meet(tutti__meet_t *ret_meet)
 {
@@ -112,11 +58,6 @@ static size_t length_of(uint32_t k, size_t slot_bytes)
     size_t length = lengths[k % (sizeof(lengths) / sizeof(lengths[0]))];
 
     return length < slot_bytes ? length : slot_bytes;
-}
-
-static unsigned char byte_of(uint32_t from, uint32_t k, size_t i)
-{
-    return (unsigned char)(from * 31 + k * 7 + i * 13 + (i >> 8));
 }
 
 /* One direction of traffic: sends or receives messages 0..total-1, in calls of a few each. */

@@ -365,7 +365,8 @@ static void fair(rank_t *self)
     CHECK_OK(tutti_wait_all(r, N, -1));
 }
 
-static void timeouts(rank_t *self)
+/* One request of self->comm, and one of `other`, which has all ranks as well. */
+static void timeouts(rank_t *self, tutti_comm_t *other)
 {
     float x[2] = { 1, 1 };
     tutti_request_t *r[2] = { NULL, NULL };
@@ -376,8 +377,8 @@ static void timeouts(rank_t *self)
     if (self->rank == 0) {
         CHECK_OK(tutti_allreduce_async("t0", x, x, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm, NULL,
                                        &r[0]));
-        CHECK_OK(tutti_allreduce_async("t1", x + 1, x + 1, 1, TUTTI_FLOAT32, TUTTI_SUM, self->comm,
-                                       NULL, &r[1]));
+        CHECK_OK(tutti_allreduce_async("t1", x + 1, x + 1, 1, TUTTI_FLOAT32, TUTTI_SUM, other, NULL,
+                                       &r[1]));
         CHECK_STATUS(tutti_wait_any(r, 2, 0, &index), TUTTI_ERR_TIMEOUT);
         CHECK_STATUS(tutti_wait_any(r, 2, 20, &index), TUTTI_ERR_TIMEOUT);
         CHECK_INT(index, 77);
@@ -387,7 +388,7 @@ static void timeouts(rank_t *self)
     CHECK_OK(tutti_barrier(self->comm));
     for (int i = 0; i < 2 && self->rank != 0; i++)
         CHECK_OK(tutti_allreduce_async(i ? "t1" : "t0", &x[i], &x[i], 1, TUTTI_FLOAT32, TUTTI_SUM,
-                                       self->comm, NULL, &r[i]));
+                                       i ? other : self->comm, NULL, &r[i]));
     CHECK_OK(tutti_wait_all(r, 2, 20000));
     CHECK_INT(x[0] + x[1], 2 * self->size);
 }
@@ -396,7 +397,7 @@ static void timeouts(rank_t *self)
 static void mixed(rank_t *self)
 {
     float x[2] = { 1, 1 };
-    tutti_comm_t *half;
+    tutti_comm_t *half, *other;
     tutti_request_t *r[2];
     size_t index;
 
@@ -416,6 +417,9 @@ static void mixed(rank_t *self)
         CHECK(r[0] == NULL && r[1] == NULL);
     }
     CHECK_OK(tutti_comm_free(half));
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &other));
+    timeouts(self, other);
+    CHECK_OK(tutti_comm_free(other));
 }
 
 static void everything(rank_t *self)
@@ -428,7 +432,7 @@ static void everything(rank_t *self)
     no_waiting(self);
     if (self->size == 1)
         fair(self);
-    timeouts(self);
+    timeouts(self, self->comm);
     mixed(self);
     bad_ends(self);
 }

@@ -6,19 +6,15 @@
  * UCX's environment decides what carries the messages: UCX_TLS=tcp, or posix with
  * UCX_MM_ERROR_HANDLING=y.
  */
-#include "boot/module.h"
+#include "multi/module_check.h"
 
 #include "base/atomic.h"
 #include "base/time.h"
-#include "xport/xport.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -35,55 +31,8 @@ static struct {
     char address[MOST_RANKS][ADDRESS_BYTES];
 } * common;
 
-static _Thread_local char last_error[TUTTI__ERROR_BYTES];
 static const tutti__ucx_module_t *module;
-static const char *case_name;
-static uint32_t me, size, fences;
-
-static tutti_status_t keep_error(tutti_status_t status, const char *text)
-{
-    snprintf(last_error, sizeof(last_error), "%s", text);
-    return status;
-}
-
-static int log_on(tutti__log_level_t level)
-{
-    return level <= TUTTI__LOG_WARN || getenv("UCX_MODULE_LOG") != NULL;
-}
-
-static void log_line(tutti__log_level_t level, const char *text)
-{
-    fprintf(stderr, "rank %u: level %d: %s\n", me, (int)level, text);
-}
-
-static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line };
-
-__attribute__((format(printf, 2, 3), noreturn)) static void die(int line, const char *fmt, ...)
-{
-    va_list args;
-
-    fprintf(stderr, "ucx_module %s, rank %u of %u, line %d: ", case_name, me, size, line);
-    va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
-    va_end(args);
-    fprintf(stderr, " (last error: %s)\n", last_error);
-    _exit(1);
-}
-
-#define CHECK(x)                                                                                   \
-    do {                                                                                           \
-        if (!(x))                                                                                  \
-            die(__LINE__, "not true: %s", #x);                                                     \
-    } while (0)
-#define CHECK_STATUS(call, want)                                                                   \
-    do {                                                                                           \
-        tutti_status_t got_ = (call);                                                              \
-        if (got_ != (want))                                                                        \
-            die(__LINE__, "%s: got %d, want %d", #call, (int)got_, (int)(want));                   \
-    } while (0)
-#define CHECK_OK(call) CHECK_STATUS(call, TUTTI_OK)
-#define KEY(lane_, peer_, stream_)                                                                 \
-    ((tutti__chan_key_t){ .lane = (lane_), .peer = (peer_), .stream = (stream_) })
+static uint32_t size, fences;
 
 /* Wait, without a poll of UCX, until so many ranks have come. */
 static void fence_of(uint32_t ranks)
@@ -126,11 +75,6 @@ static size_t length_of(uint32_t k, size_t most)
     size_t length = lengths[k % (sizeof(lengths) / sizeof(*lengths))];
 
     return length < most ? length : most;
-}
-
-static unsigned char byte_of(uint32_t from, uint32_t k, size_t i)
-{
-    return (unsigned char)(from * 31 + k * 7 + i * 13 + (i >> 8));
 }
 
 /* One direction: messages 0..total-1, received in calls of a few each. */

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * For tests of modules without the library: a core for them, and checks that end the process.
+ * Included by one file of a program.
+ */
+#ifndef TUTTI_TESTS_MODULE_CHECK_H
+#define TUTTI_TESTS_MODULE_CHECK_H
+
+#include "boot/module.h"
+
+#include "xport/xport.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static _Thread_local char last_error[TUTTI__ERROR_BYTES];
+static const char *case_name; /* set by the program, as is `me` */
+static uint32_t me;
+
+static tutti_status_t keep_error(tutti_status_t status, const char *text)
+{
+    snprintf(last_error, sizeof(last_error), "%s", text);
+    return status;
+}
+
+static int log_on(tutti__log_level_t level)
+{
+    return level <= TUTTI__LOG_WARN || getenv("MODULE_LOG") != NULL;
+}
+
+static void log_line(tutti__log_level_t level, const char *text)
+{
+    fprintf(stderr, "rank %u: level %d: %s\n", me, (int)level, text);
+}
+
+static const tutti__core_t core = { TUTTI__MODULE_ABI, 0, keep_error, log_on, log_line };
+
+/* Leaves without an exit handler, so that a failed check cannot hang in MPI_Finalize. */
+__attribute__((format(printf, 2, 3), noreturn)) static void die(int line, const char *fmt, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "%s %s, rank %u, line %d: ", program_invocation_short_name, case_name, me,
+            line);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fprintf(stderr, " (last error: %s)\n", last_error);
+    _exit(1);
+}
+
+#define CHECK(x)                                                                                   \
+    do {                                                                                           \
+        if (!(x))                                                                                  \
+            die(__LINE__, "not true: %s", #x);                                                     \
+    } while (0)
+#define CHECK_STATUS(call, want)                                                                   \
+    do {                                                                                           \
+        tutti_status_t got_ = (call);                                                              \
+        if (got_ != (want))                                                                        \
+            die(__LINE__, "%s: got %d, want %d", #call, (int)got_, (int)(want));                   \
+    } while (0)
+#define CHECK_OK(call) CHECK_STATUS(call, TUTTI_OK)
+
+#define KEY(lane_, peer_, stream_)                                                                 \
+    ((tutti__chan_key_t){ .lane = (lane_), .peer = (peer_), .stream = (stream_) })
+
+/* Byte i of message k. */
+static unsigned char byte_of(uint32_t from, uint32_t k, size_t i)
+{
+    return (unsigned char)(from * 31 + k * 7 + i * 13 + (i >> 8));
+}
+
+#endif
