@@ -369,7 +369,9 @@ static void put_algorithms(info_t *info, const char *hosts)
     char title[256];
 
     snprintf(title, sizeof(title),
-             "algorithms, ranks host by host: %.100s; sizes are bytes of the whole buffer", hosts);
+             "algorithms, ranks host by host: %.100s; sizes are bytes of the whole buffer%s", hosts,
+             strchr(hosts, ',') != NULL ? "; small direct calls ride in the comparison of calls"
+                                        : "");
     info_list(info, "algorithms", title);
     if (tutti__info(TUTTI__INFO_ALGORITHMS, hosts, put_algorithm, info) == TUTTI_OK)
         return;

@@ -3,6 +3,7 @@
 #include "call/ride.h"
 
 #include "base/constants.h"
+#include "base/log.h"
 #include "call/call_inside.h"
 
 #include <stdlib.h>
@@ -23,7 +24,13 @@ static size_t call_bytes(const tutti__call_t *call)
     return call->kind == TUTTI_CALL_BARRIER ? 0 : call->count * tutti_dtype_bytes(call->dtype);
 }
 
-/* The bytes that a call of this kind needs in a frame. Not an overflow: one is at most RIDE. */
+static size_t most_bytes(size_t slot_bytes)
+{
+    return TUTTI__MIN((size_t)TUTTI__RIDE_BYTES, slot_bytes) - sizeof(tutti__frame_t);
+}
+
+/* The bytes that a call of this kind needs in a frame. No overflow: `one` is at most
+   TUTTI__RIDE_BYTES. */
 static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
 {
     switch (kind) {
@@ -53,8 +60,7 @@ static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
  */
 static size_t ride_bytes(const tutti__call_env_t *env, const tutti__call_t *call)
 {
-    size_t most =
-        TUTTI__MIN((size_t)TUTTI__RIDE_BYTES, env->exec->slot_bytes - sizeof(tutti__frame_t));
+    size_t most = most_bytes(env->exec->slot_bytes);
     int reduces = tutti__call_reduces(call->kind);
     size_t bytes;
 
@@ -138,9 +144,9 @@ static void unpack(const tutti__call_t *call, const char *data, size_t bytes, ui
 /* ---- the run ---- */
 
 /* The head ends where a cache line begins. */
-static tutti_status_t get_frame(tutti__ride_t *ride, size_t slot_bytes)
+static tutti_status_t get_frame(tutti__ride_t *ride, size_t slot_bytes, uint32_t rank)
 {
-    size_t most = TUTTI__MIN((size_t)TUTTI__RIDE_BYTES, slot_bytes);
+    size_t most = most_bytes(slot_bytes) + sizeof(tutti__frame_t);
 
     if (ride->memory != NULL)
         return TUTTI_OK;
@@ -149,6 +155,10 @@ static tutti_status_t get_frame(tutti__ride_t *ride, size_t slot_bytes)
     if (ride->memory == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes for small calls", most);
     ride->frame = (tutti__frame_t *)(void *)(ride->memory + TUTTI__LINE_BYTES) - 1;
+    TUTTI__LOG(rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
+               "direct calls between hosts are compared by allreduce:leaders; the data of calls of "
+               "up to %zu bytes travel with it",
+               most_bytes(slot_bytes));
     return TUTTI_OK;
 }
 
@@ -158,7 +168,7 @@ tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *e
 {
     const tutti__exec_env_t *exec = env->exec;
     size_t bytes = call != NULL ? ride_bytes(env, call) : NOT_AT_ALL;
-    tutti_status_t status = get_frame(ride, exec->slot_bytes);
+    tutti_status_t status = get_frame(ride, exec->slot_bytes, exec->rank);
 
     if (status != TUTTI_OK)
         return status;
