@@ -147,6 +147,7 @@ typedef struct {
     uint64_t restart;      /* how often the job was started again */
     int is_env;            /* the source is env:// */
     int is_launcher_equal; /* a launcher has the same rank and size as env:// */
+    int is_addressed;      /* MASTER_ADDR, AZ_BATCH_MASTER_NODE or TUTTI_PORT is set */
 } tutti__conf_job_t;
 
 /*
@@ -161,6 +162,17 @@ int tutti__conf_job_is_one(void);
 
 /* 1: the launcher provides no PMI, so MPI cannot start from its variables: srun --mpi=none. */
 int tutti__conf_launcher_lacks_mpi(void);
+/* 1: the launcher is srun, without PMIx. */
+int tutti__conf_launcher_lacks_pmix(void);
+
+/* The launcher's process manager in this process, by which ranks meet without MPI. */
+typedef enum {
+    TUTTI__CONF_NO_PM,
+    TUTTI__CONF_PMIX,
+    TUTTI__CONF_PMI2
+} tutti__conf_pm_t;
+
+tutti__conf_pm_t tutti__conf_pm(void);
 
 /* The MPI of the launcher: "openmpi", "mpich", or NULL if the launcher serves several. */
 const char *tutti__conf_launcher_mpi(void);

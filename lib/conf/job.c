@@ -264,6 +264,8 @@ tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_
     if (status != TUTTI_OK || ret_job->size == 0)
         return status;
     read_run(ret_job);
+    ret_job->is_addressed = tutti__conf_text("MASTER_ADDR") != NULL || conf->port > 0 ||
+                            tutti__conf_text("AZ_BATCH_MASTER_NODE") != NULL;
     status = read_address(ret_job);
     if (status == TUTTI_OK && (ret_job->addr[0] != '\0' || ret_job->missing[0] != '\0'))
         status = read_port(conf, ret_job);
