@@ -46,7 +46,10 @@ script_tests += \
     %reldir%/lost.sh \
     %reldir%/messages.sh \
     %reldir%/one_host.sh \
-    %reldir%/starting.sh
+    %reldir%/pmix.sh \
+    %reldir%/slurm.sh \
+    %reldir%/starting.sh \
+    %reldir%/torchrun.sh
 
 EXTRA_DIST += %reldir%/cluster.sh %reldir%/cluster_common.sh %reldir%/common.sh
 
