@@ -93,6 +93,15 @@ cases()
     expect "two hosts" 4 "of 4: the sum is 10"
     expect "two hosts" 1 "rank 0 of 4 listens at .*, by srun's variables"
     expect "two hosts" 4 "messages between hosts: ucx"
+    if torchrun --help >/dev/null 2>&1; then
+        status=0
+        timeout --kill-after=5 100 srun --quiet --nodes=2 --ntasks-per-node=1 \
+            torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint node1:29400 \
+            --rdzv-id 7 --no-python "$hello" >"$work/out" 2>&1 || status=$?
+        expect "torchrun in srun" 4 "of 4: the sum is 10"
+    else
+        echo "no torchrun: left out"
+    fi
     # Open MPI's MPI_Init would end the processes.
     if has pmi2; then
         launch --mpi=pmi2 --nodes=2 --ntasks=3
