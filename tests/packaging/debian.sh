@@ -117,11 +117,13 @@ there "a program without a launcher" '
         cat said
         grep "no MPI module fits, in .*/lib/.*/tutti: mpi_openmpi.so: " said
     done'
+# The network is the machine's.
+export port=$((20000 + $$ % 10000))
 there "module for UCX" "$install"'
     install ./libtutti0-ucx_*.deb'
 there "two hosts without MPI, which are pretended" '
     cd /packages
-    export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
+    export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
     export TUTTI_TRANSPORT=ucx TUTTI_LOG=info
     RANK=1 TUTTI_HOST_ID=b ./hello >said1 2>&1 &
     RANK=0 TUTTI_HOST_ID=a ./hello >said 2>&1 || { cat said; exit 1; }
