@@ -51,7 +51,7 @@ typedef struct {
     char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = by machine */
     char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = the installed folder */
     char boot[TUTTI__CONF_TEXT];      /* TUTTI_BOOT: "" = by launcher; "self"; "mpi"; "env";
-                                    "local:NAME" */
+                                    "pmix"; "pmi2"; "local:NAME" */
     int64_t rank, size;               /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not set */
     int64_t port;                     /* TUTTI_PORT: where rank 0 listens; -1: not set */
     char job_secret[1024];            /* TUTTI_JOB_SECRET; "": none */
