@@ -147,6 +147,10 @@
 #define TUTTI__REACH_PAUSE_MS 10u
 #define TUTTI__REACH_PAUSE_MOST_MS 250u
 
+/* How often a rank looks whether the launcher's exchange of rank 0's place has ended. Chosen: the
+   exchange takes milliseconds, or waits for ranks that have not started. */
+#define TUTTI__PM_PAUSE_MS 1u
+
 /* The same for a Unix socket, whose listener has a full queue. Chosen: it accepts within a
    millisecond, unless the machine is overloaded. */
 #define TUTTI__UNIX_PAUSE_MS 1u

@@ -23,6 +23,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/meet_id.c \
     %reldir%/meet_job.c \
     %reldir%/meet_local.c \
+    %reldir%/meet_pm.c \
     %reldir%/meet_self.c \
     %reldir%/meet_store.c \
     %reldir%/meet_tcp.c \
@@ -34,6 +35,10 @@ libtutti_all_la_SOURCES += \
     %reldir%/net_tcp.c \
     %reldir%/pass.c \
     %reldir%/pass.h \
+    %reldir%/pm.h \
+    %reldir%/pmi2.c \
+    %reldir%/pmix.c \
+    %reldir%/pmix.h \
     %reldir%/probe.c \
     %reldir%/secret.c \
     %reldir%/secret.h \

@@ -9,8 +9,11 @@
  *   3. env://, unless a launcher has the same rank and size: torchrun inside a launcher's job is
  *      the inner one
  *   4. the launcher's MPI, if the launcher provides what MPI needs, and a module for MPI opens
- *   5. env://, or the launcher's variables without MPI (meet_job.c)
- *   6. a world of one
+ *   5. env://
+ *   6. the launcher's variables, if they name a place or say that all ranks are on this host
+ *   7. PMIx or PMI-2, if the launcher provides it and its library opens (meet_pm.c)
+ *   8. the launcher's variables (meet_job.c)
+ *   9. a world of one
  *
  * The main rule: N processes of one job must never become N worlds of one, because each would train
  * alone without any sign of an error. So if a launcher has started several ranks,
@@ -81,6 +84,26 @@ static tutti_status_t meet_by_env(const tutti__conf_t *conf, tutti__meet_t *ret_
     return status;
 }
 
+/* TUTTI_BOOT=pmix or pmi2. Without the launcher's variables these libraries may make a world of one
+   in each process. */
+static tutti_status_t meet_by_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
+                                 tutti__meet_t *ret_meet)
+{
+    tutti__conf_job_t job;
+    tutti_status_t status;
+
+    if (tutti__conf_pm() != kind)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                           "TUTTI_BOOT=%s, but the launcher has not set %s; mpirun of Open MPI and "
+                           "srun --mpi=pmix have PMIx, srun --mpi=pmi2 has PMI-2",
+                           conf->boot,
+                           kind == TUTTI__CONF_PMIX ? "PMIX_RANK and PMIX_NAMESPACE" : "PMI_FD");
+    status = tutti__conf_job(conf, 0, &job);
+    return status == TUTTI_OK
+               ? tutti__meet_pm(conf, kind, job.size > 0 && !job.is_env ? &job : NULL, ret_meet)
+               : status;
+}
+
 /* As TUTTI_BOOT requires. */
 static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_comm,
                                    tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module)
@@ -91,9 +114,14 @@ static tutti_status_t meet_as_told(const tutti__conf_t *conf, const void *mpi_co
         return meet_local(conf, ret_meet);
     if (strcmp(conf->boot, "env") == 0 || strcmp(conf->boot, "env://") == 0)
         return meet_by_env(conf, ret_meet);
+    if (strcmp(conf->boot, "pmix") == 0)
+        return meet_by_pm(conf, TUTTI__CONF_PMIX, ret_meet);
+    if (strcmp(conf->boot, "pmi2") == 0)
+        return meet_by_pm(conf, TUTTI__CONF_PMI2, ret_meet);
     if (strcmp(conf->boot, "self") != 0)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "TUTTI_BOOT=%s is not one of self, mpi, env, local:NAME", conf->boot);
+                           "TUTTI_BOOT=%s is not one of self, mpi, env, pmix, pmi2, local:NAME",
+                           conf->boot);
     tutti__meet_self(ret_meet);
     return TUTTI_OK;
 }
@@ -139,6 +167,30 @@ static int is_complete(const tutti__conf_job_t *job)
     return job->size > 0 && job->missing[0] == '\0';
 }
 
+/* Is the launcher's process manager better than its variables? They suffice inside one host, and
+   where the user has named rank 0's place. */
+static int wants_pm(const tutti__conf_job_t *job)
+{
+    return job->size > 0 && !job->is_env && !job->is_addressed &&
+           (job->addr[0] != '\0' || job->missing[0] != '\0') &&
+           tutti__conf_pm() != TUTTI__CONF_NO_PM;
+}
+
+/* The variables of env:// or of a launcher are set, and MPI is not used. */
+static tutti_status_t meet_without_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
+                                       tutti__meet_t *ret_meet)
+{
+    tutti_status_t status;
+
+    if (wants_pm(job)) {
+        status = tutti__meet_pm(conf, tutti__conf_pm(), job, ret_meet);
+        if (status != TUTTI_ERR_UNSUPPORTED)
+            return status;
+        TUTTI__LOG(job->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG, "%s", tutti_last_error());
+    }
+    return is_complete(job) ? tutti__meet_job(conf, job, ret_meet) : incomplete(job);
+}
+
 /* The ranks have met over MPI, or MPI has only this rank. */
 static tutti_status_t judge_mpi(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                 const char *launcher, int size, tutti__meet_t *meet,
@@ -178,10 +230,15 @@ static tutti_status_t meet_by_mpi(const tutti__conf_t *conf, const tutti__conf_j
     int size = tutti__conf_launcher_size(&launcher);
     tutti_status_t status = tutti__module_mpi(conf, &module);
 
-    if (status != TUTTI_OK && is_complete(job)) {
+    if (status == TUTTI_OK && strcmp(module->name, "openmpi") == 0 &&
+        tutti__conf_launcher_lacks_pmix() && !tutti__module_mpi_runs())
+        status = tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                             "srun provides no PMIx, without which Open MPI ends the process; srun "
+                             "--mpi=pmix provides it");
+    if (status != TUTTI_OK && (is_complete(job) || wants_pm(job))) {
         TUTTI__LOG(job->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
                    "the ranks meet without MPI: %s", tutti_last_error());
-        return tutti__meet_job(conf, job, ret_meet);
+        return meet_without_mpi(conf, job, ret_meet);
     }
     if (status != TUTTI_OK && size > 1)
         return tutti__fail(status, "%s started %d ranks, but: %s; not set, to meet without MPI: %s",
@@ -222,5 +279,5 @@ tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
         return meet_by_mpi(conf, &job, ret_meet, ret_module);
     if (job.size == 0)
         return meet_alone(ret_meet);
-    return is_complete(&job) ? tutti__meet_job(conf, &job, ret_meet) : incomplete(&job);
+    return meet_without_mpi(conf, &job, ret_meet);
 }

@@ -7,10 +7,12 @@
  * meetings are stars (star.h), over TCP, or over a Unix socket if all ranks are on one machine.
  *
  * Ranks of env:// or of a launcher know the address from their variables, and prove that they
- * belong to the same job: meet_job.c.
+ * belong to the same job: meet_job.c. Where the launcher has PMIx or PMI-2, the place travels
+ * through it: meet_pm.c.
  *
  *      groups ---------------+
- *      store: set, get ------+--> place --> rank 0 hosts, the others join
+ *      store: set, get ------+
+ *      PMIx, PMI-2 ----------+--> place --> rank 0 hosts, the others join
  *      unique id: its maker -+
  *
  * Runs on the calling thread, except the servers of unique ids (id_server.c).
@@ -73,5 +75,9 @@ tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t
 /* Meet by the variables of env:// or of a launcher; the job is complete. */
 tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                tutti__meet_t *ret_meet);
+/* Meet through the launcher's process manager, not TUTTI__CONF_NO_PM. job: what it must agree with,
+   or NULL. TUTTI_ERR_UNSUPPORTED if it cannot be used; then no other rank waits for this one. */
+tutti_status_t tutti__meet_pm(const tutti__conf_t *conf, tutti__conf_pm_t kind,
+                              const tutti__conf_job_t *job, tutti__meet_t *ret_meet);
 
 #endif

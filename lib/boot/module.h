@@ -123,10 +123,9 @@ const tutti__core_t *tutti__module_core(void);
 int tutti__module_mpi_runs(void);
 
 /*
- * How this process meets the others, the first that applies: conf->boot; the caller's mpi_comm; a
- * launcher's variables; an MPI that the process itself initialised; a world of one. If a launcher
- * has started N > 1 ranks, and no module fits or MPI reports size 1, the result is an error, never
- * N worlds of one. ret_module: NULL unless the ranks meet over MPI.
+ * This process meets the others, in the first way that applies; meet.c has the order. If a launcher
+ * has started N > 1 ranks, and no way works or MPI reports size 1, the result is an error, never N
+ * worlds of one. ret_module: NULL unless the ranks meet over MPI.
  */
 tutti_status_t tutti__boot_meet(const tutti__conf_t *conf, const void *mpi_comm,
                                 tutti__meet_t *ret_meet, const tutti__mpi_module_t **ret_module);

@@ -156,7 +156,8 @@ static const row_t rows[] = {
       0, SIZE(module_dir), NULL },
     { "TUTTI_BOOT", CONF_TEXT, AT(boot), "",
       "How ranks find each other: self (no other ranks), mpi, env (MASTER_ADDR and so on, or a\n"
-      "    launcher's variables, without MPI), or local:NAME. Not set: as the variables say.",
+      "    launcher's variables, without MPI), pmix or pmi2 (the launcher's process manager,\n"
+      "    without MPI), or local:NAME. Not set: as the variables say.",
       0, SIZE(boot), NULL },
     { "TUTTI_RANK", CONF_NUMBER, AT(rank), "",
       "Rank of this process, from 0, for TUTTI_BOOT=local:NAME.",

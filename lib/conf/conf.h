@@ -51,7 +51,7 @@ typedef struct {
     char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = by machine */
     char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = the installed folder */
     char boot[TUTTI__CONF_TEXT];      /* TUTTI_BOOT: "" = by launcher; "self"; "mpi"; "env";
-                                    "local:NAME" */
+                                    "pmix"; "pmi2"; "local:NAME" */
     int64_t rank, size;               /* TUTTI_RANK, TUTTI_SIZE for local:NAME; -1: not set */
     int64_t port;                     /* TUTTI_PORT: where rank 0 listens; -1: not set */
     char job_secret[1024];            /* TUTTI_JOB_SECRET; "": none */
@@ -147,6 +147,7 @@ typedef struct {
     uint64_t restart;      /* how often the job was started again */
     int is_env;            /* the source is env:// */
     int is_launcher_equal; /* a launcher has the same rank and size as env:// */
+    int is_addressed;      /* MASTER_ADDR, AZ_BATCH_MASTER_NODE or TUTTI_PORT is set */
 } tutti__conf_job_t;
 
 /*
@@ -161,6 +162,17 @@ int tutti__conf_job_is_one(void);
 
 /* 1: the launcher provides no PMI, so MPI cannot start from its variables: srun --mpi=none. */
 int tutti__conf_launcher_lacks_mpi(void);
+/* 1: the launcher is srun, without PMIx. */
+int tutti__conf_launcher_lacks_pmix(void);
+
+/* The launcher's process manager in this process, by which ranks meet without MPI. */
+typedef enum {
+    TUTTI__CONF_NO_PM,
+    TUTTI__CONF_PMIX,
+    TUTTI__CONF_PMI2
+} tutti__conf_pm_t;
+
+tutti__conf_pm_t tutti__conf_pm(void);
 
 /* The MPI of the launcher: "openmpi", "mpich", or NULL if the launcher serves several. */
 const char *tutti__conf_launcher_mpi(void);

@@ -217,6 +217,22 @@ static tutti_status_t read_port(const tutti__conf_t *conf, tutti__conf_job_t *jo
     return TUTTI_OK;
 }
 
+/* torchrun has started all ranks on this host: no other host needs to reach rank 0. */
+static int is_torchrun_alone(const tutti__conf_job_t *job)
+{
+    return job->is_env && tutti__conf_text("TORCHELASTIC_RUN_ID") != NULL &&
+           tutti__conf_int("LOCAL_WORLD_SIZE") == (int)job->size;
+}
+
+/* Each of torchrun's agents counts its own failures only. An agent that restarts its ranks because
+   another agent has done so does not count, so the counts of two agents differ. */
+static int has_agents(const tutti__conf_job_t *job)
+{
+    int local = tutti__conf_int("LOCAL_WORLD_SIZE");
+
+    return local > 0 && local < (int)job->size;
+}
+
 /* The job's name, by which its ranks recognise each other. */
 static void read_run(tutti__conf_job_t *job)
 {
@@ -226,7 +242,8 @@ static void read_run(tutti__conf_job_t *job)
 
     if (job->is_env) {
         put(job->run, sizeof(job->run), elastic);
-        restart = tutti__conf_text("TORCHELASTIC_RESTART_COUNT");
+        if (!has_agents(job))
+            restart = tutti__conf_text("TORCHELASTIC_RESTART_COUNT");
     } else {
         tutti__conf_launcher_job(job->run, sizeof(job->run));
         if (is_slurm(job))
@@ -234,13 +251,6 @@ static void read_run(tutti__conf_job_t *job)
     }
     if (restart != NULL && tutti__parse_count(restart, &count))
         job->restart = count;
-}
-
-/* torchrun has started all ranks on this host: no other host needs to reach rank 0. */
-static int is_torchrun_alone(const tutti__conf_job_t *job)
-{
-    return job->is_env && tutti__conf_text("TORCHELASTIC_RUN_ID") != NULL &&
-           tutti__conf_int("LOCAL_WORLD_SIZE") == (int)job->size;
 }
 
 tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_job_t *ret_job)
@@ -254,6 +264,8 @@ tutti_status_t tutti__conf_job(const tutti__conf_t *conf, int told, tutti__conf_
     if (status != TUTTI_OK || ret_job->size == 0)
         return status;
     read_run(ret_job);
+    ret_job->is_addressed = tutti__conf_text("MASTER_ADDR") != NULL || conf->port > 0 ||
+                            tutti__conf_text("AZ_BATCH_MASTER_NODE") != NULL;
     status = read_address(ret_job);
     if (status == TUTTI_OK && (ret_job->addr[0] != '\0' || ret_job->missing[0] != '\0'))
         status = read_port(conf, ret_job);

@@ -113,6 +113,21 @@ int tutti__conf_launcher_lacks_mpi(void)
            tutti__conf_text("I_MPI_PMI_LIBRARY") == NULL;
 }
 
+int tutti__conf_launcher_lacks_pmix(void)
+{
+    return find_name() == SRUN && tutti__conf_text("PMIX_RANK") == NULL &&
+           tutti__conf_text("PMIX_NAMESPACE") == NULL;
+}
+
+/* mpiexec's PMI_FD speaks PMI-1, which has no library that is everywhere. */
+tutti__conf_pm_t tutti__conf_pm(void)
+{
+    if (tutti__conf_int("PMIX_RANK") >= 0 && tutti__conf_text("PMIX_NAMESPACE") != NULL)
+        return TUTTI__CONF_PMIX;
+    return find_name() == SRUN && tutti__conf_int("PMI_FD") >= 0 ? TUTTI__CONF_PMI2
+                                                                 : TUTTI__CONF_NO_PM;
+}
+
 int tutti__conf_launcher_own_rank(void)
 {
     int found = find();

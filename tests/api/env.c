@@ -461,6 +461,14 @@ static void launchers(void)
         { "srun on this host",
           "SLURM_STEP_NODELIST=x\nSLURM_JOB_ID=%d\nSLURM_STEP_ID=0\nSLURM_STEP_TASKS_PER_NODE=3",
           "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0 },
+        /* The launcher's process manager does not answer, or its library is missing. */
+        { "srun with PMIx",
+          "SLURM_STEP_NODELIST=localhost\nSLURM_JOB_ID=%d\nSLURM_STEP_ID=0\nPMIX_RANK=0\n"
+          "PMIX_NAMESPACE=none",
+          "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0 },
+        { "srun with PMI-2",
+          "SLURM_STEP_NODELIST=localhost\nSLURM_JOB_ID=%d\nSLURM_STEP_ID=1\nPMI_FD=77",
+          "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 0 },
         { "Slurm, told", "SLURM_NODELIST=localhost\nSLURM_JOB_ID=7\nTUTTI_BOOT=env", "SLURM_PROCID",
           "SLURM_NTASKS", 1 },
         { "env:// in mpirun",

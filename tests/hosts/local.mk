@@ -48,8 +48,11 @@ script_tests += \
     %reldir%/lost.sh \
     %reldir%/messages.sh \
     %reldir%/one_host.sh \
+    %reldir%/pmix.sh \
     %reldir%/random_check.sh \
-    %reldir%/starting.sh
+    %reldir%/slurm.sh \
+    %reldir%/starting.sh \
+    %reldir%/torchrun.sh
 
 EXTRA_DIST += %reldir%/cluster.sh %reldir%/cluster_common.sh %reldir%/common.sh
 

@@ -41,7 +41,7 @@ passed 3 "many passed"
 grep -q "3 ranks meet on this host, by mpirun's variables" "$log" || wrong "$what: the way is not named"
 
 # No rank may continue alone.
-for setting in "TUTTI_MODULE_DIR=/nonexistent OMPI_COMM_WORLD_LOCAL_SIZE=1" TUTTI_TRANSPORT=pigeon TUTTI_BOOT=pigeon \
+for setting in "-u PMIX_RANK TUTTI_MODULE_DIR=/nonexistent OMPI_COMM_WORLD_LOCAL_SIZE=1" TUTTI_TRANSPORT=pigeon TUTTI_BOOT=pigeon \
     TUTTI_ALGORITHM=allreduce:pigeon; do
     what=$setting
     launch -np 2 env $setting $program refused

@@ -117,6 +117,21 @@ there "a program without a launcher" '
         cat said
         grep "no MPI module fits, in .*/lib/.*/tutti: mpi_openmpi.so: " said
     done'
+# The network is the machine's.
+export port=$((20000 + $$ % 10000))
+there "module for UCX" "$install"'
+    install ./libtutti0-ucx_*.deb'
+there "two hosts without MPI, which are pretended" '
+    cd /packages
+    export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
+    export TUTTI_TRANSPORT=ucx TUTTI_LOG=info
+    RANK=1 TUTTI_HOST_ID=b ./hello >said1 2>&1 &
+    RANK=0 TUTTI_HOST_ID=a ./hello >said 2>&1 || { cat said; exit 1; }
+    wait $!
+    cat said1 >>said
+    cat said
+    [ "$(grep -c "of 2: the sum is 3\$" said)" -eq 2 ]
+    [ "$(grep -c "messages between hosts: ucx" said)" -eq 2 ]'
 there "module and programs" "$install"'
     install openmpi-bin ./libtutti0-openmpi_*.deb ./tutti-tools_*.deb'
 there "two ranks" '
@@ -132,7 +147,7 @@ there "two ranks" '
     tutti_sched list | grep allreduce:ring'
 there "removing packages" '
     rm -r /packages
-    dpkg --purge tutti-tools libtutti-dev libtutti0-openmpi libtutti0
+    dpkg --purge tutti-tools libtutti-dev libtutti0-openmpi libtutti0-ucx libtutti0
     left=$(find / -xdev -name "*tutti*")
     echo "left: $left"
     [ -z "$left" ]'

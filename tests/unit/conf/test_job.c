@@ -107,7 +107,8 @@ static void test_env(void **state)
     expect("env://", 3, 8, "host-a", 29500, 1);
     job = read_job(0);
     assert_string_equal(job.run, "run");
-    assert_int_equal(job.restart, 2);
+    /* Two agents count differently. */
+    assert_int_equal(job.restart, 0);
     set("TORCHELASTIC_USE_AGENT_STORE=False");
     expect("env://", 3, 8, "host-a", 29500, 0);
     set("TORCHELASTIC_USE_AGENT_STORE=True TUTTI_PORT=1234");
@@ -116,6 +117,7 @@ static void test_env(void **state)
     /* torchrun, on one host. */
     set("LOCAL_WORLD_SIZE=8");
     expect("env://", 3, 8, "127.0.0.1", 29500, 1);
+    assert_int_equal(read_job(0).restart, 2);
     assert_int_equal(tutti__conf_launcher_local_size(), 8);
     assert_int_equal(tutti__conf_launcher_rank(), 3);
     assert_int_equal(tutti__conf_job_size(), 8);
@@ -214,9 +216,37 @@ static void test_slurm(void **state)
     assert_int_equal(tutti__conf_launcher_lacks_mpi(), 1);
     set("PMIX_RANK=5");
     assert_int_equal(tutti__conf_launcher_lacks_mpi(), 0);
+    assert_int_equal(tutti__conf_launcher_lacks_pmix(), 0);
     unsetenv("PMIX_RANK");
+    assert_int_equal(tutti__conf_launcher_lacks_pmix(), 1);
     set("SLURM_STEP_TASKS_PER_NODE=2(x3) SLURM_STEP_NODELIST=a[1");
     assert_string_equal(read_job(0).missing, "a valid SLURM_NODELIST");
+}
+
+static void test_process_manager(void **state)
+{
+    (void)state;
+    assert_int_equal(tutti__conf_pm(), TUTTI__CONF_NO_PM);
+    set("PMI_FD=9 PMI_RANK=0 PMI_SIZE=2");
+    assert_int_equal(tutti__conf_pm(), TUTTI__CONF_NO_PM); /* mpiexec */
+    set("SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0");
+    assert_int_equal(tutti__conf_pm(), TUTTI__CONF_PMI2);
+    set("PMIX_RANK=0");
+    assert_int_equal(tutti__conf_pm(), TUTTI__CONF_PMI2);
+    set("PMIX_NAMESPACE=job");
+    assert_int_equal(tutti__conf_pm(), TUTTI__CONF_PMIX);
+    /* What names rank 0's place. */
+    assert_int_equal(read_job(0).is_addressed, 0);
+    set("MASTER_PORT=7");
+    assert_int_equal(read_job(0).is_addressed, 0);
+    set("TUTTI_PORT=7");
+    assert_int_equal(read_job(0).is_addressed, 1);
+    unsetenv("TUTTI_PORT");
+    set("AZ_BATCH_MASTER_NODE=a:1");
+    assert_int_equal(read_job(0).is_addressed, 1);
+    unsetenv("AZ_BATCH_MASTER_NODE");
+    set("MASTER_ADDR=a");
+    assert_int_equal(read_job(0).is_addressed, 1);
 }
 
 static void test_first_host(void **state)
@@ -252,9 +282,9 @@ static void test_first_host(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cleanly(test_no_job),       cleanly(test_env),       cleanly(test_env_in_launcher),
-        cleanly(test_env_nonsense), cleanly(test_launchers), cleanly(test_slurm),
-        cleanly(test_first_host),
+        cleanly(test_no_job),          cleanly(test_env),        cleanly(test_env_in_launcher),
+        cleanly(test_env_nonsense),    cleanly(test_launchers),  cleanly(test_slurm),
+        cleanly(test_process_manager), cleanly(test_first_host),
     };
 
     return cmocka_run_group_tests_name("conf/job", tests, NULL, NULL);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The launcher's process manager as a place where rank 0 leaves a text for all ranks.
+ *
+ * PMIx and PMI-2 are libraries that a launcher provides. They are opened at run time, and stay open
+ * and connected until the process ends: neither can be connected a second time. Only their
+ * functions with a stable binary interface are used, so no headers are needed to build.
+ */
+#ifndef TUTTI__BOOT_PM_H
+#define TUTTI__BOOT_PM_H
+
+#include "base/status.h"
+
+/* Longest text, with its end. PMI-2 takes 1024 bytes. */
+#define TUTTI__PM_TEXT_BYTES 512
+
+typedef struct {
+    const char *name; /* "PMIx" */
+    /* Load the library, connect to the launcher on this host. TUTTI_ERR_UNSUPPORTED if that is not
+       possible. A repeated call returns the same. One thread at a time. */
+    tutti_status_t (*open)(uint32_t *ret_rank, uint32_t *ret_size);
+    /* All ranks receive rank 0's text. Collective; returns when all ranks have called it, without a
+       deadline. key: another one each time. Any thread. */
+    tutti_status_t (*share)(const char *key, uint32_t rank, char text[TUTTI__PM_TEXT_BYTES]);
+    /* Disconnect. A launcher takes the end of a connected process without it for a crash. */
+    void (*close)(void);
+} tutti__pm_t;
+
+extern const tutti__pm_t tutti__pm_pmix, tutti__pm_pmi2;
+
+#endif
