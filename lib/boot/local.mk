@@ -9,6 +9,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/fork.c \
     %reldir%/gate.c \
     %reldir%/gate.h \
+    %reldir%/gate_guests.c \
     %reldir%/gate_host.h \
     %reldir%/gate_judge.c \
     %reldir%/gate_reach.c \
