@@ -35,6 +35,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/net_tcp.c \
     %reldir%/pass.c \
     %reldir%/pass.h \
+    %reldir%/peers.c \
     %reldir%/probe.c \
     %reldir%/secret.c \
     %reldir%/secret.h \
