@@ -9,7 +9,7 @@
  * Loopback only; at most RATE connections a second, of which KEPT stay open, for one job. A
  * connection costs 10 to 20 us of a processor, so on an idle machine one process reaches RATE; on a
  * busy one several get a larger share. The rate counts from the time at which the first rank
- * listens: counted from the start of the ranks it is half of that.
+ * listens.
  */
 #include "fault/startup.h"
 
@@ -29,7 +29,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RATE 20000
+/* Somewhat more than the 20 000 that are promised, because the flooders only catch up with it. */
+#define RATE 21000
 #define KEPT 4000
 #define RANKS 4
 #define FLOODERS 4
