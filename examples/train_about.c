@@ -59,6 +59,40 @@ static line_t find_line(const char *text, const char *end, const line_t *like)
     return line;
 }
 
+static const char *value(const line_t *line)
+{
+    return line->text + line->name + 1;
+}
+
+/* For "%.*s". The line has a value. */
+static int value_bytes(const line_t *line)
+{
+    return (int)(line->bytes - line->name - 1);
+}
+
+static bool is_one(const line_t *line)
+{
+    return value_bytes(line) == 1 && *value(line) == '1';
+}
+
+/* Report the difference of a line that is no option, but a property of the run. False: the line is
+   another one, or has no value. */
+static bool fail_property(const char *name, const line_t *theirs, const line_t *ours,
+                          train_error_t *ret_reason)
+{
+    if (theirs->name >= theirs->bytes || ours->name >= ours->bytes)
+        return false;
+    if (strcmp(name, "ranks") == 0)
+        train_fail(ret_reason, "made by %.*s rank%s, but this run has %.*s", value_bytes(theirs),
+                   value(theirs), is_one(theirs) ? "" : "s", value_bytes(ours), value(ours));
+    else if (strcmp(name, "data") == 0)
+        train_fail(ret_reason, "made with other data: their checksum is %.*s, this run's is %.*s",
+                   value_bytes(theirs), value(theirs), value_bytes(ours), value(ours));
+    else
+        return false;
+    return true;
+}
+
 /* Report a difference. Either line may be missing. Always returns false. */
 static bool fail(const line_t *theirs, const line_t *ours, const train_options_t *options,
                  train_error_t *ret_reason)
@@ -74,6 +108,9 @@ static bool fail(const line_t *theirs, const line_t *ours, const train_options_t
     if (theirs->text == NULL || ours->text == NULL)
         return train_fail(ret_reason, "made %s '%.*s'", theirs->text != NULL ? "with" : "without",
                           (int)line->bytes, line->text);
+
+    if (fail_property(name, theirs, ours, ret_reason))
+        return false;
 
     const bool is_option = name[0] == '-', given = train_options_given(options, name);
     if (is_option && !given && strcmp(name, "--warmup") == 0)

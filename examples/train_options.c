@@ -76,7 +76,7 @@ static const train_option_t table[] = {
     { "--threads", TRAIN_KIND_COUNT, OTHER, FIELD(threads), "1", 1, 1024, "N",
       "threads of each rank for matrix products" },
     { "--steps", TRAIN_KIND_COUNT, OTHER, FIELD(steps), "0", 0, 9e18, "N",
-      "stop after N steps; 0: after all epochs" },
+      "stop after step N of the run, resumed or not; 0: after all epochs" },
     { "--checkpoint", TRAIN_KIND_TEXT, OTHER, FIELD(checkpoint), NULL, 0, 0, "FILE",
       "save the run here, for --resume, after each epoch and at the end" },
     { "--resume", TRAIN_KIND_SWITCH, OTHER, FIELD(resume), NULL, 0, 0, "",
@@ -287,6 +287,8 @@ void train_options_print_help(FILE *out)
             "longer, --epochs may be\ngreater with --schedule step or constant, if that does not "
             "change --warmup, which is at most\nhalf of --epochs. With --schedule cosine, the "
             "rate depends on --epochs.\n\n"
+            "If the checkpoint has all the steps that --steps and --epochs ask for, the resumed "
+            "run says so,\ntrains nothing, prints the accuracy, and ends with status 0.\n\n"
             "If FILE of --checkpoint is a checkpoint, the run needs --resume or --overwrite. A "
             "FILE with\nother content is never overwritten.\n\n"
             "--device cuda uses the GPU with the rank's number on its host, modulo the number "

@@ -59,9 +59,8 @@ bool train_report_open(const train_options_t *options, bool active, train_report
                      error);
 }
 
-void train_report_begin(train_report_t *report, const char *format, ...)
+void train_report_line(train_report_t *report, const char *format, ...)
 {
-    report->begin_seconds = train_seconds();
     if (!report->active)
         return;
 
@@ -71,6 +70,11 @@ void train_report_begin(train_report_t *report, const char *format, ...)
     va_end(arguments);
     putchar('\n');
     fflush(stdout);
+}
+
+void train_report_begin(train_report_t *report)
+{
+    report->begin_seconds = train_seconds();
 }
 
 /* Write the bar between two texts, so that the line fits into the columns. */

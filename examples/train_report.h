@@ -64,7 +64,10 @@ bool train_report_open(const train_options_t *options, bool active, train_report
                        train_error_t *error);
 
 /* Print one line about the run before training begins. */
-void train_report_begin(train_report_t *report, const char *format, ...) TRAIN_PRINTF(2, 3);
+void train_report_line(train_report_t *report, const char *format, ...) TRAIN_PRINTF(2, 3);
+
+/* Training begins now. */
+void train_report_begin(train_report_t *report);
 
 /* Would train_report_step print or write now? */
 bool train_report_wants_step(const train_report_t *report);

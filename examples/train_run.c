@@ -363,12 +363,33 @@ static void report_begin(trainer_t *trainer)
         snprintf(resumed, sizeof(resumed), "  after step %zu", trainer->earlier_steps);
     else if (trainer->options.resume)
         snprintf(resumed, sizeof(resumed), "  after epoch %zu", (size_t)trainer->checkpoint.epochs);
-    train_report_begin(&trainer->report,
-                       "ranks %d  hosts %d  images %zu  batch %zu  rate %g  model %s  "
-                       "optimizer %s%s%s%s",
-                       trainer->parallel.size, trainer->parallel.hosts, trainer->data.train.count,
-                       trainer->step_images, trainer->schedule.peak, model, optimizer, resumed,
-                       trainer->device[0] != '\0' ? "  device " : "", trainer->device);
+    train_report_begin(&trainer->report);
+    train_report_line(&trainer->report,
+                      "ranks %d  hosts %d  images %zu  batch %zu  rate %g  model %s  "
+                      "optimizer %s%s%s%s",
+                      trainer->parallel.size, trainer->parallel.hosts, trainer->data.train.count,
+                      trainer->step_images, trainer->schedule.peak, model, optimizer, resumed,
+                      trainer->device[0] != '\0' ? "  device " : "", trainer->device);
+}
+
+/* A resumed run may have no step left. It succeeds, so that a script can start a run again and
+   again until it is complete. */
+static void report_nothing_left(trainer_t *trainer)
+{
+    const train_options_t *options = &trainer->options;
+    const bool by_steps = options->steps > 0 && (uint64_t)options->steps == trainer->total_steps;
+
+    if (!options->resume || trainer->optimizer.steps < trainer->total_steps)
+        return;
+    if (by_steps)
+        train_report_line(
+            &trainer->report, "nothing to train: %s is at step %zu already, --steps asks for %zu",
+            options->checkpoint, (size_t)trainer->optimizer.steps, trainer->total_steps);
+    else
+        train_report_line(&trainer->report,
+                          "nothing to train: %s is at step %zu already, the last of %zu epoch%s",
+                          options->checkpoint, (size_t)trainer->optimizer.steps,
+                          (size_t)options->epochs, options->epochs > 1 ? "s" : "");
 }
 
 bool train_run(trainer_t *trainer, train_error_t *error)
@@ -377,6 +398,7 @@ bool train_run(trainer_t *trainer, train_error_t *error)
         return false;
     trainer->earlier_steps = (size_t)trainer->optimizer.steps;
     report_begin(trainer);
+    report_nothing_left(trainer);
 
     while (trainer->optimizer.steps < trainer->total_steps) {
         const size_t epoch = (size_t)trainer->optimizer.steps / trainer->epoch_steps;

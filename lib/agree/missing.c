@@ -102,16 +102,22 @@ static void list(const tutti__agree_t *a, char *text, const absent_t *absent)
                  absent->certain ? " and" : " or", absent->n - NAMED);
 }
 
-/* A tensor in its second phase waits for a buffer, not for a submission: see call/exchange.h. */
+/* In its second phase (see call/exchange.h) a tensor waits for buffers. An absent rank has taken
+   part in the first phase. It may have had its buffer from the beginning, so not only a missing
+   tutti_request_receive keeps it away. */
 static void put_absent(const tutti__agree_t *a, char *text, size_t bytes, const absent_t *absent,
                        const tutti__tensor_t *tensor)
 {
+    int many = absent->certain && absent->n > 1;
     char ranks[LIST_BYTES];
 
     list(a, ranks, absent);
-    snprintf(text, bytes, "%s %s not %s", ranks, absent->certain && absent->n > 1 ? "have" : "has",
-             tensor->msg.metadata.phase > 0 ? "called tutti_request_receive for it"
-                                            : "submitted it");
+    if (tensor->msg.metadata.phase == 0)
+        snprintf(text, bytes, "%s %s not submitted it", ranks, many ? "have" : "has");
+    else
+        snprintf(text, bytes,
+                 "%s %s counts: tutti_request_receive is missing, or the process is stopped", ranks,
+                 many ? "have announced only their" : "has announced only its");
 }
 
 /* A message that was announced, and the first rank that it names and that has not announced its

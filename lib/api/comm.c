@@ -46,6 +46,24 @@ static void take_shape(tutti__comm_t *comm)
     };
 }
 
+/* What a user can do to have UCX. */
+#define GET_UCX "install libtutti0-ucx on each host (that is tutti/ucx.so, with libucx0)"
+
+static tutti_status_t cannot_reach(const tutti__comm_t *comm, uint32_t rank)
+{
+    if (strcmp(comm->conf.shared.transport, "shm") == 0)
+        return tutti__fail(
+            TUTTI_ERR_UNSUPPORTED,
+            "rank %u is on another machine, and TUTTI_TRANSPORT is shm: without this "
+            "setting, MPI or UCX is used between machines",
+            rank);
+    return tutti__fail(TUTTI_ERR_UNSUPPORTED,
+                       "rank %u is on another host, TUTTI_TRANSPORT is mpi, and the ranks were "
+                       "started without MPI: start them with mpirun; or unset TUTTI_TRANSPORT, "
+                       "and " GET_UCX,
+                       rank);
+}
+
 /* The transport to a rank: shared memory inside a host; between hosts UCX or MPI, if it is open. */
 static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xport_t **ret_xport)
 {
@@ -58,9 +76,7 @@ static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xpo
     else if (same_host || (same_machine && strcmp(wish, "mpi") != 0))
         *ret_xport = comm->shm;
     else
-        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "rank %u is on another host and %s", rank,
-                           strcmp(wish, "shm") == 0 ? "TUTTI_TRANSPORT is shm"
-                                                    : "there is no MPI to reach it by");
+        return cannot_reach(comm, rank);
     return TUTTI_OK;
 }
 
@@ -119,11 +135,11 @@ static tutti_status_t open_ucx(tutti__comm_t *comm)
 
     if (status != TUTTI_ERR_UNSUPPORTED)
         return status;
-    return tutti__fail(status,
-                       "the ranks are on several hosts, and %s; UCX needs libucx0 and the module "
-                       "tutti/ucx.so: %.300s",
-                       comm->module == NULL ? "were started without MPI" : "TUTTI_TRANSPORT is ucx",
-                       tutti_last_error());
+    return tutti__fail(
+        status, "the ranks are on several hosts, and %s: " GET_UCX ", or %s. ucx.so: %.240s",
+        comm->module == NULL ? "were started without MPI" : "TUTTI_TRANSPORT is ucx",
+        comm->module == NULL ? "start the ranks with mpirun" : "unset TUTTI_TRANSPORT, for MPI",
+        tutti_last_error());
 }
 
 static tutti_status_t open_far(tutti__comm_t *comm)

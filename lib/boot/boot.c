@@ -235,6 +235,10 @@ tutti_status_t tutti__boot_open(const tutti__meet_t *meet, tutti__conf_t *conf,
     status = say_hello(boot, conf);
     if (status != TUTTI_OK)
         goto close_boot;
+    if (meet->still == NULL) {
+        boot->meeting = 1;
+        tutti__net_watch_meeting(tutti__boot_peers_still, boot);
+    }
 
     /* From here on every rank takes every collective step, even if it has failed. */
     status = tutti__side_begin(boot);
@@ -260,10 +264,11 @@ close_boot:
 }
 
 /* Until this call, waits also use the meeting's own check (tutti__net_watch_meeting). */
-static void forget_meeting(const tutti__boot_t *boot)
+static void forget_meeting(tutti__boot_t *boot)
 {
-    if (boot->meet.still != NULL)
+    if (boot->meet.still != NULL || boot->meeting)
         tutti__net_watch_meeting(NULL, NULL);
+    boot->meeting = 0;
 }
 
 void tutti__boot_settle(tutti__boot_t *boot)
@@ -308,9 +313,16 @@ tutti_status_t tutti__boot_allgather(tutti__boot_t *boot, const void *mine, size
 {
     /* The previous step may have used up the whole deadline. */
     uint64_t until = boot->deadline + tutti__net_span(TUTTI__MIN(boot->timeout_ms / 8, 1000u));
+    tutti_status_t still = boot->meeting ? tutti__boot_peers_still(boot) : TUTTI_OK, status;
 
-    return boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
-                                (uint64_t)tutti__net_left_ms(until));
+    /* Without the dead rank the exchange cannot complete. It is begun all the same, because the MPI
+       module must know that it was given up: see meet_mpi.c. */
+    status = boot->meet.allgather(boot->meet.ctx, mine, bytes, ret_all,
+                                  still == TUTTI_OK ? (uint64_t)tutti__net_left_ms(until) : 0);
+    /* Again, for the text. */
+    if (status != TUTTI_OK && still != TUTTI_OK && tutti__boot_peers_still(boot) == still)
+        status = still;
+    return status;
 }
 
 /* Can this error be the consequence of another rank's end? */
@@ -331,6 +343,8 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
     if (mine != TUTTI_OK) {
         snprintf(own.text, sizeof(own.text), "%s", tutti_last_error());
         tutti__net_failed(mine);
+        if (boot->meeting && (mine == TUTTI_ERR_PEER_LOST || mine == TUTTI_ERR_TRANSPORT))
+            tutti__boot_await_death(boot);
     }
     status = tutti__boot_allgather(boot, &own, sizeof(own), all);
     if (status != TUTTI_OK) {

@@ -68,6 +68,7 @@ struct tutti__boot {
     int door; /* this rank's Unix socket, or -1. After opening only the machine's lowest rank has
                  it; after tutti__boot_settle no rank */
     uint32_t shares; /* calls of tutti__boot_share_fds */
+    int meeting;     /* the set-up is not over, and boot->meet reports no deaths: see peers.c */
     tutti__side_t side;
 };
 
@@ -76,6 +77,11 @@ uint32_t tutti__boot_leader(const tutti__boot_t *boot, uint32_t rank);
 
 /* Deadline of one step of connecting: that of set-up, or earlier. */
 uint64_t tutti__boot_step_deadline(const tutti__boot_t *boot);
+
+/* TUTTI_ERR_PEER_LOST: a rank of this machine has died. boot: a tutti__boot_t; see peers.c. */
+tutti_status_t tutti__boot_peers_still(void *boot);
+/* A connection has failed: wait a little until a process has ended, if it was the reason. */
+void tutti__boot_await_death(tutti__boot_t *boot);
 
 /* Connect the tree; collective. Fills in boot->side.links and boot->side.parent. */
 tutti_status_t tutti__boot_connect(tutti__boot_t *boot, const tutti__conf_t *conf);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by gate.c, the loop of an open gate, and gate_judge.c, its decisions. See gate.h. */
+/* Shared by gate.c, the loop of an open gate, gate_guests.c, its connections, and gate_judge.c, its
+   decisions. See gate.h. */
 #ifndef TUTTI__BOOT_GATE_HOST_H
 #define TUTTI__BOOT_GATE_HOST_H
 
@@ -53,6 +54,22 @@ typedef struct {
     uint32_t suspect;     /* the rank of that guest */
     uint64_t ask_due;     /* when the watch is asked next */
 } tutti__gate_host_t;
+
+/* ---- gate_guests.c ---- */
+
+/* Close a guest's connection, if it has one. */
+void tutti__gate_close(tutti__gate_guest_t *guest);
+/* Close all strangers' connections. Returns their number. */
+uint32_t tutti__gate_drop_strangers(tutti__gate_host_t *host);
+/* Accept at most TUTTI__GATE_STRANGERS connections, so that deadlines are still checked. */
+tutti_status_t tutti__gate_welcome(tutti__gate_host_t *host, uint32_t *ret_accepted);
+/* Read a stranger's messages, as far as they have arrived. */
+tutti_status_t tutti__gate_hear_stranger(tutti__gate_host_t *host, tutti__gate_guest_t *guest);
+/* Read guest i's last message. If it is whole, or its connection has ended, the last guest moves to
+   this guest's place. */
+void tutti__gate_hear_guest(tutti__gate_host_t *host, uint32_t i);
+
+/* ---- gate_judge.c ---- */
 
 /* From now on all ranks that come receive this error. The text is the thread's last error. */
 void tutti__gate_fail(tutti__gate_host_t *host, tutti_status_t status);

@@ -9,6 +9,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/fork.c \
     %reldir%/gate.c \
     %reldir%/gate.h \
+    %reldir%/gate_guests.c \
     %reldir%/gate_host.h \
     %reldir%/gate_judge.c \
     %reldir%/gate_reach.c \
@@ -35,6 +36,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/net_tcp.c \
     %reldir%/pass.c \
     %reldir%/pass.h \
+    %reldir%/peers.c \
     %reldir%/pm.h \
     %reldir%/pmi2.c \
     %reldir%/pmix.c \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Run by every rank of a job under mpirun: starting_check VICTIM PLACE; started by starting.sh.
- * Rank VICTIM is killed before the library's PLACE-th call that uses a socket, in tutti_init. The
- * program prints "rank R of N: started" and exits with 0 if tutti_init and a barrier succeed.
+ * Rank VICTIM is killed before the library's PLACE-th call that uses a socket, in tutti_init; PLACE
+ * "connect": before its first connect(). The program prints "rank R of N: started" and exits with 0
+ * if tutti_init and a barrier succeed.
  *
  * The calls that use sockets are replaced here. Those of MPI and of other libraries do not count.
  */
@@ -19,16 +20,24 @@
 #include <unistd.h>
 
 static int place; /* of the victim; other ranks: 0 */
+static int at_connect;
 static atomic_int calls;
 
-static void tell(void *caller)
+static void tell_of(void *caller, int is_connect)
 {
     Dl_info info;
+    int call;
 
     if (place == 0 || dladdr(caller, &info) == 0 || strstr(info.dli_fname, "libtutti") == NULL)
         return;
-    if (atomic_fetch_add(&calls, 1) + 1 == place)
+    call = atomic_fetch_add(&calls, 1) + 1;
+    if (at_connect ? is_connect : call == place)
         kill(getpid(), SIGKILL);
+}
+
+static void tell(void *caller)
+{
+    tell_of(caller, 0);
 }
 
 /* Visible in libtutti.so, although the build hides symbols. */
@@ -54,7 +63,7 @@ int listen(int fd, int backlog)
 
 int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
 {
-    tell(__builtin_return_address(0));
+    tell_of(__builtin_return_address(0), 1);
     return (int)syscall(SYS_connect, fd, addr.__sockaddr__, bytes);
 }
 
@@ -97,10 +106,12 @@ int main(int argc, char **argv)
 
     if (argc != 3 || rank == NULL)
         return 2;
-    if (strcmp(rank, argv[1]) == 0)
-        place = atoi(argv[2]);
+    if (strcmp(rank, argv[1]) == 0) {
+        at_connect = strcmp(argv[2], "connect") == 0;
+        place = at_connect ? 1 : atoi(argv[2]);
+    }
     status = tutti_init(NULL);
-    place = 0;
+    place = at_connect = 0;
     if (status == TUTTI_OK)
         status = tutti_barrier(tutti_world());
     if (status != TUTTI_OK)

@@ -107,6 +107,16 @@ train again 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/parts" 
     wrong 'resumed at the end' "$work/again.log"
 cmp "$work/before" "$work/parts" || wrong 'resumed at the end: changed'
 tail -n 1 "$work/again.out" | grep -q '^test accuracy' || wrong 'no accuracy' "$work/again.out"
+grep -Fqx "nothing to train: $work/parts is at step 12 already, the last of 4 epochs" \
+    "$work/again.out" || wrong 'resumed at the end: not said' "$work/again.out"
+
+# so does a run that is already beyond its --steps
+train beyond 2 $small --schedule $schedule --epochs 4 --checkpoint "$work/parts" --resume \
+    --steps 2 || wrong 'resumed beyond --steps' "$work/beyond.log"
+cmp "$work/before" "$work/parts" || wrong 'resumed beyond --steps: changed'
+grep -Fqx "nothing to train: $work/parts is at step 12 already, --steps asks for 2" \
+    "$work/beyond.out" || wrong 'resumed beyond --steps: not said' "$work/beyond.out"
+! grep -q '^nothing to train' "$work/longer.out" || wrong 'steps left' "$work/longer.out"
 
 # until_epoch N FILE: waits until a checkpoint has N epochs
 until_epoch() {

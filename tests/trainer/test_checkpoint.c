@@ -288,7 +288,7 @@ static void names_what_was_typed(void **state)
 static void refuses_other_runs(void **state)
 {
     static const char *const runs[][2] = {
-        { "--model mlp\n--batch 8\nranks 3\n", "made with 'ranks 2', but this run has 'ranks 3'" },
+        { "--model mlp\n--batch 8\nranks 3\n", "made by 2 ranks, but this run has 3" },
         { "--model mlp\n--batch 8\n", "made with 'ranks 2'" },
         { "--model mlp\n--batch 8\nranks 2\ndata 1\n", "made without 'data 1'" },
         { "--model mlp\n--batch 8\nranks", "made with 'ranks 2', but this run has 'ranks'" },

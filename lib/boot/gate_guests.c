@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The connections of an open gate: strangers, guests and ranks; see gate.c. Each function handles
+ * the messages of one connection that have arrived, and does not wait. See gate_host.h.
+ */
+#include "boot/gate_host.h"
+
+#include "base/constants.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- connections ---- */
+
+/* shutdown(), because a child forked meanwhile may hold the descriptor. */
+void tutti__gate_close(tutti__gate_guest_t *guest)
+{
+    if (guest->fd < 0)
+        return;
+    shutdown(guest->fd, SHUT_WR);
+    close(guest->fd);
+    guest->fd = -1;
+}
+
+/* The last guest moves to the place of guest i. */
+static void remove_guest(tutti__gate_host_t *host, uint32_t i)
+{
+    host->guest[i] = host->guest[--host->nguests];
+}
+
+uint32_t tutti__gate_drop_strangers(tutti__gate_host_t *host)
+{
+    uint32_t dropped = 0;
+
+    for (uint32_t i = 0; i < TUTTI__GATE_STRANGERS; i++) {
+        dropped += host->stranger[i].fd >= 0;
+        tutti__gate_close(&host->stranger[i]);
+    }
+    return dropped;
+}
+
+/* Only guests with the token are kept here, so their number needs no limit. */
+static tutti_status_t keep_guest(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
+{
+    if (host->nguests == host->room) {
+        uint32_t room = host->room == 0 ? 16 : 2 * host->room;
+        tutti__gate_guest_t *guests = realloc(host->guest, room * sizeof(*guests));
+
+        if (guests == NULL)
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "gate with %u guests", room);
+        host->guest = guests;
+        host->room = room;
+    }
+    host->guest[host->nguests++] = *guest;
+    return TUTTI_OK;
+}
+
+/* Where the guest's next message goes. */
+static char *find_room(tutti__gate_guest_t *guest, size_t *ret_bytes)
+{
+    switch (guest->stage) {
+    case TUTTI__GATE_SENDS_HELLO:
+        *ret_bytes = sizeof(guest->hello);
+        return (char *)&guest->hello;
+    case TUTTI__GATE_SENDS_KNOCK:
+        *ret_bytes = sizeof(guest->knock);
+        return (char *)&guest->knock;
+    default:
+        *ret_bytes = sizeof(guest->confirm);
+        return (char *)&guest->confirm;
+    }
+}
+
+/* Continue to read; 1: complete, 0: incomplete, -1: the connection has ended. */
+static int read_guest(tutti__gate_guest_t *guest)
+{
+    size_t bytes;
+    char *at = find_room(guest, &bytes);
+    ssize_t n = recv(guest->fd, at + guest->have, bytes - guest->have, MSG_DONTWAIT);
+
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        return -1;
+    if (n > 0)
+        guest->have += (size_t)n;
+    return guest->have == bytes;
+}
+
+/* Send a guest the reason why it is not admitted, and close its connection. */
+static void refuse(tutti__gate_host_t *host, tutti__gate_guest_t *guest, tutti_status_t status)
+{
+    (void)tutti__gate_answer(guest, status);
+    tutti__gate_close(guest);
+    if (host->gate->strict)
+        tutti__gate_fail(host, status);
+    if (host->failed != TUTTI_OK)
+        tutti__gate_stop_awaiting(host, guest->knock.rank);
+}
+
+/* A guest has ended without its last message. */
+static void suspect(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
+{
+    if (host->suspect_due != 0 || guest->knock.rank >= host->size ||
+        host->fds[guest->knock.rank] != TUTTI__GATE_AWAITED)
+        return;
+    host->suspect = guest->knock.rank;
+    host->suspect_due = tutti__net_deadline(TUTTI__GATE_AGAIN_MS);
+}
+
+/* ---- admitting ---- */
+
+/* Detect that a guest's host has vanished while other ranks are awaited. */
+static tutti_status_t notice_lost_host(int fd)
+{
+    int family;
+    socklen_t bytes = sizeof(family);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes) != 0)
+        return tutti__fail_errno("the family of a socket");
+    return family == AF_UNIX ? TUTTI_OK : tutti__net_tcp_options(fd);
+}
+
+/* Judge a whole knock with the token. On return the guest has its answer, or its
+   connection is closed. */
+static tutti_status_t take_guest(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
+{
+    tutti_status_t status = tutti__gate_judge(host, &guest->knock);
+
+    if (status != TUTTI_OK) {
+        refuse(host, guest, status);
+        return TUTTI_OK;
+    }
+    if (host->suspect_due != 0 && host->suspect == guest->knock.rank)
+        host->suspect_due = 0;
+    if (!tutti__gate_answer(guest, TUTTI_OK)) {
+        suspect(host, guest);
+        tutti__gate_close(guest);
+        return TUTTI_OK;
+    }
+    guest->stage = TUTTI__GATE_SENDS_CONFIRM;
+    guest->have = 0;
+    status = notice_lost_host(guest->fd);
+    if (status == TUTTI_OK)
+        status = keep_guest(host, guest);
+    if (status != TUTTI_OK)
+        tutti__gate_close(guest);
+    return status;
+}
+
+/* The first of these lines is a warning. */
+static void log_refusal(tutti__gate_host_t *host, const char *why)
+{
+    tutti__log_level_t level = host->nstrangers++ == 0 ? TUTTI__LOG_WARN : TUTTI__LOG_DEBUG;
+
+    TUTTI__LOG(level, "refused a connection: %s", why);
+}
+
+/* A gate with a pass speaks first. 0: the connection is of no use. */
+static int greet(const tutti__gate_host_t *host, tutti__gate_guest_t *guest)
+{
+    guest->stage = TUTTI__GATE_SENDS_KNOCK;
+    guest->token = host->gate->token;
+    if (host->gate->pass == NULL)
+        return 1;
+    guest->stage = TUTTI__GATE_SENDS_HELLO;
+    return tutti__pass_greet(host->gate->pass, &guest->greeting) == TUTTI_OK &&
+           send(guest->fd, &guest->greeting, sizeof(guest->greeting),
+                MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(guest->greeting);
+}
+
+/* Is the whole message one of this library? If the guest has another job, it receives the
+   reason. */
+static int is_known(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
+{
+    if (guest->stage == TUTTI__GATE_SENDS_HELLO && guest->hello.magic == TUTTI__GATE_HELLO &&
+        guest->hello.layout == TUTTI__BOOT_LAYOUT)
+        return 1;
+    if (guest->stage == TUTTI__GATE_SENDS_HELLO || tutti__gate_is_stranger(host->gate, guest)) {
+        log_refusal(host, "it is not of this job");
+        return 0;
+    }
+    if (host->gate->pass == NULL || tutti__gate_check_pass(host->gate, guest) == TUTTI_OK)
+        return 1;
+    log_refusal(host, tutti_last_error());
+    (void)tutti__gate_answer(guest, TUTTI_ERR_INVALID_ARGUMENT);
+    return 0;
+}
+
+tutti_status_t tutti__gate_hear_stranger(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
+{
+    tutti__gate_guest_t known;
+
+    for (;;) {
+        int whole = read_guest(guest);
+
+        if (whole == 0)
+            return TUTTI_OK;
+        if (whole < 0 || !is_known(host, guest)) {
+            tutti__gate_close(guest);
+            return TUTTI_OK;
+        }
+        if (guest->stage == TUTTI__GATE_SENDS_KNOCK)
+            break;
+        guest->stage = TUTTI__GATE_SENDS_KNOCK;
+        guest->have = 0;
+    }
+    known = *guest;
+    guest->fd = -1;
+    return take_guest(host, &known);
+}
+
+static void let_in(tutti__gate_host_t *host, const tutti__gate_guest_t *guest)
+{
+    uint32_t rank = guest->knock.rank;
+
+    if (host->suspect == rank)
+        host->suspect_due = 0;
+    host->fds[rank] = guest->fd;
+    host->awaited--;
+    if (host->gate->came != NULL)
+        host->gate->came(host->gate->came_arg, rank, host->fds, host->size);
+}
+
+/* A guest has confirmed. Meanwhile another guest may have been admitted as the same rank. If
+   the gate has failed meanwhile, this guest is still admitted: the caller reports the reason
+   to all admitted ranks. */
+static void take_confirmation(tutti__gate_host_t *host, tutti__gate_guest_t *guest)
+{
+    int awaited =
+        guest->knock.rank < host->size && host->fds[guest->knock.rank] == TUTTI__GATE_AWAITED;
+    tutti_status_t status = TUTTI_OK;
+
+    if (!awaited || host->failed == TUTTI_OK)
+        status = tutti__gate_judge(host, &guest->knock);
+    if (status == TUTTI_OK) {
+        let_in(host, guest);
+        return;
+    }
+    if (host->gate->dismiss != NULL)
+        host->gate->dismiss(guest->fd, status);
+    tutti__gate_close(guest);
+    if (host->gate->strict)
+        tutti__gate_fail(host, status);
+}
+
+void tutti__gate_hear_guest(tutti__gate_host_t *host, uint32_t i)
+{
+    tutti__gate_guest_t *guest = &host->guest[i];
+    int whole = read_guest(guest);
+
+    if (whole == 0)
+        return;
+    if (whole > 0 && guest->confirm == TUTTI__GATE_CONFIRM) {
+        take_confirmation(host, guest);
+    } else {
+        if (whole < 0)
+            suspect(host, guest);
+        tutti__gate_close(guest);
+    }
+    remove_guest(host, i);
+}
+
+tutti_status_t tutti__gate_welcome(tutti__gate_host_t *host, uint32_t *ret_accepted)
+{
+    for (*ret_accepted = 0; *ret_accepted < TUTTI__GATE_STRANGERS; ++*ret_accepted) {
+        int fd = accept4(host->door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        tutti__gate_guest_t *place = &host->stranger[host->next];
+        tutti_status_t status;
+
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            break;
+        if (fd < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
+            /* An error of this connection only, or of a firewall. The listening socket
+               may stay readable. */
+            tutti__net_sleep_ms(TUTTI__RESOURCE_NAP_MS);
+            break;
+        }
+        if (fd < 0) {
+            status = tutti__fail_errno("accept a connection");
+            if ((errno == EMFILE || errno == ENFILE) && tutti__gate_drop_strangers(host) > 0)
+                continue;
+            if (errno == EMFILE && host->trials++ < TUTTI__GATE_TRIALS) {
+                tutti__net_files_settle();
+                continue;
+            }
+            return status;
+        }
+        host->trials = 0;
+        if (tutti__net_same_user(fd) != TUTTI_OK) {
+            log_refusal(host, tutti_last_error());
+            close(fd);
+            continue;
+        }
+        tutti__gate_close(place);
+        *place = (tutti__gate_guest_t){ .fd = fd };
+        if (!greet(host, place))
+            tutti__gate_close(place);
+        status = place->fd < 0 ? TUTTI_OK : tutti__gate_hear_stranger(host, place);
+        if (status != TUTTI_OK)
+            return status;
+        if (place->fd >= 0)
+            host->next = (host->next + 1) % TUTTI__GATE_STRANGERS;
+    }
+    return TUTTI_OK;
+}
