@@ -28,7 +28,7 @@ typedef struct {
     uint32_t rank, size;
     tutti__xport_t **xport;             /* [size] the transport to each peer; own entry unused */
     tutti__node_t *node;                /* NULL: no node operations, no meetings */
-    size_t slot_bytes;                  /* of every channel */
+    size_t slot_bytes;                  /* the setting; transports may have longer slots */
     const tutti__exec_device_t *device; /* NULL: no device */
 } tutti__exec_env_t;
 
@@ -109,6 +109,7 @@ typedef struct {
 typedef struct {
     const tutti__exec_env_t *env;
     uint32_t lane;
+    size_t slot_bytes;           /* of every channel; equal on all ranks. 0: not known yet */
     const tutti__sched_t *sched; /* NULL: no run */
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;

@@ -110,11 +110,22 @@ static size_t divide_up(size_t n, size_t by)
     return n <= by ? n > 0 : n / by + (n % by != 0);
 }
 
+/* What every channel can carry: see xport.h. The transports are open when the first call begins. */
+static size_t find_slot_bytes(const tutti__exec_env_t *env)
+{
+    size_t bytes = SIZE_MAX;
+
+    for (uint32_t r = 0; r < env->size && env->xport != NULL; r++)
+        if (r != env->rank && env->xport[r] != NULL && env->xport[r]->most_bytes > 0)
+            bytes = TUTTI__MIN(bytes, env->xport[r]->most_bytes);
+    return bytes == SIZE_MAX ? env->slot_bytes : bytes;
+}
+
 /* Compute the places of the blocks, the length of a chunk, and the number of chunks. */
 static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
                               const tutti__exec_call_t *call, size_t esize)
 {
-    size_t slot_bytes = run->direct ? run->device->direct_bytes : run->env->slot_bytes;
+    size_t slot_bytes = run->direct ? run->device->direct_bytes : run->slot_bytes;
     size_t largest, message = slot_bytes / (sched->max_nblk * esize) * esize;
     size_t chunk = message;
     int is_pair = sched->sizes == TUTTI__BY_PAIR;
@@ -123,7 +134,7 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
 
     if (chunk == 0)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "messages of %u blocks do not fit %zu bytes",
-                           sched->max_nblk, run->env->slot_bytes);
+                           sched->max_nblk, run->slot_bytes);
     status = get_blocks(run, sched);
     if (status != TUTTI_OK)
         return status;
@@ -206,9 +217,9 @@ static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
     }
     for (uint32_t s = 0; sched->max_nblk > 1 && s < sched->nstreams; s++) {
         if (run->stream[s].gather == NULL)
-            run->stream[s].gather = malloc(run->env->slot_bytes);
+            run->stream[s].gather = malloc(run->slot_bytes);
         if (run->stream[s].gather == NULL)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes to gather", run->env->slot_bytes);
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes to gather", run->slot_bytes);
     }
     return TUTTI_OK;
 }
@@ -365,6 +376,8 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     /* Calls that reduce were checked; other calls may have any type and operation. */
     if (!tutti__reducer_find(call->dtype, call->op, &run->reducer))
         run->reducer.fold = NULL;
+    if (TUTTI__UNLIKELY(run->slot_bytes == 0))
+        run->slot_bytes = find_slot_bytes(run->env);
     run->divisor = call->op == TUTTI_AVG ? run->env->size : 0;
     run->signature = call->signature;
     run->root = call->root;

@@ -17,6 +17,11 @@
  * because no transport can allocate such memory. Ends live until close. While an end expects no
  * message, it may be opened again with other slots.
  *
+ * Between hosts messages are longer: each costs system calls and a turn of both ranks, and the
+ * transport itself overlaps the copies of a long one. All ranks must cut a call into the same
+ * pieces, so in a communicator of several hosts the transport inside the hosts has such slots as
+ * well. Each transport has its longest message in most_bytes.
+ *
  * One thread at a time uses one lane of one xport; different threads may use different lanes.
  */
 #ifndef TUTTI__XPORT_XPORT_H
@@ -89,6 +94,19 @@ typedef struct {
 /* Every implementation's structure begins with this. */
 struct tutti__xport {
     const tutti__xport_ops_t *ops;
+    size_t most_bytes; /* longest message; 0: the communicator's slot_bytes */
 };
+
+enum {
+    TUTTI__XPORT_LONGER = 4,    /* times slot_bytes: messages between hosts */
+    TUTTI__XPORT_MOST_LONG = 64 /* ranks; with more, the slots of all peers take too much memory */
+};
+
+/* The longest message in a communicator of `size` ranks on several hosts. slot_bytes: the setting.
+   Equal on all ranks. */
+static inline size_t tutti__xport_long(size_t slot_bytes, uint32_t size)
+{
+    return size <= TUTTI__XPORT_MOST_LONG ? slot_bytes * TUTTI__XPORT_LONGER : slot_bytes;
+}
 
 #endif

@@ -392,6 +392,7 @@ tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_
                                "ucx: %u ranks, %u slots of %zu bytes", size, credits, slot_bytes);
     }
     xport->base.ops = &ops;
+    xport->base.most_bytes = slot_bytes;
     xport->context = context;
     pthread_mutex_init(&xport->lock, NULL);
     xport->rank = rank;
