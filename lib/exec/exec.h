@@ -82,6 +82,11 @@ typedef struct {
     const tutti__xport_ops_t *ops;
     tutti__chan_t *chan;
     tutti__sched_chan_t key;
+    /* A receiver over a transport that can receive into a message's place: */
+    size_t least_placed; /* bytes of a message; 0: it cannot */
+    int is_placing;      /* in this run: place.c posts its receives */
+    uint32_t ahead;      /* messages that are posted and not received */
+    size_t left;         /* messages of this run that are not posted */
 } tutti__end_t;
 
 typedef struct {

@@ -8,4 +8,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/exec.h \
     %reldir%/exec_inside.h \
     %reldir%/on_device.c \
+    %reldir%/place.c \
     %reldir%/start.c

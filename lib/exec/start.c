@@ -254,6 +254,8 @@ static tutti_status_t open_end(tutti__run_t *run, const tutti__sched_chan_t *key
     ret_end->ops = x->ops;
     ret_end->key = *key;
     ret_end->key.stream = (uint8_t)name.stream; /* so that no direct end is confused with another */
+    ret_end->least_placed = key->is_recv && x->ops->expect_at != NULL ? x->least_placed : 0;
+    ret_end->is_placing = 0;
     run->expects |= key->is_recv && x->ops->expect != NULL;
     return TUTTI_OK;
 }
@@ -294,15 +296,48 @@ static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
     return divide_up(largest, run->message);
 }
 
+/* Post the first receives of the channels that place them. */
+static tutti_status_t post_first(const tutti__run_t *run)
+{
+    const tutti__sched_t *sched = run->sched;
+    tutti_status_t status = TUTTI_OK;
+
+    for (uint32_t s = 0; s < sched->nstreams; s++) {
+        for (uint32_t i = sched->first[s]; i < sched->first[s + 1] && status == TUTTI_OK; i++) {
+            const tutti__op_t *op = &sched->ops[i];
+
+            if ((op->kind == TUTTI__RECV || op->kind == TUTTI__RECV_REDUCE) &&
+                run->ends[op->chan].is_placing && run->ends[op->chan].ahead == 0)
+                status = tutti__run_post(run, &run->stream[s], op->chan);
+        }
+    }
+    return status;
+}
+
+/* Does this run place messages of that end? Then place.c posts its receives. */
+static int is_placing(const tutti__run_t *run, tutti__end_t *end)
+{
+    end->ahead = 0;
+    end->left = 0;
+    end->is_placing =
+        run->device == NULL && end->least_placed > 0 && run->message >= end->least_placed;
+    return end->is_placing;
+}
+
 tutti_status_t tutti__run_expect(tutti__run_t *run)
 {
     const tutti__sched_t *sched = run->sched;
+    int places = 0;
 
-    for (uint32_t i = 0; i < sched->nops && run->expects; i++) {
+    if (!run->expects)
+        return TUTTI_OK;
+    for (uint32_t i = 0; i < run->nends; i++)
+        places |= is_placing(run, &run->ends[i]);
+    for (uint32_t i = 0; i < sched->nops; i++) {
         const tutti__op_t *op = &sched->ops[i];
-        const tutti__end_t *end;
+        tutti__end_t *end;
         size_t messages;
-        tutti_status_t status;
+        tutti_status_t status = TUTTI_OK;
 
         if (op->kind != TUTTI__RECV && op->kind != TUTTI__RECV_REDUCE)
             continue;
@@ -310,11 +345,14 @@ tutti_status_t tutti__run_expect(tutti__run_t *run)
         messages = messages_of(run, op);
         if (end->ops->expect == NULL || messages == 0)
             continue;
-        status = end->ops->expect(end->chan, messages);
+        if (end->is_placing)
+            end->left += messages;
+        else
+            status = end->ops->expect(end->chan, messages);
         if (status != TUTTI_OK)
             return status;
     }
-    return TUTTI_OK;
+    return places ? post_first(run) : TUTTI_OK;
 }
 
 /* ---- begin and give up ---- */

@@ -11,6 +11,8 @@
  * - Receiver: expect() gives the number of messages that this call will receive (the transport may
  *   post receives ahead); view() lends the next message in place: a slot in shared memory, or a
  *   posted staging buffer; release() returns the slot.
+ *   expect_at() instead of expect() gives one message and its place: it is received there, view()
+ *   lends the place, and from this call on until release() the transport may write there.
  *
  * Direct ends (slot_bytes in their key, on streams from TUTTI__XPORT_DIRECT on) carry messages from
  * and to device memory, for transports that accept it. The caller provides the receiver's slots,
@@ -69,6 +71,9 @@ typedef struct {
     tutti_status_t (*flush)(tutti__chan_t *chan, tutti__hint_t *hint);
 
     tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages); /* NULL: not needed */
+    /* NULL: cannot. TUTTI__AGAIN: earlier messages must be released before; if there is none,
+       it never returns this. A longer message is not written past `bytes`. */
+    tutti_status_t (*expect_at)(tutti__chan_t *chan, void *place, size_t bytes);
     tutti_status_t (*view)(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                            const void **ret_data, tutti__hint_t *hint);
     void (*release)(tutti__chan_t *chan);
@@ -94,7 +99,8 @@ typedef struct {
 /* Every implementation's structure begins with this. */
 struct tutti__xport {
     const tutti__xport_ops_t *ops;
-    size_t most_bytes; /* longest message; 0: the communicator's slot_bytes */
+    size_t most_bytes;   /* longest message; 0: the communicator's slot_bytes */
+    size_t least_placed; /* expect_at pays from so many bytes on */
 };
 
 enum {
