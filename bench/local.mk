@@ -138,6 +138,11 @@ bench_tutti_exec_SOURCES = %reldir%/tutti_exec.c %reldir%/schedules/exec_world.c
 bench_tutti_exec_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/bench
 bench_tutti_exec_LDADD = libtutti_all.la
 
+# The limit of a link between two hosts. It uses no library, is not installed, and has no page.
+check_PROGRAMS += %reldir%/raw_stream
+bench_raw_stream_SOURCES = %reldir%/raw_stream.c
+bench_raw_stream_CPPFLAGS = -D_GNU_SOURCE
+
 # Gradient lists of real networks through the engine.
 noinst_PROGRAMS += %reldir%/tutti_gradients
 bench_tutti_gradients_SOURCES = \

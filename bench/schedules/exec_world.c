@@ -181,7 +181,7 @@ static void take_schedules(world_t *w, const source_t *source, const host_t *hos
 void world_open(world_t *w, const source_t *source, const host_t *host, int is_shm,
                 const world_options_t *options)
 {
-    static tutti__xport_t null = { &null_ops };
+    static tutti__xport_t null = { .ops = &null_ops };
 
     memset(w, 0, sizeof(*w));
     w->n = host->shape.size;

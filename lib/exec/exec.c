@@ -106,10 +106,10 @@ static inline tutti_status_t do_send(const tutti__run_t *run, tutti__stream_t *s
 static inline void take(const tutti__run_t *run, const tutti__op_t *op, tutti__span_t dst,
                         tutti__span_t src, const char *data)
 {
-    if (op->kind == TUTTI__RECV)
-        memcpy(dst.ptr, data, dst.bytes);
-    else
+    if (op->kind == TUTTI__RECV_REDUCE)
         fold(run, op, dst, src.ptr, data);
+    else if (data != dst.ptr)
+        memcpy(dst.ptr, data, dst.bytes);
 }
 
 /* Unpack a message of several blocks. */
@@ -126,6 +126,17 @@ static void take_apart(const tutti__run_t *run, const tutti__stream_t *st, const
         take(run, op, dst, src, data);
         data += dst.bytes;
     }
+}
+
+/* The current operation has received its message. */
+static tutti_status_t post_next(const tutti__run_t *run, const tutti__stream_t *st,
+                                const tutti__op_t *op)
+{
+    tutti__stream_t next = *st;
+
+    next.pc++;
+    run->ends[op->chan].ahead--;
+    return tutti__run_post(run, &next, op->chan);
 }
 
 static inline tutti_status_t do_recv(const tutti__run_t *run, const tutti__stream_t *st,
@@ -154,7 +165,7 @@ static inline tutti_status_t do_recv(const tutti__run_t *run, const tutti__strea
     else
         take_apart(run, st, op, data);
     end->ops->release(end->chan);
-    return TUTTI_OK;
+    return end->is_placing ? post_next(run, st, op) : TUTTI_OK;
 }
 
 static void do_local(const tutti__run_t *run, const tutti__stream_t *st, const tutti__op_t *op)
@@ -272,8 +283,7 @@ static tutti_status_t do_meet(tutti__run_t *run, tutti__hint_t *hint)
 
 /* ---- streams ---- */
 
-/* Enter, repeat or leave a loop. */
-static void do_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op)
+void tutti__run_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op)
 {
     if (op->kind == TUTTI__LOOP) {
         st->loop = st->pc++;
@@ -334,7 +344,7 @@ static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__
         const tutti__op_t *op = &ops[st->pc];
 
         if (op->kind == TUTTI__LOOP || op->kind == TUTTI__END_LOOP) {
-            do_loop(run, st, op);
+            tutti__run_loop(run, st, op);
             continue;
         }
         /* If not, there is no chunk in this trip. A trip before the first wraps to a very

@@ -28,7 +28,7 @@ typedef struct {
     uint32_t rank, size;
     tutti__xport_t **xport;             /* [size] the transport to each peer; own entry unused */
     tutti__node_t *node;                /* NULL: no node operations, no meetings */
-    size_t slot_bytes;                  /* of every channel */
+    size_t slot_bytes;                  /* the setting; transports may have longer slots */
     const tutti__exec_device_t *device; /* NULL: no device */
 } tutti__exec_env_t;
 
@@ -93,6 +93,11 @@ typedef struct {
     const tutti__xport_ops_t *ops;
     tutti__chan_t *chan;
     tutti__sched_chan_t key;
+    /* A receiver over a transport that can receive into a message's place: */
+    size_t least_placed; /* bytes of a message; 0: it cannot */
+    int is_placing;      /* in this run: place.c posts its receives */
+    uint32_t ahead;      /* messages that are posted and not received */
+    size_t left;         /* messages of this run that are not posted */
 } tutti__end_t;
 
 typedef struct {
@@ -120,6 +125,7 @@ typedef struct {
 typedef struct {
     const tutti__exec_env_t *env;
     uint32_t lane;
+    size_t slot_bytes;           /* of every channel; equal on all ranks. 0: not known yet */
     const tutti__sched_t *sched; /* NULL: no run */
     uint32_t signature, root;    /* of the call */
     uint32_t divisor;

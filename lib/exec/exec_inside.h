@@ -31,6 +31,15 @@ static inline tutti__span_t tutti__run_chunk(const tutti__run_t *run, const tutt
 /* Give each receiving end the number of this run's messages. Call it after the ranks have met. */
 tutti_status_t tutti__run_expect(tutti__run_t *run);
 
+/* Enter, repeat or leave a loop, at the stream's position. */
+void tutti__run_loop(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op);
+
+/* ---- place.c: receives into their place ---- */
+
+/* Post the next receives of a channel that places them. `st` is the stream that consumes it, before
+   its next operation. */
+tutti_status_t tutti__run_post(const tutti__run_t *run, const tutti__stream_t *st, uint16_t chan);
+
 /* ---- framed.c: messages with the identity of the call ---- */
 
 /* Execute SEND to RECV_REDUCE of a framed run. */

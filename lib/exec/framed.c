@@ -80,7 +80,7 @@ tutti_status_t tutti__run_framed(const tutti__run_t *run, tutti__stream_t *st,
     const void *came;
     tutti_status_t status;
 
-    assert(op->kind <= TUTTI__RECV_REDUCE && op->nblk == 1);
+    assert(op->kind <= TUTTI__RECV_REDUCE && op->nblk == 1 && !end->is_placing);
     if (op->kind == TUTTI__SEND)
         return send_frame(run, st, end, hint);
     status = end->ops->view(end->chan, TUTTI__ANY_BYTES, run->signature, &came, hint);

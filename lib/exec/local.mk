@@ -9,4 +9,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/exec_inside.h \
     %reldir%/framed.c \
     %reldir%/on_device.c \
+    %reldir%/place.c \
     %reldir%/start.c

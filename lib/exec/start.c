@@ -110,11 +110,22 @@ static size_t divide_up(size_t n, size_t by)
     return n <= by ? n > 0 : n / by + (n % by != 0);
 }
 
+/* What every channel can carry: see xport.h. The transports are open when the first call begins. */
+static size_t find_slot_bytes(const tutti__exec_env_t *env)
+{
+    size_t bytes = SIZE_MAX;
+
+    for (uint32_t r = 0; r < env->size && env->xport != NULL; r++)
+        if (r != env->rank && env->xport[r] != NULL && env->xport[r]->most_bytes > 0)
+            bytes = TUTTI__MIN(bytes, env->xport[r]->most_bytes);
+    return bytes == SIZE_MAX ? env->slot_bytes : bytes;
+}
+
 /* Compute the places of the blocks, the length of a chunk, and the number of chunks. */
 static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
                               const tutti__exec_call_t *call, size_t esize)
 {
-    size_t slot_bytes = run->direct ? run->device->direct_bytes : run->env->slot_bytes;
+    size_t slot_bytes = run->direct ? run->device->direct_bytes : run->slot_bytes;
     size_t largest, message = slot_bytes / (sched->max_nblk * esize) * esize;
     size_t chunk = message;
     int is_pair = sched->sizes == TUTTI__BY_PAIR;
@@ -123,7 +134,7 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
 
     if (chunk == 0)
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "messages of %u blocks do not fit %zu bytes",
-                           sched->max_nblk, run->env->slot_bytes);
+                           sched->max_nblk, run->slot_bytes);
     status = get_blocks(run, sched);
     if (status != TUTTI_OK)
         return status;
@@ -206,9 +217,9 @@ static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
     }
     for (uint32_t s = 0; sched->max_nblk > 1 && s < sched->nstreams; s++) {
         if (run->stream[s].gather == NULL)
-            run->stream[s].gather = malloc(run->env->slot_bytes);
+            run->stream[s].gather = malloc(run->slot_bytes);
         if (run->stream[s].gather == NULL)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes to gather", run->env->slot_bytes);
+            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes to gather", run->slot_bytes);
     }
     return TUTTI_OK;
 }
@@ -243,6 +254,8 @@ static tutti_status_t open_end(tutti__run_t *run, const tutti__sched_chan_t *key
     ret_end->ops = x->ops;
     ret_end->key = *key;
     ret_end->key.stream = (uint8_t)name.stream; /* so that no direct end is confused with another */
+    ret_end->least_placed = key->is_recv && x->ops->expect_at != NULL ? x->least_placed : 0;
+    ret_end->is_placing = 0;
     run->expects |= key->is_recv && x->ops->expect != NULL;
     return TUTTI_OK;
 }
@@ -283,15 +296,48 @@ static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
     return divide_up(largest, run->message);
 }
 
+/* Post the first receives of the channels that place them. */
+static tutti_status_t post_first(const tutti__run_t *run)
+{
+    const tutti__sched_t *sched = run->sched;
+    tutti_status_t status = TUTTI_OK;
+
+    for (uint32_t s = 0; s < sched->nstreams; s++) {
+        for (uint32_t i = sched->first[s]; i < sched->first[s + 1] && status == TUTTI_OK; i++) {
+            const tutti__op_t *op = &sched->ops[i];
+
+            if ((op->kind == TUTTI__RECV || op->kind == TUTTI__RECV_REDUCE) &&
+                run->ends[op->chan].is_placing && run->ends[op->chan].ahead == 0)
+                status = tutti__run_post(run, &run->stream[s], op->chan);
+        }
+    }
+    return status;
+}
+
+/* Does this run place messages of that end? Then place.c posts its receives. */
+static int is_placing(const tutti__run_t *run, tutti__end_t *end)
+{
+    end->ahead = 0;
+    end->left = 0;
+    end->is_placing =
+        run->device == NULL && end->least_placed > 0 && run->message >= end->least_placed;
+    return end->is_placing;
+}
+
 tutti_status_t tutti__run_expect(tutti__run_t *run)
 {
     const tutti__sched_t *sched = run->sched;
+    int places = 0;
 
-    for (uint32_t i = 0; i < sched->nops && run->expects; i++) {
+    if (!run->expects)
+        return TUTTI_OK;
+    for (uint32_t i = 0; i < run->nends; i++)
+        places |= is_placing(run, &run->ends[i]);
+    for (uint32_t i = 0; i < sched->nops; i++) {
         const tutti__op_t *op = &sched->ops[i];
-        const tutti__end_t *end;
+        tutti__end_t *end;
         size_t messages;
-        tutti_status_t status;
+        tutti_status_t status = TUTTI_OK;
 
         if (op->kind != TUTTI__RECV && op->kind != TUTTI__RECV_REDUCE)
             continue;
@@ -299,11 +345,14 @@ tutti_status_t tutti__run_expect(tutti__run_t *run)
         messages = messages_of(run, op);
         if (end->ops->expect == NULL || messages == 0)
             continue;
-        status = end->ops->expect(end->chan, messages);
+        if (end->is_placing)
+            end->left += messages;
+        else
+            status = end->ops->expect(end->chan, messages);
         if (status != TUTTI_OK)
             return status;
     }
-    return TUTTI_OK;
+    return places ? post_first(run) : TUTTI_OK;
 }
 
 /* ---- begin and give up ---- */
@@ -365,6 +414,8 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     /* Calls that reduce were checked; other calls may have any type and operation. */
     if (!tutti__reducer_find(call->dtype, call->op, &run->reducer))
         run->reducer.fold = NULL;
+    if (TUTTI__UNLIKELY(run->slot_bytes == 0))
+        run->slot_bytes = find_slot_bytes(run->env);
     run->divisor = call->op == TUTTI_AVG ? run->env->size : 0;
     run->signature = call->signature;
     run->root = call->root;

@@ -11,11 +11,18 @@
  * - Receiver: expect() gives the number of messages that this call will receive (the transport may
  *   post receives ahead); view() lends the next message in place: a slot in shared memory, or a
  *   posted staging buffer; release() returns the slot.
+ *   expect_at() instead of expect() gives one message and its place: it is received there, view()
+ *   lends the place, and from this call on until release() the transport may write there.
  *
  * Direct ends (slot_bytes in their key, on streams from TUTTI__XPORT_DIRECT on) carry messages from
  * and to device memory, for transports that accept it. The caller provides the receiver's slots,
  * because no transport can allocate such memory. Ends live until close. While an end expects no
  * message, it may be opened again with other slots.
+ *
+ * Between hosts messages are longer: each costs system calls and a turn of both ranks, and the
+ * transport itself overlaps the copies of a long one. All ranks must cut a call into the same
+ * pieces, so in a communicator of several hosts the transport inside the hosts has such slots as
+ * well. Each transport has its longest message in most_bytes.
  *
  * One thread at a time uses one lane of one xport; different threads may use different lanes.
  */
@@ -66,6 +73,9 @@ typedef struct {
     tutti_status_t (*flush)(tutti__chan_t *chan, tutti__hint_t *hint);
 
     tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages); /* NULL: not needed */
+    /* NULL: cannot. TUTTI__AGAIN: earlier messages must be released before; if there is none,
+       it never returns this. A longer message is not written past `bytes`. */
+    tutti_status_t (*expect_at)(tutti__chan_t *chan, void *place, size_t bytes);
     tutti_status_t (*view)(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                            const void **ret_data, tutti__hint_t *hint);
     size_t (*length)(const tutti__chan_t *chan); /* of the message that view has lent */
@@ -92,6 +102,20 @@ typedef struct {
 /* Every implementation's structure begins with this. */
 struct tutti__xport {
     const tutti__xport_ops_t *ops;
+    size_t most_bytes;   /* longest message; 0: the communicator's slot_bytes */
+    size_t least_placed; /* expect_at pays from so many bytes on */
 };
+
+enum {
+    TUTTI__XPORT_LONGER = 4,    /* times slot_bytes: messages between hosts */
+    TUTTI__XPORT_MOST_LONG = 64 /* ranks; with more, the slots of all peers take too much memory */
+};
+
+/* The longest message in a communicator of `size` ranks on several hosts. slot_bytes: the setting.
+   Equal on all ranks. */
+static inline size_t tutti__xport_long(size_t slot_bytes, uint32_t size)
+{
+    return size <= TUTTI__XPORT_MOST_LONG ? slot_bytes * TUTTI__XPORT_LONGER : slot_bytes;
+}
 
 #endif

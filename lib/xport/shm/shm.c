@@ -326,6 +326,7 @@ tutti_status_t tutti__xport_shm_attach(const tutti__machine_t *machine, const ui
     if (x == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "xport/shm");
     x->xport.ops = &shm_ops;
+    x->xport.most_bytes = slot_bytes;
     x->machine = machine;
     x->slot_bytes = slot_bytes;
     /* A power of two, so that the slots stay in order when the counters wrap around. */
@@ -347,12 +348,15 @@ tutti_status_t tutti__xport_shm_open(tutti__boot_t *boot, const tutti__machine_t
                                      size_t slot_bytes, uint32_t credits,
                                      tutti__xport_t **ret_xport)
 {
-    uint32_t size = tutti__boot_topo(boot)->size;
+    const tutti__topo_t *topo = tutti__boot_topo(boot);
+    uint32_t size = topo->size;
     uint64_t mine = 0, *all = calloc(size, sizeof(*all)), *offset;
     tutti__xport_t *xport = NULL;
     void *table = NULL;
     tutti_status_t status;
 
+    if (topo->nhosts > 1)
+        slot_bytes = tutti__xport_long(slot_bytes, size);
     offset = calloc(machine->nranks, sizeof(*offset));
     if (all == NULL || offset == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "table for %u ranks", size);

@@ -9,8 +9,9 @@
  *
  * A sender passes the user's block to UCX, which copies short messages and fetches long ones by its
  * rendezvous. At most one message of an end is in flight, because a stream flushes before it sends
- * again. A receiver posts receives into its staging slots, in order, but never more than the call
- * still expects, because an extra receive would take the first message of the next call.
+ * again. A receiver posts receives into its staging slots, or into the place of a message that has
+ * one, in order, but never more than the call still expects, because an extra receive would take
+ * the first message of the next call.
  *
  * After its last message a rank may not poll for a long time, so a message that is complete must
  * need no poll. Over TCP, UCX copies short messages and completes them even if the socket had no
@@ -226,30 +227,34 @@ static void on_arrival(void *request, ucs_status_t status, const ucp_tag_recv_in
     tutti__store_release(&slot->done, 1);
 }
 
-/* Post one receive. If its message is here already, the completion runs before UCX's function
-   returns. Under the lock. */
-static ucs_status_t post_one(tutti__chan_t *chan, uint32_t index)
+/* Post the next receive: into `place`, or its slot. If its message is here already, the completion
+   runs before UCX's function returns. Under the lock. */
+static ucs_status_t post_one(tutti__chan_t *chan, void *place, size_t bytes)
 {
-    const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                        UCP_OP_ATTR_FIELD_USER_DATA |
-                                                        UCP_OP_ATTR_FIELD_MEMORY_TYPE |
-                                                        UCP_OP_ATTR_FIELD_MEMH |
-                                                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-                                        .cb.recv = on_arrival,
-                                        .user_data = &chan->slot[index],
-                                        .memory_type = UCS_MEMORY_TYPE_HOST,
-                                        .memh = chan->memory };
     tutti__ucx_xport_t *xport = chan->xport;
+    uint32_t index = (chan->head + chan->posted) % xport->credits;
     tutti__ucx_slot_t *slot = &chan->slot[index];
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL |
+                        (place == NULL ? UCP_OP_ATTR_FIELD_MEMH : 0),
+        .cb.recv = on_arrival,
+        .user_data = slot,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+        .memh = chan->memory
+    };
     ucs_status_ptr_t request;
 
+    slot->at = place != NULL ? place : chan->bytes + xport->stride * index;
+    slot->room = place != NULL ? bytes : xport->slot_bytes;
     tutti__store_relaxed(&slot->done, 0);
-    request = ucp_tag_recv_nbx(xport->worker, chan->bytes + xport->stride * index,
-                               xport->slot_bytes, chan->tag, ALL_BUT_SIGNATURE, &param);
+    request =
+        ucp_tag_recv_nbx(xport->worker, slot->at, slot->room, chan->tag, ALL_BUT_SIGNATURE, &param);
     if (UCS_PTR_IS_ERR(request))
         return UCS_PTR_STATUS(request);
     if (!tutti__load_relaxed(&slot->done))
         slot->request = request;
+    chan->posted++;
     return UCS_OK;
 }
 
@@ -263,8 +268,7 @@ static tutti_status_t post(tutti__chan_t *chan)
         return TUTTI_OK;
     pthread_mutex_lock(&xport->lock);
     while (code == UCS_OK && chan->expected > 0 && chan->posted < xport->credits) {
-        code = post_one(chan, (chan->head + chan->posted) % xport->credits);
-        chan->posted += code == UCS_OK;
+        code = post_one(chan, NULL, 0);
         chan->expected -= code == UCS_OK;
     }
     pthread_mutex_unlock(&xport->lock);
@@ -279,6 +283,22 @@ tutti_status_t tutti__ucx_chan_expect(tutti__chan_t *chan, size_t messages)
         return status;
     chan->expected += messages;
     return post(chan);
+}
+
+/* A receive into a slot that is not posted yet would have to go first. */
+tutti_status_t tutti__ucx_chan_expect_at(tutti__chan_t *chan, void *place, size_t bytes)
+{
+    tutti_status_t status = check(chan);
+    ucs_status_t code;
+
+    if (status != TUTTI_OK)
+        return status;
+    if (chan->expected > 0 || chan->posted == chan->xport->credits)
+        return TUTTI__AGAIN;
+    pthread_mutex_lock(&chan->xport->lock);
+    code = post_one(chan, place, bytes);
+    pthread_mutex_unlock(&chan->xport->lock);
+    return code == UCS_OK ? TUTTI_OK : broken(chan, code, "posting a receive from");
 }
 
 /* The head slot's message has failed, or is not the one that the call expects. */
@@ -297,7 +317,7 @@ static tutti_status_t wrong(tutti__chan_t *chan, const tutti__ucx_slot_t *slot, 
                                "ucx: peer %u sent %s%zu bytes where this rank expects %zu: the "
                                "ranks called different collectives or counts",
                                chan->key.peer, is_long ? "more than " : "",
-                               is_long ? chan->xport->slot_bytes : slot->bytes, bytes);
+                               is_long ? slot->room : slot->bytes, bytes);
     return tutti__ucx_fail(TUTTI_ERR_MISMATCH,
                            "ucx: peer %u has another collective, type, operation or count",
                            chan->key.peer);
@@ -322,7 +342,7 @@ tutti_status_t tutti__ucx_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t 
     if (TUTTI__UNLIKELY(slot->result != UCS_OK || slot->signature != signature ||
                         (slot->bytes != bytes && bytes != TUTTI__ANY_BYTES)))
         return wrong(chan, slot, bytes, hint);
-    *ret_data = chan->bytes + chan->xport->stride * chan->head;
+    *ret_data = slot->at;
     return TUTTI_OK;
 }
 

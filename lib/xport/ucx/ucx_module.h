@@ -32,6 +32,8 @@ typedef struct {
 
 /* One posted receive. */
 typedef struct {
+    void *at;           /* the slot's own memory, or the message's place */
+    size_t room;        /* bytes there */
     void *request;      /* of UCX, under the lock; NULL: complete */
     tutti__word_t done; /* release, by the completion: the fields below are valid */
     ucs_status_t result;
@@ -120,6 +122,7 @@ tutti_status_t tutti__ucx_chan_send(tutti__chan_t *chan, const void *data, size_
                                     uint32_t signature, int *ret_pending, tutti__hint_t *hint);
 tutti_status_t tutti__ucx_chan_flush(tutti__chan_t *chan, tutti__hint_t *hint);
 tutti_status_t tutti__ucx_chan_expect(tutti__chan_t *chan, size_t messages);
+tutti_status_t tutti__ucx_chan_expect_at(tutti__chan_t *chan, void *place, size_t bytes);
 tutti_status_t tutti__ucx_chan_view(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                                     const void **ret_data, tutti__hint_t *hint);
 size_t tutti__ucx_chan_length(const tutti__chan_t *chan);

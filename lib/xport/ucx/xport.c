@@ -25,6 +25,7 @@
 #include <string.h>
 
 enum {
+    LEAST_PLACED = 16384, /* bytes; below, a copy costs less than to look for the places */
     MAX_STREAMS = 16,
     MAX_RANKS = 1 << 24
 };
@@ -349,6 +350,7 @@ static const tutti__xport_ops_t ops = {
     .send = tutti__ucx_chan_send,
     .flush = tutti__ucx_chan_flush,
     .expect = tutti__ucx_chan_expect,
+    .expect_at = tutti__ucx_chan_expect_at,
     .view = tutti__ucx_chan_view,
     .length = tutti__ucx_chan_length,
     .release = tutti__ucx_chan_release,
@@ -393,6 +395,8 @@ tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_
                                "ucx: %u ranks, %u slots of %zu bytes", size, credits, slot_bytes);
     }
     xport->base.ops = &ops;
+    xport->base.most_bytes = slot_bytes;
+    xport->base.least_placed = LEAST_PLACED;
     xport->context = context;
     pthread_mutex_init(&xport->lock, NULL);
     xport->rank = rank;

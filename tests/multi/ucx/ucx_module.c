@@ -84,7 +84,7 @@ typedef struct {
     unsigned char *block;
     size_t most;
     uint32_t from, total, next, expected;
-    int pending, receives;
+    int pending, receives, is_placed;
 } flow_t;
 
 static int send_step(flow_t *flow)
@@ -111,6 +111,23 @@ static int send_step(flow_t *flow)
     return 1;
 }
 
+/* Every third call is of one message, into its place. */
+static void expect(flow_t *flow)
+{
+    uint32_t call = TUTTI__MIN(1 + flow->next % 7, flow->total - flow->next);
+
+    flow->is_placed = flow->next % 3 == 1;
+    if (flow->is_placed) {
+        call = 1;
+        memset(flow->block, 0xee, flow->most + 1);
+        CHECK_OK(flow->xport->ops->expect_at(flow->chan, flow->block,
+                                             length_of(flow->next, flow->most)));
+    } else {
+        CHECK_OK(flow->xport->ops->expect(flow->chan, call));
+    }
+    flow->expected += call;
+}
+
 static int recv_step(flow_t *flow)
 {
     size_t bytes = length_of(flow->next, flow->most);
@@ -118,18 +135,15 @@ static int recv_step(flow_t *flow)
     tutti__hint_t hint;
     tutti_status_t status;
 
-    if (flow->next == flow->expected) {
-        uint32_t call = TUTTI__MIN(1 + flow->next % 7, flow->total - flow->next);
-
-        CHECK_OK(flow->xport->ops->expect(flow->chan, call));
-        flow->expected += call;
-    }
+    if (flow->next == flow->expected)
+        expect(flow);
     status = flow->xport->ops->view(flow->chan, bytes, 7, &data, &hint);
     if (status == TUTTI__AGAIN) {
         CHECK(hint.peer == (int32_t)flow->from && hint.word == NULL);
         return 0;
     }
     CHECK_OK(status);
+    CHECK(!flow->is_placed || (data == flow->block && flow->block[bytes] == 0xee));
     for (size_t i = 0; i < bytes; i++)
         CHECK(((const unsigned char *)data)[i] == byte_of(flow->from, flow->next, i));
     flow->xport->ops->release(flow->chan);
@@ -323,6 +337,63 @@ static void case_mismatch(void)
     mismatch(100000, 65536, 5, "sent more than 65536 bytes");
 }
 
+/* Rank 0 sends `sent` bytes; rank 1 has a place for `wanted`, and cancels before it looks, or not.
+   Afterwards nothing is written there any more, and never behind it. */
+static void placed(size_t sent, size_t wanted, int cancels)
+{
+    static unsigned char block[1 << 20];
+    tutti__xport_t *xport = open_xport(sizeof(block), 2);
+    tutti__chan_t *chan;
+    tutti__hint_t hint;
+    int pending;
+
+    ring(xport, 1, sizeof(block), 20); /* connects: UCX 1.13 may abort if that is cut short */
+    memset(block, me == 0 ? 1 : 2, sizeof(block));
+    tutti__store_release(&common->is_refused, 0);
+    if (me == 1) {
+        CHECK_OK(xport->ops->open_recv(xport, &KEY(0, 0, 0), &chan));
+        CHECK_OK(xport->ops->expect_at(chan, block, wanted));
+        CHECK_OK(xport->ops->expect_at(chan, block, wanted));
+        CHECK(xport->ops->expect_at(chan, block, wanted) == TUTTI__AGAIN);
+        if (cancels)
+            xport->ops->cancel(xport, 0);
+        if (cancels)
+            memset(block, 2, sizeof(block));
+    }
+    fence();
+    if (me == 0) {
+        CHECK_OK(xport->ops->open_send(xport, &KEY(0, 1, 0), &chan));
+        CHECK_OK(xport->ops->send(chan, block, sent, 5, &pending, &hint));
+        while (pending && !tutti__load_acquire(&common->is_refused) &&
+               xport->ops->flush(chan, &hint) == TUTTI__AGAIN)
+            sched_yield();
+    } else if (me == 1 && !cancels) {
+        CHECK_STATUS(view(xport, chan, wanted, 5), TUTTI_ERR_MISMATCH);
+        CHECK(strstr(last_error, "peer 0 sent") != NULL);
+        xport->ops->cancel(xport, 0);
+    } else if (me == 1) {
+        for (int i = 0; i < 1000; i++)
+            CHECK_OK(xport->ops->progress(xport));
+    }
+    if (me == 1) {
+        for (size_t i = cancels ? 0 : wanted; i < sizeof(block); i++)
+            CHECK(block[i] == 2);
+        tutti__store_release(&common->is_refused, 1);
+    }
+    fence();
+    xport->ops->close(xport);
+}
+
+static void case_placed(void)
+{
+    for (int cancels = 0; cancels < 2; cancels++) {
+        placed(100, 64, cancels);
+        placed(64, 100, cancels);
+        placed(1 << 20, 65536, cancels);
+        placed(1 << 20, 1 << 19, cancels);
+    }
+}
+
 /* A message to the right that is not received, and receives from the left that get nothing. */
 static tutti__chan_t *stuck(tutti__xport_t *xport, char *block, size_t bytes)
 {
@@ -420,11 +491,11 @@ static void case_left_open(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {
-    { "data", case_data },     { "two", case_two },       { "threads", case_threads },
-    { "quiet", case_quiet },   { "anew", case_anew },     { "mismatch", case_mismatch },
-    { "cancel", case_cancel }, { "killed", case_killed }, { "left_open", case_left_open }
-};
+} cases[] = { { "data", case_data },       { "two", case_two },
+              { "threads", case_threads }, { "quiet", case_quiet },
+              { "anew", case_anew },       { "mismatch", case_mismatch },
+              { "placed", case_placed },   { "cancel", case_cancel },
+              { "killed", case_killed },   { "left_open", case_left_open } };
 
 static void open_module(void)
 {

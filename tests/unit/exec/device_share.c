@@ -168,7 +168,7 @@ static void show(uint32_t each, const char *sub, const char *slowest, size_t byt
     set_build(&set);
     devteam_open(&team, shape, &options);
     for (uint32_t r = 0; r < team.world.n; r++) {
-        paced[r] = (paced_t){ { &paced_ops }, team.xport[r] };
+        paced[r] = (paced_t){ { .ops = &paced_ops }, team.xport[r] };
         for (uint32_t peer = 0; peer < team.world.n; peer++)
             team.table[r][peer] = peer == r ? NULL : &paced[r].xport;
     }

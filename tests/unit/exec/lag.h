@@ -5,7 +5,8 @@
  *
  * A send reads its data at the last possible moment, so data overwritten before flush() returns OK
  * arrive wrong. A message is lent in separate memory, which is freed when it is released. Each
- * message must have been expected.
+ * message must have been expected. The place of a message has garbage from the moment in which the
+ * message is expected.
  */
 #ifndef TESTS_UNIT_EXEC_LAG_H
 #define TESTS_UNIT_EXEC_LAG_H
@@ -20,5 +21,7 @@ size_t lag_missing(const tutti__xport_t *xport);
 
 /* Increases when a call was delayed, which counts as progress. One counter for all. */
 extern uint64_t lag_ticks;
+/* Messages that were received in their place. */
+extern uint64_t lag_places;
 
 #endif

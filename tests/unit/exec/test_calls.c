@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor: the order of operands, the meeting before the first operation, node operations on
- * SCRATCH, and a schedule at the address of an earlier one.
+ * SCRATCH, a schedule at the address of an earlier one, and the length of messages.
  */
 #include "coll/coll.h"
 #include "sched/build.h"
@@ -440,6 +440,39 @@ static void test_same_address(void **state)
     free(bench);
 }
 
+/* The transports' messages are longer than the setting; one that does not say so has the setting's. */
+static void test_longest(void **state)
+{
+    bench_t *bench = new_bench();
+    shape_t *shape = shape_even(1, N);
+    team_t team;
+    crew_t crew;
+
+    (void)state;
+    ring_build(bench, shape);
+    for (int is_lagging = 0; is_lagging < 2; is_lagging++) {
+        size_t longest = is_lagging ? 64 : 256;
+        uint64_t places = lag_places;
+
+        team_open(&team, N, NULL, 256, 2, is_lagging);
+        for (uint32_t r = 0; r < N; r++)
+            team.env[r].slot_bytes = 64;
+        crew_open(&crew, &team, 1);
+        fill(bench, N, MOST, TUTTI_SUM);
+        crew_set(&crew, bench->scheds, bench->call);
+        crew_finish(&crew, ORDER_RANDOM, 1, "longer");
+        expect_sums(bench, N, MOST, "longer");
+        for (uint32_t r = 0; r < N; r++)
+            assert_int_equal(crew.member[r].run.message, longest);
+        assert_int_equal(lag_places > places, is_lagging);
+        crew_close(&crew);
+        team_close(&team);
+    }
+    free_scheds(bench, N);
+    shape_free(shape);
+    free(bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -448,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_meeting_or_node),
         cmocka_unit_test(test_node_on_scratch),
         cmocka_unit_test(test_same_address),
+        cmocka_unit_test(test_longest),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
