@@ -58,9 +58,9 @@ static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
  * user's. If association is fixed, only allreduce: the trees of the other reductions differ from
  * this one, and bits must not depend on the size.
  */
-static size_t ride_bytes(const tutti__call_env_t *env, const tutti__call_t *call)
+static size_t ride_bytes(const tutti__call_env_t *env, size_t slot_bytes, const tutti__call_t *call)
 {
-    size_t most = most_bytes(env->exec->slot_bytes);
+    size_t most = most_bytes(slot_bytes);
     int reduces = tutti__call_reduces(call->kind);
     size_t bytes;
 
@@ -167,8 +167,9 @@ tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *e
                                  int *ret_common)
 {
     const tutti__exec_env_t *exec = env->exec;
-    size_t bytes = call != NULL ? ride_bytes(env, call) : NOT_AT_ALL;
-    tutti_status_t status = get_frame(ride, exec->slot_bytes, exec->rank);
+    size_t slot_bytes = tutti__run_slot_bytes(run);
+    size_t bytes = call != NULL ? ride_bytes(env, slot_bytes, call) : NOT_AT_ALL;
+    tutti_status_t status = get_frame(ride, slot_bytes, exec->rank);
 
     if (status != TUTTI_OK)
         return status;

@@ -165,6 +165,9 @@ typedef struct {
 void tutti__run_init(tutti__run_t *run, const tutti__exec_env_t *env, uint32_t lane);
 void tutti__run_fini(tutti__run_t *run);
 
+/* The longest message of this lane's runs; equal on all ranks. */
+size_t tutti__run_slot_bytes(tutti__run_t *run);
+
 /* Begin. Opens channels and allocates memory as needed. TUTTI_ERR_UNSUPPORTED, on all ranks: a
    message, or a chunk in STAGE, cannot hold that many blocks. */
 tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,

@@ -121,6 +121,13 @@ static size_t find_slot_bytes(const tutti__exec_env_t *env)
     return bytes == SIZE_MAX ? env->slot_bytes : bytes;
 }
 
+size_t tutti__run_slot_bytes(tutti__run_t *run)
+{
+    if (run->slot_bytes == 0)
+        run->slot_bytes = find_slot_bytes(run->env);
+    return run->slot_bytes;
+}
+
 /* Compute the places of the blocks, the length of a chunk, and the number of chunks. */
 static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
                               const tutti__exec_call_t *call, size_t esize)
@@ -415,7 +422,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     if (!tutti__reducer_find(call->dtype, call->op, &run->reducer))
         run->reducer.fold = NULL;
     if (TUTTI__UNLIKELY(run->slot_bytes == 0))
-        run->slot_bytes = find_slot_bytes(run->env);
+        (void)tutti__run_slot_bytes(run);
     run->divisor = call->op == TUTTI_AVG ? run->env->size : 0;
     run->signature = call->signature;
     run->root = call->root;
