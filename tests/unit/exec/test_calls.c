@@ -440,7 +440,7 @@ static void test_same_address(void **state)
     free(bench);
 }
 
-/* The transports' messages are longer than the setting; one that does not say so has the setting's. */
+/* Transports have longer messages than the setting; without most_bytes they have the setting's. */
 static void test_longest(void **state)
 {
     bench_t *bench = new_bench();
