@@ -60,8 +60,8 @@ static const row_t rows[] = {
       "    0: no fusion, each tensor is a collective of its own.",
       0, 16 * GIB, "auto" },
     { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "64K",
-      "Size of the pieces into which a message between two ranks is cut. On several hosts with up\n"
-      "    to 64 ranks: four times this size.",
+      "Size of the pieces into which a message between two ranks is cut. Over UCX, with up to 64\n"
+      "    ranks: four times this size.",
       KIB, 64 * MIB, NULL },
     { "TUTTI_CREDITS", CONF_COUNT, AT(shared.credits), "4",
       "Pieces that a sender may send before the receiver has taken the first.",

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor: operations and streams. See exec.h, and sched.h for the meaning of the operations.
- * start.c has the steps before the first operation, on_device.c those for device memory.
+ * start.c and ends.c have the steps before the first operation, place.c receives into their place,
+ * framed.c messages with the identity of the call, on_device.c operations on device memory.
  *
  * The start has looked up everything that an operation needs: the place of each block, in bytes,
  * and both ends of its channel. So an operation is a table look-up, a clamp, and the work of the

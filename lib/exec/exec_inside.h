@@ -28,6 +28,15 @@ static inline tutti__span_t tutti__run_chunk(const tutti__run_t *run, const tutt
                             TUTTI__MIN(block->bytes - skip, st->chunk) };
 }
 
+static inline size_t tutti__divide_up(size_t n, size_t by)
+{
+    return n <= by ? n > 0 : n / by + (n % by != 0);
+}
+
+/* ---- ends.c: channels ---- */
+
+/* Open this schedule's ends. Direct ones are opened in every run, with its slots. */
+tutti_status_t tutti__run_open_ends(tutti__run_t *run, const tutti__sched_t *sched);
 /* Give each receiving end the number of this run's messages. Call it after the ranks have met. */
 tutti_status_t tutti__run_expect(tutti__run_t *run);
 

@@ -4,6 +4,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/use_device.c \
     %reldir%/device.h \
     %reldir%/direct.c \
+    %reldir%/ends.c \
     %reldir%/exec.c \
     %reldir%/exec.h \
     %reldir%/exec_inside.h \

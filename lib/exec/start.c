@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor before its first operation: memory, channels, the places of the call's blocks.
+ * The executor before its first operation: memory, and the places of the call's blocks; ends.c has
+ * the channels.
  *
  * A small call on one host takes 150 ns in total, so results of the last call are reused: its
  * channels if they are the same, its blocks if their number and size are the same. Tables of block
@@ -105,11 +106,6 @@ static tutti_status_t get_blocks(tutti__run_t *run, const tutti__sched_t *sched)
     return TUTTI_OK;
 }
 
-static size_t divide_up(size_t n, size_t by)
-{
-    return n <= by ? n > 0 : n / by + (n % by != 0);
-}
-
 /* What every channel can carry: see xport.h. The transports are open when the first call begins. */
 static size_t find_slot_bytes(const tutti__exec_env_t *env)
 {
@@ -172,7 +168,7 @@ static tutti_status_t lay_out(tutti__run_t *run, const tutti__sched_t *sched,
     if (status != TUTTI_OK)
         return status;
     put_scratch(scratch, out, sched, run->chunk);
-    run->trips = divide_up(largest, run->chunk);
+    run->trips = tutti__divide_up(largest, run->chunk);
     if (run->trips == 1) {
         run->place[TUTTI__OUT].joint = call->begins == NULL;
         run->place[TUTTI__IN].joint = (is_pair ? call->in_begins : call->begins) == NULL;
@@ -229,137 +225,6 @@ static tutti_status_t get_memory(tutti__run_t *run, const tutti__sched_t *sched)
             return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes to gather", run->slot_bytes);
     }
     return TUTTI_OK;
-}
-
-/* ---- channels ---- */
-
-static int has_ends(const tutti__run_t *run, const tutti__sched_t *sched)
-{
-    uint32_t differs = run->nends != sched->nchans;
-
-    for (uint32_t i = 0; i < sched->nchans && !differs; i++) {
-        const tutti__sched_chan_t *a = &run->ends[i].key, *b = &sched->chans[i];
-
-        differs = (a->peer ^ b->peer) | (a->stream ^ b->stream) | (a->is_recv ^ b->is_recv);
-    }
-    return !differs;
-}
-
-static tutti_status_t open_end(tutti__run_t *run, const tutti__sched_chan_t *key,
-                               tutti__end_t *ret_end)
-{
-    tutti__xport_t *x = run->env->xport[key->peer];
-    tutti__chan_key_t name = { .lane = run->lane, .peer = key->peer, .stream = key->stream };
-    tutti_status_t status;
-
-    if (run->direct)
-        tutti__run_direct_key(run, key, &name);
-    status = key->is_recv ? x->ops->open_recv(x, &name, &ret_end->chan)
-                          : x->ops->open_send(x, &name, &ret_end->chan);
-    if (status != TUTTI_OK)
-        return status;
-    ret_end->ops = x->ops;
-    ret_end->key = *key;
-    ret_end->key.stream = (uint8_t)name.stream; /* so that no direct end is confused with another */
-    ret_end->least_placed = key->is_recv && x->ops->expect_at != NULL ? x->least_placed : 0;
-    ret_end->is_placing = 0;
-    run->expects |= key->is_recv && x->ops->expect != NULL;
-    return TUTTI_OK;
-}
-
-/* Open this schedule's channel ends. Direct ones are opened in every run, with its slots. */
-static tutti_status_t get_ends(tutti__run_t *run, const tutti__sched_t *sched)
-{
-    tutti_status_t status = TUTTI_OK;
-
-    if (sched->nchans == 0 || (!run->direct && has_ends(run, sched)))
-        return TUTTI_OK;
-    run->nends = 0;
-    run->slots_used = 0;
-    run->expects = 0;
-    if (run->ends_room < sched->nchans) {
-        tutti__end_t *ends = realloc(run->ends, sched->nchans * sizeof(*ends));
-
-        if (ends == NULL)
-            return tutti__fail(TUTTI_ERR_NO_MEMORY, "%u channels", sched->nchans);
-        run->ends = ends;
-        run->ends_room = sched->nchans;
-    }
-    for (uint32_t i = 0; status == TUTTI_OK && i < sched->nchans; i++)
-        status = open_end(run, &sched->chans[i], &run->ends[i]);
-    if (status == TUTTI_OK)
-        run->nends = sched->nchans;
-    return status;
-}
-
-/* The number of messages that one operation receives in the whole run: its trips with data. */
-static size_t messages_of(const tutti__run_t *run, const tutti__op_t *op)
-{
-    const tutti__block_t *block = &run->place[op->dbuf].block[op->dblk];
-    size_t largest = 0;
-
-    for (uint32_t i = 0; i < op->nblk; i++)
-        largest = TUTTI__MAX(largest, block[i].bytes);
-    return divide_up(largest, run->message);
-}
-
-/* Post the first receives of the channels that place them. */
-static tutti_status_t post_first(const tutti__run_t *run)
-{
-    const tutti__sched_t *sched = run->sched;
-    tutti_status_t status = TUTTI_OK;
-
-    for (uint32_t s = 0; s < sched->nstreams; s++) {
-        for (uint32_t i = sched->first[s]; i < sched->first[s + 1] && status == TUTTI_OK; i++) {
-            const tutti__op_t *op = &sched->ops[i];
-
-            if ((op->kind == TUTTI__RECV || op->kind == TUTTI__RECV_REDUCE) &&
-                run->ends[op->chan].is_placing && run->ends[op->chan].ahead == 0)
-                status = tutti__run_post(run, &run->stream[s], op->chan);
-        }
-    }
-    return status;
-}
-
-/* Does this run place messages of that end? Then place.c posts its receives. */
-static int is_placing(const tutti__run_t *run, tutti__end_t *end)
-{
-    end->ahead = 0;
-    end->left = 0;
-    end->is_placing =
-        run->device == NULL && end->least_placed > 0 && run->message >= end->least_placed;
-    return end->is_placing;
-}
-
-tutti_status_t tutti__run_expect(tutti__run_t *run)
-{
-    const tutti__sched_t *sched = run->sched;
-    int places = 0;
-
-    if (!run->expects)
-        return TUTTI_OK;
-    for (uint32_t i = 0; i < run->nends; i++)
-        places |= is_placing(run, &run->ends[i]);
-    for (uint32_t i = 0; i < sched->nops; i++) {
-        const tutti__op_t *op = &sched->ops[i];
-        tutti__end_t *end;
-        size_t messages;
-        tutti_status_t status = TUTTI_OK;
-
-        if (op->kind != TUTTI__RECV && op->kind != TUTTI__RECV_REDUCE)
-            continue;
-        end = &run->ends[op->chan];
-        messages = messages_of(run, op);
-        if (end->ops->expect == NULL || messages == 0)
-            continue;
-        if (end->is_placing)
-            end->left += messages;
-        else
-            status = end->ops->expect(end->chan, messages);
-        if (status != TUTTI_OK)
-            return status;
-    }
-    return places ? post_first(run) : TUTTI_OK;
 }
 
 /* ---- begin and give up ---- */
@@ -442,7 +307,7 @@ tutti_status_t tutti__run_start(tutti__run_t *run, const tutti__sched_t *sched,
     if (status == TUTTI_OK)
         status = get_memory(run, sched);
     if (status == TUTTI_OK)
-        status = get_ends(run, sched);
+        status = tutti__run_open_ends(run, sched);
     if (status != TUTTI_OK)
         return status;
     run->place[TUTTI__IN].base = (char *)(uintptr_t)call->in;

@@ -19,10 +19,10 @@
  * because no transport can allocate such memory. Ends live until close. While an end expects no
  * message, it may be opened again with other slots.
  *
- * Between hosts messages are longer: each costs system calls and a turn of both ranks, and the
- * transport itself overlaps the copies of a long one. All ranks must cut a call into the same
- * pieces, so in a communicator of several hosts the transport inside the hosts has such slots as
- * well. Each transport has its longest message in most_bytes.
+ * Over UCX messages are longer: each costs system calls and a turn of both ranks, and UCX overlaps
+ * the copies of a long one. All ranks must cut a call into the same pieces: the longest message of
+ * a communicator is the smallest most_bytes of its transports. So in a communicator of several
+ * hosts the transport inside the hosts has long slots as well.
  *
  * One thread at a time uses one lane of one xport; different threads may use different lanes.
  */
@@ -49,7 +49,7 @@ typedef struct {
                           or, if `keeps` returns 1 then, for ever */
 } tutti__chan_key_t;
 
-#define TUTTI__XPORT_DIRECT 4 /* the largest number of streams of a schedule */
+#define TUTTI__XPORT_DIRECT 4     /* the largest number of streams of a schedule */
 #define TUTTI__ANY_BYTES SIZE_MAX /* for view: a message of any length */
 
 typedef struct {
@@ -107,11 +107,11 @@ struct tutti__xport {
 };
 
 enum {
-    TUTTI__XPORT_LONGER = 4,    /* times slot_bytes: messages between hosts */
+    TUTTI__XPORT_LONGER = 4,    /* times slot_bytes: messages over UCX */
     TUTTI__XPORT_MOST_LONG = 64 /* ranks; with more, the slots of all peers take too much memory */
 };
 
-/* The longest message in a communicator of `size` ranks on several hosts. slot_bytes: the setting.
+/* The longest message over UCX in a communicator of `size` ranks. slot_bytes: the setting.
    Equal on all ranks. */
 static inline size_t tutti__xport_long(size_t slot_bytes, uint32_t size)
 {

@@ -327,7 +327,6 @@ tutti_status_t tutti__mpi_xport_open_part(const tutti__meet_t *meet, const tutti
     tutti__mpi_meet_t *over = meet->ctx;
     tutti__mpi_xport_t *xport;
 
-    slot_bytes = tutti__xport_long(slot_bytes, part->size);
     if (slot_bytes == 0 || slot_bytes > INT_MAX || credits == 0)
         return tutti__mpi_fail(TUTTI_ERR_INVALID_ARGUMENT,
                                "mpi: slots of %zu bytes, %u credits: both must be at least 1, and "

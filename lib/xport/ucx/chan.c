@@ -7,11 +7,11 @@
  * A receive matches all but the signature, and then compares it: a message of another call is a
  * mismatch instead of a message that is never received.
  *
- * A sender passes the user's block to UCX, which copies short messages and fetches long ones by its
- * rendezvous. At most one message of an end is in flight, because a stream flushes before it sends
- * again. A receiver posts receives into its staging slots, or into the place of a message that has
- * one, in order, but never more than the call still expects, because an extra receive would take
- * the first message of the next call.
+ * A sender passes the user's block to UCX, which copies short messages, and sends long ones from
+ * there, over RDMA by its rendezvous. At most one message of an end is in flight, because a stream
+ * flushes before it sends again. A receiver posts receives into its staging slots, or into the
+ * place of a message that has one, in order, but never more than the call still expects, because an
+ * extra receive would take the first message of the next call.
  *
  * After its last message a rank may not poll for a long time, so a message that is complete must
  * need no poll. Over TCP, UCX copies short messages and completes them even if the socket had no

@@ -16,6 +16,7 @@
  */
 #include "xport/ucx/ucx_module.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,13 +98,29 @@ static const char *put_enable(void)
     return major == 1 && minor <= 13 ? "PUT_ENABLE" : "TCP_PUT_ENABLE";
 }
 
+/* Has the machine a device with RDMA? */
+static int has_rdma(void)
+{
+    DIR *dir = opendir("/sys/class/infiniband");
+    struct dirent *entry = NULL;
+
+    if (dir == NULL)
+        return 0;
+    do {
+        entry = readdir(dir);
+    } while (entry != NULL && entry->d_name[0] == '.');
+    closedir(dir);
+    return entry != NULL;
+}
+
 /*
  * The ranks of a host do not use UCX between them, so its shared memory is left out: it would take
  * room in /dev/shm, which is small in containers, and UCX ends the process if there is none.
  *
  * TCP sends long messages as messages, not as writes to remote memory ("put"), which the peer must
  * acknowledge by a poll; and from 1 KiB on without a copy, so that they are complete only when the
- * socket has them: see chan.c.
+ * socket has them: see chan.c. Over TCP alone, long messages need no rendezvous, for which both
+ * ranks would have to poll several times: docs/decisions.md.
  */
 static void choose(ucp_config_t *config)
 {
@@ -118,13 +135,16 @@ static void choose(ucp_config_t *config)
     fclose(file);
     transports = text != NULL ? strstr(text, name) : NULL;
     if (transports != NULL) {
-        int is_default = strncmp(transports + strlen(name), "all\n", 4) == 0;
+        int is_default = strncmp(transports + strlen(name), "all\n", 4) == 0, is_tcp;
 
         if (is_default)
             ucp_config_modify(config, "TLS", "^posix,sysv");
+        is_tcp = is_default || has_tcp(transports + strlen(name));
         /* UCX warns of a setting of a transport that it does not open. */
-        if (is_default || has_tcp(transports + strlen(name)))
+        if (is_tcp)
             ucp_config_modify(config, put_enable(), "n");
+        if (is_tcp && strstr(text, "UCX_RNDV_THRESH=auto") != NULL && !has_rdma())
+            ucp_config_modify(config, "RNDV_THRESH", "inf");
         ucp_config_modify(config, "ZCOPY_THRESH", "1k");
     }
     free(text);

@@ -242,7 +242,8 @@ static void close_eps(tutti__ucx_xport_t *xport)
     free(request);
 }
 
-/* Messages that were not received, of calls that failed: UCX would warn of them. */
+/* Messages that were not received, of calls that failed: UCX would warn of them. It still does if
+   one has arrived in part. */
 static void discard_unexpected(tutti__ucx_xport_t *xport)
 {
     const ucp_request_param_t param = { .op_attr_mask = 0 };

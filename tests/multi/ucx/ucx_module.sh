@@ -16,11 +16,13 @@ errors=0
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 
-# passes CASE...: without a word of UCX, which would print warnings
+# passes CASE...: without a word of UCX, which would print warnings. One is left: of a long message
+# that had arrived in part when its sender gave up.
 passes()
 {
     $program "$@" >"$log" 2>&1 || errors=$((errors + 1))
-    if [ "$errors" -gt 0 ] || grep -q "UCX  *\(WARN\|ERROR\)" "$log"; then
+    if [ "$errors" -gt 0 ] ||
+        grep "UCX  *\(WARN\|ERROR\)" "$log" | grep -v -q "was not returned to mpool"; then
         echo "FAILED: $* over ${UCX_TLS:-the default}"
         cat "$log"
         errors=$((errors + 1))
