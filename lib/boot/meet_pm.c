@@ -12,10 +12,10 @@
 #include "base/atomic.h"
 #include "base/constants.h"
 #include "base/log.h"
+#include "base/own_thread.h"
 #include "boot/meet.h"
 #include "boot/pm.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,25 +76,6 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* 0: the thread could not be started. */
-static int start(exchange_t *exchange)
-{
-    pthread_attr_t attr;
-    sigset_t all, before;
-    pthread_t thread;
-    int error;
-
-    /* Signals belong to the program's threads. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    error = pthread_create(&thread, &attr, thread_main, exchange);
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0;
-}
-
 static tutti_status_t await(exchange_t *exchange, uint64_t deadline)
 {
     tutti_status_t status = TUTTI_OK;
@@ -126,7 +107,7 @@ static tutti_status_t share(const tutti__pm_t *pm, uint32_t rank, uint64_t deadl
     snprintf(exchange->key, sizeof(exchange->key), "tutti.place.%u", used.meetings++);
     for (size_t i = 0; i < sizeof(*entry); i++)
         snprintf(exchange->text + 2 * i, 3, "%02x", bytes[i]);
-    if (!start(exchange)) {
+    if (!tutti__thread_detach(thread_main, exchange)) {
         free(exchange);
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "no thread for an exchange by %s", pm->name);
     }

@@ -55,3 +55,15 @@ passed()
         wrong "$what: status $status, $lines of $1 ranks passed"
     fi
 }
+
+# on_hosts A B [C]: sets $status; ranks of $program on the pretended hosts a, b, c
+on_hosts()
+{
+    a="-np $1 env TUTTI_HOST_ID=a $program"
+    b="-np $2 env TUTTI_HOST_ID=b $program"
+    if [ $# -eq 3 ]; then
+        launch $a : $b : -np "$3" env TUTTI_HOST_ID=c $program
+    else
+        launch $a : $b
+    fi
+}

@@ -10,15 +10,8 @@ set -u
 on()
 {
     what="$program on hosts with $*"
-    a="-np $1 env TUTTI_HOST_ID=a $program"
-    b="-np $2 env TUTTI_HOST_ID=b $program"
-    if [ $# -eq 3 ]; then
-        launch $a : $b : -np "$3" env TUTTI_HOST_ID=c $program
-        passed $(($1 + $2 + $3)) "on 3 hosts: .* passed"
-    else
-        launch $a : $b
-        passed $(($1 + $2)) "on 2 hosts: .* passed"
-    fi
+    on_hosts "$@"
+    passed $(($1 + $2 + ${3:-0})) "on $# hosts: .* passed"
 }
 
 # Each mismatch is an error on every rank; they are not logged here.

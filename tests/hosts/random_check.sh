@@ -14,15 +14,8 @@ on()
     shift 2
     program="tests/hosts/random_check $calls"
     what="$program over $TUTTI_TRANSPORT on hosts with $*"
-    a="-np $1 env TUTTI_HOST_ID=a $program"
-    b="-np $2 env TUTTI_HOST_ID=b $program"
-    if [ $# -eq 3 ]; then
-        launch $a : $b : -np "$3" env TUTTI_HOST_ID=c $program
-        passed $(($1 + $2 + $3)) "random calls passed"
-    else
-        launch $a : $b
-        passed $(($1 + $2)) "random calls passed"
-    fi
+    on_hosts "$@"
+    passed $(($1 + $2 + ${3:-0})) "random calls passed"
 }
 
 # Mismatches are not logged here.

@@ -11,10 +11,9 @@
 
 #include "base/constants.h"
 #include "base/log.h"
+#include "base/own_thread.h"
 #include "base/time.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -58,25 +57,6 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* 0: the thread could not be started. */
-static int start(abort_t *job)
-{
-    pthread_attr_t attr;
-    sigset_t all, before;
-    pthread_t thread;
-    int error;
-
-    /* Signals belong to the program's threads. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    error = pthread_create(&thread, &attr, thread_main, job);
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0;
-}
-
 void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t *nccl)
 {
     uint64_t limit = tutti__now_ns() + TUTTI__NCCL_ABORT_NS;
@@ -84,7 +64,7 @@ void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t
 
     if (job != NULL)
         *job = (abort_t){ .ops = ops, .device = device, .nccl = nccl };
-    if (job == NULL || !start(job)) {
+    if (job == NULL || !tutti__thread_detach(thread_main, job)) {
         free(job);
         ops->nccl_abort(nccl);
         return;
