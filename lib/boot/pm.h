@@ -22,7 +22,7 @@ typedef struct {
     /* All ranks receive rank 0's text. Collective; returns when all ranks have called it, without a
        deadline. key: another one each time. Any thread. */
     tutti_status_t (*share)(const char *key, uint32_t rank, char text[TUTTI__PM_TEXT_BYTES]);
-    /* Disconnect. A launcher takes the end of a connected process without it for a crash. */
+    /* Disconnect. If a connected process ends without it, the launcher assumes a crash. */
     void (*close)(void);
 } tutti__pm_t;
 

@@ -53,7 +53,7 @@ static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
 }
 
 /*
- * The same on all ranks with the same call. Not: calls with factors; operations that do not
+ * Equal on all ranks with equal calls. NOT_AT_ALL for calls with factors; operations that do not
  * commute, since a host's ranks need not be neighbours; collectives with an algorithm of the
  * user's. If association is fixed, only allreduce: the trees of the other reductions differ from
  * this one, and bits must not depend on the size.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small calls between hosts ride in the comparison of calls: one round of messages compares the
- * calls and moves their data, so nothing goes ahead of the call.
+ * Small calls between hosts ride in the comparison of calls: the messages that compare the calls
+ * also carry their data, so no comparison precedes the call.
  *
  * The round is an allreduce of a frame by coll/allreduce_leaders.c, the same for all calls of all
  * kinds, so ranks with different calls exchange the same messages, and find the difference
@@ -46,7 +46,7 @@ static inline int tutti__ride_is_equal(const tutti__ride_t *ride)
     return !ride->frame->differs;
 }
 
-/* They have: write the result. Returns 1 if the call is done, 0 if its data did not ride. */
+/* If so, write the result. Returns 1 if the call is done, 0 if the frame carried no data. */
 int tutti__ride_end(const tutti__ride_t *ride, uint32_t rank, uint32_t size);
 
 #endif

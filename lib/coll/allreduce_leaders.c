@@ -10,7 +10,8 @@
  * is for small messages between hosts with few ranks, where each message costs more than its bytes.
  * The comparison of calls travels by this schedule: see call/ride.h.
  *
- * Association: host order inside a host, then that of recursive doubling, for every element.
+ * Association: the order of local ranks inside a host, then that of recursive doubling, for every
+ * element.
  *
  * Cost, with H hosts of L ranks: 2 (L - 1) messages inside a host, and recursive doubling's cost
  * for H ranks.

@@ -9,9 +9,10 @@
  *                   differs from now on, and has no data any more
  *      RECV         the same, but the data arrive as they are
  *
- * A frame that differs makes each frame differ that receives it. On a path of messages from a rank
- * to another one with a different call, two neighbours have different calls, so the difference is
- * found there and travels on. In an allreduce such a path leads from each rank to each rank.
+ * If a received frame differs, the receiver's frame differs as well. If the first and the last rank
+ * on a path of messages have different calls, two neighbours on it do. The receiving neighbour
+ * finds the difference and passes it on. In an allreduce such a path leads from each rank to each
+ * rank.
  */
 #include "exec/exec_inside.h"
 

@@ -6,17 +6,15 @@
  * Such a receive is posted before its stream reaches the operation, so the message finds it. From
  * that moment on the block may change at any time. So it is posted only when its stream has no
  * operation left in front of it that
- *      touches this memory; all sends of the stream have ended, because a stream waits for each
- *      WAITs, since what other streams do with the block before it is ordered by a WAIT only, and
- *      such a WAIT may be one of these
+ *      touches this memory (earlier sends have ended: a stream waits for each)
+ *      WAITs: another stream may use the block first, and perhaps only this WAIT orders that use
  *      is a node operation, in which other ranks may read this rank's buffers.
  * Everything is compared by address, so it does not matter how blocks and buffers overlap.
  *
  * Receives of a channel are posted in order. After each receive, and at the beginning, a channel
  * gets its next messages, up to the first one whose place is not free. If that is the very next
- * one, it gets a slot. So when a receive has completed, the channel's next one is always posted: a
- * channel here can take at least as much as one with a single slot, and the proofs with one credit
- * hold.
+ * one, it gets a slot. So after a receive has completed, the channel's next one is always posted.
+ * The channel can take at least what one slot takes, so the proofs with one credit hold.
  */
 #include "exec/exec_inside.h"
 

@@ -19,7 +19,7 @@
  * because no transport can allocate such memory. Ends live until close. While an end expects no
  * message, it may be opened again with other slots.
  *
- * Over UCX messages are longer: each costs system calls and a turn of both ranks, and UCX overlaps
+ * Over UCX messages are longer: each costs system calls and polls of both ranks, and UCX overlaps
  * the copies of a long one. All ranks must cut a call into the same pieces: the longest message of
  * a communicator is the smallest most_bytes of its transports. So in a communicator of several
  * hosts the transport inside the hosts has long slots as well.
@@ -73,8 +73,8 @@ typedef struct {
     tutti_status_t (*flush)(tutti__chan_t *chan, tutti__hint_t *hint);
 
     tutti_status_t (*expect)(tutti__chan_t *chan, size_t messages); /* NULL: not needed */
-    /* NULL: cannot. TUTTI__AGAIN: earlier messages must be released before; if there is none,
-       it never returns this. A longer message is not written past `bytes`. */
+    /* NULL: cannot. TUTTI__AGAIN: release earlier messages first; never returned if there are
+       none. A longer message is not written past `bytes`. */
     tutti_status_t (*expect_at)(tutti__chan_t *chan, void *place, size_t bytes);
     tutti_status_t (*view)(tutti__chan_t *chan, size_t bytes, uint32_t signature,
                            const void **ret_data, tutti__hint_t *hint);
@@ -103,7 +103,7 @@ typedef struct {
 struct tutti__xport {
     const tutti__xport_ops_t *ops;
     size_t most_bytes;   /* longest message; 0: the communicator's slot_bytes */
-    size_t least_placed; /* expect_at pays from so many bytes on */
+    size_t least_placed; /* the shortest message for expect_at */
 };
 
 enum {
