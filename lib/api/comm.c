@@ -181,7 +181,7 @@ static tutti_status_t check_algorithms(const tutti__comm_t *comm, tutti__associa
     tutti__shape_t shape = comm->shape;
     tutti_status_t status;
 
-    shape.flat = comm->device.flat != NULL;
+    shape.device_scope = tutti__device_scope(&comm->device);
     status = tutti__algorithm_check_override(text, &shape);
 
     for (int c = 0; c < TUTTI__COLLECTIVES && status == TUTTI_OK; c++) {
@@ -228,7 +228,7 @@ static void prepare_caches(tutti__comm_t *comm, tutti__association_t association
         tutti__cache_init(caches[i], &comm->shape, comm->topo->rank, conf->algorithm, association,
                           conf->check ? (uint32_t)conf->credits : 0);
     tutti__cache_for_device(&state->device_cache, &limits);
-    state->device_cache.flat = comm->device.flat != NULL;
+    state->device_cache.device_scope = tutti__device_scope(&comm->device);
 }
 
 /* Open all rooms above the transports. */

@@ -54,7 +54,7 @@ static tutti_status_t begin(const tutti__device_setup_t *setup, const tutti__mee
     with.id = &facts[0].id;
     with.stage_bytes = (size_t)LEAST_STAGE * setup->topo->size;
     with.serves = tutti__nccl_node_serves_what(setup->device->node);
-    return tutti__nccl_node_open(&with, &setup->device->flat);
+    return tutti__nccl_node_open(&with, &setup->device->all_node);
 }
 
 static tutti_status_t open_flat(const tutti__device_setup_t *setup, tutti__meet_facts_t *facts)
@@ -79,9 +79,9 @@ static tutti_status_t open_flat(const tutti__device_setup_t *setup, tutti__meet_
     /* NCCL waits for all ranks, so all must have begun. */
     status = tutti__boot_agree(setup->boot, begin(setup, facts));
     if (status == TUTTI_OK)
-        status = tutti__meet_settle(setup, setup->device->flat, "the ranks of all hosts");
-    if (status != TUTTI_OK && setup->device->flat != NULL)
-        tutti__nccl_node_abort(setup->device->flat);
+        status = tutti__meet_settle(setup, setup->device->all_node, "the ranks of all hosts");
+    if (status != TUTTI_OK && setup->device->all_node != NULL)
+        tutti__nccl_node_abort(setup->device->all_node);
     return status;
 }
 
@@ -91,7 +91,7 @@ tutti_status_t tutti__device_open_flat(const tutti__device_setup_t *setup)
     tutti__meet_facts_t *facts;
 
     if (setup->world != NULL || setup->topo->nhosts == 1 ||
-        !tutti__override_is_flat(setup->conf->shared.algorithm))
+        !tutti__override_is_nccl_flat(setup->conf->shared.algorithm))
         return TUTTI_OK;
     if (setup->device->ops == NULL)
         return lacks("there is no device that all ranks use, see TUTTI_DEVICE");
@@ -105,8 +105,8 @@ tutti_status_t tutti__device_open_flat(const tutti__device_setup_t *setup)
 
 void tutti__device_close_flat(tutti__exec_device_t *device)
 {
-    if (device->flat != NULL)
-        device->flat->ops->close(device->flat);
+    if (device->all_node != NULL)
+        device->all_node->ops->close(device->all_node);
     for (int i = 0; i < TUTTI__GATE_STEPS; i++)
         tutti__sched_free(device->gate[i]);
 }

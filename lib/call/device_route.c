@@ -19,7 +19,7 @@
  * it. Operations of the engine end likewise, behind the lane's stream `up`. Otherwise an operation
  * ends when its result is complete.
  *
- * A flat schedule, of the ranks of all hosts, passes the launch sequencer before its run.
+ * A schedule of scope ALL passes the launch sequencer before its run.
  */
 #include "call/operation.h"
 
@@ -285,7 +285,7 @@ static tutti_status_t find_on_device(tutti__operation_t *op, int *ret_empty)
     /* If no memory can serve the call, the schedules for host memory report it again. */
     if (status != TUTTI_OK)
         return common ? TUTTI_OK : status;
-    if (sched->on_device && (!sched->flat || suits(op, device->flat)))
+    if (sched->on_device && (sched->scope == TUTTI__SCOPE_HOST || suits(op, device->all_node)))
         op->sched = sched;
     return TUTTI_OK;
 }
@@ -388,7 +388,8 @@ static tutti_status_t start_run(tutti__operation_t *op)
                     op->env->shape->nhosts == 1;
     status = tutti__operation_run(op, op->sched);
     /* The stage is too small for the blocks, on all ranks. */
-    if (status == TUTTI_ERR_UNSUPPORTED && !op->sched->flat && !op->env->is_agreed)
+    if (status == TUTTI_ERR_UNSUPPORTED && op->sched->scope == TUTTI__SCOPE_HOST &&
+        !op->env->is_agreed)
         return begin_staged(op, op->exec.ready);
     return status;
 }
@@ -415,7 +416,7 @@ static tutti_status_t launch(tutti__operation_t *op)
     }
     op->run.sched = NULL;
     op->at = TUTTI__AT_COME;
-    return op->sched->flat ? TUTTI_OK : start_run(op);
+    return op->sched->scope == TUTTI__SCOPE_ALL ? TUTTI_OK : start_run(op);
 }
 
 /* One step of the launch sequencer; after the second step the run starts. */
@@ -455,7 +456,7 @@ static tutti_status_t step_run(tutti__operation_t *op)
         status = tutti__run_step(&op->run, &op->hint);
     if (status == TUTTI__AGAIN)
         return status;
-    if (status == TUTTI_ERR_UNSUPPORTED && !op->sched->flat) {
+    if (status == TUTTI_ERR_UNSUPPORTED && op->sched->scope == TUTTI__SCOPE_HOST) {
         /* NCCL does not serve the call, on any rank. Nothing has moved. */
         if (!op->env->is_agreed)
             tutti__run_cancel(&op->run);
@@ -465,8 +466,8 @@ static tutti_status_t step_run(tutti__operation_t *op)
     }
     if (status != TUTTI_OK) {
         /* An assigned turn that is not launched blocks all later launches. */
-        op->is_common = !op->env->is_agreed && !op->sched->flat && status == TUTTI_ERR_MISMATCH &&
-                        tutti__own_is_common(&op->run, status);
+        op->is_common = !op->env->is_agreed && op->sched->scope == TUTTI__SCOPE_HOST &&
+                        status == TUTTI_ERR_MISMATCH && tutti__own_is_common(&op->run, status);
         return status;
     }
     return op->moved.own != NULL ? move_result(op) : unpack(op, op->run.node_call.queued);

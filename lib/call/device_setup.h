@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Opening and closing a communicator's device: the choice of the device, NCCL among the ranks of
- * each host and of all hosts, and the resources of the lanes (exec/device.h).
+ * each host and of all hosts, and the resources of the lanes (exec/exec_device.h).
  *
  * Collective. No communicator of the process hands over requests to streams meanwhile: the caller
  * sees to that.

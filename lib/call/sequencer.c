@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The launch sequencer before flat runs. See sequencer.h. */
+/* The launch sequencer before runs of scope ALL. See sequencer.h. */
 #include "call/sequencer.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@ tutti_status_t tutti__sequencer_start(tutti__sequencer_t *sequencer, unsigned st
                                       const tutti__exec_env_t *env, tutti__run_t *run, uint8_t tag,
                                       uint32_t signature)
 {
-    tutti__node_t *node = env->device->flat;
+    tutti__node_t *node = env->device->all_node;
     int is_turn = step == TUTTI__GATE_TURN;
     tutti__exec_call_t exec;
 
@@ -32,7 +32,7 @@ tutti_status_t tutti__sequencer_start(tutti__sequencer_t *sequencer, unsigned st
 void tutti__sequencer_pass(const tutti__sequencer_t *sequencer, const tutti__exec_env_t *env,
                            uint32_t lane)
 {
-    tutti__node_t *node = env->device->flat;
+    tutti__node_t *node = env->device->all_node;
 
     assert(node != NULL && lane < TUTTI__LANES);
     node->device_ops->turn(node, lane, sequencer->turn);

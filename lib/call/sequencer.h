@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The launch sequencer before a flat run (sched.h). No rank of the job launches before all ranks
- * have reached the call, and all ranks launch such runs in one order. node/nccl/nccl.h proves that
- * this is sufficient.
+ * The launch sequencer before a run of scope ALL (sched.h). No rank of the job launches before all
+ * ranks have reached the call, and all ranks launch such runs in one order. node/nccl/nccl.h proves
+ * that this is sufficient.
  *
  *      COME   all ranks report to rank 0 that they have reached the call: a reduce of 8 bytes
  *      TURN   rank 0 gives the call its number, and sends it to all ranks: a broadcast of 8 bytes
@@ -21,7 +21,7 @@ typedef struct {
     uint64_t turn;      /* the call's number; valid after TURN */
 } tutti__sequencer_t;
 
-/* Begin a step, TUTTI__GATE_COME or _TURN, over `run`. tag, signature: of the flat call. */
+/* Begin a step, TUTTI__GATE_COME or _TURN, over `run`. tag, signature: of the call. */
 tutti_status_t tutti__sequencer_start(tutti__sequencer_t *sequencer, unsigned step,
                                       const tutti__exec_env_t *env, tutti__run_t *run, uint8_t tag,
                                       uint32_t signature);

@@ -192,8 +192,9 @@ extern const char *const tutti__coll_between_names[];
 int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret_between);
 
 /* A schedule of one of these allreduces for all ranks. ranked: in the order of ranks. */
-tutti_status_t tutti__coll_build_flat(const char *name, int ranked, const tutti__shape_t *shape,
-                                      const tutti__coll_args_t *args, tutti__sched_t **ret_sched);
+tutti_status_t tutti__coll_build_between(const char *name, int ranked, const tutti__shape_t *shape,
+                                         const tutti__coll_args_t *args,
+                                         tutti__sched_t **ret_sched);
 
 /*
  * A binomial tree over `party`, for `blocks` blocks, in the current stream `stream`. Up: member 0
@@ -224,8 +225,8 @@ tutti_status_t tutti__coll_build_heads(const tutti__shape_t *shape, uint32_t ran
 
 /* The reason why node algorithms cannot serve this shape; NULL: they can. */
 const char *tutti__coll_node_refuses(const tutti__shape_t *shape);
-/* The same for flat algorithms: several hosts, and shape->flat is not set. */
-const char *tutti__coll_flat_refuses(const tutti__shape_t *shape);
+/* The same for nccl-flat: several hosts, and shape->device_scope is HOST. */
+const char *tutti__coll_nccl_flat_refuses(const tutti__shape_t *shape);
 /* The same for algorithms that need a power of two. */
 const char *tutti__coll_power_refuses(const tutti__shape_t *shape);
 

@@ -100,5 +100,5 @@ tutti_status_t tutti__coll_allreduce_halving_doubling(const tutti__shape_t *shap
                                                       const tutti__coll_args_t *args,
                                                       tutti__sched_t **ret_sched)
 {
-    return tutti__coll_build_flat("halving_doubling", 1, shape, args, ret_sched);
+    return tutti__coll_build_between("halving_doubling", 1, shape, args, ret_sched);
 }

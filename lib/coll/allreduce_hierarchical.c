@@ -146,7 +146,7 @@ static tutti_status_t build_one_level(const char *sub, const tutti__shape_t *sha
 {
     if (shape->nhosts == 1)
         return tutti__coll_node_allreduce(shape, args, ret_sched);
-    return tutti__coll_build_flat(sub, 0, shape, args, ret_sched);
+    return tutti__coll_build_between(sub, 0, shape, args, ret_sched);
 }
 
 tutti_status_t tutti__coll_allreduce_hierarchical(const tutti__shape_t *shape,

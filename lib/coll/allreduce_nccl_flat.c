@@ -16,9 +16,9 @@
 
 #include <stddef.h>
 
-const char *tutti__coll_flat_refuses(const tutti__shape_t *shape)
+const char *tutti__coll_nccl_flat_refuses(const tutti__shape_t *shape)
 {
-    return shape->nhosts == 1 || shape->flat
+    return shape->nhosts == 1 || shape->device_scope == TUTTI__SCOPE_ALL
                ? NULL
                : "it serves device memory of the whole job's communicator only";
 }
@@ -32,14 +32,14 @@ tutti_status_t tutti__coll_allreduce_nccl_flat(const tutti__shape_t *shape,
     if (shape->nhosts == 1)
         return tutti__coll_node_allreduce(shape, args, ret_sched);
     b = tutti__build_begin("nccl-flat", args->rank, shape->size, 1, 0, 1);
-    tutti__build_flat(b);
+    tutti__build_scope_all(b);
     tutti__build_finish(b);
     tutti__build_node(b, TUTTI__NODE_ALLREDUCE, tutti__at(TUTTI__IN, 0), tutti__at(TUTTI__OUT, 0),
                       1, 1, 0);
     return tutti__build_end(b, ret_sched);
 }
 
-int tutti__override_is_flat(const char *text)
+int tutti__override_is_nccl_flat(const char *text)
 {
     tutti__override_t override;
 
@@ -48,7 +48,7 @@ int tutti__override_is_flat(const char *text)
     for (uint32_t i = 0; i < override.n; i++) {
         const tutti__algorithm_t *algorithm = override.items[i].choice.algorithm;
 
-        if (algorithm != NULL && algorithm->refuses == tutti__coll_flat_refuses)
+        if (algorithm != NULL && algorithm->refuses == tutti__coll_nccl_flat_refuses)
             return 1;
     }
     return 0;

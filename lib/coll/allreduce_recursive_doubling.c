@@ -66,5 +66,5 @@ tutti_status_t tutti__coll_allreduce_recursive_doubling(const tutti__shape_t *sh
                                                         const tutti__coll_args_t *args,
                                                         tutti__sched_t **ret_sched)
 {
-    return tutti__coll_build_flat("recursive_doubling", 1, shape, args, ret_sched);
+    return tutti__coll_build_between("recursive_doubling", 1, shape, args, ret_sched);
 }

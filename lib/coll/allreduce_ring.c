@@ -52,5 +52,5 @@ tutti_status_t tutti__coll_allreduce_ring(const tutti__shape_t *shape,
                                           const tutti__coll_args_t *args,
                                           tutti__sched_t **ret_sched)
 {
-    return tutti__coll_build_flat("ring", 0, shape, args, ret_sched);
+    return tutti__coll_build_between("ring", 0, shape, args, ret_sched);
 }

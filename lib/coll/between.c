@@ -26,8 +26,8 @@ int tutti__coll_between(const char *name, uint32_t n, tutti__coll_between_t *ret
     return 1;
 }
 
-tutti_status_t tutti__coll_build_flat(const char *name, int ranked, const tutti__shape_t *shape,
-                                      const tutti__coll_args_t *args, tutti__sched_t **ret_sched)
+tutti_status_t tutti__coll_build_between(const char *name, int ranked, const tutti__shape_t *shape,
+                                         const tutti__coll_args_t *args, tutti__sched_t **ret_sched)
 {
     tutti__party_t party =
         ranked ? tutti__party_ranked(shape, args->rank) : tutti__party_all(shape, args->rank);

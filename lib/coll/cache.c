@@ -201,7 +201,7 @@ tutti_status_t tutti__cache_get(tutti__cache_t *cache, const tutti__want_t *want
         return TUTTI_OK;
     }
     shape = *cache->shape;
-    shape.flat = cache->flat;
+    shape.device_scope = cache->device_scope;
     status = tutti__algorithm_choose(want, &shape, cache->override, cache->association, &key.choice,
                                      &why);
     if (status != TUTTI_OK)

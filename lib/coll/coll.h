@@ -45,7 +45,7 @@ typedef struct {
     uint32_t min_local;          /* the smallest number of ranks on a host */
     uint32_t group_size;         /* ranks in a core group: local ranks are cut into runs of this
                                    length (the last may be shorter); 0: the host is one group */
-    int flat;                    /* the call is on device memory, and a node there has all ranks */
+    tutti__scope_t device_scope; /* the widest scope of node operations on device memory */
     const tutti__files_t *files; /* users' schedules; algorithms do not use them. NULL: none */
 } tutti__shape_t;
 
@@ -119,8 +119,8 @@ typedef struct {
  *              the range, and outside all ranges the seeds decide. allreduce:@path means the
  *              schedules in a file, which shape->files has; if they are for another number of
  *              ranks, as in a group, the seeds decide. The seeds also decide if the item is only
- *              for device memory of several hosts (nccl-flat) and shape->flat is not set: calls
- *              on host memory, groups
+ *              for device memory of several hosts (nccl-flat) and shape->device_scope is HOST:
+ *              calls on host memory, groups
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
  * why          for users: "by the table: one host"; static. For an override: tutti__why_forced
  *
@@ -140,7 +140,7 @@ tutti_status_t tutti__algorithm_check_override(const char *override, const tutti
 
 /* Does `override` name an algorithm that needs a node of all ranks on device memory? In
    allreduce_nccl_flat.c. */
-int tutti__override_is_flat(const char *override);
+int tutti__override_is_nccl_flat(const char *override);
 
 /*
  * The buffers of each collective, as block maps see them. n is the number of ranks, r this rank.

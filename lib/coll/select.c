@@ -264,8 +264,9 @@ static tutti_status_t choose_seed(const tutti__want_t *want, const tutti__shape_
 /* Does this choice apply to other calls only? */
 static int is_elsewhere(const tutti__choice_t *choice, const tutti__shape_t *shape)
 {
-    return choice->algorithm != NULL && choice->algorithm->refuses == tutti__coll_flat_refuses &&
-           tutti__coll_flat_refuses(shape) != NULL;
+    return choice->algorithm != NULL &&
+           choice->algorithm->refuses == tutti__coll_nccl_flat_refuses &&
+           tutti__coll_nccl_flat_refuses(shape) != NULL;
 }
 
 /* A file's schedules are for one root. */

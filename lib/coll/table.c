@@ -35,7 +35,7 @@ const tutti__algorithm_t tutti__algorithms[] = {
     { "direct", TUTTI__ALLREDUCE, "each with each, one step", 1, 1, 0, NULL, NULL,
       tutti__coll_allreduce_direct },
     { "nccl-flat", TUTTI__ALLREDUCE, "device memory: one NCCL among all ranks of all hosts", 0, 0,
-      0, NULL, tutti__coll_flat_refuses, tutti__coll_allreduce_nccl_flat },
+      0, NULL, tutti__coll_nccl_flat_refuses, tutti__coll_allreduce_nccl_flat },
 
     { "node", TUTTI__ROOT_REDUCE, ONE_HOST, 1, 1, 0, NULL, tutti__coll_node_refuses,
       tutti__coll_node_reduce },

@@ -92,8 +92,8 @@ static tutti_status_t land(const tutti__completions_t *completions, const tutti_
     if (status != TUTTI__AGAIN)
         return status;
     nccl = device->node != NULL ? device->node->device_ops->settle(device->node) : TUTTI_OK;
-    if (device->flat != NULL && (nccl == TUTTI_OK || nccl == TUTTI__AGAIN))
-        nccl = device->flat->device_ops->settle(device->flat);
+    if (device->all_node != NULL && (nccl == TUTTI_OK || nccl == TUTTI__AGAIN))
+        nccl = device->all_node->device_ops->settle(device->all_node);
     return nccl == TUTTI_OK ? TUTTI__AGAIN : nccl;
 }
 

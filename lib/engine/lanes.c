@@ -40,7 +40,8 @@ static void open_caches(tutti__lanes_t *lanes)
     tutti__cache_for_device(
         &lanes->device_cache,
         &(tutti__device_limits_t){ conf->device_staged_bytes, conf->stage_bytes });
-    lanes->device_cache.flat = device != NULL && device->flat != NULL;
+    if (device != NULL)
+        lanes->device_cache.device_scope = tutti__device_scope(device);
 }
 
 void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,

@@ -37,8 +37,8 @@ static tutti_status_t look(const tutti__engine_env_t *env, uint64_t now, uint64_
     int before = tutti__device_enter(env->exec->device);
     tutti_status_t status = device->node->device_ops->overdue(device->node, now, limit_ns, ret_tag);
 
-    if (status == TUTTI_OK && device->flat != NULL)
-        status = device->flat->device_ops->overdue(device->flat, now, limit_ns, ret_tag);
+    if (status == TUTTI_OK && device->all_node != NULL)
+        status = device->all_node->device_ops->overdue(device->all_node, now, limit_ns, ret_tag);
     tutti__device_leave(env->exec->device, before);
     return status;
 }

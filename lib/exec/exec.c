@@ -223,7 +223,7 @@ static inline tutti__node_t *node_of(const tutti__run_t *run)
 {
     if (TUTTI__LIKELY(run->device == NULL))
         return run->env->node;
-    return run->sched->flat ? run->device->flat : run->device->node;
+    return run->sched->scope == TUTTI__SCOPE_ALL ? run->device->all_node : run->device->node;
 }
 
 /* start.c has filled in the fields that are equal for all operations of the call. */

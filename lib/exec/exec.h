@@ -17,7 +17,7 @@
 #ifndef TUTTI__EXEC_EXEC_H
 #define TUTTI__EXEC_EXEC_H
 
-#include "exec/device.h"
+#include "exec/exec_device.h"
 #include "node/node.h"
 #include "reduce/reduce.h"
 #include "sched/sched.h"

@@ -2,7 +2,7 @@
 
 libtutti_all_la_SOURCES += \
     %reldir%/use_device.c \
-    %reldir%/device.h \
+    %reldir%/exec_device.h \
     %reldir%/direct.c \
     %reldir%/ends.c \
     %reldir%/exec.c \

@@ -12,7 +12,7 @@
  * Rejected: determine the phase of each call, and which of its events are recorded. No call uses a
  * lane's events any more, so new records cover all work in its streams.
  */
-#include "exec/device.h"
+#include "exec/exec_device.h"
 
 #include "base/status.h"
 #include "base/time.h"
@@ -45,7 +45,7 @@ static int is_queued(const tutti__node_t *node)
 
 int tutti__device_is_queued(const tutti__exec_device_t *device)
 {
-    return is_queued(device->node) || is_queued(device->flat);
+    return is_queued(device->node) || is_queued(device->all_node);
 }
 
 void tutti__device_abort(const tutti__exec_device_t *device)
@@ -54,8 +54,8 @@ void tutti__device_abort(const tutti__exec_device_t *device)
 
     if (device->node != NULL)
         device->node->device_ops->abort(device->node);
-    if (device->flat != NULL)
-        device->flat->device_ops->abort(device->flat);
+    if (device->all_node != NULL)
+        device->all_node->device_ops->abort(device->all_node);
     tutti__device_leave(device, before);
 }
 

@@ -188,10 +188,10 @@ void tutti__build_on_host(tutti__build_t *b)
         b->is_on_host = 1;
 }
 
-void tutti__build_flat(tutti__build_t *b)
+void tutti__build_scope_all(tutti__build_t *b)
 {
     if (!is_spoilt(b))
-        b->sched->flat = 1;
+        b->sched->scope = TUTTI__SCOPE_ALL;
 }
 
 void tutti__build_stream(tutti__build_t *b, unsigned s)

@@ -32,8 +32,8 @@ void tutti__build_stage(tutti__build_t *b, uint32_t first, uint32_t blocks, uint
    operations of other ranks do not. */
 void tutti__build_on_host(tutti__build_t *b);
 
-/* The schedule is flat, see sched.h. */
-void tutti__build_flat(tutti__build_t *b);
+/* The scope of the schedule's node operation is ALL, see sched.h. */
+void tutti__build_scope_all(tutti__build_t *b);
 
 /* The following operations go to stream s (0 to 3). Channels have the sender's stream in
    their name. */

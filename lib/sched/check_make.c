@@ -88,12 +88,14 @@ static int heads_agree(tutti__check_run_t *run)
             (sched->on_device && !tutti__sched_suits_device(sched)))
             return tutti__check_blame(run, NULL, "rank %u is not for the memory that rank 0 is for",
                                       r);
-        if (sched->flat != first->flat || (sched->flat && !sched->on_device))
-            return tutti__check_blame(run, NULL, "rank %u is %s, unlike rank 0 or device memory", r,
-                                      sched->flat ? "flat" : "not flat");
+        if (sched->scope != first->scope || (sched->scope == TUTTI__SCOPE_ALL && !sched->on_device))
+            return tutti__check_blame(run, NULL,
+                                      "rank %u has node operations of scope %s, unlike rank 0 or "
+                                      "device memory",
+                                      r, sched->scope == TUTTI__SCOPE_ALL ? "all" : "host");
         run->scratch_blocks = TUTTI__MAX(run->scratch_blocks, sched->scratch_blocks);
     }
-    run->flat = first->flat;
+    run->scope = first->scope;
     run->nblocks = first->nblocks;
     run->max_nblk = first->max_nblk;
     run->stage_trips = first->stage_trips;
@@ -384,7 +386,7 @@ static int make_hosts(tutti__check_run_t *run)
     const tutti__check_t *check = run->check;
     uint32_t first = 0;
 
-    if (run->flat)
+    if (run->scope == TUTTI__SCOPE_ALL)
         return make_one_host(run);
     if (check->host_of == NULL)
         return 1;

@@ -284,7 +284,7 @@ static outcome_t do_node(tutti__check_run_t *run, tutti__check_stream_t *stream)
 
     if (run->hosts == NULL)
         return outcome(tutti__check_blame(run, stream, "a node operation, but no hosts"));
-    host = &run->hosts[run->flat ? 0 : run->check->host_of[stream->rank]];
+    host = &run->hosts[run->scope == TUTTI__SCOPE_ALL ? 0 : run->check->host_of[stream->rank]];
     stream->state = TUTTI__STREAM_ON_NODE;
     if (++host->arrived < host->nranks)
         return BLOCKED;

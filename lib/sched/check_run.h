@@ -129,7 +129,7 @@ typedef struct {
     tutti__value_t *values;     /* content of the slots, channel by channel */
     tutti__value_t *received;   /* [max_nblk]: result of an operation on a message */
 
-    int flat;                   /* there is one host, of all ranks */
+    tutti__scope_t scope;       /* ALL: `hosts` is one host, of all ranks */
     tutti__check_host_t *hosts; /* NULL: no node operations */
     uint32_t *members;          /* [size] */
 

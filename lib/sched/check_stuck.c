@@ -21,7 +21,7 @@ static uint32_t waits_for(const tutti__check_run_t *run, const tutti__check_stre
     case TUTTI__STREAM_ON_WAIT:
         return stream->rank * TUTTI__SCHED_STREAMS + tutti__check_op(stream)->stream;
     case TUTTI__STREAM_ON_NODE:
-        host = &run->hosts[run->flat ? 0 : run->check->host_of[stream->rank]];
+        host = &run->hosts[run->scope == TUTTI__SCOPE_ALL ? 0 : run->check->host_of[stream->rank]];
         for (uint32_t i = 0; i < host->nranks; i++) {
             uint32_t other = run->members[host->first + i] * TUTTI__SCHED_STREAMS;
 

@@ -174,7 +174,7 @@ void tutti__sched_print(const tutti__sched_t *sched, FILE *file)
     if (sched->stage_trips > 0)
         fprintf(file, ", stage %u from %u in %u chunks", sched->stage_blocks, sched->stage_first,
                 sched->stage_trips);
-    fprintf(file, "%s\n", sched->flat ? ", flat" : "");
+    fprintf(file, "%s\n", sched->scope == TUTTI__SCOPE_ALL ? ", scope all" : "");
     for (uint32_t s = 0; s < sched->nstreams; s++) {
         int depth = 0;
 

@@ -59,8 +59,9 @@
  *      NODE_ALLTOALL        dst[part r] = src[part me] of local rank r, for all r (nparts is the
  *                           number of the host's ranks, sizes are ALL_EQUAL)
  *
- * A flat schedule is a single node operation, for device memory: that of all ranks, in their order,
- * as if they were on one host. The executor needs a node of all ranks for it.
+ * The scope of a schedule's node operations is the host, as above, or all ranks: in their order, as
+ * if they were on one host. With scope ALL, a schedule is a single node operation, for device
+ * memory. The executor needs a node of all ranks for it.
  */
 #ifndef TUTTI__SCHED_SCHED_H
 #define TUTTI__SCHED_SCHED_H
@@ -121,6 +122,12 @@ typedef enum {
     TUTTI__BY_PAIR
 } tutti__sizes_t;
 
+/* The ranks that execute a node operation together; see above. */
+typedef enum {
+    TUTTI__SCOPE_HOST,
+    TUTTI__SCOPE_ALL
+} tutti__scope_t;
+
 typedef struct {
     uint8_t kind;    /* tutti__op_kind_t */
     uint8_t flags;   /* TUTTI__MARK, TUTTI__FINISH, TUTTI__LEFT */
@@ -160,7 +167,7 @@ typedef struct {
     int on_device; /* IN and OUT may be device memory, see tutti__sched_suits_device; equal on all
                       ranks */
     int is_read;   /* read from a text: nothing is assumed about its channels except validity */
-    int flat;      /* its node operation is one of all ranks; equal on all ranks; see above */
+    tutti__scope_t scope; /* of its node operations; equal on all ranks */
     /* STAGE, if it is separate memory: only blocks stage_first to stage_first + stage_blocks - 1,
        and stage_trips chunks of each: chunk t replaces chunk t - stage_trips. A power of two; 0:
        STAGE is OUT. stage_blocks and stage_trips are equal on all ranks. */
@@ -197,7 +204,7 @@ const char *tutti__sched_buf_name(unsigned buf);
 const char *tutti__sched_op_text(const tutti__sched_t *sched, const tutti__op_t *op, char *buffer,
                                  size_t bytes);
 
-/* Print for users, one operation per line. The text can be read back, except a flat schedule: users
+/* Print for users, one operation per line. The text can be read back, except scope ALL: users
    cannot write these. */
 void tutti__sched_print(const tutti__sched_t *sched, FILE *file);
 

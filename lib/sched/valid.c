@@ -349,11 +349,13 @@ static int stage_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
     return 0;
 }
 
-static int flat_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
+static int scope_valid(const tutti__sched_t *sched, char *why, size_t why_bytes)
 {
-    if (!sched->flat || (sched->nops == 1 && sched->ops[0].kind >= TUTTI__NODE_ALLREDUCE))
+    if (sched->scope == TUTTI__SCOPE_HOST ||
+        (sched->nops == 1 && sched->ops[0].kind >= TUTTI__NODE_ALLREDUCE))
         return 1;
-    snprintf(why, why_bytes, "is flat, so one node operation, but has %u operations", sched->nops);
+    snprintf(why, why_bytes, "has scope all, so one node operation, but has %u operations",
+             sched->nops);
     return 0;
 }
 
@@ -362,7 +364,7 @@ int tutti__sched_is_valid(const tutti__sched_t *sched, char *why, size_t why_byt
     look_t look = { .sched = sched, .why = why, .why_bytes = why_bytes };
 
     if (!head_valid(sched, why, why_bytes) || !stage_valid(sched, why, why_bytes) ||
-        !chans_valid(sched, why, why_bytes) || !flat_valid(sched, why, why_bytes))
+        !chans_valid(sched, why, why_bytes) || !scope_valid(sched, why, why_bytes))
         return 0;
     for (look.s = 0; look.s < sched->nstreams; look.s++) {
         if (!stream_valid(&look))

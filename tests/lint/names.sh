@@ -9,13 +9,10 @@ set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Names that still occur twice.
-pending="device.h"
-
 # twice: prints the names that occur twice, with their files
 twice() {
     find lib -type f -name '*.*' ! -name local.mk ! -name '*.md' ! -name rooms.txt | sort |
-        awk -F/ -v pending=" $pending " '
+        awk -F/ '
             {
                 implements = NF == 4 && ($2 == "xport" || $2 == "node")
                 if ($NF in all && !(implements && only[$NF]))
@@ -25,12 +22,7 @@ twice() {
             }
             END {
                 for (name in wrong)
-                    if (!index(pending, " " name " "))
-                        print name ":" all[name]
-                n = split(pending, listed, " ")
-                for (i = 1; i <= n; i++)
-                    if (!(listed[i] in wrong))
-                        print listed[i] ": no longer twice; delete it from the list in names.sh"
+                    print name ":" all[name]
             }' | sort
 }
 
@@ -48,7 +40,6 @@ plant() {
     echo "wanted '$2' with $1, seen '$seen'"
     exit 1
 }
-pending=
 cd "$work"
 plant lib/base/one.c ''
 plant lib/xport/shm/shm.c ''
@@ -61,5 +52,3 @@ plant lib/node/nccl/one.c 'one.c: lib/base/one.c lib/node/nccl/one.c'
 rm lib/node/nccl/one.c
 plant lib/node/shm.c 'shm.c: lib/node/shm.c lib/node/shm/shm.c lib/xport/shm/shm.c'
 rm lib/node/shm.c
-pending=two.c
-plant lib/base/one.c 'two.c: no longer twice; delete it from the list in names.sh'

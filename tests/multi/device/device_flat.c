@@ -287,7 +287,7 @@ static void close_early(rank_t *self)
     pretend_write(job.memory, &x, sizeof(x));
     CHECK_OK(tutti__meet_local(self->arg, (uint32_t)self->rank, (uint32_t)self->size, 5000, &meet));
     CHECK_OK(tutti__comm_open(&meet, NULL, &conf, &comm));
-    CHECK(comm->device.flat != NULL);
+    CHECK(comm->device.all_node != NULL);
     pretend_delays(7, 30000);
     CHECK_OK(tutti_cuda_allreduce(job.memory, job.memory, 1, TUTTI_INT32, TUTTI_SUM, comm->handle,
                                   cuda(stream)));
@@ -314,9 +314,9 @@ static void groups(rank_t *self)
     user_t user;
 
     device_begin(&job, self, AREA);
-    CHECK(self->inside->device.flat != NULL);
+    CHECK(self->inside->device.all_node != NULL);
     CHECK_OK(tutti_comm_split(self->comm, 0, -self->rank, &comm));
-    CHECK(ranks_inside(comm)->device.flat == NULL);
+    CHECK(ranks_inside(comm)->device.all_node == NULL);
     user = (user_t){ self, comm, job.memory, 0 };
     use_direct(&user);
     use_async(&user);

@@ -20,7 +20,7 @@
 
 static set_t flat_on(shape_t *shape)
 {
-    shape->shape.flat = 1;
+    shape->shape.device_scope = TUTTI__SCOPE_ALL;
     return (set_t){ .algorithm = tutti__algorithm_find(TUTTI__ALLREDUCE, "nccl-flat"),
                     .shape = shape,
                     .on_device = 1 };
@@ -45,7 +45,7 @@ static void prove(shape_t *shape)
     for (set.in_place = 0; set.in_place < 2; set.in_place++) {
         set_build(&set);
         for (uint32_t r = 0; r < shape->shape.size; r++) {
-            assert_int_equal(set.scheds[r]->flat, shape->shape.nhosts > 1);
+            assert_int_equal(set.scheds[r]->scope == TUTTI__SCOPE_ALL, shape->shape.nhosts > 1);
             assert_true(set.scheds[r]->on_device);
         }
         if (judge(&set, why, sizeof(why)) != TUTTI_OK)
@@ -87,12 +87,12 @@ static void test_bugs(void **state)
     set_build(&set);
     /* Only their hosts' ranks: not the sum of all. */
     for (uint32_t r = 0; r < shape->shape.size; r++)
-        set.scheds[r]->flat = 0;
+        set.scheds[r]->scope = TUTTI__SCOPE_HOST;
     refused(&set, "rank 0");
     for (uint32_t r = 0; r < shape->shape.size; r++)
-        set.scheds[r]->flat = r != 3;
-    refused(&set, "rank 3 is not flat");
-    set.scheds[3]->flat = 1;
+        set.scheds[r]->scope = r != 3 ? TUTTI__SCOPE_ALL : TUTTI__SCOPE_HOST;
+    refused(&set, "rank 3 has node operations of scope host");
+    set.scheds[3]->scope = TUTTI__SCOPE_ALL;
     for (uint32_t r = 0; r < shape->shape.size; r++)
         set.scheds[r]->on_device = 0;
     refused(&set, "device memory");
@@ -105,7 +105,7 @@ static void test_bugs(void **state)
     set.scheds[2]->nops = 2;
     for (int s = 1; s <= TUTTI__SCHED_STREAMS; s++)
         set.scheds[2]->first[s] = 2;
-    refused(&set, "is flat, so one node operation");
+    refused(&set, "has scope all, so one node operation");
     set.scheds[2]->ops = ops;
     set_free(&set);
     shape_free(shape);
@@ -131,13 +131,13 @@ static void test_choice(void **state)
     static const char text[] = "allreduce:1k-:nccl-flat";
 
     (void)state;
-    assert_true(tutti__override_is_flat(text));
-    assert_false(tutti__override_is_flat("allreduce:ring;reduce:chain"));
-    assert_false(tutti__override_is_flat("no such"));
-    assert_false(tutti__override_is_flat(NULL));
+    assert_true(tutti__override_is_nccl_flat(text));
+    assert_false(tutti__override_is_nccl_flat("allreduce:ring;reduce:chain"));
+    assert_false(tutti__override_is_nccl_flat("no such"));
+    assert_false(tutti__override_is_nccl_flat(NULL));
     assert_string_equal(chosen(shape, text, 4096), "hierarchical");
     assert_int_equal(tutti__algorithm_check_override(text, &shape->shape), TUTTI_OK);
-    shape->shape.flat = 1;
+    shape->shape.device_scope = TUTTI__SCOPE_ALL;
     assert_string_equal(chosen(shape, text, 4096), "nccl-flat");
     assert_string_equal(chosen(shape, text, 100), "hierarchical");
     assert_string_equal(chosen(shape, "", 4096), "hierarchical");
@@ -151,16 +151,17 @@ static void test_caches(void **state)
     tutti__want_t want = { TUTTI__ALLREDUCE, 4096, 0, 0 };
 
     (void)state;
-    for (int flat = 0; flat < 2; flat++) {
+    for (int all = 0; all < 2; all++) {
         const tutti__sched_t *sched;
         tutti__cache_t cache;
 
         tutti__cache_init(&cache, &shape->shape, 1, "allreduce:nccl-flat", TUTTI__ANY_ASSOCIATION,
                           4);
-        cache.on_device = cache.flat = flat;
+        cache.on_device = all;
+        cache.device_scope = all ? TUTTI__SCOPE_ALL : TUTTI__SCOPE_HOST;
         assert_int_equal(tutti__cache_get(&cache, &want, 0, &sched), TUTTI_OK);
-        assert_string_equal(sched->name, flat ? "nccl-flat" : "hierarchical");
-        assert_int_equal(sched->flat, flat);
+        assert_string_equal(sched->name, all ? "nccl-flat" : "hierarchical");
+        assert_int_equal(sched->scope == TUTTI__SCOPE_ALL, all);
         tutti__cache_fini(&cache);
     }
     shape_free(shape);

@@ -11,8 +11,8 @@
  * STAGE is pinned host memory. If messages between hosts are direct (exec/direct.c), STAGE and the
  * slots of messages are device memory.
  */
-#ifndef TUTTI__EXEC_DEVICE_H
-#define TUTTI__EXEC_DEVICE_H
+#ifndef TUTTI__EXEC_EXEC_DEVICE_H
+#define TUTTI__EXEC_EXEC_DEVICE_H
 
 #include "base/constants.h"
 #include "mem/device.h"
@@ -33,7 +33,7 @@ typedef struct {
     tutti__dstream_t *between; /* the device's work on messages */
 } tutti__device_lane_t;
 
-/* Schedules that precede a flat run. */
+/* Schedules that precede a run of scope ALL. */
 enum {
     TUTTI__GATE_COME,
     TUTTI__GATE_TURN,
@@ -45,9 +45,9 @@ typedef struct {
     int device;
     tutti__node_t *node; /* of the host's ranks, on device memory; NULL: no NCCL, so no schedule
                             runs on the device */
-    /* Of all ranks of several hosts, for flat schedules; may be NULL. Each of its calls is preceded
-       by the schedules of `gate`, in host memory: call/sequencer.h. */
-    tutti__node_t *flat;
+    /* Of all ranks of several hosts, for schedules of scope ALL; may be NULL. Each of its calls is
+       preceded by the schedules of `gate`, in host memory: call/sequencer.h. */
+    tutti__node_t *all_node;
     tutti__sched_t *gate[TUTTI__GATE_STEPS];
     size_t chunk_bytes; /* limit of a block's chunk in loops; at least 64. The largest power of two
                            within it is used */
@@ -62,6 +62,12 @@ typedef struct {
 /* Make the device the calling thread's current device. Returns the argument for leave. */
 int tutti__device_enter(const tutti__exec_device_t *device);
 void tutti__device_leave(const tutti__exec_device_t *device, int before);
+
+/* The widest scope of node operations on the device; HOST if there are none. */
+static inline tutti__scope_t tutti__device_scope(const tutti__exec_device_t *device)
+{
+    return device->all_node != NULL ? TUTTI__SCOPE_ALL : TUTTI__SCOPE_HOST;
+}
 
 /* Has NCCL queued work that has not completed? */
 int tutti__device_is_queued(const tutti__exec_device_t *device);
