@@ -18,10 +18,10 @@
 
 #include "base/forked.h"
 #include "base/lock.h"
+#include "base/own_thread.h"
 #include "base/status.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -190,18 +190,13 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* All signals are the application's. */
 static tutti_status_t start_thread(queue_t *queue)
 {
-    sigset_t all, before;
     int error;
 
     if (queue->has_thread)
         return TUTTI_OK;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&queue->thread, NULL, thread_main, queue);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    error = tutti__thread_launch(thread_main, queue, &queue->thread);
     if (error != 0) {
         errno = error;
         return tutti__fail_errno("the log callback's thread");

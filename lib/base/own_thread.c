@@ -2,7 +2,6 @@
 /* See own_thread.h. */
 #include "base/own_thread.h"
 
-#include <pthread.h>
 #include <signal.h>
 
 static _Thread_local int is_own;
@@ -17,7 +16,7 @@ void tutti__thread_set_own(void)
     is_own = 1;
 }
 
-int tutti__thread_detach(void *(*run)(void *arg), void *arg)
+int tutti__thread_launch(void *(*run)(void *arg), void *arg, pthread_t *ret_thread)
 {
     pthread_attr_t attr;
     sigset_t all, before;
@@ -27,9 +26,10 @@ int tutti__thread_detach(void *(*run)(void *arg), void *arg)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    error = pthread_create(&thread, &attr, run, arg);
+    if (ret_thread == NULL)
+        pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    error = pthread_create(ret_thread != NULL ? ret_thread : &thread, &attr, run, arg);
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0;
+    return error;
 }

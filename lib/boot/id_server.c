@@ -27,13 +27,13 @@
 
 #include "base/constants.h"
 #include "base/log.h"
+#include "base/own_thread.h"
 #include "base/status.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,16 +271,10 @@ static void free_server(server_t *server)
     free(server);
 }
 
-/* The thread blocks all signals: they are the application's. */
 static tutti_status_t start_thread(server_t *server)
 {
-    sigset_t all, before;
-    int error;
+    int error = tutti__thread_launch(server_main, server, &server->thread);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&server->thread, NULL, server_main, server);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
         errno = error;
         return tutti__fail_errno("the unique id's thread");

@@ -107,7 +107,7 @@ static tutti_status_t share(const tutti__pm_t *pm, uint32_t rank, uint64_t deadl
     snprintf(exchange->key, sizeof(exchange->key), "tutti.place.%u", used.meetings++);
     for (size_t i = 0; i < sizeof(*entry); i++)
         snprintf(exchange->text + 2 * i, 3, "%02x", bytes[i]);
-    if (!tutti__thread_detach(thread_main, exchange)) {
+    if (tutti__thread_launch(thread_main, exchange, NULL) != 0) {
         free(exchange);
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "no thread for an exchange by %s", pm->name);
     }

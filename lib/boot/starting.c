@@ -16,12 +16,12 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/own_thread.h"
 #include "base/status.h"
 #include "base/time.h"
 #include "boot/net.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,19 +150,6 @@ static void *thread_main(void *arg)
 
 /* ---- begin and end ---- */
 
-/* The thread blocks all signals: they are the application's. */
-static int start_thread(tutti__starting_t *starting)
-{
-    sigset_t all, before;
-    int error;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&starting->thread, NULL, thread_main, starting);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0;
-}
-
 tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf)
 {
     uint64_t stall_ms = conf->shared.stall_ms, timeout_ms = conf->shared.timeout_ms;
@@ -178,7 +165,7 @@ tutti__starting_t *tutti__starting_begin(const tutti__conf_t *conf)
     starting->job = hash_of_job();
     starting->mark = open_mark(starting);
     starting->end = eventfd(0, EFD_CLOEXEC);
-    if (starting->end >= 0 && start_thread(starting))
+    if (starting->end >= 0 && tutti__thread_launch(thread_main, starting, &starting->thread) == 0)
         return starting;
     if (starting->end >= 0)
         close(starting->end);

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 /*
@@ -87,7 +86,6 @@ static void *thread_main(void *arg)
 /* The thread blocks all signals: they belong to the application. */
 tutti_status_t tutti__thread_start(tutti__engine_t *e)
 {
-    sigset_t all, before;
     int error;
 
     /* A lone rank has nothing to wait for, except a device. */
@@ -96,10 +94,7 @@ tutti_status_t tutti__thread_start(tutti__engine_t *e)
     /* Set before other threads read it. It stays set, because they may read it while the thread is
        being stopped. */
     e->has_thread = 1;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&e->thread, NULL, thread_main, e);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    error = tutti__thread_launch(thread_main, e, &e->thread);
     if (error != 0) {
         e->has_thread = 0;
         errno = error;

@@ -64,7 +64,7 @@ void tutti__nccl_abort(const tutti__device_ops_t *ops, int device, tutti__nccl_t
 
     if (job != NULL)
         *job = (abort_t){ .ops = ops, .device = device, .nccl = nccl };
-    if (job == NULL || !tutti__thread_detach(thread_main, job)) {
+    if (job == NULL || tutti__thread_launch(thread_main, job, NULL) != 0) {
         free(job);
         ops->nccl_abort(nccl);
         return;
