@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "coll/cost.h"
 #include "node/shm/shm.h"
 #include "xport/shm/shm.h"
 #include "xport/ucx/open_ucx.h"
@@ -32,6 +33,7 @@ tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle)
 
 static void take_shape(tutti__comm_t *comm)
 {
+    const tutti__conf_shared_t *conf = &comm->conf.shared;
     const tutti__topo_t *topo = comm->topo;
 
     comm->shape = (tutti__shape_t){
@@ -42,8 +44,11 @@ static void take_shape(tutti__comm_t *comm)
         .host_first = topo->host_first,
         .by_host = topo->by_host,
         .min_local = topo->min_local,
-        .group_size = (uint32_t)comm->conf.shared.group_size,
+        .group_size = (uint32_t)conf->group_size,
+        .link = tutti__cost_link(conf->link_mbps != 0 ? conf->link_mbps : topo->link_mbps,
+                                 conf->link_ns, topo->link_is_rdma),
     };
+    comm->shape.link.slot_bytes = conf->chunk_bytes;
 }
 
 /* What a user can do to have UCX. */

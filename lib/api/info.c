@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "boot/module.h"
 #include "coll/coll.h"
+#include "coll/cost.h"
 #include "coll/override.h"
 #include "conf/tuned.h"
 #include "config.h"
@@ -310,6 +311,19 @@ static tutti_status_t make_shape(const char *what, tutti__shape_t *ret_shape)
     return TUTTI_OK;
 }
 
+/* As if all hosts had this machine's link. */
+static tutti__cost_link_t find_link(const tutti__conf_t *conf)
+{
+    tutti__topo_facts_t facts;
+    tutti__cost_link_t link;
+
+    tutti__topo_find_link("/sys", conf->interface, &facts);
+    link = tutti__cost_link(conf->shared.link_mbps != 0 ? conf->shared.link_mbps : facts.link_mbps,
+                            conf->shared.link_ns, (int)facts.link_is_rdma);
+    link.slot_bytes = conf->shared.chunk_bytes;
+    return link;
+}
+
 static tutti_status_t tell_algorithms(const listener_t *to, const char *what)
 {
     chooser_t chooser = { .to = to };
@@ -321,6 +335,7 @@ static tutti_status_t tell_algorithms(const listener_t *to, const char *what)
         return status;
     read_settings(&conf);
     chooser.shape.group_size = (uint32_t)conf.shared.group_size;
+    chooser.shape.link = find_link(&conf);
     chooser.override = conf.shared.algorithm;
     chooser.association = conf.shared.strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION;
     if (tutti__override_parse(chooser.override, &chooser.forced) != TUTTI_OK)

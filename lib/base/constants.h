@@ -498,23 +498,42 @@
    more lines waits too long; timed between caches on no machine yet. */
 #define TUTTI__TOPO_GROUP 16
 
+/* ---- costs: the model of coll/cost.c ---- */
+
+/* [Mbit/s] Of a link whose network card does not say its speed. Chosen: common today. */
+#define TUTTI__LINK_MBPS 10000u
+
+/* From the sender of a small message to its receiver, on another host. Estimated: TCP between
+   namespaces takes 6 us over UCX (docs/results.md), and switches and cards add a few; published
+   figures of cards for RDMA are 1 to 2 us. */
+#define TUTTI__LINK_TCP_NS 10000u
+#define TUTTI__LINK_RDMA_NS 2000u
+
+/* Inside a host: a message, and a byte that is copied or reduced. Measured: docs/results.md. */
+#define TUTTI__COST_NEAR_NS 300u
+#define TUTTI__COST_NEAR_PS 100u
+
+/* The longest message where the shape does not say it. Chosen: TUTTI_CHUNK_BYTES' default. */
+#define TUTTI__COST_SLOT_BYTES 65536u
+
+/* Data of up to this size ride in the comparison of calls, whatever the model expects.
+   Chosen: below, the model is too coarse. */
+#define TUTTI__RIDE_LEAST_BYTES 2048u
+
 /* ---- costs: the model of coll/device_cost.c ---- */
 
 /* Of one operation: NCCL's (the ranks' meeting, a launch, the kernel, and detecting its end), a
    cudaMemcpyAsync with detecting its end, a node operation on the host, a message. Estimated, for
    GPUs with NVLink and PCIe 4: tests/gpu/measure.sh, part `ways`. HOST_NODE measured:
-   docs/decisions.md, 0.3 to 0.65 us for two ranks. NET: alpha of coll/select.c. */
+   docs/decisions.md, 0.3 to 0.65 us for two ranks. */
 #define TUTTI__COST_NCCL_NS 15000u
 #define TUTTI__COST_COPY_NS 7000u
 #define TUTTI__COST_HOST_NODE_NS 1000u
-#define TUTTI__COST_NET_NS 2000u
 
-/* Of one byte, in picoseconds. Estimated: NCCL 100 GB/s of bus bandwidth; PCIe 20 of 32 GB/s; NET
-   10 GB/s, beta of coll/select.c. HOST_NODE, for each rank, measured: docs/decisions.md, two ranks,
-   1 MiB, 47 us. */
+/* Of one byte, in picoseconds. Estimated: NCCL 100 GB/s of bus bandwidth; PCIe 20 of 32 GB/s.
+   HOST_NODE, for each rank, measured: docs/decisions.md, two ranks, 1 MiB, 47 us. */
 #define TUTTI__COST_NCCL_PS 10u
 #define TUTTI__COST_PCIE_PS 50u
 #define TUTTI__COST_HOST_NODE_PS 22u
-#define TUTTI__COST_NET_PS 100u
 
 #endif

@@ -70,6 +70,7 @@ static tutti_status_t prepare(tutti__boot_t *boot, const tutti__conf_t *conf, he
     status = tutti__topo_detect(conf->host_id, &hello->facts);
     if (status != TUTTI_OK)
         return status;
+    tutti__topo_find_link("/sys", conf->interface, &hello->facts);
     status = tutti__net_random(&hello->token, sizeof(hello->token));
     if (status != TUTTI_OK)
         return status;

@@ -5,6 +5,7 @@
 #include "base/constants.h"
 #include "base/log.h"
 #include "call/call_inside.h"
+#include "coll/cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,9 +59,11 @@ static size_t bytes_of(tutti_call_kind_t kind, size_t one, size_t size)
  * user's. If association is fixed, only allreduce: the trees of the other reductions differ from
  * this one, and bits must not depend on the size.
  */
-static size_t ride_bytes(const tutti__call_env_t *env, size_t slot_bytes, const tutti__call_t *call)
+static size_t ride_bytes(const tutti__ride_t *ride, const tutti__call_env_t *env,
+                         const tutti__call_t *call)
 {
-    size_t most = most_bytes(slot_bytes);
+    tutti__collective_t collective = tutti__call_collective(call->kind);
+    size_t most = collective < TUTTI__COLLECTIVES ? ride->most[collective] : 0;
     int reduces = tutti__call_reduces(call->kind);
     size_t bytes;
 
@@ -144,9 +147,11 @@ static void unpack(const tutti__call_t *call, const char *data, size_t bytes, ui
 /* ---- the run ---- */
 
 /* The head ends where a cache line begins. */
-static tutti_status_t get_frame(tutti__ride_t *ride, size_t slot_bytes, uint32_t rank)
+static tutti_status_t get_frame(tutti__ride_t *ride, const tutti__call_env_t *env,
+                                size_t slot_bytes)
 {
     size_t most = most_bytes(slot_bytes) + sizeof(tutti__frame_t);
+    const tutti__cache_t *cache = env->cache;
 
     if (ride->memory != NULL)
         return TUTTI_OK;
@@ -155,10 +160,13 @@ static tutti_status_t get_frame(tutti__ride_t *ride, size_t slot_bytes, uint32_t
     if (ride->memory == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu bytes for small calls", most);
     ride->frame = (tutti__frame_t *)(void *)(ride->memory + TUTTI__LINE_BYTES) - 1;
-    TUTTI__LOG(rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
-               "direct calls between hosts are compared by allreduce:leaders; the data of calls of "
-               "up to %zu bytes travel with it",
-               most_bytes(slot_bytes));
+    for (int c = 0; c < TUTTI__COLLECTIVES; c++)
+        ride->most[c] = tutti__cost_ride_bytes((tutti__collective_t)c, cache->shape,
+                                               cache->association, most_bytes(slot_bytes));
+    TUTTI__LOG(env->exec->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
+               "direct calls between hosts are compared by allreduce:leaders; data travel with it, "
+               "of an allreduce up to %zu bytes",
+               ride->most[TUTTI__ALLREDUCE]);
     return TUTTI_OK;
 }
 
@@ -168,11 +176,13 @@ tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *e
 {
     const tutti__exec_env_t *exec = env->exec;
     size_t slot_bytes = tutti__run_slot_bytes(run);
-    size_t bytes = call != NULL ? ride_bytes(env, slot_bytes, call) : NOT_AT_ALL;
-    tutti_status_t status = get_frame(ride, slot_bytes, exec->rank);
+    tutti_status_t status = get_frame(ride, env, slot_bytes);
+    size_t bytes = NOT_AT_ALL;
 
     if (status != TUTTI_OK)
         return status;
+    if (call != NULL)
+        bytes = ride_bytes(ride, env, call);
     ride->call = bytes != NOT_AT_ALL ? call : NULL;
     *ride->frame = (tutti__frame_t){ .identity = identity };
     if (ride->call == NULL)

@@ -17,7 +17,8 @@
  *      alltoall                      p p n
  *
  * Recvbuf is written when the frame has come back, and only if all calls are equal. Larger calls,
- * and all other kinds, send an empty frame first.
+ * all other kinds, and calls for which the cost model expects it to be faster, send an empty frame
+ * first.
  */
 #ifndef TUTTI__CALL_RIDE_H
 #define TUTTI__CALL_RIDE_H
@@ -27,7 +28,9 @@
 
 /* Zero it first. It is reused from call to call. */
 typedef struct {
-    const tutti__call_t *call; /* NULL: the frame carries no data */
+    const tutti__call_t *call;       /* NULL: the frame carries no data */
+    size_t most[TUTTI__COLLECTIVES]; /* of data, for which riding is cheaper than a call after an
+                                        empty frame: coll/cost.h; with `memory` */
     char *memory;
     tutti__frame_t *frame; /* in memory; data are aligned to a cache line */
 } tutti__ride_t;

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "coll/cost.h"
 #include "coll/algorithms.h"
 #include "coll/files.h"
 #include "coll/prove.h"
@@ -120,7 +121,8 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
 {
     const tutti__choice_t *choice = &key->choice;
     tutti__cache_told_t *told;
-    char bytes[40] = "", radix[16] = "";
+    char bytes[40] = "", radix[16] = "", expected[40] = "";
+    tutti__cost_t cost;
 
     if (is_told(cache, want, key))
         return;
@@ -128,9 +130,14 @@ static void tell(tutti__cache_t *cache, const tutti__want_t *want, const tutti__
         snprintf(bytes, sizeof(bytes), " of %zu bytes", want->bytes);
     if (choice->radix > 0)
         snprintf(radix, sizeof(radix), "(%u)", choice->radix);
-    TUTTI__LOG(cache->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG, "%s%s: %s%s%s%s, %s",
+    if ((why == tutti__why_cost || choice->sub != NULL) &&
+        tutti__cost_of(choice->algorithm, choice->sub, cache->shape, &cost))
+        snprintf(expected, sizeof(expected), ", expected %.1f us",
+                 (double)tutti__cost_ps(&cost, want->bytes) / 1e6);
+    TUTTI__LOG(cache->rank == 0 ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG, "%s%s: %s%s%s%s, %s%s",
                tutti__collective_name(want->collective), bytes, choice->algorithm->name,
-               choice->sub != NULL ? "/" : "", choice->sub != NULL ? choice->sub : "", radix, why);
+               choice->sub != NULL ? "/" : "", choice->sub != NULL ? choice->sub : "", radix, why,
+               expected);
     told = malloc(sizeof(*told));
     if (told == NULL)
         return; /* it will be logged again */

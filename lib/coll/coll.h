@@ -32,6 +32,14 @@ typedef enum {
 
 typedef struct tutti__files tutti__files_t; /* files.h */
 
+/* The link between hosts, for the cost model (cost.h). Equal on all ranks. 0: the model's
+   default. */
+typedef struct {
+    uint64_t alpha_ns;   /* a message, from its sender to its receiver */
+    uint64_t beta_ps;    /* picoseconds of each byte */
+    uint64_t slot_bytes; /* the longest message */
+} tutti__cost_link_t;
+
 /*
  * The ranks of a communicator as an algorithm sees them. Host h has the ranks
  * by_host[host_first[h]] to by_host[host_first[h + 1]] - 1, ascending.
@@ -46,6 +54,7 @@ typedef struct {
     uint32_t group_size;         /* ranks in a core group: local ranks are cut into runs of this
                                    length (the last may be shorter); 0: the host is one group */
     tutti__scope_t device_scope; /* the widest scope of node operations on device memory */
+    tutti__cost_link_t link;     /* only for the choice of algorithms */
     const tutti__files_t *files; /* users' schedules; algorithms do not use them. NULL: none */
 } tutti__shape_t;
 
@@ -116,9 +125,9 @@ typedef struct {
  *              blanks, of the form  collective:algorithm  collective:algorithm/sub
  *              collective:algorithm(radix)  or with a range of bytes, as in
  *              allreduce:0-4k:recursive_doubling,allreduce:4k-:ring ; the upper end is not in
- *              the range, and outside all ranges the seeds decide. allreduce:@path means the
+ *              the range, and outside all ranges the table decides. allreduce:@path means the
  *              schedules in a file, which shape->files has; if they are for another number of
- *              ranks, as in a group, the seeds decide. The seeds also decide if the item is only
+ *              ranks, as in a group, the table decides. The table also decides if the item is only
  *              for device memory of several hosts (nccl-flat) and shape->device_scope is HOST:
  *              calls on host memory, groups
  * association  TUTTI_DETERMINISTIC=strict is TUTTI__STRICT_ASSOCIATION
@@ -133,6 +142,7 @@ tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__s
                                        tutti__choice_t *ret_choice, const char **ret_why);
 
 extern const char tutti__why_forced[]; /* "TUTTI_ALGORITHM" */
+extern const char tutti__why_cost[];   /* "by cost": by the model of cost.h */
 
 /* At init: would any collective's choice fail because of `override`? (Apart from the association.)
    shape NULL: check the names only. */

@@ -9,9 +9,9 @@
  *      staged   2 HOST_NODE + M n host_node        + 2 COPY + 2 n pcie     + hosts(H, n)
  *
  * Capitals are times, lower-case names are times per byte. hosts() is the same for both, because
- * the ranks of a host share its network card: the cheaper one of recursive doubling and two passes
- * of (H - 1) / H. With one rank on each host there are no operations inside hosts, so both ways
- * cost the same, and the device is chosen.
+ * the ranks of a host share its network card: the cheaper one of recursive doubling and halving and
+ * doubling, by cost.c. With one rank on each host there are no operations inside hosts, so both
+ * ways cost the same, and the device is chosen.
  *
  * The difference is linear in n: staged is cheaper below
  *
@@ -41,6 +41,7 @@
 
 #include "base/compiler.h"
 #include "base/constants.h"
+#include "coll/cost.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,15 +56,19 @@ static uint64_t bytes_ns(uint64_t bytes, uint64_t ps)
 }
 
 /* Time between hosts, for all of a host's ranks together. */
-static uint64_t hosts_ns(uint64_t bytes, uint32_t nhosts)
+static uint64_t hosts_ns(uint64_t bytes, const tutti__shape_t *shape)
 {
-    uint64_t steps = 0;
+    static const char *const ways[] = { "recursive_doubling", "halving_doubling" };
+    const tutti__algorithm_t *a = tutti__algorithm_find(TUTTI__ALLREDUCE, "hierarchical");
+    uint64_t least = UINT64_MAX;
 
-    while (((uint64_t)1 << steps) < nhosts)
-        steps++;
-    return TUTTI__MIN(
-        steps * (TUTTI__COST_NET_NS + bytes_ns(bytes, TUTTI__COST_NET_PS)),
-        2 * (steps * TUTTI__COST_NET_NS + bytes_ns(bytes - bytes / nhosts, TUTTI__COST_NET_PS)));
+    for (int i = 0; i < 2; i++) {
+        tutti__cost_t cost;
+
+        tutti__cost_of(a, ways[i], shape, &cost);
+        least = TUTTI__MIN(least, tutti__cost_ps(&cost, bytes) / 1000);
+    }
+    return least;
 }
 
 int tutti__device_cost(tutti__collective_t collective, size_t bytes, const tutti__shape_t *shape,
@@ -73,7 +78,7 @@ int tutti__device_cost(tutti__collective_t collective, size_t bytes, const tutti
 
     if (collective != TUTTI__ALLREDUCE || shape->nhosts == 1)
         return 0;
-    both = 2 * (uint64_t)TUTTI__COST_COPY_NS + hosts_ns(n, shape->nhosts);
+    both = 2 * (uint64_t)TUTTI__COST_COPY_NS + hosts_ns(n, shape);
     ret_cost->device_ns = both + 2 * bytes_ns(n / shape->min_local, TUTTI__COST_PCIE_PS);
     ret_cost->staged_ns = both + 2 * bytes_ns(n, TUTTI__COST_PCIE_PS);
     if (max_local > 1) {

@@ -31,6 +31,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/cache.c \
     %reldir%/cache.h \
     %reldir%/coll.h \
+    %reldir%/cost.c \
+    %reldir%/cost.h \
     %reldir%/device_cost.c \
     %reldir%/device_cost.h \
     %reldir%/files.c \

@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses the algorithm for a call: by TUTTI_ALGORITHM, or by the seeds.
+ * Chooses the algorithm for a call: by TUTTI_ALGORITHM, or by the table.
  *
  * The choice depends on the call, the shape and the settings, which are the same on all ranks, so
  * all ranks choose alike without communication. A choice that the user forces is followed or
  * refused, never silently replaced. Each algorithm reports the shapes that it cannot serve, so a
  * setting made for another job is a clear error (otherwise it can crash: MPICH issue 7456).
  *
- * The seeds are a table, searched from the top for the first row that fits. A row fits if it is for
- * such calls, and if its algorithm can serve the shape and, where required, keeps the order of
- * ranks and one association. The numbers of bytes and ranks are to be tuned by measurement: they
- * come from the cost formulas in the algorithms' files with alpha = 2 us and 1/beta = 10 GB/s, and
- * from slots of 64 KiB. In words:
+ * The table is searched from the top for the first row that fits. A row fits if it is for such
+ * calls, and if its algorithm can serve the shape and, where required, keeps the order of ranks and
+ * one association. If that row is one of those chosen by cost, the cheapest of these rows is taken,
+ * by the model of cost.c. So is the allreduce between hosts inside hierarchical. In words:
  *
  *      one host         node operations, if there are any
- *      allreduce        hierarchical; between hosts recursive doubling for small messages,
- *                       halving-doubling for many hosts, a ring for large buffers
- *      rooted           a tree for small messages; a chain for large ones; in between, scatter and
- *                       allgather (or reduce-scatter and gather), which send the data twice, but
- *                       need no time to fill a chain
- *      reduce_scatter,  logarithmic for small messages, then a ring, which crosses hosts once
- *      allgather
+ *      several hosts    what the model says; for allreduce hierarchical
+ *      gather, scatter  a tree for small messages, otherwise straight
  *      alltoall         Bruck's for a few bytes per rank, then all at once, then one after another
  *      v forms          the lengths are unknown: an algorithm that is never bad
  *      no commuting     the tree of recursive doubling, in the order of ranks
@@ -30,8 +24,10 @@
  * If association is fixed, only rows with one tree of operands may be taken, so that bits do not
  * depend on sizes: recursive doubling and halving have the same tree.
  */
+#include "base/constants.h"
 #include "base/status.h"
 #include "coll/algorithms.h"
+#include "coll/cost.h"
 #include "coll/files.h"
 
 #include <string.h>
@@ -51,61 +47,51 @@ typedef struct {
     uint32_t ranks; /* at least */
     size_t bytes;   /* at most, in total */
     const char *algorithm;
-    int strict; /* may be taken if association is fixed */
-    const char *why;
-} seed_t;
+    int strict;      /* may be taken if association is fixed */
+    const char *why; /* tutti__why_cost: the cheapest of such rows */
+} row_t;
 
 /* Reasons. */
 #define HOST "by the table: one host"
 #define HOSTS "by the table: several hosts"
 #define SMALL "by the table: small"
-#define MEDIUM "by the table: medium, for so many ranks"
 #define LARGE "by the table: large"
 #define FEW "by the table: large, or few ranks"
 #define MANY "by the table: many ranks"
 #define LENGTHS "by the table: unknown lengths"
-#define ORDER "by the table: in the order of ranks"
-#define FIXED "by the table: one association"
 #define ONLY "by the table: the only one"
+#define COST tutti__why_cost
 
-static const seed_t seeds[] = {
+const char tutti__why_forced[] = "TUTTI_ALGORITHM";
+const char tutti__why_cost[] = "by cost";
+
+static const row_t rows[] = {
     { TUTTI__ALLREDUCE, ONE_HOST, 1, ALL, "node", 1, HOST },
     { TUTTI__ALLREDUCE, ANY_HOSTS, 1, ALL, "hierarchical", 1, HOSTS },
-    { TUTTI__ALLREDUCE, ANY_HOSTS, 1, 64 * KIB, "recursive_doubling", 1, ORDER },
-    { TUTTI__ALLREDUCE, ANY_HOSTS, 1, ALL, "halving_doubling", 1, ORDER },
+    { TUTTI__ALLREDUCE, ANY_HOSTS, 1, ALL, "recursive_doubling", 1, COST },
+    { TUTTI__ALLREDUCE, ANY_HOSTS, 1, ALL, "halving_doubling", 1, COST },
 
     { TUTTI__ROOT_REDUCE, ONE_HOST, 1, ALL, "node", 1, HOST },
-    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, 64 * KIB, "binomial", 1, SMALL },
-    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1024, 64 * MIB, "scatter_gather", 0, MEDIUM },
-    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 128, 8 * MIB, "scatter_gather", 0, MEDIUM },
-    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 8, 1 * MIB, "scatter_gather", 0, MEDIUM },
-    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, ALL, "chain", 0, LARGE },
-    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, ALL, "binomial", 1, FIXED },
+    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, ALL, "binomial", 1, COST },
+    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, ALL, "scatter_gather", 0, COST },
+    { TUTTI__ROOT_REDUCE, ANY_HOSTS, 1, ALL, "chain", 0, COST },
 
     { TUTTI__BROADCAST, ONE_HOST, 1, ALL, "node", 1, HOST },
-    { TUTTI__BROADCAST, ANY_HOSTS, 1, 64 * KIB, "binomial", 1, SMALL },
-    { TUTTI__BROADCAST, ANY_HOSTS, 1024, 64 * MIB, "scatter_allgather", 1, MEDIUM },
-    { TUTTI__BROADCAST, ANY_HOSTS, 128, 8 * MIB, "scatter_allgather", 1, MEDIUM },
-    { TUTTI__BROADCAST, ANY_HOSTS, 8, 1 * MIB, "scatter_allgather", 1, MEDIUM },
-    { TUTTI__BROADCAST, ANY_HOSTS, 1, ALL, "chain", 1, LARGE },
+    { TUTTI__BROADCAST, ANY_HOSTS, 1, ALL, "binomial", 1, COST },
+    { TUTTI__BROADCAST, ANY_HOSTS, 1, ALL, "scatter_allgather", 1, COST },
+    { TUTTI__BROADCAST, ANY_HOSTS, 1, ALL, "chain", 1, COST },
 
     { TUTTI__REDUCE_SCATTER, ONE_HOST, 1, ALL, "node", 1, HOST },
-    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 1, 256 * KIB, "halving", 1, SMALL },
-    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 64, 4 * MIB, "halving", 1, MEDIUM },
-    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 1, ALL, "ring", 0, LARGE },
-    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 1, ALL, "halving", 1, FIXED },
+    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 1, ALL, "halving", 1, COST },
+    { TUTTI__REDUCE_SCATTER, ANY_HOSTS, 1, ALL, "ring", 0, COST },
 
     { TUTTI__ALLGATHER, ONE_HOST, 1, ALL, "node", 1, HOST },
-    { TUTTI__ALLGATHER, ANY_HOSTS, 1, 32 * KIB, "bruck", 1, SMALL },
-    { TUTTI__ALLGATHER, ANY_HOSTS, 64, 1 * MIB, "bruck", 1, MEDIUM },
-    { TUTTI__ALLGATHER, ANY_HOSTS, 8, 128 * KIB, "bruck", 1, MEDIUM },
-    { TUTTI__ALLGATHER, ANY_HOSTS, 1, ALL, "ring", 1, LARGE },
+    { TUTTI__ALLGATHER, ANY_HOSTS, 1, ALL, "bruck", 1, COST },
+    { TUTTI__ALLGATHER, ANY_HOSTS, 1, ALL, "ring", 1, COST },
 
     { TUTTI__ALLGATHERV, ANY_HOSTS, 1, 0, "ring", 1, LENGTHS },
-    { TUTTI__ALLGATHERV, ANY_HOSTS, 1, 32 * KIB, "bruck", 1, SMALL },
-    { TUTTI__ALLGATHERV, ANY_HOSTS, 64, 1 * MIB, "bruck", 1, MEDIUM },
-    { TUTTI__ALLGATHERV, ANY_HOSTS, 8, 128 * KIB, "bruck", 1, MEDIUM },
-    { TUTTI__ALLGATHERV, ANY_HOSTS, 1, ALL, "ring", 1, LARGE },
+    { TUTTI__ALLGATHERV, ANY_HOSTS, 1, ALL, "bruck", 1, COST },
+    { TUTTI__ALLGATHERV, ANY_HOSTS, 1, ALL, "ring", 1, COST },
 
     { TUTTI__GATHER, ANY_HOSTS, 8, 256 * KIB, "binomial", 1, SMALL },
     { TUTTI__GATHER, ANY_HOSTS, 1, ALL, "direct", 1, FEW },
@@ -124,56 +110,38 @@ static const seed_t seeds[] = {
     { TUTTI__ALLTOALLV, ANY_HOSTS, 64, ALL, "pairwise", 1, MANY },
     { TUTTI__ALLTOALLV, ANY_HOSTS, 1, ALL, "direct", 1, LENGTHS },
 
-    { TUTTI__SCAN, ANY_HOSTS, 1, 64 * KIB, "recursive_doubling", 1, SMALL },
-    { TUTTI__SCAN, ANY_HOSTS, 64, 4 * MIB, "recursive_doubling", 1, MEDIUM },
-    { TUTTI__SCAN, ANY_HOSTS, 1, ALL, "chain", 0, LARGE },
-    { TUTTI__SCAN, ANY_HOSTS, 1, ALL, "recursive_doubling", 1, FIXED },
-    { TUTTI__EXSCAN, ANY_HOSTS, 1, 64 * KIB, "recursive_doubling", 1, SMALL },
-    { TUTTI__EXSCAN, ANY_HOSTS, 64, 4 * MIB, "recursive_doubling", 1, MEDIUM },
-    { TUTTI__EXSCAN, ANY_HOSTS, 1, ALL, "chain", 0, LARGE },
-    { TUTTI__EXSCAN, ANY_HOSTS, 1, ALL, "recursive_doubling", 1, FIXED },
+    { TUTTI__SCAN, ANY_HOSTS, 1, ALL, "recursive_doubling", 1, COST },
+    { TUTTI__SCAN, ANY_HOSTS, 1, ALL, "chain", 0, COST },
+    { TUTTI__EXSCAN, ANY_HOSTS, 1, ALL, "recursive_doubling", 1, COST },
+    { TUTTI__EXSCAN, ANY_HOSTS, 1, ALL, "chain", 0, COST },
 
     { TUTTI__BARRIER, ONE_HOST, 1, ALL, "node", 1, HOST },
     { TUTTI__BARRIER, ANY_HOSTS, 1, ALL, "dissemination", 1, HOSTS },
 };
 
-/* Between hosts: seeds for the subs of an algorithm. */
-typedef struct {
-    uint32_t hosts; /* at least */
-    size_t bytes;   /* at most */
-    const char *sub;
-    int strict;
-} sub_seed_t;
-
-static const sub_seed_t sub_seeds[] = {
-    { 1, 256 * KIB, "recursive_doubling", 1 },
-    { 8, 16 * MIB, "halving_doubling", 1 },
-    { 1, ALL, "ring", 0 },
-    { 1, ALL, "halving_doubling", 1 },
-};
-
-const char tutti__why_forced[] = "TUTTI_ALGORITHM";
-
 static const char not_fixed[] =
     "its association depends on an element's place, against TUTTI_DETERMINISTIC=strict";
 static const char not_ordered[] = "it does not keep the order of ranks, which the operation needs";
 
-/* Returns the pointer from the algorithm's subs. */
-static const char *seed_sub(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
-                            size_t bytes, tutti__association_t association)
+/* The cheapest of the algorithm's subs, for the association; the first of equals. */
+static const char *cheapest_sub(const tutti__algorithm_t *algorithm, const tutti__shape_t *shape,
+                                size_t bytes, tutti__association_t association)
 {
-    for (size_t i = 0; i < sizeof(sub_seeds) / sizeof(sub_seeds[0]); i++) {
-        const sub_seed_t *seed = &sub_seeds[i];
+    const char *best = algorithm->subs[0];
+    uint64_t least = UINT64_MAX;
 
-        if (shape->nhosts < seed->hosts || bytes > seed->bytes ||
-            (association != TUTTI__ANY_ASSOCIATION && !seed->strict))
+    for (const char *const *sub = algorithm->subs; *sub != NULL; sub++) {
+        tutti__cost_t cost;
+
+        if (association != TUTTI__ANY_ASSOCIATION &&
+            !tutti__algorithm_find(algorithm->collective, *sub)->fixed_association)
             continue;
-        for (const char *const *sub = algorithm->subs; *sub != NULL; sub++) {
-            if (strcmp(*sub, seed->sub) == 0)
-                return *sub;
+        if (tutti__cost_of(algorithm, *sub, shape, &cost) && tutti__cost_ps(&cost, bytes) < least) {
+            least = tutti__cost_ps(&cost, bytes);
+            best = *sub;
         }
     }
-    return algorithm->subs[0];
+    return best;
 }
 
 static const tutti__algorithm_t *sub_algorithm(const tutti__choice_t *choice)
@@ -227,38 +195,55 @@ static void complete(tutti__choice_t *choice, const tutti__want_t *want,
                      const tutti__shape_t *shape, tutti__association_t association)
 {
     if (choice->sub == NULL && choice->algorithm->subs != NULL)
-        choice->sub = seed_sub(choice->algorithm, shape, want->bytes, association);
+        choice->sub = cheapest_sub(choice->algorithm, shape, want->bytes, association);
     if (choice->radix == 0)
         choice->radix = choice->algorithm->radix;
 }
 
-static int seed_fits(const seed_t *seed, const tutti__want_t *want, const tutti__shape_t *shape,
-                     tutti__association_t association)
+/* 1: the row fits, and *ret_choice is its choice. */
+static int fits(const row_t *row, const tutti__want_t *want, const tutti__shape_t *shape,
+                tutti__association_t association, tutti__choice_t *ret_choice)
 {
-    return seed->collective == want->collective &&
-           (seed->hosts == ANY_HOSTS || shape->nhosts == 1) && shape->size >= seed->ranks &&
-           want->bytes <= seed->bytes && (association == TUTTI__ANY_ASSOCIATION || seed->strict);
+    if (row->collective != want->collective || (row->hosts == ONE_HOST && shape->nhosts != 1) ||
+        shape->size < row->ranks || want->bytes > row->bytes ||
+        (association != TUTTI__ANY_ASSOCIATION && !row->strict))
+        return 0;
+    *ret_choice =
+        (tutti__choice_t){ tutti__algorithm_find(want->collective, row->algorithm), NULL, 0 };
+    complete(ret_choice, want, shape, association);
+    return refusal(ret_choice, shape, want->ordered) == NULL;
 }
 
-static tutti_status_t choose_seed(const tutti__want_t *want, const tutti__shape_t *shape,
-                                  tutti__association_t association, tutti__choice_t *ret_choice,
-                                  const char **ret_why)
+static tutti_status_t choose_row(const tutti__want_t *want, const tutti__shape_t *shape,
+                                 tutti__association_t association, tutti__choice_t *ret_choice,
+                                 const char **ret_why)
 {
-    for (size_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++) {
-        tutti__choice_t choice = { NULL, NULL, 0 };
+    uint64_t least = UINT64_MAX;
+    const char *why = NULL;
 
-        if (!seed_fits(&seeds[i], want, shape, association))
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        tutti__choice_t choice;
+        tutti__cost_t cost;
+
+        if ((why != NULL && rows[i].why != COST) ||
+            !fits(&rows[i], want, shape, association, &choice))
             continue;
-        choice.algorithm = tutti__algorithm_find(want->collective, seeds[i].algorithm);
-        complete(&choice, want, shape, association);
-        if (refusal(&choice, shape, want->ordered) != NULL)
-            continue;
+        if (rows[i].why == COST) {
+            if (!tutti__cost_of(choice.algorithm, choice.sub, shape, &cost) ||
+                tutti__cost_ps(&cost, want->bytes) >= least)
+                continue;
+            least = tutti__cost_ps(&cost, want->bytes);
+        }
         *ret_choice = choice;
-        *ret_why = seeds[i].why;
-        return TUTTI_OK;
+        why = rows[i].why;
+        if (why != COST)
+            break;
     }
-    return tutti__fail(TUTTI_ERR_UNSUPPORTED, "there is no algorithm for this %s",
-                       tutti__collective_name(want->collective));
+    if (why == NULL)
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "there is no algorithm for this %s",
+                           tutti__collective_name(want->collective));
+    *ret_why = why;
+    return TUTTI_OK;
 }
 
 /* Does this choice apply to other calls only? */
@@ -310,7 +295,7 @@ tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__s
         return status;
     item = tutti__override_find(&forced, want->collective, want->bytes);
     if (item == NULL || is_elsewhere(&item->choice, shape))
-        return choose_seed(want, shape, association, ret_choice, ret_why);
+        return choose_row(want, shape, association, ret_choice, ret_why);
 
     choice = item->choice;
     if (item->path != NULL) {
@@ -318,7 +303,7 @@ tutti_status_t tutti__algorithm_choose(const tutti__want_t *want, const tutti__s
         if (status != TUTTI_OK)
             return status;
         if (choice.algorithm == NULL)
-            return choose_seed(want, shape, association, ret_choice, ret_why);
+            return choose_row(want, shape, association, ret_choice, ret_why);
     }
     complete(&choice, want, shape, association);
     reason = refusal(&choice, shape, want->ordered);
@@ -346,4 +331,22 @@ tutti_status_t tutti__algorithm_check_override(const char *override, const tutti
             status = refuse(choice, reason);
     }
     return status;
+}
+
+size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape_t *shape,
+                              tutti__association_t association, size_t most)
+{
+    tutti__want_t want = { .collective = collective, .bytes = most };
+    tutti__cost_t frame, call;
+    tutti__choice_t choice;
+    const char *why;
+
+    tutti__cost_of(tutti__algorithm_find(TUTTI__ALLREDUCE, "leaders"), NULL, shape, &frame);
+    for (; want.bytes > TUTTI__RIDE_LEAST_BYTES; want.bytes /= 2)
+        if (choose_row(&want, shape, association, &choice, &why) != TUTTI_OK ||
+            !tutti__cost_of(choice.algorithm, choice.sub, shape, &call) ||
+            tutti__cost_ps(&frame, want.bytes) <=
+                tutti__cost_ps(&frame, 0) + tutti__cost_ps(&call, want.bytes))
+            break;
+    return want.bytes;
 }

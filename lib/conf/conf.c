@@ -100,6 +100,14 @@ static const row_t rows[] = {
       "    number of ranks and one root; rank 0 reads the file, and the checker proves them.\n"
       "    `tutti_sched list` prints the names of each collective.",
       0, SIZE(shared.algorithm), NULL },
+    { "TUTTI_LINK_MBPS", CONF_COUNT, AT(shared.link_mbps), "0",
+      "Speed of a host's link to others, in Mbit/s, for the choice of algorithms. 0: that of the\n"
+      "    slowest host's network card, as the system reports it, else 10000.",
+      0, 1000000000, NULL },
+    { "TUTTI_LINK_NS", CONF_COUNT, AT(shared.link_ns), "0",
+      "Time of a small message from one host to another, in nanoseconds, for the choice of\n"
+      "    algorithms. 0: 2000 if all hosts have cards for RDMA, otherwise 10000.",
+      0, 1000000000, NULL },
     { "TUTTI_CHECK", CONF_CHOICE, AT(shared.check), "0",
       "1: run the checker on each schedule when it is built.",
       0, 0, "0|1" },

@@ -40,6 +40,8 @@ typedef struct {
                                      that runs in host memory; or AUTO */
     uint64_t gpu_direct;          /* TUTTI_GPU_DIRECT: 1: MPI uses device memory, if it can */
     uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: streams wait for work of the host */
+    uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
+    uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by class */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */
 } tutti__conf_shared_t;

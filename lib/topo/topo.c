@@ -163,6 +163,18 @@ static tutti_status_t name_hosts(tutti__topo_t *topo, const tutti__topo_facts_t 
     return TUTTI_OK;
 }
 
+static void join_links(tutti__topo_t *topo, const tutti__topo_facts_t *facts)
+{
+    topo->link_is_rdma = 1;
+    for (uint32_t rank = 0; rank < topo->size; rank++) {
+        uint32_t mbps = facts[rank].link_mbps;
+
+        topo->link_is_rdma = topo->link_is_rdma && facts[rank].link_is_rdma;
+        if (mbps > 0 && (topo->link_mbps == 0 || mbps < topo->link_mbps))
+            topo->link_mbps = mbps;
+    }
+}
+
 tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size, uint32_t rank,
                                 tutti__topo_t **ret_topo)
 {
@@ -183,6 +195,7 @@ tutti_status_t tutti__topo_make(const tutti__topo_facts_t *facts, uint32_t size,
     topo->nhosts = number_groups(topo->host_of, size);
     topo->nmachines = number_groups(topo->machine_of, size);
     list_hosts(topo);
+    join_links(topo, facts);
     status = count_machine(topo, facts);
     if (status == TUTTI_OK)
         status = name_hosts(topo, facts);

@@ -31,7 +31,9 @@ typedef struct {
     char cpus[4 * TUTTI__TOPO_TEXT];   /* PUs this rank may run on: "0-3,8", or "0x10f" */
     int32_t place[TUTTI__PLACES];      /* lowest PU of the place with all of `cpus`, or -1 */
     int32_t pid;
-    uint64_t l3_bytes; /* of the first PU's cache, or 0 */
+    uint64_t l3_bytes;     /* of the first PU's cache, or 0 */
+    uint32_t link_mbps;    /* of the network card, in Mbit/s; 0: unknown */
+    uint32_t link_is_rdma; /* 1: the card is for RDMA */
 } tutti__topo_facts_t;
 
 /* All ranks' places, computed from the metadata. The arrays belong to the topo. */
@@ -51,10 +53,16 @@ typedef struct {
     uint64_t l3_bytes;      /* of this rank's L3 cache; 0: unknown */
     uint32_t l3_ranks;      /* ranks with the same L3, this one included; if none: all ranks */
     int oversubscribed;     /* more ranks on this machine than machine_cpus */
+    uint32_t link_mbps;     /* of the slowest host's link whose speed is known; 0: of none */
+    int link_is_rdma;       /* on all hosts */
 } tutti__topo_t;
 
 /* Fill in this process's metadata. host_id: TUTTI_HOST_ID; "": the machine's own. */
 tutti_status_t tutti__topo_detect(const char *host_id, tutti__topo_facts_t *ret_facts);
+
+/* link.c: fill in link_mbps and link_is_rdma. interface: TUTTI_INTERFACE; if it names an interface
+   whose speed is known, it is this one. */
+void tutti__topo_find_link(const char *sysfs, const char *interface, tutti__topo_facts_t *facts);
 
 /* Fill in `place` and `l3_bytes`, from `cpus` and the files below `sysfs` ("/sys"). */
 void tutti__topo_locate(const char *sysfs, tutti__topo_facts_t *facts);

@@ -5,6 +5,7 @@ unit_tests += \
     %reldir%/test_check_all \
     %reldir%/test_check_large \
     %reldir%/test_check_largest \
+    %reldir%/test_cost \
     %reldir%/test_device \
     %reldir%/test_device_cost \
     %reldir%/test_flat \
@@ -30,6 +31,8 @@ provings = %reldir%/provings.c %reldir%/provings.h $(shapes)
 %C%_test_table_SOURCES = %reldir%/test_table.c
 %C%_test_cache_SOURCES = %reldir%/test_cache.c $(shapes)
 %C%_test_device_SOURCES = %reldir%/test_device.c $(shapes)
+%C%_test_cost_SOURCES = %reldir%/test_cost.c $(shapes)
+%C%_test_cost_LDADD = $(LDADD) -lm
 %C%_test_device_cost_SOURCES = %reldir%/test_device_cost.c $(shapes)
 %C%_test_flat_SOURCES = %reldir%/test_flat.c $(shapes)
 %C%_test_form_SOURCES = %reldir%/test_form.c $(shapes)

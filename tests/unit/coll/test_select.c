@@ -16,7 +16,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-static shape_t *one_host, *hosts_3_2, *hosts_1, *hosts_16, *mixed;
+static shape_t *one_host, *hosts_3_2, *hosts_1, *hosts_16, *hosts_64, *mixed;
 
 static int make_shapes(void **state)
 {
@@ -25,6 +25,7 @@ static int make_shapes(void **state)
     hosts_3_2 = shape_split(2, (uint32_t[]){ 3, 2 });
     hosts_1 = shape_even(4, 1);
     hosts_16 = shape_even(16, 8);
+    hosts_64 = shape_even(64, 1);
     mixed = shape_random(20, 3);
     return 0;
 }
@@ -36,6 +37,7 @@ static int free_shapes(void **state)
     shape_free(hosts_3_2);
     shape_free(hosts_1);
     shape_free(hosts_16);
+    shape_free(hosts_64);
     shape_free(mixed);
     return 0;
 }
@@ -109,17 +111,16 @@ static void test_seeds(void **state)
         assert_string_equal(chosen(node[i], one_host, SIZE_MAX, "", 1, "node"),
                             "by the table: one host");
     }
-    chosen(TUTTI__ALLREDUCE, hosts_3_2, 256 * KIB, NULL, 0, "hierarchical/recursive_doubling");
-    chosen(TUTTI__ALLREDUCE, hosts_3_2, 256 * KIB + 1, NULL, 0, "hierarchical/ring");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, 128 * KIB, NULL, 0, "hierarchical/recursive_doubling");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, 512 * KIB, NULL, 0, "hierarchical/halving_doubling");
     chosen(TUTTI__ALLREDUCE, hosts_16, 256 * KIB + 1, NULL, 0, "hierarchical/halving_doubling");
     chosen(TUTTI__ALLREDUCE, hosts_16, SIZE_MAX, NULL, 0, "hierarchical/ring");
     chosen(TUTTI__ALLREDUCE, hosts_1, 8, NULL, 0, "hierarchical/recursive_doubling");
     chosen(TUTTI__ROOT_REDUCE, hosts_3_2, 8, NULL, 0, "binomial");
     chosen(TUTTI__ROOT_REDUCE, hosts_3_2, 1 * MIB, NULL, 0, "chain");
     chosen(TUTTI__BROADCAST, hosts_3_2, 8, NULL, 0, "binomial");
-    chosen(TUTTI__BROADCAST, hosts_16, 1 * MIB, NULL, 0, "scatter_allgather");
-    assert_string_equal(chosen(TUTTI__BROADCAST, hosts_3_2, 1 * MIB, NULL, 0, "chain"),
-                        "by the table: large");
+    chosen(TUTTI__BROADCAST, hosts_64, 64 * KIB, NULL, 0, "scatter_allgather");
+    assert_string_equal(chosen(TUTTI__BROADCAST, hosts_3_2, 1 * MIB, NULL, 0, "chain"), "by cost");
     chosen(TUTTI__ALLGATHER, hosts_3_2, 8, NULL, 1, "bruck");
     chosen(TUTTI__ALLGATHER, hosts_3_2, 1 * MIB, NULL, 1, "ring");
     chosen(TUTTI__ALLTOALL, hosts_3_2, 8, NULL, 0, "direct");
@@ -158,13 +159,13 @@ static void test_strict(void **state)
         chosen(TUTTI__ALLREDUCE, hosts_3_2, SIZE_MAX, NULL, a, "hierarchical/halving_doubling");
         chosen(TUTTI__ROOT_REDUCE, hosts_16, 8, NULL, a, "binomial");
         assert_string_equal(chosen(TUTTI__ROOT_REDUCE, hosts_16, SIZE_MAX, NULL, a, "binomial"),
-                            "by the table: one association");
+                            "by cost");
         chosen(TUTTI__REDUCE_SCATTER, hosts_3_2, 8, NULL, a, "halving");
         chosen(TUTTI__REDUCE_SCATTER, hosts_3_2, SIZE_MAX, NULL, a, "halving");
         chosen(TUTTI__SCAN, one_host, 8, NULL, a, "recursive_doubling");
         chosen(TUTTI__SCAN, one_host, SIZE_MAX, NULL, a, "recursive_doubling");
     }
-    chosen(TUTTI__ALLREDUCE, hosts_3_2, SIZE_MAX, NULL, 0, "hierarchical/ring");
+    chosen(TUTTI__ALLREDUCE, hosts_16, SIZE_MAX, NULL, 0, "hierarchical/ring");
     chosen(TUTTI__REDUCE_SCATTER, hosts_3_2, SIZE_MAX, NULL, 0, "ring");
     chosen(TUTTI__SCAN, one_host, SIZE_MAX, NULL, 0, "chain");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:ring", TUTTI__STEADY_ASSOCIATION, "ring");
@@ -202,7 +203,8 @@ static void test_override(void **state)
                         "by the table: one host");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:hierarchical", 0,
            "hierarchical/recursive_doubling");
-    chosen(TUTTI__ALLREDUCE, hosts_3_2, MIB, "allreduce:hierarchical", 0, "hierarchical/ring");
+    chosen(TUTTI__ALLREDUCE, hosts_3_2, MIB, "allreduce:hierarchical", 0,
+           "hierarchical/halving_doubling");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, 8, "allreduce:hierarchical/ring", 0, "hierarchical/ring");
     chosen(TUTTI__ALLREDUCE, hosts_3_2, MIB, "allreduce:three_level / halving_doubling", 0,
            "three_level/halving_doubling");

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The cost model by which select.c chooses: alpha and beta per level, as in Thakur et al., IJHPCA
+ * 19(1), 2005, and Hockney, Parallel Computing 20(3), 1994.
+ *
+ * There are two levels: between hosts (far), with the figures of shape->link, and inside a host
+ * (near), with those of base/constants.h. With H hosts of L ranks (the largest number of a host), p
+ * ranks and n bytes, an algorithm has
+ *
+ *      far steps   messages between hosts, each of which waits for the previous one
+ *      far bytes   what crosses the busiest host's link in one direction. If all ranks of a host
+ *                  send at the same time, this is L times what one of them sends
+ *      near steps, near bytes     the same inside a host, and the bytes that are reduced. A message
+ *                  that is only received goes straight into its place
+ *
+ * A message has at most a slot's size, divided by the largest number of blocks in a message. A
+ * longer one is cut, and each piece passes all steps; this multiplies the steps by n over the size
+ * of a piece, without rounding, so that the cost is a straight line over n. A chain is different: a
+ * piece follows the piece before it, and costs the time of sending it only.
+ *
+ * The numbers come from settings, the tuned file and the speed of the network cards, never from a
+ * measurement of this job: the same settings choose the same algorithms, and give the same bits.
+ */
+#include "coll/cost.h"
+
+#include "base/compiler.h"
+#include "base/constants.h"
+
+#include <string.h>
+
+#define MOST_BYTES ((uint64_t)1 << 34)
+
+/* ---- the link ---- */
+
+tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_rdma)
+{
+    uint64_t class = 1, known = mbps > 0 ? mbps : TUTTI__LINK_MBPS;
+
+    /* A class of links: speed to a power of two, so that 10 and 9.4 Gbit/s choose alike. */
+    while (class <= known / 2)
+        class *= 2;
+    if (latency_ns == 0)
+        latency_ns = is_rdma ? TUTTI__LINK_RDMA_NS : TUTTI__LINK_TCP_NS;
+    return (tutti__cost_link_t){ .alpha_ns = latency_ns, .beta_ps = 8000000 / class };
+}
+
+/* ---- the terms ---- */
+
+typedef struct {
+    uint64_t p, hosts, locals; /* locals: on the host with the most ranks */
+    uint64_t least;            /* on the host with the fewest */
+    uint64_t alpha_ns, beta_ps, slot_bytes;
+    tutti__cost_t sum;
+} model_t;
+
+static uint64_t lg(uint64_t n)
+{
+    uint64_t steps = 0;
+
+    while (((uint64_t)1 << steps) < n)
+        steps++;
+    return steps;
+}
+
+static int is_power(uint64_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+static model_t begin(const tutti__shape_t *shape)
+{
+    model_t m = { .p = shape->size,
+                  .hosts = shape->nhosts,
+                  .least = TUTTI__MAX(shape->min_local, 1u),
+                  .alpha_ns = shape->link.alpha_ns,
+                  .beta_ps = shape->link.beta_ps,
+                  .slot_bytes = shape->link.slot_bytes };
+
+    for (uint32_t h = 0; h < shape->nhosts; h++)
+        m.locals = TUTTI__MAX(m.locals, shape->host_first[h + 1] - shape->host_first[h]);
+    if (m.alpha_ns == 0)
+        m.alpha_ns = TUTTI__LINK_TCP_NS;
+    if (m.beta_ps == 0)
+        m.beta_ps = tutti__cost_link(0, 0, 0).beta_ps;
+    if (m.slot_bytes == 0)
+        m.slot_bytes = TUTTI__COST_SLOT_BYTES;
+    return m;
+}
+
+/* Steps of messages that each carry n / parts bytes in `most` blocks. */
+static void steps(model_t *m, uint64_t far, uint64_t near, uint64_t parts, uint64_t most)
+{
+    uint64_t ns = far * m->alpha_ns + near * TUTTI__COST_NEAR_NS;
+
+    m->sum.ns += ns;
+    m->sum.ps += ns * 1000 * most / (parts * m->slot_bytes);
+}
+
+/* Bytes, in units of n / parts. */
+static void bytes(model_t *m, uint64_t far, uint64_t near, uint64_t parts)
+{
+    m->sum.ps += (far * m->beta_ps + near * TUTTI__COST_NEAR_PS) / parts;
+}
+
+/* ---- allreduce between `n` ranks, each alone on its host, `slices` such calls beside each other
+   with a share of the bytes each ---- */
+
+static void recursive_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
+{
+    uint64_t more = is_power(n) ? 0 : 2, far = lg(n) + more;
+
+    steps(m, far, 0, slices, 1);
+    bytes(m, far * shared, lg(n) * shared, slices);
+}
+
+static void halving_doubling(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
+{
+    uint64_t more = is_power(n) ? 0 : 2, rounds = lg(n) - (more > 0);
+    uint64_t power = (uint64_t)1 << rounds, most = TUTTI__MAX(power / 2, 1u);
+
+    /* A message has up to `most` of `power` blocks. */
+    steps(m, 2 * rounds + more, 0, slices * power, most);
+    bytes(m, (2 * (power - 1) + more * power) * shared, (power - 1) * shared, slices * power);
+}
+
+static void ring(model_t *m, uint64_t n, uint64_t slices, uint64_t shared)
+{
+    steps(m, 2 * (n - 1), 0, slices * n, 1);
+    bytes(m, 2 * (n - 1) * shared, (n - 1) * shared, slices * n);
+}
+
+static int put_between(model_t *m, const char *name, uint64_t n, uint64_t slices, uint64_t shared)
+{
+    if (n == 1)
+        return 1;
+    if (strcmp(name, "recursive_doubling") == 0)
+        recursive_doubling(m, n, slices, shared);
+    else if (strcmp(name, "halving_doubling") == 0)
+        halving_doubling(m, n, slices, shared);
+    else if (strcmp(name, "ring") == 0)
+        ring(m, n, slices, shared);
+    else
+        return 0;
+    return 1;
+}
+
+static int allreduce(model_t *m, const char *name, const char *sub)
+{
+    if (sub != NULL) { /* hierarchical, three_level: the slices share the link */
+        bytes(m, 0, m->locals > 1 ? 2 * m->locals : 0, 1);
+        steps(m, 0, m->locals > 1 ? 2 : 0, 1, 1);
+        return put_between(m, sub, m->hosts, m->least, m->least);
+    }
+    if (strcmp(name, "leaders") == 0) {
+        steps(m, 0, 2 * (m->locals - 1), 1, 1);
+        bytes(m, 0, 2 * (m->locals - 1), 1);
+        return put_between(m, "recursive_doubling", m->hosts, 1, 1);
+    }
+    /* Between all ranks; those of a host send to other hosts at the same time. */
+    return put_between(m, name, m->p, 1, m->locals);
+}
+
+/* ---- other collectives ---- */
+
+/* Chains and trees lead through the hosts one after another. */
+
+static void chain(model_t *m)
+{
+    m->sum.ns += (m->hosts - 1) * m->alpha_ns + (m->p - m->hosts) * TUTTI__COST_NEAR_NS;
+    m->sum.ps += (m->alpha_ns / 4) * 1000 / m->slot_bytes; /* of the slowest sender */
+    if (m->hosts > 1)
+        bytes(m, 1, m->locals > 1, 1);
+    else
+        bytes(m, 0, 1, 1);
+}
+
+static void binomial(model_t *m, uint64_t more)
+{
+    uint64_t far = lg(m->hosts), near = lg(m->locals) + more;
+
+    steps(m, far, near, 1, 1);
+    bytes(m, far, near, 1);
+}
+
+/* A pass by halves over all ranks: bytes of all ranks of a host cross its link together. */
+static void by_halves(model_t *m, uint64_t more)
+{
+    uint64_t far = lg(m->hosts) + (m->hosts > 1 ? more : 0);
+    uint64_t near = lg(m->locals) + (m->hosts > 1 ? 0 : more);
+
+    steps(m, far, near, 2, 1);
+    bytes(m, m->locals * (m->hosts - 1) + (m->hosts > 1 ? more * m->locals * m->hosts : 0),
+          2 * m->hosts, m->hosts);
+}
+
+/* One pass around the ring of all ranks, which enters and leaves a host once. */
+static void around(model_t *m)
+{
+    uint64_t far = m->hosts > 1;
+
+    steps(m, far * (m->p - 1), !far * (m->p - 1), m->p, 1);
+    bytes(m, far * (m->p - 1), m->p, m->p);
+}
+
+static int rooted(model_t *m, const char *name)
+{
+    if (strcmp(name, "binomial") == 0) {
+        binomial(m, 0);
+    } else if (strcmp(name, "chain") == 0) {
+        chain(m);
+    } else if (strcmp(name, "scatter_gather") == 0 || strcmp(name, "scatter_allgather") == 0) {
+        by_halves(m, !is_power(m->p) && strcmp(name, "scatter_gather") == 0);
+        /* The other pass is from or to the root alone. */
+        steps(m, lg(m->hosts), lg(m->locals), 2, 1);
+        bytes(m, m->hosts - 1, m->hosts, m->hosts);
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+static int scattered(model_t *m, const char *name)
+{
+    if (strcmp(name, "halving") == 0)
+        by_halves(m, is_power(m->p) ? 1 : 2);
+    else if (strcmp(name, "bruck") == 0)
+        by_halves(m, 0);
+    else if (strcmp(name, "ring") == 0)
+        around(m);
+    else
+        return 0;
+    return 1;
+}
+
+static int scan(model_t *m, const char *name)
+{
+    if (strcmp(name, "recursive_doubling") == 0) {
+        steps(m, lg(m->hosts), lg(m->locals), 1, 1);
+        bytes(m, lg(m->hosts) * m->locals, lg(m->locals) + lg(m->hosts), 1);
+    } else if (strcmp(name, "chain") == 0) {
+        chain(m);
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+/* ---- the cost ---- */
+
+int tutti__cost_of(const tutti__algorithm_t *algorithm, const char *sub,
+                   const tutti__shape_t *shape, tutti__cost_t *ret_cost)
+{
+    model_t m = begin(shape);
+    int is_known;
+
+    switch (algorithm->collective) {
+    case TUTTI__ALLREDUCE:
+        is_known = allreduce(&m, algorithm->name, sub);
+        break;
+    case TUTTI__ROOT_REDUCE:
+    case TUTTI__BROADCAST:
+        is_known = rooted(&m, algorithm->name);
+        break;
+    case TUTTI__REDUCE_SCATTER:
+    case TUTTI__ALLGATHER:
+    case TUTTI__ALLGATHERV:
+        is_known = scattered(&m, algorithm->name);
+        break;
+    case TUTTI__SCAN:
+    case TUTTI__EXSCAN:
+        is_known = scan(&m, algorithm->name);
+        break;
+    default:
+        is_known = 0;
+        break;
+    }
+    if (is_known)
+        *ret_cost = m.sum;
+    return is_known;
+}
+
+uint64_t tutti__cost_ps(const tutti__cost_t *cost, size_t bytes)
+{
+    return cost->ns * 1000 + cost->ps * TUTTI__MIN((uint64_t)bytes, MOST_BYTES);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The time that a collective is expected to take, by a model of messages: alpha for each message
+ * that waits for an earlier one, beta for each byte that crosses a link. See cost.c.
+ */
+#ifndef TUTTI__COLL_COST_H
+#define TUTTI__COLL_COST_H
+
+#include "coll/coll.h"
+
+/* A straight line over the call's bytes: `ns`, and `ps` picoseconds more for each byte. So of two
+   algorithms each is the cheaper one on one side of a single size. */
+typedef struct {
+    uint64_t ns, ps;
+} tutti__cost_t;
+
+/* Of an algorithm without subs, or with a sub. 1; or 0 if there is no model for it. */
+int tutti__cost_of(const tutti__algorithm_t *algorithm, const char *sub,
+                   const tutti__shape_t *shape, tutti__cost_t *ret_cost);
+
+/* The time for `bytes` bytes, in picoseconds. Sizes above 16 GiB count as 16 GiB. */
+uint64_t tutti__cost_ps(const tutti__cost_t *cost, size_t bytes);
+
+/* The link between hosts, from what is known about it: megabits per second, 0: unknown; nanoseconds
+   from one host to another, 0: unknown; is_rdma: the network card moves data without the
+   processor. */
+tutti__cost_link_t tutti__cost_link(uint64_t mbps, uint64_t latency_ns, int is_rdma);
+
+/* The largest size, at most `most`, up to which an allreduce of a frame with the data of a call (by
+   `leaders`) is no slower than a frame without data and then the call. */
+size_t tutti__cost_ride_bytes(tutti__collective_t collective, const tutti__shape_t *shape,
+                              tutti__association_t association, size_t most);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The cost model between hosts: its figures, its limits, and what it makes of links. */
+#include "coll/cost.h"
+#include "unit/coll/shapes.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+static void test_links(void **state)
+{
+    (void)state;
+    assert_int_equal(tutti__cost_link(1024, 0, 0).beta_ps, 7812);
+    /* A power of two, so that nearly equal speeds choose alike. */
+    assert_int_equal(tutti__cost_link(9400, 0, 0).beta_ps, tutti__cost_link(10000, 0, 0).beta_ps);
+    assert_int_equal(tutti__cost_link(0, 0, 0).beta_ps, tutti__cost_link(10000, 0, 0).beta_ps);
+    assert_true(tutti__cost_link(1, 0, 0).beta_ps > tutti__cost_link(2, 0, 0).beta_ps);
+    assert_true(tutti__cost_link(0, 0, 1).alpha_ns < tutti__cost_link(0, 0, 0).alpha_ns);
+    assert_int_equal(tutti__cost_link(0, 77, 1).alpha_ns, 77);
+    assert_true(tutti__cost_link(1000000000, 0, 0).beta_ps == 0 ||
+                tutti__cost_link(1000000000, 0, 0).beta_ps < 10);
+}
+
+static double us_of(const shape_t *shape, tutti__collective_t collective, const char *name,
+                    const char *sub, size_t bytes)
+{
+    tutti__cost_t cost;
+
+    assert_int_equal(
+        tutti__cost_of(tutti__algorithm_find(collective, name), sub, &shape->shape, &cost), 1);
+    return (double)tutti__cost_ps(&cost, bytes) / 1e6;
+}
+
+static void near_to(double have, double want)
+{
+    if (fabs(have - want) > want / 100)
+        fail_msg("%f us, not %f", have, want);
+}
+
+/* The formulas of docs/algorithms.md, by hand: a 20 us, b 8 ns, g 0.1 ns, slots of 64 KiB, which
+   cut a message of m bytes into m / 64 KiB pieces more. */
+static void test_figures(void **state)
+{
+    const double a = 20, b = 8e-3, g = 1e-4, n = 1048576, slot = 65536;
+    shape_t *four = shape_even(4, 1), *pairs = shape_even(2, 2);
+
+    (void)state;
+    four->shape.link = pairs->shape.link = (tutti__cost_link_t){ 20000, 8000, 65536 };
+    near_to(us_of(four, TUTTI__ALLREDUCE, "hierarchical", "recursive_doubling", MIB),
+            2 * a * (1 + n / slot) + 2 * n * (b + g));
+    near_to(us_of(four, TUTTI__ALLREDUCE, "hierarchical", "halving_doubling", MIB),
+            4 * a * (1 + n / 4 * 2 / slot) + 1.5 * n * b + 0.75 * n * g);
+    near_to(us_of(four, TUTTI__ALLREDUCE, "hierarchical", "ring", MIB),
+            6 * a * (1 + n / 4 / slot) + 1.5 * n * b + 0.75 * n * g);
+    near_to(us_of(four, TUTTI__BROADCAST, "binomial", NULL, MIB),
+            2 * a * (1 + n / slot) + 2 * n * b);
+    near_to(us_of(four, TUTTI__BROADCAST, "chain", NULL, MIB), 3 * a + n / slot * a / 4 + n * b);
+    near_to(us_of(four, TUTTI__ALLGATHER, "ring", NULL, MIB),
+            3 * a * (1 + n / 4 / slot) + 0.75 * n * b + n * g);
+    /* Two ranks of a host with slices of their own share its link, and add one another's data. */
+    near_to(us_of(pairs, TUTTI__ALLREDUCE, "hierarchical", "recursive_doubling", MIB),
+            a * (1 + n / 2 / slot) + n * (b + g) + 2 * 0.3 * (1 + n / slot) + 4 * n * g);
+    /* Between all ranks without regard to hosts, both ranks send all of it through the link. */
+    near_to(us_of(pairs, TUTTI__ALLREDUCE, "recursive_doubling", NULL, MIB),
+            2 * a * (1 + n / slot) + 2 * 2 * n * b + 2 * 2 * n * g);
+    shape_free(four);
+    shape_free(pairs);
+}
+
+static const char *sub_for(shape_t *shape, uint64_t mbps, size_t bytes)
+{
+    tutti__want_t want = { TUTTI__ALLREDUCE, bytes, 0, 0 };
+    tutti__choice_t choice;
+    const char *why;
+
+    shape->shape.link = tutti__cost_link(mbps, 0, 0);
+    assert_int_equal(
+        tutti__algorithm_choose(&want, &shape->shape, NULL, TUTTI__ANY_ASSOCIATION, &choice, &why),
+        TUTTI_OK);
+    assert_string_equal(choice.algorithm->name, "hierarchical");
+    return choice.sub;
+}
+
+/* On a slow link bytes count, on a fast one steps. */
+static void test_classes(void **state)
+{
+    shape_t *eight = shape_even(8, 1), *two = shape_even(2, 1);
+
+    (void)state;
+    assert_string_equal(sub_for(eight, 1000, 8), "recursive_doubling");
+    assert_string_equal(sub_for(eight, 1000, 64 * KIB), "halving_doubling");
+    assert_string_equal(sub_for(eight, 100000, 64 * KIB), "recursive_doubling");
+    assert_string_equal(sub_for(eight, 1000, 64 * MIB), "ring");
+    /* Two hosts send the same bytes whatever they do, so one step is best for long. */
+    assert_string_equal(sub_for(two, 1000, 64 * KIB), "recursive_doubling");
+    shape_free(eight);
+    shape_free(two);
+}
+
+/* The choice is never more expensive than another that was allowed; more bytes never cost less;
+   nothing overflows. */
+static void test_cheapest(void **state)
+{
+    static const struct {
+        tutti__collective_t collective;
+        const char *names[4];
+    } rows[] = {
+        { TUTTI__ROOT_REDUCE, { "binomial", "scatter_gather", "chain", NULL } },
+        { TUTTI__BROADCAST, { "binomial", "scatter_allgather", "chain", NULL } },
+        { TUTTI__REDUCE_SCATTER, { "halving", "ring", NULL } },
+        { TUTTI__ALLGATHER, { "bruck", "ring", NULL } },
+        { TUTTI__SCAN, { "recursive_doubling", "chain", NULL } },
+    };
+    uint32_t seed = 3;
+
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        shape_t *shape = shape_even(2 + random_next(&seed) % 300, 1 + random_next(&seed) % 8);
+        size_t r = random_next(&seed) % (sizeof(rows) / sizeof(rows[0]));
+        double last = 0;
+
+        shape->shape.link = tutti__cost_link((uint64_t)1 << random_next(&seed) % 20,
+                                             1 + random_next(&seed) % 2000000, 0);
+        for (size_t bytes = 1; bytes != 0; bytes *= 8) {
+            tutti__want_t want = { rows[r].collective, bytes, 0, 0 };
+            tutti__choice_t choice;
+            const char *why;
+            double us;
+
+            assert_int_equal(tutti__algorithm_choose(&want, &shape->shape, NULL,
+                                                     TUTTI__ANY_ASSOCIATION, &choice, &why),
+                             TUTTI_OK);
+            assert_ptr_equal(why, tutti__why_cost);
+            us = us_of(shape, want.collective, choice.algorithm->name, NULL, bytes);
+            assert_true(us >= last && us > 0);
+            last = us;
+            for (const char *const *name = rows[r].names; *name != NULL; name++)
+                assert_true(us <= us_of(shape, want.collective, *name, NULL, bytes));
+        }
+        shape_free(shape);
+    }
+}
+
+static void test_rides(void **state)
+{
+    shape_t *two = shape_even(2, 1), *sixteen = shape_even(16, 1);
+    size_t slow, fast;
+
+    (void)state;
+    two->shape.link = tutti__cost_link(1000, 0, 0);
+    assert_int_equal(tutti__cost_ride_bytes(TUTTI__ALLREDUCE, &two->shape, 0, 65520), 65520);
+    sixteen->shape.link = tutti__cost_link(1000, 0, 0);
+    slow = tutti__cost_ride_bytes(TUTTI__ALLREDUCE, &sixteen->shape, 0, 65520);
+    sixteen->shape.link = tutti__cost_link(100000, 0, 0);
+    fast = tutti__cost_ride_bytes(TUTTI__ALLREDUCE, &sixteen->shape, 0, 65520);
+    assert_true(slow >= 1024 && slow < fast && fast <= 65520);
+    /* No model: as far as there is room. */
+    assert_int_equal(tutti__cost_ride_bytes(TUTTI__GATHER, &sixteen->shape, 0, 65520), 65520);
+    shape_free(two);
+    shape_free(sixteen);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_links),   cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_classes), cmocka_unit_test(test_cheapest),
+        cmocka_unit_test(test_rides),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
