@@ -75,10 +75,10 @@ has '^  barrier '
 
 # ---- algorithms ----
 
-ran $info --ranks 64 --hosts 8
+ran env TUTTI_LINK_MBPS=10000 TUTTI_LINK_NS=10000 $info --ranks 64 --hosts 8
 has '^algorithms, ranks host by host: 8,8,8,8,8,8,8,8;'
-has '^  allreduce +to 256K +hierarchical/recursive_doubling '
-has '^  allreduce +above 16M +hierarchical/ring '
+has '^  allreduce +to 20935 +hierarchical/recursive_doubling '
+has '^  allreduce +above 3333333 +hierarchical/ring '
 ran $info --hosts 3,2
 has '^algorithms, ranks host by host: 3,2;'
 ran env TUTTI_ALGORITHM=allreduce:5000-6000:ring $info -n 4
