@@ -118,8 +118,8 @@ int tutti__engine_in_callback(void);
 /* For warnings: "an allreduce of 8 elements of float32, sum". size: number of ranks. Any thread. */
 void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes);
 
-/* help.c: a thread that waits does the work that the own threads of the world's engines may not do.
-   Any thread that may drive all transports. */
+/* help.c: a thread that waits does the work that the own threads of the process's engines may not
+   do. Any thread that may drive all transports. */
 void tutti__engine_help_others(tutti__engine_t *engine);
 
 /* Does each local rank have a processor, so that waiting threads may spin? */

@@ -4,6 +4,12 @@ rank_tests += %reldir%/requests/async %reldir%/requests/backlog %reldir%/request
     %reldir%/requests/leave %reldir%/direct/zero_large
 tsan_tests += %reldir%/requests/async %reldir%/requests/groups
 
+# Communicators without a parent.
+rank_tests += %reldir%/requests/connect %reldir%/requests/connect_ends
+tsan_tests += %reldir%/requests/connect
+tsan_quick += %reldir%/requests/connect
+asan_quick += %reldir%/requests/connect %reldir%/requests/connect_ends
+
 # All asynchronous calls.
 rank_tests += %reldir%/requests/async_all %reldir%/requests/async_ends %reldir%/requests/async_errors \
     %reldir%/requests/async_messages \
