@@ -45,7 +45,7 @@ OFFSET(tutti_async_options_t, callback_arg, 2 * sizeof(size_t));
 OFFSET(tutti_async_options_t, prescale, 3 * sizeof(size_t));
 OFFSET(tutti_async_options_t, postscale, 3 * sizeof(size_t) + 8);
 OFFSET(tutti_async_options_t, callback_info, 3 * sizeof(size_t) + 16);
-OFFSET(tutti_async_options_t, reserved, 3 * sizeof(size_t) + 20);
+OFFSET(tutti_async_options_t, timeout_ms, 3 * sizeof(size_t) + 20);
 
 SIZE(tutti_callback_info_t, 4 * sizeof(size_t));
 OFFSET(tutti_callback_info_t, size, 0);
