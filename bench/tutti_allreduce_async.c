@@ -13,6 +13,7 @@ int main(int argc, char **argv)
         .collective = &bench_allreduce,
         .contestants = {
             { NULL, "Tutti", bench_allreduce_async },
+            { "ordered", "Ordered", bench_allreduce_ordered },
             { "direct", "Direct", bench_allreduce_direct },
             { "mpi", "MPI", BENCH_MPI(bench_mpi_iallreduce) },
             { "naive", "Naive", BENCH_MPI(bench_naive_allreduce) },

@@ -22,6 +22,16 @@ int bench_allreduce_async(const bench_call_t *call)
     return bench_check_wait(call->world, status, request, "tutti_allreduce_async");
 }
 
+int bench_allreduce_ordered(const bench_call_t *call)
+{
+    tutti_request_t *request = NULL;
+    tutti_status_t status =
+        tutti_allreduce_async(NULL, call->sendbuf, call->recvbuf, call->count, call->type->dtype,
+                              TUTTI_SUM, call->world->comm, NULL, &request);
+
+    return bench_check_wait(call->world, status, request, "tutti_allreduce_async");
+}
+
 /* With every algorithm, a rank sends and receives at least 2 (n-1)/n of the buffer. */
 static double bus_factor(int ranks)
 {

@@ -11,5 +11,6 @@ extern const bench_collective_t bench_allreduce;
 
 int bench_allreduce_direct(const bench_call_t *call);
 int bench_allreduce_async(const bench_call_t *call);
+int bench_allreduce_ordered(const bench_call_t *call); /* without a name */
 
 #endif

@@ -26,7 +26,7 @@
 #include <stdio.h>
 
 enum {
-    BENCH_CONTESTANTS = 6, /* at most, of one program */
+    BENCH_CONTESTANTS = 7, /* at most, of one program */
     BENCH_ALIGNS = 4,      /* of --align */
     BENCH_ENTRIES = BENCH_CONTESTANTS * BENCH_ALIGNS,
     BENCH_TAILS = 8 /* percentiles of -z */

@@ -8,7 +8,7 @@
  *
  * Parameters of all calls here
  *   name           1 to 255 bytes; copied. The same name on all ranks means the same tensor. It may
- *                  be used again as soon as the request is done
+ *                  be used again as soon as the request is done. NULL: matched by order, see below
  *   options        NULL: defaults; read during the call only
  *   ret_request    pass the request to tutti_wait, tutti_wait_all or tutti_wait_any exactly once,
  *                  also after tutti_finalize. If the call fails, there is no request to wait for,
@@ -27,6 +27,24 @@
  * An error that this rank finds alone is returned at once; so is TUTTI_ERR_SHUTDOWN, once this rank
  * has been told that a rank has left. tutti_test and tutti_wait return the errors that the ranks
  * find together.
+ *
+ * Calls without a name
+ *   With name NULL, calls are matched by their order instead, as direct calls are: the n-th
+ *   collective without a name that each rank of the communicator submits belongs to those of the
+ *   other ranks; the n-th send of a rank to another belongs to the n-th receive there. Named and
+ *   direct calls do not count. Several threads that submit such calls must agree on their order.
+ *
+ *   Without a device, such collectives start without agreement, as soon as this rank has submitted
+ *   them and the previous one is done: they run one after another, beside all other calls, with the
+ *   results of the direct calls. So they have less to wait for than named ones, but are not fused.
+ *   With a device, and for messages, the ranks agree on them first, as on named calls.
+ *
+ *   If the ranks' calls differ, the call is TUTTI_ERR_MISMATCH on all ranks, as a direct call would
+ *   be, and the next calls are served. A call that fails at once is not counted. A persistent
+ *   request without a name takes its place at each tutti_start. Messages name such a call "call 17
+ *   without a name". Not possible without a name: tutti_sendrecv_async, and recvcounts NULL. While
+ *   a rank has joined (tutti_join), the other ranks must not make such calls; afterwards the counts
+ *   begin anew.
  *
  * Errors of all calls here
  *   TUTTI_ERR_INVALID_ARGUMENT  an argument is invalid, or a request of this name is pending
@@ -74,13 +92,18 @@ typedef void (*tutti_callback_t)(void *arg, tutti_status_t status);
 typedef struct {
     size_t size;              /* sizeof(tutti_callback_info_t) of the library */
     tutti_request_t *request; /* as *ret_request; tutti_test does not report it as done yet */
-    const char *name;         /* the tensor's name */
+    const char *name;         /* the tensor's name; NULL: it has none */
     void *arg;                /* options.callback_arg */
 } tutti_callback_info_t;
 
 /*
  * Options of an asynchronous call. Initialise with TUTTI_ASYNC_OPTIONS_INIT; 0 is the default.
  * Later versions add fields at the end; `size` tells the library which fields exist.
+ *
+ * If a request is not done when its own deadline has passed (timeout_ms), the communicator ends, as
+ * after the deadline of a wait: all its requests end with TUTTI_ERR_TIMEOUT. This needs no thread
+ * that waits; without one, the library finds it out within half a second. tutti_wait with
+ * timeout_ms < 0 uses this deadline instead of the communicator's.
  */
 typedef struct {
     size_t size; /* sizeof(tutti_async_options_t) */
@@ -89,7 +112,8 @@ typedef struct {
     double prescale, postscale; /* reductions of floating point types: see tutti_allreduce_scaled;
                                    0 means 1. Equal on all ranks */
     int callback_info;          /* 1: the callback's arg points to a tutti_callback_info_t */
-    int reserved;               /* 0 */
+    int timeout_ms; /* the request's own deadline, in milliseconds from its start; 0: none,
+                                   see below */
 } tutti_async_options_t;
 
 #define TUTTI_ASYNC_OPTIONS_INIT                                                                   \
@@ -198,13 +222,10 @@ TUTTI_API tutti_status_t tutti_alltoall_async(const char *name, const void *send
  * recvcounts  [size] of recvbuf; or NULL (recvbuf and recvdispls must be NULL as well): see
  *             tutti_request_recvcounts. Since 0.1.
  */
-TUTTI_API tutti_status_t tutti_alltoallv_async(const char *name, const void *sendbuf,
-                                               const size_t *sendcounts, const size_t *senddispls,
-                                               void *recvbuf, const size_t *recvcounts,
-                                               const size_t *recvdispls, tutti_dtype_t dtype,
-                                               tutti_comm_t *comm,
-                                               const tutti_async_options_t *options,
-                                               tutti_request_t **ret_request);
+TUTTI_API tutti_status_t tutti_alltoallv_async(
+    const char *name, const void *sendbuf, const size_t *sendcounts, const size_t *senddispls,
+    void *recvbuf, const size_t *recvcounts, const size_t *recvdispls, tutti_dtype_t dtype,
+    tutti_comm_t *comm, const tutti_async_options_t *options, tutti_request_t **ret_request);
 
 /* See tutti_scan. Since 0.1. */
 TUTTI_API tutti_status_t tutti_scan_async(const char *name, const void *sendbuf, void *recvbuf,
@@ -279,13 +300,13 @@ typedef struct {
     tutti_call_kind_t kind;
     tutti_dtype_t dtype;
     tutti_op_t op;
-    int root;                       /* SEND: dest, RECV: source, SENDRECV: dest */
-    int source;                     /* SENDRECV */
+    int root;   /* SEND: dest, RECV: source, SENDRECV: dest */
+    int source; /* SENDRECV */
     const char *name;
     const void *sendbuf;
-    void *recvbuf;                  /* BROADCAST: the buffer */
-    size_t count;                   /* the direct call's count, sendcount or recvcount */
-    size_t recvcount;               /* SENDRECV */
+    void *recvbuf;    /* BROADCAST: the buffer */
+    size_t count;     /* the direct call's count, sendcount or recvcount */
+    size_t recvcount; /* SENDRECV */
     const size_t *sendcounts, *senddispls;
     const size_t *recvcounts, *recvdispls;
     const tutti_async_options_t *options;
@@ -304,6 +325,9 @@ typedef struct {
  * calls        [ncalls] the same names on all ranks, in the same order, messages as well; read
  *              during the call only. A list of one call has the effect of the call's own function
  * ret_request  [ncalls] one for each call
+ *
+ * The calls of a list have names, or none of them has. Without names the list is the same as the
+ * calls one after another, except that none is submitted if one has an error. With names:
  *
  * If one call has an error, none is submitted. No call is served before all ranks have submitted
  * all of them, so the calls are fused with each other as far as possible. If one call does not

@@ -20,8 +20,8 @@ typedef struct {
 } tutti_unique_id_t;
 
 /*
- * Make a unique id for tutti_init. One process calls it: a rank, or a process that is not a rank,
- * such as the program that starts the ranks.
+ * Make a unique id for tutti_init or tutti_comm_connect. One process calls it: a rank, or a process
+ * that is not a rank, such as the program that starts the ranks.
  *
  * ret_id  pass it to all ranks
  *
@@ -30,8 +30,10 @@ typedef struct {
  * waits for the others for at most this process's TUTTI_TIMEOUT. A child of fork() does not serve
  * the meeting.
  *
- * An id is valid for one tutti_init on all ranks; a second tutti_init with it fails. Each id takes
- * a thread and a socket until this process calls tutti_finalize, or ends.
+ * An id is valid for one tutti_init or tutti_comm_connect on all ranks; a second one with it fails.
+ * Each id takes a thread and a socket until this process calls tutti_finalize, or ends. While the
+ * process has communicators from tutti_comm_connect, or makes one, tutti_finalize leaves the ids
+ * valid until the last of these communicators is freed.
  *
  * TUTTI_INTERFACE chooses the network interface. Any thread, but not during tutti_finalize.
  * Since 0.1.
@@ -42,8 +44,10 @@ TUTTI_API tutti_status_t tutti_unique_id_create(tutti_unique_id_t *ret_id);
  * A key-value store of the caller's, by which ranks find each other.
  *
  * It may be etcd, Redis, a shared folder or a launcher's store. Initialise the structure with zero,
- * and set all fields. Only tutti_init calls the functions, on its thread: rank 0 sets one key, and
- * the others get it. Every process that can read the store can join the job.
+ * and set all fields. Only tutti_init and tutti_comm_connect call the functions, on their thread:
+ * rank 0 sets one key, and the others get it. If threads connect at the same time with one store,
+ * its functions are called at the same time. Every process that can read the store can join the
+ * job.
  *
  * set  store `bytes` bytes, fewer than 1024, under `key` in one atomic step; returns 0 on success
  * get  wait at most timeout_ms until `key` exists; copy its value to `value`, which has room for
@@ -53,15 +57,19 @@ TUTTI_API tutti_status_t tutti_unique_id_create(tutti_unique_id_t *ret_id);
 typedef struct {
     size_t size;        /* sizeof(tutti_store_t) */
     void *context;      /* passed to both functions */
-    const char *prefix; /* of all keys; a different one for each job, and for each tutti_init */
+    const char *prefix; /* of all keys; a different one for each job, for each tutti_init, and for
+                           each tutti_comm_connect: the caller makes it unique. The library does not
+                           remove keys, so a prefix that was used before leads to an address where
+                           no process listens any more */
     int (*set)(void *context, const char *key, const void *value, size_t bytes);
     int (*get)(void *context, const char *key, void *value, size_t room, size_t *ret_bytes,
                int timeout_ms);
 } tutti_store_t;
 
 /*
- * Options of tutti_init. Initialise with TUTTI_OPTIONS_INIT, then set fields; 0 is a field's
- * default. Later versions add fields at the end; `size` tells the library which fields exist.
+ * Options of tutti_init and tutti_comm_connect. Initialise with TUTTI_OPTIONS_INIT, then set
+ * fields; 0 is a field's default. Later versions add fields at the end; `size` tells the library
+ * which fields exist.
  */
 typedef struct {
     size_t size;          /* sizeof(tutti_options_t) */
@@ -74,11 +82,16 @@ typedef struct {
     const tutti_store_t *store;         /* NULL, or meet by this store, without MPI; needs rank and
                                            nranks */
     int rank, nranks;                   /* of this process, for unique_id and store; otherwise 0 */
+    int timeout_ms;   /* milliseconds, instead of TUTTI_TIMEOUT, for this communicator and its
+                         groups: the deadline of the meeting, of direct calls, and of waits with the
+                         library's own deadline. 0: TUTTI_TIMEOUT. After the meeting, rank 0's
+                         counts on all ranks. It does not limit MPI_Init */
+    int reserved_end; /* 0 */
 } tutti_options_t;
 
 #define TUTTI_OPTIONS_INIT                                                                         \
     {                                                                                              \
-        sizeof(tutti_options_t), TUTTI_API_VERSION, 0, NULL, NULL, NULL, 0, 0                      \
+        sizeof(tutti_options_t), TUTTI_API_VERSION, 0, NULL, NULL, NULL, 0, 0, 0, 0                \
     }
 
 /*
@@ -92,7 +105,8 @@ typedef struct {
  * are those that the options name, with or without a launcher. Otherwise they are those of RANK,
  * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as under torchrun, or of a launcher's variables. A
  * process without any of these is a world of one rank, and does not use MPI. May be called again
- * after tutti_finalize. Not thread-safe against itself and tutti_finalize.
+ * after tutti_finalize, and before or after tutti_comm_connect. Not thread-safe against itself and
+ * tutti_finalize.
  *
  * TUTTI_ERR_INVALID_ARGUMENT  already initialised; a TUTTI_* variable has an invalid value; a
  *                             unique id is damaged or was used before; or two processes have the
@@ -101,23 +115,28 @@ typedef struct {
  * TUTTI_ERR_UNSUPPORTED       the launcher's MPI has no Tutti module; or variables such as RANK and
  *                             WORLD_SIZE name other ranks, but no way to meet them; or an algorithm
  *                             forced by TUTTI_ALGORITHM cannot serve this set of ranks
- * TUTTI_ERR_TIMEOUT           a rank did not connect within TUTTI_TIMEOUT; MPI_Init itself waits
- *                             longer, with a warning each TUTTI_STALL_WARNING
+ * TUTTI_ERR_TIMEOUT           a rank did not connect within TUTTI_TIMEOUT or options->timeout_ms;
+ *                             MPI_Init itself waits longer, with a warning each TUTTI_STALL_WARNING
  * TUTTI_ERR_TRANSPORT         no process listens at the address of the unique id or store
  * TUTTI_ERR_SYSTEM            a function of the store failed. Since 0.1.
  */
 TUTTI_API tutti_status_t tutti_init(const tutti_options_t *options);
 
 /*
- * End the library. Does not wait for other ranks.
+ * End the world: the communicator of tutti_init, and its groups. Does not wait for other ranks.
  *
  * Requests still pending on this rank end with TUTTI_ERR_SHUTDOWN and stay valid for tutti_wait,
- * which frees them; peers that wait for this rank get TUTTI_ERR_SHUTDOWN as well. All memory from
- * tutti_mem_alloc and all communicators are freed, the unique ids of this process become invalid,
+ * which frees them; peers that wait for this rank get TUTTI_ERR_SHUTDOWN as well. The memory from
+ * tutti_mem_alloc and the communicators are freed, the unique ids of this process become invalid,
  * and tutti_world() becomes NULL. Without a tutti_init before, it only ends the ids. No other
  * thread may be inside a Tutti call, except calls that take requests and no communicator:
  * tutti_test, tutti_wait, tutti_wait_all, tutti_wait_any, tutti_start, tutti_request_recvcounts,
  * tutti_request_receive.
+ *
+ * Communicators from tutti_comm_connect and their groups are not affected: they live until
+ * tutti_comm_free, and other threads may use them meanwhile. While there are any, the unique ids
+ * stay valid as well. So of two libraries in one process, of which one uses tutti_init and the
+ * other tutti_comm_connect, neither ends the other's communicators.
  *
  * TUTTI_ERR_INVALID_ARGUMENT: called inside a callback; nothing was ended. Since 0.1.
  */
@@ -141,6 +160,37 @@ TUTTI_API tutti_status_t tutti_abort(tutti_comm_t *comm, const char *reason);
  * tutti_init makes another one. Any thread. Since 0.1.
  */
 TUTTI_API tutti_comm_t *tutti_world(void);
+
+/*
+ * Make a communicator of ranks that meet by a unique id or a store: no parent and no world.
+ *
+ * options   unique_id or store, rank and nranks; mpi_comm must be NULL. Read during the call only
+ * ret_comm  free it with tutti_comm_free
+ *
+ * For libraries inside a program, such as a backend of a framework: any number of such
+ * communicators in a process, with any ranks in common, before, after and without tutti_init.
+ * tutti_world() does not change, and tutti_finalize leaves them alone. The store's prefix is the
+ * communicator's name in messages ("rank 1 of communicator 'PREFIX'"); the log shows the world's
+ * rank, or without a world that of the first communicator.
+ *
+ * Collective over the nranks ranks, and no other process takes part. Any thread may call it, and
+ * several threads at once for different communicators; it holds back no other call. It returns when
+ * all ranks are connected. With nranks 1 and a store it waits for nothing, and sets no key.
+ *
+ * It never uses MPI: between hosts it needs the module for UCX. Settings are those of the
+ * environment of its rank 0; TUTTI_BOOT does not apply. Otherwise as a communicator from
+ * tutti_comm_split; it may be split as well, and its groups end with it. On each rank it has a
+ * thread (none with nranks 1) and about ten open files (12 with 4 ranks on a host). On device
+ * memory, calls in flight on two such communicators at the same time need one order on all ranks,
+ * as NCCL requires; the library orders the calls of a communicator and its groups only.
+ *
+ * After fork(), the child may call it, for ranks of its own.
+ *
+ * The errors are those of tutti_init, and their text begins with the communicator's name.
+ * TUTTI_ERR_INVALID_ARGUMENT: also without unique_id and store, or in a callback. Since 0.1.
+ */
+TUTTI_API tutti_status_t tutti_comm_connect(const tutti_options_t *options,
+                                            tutti_comm_t **ret_comm);
 
 /*
  * Split a communicator: ranks that pass the same color get a new communicator.
@@ -179,13 +229,14 @@ TUTTI_API tutti_status_t tutti_comm_create(tutti_comm_t *comm, const int *ranks,
                                            tutti_comm_t **ret_comm);
 
 /*
- * Free a communicator from tutti_comm_split or tutti_comm_create.
+ * Free a communicator from tutti_comm_split, tutti_comm_create or tutti_comm_connect.
  *
  * comm  the communicator; NULL does nothing
  *
  * Local, like tutti_finalize: the call waits for no other rank, pending requests end with
  * TUTTI_ERR_SHUTDOWN, and the communicator's memory from tutti_mem_alloc is freed. Other
- * communicators continue. tutti_finalize frees all remaining communicators. No other thread may be
+ * communicators continue, but a communicator from tutti_comm_connect takes its groups with it.
+ * tutti_finalize frees all remaining groups of the world. No other thread may be
  * inside a call on `comm`, with the exceptions listed at tutti_finalize. Any thread.
  *
  * TUTTI_ERR_INVALID_ARGUMENT: `comm` is tutti_world(), or was freed before; or the caller is a

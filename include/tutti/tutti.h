@@ -54,11 +54,11 @@
  *     two ranks may have moved data before; then the mismatch ends the communicator.
  *
  * Lifetimes
- *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split
- *                   or tutti_comm_create to tutti_comm_free
+ *     communicator  tutti_world() from tutti_init to tutti_finalize; others from tutti_comm_split,
+ *                   tutti_comm_create or tutti_comm_connect to tutti_comm_free
  *     request       from tutti_allreduce_async to the tutti_wait that frees it (async.h); it may
  *                   outlive tutti_finalize
- *     memory        from tutti_mem_alloc to tutti_mem_free or tutti_finalize
+ *     memory        from tutti_mem_alloc to tutti_mem_free or the communicator's end
  *     your buffers  yours; a direct call uses them while it runs, a request until it is done
  *
  * Handles
@@ -66,9 +66,9 @@
  *     not dereference it. If a communicator or request was freed, every call that takes it returns
  *     TUTTI_ERR_INVALID_ARGUMENT, and tutti_last_error() names the reason; so does every other
  *     pointer that is not a handle of the library. Functions that return no status, such as
- *     tutti_rank, return the same as for NULL. tutti_finalize makes all communicators invalid, also
- *     after another tutti_init. (A freed handle becomes valid again only after 2^24 requests, or
- *     communicators, in its slot.)
+ *     tutti_rank, return the same as for NULL. tutti_finalize makes the world and its groups
+ *     invalid, also after another tutti_init. (A freed handle becomes valid again only after 2^24
+ *     requests, or communicators, in its slot.)
  *
  *     These checks protect calls that follow each other. A program must not free a communicator or
  *     request while another thread is inside a call on it; the library does not detect this error.
@@ -76,12 +76,14 @@
  * Threads
  *     Any thread may call any function. A communicator takes one direct call at a time. While a
  *     thread is in tutti_init or tutti_finalize, other threads may only make the calls listed at
- *     tutti_finalize. The library has one thread of its own, which sleeps when nothing is pending,
- *     and a second one while a log callback is set.
+ *     tutti_finalize, and calls on communicators from tutti_comm_connect. Each communicator has one
+ *     thread of the library's own, which sleeps when nothing is pending; there is another one while
+ *     a log callback is set.
  *
  *     After fork(), in the child: tutti_init, and all calls on objects of the parent, return
  *     TUTTI_ERR_SHUTDOWN and free nothing. The child may call tutti_finalize, which forgets the
  *     parent's world and does not disturb it, and after that tutti_init, to join ranks of its own.
+ *     It may call tutti_comm_connect at any time.
  *
  * Structures that begin with `size`
  *     `size` is the sizeof of the header that the program was built with. Later versions add fields
@@ -91,7 +93,8 @@
  *     TUTTI_ERR_ABI. All entries of an array have one size.
  *
  * Settings
- *     Environment variables TUTTI_*, read once by tutti_init; TUTTI_HELP=1 prints all of them.
+ *     Environment variables TUTTI_*, read by tutti_init and tutti_comm_connect; TUTTI_HELP=1 prints
+ *     all of them.
  */
 #ifndef TUTTI_H
 #define TUTTI_H

@@ -16,7 +16,7 @@
 /* Ranks that are named; more are counted. */
 #define NAMED 8
 /* The list's text: numbers of ten digits, each with " or rank ", and their world ranks. */
-#define LIST_BYTES 384
+#define LIST_BYTES 448
 
 typedef struct {
     uint32_t rank[NAMED];
@@ -92,10 +92,11 @@ static void list(const tutti__agree_t *a, char *text, const absent_t *absent)
     at += put_numbers(a, text + at, LIST_BYTES - (size_t)at, absent, 0);
     world_rank(a, absent->rank[0], &is_group);
     if (is_group) {
-        at += snprintf(text + at, LIST_BYTES - (size_t)at, " of the group (world rank%s ",
-                       absent->n > 1 ? "s" : "");
+        at += snprintf(text + at, LIST_BYTES - (size_t)at, " of the group (%srank%s ",
+                       is_group == 1 ? "world " : "", absent->n > 1 ? "s" : "");
         at += put_numbers(a, text + at, LIST_BYTES - (size_t)at, absent, 1);
-        at += snprintf(text + at, LIST_BYTES - (size_t)at, ")");
+        at += snprintf(text + at, LIST_BYTES - (size_t)at, "%s)",
+                       is_group == 1 ? "" : " of the connected communicator");
     }
     if (absent->n > NAMED)
         snprintf(text + at, LIST_BYTES - (size_t)at, "%s %u others",

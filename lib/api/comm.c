@@ -56,6 +56,10 @@ static void take_shape(tutti__comm_t *comm)
 
 static tutti_status_t cannot_reach(const tutti__comm_t *comm, uint32_t rank)
 {
+    const char *why = "the ranks were started without MPI: start them with mpirun";
+
+    if (tutti__comm_is_connected(comm->world))
+        why = "communicators from tutti_comm_connect do not use MPI: use tutti_init";
     if (strcmp(comm->conf.shared.transport, "shm") == 0)
         return tutti__fail(
             TUTTI_ERR_UNSUPPORTED,
@@ -63,10 +67,9 @@ static tutti_status_t cannot_reach(const tutti__comm_t *comm, uint32_t rank)
             "setting, MPI or UCX is used between machines",
             rank);
     return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                       "rank %u is on another host, TUTTI_TRANSPORT is mpi, and the ranks were "
-                       "started without MPI: start them with mpirun; or unset TUTTI_TRANSPORT, "
-                       "and " GET_UCX,
-                       rank);
+                       "rank %u is on another host, TUTTI_TRANSPORT is mpi, and %s; or unset "
+                       "TUTTI_TRANSPORT, and " GET_UCX,
+                       rank, why);
 }
 
 /* The transport to a rank: shared memory inside a host; between hosts UCX or MPI, if it is open. */
@@ -140,6 +143,11 @@ static tutti_status_t open_ucx(tutti__comm_t *comm)
 
     if (status != TUTTI_ERR_UNSUPPORTED)
         return status;
+    if (tutti__comm_is_connected(comm->world))
+        return tutti__fail(status,
+                           "the ranks are on several hosts, and communicators from "
+                           "tutti_comm_connect use UCX between hosts: " GET_UCX ". ucx.so: %.240s",
+                           tutti_last_error());
     return tutti__fail(
         status, "the ranks are on several hosts, and %s: " GET_UCX ", or %s. ucx.so: %.240s",
         comm->module == NULL ? "were started without MPI" : "TUTTI_TRANSPORT is ucx",
@@ -173,7 +181,7 @@ static tutti_status_t open_xports(tutti__comm_t *comm)
         if (r != comm->topo->rank)
             status = route(comm, r, &comm->xport[r]);
     status = tutti__boot_agree(comm->boot, status);
-    if (status == TUTTI_OK && comm->topo->nhosts > 1 && comm->world == comm)
+    if (status == TUTTI_OK && comm->topo->nhosts > 1 && tutti__comm_is_world(comm))
         TUTTI__LOG(TUTTI__LOG_INFO, "messages between hosts: %s",
                    comm->mpi != NULL ? comm->mpi->ops->name : "shm");
     return status;
@@ -216,7 +224,9 @@ static void prepare_calls(tutti__comm_t *comm)
                                          .rank = comm->topo->rank,
                                          .size = comm->topo->size,
                                          .spins = !comm->topo->oversubscribed,
-                                         .is_group = comm->world_rank != NULL };
+                                         .where = comm->world_rank != NULL         ? "a group"
+                                                  : tutti__comm_is_connected(comm) ? comm->name.text
+                                                                                   : NULL };
     tutti__pairs_init(&state->pairs, &state->calls);
     tutti__operation_init(&state->op, &state->calls, 0, &state->pairs);
     state->cached.is_off = comm->exec.device != NULL || comm->lone.ops != NULL;
@@ -270,8 +280,8 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
     status = check_algorithms(comm, association);
     status = tutti__boot_agree(comm->boot, status);
     if (status == TUTTI_OK)
-        status =
-            tutti__watch_open(comm->boot, comm->machine, conf, comm->world != comm, &comm->watch);
+        status = tutti__watch_open(comm->boot, comm->machine, conf, !tutti__comm_is_world(comm),
+                                   &comm->watch);
     if (status != TUTTI_OK)
         return status;
     prepare_calls(comm);
@@ -374,7 +384,7 @@ static tutti_status_t open_made(tutti__comm_t *comm, tutti__comm_t **ret_comm)
         tutti__comm_close(comm);
         return status;
     }
-    TUTTI__LOG(comm->world == comm ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
+    TUTTI__LOG(tutti__comm_is_world(comm) ? TUTTI__LOG_INFO : TUTTI__LOG_DEBUG,
                "rank %u of %u, host %u of %u, %s", comm->topo->rank, comm->topo->size,
                comm->topo->host_of[comm->topo->rank], comm->topo->nhosts,
                !comm->topo->oversubscribed ? "spins while it waits"
@@ -396,6 +406,22 @@ tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_modu
     return open_made(comm, ret_comm);
 }
 
+tutti_status_t tutti__comm_open_connected(const tutti__meet_t *meet, const tutti__conf_t *conf,
+                                          const tutti__comm_name_t *name, tutti__comm_t **ret_comm)
+{
+    tutti_status_t status;
+    tutti__comm_t *comm;
+
+    assert(name->text[0] != '\0');
+    status = make(meet, NULL, conf, &comm);
+    if (status != TUTTI_OK)
+        return status;
+    comm->world = comm;
+    comm->name = *name;
+    comm->meet.comm_name = comm->name.text;
+    return open_made(comm, ret_comm);
+}
+
 tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__comm_t *parent,
                                      uint32_t *world_rank, tutti__comm_t **ret_comm)
 {
@@ -410,6 +436,8 @@ tutti_status_t tutti__comm_open_part(const tutti__meet_t *meet, const tutti__com
     comm->world = parent->world;
     comm->world_rank = world_rank;
     comm->meet.world_rank = world_rank;
+    if (tutti__comm_is_connected(comm->world))
+        comm->meet.comm_name = comm->world->name.text;
     return open_made(comm, ret_comm);
 }
 

@@ -15,6 +15,12 @@
 
 typedef struct tutti__comm tutti__comm_t;
 
+/* The name of a communicator from tutti_comm_connect in messages. */
+#define TUTTI__COMM_PREFIX 40 /* characters of the store's prefix that it has at most */
+typedef struct {
+    char text[TUTTI__COMM_PREFIX + 24]; /* "communicator 'PREFIX'"; "": no such communicator */
+} tutti__comm_name_t;
+
 struct tutti__comm {
     tutti_comm_t *handle;  /* the program's handle */
     unsigned generation;   /* see base/forked.h */
@@ -36,13 +42,27 @@ struct tutti__comm {
     tutti__exec_env_t exec;
 
     /* A world and its groups. tutti_comm_split and tutti_comm_create make groups of the world and
-       of other groups. A group shares only the world's MPI. */
-    tutti__comm_t *world; /* itself, if this is a world */
-    uint32_t *world_rank; /* [size] ranks in the world; NULL: the same */
+       of other groups. A group shares only the world's MPI. A communicator from tutti_comm_connect
+       is a world as well, with a name and without MPI. */
+    tutti__comm_t *world;    /* itself, if this is a world */
+    tutti__comm_name_t name; /* of a connected communicator; "" in its groups */
+    uint32_t *world_rank;    /* [size] ranks in the world; NULL: the same */
 };
 
 /* The program's communicators. */
 extern tutti__handles_t tutti__comms;
+
+/* Is it a communicator from tutti_comm_connect? */
+static inline int tutti__comm_is_connected(const tutti__comm_t *comm)
+{
+    return comm->name.text[0] != '\0';
+}
+
+/* Is it the communicator of tutti_init? */
+static inline int tutti__comm_is_world(const tutti__comm_t *comm)
+{
+    return comm->world == comm && !tutti__comm_is_connected(comm);
+}
 
 /* Report why a handle is not a communicator. */
 tutti_status_t tutti__comm_wrong(const tutti_comm_t *handle);

@@ -4,7 +4,8 @@
  *
  * As with all shared settings, rank 0's files are used: rank 0 reads them once, when the world is
  * made, and sends their texts. A group takes the texts of its world, since the files may have
- * changed, and proves the schedules for its own ranks.
+ * changed, and proves the schedules for its own ranks. So does a communicator from
+ * tutti_comm_connect, which reads the files again.
  */
 #include "api/comm_state.h"
 
@@ -22,7 +23,7 @@ static tutti_status_t take(tutti__comm_t *comm, uint32_t i)
     if (status != TUTTI_OK)
         return status;
     status = tutti__file_take(file, is_group ? comm->world->files->file[i].text : file->text,
-                              &comm->shape, comm->topo->rank, is_group, credits);
+                              &comm->shape, comm->topo->rank, !tutti__comm_is_world(comm), credits);
     return tutti__boot_agree(comm->boot, status);
 }
 

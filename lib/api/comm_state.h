@@ -22,6 +22,7 @@ struct tutti__comm_state {
     tutti__cached_t cached;
     tutti__cache_t cache, device_cache; /* device_cache: only with a device */
     int is_stopped;                     /* no callback of its engine runs any more */
+    atomic_int is_taken;                /* a connected communicator: a thread is freeing it */
     uint32_t groupings;                 /* splits and creates so far; equal on all ranks */
 
     tutti__mutex_t parts_lock;
@@ -42,6 +43,9 @@ static inline tutti__comm_state_t *tutti__comm_state(tutti__comm_t *comm)
  */
 tutti_status_t tutti__comm_open(const tutti__meet_t *meet, const tutti__mpi_module_t *module,
                                 const tutti__conf_t *conf, tutti__comm_t **ret_comm);
+/* The same for tutti_comm_connect. */
+tutti_status_t tutti__comm_open_connected(const tutti__meet_t *meet, const tutti__conf_t *conf,
+                                          const tutti__comm_name_t *name, tutti__comm_t **ret_comm);
 /*
  * The same for a part of the ranks of `parent`, with the parent's settings.
  *

@@ -14,12 +14,16 @@ libtutti_all_la_SOURCES += \
     %reldir%/comm_files.c \
     %reldir%/comm_query.c \
     %reldir%/comm_state.h \
+    %reldir%/connected.c \
+    %reldir%/connected.h \
     %reldir%/cuda.c \
     %reldir%/groups.c \
     %reldir%/info.c \
     %reldir%/info.h \
     %reldir%/memory.c \
     %reldir%/ops.c \
+    %reldir%/options.c \
+    %reldir%/options.h \
     %reldir%/parts.c \
     %reldir%/request.c \
     %reldir%/sides.c \

@@ -3,7 +3,7 @@
  * The list of a world's parts, and their end: tutti_comm_free, or the world's end. Several threads
  * may add, free and walk through parts at the same time (help.c).
  */
-#include "api/comm_state.h"
+#include "api/connected.h"
 
 #include "base/status.h"
 
@@ -47,6 +47,10 @@ tutti_status_t tutti_comm_free(tutti_comm_t *handle)
         return status;
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a callback must not call tutti_comm_free");
+    if (tutti__comm_is_connected(comm)) {
+        tutti__connect_free(comm);
+        return TUTTI_OK;
+    }
     if (comm->world == comm)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "the world is ended by tutti_finalize, not by tutti_comm_free");

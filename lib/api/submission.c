@@ -20,7 +20,7 @@ enum {
     CALL_V0 = 112
 };
 TUTTI__GROWN_VERSION(tutti_async_options_t, postscale, OPTIONS_V0);
-TUTTI__GROWN_VERSION(tutti_async_options_t, reserved, OPTIONS_V1);
+TUTTI__GROWN_VERSION(tutti_async_options_t, timeout_ms, OPTIONS_V1);
 TUTTI__GROWN_TODAY(tutti_async_options_t, OPTIONS_V1);
 TUTTI__GROWN_VERSION(tutti_call_t, options, CALL_V0);
 TUTTI__GROWN_TODAY(tutti_call_t, CALL_V0);
@@ -43,13 +43,14 @@ static tutti_status_t read_options(const tutti_async_options_t *user, tutti__ent
     status = tutti__grown_read(&options_grown, user, &options);
     if (status != TUTTI_OK)
         return status;
-    if (options.reserved != 0 || (options.callback_info != 0 && options.callback_info != 1))
+    if (options.timeout_ms < 0 || (options.callback_info != 0 && options.callback_info != 1))
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->%s is %d",
-                           options.reserved != 0 ? "reserved" : "callback_info",
-                           options.reserved != 0 ? options.reserved : options.callback_info);
+                           options.timeout_ms < 0 ? "timeout_ms" : "callback_info",
+                           options.timeout_ms < 0 ? options.timeout_ms : options.callback_info);
     entry->callback = options.callback;
     entry->callback_arg = options.callback_arg;
     entry->callback_info = options.callback_info;
+    entry->timeout_ms = (uint32_t)options.timeout_ms;
     if (options.prescale != 0)
         call->prescale = options.prescale;
     if (options.postscale != 0)
@@ -76,16 +77,33 @@ static tutti_status_t check_later(const tutti__call_t *call, int *ret_later)
     return TUTTI_OK;
 }
 
+/* Without a name, calls are matched by their order. */
+static tutti_status_t check_name(const tutti__entry_t *entry)
+{
+    if (entry->name == NULL && entry->call.kind == TUTTI_CALL_SENDRECV)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "name is NULL: a sendrecv needs a name; without one, use a send and a "
+                           "receive");
+    if (entry->name == NULL && entry->counts_later)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "name is NULL: %s with recvcounts NULL needs a name",
+                           tutti__call_name(entry->call.kind));
+    if (entry->name != NULL && tutti__engine_owns_name(entry->name))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "the name '%s' is one that the library gives to calls without a name",
+                           entry->name);
+    return TUTTI_OK;
+}
+
 static tutti_status_t check_entry(const tutti__comm_t *comm, tutti__entry_t *entry,
                                   const tutti_async_options_t *options)
 {
-    tutti_status_t status;
+    tutti_status_t status = read_options(options, entry);
 
-    if (entry->name == NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "name is NULL");
-    status = read_options(options, entry);
     if (status == TUTTI_OK)
         status = check_later(&entry->call, &entry->counts_later);
+    if (status == TUTTI_OK)
+        status = check_name(entry);
     return status == TUTTI_OK ? tutti__call_check(comm, &entry->call, entry->counts_later) : status;
 }
 

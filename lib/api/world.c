@@ -2,8 +2,9 @@
 /* tutti_init, tutti_finalize, tutti_world, tutti_abort: the communicator of all ranks. Unique
    ids. */
 #include "api/comm_state.h"
+#include "api/connected.h"
+#include "api/options.h"
 
-#include "base/grown.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -12,67 +13,20 @@
 
 #include <string.h>
 
-/* Sizes by version; a released one never changes. See base/grown.h. */
-enum {
-    OPTIONS_V0 = 24,
-    OPTIONS_V1 = 48
-};
-TUTTI__GROWN_VERSION(tutti_options_t, mpi_comm, OPTIONS_V0);
-TUTTI__GROWN_VERSION(tutti_options_t, nranks, OPTIONS_V1);
-TUTTI__GROWN_TODAY(tutti_options_t, OPTIONS_V1);
-
-static const size_t options_sizes[] = { OPTIONS_V0, OPTIONS_V1 };
-static const tutti__grown_t options_grown =
-    TUTTI__GROWN("options", "TUTTI_OPTIONS_INIT", options_sizes);
-
 /* Protects `world` while it is made and ended. */
 static tutti__mutex_t world_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_WORLD);
 static tutti_comm_t *_Atomic world;
 
-static tutti_status_t read_options(const tutti_options_t *user, tutti_options_t *ret_options)
-{
-    tutti_options_t options = TUTTI_OPTIONS_INIT;
-    tutti_status_t status;
-
-    if (user != NULL) {
-        status = tutti__grown_read(&options_grown, user, &options);
-        if (status != TUTTI_OK)
-            return status;
-        if (options.reserved != 0)
-            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options->reserved is not 0");
-        if (options.api_version >> 16 != TUTTI_VERSION_MAJOR)
-            return tutti__fail(TUTTI_ERR_ABI, "the program was built for version %x, this is %x",
-                               options.api_version, tutti_version());
-    }
-    *ret_options = options;
-    return TUTTI_OK;
-}
-
-/* With unique_id or store: check the other options, and settings that would contradict. */
+/* With unique_id or store: settings that would contradict. */
 static tutti_status_t check_told(const tutti_options_t *options, const tutti__conf_t *conf)
 {
-    const char *what = options->unique_id != NULL ? "options->unique_id" : "options->store";
+    tutti_status_t status = tutti__options_check_ranks(options);
 
-    if (options->unique_id == NULL && options->store == NULL) {
-        if (options->rank != 0 || options->nranks != 0)
-            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                               "options->rank and nranks are for unique_id and store, which are "
-                               "NULL");
-        return TUTTI_OK;
-    }
-    if (options->unique_id != NULL && options->store != NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
-                           "options has both a unique_id and a store; one is enough");
-    if (options->mpi_comm != NULL)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options has both an mpi_comm and %s", what);
-    if (options->nranks < 1 || options->rank < 0 || options->rank >= options->nranks)
-        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "options: there is no rank %d, nranks is %d",
-                           options->rank, options->nranks);
-    if (conf->boot[0] != '\0')
+    if (status == TUTTI_OK && tutti__options_have_place(options) && conf->boot[0] != '\0')
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "TUTTI_BOOT=%s conflicts with %s, which the program has set", conf->boot,
-                           what);
-    return TUTTI_OK;
+                           options->unique_id != NULL ? "options->unique_id" : "options->store");
+    return status;
 }
 
 static tutti_status_t meet_others(const tutti_options_t *options, const tutti__conf_t *conf,
@@ -102,6 +56,7 @@ static tutti_status_t open_world(const tutti_options_t *options, tutti__comm_t *
     tutti__log_setup((tutti__log_level_t)conf.log_level, -1);
     if (!tutti__reduce_force(conf.isa))
         return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ISA=%s is not on this machine", conf.isa);
+    tutti__options_apply(options, &conf);
     status = meet_others(options, &conf, &meet, &module);
     explicit_bzero(conf.job_secret, sizeof(conf.job_secret)); /* conf lives as long as the world */
     if (status != TUTTI_OK)
@@ -114,7 +69,7 @@ tutti_status_t tutti_init(const tutti_options_t *user)
 {
     tutti_options_t options;
     tutti__comm_t *comm = NULL;
-    tutti_status_t status = read_options(user, &options);
+    tutti_status_t status = tutti__options_read(user, &options);
 
     if (status != TUTTI_OK)
         return status;
@@ -144,7 +99,7 @@ tutti_status_t tutti_finalize(void)
     /* In a forked child this is the parent's world, which is not touched. */
     if (handle != NULL && tutti__comm_of(handle, &comm) == TUTTI_OK)
         tutti__comm_close(comm);
-    tutti__id_end_all();
+    tutti__connect_end_ids();
     tutti__mutex_unlock(&world_lock);
     return TUTTI_OK;
 }

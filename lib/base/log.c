@@ -31,6 +31,16 @@ void tutti__log_setup(tutti__log_level_t level, int rank)
     atomic_store_explicit(&log_rank, rank, memory_order_relaxed);
 }
 
+void tutti__log_offer(tutti__log_level_t level, int rank)
+{
+    int none = -1;
+
+    if (rank < 0 ? atomic_load_explicit(&log_rank, memory_order_relaxed) < 0
+                 : atomic_compare_exchange_strong_explicit(
+                       &log_rank, &none, rank, memory_order_relaxed, memory_order_relaxed))
+        atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
+}
+
 int tutti__log_on(tutti__log_level_t level)
 {
     return (int)level <= atomic_load_explicit(&log_level, memory_order_relaxed);

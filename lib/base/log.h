@@ -27,6 +27,9 @@ typedef enum {
 
 /* Set the process's level, and the rank shown in each line (-1: not known yet). Any thread. */
 void tutti__log_setup(tutti__log_level_t level, int rank);
+/* The same, unless a rank is shown already: a communicator that is not the world leaves the log to
+   the world, or to the first communicator. */
+void tutti__log_offer(tutti__log_level_t level, int rank);
 int tutti__log_on(tutti__log_level_t level);
 void tutti__log_write(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINTF(2, 3);
 

@@ -369,20 +369,28 @@ tutti_status_t tutti__boot_agree(tutti__boot_t *boot, tutti_status_t mine)
 
 uint32_t tutti__boot_world_rank(const tutti__boot_t *boot, uint32_t rank, int *ret_is_group)
 {
-    *ret_is_group = boot != NULL && boot->meet.world_rank != NULL;
+    *ret_is_group = 0;
+    if (boot != NULL && boot->meet.world_rank != NULL)
+        *ret_is_group = boot->meet.comm_name != NULL ? 2 : 1;
     return *ret_is_group ? boot->meet.world_rank[rank] : rank;
 }
 
 const char *tutti__boot_rank_name(const tutti__boot_t *boot, uint32_t rank)
 {
-    static _Thread_local char texts[4][64];
+    static _Thread_local char texts[4][128];
     static _Thread_local unsigned turn;
     char *text = texts[turn++ % 4];
+    const char *name = boot != NULL ? boot->meet.comm_name : NULL;
     int is_group;
     uint32_t world_rank = tutti__boot_world_rank(boot, rank, &is_group);
 
-    if (is_group)
+    if (is_group && name != NULL)
+        snprintf(text, sizeof(texts[0]), "rank %u of the group (rank %u of %s)", rank, world_rank,
+                 name);
+    else if (is_group)
         snprintf(text, sizeof(texts[0]), "rank %u of the group (world rank %u)", rank, world_rank);
+    else if (name != NULL)
+        snprintf(text, sizeof(texts[0]), "rank %u of %s", rank, name);
     else
         snprintf(text, sizeof(texts[0]), "rank %u", rank);
     return text;

@@ -48,6 +48,8 @@ typedef struct {
     void (*close)(void *ctx);
     const uint32_t *world_rank; /* [size] of a group: its ranks in the world, until the communicator
                                    ends; NULL: this is the world */
+    const char *comm_name; /* of a communicator from tutti_comm_connect, also in its groups: its
+                              name for messages, until the communicator ends; NULL: the world */
 } tutti__meet_t;
 
 void tutti__meet_self(tutti__meet_t *ret_meet);
@@ -130,11 +132,13 @@ typedef struct {
    epoll_wait of 0 ms. */
 tutti_status_t tutti__side_poll(tutti__boot_t *boot, const tutti__side_events_t *events);
 
-/* A rank's name for messages: "rank 3", or "rank 1 of the group (world rank 3)". boot: of the
-   rank's communicator; NULL: of the world. The text is valid until this thread's fourth call after
-   this one. Any thread. */
+/* A rank's name for messages: "rank 3", or "rank 1 of the group (world rank 3)"; if it was
+   connected by tutti_comm_connect, "rank 3 of communicator 'PREFIX'". boot: of the rank's
+   communicator; NULL: of the world. The text is valid until this thread's fourth call after this
+   one. Any thread. */
 const char *tutti__boot_rank_name(const tutti__boot_t *boot, uint32_t rank);
-/* The rank's number in the world. *ret_is_group: 1 if this may differ from `rank`. */
+/* The rank's number in the world. *ret_is_group: 1 if this may differ from `rank`; 2: in the same
+   way, but the world is a communicator from tutti_comm_connect. */
 uint32_t tutti__boot_world_rank(const tutti__boot_t *boot, uint32_t rank, int *ret_is_group);
 
 /* An epoll descriptor that is readable when tutti__side_poll has something to do. The engine adds

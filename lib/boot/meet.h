@@ -72,6 +72,8 @@ tutti_status_t tutti__meet_id(const tutti_unique_id_t *bytes, const tutti__conf_
                               uint32_t rank, uint32_t size, tutti__meet_t *ret_meet);
 tutti_status_t tutti__meet_store(const tutti_store_t *store, const tutti__conf_t *conf,
                                  uint32_t rank, uint32_t size, tutti__meet_t *ret_meet);
+/* Is the caller's structure complete? */
+tutti_status_t tutti__store_check(const tutti_store_t *store);
 /* Meet by the variables of env:// or of a launcher; the job is complete. */
 tutti_status_t tutti__meet_job(const tutti__conf_t *conf, const tutti__conf_job_t *job,
                                tutti__meet_t *ret_meet);

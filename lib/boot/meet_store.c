@@ -54,6 +54,13 @@ static tutti_status_t read_store(const tutti_store_t *user, tutti_store_t *store
     return TUTTI_OK;
 }
 
+tutti_status_t tutti__store_check(const tutti_store_t *user)
+{
+    tutti_store_t store;
+
+    return read_store(user, &store);
+}
+
 static tutti_status_t host(const tutti_store_t *store, const char *key, const tutti__conf_t *conf,
                            uint32_t size, tutti__meet_t *ret_meet)
 {

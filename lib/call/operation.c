@@ -26,7 +26,9 @@ void tutti__operation_init(tutti__operation_t *op, const tutti__call_env_t *env,
     op->lane = lane;
     op->pairs = pairs;
     for (uint32_t r = 0; r < env->exec->size && env->exec->xport != NULL; r++)
-        op->may_be_far |= r != env->exec->rank && is_polled(env->exec->xport[r]);
+        if (r != env->exec->rank && is_polled(env->exec->xport[r]))
+            op->far = env->exec->xport[r];
+    op->may_be_far = op->far != NULL;
     tutti__run_init(&op->run, env->exec, lane);
 }
 
@@ -321,6 +323,12 @@ static int is_barred(const tutti__operation_t *op)
     for (uint32_t r = 0; r < exec->size && op->env->shape->nhosts > 1; r++)
         barred |= r != exec->rank && !exec->xport[r]->ops->may_progress(exec->xport[r], is_own);
     return barred;
+}
+
+int tutti__operation_is_barred(const tutti__operation_t *op)
+{
+    return TUTTI__UNLIKELY(op->far != NULL) &&
+           !op->far->ops->may_progress(op->far, tutti__thread_is_own());
 }
 
 static tutti_status_t step_counts(tutti__operation_t *op)

@@ -82,15 +82,16 @@ struct tutti__operation {
     const tutti__call_t *asked; /* valid until the end; NULL: a collective of the library's own */
     const tutti__call_t *call;  /* what runs: asked, or its form in other buffers */
     const tutti__call_with_t *with;
-    tutti__hint_t hint; /* while AGAIN: what the operation waits for */
-    int is_common;      /* after an error: see call_inside.h */
-    int is_zero;        /* COUNTS: this rank makes a zero contribution */
-    int polls;          /* only polling advances it: MPI, or a device */
-    int may_be_far;     /* set once: some transports advance only when polled */
-    int has_far;        /* its run uses a transport that only polling advances, and no word shows */
-    int has_compared;   /* all ranks have the same call */
-    uint64_t left_ns;   /* since when it waits for a rank that has left, over a polled transport */
-    size_t bytes;       /* cost of the run for the stepping thread */
+    tutti__hint_t hint;  /* while AGAIN: what the operation waits for */
+    int is_common;       /* after an error: see call_inside.h */
+    int is_zero;         /* COUNTS: this rank makes a zero contribution */
+    int polls;           /* only polling advances it: MPI, or a device */
+    int may_be_far;      /* set once: some transports advance only when polled */
+    tutti__xport_t *far; /* set once: one of these, or NULL */
+    int has_far;      /* its run uses a transport that only polling advances, and no word shows */
+    int has_compared; /* all ranks have the same call */
+    uint64_t left_ns; /* since when it waits for a rank that has left, over a polled transport */
+    size_t bytes;     /* cost of the run for the stepping thread */
 
     tutti__run_t run;
     tutti__exec_call_t exec;
@@ -145,6 +146,9 @@ int tutti__operation_awaits_left(tutti__operation_t *op);
 /* Give up; does nothing at the end. After a common error this only cleans up. Otherwise the
    communicator has ended, and no buffer of the call is touched any more. */
 void tutti__operation_cancel(tutti__operation_t *op);
+
+/* May the calling thread not drive all transports? */
+int tutti__operation_is_barred(const tutti__operation_t *op);
 
 /* Changes with all progress that no shared word shows. */
 uint32_t tutti__operation_moves(const tutti__operation_t *op);

@@ -117,13 +117,16 @@ static void submit(tutti__agreement_t *a, tutti__request_t *request)
     tutti__agree_submit(a->agree, name, bytes, &m, request->phase == 0 ? &request->group : &alone);
 }
 
-void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first)
+void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first, int only_ordered)
 {
     tutti__request_t *next;
 
     for (tutti__request_t *request = first; request != NULL; request = next) {
         next = request->next;
-        submit(a, request);
+        if (request->ordered)
+            tutti__lanes_add_ordered(a->lanes, request);
+        else if (!only_ordered)
+            submit(a, request);
     }
 }
 
@@ -242,6 +245,7 @@ static void joined(void *owner, uint32_t last_rank)
 
     tutti__mutex_lock(&a->pending->lock);
     join = a->pending->join;
+    tutti__nameless_restart(&a->pending->nameless);
     tutti__mutex_unlock(&a->pending->lock);
     if (join == NULL)
         return;

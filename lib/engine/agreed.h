@@ -18,8 +18,9 @@ typedef struct {
 tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env_t *env,
                                   tutti__pending_t *pending, tutti__lanes_t *lanes);
 void tutti__agreed_close(tutti__agreement_t *a);
-/* Announce the requests of a list. */
-void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first);
+/* Announce the requests of a list; ordered ones enter their lane. only_ordered: leave the others
+   alone. */
+void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first, int only_ordered);
 /* Rank 0: put agreed tensors into buckets. 1: there were some. */
 int tutti__agreed_step(tutti__agreement_t *a);
 /* Forget everything that is not in a lane. */

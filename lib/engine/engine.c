@@ -118,7 +118,10 @@ static tutti_status_t open_parts(tutti__engine_t *e, tutti__owned_t *own)
                                              .lanes = &own->lanes,
                                              .signals = &e->signals };
     own->stalls.agreed = &own->agreed;
-    status = tutti__events_open(&e->events, e->env.exec->device);
+    status =
+        tutti__nameless_open(&e->pending.nameless, e->rank, e->size, e->env.exec->device == NULL);
+    if (status == TUTTI_OK)
+        status = tutti__events_open(&e->events, e->env.exec->device);
     if (status == TUTTI_OK && e->env.exec->device != NULL)
         status = tutti__semaphore_open(&own->semaphores);
     own->lanes.awaits_input = e->has_semaphores = own->semaphores.words != NULL;

@@ -62,8 +62,9 @@ void tutti__engine_close(tutti__engine_t *engine);
    caller's data are complete when the present work of the call's stream is; has_stream 0: they are
    complete. */
 typedef struct {
-    const char *name;
+    const char *name; /* NULL: matched by order, see nameless.h */
     tutti__call_t call;
+    uint32_t timeout_ms;       /* the request's own deadline; 0: none */
     int counts_later;          /* recvcounts is NULL, and the engine determines it */
     tutti_callback_t callback; /* or NULL */
     void *callback_arg;
@@ -75,10 +76,14 @@ typedef struct {
  *
  * ret_requests  [nentries]
  *
- * INVALID_ARGUMENT: a name is too long, empty, pending, or used twice.
+ * INVALID_ARGUMENT: a name is too long, empty, pending, or used twice; or only some of several
+ * calls have names.
  */
 tutti_status_t tutti__engine_submit(tutti__engine_t *engine, const tutti__entry_t *entries,
                                     size_t nentries, tutti_request_t **ret_requests);
+
+/* Is this a name that the engine gives to calls without one? */
+int tutti__engine_owns_name(const char *name);
 
 /* Persistent requests. */
 tutti_status_t tutti__engine_create(tutti__engine_t *engine, const tutti__entry_t *entry,
@@ -118,8 +123,8 @@ int tutti__engine_in_callback(void);
 /* For warnings: "an allreduce of 8 elements of float32, sum". size: number of ranks. Any thread. */
 void tutti__engine_call_text(uint32_t size, const tutti__call_t *call, char *text, size_t bytes);
 
-/* help.c: a thread that waits does the work that the own threads of the world's engines may not do.
-   Any thread that may drive all transports. */
+/* help.c: a thread that waits does the work that the own threads of the process's engines may not
+   do. Any thread that may drive all transports. */
 void tutti__engine_help_others(tutti__engine_t *engine);
 
 /* Does each local rank have a processor, so that waiting threads may spin? */

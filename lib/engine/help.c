@@ -8,10 +8,20 @@
  * or another communicator. Then it would wait for its own work (node/nccl/nccl.h: every rank
  * continues to step all lanes).
  *
- * A thread that waits for a request does the same for the other communicators. Otherwise two ranks
- * that wait for requests of two communicators, in different orders, would wait for each other.
+ * A thread that waits for a request does the same for all communicators of the process that need
+ * it. Otherwise two ranks that wait for requests of two communicators, in different orders, would
+ * wait for each other. A communicator from tutti_comm_connect needs no such help, since it never
+ * uses MPI, but its waiting threads help the world.
  */
 #include "engine/steps.h"
+
+#include "base/forked.h"
+
+/* Protects `limited`. Its holder waits for no rank. */
+static tutti__mutex_t limited_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_LIMITED);
+/* The world whose own thread may not drive all transports, which is that of tutti_init, over MPI;
+   usually NULL. Changed under the lock; read without it to find out whether there is one. */
+static tutti__engine_t *_Atomic limited;
 
 /* The transport to another host; NULL: there is one host. */
 static tutti__xport_t *far_of(const tutti__engine_t *e)
@@ -24,13 +34,34 @@ static tutti__xport_t *far_of(const tutti__engine_t *e)
     return NULL;
 }
 
+static void open_world(tutti__engine_t *e)
+{
+    /* The world's hosts count: a launch of a group of one host may be behind the world's. */
+    e->far = far_of(e);
+    if (e->far == NULL || e->far->ops->may_progress(e->far, 1))
+        return;
+    tutti__mutex_lock(&limited_lock);
+    if (atomic_load(&limited) == NULL || atomic_load(&limited)->generation != e->generation)
+        atomic_store(&limited, e);
+    tutti__mutex_unlock(&limited_lock);
+}
+
+static void close_world(const tutti__engine_t *e)
+{
+    if (e->far == NULL)
+        return;
+    tutti__mutex_lock(&limited_lock);
+    if (atomic_load(&limited) == e)
+        atomic_store(&limited, NULL);
+    tutti__mutex_unlock(&limited_lock);
+}
+
 void tutti__help_open(tutti__engine_t *e)
 {
     e->world = e->env.world != NULL ? e->env.world : e;
     tutti__mutex_init(&e->groups_lock, TUTTI__LOCK_PARTS);
-    /* The world's hosts count: a launch of a group of one host may be behind the world's. */
     if (e->world == e) {
-        e->far = far_of(e);
+        open_world(e);
         return;
     }
     tutti__mutex_lock(&e->world->groups_lock);
@@ -41,6 +72,8 @@ void tutti__help_open(tutti__engine_t *e)
 
 void tutti__help_close(tutti__engine_t *e)
 {
+    if (e->world == e)
+        close_world(e);
     if (e->world != NULL && e->world != e) {
         tutti__engine_t **at = &e->world->groups;
 
@@ -53,12 +86,8 @@ void tutti__help_close(tutti__engine_t *e)
     tutti__mutex_destroy(&e->groups_lock);
 }
 
-void tutti__engine_help_others(tutti__engine_t *e)
+static void help_world(tutti__engine_t *world)
 {
-    tutti__engine_t *world = e->world;
-
-    if (TUTTI__LIKELY(world->far == NULL || world->far->ops->may_progress(world->far, 1)))
-        return;
     tutti__engine_help(world);
     /* The holder of the lock adds or removes a group, and waits for no rank while it does so. */
     if (!tutti__mutex_trylock(&world->groups_lock))
@@ -66,4 +95,28 @@ void tutti__engine_help_others(tutti__engine_t *e)
     for (tutti__engine_t *group = world->groups; group != NULL; group = group->next_group)
         tutti__engine_help(group);
     tutti__mutex_unlock(&world->groups_lock);
+}
+
+static void help_limited(const tutti__engine_t *own)
+{
+    tutti__engine_t *world;
+
+    if (!tutti__mutex_trylock(&limited_lock))
+        return;
+    world = atomic_load(&limited);
+    /* A forked child finds its parent's. */
+    if (world != NULL && world != own && world->generation == tutti__fork_generation())
+        help_world(world);
+    tutti__mutex_unlock(&limited_lock);
+}
+
+void tutti__engine_help_others(tutti__engine_t *e)
+{
+    tutti__engine_t *world = e->world, *other;
+
+    if (TUTTI__UNLIKELY(world->far != NULL && !world->far->ops->may_progress(world->far, 1)))
+        help_world(world);
+    other = atomic_load_explicit(&limited, memory_order_relaxed);
+    if (TUTTI__UNLIKELY(other != NULL && other != world))
+        help_limited(world);
 }

@@ -2,13 +2,19 @@
 /*
  * Lanes: buckets in flight.
  *
- * Bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank. So ranks
- * never wait for each other in different orders. A bucket of one tensor runs on the user's buffers;
- * several tensors are one call in the lane's memory (fuse.c). If ranks do not know each other's
- * counts, the ranks first exchange them in the same lane. Each lane steps one operation (call/).
+ * Agreed bucket k runs in lane 1 + k mod 4, after its predecessor in that lane, on every rank. So
+ * ranks never wait for each other in different orders. A bucket of one tensor runs on the user's
+ * buffers; several tensors are one call in the lane's memory (fuse.c). If ranks do not know each
+ * other's counts, the ranks first exchange them in the same lane. Each lane steps one operation
+ * (call/).
  *
  * A bucket whose work is all queued on a device leaves its lane before this work is complete
  * (completion.c).
+ *
+ * The ordered lane has calls without a name, one by one, in the order in which this rank submits
+ * them. They are not agreed on: the ranks compare each of them as a direct call, in the lane.
+ * Rejected: lane 0, in one order with direct calls. A direct call would then have to look for
+ * ordered calls before it, and its stores would have to ring doorbells, which costs a fence each.
  *
  * A run on a device requires that every rank keeps stepping all lanes that it has started (see
  * node/nccl/nccl.h). While there is such a run, `polling` keeps the thread awake, and the thread
@@ -35,6 +41,10 @@ static void open_caches(tutti__lanes_t *lanes)
     tutti__cache_init(&lanes->cache, lanes->env->shape, lanes->env->exec->rank, conf->algorithm,
                       conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
                       conf->check ? (uint32_t)conf->credits : 0);
+    tutti__cache_init(&lanes->ordered_cache, lanes->env->shape, lanes->env->exec->rank,
+                      conf->algorithm,
+                      conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__ANY_ASSOCIATION,
+                      conf->check ? (uint32_t)conf->credits : 0);
     tutti__cache_init(&lanes->device_cache, lanes->env->shape, lanes->env->exec->rank,
                       conf->algorithm, lanes->cache.association, lanes->cache.prove);
     tutti__cache_for_device(
@@ -59,8 +69,13 @@ void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
                                         .cache = &lanes->cache,
                                         .device_cache = &lanes->device_cache,
                                         .is_agreed = 1 };
+    lanes->ordered_calls = lanes->calls;
+    lanes->ordered_calls.cache = &lanes->ordered_cache;
+    lanes->ordered_calls.is_agreed = 0;
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
-        tutti__operation_init(&lanes->lane[i].op, &lanes->calls, i, NULL);
+        tutti__operation_init(&lanes->lane[i].op,
+                              i == TUTTI__ORDERED_LANE ? &lanes->ordered_calls : &lanes->calls, i,
+                              NULL);
         lanes->lane[i].arena = env->machine->arena;
     }
     open_caches(lanes);
@@ -92,7 +107,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
     tutti__completion_clear(&lanes->completions);
     if (before >= 0)
         tutti__device_leave(lanes->env->exec->device, before);
-    lanes->in_flight = lanes->on_device = 0;
+    lanes->in_flight = lanes->on_device = lanes->ordered = 0;
     atomic_store(&lanes->signals->polling, 0);
 }
 
@@ -105,21 +120,44 @@ void tutti__lanes_close(tutti__lanes_t *lanes)
     }
     assert(lanes->completions.count == 0);
     tutti__cache_fini(&lanes->cache);
+    tutti__cache_fini(&lanes->ordered_cache);
     tutti__cache_fini(&lanes->device_cache);
 }
 
 void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
 {
-    tutti__lane_t *lane = &lanes->lane[1 + bucket->number % (TUTTI__LANES - 1)];
+    tutti__lane_t *lane = &lanes->lane[1 + bucket->number % TUTTI__BUCKET_LANES];
 
     assert((bucket->nrequests == 0) == (bucket->first == NULL));
     assert(lane->last == NULL || lane->last->number < bucket->number ||
-           bucket->number < TUTTI__LANES);
+           bucket->number < TUTTI__BUCKET_LANES + 1);
     for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
         r->lane = (uint8_t)(lane - lanes->lane);
     tutti__bucket_append(&lane->first, &lane->last, bucket);
     lanes->in_flight++;
     lanes->on_device += bucket->on_device;
+}
+
+static int is_ordered(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
+{
+    return lane == &lanes->lane[TUTTI__ORDERED_LANE];
+}
+
+void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request)
+{
+    tutti__lane_t *lane = &lanes->lane[TUTTI__ORDERED_LANE];
+    tutti__bucket_t *bucket = calloc(1, sizeof(*bucket));
+
+    assert(request->ordered && !request->call.on_device);
+    if (bucket == NULL) {
+        tutti__watch_end(lanes->env->watch, TUTTI_ERR_NO_MEMORY, "no memory for a bucket");
+        return;
+    }
+    bucket->number = (uint32_t)request->hash;
+    tutti__bucket_add(bucket, request);
+    request->lane = TUTTI__ORDERED_LANE;
+    tutti__bucket_append(&lane->first, &lane->last, bucket);
+    lanes->ordered++;
 }
 
 /* ---- one bucket ---- */
@@ -183,12 +221,30 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
     return status == TUTTI_OK && is_device ? on_device(lanes, lane, with) : status;
 }
 
+/* A call of the ordered lane is a direct call, but any thread steps it. */
+static tutti_status_t start_ordered(tutti__lane_t *lane)
+{
+    if (tutti__operation_is_barred(&lane->op))
+        return TUTTI__AGAIN;
+    assert(!lane->running && lane->first->nrequests == 1);
+    lane->counting = 0;
+    lane->with = (tutti__call_with_t){ .tag = 0 };
+    lane->call = lane->first->first->call;
+    tutti__operation_start(&lane->op, &lane->call, &lane->with);
+    lane->op.polls = lane->op.may_be_far;
+    lane->op.bytes = tutti__bucket_bytes(lane->first);
+    lane->running = 1;
+    return TUTTI_OK;
+}
+
 /* Start the operation of a lane's first bucket. AGAIN: it cannot start yet. */
 static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__request_t *r = lane->first->first;
     tutti_status_t status;
 
+    if (is_ordered(lanes, lane))
+        return start_ordered(lane);
     if (lane->first->nrequests == 0)
         return TUTTI_OK;
     if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL &&
@@ -214,13 +270,17 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     tutti__bucket_t *bucket = lane->first;
 
-    assert(bucket != NULL && lane->op.at == TUTTI__AT_END && lanes->in_flight > 0);
+    assert(bucket != NULL && lane->op.at == TUTTI__AT_END);
+    assert((is_ordered(lanes, lane) ? lanes->ordered : lanes->in_flight) > 0);
     assert(lanes->on_device >= bucket->on_device);
     lane->first = bucket->next;
     if (lane->first == NULL)
         lane->last = NULL;
     lane->running = 0;
-    lanes->in_flight--;
+    if (is_ordered(lanes, lane))
+        lanes->ordered--;
+    else
+        lanes->in_flight--;
     lanes->on_device -= bucket->on_device;
     return bucket;
 }
@@ -250,6 +310,8 @@ static void refuse(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t st
     if (lane->counting)
         snprintf(text, sizeof(text), "tensor '%.200s': in %s %.200s", r->name,
                  tutti__call_name(r->call.kind), tutti_last_error());
+    else if (is_ordered(lanes, lane))
+        snprintf(text, sizeof(text), "%.100s: %.400s", r->name, tutti_last_error());
     else
         snprintf(text, sizeof(text), "%s", tutti_last_error());
     tutti__operation_cancel(&lane->op);
@@ -344,8 +406,11 @@ static void begin(tutti__lanes_t *lanes, const tutti__bucket_t *bucket)
 /* One step of a lane's operation. If it waits for a rank that has left, a second step decides. */
 static inline tutti_status_t step_operation(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
-    tutti_status_t status = tutti__operation_step(&lane->op);
+    tutti_status_t status;
 
+    if (TUTTI__UNLIKELY(is_ordered(lanes, lane) && tutti__operation_is_barred(&lane->op)))
+        return TUTTI__AGAIN;
+    status = tutti__operation_step(&lane->op);
     if (status == TUTTI__AGAIN && TUTTI__UNLIKELY(tutti__operation_awaits_left(&lane->op)))
         status = tutti__operation_step_left(&lane->op);
     if (TUTTI__UNLIKELY(lane->op.is_certain)) {
@@ -392,6 +457,9 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
 /* NULL: in no lane. */
 static const tutti__lane_t *lane_of(const tutti__lanes_t *lanes, const tutti__request_t *request)
 {
+    /* All requests of the ordered lane wait for what the first one waits for. */
+    if (request->ordered && lanes->lane[TUTTI__ORDERED_LANE].running)
+        return &lanes->lane[TUTTI__ORDERED_LANE];
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         const tutti__bucket_t *bucket = lanes->lane[i].running ? lanes->lane[i].first : NULL;
 
@@ -419,8 +487,9 @@ int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *re
         return 1;
     }
     if (lane != NULL && lane->op.hint.peer >= 0) {
-        snprintf(text, bytes, "%s does not go on",
-                 tutti__boot_rank_name(lanes->env->boot, (uint32_t)lane->op.hint.peer));
+        snprintf(text, bytes, "%s %s",
+                 tutti__boot_rank_name(lanes->env->boot, (uint32_t)lane->op.hint.peer),
+                 request->ordered ? "has not made this call, or does not go on" : "does not go on");
         return 1;
     }
     snprintf(text, bytes, "a peer does not go on");
@@ -464,7 +533,7 @@ static int step_with_device(tutti__lanes_t *lanes, tutti__who_t who, int *ret_le
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
     *ret_left = 0;
-    if (lanes->in_flight == 0 && lanes->completions.count == 0)
+    if (lanes->in_flight == 0 && lanes->ordered == 0 && lanes->completions.count == 0)
         return 0;
     return TUTTI__LIKELY(!tutti__lanes_use_device(lanes)) ? step_lanes(lanes, who, ret_left)
                                                           : step_with_device(lanes, who, ret_left);

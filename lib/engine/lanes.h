@@ -13,7 +13,8 @@ typedef enum {
     TUTTI__STEP_THREAD /* the library's own thread */
 } tutti__who_t;
 
-/* The engine's lanes are 1 to TUTTI__LANES - 1; entry 0 is unused. */
+/* The engine's lanes are 1 to TUTTI__LANES - 1; entry 0 is unused. In the ordered lane each bucket
+   has one request. */
 typedef struct {
     tutti__operation_t op;
     tutti__bucket_t *first, *last; /* first: in flight, if running */
@@ -35,19 +36,24 @@ struct tutti__lanes {
     tutti__signals_t *signals;
     tutti__agree_t *agree; /* set with the agreement */
     int awaits_input;      /* streams may wait on semaphores */
-    uint32_t in_flight;    /* buckets in all lanes */
+    uint32_t in_flight;    /* agreed buckets in lanes */
+    uint32_t ordered;      /* requests in the ordered lane */
     uint32_t on_device;    /* those in device memory */
     tutti__lane_t lane[TUTTI__LANES];
     tutti__completions_t completions;
     tutti__request_t *zeros; /* zero contributions with counts for phase 1 */
     tutti__cache_t cache, device_cache;
-    tutti__call_env_t calls; /* of all lanes */
+    tutti__cache_t ordered_cache;    /* as that of direct calls */
+    tutti__call_env_t calls;         /* of agreed buckets */
+    tutti__call_env_t ordered_calls; /* of the ordered lane */
 };
 
 void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
                        tutti__pending_t *pending, tutti__signals_t *signals);
 void tutti__lanes_close(tutti__lanes_t *lanes);
 void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
+/* Append a request to the ordered lane. */
+void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request);
 /* Advance all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left);
 /* Write which rank or device an agreed request waits for; 1 if that is certain. */
@@ -65,7 +71,7 @@ static inline int tutti__lanes_use_device(const tutti__lanes_t *lanes)
 /* With enough work in lanes and on the device, new tensors collect into larger buckets. */
 static inline int tutti__lanes_have_room(const tutti__lanes_t *lanes)
 {
-    return lanes->in_flight < TUTTI__LANES - 1 &&
+    return lanes->in_flight < TUTTI__BUCKET_LANES &&
            lanes->completions.count < TUTTI__MOST_COMPLETIONS;
 }
 

@@ -18,6 +18,10 @@ libtutti_all_la_SOURCES += \
     %reldir%/join.h \
     %reldir%/lanes.c \
     %reldir%/lanes.h \
+    %reldir%/nameless.c \
+    %reldir%/nameless.h \
+    %reldir%/own_deadline.c \
+    %reldir%/own_deadline.h \
     %reldir%/pending.c \
     %reldir%/pending.h \
     %reldir%/queued.c \

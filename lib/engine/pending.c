@@ -23,13 +23,16 @@
 void tutti__pending_open(tutti__pending_t *pending, tutti__watch_t *watch, tutti__events_t *events,
                          tutti__semaphores_t *semaphores)
 {
-    *pending = (tutti__pending_t){ .watch = watch, .events = events, .semaphores = semaphores };
+    *pending = (tutti__pending_t){
+        .watch = watch, .events = events, .semaphores = semaphores, .due_ns = UINT64_MAX
+    };
     tutti__mutex_init(&pending->lock, TUTTI__LOCK_ENGINE_QUEUE);
 }
 
 void tutti__pending_close(tutti__pending_t *pending)
 {
     assert(pending->names.count == 0 && pending->join == NULL && pending->ended_first == NULL);
+    tutti__nameless_close(&pending->nameless);
     free(pending->names.bucket);
     tutti__mutex_destroy(&pending->lock);
 }
@@ -100,7 +103,8 @@ static tutti_status_t add_name(tutti__pending_t *pending, tutti__request_t *requ
     grow(&pending->names);
     if (pending->names.nbuckets == 0)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "table of names");
-    if (find(&pending->names, request->name, request->name_bytes, request->hash) != NULL)
+    if (!request->ordered &&
+        find(&pending->names, request->name, request->name_bytes, request->hash) != NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "tensor '%s' is pending already: wait for it before using its name "
                            "again",
@@ -128,8 +132,9 @@ static tutti_status_t may_push(tutti__pending_t *pending, const tutti__request_t
 
     if (pending->is_closed)
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(pending->watch));
-    /* After a goodbye no new tensor can be agreed. */
-    if (tutti__watch_any_left(pending->watch)) {
+    /* After a goodbye no new tensor can be agreed. An ordered call ends as a direct call does. */
+    if (tutti__watch_any_left(pending->watch) &&
+        !tutti__nameless_is_ordered(&pending->nameless, request)) {
         tutti__watch_left_text(pending->watch, TUTTI__NO_RANK, text, sizeof(text));
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", text);
     }
@@ -143,27 +148,73 @@ static tutti_status_t may_push(tutti__pending_t *pending, const tutti__request_t
     return TUTTI_OK;
 }
 
+/* All or none. */
+static tutti_status_t add_names(tutti__pending_t *pending, tutti__request_t **requests, size_t n)
+{
+    tutti_status_t status = TUTTI_OK;
+    size_t named = 0;
+
+    while (status == TUTTI_OK && named < n) {
+        if (requests[named]->nameless)
+            tutti__nameless_number(&pending->nameless, requests[named]);
+        status = add_name(pending, requests[named++]);
+    }
+    for (size_t i = named; status != TUTTI_OK && i-- > 0;) {
+        if (i + 1 < named)
+            take_out(&pending->names, requests[i]);
+        if (requests[i]->nameless)
+            tutti__nameless_undo(&pending->nameless, requests[i]);
+    }
+    return status;
+}
+
+/* Several requests are a submission group, which their names identify. Of a message without a name,
+   the two ranks have different lists; ordered calls are served one by one. */
+static void make_group(tutti__request_t **requests, size_t n)
+{
+    uint64_t hash = TUTTI__HASH_INIT;
+    int is_apart = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        hash = tutti__hash_more(hash, requests[i]->name, requests[i]->name_bytes + 1u);
+        is_apart |= requests[i]->ordered ||
+                    (requests[i]->nameless && tutti__call_is_message(requests[i]->call.kind));
+    }
+    for (size_t i = 0; i < n && !is_apart; i++)
+        requests[i]->group = (tutti__group_msg_t){ hash, (uint32_t)i, (uint32_t)n };
+}
+
+static void take_deadline(tutti__pending_t *pending, const tutti__request_t *request)
+{
+    uint64_t due_ns = request->since_ns + request->timeout_ms * (uint64_t)1000000;
+
+    if (request->timeout_ms == 0)
+        return;
+    if (atomic_load(&pending->has_deadlines) == TUTTI__DEADLINES_NONE)
+        atomic_store(&pending->has_deadlines, TUTTI__DEADLINES_UNTOLD);
+    if (due_ns < atomic_load(&pending->due_ns))
+        atomic_store(&pending->due_ns, due_ns);
+}
+
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
                                    tutti_request_t **ret_handles)
 {
     uint64_t now = tutti__now_ns();
     tutti_status_t status;
-    size_t named = 0;
 
     tutti__mutex_lock(&pending->lock);
     status = may_push(pending, requests[0]);
     if (status == TUTTI_OK && requests[0]->joins) {
         pending->join = requests[0];
         pending->join->known = 1;
-    } else {
-        while (status == TUTTI_OK && named < n)
-            status = add_name(pending, requests[named++]);
+    } else if (status == TUTTI_OK) {
+        status = add_names(pending, requests, n);
     }
-    if (status != TUTTI_OK && named > 0)
-        for (named--; named > 0; named--)
-            take_out(&pending->names, requests[named - 1]);
+    if (status == TUTTI_OK && n > 1)
+        make_group(requests, n);
     for (size_t i = 0; status == TUTTI_OK && i < n; i++) {
         requests[i]->since_ns = now;
+        take_deadline(pending, requests[i]);
         if (ret_handles != NULL)
             ret_handles[i] = requests[i]->handle;
         tutti__pending_queue(pending, requests[i]);
@@ -258,16 +309,28 @@ void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
     finish(pending, request, status, text);
 }
 
+/* Take those requests out of the queue that `pick` (NULL: all) chooses. */
+static void filter_queue(tutti__pending_t *pending, int (*pick)(const tutti__request_t *))
+{
+    tutti__request_t *next, *request = pending->queue_first;
+
+    pending->queue_first = pending->queue_last = NULL;
+    for (; request != NULL; request = next) {
+        next = request->next;
+        if (pick != NULL && !pick(request))
+            tutti__request_append(&pending->queue_first, &pending->queue_last, request);
+    }
+    atomic_store(&pending->queued, pending->queue_first != NULL);
+}
+
 void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutti__request_t *),
                                tutti_status_t status, const char *text)
 {
     tutti__request_t *ended = NULL, *next;
 
-    /* Under the same lock: empty the queue, because a waiter may free the ended
-       requests at once. */
+    /* Under the same lock, because a waiter may free the ended requests at once. */
     tutti__mutex_lock(&pending->lock);
-    pending->queue_first = pending->queue_last = NULL;
-    atomic_store(&pending->queued, 0);
+    filter_queue(pending, pick);
     if (pending->join != NULL) {
         ended = pending->join;
         ended->chain = NULL;
@@ -329,7 +392,8 @@ static tutti__request_t *next_ended(tutti__pending_t *pending)
 
 static void call_back(const tutti__request_t *r)
 {
-    tutti_callback_info_t info = { sizeof(info), r->handle, r->name, r->callback_arg };
+    tutti_callback_info_t info = { sizeof(info), r->handle, r->nameless ? NULL : r->name,
+                                   r->callback_arg };
 
     in_callback = 1;
     r->callback(r->callback_info ? &info : r->callback_arg, r->status);

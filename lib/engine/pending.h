@@ -4,6 +4,7 @@
 #define TUTTI__ENGINE_PENDING_H
 
 #include "engine/events.h"
+#include "engine/nameless.h"
 #include "engine/semaphore.h"
 
 /* Pending requests by name: chained hashing, grows. */
@@ -11,6 +12,13 @@ typedef struct {
     tutti__request_t **bucket;
     uint32_t nbuckets, count;
 } tutti__names_t;
+
+/* has_deadlines */
+enum {
+    TUTTI__DEADLINES_NONE,
+    TUTTI__DEADLINES_UNTOLD, /* the engine's thread has not been told */
+    TUTTI__DEADLINES_TOLD
+};
 
 struct tutti__pending {
     tutti__watch_t *watch;
@@ -23,11 +31,16 @@ struct tutti__pending {
     atomic_int callbacks; /* some callbacks are due */
     tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
     atomic_int sleepers;  /* on epoch */
+    /* Requests with deadlines of their own: whether there were any, and the first deadline of those
+       that are pending, or an earlier time; UINT64_MAX: none. */
+    atomic_int has_deadlines;
+    _Atomic uint64_t due_ns; /* written under the lock */
 
     tutti__mutex_t lock; /* protects the rest */
     int is_closed;       /* nothing can be submitted any more */
     tutti__request_t *queue_first, *queue_last;
     tutti__names_t names;
+    tutti__nameless_t nameless;
     tutti__request_t *join;                     /* a pending tutti_join */
     tutti__request_t *ended_first, *ended_last; /* with a callback that is due */
 };
@@ -38,7 +51,8 @@ void tutti__pending_close(tutti__pending_t *pending);
 
 /* ---- any thread ---- */
 
-/* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. ret_handles
+/* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. Several
+   requests become a submission group. ret_handles
    [n]: written before another thread may see the requests, so before a callback; NULL: the program
    already has the handles. */
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
@@ -63,8 +77,8 @@ void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request
 /* End a request. text: NULL or copied. The waiter may free the request at once. */
 void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
                            tutti_status_t status, const char *text);
-/* End all pending requests for which `pick` (NULL: all) returns true, and empty the queue: it may
-   contain only requests that are ended here. */
+/* End all pending requests for which `pick` (NULL: all) returns true, and take them out of the
+   queue. */
 void tutti__pending_finish_all(tutti__pending_t *pending, int (*pick)(const tutti__request_t *),
                                tutti_status_t status, const char *text);
 

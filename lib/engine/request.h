@@ -39,12 +39,15 @@ struct tutti__request {
     uint8_t phase;        /* 1: its counts are known and checked */
     uint8_t agreed;       /* in a bucket */
     uint8_t lane;         /* of its bucket; 0: in no bucket yet */
+    uint8_t nameless;     /* see nameless.h; its name is made when it is submitted */
+    uint8_t ordered;      /* runs in the ordered lane, without agreement */
     uint8_t joins;        /* a request of tutti_join */
     uint8_t is_zero;      /* the zero contribution of a rank that has joined; it has no waiter */
     uint8_t persistent;
     uint8_t name_bytes;
     uint8_t known;         /* under the lock of pending.h: it is in `names`, or it is `join` */
     uint32_t last_rank;    /* of a join */
+    uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */
     atomic_int active;     /* persistent: started, and not waited for */
     tutti__word_t counted; /* 1: phase 0 has set recvcounts; 2: the buffer is set. Release by the
                               owner, acquire by tutti_request_recvcounts */

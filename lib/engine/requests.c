@@ -83,20 +83,27 @@ static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t s
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
                                   tutti__request_t **ret_request)
 {
-    size_t bytes = strnlen(entry->name, TUTTI__NAME_BYTES);
+    size_t bytes = entry->name != NULL ? strnlen(entry->name, TUTTI__NAME_BYTES) : 0;
     tutti__request_t *r;
     tutti_status_t status;
 
-    if (bytes == 0 || bytes == TUTTI__NAME_BYTES)
+    if ((bytes == 0 && entry->name != NULL) || bytes == TUTTI__NAME_BYTES)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a tensor's name has 1 to %d bytes",
                            TUTTI__NAME_BYTES - 1);
     r = malloc(sizeof(*r));
     if (r == NULL)
-        return tutti__fail(TUTTI_ERR_NO_MEMORY, "request for tensor '%s'", entry->name);
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "request for tensor '%s'",
+                           entry->name != NULL ? entry->name : "");
     memset(r, 0, offsetof(tutti__request_t, name));
-    memcpy(r->name, entry->name, bytes + 1);
-    r->name_bytes = (uint8_t)bytes;
-    r->hash = tutti__hash(r->name, bytes);
+    r->nameless = entry->name == NULL;
+    if (r->nameless) {
+        strcpy(r->name, "without a name");
+    } else {
+        memcpy(r->name, entry->name, bytes + 1);
+        r->name_bytes = (uint8_t)bytes;
+        r->hash = tutti__hash(r->name, bytes);
+    }
+    r->timeout_ms = entry->timeout_ms;
     r->call = entry->call;
     status = copy_arrays(r, rank, size);
     if (status != TUTTI_OK) {

@@ -251,10 +251,10 @@ void tutti__run_name_group(const tutti__run_env_t *env, tutti_status_t status)
 {
     char text[TUTTI__ERROR_BYTES];
 
-    if (!env->is_group)
+    if (env->where == NULL)
         return;
     snprintf(text, sizeof(text), "%.450s", tutti_last_error());
-    tutti__fail(status, "in a group of %u ranks: %s", env->size, text);
+    tutti__fail(status, "in %s of %u ranks: %s", env->where, env->size, text);
 }
 
 tutti_status_t tutti__run_await(tutti__engine_t *e, const tutti__run_env_t *env,

@@ -12,8 +12,9 @@ typedef struct {
     tutti__boot_t *boot;
     const tutti__machine_t *machine;
     uint32_t rank, size;
-    int spins; /* each rank has a processor */
-    int is_group;
+    int spins;                 /* each rank has a processor */
+    const char *where;         /* for messages: "a group", or a connected communicator's name;
+                                  NULL: the world */
     const tutti__call_t *call; /* in progress; NULL: a call of the library's own */
     unsigned cached_tag;       /* the tag of a call in cached form */
 } tutti__run_env_t;
@@ -29,7 +30,8 @@ tutti_status_t tutti__run_await(tutti__engine_t *engine, const tutti__run_env_t 
 tutti_status_t tutti__run_fail(tutti__engine_t *engine, const tutti__run_env_t *env,
                                tutti__operation_t *op, tutti_status_t status);
 
-/* The last error numbers the ranks of this communicator. In a group, its text says so. */
+/* The last error numbers the ranks of this communicator. Unless this is the world, its text says
+   so. */
 void tutti__run_name_group(const tutti__run_env_t *env, tutti_status_t status);
 
 #endif

@@ -30,10 +30,11 @@ void tutti__engine_message(void *engine, uint32_t link, uint32_t kind, const voi
         tutti__agree_message(tutti__owned(e)->agreed.agree, link, kind, body, bytes);
 }
 
-/* A rank has left: end all requests that are not agreed, because they need that rank. */
+/* A rank has left: end all requests that are not agreed, because they need that rank. An ordered
+   call ends as a direct call does: when it waits for that rank. */
 static int not_agreed(const tutti__request_t *request)
 {
-    return !request->agreed;
+    return !request->agreed && !request->ordered;
 }
 
 static void refuse(tutti__engine_t *e)
@@ -52,10 +53,12 @@ static int take_queue(tutti__engine_t *e)
     if (!atomic_load(&e->pending.queued))
         return 0;
     /* After a goodbye no new tensor can be agreed. */
-    if (tutti__watch_any_left(e->env.watch))
+    if (tutti__watch_any_left(e->env.watch)) {
+        tutti__agreed_submit(&tutti__owned(e)->agreed, tutti__pending_take(&e->pending), 1);
         refuse(e);
-    else
-        tutti__agreed_submit(&tutti__owned(e)->agreed, tutti__pending_take(&e->pending));
+    } else {
+        tutti__agreed_submit(&tutti__owned(e)->agreed, tutti__pending_take(&e->pending), 0);
+    }
     return 1;
 }
 

@@ -4,7 +4,6 @@
 #include "engine/waiter.h"
 
 #include "base/forked.h"
-#include "base/hash.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -40,6 +39,15 @@ static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **re
     return status;
 }
 
+/* After the first request with a deadline the thread sleeps for less time. */
+static void tell_thread(tutti__engine_t *e)
+{
+    int untold = TUTTI__DEADLINES_UNTOLD;
+
+    if (atomic_compare_exchange_strong(&e->pending.has_deadlines, &untold, TUTTI__DEADLINES_TOLD))
+        tutti__engine_ring_self(e);
+}
+
 /* Push requests; all or none. ret_handles: see tutti__pending_push. */
 static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size_t n,
                            tutti_request_t **ret_handles)
@@ -51,6 +59,9 @@ static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size
     status = TUTTI__LIKELY(e->env.exec->device == NULL)
                  ? tutti__pending_push(&e->pending, requests, n, ret_handles)
                  : push_with_events(e, requests, n, ret_handles);
+    if (TUTTI__UNLIKELY(atomic_load_explicit(&e->pending.has_deadlines, memory_order_relaxed) ==
+                        TUTTI__DEADLINES_UNTOLD))
+        tell_thread(e);
     /* Larger buckets are left to the engine's thread, if there is one, so that this call
        returns at once. */
     if (TUTTI__LIKELY(status == TUTTI_OK))
@@ -92,32 +103,32 @@ static tutti_status_t make(tutti__engine_t *e, const tutti__entry_t *entry,
     return TUTTI_OK;
 }
 
-/* Several requests are a submission group, which their names identify. */
-static void make_group(tutti__request_t **requests, size_t n)
+/* A submission group is identified by its names, so the calls have names, or none of them has. */
+static tutti_status_t check_names(const tutti__entry_t *entries, size_t n)
 {
-    uint64_t hash = TUTTI__HASH_INIT;
-
-    for (size_t i = 0; i < n; i++)
-        hash = tutti__hash_more(hash, requests[i]->name, requests[i]->name_bytes + 1u);
-    for (size_t i = 0; i < n; i++)
-        requests[i]->group = (tutti__group_msg_t){ hash, (uint32_t)i, (uint32_t)n };
+    for (size_t i = 1; i < n; i++)
+        if ((entries[i].name == NULL) != (entries[0].name == NULL))
+            return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                               "calls[%zu] has %s name, but calls[0] has %s: all calls of a list "
+                               "have names, or none has",
+                               i, entries[i].name == NULL ? "no" : "a",
+                               entries[0].name == NULL ? "none" : "one");
+    return TUTTI_OK;
 }
 
 static tutti_status_t submit_group(tutti__engine_t *e, const tutti__entry_t *entries, size_t n,
                                    tutti_request_t **ret_requests)
 {
     tutti__request_t **requests = calloc(n, sizeof(tutti__request_t *));
-    tutti_status_t status = TUTTI_OK;
+    tutti_status_t status = check_names(entries, n);
     size_t made = 0;
 
     if (requests == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "%zu requests", n);
     for (; status == TUTTI_OK && made < n; made += status == TUTTI_OK)
         status = make(e, &entries[made], &requests[made]);
-    if (status == TUTTI_OK) {
-        make_group(requests, n);
+    if (status == TUTTI_OK)
         status = push(e, requests, n, ret_requests);
-    }
     for (size_t i = 0; status != TUTTI_OK && i < made; i++)
         tutti__request_free(requests[i]);
     free(requests);

@@ -8,6 +8,7 @@
 
 #include "base/constants.h"
 #include "base/own_thread.h"
+#include "engine/own_deadline.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -46,6 +47,7 @@ static int thread_work(tutti__engine_t *e)
             return 0;
         do {
             tutti__stalls_check(&tutti__owned(e)->stalls);
+            tutti__overdue_check(&tutti__owned(e)->agreed);
             if (tutti__queued_check(&e->env, &tutti__owned(e)->queued_ns))
                 atomic_store(&e->news, 1); /* the next step polls the sockets */
             tutti__semaphore_check(&tutti__owned(e)->semaphores);
@@ -57,6 +59,14 @@ static int thread_work(tutti__engine_t *e)
     return 1;
 }
 
+/* The shorter one of two times; -1: none. */
+static int64_t sooner(int64_t a, int64_t b)
+{
+    if (a < 0 || b < 0)
+        return TUTTI__MAX(a, b);
+    return TUTTI__MIN(a, b);
+}
+
 static void *thread_main(void *arg)
 {
     tutti__engine_t *e = arg;
@@ -65,11 +75,10 @@ static void *thread_main(void *arg)
     tutti__thread_set_own();
     while (!atomic_load(&e->stop)) {
         int64_t nap = tutti__stalls_nap_us(e->env.conf, &e->signals);
-        int64_t queued = tutti__queued_nap_us(&e->env);
         int woken;
 
-        if (queued >= 0 && (nap < 0 || queued < nap))
-            nap = queued;
+        nap = sooner(nap, tutti__queued_nap_us(&e->env));
+        nap = sooner(nap, tutti__overdue_nap_us(&e->pending));
         /* A socket stays readable until the working thread reads it. */
         if (busy)
             usleep(TUTTI__BUSY_NAP_US);

@@ -153,8 +153,15 @@ tutti_status_t tutti__wait_not_yet(const tutti__waiter_t *w, int timeout_ms)
 /* own_ms: the library's own timeout. */
 static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
 {
+    const tutti__request_t *one = w->one;
+
     w->limit_ns = (w->timeout_ms < 0 ? own_ms : (uint64_t)w->timeout_ms) * 1000000u;
     w->deadline_ns = tutti__now_ns() + w->limit_ns;
+    /* A request's own deadline counts from its start. */
+    if (w->timeout_ms < 0 && one != NULL && one->timeout_ms > 0) {
+        w->limit_ns = one->timeout_ms * (uint64_t)1000000;
+        w->deadline_ns = one->since_ns + w->limit_ns;
+    }
 }
 
 /* ---- working and sleeping ---- */

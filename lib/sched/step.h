@@ -5,8 +5,11 @@
 
 #include <stdint.h>
 
-/* Lanes separate schedules in flight. 0: direct calls; 1 to 4: the engine. */
-#define TUTTI__LANES 5
+/* Lanes separate schedules in flight. 0: direct calls; 1 to 4: the engine's buckets; the last one:
+   asynchronous calls in their order, without agreement. */
+#define TUTTI__LANES 6
+#define TUTTI__BUCKET_LANES 4
+#define TUTTI__ORDERED_LANE (TUTTI__LANES - 1)
 
 /* The purpose of a call; different purposes on two ranks are a mismatch. The first are the
    collectives of coll/. */

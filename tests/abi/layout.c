@@ -14,7 +14,7 @@
 #define OFFSET(type, field, bytes)                                                                 \
     _Static_assert(offsetof(type, field) == (bytes), #type "." #field " has moved")
 
-SIZE(tutti_options_t, 4 * sizeof(size_t) + 16);
+SIZE(tutti_options_t, 4 * sizeof(size_t) + 24);
 OFFSET(tutti_options_t, size, 0);
 OFFSET(tutti_options_t, api_version, sizeof(size_t));
 OFFSET(tutti_options_t, reserved, sizeof(size_t) + 4);
@@ -23,6 +23,8 @@ OFFSET(tutti_options_t, unique_id, 2 * sizeof(size_t) + 8);
 OFFSET(tutti_options_t, store, 3 * sizeof(size_t) + 8);
 OFFSET(tutti_options_t, rank, 4 * sizeof(size_t) + 8);
 OFFSET(tutti_options_t, nranks, 4 * sizeof(size_t) + 12);
+OFFSET(tutti_options_t, timeout_ms, 4 * sizeof(size_t) + 16);
+OFFSET(tutti_options_t, reserved_end, 4 * sizeof(size_t) + 20);
 
 SIZE(tutti_unique_id_t, 128);
 OFFSET(tutti_unique_id_t, bytes, 0);
@@ -43,7 +45,7 @@ OFFSET(tutti_async_options_t, callback_arg, 2 * sizeof(size_t));
 OFFSET(tutti_async_options_t, prescale, 3 * sizeof(size_t));
 OFFSET(tutti_async_options_t, postscale, 3 * sizeof(size_t) + 8);
 OFFSET(tutti_async_options_t, callback_info, 3 * sizeof(size_t) + 16);
-OFFSET(tutti_async_options_t, reserved, 3 * sizeof(size_t) + 20);
+OFFSET(tutti_async_options_t, timeout_ms, 3 * sizeof(size_t) + 20);
 
 SIZE(tutti_callback_info_t, 4 * sizeof(size_t));
 OFFSET(tutti_callback_info_t, size, 0);

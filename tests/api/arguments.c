@@ -286,7 +286,7 @@ static void buffers_and_counts(void)
     WRONG(tutti_mem_free(world, x), "allocated");
 #define START(name, send, recv, count, ret)                                                        \
     tutti_allreduce_async(name, send, recv, count, TUTTI_FLOAT32, TUTTI_SUM, world, NULL, ret)
-    WRONG(START(NULL, x, x, 1, &request), "name");
+    WRONG(START("call 1 without a name", x, x, 1, &request), "name");
     WRONG(START("", x, x, 1, &request), "name");
     WRONG(START("t", NULL, x, 1, &request), "NULL");
     WRONG(START("t", x, NULL, 1, &request), "NULL");

@@ -4,6 +4,7 @@ api_tests += \
     %reldir%/alone \
     %reldir%/arguments \
     %reldir%/bootstrap \
+    %reldir%/connect_api \
     %reldir%/env \
     %reldir%/environment \
     %reldir%/handles \
@@ -17,6 +18,8 @@ api_shared = %reldir%/api.c %reldir%/api.h
 %C%_arguments_LDADD = $(API_LIBS)
 %C%_bootstrap_SOURCES = %reldir%/bootstrap.c $(api_shared)
 %C%_bootstrap_LDADD = $(API_LIBS)
+%C%_connect_api_SOURCES = %reldir%/connect_api.c $(api_shared)
+%C%_connect_api_LDADD = $(API_LIBS)
 %C%_env_SOURCES = %reldir%/env.c $(api_shared)
 %C%_env_LDADD = $(API_LIBS)
 %C%_environment_SOURCES = %reldir%/environment.c $(api_shared)
@@ -29,5 +32,5 @@ api_shared = %reldir%/api.c %reldir%/api.h
 %C%_state_LDADD = $(API_LIBS)
 
 # See tests/local.mk.
-asan_quick += %reldir%/alone %reldir%/arguments %reldir%/bootstrap %reldir%/env %reldir%/environment \
+asan_quick += %reldir%/alone %reldir%/arguments %reldir%/bootstrap %reldir%/connect_api %reldir%/env %reldir%/environment \
     %reldir%/log %reldir%/state

@@ -4,6 +4,18 @@ rank_tests += %reldir%/requests/async %reldir%/requests/backlog %reldir%/request
     %reldir%/requests/leave %reldir%/direct/zero_large
 tsan_tests += %reldir%/requests/async %reldir%/requests/groups
 
+# Communicators without a parent.
+rank_tests += %reldir%/requests/connect %reldir%/requests/connect_ends
+tsan_tests += %reldir%/requests/connect
+tsan_quick += %reldir%/requests/connect
+asan_quick += %reldir%/requests/connect %reldir%/requests/connect_ends
+
+# Calls without a name, and deadlines of requests.
+rank_tests += %reldir%/requests/nameless %reldir%/requests/overdue
+tsan_tests += %reldir%/requests/nameless
+tsan_quick += %reldir%/requests/nameless
+asan_quick += %reldir%/requests/nameless
+
 # All asynchronous calls.
 rank_tests += %reldir%/requests/async_all %reldir%/requests/async_ends %reldir%/requests/async_errors \
     %reldir%/requests/async_messages \
@@ -17,6 +29,7 @@ async_shared = %reldir%/requests/async_calls.c %reldir%/requests/async_calls.h %
 %C%_requests_async_errors_SOURCES = %reldir%/requests/async_errors.c $(async_shared)
 %C%_requests_async_messages_SOURCES = %reldir%/requests/async_messages.c $(async_shared)
 %C%_requests_handles_SOURCES = %reldir%/requests/handles.c $(async_shared)
+%C%_requests_nameless_SOURCES = %reldir%/requests/nameless.c $(async_shared)
 %C%_requests_persistent_SOURCES = %reldir%/requests/persistent.c $(async_shared)
 
 rank_tests += %reldir%/direct/again

@@ -336,7 +336,6 @@ static void arguments(rank_t *self)
     scaled.prescale = 2;
     CHECK_STATUS(tutti_barrier_async(longest, self->comm, NULL, &r), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_barrier_async("", self->comm, NULL, &r), TUTTI_ERR_INVALID_ARGUMENT);
-    CHECK_STATUS(tutti_barrier_async(NULL, self->comm, NULL, &r), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_barrier_async("b", self->comm, NULL, NULL), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(tutti_barrier_async("b", self->comm, &scaled, &r), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK_STATUS(

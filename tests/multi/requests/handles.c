@@ -199,13 +199,14 @@ static void old_options(rank_t *self)
     r = NULL;
     options.size = sizeof(options);
     options.callback_info = 2;
-    options.reserved = 0;
+    options.timeout_ms = 0;
     CHECK_STATUS(tutti_barrier_async("new", self->comm, &options, &r), TUTTI_ERR_INVALID_ARGUMENT);
     CHECK(strstr(tutti_last_error(), "callback_info is 2") != NULL);
     options.callback_info = 0;
-    options.reserved = 1;
+    options.timeout_ms = -1;
     CHECK_STATUS(tutti_barrier_async("new", self->comm, &options, &r), TUTTI_ERR_INVALID_ARGUMENT);
-    options.reserved = 0;
+    CHECK(strstr(tutti_last_error(), "timeout_ms is -1") != NULL);
+    options.timeout_ms = 0;
     options.size = sizeof(options) - 1;
     CHECK_STATUS(tutti_barrier_async("new", self->comm, &options, &r), TUTTI_ERR_ABI);
     CHECK(r == NULL);

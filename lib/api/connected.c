@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tutti_comm_connect: a communicator without a parent, of ranks that meet by a store or unique id.
+ *
+ * Several front ends may live in one process (a c10d backend beside a Horovod module, or beside a
+ * program that calls tutti_init), and none knows of the others. So such a communicator needs no
+ * world, does not change tutti_world, and outlives tutti_finalize. In this file and below, it is a
+ * world of its own: comm->world == comm, and it owns the groups that tutti_comm_split makes of it.
+ *
+ * Any number of threads may be here at once, for communicators that overlap. So nothing here holds
+ * a lock while it waits: two processes may connect the same communicators in different orders, by
+ * different threads.
+ *
+ * Such a communicator never uses MPI, because its ranks need not be those of an MPI communicator.
+ */
+#include "api/connected.h"
+
+#include "api/options.h"
+#include "base/forked.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "boot/meet.h"
+#include "reduce/reduce.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the number of these communicators in the process ---- */
+
+/* Those that exist or are being made. The upper half is the fork generation: a child begins at 0,
+   without a lock that a fork may have found taken. */
+static _Atomic uint64_t users;
+
+static uint32_t users_of(uint64_t word)
+{
+    return word >> 32 == tutti__fork_generation() ? (uint32_t)word : 0;
+}
+
+static uint32_t count_users(void)
+{
+    return users_of(atomic_load(&users));
+}
+
+/* Returns the new number. */
+static uint32_t add_users(int by)
+{
+    uint64_t before = atomic_load(&users), after;
+
+    do {
+        after =
+            (uint64_t)tutti__fork_generation() << 32 | (uint32_t)(users_of(before) + (uint32_t)by);
+    } while (!atomic_compare_exchange_weak(&users, &before, after));
+    return (uint32_t)after;
+}
+
+/* ---- unique ids ---- */
+
+/* Protects ids_due, and is held while ids end: one thread at a time may end them. */
+static tutti__mutex_t ids_lock = TUTTI__MUTEX_INIT(TUTTI__LOCK_PARTS);
+static int ids_due; /* tutti_finalize has left the ids to the last of these communicators */
+
+static void end_due(int is_due)
+{
+    tutti__mutex_lock(&ids_lock);
+    ids_due |= is_due;
+    if (ids_due && count_users() == 0 && tutti_world() == NULL) {
+        tutti__id_end_all();
+        ids_due = 0;
+    }
+    tutti__mutex_unlock(&ids_lock);
+}
+
+void tutti__connect_end_ids(void)
+{
+    assert(tutti_world() == NULL);
+    end_due(1);
+}
+
+static void leave(void)
+{
+    if (add_users(-1) == 0)
+        end_due(0);
+}
+
+/* ---- making one ---- */
+
+/* The name in messages: the store's prefix is the only one that the program has given. Of a long
+   prefix the end, which differs most likely from that of others. */
+static void make_name(const tutti_options_t *options, tutti__comm_name_t *ret_name)
+{
+    const char *prefix = options->store != NULL ? options->store->prefix : NULL;
+    size_t length = prefix != NULL ? strlen(prefix) : 0;
+
+    if (prefix == NULL)
+        snprintf(ret_name->text, sizeof(ret_name->text), "the connected communicator");
+    else if (length <= TUTTI__COMM_PREFIX)
+        snprintf(ret_name->text, sizeof(ret_name->text), "communicator '%s'", prefix);
+    else
+        snprintf(ret_name->text, sizeof(ret_name->text), "communicator '...%s'",
+                 prefix + length - TUTTI__COMM_PREFIX);
+}
+
+static tutti_status_t meet(const tutti_options_t *options, const tutti__conf_t *conf,
+                           tutti__meet_t *ret_meet)
+{
+    uint32_t rank = (uint32_t)options->rank, size = (uint32_t)options->nranks;
+
+    if (options->unique_id != NULL)
+        return tutti__meet_id(options->unique_id, conf, rank, size, ret_meet);
+    /* Frameworks make many groups of one rank. */
+    if (size == 1) {
+        tutti__meet_self(ret_meet);
+        return TUTTI_OK;
+    }
+    return tutti__meet_store(options->store, conf, rank, size, ret_meet);
+}
+
+static tutti_status_t open_comm(const tutti_options_t *options, tutti__conf_t *conf,
+                                const tutti__comm_name_t *name, tutti__comm_t **ret_comm)
+{
+    tutti__meet_t way;
+    tutti_status_t status = meet(options, conf, &way);
+
+    explicit_bzero(conf->job_secret, sizeof(conf->job_secret));
+    if (status != TUTTI_OK)
+        return status;
+    tutti__log_offer((tutti__log_level_t)conf->log_level, (int)way.rank);
+    return tutti__comm_open_connected(&way, conf, name, ret_comm);
+}
+
+static tutti_status_t make(const tutti_options_t *options, tutti_comm_t **ret_comm)
+{
+    char text[TUTTI__ERROR_BYTES];
+    tutti__comm_name_t name;
+    tutti__comm_t *comm = NULL;
+    tutti__conf_t conf;
+    tutti_status_t status = tutti__conf_read(&conf);
+
+    if (status != TUTTI_OK)
+        return status;
+    tutti__log_offer((tutti__log_level_t)conf.log_level, -1);
+    if (!tutti__reduce_force(conf.isa))
+        return tutti__fail(TUTTI_ERR_UNSUPPORTED, "TUTTI_ISA=%s is not on this machine", conf.isa);
+    tutti__options_apply(options, &conf);
+    make_name(options, &name);
+    status = open_comm(options, &conf, &name, &comm);
+    if (status != TUTTI_OK) {
+        snprintf(text, sizeof(text), "%s", tutti_last_error());
+        return tutti__fail(status, "%s of %d ranks: %.500s", name.text, options->nranks, text);
+    }
+    *ret_comm = comm->handle;
+    return TUTTI_OK;
+}
+
+static tutti_status_t check(const tutti_options_t *options, const void *ret_comm)
+{
+    tutti_status_t status;
+
+    if (ret_comm == NULL)
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_comm is NULL");
+    if (tutti__engine_in_callback())
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "a callback must not call tutti_comm_connect");
+    status = tutti__options_check_ranks(options);
+    if (status == TUTTI_OK && !tutti__options_have_place(options))
+        return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
+                           "tutti_comm_connect needs options->unique_id or options->store%s",
+                           options->mpi_comm != NULL ? ": an mpi_comm is for tutti_init" : "");
+    if (status == TUTTI_OK && options->store != NULL)
+        status = tutti__store_check(options->store);
+    return status;
+}
+
+tutti_status_t tutti_comm_connect(const tutti_options_t *user, tutti_comm_t **ret_comm)
+{
+    tutti_options_t options;
+    tutti_status_t status = tutti__options_read(user, &options);
+
+    if (status == TUTTI_OK)
+        status = check(&options, ret_comm);
+    if (status != TUTTI_OK)
+        return status;
+    add_users(1);
+    status = make(&options, ret_comm);
+    if (status != TUTTI_OK) {
+        char text[TUTTI__ERROR_BYTES];
+
+        snprintf(text, sizeof(text), "%s", tutti_last_error());
+        leave();
+        return tutti__fail(status, "%s", text);
+    }
+    return TUTTI_OK;
+}
+
+/* ---- its end ---- */
+
+void tutti__connect_free(tutti__comm_t *comm)
+{
+    /* If it is taken already, another thread closes it. */
+    if (atomic_exchange(&tutti__comm_state(comm)->is_taken, 1))
+        return;
+    tutti__comm_close(comm);
+    leave();
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Communicators from tutti_comm_connect: their end, and the unique ids that they need. */
+#ifndef TUTTI__API_CONNECTED_H
+#define TUTTI__API_CONNECTED_H
+
+#include "api/comm_state.h"
+
+/* tutti_comm_free of such a communicator. Its groups are freed with it. */
+void tutti__connect_free(tutti__comm_t *comm);
+
+/* tutti_finalize: end the unique ids of this process; or, while the process has such communicators
+   or makes one, when the last of them is freed. */
+void tutti__connect_end_ids(void);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Deadlines of single requests: options->timeout_ms. See own_deadline.c. */
+#ifndef TUTTI__ENGINE_OWN_DEADLINE_H
+#define TUTTI__ENGINE_OWN_DEADLINE_H
+
+#include "engine/agreed.h"
+
+/* The token's owner, often: if a request has passed its own deadline, end the communicator. */
+void tutti__overdue_check(tutti__agreement_t *agreed);
+/* For the thread: how long it may sleep until the next check; -1: there is none. */
+int64_t tutti__overdue_nap_us(const tutti__pending_t *pending);
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests with a deadline of their own: passed with a waiter, and without one; far longer and far
+ * shorter than the communicator's; other communicators go on.
+ */
+#include "ranks.h"
+
+#include "base/time.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    SHORT_MS = 300
+};
+
+/* The job's own deadlines are 30 s, so an end before this is not theirs. */
+#define IN_TIME_NS 12000000000u
+
+static const char *const names[] = { "late", NULL }; /* with agreement, and without */
+
+static void says(const char *words)
+{
+    if (strstr(tutti_last_error(), words) == NULL)
+        ranks_fail(__FILE__, __LINE__, "'%s' does not say '%s'", tutti_last_error(), words);
+}
+
+static tutti_async_options_t within(int timeout_ms)
+{
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+
+    options.timeout_ms = timeout_ms;
+    return options;
+}
+
+static tutti_comm_t *group(const rank_t *self)
+{
+    tutti_comm_t *comm;
+
+    CHECK_OK(tutti_comm_split(self->comm, 0, 0, &comm));
+    return comm;
+}
+
+static void free_group(const rank_t *self, tutti_comm_t *comm)
+{
+    CHECK_OK(tutti_barrier(self->comm));
+    CHECK_OK(tutti_comm_free(comm));
+}
+
+/* Rank 0 does not make the call. tutti_wait, tutti_wait_any, and no wait before the end. */
+static void waited(rank_t *self)
+{
+    for (int n = 0; n < 6; n++) {
+        const char *name = names[n % 2];
+        tutti_async_options_t options = within(SHORT_MS);
+        tutti_comm_t *comm = group(self);
+        tutti_request_t *request = NULL;
+        uint64_t begin = tutti__now_ns();
+        tutti_status_t status = TUTTI_OK;
+        size_t index;
+        int x = 1, done = 0;
+
+        if (self->rank > 0) {
+            CHECK_OK(tutti_allreduce_async(name, &x, &x, 1, TUTTI_INT32, TUTTI_SUM, comm, &options,
+                                           &request));
+            if (n / 2 == 0) {
+                status = tutti_wait(request, -1);
+            } else if (n / 2 == 1) {
+                status = tutti_wait_any(&request, 1, -1, &index);
+            } else {
+                while (!done && tutti__now_ns() - begin < IN_TIME_NS) {
+                    usleep(1000);
+                    CHECK_OK(tutti_comm_state(comm, &status, NULL, 0));
+                    done = status != TUTTI_OK;
+                }
+                CHECK(done);
+                status = tutti_wait(request, -1);
+            }
+            CHECK_INT(status, TUTTI_ERR_TIMEOUT);
+            says(name != NULL ? "'late'" : "'call 1 without a name'");
+            says("rank 0");
+            CHECK(tutti__now_ns() - begin < IN_TIME_NS);
+        }
+        free_group(self, comm);
+    }
+}
+
+/* Only a callback is told. */
+static void note(void *arg, tutti_status_t status)
+{
+    atomic_store((atomic_int *)arg, (int)status);
+}
+
+static void told(rank_t *self)
+{
+    for (int n = 0; n < 2; n++) {
+        tutti_async_options_t options = within(SHORT_MS);
+        tutti_comm_t *comm = group(self);
+        tutti_request_t *request;
+        uint64_t begin = tutti__now_ns();
+        atomic_int status = -1;
+        int x = 1;
+
+        options.callback = note;
+        options.callback_arg = &status;
+        if (self->rank > 0) {
+            CHECK_OK(tutti_allreduce_async(names[n], &x, &x, 1, TUTTI_INT32, TUTTI_SUM, comm,
+                                           &options, &request));
+            while (atomic_load(&status) == -1 && tutti__now_ns() - begin < IN_TIME_NS)
+                usleep(1000);
+            CHECK_INT(atomic_load(&status), TUTTI_ERR_TIMEOUT);
+            CHECK_STATUS(tutti_wait(request, -1), TUTTI_ERR_TIMEOUT);
+        }
+        free_group(self, comm);
+    }
+}
+
+/* A deadline that is longer than the communicator's, and one that does not pass: requests that are
+   done in time, many at once, also after others with shorter ones. */
+static void in_time(rank_t *self)
+{
+    enum {
+        N = 200
+    };
+    tutti_comm_t *comm = group(self);
+    tutti_request_t *requests[N];
+    int x[N];
+
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++) {
+            tutti_async_options_t options = within(i % 3 == 0 ? 0 : 60000 + 1000 * (i % 7));
+            char name[16];
+
+            snprintf(name, sizeof(name), "t%d", i);
+            x[i] = i;
+            CHECK_OK(tutti_allreduce_async(i % 2 ? name : NULL, &x[i], &x[i], 1, TUTTI_INT32,
+                                           TUTTI_SUM, comm, &options, &requests[i]));
+        }
+        CHECK_OK(tutti_wait_all(requests, N, -1));
+        for (int i = 0; i < N; i++)
+            CHECK_INT(x[i], self->size * i);
+    }
+    free_group(self, comm);
+}
+
+/* The wait's own timeout ends the wait only; the request's deadline is longer than the
+   communicator's. */
+static void impatient(rank_t *self)
+{
+    tutti_comm_t *comm = group(self);
+    tutti_async_options_t options = within(60000);
+    tutti_request_t *request;
+    int x = 1;
+
+    if (self->rank > 0) {
+        CHECK_OK(tutti_allreduce_async("slow", &x, &x, 1, TUTTI_INT32, TUTTI_SUM, comm, &options,
+                                       &request));
+        CHECK_STATUS(tutti_wait(request, 20), TUTTI_ERR_TIMEOUT);
+    }
+    CHECK_OK(tutti_barrier(self->comm));
+    /* More than the communicator's 3 s. */
+    if (self->rank == 0) {
+        usleep(4000000);
+        CHECK_OK(tutti_allreduce_async("slow", &x, &x, 1, TUTTI_INT32, TUTTI_SUM, comm, &options,
+                                       &request));
+    }
+    CHECK_OK(tutti_wait(request, -1));
+    CHECK_INT(x, self->size);
+    CHECK_OK(tutti_comm_free(comm));
+}
+
+static void set_short(tutti__conf_t *conf, int rank)
+{
+    (void)rank;
+    conf->shared.timeout_ms = 3000;
+}
+
+int main(void)
+{
+    static const rank_fn_t cases[] = { waited, told, in_time };
+    static const char *const hosts[] = { NULL, "aab" };
+    int failures = 0;
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
+        for (size_t h = 0; h < 2; h++) {
+            job_t job = {
+                .size = 3, .threads = !ranks_can_fork(), .hosts = hosts[h], .fn = cases[c]
+            };
+
+            RUN_JOB(failures, &job);
+        }
+    RUN_JOB(failures,
+            (&(job_t){
+                .size = 2, .threads = !ranks_can_fork(), .settings = set_short, .fn = impatient }));
+    return failures != 0;
+}
