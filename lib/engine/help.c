@@ -27,12 +27,11 @@ static tutti__xport_t *far_of(const tutti__engine_t *e)
 void tutti__help_open(tutti__engine_t *e)
 {
     e->world = e->env.world != NULL ? e->env.world : e;
+    e->far = far_of(e);
     tutti__mutex_init(&e->groups_lock, TUTTI__LOCK_PARTS);
     /* The world's hosts count: a launch of a group of one host may be behind the world's. */
-    if (e->world == e) {
-        e->far = far_of(e);
+    if (e->world == e)
         return;
-    }
     tutti__mutex_lock(&e->world->groups_lock);
     e->next_group = e->world->groups;
     e->world->groups = e;
