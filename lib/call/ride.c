@@ -167,7 +167,8 @@ tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *e
                                  int *ret_common)
 {
     const tutti__exec_env_t *exec = env->exec;
-    size_t slot_bytes = tutti__run_slot_bytes(run);
+    /* The setting, so that the calls that ride, and their bits, do not depend on the transport. */
+    size_t slot_bytes = TUTTI__MIN(tutti__run_slot_bytes(run), exec->slot_bytes);
     size_t bytes = call != NULL ? ride_bytes(env, slot_bytes, call) : NOT_AT_ALL;
     tutti_status_t status = get_frame(ride, slot_bytes, exec->rank);
 

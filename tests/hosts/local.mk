@@ -17,6 +17,8 @@ test_programs += %reldir%/messages_check
 tests_hosts_messages_check_LDADD = libtutti.la
 test_programs += %reldir%/starting_check
 tests_hosts_starting_check_LDADD = libtutti.la
+test_programs += %reldir%/bits_check
+tests_hosts_bits_check_LDADD = libtutti.la
 test_programs += %reldir%/idle_check
 tests_hosts_idle_check_LDADD = libtutti.la
 
@@ -36,6 +38,8 @@ endif
 
 script_tests += \
     %reldir%/app_mpi.sh \
+    %reldir%/bits.sh \
+    %reldir%/cluster_auto.sh \
     %reldir%/cluster_calls.sh \
     %reldir%/cluster_check.sh \
     %reldir%/cluster_data.sh \
