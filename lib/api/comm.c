@@ -10,7 +10,6 @@
 #include "coll/cost.h"
 #include "node/shm/shm.h"
 #include "xport/shm/shm.h"
-#include "xport/ucx/open_ucx.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -49,142 +48,6 @@ static void take_shape(tutti__comm_t *comm)
                                  conf->link_ns, topo->link_is_rdma),
     };
     comm->shape.link.slot_bytes = conf->chunk_bytes;
-}
-
-/* What a user can do to have UCX. */
-#define GET_UCX "install libtutti0-ucx on each host (that is tutti/ucx.so, with libucx0)"
-
-static tutti_status_t cannot_reach(const tutti__comm_t *comm, uint32_t rank)
-{
-    const char *why = "the ranks were started without MPI: start them with mpirun";
-
-    if (tutti__comm_is_connected(comm->world))
-        why = "communicators from tutti_comm_connect do not use MPI: use tutti_init";
-    if (strcmp(comm->conf.shared.transport, "shm") == 0)
-        return tutti__fail(
-            TUTTI_ERR_UNSUPPORTED,
-            "rank %u is on another machine, and TUTTI_TRANSPORT is shm: without this "
-            "setting, MPI or UCX is used between machines",
-            rank);
-    return tutti__fail(TUTTI_ERR_UNSUPPORTED,
-                       "rank %u is on another host, TUTTI_TRANSPORT is mpi, and %s; or unset "
-                       "TUTTI_TRANSPORT, and " GET_UCX,
-                       rank, why);
-}
-
-/* The transport to a rank: shared memory inside a host; between hosts UCX or MPI, if it is open. */
-static tutti_status_t route(const tutti__comm_t *comm, uint32_t rank, tutti__xport_t **ret_xport)
-{
-    const char *wish = comm->conf.shared.transport;
-    int same_host = comm->topo->host_of[rank] == comm->topo->host_of[comm->topo->rank];
-    int same_machine = comm->machine->index_of[rank] >= 0;
-
-    if (!same_host && strcmp(wish, "shm") != 0 && comm->mpi != NULL)
-        *ret_xport = comm->mpi;
-    else if (same_host || (same_machine && strcmp(wish, "mpi") != 0))
-        *ret_xport = comm->shm;
-    else
-        return cannot_reach(comm, rank);
-    return TUTTI_OK;
-}
-
-/* Exchanged by the ranks of a part before they open a transport over the world's MPI. */
-typedef struct {
-    uint32_t world_rank, number;
-} part_facts_t;
-
-/* Every rank takes part in every collective step, also after it has failed. */
-static tutti_status_t open_mpi_part(tutti__comm_t *comm)
-{
-    const tutti__conf_shared_t *conf = &comm->conf.shared;
-    const tutti__meet_t *meet = &comm->world->meet;
-    uint32_t size = comm->topo->size, rank = comm->topo->rank;
-    uint32_t *tables = malloc(2 * (size_t)size * sizeof(*tables));
-    part_facts_t mine = { comm->world_rank[rank], 0 }, *all = calloc(size, sizeof(*all));
-    tutti__part_t part = { rank, size, tables, tables + size };
-    tutti_status_t status;
-
-    if (tables == NULL || all == NULL)
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "routes to %u ranks", size);
-    else
-        status = comm->module->take_number(meet, &mine.number);
-    status = tutti__boot_agree(comm->boot, status);
-    if (status == TUTTI_OK)
-        status = tutti__boot_allgather(comm->boot, &mine, sizeof(mine), all);
-    for (uint32_t r = 0; status == TUTTI_OK && r < size; r++) {
-        tables[r] = all[r].world_rank;
-        tables[size + r] = all[r].number;
-    }
-    if (status == TUTTI_OK)
-        status = comm->module->xport_open_part(meet, &part, conf->chunk_bytes,
-                                               (uint32_t)conf->credits, &comm->mpi);
-    free(all);
-    free(tables);
-    return status;
-}
-
-/* UCX connects the hosts, because of TUTTI_TRANSPORT, or because nothing else does. Equal on all
-   ranks. */
-static int needs_ucx(const tutti__comm_t *comm)
-{
-    const char *wish = comm->conf.shared.transport;
-    int machines = 0;
-
-    for (uint32_t r = 0; r < comm->topo->size; r++)
-        machines |= comm->machine->index_of[r] < 0;
-    return comm->topo->nhosts > 1 &&
-           (strcmp(wish, "ucx") == 0 ||
-            (strcmp(wish, "auto") == 0 && comm->module == NULL && machines));
-}
-
-static tutti_status_t open_ucx(tutti__comm_t *comm)
-{
-    tutti_status_t status = tutti__xport_ucx_open(comm->boot, &comm->conf, &comm->mpi);
-
-    if (status != TUTTI_ERR_UNSUPPORTED)
-        return status;
-    if (tutti__comm_is_connected(comm->world))
-        return tutti__fail(status,
-                           "the ranks are on several hosts, and communicators from "
-                           "tutti_comm_connect use UCX between hosts: " GET_UCX ". ucx.so: %.240s",
-                           tutti_last_error());
-    return tutti__fail(
-        status, "the ranks are on several hosts, and %s: " GET_UCX ", or %s. ucx.so: %.240s",
-        comm->module == NULL ? "were started without MPI" : "TUTTI_TRANSPORT is ucx",
-        comm->module == NULL ? "start the ranks with mpirun" : "unset TUTTI_TRANSPORT, for MPI",
-        tutti_last_error());
-}
-
-static tutti_status_t open_far(tutti__comm_t *comm)
-{
-    const tutti__conf_shared_t *conf = &comm->conf.shared;
-
-    if (needs_ucx(comm))
-        return open_ucx(comm);
-    if (comm->module == NULL || comm->topo->nhosts == 1)
-        return TUTTI_OK;
-    if (comm->world != comm)
-        return open_mpi_part(comm);
-    return comm->module->xport_open(&comm->meet, conf->chunk_bytes, (uint32_t)conf->credits,
-                                    &comm->mpi);
-}
-
-static tutti_status_t open_xports(tutti__comm_t *comm)
-{
-    uint32_t size = comm->topo->size;
-    tutti_status_t status = open_far(comm);
-
-    comm->xport = calloc(size, sizeof(*comm->xport));
-    if (status == TUTTI_OK && comm->xport == NULL)
-        status = tutti__fail(TUTTI_ERR_NO_MEMORY, "routes to %u ranks", size);
-    for (uint32_t r = 0; status == TUTTI_OK && r < size; r++)
-        if (r != comm->topo->rank)
-            status = route(comm, r, &comm->xport[r]);
-    status = tutti__boot_agree(comm->boot, status);
-    if (status == TUTTI_OK && comm->topo->nhosts > 1 && tutti__comm_is_world(comm))
-        TUTTI__LOG(TUTTI__LOG_INFO, "messages between hosts: %s",
-                   comm->mpi != NULL ? comm->mpi->ops->name : "shm");
-    return status;
 }
 
 /* Fail now, and not in the first call, if an algorithm of TUTTI_ALGORITHM cannot serve. */
@@ -335,7 +198,7 @@ static tutti_status_t open_all(tutti__comm_t *comm)
         status = tutti__xport_shm_open(comm->boot, comm->machine, conf->chunk_bytes,
                                        (uint32_t)conf->credits, &comm->shm);
     if (status == TUTTI_OK)
-        status = open_xports(comm);
+        status = tutti__comm_open_xports(comm);
     if (status == TUTTI_OK)
         status = open_device(comm);
     if (status == TUTTI_OK)

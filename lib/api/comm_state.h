@@ -60,6 +60,9 @@ void tutti__comm_close(tutti__comm_t *comm);
 /* Local. Stop the engine, and with it its callbacks: the beginning of close. */
 void tutti__comm_stop(tutti__comm_t *comm);
 
+/* transports.c: open the transports to all ranks. Collective. */
+tutti_status_t tutti__comm_open_xports(tutti__comm_t *comm);
+
 /* comm_files.c: read the files that TUTTI_ALGORITHM names, and prove their schedules for
    comm->shape. Collective; during set-up only. */
 tutti_status_t tutti__comm_take_files(tutti__comm_t *comm);

@@ -30,4 +30,5 @@ libtutti_all_la_SOURCES += \
     %reldir%/sides.h \
     %reldir%/submission.c \
     %reldir%/submission.h \
+    %reldir%/transports.c \
     %reldir%/world.c

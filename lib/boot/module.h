@@ -17,7 +17,7 @@
 /* Declared here, because xport/xport.h is above this room. */
 typedef struct tutti__xport tutti__xport_t;
 
-#define TUTTI__MODULE_ABI 4
+#define TUTTI__MODULE_ABI 5
 
 /* The services of the core for modules. */
 typedef struct {

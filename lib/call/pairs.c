@@ -146,7 +146,7 @@ tutti_status_t tutti__pairs_step(tutti__pairs_t *pairs, tutti__hint_t *hint)
             status = tutti__run_step(&side->run, &here);
             if (status == TUTTI_OK)
                 status = go_on(pairs, i);
-            else if (status == TUTTI__AGAIN)
+            else if (status == TUTTI__AGAIN && (hint->peer < 0 || here.word != NULL))
                 *hint = here;
         }
         if (status == TUTTI__AGAIN)

@@ -175,7 +175,8 @@ tutti_status_t tutti__ride_start(tutti__ride_t *ride, const tutti__call_env_t *e
                                  int *ret_common)
 {
     const tutti__exec_env_t *exec = env->exec;
-    size_t slot_bytes = tutti__run_slot_bytes(run);
+    /* The setting, so that the calls that ride, and their bits, do not depend on the transport. */
+    size_t slot_bytes = TUTTI__MIN(tutti__run_slot_bytes(run), exec->slot_bytes);
     tutti_status_t status = get_frame(ride, env, slot_bytes);
     size_t bytes = NOT_AT_ALL;
 

@@ -37,7 +37,6 @@ static tutti__xport_t *far_of(const tutti__engine_t *e)
 static void open_world(tutti__engine_t *e)
 {
     /* The world's hosts count: a launch of a group of one host may be behind the world's. */
-    e->far = far_of(e);
     if (e->far == NULL || e->far->ops->may_progress(e->far, 1))
         return;
     tutti__mutex_lock(&limited_lock);
@@ -59,6 +58,7 @@ static void close_world(const tutti__engine_t *e)
 void tutti__help_open(tutti__engine_t *e)
 {
     e->world = e->env.world != NULL ? e->env.world : e;
+    e->far = far_of(e);
     tutti__mutex_init(&e->groups_lock, TUTTI__LOCK_PARTS);
     if (e->world == e) {
         open_world(e);

@@ -514,6 +514,15 @@ static int step_lanes(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
     return moved;
 }
 
+uint32_t tutti__lanes_moves(const tutti__lanes_t *lanes)
+{
+    uint32_t moves = 0;
+
+    for (uint32_t i = 1; i < TUTTI__LANES; i++)
+        moves += tutti__operation_moves(&lanes->lane[i].op);
+    return moves;
+}
+
 /* Some buckets are on the device. */
 static int step_with_device(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {

@@ -56,6 +56,8 @@ void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket);
 void tutti__lanes_add_ordered(tutti__lanes_t *lanes, tutti__request_t *request);
 /* Advance all lanes; 1 if anything moved. *ret_left: a brief step left work to do. */
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left);
+/* Changes when a run in a lane advances. */
+uint32_t tutti__lanes_moves(const tutti__lanes_t *lanes);
 /* Write which rank or device an agreed request waits for; 1 if that is certain. */
 int tutti__lanes_culprit(const tutti__lanes_t *lanes, const tutti__request_t *request, char *text,
                          size_t bytes);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "engine/state.h"
 #include "engine/wait.h"
 
 #include <unistd.h>
@@ -182,17 +183,39 @@ static tutti_status_t check(run_t *r)
                : TUTTI_OK;
 }
 
-/* A message between hosts wakes no sleeper, so such a call polls more often. */
-static uint32_t sleep_us(const run_t *r)
+static uint64_t waited_ns(const run_t *r)
 {
-    uint64_t waited_us = r->since_ns == 0 ? 0 : (tutti__now_ns() - r->since_ns) / 1000;
-    uint64_t us = waited_us / TUTTI__SLEEP_SHARE;
+    return r->since_ns == 0 ? 0 : tutti__now_ns() - r->since_ns;
+}
 
-    if (r->node == NULL && r->op->has_far)
-        return (uint32_t)(waited_us < TUTTI__FAR_EARLY_US
-                              ? TUTTI__FAR_SLEEP_US
-                              : TUTTI__MIN(us, TUTTI__FAR_SLEEP_MOST_US));
+static uint32_t share_us(uint64_t waited)
+{
+    uint64_t us = waited / 1000 / TUTTI__SLEEP_SHARE;
+
     return (uint32_t)TUTTI__MIN(TUTTI__MAX(us, TUTTI__SLEEP_US), TUTTI__SLEEP_MOST_US);
+}
+
+/* Sleep on the descriptor of the transport to other hosts. If its messages are all that is awaited,
+   a wake-up is lost only when another thread takes the message; then as for a word. */
+static void sleep_on_far(const run_t *r, tutti__xport_t *far)
+{
+    uint64_t waited = waited_ns(r);
+    int32_t peer = r->wait.hint.peer;
+    int only = peer >= 0 && r->op->env->exec->xport[peer] == far;
+    int early = waited < TUTTI__FAR_EARLY_US * 1000u;
+
+    far->ops->sleep(far, -1, only && !early ? share_us(waited) : tutti__far_nap_us(waited));
+}
+
+/* There is no word to sleep on. */
+static void nap(const run_t *r)
+{
+    tutti__xport_t *far = r->op->has_far ? r->wait.engine->far : NULL;
+
+    if (far != NULL && far->ops->sleep != NULL)
+        sleep_on_far(r, far);
+    else
+        usleep(r->op->has_far ? tutti__far_nap_us(waited_ns(r)) : TUTTI__DIRECT_POLL_US);
 }
 
 static tutti_status_t sleep_on_word(tutti__wait_t *w)
@@ -202,9 +225,10 @@ static tutti_status_t sleep_on_word(tutti__wait_t *w)
     int32_t index = w->hint.peer < 0 ? -1 : machine->index_of[w->hint.peer];
 
     if (w->hint.word != NULL && index >= 0)
-        tutti__machine_sleep(machine, (uint32_t)index, w->hint.word, w->hint.value, sleep_us(r));
+        tutti__machine_sleep(machine, (uint32_t)index, w->hint.word, w->hint.value,
+                             share_us(waited_ns(r)));
     else
-        usleep(r->op->has_far ? sleep_us(r) : TUTTI__DIRECT_POLL_US);
+        nap(r);
     return check(r);
 }
 

@@ -36,7 +36,7 @@ struct tutti__engine {
 
     /* The engines of one world; see help.c. */
     tutti__engine_t *world; /* itself in a world's engine */
-    tutti__xport_t *far;    /* of the world's: the transport to another host, or NULL */
+    tutti__xport_t *far;    /* the transport to other hosts, or NULL */
     tutti__mutex_t groups_lock;
     tutti__engine_t *groups;     /* under groups_lock: those of the world's groups */
     tutti__engine_t *next_group; /* under the world's groups_lock */

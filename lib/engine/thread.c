@@ -1,35 +1,47 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The engine's own thread. It makes progress while no thread waits, and watches sockets, stalls,
- * and transports that advance only when polled (MPI, devices). It alone sleeps on the doorbell. If
- * it wakes while another thread works, it sleeps again.
+ * and transports that advance only when polled (MPI, devices). It alone sleeps on the doorbell, and
+ * on the descriptor of UCX while messages are awaited. If it wakes while another thread works, it
+ * sleeps again.
  */
 #include "engine/steps.h"
 
 #include "base/constants.h"
 #include "base/own_thread.h"
+#include "base/time.h"
 #include "engine/own_deadline.h"
+#include "engine/wait.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <unistd.h>
 
+/* What the thread remembers from one look to the next. */
+typedef struct {
+    int owns;          /* no other thread was at work */
+    uint32_t moves;    /* of the lanes */
+    uint64_t moved_ns; /* since when nothing has moved while work is polled; 0: it has just moved */
+} pace_t;
+
 /*
- * Sleep until the doorbell rings or a socket is readable; 1 if either happened. The doorbell is
- * emptied here, so `news` reports it to the next owner of the token: this thread, or another one.
+ * Sleep until the doorbell rings or a socket is readable; 1 if either happened. far: or until a
+ * message may have arrived. The doorbell is emptied here, so `news` reports it to the next owner of
+ * the token: this thread, or another one.
  *
  * ppoll, since it takes microseconds on every kernel. Tried: epoll_pwait2. Seccomp filters of older
  * containers refuse it with EPERM: the thread spun, 1 s of processor in 2, and did not see deaths.
  * Tried: waiters sleep here as well. Then a waiter may empty a doorbell that was rung for the
  * thread, or the reverse: 70 ms a step in the example trainer instead of 2.
  */
-static int sleep_bell(tutti__engine_t *e, int64_t timeout_us)
+static int sleep_bell(tutti__engine_t *e, tutti__xport_t *far, int64_t timeout_us)
 {
     struct timespec timeout = { timeout_us / 1000000, timeout_us % 1000000 * 1000 };
     struct pollfd events = { .fd = e->epfd, .events = POLLIN };
     uint64_t count;
 
-    if (ppoll(&events, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
+    if (far != NULL ? !far->ops->sleep(far, e->epfd, timeout_us)
+                    : ppoll(&events, 1, timeout_us < 0 ? NULL : &timeout, NULL) <= 0)
         return 0;
     if (read(e->env.machine->doorbell[e->env.machine->me], &count, sizeof(count)) < 0)
         errno = 0;
@@ -37,14 +49,25 @@ static int sleep_bell(tutti__engine_t *e, int64_t timeout_us)
     return 1;
 }
 
-/* Work while there is progress; 0 if another thread does the work. */
-static int thread_work(tutti__engine_t *e)
+/* Have the lanes' runs advanced since the last look? */
+static int has_advanced(tutti__engine_t *e, pace_t *pace)
 {
-    int moved;
+    uint32_t moves = tutti__lanes_moves(&tutti__owned(e)->lanes);
+    int advanced = moves != pace->moves;
+
+    pace->moves = moves;
+    return advanced;
+}
+
+/* Work while there is progress. */
+static void thread_work(tutti__engine_t *e, pace_t *pace)
+{
+    int moved, has_moved = 0;
 
     do {
-        if (!tutti__token_take(&e->token))
-            return 0;
+        pace->owns = tutti__token_take(&e->token);
+        if (!pace->owns)
+            break;
         do {
             tutti__stalls_check(&tutti__owned(e)->stalls);
             tutti__overdue_check(&tutti__owned(e)->agreed);
@@ -52,11 +75,28 @@ static int thread_work(tutti__engine_t *e)
                 atomic_store(&e->news, 1); /* the next step polls the sockets */
             tutti__semaphore_check(&tutti__owned(e)->semaphores);
             moved = tutti__engine_step(e, TUTTI__STEP_THREAD);
+            has_moved |= moved | has_advanced(e, pace);
         } while (moved && !atomic_load(&e->pending.callbacks) && !atomic_load(&e->token.wanted));
         /* Callbacks are called after the token is given back. */
         tutti__engine_yield(e, TUTTI__STEP_THREAD);
     } while (moved);
-    return 1;
+    if (has_moved || !pace->owns)
+        pace->moved_ns = 0;
+}
+
+/* While work in flight has to be polled: the sleep in microseconds. *ret_far: the transport whose
+   messages end the sleep, or NULL. While another thread works, they need not wake this one. */
+static int64_t poll_nap(const tutti__engine_t *e, pace_t *pace, tutti__xport_t **ret_far)
+{
+    uint64_t now = tutti__now_ns();
+
+    if (pace->moved_ns == 0)
+        pace->moved_ns = now;
+    if (!pace->owns)
+        return TUTTI__POLL_SLEEP_US;
+    if (e->far != NULL && e->far->ops->sleep != NULL)
+        *ret_far = e->far;
+    return tutti__poll_nap_us(e, now - pace->moved_ns);
 }
 
 /* The shorter one of two times; -1: none. */
@@ -70,24 +110,30 @@ static int64_t sooner(int64_t a, int64_t b)
 static void *thread_main(void *arg)
 {
     tutti__engine_t *e = arg;
+    pace_t pace = { .owns = 1 };
     int busy = 0;
 
     tutti__thread_set_own();
     while (!atomic_load(&e->stop)) {
         int64_t nap = tutti__stalls_nap_us(e->env.conf, &e->signals);
-        int woken;
+        tutti__xport_t *far = NULL;
+        int woken, polls;
 
         nap = sooner(nap, tutti__queued_nap_us(&e->env));
         nap = sooner(nap, tutti__overdue_nap_us(&e->pending));
         /* A socket stays readable until the working thread reads it. */
         if (busy)
             usleep(TUTTI__BUSY_NAP_US);
-        if (atomic_load(&e->signals.polling))
-            nap = TUTTI__POLL_SLEEP_US;
+        polls = atomic_load(&e->signals.polling);
+        if (polls)
+            nap = poll_nap(e, &pace, &far);
         else if (atomic_load(&e->pending.count) > 0 && (nap < 0 || nap > TUTTI__TICK_MS * 1000))
             nap = TUTTI__TICK_MS * 1000;
-        woken = sleep_bell(e, nap);
-        busy = !thread_work(e) && woken;
+        woken = sleep_bell(e, far, nap);
+        if (woken || !polls)
+            pace.moved_ns = 0;
+        thread_work(e, &pace);
+        busy = !pace.owns && woken;
     }
     return NULL;
 }

@@ -189,6 +189,17 @@ static tutti_status_t poll(tutti__wait_t *wait)
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
 }
 
+/* Before it sleeps: have the lanes moved? Otherwise another thread works, and may have moved
+   them. */
+static void note_moves(tutti__engine_t *e, tutti__waiter_t *w)
+{
+    uint32_t moves = w->holds ? tutti__lanes_moves(&tutti__owned(e)->lanes) : w->moves + 1;
+
+    if (moves != w->moves)
+        w->quiet_ns = 0;
+    w->moves = moves;
+}
+
 static void let_go(tutti__engine_t *e, tutti__waiter_t *w)
 {
     if (w->holds)
@@ -209,14 +220,16 @@ static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_
 }
 
 /* How long a waiter may sleep now, in microseconds. */
-static int64_t nap_us(const tutti__engine_t *e, const tutti__waiter_t *w, uint64_t now)
+static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now)
 {
     int64_t left = w->deadline_ns > now ? (int64_t)(w->deadline_ns - now) / 1000 + 1 : 0;
 
     if (left == 0) /* until the culprit has been reported */
         return TUTTI__NEWS_POLL_US;
+    if (w->quiet_ns == 0)
+        w->quiet_ns = now;
     if (atomic_load(&e->signals.polling))
-        return TUTTI__MIN(left, TUTTI__POLL_SLEEP_US);
+        return TUTTI__MIN(left, tutti__poll_nap_us(e, now - w->quiet_ns));
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);
 }
 
@@ -227,6 +240,7 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
     int calls_back = w->calls_back;
     tutti_status_t status;
 
+    note_moves(e, w);
     let_go(e, w);
     if (calls_back || is_ready(w))
         return TUTTI_OK;
@@ -247,6 +261,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     tutti_status_t status;
 
     w->wait = (tutti__wait_t){ .ops = &ops, .engine = e };
+    w->quiet_ns = 0;
     set_deadline(w, e->env.conf->timeout_ms);
     w->holds = 0;
     if (w->timeout_ms == 0) {

@@ -11,6 +11,7 @@
 
 #include "base/constants.h"
 #include "base/time.h"
+#include "engine/state.h"
 
 #include <sched.h>
 
@@ -41,6 +42,21 @@ static int back_off(tutti__wait_t *w)
     sched_yield();
     w->yielded_ns += (uint32_t)TUTTI__MIN(tutti__now_ns() - before, ops->yield_ns);
     return 1;
+}
+
+uint32_t tutti__far_nap_us(uint64_t waited_ns)
+{
+    uint64_t waited_us = waited_ns / 1000;
+
+    if (waited_us < TUTTI__FAR_EARLY_US)
+        return TUTTI__FAR_SLEEP_US;
+    return (uint32_t)TUTTI__MIN(waited_us / TUTTI__SLEEP_SHARE, TUTTI__FAR_SLEEP_MOST_US);
+}
+
+/* A device is polled often, because its work takes microseconds, and no thread sleeps on it. */
+int64_t tutti__poll_nap_us(const tutti__engine_t *e, uint64_t waited_ns)
+{
+    return e->env.exec->device != NULL ? TUTTI__POLL_SLEEP_US : tutti__far_nap_us(waited_ns);
 }
 
 tutti_status_t tutti__wait_loop(tutti__wait_t *w)

@@ -11,6 +11,8 @@ typedef struct {
     tutti__engine_t *late; /* the engine whose deadline is checked */
     int timeout_ms;
     uint64_t limit_ns;
+    uint64_t quiet_ns;            /* since when nothing has moved; 0: something has just moved */
+    uint32_t moves;               /* of the lanes, before the last sleep */
     int holds;                    /* this waiter owns the token */
     int calls_back;               /* callbacks are due */
     tutti__request_t *one;        /* the request; or NULL: */

@@ -397,7 +397,9 @@ tutti_status_t tutti__run_step(tutti__run_t *run, tutti__hint_t *hint)
             blocked = 1;
             if (here.peer >= 0) {
                 places++;
-                *hint = here;
+                /* A place with a word goes first: see exec.h. */
+                if (places == 1 || here.word != NULL)
+                    *hint = here;
             } else if (run->device != NULL && !is_at_wait(run, s)) {
                 places += DEVICE;
             }

@@ -42,7 +42,8 @@ typedef enum {
 /* "an allreduce", "a barrier", for messages; NULL for an invalid tag. Static. */
 const char *tutti__tag_name(unsigned tag);
 
-/* The wait hint of a step: a word to sleep on, and the rank to name in messages. */
+/* The wait hint of a step: a word to sleep on, and the rank to name in messages. If a step waits in
+   several places, the word is NULL, and the peer is one over shared memory if there is one. */
 typedef struct {
     void *word;     /* a 32-bit word in shared memory that will change, or NULL: poll */
     uint32_t value; /* its last value */

@@ -87,6 +87,12 @@ typedef struct {
     tutti_status_t (*progress)(tutti__xport_t *xport);
     int (*may_progress)(tutti__xport_t *xport, int is_engine);
 
+    /* Sleep until a message may have arrived, the descriptor `fd` is readable (-1: none), or the
+       time has passed. Returns 1 if fd is readable. The caller has just polled its messages. Any
+       thread; several may sleep. If one of them takes a message of another one from the network,
+       that one is not woken, so the time must be short. NULL: messages wake no sleeper. */
+    int (*sleep)(tutti__xport_t *xport, int fd, int64_t timeout_us);
+
     /* After an error: abandon all messages of this lane in flight, so that no user buffer is
        touched any more. */
     void (*cancel)(tutti__xport_t *xport, uint32_t lane);

@@ -17,6 +17,10 @@ test_programs += %reldir%/messages_check
 tests_hosts_messages_check_LDADD = libtutti.la
 test_programs += %reldir%/starting_check
 tests_hosts_starting_check_LDADD = libtutti.la
+test_programs += %reldir%/bits_check
+tests_hosts_bits_check_LDADD = libtutti.la
+test_programs += %reldir%/idle_check
+tests_hosts_idle_check_LDADD = libtutti.la
 
 # Without the library: parts of cluster.sh and cluster_check.sh.
 test_programs += %reldir%/cluster_relay %reldir%/cluster_wire
@@ -34,10 +38,13 @@ endif
 
 script_tests += \
     %reldir%/app_mpi.sh \
+    %reldir%/bits.sh \
+    %reldir%/cluster_auto.sh \
     %reldir%/cluster_calls.sh \
     %reldir%/cluster_check.sh \
     %reldir%/cluster_data.sh \
     %reldir%/cluster_down.sh \
+    %reldir%/cluster_idle.sh \
     %reldir%/cluster_trainer.sh \
     %reldir%/cluster_ucx.sh \
     %reldir%/collectives.sh \

@@ -27,6 +27,7 @@
 #include "base/time.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define SIGNATURE_BITS 32
 #define ALL_BUT_SIGNATURE (~(uint64_t)0 << SIGNATURE_BITS)
@@ -53,6 +54,21 @@ static ucs_status_t make_slots(tutti__chan_t *chan)
     return ucp_mem_map(xport->context, &params, &chan->memory);
 }
 
+static ucs_status_t make_requests(tutti__chan_t *chan)
+{
+    size_t room = tutti__ucx_request_room(chan->xport);
+    uint32_t n = chan->receives ? chan->xport->credits : 1;
+
+    chan->requests = aligned_alloc(TUTTI__LINE_BYTES, n * room);
+    if (chan->requests == NULL)
+        return UCS_ERR_NO_MEMORY;
+    memset(chan->requests, 0, n * room);
+    chan->request_memory = chan->requests;
+    for (uint32_t i = 0; i < n && chan->receives; i++)
+        chan->slot[i].memory = (char *)chan->requests + i * room;
+    return UCS_OK;
+}
+
 tutti_status_t tutti__ucx_chan_open(tutti__ucx_xport_t *xport, const tutti__chan_key_t *key,
                                     int receives, tutti__chan_t **ret_chan)
 {
@@ -66,6 +82,8 @@ tutti_status_t tutti__ucx_chan_open(tutti__ucx_xport_t *xport, const tutti__chan
         chan->tag = tag_of(receives ? key->peer : xport->rank, key);
         chan->receives = receives;
         code = receives ? make_slots(chan) : UCS_OK;
+        if (code == UCS_OK)
+            code = make_requests(chan);
     }
     if (code != UCS_OK) {
         tutti__ucx_chan_free(chan);
@@ -81,13 +99,16 @@ void tutti__ucx_chan_free(tutti__chan_t *chan)
         return;
     if (chan->memory != NULL)
         ucp_mem_unmap(chan->xport->context, chan->memory);
+    free(chan->requests);
     free(chan->bytes);
     free(chan->slot);
     free(chan);
 }
 
-static tutti_status_t check(const tutti__chan_t *chan)
+static tutti_status_t check(tutti__chan_t *chan)
 {
+    if (TUTTI__UNLIKELY(tutti__load_relaxed(&chan->xport->abandoned)) && chan->status == TUTTI_OK)
+        chan->status = TUTTI_ERR_TRANSPORT;
     if (TUTTI__LIKELY(chan->status == TUTTI_OK))
         return TUTTI_OK;
     return tutti__ucx_fail(chan->status, "ucx: the channel with peer %u has failed before",
@@ -121,9 +142,10 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
 {
     tutti__chan_t *chan = arg;
 
+    (void)request;
     chan->result = status;
     chan->request = NULL;
-    ucp_request_free(request);
+    chan->peer->is_connected |= status == UCS_OK;
     tutti__store_release(&chan->done, 1);
 }
 
@@ -136,6 +158,7 @@ static void begun(tutti__chan_t *chan, ucs_status_ptr_t request)
         return;
     }
     chan->result = UCS_PTR_STATUS(request);
+    chan->peer->is_connected |= chan->result == UCS_OK;
     tutti__store_release(&chan->done, 1);
 }
 
@@ -161,12 +184,14 @@ static tutti_status_t drain(tutti__chan_t *chan, tutti__hint_t *hint)
 static ucs_status_t post_send(tutti__chan_t *chan, const void *data, size_t bytes,
                               uint32_t signature)
 {
-    const ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                        UCP_OP_ATTR_FIELD_USER_DATA |
-                                                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-                                        .cb.send = on_sent,
-                                        .user_data = chan,
-                                        .memory_type = UCS_MEMORY_TYPE_HOST };
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_REQUEST,
+        .request = tutti__ucx_request(chan->xport, chan->request_memory),
+        .cb.send = on_sent,
+        .user_data = chan,
+        .memory_type = UCS_MEMORY_TYPE_HOST
+    };
     tutti__ucx_peer_t *peer = chan->peer;
     ucs_status_t code = tutti__ucx_reach(peer);
 
@@ -219,11 +244,11 @@ static void on_arrival(void *request, ucs_status_t status, const ucp_tag_recv_in
 {
     tutti__ucx_slot_t *slot = arg;
 
+    (void)request;
     slot->result = status;
     slot->bytes = info->length;
     slot->signature = (uint32_t)info->sender_tag;
     slot->request = NULL;
-    ucp_request_free(request);
     tutti__store_release(&slot->done, 1);
 }
 
@@ -237,7 +262,8 @@ static ucs_status_t post_one(tutti__chan_t *chan, void *place, size_t bytes)
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL |
-                        (place == NULL ? UCP_OP_ATTR_FIELD_MEMH : 0),
+                        UCP_OP_ATTR_FIELD_REQUEST | (place == NULL ? UCP_OP_ATTR_FIELD_MEMH : 0),
+        .request = tutti__ucx_request(xport, slot->memory),
         .cb.recv = on_arrival,
         .user_data = slot,
         .memory_type = UCS_MEMORY_TYPE_HOST,

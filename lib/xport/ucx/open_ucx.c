@@ -11,6 +11,8 @@
 #include "base/status.h"
 #include "boot/module.h"
 
+#include <stdio.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +23,50 @@ typedef struct {
     const void *address;
     size_t bytes;  /* of this rank's address */
     size_t stride; /* of the longest address */
+    int optional;  /* a failure of UCX is no failure of the set-up */
+    int is_broken; /* the meeting has failed */
 } opening_t;
+
+typedef struct {
+    int32_t status;
+    char text[252];
+} report_t;
+
+/* As tutti__boot_agree, which would treat the failure of UCX as the set-up's. */
+static tutti_status_t agree_apart(opening_t *o, tutti_status_t mine)
+{
+    uint32_t size = tutti__boot_topo(o->boot)->size;
+    report_t own = { .status = (int32_t)mine }, *all = calloc(size, sizeof(*all));
+    tutti_status_t status;
+
+    if (mine != TUTTI_OK)
+        snprintf(own.text, sizeof(own.text), "%s", tutti_last_error());
+    o->is_broken |= all == NULL;
+    if (all == NULL)
+        return tutti__fail(TUTTI_ERR_NO_MEMORY, "reports of %u ranks", size);
+    status = tutti__boot_allgather(o->boot, &own, sizeof(own), all);
+    o->is_broken |= status != TUTTI_OK;
+    for (uint32_t r = 0; r < size && status == TUTTI_OK; r++)
+        if (all[r].status != TUTTI_OK)
+            status = tutti__fail((tutti_status_t)all[r].status, "rank %u: %.*s", r,
+                                 (int)sizeof(all[r].text), all[r].text);
+    free(all);
+    return status;
+}
+
+static tutti_status_t agree(opening_t *o, tutti_status_t mine)
+{
+    return o->optional ? agree_apart(o, mine) : tutti__boot_agree(o->boot, mine);
+}
+
+/* Without an allgather the ranks do not agree any more. */
+static tutti_status_t gather(opening_t *o, const void *mine, size_t bytes, void *ret_all)
+{
+    tutti_status_t status = tutti__boot_allgather(o->boot, mine, bytes, ret_all);
+
+    o->is_broken |= status != TUTTI_OK;
+    return status;
+}
 
 static tutti_status_t open_local(opening_t *o, const tutti__conf_t *conf)
 {
@@ -43,9 +88,9 @@ static tutti_status_t exchange_lengths(opening_t *o)
 
     if (all == NULL)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "addresses of %u ranks", size);
-    status = tutti__boot_agree(o->boot, status);
+    status = agree(o, status);
     if (status == TUTTI_OK)
-        status = tutti__boot_allgather(o->boot, &mine, sizeof(mine), all);
+        status = gather(o, &mine, sizeof(mine), all);
     for (uint32_t r = 0; status == TUTTI_OK && r < size; r++)
         o->stride = TUTTI__MAX(o->stride, TUTTI__ROUND_UP((size_t)all[r], (size_t)8));
     free(all);
@@ -62,14 +107,29 @@ static tutti_status_t exchange_addresses(opening_t *o)
         status = tutti__fail(TUTTI_ERR_NO_MEMORY, "addresses of %u ranks", size);
     else
         memcpy(mine, o->address, o->bytes);
-    status = tutti__boot_agree(o->boot, status);
+    status = agree(o, status);
     if (status == TUTTI_OK)
-        status = tutti__boot_allgather(o->boot, mine, o->stride, all);
+        status = gather(o, mine, o->stride, all);
     if (status == TUTTI_OK)
         status = o->module->connect(o->xport, all, o->stride);
-    status = tutti__boot_agree(o->boot, status);
+    status = agree(o, status);
     free(mine);
     free(all);
+    return status;
+}
+
+static tutti_status_t open_all(opening_t *o, const tutti__conf_t *conf, tutti__xport_t **ret_xport)
+{
+    tutti_status_t status = agree(o, open_local(o, conf));
+
+    if (status == TUTTI_OK)
+        status = exchange_lengths(o);
+    if (status == TUTTI_OK)
+        status = exchange_addresses(o);
+    if (status == TUTTI_OK)
+        *ret_xport = o->xport;
+    else if (o->xport != NULL)
+        o->xport->ops->close(o->xport);
     return status;
 }
 
@@ -77,17 +137,17 @@ tutti_status_t tutti__xport_ucx_open(tutti__boot_t *boot, const tutti__conf_t *c
                                      tutti__xport_t **ret_xport)
 {
     opening_t o = { .boot = boot };
-    tutti_status_t status = tutti__boot_agree(boot, open_local(&o, conf));
 
-    if (status == TUTTI_OK)
-        status = exchange_lengths(&o);
-    if (status == TUTTI_OK)
-        status = exchange_addresses(&o);
-    if (status != TUTTI_OK) {
-        if (o.xport != NULL)
-            o.xport->ops->close(o.xport);
-        return status;
-    }
-    *ret_xport = o.xport;
-    return TUTTI_OK;
+    return open_all(&o, conf, ret_xport);
+}
+
+tutti_status_t tutti__xport_ucx_try(tutti__boot_t *boot, const tutti__conf_t *conf,
+                                    tutti__xport_t **ret_xport)
+{
+    opening_t o = { .boot = boot, .optional = 1 };
+    tutti_status_t status;
+
+    *ret_xport = NULL;
+    status = open_all(&o, conf, ret_xport);
+    return o.is_broken ? status : TUTTI_OK;
 }

@@ -157,7 +157,7 @@ static ucs_status_t make_context(uint32_t size)
                                       UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_TAG_SENDER_MASK |
                                       UCP_PARAM_FIELD_MT_WORKERS_SHARED |
                                       UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
-                                  .features = UCP_FEATURE_TAG,
+                                  .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
                                   .tag_sender_mask = ~(uint64_t)0 << 40,
                                   .mt_workers_shared = 1,
                                   .estimated_num_eps = size,

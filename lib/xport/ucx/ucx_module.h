@@ -27,6 +27,7 @@ typedef struct {
     tutti__word64_t failed_ns; /* when */
     /* Under the transport's lock: */
     ucp_ep_h ep;      /* NULL: no message was sent yet, or closed */
+    int is_connected; /* a message has left */
     ucs_status_t why; /* it failed */
 } tutti__ucx_peer_t;
 
@@ -34,6 +35,7 @@ typedef struct {
 typedef struct {
     void *at;           /* the slot's own memory, or the message's place */
     size_t room;        /* bytes there */
+    void *memory;       /* of UCX's request; see tutti__ucx_request */
     void *request;      /* of UCX, under the lock; NULL: complete */
     tutti__word_t done; /* release, by the completion: the fields below are valid */
     ucs_status_t result;
@@ -58,12 +60,14 @@ struct tutti__chan {
     tutti_status_t status; /* the first error; it ends the channel */
 
     /* Sender: */
-    int is_sending;     /* a message is in flight, or its end was not noticed yet */
-    void *request;      /* of UCX, under the lock; NULL: complete */
-    tutti__word_t done; /* as in a slot */
+    int is_sending;       /* a message is in flight, or its end was not noticed yet */
+    void *request_memory; /* as in a slot */
+    void *request;        /* of UCX, under the lock; NULL: complete */
+    tutti__word_t done;   /* as in a slot */
     ucs_status_t result;
 
     /* Receiver: `posted` slots from `head` on are posted or lent, in order. */
+    void *requests;       /* memory of the end's requests */
     unsigned char *bytes; /* [credits x stride] */
     tutti__ucx_slot_t *slot;
     ucp_mem_h memory; /* registration of `bytes` */
@@ -77,13 +81,18 @@ struct tutti__ucx_xport {
     ucp_worker_h worker;
     ucp_address_t *address; /* of this worker */
     size_t address_bytes;
+    int event_fd; /* readable when the worker has something to do */
     pthread_mutex_t lock;
     uint32_t rank, size, credits;
+    size_t request_bytes; /* of UCX's requests */
+    void *kept;           /* requests of messages that are discarded, until the worker is gone */
     size_t slot_bytes, stride;
     char *addresses;                    /* of all workers; [size] with the same distance */
     tutti__ucx_peer_t *peer;            /* [size] */
     tutti__chan_t *chans[TUTTI__LANES]; /* each list belongs to the lane's thread */
     tutti__word_t cancelled; /* a lane was cancelled: peers may not complete what is in flight */
+    tutti__word_t abandoned; /* no thread calls UCX for this worker any more: see xport.c */
+    tutti__ucx_xport_t *next_abandoned;
 };
 
 /* ucx_module.c: the context of this process, shared by its transports */
@@ -100,6 +109,22 @@ void tutti__ucx_log(tutti__log_level_t level, const char *fmt, ...) TUTTI__PRINT
    the program. */
 void tutti__ucx_block_signals(sigset_t *ret_before);
 void tutti__ucx_restore_signals(const sigset_t *before);
+
+/*
+ * Requests have memory of this module instead of UCX's: UCX cannot take back the request of a
+ * message that has arrived in part, and would warn of it when the worker is destroyed.
+ *
+ *      memory | UCX's own, request_bytes | <-- the pointer that stands for the request
+ */
+static inline size_t tutti__ucx_request_room(const tutti__ucx_xport_t *xport)
+{
+    return TUTTI__ROUND_UP(xport->request_bytes, (size_t)TUTTI__LINE_BYTES);
+}
+
+static inline void *tutti__ucx_request(const tutti__ucx_xport_t *xport, void *memory)
+{
+    return (char *)memory + xport->request_bytes;
+}
 
 /* xport.c */
 tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_t size,

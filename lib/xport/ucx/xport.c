@@ -14,12 +14,19 @@
  *
  * Never waits, except in cancel() and close(): these give messages in flight a tenth of a second,
  * then force their endpoints to close. After that UCX touches no buffer of a caller.
+ *
+ * While an endpoint connects, it must not be closed: in UCX 1.13 over TCP, assertions then fail on
+ * both ends, in ucp_worker_progress and ucp_worker_destroy, and end the processes. So a transport
+ * that ends with such an endpoint is abandoned: no thread calls UCX for its worker any more, which
+ * therefore touches no buffer, and the worker is not destroyed. Its connections end with the
+ * process.
  */
 #include "xport/ucx/ucx_module.h"
 
 #include "base/constants.h"
 #include "base/time.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +46,8 @@ void tutti__ucx_advance(tutti__ucx_xport_t *xport)
 {
     if (pthread_mutex_trylock(&xport->lock) != 0)
         return;
-    ucp_worker_progress(xport->worker);
+    if (TUTTI__LIKELY(!tutti__load_relaxed(&xport->abandoned)))
+        ucp_worker_progress(xport->worker);
     pthread_mutex_unlock(&xport->lock);
 }
 
@@ -173,6 +181,18 @@ static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
     }
 }
 
+/* Is an endpoint connecting? See the head of this file. Under the lock. */
+static int abandon_if_connecting(tutti__ucx_xport_t *xport)
+{
+    for (uint32_t r = 0; xport->peer != NULL && r < xport->size; r++) {
+        const tutti__ucx_peer_t *peer = &xport->peer[r];
+
+        if (peer->ep != NULL && !peer->is_connected && !tutti__load_relaxed(&peer->failed))
+            tutti__store_release(&xport->abandoned, 1);
+    }
+    return (int)tutti__load_relaxed(&xport->abandoned);
+}
+
 /*
  * Abandon the messages in flight of a lane. A receive is cancelled, unless its message is arriving.
  * A send cannot be cancelled: if its peer does not take it soon, its endpoint is forced to close,
@@ -182,12 +202,14 @@ static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
 static void end_lane(tutti__ucx_xport_t *xport, uint32_t lane)
 {
     uint32_t pending;
+    int is_abandoned;
 
     pthread_mutex_lock(&xport->lock);
-    for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next)
+    is_abandoned = abandon_if_connecting(xport);
+    for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL && !is_abandoned; chan = chan->next)
         tutti__ucx_chan_cancel(chan);
     pthread_mutex_unlock(&xport->lock);
-    if (settle(xport, lane) == 0)
+    if (is_abandoned || settle(xport, lane) == 0)
         return;
     for (tutti__chan_t *chan = xport->chans[lane]; chan != NULL; chan = chan->next) {
         pthread_mutex_lock(&xport->lock);
@@ -242,33 +264,69 @@ static void close_eps(tutti__ucx_xport_t *xport)
     free(request);
 }
 
-/* Messages that were not received, of calls that failed: UCX would warn of them. It still does if
-   one has arrived in part. */
+/* A request for a message that is discarded. UCX uses it until the worker is gone, because the
+   message may have arrived in part, and its rest never arrives. */
+static void *keep_request(tutti__ucx_xport_t *xport)
+{
+    size_t room = TUTTI__LINE_BYTES + tutti__ucx_request_room(xport);
+    void **memory = aligned_alloc(TUTTI__LINE_BYTES, room);
+
+    if (memory == NULL)
+        return NULL;
+    memset(memory, 0, room);
+    *memory = xport->kept;
+    xport->kept = memory;
+    return tutti__ucx_request(xport, (char *)memory + TUTTI__LINE_BYTES);
+}
+
+/* Messages that were not received, of calls that failed: UCX would warn of them. */
 static void discard_unexpected(tutti__ucx_xport_t *xport)
 {
-    const ucp_request_param_t param = { .op_attr_mask = 0 };
+    ucp_request_param_t param = { .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST };
     ucp_tag_message_h message;
     ucp_tag_recv_info_t info;
-    char nothing[1];
+    static char nothing[1];
 
     ucp_worker_progress(xport->worker);
-    while ((message = ucp_tag_probe_nb(xport->worker, 0, 0, 1, &info)) != NULL) {
-        void *request = ucp_tag_msg_recv_nbx(xport->worker, nothing, 0, message, &param);
-
-        if (UCS_PTR_IS_PTR(request))
-            ucp_request_free(request);
+    for (;;) {
+        param.request = keep_request(xport);
+        if (param.request == NULL)
+            return;
+        message = ucp_tag_probe_nb(xport->worker, 0, 0, 1, &info);
+        if (message == NULL)
+            return;
+        (void)ucp_tag_msg_recv_nbx(xport->worker, nothing, 0, message, &param);
     }
+}
+
+/* Never freed: messages may be in flight, and UCX's own thread accepts connections. The list is for
+   leak checkers. */
+static void keep_abandoned(tutti__ucx_xport_t *xport)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static tutti__ucx_xport_t *first;
+
+    pthread_mutex_lock(&lock);
+    xport->next_abandoned = first;
+    first = xport;
+    pthread_mutex_unlock(&lock);
+    tutti__ucx_log(TUTTI__LOG_DEBUG, "ucx: a worker that was connecting is left alone");
 }
 
 static void xport_close(tutti__xport_t *base)
 {
     tutti__ucx_xport_t *xport = mine(base);
     tutti__chan_t *chan;
+    void *kept;
 
     if (xport == NULL)
         return;
     for (uint32_t lane = 0; lane < TUTTI__LANES; lane++)
         end_lane(xport, lane);
+    if (tutti__load_acquire(&xport->abandoned)) {
+        keep_abandoned(xport);
+        return;
+    }
     if (xport->peer != NULL)
         close_eps(xport);
     if (xport->worker != NULL) {
@@ -284,6 +342,10 @@ static void xport_close(tutti__xport_t *base)
         }
     }
     tutti__ucx_drop_context();
+    while ((kept = xport->kept) != NULL) {
+        xport->kept = *(void **)kept;
+        free(kept);
+    }
     pthread_mutex_destroy(&xport->lock);
     free(xport->addresses);
     free(xport->peer);
@@ -342,6 +404,27 @@ static int xport_may_progress(tutti__xport_t *base, int is_engine)
     return 1;
 }
 
+/* See xport.h. If the worker cannot be armed, something has happened already. */
+static int xport_sleep(tutti__xport_t *base, int fd, int64_t timeout_us)
+{
+    static const struct timespec now;
+    tutti__ucx_xport_t *xport = mine(base);
+    struct timespec until = { timeout_us / 1000000, timeout_us % 1000000 * 1000 };
+    struct pollfd events[2] = { { .fd = xport->event_fd, .events = POLLIN },
+                                { .fd = fd, .events = POLLIN } };
+    ucs_status_t code = UCS_OK;
+
+    pthread_mutex_lock(&xport->lock);
+    if (tutti__load_relaxed(&xport->abandoned))
+        events[0].fd = -1;
+    else
+        code = ucp_worker_arm(xport->worker);
+    pthread_mutex_unlock(&xport->lock);
+    if (ppoll(events, 2, code == UCS_OK ? &until : &now, NULL) <= 0)
+        return 0;
+    return events[1].revents != 0;
+}
+
 static const tutti__xport_ops_t ops = {
     .name = "ucx",
     .purpose = "messages over UCX: InfiniBand, RoCE or TCP",
@@ -357,6 +440,7 @@ static const tutti__xport_ops_t ops = {
     .release = tutti__ucx_chan_release,
     .progress = xport_progress,
     .may_progress = xport_may_progress,
+    .sleep = xport_sleep,
     .cancel = xport_cancel,
 };
 
@@ -364,15 +448,22 @@ static ucs_status_t make_worker(tutti__ucx_xport_t *xport)
 {
     const ucp_worker_params_t params = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                          .thread_mode = UCS_THREAD_MODE_SERIALIZED };
+    ucp_context_attr_t about = { .field_mask = UCP_ATTR_FIELD_REQUEST_SIZE };
     ucs_status_t code;
     sigset_t before;
 
     tutti__ucx_block_signals(&before);
     code = ucp_worker_create(xport->context, &params, &xport->worker);
+    if (code != UCS_OK)
+        xport->worker = NULL;
     if (code == UCS_OK)
         code = ucp_worker_get_address(xport->worker, &xport->address, &xport->address_bytes);
-    else
-        xport->worker = NULL;
+    if (code == UCS_OK)
+        code = ucp_worker_get_efd(xport->worker, &xport->event_fd);
+    if (code == UCS_OK)
+        code = ucp_context_query(xport->context, &about);
+    if (code == UCS_OK)
+        xport->request_bytes = about.request_size;
     tutti__ucx_restore_signals(&before);
     return code;
 }

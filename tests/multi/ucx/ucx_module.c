@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -347,7 +348,7 @@ static void placed(size_t sent, size_t wanted, int cancels)
     tutti__hint_t hint;
     int pending;
 
-    ring(xport, 1, sizeof(block), 20); /* connects: UCX 1.13 may abort if that is cut short */
+    ring(xport, 1, sizeof(block), 20); /* connects */
     memset(block, me == 0 ? 1 : 2, sizeof(block));
     tutti__store_release(&common->is_refused, 0);
     if (me == 1) {
@@ -395,15 +396,16 @@ static void case_placed(void)
 }
 
 /* A message to the right that is not received, and receives from the left that get nothing. */
-static tutti__chan_t *stuck(tutti__xport_t *xport, char *block, size_t bytes)
+static tutti__chan_t *stuck(tutti__xport_t *xport, char *block, size_t bytes, int may_fail)
 {
     uint32_t left = (me + size - 1) % size;
     tutti__chan_t *in, *out;
     tutti__hint_t hint;
-    int pending;
+    int pending, is_sent;
 
     CHECK_OK(xport->ops->open_send(xport, &KEY(0, (me + 1) % size, 1), &out));
-    CHECK_OK(xport->ops->send(out, block, bytes, 0, &pending, &hint));
+    is_sent = xport->ops->send(out, block, bytes, 0, &pending, &hint) == TUTTI_OK;
+    CHECK(is_sent || may_fail);
     CHECK_OK(xport->ops->open_recv(xport, &KEY(0, left, 2), &in));
     CHECK_OK(xport->ops->expect(in, 9));
     return out;
@@ -424,7 +426,7 @@ static void case_cancel(void)
         tutti__xport_t *xport = open_xport(1 << 20, 4);
 
         ring(xport, 1, 1 << 20, 20);
-        chan = stuck(xport, block, bytes[i]);
+        chan = stuck(xport, block, bytes[i], 0);
         fence();
         start = tutti__now_ns();
         xport->ops->cancel(xport, 0);
@@ -436,6 +438,74 @@ static void case_cancel(void)
     }
     free(block);
     case_two();
+}
+
+/* Lanes are cancelled and transports closed while ranks connect, at various moments. UCX prints
+   errors. */
+static void case_connecting(void)
+{
+    static const size_t bytes[] = { 8, 4096, 1 << 20 };
+    char *block = calloc(1, 1 << 20);
+
+    CHECK(block != NULL);
+    for (uint32_t k = 0; k < 24; k++) {
+        tutti__xport_t *xport = open_xport(1 << 20, 4);
+
+        if (me == 0 || k % 4 != 0)
+            stuck(xport, block, bytes[k % 3], 1); /* the peer may be gone */
+        for (uint32_t i = 0; i < k % 6 * me; i++) {
+            CHECK_OK(xport->ops->progress(xport));
+            usleep(200);
+        }
+        if (k % 2 == 0 || me == 1)
+            xport->ops->cancel(xport, 0);
+        if (k % 5 == 0)
+            fence();
+        xport->ops->close(xport);
+        fence();
+    }
+    free(block);
+}
+
+/* A sleeper is woken by a message, long before its time, and by its other descriptor. */
+static void case_woken(void)
+{
+    tutti__xport_t *xport = open_xport(65536, 2);
+    int bell = eventfd(0, EFD_NONBLOCK);
+    uint64_t one = 1, start;
+    tutti__chan_t *chan;
+    tutti__hint_t hint;
+    const void *data;
+    int pending = 0;
+
+    ring(xport, 0, 8, 20);
+    CHECK(bell >= 0 && xport->ops->sleep(xport, bell, 1000) == 0);
+    for (int i = 0; i < 3; i++) {
+        fence();
+        start = tutti__now_ns();
+        if (me == 0) {
+            CHECK_OK(xport->ops->open_recv(xport, &KEY(1, 1, 0), &chan));
+            CHECK_OK(xport->ops->expect(chan, 1));
+            while (xport->ops->view(chan, 8, 5, &data, &hint) == TUTTI__AGAIN)
+                CHECK(xport->ops->sleep(xport, bell, DEADLINE_NS / 1000) == 0);
+            xport->ops->release(chan);
+        } else if (me == 1) {
+            usleep(20000);
+            CHECK_OK(xport->ops->open_send(xport, &KEY(1, 0, 0), &chan));
+            CHECK_OK(xport->ops->send(chan, &start, 8, 5, &pending, &hint));
+            while (pending && xport->ops->flush(chan, &hint) == TUTTI__AGAIN)
+                sched_yield();
+        }
+        CHECK(tutti__now_ns() - start < DEADLINE_NS);
+    }
+    CHECK(write(bell, &one, sizeof(one)) == sizeof(one));
+    start = tutti__now_ns();
+    while (xport->ops->sleep(xport, bell, DEADLINE_NS / 1000) == 0)
+        CHECK_OK(xport->ops->progress(xport));
+    CHECK(tutti__now_ns() - start < DEADLINE_NS);
+    close(bell);
+    fence();
+    xport->ops->close(xport);
 }
 
 /* Rank 1 dies while messages are in flight. The others' calls fail after some time, and close
@@ -495,6 +565,7 @@ static const struct {
               { "threads", case_threads }, { "quiet", case_quiet },
               { "anew", case_anew },       { "mismatch", case_mismatch },
               { "placed", case_placed },   { "cancel", case_cancel },
+              { "woken", case_woken },     { "connecting", case_connecting },
               { "killed", case_killed },   { "left_open", case_left_open } };
 
 static void open_module(void)

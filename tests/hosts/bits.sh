@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The transport between hosts changes no bits, whatever the length of its messages.
+set -u
+. "$(dirname "$0")/common.sh"
+
+program=tests/hosts/bits_check
+transports="mpi shm"
+! test -e "$TUTTI_MODULE_DIR/ucx.so" || transports="$transports ucx"
+
+# same A B [C]: ranks on hosts a, b, c
+same()
+{
+    first=
+    for transport in $transports; do
+        export TUTTI_TRANSPORT=$transport
+        what="hosts with $*, $transport, TUTTI_CHUNK_BYTES=${TUTTI_CHUNK_BYTES:-}"
+        on_hosts "$@"
+        passed 1 "^bits: [0-9a-f]*\$"
+        bits=$(grep "^bits:" "$log")
+        : "${first:=$bits}"
+        [ "$bits" = "$first" ] || wrong "$what: $bits, over mpi $first"
+    done
+}
+
+same 2 1
+TUTTI_CHUNK_BYTES=8K same 2 1 2
+if is_long "more placings and lengths"; then
+    same 1 1 1
+    TUTTI_CHUNK_BYTES=8K same 2 2
+    TUTTI_CHUNK_BYTES=1M same 3 1
+    TUTTI_DETERMINISTIC=strict TUTTI_CHUNK_BYTES=8K same 1 2
+fi
+
+test $errors -eq 0

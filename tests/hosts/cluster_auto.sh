@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# TUTTI_TRANSPORT=auto under mpirun on the hosts of a cluster: UCX and MPI are compared when the
+# world is made, and all ranks take the same one. Where a rank lacks UCX, or UCX does not reach a
+# host, that is MPI, and no error.
+set -u
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/cluster_common.sh"
+
+program=tests/hosts/hosts_check
+export TUTTI_LOG=info TUTTI_INTERFACE=eth0
+work=$(mktemp -d)
+trap 'rm -rf "$log" "$counters" "$work"' EXIT
+
+# said N WORDS: so many lines of the output have these words
+said()
+{
+    [ "$(grep -c -e "$2" "$log")" -eq "$1" ] || wrong "$what: not $1 lines with '$2'"
+}
+
+# agreed TRANSPORT
+agreed()
+{
+    passed $ranks "passed"
+    said $ranks "messages between hosts: $1\$"
+    said 1 "transport auto: $1[;,]"
+}
+
+# On two hosts, each in an environment that SCRIPT makes; $n is the host's number.
+prepared()
+{
+    on 1,1 sh -c "read -r name </proc/sys/kernel/hostname; n=\${name#node}; $1; exec \"\$@\"" sh \
+        $program data
+}
+
+if ! test -e "$TUTTI_MODULE_DIR/ucx.so"; then
+    on 1,1 $program data
+    agreed mpi
+    said 1 "transport auto: mpi, because ucx cannot be used: rank 0: "
+    test $errors -eq 0
+    exit
+fi
+
+for places in 1,1 2,1,2; do
+    on $places $program groups 2
+    chosen=$(sed -n 's/.*transport auto: \([a-z]*\).*/\1/p' "$log")
+    agreed "$chosen"
+    said 1 "transport auto: .* of [1-8] round trips .* us over ucx, .* us over mpi"
+    grep "transport auto" "$log"
+done
+
+# Without the module for UCX on one host.
+mkdir "$work/modules"
+cp "$TUTTI_MODULE_DIR/mpi_$mpi.so" "$work/modules"
+prepared "[ \$n = 1 ] || export TUTTI_MODULE_DIR=$work/modules"
+agreed mpi
+said 1 "transport auto: mpi, because ucx cannot be used: rank 1: "
+
+# UCX of host 2 has a network of its own only. First no route leads there; then there is one, but no
+# answer, as behind a firewall.
+network="ip link add net1 type veth peer name net2 && ip addr add 10.77.9.\$n/24 dev net1 &&
+    ip link set net1 up && ip link set net2 up"
+prepared "[ \$n = 1 ] || { $network && export UCX_NET_DEVICES=net1; }"
+agreed mpi
+said 1 "transport auto: mpi, because a message over ucx did not pass"
+prepared "$network && { [ \$n = 1 ] || export UCX_NET_DEVICES=net1; }"
+agreed mpi
+said 1 "transport auto: mpi, because a message over ucx did not pass"
+
+# Another setting decides without a comparison.
+TUTTI_TRANSPORT=mpi on 1,1 $program data
+passed 2 "data passed"
+said 0 "transport auto"
+said 2 "messages between hosts: mpi"
+
+test $errors -eq 0

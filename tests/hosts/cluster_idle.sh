@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Ranks that have nothing to do, on the hosts of a cluster. Without calls the links carry only the
+# probes of TCP's keepalive, of one connection per host. A rank that waits two seconds for a late one
+# hardly uses its processor: less than 20 ms on an idle machine, over UCX as over MPI.
+set -u
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/cluster_common.sh"
+
+program=tests/hosts/idle_check
+# Neighbours and routers of IPv6 would count.
+only4='echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 && exec "$@"'
+
+have_ucx=no
+! test -e "$TUTTI_MODULE_DIR/ucx.so" || have_ucx=yes
+
+# quiet PLACES
+quiet()
+{
+    on "$1" --launcher env sh -c "$only4" sh $program quiet 4
+    passed $ranks "quiet passed"
+    grep "packets" "$log"
+}
+
+# late TRANSPORT PLACES: a busy machine wakes ranks at bad times, so that it costs more
+late()
+{
+    export TUTTI_TRANSPORT=$1
+    on "$2" $program late 60
+    what="$what over $1"
+    passed $ranks "late passed"
+    grep "of a processor" "$log"
+    unset TUTTI_TRANSPORT
+}
+
+if [ $have_ucx = yes ]; then
+    quiet 1,1
+    quiet 2,1,2
+    late ucx 1,1
+fi
+late mpi 1,1
+if is_long "two ranks on a host"; then
+    late mpi 2,2
+    [ $have_ucx = no ] || late ucx 2,2
+fi
+
+test $errors -eq 0
