@@ -34,7 +34,7 @@ prepared()
         $program data
 }
 
-if ! test -e "$TUTTI_MODULE_DIR/ucx.so"; then
+if ! have_ucx; then
     on 1,1 $program data
     agreed mpi
     said 1 "transport auto: mpi, because ucx cannot be used: rank 0: "
@@ -69,7 +69,7 @@ agreed mpi
 said 1 "transport auto: mpi, because a message over ucx did not pass"
 
 # Another setting decides without a comparison.
-TUTTI_TRANSPORT=mpi on 1,1 $program data
+over mpi on 1,1 $program data
 passed 2 "data passed"
 said 0 "transport auto"
 said 2 "messages between hosts: mpi"

@@ -20,18 +20,20 @@ check()
 
 # Each mismatch is an error on several ranks; they are not logged here.
 export TUTTI_LOG=none
-check 2,2 4000000 collectives_check
+over mpi check 2,2 4000000 collectives_check
 check 3,1 100000 direct_check 13
-check 1,1,1 700000 messages_check misfits
+over mpi check 1,1,1 700000 messages_check misfits
 if is_long "two of three placings for each program, 12 of 13 mismatches of calls"; then
     limit=600
     for places in 3,1 1,1,1; do
+        over mpi check $places 4000000 collectives_check
         check $places 4000000 collectives_check
     done
     for places in 2,2 3,1 1,1,1; do
-        check $places 700000 direct_check
+        over mpi check $places 700000 direct_check
     done
     for places in 2,2 3,1; do
+        over mpi check $places 700000 messages_check misfits
         check $places 700000 messages_check misfits
     done
 fi

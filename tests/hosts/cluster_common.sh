@@ -10,6 +10,22 @@ trap 'rm -f "$log" "$counters"' EXIT
 
 limit=100
 
+# over TRANSPORT COMMAND...: runs it with this TUTTI_TRANSPORT. Without it the ranks compare UCX and
+# MPI, and mostly take UCX.
+over()
+{
+    export TUTTI_TRANSPORT=$1
+    shift
+    "$@"
+    unset TUTTI_TRANSPORT
+}
+
+# have_ucx: is there a module for UCX?
+have_ucx()
+{
+    test -e "$TUTTI_MODULE_DIR/ucx.so"
+}
+
 # on PLACES [OPTION...] COMMAND...: runs it on a cluster with so many ranks on each host, "3,1"; sets
 # $what, $status, $hosts and $ranks. It may take $limit seconds. Each host has processors of its own, as far as there are enough.
 on()

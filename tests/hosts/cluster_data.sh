@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Ranks under mpirun on the hosts of a cluster, which share nothing but links: results, and that
-# they crossed the links. The library finds the hosts and the transport itself.
+# they crossed the links. The library finds the hosts itself, and the transport, unless it is given.
 set -u
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/cluster_common.sh"
@@ -34,21 +34,26 @@ survived()
     [ $tries -lt 600 ] || wrong "rank $1 of 2,2 was killed"
 }
 
-data 2,2
+over mpi data 2,2
 data 3,1
-data 1,1,1
+over mpi data 1,1,1
 if is_long "links with a rate and a delay, groups, killed ranks"; then
-    data 1,3
+    data 2,2
+    over mpi data 1,3
     data 2,1,2
+    over mpi data 2,2 --rate 1gbit
     data 2,2 --rate 1gbit
     data 1,1,1 --rate 1gbit --delay 1ms
     TUTTI_CHUNK_BYTES=32K TUTTI_CREDITS=1 data 2,1
     for places in 2,2 3,1 1,1,1; do
+        over mpi on $places $program groups 5
+        passed $ranks "on $hosts hosts: groups passed"
         on $places $program groups 5
         passed $ranks "on $hosts hosts: groups passed"
         crossed 40000000
     done
     for victim in 0 1 3; do
+        over mpi survived $victim
         survived $victim
     done
 fi

@@ -25,8 +25,9 @@ down()
     [ "$(cat "$folder"/rank* 2>/dev/null | grep -c passed)" -eq "$1" ] || wrong "$2: not all passed"
 }
 
-down 3 1,1,1
-is_long "two ranks on a host" && down 3 2,1
+over mpi down 3 1,1,1
+! have_ucx || over ucx down 3 1,1,1
+is_long "two ranks on a host" && over mpi down 3 2,1
 rm -rf "$folder"
 
 test $errors -eq 0

@@ -12,9 +12,6 @@ program=tests/hosts/idle_check
 # Neighbours and routers of IPv6 would count.
 only4='echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6 && exec "$@"'
 
-have_ucx=no
-! test -e "$TUTTI_MODULE_DIR/ucx.so" || have_ucx=yes
-
 # quiet PLACES
 quiet()
 {
@@ -26,15 +23,13 @@ quiet()
 # late TRANSPORT PLACES: a busy machine wakes ranks at bad times, so that it costs more
 late()
 {
-    export TUTTI_TRANSPORT=$1
-    on "$2" $program late 60
+    over $1 on "$2" $program late 60
     what="$what over $1"
     passed $ranks "late passed"
     grep "of a processor" "$log"
-    unset TUTTI_TRANSPORT
 }
 
-if [ $have_ucx = yes ]; then
+if have_ucx; then
     quiet 1,1
     quiet 2,1,2
     late ucx 1,1
@@ -42,7 +37,7 @@ fi
 late mpi 1,1
 if is_long "two ranks on a host"; then
     late mpi 2,2
-    [ $have_ucx = no ] || late ucx 2,2
+    ! have_ucx || late ucx 2,2
 fi
 
 test $errors -eq 0

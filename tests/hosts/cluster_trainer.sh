@@ -39,8 +39,9 @@ trained()
     cmp "$work/real" "$work/pretended" || wrong "hosts with $places are not like pretended ones"
 }
 
-trained 2,2
-if is_long "two of three placings"; then
+TUTTI_TRANSPORT=mpi trained 2,2
+if is_long "two of three placings, and UCX"; then
+    trained 2,2
     trained 3,1
     trained 1,1,1
 fi
