@@ -19,7 +19,8 @@ an int, None, a ctypes array, or byref() of a structure.
 import ctypes
 import os
 import subprocess
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint32, c_void_p
+from ctypes import (POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint32,
+                    c_void_p, pointer)
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type
 
 SONAME = "libtutti.so.0"
@@ -383,10 +384,25 @@ def size_array(values: Any) -> "ctypes.Array[c_size_t]":
     return (c_size_t * len(values))(*values)
 
 
+def int_array(values: Any) -> "ctypes.Array[c_int]":
+    """A C array of int."""
+    return (c_int * len(values))(*values)
+
+
+def text_buffer(count: int) -> "ctypes.Array[ctypes.c_char]":
+    """Room for a text of the library; .value is what it holds."""
+    return ctypes.create_string_buffer(count)
+
+
 def memory_at(address: int, count: int) -> "ctypes.Array[ctypes.c_char]":
     """`count` bytes of memory at an address, as an object with the buffer protocol. It neither
     owns the memory nor keeps it."""
     return (ctypes.c_char * count).from_address(address)
+
+
+def array_of(kind: Any, values: Any) -> Any:
+    """A C array of structures or pointers, with these values."""
+    return (kind * len(values))(*values)
 
 
 def out_pointer() -> c_void_p:
