@@ -63,7 +63,7 @@ def _not_contiguous(what: str, shape: Shape, strides: Any) -> NoReturn:
                      % (what, shape, strides))
 
 
-def _named(what: str, find: Callable[[Any], ElementType], kind: Any) -> ElementType:
+def _named(what: str, find: Callable[[Any], Any], kind: Any) -> Any:
     """find(kind), whose errors get the parameter's name."""
     try:
         return find(kind)
@@ -87,7 +87,7 @@ def _of_numpy(what: str, array: "np.ndarray[Any, Any]", writing: bool) -> Buffer
 
 
 def _of_dlpack(what: str, array: Any, writing: bool) -> Buffer:
-    seen = _dlpack.read(array)
+    seen = _named(what, _dlpack.read, array)
     device = seen.device == _dlpack.CUDA  # pinned and managed memory counts as the host's
     if not device and seen.device not in (_dlpack.CPU, _dlpack.CUDA_HOST, _dlpack.CUDA_MANAGED):
         raise TypeError("%s is on a device of DLPack's type %d; there are 1 (host) and 2 (CUDA)"
