@@ -13,6 +13,7 @@ from . import _calls
 from ._buffers import reading
 from ._calls import Counts, Prepared
 from ._lib import check, lib
+from ._parts import per_rank
 from ._types import OpLike
 from ._world import Communicator, current
 
@@ -217,7 +218,7 @@ def alltoallv(array: Any, sendcounts: Sequence[int], recvcounts: Counts = None,
     """
     comm = current(comm)
     if recvcounts is None:
-        counts = _calls.per_rank("alltoallv", "sendcounts", comm, sendcounts)
+        counts = per_rank("alltoallv", "sendcounts", comm, sendcounts)
         recvcounts = alltoall(counts, comm=comm)
     return run(_calls.alltoallv(comm, array, sendcounts, recvcounts, senddispls, recvdispls, out),
                comm)

@@ -8,7 +8,7 @@ from . import _calls, _lib
 from ._calls import Prepared
 from ._lib import byref, check, lib
 from ._requests import Request, free_dropped, stream_pointer
-from ._world import Communicator, current, milliseconds
+from ._world import Communicator, current, option_ms
 
 
 class Call:
@@ -48,7 +48,7 @@ def options(prescale: float, postscale: float, timeout: Optional[float]) -> \
         return None
     return _lib.AsyncOptions(prescale=_calls.factor("prescale", prescale),
                              postscale=_calls.factor("postscale", postscale),
-                             timeout_ms=milliseconds(timeout, 0))
+                             timeout_ms=option_ms(timeout))
 
 
 def _encoded(name: Optional[str]) -> Optional[bytes]:

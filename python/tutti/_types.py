@@ -138,7 +138,8 @@ def numpy_type(name: str) -> "np.dtype[Any]":
     except TypeError:
         import ml_dtypes  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-        return np.dtype(getattr(ml_dtypes, name))
+        found: "np.dtype[Any]" = np.dtype(getattr(ml_dtypes, name))
+        return found
 
 
 class UserOp:
@@ -157,6 +158,8 @@ class UserOp:
         """What the library calls. An exception cannot pass through it, so it is kept for the end
         of the call."""
         try:
+            if not count:
+                return
             kind = _numpy_of(dtype)
             arrays = [np.frombuffer(_lib.memory_at(at, count * kind.itemsize), kind, count)
                       for at in (dst, left, right)]

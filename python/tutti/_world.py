@@ -15,14 +15,23 @@ UNIQUE_ID_BYTES = 128
 on_end: List[Callable[[Optional["Communicator"]], None]] = []
 
 
-def milliseconds(timeout: Optional[float], default: int = -1) -> int:
-    """Seconds to the library's milliseconds; None is the default."""
+def milliseconds(timeout: Optional[float]) -> int:
+    """Seconds to the library's milliseconds; None is its own deadline."""
     if timeout is None:
-        return default
+        return -1
     if not timeout >= 0:
         raise ValueError("timeout is %r; it must be a number of seconds, 0 or more, or None"
                          % (timeout,))
     return min(int(timeout * 1000 + 0.999), 0x7fffffff)
+
+
+def option_ms(timeout: Optional[float]) -> int:
+    """Seconds to the timeout_ms of options, where None is 0."""
+    if timeout is None:
+        return 0
+    wanted = max(1, milliseconds(timeout))
+    _lib.needs_timeouts()
+    return wanted
 
 
 class Communicator:
@@ -151,7 +160,8 @@ def _options(**fields: Any) -> Tuple[_lib.Options, List[Any]]:
     unique_id, store = fields.pop("unique_id", None), fields.pop("store", None)
     rank, size = fields.pop("rank", None), fields.pop("size", None)
     timeout, prefix = fields.pop("timeout", None), fields.pop("prefix", "tutti")
-    options, keep = _lib.Options(**fields), []
+    options = _lib.Options(**fields)
+    keep: List[Any] = []
     if (unique_id is None) != (store is None) and rank is not None and size is not None:
         options.rank, options.nranks = rank, size
     elif unique_id is not None or store is not None:
@@ -167,7 +177,7 @@ def _options(**fields: Any) -> Tuple[_lib.Options, List[Any]]:
     if store is not None:
         keep.append(_lib.make_store(prefix, store.set, store.get))
         options.store = _lib.pointer(keep[-1])
-    options.timeout_ms = milliseconds(timeout, 0)
+    options.timeout_ms = option_ms(timeout)
     return options, keep
 
 
@@ -191,7 +201,7 @@ def init(unique_id: Optional[bytes] = None, store: Any = None, rank: Optional[in
                 and size
     mpi_comm    a communicator of mpi4py; or the address of an MPI_Comm
     timeout     seconds for a direct call and for a request that is waited for; None: the setting
-                TUTTI_TIMEOUT. Needs a library with tutti_comm_connect
+                TUTTI_TIMEOUT
     prefix      of the store's keys; a different one for each job
 
     Collective: every rank calls it. finalize() ends the library; so does the end of the process.
@@ -223,7 +233,7 @@ def connect(rank: int, size: int, unique_id: Optional[bytes] = None, store: Any 
     timeout     seconds, see init()
     prefix      of the store's keys; a different one for each communicator
 
-    Free it with free(). Needs a library with tutti_comm_connect.
+    Free it with free().
     """
     options, keep = _options(unique_id=unique_id, store=store, rank=rank, size=size,
                              timeout=timeout, prefix=prefix)
