@@ -79,7 +79,7 @@ def _reducing(call: str, array: Any, op: OpLike, out: Any) -> Prepared:
         source = reading(call, array)
         target, result = target_of(call, source, out, source.shape)
     kind = source.kind
-    number = op_number(call, op, kind, source.shown)
+    number = op_number(call, op, kind)
     return Prepared(call, (source.address, target.address, source.size * kind.unit, kind.dtype,
                            number), result, (source.owner, target.owner), op)
 
@@ -107,7 +107,7 @@ def reduce(comm: Communicator, array: Any, op: OpLike = "sum", root: int = 0,
         made.args += (root,)
         return made
     source = reading("reduce", array)
-    number = op_number("reduce", op, source.kind, source.shown)
+    number = op_number("reduce", op, source.kind)
     return Prepared("reduce", (source.address, None, source.size * source.kind.unit,
                                source.kind.dtype, number, root), None, (source.owner,), op)
 
@@ -118,7 +118,7 @@ def reduce_scatter(comm: Communicator, array: Any, op: OpLike = "sum",
     shape = share_of("reduce_scatter", comm, source)
     target, result = target_of("reduce_scatter", source, out, shape, exact=False)
     kind = source.kind
-    number = op_number("reduce_scatter", op, kind, source.shown)
+    number = op_number("reduce_scatter", op, kind)
     return Prepared("reduce_scatter", (source.address, target.address,
                                        count_of(shape) * kind.unit, kind.dtype, number), result,
                     (source.owner, target.owner), op)
@@ -137,7 +137,7 @@ def reduce_scatterv(comm: Communicator, array: Any, counts: Counts = None, op: O
         raise ValueError("%s: counts are %d rows together, but array has %d"
                          % (call, parts.sum(), rows))
     target, result = target_of(call, source, out, (int(parts[comm.rank]),) + row, exact=False)
-    number = op_number(call, op, source.kind, source.shown)
+    number = op_number(call, op, source.kind)
     address, held = in_elements(parts, row, source)
     return Prepared(call, (source.address, target.address, address, source.kind.dtype, number),
                     result, (source.owner, target.owner, held), op)

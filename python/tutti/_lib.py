@@ -22,7 +22,7 @@ import os
 import subprocess
 from ctypes import POINTER, c_char_p, c_double, c_uint, c_uint32
 from ctypes import byref as byref, c_int as c_int, c_size_t as c_size_t  # for other modules
-from ctypes import c_void_p as c_void_p, pointer as pointer
+from ctypes import addressof as addressof, c_void_p as c_void_p, pointer as pointer
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type
 
 SONAME = "libtutti.so.0"
@@ -401,6 +401,9 @@ def int_array(values: Any) -> "ctypes.Array[c_int]":
 def text_buffer(count: int) -> "ctypes.Array[ctypes.c_char]":
     """Room for a text of the library; .value is what it holds."""
     return ctypes.create_string_buffer(count)
+
+
+from_buffer = ctypes.c_char.from_buffer  # the first byte of a writable buffer, for addressof()
 
 
 def memory_at(address: int, count: int) -> memoryview:
