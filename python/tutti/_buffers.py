@@ -69,7 +69,7 @@ def _named(what: What, find: Callable[[Any], Any], kind: Any) -> Any:
 
 
 def _address(array: Any) -> int:
-    """The address of a contiguous numpy array's first element. numpy's own way takes three times as long,
+    """The address of a contiguous numpy array. numpy's own way takes three times as long,
     but is the only one for arrays that are empty, read-only, or of types without a buffer."""
     try:
         return addressof(from_buffer(array))

@@ -111,7 +111,10 @@ def cuda_run(call: Call, stream: Any, comm: Optional[Communicator] = None) -> An
 
 
 def cuda_device(comm: Optional[Communicator] = None) -> Optional[int]:
-    """The number of this rank's CUDA device, or None if it has none."""
+    """The number of this rank's CUDA device, or None if it has none.
+
+    comm  the communicator; None: the world
+    """
     number = int(lib.tutti_cuda_device(current(comm).handle))
     return None if number < 0 else number
 
@@ -197,7 +200,12 @@ def persistent(call: Call, comm: Optional[Communicator] = None) -> PersistentReq
 
 def join(comm: Optional[Communicator] = None) -> int:
     """Contribute zeros to all further requests until all ranks have joined; for a rank that has no
-    more data. Collective. Returns the rank that joined last."""
+    more data.
+
+    comm  the communicator; None: the world
+
+    Collective. This rank must have no pending request. Returns the rank that joined last.
+    """
     last = _lib.c_int(0)
     check(lib.tutti_join(current(comm).handle, byref(last)))
     return int(last.value)
