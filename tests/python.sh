@@ -39,9 +39,17 @@ work=$top/build/python
 mkdir -p "$work"
 alone python.sh
 
+# end RESULT STATUS REASON: before any test has run.
+end() {
+    mkdir -p "$work/tests"
+    echo "$3" >"$work/tests/python.log"
+    echo "$3"
+    echo "$1: tests/python"
+    exit "$2"
+}
+
 skip() {
-    echo "SKIP: $1"
-    exit 77
+    end SKIP 77 "$1"
 }
 
 build_library() {
@@ -118,14 +126,15 @@ run_test() {
     esac
 }
 
-build_library || { echo "FAIL: the library" && exit 1; }
+build_library || end FAIL 1 "the library cannot be built"
 if [ -n "$python" ]; then
     "$python" -c 'import numpy' 2>/dev/null || skip "$python has no numpy"
     export PYTHONPATH="$top/python"
 else
     make_environment
     from_pypi "package tutti" --force-reinstall --no-deps ./python || {
-        cat "$work/pip.log" && echo "FAIL: pip install ./python" && exit 1
+        cat "$work/pip.log"
+        end FAIL 1 "pip install ./python has failed"
     }
 fi
 

@@ -20,7 +20,7 @@ import time
 import unittest
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
-SECONDS = 120  # for one job; a limit for hanging ranks only
+SECONDS = 300  # for one job; a limit for hanging ranks only
 IS_RANK = "TUTTI_TEST_RANK"
 
 
@@ -86,15 +86,19 @@ def _is_rank() -> bool:
 def main(sizes: Iterable[int] = (1, 2, 3), before: Optional[Callable[[], None]] = None) -> None:
     """Be the parent or a rank; see above.
 
+    sizes   the numbers of ranks; TUTTI_TEST_SIZES="2,3" replaces them
     before  called by each rank before its tests, such as tutti.init
     """
     if _is_rank():
         if before is not None:
             before()
         unittest.main(failfast=True, verbosity=0)
+    if "TUTTI_TEST_SIZES" in os.environ:
+        sizes = [int(size) for size in os.environ["TUTTI_TEST_SIZES"].split(",")]
     script = os.path.abspath(sys.argv[0])
-    failed = skipped = 0
+    failed = skipped = jobs = 0
     for size in sizes:
+        jobs += 1
         results = run_script(script, size)
         if all(status == 77 for status, _ in results):
             skipped += 1
@@ -105,6 +109,5 @@ def main(sizes: Iterable[int] = (1, 2, 3), before: Optional[Callable[[], None]] 
         print("%d ranks: %s" % (size, "failed" if bad else "passed"))
         for rank in bad:
             print("--- rank %d, status %d:\n%s" % (rank, results[rank][0], results[rank][1]))
-    jobs = len(list(sizes))
     print("%d jobs: %d failed, %d skipped" % (jobs, failed, skipped))
     sys.exit(1 if failed else 77 if skipped == jobs else 0)

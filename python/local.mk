@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The Python package: pip installs it, see docs/python.md. `make install` does not.
+
+EXTRA_DIST += %reldir%/pyproject.toml %reldir%/tutti_build.py %reldir%/tutti
+
+# Whole folders are copied, with what Python has left there.
+dist-hook: dist-python
+dist-python:
+	find "$(distdir)/python" "$(distdir)/tests/python" -name __pycache__ -prune \
+	    -exec chmod -R u+w {} + -exec rm -rf {} +
+.PHONY: dist-python
