@@ -147,8 +147,8 @@ passed=0
 failed=0
 skipped=0
 [ $# -gt 0 ] || set -- tests/python/test_*.py tests/python/torch_*.py tests/python/horovod_*.py
-for test; do
-    [ ! -e "$test" ] || run_test "$test"
+for test; do # some files of these names are what tests share
+    [ ! -e "$test" ] || ! grep -q '^if __name__ ==' "$test" || run_test "$test"
 done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ] && [ $((passed + skipped)) -gt 0 ]

@@ -190,7 +190,7 @@ class Options(_Sized):
     _fields_ = [("size", c_size_t), ("api_version", c_uint32), ("reserved", c_uint32),
                 ("mpi_comm", c_void_p), ("unique_id", POINTER(UniqueId)),
                 ("store", POINTER(Store)), ("rank", c_int), ("nranks", c_int),
-                ("timeout_ms", c_int)]
+                ("timeout_ms", c_int), ("reserved_end", c_int)]
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(api_version=API_VERSION, **fields)

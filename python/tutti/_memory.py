@@ -58,7 +58,7 @@ def mem_free(array: "np.ndarray[Any, Any]") -> None:
 
 def _forget(ended: Optional[Communicator]) -> None:
     for address, comm in list(_arrays.items()):
-        if ended is None or comm.handle == ended.handle:
+        if ended is not None and ended.handle in (comm.handle, comm.root):
             del _arrays[address]
 
 
