@@ -12,9 +12,10 @@ import numpy as np
 
 from . import _lib
 from ._buffers import Buffer, Shape, count_of, new_like, reading, same_kind, writing
+from ._lib import addressof, from_buffer
 from ._parts import (displacements, gathered, in_elements, joined_shape, per_rank, rank_of,
                      receiving, rows_of, share_of, target_of)
-from ._types import OpLike, UserOp, op_number
+from ._types import OpLike, UserOp, known_ops, known_types, op_number
 from ._world import Communicator
 
 Counts = Optional[Sequence[int]]
@@ -82,6 +83,24 @@ def _reducing(call: str, array: Any, op: OpLike, out: Any) -> Prepared:
     number = op_number(call, op, kind)
     return Prepared(call, (source.address, target.address, source.size * kind.unit, kind.dtype,
                            number), result, (source.owner, target.owner), op)
+
+
+def plain_reduction(array: Any, op: OpLike, out: Any) -> Optional[Tuple[int, int, int, int, int]]:
+    """A short way to the arguments of the most usual reduction, which takes half the time: numpy
+    arrays of real numbers with `out`, and an operation of the library's. None: the other way serves
+    the call, or says what is wrong."""
+    if type(array) is not np.ndarray or type(out) is not np.ndarray:
+        return None
+    try:
+        kind, number = known_types[array.dtype], known_ops[op]
+        # TypeError: not contiguous in C order, or read-only
+        target = addressof(from_buffer(out))
+        source = target if out is array else addressof(from_buffer(array))
+    except (KeyError, TypeError, ValueError):
+        return None
+    if kind.reducible != "all" or out.shape != array.shape or out.dtype != array.dtype:
+        return None
+    return source, target, array.size, kind.dtype, number
 
 
 def allreduce(comm: Communicator, array: Any, op: OpLike = "sum", out: Any = None) -> Prepared:

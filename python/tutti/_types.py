@@ -214,8 +214,9 @@ def create_op(function: Callable[[Any, Any], Any], commutative: bool = True) -> 
 
 
 OpLike = Union[Op, int, str, UserOp]
-_OPS: Dict[Any, int] = {op.name.lower(): op.value for op in Op}
-_OPS.update({op: op.value for op in Op})
+# By Op and by string.
+known_ops: Dict[Any, int] = {op.name.lower(): op.value for op in Op}
+known_ops.update({op: op.value for op in Op})
 _LINEAR = (_lib.SUM, _lib.AVG)
 
 
@@ -223,7 +224,7 @@ def op_number(call: str, op: OpLike, kind: ElementType) -> int:
     """The library's number of an operation, for a call of the name `call` on elements of the type
     `kind`."""
     try:
-        number = op.number if isinstance(op, UserOp) else _OPS[op]
+        number = op.number if isinstance(op, UserOp) else known_ops[op]
     except (KeyError, TypeError):
         raise ValueError("%s: op is %r; it must be one of %s, or from create_op()"
                          % (call, op, ", ".join(op.name.lower() for op in Op))) from None

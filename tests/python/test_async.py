@@ -302,6 +302,17 @@ class Asynchronous(unittest.TestCase):
             tutti.barrier_async(5)
         tutti.barrier_async("h\u00e9, \u6771\u4eac").wait()
 
+    def test_without_names(self) -> None:
+        """Matched by their order."""
+        x = np.full(3, float(self.rank))
+        try:
+            first = tutti.allreduce_async(None, x)
+        except tutti.InvalidArgumentError:
+            self.skipTest("this library wants names")
+        second = tutti.allreduce_async(None, x, "max")
+        self.assertEqual(second.wait().tolist(), [float(self.size - 1)] * 3)
+        self.assertEqual(first.wait().tolist(), [self.sum] * 3)
+
     def test_z_join(self) -> None:
         for turn in range(self.rank):
             seen = tutti.allreduce_async("batch", np.ones(2)).wait()

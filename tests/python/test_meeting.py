@@ -66,15 +66,26 @@ def by_store(rank: int, size: int, folder: str, results) -> None:
 def by_connect(rank: int, size: int, folder: str, results) -> None:
     """Groups of members only, without a world."""
     store = FolderStore(folder)
-    everyone = tutti.connect(rank, size, store=store, prefix="all")
+    everyone = tutti.connect(rank, size, store=store, prefix="all", timeout=200.0)
     if rank > 0:
         with tutti.connect(rank - 1, size - 1, store=store, prefix="some") as some:
             assert tutti.allreduce(1.0, comm=some) == size - 1
     assert not tutti.is_initialized()
-    request = tutti.allreduce_async(None, np.ones(2), comm=everyone, timeout=60.0)
+    request = tutti.allreduce_async("a", np.ones(2), comm=everyone)
     assert request.wait().tolist() == [size, size]
+    half = everyone.split()
+    memory = tutti.mem_alloc(3, comm=half)
+    with tutti.init(store=store, rank=rank, size=size, prefix="world"):
+        tutti.barrier()
+    memory[:] = 1  # not the world's, which has ended
+    assert tutti.allreduce(memory, comm=half).tolist() == [size] * 3
     results.put((everyone.rank, float(tutti.allreduce(1.0, comm=everyone))))
     everyone.free()
+    try:
+        tutti.barrier(half)  # it has ended with its parent
+    except tutti.InvalidArgumentError:
+        return
+    raise AssertionError("no error")
 
 
 def under_mpi() -> None:
