@@ -73,6 +73,26 @@ class Arrays(unittest.TestCase):
         part = np.ones((6, 3), "f4")[2:4]
         self.assertEqual(_calls.send(OneWorld, part, 0).args[0], part.ctypes.data)
 
+    def test_short_way(self) -> None:
+        """It gives the same arguments as the long way, or leaves the call to it."""
+        for kind in ("f4", "i8", "?", "f2", tutti.pair_dtype("int32")):
+            x, y = np.zeros((4, 3), kind), np.zeros((4, 3), kind)
+            for op in ("minloc", "max", tutti.Op.BOR):
+                for out in (x, y):
+                    wanted = _calls.allreduce(OneWorld, x, op, out).args  # knows the type now
+                    self.assertEqual(_calls.plain_reduction(x, op, out), wanted)
+        fixed = np.ones((4, 3))
+        fixed.flags.writeable = False
+        x = np.ones((4, 3))
+        for array, op, out in (
+                (x, "sum", None), (x, "sum", np.ones(12)), (x, "sum", np.ones((4, 3), "f4")),
+                (x, "add", x), (x, [1], x), (x, "sum", fixed), (fixed, "sum", x), (x.T, "sum", x.T),
+                (x, "sum", np.ones((4, 6))[:, ::2]), ([1.0], "sum", np.ones(1)),
+                (np.ones(3, "c8"), "sum", np.ones(3, "c8")), (np.ones(0), "sum", np.ones(0)),
+                (np.ones(2, ">f4"), "sum", np.ones(2, ">f4")),
+                (np.ma.ones(3), "sum", np.ones(3))):
+            self.assertIsNone(_calls.plain_reduction(array, op, out))
+
     def test_copies_of_inputs(self) -> None:
         x = np.arange(12.0).reshape(4, 3)[:, 1:]
         seen = _calls.send(OneWorld, x, 0)
