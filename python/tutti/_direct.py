@@ -13,7 +13,7 @@ from . import _calls
 from ._buffers import reading
 from ._calls import Counts, Prepared
 from ._lib import check, lib
-from ._parts import per_rank
+from ._parts import per_rank, rows_of
 from ._types import OpLike
 from ._world import Communicator, current
 
@@ -134,9 +134,8 @@ def allgatherv(array: Any, counts: Counts = None, displs: Counts = None, out: An
     """
     comm = current(comm)
     if counts is None:
-        source = reading("allgatherv", array)
-        mine = np.array(source.shape[:1] or (0,), np.int64)
-        counts = allgather(mine, comm=comm)
+        rows, _ = rows_of("allgatherv", reading("allgatherv", array))
+        counts = allgather(np.array([rows], np.int64), comm=comm)
     return run(_calls.allgatherv(comm, array, counts, displs, out), comm)
 
 

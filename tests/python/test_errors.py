@@ -3,6 +3,7 @@
 
 import os
 import sys
+import tempfile
 import time
 import unittest
 
@@ -12,6 +13,7 @@ import ranks
 import tutti
 
 CASE = "TUTTI_TEST_CASE"
+FOLDER = "TUTTI_TEST_FOLDER"
 
 
 def uncaught() -> None:
@@ -58,6 +60,11 @@ def leaves() -> None:
 
 
 def late() -> None:
+    """The deadline is that of tutti.init(), too; so the ranks start it together."""
+    folder = os.environ[FOLDER]
+    open(os.path.join(folder, os.environ["RANK"]), "w").close()
+    while len(os.listdir(folder)) < 2:
+        time.sleep(0.01)
     world = tutti.init()
     if world.rank == 1:
         while world.error is None:
@@ -181,7 +188,8 @@ class Errors(unittest.TestCase):
         self.assertIn("rank 1", self.succeeds(leaves)[0])
 
     def test_late(self) -> None:
-        first, second = self.succeeds(late, TUTTI_TIMEOUT="1")
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = self.succeeds(late, TUTTI_TIMEOUT="5", **{FOLDER: folder})
         self.assertIn("TimeoutError: ", first)
         self.assertIn("gradient", first)
         self.assertIn("Error", second)
