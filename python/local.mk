@@ -4,9 +4,10 @@
 
 EXTRA_DIST += %reldir%/pyproject.toml %reldir%/tutti_build.py %reldir%/tutti
 
-# Whole folders are copied, with what Python has left there.
+# Whole folders are copied, with what Python and the tests have left there.
 dist-hook: dist-python
 dist-python:
-	find "$(distdir)/python" "$(distdir)/tests/python" -name __pycache__ -prune \
-	    -exec chmod -R u+w {} + -exec rm -rf {} +
+	cd "$(distdir)" && find python tests/python \
+	    \( -name __pycache__ -o -name '.?*' -o -name '*.log' -o -name '*.trs' \) \
+	    -prune -exec chmod -R u+w {} + -exec rm -rf {} +
 .PHONY: dist-python
