@@ -33,7 +33,8 @@ typedef struct {
  * An id is valid for one tutti_init or tutti_comm_connect on all ranks; a second one with it fails.
  * Each id takes a thread and a socket until this process calls tutti_finalize, or ends. While the
  * process has communicators from tutti_comm_connect, or makes one, tutti_finalize leaves the ids
- * valid until the last of these communicators is freed.
+ * valid until the last of these communicators is freed; or, if the process has called tutti_init or
+ * made another id in the meantime, until the next tutti_finalize.
  *
  * TUTTI_INTERFACE chooses the network interface. Any thread, but not during tutti_finalize.
  * Since 0.1.
@@ -180,9 +181,10 @@ TUTTI_API tutti_comm_t *tutti_world(void);
  * It never uses MPI: between hosts it needs the module for UCX. Settings are those of the
  * environment of its rank 0; TUTTI_BOOT does not apply. Otherwise as a communicator from
  * tutti_comm_split; it may be split as well, and its groups end with it. On each rank it has a
- * thread (none with nranks 1) and about ten open files (12 with 4 ranks on a host). On device
- * memory, calls in flight on two such communicators at the same time need one order on all ranks,
- * as NCCL requires; the library orders the calls of a communicator and its groups only.
+ * thread (none with nranks 1) and about ten open files (14 with 4 ranks on a host). Its device is
+ * the calling thread's current one, unless TUTTI_DEVICE_ID is set: make it current before. On
+ * device memory, calls in flight on two such communicators at the same time need one order on all
+ * ranks, as NCCL requires; the library orders the calls of a communicator and its groups only.
  *
  * After fork(), the child may call it, for ranks of its own.
  *

@@ -41,7 +41,9 @@ static tutti_status_t lacks(const tutti__comm_t *comm, const tutti__side_t *side
                        "%s is memory of device %d, but rank %u%s has no device, so calls take host "
                        "memory only",
                        side->name, where.device, comm->lone.lacks,
-                       comm->world == comm ? "" : " of the world");
+                       comm->world == comm                     ? ""
+                       : tutti__comm_is_connected(comm->world) ? " of the connected communicator"
+                                                               : " of the world");
 }
 
 /* Devices can read only aligned numbers. Pairs are moved as bytes. */

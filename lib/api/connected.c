@@ -64,7 +64,7 @@ static void end_due(int is_due)
 {
     tutti__mutex_lock(&ids_lock);
     ids_due |= is_due;
-    if (ids_due && count_users() == 0 && tutti_world() == NULL) {
+    if (ids_due && count_users() == 0) {
         tutti__id_end_all();
         ids_due = 0;
     }
@@ -75,6 +75,13 @@ void tutti__connect_end_ids(void)
 {
     assert(tutti_world() == NULL);
     end_due(1);
+}
+
+void tutti__connect_keep_ids(void)
+{
+    tutti__mutex_lock(&ids_lock);
+    ids_due = 0;
+    tutti__mutex_unlock(&ids_lock);
 }
 
 static void leave(void)

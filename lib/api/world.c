@@ -79,8 +79,10 @@ tutti_status_t tutti_init(const tutti_options_t *user)
         status = tutti__comm_of(atomic_load(&world), &comm);
     if (status == TUTTI_OK && atomic_load(&world) != NULL)
         status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "tutti_init was called already");
-    if (status == TUTTI_OK)
+    if (status == TUTTI_OK) {
+        tutti__connect_keep_ids();
         status = open_world(&options, &comm);
+    }
     if (status == TUTTI_OK)
         atomic_store(&world, comm->handle);
     tutti__mutex_unlock(&world_lock);
@@ -112,7 +114,10 @@ tutti_status_t tutti_unique_id_create(tutti_unique_id_t *ret_id)
     if (ret_id == NULL)
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "ret_id is NULL");
     status = tutti__conf_read(&conf);
-    return status == TUTTI_OK ? tutti__id_create(&conf, ret_id) : status;
+    if (status != TUTTI_OK)
+        return status;
+    tutti__connect_keep_ids();
+    return tutti__id_create(&conf, ret_id);
 }
 
 tutti_comm_t *tutti_world(void)

@@ -99,6 +99,10 @@
    socket within SIDE_EVERY steps; to park the thread instead takes two switches per wake-up. */
 #define TUTTI__BUSY_NAP_US 50
 
+/* [polls] Before a doorbell is rung: about 300 ns, in which the peer may come from its submission
+   to its wait. Chosen: a ring costs a microsecond here and 38 us there. */
+#define TUTTI__RING_LOOKS 15
+
 /* The sleep between two polls while only polling advances something in flight: on a device, or over
    MPI beside another thread that works. Chosen: no caller waits for this thread. */
 #define TUTTI__POLL_SLEEP_US 50

@@ -4,6 +4,7 @@
  */
 #include "boot/machine.h"
 
+#include "base/constants.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -184,8 +185,17 @@ void tutti__machine_wake(const tutti__machine_t *machine, tutti__word_t *word)
 
 void tutti__machine_ring(const tutti__machine_t *machine, uint32_t index)
 {
-    if (tutti__load_relaxed(&machine->page[index]->sleeping) != 0)
-        tutti__machine_ring_always(machine, index);
+    const tutti__word_t *sleeping = &machine->page[index]->sleeping;
+
+    if (TUTTI__LIKELY(tutti__load_relaxed(sleeping) == 0))
+        return;
+    /* Between a submission and the wait for it no thread polls, so the word is set for a moment. */
+    for (int i = 0; i < TUTTI__RING_LOOKS; i++) {
+        tutti__pause();
+        if (tutti__load_relaxed(sleeping) == 0)
+            return;
+    }
+    tutti__machine_ring_always(machine, index);
 }
 
 void tutti__machine_ring_always(const tutti__machine_t *machine, uint32_t index)

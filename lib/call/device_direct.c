@@ -78,7 +78,7 @@ static tutti_status_t open_lane(tutti__exec_device_t *device, tutti__device_lane
 
 static void close_lanes(tutti__exec_device_t *device, int keeps)
 {
-    for (uint32_t i = 0; i < TUTTI__LANES && !tutti__nccl_is_stuck(device->device); i++) {
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && !tutti__nccl_is_stuck(device->device); i++) {
         tutti__device_lane_t *lane = &device->lane[i];
 
         if (lane->between != NULL)
@@ -111,7 +111,7 @@ static tutti_status_t make_ready(const tutti__device_setup_t *setup, size_t slot
                  setup->xport[peer]->ops->name, peer, device->ops->name);
         return TUTTI_ERR_UNSUPPORTED;
     }
-    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && status == TUTTI_OK; i++)
         status = open_lane(device, &device->lane[i], slots_bytes);
     if (status != TUTTI_OK)
         snprintf(why, room, "%s", tutti_last_error());

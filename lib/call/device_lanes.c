@@ -84,7 +84,7 @@ static tutti_status_t open_all(const tutti__device_setup_t *setup)
     device->stage_bytes = conf->stage_bytes;
     device->fuse_bytes =
         conf->fusion_bytes == TUTTI__CONF_AUTO ? FUSE_BYTES : (size_t)conf->fusion_bytes;
-    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && status == TUTTI_OK; i++)
         status = open_lane(device, i);
     return tutti__boot_agree(setup->boot, status);
 }
@@ -95,7 +95,7 @@ static tutti_status_t register_own(const tutti__exec_device_t *device)
 {
     tutti_status_t status = TUTTI_OK;
 
-    for (uint32_t i = 1; i < TUTTI__LANES && status == TUTTI_OK; i++) {
+    for (uint32_t i = 1; i < TUTTI__DEVICE_LANES && status == TUTTI_OK; i++) {
         const tutti__device_lane_t *lane = &device->lane[i];
 
         status = lane->is_nccls
@@ -140,6 +140,6 @@ tutti_status_t tutti__device_open_lanes(const tutti__device_setup_t *setup)
 
 void tutti__device_close_lanes(tutti__exec_device_t *device)
 {
-    for (uint32_t i = 0; i < TUTTI__LANES; i++)
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES; i++)
         close_lane(device, &device->lane[i]);
 }

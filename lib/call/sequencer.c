@@ -34,6 +34,6 @@ void tutti__sequencer_pass(const tutti__sequencer_t *sequencer, const tutti__exe
 {
     tutti__node_t *node = env->device->all_node;
 
-    assert(node != NULL && lane < TUTTI__LANES);
+    assert(node != NULL && lane < TUTTI__DEVICE_LANES);
     node->device_ops->turn(node, lane, sequencer->turn);
 }

@@ -99,7 +99,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
     int before = uses ? tutti__device_enter(lanes->env->exec->device) : -1;
 
     if (uses)
-        tutti__device_quiesce(lanes->env->exec->device, 1, TUTTI__LANES);
+        tutti__device_quiesce(lanes->env->exec->device, 1, TUTTI__DEVICE_LANES);
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__operation_cancel(&lanes->lane[i].op);
         free_buckets(&lanes->lane[i]);

@@ -57,28 +57,34 @@ static int culprit(void *subject, char *text, size_t bytes)
     return tutti__agreed_culprit(late->agreed, late->request, text, bytes);
 }
 
-void tutti__overdue_check(tutti__agreement_t *agreed)
+static void end(tutti__agreement_t *agreed, const tutti__request_t *request, uint64_t now)
 {
-    tutti__pending_t *pending = agreed->pending;
-    late_t late = { .agreed = agreed };
+    late_t late = { .agreed = agreed, .request = request, .now = now };
     const tutti__late_t with = { .what = what,
                                  .culprit = culprit,
                                  .subject = &late,
                                  .unsure_ns = (agreed->env->exec->rank == 0 ? 1 : 2) *
                                               TUTTI__CULPRIT_MS * 1000000u };
 
+    assert(request->done == TUTTI__NOT_DONE);
+    tutti__late_check(agreed->env->watch, &with, request->since_ns, now,
+                      request->timeout_ms * (uint64_t)1000000);
+}
+
+void tutti__overdue_check(tutti__agreement_t *agreed, tutti__pending_t *pending)
+{
+    const tutti__request_t *request;
+    uint64_t now;
+
     if (TUTTI__LIKELY(!atomic_load_explicit(&pending->has_deadlines, memory_order_relaxed)) ||
         tutti__watch_has_ended(agreed->env->watch))
         return;
-    late.now = tutti__now_ns();
-    if (late.now < atomic_load(&pending->due_ns))
+    now = tutti__now_ns();
+    if (now < atomic_load(&pending->due_ns))
         return;
-    late.request = search(pending, late.now);
-    if (late.request == NULL)
-        return;
-    assert(late.request->done == TUTTI__NOT_DONE);
-    tutti__late_check(agreed->env->watch, &with, late.request->since_ns, late.now,
-                      late.request->timeout_ms * (uint64_t)1000000);
+    request = search(pending, now);
+    if (request != NULL)
+        end(agreed, request, now);
 }
 
 int64_t tutti__overdue_nap_us(const tutti__pending_t *pending)

@@ -70,7 +70,7 @@ static void thread_work(tutti__engine_t *e, pace_t *pace)
             break;
         do {
             tutti__stalls_check(&tutti__owned(e)->stalls);
-            tutti__overdue_check(&tutti__owned(e)->agreed);
+            tutti__overdue_check(&tutti__owned(e)->agreed, &e->pending);
             if (tutti__queued_check(&e->env, &tutti__owned(e)->queued_ns))
                 atomic_store(&e->news, 1); /* the next step polls the sockets */
             tutti__semaphore_check(&tutti__owned(e)->semaphores);

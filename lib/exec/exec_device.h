@@ -56,7 +56,7 @@ typedef struct {
        the number of a lane's slots for such messages. */
     size_t direct_bytes;
     uint32_t direct_slots;
-    tutti__device_lane_t lane[TUTTI__LANES];
+    tutti__device_lane_t lane[TUTTI__DEVICE_LANES];
 } tutti__exec_device_t;
 
 /* Make the device the calling thread's current device. Returns the argument for leave. */

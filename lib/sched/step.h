@@ -10,6 +10,8 @@
 #define TUTTI__LANES 6
 #define TUTTI__BUCKET_LANES 4
 #define TUTTI__ORDERED_LANE (TUTTI__LANES - 1)
+/* The ordered lane has no device memory. */
+#define TUTTI__DEVICE_LANES TUTTI__ORDERED_LANE
 
 /* The purpose of a call; different purposes on two ranks are a mismatch. The first are the
    collectives of coll/. */

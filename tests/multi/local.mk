@@ -86,6 +86,12 @@ tests_multi_mpi_mpi_module_CPPFLAGS = $(LIB_CPPFLAGS) -I$(top_srcdir)/tests
 tests_multi_mpi_mpi_module_LDADD = -lpthread -ldl
 script_tests += %reldir%/mpi/mpi_module.sh
 
+# Finds MPI at run time.
+test_programs += %reldir%/mpi/mpi_connect
+tests_multi_mpi_mpi_connect_SOURCES = %reldir%/mpi/mpi_connect.c %reldir%/../api/api.h
+tests_multi_mpi_mpi_connect_LDADD = $(API_LIBS) -ldl
+script_tests += %reldir%/mpi/mpi_connect.sh
+
 # The UCX module, in the same way.
 if HAVE_UCX
 test_programs += %reldir%/ucx/ucx_module

@@ -45,7 +45,7 @@ static void end_work(tutti__nccl_node_t *self)
     self->nccl = NULL;
     (void)self->ops->use(self->device); /* result not used: the device's errors persist */
     /* After everything that is left in the stream. No step uses these events any more. */
-    for (uint32_t i = 0; i < TUTTI__LANES; i++)
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES; i++)
         (void)self->ops->record(self->lane[i].done, self->stream);
 }
 
@@ -112,7 +112,7 @@ tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)
 
     if ((tutti__load_acquire(&self->gate) & (ABORTED | ENDED)) == ABORTED)
         return TUTTI__AGAIN;
-    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && status == TUTTI_OK; i++)
         status = self->ops->query(self->lane[i].done);
     return status;
 }
@@ -120,7 +120,7 @@ tutti_status_t tutti__nccl_node_queued(const tutti__node_t *node)
 /* Has this node unfinished work on the device? An operation that was only queued may have ended. */
 static int is_busy(const tutti__nccl_node_t *self)
 {
-    for (uint32_t i = 0; i < TUTTI__LANES; i++) {
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES; i++) {
         const tutti__nccl_lane_t *lane = &self->lane[i];
 
         if (lane->phase == NCCL_LAUNCH || lane->phase == NCCL_FLIGHT)

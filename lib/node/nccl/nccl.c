@@ -54,7 +54,7 @@ static tutti_status_t take_turn(tutti__nccl_node_t *self, uint32_t lane_index, t
     tutti__nccl_lane_t *lane = &self->lane[lane_index];
     tutti_status_t status = TUTTI_OK;
 
-    static_assert(TUTTI__NCCL_RING > TUTTI__LANES, "see nccl.h");
+    static_assert(TUTTI__NCCL_RING > TUTTI__DEVICE_LANES, "see nccl.h");
     if (!tutti__nccl_has_turn(self, lane_index, hint))
         return TUTTI__AGAIN;
     self->launching = 1;

@@ -29,7 +29,7 @@
  *
  *   The ring never overflows. When the leader writes lane L's next entry, all ranks have started
  *   that operation, so they have launched the lane's previous one. So no rank has more than one
- *   pending entry per lane, and the ring has space for TUTTI__LANES.
+ *   pending entry per lane, and the ring has space for TUTTI__DEVICE_LANES.
  *
  *   If an operation is a mismatch, or NCCL does not serve it, all ranks find this before TURN, and
  *   it gets no number.
@@ -187,7 +187,7 @@ int tutti__nccl_node_serves(const tutti__node_t *node, int reduces, tutti_dtype_
 
 /*
  * Register device memory of nccl_alloc with the node's communicator, after settle and before the
- * first start. The caller frees it after close, or after unregister. At most TUTTI__LANES times. A
+ * first start. The caller frees it after close, or after unregister. At most TUTTI__DEVICE_LANES times. A
  * failure leaves the other registrations: if any rank of the host fails, all must unregister.
  */
 tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t bytes);
@@ -248,12 +248,12 @@ struct tutti__nccl_node {
     tutti__nccl_order_t *order, *tickets;
     tutti__nccl_serves_t serves;
     tutti__dstream_t *stream;
-    char *stage;                           /* [nlocal][stage_share] device memory */
-    size_t stage_share;                    /* bytes; a multiple of 16 */
-    tutti__nccl_call_t *calls;             /* [most_calls] */
-    tutti__piece_t *pieces;                /* [nlocal] */
-    uint32_t most_calls;                   /* at least 2 and 2 * nlocal */
-    tutti__nccl_lane_t lane[TUTTI__LANES]; /* each belongs to its thread, except `done` */
+    char *stage;                                  /* [nlocal][stage_share] device memory */
+    size_t stage_share;                           /* bytes; a multiple of 16 */
+    tutti__nccl_call_t *calls;                    /* [most_calls] */
+    tutti__piece_t *pieces;                       /* [nlocal] */
+    uint32_t most_calls;                          /* at least 2 and 2 * nlocal */
+    tutti__nccl_lane_t lane[TUTTI__DEVICE_LANES]; /* each belongs to its thread, except `done` */
 
     tutti__nccl_node_t *next_node; /* turns.c */
     tutti__word64_t number;        /* in the order, of the current or the next launch; written
@@ -262,7 +262,7 @@ struct tutti__nccl_node {
 
     tutti__word_t gate; /* enter.c; protects all following fields */
     tutti__nccl_t *nccl;
-    tutti__nccl_reg_t *reg[TUTTI__LANES];
+    tutti__nccl_reg_t *reg[TUTTI__DEVICE_LANES];
     uint32_t nregs;
     int launching;         /* a lane is in LAUNCH */
     tutti__nccl_cut_t cut; /* of that lane's call */

@@ -9,7 +9,7 @@
 
 static void drop_device_parts(tutti__nccl_node_t *self)
 {
-    for (uint32_t i = 0; i < TUTTI__LANES; i++)
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES; i++)
         if (self->lane[i].done != NULL)
             self->ops->event_drop(self->lane[i].done);
     tutti__nccl_overdue_close(self);
@@ -45,7 +45,7 @@ static tutti_status_t make_device_parts(tutti__nccl_node_t *self)
     status = self->ops->use(self->device);
     if (status == TUTTI_OK)
         status = self->ops->stream_make(1, &self->stream);
-    for (uint32_t i = 0; i < TUTTI__LANES && status == TUTTI_OK; i++)
+    for (uint32_t i = 0; i < TUTTI__DEVICE_LANES && status == TUTTI_OK; i++)
         status = self->ops->event_make(&self->lane[i].done);
     if (status == TUTTI_OK)
         status = tutti__nccl_overdue_open(self);
@@ -126,7 +126,7 @@ tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t 
     tutti__nccl_node_t *self = (tutti__nccl_node_t *)node;
     tutti_status_t status = tutti__nccl_alive(self);
 
-    assert(self->nregs < TUTTI__LANES);
+    assert(self->nregs < TUTTI__DEVICE_LANES);
     if (status != TUTTI_OK)
         return status;
     status = self->ops->nccl_register(self->nccl, ptr, bytes, &self->reg[self->nregs]);

@@ -68,7 +68,7 @@ static int phases(void)
     const tutti__nccl_node_t *node = (const tutti__nccl_node_t *)its_comm->device.node;
     int seen = 0;
 
-    for (int i = 0; i < TUTTI__LANES; i++)
+    for (int i = 0; i < TUTTI__DEVICE_LANES; i++)
         seen |= 1 << node->lane[i].phase;
     return seen;
 }

@@ -129,7 +129,7 @@ static void open_lanes(gpu_rank_t *gpu)
     char *garbage = malloc(gpu->device.fuse_bytes);
 
     memset(garbage, 0xff, gpu->device.fuse_bytes); /* NaN */
-    for (int i = 0; i < TUTTI__LANES; i++) {
+    for (int i = 0; i < TUTTI__DEVICE_LANES; i++) {
         tutti__device_lane_t *lane = &gpu->device.lane[i];
         void *stage, *fuse;
 
@@ -157,7 +157,7 @@ static void close_device(gpu_rank_t *gpu)
 {
     if (gpu->device.node != NULL)
         gpu->device.node->ops->close(gpu->device.node);
-    for (int i = 0; i < TUTTI__LANES; i++) {
+    for (int i = 0; i < TUTTI__DEVICE_LANES; i++) {
         tutti__device_lane_t *lane = &gpu->device.lane[i];
 
         gpu->ops->stream_drop(lane->down);

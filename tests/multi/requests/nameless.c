@@ -503,10 +503,6 @@ static void mismatches(rank_t *self)
 {
     char want[48];
 
-    for (int i = 0; i < 16; i++) {
-        some[i] = others[i] = 2;
-        others[0] = 3;
-    }
     for (int i = 0; misfit(i, self->size).call.kind != 0; i++) {
         misfit_t m = misfit(i, self->size);
         tutti_call_t *call = self->rank == self->size - 1 ? &m.last : &m.call;
@@ -592,6 +588,9 @@ int main(void)
     static const char *const hosts[] = { NULL, "aabb" };
     int failures = 0;
 
+    for (int i = 0; i < 16; i++)
+        some[i] = others[i] = 2;
+    others[0] = 3;
     is_long = test_is_long("3 ranks, most of the calls and messages");
     for (int threads = 0; threads < 2; threads++) {
         if (!threads && !ranks_can_fork())

@@ -516,14 +516,14 @@ static void go_on(driver_t *d, uint32_t lane, track_t *t)
                  wrong, tutti__sched_kind_name(c->kind), c->map, c->mode, c->in_place, c->nparts,
                  c->nblk, nccl_job.n, c->divisor);
     t->trip = 0;
-    t->at += TUTTI__LANES;
+    t->at += TUTTI__DEVICE_LANES;
 }
 
 /* Starts and steps its lanes in an order of its own. */
 static void *drive(void *arg)
 {
     driver_t *d = arg;
-    track_t track[TUTTI__LANES];
+    track_t track[TUTTI__DEVICE_LANES];
     uint32_t nlanes = d->end_lane - d->first_lane, idle = 0;
     int left = 1;
 
@@ -569,7 +569,7 @@ static void run_cases(uint32_t n, uint32_t seed)
     for (uint32_t i = 0; i < 2 * n; i++) {
         driver[i] = (driver_t){ .rank = i / 2,
                                 .first_lane = i % 2,
-                                .end_lane = i % 2 ? TUTTI__LANES : 1,
+                                .end_lane = i % 2 ? TUTTI__DEVICE_LANES : 1,
                                 .random = (seed * 64 + i) * 2654435761u + 1 };
         assert_int_equal(pthread_create(&thread[i], NULL, drive, &driver[i]), 0);
     }

@@ -32,7 +32,7 @@ static void make_callers(uint32_t r)
     const tutti__device_ops_t *ops = watched_device();
     void *ptr;
 
-    for (int i = 0; i < TUTTI__LANES; i++) {
+    for (int i = 0; i < TUTTI__DEVICE_LANES; i++) {
         assert_int_equal(ops->stream_make(0, &nccl_job.stream[r][i]), TUTTI_OK);
         assert_int_equal(ops->event_make(&nccl_job.event[r][i]), TUTTI_OK);
         for (int b = 0; b < NCCL_BUFFERS; b++) {
@@ -46,7 +46,7 @@ static void drop_callers(uint32_t r)
 {
     const tutti__device_ops_t *ops = watched_device();
 
-    for (int i = 0; i < TUTTI__LANES; i++) {
+    for (int i = 0; i < TUTTI__DEVICE_LANES; i++) {
         ops->stream_drop(nccl_job.stream[r][i]);
         ops->event_drop(nccl_job.event[r][i]);
         for (int b = 0; b < NCCL_BUFFERS; b++)

@@ -20,9 +20,9 @@ typedef struct {
     tutti__nccl_id_t id;
     tutti__node_t *host[NCCL_RANKS], *node[NCCL_RANKS];
     /* the callers' */
-    tutti__dstream_t *stream[NCCL_RANKS][TUTTI__LANES];
-    tutti__devent_t *event[NCCL_RANKS][TUTTI__LANES];
-    char *buffer[NCCL_RANKS][TUTTI__LANES][NCCL_BUFFERS]; /* device memory, zeroed */
+    tutti__dstream_t *stream[NCCL_RANKS][TUTTI__DEVICE_LANES];
+    tutti__devent_t *event[NCCL_RANKS][TUTTI__DEVICE_LANES];
+    char *buffer[NCCL_RANKS][TUTTI__DEVICE_LANES][NCCL_BUFFERS]; /* device memory, zeroed */
 } nccl_job_t;
 
 extern nccl_job_t nccl_job;
