@@ -67,8 +67,9 @@ typedef struct {
     const char *name;             /* "ucx" */
     const char *(*version)(void); /* of UCX: "1.13.1" */
     /* One end of a transport between `size` ranks. Local. slot_bytes, credits: of its channels.
-       ret_address: the other ranks need it to connect; valid until the transport is closed. */
-    tutti_status_t (*open)(const tutti__core_t *core, uint32_t rank, uint32_t size,
+       shares: ranks share processors, so a message should wake a rank that sleeps. ret_address:
+       the other ranks need it to connect; valid until the transport is closed. */
+    tutti_status_t (*open)(const tutti__core_t *core, uint32_t rank, uint32_t size, int shares,
                            size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
                            const void **ret_address, size_t *ret_bytes);
     /* The addresses of all ranks, one every `stride` bytes; copied. Before the first channel. */

@@ -32,8 +32,8 @@ struct tutti__wait {
     uint32_t looks, yielded_ns;
 };
 
-/* How long to sleep now, in microseconds: in a call between hosts, where over MPI no message wakes
-   the sleeper; and while only polling advances requests of the engine. waited_ns: since the last
+/* How long to sleep now, in microseconds: in a call between hosts, where no message wakes the
+   sleeper; and while only polling advances requests of the engine. waited_ns: since the last
    progress. */
 uint32_t tutti__far_nap_us(uint64_t waited_ns);
 int64_t tutti__poll_nap_us(const tutti__engine_t *engine, uint64_t waited_ns);

@@ -68,6 +68,16 @@ prepared "$network && { [ \$n = 1 ] || export UCX_NET_DEVICES=net1; }"
 agreed mpi
 said 1 "transport auto: mpi, because a message over ucx did not pass"
 
+# An MPI that takes device memory, here imitated.
+shim=$PWD/tests/multi/mpi/.libs/mpi_direct_shim.so
+if test -e "$shim"; then
+    export TUTTI_TEST_PRETEND=$work/nccl
+    on 1,1 env LD_PRELOAD="$shim" TUTTI_DEVICE=pretend $program data
+    agreed mpi
+    said 1 "transport auto: mpi, because it takes device memory"
+    unset TUTTI_TEST_PRETEND
+fi
+
 # Another setting decides without a comparison.
 over mpi on 1,1 $program data
 passed 2 "data passed"

@@ -61,7 +61,8 @@ script_tests += \
     %reldir%/starting.sh \
     %reldir%/torchrun.sh
 
-EXTRA_DIST += %reldir%/cluster.sh %reldir%/cluster_common.sh %reldir%/common.sh
+EXTRA_DIST += %reldir%/cluster.sh %reldir%/cluster_common.sh %reldir%/common.sh \
+    %reldir%/steady.sh
 
 # See tests/local.mk.
 asan_quick_scripts += %reldir%/hosts.sh

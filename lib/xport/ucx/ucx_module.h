@@ -77,11 +77,12 @@ struct tutti__chan {
 
 struct tutti__ucx_xport {
     tutti__xport_t base;
+    tutti__xport_ops_t table; /* base.ops */
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_address_t *address; /* of this worker */
     size_t address_bytes;
-    int event_fd; /* readable when the worker has something to do */
+    int event_fd; /* readable when the worker has something to do; -1: messages wake no sleeper */
     pthread_mutex_t lock;
     uint32_t rank, size, credits;
     size_t request_bytes; /* of UCX's requests */
@@ -96,8 +97,8 @@ struct tutti__ucx_xport {
 };
 
 /* ucx_module.c: the context of this process, shared by its transports */
-tutti_status_t tutti__ucx_take_context(const tutti__core_t *core, uint32_t size,
-                                       ucp_context_h *ret_context);
+tutti_status_t tutti__ucx_take_context(const tutti__core_t *core, uint32_t size, int shares,
+                                       ucp_context_h *ret_context, int *ret_wakes);
 void tutti__ucx_drop_context(void);
 
 tutti_status_t tutti__ucx_fail(tutti_status_t status, const char *fmt, ...) TUTTI__PRINTF(2, 3);
@@ -127,7 +128,7 @@ static inline void *tutti__ucx_request(const tutti__ucx_xport_t *xport, void *me
 }
 
 /* xport.c */
-tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_t size,
+tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_t size, int shares,
                                size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
                                const void **ret_address, size_t *ret_bytes);
 tutti_status_t tutti__ucx_connect(tutti__xport_t *xport, const void *addresses, size_t stride);

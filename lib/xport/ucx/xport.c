@@ -181,13 +181,13 @@ static uint32_t settle(tutti__ucx_xport_t *xport, uint32_t lane)
     }
 }
 
-/* Is an endpoint connecting? See the head of this file. Under the lock. */
+/* Is an endpoint connecting, or has it failed to? See the head of this file. Under the lock. */
 static int abandon_if_connecting(tutti__ucx_xport_t *xport)
 {
     for (uint32_t r = 0; xport->peer != NULL && r < xport->size; r++) {
         const tutti__ucx_peer_t *peer = &xport->peer[r];
 
-        if (peer->ep != NULL && !peer->is_connected && !tutti__load_relaxed(&peer->failed))
+        if (peer->ep != NULL && !peer->is_connected)
             tutti__store_release(&xport->abandoned, 1);
     }
     return (int)tutti__load_relaxed(&xport->abandoned);
@@ -458,7 +458,7 @@ static ucs_status_t make_worker(tutti__ucx_xport_t *xport)
         xport->worker = NULL;
     if (code == UCS_OK)
         code = ucp_worker_get_address(xport->worker, &xport->address, &xport->address_bytes);
-    if (code == UCS_OK)
+    if (code == UCS_OK && xport->event_fd >= 0)
         code = ucp_worker_get_efd(xport->worker, &xport->event_fd);
     if (code == UCS_OK)
         code = ucp_context_query(xport->context, &about);
@@ -468,13 +468,14 @@ static ucs_status_t make_worker(tutti__ucx_xport_t *xport)
     return code;
 }
 
-tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_t size,
+tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_t size, int shares,
                                size_t slot_bytes, uint32_t credits, tutti__xport_t **ret_xport,
                                const void **ret_address, size_t *ret_bytes)
 {
     tutti__ucx_xport_t *xport;
     ucp_context_h context;
-    tutti_status_t status = tutti__ucx_take_context(core, size, &context);
+    int wakes = 0;
+    tutti_status_t status = tutti__ucx_take_context(core, size, shares, &context, &wakes);
     ucs_status_t code;
 
     if (status != TUTTI_OK)
@@ -486,7 +487,11 @@ tutti_status_t tutti__ucx_open(const tutti__core_t *core, uint32_t rank, uint32_
         return tutti__ucx_fail(xport == NULL ? TUTTI_ERR_NO_MEMORY : TUTTI_ERR_INVALID_ARGUMENT,
                                "ucx: %u ranks, %u slots of %zu bytes", size, credits, slot_bytes);
     }
-    xport->base.ops = &ops;
+    xport->table = ops;
+    if (!wakes)
+        xport->table.sleep = NULL;
+    xport->base.ops = &xport->table;
+    xport->event_fd = wakes ? 0 : -1; /* make_worker has the descriptor */
     xport->base.most_bytes = slot_bytes;
     xport->base.least_placed = LEAST_PLACED;
     xport->context = context;

@@ -34,6 +34,7 @@ static struct {
 
 static const tutti__ucx_module_t *module;
 static uint32_t size, fences;
+static int shares; /* messages wake sleepers */
 
 /* Wait, without a poll of UCX, until so many ranks have come. */
 static void fence_of(uint32_t ranks)
@@ -59,7 +60,7 @@ static tutti__xport_t *open_xport(size_t slot_bytes, uint32_t credits)
     const void *address;
     size_t bytes;
 
-    CHECK_OK(module->open(&core, me, size, slot_bytes, credits, &xport, &address, &bytes));
+    CHECK_OK(module->open(&core, me, size, shares, slot_bytes, credits, &xport, &address, &bytes));
     CHECK(bytes <= ADDRESS_BYTES);
     memcpy(common->address[me], address, bytes);
     fence();
@@ -268,11 +269,12 @@ static void case_quiet(void)
     xport->ops->close(xport);
 }
 
-/* The same on new connections. */
+/* The same on new connections, whose messages wake sleepers. */
 static void case_anew(void)
 {
     static const size_t most[] = { 8, 4096, 65536, 262144 };
 
+    shares = 1;
     for (uint32_t k = 0; k < 40; k++) {
         tutti__xport_t *xport = open_xport(262144, 4);
 
@@ -470,14 +472,16 @@ static void case_connecting(void)
 /* A sleeper is woken by a message, long before its time, and by its other descriptor. */
 static void case_woken(void)
 {
-    tutti__xport_t *xport = open_xport(65536, 2);
-    int bell = eventfd(0, EFD_NONBLOCK);
+    int bell = eventfd(0, EFD_NONBLOCK), pending = 0;
+    tutti__xport_t *xport;
     uint64_t one = 1, start;
     tutti__chan_t *chan;
     tutti__hint_t hint;
     const void *data;
-    int pending = 0;
 
+    shares = 1;
+    xport = open_xport(65536, 2);
+    CHECK(xport->ops->sleep != NULL);
     ring(xport, 0, 8, 20);
     CHECK(bell >= 0 && xport->ops->sleep(xport, bell, 1000) == 0);
     for (int i = 0; i < 3; i++) {
