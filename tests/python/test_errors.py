@@ -18,7 +18,7 @@ FOLDER = "TUTTI_TEST_FOLDER"
 
 def uncaught() -> None:
     world = tutti.init()
-    if world.rank == 1:
+    if world.rank == 1 or world.size == 1:
         raise ValueError("no more data")
     tutti.allreduce(np.ones(3))
 
@@ -171,6 +171,9 @@ class Errors(unittest.TestCase):
         self.assertIn("ValueError: no more data", seen)
         self.assertIn("rank 1", seen)
         self.assertIn("ValueError: no more data", raised)
+        (status, alone), = self.job(uncaught, 1)
+        self.assertEqual(status, 1)
+        self.assertNotIn("tutti_abort", alone)  # there is nobody to tell
 
     def test_in_a_block(self) -> None:
         first, second = self.succeeds(in_a_block)
