@@ -403,7 +403,8 @@ def text_buffer(count: int) -> "ctypes.Array[ctypes.c_char]":
     return ctypes.create_string_buffer(count)
 
 
-from_buffer = ctypes.c_char.from_buffer  # the first byte of a writable buffer, for addressof()
+# The first byte of a writable buffer, for addressof().
+from_buffer: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
 
 def memory_at(address: int, count: int) -> memoryview:

@@ -94,14 +94,13 @@ def aborts() -> None:
 def leaves_requests() -> None:
     """The process ends with a request, an array and a group of the library's."""
     world = tutti.init()
-    group = world.split()  # noqa: F841
     memory = tutti.mem_alloc(1000)
-    kept = tutti.allreduce_async("kept", memory)  # noqa: F841
-    step = tutti.persistent(tutti.Call("barrier", "step"))  # noqa: F841
+    left = [world.split(), tutti.allreduce_async("kept", memory),
+            tutti.persistent(tutti.Call("barrier", "step"))]
     if world.rank == 0:
         tutti.allreduce_async("only rank 0", np.ones(1000))
     tutti.barrier()
-    print("end")
+    print("end", len(left))
 
 
 def mismatch() -> None:
