@@ -77,6 +77,23 @@ def late() -> None:
         print("%s: %s" % (type(error).__name__, error))
 
 
+def own_deadline() -> None:
+    """The deadline of one call; rank 1 never makes it."""
+    world = tutti.init()
+    tutti.barrier()
+    if world.rank == 1:
+        while world.error is None:
+            time.sleep(0.01)
+        return
+    try:
+        tutti.allreduce_async("gradient", np.ones(3), timeout=0.5).wait()
+    except tutti.UnsupportedError as error:
+        print(error)
+        world.abort()
+    except tutti.TimeoutError as error:
+        print("%s: %s" % (type(error).__name__, error))
+
+
 def aborts() -> None:
     world = tutti.init()
     half = world.split()
@@ -195,6 +212,13 @@ class Errors(unittest.TestCase):
         self.assertIn("TimeoutError: ", first)
         self.assertIn("gradient", first)
         self.assertIn("Error", second)
+
+    def test_own_deadline(self) -> None:
+        first, _ = self.succeeds(own_deadline)
+        if "has no timeouts in options" in first:
+            self.skipTest("the library has no deadlines of requests")
+        self.assertIn("TimeoutError: ", first)
+        self.assertIn("gradient", first)
 
     def test_aborts(self) -> None:
         self.assertIn("the disk is full", self.succeeds(aborts)[0])
