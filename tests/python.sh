@@ -131,6 +131,7 @@ if [ -n "$python" ]; then
     "$python" -c 'import numpy' 2>/dev/null || skip "$python has no numpy"
     export PYTHONPATH="$top/python"
 else
+    unset PYTHONPATH
     make_environment
     from_pypi "package tutti" --force-reinstall --no-deps ./python || {
         cat "$work/pip.log"

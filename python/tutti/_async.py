@@ -21,8 +21,9 @@ def allreduce_async(name: Optional[str], array: Any, op: OpLike = "sum", out: An
     """Start an allreduce() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in allreduce()
     """
     comm = current(comm)
@@ -36,8 +37,9 @@ def reduce_async(name: Optional[str], array: Any, op: OpLike = "sum", root: int 
     """Start a reduce() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in reduce(); prescale and postscale as in allreduce()
     """
     comm = current(comm)
@@ -51,8 +53,9 @@ def reduce_scatter_async(name: Optional[str], array: Any, op: OpLike = "sum", ou
     """Start a reduce_scatter() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in reduce_scatter(); prescale and postscale as in allreduce()
     """
     comm = current(comm)
@@ -67,8 +70,9 @@ def reduce_scatterv_async(name: Optional[str], array: Any, counts: Counts = None
     """Start a reduce_scatterv() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in reduce_scatterv(); prescale and postscale as in allreduce()
     """
     comm = current(comm)
@@ -82,8 +86,9 @@ def broadcast_async(name: Optional[str], array: Any, root: int = 0,
     """Start a broadcast() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in broadcast()
     """
     comm = current(comm)
@@ -97,8 +102,9 @@ def allgather_async(name: Optional[str], array: Any, out: Any = None,
     """Start an allgather() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in allgather()
     """
     comm = current(comm)
@@ -112,8 +118,9 @@ def allgatherv_async(name: Optional[str], array: Any, counts: Counts = None, dis
     """Start an allgatherv() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in allgatherv(). If counts is None, which may be so on some ranks only,
                 the call itself tells the counts, and out and displacements cannot be given
     """
@@ -127,8 +134,9 @@ def gather_async(name: Optional[str], array: Any, root: int = 0, out: Any = None
     """Start a gather() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in gather()
     """
     comm = current(comm)
@@ -142,8 +150,9 @@ def gatherv_async(name: Optional[str], array: Any, counts: Counts = None, displs
     """Start a gatherv() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in gatherv()
     """
     comm = current(comm)
@@ -156,8 +165,9 @@ def scatter_async(name: Optional[str], array: Any = None, root: int = 0, out: An
     """Start a scatter() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in scatter()
     """
     comm = current(comm)
@@ -171,8 +181,9 @@ def scatterv_async(name: Optional[str], array: Any = None, counts: Counts = None
     """Start a scatterv() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in scatterv()
     """
     comm = current(comm)
@@ -185,8 +196,9 @@ def alltoall_async(name: Optional[str], array: Any, out: Any = None,
     """Start an alltoall() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in alltoall()
     """
     comm = current(comm)
@@ -201,8 +213,9 @@ def alltoallv_async(name: Optional[str], array: Any, sendcounts: Sequence[int],
     """Start an alltoallv() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in alltoallv(). If recvcounts is None, which may be so on some ranks only,
                 the call itself tells the counts, and out and displacements cannot be given
     """
@@ -216,8 +229,9 @@ def scan_async(name: Optional[str], array: Any, op: OpLike = "sum", out: Any = N
     """Start a scan() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in scan()
     """
     comm = current(comm)
@@ -230,8 +244,9 @@ def exscan_async(name: Optional[str], array: Any, op: OpLike = "sum", out: Any =
     """Start an exscan() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in exscan()
     """
     comm = current(comm)
@@ -244,8 +259,9 @@ def barrier_async(name: Optional[str], comm: Optional[Communicator] = None,
     """Start a barrier() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in barrier()
     """
     comm = current(comm)
@@ -258,8 +274,9 @@ def send_async(name: Optional[str], array: Any, dest: int, comm: Optional[Commun
     """Start a send() to another rank under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in send()
     """
     comm = current(comm)
@@ -272,8 +289,9 @@ def recv_async(name: Optional[str], out: Any, source: int, comm: Optional[Commun
     """Start a recv() from another rank under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in recv()
     """
     comm = current(comm)
@@ -286,8 +304,9 @@ def sendrecv_async(name: Optional[str], array: Any, dest: int, out: Any, source:
     """Start a sendrecv() under a name.
 
     name        the same on all ranks, and different from those of pending calls; 1 to 255
-                bytes. None: calls without a name are matched by their order
-    timeout     seconds until the call ends with TimeoutError; None: the communicator's own
+                bytes. None: calls without a name are matched by their order, as direct calls
+    timeout     seconds; if the call is not done by then, the communicator ends, and all its
+                requests raise TimeoutError. None: only a wait has a deadline
     all others  as in sendrecv()
     """
     comm = current(comm)

@@ -61,7 +61,6 @@ class Prepared:
         return _lib.Call(kind=_lib.CALL_KINDS[self.kind], **fields)
 
 
-
 def factor(name: str, value: float) -> float:
     """A scale factor as the library takes it, for which 0 means 1."""
     if not value:

@@ -203,11 +203,11 @@ class CallbackInfo(ctypes.Structure):
 
 
 class AsyncOptions(_Sized):
-    """tutti_async_options_t. `timeout_ms` as in Options."""
+    """tutti_async_options_t. A library without tutti_comm_connect ignores timeout_ms."""
 
     _fields_ = [("size", c_size_t), ("callback", CALLBACK), ("callback_arg", c_void_p),
                 ("prescale", c_double), ("postscale", c_double), ("callback_info", c_int),
-                ("reserved", c_int), ("timeout_ms", c_int)]
+                ("timeout_ms", c_int)]
 
 
 class Call(_Sized):
@@ -403,7 +403,8 @@ def text_buffer(count: int) -> "ctypes.Array[ctypes.c_char]":
     return ctypes.create_string_buffer(count)
 
 
-from_buffer = ctypes.c_char.from_buffer  # the first byte of a writable buffer, for addressof()
+# The first byte of a writable buffer, for addressof().
+from_buffer: Callable[[Any], ctypes.c_char] = ctypes.c_char.from_buffer
 
 
 def memory_at(address: int, count: int) -> memoryview:

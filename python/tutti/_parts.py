@@ -62,8 +62,8 @@ def per_rank(call: str, name: str, comm: Communicator, values: Any) -> "np.ndarr
     return array.astype(np.int64)
 
 
-def in_elements(rows: Optional["np.ndarray[Any, Any]"], row: Shape, source: Buffer) -> \
-        Tuple[Optional[int], Any]:
+def in_elements(rows: Optional["np.ndarray[Any, Any]"], row: Shape,
+                source: Buffer) -> Tuple[Optional[int], Any]:
     """Counts or displacements as the library takes them: an address, and the array that holds
     them."""
     if rows is None:
@@ -73,8 +73,8 @@ def in_elements(rows: Optional["np.ndarray[Any, Any]"], row: Shape, source: Buff
 
 
 def displacements(call: str, name: str, comm: Communicator, displs: Any,
-                   counts: "np.ndarray[Any, Any]", rows: Optional[int]) -> \
-        Tuple[Optional["np.ndarray[Any, Any]"], int]:
+                  counts: "np.ndarray[Any, Any]",
+                  rows: Optional[int]) -> Tuple[Optional["np.ndarray[Any, Any]"], int]:
     """Displacements in rows, and the rows that the parts need; checked against the `rows` that
     there are, unless that is None."""
     if displs is None:
@@ -94,7 +94,7 @@ def rank_of(call: str, name: str, comm: Communicator, rank: int) -> int:
 
 
 def gathered(call: str, comm: Communicator, source: Buffer, counts: Any, displs: Any,
-              out: Any) -> Tuple[Tuple[Any, ...], Any, Tuple[Any, ...]]:
+             out: Any) -> Tuple[Tuple[Any, ...], Any, Tuple[Any, ...]]:
     """What a rank that receives all parts adds: address, counts and displacements; the result; and
     what must live."""
     rows, row = rows_of(call, source)

@@ -299,7 +299,8 @@ def _at_exit() -> None:
         mine.append(_world)
     for comm in mine:
         try:
-            if error is not None and not hasattr(sys, "ps1") and comm.error is None:
+            if (error is not None and comm.size > 1 and comm.error is None
+                    and not hasattr(sys, "ps1")):
                 comm.abort(_reason(error))
             comm.free()
         except TuttiError as failure:

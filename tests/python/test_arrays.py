@@ -208,18 +208,24 @@ class Arrays(unittest.TestCase):
         x = np.arange(6.0)
 
         class Wrapped:  # numpy's own capsules
-            __dlpack__, __dlpack_device__ = x.__dlpack__, x.__dlpack_device__
+            def __init__(self, array):
+                self.array = array
 
-        wrapped = Wrapped()
+            def __dlpack__(self, **arguments):
+                return self.array.__dlpack__(**arguments)
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        wrapped = Wrapped(x)
         seen = _calls.allreduce(OneWorld, wrapped, "sum", wrapped)
         self.assertEqual(seen.args[:2], (x.ctypes.data, x.ctypes.data))
         seen = _calls.allreduce(OneWorld, wrapped)
         self.assertEqual((seen.result.shape, seen.result.dtype), ((6,), x.dtype))
         view = x.reshape(2, 3).T
-        Wrapped.__dlpack__ = view.__dlpack__
-        seen = _calls.send(OneWorld, Wrapped(), 0)  # copied
+        seen = _calls.send(OneWorld, Wrapped(view), 0)  # copied
         np.testing.assert_array_equal(seen.keep[0], view)
-        self.refused(ValueError, "recv: out is not contiguous", _calls.recv, Wrapped(), 0)
+        self.refused(ValueError, "recv: out is not contiguous", _calls.recv, Wrapped(view), 0)
 
     def test_types_of_ml_dtypes(self) -> None:
         try:

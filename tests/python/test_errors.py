@@ -18,7 +18,7 @@ FOLDER = "TUTTI_TEST_FOLDER"
 
 def uncaught() -> None:
     world = tutti.init()
-    if world.rank == 1:
+    if world.rank == 1 or world.size == 1:
         raise ValueError("no more data")
     tutti.allreduce(np.ones(3))
 
@@ -77,6 +77,23 @@ def late() -> None:
         print("%s: %s" % (type(error).__name__, error))
 
 
+def own_deadline() -> None:
+    """The deadline of one call; rank 1 never makes it."""
+    world = tutti.init()
+    tutti.barrier()
+    if world.rank == 1:
+        while world.error is None:
+            time.sleep(0.01)
+        return
+    try:
+        tutti.allreduce_async("gradient", np.ones(3), timeout=0.5).wait()
+    except tutti.UnsupportedError as error:
+        print(error)
+        world.abort()
+    except tutti.TimeoutError as error:
+        print("%s: %s" % (type(error).__name__, error))
+
+
 def aborts() -> None:
     world = tutti.init()
     half = world.split()
@@ -94,14 +111,13 @@ def aborts() -> None:
 def leaves_requests() -> None:
     """The process ends with a request, an array and a group of the library's."""
     world = tutti.init()
-    group = world.split()  # noqa: F841
     memory = tutti.mem_alloc(1000)
-    kept = tutti.allreduce_async("kept", memory)  # noqa: F841
-    step = tutti.persistent(tutti.Call("barrier", "step"))  # noqa: F841
+    left = [world.split(), tutti.allreduce_async("kept", memory),
+            tutti.persistent(tutti.Call("barrier", "step"))]
     if world.rank == 0:
         tutti.allreduce_async("only rank 0", np.ones(1000))
     tutti.barrier()
-    print("end")
+    print("end", len(left))
 
 
 def mismatch() -> None:
@@ -171,6 +187,9 @@ class Errors(unittest.TestCase):
         self.assertIn("ValueError: no more data", seen)
         self.assertIn("rank 1", seen)
         self.assertIn("ValueError: no more data", raised)
+        (status, alone), = self.job(uncaught, 1)
+        self.assertEqual(status, 1)
+        self.assertNotIn("tutti_abort", alone)  # there is nobody to tell
 
     def test_in_a_block(self) -> None:
         first, second = self.succeeds(in_a_block)
@@ -193,6 +212,13 @@ class Errors(unittest.TestCase):
         self.assertIn("TimeoutError: ", first)
         self.assertIn("gradient", first)
         self.assertIn("Error", second)
+
+    def test_own_deadline(self) -> None:
+        first, _ = self.succeeds(own_deadline)
+        if "has no timeouts in options" in first:
+            self.skipTest("the library has no deadlines of requests")
+        self.assertIn("TimeoutError: ", first)
+        self.assertIn("gradient", first)
 
     def test_aborts(self) -> None:
         self.assertIn("the disk is full", self.succeeds(aborts)[0])

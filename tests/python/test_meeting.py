@@ -163,8 +163,8 @@ class Meeting(unittest.TestCase):
         command = ranks.mpirun_command(2)
         if command is None:
             self.skipTest("no mpirun")
-        program = "TUTTI_HOST_ID=$OMPI_COMM_WORLD_RANK$PMI_RANK exec %s %s" % (sys.executable,
-                                                                              __file__)
+        program = "TUTTI_HOST_ID=$OMPI_COMM_WORLD_RANK$PMI_RANK exec %s %s" % (
+            sys.executable, __file__)
         done = subprocess.run(command + ["sh", "-c", program], text=True,
                               env=dict(os.environ, **{CASE: "under_mpi"}), timeout=ranks.SECONDS,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

