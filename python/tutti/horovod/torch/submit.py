@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From tensors to requests of the library: the functions under all calls of mpi_ops.
+
+allreduce() is on the path of every gradient, so it is flat: one look-up for the type, one for the
+name, one call of the library, one entry in the table of handles. What is rare (scaling of
+integers, device memory, groups, misuse) leaves it at the first `if`.
+"""
+
+from ctypes import addressof, byref, c_char, c_float, c_void_p, create_string_buffer, sizeof
+from struct import Struct
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
+
+import torch
+
+from ... import _lib
+from ..._lib import lib
+from ..common.exceptions import refused
+from ..common.process_sets import ProcessSet
+from . import dtypes, handles
+from .handles import Pending, Requests
+
+Average, Sum, Adasum, Min, Max, Product = range(6)
+OPS: Dict[int, int] = {Average: _lib.AVG, Sum: _lib.SUM, Min: _lib.MIN, Max: _lib.MAX,
+                       Product: _lib.PROD}
+
+_CODES = dtypes.CODES
+_pending = handles._pending
+_next_handle = handles._next_handle
+
+_c_allreduce: Callable[..., int]
+_c_broadcast: Callable[..., int]
+
+
+def bind() -> None:
+    """Look the library's functions up: see handles.bind."""
+    global _c_allreduce, _c_broadcast
+    _c_allreduce, _c_broadcast = lib.tutti_allreduce_async, lib.tutti_broadcast_async
+    handles.bind()
+
+
+def no_such_op(op: Any) -> NoReturn:
+    """Raise the error for an `op` that is not in OPS."""
+    if op == Adasum:
+        raise NotImplementedError("Tutti has no Adasum; Average, Sum, Min, Max and Product work")
+    raise ValueError("op=%r is none of Average, Sum, Min, Max, Product" % (op,))
+
+
+# ---- names ----
+
+_NAMES_KEPT = 65536
+
+
+class Names:
+    """The names of one kind of call, as the library takes them. Two kinds may use one name."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.known: Dict[str, bytes] = {}
+        self.get = self.known.get
+
+    def add(self, name: Optional[str], process_set: ProcessSet) -> bytes:
+        """The bytes of a name that is not known yet."""
+        if name is None:
+            return process_set.next_name(self.kind).encode()
+        if not isinstance(name, str):
+            raise ValueError("name is a string, not %r" % (name,))
+        data = dtypes.encode_name("%s.%s" % (self.kind, name))
+        if len(self.known) >= _NAMES_KEPT:
+            self.known.clear()
+        self.known[name] = data
+        return data
+
+    def text(self, name: Optional[str], process_set: ProcessSet) -> str:
+        """The same as a string, for calls that make several names of it."""
+        return (process_set.next_name(self.kind) if name is None
+                else "%s.%s" % (self.kind, name))
+
+
+ALLREDUCE, BROADCAST = Names("allreduce"), Names("broadcast")
+ALLGATHER, ALLTOALL, REDUCESCATTER = Names("allgather"), Names("alltoall"), Names("reducescatter")
+BARRIER = Names("barrier")
+
+
+def comm_of(process_set: ProcessSet) -> int:
+    """The communicator of a set that this rank belongs to; ValueError otherwise."""
+    comm = process_set.comm
+    if comm is None:
+        raise process_set.unusable()
+    return comm
+
+
+# ---- scaling ----
+
+_options: Dict[Tuple[float, float, bool], Tuple[Any, int]] = {}
+
+
+def options_of(prescale: float, postscale: float, dtype: torch.dtype) -> Optional[int]:
+    """The address of options with these factors. Types up to 32 bits are multiplied by a factor of
+    32 bits, as torch would."""
+    if prescale == 1.0 and postscale == 1.0:
+        return None
+    key = (prescale, postscale, dtype == torch.float64)
+    known = _options.get(key)
+    if known is None:
+        factors = [f if key[2] else c_float(f).value for f in (prescale, postscale)]
+        options = _lib.AsyncOptions(prescale=factors[0], postscale=factors[1])
+        if len(_options) > 1000:  # a factor that changes each step; a submission may still use one
+            _options.pop(next(iter(_options)))
+        known = _options[key] = (options, addressof(options))
+    return known[1]
+
+
+def by_hand(tensor: torch.Tensor, prescale: float, postscale: float) -> bool:
+    """Whether the factors are applied here: the library scales floating point tensors only, and
+    reads 0 as "none"."""
+    return (prescale != 1.0 or postscale != 1.0) and (
+        not tensor.dtype.is_floating_point or prescale == 0 or postscale == 0)
+
+
+def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    """tensor * factor in 64 bits, in the type of `tensor`; integers are truncated."""
+    return tensor if factor == 1.0 else (tensor.to(torch.float64) * factor).to(tensor.dtype)
+
+
+class ByHand:
+    """A reduction whose factors are applied here, before and after it."""
+
+    def __init__(self, op: int, prescale: float, postscale: float, size: int,
+                 dtype: torch.dtype) -> None:
+        self.op, self.before, self.after = op, prescale, postscale
+        if op == Average and not dtype.is_floating_point:  # truncated once
+            self.op, self.after = Sum, postscale / size
+
+    def input(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor to send."""
+        return scaled(tensor, self.before)
+
+    def finish(self, output: torch.Tensor) -> torch.Tensor:
+        """Scale the result in place."""
+        if self.after != 1.0:
+            output.copy_(scaled(output, self.after))
+        return output
+
+
+# ---- one tensor ----
+
+def allreduce(tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], op: int,
+              prescale: float, postscale: float, process_set: ProcessSet) -> int:
+    """Start an allreduce of `tensor` into `output`, which may be the same. Returns a handle."""
+    code = _CODES.get(tensor.dtype)
+    comm = process_set.comm
+    c_op = OPS.get(op)
+    options = None
+    if (code is None or comm is None or c_op is None or not tensor.is_cpu
+            or not tensor.is_contiguous()):
+        return _allreduce_rare(tensor, output, name, op, prescale, postscale, process_set)
+    if prescale != 1.0 or postscale != 1.0:
+        if by_hand(tensor, prescale, postscale):
+            return _allreduce_rare(tensor, output, name, op, prescale, postscale, process_set)
+        options = options_of(prescale, postscale, tensor.dtype)
+    request = c_void_p()
+    status = _c_allreduce(ALLREDUCE.get(name) or ALLREDUCE.add(name, process_set),
+                          tensor.data_ptr(), output.data_ptr(), tensor.numel(), code, c_op, comm,
+                          options, byref(request))
+    if status:
+        raise refused(status)
+    handle = _next_handle()
+    _pending[handle] = (request.value, output, tensor)
+    return handle
+
+
+def _allreduce_rare(tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], op: int,
+                    prescale: float, postscale: float, process_set: ProcessSet) -> int:
+    """The same for device memory and scaled integers; or the error of a misuse."""
+    if op not in OPS:
+        no_such_op(op)
+    dtypes.check(tensor)
+    comm_of(process_set)
+    pending = grouped_allreduce([tensor], [output], [ALLREDUCE.get(name)
+                                                     or ALLREDUCE.add(name, process_set)],
+                                op, prescale, postscale, process_set)
+    pending.finish = _first_of(pending.finish)
+    return handles.add(pending)
+
+
+def _first_of(function: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: function()[0]
+
+
+def broadcast(tensor: torch.Tensor, root_rank: int, name: Optional[str],
+              process_set: ProcessSet) -> int:
+    """Start a broadcast in place. root_rank is a rank of the job. Returns a handle."""
+    dtypes.check(tensor)
+    comm = comm_of(process_set)
+    root = process_set.place_of(root_rank)
+    data = BROADCAST.get(name) or BROADCAST.add(name, process_set)
+    code = _CODES[tensor.dtype]
+    if tensor.is_cuda:
+        calls = Calls(1)
+        calls.add("broadcast", data, code, recv=tensor, count=tensor.numel(), root=root)
+        return handles.add(calls.submit(comm, lambda: tensor, tensor))
+    request = c_void_p()
+    status = _c_broadcast(data, tensor.data_ptr(), tensor.numel(), code, root, comm, None,
+                          byref(request))
+    if status:
+        raise refused(status)
+    return handles.add((request.value, tensor, tensor))
+
+
+def barrier(process_set: ProcessSet) -> None:
+    """Wait until all ranks of the set have called this."""
+    comm = comm_of(process_set)
+    request = c_void_p()
+    status = lib.tutti_barrier_async(BARRIER.add(None, process_set), comm, None, byref(request))
+    if status:
+        raise refused(status)
+    handles.wait_plain(request.value)
+
+
+# ---- several calls in one submission ----
+
+_LAYOUT = Struct("@NiiiiiPPPNNPPPPP")  # tutti_call_t
+assert _LAYOUT.size == sizeof(_lib.Call), "the layout of tutti_call_t"
+_KINDS = _lib.CALL_KINDS
+
+
+class Calls:
+    """An array of tutti_call_t, filled in place: faster than one ctypes structure after another."""
+
+    def __init__(self, count: int) -> None:
+        self.memory = create_string_buffer(_LAYOUT.size * count)
+        self.count = 0
+        self.kept: List[Any] = []
+
+    def add(self, kind: str, name: bytes, code: int, send: Optional[torch.Tensor] = None,
+            recv: Optional[torch.Tensor] = None, count: int = 0, op: int = 0, root: int = 0,
+            options: Optional[int] = None, sendcounts: int = 0, recvcounts: int = 0) -> None:
+        """One more call."""
+        text = create_string_buffer(name)
+        _LAYOUT.pack_into(self.memory, _LAYOUT.size * self.count, _LAYOUT.size, _KINDS[kind], code,
+                          op, root, 0, addressof(text), send.data_ptr() if send is not None else 0,
+                          recv.data_ptr() if recv is not None else 0, count, 0, sendcounts, 0,
+                          recvcounts, 0, options or 0)
+        self.count += 1
+        self.kept.append((text, send, recv))
+
+    def submit(self, comm: int, finish: Callable[[], Any], tensor: torch.Tensor) -> Requests:
+        """Submit all of them, all or nothing. `tensor` says in which memory the buffers are; on a
+        device the calls follow the work in its current stream."""
+        requests = (c_void_p * self.count)()
+        stream = None
+        if tensor.is_cuda:
+            stream = torch.cuda.current_stream(tensor.device).cuda_stream
+            status = lib.tutti_cuda_submit(self.memory, self.count, comm, stream, requests)
+        else:
+            status = lib.tutti_submit(self.memory, self.count, comm, requests)
+        if status:
+            raise refused(status)
+        return Requests(requests, finish, self.kept, stream)
+
+
+def check_group(tensors: Sequence[torch.Tensor]) -> None:
+    """ValueError if tensors cannot be sent together."""
+    if not tensors:
+        raise ValueError("a grouped call needs a tensor")
+    for tensor in tensors:
+        dtypes.check(tensor)
+        if tensor.device != tensors[0].device:
+            raise ValueError("the tensors of a grouped call are on %s and %s"
+                             % (tensors[0].device, tensor.device))
+
+
+def group_names(base: str, count: int) -> List[bytes]:
+    """The names of a group's tensors."""
+    return [dtypes.encode_name("%s.%d" % (base, index)) for index in range(count)]
+
+
+def grouped_allreduce(tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor],
+                      names: Sequence[bytes], op: int, prescale: float, postscale: float,
+                      process_set: ProcessSet) -> Requests:
+    """Start allreduces as one submission. Its result is the list of outputs."""
+    if op not in OPS:
+        no_such_op(op)
+    comm, size = comm_of(process_set), process_set.size() or 1
+    calls, after = Calls(len(tensors)), []
+    for tensor, output, name in zip(tensors, outputs, names):
+        options, c_op, source = None, OPS[op], tensor
+        if prescale != 1.0 or postscale != 1.0:
+            if by_hand(tensor, prescale, postscale):
+                hand = ByHand(op, prescale, postscale, size, tensor.dtype)
+                c_op, source = OPS[hand.op], hand.input(tensor)
+                after.append((hand, output))
+            else:
+                options = options_of(prescale, postscale, tensor.dtype)
+        calls.add("allreduce", name, _CODES[tensor.dtype], source, output, tensor.numel(), c_op,
+                  options=options)
+    return calls.submit(comm, _finisher(outputs, after), tensors[0])
+
+
+def _finisher(outputs: Sequence[torch.Tensor],
+              after: Sequence[Tuple[ByHand, torch.Tensor]]) -> Callable[[], List[torch.Tensor]]:
+    def finish() -> List[torch.Tensor]:
+        for hand, output in after:
+            hand.finish(output)
+        return list(outputs)
+    return finish
+
+
+def parts_of(rows: int, size: int) -> List[int]:
+    """Rows of each rank's part of a reducescatter: the first ranks get one more."""
+    least, more = divmod(rows, size)
+    return [least + (rank < more) for rank in range(size)]
+
+
+def reducescatter(tensors: Sequence[torch.Tensor], names: Sequence[bytes], op: int,
+                  prescale: float, postscale: float, process_set: ProcessSet) -> Requests:
+    """Start reducescatters as one submission. Its result is the list of this rank's parts."""
+    if op not in (Average, Sum):
+        raise NotImplementedError("reducescatter takes op=Average and op=Sum, not %r" % (op,))
+    comm, size, rank = comm_of(process_set), process_set.size() or 1, process_set.rank()
+    for tensor in tensors:
+        if tensor.dim() == 0:
+            raise ValueError("reducescatter needs a tensor of one dimension or more")
+    calls, after, outputs = Calls(len(tensors)), [], []
+    for tensor, name in zip(tensors, names):
+        options, c_op, source = None, OPS[op], tensor
+        parts = parts_of(tensor.shape[0], size)
+        output = torch.empty((parts[rank],) + tuple(tensor.shape[1:]), dtype=tensor.dtype,
+                             device=tensor.device)
+        if by_hand(tensor, prescale, postscale):
+            hand = ByHand(op, prescale, postscale, size, tensor.dtype)
+            c_op, source = OPS[hand.op], hand.input(tensor)
+            after.append((hand, output))
+        else:
+            options = options_of(prescale, postscale, tensor.dtype)
+        _add_reducescatter(calls, name, source, output, parts, c_op, options)
+        outputs.append(output)
+    return calls.submit(comm, _finisher(outputs, after), tensors[0])
+
+
+def _add_reducescatter(calls: Calls, name: bytes, source: torch.Tensor, output: torch.Tensor,
+                       parts: List[int], c_op: int, options: Optional[int]) -> None:
+    """Equal parts can be fused with others; unequal ones cannot."""
+    code = _CODES[source.dtype]
+    if len(set(parts)) == 1:
+        calls.add("reduce_scatter", name, code, source, output, output.numel(), c_op,
+                  options=options)
+        return
+    row = source.numel() // source.shape[0]
+    counts = _lib.size_array([part * row for part in parts])
+    calls.kept.append(counts)
+    calls.add("reduce_scatterv", name, code, source, output, 0, c_op, options=options,
+              recvcounts=addressof(counts))
