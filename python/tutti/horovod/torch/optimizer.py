@@ -118,7 +118,7 @@ class _Distributed:
         self.gradient_predivide_factor = predivide
         self.sparse_as_dense = sparse_as_dense
         self.process_set = process_set
-        self._names = {id(p): name for name, p in _check_names(named, self.param_groups)}
+        self._parameter_names = {p: name for name, p in _check_names(named, self.param_groups)}
         _check_groups(groups)
         self._gradients: Dict[int, _Gradient] = {}  # by id of the parameter; in order
         self._submission_groups: List[_Group] = []
@@ -139,7 +139,7 @@ class _Distributed:
         for p in parameters:
             if not p.requires_grad or id(p) in self._gradients:
                 continue
-            gradient = _Gradient(p, self._names[id(p)], self.backward_passes_per_step)
+            gradient = _Gradient(p, self._parameter_names[p], self.backward_passes_per_step)
             self._gradients[id(p)] = gradient
             hook = self._make_hook(gradient)
             if hasattr(p, "register_post_accumulate_grad_hook"):
@@ -181,7 +181,7 @@ class _Distributed:
             return
         number = len(self.param_groups) - 1
         for index, p in enumerate(self.param_groups[-1]["params"]):
-            self._names.setdefault(id(p), "allreduce.noname.%d.%d" % (number, index))
+            self._parameter_names.setdefault(p, "allreduce.noname.%d.%d" % (number, index))
         self._add_hooks(self.param_groups[-1]["params"])
 
     # ---- during backward() ----
@@ -335,8 +335,8 @@ class _Distributed:
         if closure is not None:
             return self._step_with(closure)
         if self._synchronized:
-            warnings.warn("optimizer.step() after optimizer.synchronize() reduces the gradients "
-                          "again: put it into `with optimizer.skip_synchronize():`",
+            warnings.warn("optimizer.step() called without optimizer.skip_synchronize() after "
+                          "optimizer.synchronize(): the gradients are reduced twice",
                           stacklevel=2)
         self.synchronize()
         self._synchronized = False

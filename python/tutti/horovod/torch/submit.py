@@ -152,7 +152,7 @@ def allreduce(tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], o
     c_op = OPS.get(op)
     options = None
     if (code is None or comm is None or c_op is None or not tensor.is_cpu
-            or not tensor.is_contiguous()):
+            or not tensor.is_contiguous() or (name is None and tensor.dim() > 1)):
         return _allreduce_rare(tensor, output, name, op, prescale, postscale, process_set)
     if prescale != 1.0 or postscale != 1.0:
         if by_hand(tensor, prescale, postscale):
@@ -171,14 +171,15 @@ def allreduce(tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], o
 
 def _allreduce_rare(tensor: torch.Tensor, output: torch.Tensor, name: Optional[str], op: int,
                     prescale: float, postscale: float, process_set: ProcessSet) -> int:
-    """The same for device memory and scaled integers; or the error of a misuse."""
+    """The same for device memory, scaled integers, and calls whose shapes are compared; or the
+    error of a misuse."""
     if op not in OPS:
         no_such_op(op)
     dtypes.check(tensor)
     comm_of(process_set)
-    pending = grouped_allreduce([tensor], [output], [ALLREDUCE.get(name)
-                                                     or ALLREDUCE.add(name, process_set)],
-                                op, prescale, postscale, process_set)
+    data = ALLREDUCE.get(name) or ALLREDUCE.add(name, process_set)
+    pending = grouped_allreduce([tensor], [output], [data], op, prescale, postscale, process_set,
+                                compare=name is None)
     pending.finish = _first_of(pending.finish)
     return handles.add(pending)
 
@@ -195,9 +196,11 @@ def broadcast(tensor: torch.Tensor, root_rank: int, name: Optional[str],
     root = process_set.place_of(root_rank)
     data = BROADCAST.get(name) or BROADCAST.add(name, process_set)
     code = _CODES[tensor.dtype]
-    if tensor.is_cuda:
+    if tensor.is_cuda or name is None:
         calls = Calls(1)
         calls.add("broadcast", data, code, recv=tensor, count=tensor.numel(), root=root)
+        if name is None:
+            calls.compare(data, [tensor])
         return handles.add(calls.submit(comm, lambda: tensor, tensor))
     request = c_void_p()
     status = _c_broadcast(data, tensor.data_ptr(), tensor.numel(), code, root, comm, None,
@@ -225,10 +228,11 @@ _KINDS = _lib.CALL_KINDS
 
 
 class Calls:
-    """An array of tutti_call_t, filled in place: faster than one ctypes structure after another."""
+    """An array of tutti_call_t, filled in place: faster than one ctypes structure after another.
+    It has room for `count` calls and a comparison."""
 
     def __init__(self, count: int) -> None:
-        self.memory = create_string_buffer(_LAYOUT.size * count)
+        self.memory = create_string_buffer(_LAYOUT.size * (count + 1))
         self.count = 0
         self.kept: List[Any] = []
 
@@ -243,6 +247,14 @@ class Calls:
                           recvcounts, 0, options or 0)
         self.count += 1
         self.kept.append((text, send, recv))
+
+    def compare(self, name: bytes, tensors: Sequence[torch.Tensor]) -> None:
+        """Let the ranks compare the shapes of the tensors: by a barrier in the same submission,
+        which has the shapes in its name. If the names differ, so do the submissions, and all
+        ranks get an error. The library itself compares the numbers of elements."""
+        if any(tensor.dim() > 1 for tensor in tensors):
+            shapes = " ".join("x".join(map(str, tensor.shape)) for tensor in tensors)
+            self.add("barrier", dtypes.encode_name("%s of shape %s" % (name.decode(), shapes)), 0)
 
     def submit(self, comm: int, finish: Callable[[], Any], tensor: torch.Tensor) -> Requests:
         """Submit all of them, all or nothing. `tensor` says in which memory the buffers are; on a
@@ -277,8 +289,11 @@ def group_names(base: str, count: int) -> List[bytes]:
 
 def grouped_allreduce(tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor],
                       names: Sequence[bytes], op: int, prescale: float, postscale: float,
-                      process_set: ProcessSet) -> Requests:
-    """Start allreduces as one submission. Its result is the list of outputs."""
+                      process_set: ProcessSet, compare: bool) -> Requests:
+    """Start allreduces as one submission. Its result is the list of outputs.
+
+    compare  let the ranks compare shapes; otherwise they compare numbers of elements
+    """
     if op not in OPS:
         no_such_op(op)
     comm, size = comm_of(process_set), process_set.size() or 1
@@ -294,6 +309,8 @@ def grouped_allreduce(tensors: Sequence[torch.Tensor], outputs: Sequence[torch.T
                 options = options_of(prescale, postscale, tensor.dtype)
         calls.add("allreduce", name, _CODES[tensor.dtype], source, output, tensor.numel(), c_op,
                   options=options)
+    if compare:
+        calls.compare(names[0], tensors)
     return calls.submit(comm, _finisher(outputs, after), tensors[0])
 
 
@@ -313,8 +330,10 @@ def parts_of(rows: int, size: int) -> List[int]:
 
 
 def reducescatter(tensors: Sequence[torch.Tensor], names: Sequence[bytes], op: int,
-                  prescale: float, postscale: float, process_set: ProcessSet) -> Requests:
-    """Start reducescatters as one submission. Its result is the list of this rank's parts."""
+                  prescale: float, postscale: float, process_set: ProcessSet,
+                  compare: bool) -> Requests:
+    """Start reducescatters as one submission. Its result is the list of this rank's parts. See
+    grouped_allreduce."""
     if op not in (Average, Sum):
         raise NotImplementedError("reducescatter takes op=Average and op=Sum, not %r" % (op,))
     comm, size, rank = comm_of(process_set), process_set.size() or 1, process_set.rank()
@@ -335,6 +354,8 @@ def reducescatter(tensors: Sequence[torch.Tensor], names: Sequence[bytes], op: i
             options = options_of(prescale, postscale, tensor.dtype)
         _add_reducescatter(calls, name, source, output, parts, c_op, options)
         outputs.append(output)
+    if compare:
+        calls.compare(names[0], tensors)
     return calls.submit(comm, _finisher(outputs, after), tensors[0])
 
 
