@@ -90,14 +90,15 @@ class Requests(Pending):
     requests  a ctypes array; entries become NULL when they are done
     finish    makes the result of the tensors that the requests have filled
     stream    of CUDA: results are in its order; None: host memory
+    shapes    what this rank has, for the error if shapes differ
     """
 
-    __slots__ = ("requests", "finish", "kept", "stream", "ended")
+    __slots__ = ("requests", "finish", "kept", "stream", "shapes", "ended")
 
     def __init__(self, requests: Any, finish: Callable[[], Any], kept: Any,
-                 stream: Optional[int] = None) -> None:
+                 stream: Optional[int] = None, shapes: str = "") -> None:
         self.requests, self.finish, self.kept = requests, finish, kept
-        self.stream = stream
+        self.stream, self.shapes = stream, shapes
         self.ended: Optional[Settled] = None
 
     def poll(self) -> bool:
@@ -107,7 +108,10 @@ class Requests(Pending):
         if self.stream is None:
             status = lib.tutti_wait_all(self.requests, len(self.requests), -1)
             if status:
-                raise failed(status)
+                error = failed(status)
+                if status == _lib.MISMATCH and self.shapes:
+                    error.args = ("%s; this rank has shape %s" % (error, self.shapes),)
+                raise error
             return
         error = None
         for index, request in enumerate(self.requests):

@@ -4,8 +4,8 @@ from it; MPI is one of several ways to run.
 
 Names are as in Horovod: calls of one kind with the same name on all ranks meet, in any order and
 from any thread. Calls without a name meet in the order in which each rank makes them, counted for
-each kind and process set; the ranks also compare the shapes of these, where calls with names
-compare types and numbers of elements. A result is averaged with op=Average, which is the default.
+each kind and process set. The ranks compare types and shapes; of a single allreduce or broadcast
+that has a name they compare types and numbers of elements. A result is averaged with op=Average, which is the default.
 
 Without gradients to record, no autograd function is made.
 """
@@ -142,7 +142,7 @@ def _grouped_allreduce(tensors: Sequence[torch.Tensor], outputs: Sequence[torch.
     base = submit.ALLREDUCE.text(name, process_set)
     names = submit.group_names(base, len(tensors))
     return handles.add(submit.grouped_allreduce(tensors, outputs, names, op, prescale, postscale,
-                                                process_set, compare=name is None))
+                                                process_set, compare=True))
 
 
 def grouped_allreduce_async(tensors: Sequence[torch.Tensor], average: Optional[bool] = None,
@@ -456,8 +456,7 @@ def _reducescatter(tensors: Sequence[torch.Tensor], name: Optional[str], op: int
     submit.check_group(tensors)
     base = submit.REDUCESCATTER.text(name, process_set)
     names = (submit.group_names(base, len(tensors)) if grouped else [dtypes.encode_name(base)])
-    return submit.reducescatter(tensors, names, op, prescale, postscale, process_set,
-                                compare=name is None)
+    return submit.reducescatter(tensors, names, op, prescale, postscale, process_set)
 
 
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str] = None, op: int = Average,

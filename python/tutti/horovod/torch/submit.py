@@ -234,6 +234,7 @@ class Calls:
     def __init__(self, count: int) -> None:
         self.memory = create_string_buffer(_LAYOUT.size * (count + 1))
         self.count = 0
+        self.shapes = ""
         self.kept: List[Any] = []
 
     def add(self, kind: str, name: bytes, code: int, send: Optional[torch.Tensor] = None,
@@ -251,10 +252,12 @@ class Calls:
     def compare(self, name: bytes, tensors: Sequence[torch.Tensor]) -> None:
         """Let the ranks compare the shapes of the tensors: by a barrier in the same submission,
         which has the shapes in its name. If the names differ, so do the submissions, and all
-        ranks get an error. The library itself compares the numbers of elements."""
-        if any(tensor.dim() > 1 for tensor in tensors):
-            shapes = " ".join("x".join(map(str, tensor.shape)) for tensor in tensors)
-            self.add("barrier", dtypes.encode_name("%s of shape %s" % (name.decode(), shapes)), 0)
+        ranks get an error. The library itself compares the numbers of elements. On a device a
+        submission has no barrier."""
+        if any(tensor.dim() > 1 for tensor in tensors) and not tensors[0].is_cuda:
+            self.shapes = " ".join("x".join(map(str, tensor.shape)) for tensor in tensors)
+            text = "%s of shape %s" % (name.decode("utf-8", "replace"), self.shapes)
+            self.add("barrier", dtypes.encode_name(text), 0)
 
     def submit(self, comm: int, finish: Callable[[], Any], tensor: torch.Tensor) -> Requests:
         """Submit all of them, all or nothing. `tensor` says in which memory the buffers are; on a
@@ -268,7 +271,7 @@ class Calls:
             status = lib.tutti_submit(self.memory, self.count, comm, requests)
         if status:
             raise refused(status)
-        return Requests(requests, finish, self.kept, stream)
+        return Requests(requests, finish, self.kept, stream, self.shapes)
 
 
 def check_group(tensors: Sequence[torch.Tensor]) -> None:
@@ -330,10 +333,8 @@ def parts_of(rows: int, size: int) -> List[int]:
 
 
 def reducescatter(tensors: Sequence[torch.Tensor], names: Sequence[bytes], op: int,
-                  prescale: float, postscale: float, process_set: ProcessSet,
-                  compare: bool) -> Requests:
-    """Start reducescatters as one submission. Its result is the list of this rank's parts. See
-    grouped_allreduce."""
+                  prescale: float, postscale: float, process_set: ProcessSet) -> Requests:
+    """Start reducescatters as one submission. Its result is the list of this rank's parts."""
     if op not in (Average, Sum):
         raise NotImplementedError("reducescatter takes op=Average and op=Sum, not %r" % (op,))
     comm, size, rank = comm_of(process_set), process_set.size() or 1, process_set.rank()
@@ -354,8 +355,7 @@ def reducescatter(tensors: Sequence[torch.Tensor], names: Sequence[bytes], op: i
             options = options_of(prescale, postscale, tensor.dtype)
         _add_reducescatter(calls, name, source, output, parts, c_op, options)
         outputs.append(output)
-    if compare:
-        calls.compare(names[0], tensors)
+    calls.compare(names[0], tensors)
     return calls.submit(comm, _finisher(outputs, after), tensors[0])
 
 
