@@ -26,7 +26,10 @@ SECONDS = 240  # for one job; a limit for ranks that hang
 IS_RANK = "TUTTI_TEST_HOROVOD_RANK"
 PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python")
 
-sys.path.insert(0, os.path.abspath(PYTHON))
+try:
+    import tutti  # noqa: F401, an installed one
+except ImportError:
+    sys.path.insert(0, os.path.abspath(PYTHON))
 try:
     import torch
 except ImportError as _error:
@@ -37,11 +40,14 @@ Result = Tuple[int, str]  # status and output
 
 
 def environment(**more: str) -> Dict[str, str]:
-    """The environment of a rank: with this tree's package, and with one thread for torch."""
+    """The environment of a rank: with this tree's package unless one is installed, and with one
+    thread for torch."""
     env = dict(os.environ, **more)
-    path = [os.path.abspath(PYTHON)] + [p for p in [env.get("PYTHONPATH")] if p]
-    env.update(PYTHONPATH=os.pathsep.join(path), OMP_NUM_THREADS="1",
-               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    if sys.path[0] == os.path.abspath(PYTHON):
+        env["PYTHONPATH"] = os.pathsep.join(
+            [sys.path[0]] + [p for p in [env.get("PYTHONPATH")] if p])
+    env.update(OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return env
 
 

@@ -10,8 +10,8 @@ import atexit
 import glob
 import os
 import warnings
-from ctypes import byref, c_int64, c_void_p, pointer
-from typing import Any, Callable, List, Optional, Sequence
+from ctypes import byref, c_int64, c_void_p
+from typing import Any, Callable, List, Optional
 
 from ... import _lib
 from ..._lib import lib
@@ -29,6 +29,7 @@ class Job:
         self.generation = 0  # counts init(): objects of an earlier one are invalid
         self.world: Optional[int] = None
         self.comm: Optional[int] = None  # of the global process set
+        self.mpi_comm: Any = None  # of mpi4py, if init() was given one
         self._owns_world = False
         self._pid = 0
         self.rank = self.size = self.local_rank = self.local_size = -1
@@ -67,6 +68,7 @@ class Job:
             world = lib.tutti_world()
         self.world = self.comm = world
         self._pid = os.getpid()
+        self.mpi_comm = mpi_comm
         try:
             self._choose(ranks)
             self._look_around()
@@ -230,11 +232,22 @@ def is_homogeneous() -> bool:
     return _need().homogeneous
 
 
+def _mapped(part: str) -> List[str]:
+    """The files in this process's memory whose paths contain `part`."""
+    try:
+        with open("/proc/self/maps") as maps:
+            return [line.split(None, 5)[5].strip() for line in maps if part in line]
+    except OSError:
+        return []
+
+
 def _modules(pattern: str) -> List[str]:
     """The files of the library's modules that match a pattern."""
     lib.load()
-    folder = os.environ.get("TUTTI_MODULE_DIR") or os.path.join(
-        os.path.dirname(os.path.realpath(lib.path)), "tutti")
+    folder = os.environ.get("TUTTI_MODULE_DIR")
+    if not folder:
+        found = _mapped("/libtutti.so")
+        folder = os.path.join(os.path.dirname(found[0]), "tutti") if found else ""
     return glob.glob(os.path.join(folder, pattern))
 
 
@@ -245,13 +258,7 @@ def mpi_built() -> bool:
 
 def mpi_enabled() -> bool:
     """Whether the ranks met through MPI."""
-    if not job.initialized:
-        return False
-    try:
-        with open("/proc/self/maps") as maps:
-            return any("/mpi_" in line and line.rstrip().endswith(".so") for line in maps)
-    except OSError:
-        return False
+    return job.initialized and any(path.endswith(".so") for path in _mapped("/mpi_"))
 
 
 def mpi_threads_supported() -> bool:

@@ -167,7 +167,7 @@ def _twin(process_set: ProcessSet) -> Optional[ProcessSet]:
 def _ranks_of(mpi_comm: Any) -> List[int]:
     """The ranks of an mpi4py communicator within the job's."""
     from mpi4py import MPI
-    world = _job.mpi_comm if getattr(_job, "mpi_comm", None) is not None else MPI.COMM_WORLD
+    world = _job.mpi_comm if _job.mpi_comm is not None else MPI.COMM_WORLD
     group = mpi_comm.Get_group()
     ranks = MPI.Group.Translate_ranks(group, list(range(group.Get_size())), world.Get_group())
     return sorted(int(rank) for rank in ranks)

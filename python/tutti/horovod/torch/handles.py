@@ -10,10 +10,9 @@ A handle is a number. `_pending` maps it to one of
 The plain case is a tuple because it is on the path of every gradient.
 """
 
-import threading
 from ctypes import byref, c_int
 from itertools import count
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Optional
 
 from ... import _lib
 from ..._lib import lib

@@ -5,7 +5,7 @@ from it; MPI is one of several ways to run.
 Names are as in Horovod: calls of one kind with the same name on all ranks meet, in any order and
 from any thread. Calls without a name meet in the order in which each rank makes them, counted for
 each kind and process set. The ranks compare types and shapes; of a single allreduce or broadcast
-that has a name they compare types and numbers of elements. A result is averaged with op=Average, which is the default.
+that has a name they compare types and numbers of elements. The default of `op` is Average.
 
 Without gradients to record, no autograd function is made.
 """

@@ -6,7 +6,7 @@ name, one call of the library, one entry in the table of handles. What is rare (
 integers, device memory, groups, misuse) leaves it at the first `if`.
 """
 
-from ctypes import addressof, byref, c_char, c_float, c_void_p, create_string_buffer, sizeof
+from ctypes import addressof, byref, c_float, c_void_p, create_string_buffer, sizeof
 from struct import Struct
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
@@ -17,7 +17,7 @@ from ..._lib import lib
 from ..common.exceptions import refused
 from ..common.process_sets import ProcessSet
 from . import dtypes, handles
-from .handles import Pending, Requests
+from .handles import Requests
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 OPS: Dict[int, int] = {Average: _lib.AVG, Sum: _lib.SUM, Min: _lib.MIN, Max: _lib.MAX,
