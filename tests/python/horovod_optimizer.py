@@ -267,6 +267,27 @@ class Special(unittest.TestCase):
         for layer in (first, second):
             self.assertEqual(layer.weight.grad.tolist(), [[(hvd.size() + 1) / 2] * 2])
 
+    def test_another(self) -> None:
+        """Another optimizer for the same model takes the place of a first one that is gone."""
+        model = make_model()
+        for _ in range(2):
+            optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+            optimizer.zero_grad()
+            model(batch(0, hvd.rank())[0]).sum().backward()
+            optimizer.step()
+            del optimizer
+
+    def test_after_shutdown(self) -> None:
+        """Gradients are not silently left as they are."""
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+        hvd.barrier()
+        hvd.shutdown()
+        with self.assertRaisesRegex(ValueError, "hvd.init"):
+            model(batch(0, 0)[0]).sum().backward()
+        self.assertRaisesRegex(ValueError, "hvd.init", optimizer.step)
+        hvd.init()
+
     def test_process_set(self) -> None:
         """Only the ranks of a set reduce; the others train alone."""
         ranks = list(range(0, hvd.size(), 2))

@@ -70,6 +70,14 @@ class ProcessSet:
             raise ValueError(NOT_INITIALIZED)
         return _job.rank in self.ranks
 
+    def active(self) -> bool:
+        """Whether this rank has others to make calls with. ValueError: the set cannot be used."""
+        if self.comm is None:
+            if _job is None or self.process_set_id is None:
+                raise self.unusable()
+            return False
+        return len(self.ranks or ()) > 1
+
     def place_of(self, rank: int) -> int:
         """The place of a global rank in the set."""
         try:

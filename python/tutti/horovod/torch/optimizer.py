@@ -12,6 +12,7 @@ because other ranks may have made it.
 """
 
 import warnings
+import weakref
 from contextlib import contextmanager
 from ctypes import c_void_p
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
@@ -122,18 +123,13 @@ class _Distributed:
         _check_groups(groups)
         self._gradients: Dict[int, _Gradient] = {}  # by id of the parameter; in order
         self._submission_groups: List[_Group] = []
-        self._submitted = 0  # gradients and groups with a pending call
         self._touched = False  # a hook has run since the last synchronize()
         self._synchronized = False
         self._should_synchronize = True
         self._hooks: List[Any] = []
         self._add_hooks(p for group in self.param_groups for p in group["params"])
-        if groups and self._active():
+        if groups and process_set.active():
             self._make_groups(groups)
-
-    def _active(self) -> bool:
-        """Whether there is anybody to reduce with."""
-        return bool(self.process_set.included()) and (self.process_set.size() or 1) > 1
 
     def _add_hooks(self, parameters: Any) -> None:
         for p in parameters:
@@ -187,26 +183,34 @@ class _Distributed:
     # ---- during backward() ----
 
     def _make_hook(self, gradient: _Gradient) -> Callable[..., None]:
+        """The parameter keeps the hook, so the hook must not keep the optimizer: another one may
+        take its place."""
+        this = weakref.ref(self)
+
         def hook(*_: Any) -> None:
-            if not self._active():
-                return
-            if gradient.passes <= 0:
-                raise AssertionError(
-                    "the gradient of '%s' was computed more than backward_passes_per_step = %d "
-                    "times before step(); raise backward_passes_per_step to accumulate gradients"
-                    % (gradient.name, self.backward_passes_per_step))
-            self._touched = True
-            gradient.passes -= 1
-            if gradient.passes > 0:
-                return
-            group = gradient.group
-            if group is None:
-                self._submit(gradient)
-                return
-            group.ready += 1
-            if group.ready == len(group.members):
-                self._submit_group(group)
+            optimizer = this()
+            if optimizer is not None and optimizer.process_set.active():
+                optimizer._on_gradient(gradient)
         return hook
+
+    def _on_gradient(self, gradient: _Gradient) -> None:
+        """A backward pass has added to a gradient."""
+        if gradient.passes <= 0:
+            raise AssertionError(
+                "the gradient of '%s' was computed more than backward_passes_per_step = %d "
+                "times before step(); raise backward_passes_per_step to accumulate gradients"
+                % (gradient.name, self.backward_passes_per_step))
+        self._touched = True
+        gradient.passes -= 1
+        if gradient.passes > 0:
+            return
+        group = gradient.group
+        if group is None:
+            self._submit(gradient)
+            return
+        group.ready += 1
+        if group.ready == len(group.members):
+            self._submit_group(group)
 
     def _factors(self) -> Tuple[float, float]:
         if self.op != Average or self.gradient_predivide_factor == 1.0:
@@ -236,7 +240,6 @@ class _Distributed:
             prescale, postscale = self._factors()
             gradient.handle = submit.allreduce(tensor, tensor, gradient.name, self.op, prescale,
                                                postscale, self.process_set)
-        self._submitted += 1
 
     def _submit_group(self, group: _Group) -> None:
         for gradient in group.members:
@@ -249,13 +252,12 @@ class _Distributed:
         group.handle = mpi_ops._grouped_allreduce(tensors, tensors, "group of " + group.name,
                                                   self.op, prescale, postscale, self.process_set)
         group.ready = 0
-        self._submitted += 1
 
     # ---- at the end of it ----
 
     def synchronize(self) -> None:
         """Wait for all gradients; submit those that no backward pass has made as zeros."""
-        if self._active():
+        if self.process_set.active():
             for group in self._submission_groups:
                 if group.handle is None:
                     self._submit_group(group)
@@ -308,7 +310,7 @@ class _Distributed:
             gradient.handle = gradient.sent = gradient.context = None
         for group in self._submission_groups:
             group.ready, group.handle = 0, None
-        self._submitted, self._touched = 0, False
+        self._touched = False
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
