@@ -65,6 +65,7 @@ include %reldir%/abi/local.mk
 include %reldir%/install/local.mk
 include %reldir%/lint/local.mk
 include %reldir%/trainer/local.mk
+include %reldir%/python/local.mk
 
 check_PROGRAMS += $(rank_tests) $(api_tests) $(test_programs)
 TESTS += $(rank_tests) $(api_tests) $(script_tests)

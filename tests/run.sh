@@ -13,6 +13,7 @@
 #     dist   -                                  make distcheck, which runs all tests quick
 #     install -                                 make install to a prefix: tests/install/prefix.sh
 #     debian -                                  the Debian packages: tests/packaging/debian.sh
+#     python -                                  the Python package: tests/python.sh
 #
 # usage: tests/run.sh [--long] [BUILD...]. tests/local.mk says what quick and long are, and lists
 # asan_quick and tsan_quick.
@@ -35,9 +36,9 @@ for argument; do
     case $argument in
     --long)
         long=-long
-        default="check clang asan tsan dist install debian"
+        default="check clang asan tsan dist install debian python"
         ;;
-    check | clang | asan | tsan | dist | install | debian) builds="$builds $argument" ;;
+    check | clang | asan | tsan | dist | install | debian | python) builds="$builds $argument" ;;
     *)
         sed -n '4,/^set/s/^#$\|^# //p' "$0"
         exit 2
@@ -153,6 +154,20 @@ run_script() {
     esac
 }
 
+# The tests of the Python package, which python.sh prints as make does.
+run_python() {
+    mkdir -p build/python
+    TUTTI_TEST_COUNTED=1 tests/python.sh >build/python/make.log 2>&1 </dev/null
+    status=$?
+    before=$failed
+    count build/python
+    [ $status -eq 0 ] || [ $status -eq 77 ] || [ "$failed" -gt "$before" ] || {
+        failed=$((failed + 1))
+        echo "failed: tests/python.sh; from build/python/make.log:"
+        tail -n 60 build/python/make.log
+    }
+}
+
 mkdir -p build
 alone run.sh
 : >"$times"
@@ -171,6 +186,7 @@ for build in $builds; do
     dist) part dist run_build dist distcheck ;;
     install) part install run_script tests/install/prefix.sh ;;
     debian) part debian run_script tests/packaging/debian.sh ;;
+    python) part python run_python ;;
     esac
 done
 finish

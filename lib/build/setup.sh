@@ -82,7 +82,7 @@ need_packages() {
 
 # Makes configure and Makefile.in if one of their sources is newer.
 generate() {
-    changed=$(find configure.ac Makefile.am include lib bench examples packaging tests \
+    changed=$(find configure.ac Makefile.am include lib bench examples packaging python tests \
         \( -name '*.m4' -o -name '*.mk' -o -name configure.ac -o -name Makefile.am \) \
         -newer m4/generated 2>/dev/null | head -n 1)
     if [ ! -e m4/generated ] || [ ! -e configure ] || [ -n "$changed" ]; then

@@ -61,3 +61,6 @@ __all__ = [
     "scan_async", "scatter", "scatter_async", "scatterv", "scatterv_async", "send", "send_async",
     "sendrecv", "sendrecv_async", "submit", "unique_id_create", "wait_all", "wait_any", "world",
 ]
+
+for _name in __all__:  # in messages and in help(): tutti.Request, not tutti._requests.Request
+    globals()[_name].__module__ = __name__

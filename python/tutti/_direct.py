@@ -13,6 +13,7 @@ from . import _calls
 from ._buffers import reading
 from ._calls import Counts, Prepared
 from ._lib import check, lib
+from ._parts import per_rank, rows_of
 from ._types import OpLike
 from ._world import Communicator, current
 
@@ -42,6 +43,11 @@ def allreduce(array: Any, op: OpLike = "sum", out: Any = None,
     Returns `out`, or the new array.
     """
     comm = current(comm)
+    if prescale == postscale == 1.0:
+        args = _calls.plain_reduction(array, op, out)
+        if args is not None:
+            check(lib.tutti_allreduce(*args, comm.handle))
+            return out
     made = _calls.allreduce(comm, array, op, out)
     if prescale != 1.0 or postscale != 1.0:
         made.args += (_calls.factor("prescale", prescale), _calls.factor("postscale", postscale))
@@ -128,9 +134,8 @@ def allgatherv(array: Any, counts: Counts = None, displs: Counts = None, out: An
     """
     comm = current(comm)
     if counts is None:
-        source = reading("allgatherv", array)
-        mine = np.array(source.shape[:1] or (0,), np.int64)
-        counts = allgather(mine, comm=comm)
+        rows, _ = rows_of("allgatherv", reading("allgatherv", array))
+        counts = allgather(np.array([rows], np.int64), comm=comm)
     return run(_calls.allgatherv(comm, array, counts, displs, out), comm)
 
 
@@ -217,7 +222,7 @@ def alltoallv(array: Any, sendcounts: Sequence[int], recvcounts: Counts = None,
     """
     comm = current(comm)
     if recvcounts is None:
-        counts = _calls.per_rank("alltoallv", "sendcounts", comm, sendcounts)
+        counts = per_rank("alltoallv", "sendcounts", comm, sendcounts)
         recvcounts = alltoall(counts, comm=comm)
     return run(_calls.alltoallv(comm, array, sendcounts, recvcounts, senddispls, recvdispls, out),
                comm)

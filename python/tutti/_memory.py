@@ -37,7 +37,8 @@ def mem_alloc(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
     if place.value is None:
         return np.zeros(extents, kind)
     _arrays[place.value] = comm
-    return np.frombuffer(_lib.memory_at(place.value, size), kind).reshape(extents)
+    made: "np.ndarray[Any, Any]" = np.frombuffer(_lib.memory_at(place.value, size), kind)
+    return made.reshape(extents)
 
 
 def mem_free(array: "np.ndarray[Any, Any]") -> None:
@@ -57,7 +58,7 @@ def mem_free(array: "np.ndarray[Any, Any]") -> None:
 
 def _forget(ended: Optional[Communicator]) -> None:
     for address, comm in list(_arrays.items()):
-        if ended is None or comm.handle == ended.handle:
+        if ended is not None and ended.handle in (comm.handle, comm.root):
             del _arrays[address]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _lib, _world
 from ._calls import Prepared
-from ._lib import TuttiError, byref, check, lib
+from ._lib import byref, check, lib
 from ._world import Communicator, milliseconds
 
 
@@ -173,10 +173,11 @@ _dropped: List[Tuple[int, Prepared, int, bool]] = []
 
 def free_dropped(_comm: Any = None) -> None:
     """Free the dropped requests that are done, and their arrays."""
-    if not _dropped:
-        return
-    requests, _dropped[:] = list(_dropped), []
-    for handle, made, size, keeps_handle in requests:
+    for _ in range(len(_dropped)):
+        try:
+            handle, made, size, keeps_handle = _dropped.pop(0)
+        except IndexError:  # another thread does the same
+            return
         if made.receive is not None:
             _give_buffer(handle, made, size, 0)
         done = _lib.c_int(0)
@@ -203,12 +204,12 @@ def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> Li
     """
     end = None if timeout is None else time.monotonic() + timeout
     results: List[Any] = []
-    first: Optional[BaseException] = None
+    first: Optional[Exception] = None
     for request in requests:
         try:
             left = None if end is None else max(0.0, end - time.monotonic())
             results.append(request.wait(left))
-        except TuttiError as error:
+        except Exception as error:  # also one of an operation of the caller's
             first = first or error
     if first is not None:
         raise first

@@ -8,7 +8,7 @@ from . import _calls, _lib
 from ._calls import Prepared
 from ._lib import byref, check, lib
 from ._requests import Request, free_dropped, stream_pointer
-from ._world import Communicator, current, milliseconds
+from ._world import Communicator, current, option_ms
 
 
 class Call:
@@ -48,7 +48,7 @@ def options(prescale: float, postscale: float, timeout: Optional[float]) -> \
         return None
     return _lib.AsyncOptions(prescale=_calls.factor("prescale", prescale),
                              postscale=_calls.factor("postscale", postscale),
-                             timeout_ms=milliseconds(timeout, 0))
+                             timeout_ms=option_ms(timeout))
 
 
 def _encoded(name: Optional[str]) -> Optional[bytes]:
@@ -111,7 +111,10 @@ def cuda_run(call: Call, stream: Any, comm: Optional[Communicator] = None) -> An
 
 
 def cuda_device(comm: Optional[Communicator] = None) -> Optional[int]:
-    """The number of this rank's CUDA device, or None if it has none."""
+    """The number of this rank's CUDA device, or None if it has none.
+
+    comm  the communicator; None: the world
+    """
     number = int(lib.tutti_cuda_device(current(comm).handle))
     return None if number < 0 else number
 
@@ -197,7 +200,12 @@ def persistent(call: Call, comm: Optional[Communicator] = None) -> PersistentReq
 
 def join(comm: Optional[Communicator] = None) -> int:
     """Contribute zeros to all further requests until all ranks have joined; for a rank that has no
-    more data. Collective. Returns the rank that joined last."""
+    more data.
+
+    comm  the communicator; None: the world
+
+    Collective. This rank must have no pending request. Returns the rank that joined last.
+    """
     last = _lib.c_int(0)
     check(lib.tutti_join(current(comm).handle, byref(last)))
     return int(last.value)

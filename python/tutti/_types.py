@@ -51,6 +51,7 @@ class ElementType(NamedTuple):
     dtype: int  # the library's number
     unit: int  # elements of `dtype` in one element of the array
     reducible: str  # "all" operations of `dtype`, "linear": SUM and AVG only, "none"
+    shown: str  # the type's name in messages, which is different for different types
 
 
 _BY_NAME: Dict[str, int] = {
@@ -106,27 +107,27 @@ def _make_type(kind: "np.dtype[Any]") -> ElementType:
         return type_named(kind.name)
     pair = _pair_of(kind)
     if pair is not None:
-        return ElementType(pair, 1, "all")
-    return ElementType(_lib.UINT8, kind.itemsize, "none")
+        return ElementType(pair, 1, "all", str(kind))
+    return ElementType(_lib.UINT8, kind.itemsize, "none", str(kind))
 
 
-_types: Dict[Any, ElementType] = {}  # what was asked for before
+known_types: Dict[Any, ElementType] = {}  # by numpy type: what was asked for before
 
 
 def type_of(kind: "np.dtype[Any]") -> ElementType:
     """The type of a numpy array's elements; TypeError for an array of Python objects."""
-    found = _types.get(kind)
+    found = known_types.get(kind)
     if found is None:
-        found = _types[kind] = _make_type(kind)
+        found = known_types[kind] = _make_type(kind)
     return found
 
 
 def type_named(name: str) -> ElementType:
     """The type of elements by numpy's or ml_dtypes' name, which need not be known to numpy."""
     if name in _BY_NAME:
-        return ElementType(_BY_NAME[name], 1, "all")
+        return ElementType(_BY_NAME[name], 1, "all", name)
     if name in _COMPLEX:
-        return ElementType(_COMPLEX[name], 2, "linear")
+        return ElementType(_COMPLEX[name], 2, "linear", name)
     raise TypeError("has elements of type %s, which is not supported" % name)
 
 
@@ -138,7 +139,8 @@ def numpy_type(name: str) -> "np.dtype[Any]":
     except TypeError:
         import ml_dtypes  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-        return np.dtype(getattr(ml_dtypes, name))
+        found: "np.dtype[Any]" = np.dtype(getattr(ml_dtypes, name))
+        return found
 
 
 class UserOp:
@@ -157,6 +159,8 @@ class UserOp:
         """What the library calls. An exception cannot pass through it, so it is kept for the end
         of the call."""
         try:
+            if not count:
+                return
             kind = _numpy_of(dtype)
             arrays = [np.frombuffer(_lib.memory_at(at, count * kind.itemsize), kind, count)
                       for at in (dst, left, right)]
@@ -210,17 +214,17 @@ def create_op(function: Callable[[Any, Any], Any], commutative: bool = True) -> 
 
 
 OpLike = Union[Op, int, str, UserOp]
-_OPS: Dict[Any, int] = {op.name.lower(): op.value for op in Op}
-_OPS.update({op: op.value for op in Op})
+# By Op and by string.
+known_ops: Dict[Any, int] = {op.name.lower(): op.value for op in Op}
+known_ops.update({op: op.value for op in Op})
 _LINEAR = (_lib.SUM, _lib.AVG)
 
 
-def op_number(call: str, op: OpLike, kind: ElementType, shown: Any) -> int:
+def op_number(call: str, op: OpLike, kind: ElementType) -> int:
     """The library's number of an operation, for a call of the name `call` on elements of the type
-    `kind`, which messages show as `shown`."""
-    user = isinstance(op, UserOp)
+    `kind`."""
     try:
-        number = op.number if user else _OPS[op]  # type: ignore[union-attr]
+        number = op.number if isinstance(op, UserOp) else known_ops[op]
     except (KeyError, TypeError):
         raise ValueError("%s: op is %r; it must be one of %s, or from create_op()"
                          % (call, op, ", ".join(op.name.lower() for op in Op))) from None
@@ -228,4 +232,4 @@ def op_number(call: str, op: OpLike, kind: ElementType, shown: Any) -> int:
         return number
     if kind.reducible == "linear":
         raise TypeError("%s: complex numbers have the operations sum and avg only" % call)
-    raise TypeError("%s: elements of type %s cannot be reduced" % (call, shown))
+    raise TypeError("%s: elements of type %s cannot be reduced" % (call, kind.shown))

@@ -2,27 +2,37 @@
 """Start and end, communicators, unique ids, stores."""
 
 import atexit
+import os
 import sys
 from types import TracebackType
-from typing import Any, Callable, Iterable, List, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Type
 
 from . import _lib
 from ._lib import InvalidArgumentError, TuttiError, byref, check, lib
 
 UNIQUE_ID_BYTES = 128
 
-# Functions to call when a communicator has been freed; with None when all have been.
+# Functions to call when a communicator and its groups have ended; with None, the world did.
 on_end: List[Callable[[Optional["Communicator"]], None]] = []
 
 
-def milliseconds(timeout: Optional[float], default: int = -1) -> int:
-    """Seconds to the library's milliseconds; None is the default."""
+def milliseconds(timeout: Optional[float]) -> int:
+    """Seconds to the library's milliseconds; None is its own deadline."""
     if timeout is None:
-        return default
+        return -1
     if not timeout >= 0:
         raise ValueError("timeout is %r; it must be a number of seconds, 0 or more, or None"
                          % (timeout,))
     return min(int(timeout * 1000 + 0.999), 0x7fffffff)
+
+
+def option_ms(timeout: Optional[float]) -> int:
+    """Seconds to the timeout_ms of options, where None is 0."""
+    if timeout is None:
+        return 0
+    wanted = max(1, milliseconds(timeout))
+    _lib.needs_timeouts()
+    return wanted
 
 
 class Communicator:
@@ -38,10 +48,10 @@ class Communicator:
     wait for this one: they get PeerLostError with the exception's text.
     """
 
-    def __init__(self, handle: int, is_world: bool = False) -> None:
+    def __init__(self, handle: int, root: int = 0) -> None:
         """For the package's own use."""
         self.handle = handle  # the library's tutti_comm_t *, as a number
-        self._is_world = is_world
+        self.root = root or handle  # of the world or connected communicator it is a group of
         self.rank: int = lib.tutti_rank(handle)
         """This process's rank, from 0 on."""
         self.size: int = lib.tutti_size(handle)
@@ -90,7 +100,7 @@ class Communicator:
         place = _lib.out_pointer()
         check(lib.tutti_comm_split(self.handle, _lib.COLOR_NONE if color is None else color, key,
                                    byref(place)))
-        return None if place.value is None else Communicator(place.value)
+        return None if place.value is None else Communicator(place.value, self.root)
 
     def create(self, ranks: Iterable[int]) -> Optional["Communicator"]:
         """Make a communicator of some ranks of this one: new rank i is ranks[i].
@@ -103,7 +113,7 @@ class Communicator:
         place = _lib.out_pointer()
         check(lib.tutti_comm_create(self.handle, _lib.int_array(members), len(members),
                                     byref(place)))
-        return None if place.value is None else Communicator(place.value)
+        return None if place.value is None else Communicator(place.value, self.root)
 
     def abort(self, reason: str = "") -> None:
         """End the communicator on all its ranks: their pending and later calls raise PeerLostError
@@ -116,10 +126,11 @@ class Communicator:
         Waits for no other rank. Pending requests end with ShutdownError. Arrays of mem_alloc() on
         this communicator must not be used any more.
         """
-        if self._is_world:
+        if self is _world:
             finalize()
             return
         check(lib.tutti_comm_free(self.handle))
+        _connected.pop(self.handle, None)
         for function in on_end:
             function(self)
 
@@ -144,6 +155,8 @@ def _reason(error: BaseException) -> str:
 
 
 _world: Optional[Communicator] = None
+_started_by = 0  # the process that init() has started the world in
+_connected: Dict[int, Tuple[int, Communicator]] = {}  # by handle: the process, and the communicator
 
 
 def _options(**fields: Any) -> Tuple[_lib.Options, List[Any]]:
@@ -151,7 +164,8 @@ def _options(**fields: Any) -> Tuple[_lib.Options, List[Any]]:
     unique_id, store = fields.pop("unique_id", None), fields.pop("store", None)
     rank, size = fields.pop("rank", None), fields.pop("size", None)
     timeout, prefix = fields.pop("timeout", None), fields.pop("prefix", "tutti")
-    options, keep = _lib.Options(**fields), []
+    options = _lib.Options(**fields)
+    keep: List[Any] = []
     if (unique_id is None) != (store is None) and rank is not None and size is not None:
         options.rank, options.nranks = rank, size
     elif unique_id is not None or store is not None:
@@ -167,7 +181,7 @@ def _options(**fields: Any) -> Tuple[_lib.Options, List[Any]]:
     if store is not None:
         keep.append(_lib.make_store(prefix, store.set, store.get))
         options.store = _lib.pointer(keep[-1])
-    options.timeout_ms = milliseconds(timeout, 0)
+    options.timeout_ms = option_ms(timeout)
     return options, keep
 
 
@@ -190,13 +204,13 @@ def init(unique_id: Optional[bytes] = None, store: Any = None, rank: Optional[in
     store       an object with set(key, value) and get(key, timeout_ms), see connect(); with rank
                 and size
     mpi_comm    a communicator of mpi4py; or the address of an MPI_Comm
-    timeout     seconds for a direct call and for a request that is waited for; None: the setting
-                TUTTI_TIMEOUT. Needs a library with tutti_comm_connect
+    timeout     seconds: the deadline of this call, of direct calls, and of waits without a timeout
+                of their own; rank 0's counts. None: the setting TUTTI_TIMEOUT
     prefix      of the store's keys; a different one for each job
 
     Collective: every rank calls it. finalize() ends the library; so does the end of the process.
     """
-    global _world
+    global _world, _started_by
     address = None
     if mpi_comm is not None and not isinstance(mpi_comm, int):
         from mpi4py import MPI  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -207,7 +221,7 @@ def init(unique_id: Optional[bytes] = None, store: Any = None, rank: Optional[in
     options, keep = _options(unique_id=unique_id, store=store, rank=rank, size=size,
                              timeout=timeout, prefix=prefix, mpi_comm=address)
     _check_meeting(lib.tutti_init(byref(options)), keep)
-    _world = Communicator(lib.tutti_world(), True)
+    _world, _started_by = Communicator(lib.tutti_world()), os.getpid()
     return _world
 
 
@@ -223,13 +237,15 @@ def connect(rank: int, size: int, unique_id: Optional[bytes] = None, store: Any 
     timeout     seconds, see init()
     prefix      of the store's keys; a different one for each communicator
 
-    Free it with free(). Needs a library with tutti_comm_connect.
+    Free it with free().
     """
     options, keep = _options(unique_id=unique_id, store=store, rank=rank, size=size,
                              timeout=timeout, prefix=prefix)
     place = _lib.out_pointer()
     _check_meeting(lib.tutti_comm_connect(byref(options), byref(place)), keep)
-    return Communicator(place.value)  # type: ignore[arg-type]
+    made = Communicator(place.value)  # type: ignore[arg-type]
+    _connected[made.handle] = os.getpid(), made
+    return made
 
 
 def unique_id_create() -> bytes:
@@ -242,13 +258,13 @@ def unique_id_create() -> bytes:
 
 
 def finalize() -> None:
-    """End the library. Does not wait for other ranks. Requests still pending end with
-    ShutdownError, and all communicators are freed. init() may be called again."""
-    global _world
+    """End the world and its groups. Does not wait for other ranks. Requests still pending end with
+    ShutdownError. init() may be called again. Communicators of connect() live on."""
+    global _world, _started_by
     check(lib.tutti_finalize())
-    _world = None
+    ended, _world, _started_by = _world, None, 0
     for function in on_end:
-        function(None)
+        function(ended)
 
 
 def is_initialized() -> bool:
@@ -263,7 +279,7 @@ def world() -> Communicator:
     if handle is None:
         raise InvalidArgumentError("the library has not been started: call tutti.init() first")
     if _world is None or _world.handle != handle:  # other code of this process has started it
-        _world = Communicator(handle, True)
+        _world = Communicator(handle)
     return _world
 
 
@@ -275,19 +291,19 @@ def current(comm: Optional[Communicator]) -> Communicator:
 
 
 def _at_exit() -> None:
-    """End the library with the process. If an exception ends it, the other ranks are told."""
-    if _world is None or lib.tutti_world() != _world.handle:
-        return
+    """End with the process what init() and connect() have made. If an exception ends the process,
+    the other ranks are told."""
     error = getattr(sys, "last_value", None)
-    if error is not None and not hasattr(sys, "ps1"):
+    mine = [comm for process, comm in _connected.values() if process == os.getpid()]
+    if _world is not None and _started_by == os.getpid() and lib.tutti_world() == _world.handle:
+        mine.append(_world)
+    for comm in mine:
         try:
-            _world.abort(_reason(error))
-        except TuttiError:
-            pass
-    try:
-        finalize()
-    except TuttiError as failure:
-        print("tutti: %s" % failure, file=sys.stderr)
+            if error is not None and not hasattr(sys, "ps1") and comm.error is None:
+                comm.abort(_reason(error))
+            comm.free()
+        except TuttiError as failure:
+            print("tutti: %s" % failure, file=sys.stderr)
 
 
 atexit.register(_at_exit)
