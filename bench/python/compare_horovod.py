@@ -35,8 +35,19 @@ def one_run(python: str, module: str, ranks: int, **more: str) -> Dict[str, List
     return {name: [float(value) for value in values.split()] for name, values in lines}
 
 
+def table(times: Dict[str, Dict[str, List[float]]]) -> None:
+    """Print medians, quartiles and shares."""
+    for case, by_who in times.items():
+        median = {who: statistics.median(values) for who, values in by_who.items()}
+        for who, values in by_who.items():
+            low, _, high = statistics.quantiles(values, n=4)
+            print("%-22s %-15s %10.1f us  (%.1f to %.1f)" % (case, who, median[who], low, high))
+        peer = min(value for who, value in median.items() if who != "tutti")
+        print("%-22s share %.3f\n" % (case, median["tutti"] / peer), flush=True)
+
+
 def main() -> None:
-    """Run the rounds and print the table."""
+    """Run the rounds; print the table after each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer", required=True)
     parser.add_argument("--python", default=sys.executable)
@@ -47,17 +58,12 @@ def main() -> None:
             "horovod 1 ms": (options.peer, "horovod.torch", {"HOROVOD_CYCLE_TIME": "1"}),
             "horovod 0.1 ms": (options.peer, "horovod.torch", {"HOROVOD_CYCLE_TIME": "0.1"})}
     times: Dict[str, Dict[str, List[float]]] = {}
-    for _ in range(options.rounds):
+    for number in range(options.rounds):
         for who, (python, module, more) in runs.items():
             for case, values in one_run(python, module, options.ranks, **more).items():
                 times.setdefault(case, {}).setdefault(who, []).extend(values)
-    for case, by_who in times.items():
-        median = {who: statistics.median(values) for who, values in by_who.items()}
-        for who, values in by_who.items():
-            low, _, high = statistics.quantiles(values, n=4)
-            print("%-22s %-15s %10.1f us  (%.1f to %.1f)" % (case, who, median[who], low, high))
-        peer = min(value for who, value in median.items() if who != "tutti")
-        print("%-22s share %.3f\n" % (case, median["tutti"] / peer))
+        print("---- after round %d ----" % (number + 1))
+        table(times)
 
 
 if __name__ == "__main__":

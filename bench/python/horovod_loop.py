@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List
 
 import torch
 
-CASES = (("small", 1, 16, 400), ("1000x1KiB", 1000, 1024, 30), ("160x640KiB", 160, 640 * 1024, 8))
+CASES = (("small", 1, 16, 200), ("1000x1KiB", 1000, 1024, 20), ("160x640KiB", 160, 640 * 1024, 6))
 
 
 def loop(hvd: Any, tensors: List[torch.Tensor], names: List[str]) -> Callable[[], None]:

@@ -13,6 +13,7 @@ import horovod_jobs
 
 # Says only "horovod"; a Horovod that is installed must not be used.
 SCRIPT = """
+    import multiprocessing
     import os
     import sys
     import torch
@@ -23,25 +24,42 @@ SCRIPT = """
     from horovod.common.exceptions import HorovodInternalError
     import helper_beside_the_script
 
-    hvd.init()
-    assert hvd.HorovodInternalError is HorovodInternalError
-    assert hvd.elastic.TorchState is TorchState and hvd.synchronize is synchronize
-    assert horovod.torch is hvd and hvd.__name__ == "tutti.horovod.torch", hvd.__name__
-    assert hvd.__spec__.name == "tutti.horovod.torch", hvd.__spec__
-    try:
-        import horovod.tensorflow
-    except ImportError as error:
-        assert "horovod.tensorflow" in str(error), error
-    assert __name__ == "__main__"
-    model = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
-    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    model(torch.ones(1, 2)).sum().backward()
-    optimizer.step()
-    total = hvd.allreduce(torch.tensor(1), op=hvd.Sum, name="barrier")
-    line = "rank %d of %d %s" % (hvd.rank(), total.item(), sys.argv[1:])
-    os.write(1, (line + chr(10)).encode())  # one call, so that lines stay whole
+    if __name__ == "__mp_main__":
+        print("spawned", hvd.__name__, flush=True)
+
+    def main():
+        hvd.init()
+        check_modules()
+        train()
+        if hvd.rank() == 0:
+            worker = multiprocessing.get_context("spawn").Process(target=int)
+            worker.start()
+            worker.join()
+            assert worker.exitcode == 0
+
+    def check_modules():
+        assert hvd.HorovodInternalError is HorovodInternalError
+        assert hvd.elastic.TorchState is TorchState and hvd.synchronize is synchronize
+        assert horovod.torch is hvd and hvd.__name__ == "tutti.horovod.torch", hvd.__name__
+        assert hvd.__spec__.name == "tutti.horovod.torch", hvd.__spec__
+        try:
+            import horovod.tensorflow as other
+        except ImportError as error:
+            assert "horovod.tensorflow" in str(error), error
+
+    def train():
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        total = hvd.allreduce(torch.tensor(1), op=hvd.Sum, name="barrier")
+        line = "rank %d of %d %s" % (hvd.rank(), total.item(), sys.argv[1:])
+        os.write(1, (line + chr(10)).encode())  # one call, so that lines stay whole
+
+    if __name__ == "__main__":
+        main()
 """
 
 # Rank 1 fails in its fifth batch, in one of three ways, once. All ranks then repeat what was not
@@ -133,6 +151,7 @@ class Scripts(unittest.TestCase):
         self.assertEqual(status, 0, output)
         for rank in range(size):
             self.assertIn("rank %d of %d ['--epochs', '3']" % (rank, size), output)
+        self.assertIn("spawned tutti.horovod.torch", output)
 
     def test_unchanged(self) -> None:
         """By env://, by mpirun, by -np, and as one rank."""

@@ -48,6 +48,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return launch(command + [options.script] + options.arguments, options.num_proc,
                       options.restarts)
     _install.install()
+    _install.install_in_children()
     sys.argv = [options.script] + options.arguments
     if options.module:
         sys.path.insert(0, os.getcwd())

@@ -9,6 +9,7 @@ maps to a module here, and both names mean the same object.
 import importlib
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 import types
 from typing import Any, Dict, Optional, Sequence
@@ -72,6 +73,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 _finder = _Finder()
 
+# A folder with a package `horovod` that calls install().
+STAND_IN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "stand_in")
+
 
 def install() -> None:
     """From now on `import horovod.torch` gives tutti.horovod.torch. May be called again.
@@ -85,6 +89,22 @@ def install() -> None:
         raise RuntimeError("horovod was imported before, from %s"
                            % getattr(real, "__file__", "somewhere"))
     sys.meta_path.insert(0, _finder)
+
+
+def install_in_children() -> None:
+    """Processes that this one starts get `horovod` from here, too, such as spawned workers of a
+    DataLoader, which import the script again."""
+    if STAND_IN not in sys.path:
+        sys.path.insert(0, STAND_IN)  # which multiprocessing hands on
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    more = [STAND_IN] if _is_installed(home) else [STAND_IN, home]
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [path for path in more if path not in given] + given)
+
+
+def _is_installed(home: str) -> bool:
+    return os.path.basename(home) in ("site-packages", "dist-packages")
 
 
 def uninstall() -> None:

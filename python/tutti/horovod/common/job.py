@@ -253,7 +253,7 @@ def _modules(pattern: str) -> List[str]:
 
 def mpi_built() -> bool:
     """Whether this installation has a module for an MPI."""
-    return bool(_modules("mpi_*.so"))
+    return mpi_enabled() or bool(_modules("mpi_*.so"))
 
 
 def mpi_enabled() -> bool:
