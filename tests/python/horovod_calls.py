@@ -405,6 +405,22 @@ class Misuse(unittest.TestCase):
             hvd.barrier()
             hvd.synchronize(handle if handle is not None else start())
 
+    def test_twice_repeated(self) -> None:
+        """The same, of a call that was made often before."""
+        if hvd.size() == 1:
+            return
+        t = full(1)
+        for _ in range(4):
+            hvd.allreduce_(t, name="repeated twice")
+        handle = None
+        if hvd.rank() == 0:
+            handle = hvd.allreduce_async_(t, name="repeated twice")
+            self.assertRaisesRegex(ValueError, "repeated twice", hvd.allreduce_async_, t,
+                                   name="repeated twice")
+        hvd.barrier()
+        hvd.synchronize(handle if handle is not None
+                        else hvd.allreduce_async_(t, name="repeated twice"))
+
     def between(self, call: object, words: str) -> None:
         """A call that fails on all ranks."""
         if hvd.size() > 1:

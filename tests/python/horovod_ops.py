@@ -115,6 +115,33 @@ class Allreduce(unittest.TestCase):
         with self.assertRaises(ValueError):
             hvd.poll(handles[0])
 
+    def test_repeated(self) -> None:
+        """The same call again and again; then with another buffer, count, operation and type; and
+        with handles that nobody waits for."""
+        t = torch.empty(6)
+        for step in range(5):
+            t.fill_(hvd.rank() + step)
+            handle = hvd.allreduce_async_(t, name="repeated", op=hvd.Sum)
+            while step == 3 and not hvd.poll(handle):
+                pass
+            self.same(hvd.synchronize(handle), total() + hvd.size() * (step - 1), torch.float32,
+                      (6,))
+        for step in range(3):
+            for other in (mine(torch.float32, 6), mine(torch.float32, 7), mine(torch.int32, 6)):
+                for op, value in ((hvd.Sum, total()), (hvd.Max, hvd.size())):
+                    result = hvd.allreduce(other, name="repeated", op=op)
+                    self.same(result, value, other.dtype, tuple(other.shape))
+        left = []
+        for step in range(4):
+            t.fill_(hvd.rank() + 1)
+            left.append(hvd.allreduce_async_(t, name="left", op=hvd.Sum))
+            hvd.barrier()
+            while not hvd.poll(left[-1]):
+                pass
+        for handle in left:
+            self.assertIs(hvd.synchronize(handle), t)
+        self.same(t, total(), torch.float32, (6,))
+
     def test_poll(self) -> None:
         """poll() becomes true without synchronize()."""
         for start in (lambda: hvd.allreduce_async(mine(torch.float32, 3), op=hvd.Sum),

@@ -45,7 +45,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
 
 init.__doc__ = _job_module.init.__doc__
 job.before_end.append(sized.starter.stop)
-job.after_end.append(handles.discard_all)
+job.after_end += [handles.discard_all, submit.forget_repeated]
 
 
 def choose_op(op: Optional[int], average: Optional[bool]) -> int:
