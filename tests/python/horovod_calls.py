@@ -58,6 +58,25 @@ class Job(unittest.TestCase):
             self.assertIsNone(hvd.synchronize(pending))
             self.assertIsNone(hvd.synchronize(gather))
 
+    def test_forked(self) -> None:
+        """A forked child, such as a DataLoader's worker, knows rank and size; calls are errors
+        there, and shutdown does not disturb the parent."""
+        rank, size = hvd.rank(), hvd.size()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                if (hvd.rank(), hvd.size()) == (rank, size):
+                    try:
+                        hvd.allreduce(full(1), name="in a child")
+                    except hvd.HorovodInternalError:
+                        hvd.shutdown()
+                        code = 0
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum)[0].item(), size)
+
     def test_list_of_ranks(self) -> None:
         """init(comm=...) makes worlds of parts of the job."""
         rank, size = hvd.rank(), hvd.size()
