@@ -88,6 +88,7 @@ bench_facts_object = %reldir%/harness/libbench_la-facts.lo
 $(bench_facts_object): %reldir%/commit.h
 
 EXTRA_DIST += %reldir%/README.md %reldir%/cluster.sh %reldir%/peers.sh
+EXTRA_DIST += %reldir%/python
 
 # These contain the library's code, since they call what it does not export, and so they are
 # installed as they are.

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Starts ranks on this host, and starts those that die again if that was asked for.
+
+Ranks meet by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. They inherit the output. If a rank
+dies for good, the others get some seconds to end with the library's words; then they are ended.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List
+
+GRACE_S = 10.0
+POLL_S = 0.05
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class _Ranks:
+    """The processes of a job."""
+
+    def __init__(self, command: List[str], count: int) -> None:
+        self.command, self.count = command, count
+        self.port = os.environ.get("MASTER_PORT") or str(_free_port())
+        self.processes: Dict[int, "subprocess.Popen[bytes]"] = {}
+
+    def start(self, rank: int) -> None:
+        """Start one rank."""
+        env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(self.count), LOCAL_RANK=str(rank),
+                   LOCAL_WORLD_SIZE=str(self.count), MASTER_PORT=self.port,
+                   MASTER_ADDR=os.environ.get("MASTER_ADDR") or "127.0.0.1")
+        self.processes[rank] = subprocess.Popen(self.command, env=env)
+
+    def ended(self) -> Dict[int, int]:
+        """The status of each rank that has ended since the last call."""
+        found = {rank: process.returncode for rank, process in self.processes.items()
+                 if process.poll() is not None}
+        for rank in found:
+            del self.processes[rank]
+        return found
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all ranks that run."""
+        for process in self.processes.values():
+            process.send_signal(number)
+
+    def stop(self) -> None:
+        """End all ranks: after the grace period by SIGTERM, then by SIGKILL."""
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                self.signal(number)
+            limit = time.monotonic() + GRACE_S
+            while self.processes and time.monotonic() < limit:
+                self.ended()
+                time.sleep(POLL_S)
+
+
+def _status(code: int) -> int:
+    """The exit status of this process for a rank's: a signal is 128 + its number."""
+    return code if code >= 0 else 128 - code
+
+
+def launch(command: List[str], count: int, restarts: int = 0) -> int:
+    """Run `command` as `count` ranks. Returns 0, or the status of the first rank that failed."""
+    ranks = _Ranks(command, count)
+    for rank in range(count):
+        ranks.start(rank)
+
+    def stop(number: int, _frame: Any) -> None:
+        ranks.signal(number)
+        raise SystemExit(128 + number)
+
+    before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return _watch(ranks, restarts)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _watch(ranks: _Ranks, restarts: int) -> int:
+    while ranks.processes:
+        for rank, code in ranks.ended().items():
+            if code == 0:
+                continue
+            if restarts > 0:
+                restarts -= 1
+                print("tutti.horovod: rank %d ended with status %d; it is started again"
+                      % (rank, _status(code)), file=sys.stderr, flush=True)
+                ranks.start(rank)
+                continue
+            print("tutti.horovod: rank %d ended with status %d" % (rank, _status(code)),
+                  file=sys.stderr, flush=True)
+            ranks.stop()
+            return _status(code)
+        time.sleep(POLL_S)
+    return 0

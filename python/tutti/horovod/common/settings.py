@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""HOROVOD_* variables that have a counterpart among Tutti's settings.
+
+They are translated once, by init(), before the library reads its settings. A TUTTI_* variable that
+is set precedes. Variables without a counterpart are ignored; a few of them give a warning, because
+their user waits for an effect.
+"""
+
+import os
+import warnings
+from typing import Dict, Optional
+
+_LEVELS: Dict[str, str] = {"trace": "trace", "debug": "debug", "info": "info", "warning": "warn",
+                           "error": "error", "fatal": "error", "off": "none"}
+
+NO_TIMELINE = ("Tutti has no timeline yet: no file is written. TUTTI_LOG=debug logs what the "
+               "library does")
+
+
+def is_true(text: Optional[str]) -> bool:
+    """A boolean variable as Horovod reads it: a number above 0; "true" and "yes" as well."""
+    text = (text or "").strip().lower()
+    if text in ("true", "yes", "on"):
+        return True
+    try:
+        return int(text) > 0
+    except ValueError:
+        return False
+
+
+def _seconds(text: str, zero: Optional[str]) -> Optional[str]:
+    return text if float(text) > 0 else zero
+
+
+def _counterparts(env: Dict[str, str]) -> Dict[str, Optional[str]]:
+    """The settings that `env` asks for. ValueError: a value is no number."""
+    found: Dict[str, Optional[str]] = {}
+    text = env.get("HOROVOD_STALL_CHECK_TIME_SECONDS")
+    if is_true(env.get("HOROVOD_STALL_CHECK_DISABLE")):
+        found["TUTTI_STALL_WARNING"] = "0"
+    elif text:
+        found["TUTTI_STALL_WARNING"] = _seconds(text, "0")
+    text = env.get("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
+    if text:
+        found["TUTTI_TIMEOUT"] = _seconds(text, None)
+    text = env.get("HOROVOD_FUSION_THRESHOLD")
+    if text:
+        found["TUTTI_FUSION_BYTES"] = str(max(0, int(text)))
+    text = env.get("HOROVOD_LOG_LEVEL")
+    if text:
+        found["TUTTI_LOG"] = _LEVELS.get(text.strip().lower())
+    return found
+
+
+def translate() -> Dict[str, str]:
+    """Set the TUTTI_* variables that HOROVOD_* variables ask for. Returns those that were set."""
+    env = {name: value.strip() for name, value in os.environ.items()
+           if name.startswith("HOROVOD_")}
+    try:
+        found = _counterparts(env)
+    except ValueError as error:
+        raise ValueError("a HOROVOD_* variable is invalid: %s" % error) from None
+    changed = {}
+    for name, value in found.items():
+        if value is not None and not os.environ.get(name):
+            os.environ[name] = changed[name] = value
+    if env.get("HOROVOD_TIMELINE", "").upper() not in ("", "DYNAMIC"):
+        warnings.warn("HOROVOD_TIMELINE is set. " + NO_TIMELINE, RuntimeWarning, stacklevel=3)
+    if is_true(env.get("HOROVOD_AUTOTUNE")):
+        warnings.warn("HOROVOD_AUTOTUNE has no effect: run tutti_tune once for each machine",
+                      RuntimeWarning, stacklevel=3)
+    return changed

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Found by processes that a script of `python -m tutti.horovod` starts, such as spawned workers:
+its folder is in their PYTHONPATH. Gives way to tutti.horovod.install()."""
+
+import importlib
+import sys
+
+del sys.modules["horovod"]
+importlib.import_module("tutti.horovod").install()
+importlib.import_module("horovod")

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Handles: what an asynchronous call returns, and what poll() and synchronize() take.
+
+A handle is a number. `_pending` maps it to one of
+
+    (request, result, kept)   the plain case: a request of the library; the result that
+                              synchronize() returns; the tensors that must live until then
+    a Pending                 everything that does more than wait: see below
+
+The plain case is a tuple because it is on the path of every gradient.
+"""
+
+from ctypes import byref, c_int
+from itertools import count
+from typing import Any, Callable, Dict, Optional
+
+from ... import _lib
+from ..._lib import lib
+from ..common.exceptions import HorovodInternalError, failed
+
+_pending: Dict[int, Any] = {}
+_next_handle = count(1).__next__
+
+# The library's functions, bound by bind() so that a call looks up one global name.
+_wait: Callable[..., int]
+_test: Callable[..., int]
+
+
+def bind() -> None:
+    """Look the library's functions up; after that a call costs no attribute search."""
+    global _wait, _test
+    _wait, _test = lib.tutti_wait, lib.tutti_test
+
+
+class Pending:
+    """A call whose end is more than one wait. `result` is called once."""
+
+    __slots__ = ()
+
+    def poll(self) -> bool:
+        """Whether result() would return at once."""
+        raise NotImplementedError
+
+    def result(self) -> Any:
+        """Wait; return what synchronize() returns, or raise its error."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Wait without raising; poll() is then True. For join, which wants nothing pending."""
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """The library has ended: free the requests."""
+        raise NotImplementedError
+
+
+class Settled(Pending):
+    """A call that has ended, with its result or its error."""
+
+    __slots__ = ("value", "error")
+
+    def __init__(self, value: Any, error: Optional[Exception] = None) -> None:
+        self.value, self.error = value, error
+
+    def poll(self) -> bool:
+        return True
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def settle(self) -> None:
+        pass
+
+    def discard(self) -> None:
+        pass
+
+
+def is_done(request: int) -> bool:
+    """Whether a request has ended, with success or an error."""
+    done = c_int(0)
+    return _test(request, byref(done)) != 0 or done.value != 0
+
+
+class Requests(Pending):
+    """Several requests with one end: a grouped call, or one with work after it.
+
+    requests  a ctypes array; entries become NULL when they are done
+    finish    makes the result of the tensors that the requests have filled
+    stream    of CUDA: results are in its order; None: host memory
+    shapes    what this rank has, for the error if shapes differ
+    """
+
+    __slots__ = ("requests", "finish", "kept", "stream", "shapes", "ended")
+
+    def __init__(self, requests: Any, finish: Callable[[], Any], kept: Any,
+                 stream: Optional[int] = None, shapes: str = "") -> None:
+        self.requests, self.finish, self.kept = requests, finish, kept
+        self.stream, self.shapes = stream, shapes
+        self.ended: Optional[Settled] = None
+
+    def poll(self) -> bool:
+        return self.ended is not None or all(is_done(r) for r in self.requests if r)
+
+    def _wait_all(self) -> None:
+        if self.stream is None:
+            status = lib.tutti_wait_all(self.requests, len(self.requests), -1)
+            if status:
+                error = failed(status)
+                if status == _lib.MISMATCH and self.shapes:
+                    error.args = ("%s; this rank has shape %s" % (error, self.shapes),)
+                raise error
+            return
+        error = None
+        for index, request in enumerate(self.requests):
+            if request:
+                status = lib.tutti_cuda_wait(request, -1, self.stream)
+                if status and error is None:
+                    error = failed(status)
+                self.requests[index] = None
+        if error is not None:
+            raise error
+
+    def result(self) -> Any:
+        if self.ended is not None:
+            return self.ended.result()
+        try:
+            self._wait_all()
+            return self.finish()
+        finally:
+            del self.finish, self.kept  # they may refer to this object
+
+    def settle(self) -> None:
+        try:
+            self.ended = Settled(self.result())
+        except Exception as error:
+            self.ended = Settled(None, error)
+
+    def discard(self) -> None:
+        if self.ended is None:
+            lib.tutti_wait_all(self.requests, len(self.requests), 0)
+
+
+def add(entry: Any) -> int:
+    """A new handle."""
+    handle = _next_handle()
+    _pending[handle] = entry
+    return handle
+
+
+def poll(handle: int) -> bool:
+    """Whether a call is done, so that synchronize() returns at once."""
+    entry = _pending.get(handle)
+    if entry is None:
+        raise ValueError("handle %r is none, or was synchronized before" % (handle,))
+    return is_done(entry[0]) if type(entry) is tuple else entry.poll()
+
+
+def synchronize(handle: int) -> Any:
+    """Wait until a call is done; return its result. None for a handle that is not pending.
+
+    HorovodInternalError: the call has failed; the text names the tensor and the ranks.
+    """
+    entry = _pending.pop(handle, None)
+    if entry is None:
+        return None
+    if type(entry) is tuple:
+        status = _wait(entry[0], -1)
+        if status:
+            raise failed(status)
+        return entry[1]
+    return entry.result()
+
+
+def wait_plain(request: int) -> None:
+    """Wait for a request that has no handle."""
+    status = _wait(request, -1)
+    if status:
+        raise failed(status)
+
+
+def settle_all() -> None:
+    """Wait for all pending calls, and keep their results for synchronize()."""
+    for handle, entry in list(_pending.items()):
+        if type(entry) is not tuple:
+            entry.settle()
+            continue
+        status = _wait(entry[0], -1)
+        if handle in _pending:
+            _pending[handle] = Settled(entry[1], failed(status) if status else None)
+
+
+def discard_all() -> None:
+    """The library has ended, and with it all pending calls: free their requests."""
+    for handle, entry in list(_pending.items()):
+        if type(entry) is tuple:
+            _wait(entry[0], 0)
+        else:
+            entry.discard()
+    _pending.clear()
+
+
+__all__ = ["HorovodInternalError", "Pending", "Requests", "Settled", "add", "bind", "poll",
+           "synchronize"]

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Allgather and alltoall of tensors whose first dimensions differ between the ranks.
+
+Such a call has two parts. First the ranks exchange the shapes of their tensors (SHAPE_WORDS
+numbers each). Then each rank knows the shape of its result, makes the tensor, and starts the
+transfer. If shapes do not fit, all ranks find that out between the two parts, and all of them get
+an error that names two ranks.
+
+In Horovod a call ends on all ranks even if one of them never asks for its result: its thread does
+both parts. Here somebody must start the second part. synchronize() and poll() do so; for calls
+that nobody asks about, the starter does, a thread that exists only while there are such calls. It
+looks at them every millisecond, then more and more rarely.
+
+    rank 0:  h = allgather_async(x); barrier(); synchronize(h)     the starter starts part 2
+    rank 1:  h = allgather_async(x); synchronize(h); barrier()     synchronize() does
+"""
+
+import threading
+import time
+from ctypes import addressof, byref, c_int64, c_size_t, c_void_p
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+from weakref import WeakValueDictionary
+
+import torch
+
+from ... import _lib
+from ..._lib import lib
+from ..common.exceptions import HorovodInternalError, failed, refused
+from . import dtypes
+from .handles import Pending, Settled, is_done
+from .submit import Calls
+
+MAX_DIMS = 10
+SHAPE_WORDS = 2 + MAX_DIMS  # type, number of dimensions, dimensions
+
+
+def check_sized(tensor: torch.Tensor, what: str) -> None:
+    """ValueError if a tensor cannot be gathered along its first dimension."""
+    dtypes.check(tensor)
+    if not 0 < tensor.dim() <= MAX_DIMS:
+        raise ValueError("%s needs a tensor of 1 to %d dimensions, not %d"
+                         % (what, MAX_DIMS, tensor.dim()))
+
+
+def shape_words(tensor: torch.Tensor) -> List[int]:
+    """A tensor's type and shape, to be sent to the other ranks."""
+    shape = list(tensor.shape)
+    return [dtypes.CODES[tensor.dtype], len(shape)] + shape + [0] * (MAX_DIMS - len(shape))
+
+
+def _text(words: Sequence[int]) -> str:
+    name = lib.tutti_dtype_name(words[0]).decode()
+    return "shape %s of %s" % (list(words[2:2 + words[1]]), name)
+
+
+def check_fit(name: str, mine: int, words: Sequence[Sequence[int]]) -> None:
+    """HorovodInternalError if the tensors differ in more than the first dimension."""
+    first = words[0]
+    for rank, other in enumerate(words):
+        if other[:2] != first[:2] or other[3:] != first[3:]:
+            raise HorovodInternalError(
+                "tensor '%s': rank 0 has %s, rank %d has %s; only the first dimension may differ "
+                "(this is rank %d)" % (name, _text(first), rank, _text(other), mine),
+                status=_lib.MISMATCH)
+
+
+class Sized(Pending):
+    """One such call.
+
+    name     for messages
+    request  of the exchange of shapes
+    start    starts the transfer when the shapes are known, and returns its Pending
+    """
+
+    __slots__ = ("name", "request", "start", "second", "lock", "__weakref__")
+
+    def __init__(self, name: str, request: int, start: Callable[[], Pending]) -> None:
+        self.name, self.request = name, request
+        self.start: Optional[Callable[[], Pending]] = start
+        self.second: Optional[Pending] = None
+        self.lock = threading.Lock()
+
+    def advance(self, timeout_ms: int) -> bool:
+        """Start the transfer once the shapes are here, unless another thread is about to. Returns
+        whether it has begun."""
+        if self.second is not None:
+            return True
+        if not self.lock.acquire(timeout_ms < 0):
+            return False
+        try:
+            if self.second is None:
+                if timeout_ms == 0 and not is_done(self.request):
+                    return False
+                status = lib.tutti_wait(self.request, -1)
+                try:
+                    if status:
+                        raise failed(status)
+                    self.second = self.start()
+                except Exception as error:
+                    self.second = Settled(None, error)
+                self.start = None  # it refers to this call: no cycle once it has begun
+        finally:
+            self.lock.release()
+        return True
+
+    def poll(self) -> bool:
+        return self.advance(0) and self.second.poll()
+
+    def result(self) -> Any:
+        self.advance(-1)
+        return self.second.result()
+
+    def settle(self) -> None:
+        self.advance(-1)
+        self.second.settle()
+
+    def discard(self) -> None:
+        if self.second is None:
+            lib.tutti_wait(self.request, 0)
+        else:
+            self.second.discard()
+
+
+_latest: "WeakValueDictionary[Tuple[int, str], Sized]" = WeakValueDictionary()
+
+
+def refuse_twice(name: str, comm: int) -> None:
+    """ValueError if a call of this name is pending. The library knows only the part that has
+    begun."""
+    other = _latest.get((comm, name))
+    if other is not None and not other.poll():
+        raise ValueError("a call named '%s' is pending" % name)
+
+
+def begin(name: str, comm: int, request: int, start: Callable[[], Pending]) -> Sized:
+    """A call whose shapes are on their way."""
+    call = Sized(name, request, start)
+    _latest[comm, name] = call
+    return call
+
+
+# ---- the starter ----
+
+class Starter:
+    """The thread that starts transfers of calls that nobody asks about."""
+
+    FIRST_S, LONGEST_S = 0.001, 0.02
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.calls: List[Sized] = []
+        self.thread: Optional[threading.Thread] = None
+        self.stopping = False
+
+    def watch(self, call: Sized) -> None:
+        """Start the transfer of `call`, unless synchronize() or poll() does so first."""
+        with self.changed:
+            self.calls.append(call)
+            if self.thread is None or not self.thread.is_alive():
+                self.stopping = False
+                self.thread = threading.Thread(target=self._run, name="tutti-horovod", daemon=True)
+                self.thread.start()
+            self.changed.notify()
+
+    def _run(self) -> None:
+        pause = self.FIRST_S
+        while True:
+            with self.changed:
+                while not self.calls and not self.stopping:
+                    self.changed.wait()
+                    pause = self.FIRST_S
+                if self.stopping:
+                    return
+                calls = list(self.calls)
+            time.sleep(pause)
+            begun = [call for call in calls if call.advance(0)]
+            pause = self.FIRST_S if begun else min(2 * pause, self.LONGEST_S)
+            with self.changed:
+                self.calls = [call for call in self.calls if call not in begun]
+
+    def stop(self) -> None:
+        """End the thread; it makes no call of the library afterwards."""
+        with self.changed:
+            self.stopping = True
+            self.calls = []
+            thread = self.thread
+            self.thread = None
+            self.changed.notify()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+
+starter = Starter()
+
+
+# ---- allgather ----
+
+class Gathered:
+    """The tensors of one allgather, alone or grouped, from the shapes to the results."""
+
+    def __init__(self, name: str, tensors: Sequence[torch.Tensor], comm: int,
+                 grouped: bool) -> None:
+        self.name, self.tensors, self.comm, self.grouped = name, tensors, comm, grouped
+        self.size, self.rank = lib.tutti_size(comm), lib.tutti_rank(comm)
+        self.outputs: List[torch.Tensor] = []
+        self.rows: List[List[int]] = []  # of each tensor, from each rank
+        words: List[int] = []
+        for tensor in tensors:
+            words += shape_words(tensor)
+        self.mine = (c_int64 * len(words))(*words)
+        self.theirs = (c_int64 * (len(words) * self.size))()
+        refuse_twice(name, comm)
+        ret = c_void_p()
+        status = lib.tutti_allgather_async(dtypes.encode_name("shape of " + name), self.mine,
+                                           self.theirs, len(words), _lib.INT64, comm, None,
+                                           byref(ret))
+        if status:
+            raise refused(status)
+        self.call = begin(name, comm, ret.value, self.start)
+
+    def _words_of(self, index: int) -> List[List[int]]:
+        per_rank = SHAPE_WORDS * len(self.tensors)
+        first = SHAPE_WORDS * index
+        return [list(self.theirs[r * per_rank + first:r * per_rank + first + SHAPE_WORDS])
+                for r in range(self.size)]
+
+    def start(self) -> Pending:
+        """The shapes are here: make the results and start the transfers."""
+        tables = [self._words_of(index) for index in range(len(self.tensors))]
+        names = (["%s.%d" % (self.name, index) for index in range(len(tables))] if self.grouped
+                 else [self.name])
+        for name, words in zip(names, tables):
+            check_fit(name, self.rank, words)
+        calls = Calls(len(tables))
+        for name, tensor, words in zip(names, self.tensors, tables):
+            rows = [entry[2] for entry in words]
+            row = _row(words)
+            output = torch.empty((sum(rows),) + tuple(tensor.shape[1:]), dtype=tensor.dtype,
+                                 device=tensor.device)
+            counts = (c_size_t * self.size)(*[r * row for r in rows])
+            calls.kept.append(counts)
+            calls.add("allgatherv", dtypes.encode_name(name), dtypes.CODES[tensor.dtype], tensor,
+                      output, tensor.numel(), recvcounts=addressof(counts))
+            self.outputs.append(output)
+            self.rows.append(rows)
+        return calls.submit(self.comm, self.finish, self.tensors[0])
+
+    def finish(self) -> Any:
+        """What synchronize() returns."""
+        return list(self.outputs) if self.grouped else self.outputs[0]
+
+
+def _row(words: Sequence[Sequence[int]]) -> int:
+    """Elements of a row."""
+    result = 1
+    for dimension in words[0][3:2 + words[0][1]]:
+        result *= dimension
+    return result
+
+
+# ---- alltoall ----
+
+class Exchanged:
+    """One alltoall, from the splits to the result.
+
+    splits    rows for each rank
+    received  makes the tensor of received splits
+    """
+
+    def __init__(self, name: str, tensor: torch.Tensor, splits: Sequence[int],
+                 received: Callable[[List[int]], torch.Tensor], comm: int) -> None:
+        self.name, self.tensor, self.comm = name, tensor, comm
+        self.size, self.rank = lib.tutti_size(comm), lib.tutti_rank(comm)
+        self.splits, self.make_received = list(splits), received
+        shape = shape_words(tensor)
+        words: List[int] = []
+        for rows in self.splits:
+            words += [rows] + shape
+        self.mine = (c_int64 * len(words))(*words)
+        self.theirs = (c_int64 * len(words))()
+        refuse_twice(name, comm)
+        ret = c_void_p()
+        status = lib.tutti_alltoall_async(dtypes.encode_name("shape of " + name), self.mine,
+                                          self.theirs, 1 + SHAPE_WORDS, _lib.INT64, comm, None,
+                                          byref(ret))
+        if status:
+            raise refused(status)
+        self.call = begin(name, comm, ret.value, self.start)
+
+    def start(self) -> Pending:
+        """Shapes and splits are here: make the result and start the transfer."""
+        step = 1 + SHAPE_WORDS
+        table = [list(self.theirs[r * step:(r + 1) * step]) for r in range(self.size)]
+        words = [entry[1:] for entry in table]
+        check_fit(self.name, self.rank, words)
+        rows = [entry[0] for entry in table]
+        tensor, row = self.tensor, _row(words)
+        output = torch.empty((sum(rows),) + tuple(tensor.shape[1:]), dtype=tensor.dtype,
+                             device=tensor.device)
+        send = (c_size_t * self.size)(*[r * row for r in self.splits])
+        receive = (c_size_t * self.size)(*[r * row for r in rows])
+        result = (output, self.make_received(rows))
+        calls = Calls(1)
+        calls.kept += [send, receive]
+        calls.add("alltoallv", dtypes.encode_name(self.name), dtypes.CODES[tensor.dtype], tensor,
+                  output, sendcounts=addressof(send), recvcounts=addressof(receive))
+        return calls.submit(self.comm, lambda: result, tensor)

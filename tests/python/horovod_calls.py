@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Start and end, process sets, join, objects, optimizer states, SyncBatchNorm, and misuse."""
+
+import os
+import unittest
+import warnings
+
+import horovod_jobs
+import torch
+from torch import nn
+
+import tutti.horovod.torch as hvd
+from tutti.horovod.common import settings
+
+
+def full(value: float, *shape: int) -> torch.Tensor:
+    """A tensor of one value."""
+    return torch.full(shape or (3,), float(value))
+
+
+class Job(unittest.TestCase):
+    """init, shutdown, ranks."""
+
+    def test_ranks(self) -> None:
+        """One host: local ranks are ranks."""
+        self.assertTrue(hvd.is_initialized())
+        self.assertEqual((hvd.local_rank(), hvd.local_size()), (hvd.rank(), hvd.size()))
+        self.assertEqual((hvd.cross_rank(), hvd.cross_size()), (0, 1))
+        self.assertTrue(hvd.is_homogeneous())
+        under_mpi = "OMPI_COMM_WORLD_RANK" in os.environ
+        self.assertEqual(hvd.mpi_enabled(), under_mpi)
+        if under_mpi:
+            self.assertTrue(hvd.mpi_built() and hvd.mpi_threads_supported())
+        else:
+            self.assertRaises(ValueError, hvd.mpi_threads_supported)
+        self.assertEqual((hvd.gloo_enabled(), hvd.gloo_built(), hvd.nccl_built()),
+                         (False, False, 0))
+        self.assertFalse(hvd.rocm_built() or hvd.ddl_built() or hvd.ccl_built())
+
+    def test_again(self) -> None:
+        """Twice init is once; shutdown and init again; calls in between are refused."""
+        hvd.init()
+        pending = hvd.allreduce_async(full(1), name="never %d" % hvd.rank())
+        gather = hvd.allgather_async(full(1), name="never %d" % hvd.rank())
+        for _ in range(2):
+            hvd.barrier()
+            hvd.shutdown()
+            hvd.shutdown()
+            self.assertFalse(hvd.is_initialized())
+            for function in (hvd.rank, hvd.size, hvd.local_rank, hvd.cross_size, hvd.barrier,
+                             hvd.join, lambda: hvd.allreduce(full(1)),
+                             lambda: hvd.allgather(full(1)), lambda: hvd.broadcast(full(1), 0),
+                             lambda: hvd.add_process_set([0])):
+                self.assertRaisesRegex(ValueError, "hvd.init", function)
+            hvd.init()
+            self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum)[0].item(), hvd.size())
+        if hvd.size() > 1:
+            self.assertIsNone(hvd.synchronize(pending))
+            self.assertIsNone(hvd.synchronize(gather))
+
+    def test_forked(self) -> None:
+        """A forked child, such as a DataLoader's worker, knows rank and size; calls are errors
+        there, and shutdown does not disturb the parent."""
+        rank, size = hvd.rank(), hvd.size()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                if (hvd.rank(), hvd.size()) == (rank, size):
+                    try:
+                        hvd.allreduce(full(1), name="in a child")
+                    except hvd.HorovodInternalError:
+                        hvd.shutdown()
+                        code = 0
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum)[0].item(), size)
+
+    def test_list_of_ranks(self) -> None:
+        """init(comm=...) makes worlds of parts of the job."""
+        rank, size = hvd.rank(), hvd.size()
+        hvd.barrier()
+        hvd.shutdown()
+        mine = [r for r in reversed(range(size)) if r % 2 == rank % 2]
+        hvd.init(comm=mine)
+        self.assertEqual((hvd.rank(), hvd.size()), (mine.index(rank), len(mine)))
+        self.assertEqual(hvd.allreduce(full(rank), op=hvd.Sum)[0].item(), sum(mine))
+        hvd.barrier()
+        hvd.shutdown()
+        for bad in ("all", [0, 0], [-1], 7):
+            self.assertRaises(ValueError, hvd.init, bad)
+        hvd.init()
+        self.assertEqual(hvd.rank(), rank)
+
+    def test_timeline(self) -> None:
+        """There is none, and the call says so."""
+        with self.assertWarnsRegex(RuntimeWarning, "no timeline"):
+            hvd.start_timeline("timeline.json", mark_cycles=True)
+        hvd.stop_timeline()
+        self.assertFalse(os.path.exists("timeline.json"))
+
+    def test_settings(self) -> None:
+        """HOROVOD_* variables with a counterpart; a TUTTI_* variable that is set precedes."""
+        given = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "7", "HOROVOD_FUSION_THRESHOLD": "4096",
+                 "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "90", "HOROVOD_LOG_LEVEL": "WARNING"}
+        names = list(given) + ["TUTTI_STALL_WARNING", "TUTTI_FUSION_BYTES", "TUTTI_TIMEOUT",
+                               "TUTTI_LOG", "HOROVOD_STALL_CHECK_DISABLE"]
+        before = {name: os.environ.pop(name, None) for name in names}
+        try:
+            os.environ.update(given, TUTTI_LOG="error")
+            self.assertEqual(settings.translate(), {"TUTTI_STALL_WARNING": "7",
+                                                    "TUTTI_FUSION_BYTES": "4096",
+                                                    "TUTTI_TIMEOUT": "90"})
+            self.assertEqual(os.environ["TUTTI_LOG"], "error")
+            del os.environ["TUTTI_STALL_WARNING"]
+            os.environ["HOROVOD_STALL_CHECK_DISABLE"] = "1"
+            os.environ["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] = "0"
+            self.assertEqual(settings.translate(), {"TUTTI_STALL_WARNING": "0"})
+            os.environ["HOROVOD_FUSION_THRESHOLD"] = "64 MB"
+            self.assertRaises(ValueError, settings.translate)
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+
+
+class ProcessSets(unittest.TestCase):
+    """Sets of ranks."""
+
+    def test_calls(self) -> None:
+        """Each call, on sets that do not overlap, at the same time."""
+        size, rank = hvd.size(), hvd.rank()
+        lists = [list(range(0, size, 2)), list(range(1, size, 2))]
+        sets = [hvd.add_process_set(ranks) for ranks in lists if ranks and len(ranks) < size]
+        for own in [s for s in sets if s.included()]:
+            n, ranks = own.size(), own.ranks
+            self.assertEqual((own.rank(), n), (ranks.index(rank), len(ranks)))
+            self.assertEqual(hvd.allreduce(full(rank), op=hvd.Sum, process_set=own)[0].item(),
+                             sum(ranks))
+            self.assertEqual(hvd.allgather(full(rank, 1), process_set=own).tolist(), ranks)
+            root = ranks[-1]  # a rank of the job
+            self.assertEqual(hvd.broadcast(full(rank), root, process_set=own)[0].item(), root)
+            self.assertEqual(hvd.alltoall(full(rank, n), process_set=own).tolist(), ranks)
+            self.assertEqual(hvd.reducescatter(full(1, n), op=hvd.Sum,
+                                               process_set=own).tolist(), [n])
+            self.assertEqual(hvd.broadcast_object([rank], root, process_set=own), [root])
+            self.assertEqual(hvd.allgather_object(rank, process_set=own), ranks)
+            hvd.barrier(process_set=own)
+            outside = [r for r in range(size) if r not in ranks]
+            self.assertRaises(ValueError, hvd.broadcast, full(1), outside[0], process_set=own)
+        for other in [s for s in sets if not s.included()]:
+            self.assertEqual(other.size(), len(other.ranks))
+            self.assertRaises(ValueError, other.rank)
+            self.assertRaisesRegex(ValueError, "not part of", hvd.allreduce, full(1),
+                                   process_set=other)
+        for process_set in sets:
+            self.assertTrue(hvd.remove_process_set(process_set))
+            self.assertFalse(hvd.remove_process_set(process_set))
+            self.assertIsNone(process_set.size())
+            self.assertRaisesRegex(ValueError, "removed", hvd.allreduce, full(1),
+                                   process_set=process_set)
+
+    def test_adding(self) -> None:
+        """Duplicates, ranks that do not exist, and what is no list of ranks."""
+        size = hvd.size()
+        self.assertRaisesRegex(ValueError, "exists", hvd.add_process_set, range(size))
+        self.assertFalse(hvd.remove_process_set(hvd.global_process_set))
+        for bad in ([], [size], [-1], [0, 0], "01", None, [True]):
+            self.assertRaises(ValueError, hvd.add_process_set, bad)
+        if size > 2:
+            first = hvd.add_process_set([size - 1, 0])
+            self.assertEqual(first.ranks, [0, size - 1])
+            self.assertRaisesRegex(ValueError, "exists", hvd.add_process_set, [0, size - 1])
+            self.assertTrue(hvd.remove_process_set(first))
+
+    def setUp(self) -> None:
+        hvd.barrier()
+
+    def test_at_init(self) -> None:
+        """Sets given to init, by object; shutdown makes them invalid."""
+        if hvd.size() < 3:
+            return
+        hvd.shutdown()
+        pair, rest = hvd.ProcessSet([0, 1]), hvd.ProcessSet(range(2, 3))
+        hvd.init(process_sets=[pair, rest])
+        self.assertEqual((pair.process_set_id, rest.process_set_id), (1, 2))
+        if pair.included():
+            self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum, process_set=pair)[0].item(), 2)
+        hvd.barrier()
+        hvd.shutdown()
+        self.assertIsNone(pair.process_set_id)
+        self.assertRaisesRegex(ValueError, "duplicate", hvd.init, process_sets=[
+            hvd.ProcessSet([0, 1]), hvd.ProcessSet([1, 0])])
+        hvd.shutdown()
+        hvd.init(process_sets="dynamic")
+
+
+class Join(unittest.TestCase):
+    """Ranks with different numbers of batches."""
+
+    def test_uneven(self) -> None:
+        """Each rank joins first once; the average still divides by all ranks."""
+        size, rank = hvd.size(), hvd.rank()
+        for first in range(size):
+            batches = [2 if r == first else 4 + r for r in range(size)]
+            for step in range(batches[rank]):
+                active = sum(step < b for b in batches)
+                result = hvd.allreduce(full(size), name="uneven")
+                self.assertEqual(result.tolist(), [active] * 3)
+                self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum)[0].item(), active)
+            last = hvd.join()
+            self.assertEqual(len(set(hvd.allgather_object(last))), 1)
+            if size > 1:
+                self.assertNotEqual(last, first)
+            # Calls without a name meet again, though the ranks have made different numbers.
+            self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum)[0].item(), size)
+
+    def test_pending(self) -> None:
+        """Calls that were not waited for before join keep their results."""
+        handles = [hvd.allreduce_async(full(1), op=hvd.Sum),
+                   hvd.allgather_async(full(hvd.rank(), 1)),
+                   hvd.grouped_allreduce_async([full(1), full(2)], op=hvd.Sum)]
+        hvd.join()
+        size = hvd.size()
+        self.assertEqual(hvd.synchronize(handles[0])[0].item(), size)
+        self.assertEqual(hvd.synchronize(handles[1]).tolist(), list(range(size)))
+        self.assertEqual(hvd.synchronize(handles[2])[1][0].item(), 2 * size)
+
+    def test_impossible(self) -> None:
+        """An allgather after some rank has joined is an error on the others, not a hang."""
+        if hvd.size() > 1 and hvd.rank() > 0:
+            with self.assertRaises(hvd.HorovodInternalError):
+                hvd.allgather(full(1), name="joined")
+        hvd.join()
+
+    def test_optimizer(self) -> None:
+        """Training goes on with the ranks that have batches."""
+        model = nn.Linear(2, 1, bias=False)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.0),
+                                             model.named_parameters())
+        for step in range(2 + hvd.rank()):
+            optimizer.zero_grad()
+            model(full(hvd.size(), 1, 2)).sum().backward()
+            optimizer.step()
+            active = sum(step < 2 + r for r in range(hvd.size()))
+            self.assertEqual(model.weight.grad[0, 0].item(), active)
+        self.assertEqual(hvd.join(), hvd.size() - 1)
+
+
+class State(unittest.TestCase):
+    """Objects, parameters, optimizer states."""
+
+    def test_objects(self) -> None:
+        """Any object, from any rank, of any length."""
+        for root in range(hvd.size()):
+            obj = {"rank": hvd.rank(), "text": "x" * 1000 * hvd.rank(), 3: None}
+            got = hvd.broadcast_object(obj if hvd.rank() == root else None, root)
+            self.assertEqual((got["rank"], len(got["text"])), (root, 1000 * root))
+        gathered = hvd.allgather_object([hvd.rank()] * hvd.rank(), name="lists")
+        self.assertEqual(gathered, [[r] * r for r in range(hvd.size())])
+
+    def test_parameters(self) -> None:
+        """Dictionaries, named and unnamed lists; buffers; tensors that are not contiguous."""
+        root = hvd.size() - 1
+        for read in (lambda m: m.state_dict(), lambda m: list(m.named_parameters()),
+                     lambda m: m.parameters(), lambda m: dict(m.named_parameters())):
+            torch.manual_seed(hvd.rank())
+            model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+            model.to(memory_format=torch.channels_last)
+            hvd.broadcast_parameters(read(model), root)
+            torch.manual_seed(root)
+            expected = nn.Conv2d(3, 4, 3)
+            self.assertTrue(torch.equal(model[0].weight, expected.weight))
+        self.assertRaises(ValueError, hvd.broadcast_parameters, 7, 0)
+        self.assertRaises(ValueError, hvd.broadcast_parameters, full(1), 0)
+
+    def train(self, optimizer_of: object, steps: int) -> object:
+        """A model and its optimizer after some steps."""
+        torch.manual_seed(hvd.rank())
+        model = nn.Linear(3, 2)
+        optimizer = optimizer_of(model.parameters())
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(4, 3)).sum().backward()
+            optimizer.step()
+        return model, optimizer
+
+    def test_optimizers(self) -> None:
+        """State and options of a rank, also where the others have none; and none at the root."""
+        makers = [lambda p: torch.optim.SGD(p, lr=0.1 * (1 + hvd.rank()), momentum=0.9),
+                  lambda p: torch.optim.Adam(p, lr=0.1 * (1 + hvd.rank()),
+                                             betas=(0.8, 0.9 + 0.01 * hvd.rank())),
+                  lambda p: torch.optim.Adagrad(p, lr=0.1 * (1 + hvd.rank()))]
+        for maker in makers:
+            for steps in (2, 0 if hvd.rank() else 2, 2 if hvd.rank() else 0):
+                for wrap in (False, True):
+                    model, optimizer = self.train(maker, steps)
+                    if wrap:
+                        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+                    before = optimizer.state_dict()
+                    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+                    self.compare(optimizer, before)
+
+    def compare(self, optimizer: object, before: dict) -> None:
+        """Equal to rank 0's, in values and types."""
+        states = hvd.allgather_object(optimizer.state_dict(), name="states")
+        for state in states[1:]:
+            self.assertEqual(state["param_groups"], states[0]["param_groups"])
+            self.assertEqual(state["state"].keys(), states[0]["state"].keys())
+            for number, entries in state["state"].items():
+                for key, value in entries.items():
+                    self.assertTrue(torch.equal(torch.as_tensor(value), torch.as_tensor(
+                        states[0]["state"][number][key])), key)
+        if hvd.rank() == 0:
+            self.assertEqual(before["param_groups"], optimizer.state_dict()["param_groups"])
+
+    def test_lbfgs(self) -> None:
+        """Refused."""
+        self.assertRaises(ValueError, hvd.broadcast_optimizer_state,
+                          torch.optim.LBFGS(nn.Linear(1, 1).parameters()), 0)
+
+
+class BatchNorm(unittest.TestCase):
+    """SyncBatchNorm against BatchNorm on the batches of all ranks."""
+
+    def test_equal(self) -> None:
+        """Results, gradients and running statistics; batches of different sizes; far from 0."""
+        for shape in ((4,), (4, 3), (4, 2, 3)):
+            for options in ({}, {"affine": False}, {"momentum": None},
+                            {"track_running_stats": False}):
+                self.compare(shape, options)
+
+    def compare(self, shape: tuple, options: dict) -> None:
+        """One shape and one set of options, for two steps and an evaluation."""
+        kinds = {1: nn.BatchNorm1d, 2: nn.BatchNorm1d, 3: nn.BatchNorm2d}
+        whole = kinds[len(shape)](shape[0], **options).double()
+        part = hvd.SyncBatchNorm(shape[0], **options).double()
+        rows = [2 + r for r in range(hvd.size())]
+        first = sum(rows[:hvd.rank()])
+        own = slice(first, first + rows[hvd.rank()])
+        for step in range(3):
+            generator = torch.Generator().manual_seed(step)
+            x = torch.randn(sum(rows), *shape, generator=generator, dtype=torch.float64) + 100
+            weights = torch.randn(x.shape, generator=generator, dtype=torch.float64)
+            if step == 2:
+                whole.eval()
+                part.eval()
+            x_whole, x_part = x.clone().requires_grad_(), x[own].clone().requires_grad_()
+            y_whole, y_part = whole(x_whole), part(x_part)
+            (y_whole * weights).sum().backward()
+            (y_part * weights[own]).sum().backward()
+            self.assertTrue(torch.allclose(y_part, y_whole[own], rtol=1e-9, atol=1e-9))
+            self.assertTrue(torch.allclose(x_part.grad, x_whole.grad[own], rtol=1e-7, atol=1e-9))
+        for name, value in part.state_dict().items():
+            expected = whole.state_dict()[name]
+            self.assertTrue(torch.allclose(value, expected, rtol=1e-9), name)
+        for name, p in part.named_parameters():
+            p.grad = hvd.allreduce(p.grad, op=hvd.Sum, name="norm." + name)
+            self.assertTrue(torch.allclose(p.grad, dict(whole.named_parameters())[name].grad))
+
+    def test_input(self) -> None:
+        """A vector is no batch."""
+        self.assertRaises(ValueError, hvd.SyncBatchNorm(3), full(1, 3))
+
+
+class Misuse(unittest.TestCase):
+    """Errors on this rank alone are ValueErrors; errors between ranks HorovodInternalErrors, and
+    the next call works."""
+
+    def tearDown(self) -> None:
+        self.assertEqual(hvd.allreduce(full(1), op=hvd.Sum, name="works")[0].item(), hvd.size())
+
+    def test_tensors(self) -> None:
+        """What is no tensor that can be sent."""
+        for bad in (torch.ones(2, dtype=torch.complex64), torch.ones(4, 4).t(), [1.0],
+                    torch.eye(3).to_sparse(), torch.empty(2, device="meta")):
+            if isinstance(bad, torch.Tensor) and bad.shape == (4, 4):
+                self.assertFalse(bad.is_contiguous())
+            for call in (lambda: hvd.allreduce_async(bad), lambda: hvd.allgather_async(bad),
+                         lambda: hvd.broadcast_async(bad, 0), lambda: hvd.alltoall_async(bad),
+                         lambda: hvd.reducescatter_async(bad),
+                         lambda: hvd.grouped_allreduce_async([bad])):
+                self.assertRaises(ValueError, call)
+
+    def test_arguments(self) -> None:
+        """Operations, roots, splits, empty groups, scalars."""
+        size = hvd.size()
+        scalar = torch.tensor(1.0)
+        for call in (lambda: hvd.allreduce(full(1), op=9), lambda: hvd.broadcast(full(1), size),
+                     lambda: hvd.broadcast(full(1), -1), lambda: hvd.grouped_allreduce([]),
+                     lambda: hvd.allreduce(torch.ones(2, dtype=torch.bool)),
+                     lambda: hvd.allgather(scalar), lambda: hvd.alltoall(scalar),
+                     lambda: hvd.reducescatter(scalar),
+                     lambda: hvd.alltoall(full(1, 2 * size), [3] * size),
+                     lambda: hvd.alltoall(full(1, 2 * size), [1] * (size + 1)),
+                     lambda: hvd.alltoall(full(1, 2 * size), [-1] + [0] * (size - 1)),
+                     lambda: hvd.alltoall(full(1, size), full(1, size)),
+                     lambda: hvd.allreduce(full(1), name=7)):
+            self.assertRaises(ValueError, call)
+        if size > 1:
+            self.assertRaises(ValueError, hvd.alltoall, full(1, size + 1))
+        for call in (lambda: hvd.allreduce(full(1), op=hvd.Adasum),
+                     lambda: hvd.grouped_allreduce([full(1)], op=hvd.Adasum),
+                     lambda: hvd.reducescatter(full(1), op=hvd.Min)):
+            self.assertRaises(NotImplementedError, call)
+
+    def test_twice(self) -> None:
+        """A name that is pending. Rank 0 starts; no other rank can make the call end."""
+        if hvd.size() == 1:
+            return
+        starts = [lambda: hvd.allreduce_async(full(1), name="twice"),
+                  lambda: hvd.allgather_async(full(1), name="twice"),
+                  lambda: hvd.broadcast_async(full(1), 0, name="twice"),
+                  lambda: hvd.reducescatter_async(full(1), name="twice"),
+                  lambda: hvd.alltoall_async(full(1, hvd.size()), name="twice"),
+                  lambda: hvd.grouped_allreduce_async([full(1)], name="twice")]
+        for start in starts:
+            handle = None
+            if hvd.rank() == 0:
+                handle = start()
+                self.assertRaisesRegex(ValueError, "twice", start)
+            hvd.barrier()
+            hvd.synchronize(handle if handle is not None else start())
+
+    def test_twice_repeated(self) -> None:
+        """The same, of a call that was made often before."""
+        if hvd.size() == 1:
+            return
+        t = full(1)
+        for _ in range(4):
+            hvd.allreduce_(t, name="repeated twice")
+        handle = None
+        if hvd.rank() == 0:
+            handle = hvd.allreduce_async_(t, name="repeated twice")
+            self.assertRaisesRegex(ValueError, "repeated twice", hvd.allreduce_async_, t,
+                                   name="repeated twice")
+        hvd.barrier()
+        hvd.synchronize(handle if handle is not None
+                        else hvd.allreduce_async_(t, name="repeated twice"))
+
+    def between(self, call: object, words: str) -> None:
+        """A call that fails on all ranks."""
+        if hvd.size() > 1:
+            self.assertRaisesRegex(hvd.HorovodInternalError, words, call)
+
+    def test_counts_and_types(self) -> None:
+        """Ranks with other numbers of elements, types, operations, roots, calls."""
+        odd = hvd.rank() % 2
+        dtype = torch.int32 if odd else torch.float32
+        self.between(lambda: hvd.allreduce(full(1, 2 + odd), name="counts"), "counts")
+        self.between(lambda: hvd.allreduce(full(1).to(dtype), name="types"), "int32")
+        self.between(lambda: hvd.allreduce(full(1), op=[hvd.Sum, hvd.Max][odd], name="ops"), "sum")
+        self.between(lambda: hvd.broadcast(full(1), odd, name="roots"), "roots")
+        self.between(lambda: hvd.broadcast(full(1, 2 + odd), 0, name="lengths"), "lengths")
+        self.between(lambda: hvd.reducescatter(full(1, 8 + odd), name="rows"), "rows")
+        self.between(lambda: hvd.grouped_allreduce([full(1), full(1, 2 + odd)], name="group"),
+                     "group")
+
+    def test_shapes(self) -> None:
+        """All calls but a named allreduce or broadcast compare shapes."""
+        odd, size = hvd.rank() % 2, hvd.size()
+        shape = (2, 6) if odd else (4, 3)
+        self.between(lambda: hvd.allreduce(full(1, *shape)), "shape")
+        self.between(lambda: hvd.allreduce(full(1, *((12,) if odd else (4, 3)))), "noname")
+        self.between(lambda: hvd.broadcast(full(1, *shape), 0), "shape")
+        self.between(lambda: hvd.reducescatter(full(1, *shape), name="scatter"), "scatter.*4x3|2x6")
+        self.between(lambda: hvd.grouped_allreduce([full(1), full(1, *shape)], name="all"), "all")
+        self.between(lambda: hvd.allgather(full(1, *shape), name="dims"), r"dims.*\[4, 3\]")
+        self.between(lambda: hvd.allgather(full(1).to(torch.int32 if odd else torch.float32)),
+                     "int32")
+        self.between(lambda: hvd.alltoall(full(1, size, 2 + odd), name="parts"), "parts")
+        self.between(lambda: hvd.grouped_allgather([full(1), full(1, *shape)], name="g"), "g.1")
+        got = hvd.allreduce(full(1, 2, 3, 2), op=hvd.Sum)
+        self.assertEqual(got.unique().tolist(), [size])
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", ResourceWarning)
+    horovod_jobs.main(env=(1, 2, 3, 4), mpi=(2,))
