@@ -187,8 +187,9 @@ int tutti__nccl_node_serves(const tutti__node_t *node, int reduces, tutti_dtype_
 
 /*
  * Register device memory of nccl_alloc with the node's communicator, after settle and before the
- * first start. The caller frees it after close, or after unregister. At most TUTTI__DEVICE_LANES times. A
- * failure leaves the other registrations: if any rank of the host fails, all must unregister.
+ * first start. The caller frees it after close, or after unregister. At most TUTTI__DEVICE_LANES
+ * times. A failure leaves the other registrations: if any rank of the host fails, all must
+ * unregister.
  */
 tutti_status_t tutti__nccl_node_register(tutti__node_t *node, void *ptr, size_t bytes);
 /* Undo all registrations, before the first start; close does it by itself. */
