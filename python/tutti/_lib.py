@@ -16,10 +16,13 @@ Communicators and requests are numbers (`int`), as ctypes returns pointers. Poin
 an int, None, a ctypes array, or byref() of a structure.
 """
 
+import builtins
 import ctypes
 import os
 import subprocess
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint32, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_uint, c_uint32
+from ctypes import byref as byref, c_int as c_int, c_size_t as c_size_t  # for other modules
+from ctypes import addressof as addressof, c_void_p as c_void_p, pointer as pointer
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type
 
 SONAME = "libtutti.so.0"
@@ -74,7 +77,7 @@ class PeerLostError(TuttiError):
     status = PEER_LOST
 
 
-class TimeoutError(TuttiError, TimeoutError):  # also Python's own, so either name catches it
+class TimeoutError(TuttiError, builtins.TimeoutError):  # either name catches it
     """A deadline passed. If it was the timeout of a wait, the request continues."""
 
     status = TIMEOUT
@@ -364,16 +367,23 @@ class _Library:
 lib = _Library()
 
 
-def missing(name: str) -> NoReturn:
-    """Raise the error for a function that only a newer library has."""
+def missing(what: str) -> NoReturn:
+    """Raise the error for what only a newer library has."""
     version = lib.tutti_version()
-    raise UnsupportedError("%s is not in this library (version %d.%d.%d, %s): install a newer one"
-                           % (name, version >> 16, version >> 8 & 255, version & 255, lib.path))
+    raise UnsupportedError("the library (%s, version %d.%d.%d) has no %s: install a newer one"
+                           % (lib.path, version >> 16, version >> 8 & 255, version & 255, what))
 
 
 def has(name: str) -> bool:
     """Whether the loaded library has the function `name`."""
     return hasattr(lib.load(), name)
+
+
+def needs_timeouts() -> None:
+    """Raise UnsupportedError if the library does not know `timeout_ms` in options. It came together
+    with tutti_comm_connect."""
+    if not has("tutti_comm_connect"):
+        missing("timeouts in options")
 
 
 # ---- small conversions, so that other modules need no ctypes ----
@@ -383,15 +393,29 @@ def size_array(values: Any) -> "ctypes.Array[c_size_t]":
     return (c_size_t * len(values))(*values)
 
 
-def memory_at(address: int, count: int) -> "ctypes.Array[ctypes.c_char]":
-    """`count` bytes of memory at an address, as an object with the buffer protocol. It neither
-    owns the memory nor keeps it."""
-    return (ctypes.c_char * count).from_address(address)
+def int_array(values: Any) -> "ctypes.Array[c_int]":
+    """A C array of int."""
+    return (c_int * len(values))(*values)
+
+
+def text_buffer(count: int) -> "ctypes.Array[ctypes.c_char]":
+    """Room for a text of the library; .value is what it holds."""
+    return ctypes.create_string_buffer(count)
+
+
+from_buffer = ctypes.c_char.from_buffer  # the first byte of a writable buffer, for addressof()
+
+
+def memory_at(address: int, count: int) -> memoryview:
+    """`count` bytes of memory at an address. The view neither owns the memory nor keeps it."""
+    return memoryview((ctypes.c_char * count).from_address(address)).cast("B")
+
+
+def array_of(kind: Any, values: Any) -> Any:
+    """A C array of structures or pointers, with these values."""
+    return (kind * len(values))(*values)
 
 
 def out_pointer() -> c_void_p:
     """A place for a pointer that the library returns: pass byref(place), then read .value."""
     return c_void_p()
-
-
-__all__ = [name for name in dir() if not name.startswith("_")] + ["byref"]

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Memory that all ranks of a host can read and write, as numpy arrays."""
+
+from typing import Any, Dict, Optional, Tuple, Union
+
+import numpy as np
+
+from . import _lib, _world
+from ._buffers import count_of
+from ._lib import byref, check, lib
+from ._world import Communicator, current
+
+_arrays: Dict[int, Communicator] = {}  # by the address of the memory
+
+
+def mem_alloc(shape: Union[int, Tuple[int, ...]], dtype: Any = "float32",
+              comm: Optional[Communicator] = None) -> "np.ndarray[Any, Any]":
+    """Make an array, filled with zero, in memory that collectives need not copy.
+
+    shape, dtype  as in numpy.zeros; they may differ between ranks
+    comm          the communicator; None: the world
+
+    Collective: all ranks call it, in the same order among direct calls. The array and all views of
+    it end with mem_free(), Communicator.free() and finalize(): an access after that is an error
+    that ends the process, as in C. Copy what must live longer.
+    """
+    comm = current(comm)
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise TypeError("mem_alloc: dtype %s holds Python objects" % kind)
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(extent < 0 for extent in extents):
+        raise ValueError("mem_alloc: shape is %s; no extent may be negative" % (shape,))
+    size = count_of(extents) * kind.itemsize
+    place = _lib.out_pointer()
+    check(lib.tutti_mem_alloc(comm.handle, size, byref(place)))
+    if place.value is None:
+        return np.zeros(extents, kind)
+    _arrays[place.value] = comm
+    made: "np.ndarray[Any, Any]" = np.frombuffer(_lib.memory_at(place.value, size), kind)
+    return made.reshape(extents)
+
+
+def mem_free(array: "np.ndarray[Any, Any]") -> None:
+    """Free the memory of an array from mem_alloc(). No rank may use it in a pending collective,
+    which a barrier() before this call ensures. Neither the array nor a view of it may be used
+    afterwards. An array without elements has no memory to free."""
+    if not array.size:
+        return
+    address = array.__array_interface__["data"][0]
+    comm = _arrays.get(address)
+    if comm is None:
+        raise ValueError("mem_free: the array is not from mem_alloc(), or is a part of such an "
+                         "array, or was freed before")
+    check(lib.tutti_mem_free(comm.handle, address))
+    del _arrays[address]
+
+
+def _forget(ended: Optional[Communicator]) -> None:
+    for address, comm in list(_arrays.items()):
+        if ended is None or comm.handle == ended.handle:
+            del _arrays[address]
+
+
+_world.on_end.append(_forget)

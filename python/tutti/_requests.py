@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Requests: asynchronous calls between their start and their end.
+
+A request keeps its arrays alive. If the program drops a request without waiting for it, the library
+still uses the arrays; so they go to a list, and later starts free what is done by then.
+"""
+
+import threading
+import time
+import warnings
+from typing import Any, Iterable, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import _lib, _world
+from ._calls import Prepared
+from ._lib import TuttiError, byref, check, lib
+from ._world import Communicator, milliseconds
+
+
+def stream_pointer(stream: Any) -> Optional[int]:
+    """The address of a CUDA stream: of an int, of a stream of torch or CuPy, or of an object with
+    __cuda_stream__."""
+    if stream is None or isinstance(stream, int):
+        return stream
+    for name in ("cuda_stream", "ptr"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    raise TypeError("stream is of type %s; it must be a CUDA stream, or its address"
+                    % type(stream).__name__)
+
+
+class Request:
+    """An asynchronous call that was started. It keeps its arrays alive until it is done.
+
+    Do not change the arrays of a call before it is done. Wait for each request, from any thread; a
+    request that is dropped without a wait gives a ResourceWarning.
+    """
+
+    _handle: Optional[int] = None  # the library's request; None: freed
+    _keeps_handle = False  # whether a wait leaves the library's request
+
+    def __init__(self, made: Prepared, handle: int, comm: Communicator,
+                 name: Optional[str]) -> None:
+        """For the package's own use."""
+        self._made = made
+        self._size = comm.size
+        self._lock = threading.Lock()  # one thread at a time waits or tests
+        self._error: Optional[BaseException] = None
+        self.name = name
+        """The name of the call."""
+        self._handle = handle
+
+    def wait(self, timeout: Optional[float] = None, stream: Any = None) -> Any:
+        """Wait until the call is done, and return its result.
+
+        timeout  seconds; TimeoutError after it: the call continues, and the wait may be repeated.
+                 None: until the library's own deadline (TUTTI_TIMEOUT), which ends the communicator
+        stream   a CUDA stream: wait only until the work is queued on the device; later work in the
+                 stream sees the result
+
+        Raises the error with which the call ended. A second wait returns the same result, or raises
+        the same error.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        wait_ms = milliseconds(timeout)
+        if not self._lock.acquire(timeout=-1 if end is None else min(wait_ms / 1000, 1e6)):
+            raise _lib.TimeoutError("request %r: another thread waits for it" % self.name)
+        try:
+            if self._handle is not None:
+                self._wait(wait_ms, end, stream)
+            if self._error is not None:
+                raise self._error
+            return self._made.result
+        finally:
+            self._lock.release()
+
+    def result(self, timeout: Optional[float] = None) -> Any:
+        """The same as wait()."""
+        return self.wait(timeout)
+
+    def test(self) -> bool:
+        """Whether the call is done, with a result or an error. Never blocks, and never raises the
+        call's error, which wait() does."""
+        if self._handle is None:
+            return True
+        if not self._lock.acquire(blocking=False):
+            return False  # another thread waits for it
+        try:
+            return self._handle is None or self._is_done()
+        finally:
+            self._lock.release()
+
+    def needs_buffer(self) -> bool:
+        """For the package's own use: whether the counts are still unknown."""
+        return self._handle is not None and self._made.receive is not None
+
+    def _is_done(self) -> bool:
+        if self._made.receive is not None:
+            _give_buffer(self._handle, self._made, self._size, 0)
+        done = _lib.c_int(0)
+        status = lib.tutti_test(self._handle, byref(done))
+        if not done.value:
+            check(status)
+        return bool(done.value)
+
+    def _wait(self, wait_ms: int, end: Optional[float], stream: Any) -> None:
+        if self._made.receive is not None:
+            status = _give_buffer(self._handle, self._made, self._size, wait_ms)
+            if status == _lib.TIMEOUT and wait_ms >= 0:
+                check(status)
+            wait_ms = wait_ms if end is None else milliseconds(max(0, end - time.monotonic()))
+        if stream is None:
+            status = lib.tutti_wait(self._handle, wait_ms)
+        else:
+            status = lib.tutti_cuda_wait(self._handle, wait_ms, stream_pointer(stream))
+        if status == _lib.OK:
+            self._end(None)
+            return
+        error = _lib.error_of(status)
+        if self._was_freed(status):
+            self._end(error)
+        else:
+            raise error
+
+    def _was_freed(self, status: int) -> bool:
+        """Whether a wait that returned an error has freed the request; else it continues."""
+        if status not in (_lib.TIMEOUT, _lib.INVALID_ARGUMENT, _lib.UNSUPPORTED):
+            return True
+        done = _lib.c_int(0)
+        return bool(lib.tutti_test(self._handle, byref(done)) == _lib.INVALID_ARGUMENT)
+
+    def _end(self, error: Optional[BaseException]) -> None:
+        """The library has freed the request."""
+        self._handle = None
+        self._error = error
+        self._made.keep = ()
+        self._raise_of_op()
+
+    def _raise_of_op(self) -> None:
+        if self._made.op is not None and self._error is None:
+            try:
+                self._made.op.raise_error()
+            except BaseException as error:
+                self._error = error
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            warnings.warn("request %r was dropped without a wait" % self.name, ResourceWarning,
+                          source=self)
+            _dropped.append((self._handle, self._made, self._size, self._keeps_handle))
+
+    def __repr__(self) -> str:
+        state = "done" if self._handle is None else "started"
+        return "<tutti.%s %r of %s, %s>" % (type(self).__name__, self.name, self._made.kind, state)
+
+
+def _give_buffer(handle: Optional[int], made: Prepared, size: int, wait_ms: int) -> int:
+    """Give a request its buffer as soon as the counts are known. Returns the status of the wait for
+    them."""
+    counts = np.empty(size, np.uintp)
+    status = lib.tutti_request_recvcounts(handle, wait_ms, counts.__array_interface__["data"][0])
+    if status == _lib.OK and made.receive is not None:
+        check(lib.tutti_request_receive(handle, made.receive(counts), None))
+        made.receive = None
+    return int(status)
+
+
+_dropped: List[Tuple[int, Prepared, int, bool]] = []
+
+
+def free_dropped(_comm: Any = None) -> None:
+    """Free the dropped requests that are done, and their arrays."""
+    if not _dropped:
+        return
+    requests, _dropped[:] = list(_dropped), []
+    for handle, made, size, keeps_handle in requests:
+        if made.receive is not None:
+            _give_buffer(handle, made, size, 0)
+        done = _lib.c_int(0)
+        lib.tutti_test(handle, byref(done))
+        if done.value:
+            lib.tutti_wait(handle, 0)
+            if keeps_handle:
+                lib.tutti_request_free(handle)
+        else:
+            _dropped.append((handle, made, size, keeps_handle))
+
+
+_world.on_end.append(free_dropped)
+
+
+# ---- several requests ----
+
+def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> List[Any]:
+    """Wait for all requests, and return the list of their results.
+
+    timeout  seconds for all of them; None: the library's own deadline
+
+    Raises the first error after the wait for all others. TimeoutError: some continue.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    results: List[Any] = []
+    first: Optional[BaseException] = None
+    for request in requests:
+        try:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            results.append(request.wait(left))
+        except TuttiError as error:
+            first = first or error
+    if first is not None:
+        raise first
+    return results
+
+
+def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> int:
+    """Wait until one of the requests is done, and return its index. Its wait() then returns its
+    result at once, or raises its error.
+
+    timeout  seconds; TimeoutError after it. None: until the library's own deadline; without a limit
+             while the counts of an alltoallv or allgatherv are not known yet
+    """
+    if not requests:
+        raise ValueError("wait_any: there are no requests")
+    end = None if timeout is None else time.monotonic() + timeout
+    wait_ms = milliseconds(timeout)
+    while True:
+        for index, request in enumerate(requests):
+            if request.test():
+                return index
+        if any(request.needs_buffer() for request in requests):
+            wait_ms = 2  # then look again whether the counts have come
+        elif end is not None:
+            wait_ms = milliseconds(max(0.0, end - time.monotonic()))
+        done = _wait_any(requests, wait_ms)
+        if done is not None:
+            return done
+        if end is not None and time.monotonic() >= end:
+            raise _lib.TimeoutError("none of %d requests was done after %g s"
+                                    % (len(requests), timeout or 0))
+
+
+def _wait_any(requests: Sequence[Request], wait_ms: int) -> Optional[int]:
+    """The index of a request that is done, or None after the timeout."""
+    unique = list({id(request): request for request in requests}.values())
+    locked = sorted(unique, key=id)  # in one order in all threads
+    for request in locked:
+        request._lock.acquire()
+    try:
+        for request in unique:
+            if request._handle is None:  # another thread has waited for it
+                return list(requests).index(request)
+        places = _lib.array_of(_lib.c_void_p, [request._handle for request in unique])
+        index = _lib.c_size_t(len(unique))
+        status = lib.tutti_wait_any(places, len(unique), wait_ms, byref(index))
+        if index.value == len(unique):
+            if status == _lib.TIMEOUT and wait_ms >= 0:
+                return None
+            check(status)
+        ended = unique[index.value]
+        ended._end(_lib.error_of(status) if status else None)
+        return list(requests).index(ended)
+    finally:
+        for request in locked:
+            request._lock.release()

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Asynchronous calls: requests and what keeps their arrays, several calls at once, persistent
+requests, joins."""
+
+import gc
+import threading
+import unittest
+import warnings
+import weakref
+
+import numpy as np
+
+import ranks
+import tutti
+from tutti import _requests
+
+
+class Held(np.ndarray):
+    """An array that a weak reference can watch."""
+
+
+class Asynchronous(unittest.TestCase):
+    def setUp(self) -> None:
+        self.world = tutti.world()
+        self.rank, self.size = self.world.rank, self.world.size
+        self.sum = float(sum(range(self.size)))
+
+    def test_all_kinds(self) -> None:
+        rank, size = self.rank, self.size
+        x = np.full(size, float(rank))
+        after, before = (rank + 1) % size, (rank - 1) % size
+        first = rank == 0
+        every = list(range(size))
+        ones = [1] * size
+        calls = {
+            "allreduce": ([x], [self.sum] * size),
+            "reduce": ([x], [self.sum] * size if first else None),
+            "broadcast": ([x.copy()], [0.0] * size),
+            "reduce_scatter": ([x], [self.sum]),
+            "reduce_scatterv": ([x, ones], [self.sum]),
+            "allgather": ([x[:1]], every),
+            "allgatherv": ([x[:1], ones], every),
+            "gather": ([x[:1]], every if first else None),
+            "gatherv": ([x[:1], ones], every if first else None),
+            "scatter": ([x, 0, np.empty(1)], [0.0]),
+            "scatterv": ([x, ones, None, 0, np.empty(1)], [0.0]),
+            "alltoall": ([x], every),
+            "alltoallv": ([x, ones, ones], every),
+            "scan": ([x], [float(sum(range(rank + 1)))] * size),
+            "exscan": ([x], None if first else [float(sum(range(rank)))] * size),
+            "barrier": ([], None),
+            "sendrecv": ([x, after, np.empty(size), before], [float(before)] * size),
+        }
+        if size == 1:
+            del calls["sendrecv"]  # no rank sends to itself
+        names = sorted(calls, reverse=rank % 2 == 1)  # in different orders
+        started = {name: getattr(tutti, name + "_async")(name, *calls[name][0])
+                   for name in names}
+        for name in calls:
+            with self.subTest(name):
+                seen, wanted = started[name].wait(), calls[name][1]
+                self.assertEqual(None if seen is None else seen.tolist(), wanted)
+        described = [tutti.Call(name, name, *calls[name][0]) for name in sorted(calls)]
+        for call, seen in zip(described, tutti.wait_all(tutti.submit(described))):
+            with self.subTest("submitted " + call.kind):
+                wanted = calls[call.kind][1]
+                self.assertEqual(None if seen is None else seen.tolist(), wanted)
+
+    def test_messages(self) -> None:
+        if self.rank == 0 and self.size > 1:
+            tutti.send_async("m", np.arange(3), 1).wait()
+        elif self.rank == 1:
+            out = np.zeros(3, int)
+            self.assertIs(tutti.recv_async("m", out, 0).wait(), out)
+            self.assertEqual(out.tolist(), [0, 1, 2])
+
+    def test_unknown_counts(self) -> None:
+        mine = np.full((self.rank, 2), self.rank)
+        request = tutti.allgatherv_async("v", mine)
+        while not request.test():
+            pass
+        wanted = [[rank] * 2 for rank in range(self.size) for _ in range(rank)]
+        self.assertEqual(request.wait().tolist(), wanted)
+        self.assertEqual(tutti.allgatherv_async("w", mine).wait(60).tolist(), wanted)
+        counts = [self.rank + 1] * self.size
+        x = np.repeat(self.rank, sum(counts))
+        got = tutti.alltoallv_async("t", x, counts)
+        wanted = [rank for rank in range(self.size) for _ in range(rank + 1)]
+        self.assertEqual(tutti.wait_any([got]), 0)
+        self.assertEqual(got.wait().tolist(), wanted)
+        with self.assertRaisesRegex(ValueError, "counts"):
+            tutti.alltoallv_async("t", x, counts, out=np.empty(9, int))
+
+    def test_request(self) -> None:
+        x = np.full(3, float(self.rank))
+        request = tutti.allreduce_async("a", x, out=x)
+        self.assertIs(request.wait(), x)
+        self.assertIs(request.result(), x)
+        self.assertTrue(request.test())
+        self.assertEqual((request.name, x.tolist()), ("a", [self.sum] * 3))
+        self.assertIn("'a' of allreduce, done", repr(request))
+
+    def test_timeout_continues(self) -> None:
+        if self.size == 1:
+            return
+        x = np.full(3, float(self.rank))
+        if self.rank == 0:
+            request = tutti.allreduce_async("late", x)
+            with self.assertRaises(tutti.TimeoutError):
+                request.wait(0.01)
+            with self.assertRaises(TimeoutError):  # Python's own
+                request.wait(0)
+            with self.assertRaises(tutti.TimeoutError):
+                tutti.wait_any([request], 0.01)
+            with self.assertRaises(tutti.TimeoutError):
+                tutti.wait_all([request], 0.01)
+            self.assertFalse(request.test())
+            tutti.barrier()
+        else:
+            tutti.barrier()
+            request = tutti.allreduce_async("late", x)
+        self.assertEqual(request.wait().tolist(), [self.sum] * 3)
+
+    def test_counts_time_out(self) -> None:
+        if self.size == 1:
+            return
+        if self.rank == 0:
+            request = tutti.allgatherv_async("later", np.ones(2))
+            with self.assertRaises(tutti.TimeoutError):
+                request.wait(0.01)
+            self.assertFalse(request.test())
+            with self.assertRaises(tutti.TimeoutError):
+                tutti.wait_any([request], 0.02)
+        tutti.barrier()
+        if self.rank != 0:
+            request = tutti.allgatherv_async("later", np.ones(2))
+        self.assertEqual(request.wait().shape, (2 * self.size,))
+
+    def test_arrays_live(self) -> None:
+        """The program's references are gone; the request has its own until the call is done."""
+        if self.size == 1:
+            return
+        x = np.ones(1000).view(Held)
+        watch = weakref.ref(x)
+        if self.rank == 0:
+            request = tutti.allreduce_async("kept", x)
+            del x
+            gc.collect()
+            self.assertIsNotNone(watch())
+            tutti.barrier()
+        else:
+            tutti.barrier()
+            request = tutti.allreduce_async("kept", x)
+            del x
+        self.assertEqual(request.wait()[999], self.size)
+        gc.collect()
+        self.assertIsNone(watch())
+
+    def test_dropped(self) -> None:
+        """A request that is dropped keeps its arrays until it is done, and is freed later."""
+        if self.size == 1:
+            return
+        x = np.ones(1000).view(Held)
+        watch = weakref.ref(x)
+        if self.rank != 0:
+            tutti.barrier()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            tutti.allreduce_async("dropped", x)
+        self.assertEqual([warning.category for warning in seen], [ResourceWarning])
+        del x, seen
+        gc.collect()
+        if self.rank == 0:
+            self.assertIsNotNone(watch())
+            tutti.barrier()
+        tutti.allreduce_async("next", np.ones(1)).wait()
+        while _requests._dropped:
+            _requests.free_dropped()
+        self.assertIsNone(watch())
+
+    def test_submit_is_all_or_nothing(self) -> None:
+        x = np.ones(3)
+        with self.assertRaisesRegex(ValueError, "allreduce: op"):
+            tutti.submit([tutti.Call("barrier", "b"), tutti.Call("allreduce", "x", x, "no")])
+        with self.assertRaises(tutti.InvalidArgumentError):
+            tutti.submit([tutti.Call("barrier", "b"), tutti.Call("barrier", "b")])
+        with self.assertRaisesRegex(ValueError, "kind"):
+            tutti.Call("reduces", "x")
+        with self.assertRaises(TypeError):
+            tutti.submit([tutti.Call("barrier", "b", 1, 2)])
+        self.assertEqual(tutti.submit([]), [])
+        tutti.wait_all(tutti.submit([tutti.Call("barrier", "b")]))
+
+    def test_factors(self) -> None:
+        x = np.full(2, float(self.rank))
+        seen = tutti.allreduce_async("f", x, prescale=2.0, postscale=3.0).wait()
+        self.assertEqual(seen.tolist(), [6 * self.sum] * 2)
+        calls = [tutti.Call("reduce_scatter", "g", np.ones(self.size), prescale=5.0)]
+        self.assertEqual(tutti.submit(calls)[0].wait().tolist(), [5.0 * self.size])
+        with self.assertRaisesRegex(ValueError, "prescale"):
+            tutti.allreduce_async("f", x, prescale=0.0)
+
+    def test_any(self) -> None:
+        requests = [tutti.allreduce_async("n%d" % i, np.full(2, float(i))) for i in range(5)]
+        left = dict(enumerate(requests))
+        while left:
+            keys = list(left)
+            key = keys[tutti.wait_any([left[k] for k in keys])]
+            self.assertEqual(left.pop(key).wait().tolist(), [float(key * self.size)] * 2)
+        self.assertEqual(tutti.wait_any([requests[0], requests[0]]), 0)
+        with self.assertRaises(ValueError):
+            tutti.wait_any([])
+
+    def test_persistent(self) -> None:
+        x = np.zeros(4)
+        with tutti.persistent(tutti.Call("allreduce", "p", x, out=x)) as step:
+            self.assertTrue(step.test())
+            with self.assertRaises(tutti.InvalidArgumentError):
+                step.wait()
+            for turn in range(5):
+                x[:] = turn
+                self.assertIs(step.start(), step)
+                self.assertIs(step.wait(), x)
+                self.assertEqual(x.tolist(), [float(turn * self.size)] * 4)
+            with self.assertRaises(tutti.InvalidArgumentError):
+                step.wait()
+            step.start()
+            with self.assertRaises(tutti.InvalidArgumentError):
+                step.start()
+            self.assertEqual(tutti.wait_any([step]), 0)
+        with self.assertRaises(tutti.InvalidArgumentError):
+            step.start()
+        with self.assertRaisesRegex(ValueError, "counts"):
+            tutti.persistent(tutti.Call("allgatherv", "q", x))
+
+    def test_persistent_dropped(self) -> None:
+        step = tutti.persistent(tutti.Call("barrier", "d"))
+        step.start().wait()
+        del step
+        step = tutti.persistent(tutti.Call("barrier", "d")).start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            del step
+        tutti.barrier_async("e").wait()
+        while _requests._dropped:
+            _requests.free_dropped()
+
+    def test_threads(self) -> None:
+        """Threads submit and wait at the same time, and share a request."""
+        seen = {}
+        shared = tutti.allreduce_async("shared", np.ones(2))
+
+        def work(i: int) -> None:
+            for turn in range(20):
+                name = "thread %d, %d" % (i, turn)
+                seen[name] = tutti.allreduce_async(name, np.full(3, float(i + turn))).wait()[2]
+            seen[i] = shared.wait()[0]
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([seen[i] for i in range(4)], [self.size] * 4)
+        for i in range(4):
+            for turn in range(20):
+                self.assertEqual(seen["thread %d, %d" % (i, turn)], self.size * (i + turn))
+
+    def test_user_operation(self) -> None:
+        """The library's thread may run it, while this thread computes with the GIL."""
+        op = tutti.create_op(lambda left, right: np.hypot(left, right))
+        request = tutti.allreduce_async("hypot", np.array([3.0, 4.0]), op)
+        while not request.test():
+            sum(range(1000))
+        wanted = np.array([3.0, 4.0]) * np.sqrt(self.size)
+        np.testing.assert_allclose(request.wait(), wanted)
+        op.free()
+
+    def test_mismatch(self) -> None:
+        if self.size == 1:
+            return
+        request = tutti.allreduce_async("odd", np.ones(3 + self.rank))
+        with self.assertRaisesRegex(tutti.MismatchError, "odd.*3 elements.*[45] elements"):
+            request.wait()
+        with self.assertRaises(tutti.MismatchError) as again:
+            request.wait()
+        self.assertEqual(again.exception.status, 2)
+        good = tutti.allreduce_async("odd", np.ones(3))
+        bad = tutti.allreduce_async("even", np.ones(3, "f4" if self.rank else "f8"))
+        with self.assertRaisesRegex(tutti.MismatchError, "even"):
+            tutti.wait_all([bad, good])
+        self.assertEqual(good.wait().tolist(), [float(self.size)] * 3)
+        self.assertIsNone(self.world.error)
+
+    def test_names(self) -> None:
+        with self.assertRaises(tutti.InvalidArgumentError):
+            tutti.barrier_async("")
+        with self.assertRaises(tutti.InvalidArgumentError):
+            tutti.barrier_async("x" * 256)
+        with self.assertRaisesRegex(TypeError, "name"):
+            tutti.barrier_async(5)
+        tutti.barrier_async("h\u00e9, \u6771\u4eac").wait()
+
+    def test_z_join(self) -> None:
+        for turn in range(self.rank):
+            seen = tutti.allreduce_async("batch", np.ones(2)).wait()
+            self.assertEqual(seen.tolist(), [float(self.size - 1 - turn)] * 2)
+        self.assertEqual(tutti.join(), self.size - 1)
+
+
+if __name__ == "__main__":
+    ranks.main((1, 2, 3), before=tutti.init)

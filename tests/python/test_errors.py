@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Failures: what each rank is told, and how its process ends."""
+
+import os
+import sys
+import time
+import unittest
+
+import numpy as np
+
+import ranks
+import tutti
+
+CASE = "TUTTI_TEST_CASE"
+
+
+def uncaught() -> None:
+    world = tutti.init()
+    if world.rank == 1:
+        raise ValueError("no more data")
+    tutti.allreduce(np.ones(3))
+
+
+def in_a_block() -> None:
+    try:
+        with tutti.init() as world:
+            if world.rank == 1:
+                raise ValueError("no more data")
+            tutti.allreduce(np.ones(3))
+    except (ValueError, tutti.PeerLostError) as error:
+        print("%s: %s; world: %s" % (type(error).__name__, error, tutti.is_initialized()))
+
+
+def dies() -> None:
+    world = tutti.init()
+    tutti.barrier()
+    if world.rank == 1:
+        os._exit(3)
+    try:
+        tutti.allreduce_async("gradient", np.ones(3)).wait()
+    except tutti.PeerLostError as error:
+        assert error.status == 3
+        print(error)
+        print(type(world.error).__name__)
+        tutti.finalize()
+
+
+def leaves() -> None:
+    world = tutti.init()
+    tutti.barrier()
+    if world.rank == 1:
+        tutti.finalize()
+        return
+    try:
+        tutti.allreduce(np.ones(3))
+    except tutti.ShutdownError as error:
+        print(error)
+
+
+def late() -> None:
+    world = tutti.init()
+    if world.rank == 1:
+        while world.error is None:
+            time.sleep(0.01)
+        print(type(world.error).__name__)
+        return
+    try:
+        tutti.allreduce_async("gradient", np.ones(3)).wait()
+    except TimeoutError as error:  # Python's own
+        print("%s: %s" % (type(error).__name__, error))
+
+
+def aborts() -> None:
+    world = tutti.init()
+    half = world.split()
+    if world.rank == 1:
+        half.abort("the disk is full")
+    else:
+        try:
+            tutti.barrier(half)
+        except tutti.PeerLostError as error:
+            print(error)
+    tutti.barrier()
+    half.free()
+
+
+def leaves_requests() -> None:
+    """The process ends with a request, an array and a group of the library's."""
+    world = tutti.init()
+    group = world.split()  # noqa: F841
+    memory = tutti.mem_alloc(1000)
+    kept = tutti.allreduce_async("kept", memory)  # noqa: F841
+    step = tutti.persistent(tutti.Call("barrier", "step"))  # noqa: F841
+    if world.rank == 0:
+        tutti.allreduce_async("only rank 0", np.ones(1000))
+    tutti.barrier()
+    print("end")
+
+
+def mismatch() -> None:
+    world = tutti.init()
+    x = np.ones(3 + world.rank)
+    try:
+        tutti.allreduce(x, out=x)
+    except tutti.MismatchError as error:
+        print(error)
+    assert x.tolist() == [1.0] * (3 + world.rank)
+    assert tutti.allreduce(1) == world.size
+    try:
+        tutti.allreduce(np.ones(3, "f4" if world.rank else "f8"))
+    except tutti.TuttiError as error:
+        print(error)
+    assert tutti.allreduce(1) == world.size
+
+
+def life() -> None:
+    """Before, during and after the world."""
+    for call in (tutti.world, tutti.barrier, lambda: tutti.allreduce(1.0)):
+        try:
+            call()
+        except tutti.InvalidArgumentError as error:
+            assert "tutti.init()" in str(error), error
+        else:
+            raise AssertionError("no error")
+    assert not tutti.is_initialized()
+    for _ in range(2):
+        world = tutti.init()
+        assert tutti.world() is world and tutti.is_initialized()
+        try:
+            tutti.init()
+        except tutti.InvalidArgumentError as error:
+            assert "already" in str(error), error
+        else:
+            raise AssertionError("no error")
+        group = world.split()
+        world.free()
+        assert not tutti.is_initialized()
+        for comm in (world, group):
+            try:
+                tutti.barrier(comm)
+            except tutti.InvalidArgumentError:
+                pass
+            else:
+                raise AssertionError("no error")
+    tutti.finalize()  # nothing to end
+    print("end")
+
+
+class Errors(unittest.TestCase):
+    def job(self, case, size=2, **more):
+        """Run one of the functions above on `size` ranks."""
+        return ranks.run_script(__file__, size, dict({CASE: case.__name__}, **more))
+
+    def succeeds(self, case, size=2, **more):
+        results = self.job(case, size, **more)
+        for status, output in results:
+            self.assertEqual(status, 0, output)
+        return [output for _, output in results]
+
+    def test_uncaught(self) -> None:
+        (status, seen), (other, raised) = self.job(uncaught)
+        self.assertEqual((status, other), (1, 1))
+        self.assertIn("PeerLostError", seen)
+        self.assertIn("ValueError: no more data", seen)
+        self.assertIn("rank 1", seen)
+        self.assertIn("ValueError: no more data", raised)
+
+    def test_in_a_block(self) -> None:
+        first, second = self.succeeds(in_a_block)
+        self.assertIn("PeerLostError: ", first)
+        self.assertIn("ValueError: no more data; world: False", first)
+        self.assertIn("ValueError: no more data; world: False", second)
+
+    def test_dies(self) -> None:
+        (status, seen), (other, _) = self.job(dies)
+        self.assertEqual((status, other), (0, 3), seen)
+        self.assertIn("rank 1", seen)
+        self.assertIn("PeerLostError", seen)
+
+    def test_leaves(self) -> None:
+        self.assertIn("rank 1", self.succeeds(leaves)[0])
+
+    def test_late(self) -> None:
+        first, second = self.succeeds(late, TUTTI_TIMEOUT="1")
+        self.assertIn("TimeoutError: ", first)
+        self.assertIn("gradient", first)
+        self.assertIn("Error", second)
+
+    def test_aborts(self) -> None:
+        self.assertIn("the disk is full", self.succeeds(aborts)[0])
+
+    def test_leaves_requests(self) -> None:
+        for output in self.succeeds(leaves_requests):
+            self.assertIn("end", output)
+            self.assertNotIn("Traceback", output)
+
+    def test_mismatch(self) -> None:
+        for output in self.succeeds(mismatch, 3):
+            self.assertRegex(output, "3 elements of float64, sum; rank [12] has an allreduce of")
+            self.assertRegex(output, "float32")
+
+    def test_life(self) -> None:
+        for size in (1, 2):
+            self.assertIn("end", self.succeeds(life, size)[0])
+
+
+if __name__ == "__main__":
+    if CASE in os.environ:
+        globals()[os.environ[CASE]]()
+        sys.exit()
+    unittest.main()
