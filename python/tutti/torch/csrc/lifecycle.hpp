@@ -65,10 +65,10 @@ struct StoreAdapter {
  * A name that no earlier group has used in this store: torch repeats its prefixes after
  * destroy_process_group. Each rank counts its own attempts, so the n-th of all ranks meet.
  */
-inline std::string unique_prefix(c10d::Store &store, int rank)
+inline std::string unique_prefix(c10d::Store &store, int rank, const std::string &name)
 {
     int64_t generation = store.add(c10::str("tutti/generation/", rank), 1);
-    return c10::str("tutti/", generation);
+    return c10::str(name.empty() ? "world" : name, "#", generation);
 }
 
 inline void connect(Group &group, StoreAdapter &adapter)
@@ -106,7 +106,7 @@ inline TuttiBackend::TuttiBackend(const StorePtr &store, int rank, int size, mil
     group_->size = size;
     group_->label = name.empty() ? "tutti" : "tutti: group " + name;
     group_->timeout_ms = static_cast<int>(std::min<int64_t>(timeout.count(), INT32_MAX));
-    StoreAdapter adapter(store, unique_prefix(*store, rank));
+    StoreAdapter adapter(store, unique_prefix(*store, rank, name));
     connect(*group_, adapter);
     prefix_ = adapter.prefix;
     messages_ = std::make_shared<Messages>(group_);
