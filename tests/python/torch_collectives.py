@@ -35,7 +35,7 @@ def layout(t: torch.Tensor, dice: random.Random) -> torch.Tensor:
     """The same values, perhaps not contiguous."""
     way = dice.randrange(4)
     if way == 0 and t.dim() >= 2:
-        return t.transpose(0, 1).contiguous().transpose(0, 1)
+        return t.clone().transpose(0, 1).contiguous().transpose(0, 1)
     if way == 1 and t.dim() >= 1:
         wide = torch.zeros(list(t.shape[:-1]) + [t.shape[-1] * 2 + 1], dtype=t.dtype)
         wide[..., 1::2] = t
@@ -210,7 +210,8 @@ def test_even_all_to_all(rank: int, size: int) -> None:
     dist.all_to_all_single(output, torch.arange(3.0 * size) + 100 * rank, sizes, sizes)
     want = torch.cat([torch.arange(3.0) + 3 * rank + 100 * r for r in range(size)])
     same(output, want, rank)
-    words(lambda: dist.all_to_all_single(output, torch.zeros(3 * size), [1] * size, None), "1")
+    words(lambda: dist.all_to_all_single(output, torch.zeros(3 * size), [1] * size, None),
+          "output", str(3 * size))
     dist.destroy_process_group()
 
 
@@ -271,7 +272,7 @@ def test_refused(rank: int, size: int) -> None:
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.MAX
     words(lambda: group.allreduce([complex_], options).wait(), "complex")
-    words(lambda: dist.all_reduce(torch.ones(2).to_sparse()), "layout" if size else "")
+    words(lambda: dist.all_reduce(torch.ones(2).to_sparse()), "sparse")
     words(lambda: dist.all_gather([torch.ones(3)] * size, torch.ones(2)), "3", "2")
     words(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND))
     words(lambda: group.send([torch.ones(1)], size + 3, 0), "rank %d" % (size + 3))

@@ -25,6 +25,7 @@ except ImportError as error:
     MISSING = str(error)
 
 SECONDS = 120  # for one job; a limit for hanging ranks only
+_listener = _port = -1  # of the store of the job that runs
 Result = Tuple[int, str]  # status as of waitpid, and the traceback
 
 
@@ -35,16 +36,15 @@ def use_tutti() -> None:
         tutti.torch.register()
 
 
-def free_port() -> int:
-    """A port that nobody listens at now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def init(backend: str = "tutti", seconds: float = 60, **more: Any) -> None:
-    """init_process_group by env://."""
-    dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **more)
+    """init_process_group. The ranks meet by a store whose port is already bound, so that no other
+    program can take it in between."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.TCPStore("127.0.0.1", _port, size, rank == 0, timedelta(seconds=seconds),
+                          master_listen_fd=_listener if rank == 0 else None,
+                          wait_for_workers=False)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size,
+                            timeout=timedelta(seconds=seconds), **more)
 
 
 def _child(function: Callable[..., None], rank: int, size: int, environment: Dict[str, str],
@@ -69,16 +69,21 @@ def _child(function: Callable[..., None], rank: int, size: int, environment: Dic
 def start(function: Callable[..., None], size: int,
           environment: Optional[Dict[str, str]] = None) -> List[Tuple[int, int]]:
     """Fork the ranks. Returns process id and pipe of each."""
-    environment = dict(environment or {}, MASTER_PORT=str(free_port()))
+    global _listener, _port
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(64)
+    _listener, _port = listener.fileno(), int(listener.getsockname()[1])
     ranks = []
     for rank in range(size):
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(reader)
-            _child(function, rank, size, environment, writer)
+            _child(function, rank, size, environment or {}, writer)
         os.close(writer)
         ranks.append((pid, reader))
+    listener.close()
     return ranks
 
 

@@ -6,7 +6,9 @@ It is a subclass of ProcessGroup, which torch uses instead of its own: the one f
 versions from 2.5 on know.
 """
 
+import sys
 import threading
+import time
 from ctypes import byref, c_void_p, pointer
 from datetime import timedelta
 from typing import Any, List, Optional, Sequence
@@ -42,6 +44,8 @@ def _store_of(store: Any, prefix: str) -> _lib.Store:
 
 class PythonGroup(Exchanges, dist.ProcessGroup):
     """The communicator of one group; its methods are those that torch calls."""
+
+    _in_vain = -1000.0  # when a goodbye was not answered
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
         super().__init__(rank, size)
@@ -138,8 +142,28 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         """Free the communicator. Local."""
         comm, self.comm = self.comm, None
         if comm is not None:
+            self._drain()
+            self._say_goodbye(comm)
             _lib.lib.tutti_comm_free(comm)
             self._messages.close()
+
+    def _drain(self) -> None:
+        """Wait for what this rank has submitted, as csrc/work.hpp does: peers need it for that."""
+        end = time.monotonic() + 5
+        with self._lock:
+            works = list(self._works)
+        for work in works:
+            work._take(max(0, int((end - time.monotonic()) * 1000)))
+
+    def _say_goodbye(self, comm: int) -> None:
+        """Wait for the other ranks to leave, for a short time: see csrc/work.hpp."""
+        if self._size == 1 or time.monotonic() - PythonGroup._in_vain < 10:
+            return
+        call, place = _lib.Call(kind=_lib.CALL_KINDS["barrier"], name=b"goodbye"), c_void_p()
+        if _lib.lib.tutti_submit(byref(call), 1, comm, byref(place)):
+            return
+        if _lib.lib.tutti_wait(place.value, 2000) == _lib.TIMEOUT:
+            PythonGroup._in_vain = time.monotonic()
 
     def abort(self) -> None:
         """End the communicator on all ranks."""
@@ -148,7 +172,10 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
 
     def __del__(self) -> None:
         try:
-            self.shutdown()
+            if sys.is_finalizing():  # perhaps by an error: no goodbye
+                _lib.lib.tutti_comm_free(self.comm)
+            else:
+                self.shutdown()
         except Exception:  # the interpreter may be ending
             pass
 

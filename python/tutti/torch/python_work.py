@@ -90,6 +90,9 @@ class Calls:
 
     def check(self, t: torch.Tensor) -> None:
         """Refuse a tensor that cannot be passed."""
+        if t.is_sparse:
+            raise NotImplementedError("tutti: sparse tensors are not supported; use a dense one "
+                                      "(sparse=False)")
         if t.layout != torch.strided:
             raise NotImplementedError("tutti: %s: tensors of layout %s are not supported; use a "
                                       "dense tensor" % (self.what, t.layout))

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 
@@ -24,10 +26,15 @@ struct Group {
     std::string label;     /* in front of each error */
     int rank = 0, size = 1;
     std::atomic<int> timeout_ms{ 0 };
+    tutti_request_t *goodbye = nullptr; /* a last barrier that has not ended */
 
-    std::mutex mutex; /* protects the list: see work.hpp */
-    std::vector<c10::intrusive_ptr<TuttiWork>> finished;
+    std::mutex mutex; /* protects all below */
+    std::condition_variable ended;
+    size_t pending = 0;                                  /* Work that others may need this rank for */
+    std::vector<c10::intrusive_ptr<TuttiWork>> finished; /* see work.hpp */
 
+    void drain();
+    void say_goodbye();
     void close();
     void reap();
     c10::intrusive_ptr<TuttiWork> take(const TuttiWork *work);

@@ -4,7 +4,15 @@
  */
 #pragma once
 
+#include <pybind11/pybind11.h>
+
 #include "exchanges.hpp"
+
+#if PY_VERSION_HEX >= 0x030d0000
+#define TUTTI_TORCH_PYTHON_ENDS Py_IsFinalizing
+#else
+#define TUTTI_TORCH_PYTHON_ENDS _Py_IsFinalizing
+#endif
 
 namespace tutti_torch {
 
@@ -116,14 +124,31 @@ inline TuttiBackend::TuttiBackend(const StorePtr &store, int rank, int size, mil
 
 inline void TuttiBackend::shutdown()
 {
+    if (group_->comm != nullptr) {
+        group_->drain();
+        group_->say_goodbye();
+    }
     group_->close();
     if (messages_)
         messages_->close();
 }
 
+/*
+ * torch 2.5 destroys a group by dropping it. But if Python is ending, the program has not destroyed
+ * its groups, perhaps because of an error: then no goodbye.
+ */
 inline TuttiBackend::~TuttiBackend()
 {
-    shutdown();
+    bool is_ending = !Py_IsInitialized() || TUTTI_TORCH_PYTHON_ENDS();
+
+    if (!is_ending && PyGILState_Check()) {
+        pybind11::gil_scoped_release release;
+        shutdown();
+    } else if (!is_ending) {
+        shutdown();
+    }
+    group_->close();
+    messages_->close();
 }
 
 inline void TuttiBackend::abort()

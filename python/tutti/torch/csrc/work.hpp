@@ -118,6 +118,7 @@ private:
     {
         bool pool;
         auto self = c10::intrusive_ptr<TuttiWork>::reclaim(this);
+        count_pending(-1);
         {
             std::lock_guard<std::mutex> lock(mutex_);
             done_ = true;
@@ -133,6 +134,17 @@ private:
             auto work = c10::intrusive_ptr<TuttiWork>::reclaim(raw);
             work->complete(-1);
         });
+    }
+
+    /* Receives posted for any source may never end, so they do not count. */
+    void count_pending(int change)
+    {
+        if (then_)
+            return;
+        std::lock_guard<std::mutex> lock(group_->mutex);
+        group_->pending += change;
+        if (group_->pending == 0)
+            group_->ended.notify_all();
     }
 
     bool claim(int limit_ms);
@@ -257,6 +269,7 @@ inline void TuttiWork::complete_in_pool()
         self->stream_ = guard.getStreamFromGlobalPool(*self->calls_.device());
         c10::StreamGuard in_stream(*self->stream_);
         self->complete(-1);
+        self->count_pending(-1);
     });
 }
 
@@ -270,17 +283,23 @@ inline void TuttiWork::submit(uint64_t sequence, int timeout_ms)
         future_ = new_future(calls_.device());
         refused_ = submit_calls(*group_, calls_, sequence, timeout_ms, nullptr, nullptr,
                                 requests_.data(), started);
-        check(started == 0 ? refused_ : TUTTI_OK, group_->label);
+        if (started == 0)
+            check(refused_, group_->label);
+        count_pending(1);
         refusal_ = refused_ != TUTTI_OK ? text_of(refused_, group_->label) : "";
         complete_in_pool();
         return;
     }
     left_ = count + 1;
     auto self = c10::intrusive_ptr<TuttiWork>::reclaim_copy(this);
+    count_pending(1);
     refused_ = submit_calls(*group_, calls_, sequence, timeout_ms, on_request, this,
                             requests_.data(), started);
-    if (started == 0)
-        check(refused_, group_->label);
+    if (started == 0 && refused_ != TUTTI_OK) {
+        std::string text = text_of(refused_, group_->label);
+        count_pending(-1);
+        std::rethrow_exception(error_of(refused_, text));
+    }
     if (refused_ != TUTTI_OK)
         refusal_ = text_of(refused_, group_->label);
     size_t over = count - started + 1;
@@ -294,6 +313,45 @@ inline Group::~Group()
     close();
 }
 
+/*
+ * Wait for what this rank has submitted: a peer's call needs this rank until both have ended, and a
+ * later barrier may have overtaken it. Not for ever, because a peer may never make its call.
+ */
+inline void Group::drain()
+{
+    std::unique_lock<std::mutex> lock(mutex);
+    ended.wait_for(lock, std::chrono::seconds(5), [this] { return pending == 0; });
+}
+
+/*
+ * Wait for the other ranks to leave as well: once one rank has left, the library takes no further
+ * requests, and the others may still have messages for each other. Not for long: a peer may be
+ * waiting for a call that this rank will never make. After one wait in vain, the next groups of
+ * this process do not wait.
+ */
+inline void Group::say_goodbye()
+{
+    static std::atomic<int64_t> in_vain{ INT64_MIN / 2 };
+    auto now = [] {
+        return std::chrono::duration_cast<milliseconds>(
+                   std::chrono::steady_clock::now().time_since_epoch())
+            .count();
+    };
+    tutti_call_t call = TUTTI_CALL_INIT;
+    tutti_request_t *request = nullptr;
+
+    if (size == 1 || now() - in_vain < 10000)
+        return;
+    call.kind = TUTTI_CALL_BARRIER;
+    call.name = "goodbye";
+    if (lib.submit(&call, 1, comm, &request) != TUTTI_OK)
+        return;
+    if (lib.wait(request, 2000) == TUTTI_ERR_TIMEOUT) {
+        in_vain = now();
+        goodbye = request; /* close() ends it */
+    }
+}
+
 inline void Group::close()
 {
     tutti_comm_t *closing = comm;
@@ -305,6 +363,9 @@ inline void Group::close()
         lib.finalize();
     else
         lib.comm_free(closing);
+    if (goodbye != nullptr)
+        (void)lib.wait(goodbye, -1);
+    goodbye = nullptr;
     reap();
 }
 
