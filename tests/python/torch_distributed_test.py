@@ -181,6 +181,9 @@ def main() -> int:
             gloo = in_process("gloo", size, arguments.only, [])
             names = [name for name, letter in gloo.items() if letter == "P"]
         mine = in_process(arguments.backend, size, arguments.only, names)
+        if not mine or arguments.compare and not names:
+            print("%d ranks: the suite did not run" % size)
+            bad += 1
         counts = {letter: list(mine.values()).count(letter) for letter in "PSFET"}
         print("%d ranks, %s: %s" % (size, arguments.backend, counts))
         if arguments.compare:

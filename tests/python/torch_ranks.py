@@ -36,14 +36,19 @@ def use_tutti() -> None:
         tutti.torch.register()
 
 
-def init(backend: str = "tutti", seconds: float = 60, **more: Any) -> None:
-    """init_process_group. The ranks meet by a store whose port is already bound, so that no other
-    program can take it in between."""
+def store(seconds: float = 60) -> Any:
+    """The store of the job; once in a rank. Its port was bound before the ranks were forked, so that
+    no other program can take it."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    store = dist.TCPStore("127.0.0.1", _port, size, rank == 0, timedelta(seconds=seconds),
-                          master_listen_fd=_listener if rank == 0 else None,
-                          wait_for_workers=False)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size,
+    return dist.TCPStore("127.0.0.1", _port, size, rank == 0, timedelta(seconds=seconds),
+                         master_listen_fd=_listener if rank == 0 else None,
+                         wait_for_workers=False)
+
+
+def init(backend: str = "tutti", seconds: float = 60, **more: Any) -> None:
+    """init_process_group over the store of the job."""
+    dist.init_process_group(backend, store=store(), rank=int(os.environ["RANK"]),
+                            world_size=int(os.environ["WORLD_SIZE"]),
                             timeout=timedelta(seconds=seconds), **more)
 
 
@@ -136,7 +141,8 @@ def temporary() -> str:
 
 def main(sizes: Iterable[int], backends: Iterable[str] = ("cpp", "python")) -> None:
     """Run the functions test_* of the calling script; arguments choose some by a part of the name.
-    A function may have an attribute `sizes` of its own."""
+    A function may have attributes `sizes` and `backends` of its own, and `fatal`: ranks that do not
+    end by themselves, or not with 0."""
     if MISSING:
         print("skipped: %s" % MISSING)
         sys.exit(77)
@@ -153,7 +159,10 @@ def main(sizes: Iterable[int], backends: Iterable[str] = ("cpp", "python")) -> N
         for backend in getattr(function, "backends", backends):
             for size in getattr(function, "sizes", sizes):
                 began = time.monotonic()
-                results = run(function, size, {"TORCH_TUTTI": backend})
+                ranks = start(function, size, {"TORCH_TUTTI": backend})
+                fatal = getattr(function, "fatal", ())  # ranks that do not end by themselves
+                results = finish([r for i, r in enumerate(ranks) if i not in fatal])
+                finish([r for i, r in enumerate(ranks) if i in fatal], 0)
                 bad = [rank for rank, (status, _) in enumerate(results) if status]
                 jobs += 1
                 failed += bool(bad)
