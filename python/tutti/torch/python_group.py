@@ -188,8 +188,8 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
                 self._works.remove(work)
 
     def submit(self, calls: Calls, timeout: Any = None) -> Any:
-        """Submit collectives as one submission group, and each message alone. Returns an array of
-        requests."""
+        """Submit collectives as one submission group, and each message alone; see csrc/group.hpp.
+        Returns the requests."""
         if self.comm is None:
             raise dist.DistBackendError("%s: the group was shut down" % self.label)
         limit = milliseconds(timeout)
@@ -199,9 +199,9 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
             with self._lock:
                 self._sequence += 1
                 number = self._sequence
-            for i, call in enumerate(collectives):
-                part = ".%d" % i if len(collectives) > 1 else ""
-                call.name = ("#%d%s" % (number, part)).encode()
+            for i, call in enumerate(collectives):  # one alone is matched by order, without a name
+                if len(collectives) > 1:
+                    call.name = ("#%d.%d" % (number, i)).encode()
         for call in calls.calls:
             if not call.options:
                 call.options = pointer(_lib.AsyncOptions())

@@ -227,7 +227,10 @@ inline WorkPtr TuttiBackend::start(c10d::OpType type, const char *title, Calls &
     }
     auto work = c10::make_intrusive<TuttiWork>(group_, type, title, std::move(calls),
                                                std::move(outputs));
-    work->submit(next_sequence(work->calls()), timeout_of(timeout));
+    /* With a deadline of its own, because nobody may be waiting in the library: the program may
+       hold the future only. */
+    int timeout_ms = timeout_of(timeout);
+    work->submit(next_sequence(work->calls()), timeout_ms ? timeout_ms : group_->timeout_ms.load());
     return work;
 }
 

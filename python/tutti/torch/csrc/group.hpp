@@ -22,7 +22,8 @@ class TuttiWork;
 
 struct Group {
     tutti_comm_t *comm = nullptr;
-    bool is_world = false; /* from tutti_init: an old library */
+    bool is_world = false;   /* from tutti_init: an old library */
+    bool is_ordered = false; /* the library matches calls without a name by order */
     std::string label;     /* in front of each error */
     int rank = 0, size = 1;
     std::atomic<int> timeout_ms{ 0 };
@@ -66,7 +67,9 @@ inline c10::Stream current_stream(const at::Device &device)
 
 /*
  * Submit the calls: collectives as one submission group, each message alone, because the ranks of a
- * coalesced block do not all have the same messages.
+ * coalesced block do not all have the same messages. A collective alone has no name: the library
+ * then matches it by order, and starts it without agreement. Coalesced ones have names, because
+ * only calls with names are fused.
  *
  * callback     of each request, or NULL
  * ret_request  [calls.size()] in the order of the calls, NULL for those that were not submitted
@@ -101,7 +104,7 @@ inline tutti_status_t submit_calls(Group &group, Calls &calls, uint64_t sequence
             name_collective(name, sequence, part++, parts);
             e.name = name;
         }
-        e.call.name = e.name.c_str();
+        e.call.name = parts == 1 && !e.is_message() && group.is_ordered ? nullptr : e.name.c_str();
         e.call.options = &e.options;
         e.call.sendcounts = e.sendcounts.empty() ? nullptr : e.sendcounts.data();
         e.call.recvcounts = e.recvcounts.empty() ? nullptr : e.recvcounts.data();

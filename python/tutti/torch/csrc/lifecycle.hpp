@@ -90,6 +90,7 @@ inline void connect(Group &group, StoreAdapter &adapter)
     if (lib.comm_connect != nullptr) {
         set_timeout(options, group.timeout_ms.load());
         status = lib.comm_connect(&options, &group.comm);
+        group.is_ordered = true;
     } else {
         TORCH_CHECK(lib.world() == nullptr, group.label,
                     ": this libtutti can make one group in a process (it has no "
