@@ -48,6 +48,8 @@ def prepare(backend: str, size: int) -> Any:
     from torch.testing._internal import common_distributed
     if backend == "tutti":
         torch_ranks.use_tutti()
+        from tutti.torch import build
+        build.build()
         features = common_distributed.DistTestCases.backend_feature
         for name in ("plugin", "ddp", "subgroup"):
             features.setdefault(name, set()).add("tutti")

@@ -26,6 +26,7 @@ from typing import List, Optional
 import torch
 
 from .. import _lib
+from . import origin
 
 MODULE = "_tutti_c10d"
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "csrc")
@@ -176,5 +177,6 @@ def load() -> ModuleType:
         except (OSError, ImportError) as error:
             raise BuildError(str(error)) from error
         module.open(_lib.lib.path)
+        origin.install(module)
         _module = module
     return _module

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _lib
-from . import python_messages
+from . import origin, python_messages
 from .python_exchanges import Exchanges
 from .python_work import (Calls, PythonWork, Tensors, element_of, error_of, is_number,
                           milliseconds)
@@ -196,12 +196,15 @@ class PythonGroup(Exchanges, dist.ProcessGroup):
         collectives = [c for c in calls.calls if c.kind not in python_messages.KINDS]
         messages = [c for c in calls.calls if c.kind in python_messages.KINDS]
         if collectives:
-            with self._lock:
-                self._sequence += 1
-                number = self._sequence
-            for i, call in enumerate(collectives):  # one alone is matched by order, without a name
-                if len(collectives) > 1:
-                    call.name = ("#%d.%d" % (number, i)).encode()
+            calls.name = origin.next_name()
+            if not calls.name:
+                with self._lock:
+                    self._sequence += 1
+                    calls.name = "#%d" % self._sequence
+            is_ordered = calls.name[0] == "#" and len(collectives) == 1
+            for i, call in enumerate(collectives):
+                part = ".%d" % i if len(collectives) > 1 else ""
+                call.name = None if is_ordered else (calls.name + part).encode()
         for call in calls.calls:
             if not call.options:
                 call.options = pointer(_lib.AsyncOptions())

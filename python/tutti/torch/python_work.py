@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _lib
+from . import origin
 
 Tensors = List[torch.Tensor]
 
@@ -73,6 +74,7 @@ class Calls:
         self.calls: List[_lib.Call] = []
         self.device: Optional[torch.device] = None
         self.source = -1
+        self.name = ""  # of a collective: see origin.py
         self._keep: List[Any] = []
         self._after: List[Tuple[torch.Tensor, torch.Tensor]] = []
 
@@ -248,7 +250,10 @@ class PythonWork(dist.Work):
                     self._settle()
                 else:
                     threading.Thread(target=self._take, args=(-1,), daemon=True).start()
-            return self._future
+            if self._calls.device is not None and self._calls.device.type == "cuda":
+                return self._future
+            return origin.follow(self._future, "%s %s" % (self._label, self._calls.name),
+                                 origin.swap)
 
     # ---- the end ----
 

@@ -30,6 +30,17 @@ static c10::intrusive_ptr<c10d::Backend> create(const tutti_torch::StorePtr &sto
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {
     m.doc() = "The c10d backend of Tutti in C++.";
+    py::class_<tutti_torch::TuttiWork, c10d::Work, c10::intrusive_ptr<tutti_torch::TuttiWork>>(
+        m, "TuttiWork", "An asynchronous call.")
+        .def("call_name", &tutti_torch::TuttiWork::call_name);
+    m.def(
+        "swap_origin",
+        [](const std::string &name, uint64_t calls) {
+            auto before = std::make_pair(tutti_torch::origin.name, tutti_torch::origin.calls);
+            tutti_torch::origin = { name, calls };
+            return before;
+        },
+        "Set the origin of this thread's calls; returns the one before.");
     m.def("open", [](const std::string &path) { tutti_torch::lib.open(path); }, py::arg("path"),
           "Load the library; before create().");
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),

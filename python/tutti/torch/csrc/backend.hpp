@@ -124,7 +124,7 @@ private:
     int timeout_of(milliseconds timeout) const;
     void check_open() const;
     void check_root(int64_t root, const char *what) const;
-    uint64_t next_sequence(const Calls &calls);
+    CallName next_name(const Calls &calls);
     std::string missing_ranks(const std::string &prefix, milliseconds timeout,
                               bool wait_all_ranks);
 
@@ -153,9 +153,14 @@ inline int TuttiBackend::timeout_of(milliseconds timeout) const
 }
 
 /* Messages do not count: the ranks have different numbers of them. */
-inline uint64_t TuttiBackend::next_sequence(const Calls &calls)
+inline CallName TuttiBackend::next_name(const Calls &calls)
 {
-    return calls.has_collective() ? ++sequence_ : sequence_.load();
+    if (!calls.has_collective())
+        return { "", sequence_, false };
+    if (!origin.name.empty())
+        return { c10::str(origin.name, "/", ++origin.calls), sequence_, false };
+    uint64_t sequence = ++sequence_;
+    return { "#" + std::to_string(sequence), sequence, true };
 }
 
 inline void TuttiBackend::check_open() const
@@ -173,12 +178,12 @@ inline void TuttiBackend::check_root(int64_t root, const char *what) const
 /* Calls of a program that waits at once: no Work, no callback. */
 inline WorkPtr TuttiBackend::run(c10d::OpType type, Calls &&calls, Tensors outputs, int timeout_ms)
 {
-    uint64_t sequence = next_sequence(calls);
+    CallName name = next_name(calls);
     std::vector<tutti_request_t *> requests(calls.size(), nullptr);
     size_t started = 0;
     std::optional<c10::Stream> stream;
 
-    tutti_status_t status = submit_calls(*group_, calls, sequence, timeout_ms, nullptr, nullptr,
+    tutti_status_t status = submit_calls(*group_, calls, name, timeout_ms, nullptr, nullptr,
                                          requests.data(), started);
     std::string text = status != TUTTI_OK ? text_of(status, group_->label) : "";
     if (calls.is_cuda())
@@ -200,7 +205,7 @@ inline WorkPtr TuttiBackend::run(c10d::OpType type, Calls &&calls, Tensors outpu
     (void)type;
     return nullptr; /* as torch's own backends */
 #else
-    return TuttiWork::ended(rank_, type, std::move(outputs), sequence);
+    return TuttiWork::ended(rank_, type, std::move(outputs), name.sequence);
 #endif
 }
 
@@ -230,7 +235,7 @@ inline WorkPtr TuttiBackend::start(c10d::OpType type, const char *title, Calls &
     /* With a deadline of its own, because nobody may be waiting in the library: the program may
        hold the future only. */
     int timeout_ms = timeout_of(timeout);
-    work->submit(next_sequence(work->calls()), timeout_ms ? timeout_ms : group_->timeout_ms.load());
+    work->submit(next_name(work->calls()), timeout_ms ? timeout_ms : group_->timeout_ms.load());
     return work;
 }
 

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <array>
-#include <charconv>
 #include <string>
 #include <utility>
 #include <vector>
@@ -248,19 +247,5 @@ private:
     Tensors keep_;
     std::vector<std::pair<at::Tensor, at::Tensor>> after_; /* to, from */
 };
-
-/* "#17", or "#17.2" for a part of a coalesced call: the name of a collective. */
-inline void name_collective(char (&name)[48], uint64_t sequence, size_t part, size_t parts)
-{
-    char *at = name, *end = name + sizeof(name) - 1;
-
-    *at++ = '#';
-    at = std::to_chars(at, end, sequence).ptr;
-    if (parts > 1) {
-        *at++ = '.';
-        at = std::to_chars(at, end, part).ptr;
-    }
-    *at = 0;
-}
 
 } // namespace tutti_torch

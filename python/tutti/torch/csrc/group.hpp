@@ -54,6 +54,18 @@ template <typename Stream> void *native_handle(const Stream &, long)
                                        "tensors; set TORCH_TUTTI=python");
 }
 
+/*
+ * The callback of a future that this thread is in; see origin.py. Its calls are not part of the
+ * group's order, because the ranks' threads run callbacks at different times. They are named after
+ * the call whose future it is, which all ranks know by the same name.
+ */
+struct Origin {
+    std::string name; /* "": none */
+    uint64_t calls = 0;
+};
+
+inline thread_local Origin origin;
+
 inline CUstream_st *raw_stream(const c10::Stream &stream)
 {
     return static_cast<CUstream_st *>(native_handle(stream, 0));
@@ -65,6 +77,13 @@ inline c10::Stream current_stream(const at::Device &device)
     return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
+/* The name of a collective: "#17", or "#17/1" in a callback of its future. */
+struct CallName {
+    std::string text;
+    uint64_t sequence;
+    bool is_ordered;
+};
+
 /*
  * Submit the calls: collectives as one submission group, each message alone, because the ranks of a
  * coalesced block do not all have the same messages. A collective alone has no name: the library
@@ -75,7 +94,8 @@ inline c10::Stream current_stream(const at::Device &device)
  * ret_request  [calls.size()] in the order of the calls, NULL for those that were not submitted
  * ret_started  the number of requests. An error of the first call is thus one with 0 requests
  */
-inline tutti_status_t submit_calls(Group &group, Calls &calls, uint64_t sequence, int timeout_ms,
+inline tutti_status_t submit_calls(Group &group, Calls &calls, const CallName &call_name,
+                                   int timeout_ms,
                                    tutti_callback_t callback, void *arg,
                                    tutti_request_t **ret_request, size_t &ret_started)
 {
@@ -83,7 +103,6 @@ inline tutti_status_t submit_calls(Group &group, Calls &calls, uint64_t sequence
     std::vector<tutti_call_t> list;
     size_t parts = 0, part = 0;
     tutti_status_t status = TUTTI_OK;
-    char name[48];
     auto send = [&](const tutti_call_t *call, size_t count, tutti_request_t **requests) {
         tutti_status_t one = calls.is_cuda()
                                  ? lib.cuda_submit(call, count, group.comm,
@@ -100,11 +119,11 @@ inline tutti_status_t submit_calls(Group &group, Calls &calls, uint64_t sequence
     for (const Entry &e : entries)
         parts += !e.is_message();
     for (Entry &e : entries) {
-        if (!e.is_message()) {
-            name_collective(name, sequence, part++, parts);
-            e.name = name;
-        }
-        e.call.name = parts == 1 && !e.is_message() && group.is_ordered ? nullptr : e.name.c_str();
+        if (!e.is_message())
+            e.name = parts > 1 ? c10::str(call_name.text, ".", part++) : call_name.text;
+        e.call.name = parts == 1 && !e.is_message() && group.is_ordered && call_name.is_ordered
+                          ? nullptr
+                          : e.name.c_str();
         e.call.options = &e.options;
         e.call.sendcounts = e.sendcounts.empty() ? nullptr : e.sendcounts.data();
         e.call.recvcounts = e.recvcounts.empty() ? nullptr : e.recvcounts.data();

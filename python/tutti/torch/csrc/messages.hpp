@@ -173,7 +173,7 @@ private:
         });
         posted_[{ source, tag }].memory = memory;
         try {
-            work->submit(0, 0);
+            work->submit({ "", 0, false }, 0);
         } catch (...) {
             posted_.erase({ source, tag });
             throw;

@@ -38,7 +38,13 @@ public:
     }
 
     /* Submit the calls. An error of all of them is thrown; one of some of them ends the Work. */
-    void submit(uint64_t sequence, int timeout_ms);
+    void submit(const CallName &name, int timeout_ms);
+
+    /* The name of the call, and its group: the origin of calls in the future's callbacks. */
+    std::string call_name() const
+    {
+        return group_->label + " " + name_;
+    }
 
     /* Called by a completing thread after the end. Before submit() only. */
     void then(std::function<void(std::exception_ptr)> function)
@@ -164,6 +170,7 @@ private:
     }
 
     std::shared_ptr<Group> group_;
+    std::string name_;
     Calls calls_;
     std::vector<tutti_request_t *> requests_;
     std::atomic<size_t> left_{ 0 }; /* requests whose callback has not run */
@@ -273,15 +280,16 @@ inline void TuttiWork::complete_in_pool()
     });
 }
 
-inline void TuttiWork::submit(uint64_t sequence, int timeout_ms)
+inline void TuttiWork::submit(const CallName &name, int timeout_ms)
 {
     size_t count = calls_.size(), started = 0;
 
-    sequence_ = sequence;
+    sequence_ = name.sequence;
+    name_ = name.text;
     requests_.assign(count, nullptr);
     if (calls_.is_cuda()) {
         future_ = new_future(calls_.device());
-        refused_ = submit_calls(*group_, calls_, sequence, timeout_ms, nullptr, nullptr,
+        refused_ = submit_calls(*group_, calls_, name, timeout_ms, nullptr, nullptr,
                                 requests_.data(), started);
         if (started == 0)
             check(refused_, group_->label);
@@ -293,7 +301,7 @@ inline void TuttiWork::submit(uint64_t sequence, int timeout_ms)
     left_ = count + 1;
     auto self = c10::intrusive_ptr<TuttiWork>::reclaim_copy(this);
     count_pending(1);
-    refused_ = submit_calls(*group_, calls_, sequence, timeout_ms, on_request, this,
+    refused_ = submit_calls(*group_, calls_, name, timeout_ms, on_request, this,
                             requests_.data(), started);
     if (started == 0 && refused_ != TUTTI_OK) {
         std::string text = text_of(refused_, group_->label);
