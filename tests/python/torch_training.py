@@ -78,10 +78,10 @@ def test_ddp_unused(rank: int, size: int) -> None:
     compare(rank, make)
 
 
-def hooked(rank: int, register: Callable[[Any, Any], None], megabytes: float = 0.01) -> None:
+def hooked(rank: int, register: Callable[[Any, Any], None]) -> None:
     """DDP with a hook."""
     def make(group: Any) -> Any:
-        net = DistributedDataParallel(model(), process_group=group, bucket_cap_mb=megabytes)
+        net = DistributedDataParallel(model(), process_group=group, bucket_cap_mb=0.01)
         register(net, group)
         return stepper(net, torch.optim.SGD(net.parameters(), 0.1))
     compare(rank, make)
@@ -94,13 +94,9 @@ def powersgd(net: Any, group: Any) -> None:
     net.register_comm_hook(powerSGD_hook.PowerSGDState(group, 1, 2), powerSGD_hook.powerSGD_hook)
 
 
-def test_powersgd(rank: int, size: int) -> None:
-    """One bucket, as gloo needs it."""
-    hooked(rank, powersgd, 25)
-
-
 def test_powersgd_buckets(rank: int, size: int) -> None:
-    """Several buckets, whose callbacks run at different times on the ranks (gloo ends then)."""
+    """Several buckets, whose callbacks run at different times on the ranks. Not compared with gloo,
+    which matches all calls by order and fails here."""
     init()
     net = DistributedDataParallel(model(), bucket_cap_mb=0.01)
     powersgd(net, None)

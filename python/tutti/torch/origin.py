@@ -97,7 +97,7 @@ def install(module: Any) -> None:
 
     def get_future(work: Any) -> Any:
         future = plain(work)
-        if any(t.is_cuda for t in work.result()):
+        if work.is_on_device():
             return future
         return follow(future, work.call_name(), module.swap_origin)
     module.TuttiWork.get_future = get_future
