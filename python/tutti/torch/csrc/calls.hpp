@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What one call of c10d asks of the library: a list of tutti_call_t, with the buffers, copies and
+ * arrays that they need.
+ *
+ * A tensor that is not contiguous is copied to a plain one, and the result is copied back in
+ * finish(), on the thread that completes the call. Complex tensors are passed as twice as many
+ * reals; types that the library does not have, as bytes.
+ */
+#pragma once
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tensors.hpp"
+
+namespace tutti_torch {
+
+using Tensors = std::vector<at::Tensor>;
+using Counts = std::vector<size_t>;
+
+struct Entry {
+    tutti_call_t call = TUTTI_CALL_INIT;
+    tutti_async_options_t options = TUTTI_ASYNC_OPTIONS_INIT;
+    Counts sendcounts, recvcounts;
+    std::string name; /* of a message; collectives are named when they are submitted */
+
+    bool is_message() const
+    {
+        return call.kind == TUTTI_CALL_SEND || call.kind == TUTTI_CALL_RECV;
+    }
+};
+
+/* A list of tensors as one buffer. */
+struct Flat {
+    void *address;
+    Elem elem;
+    Counts counts; /* of `elem` */
+};
+
+class Calls {
+public:
+    int source = -1; /* of a receive */
+
+    explicit Calls(const char *what) : what_(what)
+    {
+    }
+
+    size_t size() const
+    {
+        return entries_.size();
+    }
+
+    bool has_collective() const
+    {
+        for (const Entry &e : entries_) {
+            if (!e.is_message())
+                return true;
+        }
+        return false;
+    }
+
+    std::vector<Entry> &entries()
+    {
+        return entries_;
+    }
+
+    /* The device of the tensors; nothing before the first one. */
+    const std::optional<at::Device> &device() const
+    {
+        return device_;
+    }
+
+    bool is_cuda() const
+    {
+        return device_ && device_->is_cuda();
+    }
+
+    /* Append a call of `other`, which is empty afterwards. */
+    void absorb(Calls &&other)
+    {
+        if (other.device_)
+            same_device(*other.device_);
+        for (Entry &e : other.entries_)
+            entries_.push_back(std::move(e));
+        for (at::Tensor &t : other.keep_)
+            keep_.push_back(std::move(t));
+        for (auto &c : other.after_)
+            after_.push_back(std::move(c));
+    }
+
+    Entry &add(tutti_call_kind_t kind, tutti_dtype_t dtype)
+    {
+        Entry &e = entries_.emplace_back();
+        e.call.kind = kind;
+        e.call.dtype = dtype;
+        return e;
+    }
+
+    Entry &add_reduction(tutti_call_kind_t kind, const at::Tensor &t, const Reduction &reduction)
+    {
+        check_reducible(t, reduction);
+        Entry &e = add(kind, elem_of(t).dtype);
+        e.call.op = reduction.op;
+        e.options.prescale = reduction.prescale;
+        return e;
+    }
+
+    /* The address of a tensor that is read. */
+    const void *in(const at::Tensor &t)
+    {
+        use(t);
+        if (is_plain(t))
+            return keep(t);
+        return keep(plain_copy(t));
+    }
+
+    /* The address of a tensor that is written, whole. */
+    void *out(const at::Tensor &t)
+    {
+        use(t);
+        if (is_plain(t))
+            return keep(t);
+        return keep(back_to(t, new_plain(t, t.sizes())));
+    }
+
+    /* The address of a tensor that is read, written, or left as it is. */
+    void *in_out(const at::Tensor &t)
+    {
+        use(t);
+        if (is_plain(t))
+            return keep(t);
+        return keep(back_to(t, plain_copy(t)));
+    }
+
+    /* A list of tensors, as one buffer that is read. */
+    Flat flat_in(const Tensors &list, const at::Tensor &like)
+    {
+        Flat flat = describe(list, like);
+        if (auto address = adjacent(list)) {
+            flat.address = *address;
+            return flat;
+        }
+        at::Tensor whole = new_plain(like, { total_of(list) });
+        for_parts(list, whole, [](const at::Tensor &t, const at::Tensor &part) {
+            copy_into(part, t);
+        });
+        flat.address = keep(whole);
+        return flat;
+    }
+
+    /* A list of tensors, as one buffer that is written. */
+    Flat flat_out(const Tensors &list, const at::Tensor &like)
+    {
+        Flat flat = describe(list, like);
+        if (auto address = adjacent(list)) {
+            flat.address = *address;
+            return flat;
+        }
+        at::Tensor whole = new_plain(like, { total_of(list) });
+        for_parts(list, whole, [this](const at::Tensor &t, const at::Tensor &part) {
+            after_.emplace_back(t, part);
+        });
+        flat.address = keep(whole);
+        return flat;
+    }
+
+    /* The library has ended the calls with success: copy results to where they belong. With a
+       stream, the memory of the tensors must not be used again before that stream is here. */
+    void finish(const std::optional<c10::Stream> &stream)
+    {
+        for (auto &[to, from] : after_)
+            copy_into(to, from);
+        if (stream) {
+            for (at::Tensor &t : keep_)
+                t.record_stream(*stream);
+        }
+    }
+
+    /* The tensors are not used any more. */
+    void clear()
+    {
+        keep_.clear();
+        after_.clear();
+        entries_.clear();
+    }
+
+private:
+    void use(const at::Tensor &t)
+    {
+        check_tensor(t, what_);
+        same_device(t.device());
+    }
+
+    void same_device(const at::Device &device)
+    {
+        TORCH_CHECK_VALUE(!device_ || *device_ == device, "tutti: ", what_,
+                          ": tensors are on different devices, ", *device_, " and ", device);
+        device_ = device;
+    }
+
+    void *keep(const at::Tensor &t)
+    {
+        keep_.push_back(t);
+        return t.numel() == 0 ? nullptr : t.data_ptr();
+    }
+
+    at::Tensor back_to(const at::Tensor &t, const at::Tensor &plain)
+    {
+        after_.emplace_back(t, plain);
+        return plain;
+    }
+
+    Flat describe(const Tensors &list, const at::Tensor &like)
+    {
+        Flat flat = { nullptr, elem_of(like), {} };
+
+        flat.counts.reserve(list.size());
+        for (const at::Tensor &t : list) {
+            use(t);
+            TORCH_CHECK_VALUE(t.scalar_type() == like.scalar_type(), "tutti: ", what_,
+                              ": tensors of different types, ", t.scalar_type(), " and ",
+                              like.scalar_type());
+            keep_.push_back(t);
+            flat.counts.push_back(t.numel() * flat.elem.per);
+        }
+        return flat;
+    }
+
+    template <typename Function>
+    static void for_parts(const Tensors &list, const at::Tensor &whole, Function function)
+    {
+        int64_t at = 0;
+
+        for (const at::Tensor &t : list) {
+            if (t.numel() > 0)
+                function(t, whole.narrow(0, at, t.numel()).view(t.sizes()));
+            at += t.numel();
+        }
+    }
+
+    const char *what_;
+    std::optional<at::Device> device_;
+    std::vector<Entry> entries_;
+    Tensors keep_;
+    std::vector<std::pair<at::Tensor, at::Tensor>> after_; /* to, from */
+};
+
+} // namespace tutti_torch

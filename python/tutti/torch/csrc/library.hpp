@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libtutti by its C interface: a table of function pointers, and its errors as exceptions.
+ *
+ * The module does not link the library. The package tells it which file to open, so the C++ and the
+ * ctypes parts of one process use the same one.
+ */
+#pragma once
+
+#include <dlfcn.h>
+
+#include <exception>
+#include <string>
+
+#include <c10/util/Exception.h>
+#include <torch/version.h>
+
+#include <tutti/cuda.h>
+#include <tutti/tutti.h>
+
+#define TUTTI_TORCH_AT_LEAST(major, minor)                                                         \
+    (TORCH_VERSION_MAJOR > (major) ||                                                              \
+     (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
+
+namespace tutti_torch {
+
+#define TUTTI_TORCH_FUNCTIONS(X)                                                                   \
+    X(strerror) X(last_error) X(init) X(finalize) X(world) X(abort) X(comm_free) X(comm_state)     \
+    X(submit) X(wait) X(cuda_submit) X(cuda_wait)
+
+/* The functions, without their prefix. `comm_connect` is NULL in a library that is too old. */
+struct Library {
+#define TUTTI_TORCH_MEMBER(name) decltype(::tutti_##name) *name = nullptr;
+    TUTTI_TORCH_FUNCTIONS(TUTTI_TORCH_MEMBER)
+#undef TUTTI_TORCH_MEMBER
+    tutti_status_t (*comm_connect)(const tutti_options_t *, tutti_comm_t **) = nullptr;
+
+    void open(const std::string &path)
+    {
+        void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        TORCH_CHECK(handle, "tutti: ", dlerror());
+#define TUTTI_TORCH_FIND(name)                                                                     \
+    name = reinterpret_cast<decltype(name)>(dlsym(handle, "tutti_" #name));                        \
+    TORCH_CHECK(name, "tutti: ", path, " has no function tutti_" #name);
+        TUTTI_TORCH_FUNCTIONS(TUTTI_TORCH_FIND)
+#undef TUTTI_TORCH_FIND
+        comm_connect =
+            reinterpret_cast<decltype(comm_connect)>(dlsym(handle, "tutti_comm_connect"));
+    }
+};
+
+inline Library lib;
+
+/* The exception of a status. A wrong argument is a ValueError in Python, what the library cannot do
+   a NotImplementedError, all others torch's DistBackendError. */
+inline std::exception_ptr error_of(tutti_status_t status, const std::string &text)
+{
+    const c10::SourceLocation here = { __func__, __FILE__, static_cast<uint32_t>(__LINE__) };
+
+    if (status == TUTTI_ERR_INVALID_ARGUMENT)
+        return std::make_exception_ptr(c10::ValueError(here, text));
+    if (status == TUTTI_ERR_UNSUPPORTED)
+        return std::make_exception_ptr(c10::NotImplementedError(here, text));
+    return std::make_exception_ptr(c10::DistBackendError(here, text));
+}
+
+/* The text of this thread's last error, behind the group that it belongs to. */
+inline std::string text_of(tutti_status_t status, const std::string &label)
+{
+    const char *text = lib.last_error();
+    return label + ": " + (*text ? text : lib.strerror(status));
+}
+
+inline void check(tutti_status_t status, const std::string &label)
+{
+    if (C10_UNLIKELY(status != TUTTI_OK))
+        std::rethrow_exception(error_of(status, text_of(status, label)));
+}
+
+/* Sets a field that only newer headers have. */
+template <typename T>
+auto set_timeout(T &options, int timeout_ms) -> decltype(options.timeout_ms = 0, void())
+{
+    options.timeout_ms = timeout_ms;
+}
+
+inline void set_timeout(...)
+{
+}
+
+} // namespace tutti_torch

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Threads that complete futures.
+ *
+ * The callback of a future may be Python code, and may wait for further collectives (PowerSGD's
+ * hook does). So it can run neither on the library's thread nor behind a blocked callback: a task
+ * that finds no idle thread gets a new one. Idle threads end after a while, except one.
+ *
+ * The pool is never destroyed: its threads may still hold tasks while the process exits.
+ */
+#pragma once
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace tutti_torch {
+
+class Pool {
+public:
+    static Pool &get()
+    {
+        static std::mutex mutex;
+        static Pool *pool = nullptr;
+        std::lock_guard<std::mutex> lock(mutex);
+
+        if (pool == nullptr || pool->pid_ != getpid()) /* a forked child has none of the threads */
+            pool = new Pool();
+        return *pool;
+    }
+
+    void run(std::function<void()> task)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+
+        tasks_.push_back(std::move(task));
+        if (idle_ >= tasks_.size())
+            ready_.notify_one();
+        else
+            start_thread();
+    }
+
+private:
+    static constexpr auto kIdle = std::chrono::seconds(5);
+
+    void start_thread()
+    {
+        sigset_t all, before;
+
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        std::thread([this] { work(); }).detach();
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+
+    void work()
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+
+        for (;;) {
+            idle_++;
+            while (tasks_.empty()) {
+                bool woken = ready_.wait_for(lock, kIdle, [this] { return !tasks_.empty(); });
+                if (!woken && idle_ > 1) {
+                    idle_--;
+                    return;
+                }
+            }
+            idle_--;
+            std::function<void()> task = std::move(tasks_.front());
+            tasks_.pop_front();
+            lock.unlock();
+            task();
+            task = nullptr; /* its destructor may take Python's lock */
+            lock.lock();
+        }
+    }
+
+    const pid_t pid_ = getpid();
+    std::mutex mutex_; /* protects all below */
+    std::condition_variable ready_;
+    std::deque<std::function<void()>> tasks_;
+    size_t idle_ = 0; /* threads that wait for a task */
+};
+
+} // namespace tutti_torch

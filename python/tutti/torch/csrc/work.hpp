@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The Work of an asynchronous call.
+ *
+ * A Work is completed by one of
+ *   - a thread in wait() or isCompleted(), which takes the requests with tutti_wait and so does the
+ *     library's work while it waits;
+ *   - a thread of the pool, if somebody wants the future; the requests' callback puts it there.
+ * The first one claims the Work. After its requests have ended it copies results back, sets the
+ * state, and completes the future, whose callbacks may run on that thread.
+ *
+ * From the submission to the callback the Work holds a reference on itself, because the program may
+ * drop it at once. The callback must not drop that reference: a tensor's destructor may wait for
+ * Python's lock, and the callback is on the library's thread. So the callback gives the reference
+ * to the pool or to the group's list `finished`, which is emptied by later calls.
+ */
+#pragma once
+
+#include <c10/core/StreamGuard.h>
+
+#include "base_work.hpp"
+#include "pool.hpp"
+
+namespace tutti_torch {
+
+class TuttiWork : public BaseWork {
+public:
+    TuttiWork(std::shared_ptr<Group> group, c10d::OpType type, const char *title, Calls &&calls,
+              Tensors outputs)
+        : BaseWork(group->rank, type, title, std::move(outputs)), group_(std::move(group)),
+          calls_(std::move(calls))
+    {
+    }
+
+    Calls &calls()
+    {
+        return calls_;
+    }
+
+    /* Submit the calls. An error of all of them is thrown; one of some of them ends the Work. */
+    void submit(const CallName &name, int timeout_ms);
+
+    /* The name of the call, and its group: the origin of calls in the future's callbacks. */
+    std::string call_name() const
+    {
+        return group_->label + " " + name_;
+    }
+
+    /* Called by a completing thread after the end. Before submit() only. */
+    void then(std::function<void(std::exception_ptr)> function)
+    {
+        then_ = std::move(function);
+    }
+
+    int sourceRank() const override
+    {
+        return calls_.source >= 0 ? calls_.source : BaseWork::sourceRank();
+    }
+
+    bool isCompleted() override
+    {
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (completed_ || !done_)
+                return completed_;
+        }
+        return complete(-1);
+    }
+
+    bool wait(milliseconds timeout) override
+    {
+        int limit_ms = limit_of(timeout);
+        if (!(calls_.is_cuda() ? pool_has_completed(limit_ms) : complete(limit_ms)))
+            std::rethrow_exception(error_of(
+                TUTTI_ERR_TIMEOUT, c10::str(group_->label, ": not done after ", timeout.count(),
+                                            " ms (Timed out); the call continues")));
+        if (exception_)
+            std::rethrow_exception(exception_);
+        if (calls_.is_cuda())
+            future_->wait(); /* orders the caller's stream behind the calls */
+        return true;
+    }
+
+    FuturePtr getFuture() override
+    {
+        FuturePtr future, ended;
+        bool finish;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (!future_) {
+                future_ = new_future(calls_.device());
+                if (completed_)
+                    ended = future_;
+            }
+            future = future_;
+            finish = done_ && !completed_;
+        }
+        settle(ended);
+        if (finish)
+            complete(-1);
+        return future;
+    }
+
+    static WorkPtr ended(int rank, c10d::OpType type, Tensors outputs, uint64_t sequence)
+    {
+        auto work = c10::make_intrusive<PromiseWork>(rank, type, nullptr, std::move(outputs), 0);
+        work->sequence_ = sequence;
+        work->complete(nullptr, -1);
+        return work;
+    }
+
+private:
+    friend struct Group;
+
+    static void on_request(void *arg, tutti_status_t)
+    {
+        auto *work = static_cast<TuttiWork *>(arg);
+        if (work->left_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+            work->all_done();
+    }
+
+    /* In the last callback: the self reference goes to the thread that completes the Work. */
+    void all_done()
+    {
+        bool pool;
+        auto self = c10::intrusive_ptr<TuttiWork>::reclaim(this);
+        count_pending(-1);
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            done_ = true;
+            pool = (future_ || then_) && !claimed_;
+        }
+        if (!pool) {
+            std::lock_guard<std::mutex> lock(group_->mutex);
+            group_->finished.push_back(std::move(self));
+            return;
+        }
+        auto *raw = self.release();
+        Pool::get().run([raw] {
+            auto work = c10::intrusive_ptr<TuttiWork>::reclaim(raw);
+            work->complete(-1);
+        });
+    }
+
+    /* Receives posted for any source may never end, so they do not count. */
+    void count_pending(int change)
+    {
+        if (then_)
+            return;
+        std::lock_guard<std::mutex> lock(group_->mutex);
+        group_->pending += change;
+        if (group_->pending == 0)
+            group_->ended.notify_all();
+    }
+
+    bool claim(int limit_ms);
+    tutti_status_t take_requests(int limit_ms, std::string &ret_text, bool &ret_left);
+    bool complete(int limit_ms);
+    void complete_in_pool();
+
+    bool pool_has_completed(int limit_ms)
+    {
+        std::unique_lock<std::mutex> lock(mutex_);
+        auto over = [this] { return completed_; };
+
+        if (limit_ms >= 0)
+            return cv_.wait_for(lock, milliseconds(limit_ms), over);
+        cv_.wait(lock, over);
+        return true;
+    }
+
+    std::shared_ptr<Group> group_;
+    std::string name_;
+    Calls calls_;
+    std::vector<tutti_request_t *> requests_;
+    std::atomic<size_t> left_{ 0 }; /* requests whose callback has not run */
+    std::function<void(std::exception_ptr)> then_;
+    std::optional<c10::Stream> stream_; /* device tensors: ordered behind the calls */
+    tutti_status_t refused_ = TUTTI_OK; /* of a call that could not be submitted */
+    std::string refusal_;
+    bool done_ = false;    /* the last callback has run. Protected by mutex_, as is: */
+    bool claimed_ = false; /* a thread is taking the requests, or has taken them */
+};
+
+/* Wait for the right to complete the Work. False: the time is over. */
+inline bool TuttiWork::claim(int limit_ms)
+{
+    std::unique_lock<std::mutex> lock(mutex_);
+    auto free = [this] { return completed_ || !claimed_; };
+
+    if (limit_ms < 0)
+        cv_.wait(lock, free);
+    else if (!cv_.wait_for(lock, milliseconds(limit_ms), free))
+        return false;
+    if (!completed_)
+        claimed_ = true;
+    return true;
+}
+
+/* The first error of the requests. ret_left: a request has not ended within limit_ms. */
+inline tutti_status_t TuttiWork::take_requests(int limit_ms, std::string &ret_text, bool &ret_left)
+{
+    for (tutti_request_t *&request : requests_) {
+        if (request == nullptr)
+            continue;
+        tutti_status_t status = stream_ ? lib.cuda_wait(request, limit_ms, raw_stream(*stream_))
+                                        : lib.wait(request, limit_ms);
+        if (status == TUTTI_ERR_TIMEOUT && limit_ms >= 0) {
+            ret_left = true;
+            return refused_;
+        }
+        request = nullptr;
+        if (status != TUTTI_OK && refused_ == TUTTI_OK) {
+            refused_ = status;
+            refusal_ = text_of(status, group_->label);
+        }
+    }
+    ret_text = refusal_;
+    return refused_;
+}
+
+/* Returns whether the Work is complete; false: not within limit_ms. */
+inline bool TuttiWork::complete(int limit_ms)
+{
+    std::string text;
+    std::exception_ptr error;
+    FuturePtr future;
+    bool left = false;
+
+    if (!claim(limit_ms))
+        return false;
+    if (completed_)
+        return true;
+    tutti_status_t status = take_requests(limit_ms, text, left);
+    if (left) {
+        bool done;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            claimed_ = false;
+            done = done_; /* then the callback has relied on this thread */
+            cv_.notify_all();
+        }
+        return done && complete(-1);
+    }
+    try {
+        if (status == TUTTI_OK)
+            calls_.finish(stream_);
+        else
+            error = error_of(status, text);
+    } catch (...) {
+        error = std::current_exception();
+    }
+    calls_.clear();
+    auto self = group_->take(this);
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        future = set_done(error);
+    }
+    settle(future);
+    if (then_)
+        then_(error);
+    return true;
+}
+
+/*
+ * Device tensors: a thread of the pool waits until the calls are queued on the device, and orders a
+ * stream of torch's behind them. The future records that stream. The requests have no callback,
+ * with which tutti_cuda_wait would wait for the result itself.
+ */
+inline void TuttiWork::complete_in_pool()
+{
+    auto self = c10::intrusive_ptr<TuttiWork>::reclaim_copy(this);
+
+    Pool::get().run([self] {
+        c10::impl::VirtualGuardImpl guard(self->calls_.device()->type());
+        self->stream_ = guard.getStreamFromGlobalPool(*self->calls_.device());
+        c10::StreamGuard in_stream(*self->stream_);
+        self->complete(-1);
+        self->count_pending(-1);
+    });
+}
+
+inline void TuttiWork::submit(const CallName &name, int timeout_ms)
+{
+    size_t count = calls_.size(), started = 0;
+
+    sequence_ = name.sequence;
+    name_ = name.text;
+    requests_.assign(count, nullptr);
+    if (calls_.is_cuda()) {
+        future_ = new_future(calls_.device());
+        refused_ = submit_calls(*group_, calls_, name, timeout_ms, nullptr, nullptr,
+                                requests_.data(), started);
+        if (started == 0)
+            check(refused_, group_->label);
+        count_pending(1);
+        refusal_ = refused_ != TUTTI_OK ? text_of(refused_, group_->label) : "";
+        complete_in_pool();
+        return;
+    }
+    left_ = count + 1;
+    auto self = c10::intrusive_ptr<TuttiWork>::reclaim_copy(this);
+    count_pending(1);
+    refused_ = submit_calls(*group_, calls_, name, timeout_ms, on_request, this,
+                            requests_.data(), started);
+    if (started == 0 && refused_ != TUTTI_OK) {
+        std::string text = text_of(refused_, group_->label);
+        count_pending(-1);
+        std::rethrow_exception(error_of(refused_, text));
+    }
+    if (refused_ != TUTTI_OK)
+        refusal_ = text_of(refused_, group_->label);
+    size_t over = count - started + 1;
+    auto *kept = self.release();
+    if (left_.fetch_sub(over, std::memory_order_acq_rel) == over)
+        kept->all_done();
+}
+
+inline Group::~Group()
+{
+    close();
+}
+
+/*
+ * Wait for what this rank has submitted: a peer's call needs this rank until both have ended, and a
+ * later barrier may have overtaken it. Not for ever, because a peer may never make its call.
+ */
+inline void Group::drain()
+{
+    std::unique_lock<std::mutex> lock(mutex);
+    ended.wait_for(lock, std::chrono::seconds(5), [this] { return pending == 0; });
+}
+
+/*
+ * Wait for the other ranks to leave as well: once one rank has left, the library takes no further
+ * requests, and the others may still have messages for each other. Not for long: a peer may be
+ * waiting for a call that this rank will never make. After one wait in vain, the next groups of
+ * this process do not wait.
+ */
+inline void Group::say_goodbye()
+{
+    static std::atomic<int64_t> in_vain{ INT64_MIN / 2 };
+    auto now = [] {
+        return std::chrono::duration_cast<milliseconds>(
+                   std::chrono::steady_clock::now().time_since_epoch())
+            .count();
+    };
+    tutti_call_t call = TUTTI_CALL_INIT;
+    tutti_request_t *request = nullptr;
+
+    if (size == 1 || now() - in_vain < 10000)
+        return;
+    call.kind = TUTTI_CALL_BARRIER;
+    call.name = "goodbye";
+    if (lib.submit(&call, 1, comm, &request) != TUTTI_OK)
+        return;
+    if (lib.wait(request, 2000) == TUTTI_ERR_TIMEOUT) {
+        in_vain = now();
+        goodbye = request; /* close() ends it */
+    }
+}
+
+inline void Group::close()
+{
+    tutti_comm_t *closing = comm;
+
+    comm = nullptr;
+    if (closing == nullptr)
+        return;
+    if (is_world)
+        lib.finalize();
+    else
+        lib.comm_free(closing);
+    if (goodbye != nullptr)
+        (void)lib.wait(goodbye, -1);
+    goodbye = nullptr;
+    reap();
+}
+
+/* Complete and drop what nobody has waited for. */
+inline void Group::reap()
+{
+    std::vector<c10::intrusive_ptr<TuttiWork>> list;
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (finished.empty())
+            return;
+        list.swap(finished);
+    }
+    for (auto &work : list)
+        work->complete(-1);
+}
+
+/* Remove a Work from the list: its reference. */
+inline c10::intrusive_ptr<TuttiWork> Group::take(const TuttiWork *work)
+{
+    std::lock_guard<std::mutex> lock(mutex);
+
+    for (size_t i = finished.size(); i-- > 0;) {
+        if (finished[i].get() == work) {
+            auto self = std::move(finished[i]);
+            finished.erase(finished.begin() + i);
+            return self;
+        }
+    }
+    return {};
+}
+
+} // namespace tutti_torch

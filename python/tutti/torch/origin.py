@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calls inside the callbacks of a future, such as those of PowerSGD's hook.
+
+c10d matches collectives by their order, but callbacks run when a thread gets to them: between the
+same two calls of the program on one rank, and after both on another. With several buckets in
+flight there is no order that all ranks share. So a collective in a callback is matched by a name
+instead, which says where it comes from: "#17/1/2" is the second collective in the first callback
+of the future of call 17. For that, the futures that Python gets know their call, and their
+callbacks set the origin of the thread that runs them.
+"""
+
+import hashlib
+import threading
+from typing import Any, Callable, Tuple
+
+import torch
+import torch.distributed as dist
+
+Swap = Callable[[str, int], Tuple[str, int]]
+
+
+def _short(name: str) -> str:
+    """A name of the library has at most 255 bytes; chains of callbacks may be long."""
+    if len(name) < 150:
+        return name
+    return name.split("/")[0] + "/" + hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+_thread = threading.local()
+
+
+def swap(name: str, calls: int) -> Tuple[str, int]:
+    """The Python backend's origin of this thread: sets it, and returns the one before."""
+    before = getattr(_thread, "origin", ("", 0))
+    _thread.origin = (name, calls)
+    return before
+
+
+def next_name() -> str:
+    """The name of the Python backend's next collective on this thread; "": by order."""
+    name, calls = getattr(_thread, "origin", ("", 0))
+    if name:
+        _thread.origin = (name, calls + 1)
+        return "%s/%d" % (name, calls + 1)
+    return ""
+
+
+class Future(torch.futures.Future):
+    """A future of a call, or of a callback of one."""
+
+    def __init__(self, name: str, swap: Swap) -> None:
+        super().__init__()
+        self._name, self._swap, self._callbacks = name, swap, 0
+
+    def _within(self, callback: Callable[[Any], Any]) -> Tuple[str, Callable[[Any], Any]]:
+        """The name of the next callback, and the callback in its origin."""
+        self._callbacks += 1
+        name, swap = _short("%s/%d" % (self._name, self._callbacks)), self._swap
+
+        def run(future: Any) -> Any:
+            before = swap(name, 0)
+            try:
+                return callback(future)
+            finally:
+                swap(*before)
+        return name, run
+
+    def then(self, callback: Callable[[Any], Any]) -> "Future":  # type: ignore[override]
+        """As that of torch.futures.Future."""
+        name, run = self._within(callback)
+        return follow(super().then(run), name, self._swap)
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:  # type: ignore[override]
+        """As that of torch.futures.Future."""
+        super().add_done_callback(self._within(callback)[1])
+
+
+def follow(future: Any, name: str, swap: Swap) -> Future:
+    """A Future that ends as another one does."""
+    mine = Future(name, swap)
+
+    def end(ended: Any) -> None:
+        try:
+            value = ended.value()
+        except Exception as error:
+            mine.set_exception(error)
+        else:
+            mine.set_result(value)
+    future.add_done_callback(end)
+    return mine
+
+
+def install(module: Any) -> None:
+    """Let the C++ backend's Work hand out such futures. Those of device tensors stay torch's: they
+    are complete at once, and so their callbacks run in the program's order."""
+    plain = dist.Work.get_future
+
+    def get_future(work: Any) -> Any:
+        future = plain(work)
+        if work.is_on_device():
+            return future
+        return follow(future, work.call_name(), module.swap_origin)
+    module.TuttiWork.get_future = get_future

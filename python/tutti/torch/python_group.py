@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The backend in Python, over ctypes: for machines without a C++ compiler.
+
+It makes the same calls as csrc/, under the same names, so ranks with either backend work together.
+It is a subclass of ProcessGroup, which torch uses instead of its own: the one form that all
+versions from 2.5 on know.
+"""
+
+import sys
+import threading
+import time
+from ctypes import byref, c_void_p, pointer
+from datetime import timedelta
+from typing import Any, List, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .. import _lib
+from . import origin, python_messages
+from .python_exchanges import Exchanges
+from .python_work import (Calls, PythonWork, Tensors, element_of, error_of, is_number,
+                          milliseconds)
+
+_OPERATIONS = {"SUM": _lib.SUM, "AVG": _lib.AVG, "PRODUCT": _lib.PROD, "MIN": _lib.MIN,
+               "MAX": _lib.MAX, "BAND": _lib.BAND, "BOR": _lib.BOR, "BXOR": _lib.BXOR}
+
+
+def _name_of(op: Any) -> str:
+    """The name of a reduce operation."""
+    for name in list(_OPERATIONS) + ["PREMUL_SUM"]:
+        if op == getattr(dist.ReduceOp, name):
+            return name
+    return str(op)
+
+
+def _store_of(store: Any, prefix: str) -> _lib.Store:
+    """torch's store as the library's."""
+    def get(key: str, timeout_ms: int) -> bytes:
+        store.wait([key], timedelta(milliseconds=max(timeout_ms, 1)))
+        return bytes(store.get(key))
+    return _lib.make_store(prefix, store.set, get)
+
+
+class PythonGroup(Exchanges, dist.ProcessGroup):
+    """The communicator of one group; its methods are those that torch calls."""
+
+    _in_vain = -1000.0  # when a goodbye was not answered
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, name: str) -> None:
+        super().__init__(rank, size)
+        self._rank, self._size, self._store = rank, size, store
+        self._name = self._desc = name
+        self.label = "tutti: group %s" % name if name else "tutti"
+        self.timeout_ms = milliseconds(timeout)
+        self._lock = threading.Lock()
+        self._sequence = self._monitored = 0
+        self._works: List[PythonWork] = []  # torch 2.5 does not keep the Work of a C++ caller
+        self._batch: Optional[Calls] = None
+        self._batch_outputs: Tensors = []
+        self._prefix = "%s#%d" % (name or "world", store.add("tutti/generation/%d" % rank, 1))
+        self.comm: Optional[int] = self._connect()
+        self._messages = python_messages.Messages(self)
+
+    def _connect(self) -> int:
+        store = _store_of(self._store, self._prefix)
+        options = _lib.Options(store=pointer(store), rank=self._rank, nranks=self._size,
+                               timeout_ms=self.timeout_ms)
+        place = c_void_p()
+        status = _lib.lib.tutti_comm_connect(byref(options), byref(place))
+        if status:
+            error = error_of(status, self.label)
+            if store.error is not None:
+                error.args = ("%s. The store says: %s" % (error, store.error),)
+            raise error from store.error
+        return place.value or 0
+
+    # ---- what torch asks of a group ----
+
+    def rank(self) -> int:
+        """This process's rank in the group."""
+        return self._rank
+
+    def size(self) -> int:
+        """The number of ranks."""
+        return self._size
+
+    def getBackendName(self) -> str:
+        """The name of the backend."""
+        return "tutti"
+
+    def name(self) -> str:
+        """The name of the backend."""
+        return "tutti"
+
+    def getRank(self) -> int:
+        """As rank()."""
+        return self._rank
+
+    def getSize(self) -> int:
+        """As size()."""
+        return self._size
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    def getGroupName(self) -> str:
+        """torch's name of the group."""
+        return self._name
+
+    setGroupName = _set_group_name
+    group_name = property(getGroupName)
+
+    def _set_group_desc(self, desc: str) -> None:
+        self._desc = desc
+
+    def getGroupDesc(self) -> str:
+        """torch's description of the group."""
+        return self._desc
+
+    setGroupDesc = _set_group_desc
+    group_desc = property(getGroupDesc)
+
+    def _get_backend(self, _device: Any) -> "PythonGroup":
+        return self
+
+    def _set_default_backend(self, _backend_type: Any) -> None:
+        pass
+
+    def _has_hooks(self) -> bool:
+        return False
+
+    supports_coalescing = supports_splitting = False
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def _set_sequence_number_for_group(self) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        """Free the communicator. Local."""
+        comm, self.comm = self.comm, None
+        if comm is not None:
+            self._drain()
+            self._say_goodbye(comm)
+            _lib.lib.tutti_comm_free(comm)
+            self._messages.close()
+
+    def _drain(self) -> None:
+        """Wait for what this rank has submitted, as csrc/work.hpp does: peers need it for that."""
+        end = time.monotonic() + 5
+        with self._lock:
+            works = list(self._works)
+        for work in works:
+            work._take(max(0, int((end - time.monotonic()) * 1000)))
+
+    def _say_goodbye(self, comm: int) -> None:
+        """Wait for the other ranks to leave, for a short time: see csrc/work.hpp."""
+        if self._size == 1 or time.monotonic() - PythonGroup._in_vain < 10:
+            return
+        call, place = _lib.Call(kind=_lib.CALL_KINDS["barrier"], name=b"goodbye"), c_void_p()
+        if _lib.lib.tutti_submit(byref(call), 1, comm, byref(place)):
+            return
+        if _lib.lib.tutti_wait(place.value, 2000) == _lib.TIMEOUT:
+            PythonGroup._in_vain = time.monotonic()
+
+    def abort(self) -> None:
+        """End the communicator on all ranks."""
+        if self.comm is not None:
+            _lib.lib.tutti_abort(self.comm, b"the program has aborted the process group")
+
+    def __del__(self) -> None:
+        try:
+            if sys.is_finalizing():  # perhaps by an error: no goodbye
+                _lib.lib.tutti_comm_free(self.comm)
+            else:
+                self.shutdown()
+        except Exception:  # the interpreter may be ending
+            pass
+
+    # ---- how every call is made ----
+
+    def forget(self, work: PythonWork) -> None:
+        """The Work has ended."""
+        with self._lock:
+            if work in self._works:
+                self._works.remove(work)
+
+    def submit(self, calls: Calls, timeout: Any = None) -> Any:
+        """Submit collectives as one submission group, and each message alone; see csrc/group.hpp.
+        Returns the requests."""
+        if self.comm is None:
+            raise dist.DistBackendError("%s: the group was shut down" % self.label)
+        limit = milliseconds(timeout)
+        collectives = [c for c in calls.calls if c.kind not in python_messages.KINDS]
+        messages = [c for c in calls.calls if c.kind in python_messages.KINDS]
+        if collectives:
+            calls.name = origin.next_name()
+            if not calls.name:
+                with self._lock:
+                    self._sequence += 1
+                    calls.name = "#%d" % self._sequence
+            is_ordered = calls.name[0] == "#" and len(collectives) == 1
+            for i, call in enumerate(collectives):
+                part = ".%d" % i if len(collectives) > 1 else ""
+                call.name = None if is_ordered else (calls.name + part).encode()
+        for call in calls.calls:
+            if not call.options:
+                call.options = pointer(_lib.AsyncOptions())
+            if limit > 0 and limit != self.timeout_ms:
+                call.options.contents.timeout_ms = limit
+        requests: List[Optional[int]] = []
+        for part in [collectives] + [[m] for m in messages]:
+            if part:
+                requests += self._submit_list(calls, part)
+        return requests
+
+    def _submit_list(self, calls: Calls, part: Sequence[_lib.Call]) -> List[Optional[int]]:
+        array = (_lib.Call * len(part))(*part)
+        places = (c_void_p * len(part))()
+        if calls.device is not None and calls.device.type == "cuda":
+            stream = torch.cuda.current_stream(calls.device).cuda_stream
+            status = _lib.lib.tutti_cuda_submit(array, len(part), self.comm, stream, places)
+        else:
+            status = _lib.lib.tutti_submit(array, len(part), self.comm, places)
+        if status:
+            raise error_of(status, self.label)
+        return list(places)
+
+    def start(self, calls: Calls, outputs: Sequence[torch.Tensor], opts: Any = None) -> Any:
+        """Submit the calls. Returns the Work; without async_op it has ended."""
+        if self._batch is not None:
+            self._batch.absorb(calls)
+            self._batch_outputs += outputs
+            return None
+        requests = self.submit(calls, getattr(opts, "timeout", None))
+        work = PythonWork(self, calls, requests, list(outputs))
+        if opts is not None and not getattr(opts, "asyncOp", True):
+            work.wait()
+            return work
+        with self._lock:
+            self._works.append(work)
+            oldest = self._works[0]
+        if oldest is not work:
+            oldest.is_completed()  # nobody may be waiting for it
+        return work
+
+    def _only(self, tensors: Sequence[torch.Tensor], what: str) -> torch.Tensor:
+        if len(tensors) != 1:
+            raise ValueError("tutti: %s takes one tensor, not %d" % (what, len(tensors)))
+        return tensors[0]
+
+    def _check_root(self, root: int, what: str) -> int:
+        if not 0 <= root < self._size:
+            raise ValueError("tutti: %s: rank %d is not in the group, which has %d ranks"
+                             % (what, root, self._size))
+        return root
+
+    def _reduction(self, calls: Calls, kind: str, t: torch.Tensor, op: Any) -> _lib.Call:
+        """A reducing call of the type of `t`."""
+        calls.check(t)
+        name = _name_of(op)
+        if name == "PREMUL_SUM":  # Python cannot read its factor
+            raise NotImplementedError("tutti: PREMUL_SUM needs the C++ backend")
+        if not is_number(t):
+            raise NotImplementedError("tutti: cannot reduce tensors of type %s" % t.dtype)
+        if t.is_complex() and name not in ("SUM", "AVG"):
+            raise ValueError("tutti: this reduce operation has no meaning for complex numbers "
+                             "(type %s)" % t.dtype)
+        if name not in _OPERATIONS:
+            raise ValueError("tutti: unknown reduce operation %s" % op)
+        return calls.add(kind, element_of(t)[0], op=_OPERATIONS[name])
+
+    # ---- reductions, broadcast, barrier ----
+
+    def broadcast(self, tensors: Tensors, opts: Any) -> Any:  # type: ignore[override]
+        """Copy the root's tensor to all ranks."""
+        calls, t = Calls("broadcast"), self._only(tensors, "broadcast")
+        dtype, per = element_of(t)
+        root = self._check_root(opts.rootRank, "broadcast")
+        calls.add("broadcast", dtype, recvbuf=calls.out(t, True), count=t.numel() * per, root=root)
+        return self.start(calls, tensors, opts)
+
+    def _add_allreduce(self, calls: Calls, t: torch.Tensor, op: Any) -> None:
+        call = self._reduction(calls, "allreduce", t, op)
+        call.recvbuf = call.sendbuf = calls.out(t, True)
+        call.count = t.numel() * element_of(t)[1]
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:  # type: ignore[override]
+        """Reduce over all ranks."""
+        if isinstance(tensors, torch.Tensor):
+            tensors = [tensors]
+        opts = opts or dist.AllreduceOptions()
+        calls = Calls("all_reduce")
+        self._add_allreduce(calls, self._only(tensors, "all_reduce"), opts.reduceOp)
+        return self.start(calls, tensors, opts)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Any:  # type: ignore[override]
+        """Reduce several tensors, as one submission."""
+        calls = Calls("all_reduce_coalesced")
+        if not tensors:
+            raise ValueError("tutti: all_reduce_coalesced needs a tensor")
+        for t in tensors:
+            self._add_allreduce(calls, t, opts.reduceOp)
+        return self.start(calls, tensors, opts)
+
+    def reduce(self, tensors: Tensors, opts: Any) -> Any:  # type: ignore[override]
+        """Reduce over all ranks, for the root."""
+        calls, t = Calls("reduce"), self._only(tensors, "reduce")
+        call = self._reduction(calls, "reduce", t, opts.reduceOp)
+        call.root = self._check_root(opts.rootRank, "reduce")
+        if call.root == self._rank:
+            call.sendbuf = call.recvbuf = calls.out(t, True)
+        else:
+            call.sendbuf = calls.in_(t)
+        call.count = t.numel() * element_of(t)[1]
+        return self.start(calls, tensors, opts)
+
+    def reduce_scatter(self, outputs: Tensors, inputs: List[Tensors],  # type: ignore[override]
+                       opts: Any) -> Any:
+        """Reduce a list, and leave each rank its entry."""
+        calls, output = Calls("reduce_scatter"), self._only(outputs, "reduce_scatter")
+        if len(inputs) != 1 or len(inputs[0]) != self._size:
+            raise ValueError("tutti: reduce_scatter needs one input for each of %d ranks"
+                             % self._size)
+        call = self._reduction(calls, "reduce_scatter", output, opts.reduceOp)
+        call.sendbuf, counts = calls.flat(inputs[0], output, False)
+        call.recvbuf, call.count = calls.out(output), output.numel() * element_of(output)[1]
+        if counts[self._rank] != call.count:
+            raise ValueError("tutti: reduce_scatter: the output has %d elements, input %d has %d"
+                             % (output.numel(), self._rank, inputs[0][self._rank].numel()))
+        if any(count != call.count for count in counts):
+            call.kind, call.count = _lib.CALL_KINDS["reduce_scatterv"], 0
+            call.recvcounts = calls.counts(counts)
+        return self.start(calls, outputs, opts)
+
+    def _add_reduce_scatter(self, calls: Calls, output: torch.Tensor, input_: torch.Tensor,
+                            op: Any) -> None:
+        if input_.numel() != output.numel() * self._size or input_.dtype != output.dtype:
+            raise ValueError("tutti: reduce_scatter_tensor: the input has %d elements of %s, the "
+                             "output of %s needs %d" % (input_.numel(), input_.dtype, output.dtype,
+                                                        output.numel() * self._size))
+        call = self._reduction(calls, "reduce_scatter", output, op)
+        call.sendbuf, call.recvbuf = calls.in_(input_), calls.out(output)
+        call.count = output.numel() * element_of(output)[1]
+
+    def _reduce_scatter_base(self, output: torch.Tensor,  # type: ignore[override]
+                             input_: torch.Tensor, opts: Any) -> Any:
+        """Reduce a tensor, and leave each rank its part."""
+        calls = Calls("reduce_scatter_tensor")
+        self._add_reduce_scatter(calls, output, input_, opts.reduceOp)
+        return self.start(calls, [output], opts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Tensors,  # type: ignore[override]
+                                        inputs: Tensors, opts: Any) -> Any:
+        """Several _reduce_scatter_base, as one submission."""
+        calls = Calls("reduce_scatter_tensor_coalesced")
+        if not outputs or len(outputs) != len(inputs):
+            raise ValueError("tutti: reduce_scatter_tensor_coalesced: %d inputs for %d outputs"
+                             % (len(inputs), len(outputs)))
+        for output, input_ in zip(outputs, inputs):
+            self._add_reduce_scatter(calls, output, input_, opts.reduceOp)
+        return self.start(calls, outputs, opts)
+
+    def barrier(self, opts: Any = None) -> Any:  # type: ignore[override]
+        """Wait for all ranks."""
+        calls = Calls("barrier")
+        calls.add("barrier", 0)
+        return self.start(calls, [], opts)
+
+    # torch 2.14 has new names for these.
+    reduce_scatter_single = _reduce_scatter_base
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced

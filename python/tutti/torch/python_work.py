@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The Work and the calls of the Python backend; csrc/work.hpp and csrc/calls.hpp in Python."""
+
+import ctypes
+import threading
+import weakref
+from datetime import timedelta
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+import torch.distributed as dist
+
+from .. import _lib
+from . import origin
+
+Tensors = List[torch.Tensor]
+
+_ELEMENTS: Dict[torch.dtype, Tuple[int, int]] = {
+    torch.uint8: (_lib.UINT8, 1), torch.int8: (_lib.INT8, 1), torch.int16: (_lib.INT16, 1),
+    torch.int32: (_lib.INT32, 1), torch.int64: (_lib.INT64, 1),
+    torch.float16: (_lib.FLOAT16, 1), torch.bfloat16: (_lib.BFLOAT16, 1),
+    torch.float32: (_lib.FLOAT32, 1), torch.float64: (_lib.FLOAT64, 1),
+    torch.bool: (_lib.BOOL, 1), torch.complex32: (_lib.FLOAT16, 2),
+    torch.complex64: (_lib.FLOAT32, 2), torch.complex128: (_lib.FLOAT64, 2),
+}
+for _name, _number in (("uint16", _lib.UINT16), ("uint32", _lib.UINT32), ("uint64", _lib.UINT64),
+                       ("float8_e4m3fn", _lib.FLOAT8_E4M3), ("float8_e5m2", _lib.FLOAT8_E5M2)):
+    if hasattr(torch, _name):
+        _ELEMENTS[getattr(torch, _name)] = (_number, 1)
+
+
+def element_of(t: torch.Tensor) -> Tuple[int, int]:
+    """The library's type, and how many of its elements an element of the tensor is. A type that
+    the library does not have is bytes."""
+    return _ELEMENTS.get(t.dtype, (_lib.UINT8, t.element_size()))
+
+
+def is_number(t: torch.Tensor) -> bool:
+    """Whether the library can reduce the tensor's type."""
+    return t.dtype in _ELEMENTS
+
+
+def is_plain(t: torch.Tensor) -> bool:
+    """Whether the memory of the tensor holds its elements in order."""
+    return t.is_contiguous() and not t.is_conj() and not t.is_neg()
+
+
+def copy_into(to: torch.Tensor, source: torch.Tensor) -> None:
+    """Copy without autograd; the tensor may be a parameter."""
+    with torch.no_grad():
+        to.copy_(source)
+
+
+def adjacent(tensors: Sequence[torch.Tensor]) -> Optional[int]:
+    """The address of tensors that follow each other in memory; None if they do not."""
+    first = following = 0
+    for t in tensors:
+        if not is_plain(t):
+            return None
+        if t.numel() == 0:
+            continue
+        if following and t.data_ptr() != following:
+            return None
+        first = first or t.data_ptr()
+        following = t.data_ptr() + t.numel() * t.element_size()
+    return first
+
+
+class Calls:
+    """What one call of c10d asks of the library: a list of calls with all that they need."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.calls: List[_lib.Call] = []
+        self.device: Optional[torch.device] = None
+        self.source = -1
+        self.name = ""  # of a collective: see origin.py
+        self._keep: List[Any] = []
+        self._after: List[Tuple[torch.Tensor, torch.Tensor]] = []
+
+    def add(self, kind: str, dtype: int, **fields: Any) -> _lib.Call:
+        """Append a call."""
+        call = _lib.Call(kind=_lib.CALL_KINDS[kind], dtype=dtype, **fields)
+        self.calls.append(call)
+        return call
+
+    def counts(self, values: Sequence[int]) -> int:
+        """The address of an array of counts."""
+        array = _lib.size_array(values)
+        self._keep.append(array)
+        return ctypes.addressof(array)
+
+    def check(self, t: torch.Tensor) -> None:
+        """Refuse a tensor that cannot be passed."""
+        if t.is_sparse:
+            raise NotImplementedError("tutti: sparse tensors are not supported; use a dense one "
+                                      "(sparse=False)")
+        if t.layout != torch.strided:
+            raise NotImplementedError("tutti: %s: tensors of layout %s are not supported; use a "
+                                      "dense tensor" % (self.what, t.layout))
+        if t.device.type not in ("cpu", "cuda"):
+            raise NotImplementedError("tutti: %s: tensors on device %s are not supported"
+                                      % (self.what, t.device))
+        if self.device is not None and self.device != t.device:
+            raise ValueError("tutti: %s: tensors are on different devices, %s and %s"
+                             % (self.what, self.device, t.device))
+        self.device = t.device
+
+    def _address(self, t: torch.Tensor) -> Optional[int]:
+        self._keep.append(t)
+        return t.data_ptr() if t.numel() else None
+
+    def absorb(self, other: "Calls") -> None:
+        """Append the calls of `other`."""
+        if self.device is not None and other.device not in (None, self.device):
+            raise ValueError("tutti: %s: tensors are on different devices, %s and %s"
+                             % (self.what, self.device, other.device))
+        self.device = self.device or other.device
+        self.calls += other.calls
+        self._keep += other._keep
+        self._after += other._after
+
+    def in_(self, t: torch.Tensor) -> Optional[int]:
+        """The address of a tensor that is read."""
+        self.check(t)
+        return self._address(t if is_plain(t) else self._plain(t, True))
+
+    def out(self, t: torch.Tensor, read: bool = False) -> Optional[int]:
+        """The address of a tensor that is written, and perhaps read before."""
+        self.check(t)
+        if is_plain(t):
+            return self._address(t)
+        plain = self._plain(t, read)
+        self._after.append((t, plain))
+        return self._address(plain)
+
+    @staticmethod
+    def _plain(t: torch.Tensor, fill: bool) -> torch.Tensor:
+        plain = torch.empty(t.shape, dtype=t.dtype, device=t.device)
+        if fill:
+            copy_into(plain, t)
+        return plain
+
+    def flat(self, tensors: Sequence[torch.Tensor], like: torch.Tensor,
+             write: bool) -> Tuple[Optional[int], List[int]]:
+        """A list of tensors as one buffer: its address, and the counts of the parts."""
+        per = element_of(like)[1]
+        for t in tensors:
+            self.check(t)
+            if t.dtype != like.dtype:
+                raise ValueError("tutti: %s: tensors of different types, %s and %s"
+                                 % (self.what, t.dtype, like.dtype))
+        counts = [t.numel() * per for t in tensors]
+        address = adjacent(tensors)
+        self._keep.append(list(tensors))
+        if address is not None:
+            return address or None, counts
+        whole = torch.empty(sum(t.numel() for t in tensors), dtype=like.dtype, device=like.device)
+        at = 0
+        for t in tensors:
+            part = whole[at:at + t.numel()].view(t.shape)
+            at += t.numel()
+            if write:
+                self._after.append((t, part))
+            else:
+                copy_into(part, t)
+        return self._address(whole), counts
+
+    def finish(self) -> None:
+        """The calls have ended with success: copy results to where they belong."""
+        for to, source in self._after:
+            copy_into(to, source)
+
+    def clear(self) -> None:
+        """The tensors are not used any more."""
+        self.calls, self._keep, self._after = [], [], []
+
+
+def milliseconds(timeout: Any) -> int:
+    """A timedelta or seconds in milliseconds; -1 for None and for no limit."""
+    if timeout is None:
+        return -1
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    return min(int(seconds * 1000), 2**31 - 1) if seconds > 0 else -1
+
+
+class PythonWork(dist.Work):
+    """The requests of a call. One thread at a time takes them, by tutti_wait."""
+
+    def __init__(self, group: Any, calls: Calls, requests: Any, outputs: Tensors) -> None:
+        super().__init__()
+        self._group = weakref.ref(group)
+        self._label = group.label
+        self._calls = calls
+        self._requests = requests
+        self._outputs = outputs
+        self._taking = threading.RLock()
+        self._done = False
+        self._error: Optional[BaseException] = None
+        self._future: Any = None
+
+    # ---- what torch calls ----
+
+    def wait(self, timeout: Any = None) -> bool:  # type: ignore[override]
+        """Wait, and raise the error with which the call has ended."""
+        limit = milliseconds(timeout)
+        if not self._take(limit):
+            raise dist.DistBackendError("%s: not done after %d ms (Timed out); the call continues"
+                                        % (self._label, limit))
+        if self._error is not None:
+            raise self._error
+        if self._calls.device is not None and self._calls.device.type == "cuda" and self._future:
+            self._future.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the call has ended. Never waits."""
+        return self._done or self._take(0)
+
+    def is_success(self) -> bool:
+        """Whether the call has ended without an error."""
+        return self._done and self._error is None
+
+    def exception(self) -> Any:
+        """The error with which the call has ended."""
+        return self._error
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def result(self) -> Tensors:
+        """The tensors of the result."""
+        return self._outputs
+
+    def source_rank(self) -> int:
+        """The rank that has sent the message."""
+        return self._calls.source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> Any:
+        """A future of the result. A thread of its own completes it, since callbacks may wait."""
+        with self._taking:
+            if self._future is None:
+                device = self._calls.device
+                cuda = device is not None and device.type == "cuda"
+                self._future = torch.futures.Future(devices=[device] if cuda else None)
+                if self._done:
+                    self._settle()
+                else:
+                    threading.Thread(target=self._take, args=(-1,), daemon=True).start()
+            if self._calls.device is not None and self._calls.device.type == "cuda":
+                return self._future
+            return origin.follow(self._future, "%s %s" % (self._label, self._calls.name),
+                                 origin.swap)
+
+    # ---- the end ----
+
+    def _settle(self) -> None:
+        if self._error is not None:
+            self._future.set_exception(self._error)
+        else:
+            self._future.set_result(self._outputs)
+
+    def _take(self, limit: int) -> bool:
+        """Take the requests; False if they have not ended within `limit` milliseconds."""
+        if not self._taking.acquire(timeout=-1 if limit < 0 else limit / 1000):
+            return False
+        try:
+            if self._done:
+                return True
+            if not self._take_requests(limit):
+                return False
+            if self._error is None:
+                try:
+                    self._calls.finish()
+                except Exception as error:  # the caller's tensors
+                    self._error = error
+            self._calls.clear()
+            self._done = True
+            future = self._future
+        finally:
+            self._taking.release()
+        if future is not None:
+            self._settle()
+        group = self._group()
+        if group is not None:
+            group.forget(self)
+        return True
+
+    def _take_requests(self, limit: int) -> bool:
+        """Wait for each request, and keep the first error."""
+        for i, request in enumerate(self._requests):
+            if request is None:
+                continue
+            status = wait_for(request, limit, self._calls.device)
+            if status == _lib.TIMEOUT and limit >= 0:
+                return False
+            self._requests[i] = None
+            if status and self._error is None:
+                self._error = error_of(status, self._label)
+        return True
+
+
+def wait_for(request: int, limit: int, device: Optional[torch.device]) -> int:
+    """tutti_wait; for device tensors in the order of the current stream."""
+    if device is not None and device.type == "cuda":
+        stream = torch.cuda.current_stream(device).cuda_stream
+        return _lib.lib.tutti_cuda_wait(request, limit, stream)
+    return _lib.lib.tutti_wait(request, limit)
+
+
+def error_of(status: int, label: str, text: Optional[str] = None) -> BaseException:
+    """The exception of a status, with the words of this thread's last error."""
+    if text is None:
+        text = "%s: %s" % (label, _lib.error_of(status))
+    if status == _lib.INVALID_ARGUMENT:
+        return ValueError(text)
+    if status == _lib.UNSUPPORTED:
+        return NotImplementedError(text)
+    return dist.DistBackendError(text)
+
+
+class PromiseWork(dist.Work):
+    """A Work that other code completes: messages to oneself, receives from any source."""
+
+    def __init__(self, outputs: Tensors, timeout_ms: int) -> None:
+        super().__init__()
+        self._outputs, self._timeout_ms = outputs, timeout_ms
+        self._event = threading.Event()
+        self._error: Optional[BaseException] = None
+        self._source = -1
+        self._future: Any = None
+        self._lock = threading.Lock()
+
+    def complete(self, error: Optional[BaseException] = None, source: int = -1) -> None:
+        """The end."""
+        with self._lock:
+            self._error, self._source = error, source
+            self._event.set()
+            future = self._future
+        if future is not None:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._error is not None:
+            self._future.set_exception(self._error)
+        else:
+            self._future.set_result(self._outputs)
+
+    def wait(self, timeout: Any = None) -> bool:  # type: ignore[override]
+        """Wait, and raise the error with which the call has ended."""
+        limit = milliseconds(timeout)
+        limit = self._timeout_ms if limit < 0 else limit
+        if not self._event.wait(limit / 1000 if limit > 0 else None):
+            raise dist.DistBackendError("tutti: no matching message within %d ms (Timed out)"
+                                        % limit)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the call has ended."""
+        return self._event.is_set()
+
+    def is_success(self) -> bool:
+        """Whether the call has ended without an error."""
+        return self._event.is_set() and self._error is None
+
+    def exception(self) -> Any:
+        """The error with which the call has ended."""
+        return self._error
+
+    def synchronize(self) -> None:
+        """As wait()."""
+        self.wait()
+
+    def result(self) -> Tensors:
+        """The tensors of the result."""
+        return self._outputs
+
+    def source_rank(self) -> int:
+        """The rank that has sent the message."""
+        return self._source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> Any:
+        """A future of the result."""
+        with self._lock:
+            ended = self._future is None and self._event.is_set()
+            if self._future is None:
+                self._future = torch.futures.Future()
+        if ended:
+            self._settle()
+        return self._future

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Each collective of c10d against gloo or against arithmetic, with random shapes and types."""
+
+import random
+from typing import Any, List
+
+import torch
+import torch.distributed as dist
+
+import torch_ranks
+from torch_ranks import init, words
+
+NUMBERS = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8,
+           torch.int16, torch.int32, torch.int64]
+MOVED = NUMBERS + [torch.bool, torch.complex64, torch.complex128]
+NEW = hasattr(dist, "all_gather_single")  # names of torch 2.14
+
+
+def numbers(shape: Any, dtype: torch.dtype, rank: int, seed: int) -> torch.Tensor:
+    """Small whole numbers, so that sums are exact in every type. Any rank can make them."""
+    generator = torch.Generator().manual_seed(seed * 1000 + rank)
+    values = torch.randint(0, 4, shape, generator=generator)
+    if dtype.is_complex:
+        return torch.complex(values.double(), values.flip(-1).double() if values.dim() else
+                             values.double()).to(dtype)
+    return values.to(dtype)
+
+
+def shape_of(dice: random.Random) -> List[int]:
+    """A random shape; the same on all ranks."""
+    return [dice.choice([0, 1, 2, 3, 5, 17, 300]) for _ in range(dice.choice([0, 1, 2, 3]))]
+
+
+def layout(t: torch.Tensor, dice: random.Random) -> torch.Tensor:
+    """The same values, perhaps not contiguous."""
+    way = dice.randrange(4)
+    if way == 0 and t.dim() >= 2:
+        return t.clone().transpose(0, 1).contiguous().transpose(0, 1)
+    if way == 1 and t.dim() >= 1:
+        wide = torch.zeros(list(t.shape[:-1]) + [t.shape[-1] * 2 + 1], dtype=t.dtype)
+        wide[..., 1::2] = t
+        return wide[..., 1::2]
+    return t.clone()
+
+
+def same(got: torch.Tensor, want: torch.Tensor, what: Any) -> None:
+    """Equal bits but for NaN."""
+    assert got.dtype == want.dtype and got.shape == want.shape, (what, got.dtype, want.dtype)
+    assert torch.equal(got.contiguous(), want.contiguous()), "%s: got %s, want %s" % (what, got,
+                                                                                     want)
+
+
+def reduced(parts: List[torch.Tensor], op: Any) -> torch.Tensor:
+    """What a reduction gives."""
+    total = parts[0].clone()
+    for part in parts[1:]:
+        if op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            total = total + part
+        elif op == dist.ReduceOp.PRODUCT:
+            total = total * part
+        elif op == dist.ReduceOp.MIN:
+            total = torch.minimum(total, part)
+        elif op == dist.ReduceOp.MAX:
+            total = torch.maximum(total, part)
+        elif op == dist.ReduceOp.BAND:
+            total = total & part
+        elif op == dist.ReduceOp.BOR:
+            total = total | part
+        else:
+            total = total ^ part
+    if op == dist.ReduceOp.AVG:
+        total = (total / len(parts)).to(total.dtype)
+    return total
+
+
+def operations(dtype: torch.dtype) -> List[Any]:
+    """The operations that a type has."""
+    r = dist.ReduceOp
+    if dtype.is_complex:
+        return [r.SUM]
+    if dtype.is_floating_point:
+        return [r.SUM, r.MIN, r.MAX, r.PRODUCT] + ([r.AVG] if dtype.itemsize >= 4 else [])
+    return [r.SUM, r.MIN, r.MAX, r.PRODUCT, r.BAND, r.BOR, r.BXOR]
+
+
+def test_reductions(rank: int, size: int) -> None:
+    """all_reduce, reduce, reduce_scatter in all types and operations."""
+    init()
+    dice = random.Random(1)
+    for seed in range(120):
+        dtype = dice.choice(NUMBERS + [torch.complex64])
+        op = dice.choice(operations(dtype))
+        shape = shape_of(dice)
+        parts = [numbers(shape, dtype, r, seed) for r in range(size)]
+        want = reduced(parts, op)
+        what = (seed, dtype, op, shape)
+        t = layout(parts[rank], dice)
+        if dice.random() < 0.5:
+            dist.all_reduce(t, op)
+        else:
+            work = dist.all_reduce(t, op, async_op=True)
+            work.wait()
+            assert work.is_completed() and work.is_success()
+        close(t, want, op, what)
+        root = dice.randrange(size)
+        t = layout(parts[rank], dice)
+        dist.reduce(t, root, op)
+        if rank == root:
+            close(t, want, op, what)
+        lists = [[numbers(shape, dtype, r * size + i, seed) for i in range(size)]
+                 for r in range(size)]
+        want = reduced([lists[r][rank] for r in range(size)], op)
+        output = layout(torch.zeros(shape, dtype=dtype), dice)
+        dist.reduce_scatter(output, [layout(t, dice) for t in lists[rank]], op)
+        close(output, want, op, what)
+        if shape:
+            output = torch.zeros(shape, dtype=dtype)
+            dist.reduce_scatter_tensor(output, torch.cat(lists[rank]), op)
+            close(output, want, op, what)
+    dist.destroy_process_group()
+
+
+def close(got: torch.Tensor, want: torch.Tensor, op: Any, what: Any) -> None:
+    """AVG may round once more or less than torch's arithmetic."""
+    if op == dist.ReduceOp.AVG:
+        torch.testing.assert_close(got.contiguous(), want.contiguous(), msg=str(what))
+    else:
+        same(got, want, what)
+
+
+def test_bool(rank: int, size: int) -> None:
+    """For bool, SUM and MAX are or, PRODUCT and MIN are and."""
+    init()
+    parts = [torch.tensor([r == 0, r > 0, True, False]) for r in range(size)]
+    for op, want in ((dist.ReduceOp.SUM, any), (dist.ReduceOp.MAX, any), (dist.ReduceOp.BOR, any),
+                     (dist.ReduceOp.PRODUCT, all), (dist.ReduceOp.MIN, all),
+                     (dist.ReduceOp.BAND, all)):
+        t = parts[rank].clone()
+        dist.all_reduce(t, op)
+        assert t.tolist() == [want(bool(p[i]) for p in parts) for i in range(4)], (op, t)
+    dist.destroy_process_group()
+
+
+def test_moves(rank: int, size: int) -> None:
+    """broadcast, all_gather, gather, scatter, all_to_all, with equal and with uneven parts."""
+    init()
+    dice = random.Random(2)
+    for seed in range(100):
+        dtype, shape = dice.choice(MOVED), shape_of(dice)
+        what = (seed, dtype, shape)
+        parts = [numbers(shape, dtype, r, seed) for r in range(size)]
+        root = dice.randrange(size)
+        t = layout(parts[rank], dice)
+        dist.broadcast(t, root)
+        same(t, parts[root], what)
+        outputs = [layout(torch.zeros(shape, dtype=dtype), dice) for _ in range(size)]
+        dist.all_gather(outputs, layout(parts[rank], dice))
+        for got, want in zip(outputs, parts):
+            same(got, want, what)
+        uneven(rank, size, dtype, dice, seed, root)
+        if shape:
+            whole = torch.zeros([shape[0] * size] + shape[1:], dtype=dtype)
+            dist.all_gather_into_tensor(whole, parts[rank])
+            same(whole, torch.cat(parts), what)
+    dist.destroy_process_group()
+
+
+def uneven(rank: int, size: int, dtype: torch.dtype, dice: random.Random, seed: int,
+           root: int) -> None:
+    """Parts of different lengths."""
+    rows = [[dice.choice([0, 1, 2, 7]) for _ in range(size)] for _ in range(size)]
+    width = dice.choice([1, 3])
+    sent = [[numbers([rows[a][b], width], dtype, a * size + b, seed) for b in range(size)]
+            for a in range(size)]
+    mine = [sent[a][rank] for a in range(size)]
+    what = (seed, dtype, rows)
+    lengths = [rows[r][0] for r in range(size)]
+    outputs = [torch.zeros([n, width], dtype=dtype) for n in lengths]
+    dist.all_gather(outputs, sent[rank][0])
+    for r, got in enumerate(outputs):
+        same(got, sent[r][0], what)
+    outputs = [torch.zeros([n, width], dtype=dtype) for n in lengths]
+    dist.gather(sent[rank][0], outputs if rank == root else None, dst=root)
+    for r, got in enumerate(outputs if rank == root else []):
+        same(got, sent[r][0], what)
+    output = torch.zeros([rows[root][rank], width], dtype=dtype)
+    dist.scatter(output, sent[root] if rank == root else None, src=root)
+    same(output, sent[root][rank], what)
+    whole = torch.zeros([sum(rows[a][rank] for a in range(size)), width], dtype=dtype)
+    dist.all_to_all_single(whole, torch.cat(sent[rank]), [rows[a][rank] for a in range(size)],
+                           rows[rank])
+    same(whole, torch.cat(mine), what)
+    outputs = [torch.zeros_like(t) for t in mine]
+    dist.all_to_all(outputs, [layout(t, dice) for t in sent[rank]])
+    for got, want in zip(outputs, mine):
+        same(got, want, what)
+    total = reduced([torch.cat([numbers([lengths[b]], torch.int32, a, seed + b)
+                                for b in range(size)]) for a in range(size)], dist.ReduceOp.SUM)
+    output = torch.zeros([lengths[rank]], dtype=torch.int32)
+    dist.reduce_scatter(output, [numbers([n], torch.int32, rank, seed + b)
+                                 for b, n in enumerate(lengths)])
+    same(output, total.split(lengths)[rank], what)
+
+
+def test_even_all_to_all(rank: int, size: int) -> None:
+    """A rank may give the sizes of equal parts, another may leave them out."""
+    init()
+    output = torch.zeros(3 * size)
+    sizes = [3] * size if rank % 2 else None
+    dist.all_to_all_single(output, torch.arange(3.0 * size) + 100 * rank, sizes, sizes)
+    want = torch.cat([torch.arange(3.0) + 3 * rank + 100 * r for r in range(size)])
+    same(output, want, rank)
+    words(lambda: dist.all_to_all_single(output, torch.zeros(3 * size), [1] * size, None),
+          "output", str(3 * size))
+    dist.destroy_process_group()
+
+
+def test_coalesced(rank: int, size: int) -> None:
+    """The coalesced forms, and a coalescing manager with a device."""
+    init()
+    group = dist.distributed_c10d._get_default_group()
+    tensors = [torch.full((n,), float(rank + n)) for n in (1, 0, 5, 70000)]
+    group.allreduce_coalesced(tensors, dist.AllreduceCoalescedOptions()).wait()
+    for n, t in zip((1, 0, 5, 70000), tensors):
+        same(t, torch.full((n,), float(sum(range(size)) + n * size)), n)
+    x, y = torch.ones(4) * rank, torch.ones(9) * (rank + 1)
+    for device in (None, torch.device("cpu")):
+        a, b = x.clone(), y.clone()
+        with dist._coalescing_manager(device=device, async_ops=True) as manager:
+            dist.all_reduce(a)
+            dist.all_reduce(b)
+        manager.wait()
+        same(a, torch.ones(4) * sum(range(size)), device)
+        same(b, torch.ones(9) * sum(range(1, size + 1)), device)
+    outputs = [torch.zeros(2 * size), torch.zeros(size)]
+    inputs = [torch.ones(2) * rank, torch.ones(1) * rank]
+    with dist._coalescing_manager() as manager:
+        for output, input_ in zip(outputs, inputs):
+            dist.all_gather_into_tensor(output, input_)
+    same(outputs[1], torch.arange(float(size)), "gather")
+    outputs = [torch.zeros(2), torch.zeros(1)]
+    with dist._coalescing_manager() as manager:
+        dist.reduce_scatter_tensor(outputs[0], torch.ones(2 * size))
+        dist.reduce_scatter_tensor(outputs[1], torch.arange(float(size)))
+    same(outputs[0], torch.ones(2) * size, "scatter")
+    same(outputs[1], torch.ones(1) * rank * size, "scatter")
+    dist.destroy_process_group()
+
+
+def test_premul_sum(rank: int, size: int) -> None:
+    """PREMUL_SUM multiplies before the sum."""
+    init()
+    op = dist._make_nccl_premul_sum(0.25)
+    t = torch.ones(5) * (rank + 1)
+    dist.all_reduce(t, op)
+    same(t, torch.ones(5) * sum(range(1, size + 1)) / 4, "premul")
+    output = torch.zeros(2)
+    dist.reduce_scatter_tensor(output, torch.ones(2 * size), op)
+    same(output, torch.ones(2) * size / 4, "premul")
+    words(lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32), op), "floating point")
+    dist.destroy_process_group()
+
+
+test_premul_sum.backends = ("cpp",)  # type: ignore[attr-defined]
+
+
+def test_refused(rank: int, size: int) -> None:
+    """What has no meaning is refused with words, before any rank waits."""
+    init()
+    group = dist.distributed_c10d._get_default_group()
+    complex_ = torch.ones(2, dtype=torch.complex64)
+    options = dist.AllreduceOptions()
+    options.reduceOp = dist.ReduceOp.MAX
+    words(lambda: group.allreduce([complex_], options).wait(), "complex")
+    words(lambda: dist.all_reduce(torch.ones(2).to_sparse()), "sparse")
+    words(lambda: dist.all_gather([torch.ones(3)] * size, torch.ones(2)), "3", "2")
+    words(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND))
+    words(lambda: group.send([torch.ones(1)], size + 3, 0), "rank %d" % (size + 3))
+    t = torch.ones(1)
+    dist.all_reduce(t)  # the group still works
+    assert t.item() == size
+    assert group._get_sequence_number_for_group() >= 1
+    dist.destroy_process_group()
+
+
+def test_objects(rank: int, size: int) -> None:
+    """Objects of different lengths."""
+    init()
+    mine = {"rank": rank, "text": "x" * rank * 100}
+    everything: List[Any] = [None] * size
+    dist.all_gather_object(everything, mine)
+    assert [e["rank"] for e in everything] == list(range(size))
+    gathered: List[Any] = [None] * size
+    dist.gather_object(mine, gathered if rank == 0 else None, dst=0)
+    assert rank or [len(e["text"]) for e in gathered] == [r * 100 for r in range(size)]
+    values = [mine, "second"] if rank == size - 1 else [None, None]
+    dist.broadcast_object_list(values, src=size - 1)
+    assert values[0]["rank"] == size - 1 and values[1] == "second"
+    received: List[Any] = [None]
+    dist.scatter_object_list(received, list(range(size)) if rank == 0 else None, src=0)
+    assert received == [rank]
+    dist.destroy_process_group()
+
+
+def test_futures(rank: int, size: int) -> None:
+    """Callbacks of futures wait for further collectives, many at once; nothing is lost."""
+    init()
+    group = dist.distributed_c10d._get_default_group()
+
+    def chained(t: torch.Tensor) -> Any:
+        def more(future: Any) -> torch.Tensor:
+            [value] = future.value()
+            work = group.allreduce([value], dist.AllreduceOptions())
+            return work.get_future().wait()[0]
+        work = group.allreduce([t], dist.AllreduceOptions())
+        return work.get_future().then(more)
+
+    # One callback at a time, so that the order of calls is the same on all ranks.
+    for i in range(20):
+        assert chained(torch.ones(3) * i).wait()[0] == i * size * size
+    works = [dist.all_reduce(torch.ones(10) * i, async_op=True) for i in range(50)]
+    for i, work in enumerate(works):
+        assert work.get_future().wait()[0][0] == i * size
+    for i in range(50):
+        dist.all_reduce(torch.ones(1000), async_op=True)  # nobody waits
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_against_gloo(rank: int, size: int) -> None:
+    """Random sums of floats: close to gloo's, and the same bits on all ranks."""
+    init()
+    gloo = dist.new_group(backend="gloo")
+    for n in (1, 1000, 100003):
+        t = torch.randn(n)
+        mine, theirs = t.clone(), t.clone()
+        dist.all_reduce(mine)
+        dist.all_reduce(theirs, group=gloo)
+        torch.testing.assert_close(mine, theirs)
+        everything = [torch.zeros(n) for _ in range(size)]
+        dist.all_gather(everything, mine)
+        for other in everything:
+            same(other, mine, n)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    torch_ranks.main(sizes=(1, 2, 3, 4))

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ranks that die, stop or differ: the others get words, and soon."""
+
+import os
+import signal
+import time
+from datetime import timedelta
+from typing import Any, Callable
+
+import torch
+import torch.distributed as dist
+
+import torch_ranks
+from torch_ranks import init, words
+
+
+def in_time(seconds: float, function: Callable[[], Any], *patterns: str) -> None:
+    """The function fails with these words within `seconds`."""
+    began = time.monotonic()
+    words(function, *patterns)
+    assert time.monotonic() - began < seconds, time.monotonic() - began
+
+
+def reduce_for_ever() -> None:
+    """Calls until one fails."""
+    while True:
+        dist.all_reduce(torch.ones(1000))
+
+
+def test_killed(rank: int, size: int) -> None:
+    """A rank dies by a signal, with calls of all kinds pending: 3 s for the others."""
+    init()
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    group = dist.distributed_c10d._get_default_group()
+    in_time(3, reduce_for_ever, "rank 1", "lost")
+    words(lambda: dist.all_reduce(torch.ones(1), async_op=True).wait(), "rank 1")
+    words(lambda: group.allreduce([torch.ones(1)], dist.AllreduceOptions()).get_future().wait(),
+          "rank 1")
+
+
+test_killed.fatal = {1}  # type: ignore[attr-defined]
+
+
+def test_killed_future(rank: int, size: int) -> None:
+    """The future of a pending call gets the error as well, and so does its callback."""
+    init()
+    dist.barrier()
+    if rank == 1:
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    group = dist.distributed_c10d._get_default_group()
+    future = group.allreduce([torch.ones(1)], dist.AllreduceOptions()).get_future()
+    seen = []
+    after = future.then(lambda f: seen.append(words(f.value, "rank 1")))
+    in_time(4, future.wait, "rank 1", "lost")
+    after.wait()
+    assert seen
+
+
+test_killed_future.fatal = {1}  # type: ignore[attr-defined]
+
+
+def test_stopped(rank: int, size: int) -> None:
+    """A rank is stopped: the group's timeout ends the call, and names the rank."""
+    init(seconds=3)
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    began = time.monotonic()
+    words(lambda: dist.all_reduce(torch.ones(10)), "1")
+    assert 2 < time.monotonic() - began < 12, time.monotonic() - began
+
+
+test_stopped.fatal = {1}  # type: ignore[attr-defined]
+
+
+def test_stopped_future(rank: int, size: int) -> None:
+    """The same where nobody waits in the library: a future, as in DDP."""
+    init(seconds=3)
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    group = dist.distributed_c10d._get_default_group()
+    began = time.monotonic()
+    words(lambda: group.allreduce([torch.ones(9)], dist.AllreduceOptions()).get_future().wait())
+    assert 2 < time.monotonic() - began < 12, time.monotonic() - began
+
+
+test_stopped_future.fatal = {1}  # type: ignore[attr-defined]
+
+
+def test_mismatch(rank: int, size: int) -> None:
+    """Different shapes, types or operations: all ranks get the words, and the group lives."""
+    init()
+    t = torch.ones(10 if rank == 0 else 11)
+    words(lambda: dist.all_reduce(t), "10", "11", "allreduce")
+    t = torch.ones(4, dtype=torch.float32 if rank == 0 else torch.float64)
+    words(lambda: dist.all_reduce(t), "float32", "float64")
+    words(lambda: dist.all_reduce(torch.ones(2)) if rank == 0 else
+          dist.broadcast(torch.ones(2), 0), "allreduce", "broadcast")
+    t = torch.ones(4)
+    dist.all_reduce(t)
+    assert t[0] == size
+    if rank < 2:
+        t = torch.ones(3 + rank)
+        words(lambda: dist.send(t, 1) if rank == 0 else dist.recv(t, 0), "3", "4")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_wait_timeout(rank: int, size: int) -> None:
+    """A wait with a timeout of its own fails in time, and the call goes on."""
+    init()
+    if rank == 1:
+        store_gate(rank, size)
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    if rank != 1:
+        in_time(20, lambda: work.wait(timedelta(milliseconds=300)), "300 ms")
+        store_gate(rank, size)
+    work.wait()
+    dist.destroy_process_group()
+
+
+def store_gate(rank: int, size: int) -> None:
+    """Rank 1 passes after all others have come."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["gate/%d" % r for r in range(size) if r != 1])
+    else:
+        store.set("gate/%d" % rank, "x")
+
+
+def test_monitored_barrier(rank: int, size: int) -> None:
+    """monitored_barrier names the absent, and the group lives."""
+    init()
+    group = dist.distributed_c10d._get_default_group()
+    barrier = group._get_backend(torch.device("cpu")).monitored_barrier \
+        if not hasattr(group, "comm") else group.monitored_barrier
+    barrier(timedelta(seconds=30))
+    if rank == 0:
+        missing = "Ranks 1, 2" if size > 2 else "Rank 1"
+        words(lambda: barrier(timedelta(milliseconds=200), True),
+              missing + " failed to pass monitoredBarrier")
+    dist.barrier()
+    if rank != 0:  # too late, but told
+        words(lambda: barrier(timedelta(seconds=20)), "Rank %d" % rank, "rank 0")
+    dist.barrier()
+    barrier(timedelta(seconds=30))
+    dist.destroy_process_group()
+
+
+test_monitored_barrier.sizes = (2, 3)  # type: ignore[attr-defined]
+
+
+def test_abort(rank: int, size: int) -> None:
+    """abort ends the group on all ranks."""
+    init()
+    group = dist.distributed_c10d._get_default_group()
+    backend = group if hasattr(group, "comm") else group._get_backend(torch.device("cpu"))
+    if rank == 0 and hasattr(backend, "abort"):
+        backend.abort()
+        words(lambda: dist.all_reduce(torch.ones(1)))
+    elif hasattr(backend, "abort"):
+        in_time(20, reduce_for_ever, "aborted")
+
+
+def test_left(rank: int, size: int) -> None:
+    """A rank has left: a call that needs it fails with words."""
+    init()
+    dist.barrier()
+    if rank == 1:
+        dist.destroy_process_group()
+        return
+    in_time(10, lambda: dist.all_reduce(torch.ones(1)), "rank 1")
+
+
+def test_closed(rank: int, size: int) -> None:
+    """A group that was shut down says so."""
+    init()
+    group = dist.distributed_c10d._get_default_group()
+    if hasattr(group, "shutdown"):
+        group.shutdown()
+        words(lambda: group.allreduce([torch.ones(1)], dist.AllreduceOptions()), "shut down")
+
+
+def test_connect(rank: int, size: int) -> None:
+    """A rank never comes: the words name it, after the group's timeout."""
+    if rank == 1:
+        return
+    store = torch_ranks.store()
+    os.environ["TORCH_TUTTI"] = os.environ.get("TORCH_TUTTI", "auto")
+    began = time.monotonic()
+    words(lambda: dist.init_process_group("tutti", store=store, rank=rank, world_size=size,
+                                          timeout=timedelta(seconds=2)), "tutti")
+    assert time.monotonic() - began < 20
+
+
+if __name__ == "__main__":
+    torch_ranks.main(sizes=(2, 3))

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Groups: members only, overlapping, of one rank, split; one group after another."""
+
+import os
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+import torch_ranks
+from torch_ranks import init
+
+
+def count_files() -> int:
+    """Open descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_members(rank: int, size: int) -> None:
+    """new_group is called by all, but made by its members; groups overlap."""
+    init()
+    pairs = [dist.new_group([a, (a + 1) % size]) for a in range(size)]
+    alone = [dist.new_group([a]) for a in range(size)]
+    everyone = dist.new_group()
+    for a, pair in enumerate(pairs):
+        members = {a, (a + 1) % size}
+        t = torch.ones(3) * rank
+        dist.all_reduce(t, group=pair)
+        assert t.tolist() == [sum(members) if rank in members else rank] * 3
+        if rank in members:
+            root = max(members)
+            dist.broadcast(t, root, group=pair)
+    for a, group in enumerate(alone):
+        if a == rank:
+            t = torch.ones(2) * rank
+            dist.all_reduce(t, group=group)
+            dist.barrier(group=group)
+            assert t.tolist() == [rank] * 2
+    dist.barrier(group=everyone)
+    dist.destroy_process_group(pairs[0])
+    t = torch.ones(1)
+    dist.all_reduce(t, group=everyone)
+    assert t.item() == size
+    dist.destroy_process_group()
+
+
+def test_late_members(rank: int, size: int) -> None:
+    """A group does not wait for ranks outside it."""
+    init()
+    if rank == size - 1:
+        time.sleep(0.5)
+    began = time.monotonic()
+    group = dist.new_group(list(range(size - 1)), use_local_synchronization=True) \
+        if rank < size - 1 else None
+    if rank < size - 1:
+        t = torch.ones(1)
+        dist.all_reduce(t, group=group)
+        assert t.item() == size - 1
+        assert time.monotonic() - began < 30
+    dist.destroy_process_group()
+
+
+def test_again(rank: int, size: int) -> None:
+    """destroy and init in one process, with the same store and names; nothing is left over."""
+    files, threads = [], []
+    store = torch_ranks.store()
+    for i in range(6):
+        dist.init_process_group("tutti", store=store, rank=rank, world_size=size)
+        t = torch.ones(4) * i
+        dist.all_reduce(t)
+        assert t[0] == i * size
+        group = dist.new_group(list(range(size)))
+        dist.barrier(group=group)
+        dist.destroy_process_group()
+        files.append(count_files())
+        threads.append(len(os.listdir("/proc/self/task")))
+    assert max(files[2:]) <= files[1] + 4, files
+    assert max(threads[2:]) <= threads[1] + 4, threads
+
+
+def test_with_gloo(rank: int, size: int) -> None:
+    """Beside gloo: in a map of devices, and as another group."""
+    init("cpu:tutti")
+    gloo = dist.new_group(backend="gloo")
+    tutti = dist.new_group(backend="tutti")
+    for group in (gloo, tutti, None):
+        t = torch.ones(2)
+        dist.all_reduce(t, group=group)
+        assert t.tolist() == [size] * 2
+    assert dist.get_backend(tutti) == "tutti"
+    dist.destroy_process_group()
+
+
+test_with_gloo.backends = ("cpp",)  # type: ignore[attr-defined]
+
+
+def test_threads(rank: int, size: int) -> None:
+    """Two threads use two groups at the same time."""
+    init()
+    groups = [dist.new_group() for _ in range(2)]
+    errors = []
+
+    def use(group: object, value: int) -> None:
+        try:
+            for i in range(100):
+                t = torch.ones(50) * value
+                dist.all_reduce(t, group=group)
+                assert t[0] == value * size
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=use, args=(g, i + 1)) for i, g in enumerate(groups)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+    dist.destroy_process_group()
+
+
+def test_split(rank: int, size: int) -> None:
+    """split_group, where torch has it for all backends."""
+    init()
+    parts = [list(range(0, size, 2)), list(range(1, size, 2))]
+    parts = [part for part in parts if part]
+    group = dist.split_group(None, parts)
+    t = torch.ones(1) * rank
+    dist.all_reduce(t, group=group)
+    assert t.item() == sum(parts[rank % 2])
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    if not torch_ranks.MISSING:
+        version = tuple(int(n) for n in torch.__version__.split(".")[:2])
+        test_split.backends = ("cpp",) if version >= (2, 10) else ()  # type: ignore[attr-defined]
+        test_split.sizes = (2, 4)  # type: ignore[attr-defined]
+    test_late_members.sizes = (3, 4)  # type: ignore[attr-defined]
+    torch_ranks.main(sizes=(2, 3, 4))

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Messages: tags, any source, batches, to oneself."""
+
+import torch
+import torch.distributed as dist
+
+import torch_ranks
+from torch_ranks import init, words
+
+
+def test_tags(rank: int, size: int) -> None:
+    """A message meets the receive of its tag, in the order of that tag."""
+    init()
+    to, source = (rank + 1) % size, (rank - 1) % size
+    works = [dist.isend(torch.full((3,), float(10 * rank + tag)), to, tag=tag)
+             for tag in (0, 1, 2)]
+    works += [dist.isend(torch.full((2,), float(rank)), to, tag=1)]
+    for tag in (2, 0, 1):
+        t = torch.zeros(3)
+        assert dist.recv(t, source, tag=tag) == source
+        assert t.tolist() == [10 * source + tag] * 3
+    t = torch.zeros(2)
+    dist.recv(t, source, tag=1)
+    assert t.tolist() == [source] * 2
+    for work in works:
+        work.wait()
+    dist.destroy_process_group()
+
+
+def test_layouts(rank: int, size: int) -> None:
+    """Tensors that are not contiguous, empty, complex, bool."""
+    init()
+    for t in (torch.arange(12.0).view(3, 4).t(), torch.zeros(0), torch.ones(3) + 1j,
+              torch.tensor([True, False]), torch.arange(10)[::3]):
+        if rank == 0:
+            for to in range(1, size):
+                dist.send(t, to)
+        else:
+            got = torch.zeros_like(t) if t.is_contiguous() else torch.zeros(
+                t.shape[::-1], dtype=t.dtype).t()
+            dist.recv(got, 0)
+            assert torch.equal(got, t), (got, t)
+    dist.destroy_process_group()
+
+
+def test_batch(rank: int, size: int) -> None:
+    """A ring of batched messages, and a batch of some ranks only."""
+    init()
+    to, source = (rank + 1) % size, (rank - 1) % size
+    for n in (1, 100000):
+        sent, got = torch.full((n,), float(rank)), torch.zeros(n)
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.irecv, got, source),
+                                            dist.P2POp(dist.isend, sent, to)]):
+            work.wait()
+        assert (got == source).all()
+    if rank < 2:
+        got = torch.zeros(1)
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(1), 1 - rank),
+                                            dist.P2POp(dist.irecv, got, 1 - rank)]):
+            work.wait()
+        assert got.item() == 1
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_any_source(rank: int, size: int) -> None:
+    """Receives from any source, then one from a given rank with the same tag."""
+    init()
+    for _ in range(5):
+        if rank == 0:
+            seen = []
+            for _ in range(size - 1):
+                t = torch.zeros(2)
+                source = dist.recv(t)
+                assert t.tolist() == [source, 1]
+                seen.append(source)
+            assert sorted(seen) == list(range(1, size))
+            for source in range(1, size):
+                dist.send(torch.ones(1), source, tag=7)
+                t = torch.zeros(2)
+                dist.recv(t, source)
+                assert t.tolist() == [source, 2]
+        else:
+            dist.send(torch.tensor([float(rank), 1]), 0)
+            dist.recv(torch.zeros(1), 0, tag=7)  # rank 0 has all first messages
+            dist.send(torch.tensor([float(rank), 2]), 0)
+        dist.barrier()
+    if rank == 0:
+        works = [dist.irecv(torch.zeros(1), tag=3) for _ in range(size - 1)]
+        sources = []
+        for work in works:
+            work.wait()
+            sources.append(work._source_rank())
+        assert sorted(sources) == list(range(1, size))
+        if size > 2:  # receives of one element are still posted
+            words(lambda: dist.irecv(torch.zeros(9), tag=3), "any source", "Use another tag")
+    else:
+        dist.send(torch.ones(1), 0, tag=3)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_self(rank: int, size: int) -> None:
+    """Messages to oneself, in any order."""
+    init()
+    got = torch.zeros(3)
+    send = dist.isend(torch.arange(3.0), rank, tag=1)
+    dist.irecv(got, rank, tag=1).wait()
+    send.wait()
+    assert got.tolist() == [0, 1, 2]
+    receive = dist.irecv(got, rank)
+    assert not receive.is_completed()
+    dist.isend(torch.ones(3), rank).wait()
+    receive.wait()
+    assert got.tolist() == [1, 1, 1]
+    dist.destroy_process_group()
+
+
+test_self.sizes = (1, 2)  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    torch_ranks.main(sizes=(2, 3, 4))
