@@ -209,6 +209,7 @@ static const row_t rows[] = {
 /* Known names that are not in the table, and prefixes. */
 static const char prefix[] = "TUTTI_";
 static const char help_name[] = "TUTTI_HELP";
+static const char python_name[] = "TUTTI_LIBRARY"; /* the Python package reads it */
 static const char old_transport[] = "TUTTI_XPORT"; /* the name of TUTTI_TRANSPORT until 0.1 */
 static const char new_transport[] = "TUTTI_TRANSPORT";
 static const char test_prefix[] = "TUTTI_TEST_"; /* of the tests' variables */
@@ -420,7 +421,8 @@ static int is_known(const char *name)
     for (size_t i = 0; i < ROWS; i++)
         if (strcmp(name, rows[i].name) == 0)
             return 1;
-    return strcmp(name, help_name) == 0 || strncmp(name, test_prefix, strlen(test_prefix)) == 0;
+    return strcmp(name, help_name) == 0 || strcmp(name, python_name) == 0 ||
+           strncmp(name, test_prefix, strlen(test_prefix)) == 0;
 }
 
 /* The most similar known name. NULL if they differ by more than a typing error: two letters, and
