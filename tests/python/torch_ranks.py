@@ -42,7 +42,7 @@ def store(seconds: float = 60) -> Any:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     return dist.TCPStore("127.0.0.1", _port, size, rank == 0, timedelta(seconds=seconds),
                          master_listen_fd=_listener if rank == 0 else None,
-                         wait_for_workers=False)
+                         wait_for_workers=False, use_libuv=False)
 
 
 def init(backend: str = "tutti", seconds: float = 60, **more: Any) -> None:
