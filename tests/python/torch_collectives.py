@@ -279,7 +279,8 @@ def test_refused(rank: int, size: int) -> None:
     t = torch.ones(1)
     dist.all_reduce(t)  # the group still works
     assert t.item() == size
-    assert group._get_sequence_number_for_group() >= 1
+    if NEW:  # older versions ask only backends of their own
+        assert group._get_sequence_number_for_group() >= 1
     dist.destroy_process_group()
 
 

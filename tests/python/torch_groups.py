@@ -119,6 +119,34 @@ def test_threads(rank: int, size: int) -> None:
     dist.destroy_process_group()
 
 
+def test_mixed(rank: int, size: int) -> None:
+    """Ranks with the C++ backend and ranks with the Python backend in one group."""
+    os.environ["TORCH_TUTTI"] = "python" if rank % 2 else "cpp"
+    init()
+    for n in (1, 1000):
+        t = torch.ones(n)
+        dist.all_reduce(t)
+        assert (t == size).all()
+        future = dist.all_reduce(t, async_op=True).get_future()
+        assert future.then(lambda f: f.value()[0][0].item()).wait() == size * size
+    parts = [torch.zeros(1) for _ in range(size)]
+    dist.all_gather(parts, torch.full((1,), float(rank)))
+    assert [int(p) for p in parts] == list(range(size))
+    work = dist.isend(torch.ones(2) * rank, (rank + 1) % size, tag=5)
+    t = torch.zeros(2)
+    dist.recv(t, (rank - 1) % size, tag=5)
+    work.wait()
+    assert t[0] == (rank - 1) % size
+    group = dist.distributed_c10d._get_default_group()
+    a, b = torch.ones(3), torch.ones(4)
+    group.allreduce_coalesced([a, b], dist.AllreduceCoalescedOptions()).wait()
+    assert a[0] == b[0] == size
+    dist.destroy_process_group()
+
+
+test_mixed.backends = ("cpp",)  # type: ignore[attr-defined]
+
+
 def test_split(rank: int, size: int) -> None:
     """split_group, where torch has it for all backends."""
     init()

@@ -37,12 +37,12 @@ def use_tutti() -> None:
 
 
 def store(seconds: float = 60) -> Any:
-    """The store of the job; once in a rank. Its port was bound before the ranks were forked, so that
-    no other program can take it."""
+    """The store of the job; once in a rank. Its port was bound before the ranks were forked, so
+    that no other program can take it."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     return dist.TCPStore("127.0.0.1", _port, size, rank == 0, timedelta(seconds=seconds),
                          master_listen_fd=_listener if rank == 0 else None,
-                         wait_for_workers=False)
+                         wait_for_workers=False, use_libuv=False)
 
 
 def init(backend: str = "tutti", seconds: float = 60, **more: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any, List, Tuple
 log = logging.getLogger("tutti.torch")
 
 CHOICE = "TORCH_TUTTI"
+_has_told = False  # of the Python backend: once
 
 
 def _choice() -> str:
@@ -38,7 +39,10 @@ def create(options: Any, _backend_options: Any = None) -> Any:
         except build.BuildError as error:
             if choice == "cpp":
                 raise
-            log.warning("tutti: the Python backend is used, which is slower: %s", error)
+            global _has_told
+            if not _has_told:
+                log.warning("tutti: the Python backend is used, which is slower: %s", error)
+            _has_told = True
     from . import python_group
     return python_group.PythonGroup(*arguments)
 

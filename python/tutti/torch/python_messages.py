@@ -3,6 +3,7 @@
 design as csrc/messages.hpp, which explains it."""
 
 import threading
+import weakref
 from collections import defaultdict, deque
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
@@ -30,7 +31,7 @@ class Messages:
     """The messages of one group."""
 
     def __init__(self, group: Any) -> None:
-        self._group = group
+        self._group = weakref.proxy(group)  # torch 2.5 ends a group by dropping it
         self._lock = threading.Lock()  # protects all below
         self._counts: Dict[Tuple[int, int, int], int] = defaultdict(int)
         self._posted: Dict[Tuple[int, int], _Posted] = {}

@@ -31,7 +31,7 @@ struct Group {
 
     std::mutex mutex; /* protects all below */
     std::condition_variable ended;
-    size_t pending = 0;                                  /* Work that others may need this rank for */
+    size_t pending = 0; /* Work that others may need this rank for */
     std::vector<c10::intrusive_ptr<TuttiWork>> finished; /* see work.hpp */
 
     void drain();

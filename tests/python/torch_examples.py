@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Runs each example by torchrun with 2 ranks, over tutti and over gloo: equal losses."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from typing import List
+
+import torch_ranks
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "python")
+EXAMPLES = ["ddp", "fsdp", "zero", "powersgd", "tensor_parallel", "pipeline", "elastic"]
+
+
+def losses(name: str, backend: str) -> List[float]:
+    """The losses that an example prints, one for each epoch."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    more = ["--max-restarts", "1"] if name == "elastic" else []
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+             "--master-port", str(port)] + more + [os.path.join(FOLDER, name + ".py"), backend],
+            env=dict(os.environ, CHECKPOINT=os.path.join(folder, "elastic.pt")), timeout=300,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if name == "elastic":
+        assert "goes on with epoch 1" in done.stdout, done.stdout
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", done.stdout)]
+
+
+def main() -> int:
+    """Returns the exit status. Arguments choose examples."""
+    if torch_ranks.MISSING:
+        print("skipped: %s" % torch_ranks.MISSING)
+        return 77
+    for name in sys.argv[1:] or EXAMPLES:
+        mine = losses(name, "tutti")
+        assert len(mine) == 3 and mine[2] < 0.5 * mine[0], mine
+        if name != "powersgd":  # gloo fails with several buckets
+            theirs = losses(name, "gloo")
+            assert all(abs(a - b) < 0.01 * max(1, b) for a, b in zip(mine, theirs)), (mine, theirs)
+        print("%s: %s" % (name, mine), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
