@@ -11,6 +11,7 @@
 /* Words of one process, used by none of the protocols: not modelled. */
 #include "base/forked.h"
 #include "base/handles.h"
+#include "base/own_thread.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -34,7 +35,7 @@ long weak_syscall(long number, tutti__word_t *word, int what, uint32_t value, co
 ssize_t weak_write(int fd, const void *data, size_t bytes);
 ssize_t weak_read(int fd, void *data, size_t bytes);
 int weak_poll(struct pollfd *events, nfds_t n, const void *timeout);
-/* Replaces pthread_create; the code under test makes one thread. */
+/* Replaces tutti__thread_launch; the code under test makes one thread. */
 int weak_thread(pthread_t *ret_thread, void *(*fn)(void *), void *arg);
 
 #define tutti__load_acquire(word) weak_load(word)
@@ -86,6 +87,6 @@ static inline void tutti__pause(void)
 #define write(fd, data, bytes) weak_write(fd, data, bytes)
 #define read(fd, data, bytes) weak_read(fd, data, bytes)
 #define ppoll(events, n, timeout, mask) weak_poll(events, n, timeout)
-#define pthread_create(thread, attr, fn, arg) weak_thread(thread, fn, arg)
+#define tutti__thread_launch(fn, arg, thread) weak_thread(thread, fn, arg)
 
 #endif
