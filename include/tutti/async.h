@@ -112,8 +112,8 @@ typedef struct {
     double prescale, postscale; /* reductions of floating point types: see tutti_allreduce_scaled;
                                    0 means 1. Equal on all ranks */
     int callback_info;          /* 1: the callback's arg points to a tutti_callback_info_t */
-    int timeout_ms; /* the request's own deadline, in milliseconds from its start; 0: none,
-                                   see below */
+    int timeout_ms;             /* the request's own deadline, in milliseconds from its start; 0:
+                                   none, see above */
 } tutti_async_options_t;
 
 #define TUTTI_ASYNC_OPTIONS_INIT                                                                   \
