@@ -144,6 +144,7 @@ else
 fi
 
 export TUTTI_TUNED=none PYTHONDONTWRITEBYTECODE=1
+export CPATH="$top/include${CPATH:+:$CPATH}" # for the backend of torch, which is compiled
 export LD_LIBRARY_PATH="$work/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 unset TUTTI_PACKAGES PYTHONHOME
 find_torch

@@ -45,11 +45,13 @@ def cache_folder() -> str:
 
 
 def _include_folder() -> str:
-    """The folder with tutti/tutti.h: of the package, beside the library, by pkg-config, or of the
-    system."""
+    """The folder with tutti/tutti.h: of the compiler's variables, of the package, beside the library,
+    by pkg-config, or of the system."""
     package = os.path.dirname(SOURCES)
     _lib.lib.load()
-    places = [os.path.join(os.path.dirname(package), "include")]
+    places = [folder for name in ("CPLUS_INCLUDE_PATH", "CPATH")
+              for folder in os.environ.get(name, "").split(os.pathsep)]
+    places.append(os.path.join(os.path.dirname(package), "include"))
     if os.path.isabs(_lib.lib.path):
         places.append(os.path.join(os.path.dirname(os.path.dirname(_lib.lib.path)), "include"))
     try:
