@@ -10,7 +10,7 @@ int tutti__thread_is_own(void);
 /* From now on it is. */
 void tutti__thread_set_own(void);
 /* Start a thread of the library. It takes no signals: they belong to the program's threads.
-   ret_thread: to join it; NULL: nobody joins it, for a call that may never return. Returns 0 or an
+   ret_thread: to join it; NULL: it is not joined, for a call that may never return. Returns 0 or an
    errno. */
 int tutti__thread_launch(void *(*run)(void *arg), void *arg, pthread_t *ret_thread);
 

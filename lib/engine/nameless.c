@@ -91,7 +91,7 @@ void tutti__nameless_number(tutti__nameless_t *nameless, tutti__request_t *reque
     *at = '\0';
     request->name_bytes = (uint8_t)(at - request->name);
     request->ordered = (uint8_t)tutti__nameless_is_ordered(nameless, request);
-    /* Nobody looks for an ordered request by its name. */
+    /* An ordered request is not found by its name. */
     request->hash = request->ordered ? number : tutti__hash(request->name, request->name_bytes);
 }
 
