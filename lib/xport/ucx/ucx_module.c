@@ -152,9 +152,9 @@ static void choose(ucp_config_t *config)
 }
 
 /*
- * Does a message wake a rank that sleeps? Over TCP each message then costs 0.3 us more, also if no
- * rank sleeps, because the kernel passes its arrival on to the worker's descriptor. So over TCP only
- * ranks that share processors have it: they sleep soon. Others spin for milliseconds.
+ * Does a message wake a rank that sleeps? Over TCP each message then costs 0.3 us more, also if
+ * no rank sleeps, because the kernel passes its arrival on to the worker's descriptor. So over TCP
+ * only ranks that share processors have it: they sleep soon. Others spin for milliseconds.
  *
  * Under the lock.
  */

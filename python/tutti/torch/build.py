@@ -45,8 +45,8 @@ def cache_folder() -> str:
 
 
 def _include_folder() -> str:
-    """The folder with tutti/tutti.h: of the compiler's variables, of the package, beside the library,
-    by pkg-config, or of the system."""
+    """The folder with tutti/tutti.h: of the compiler's variables, of the package, beside the
+    library, by pkg-config, or of the system."""
     package = os.path.dirname(SOURCES)
     _lib.lib.load()
     places = [folder for name in ("CPLUS_INCLUDE_PATH", "CPATH")

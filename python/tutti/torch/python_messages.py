@@ -173,7 +173,7 @@ class Messages:
         return promise
 
     def close(self) -> None:
-        """Messages to oneself that nobody has matched end with the group."""
+        """Messages to oneself without a match end with the group."""
         error = error_of(_lib.SHUTDOWN, "", "%s: the group was shut down" % self._group.label)
         with self._lock:
             left = [taker for side in (self._sends, self._receives) for q in side.values()

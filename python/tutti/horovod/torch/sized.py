@@ -7,9 +7,9 @@ transfer. If shapes do not fit, all ranks find that out between the two parts, a
 an error that names two ranks.
 
 In Horovod a call ends on all ranks even if one of them never asks for its result: its thread does
-both parts. Here somebody must start the second part. synchronize() and poll() do so; for calls
-that nobody asks about, the starter does, a thread that exists only while there are such calls. It
-looks at them every millisecond, then more and more rarely.
+both parts. Here the program must start the second part, by synchronize() or poll(). For calls that
+the program does not ask about, the starter does: a thread that exists only while there are such
+calls. It looks at them every millisecond, then more and more rarely.
 
     rank 0:  h = allgather_async(x); barrier(); synchronize(h)     the starter starts part 2
     rank 1:  h = allgather_async(x); synchronize(h); barrier()     synchronize() does
@@ -142,7 +142,7 @@ def begin(name: str, comm: int, request: int, start: Callable[[], Pending]) -> S
 # ---- the starter ----
 
 class Starter:
-    """The thread that starts transfers of calls that nobody asks about."""
+    """The thread that starts transfers of calls that the program does not ask about."""
 
     FIRST_S, LONGEST_S = 0.001, 0.02
 
