@@ -3,7 +3,7 @@
 #ifndef TUTTI__AGREE_TENSORS_H
 #define TUTTI__AGREE_TENSORS_H
 
-#include "agree/agree.h"
+#include "agree/plan.h"
 
 /* ---- messages ---- */
 
@@ -101,6 +101,8 @@ struct tutti__agree {
     uint64_t conflict_ns;                      /* the oldest conflict in a grace period, or 0 */
     tutti__tensor_t *ready_first, *ready_last; /* agreed by all, in no bucket yet */
     uint32_t next_bucket;
+    tutti__learn_t learn;
+    tutti__plan_t plan; /* all ranks */
 };
 
 void tutti__agree_fail(tutti__agree_t *a, tutti_status_t status, const char *text);

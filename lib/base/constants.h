@@ -359,6 +359,21 @@
 #define TUTTI__FUSE_HOSTS_BYTES ((uint64_t)64 << 20)
 #define TUTTI__FUSE_DEVICE_BYTES ((size_t)16 << 20)
 
+/* The largest bucket of a plan between hosts, if TUTTI_FUSION_BYTES is auto. Chosen: several buckets
+   in a backward pass, so that communication begins early, each much longer than its latency. */
+#define TUTTI__PLAN_HOSTS_BYTES ((uint64_t)4 << 20)
+
+/* [steps] Equal steps that make a plan; the most of them, after plans that did not last. Chosen. */
+#define TUTTI__PLAN_STEPS 3
+#define TUTTI__PLAN_STEPS_MOST 1024
+/* [names] More are not learned. Chosen: far more than a model has. */
+#define TUTTI__PLAN_NAMES_MOST 65536
+/* [ns] A thread waits for a tensor whose bucket is not complete, and this rank submits nothing:
+   after this time the plan stops. And if no thread is known to wait. Chosen: long against the
+   pauses between submissions of one step, short against a step. */
+#define TUTTI__PLAN_WAIT_NS 5000000
+#define TUTTI__PLAN_REST_NS 1000000000u
+
 /* The first memory of a lane for fused buckets; it doubles. Chosen: small, since each lane of each
    communicator has it. */
 #define TUTTI__FUSE_FIRST_BYTES 65536

@@ -24,9 +24,12 @@ libtutti_all_la_SOURCES += \
     %reldir%/own_deadline.h \
     %reldir%/pending.c \
     %reldir%/pending.h \
+    %reldir%/planned.c \
+    %reldir%/planned.h \
     %reldir%/queued.c \
     %reldir%/queued.h \
     %reldir%/request.h \
+    %reldir%/request_metadata.c \
     %reldir%/requests.c \
     %reldir%/run.c \
     %reldir%/run.h \

@@ -214,6 +214,7 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
         make_group(requests, n);
     for (size_t i = 0; status == TUTTI_OK && i < n; i++) {
         requests[i]->since_ns = now;
+        requests[i]->waits = atomic_load_explicit(&pending->waits, memory_order_relaxed);
         take_deadline(pending, requests[i]);
         if (ret_handles != NULL)
             ret_handles[i] = requests[i]->handle;

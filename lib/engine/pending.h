@@ -29,6 +29,7 @@ struct tutti__pending {
     atomic_int count;     /* requests that are not done */
     atomic_int queued;    /* the queue is not empty */
     atomic_int callbacks; /* some callbacks are due */
+    atomic_uint waits;    /* waits that have begun, of all threads */
     tutti__word_t epoch;  /* changes when a request is done; waiters sleep on it */
     atomic_int sleepers;  /* on epoch */
     /* Requests with deadlines of their own: whether there were any, and the first deadline of those

@@ -38,6 +38,7 @@ struct tutti__request {
     uint8_t counts_later; /* phase 0 determines the recvcounts */
     uint8_t phase;        /* 1: its counts are known and checked */
     uint8_t agreed;       /* in a bucket */
+    uint8_t announced;    /* passed to the agreement */
     uint8_t lane;         /* of its bucket; 0: in no bucket yet */
     uint8_t nameless;     /* see nameless.h; its name is made when it is submitted */
     uint8_t ordered;      /* runs in the ordered lane, without agreement */
@@ -46,6 +47,7 @@ struct tutti__request {
     uint8_t persistent;
     uint8_t name_bytes;
     uint8_t known;         /* under the lock of pending.h: it is in `names`, or it is `join` */
+    uint32_t waits;        /* waits of this rank's threads that had begun before its submission */
     uint32_t last_rank;    /* of a join */
     uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */
     atomic_int active;     /* persistent: started, and not waited for */
@@ -55,6 +57,7 @@ struct tutti__request {
     uint8_t semaphore;   /* handed over: 1 + its semaphore's index. Then these are set: */
     uint32_t semaphore_value;
     uint64_t given_ns;     /* time of the handover, or of the last check without its data */
+    tutti__word_t waits_in_plan; /* 1: see planned.c; any thread may read it */
     tutti__word_t queued;  /* 1: its work is queued on the device, or it is done; release by the
                               owner, acquire by tutti__engine_wait_queued */
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
@@ -98,6 +101,8 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
 void tutti__request_free(tutti__request_t *request);
 /* The sum of the counts of n ranks. */
 size_t tutti__request_sum(const size_t *counts, uint32_t n);
+/* What the ranks agree on. Any thread. size: number of ranks. */
+tutti__metadata_t tutti__request_metadata(const tutti__request_t *request, uint32_t size);
 /* End the request's handle, if it has one. */
 void tutti__request_end_handle(tutti__request_t *request);
 

@@ -157,7 +157,7 @@ static void check_request(const tutti__stalls_t *stalls, check_t *check,
         return;
     check->oldest = request;
     check->oldest_ns = since_ns;
-    check->metadata = tutti__agreed_metadata(request, a->env->exec->size);
+    check->metadata = tutti__request_metadata(request, a->env->exec->size);
 }
 
 static void report_oldest(tutti__agreement_t *a, const check_t *check)
@@ -223,6 +223,7 @@ void tutti__stalls_check(tutti__stalls_t *stalls)
                       .now = tutti__now_ns() };
 
     assert(check.before <= check.now);
+    tutti__planned_check(&a->plan, check.now);
     if (interval_ns == 0 ||
         check.now - check.before < TUTTI__MIN(interval_ns / 8, TUTTI__STALL_CHECK_NS))
         return;

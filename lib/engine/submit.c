@@ -184,7 +184,7 @@ static void reset(tutti__request_t *r)
     r->text = NULL;
     r->status = TUTTI_OK;
     r->phase = 0;
-    r->agreed = 0;
+    r->agreed = r->announced = 0;
     if (r->counts_later) {
         r->call.recvbuf = NULL;
         r->call.recvcounts = r->call.recvdispls = NULL;

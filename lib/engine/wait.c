@@ -166,6 +166,18 @@ static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
 
 /* ---- working and sleeping ---- */
 
+/* With the token: this thread wants a request that may wait in a plan. */
+static void want(tutti__engine_t *e, tutti__waiter_t *w, uint64_t patience_ns)
+{
+    const tutti__request_t *request;
+
+    if (TUTTI__LIKELY(tutti__owned(e)->agreed.plan.nheld == 0) || is_ready(w))
+        return;
+    request = first_of(w);
+    if (request != NULL && request->engine == e)
+        tutti__planned_want(&tutti__owned(e)->agreed.plan, request, patience_ns);
+}
+
 /* Take the token if it is free, and take a step. Another owner does the work: sleep. */
 static tutti_status_t poll(tutti__wait_t *wait)
 {
@@ -182,8 +194,11 @@ static tutti_status_t poll(tutti__wait_t *wait)
         tutti__stalls_check(&tutti__owned(e)->stalls);
         tutti__engine_sleeping(e, 0);
     }
-    if (w->holds)
+    if (w->holds) {
         wait->moved = tutti__engine_step(e, TUTTI__STEP_WAITER);
+        if (!wait->moved)
+            want(e, w, TUTTI__PLAN_WAIT_NS);
+    }
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
     return is_ready(w) ? TUTTI_OK : TUTTI__AGAIN;
@@ -219,6 +234,14 @@ static void sleep_epoch(tutti__engine_t *e, tutti__waiter_t *w, int64_t timeout_
     atomic_fetch_sub(&e->pending.sleepers, 1);
 }
 
+/* Somebody must ask again soon whether the plan goes on. */
+static int waits_in_plan(const tutti__waiter_t *w)
+{
+    const tutti__request_t *request = first_of(w);
+
+    return request != NULL && tutti__load_relaxed(&request->waits_in_plan);
+}
+
 /* How long a waiter may sleep now, in microseconds. */
 static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now)
 {
@@ -230,6 +253,8 @@ static int64_t nap_us(const tutti__engine_t *e, tutti__waiter_t *w, uint64_t now
         w->quiet_ns = now;
     if (atomic_load(&e->signals.polling))
         return TUTTI__MIN(left, tutti__poll_nap_us(e, now - w->quiet_ns));
+    if (waits_in_plan(w))
+        left = TUTTI__MIN(left, TUTTI__PLAN_WAIT_NS / 1000);
     return TUTTI__MIN(left, TUTTI__TICK_MS * 1000);
 }
 
@@ -260,12 +285,17 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
                                            .yields = TUTTI__YIELD_STEPS };
     tutti_status_t status;
 
+    atomic_fetch_add_explicit(&e->pending.waits, 1, memory_order_relaxed);
     w->wait = (tutti__wait_t){ .ops = &ops, .engine = e };
     w->quiet_ns = 0;
     set_deadline(w, e->env.conf->timeout_ms);
     w->holds = 0;
     if (w->timeout_ms == 0) {
         tutti__engine_kick(e, TUTTI__STEP_WAITER);
+        if (!is_ready(w) && waits_in_plan(w) && tutti__token_take(&e->token)) {
+            want(e, w, TUTTI__PLAN_REST_NS);
+            tutti__engine_yield(e, TUTTI__STEP_BRIEF);
+        }
         status = is_ready(w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
     } else {
         status = tutti__wait_loop(&w->wait);

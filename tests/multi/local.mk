@@ -10,6 +10,12 @@ tsan_tests += %reldir%/requests/connect
 tsan_quick += %reldir%/requests/connect
 asan_quick += %reldir%/requests/connect %reldir%/requests/connect_ends
 
+# Learned plans.
+rank_tests += %reldir%/requests/plans
+tsan_tests += %reldir%/requests/plans
+tsan_quick += %reldir%/requests/plans
+asan_quick += %reldir%/requests/plans
+
 # Calls without a name, and deadlines of requests.
 rank_tests += %reldir%/requests/nameless %reldir%/requests/overdue
 tsan_tests += %reldir%/requests/nameless

@@ -211,7 +211,7 @@ static void grow_tree(world_t *w)
 
 void world_open(world_t *w)
 {
-    static const tutti__agree_ops_t ops = { on_send, on_serve, on_reject, on_joined,
+    static const tutti__agree_ops_t ops = { on_send, on_serve, on_reject, on_joined, NULL, NULL, NULL,
                                             on_fail, on_now,   on_name,   on_world_rank };
 
     grow_tree(w);

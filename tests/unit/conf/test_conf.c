@@ -130,6 +130,7 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.node_chunk_bytes, 256 << 10);
     assert_int_equal(conf.shared.l3_bytes, TUTTI__CONF_AUTO);
     assert_int_equal(conf.shared.compare, 1);
+    assert_int_equal(conf.shared.plans, 1);
     assert_int_equal(conf.shared.timeout_ms, 600000);
     assert_int_equal(conf.shared.stall_ms, 60000);
     assert_int_equal(conf.shared.strict, 0);
@@ -164,6 +165,7 @@ static void test_every_setting(void **state)
     setenv("TUTTI_NODE_CHUNK_BYTES", "1G", 1);
     setenv("TUTTI_L3_BYTES", "96M", 1);
     setenv("TUTTI_COMPARE", "0", 1);
+    setenv("TUTTI_PLANS", "0", 1);
     setenv("TUTTI_HUGE_PAGES", "1", 1);
     setenv("TUTTI_TIMEOUT", "0.25", 1);
     setenv("TUTTI_STALL_WARNING", "0", 1);
@@ -194,6 +196,7 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.shared.node_chunk_bytes, 1 << 30);
     assert_int_equal(conf.shared.l3_bytes, 96 << 20);
     assert_int_equal(conf.shared.compare, 0);
+    assert_int_equal(conf.shared.plans, 0);
     assert_int_equal(conf.shared.huge_pages, 2);
     assert_int_equal(conf.shared.timeout_ms, 250);
     assert_int_equal(conf.shared.stall_ms, 0);
