@@ -41,7 +41,7 @@ static void open_caches(tutti__lanes_t *lanes)
     const tutti__conf_shared_t *conf = lanes->env->conf;
     const tutti__exec_device_t *device = lanes->env->exec->device;
 
-    /* Buckets depend on timing until plans are learned, but results must not. */
+    /* Agreed buckets depend on timing, and when a plan begins and ends as well. Results must not. */
     tutti__cache_init(&lanes->cache, lanes->env->shape, lanes->env->exec->rank, conf->algorithm,
                       conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
                       conf->check ? (uint32_t)conf->credits : 0);
@@ -75,11 +75,14 @@ void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
                                         .is_agreed = 1 };
     lanes->ordered_calls = lanes->calls;
     lanes->ordered_calls.cache = &lanes->ordered_cache;
-    lanes->ordered_calls.is_agreed = 0;
+    lanes->planned_calls = lanes->calls;
+    lanes->ordered_calls.is_agreed = lanes->planned_calls.is_agreed = 0;
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__operation_init(&lanes->lane[i].op,
-                              i >= TUTTI__ORDERED_LANE ? &lanes->ordered_calls : &lanes->calls, i,
-                              NULL);
+                              i == TUTTI__PLAN_LANE      ? &lanes->planned_calls
+                              : i == TUTTI__ORDERED_LANE ? &lanes->ordered_calls
+                                                         : &lanes->calls,
+                              i, NULL);
         lanes->lane[i].arena = env->machine->arena;
     }
     open_caches(lanes);
@@ -387,6 +390,7 @@ static void give_back(tutti__lanes_t *lanes, tutti__lane_t *lane)
     tutti__mutex_unlock(&lanes->pending->lock);
     lanes->planned_ns = tutti__now_ns();
     lanes->plan_returned++;
+    lanes->returned_plan = lane->first->plan;
     finish(lanes, lane, TUTTI__AGAIN, NULL);
 }
 

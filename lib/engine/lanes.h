@@ -45,13 +45,15 @@ struct tutti__lanes {
     /* Buckets that were served so far: agreed ones and planned ones. Those of plans that not all
        ranks entered. */
     uint64_t agreed_served, plan_served, plan_returned;
+    uint32_t returned_plan; /* the plan of the last one of these */
     tutti__lane_t lane[TUTTI__LANES];
     tutti__completions_t completions;
     tutti__request_t *zeros; /* zero contributions with counts for phase 1 */
     tutti__cache_t cache, device_cache;
     tutti__cache_t ordered_cache;    /* as that of direct calls */
     tutti__call_env_t calls;         /* of agreed buckets */
-    tutti__call_env_t ordered_calls; /* of the last two lanes */
+    tutti__call_env_t ordered_calls; /* of the ordered lane */
+    tutti__call_env_t planned_calls; /* of the plan's lane; compared, with the cache of `calls` */
 };
 
 void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,

@@ -53,6 +53,7 @@ static int start_next(tutti__plan_requests_t *p)
         return 0;
     }
     bucket->number = (uint32_t)p->started++;
+    bucket->plan = p->plan.number;
     for (uint32_t i = its->first; i < its->first + its->ntensors; i++) {
         tutti__store_release(&p->request[i]->waits_in_plan, 0);
         tutti__bucket_add(bucket, p->request[i]);
@@ -97,6 +98,9 @@ int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
 
     if (TUTTI__LIKELY(i < 0))
         return 0;
+    /* A bucket failed on all ranks, though none has stopped: agreement finds out why. */
+    if (TUTTI__UNLIKELY(p->lanes->returned_plan == p->plan.number))
+        give_up(p, TUTTI__PLAN_DEVIATION);
     if (!is_plain(request)) {
         give_up(p, TUTTI__PLAN_DEVIATION);
         return 0;
@@ -240,6 +244,7 @@ tutti__request_t *tutti__planned_end(tutti__plan_requests_t *p, uint64_t buckets
             break;
         }
         bucket->number = (uint32_t)p->started;
+        bucket->plan = p->plan.number;
         tutti__lanes_add_planned(p->lanes, bucket);
     }
     return take_all(p);
@@ -262,8 +267,7 @@ void tutti__planned_free(tutti__plan_requests_t *p)
 
 /* ---- patience ---- */
 
-void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request,
-                         uint64_t patience_ns)
+void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request)
 {
     uint64_t now;
 
@@ -273,7 +277,7 @@ void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *requ
     if (p->wanted_ns == 0 || p->wanted_after_ns != p->arrived_ns) {
         p->wanted_ns = now;
         p->wanted_after_ns = p->arrived_ns;
-    } else if (now - p->wanted_ns > patience_ns) {
+    } else if (now - p->wanted_ns > TUTTI__PLAN_WAIT_NS) {
         give_up(p, TUTTI__PLAN_DEVIATION);
     }
 }

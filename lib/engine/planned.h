@@ -50,9 +50,9 @@ void tutti__planned_free(tutti__plan_requests_t *p);
 /* A submitted request. 1: it belongs to the plan, and waits here or has started. */
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
                         const tutti__metadata_t *metadata);
-/* A thread waits for a request: after patience_ns without another submission the plan stops. */
-void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request,
-                         uint64_t patience_ns);
+/* A thread waits for a request, or has tested it: after a while without another submission the plan
+   stops. */
+void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request);
 /* Stop a plan that does not go on. Now and then. */
 void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now);
 /* Write what a request waits for that is held here; 1 if that is certain. */

@@ -167,7 +167,7 @@ static void set_deadline(tutti__waiter_t *w, uint64_t own_ms)
 /* ---- working and sleeping ---- */
 
 /* With the token: this thread wants a request that may wait in a plan. */
-static void want(tutti__engine_t *e, tutti__waiter_t *w, uint64_t patience_ns)
+static void want(tutti__engine_t *e, tutti__waiter_t *w)
 {
     const tutti__request_t *request;
 
@@ -175,7 +175,7 @@ static void want(tutti__engine_t *e, tutti__waiter_t *w, uint64_t patience_ns)
         return;
     request = first_of(w);
     if (request != NULL && request->engine == e)
-        tutti__planned_want(&tutti__owned(e)->agreed.plan, request, patience_ns);
+        tutti__planned_want(&tutti__owned(e)->agreed.plan, request);
 }
 
 /* Take the token if it is free, and take a step. Another owner does the work: sleep. */
@@ -197,7 +197,7 @@ static tutti_status_t poll(tutti__wait_t *wait)
     if (w->holds) {
         wait->moved = tutti__engine_step(e, TUTTI__STEP_WAITER);
         if (!wait->moved)
-            want(e, w, TUTTI__PLAN_WAIT_NS);
+            want(e, w);
     }
     w->calls_back = wait->moved && atomic_load(&e->pending.callbacks);
     wait->rests = !w->holds || w->calls_back || atomic_load(&e->token.wanted);
@@ -293,7 +293,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
     if (w->timeout_ms == 0) {
         tutti__engine_kick(e, TUTTI__STEP_WAITER);
         if (!is_ready(w) && waits_in_plan(w) && tutti__token_take(&e->token)) {
-            want(e, w, TUTTI__PLAN_REST_NS);
+            want(e, w);
             tutti__engine_yield(e, TUTTI__STEP_BRIEF);
         }
         status = is_ready(w) ? TUTTI_OK : TUTTI_ERR_TIMEOUT;
