@@ -199,8 +199,7 @@ static void take_announce(tutti__agree_t *a, uint32_t link, const void *body, si
     }
     news.name = at;
     if (!news.msg.grouped && !tutti__metadata_is_message(&news.msg.metadata) &&
-        news.msg.metadata.phase == 0 &&
-        tutti__plan_voids(&a->plan, news.name, news.msg.name_bytes))
+        news.msg.metadata.phase == 0 && tutti__plan_voids(&a->plan, news.name, news.msg.name_bytes))
         return;
     add(a, link, &news);
 }

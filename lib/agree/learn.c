@@ -71,8 +71,7 @@ static void restart(tutti__learn_t *learn)
 }
 
 /* The entry of a name; NULL: no memory, so nothing is learned. *ret_is_new: it was not known. */
-static tutti__known_t *entry(tutti__learn_t *learn, const char *name, size_t bytes,
-                             int *ret_is_new)
+static tutti__known_t *entry(tutti__learn_t *learn, const char *name, size_t bytes, int *ret_is_new)
 {
     uint64_t hash = tutti__hash(name, bytes);
     int64_t i = tutti__tensor_names_find(&learn->names, name, bytes, hash);

@@ -51,9 +51,9 @@ typedef struct {
 typedef struct {
     tutti__metadata_t metadata;
     uint32_t first_step, last_step;
-    uint32_t position;   /* in the last step */
-    uint32_t streak;     /* of steps up to the last step */
-    uint8_t after_wait;  /* in one of these steps a thread had begun to wait before it */
+    uint32_t position;  /* in the last step */
+    uint32_t streak;    /* of steps up to the last step */
+    uint8_t after_wait; /* in one of these steps a thread had begun to wait before it */
     uint8_t is_planned;
 } tutti__known_t;
 

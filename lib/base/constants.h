@@ -374,6 +374,10 @@
 #define TUTTI__PLAN_WAIT_NS 5000000
 #define TUTTI__PLAN_REST_NS 1000000000u
 
+/* [submissions] While a bucket of a plan is in flight, the engine takes a step at least after so many
+   submissions. Chosen: a step takes about as long as eight submissions. */
+#define TUTTI__PLAN_LOOKS 16
+
 /* The first memory of a lane for fused buckets; it doubles. Chosen: small, since each lane of each
    communicator has it. */
 #define TUTTI__FUSE_FIRST_BYTES 65536

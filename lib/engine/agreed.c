@@ -65,6 +65,7 @@ void tutti__agreed_submit(tutti__agreement_t *a, tutti__request_t *first, int on
         else if (!only_ordered)
             submit(a, request);
     }
+    tutti__planned_taken(&a->plan);
 }
 
 int tutti__agreed_culprit(tutti__agreement_t *a, const tutti__request_t *request, char *text,

@@ -13,8 +13,8 @@ typedef struct {
     tutti__agree_t *agree;
     tutti__agree_link_t *links; /* [nlinks] */
     tutti__plan_requests_t plan;
-    uint32_t waits;             /* of the last request that was submitted */
-    tutti__bucket_t *filling;   /* the bucket whose tensors are being received */
+    uint32_t waits;           /* of the last request that was submitted */
+    tutti__bucket_t *filling; /* the bucket whose tensors are being received */
 } tutti__agreement_t;
 
 tutti_status_t tutti__agreed_open(tutti__agreement_t *a, const tutti__engine_env_t *env,

@@ -365,6 +365,10 @@ static void finish(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti_status_t st
     tutti__bucket_t *bucket = take_first(lanes, lane);
     tutti__request_t *next;
 
+    if (status == TUTTI_OK && bucket->nrequests > 1) {
+        tutti__pending_finish_list(lanes->pending, bucket->first);
+        bucket->first = NULL;
+    }
     for (tutti__request_t *r = bucket->first; r != NULL && status != TUTTI__AGAIN; r = next) {
         next = r->next;
         tutti__pending_finish(lanes->pending, r, status, text);

@@ -28,7 +28,7 @@ typedef struct {
     char *fuse;            /* in the arena: memory for fused buckets */
     size_t fuse_bytes;
     int is_packed; /* plan's lane: the first bucket is packed */
-    char *packed; /* memory that the bucket is packed into: `fuse`, or the device's */
+    char *packed;  /* memory that the bucket is packed into: `fuse`, or the device's */
 } tutti__lane_t;
 
 struct tutti__lanes {

@@ -122,7 +122,9 @@ void tutti__pending_queue(tutti__pending_t *pending, tutti__request_t *request)
 {
     assert(request->known && !request->agreed);
     tutti__request_append(&pending->queue_first, &pending->queue_last, request);
-    atomic_store(&pending->queued, 1);
+    pending->nqueued++;
+    if (!atomic_load_explicit(&pending->queued, memory_order_relaxed))
+        atomic_store(&pending->queued, 1);
 }
 
 /* May the request be submitted now? Under the lock. */
@@ -196,10 +198,27 @@ static void take_deadline(tutti__pending_t *pending, const tutti__request_t *req
         atomic_store(&pending->due_ns, due_ns);
 }
 
+/* Find a request's place in the plan. 0: it has none. */
+static int find_place(const tutti__pending_t *pending, tutti__request_t *r)
+{
+    int64_t i;
+
+    r->planned = 0;
+    if (pending->plan_names == NULL || r->group.size > 0 || r->nameless)
+        return 0;
+    i = tutti__tensor_names_find(pending->plan_names, r->name, r->name_bytes, r->hash);
+    if (i < 0)
+        return 0;
+    r->planned = (uint32_t)i + 1;
+    r->plan_number = pending->plan_number;
+    return 1;
+}
+
 tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t **requests, size_t n,
-                                   tutti_request_t **ret_handles)
+                                   tutti_request_t **ret_handles, int *ret_rests)
 {
     uint64_t now = tutti__now_ns();
+    int rests = 1;
     tutti_status_t status;
 
     tutti__mutex_lock(&pending->lock);
@@ -218,9 +237,11 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
         take_deadline(pending, requests[i]);
         if (ret_handles != NULL)
             ret_handles[i] = requests[i]->handle;
+        rests &= find_place(pending, requests[i]);
         tutti__pending_queue(pending, requests[i]);
         atomic_fetch_add(&pending->count, 1);
     }
+    *ret_rests = rests && pending->nqueued < pending->plan_wants;
     tutti__mutex_unlock(&pending->lock);
     return status;
 }
@@ -243,6 +264,7 @@ tutti__request_t *tutti__pending_take(tutti__pending_t *pending)
     tutti__mutex_lock(&pending->lock);
     first = pending->queue_first;
     pending->queue_first = pending->queue_last = NULL;
+    pending->nqueued = 0;
     atomic_store(&pending->queued, 0);
     tutti__mutex_unlock(&pending->lock);
     return first;
@@ -310,16 +332,51 @@ void tutti__pending_finish(tutti__pending_t *pending, tutti__request_t *request,
     finish(pending, request, status, text);
 }
 
+static int is_simple(const tutti__request_t *r)
+{
+    return !r->is_zero && r->semaphore == 0 && !r->joins && r->callback == NULL && r->ready == NULL;
+}
+
+/* Most requests of a long list end alike: under one lock, with one wake. */
+void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *first)
+{
+    uint64_t now = tutti__now_ns();
+    tutti__request_t *next;
+    int ended = 0;
+
+    tutti__mutex_lock(&pending->lock);
+    for (tutti__request_t *r = first; r != NULL; r = r->next)
+        if (is_simple(r))
+            take_out(&pending->names, r);
+    tutti__mutex_unlock(&pending->lock);
+    for (tutti__request_t *r = first; r != NULL; r = next) {
+        next = r->next;
+        if (TUTTI__UNLIKELY(!is_simple(r))) {
+            tutti__pending_finish(pending, r, TUTTI_OK, NULL);
+            continue;
+        }
+        assert(!r->known && r->done == TUTTI__NOT_DONE);
+        r->ended_ns = now;
+        ended++;
+        /* From here on the request belongs to its waiter. */
+        tutti__store_release(&r->done, TUTTI__DONE);
+    }
+    assert(atomic_load(&pending->count) >= ended);
+    atomic_fetch_sub(&pending->count, ended);
+    tutti__pending_wake(pending);
+}
+
 /* Take those requests out of the queue that `pick` (NULL: all) chooses. */
 static void filter_queue(tutti__pending_t *pending, int (*pick)(const tutti__request_t *))
 {
     tutti__request_t *next, *request = pending->queue_first;
 
     pending->queue_first = pending->queue_last = NULL;
+    pending->nqueued = 0;
     for (; request != NULL; request = next) {
         next = request->next;
         if (pick != NULL && !pick(request))
-            tutti__request_append(&pending->queue_first, &pending->queue_last, request);
+            tutti__pending_queue(pending, request);
     }
     atomic_store(&pending->queued, pending->queue_first != NULL);
 }

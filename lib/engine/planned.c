@@ -22,6 +22,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* From now on each submission makes the engine take a step. */
+static void publish(tutti__plan_requests_t *p, const tutti__tensor_names_t *names)
+{
+    tutti__mutex_lock(&p->pending->lock);
+    p->pending->plan_names = names;
+    p->pending->plan_number = p->plan.number;
+    p->pending->plan_wants = 0;
+    tutti__mutex_unlock(&p->pending->lock);
+}
+
 static void give_up(tutti__plan_requests_t *p, tutti__plan_why_t why)
 {
     if (p->runs)
@@ -91,10 +101,18 @@ static void enter(tutti__plan_requests_t *p, tutti__request_t *request, uint32_t
     tutti__store_release(&request->waits_in_plan, 1);
 }
 
+/* The request's index in the plan, or -1. It may have been found at its submission. */
+static int64_t find(const tutti__plan_requests_t *p, const tutti__request_t *request)
+{
+    if (TUTTI__LIKELY(request->planned > 0 && p->runs && request->plan_number == p->plan.number))
+        return request->planned - 1;
+    return tutti__agree_find_planned(p->agree, request->name, request->name_bytes);
+}
+
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
                         const tutti__metadata_t *metadata)
 {
-    int64_t i = tutti__agree_find_planned(p->agree, request->name, request->name_bytes);
+    int64_t i = find(p, request);
 
     if (TUTTI__LIKELY(i < 0))
         return 0;
@@ -118,6 +136,20 @@ int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
     if (p->bucket[p->next].missing == 0)
         start_complete(p);
     return 1;
+}
+
+void tutti__planned_taken(tutti__plan_requests_t *p)
+{
+    uint32_t wants;
+
+    if (!p->runs)
+        return;
+    wants = p->why == TUTTI__PLAN_GOES_ON ? p->bucket[p->next].missing : 0;
+    if (p->lanes->planned > 0)
+        wants = TUTTI__MIN(wants, TUTTI__PLAN_LOOKS);
+    tutti__mutex_lock(&p->pending->lock);
+    p->pending->plan_wants = wants;
+    tutti__mutex_unlock(&p->pending->lock);
 }
 
 /* ---- the plan ---- */
@@ -192,6 +224,7 @@ void tutti__planned_begin(tutti__plan_requests_t *p)
     p->wanted_ns = 0;
     p->plans++;
     p->runs = 1;
+    publish(p, p->plan.names);
     for (; held != NULL; held = next) {
         tutti__metadata_t metadata = tutti__request_metadata(held, p->env->exec->size);
 
@@ -205,6 +238,7 @@ void tutti__planned_begin(tutti__plan_requests_t *p)
 
 uint64_t tutti__planned_stop(tutti__plan_requests_t *p)
 {
+    publish(p, NULL);
     p->runs = 0;
     return p->started;
 }
@@ -252,6 +286,7 @@ tutti__request_t *tutti__planned_end(tutti__plan_requests_t *p, uint64_t buckets
 
 void tutti__planned_clear(tutti__plan_requests_t *p)
 {
+    publish(p, NULL);
     p->runs = 0;
     take_all(p);
     p->plan = (tutti__agree_plan_t){ 0 };
@@ -285,8 +320,8 @@ void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *requ
 /* How long a bucket may make no progress before agreement asks who is late. */
 static uint64_t patience_ns(const tutti__conf_shared_t *conf)
 {
-    uint64_t ms = conf->stall_ms > 0 ? TUTTI__MIN(conf->stall_ms, conf->timeout_ms)
-                                     : conf->timeout_ms;
+    uint64_t ms =
+        conf->stall_ms > 0 ? TUTTI__MIN(conf->stall_ms, conf->timeout_ms) : conf->timeout_ms;
 
     return ms * 1000000u / 4;
 }

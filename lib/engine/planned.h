@@ -32,9 +32,9 @@ typedef struct {
     uint64_t started;                /* since the plan began */
     /* Requests whose names are in the plan, but which cannot enter it. Announced when it is over. */
     tutti__request_t *held_first, *held_last;
-    uint32_t nheld;      /* all requests that wait here */
-    uint64_t arrived_ns; /* submission of the last one that entered the plan */
-    uint64_t wanted_ns;  /* since when a thread waits for one of them; 0: none does */
+    uint32_t nheld;           /* all requests that wait here */
+    uint64_t arrived_ns;      /* submission of the last one that entered the plan */
+    uint64_t wanted_ns;       /* since when a thread waits for one of them; 0: none does */
     uint64_t wanted_after_ns; /* arrived_ns at that time */
 } tutti__plan_requests_t;
 
@@ -50,6 +50,8 @@ void tutti__planned_free(tutti__plan_requests_t *p);
 /* A submitted request. 1: it belongs to the plan, and waits here or has started. */
 int tutti__planned_take(tutti__plan_requests_t *p, tutti__request_t *request,
                         const tutti__metadata_t *metadata);
+/* The queue was taken: tell the submitters when to take it again. */
+void tutti__planned_taken(tutti__plan_requests_t *p);
 /* A thread waits for a request, or has tested it: after a while without another submission the plan
    stops. */
 void tutti__planned_want(tutti__plan_requests_t *p, const tutti__request_t *request);

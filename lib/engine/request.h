@@ -47,6 +47,8 @@ struct tutti__request {
     uint8_t persistent;
     uint8_t name_bytes;
     uint8_t known;         /* under the lock of pending.h: it is in `names`, or it is `join` */
+    uint32_t planned;      /* 1 + index in the plan `plan_number`; 0: in none at its submission */
+    uint32_t plan_number;
     uint32_t waits;        /* waits of this rank's threads that had begun before its submission */
     uint32_t last_rank;    /* of a join */
     uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */

@@ -28,12 +28,12 @@ void tutti__engine_leave(tutti__engine_t *e)
 
 /* As tutti__pending_push, if some requests may be on a device. */
 static tutti_status_t push_with_events(tutti__engine_t *e, tutti__request_t **requests, size_t n,
-                                       tutti_request_t **ret_handles)
+                                       tutti_request_t **ret_handles, int *ret_rests)
 {
     tutti_status_t status = tutti__events_record(&e->events, requests, n);
 
     if (status == TUTTI_OK)
-        status = tutti__pending_push(&e->pending, requests, n, ret_handles);
+        status = tutti__pending_push(&e->pending, requests, n, ret_handles, ret_rests);
     for (size_t i = 0; status != TUTTI_OK && i < n; i++)
         tutti__events_put(&e->events, &requests[i]->ready);
     return status;
@@ -53,18 +53,19 @@ static tutti_status_t push(tutti__engine_t *e, tutti__request_t **requests, size
                            tutti_request_t **ret_handles)
 {
     tutti_status_t status;
+    int rests = 0;
 
     if (!tutti__engine_enter(e))
         return tutti__fail(TUTTI_ERR_SHUTDOWN, "%s", tutti__watch_closed_text(e->env.watch));
     status = TUTTI__LIKELY(e->env.exec->device == NULL)
-                 ? tutti__pending_push(&e->pending, requests, n, ret_handles)
-                 : push_with_events(e, requests, n, ret_handles);
+                 ? tutti__pending_push(&e->pending, requests, n, ret_handles, &rests)
+                 : push_with_events(e, requests, n, ret_handles, &rests);
     if (TUTTI__UNLIKELY(atomic_load_explicit(&e->pending.has_deadlines, memory_order_relaxed) ==
                         TUTTI__DEADLINES_UNTOLD))
         tell_thread(e);
     /* Larger buckets are left to the engine's thread, if there is one, so that this call
        returns at once. */
-    if (TUTTI__LIKELY(status == TUTTI_OK))
+    if (TUTTI__LIKELY(status == TUTTI_OK) && !rests)
         tutti__engine_kick(e, e->has_thread ? TUTTI__STEP_BRIEF : TUTTI__STEP_WAITER);
     tutti__engine_leave(e);
     return status;

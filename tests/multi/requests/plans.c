@@ -19,10 +19,10 @@ enum {
 typedef struct {
     char name[16];
     size_t count;
-    int is_out;     /* not in this step */
-    int late;       /* the rank that submits it after it has waited for the others; or -1 */
-    int wrong;      /* the rank that submits another count; or -1 */
-    int grouped;    /* in one submission with the next tensor */
+    int is_out;  /* not in this step */
+    int late;    /* the rank that submits it after it has waited for the others; or -1 */
+    int wrong;   /* the rank that submits another count; or -1 */
+    int grouped; /* in one submission with the next tensor */
     int is_gathered;
 } tensor_t;
 
@@ -128,7 +128,8 @@ static void finish(program_t *p, const tensor_t *tensor, int t, int step)
 }
 
 /* Submit what is in [first, end) in an order of this rank's own. */
-static void submit_some(program_t *p, const tensor_t *tensor, int first, int end, int step, int late)
+static void submit_some(program_t *p, const tensor_t *tensor, int first, int end, int step,
+                        int late)
 {
     int order[MOST], n = 0;
 
@@ -250,8 +251,9 @@ static void random_steps(rank_t *self)
     }
     close_program(&p);
     if (getenv("SHOW"))
-        printf("rank %d of %d: %d plans, %d planned, %d agreed, %d returned\n", self->rank, self->size,
-               (int)counted(self)->plans, (int)self->inside->engine->its_owners.lanes.plan_served,
+        printf("rank %d of %d: %d plans, %d planned, %d agreed, %d returned\n", self->rank,
+               self->size, (int)counted(self)->plans,
+               (int)self->inside->engine->its_owners.lanes.plan_served,
                (int)self->inside->engine->its_owners.lanes.agreed_served,
                (int)self->inside->engine->its_owners.lanes.plan_returned);
     CHECK(self->size == 1 || counted(self)->plans > 0);
