@@ -25,7 +25,7 @@
 #define TUTTI__AGREE_AGREE_H
 
 #include "agree/metadata.h"
-#include "agree/names.h"
+#include "agree/name_table.h"
 #include "base/status.h"
 
 typedef struct tutti__agree tutti__agree_t;

@@ -10,8 +10,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/metadata.c \
     %reldir%/metadata.h \
     %reldir%/missing.c \
-    %reldir%/names.c \
-    %reldir%/names.h \
+    %reldir%/name_table.c \
+    %reldir%/name_table.h \
     %reldir%/plan.c \
     %reldir%/plan.h \
     %reldir%/refuse.c \

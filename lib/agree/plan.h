@@ -4,7 +4,7 @@
 #define TUTTI__AGREE_PLAN_H
 
 #include "agree/agree.h"
-#include "agree/names.h"
+#include "agree/name_table.h"
 
 /* ---- messages ---- */
 

@@ -87,6 +87,7 @@ void tutti__engine_release(tutti__engine_t *e)
     if (refs != 1)
         return;
     tutti__watch_close(e->env.watch);
+    tutti__spares_free(&e->spares);
     free(e);
 }
 

@@ -37,6 +37,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/semaphore.c \
     %reldir%/semaphore.h \
     %reldir%/signals.h \
+    %reldir%/spares.h \
     %reldir%/stalls.c \
     %reldir%/stalls.h \
     %reldir%/state.h \

@@ -65,8 +65,13 @@ struct tutti__request {
     tutti__word_t done;    /* TUTTI__DONE, ...; release by the owner; acquire by test and wait */
     tutti_status_t status; /* valid once ended */
     char *text;            /* of an error, or NULL */
-    char name[TUTTI__NAME_BYTES]; /* last, because it is not cleared before it is set */
+    uint32_t name_room;    /* bytes of `name` */
+    char name[];           /* not cleared before it is set */
 };
+
+/* The least room for a name, and the room of names that the engine makes. */
+#define TUTTI__SHORT_NAME 64
+#define TUTTI__OWN_NAME 128
 
 /* Append a request to the list from *first to *last. */
 static inline void tutti__request_append(tutti__request_t **first, tutti__request_t **last,
@@ -97,9 +102,10 @@ static inline tutti_status_t tutti__request_of(const tutti_request_t *handle,
     return TUTTI_OK;
 }
 
-/* Make a request of a rank among `size` ranks. It has no handle, and no engine. */
+/* Make a request of a rank among `size` ranks. It has no handle, and no engine. spare: a request
+   that is not used any more, or NULL; taken over. */
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
-                                  tutti__request_t **ret_request);
+                                  tutti__request_t *spare, tutti__request_t **ret_request);
 void tutti__request_free(tutti__request_t *request);
 /* The sum of the counts of n ranks. */
 size_t tutti__request_sum(const size_t *counts, uint32_t n);

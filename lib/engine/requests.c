@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: the submitter makes them, the token's owner ends them, the waiter frees them.
    Any thread. */
-#include "engine/request.h"
+#include "engine/state.h"
 
+#include "base/constants.h"
 #include "base/hash.h"
 
 #include <stddef.h>
@@ -80,21 +81,40 @@ static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t s
     return TUTTI_OK;
 }
 
+/* Memory for a request with a name of so many bytes, the last of which is 0. */
+static tutti__request_t *allocate(size_t bytes, tutti__request_t *spare)
+{
+    size_t room = TUTTI__MAX(bytes, TUTTI__SHORT_NAME);
+
+    if (spare == NULL || spare->name_room < bytes) {
+        free(spare);
+        spare = malloc(offsetof(tutti__request_t, name) + room);
+        if (spare == NULL)
+            return NULL;
+        spare->name_room = (uint32_t)room;
+    }
+    room = spare->name_room;
+    memset(spare, 0, offsetof(tutti__request_t, name));
+    spare->name_room = (uint32_t)room;
+    return spare;
+}
+
 tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__entry_t *entry,
-                                  tutti__request_t **ret_request)
+                                  tutti__request_t *spare, tutti__request_t **ret_request)
 {
     size_t bytes = entry->name != NULL ? strnlen(entry->name, TUTTI__NAME_BYTES) : 0;
     tutti__request_t *r;
     tutti_status_t status;
 
-    if ((bytes == 0 && entry->name != NULL) || bytes == TUTTI__NAME_BYTES)
+    if ((bytes == 0 && entry->name != NULL) || bytes == TUTTI__NAME_BYTES) {
+        free(spare);
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "a tensor's name has 1 to %d bytes",
                            TUTTI__NAME_BYTES - 1);
-    r = malloc(sizeof(*r));
+    }
+    r = allocate(entry->name != NULL ? bytes + 1 : TUTTI__OWN_NAME, spare);
     if (r == NULL)
         return tutti__fail(TUTTI_ERR_NO_MEMORY, "request for tensor '%s'",
                            entry->name != NULL ? entry->name : "");
-    memset(r, 0, offsetof(tutti__request_t, name));
     r->nameless = entry->name == NULL;
     if (r->nameless) {
         strcpy(r->name, "without a name");
@@ -141,6 +161,32 @@ void tutti__request_end_handle(tutti__request_t *request)
     request->handle = NULL;
 }
 
+/* ---- spares ---- */
+
+void tutti__spares_put(tutti__spares_t *spares, tutti__request_t *request)
+{
+    tutti__request_t *excess = request;
+
+    if (!atomic_exchange_explicit(&spares->busy, 1, memory_order_acquire)) {
+        if (spares->n < TUTTI__SPARE_REQUESTS) {
+            request->next = spares->first;
+            spares->first = request;
+            spares->n++;
+            excess = NULL;
+        }
+        atomic_store_explicit(&spares->busy, 0, memory_order_release);
+    }
+    free(excess);
+}
+
+void tutti__spares_free(tutti__spares_t *spares)
+{
+    tutti__request_t *spare;
+
+    while ((spare = tutti__spares_take(spares)) != NULL)
+        free(spare);
+}
+
 /* ---- the end ---- */
 
 void tutti__request_free(tutti__request_t *request)
@@ -150,7 +196,10 @@ void tutti__request_free(tutti__request_t *request)
     tutti__request_end_handle(request);
     free(request->arrays);
     free(request->text);
-    free(request);
-    if (e != NULL)
-        tutti__engine_release(e);
+    if (e == NULL) {
+        free(request);
+        return;
+    }
+    tutti__spares_put(&e->spares, request);
+    tutti__engine_release(e);
 }

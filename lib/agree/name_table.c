@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See names.h. */
-#include "agree/names.h"
+/* See name_table.h. */
+#include "agree/name_table.h"
 
 #include "base/compiler.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A table of names: each has an index, 0, 1, 2, ... in the order in which they were added. */
-#ifndef TUTTI__AGREE_NAMES_H
-#define TUTTI__AGREE_NAMES_H
+#ifndef TUTTI__AGREE_NAME_TABLE_H
+#define TUTTI__AGREE_NAME_TABLE_H
 
 #include <stddef.h>
 #include <stdint.h>
