@@ -206,6 +206,9 @@ static void take_stopped(tutti__agree_t *a, uint32_t link, uint64_t buckets)
 {
     tutti__plan_t *plan = &a->plan;
 
+    /* A rank has left meanwhile, and the plan was forgotten. */
+    if (plan->state == TUTTI__PLAN_NONE)
+        return;
     if (plan->state != TUTTI__PLAN_STOPS || !plan->awaits[link]) {
         tutti__agree_fail(a, TUTTI_ERR_INTERNAL, "a plan has stopped twice");
         return;

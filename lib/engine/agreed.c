@@ -18,10 +18,16 @@
 
 /* ---- in ---- */
 
-/* Rank 0: a plan may begin. */
-static void learn(tutti__agreement_t *a, const tutti__request_t *request,
+/*
+ * Rank 0: a plan may begin. A request that returns from a plan is no news: it would end the step,
+ * and the plan that has just been stopped would begin again, for ever if a rank submits nothing.
+ */
+static void learn(tutti__agreement_t *a, tutti__request_t *request,
                   const tutti__metadata_t *metadata)
 {
+    if (request->learned_ns == request->since_ns)
+        return;
+    request->learned_ns = request->since_ns;
     if (request->waits != a->waits)
         tutti__agree_waited(a->agree);
     a->waits = request->waits;

@@ -28,7 +28,8 @@ struct tutti__request {
     void *callback_arg;
     uint8_t callback_info;  /* see tutti__entry_t */
     tutti__devent_t *ready; /* pool event behind that work, until the request is done; or NULL */
-    uint64_t since_ns;
+    uint64_t since_ns;   /* its submission */
+    uint64_t learned_ns; /* since_ns, once a plan has been learned from this submission */
     uint64_t ended_ns;
     uint64_t completion_ns;  /* when its bucket was queued on the device; 0: not yet */
     size_t offset;           /* in each part of its bucket's memory, bytes */
