@@ -50,12 +50,6 @@ enum {
 /* The longest body of a message. A body is aligned to 8 bytes. */
 #define TUTTI__BODY_BYTES 1536
 
-/* A submission group: the calls of one tutti_submit. */
-typedef struct {
-    uint64_t hash; /* of all names, in their order */
-    uint32_t index, size;
-} tutti__group_msg_t;
-
 /* One tensor of a bucket, in the order of the bucket. */
 typedef struct {
     const char *name; /* [name_bytes], not terminated */

@@ -138,7 +138,7 @@ static void add(tutti__agree_t *a, uint32_t from, const news_t *news)
     tensor = tutti__tensor_get(a, news->name, news->msg.name_bytes, news->msg.metadata.phase);
     if (tensor == NULL)
         return;
-    tutti__metadata_merge(tensor, &news->msg, &news->other);
+    tutti__tensor_merge(tensor, &news->msg, &news->other);
     tensor->from[from] = 1;
     tutti__agree_settle(a, tensor);
 }

@@ -12,7 +12,6 @@
  */
 #include "agree/plan.h"
 
-#include "agree/tensors.h"
 #include "base/compiler.h"
 #include "base/constants.h"
 #include "base/hash.h"
@@ -97,7 +96,7 @@ static tutti__known_t *entry(tutti__learn_t *learn, const char *name, size_t byt
     return &learn->known[i];
 }
 
-static int is_regular(const tutti__learn_t *learn, const tutti__known_t *known)
+int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known)
 {
     return known->last_step == learn->step && known->streak >= learn->need;
 }
@@ -109,8 +108,7 @@ static int is_young(const tutti__learn_t *learn, const tutti__known_t *known)
            learn->step - known->first_step < learn->need;
 }
 
-/* How many regular tensors there are; 0 if others are young. *ret_more: some are in no plan. */
-static uint32_t count_regular(const tutti__learn_t *learn, int *ret_more)
+uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more)
 {
     uint32_t n = 0;
 
@@ -118,7 +116,7 @@ static uint32_t count_regular(const tutti__learn_t *learn, int *ret_more)
     for (uint32_t i = 0; i < learn->names.n; i++) {
         if (is_young(learn, &learn->known[i]))
             return 0;
-        if (!is_regular(learn, &learn->known[i]))
+        if (!tutti__learn_is_regular(learn, &learn->known[i]))
             continue;
         n++;
         *ret_more |= !learn->known[i].is_planned;
@@ -126,33 +124,7 @@ static uint32_t count_regular(const tutti__learn_t *learn, int *ret_more)
     return n;
 }
 
-/* Has rank 0 announced tensors of the plan that are in no bucket yet? */
-static int are_announced(tutti__agree_t *a)
-{
-    const tutti__learn_t *learn = &a->learn;
-
-    if (a->ready_first != NULL)
-        return 1;
-    for (uint32_t i = 0; i < learn->names.n; i++) {
-        const tutti__tensor_t *tensor;
-
-        if (!is_regular(learn, &learn->known[i]))
-            continue;
-        tensor = tutti__tensor_find(a, tutti__tensor_names_text(&learn->names, i),
-                                    learn->names.name[i].bytes, 0);
-        if (tensor != NULL && (tensor->from[a->env.nlinks] || tensor->nparticipants > 0))
-            return 1;
-    }
-    return 0;
-}
-
 /* ---- the buckets of a plan ---- */
-
-/* Position of a tensor, while buckets are laid out. */
-typedef struct {
-    uint32_t position, tensor; /* index of the name */
-    uint32_t bucket;
-} laid_t;
 
 /* A bucket that takes more tensors. */
 typedef struct {
@@ -166,14 +138,14 @@ typedef struct {
 
 static int by_position(const void *a, const void *b)
 {
-    const laid_t *x = a, *y = b;
+    const tutti__laid_t *x = a, *y = b;
 
     return x->position < y->position ? -1 : x->position > y->position;
 }
 
 static int by_bucket(const void *a, const void *b)
 {
-    const laid_t *x = a, *y = b;
+    const tutti__laid_t *x = a, *y = b;
 
     return x->bucket != y->bucket ? (x->bucket < y->bucket ? -1 : 1) : by_position(a, b);
 }
@@ -199,16 +171,17 @@ static open_t *choose(open_t *open, const tutti__known_t *known, uint64_t bytes,
 }
 
 /* Give each tensor a bucket. Buckets are numbered by their first tensors. Returns their number. */
-static uint32_t lay_out(const tutti__agree_t *a, laid_t *laid, uint32_t n)
+static uint32_t lay_out(const tutti__learn_t *learn, tutti__laid_t *laid, uint32_t n, uint32_t size,
+                        uint64_t plan_bytes)
 {
     open_t open[OPEN_BUCKETS] = { { 0 } };
     uint32_t nbuckets = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        const tutti__known_t *known = &a->learn.known[laid[i].tensor];
-        uint64_t bytes = tutti__metadata_bytes(&known->metadata, a->env.size);
+        const tutti__known_t *known = &learn->known[laid[i].tensor];
+        uint64_t bytes = tutti__metadata_bytes(&known->metadata, size);
         /* The first bucket is small, so that the communication begins early. */
-        uint64_t most = a->env.plan_bytes >> (nbuckets <= 1 ? 2 : 0);
+        uint64_t most = plan_bytes >> (nbuckets <= 1 ? 2 : 0);
         open_t *its;
 
         if (known->after_wait)
@@ -223,7 +196,7 @@ static uint32_t lay_out(const tutti__agree_t *a, laid_t *laid, uint32_t n)
 }
 
 /* Buckets start in the order in which their last tensors come. */
-static void order_buckets(laid_t *laid, uint32_t n, uint32_t nbuckets, uint32_t *number)
+static void order_buckets(tutti__laid_t *laid, uint32_t n, uint32_t nbuckets, uint32_t *number)
 {
     uint32_t next = nbuckets;
 
@@ -237,78 +210,54 @@ static void order_buckets(laid_t *laid, uint32_t n, uint32_t nbuckets, uint32_t 
     qsort(laid, n, sizeof(*laid), by_bucket);
 }
 
-static void send_plan(tutti__agree_t *a, const laid_t *laid, uint32_t n)
-{
-    tutti__learn_t *learn = &a->learn;
-    uint32_t number = a->plan.number + 1;
-
-    for (uint32_t i = 0; i < n && !a->ended; i++) {
-        uint32_t t = laid[i].tensor;
-        tutti__plan_msg_t msg = { .metadata = learn->known[t].metadata,
-                                  .number = number,
-                                  .bucket = laid[i].bucket,
-                                  .first = i == 0,
-                                  .last = i == n - 1,
-                                  .name_bytes = (uint8_t)learn->names.name[t].bytes };
-
-        learn->known[t].is_planned = 1;
-        tutti__plan_add(a, &msg, tutti__tensor_names_text(&learn->names, t));
-    }
-    learn->begun = learn->step;
-}
-
 /* Without memory there is no plan. */
-static void make_plan(tutti__agree_t *a, uint32_t n)
+tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n, uint32_t size,
+                                    uint64_t plan_bytes)
 {
-    tutti__learn_t *learn = &a->learn;
-    laid_t *laid = calloc(n, sizeof(*laid));
+    tutti__laid_t *laid = calloc(n, sizeof(*laid));
     uint32_t *number = calloc(n, sizeof(*number)), at = 0;
 
-    for (uint32_t i = 0; laid != NULL && i < learn->names.n; i++)
-        if (is_regular(learn, &learn->known[i]))
-            laid[at++] = (laid_t){ learn->known[i].position, i, 0 };
-    if (laid != NULL && number != NULL) {
-        qsort(laid, n, sizeof(*laid), by_position);
-        order_buckets(laid, n, lay_out(a, laid, n), number);
-        send_plan(a, laid, n);
+    if (laid == NULL || number == NULL) {
+        free(laid);
+        free(number);
+        return NULL;
     }
-    free(laid);
+    for (uint32_t i = 0; i < learn->names.n; i++)
+        if (tutti__learn_is_regular(learn, &learn->known[i]))
+            laid[at++] = (tutti__laid_t){ learn->known[i].position, i, 0 };
+    assert(at == n);
+    qsort(laid, n, sizeof(*laid), by_position);
+    order_buckets(laid, n, lay_out(learn, laid, n, size, plan_bytes), number);
     free(number);
+    return laid;
 }
 
 /* ---- steps ---- */
 
-/* A step is over. */
-static void end_step(tutti__agree_t *a, int may_begin)
+int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t bytes)
 {
-    tutti__learn_t *learn = &a->learn;
-    int more;
-    uint32_t n = count_regular(learn, &more);
+    int64_t i = tutti__tensor_names_find(&learn->names, name, bytes, tutti__hash(name, bytes));
 
-    if (n > 0 && more && a->njoined == 0 && a->plan.state == TUTTI__PLAN_RUNS)
-        tutti__plan_ask(a, 0); /* the next plan has more tensors */
-    else if (n > 0 && a->njoined == 0 && a->plan.state == TUTTI__PLAN_NONE && may_begin &&
-             !are_announced(a))
-        make_plan(a, n);
+    return i >= 0 && learn->known[i].last_step == learn->step;
+}
+
+void tutti__learn_next_step(tutti__learn_t *learn)
+{
     learn->step++;
     learn->position = 0;
 }
 
-void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes,
-                        const tutti__metadata_t *metadata, int may_begin)
+void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
+                       const tutti__metadata_t *metadata)
 {
-    tutti__learn_t *learn = &a->learn;
-    tutti__known_t *known;
     int is_new, is_same;
+    tutti__known_t *known;
 
-    if (a->env.parent >= 0 || a->env.size == 1 || a->env.plan_bytes == 0 || a->departed ||
-        a->ended || !can_be_planned(metadata))
+    if (!can_be_planned(metadata))
         return;
     known = entry(learn, name, bytes, &is_new);
     if (known == NULL)
         return;
-    if (!is_new && known->last_step == learn->step)
-        end_step(a, may_begin);
     is_same = !is_new && known->last_step + 1 == learn->step &&
               !tutti__metadata_differ(&known->metadata, metadata);
     known->streak = is_same ? known->streak + 1 : 1;
@@ -317,9 +266,4 @@ void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes,
     known->last_step = learn->step;
     known->position = learn->position++;
     learn->has_waited = 0;
-}
-
-void tutti__agree_waited(tutti__agree_t *a)
-{
-    a->learn.has_waited = 1;
 }

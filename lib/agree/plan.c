@@ -131,7 +131,7 @@ static void take_plan(tutti__agree_t *a, const void *body, size_t bytes)
     a->env.ops->plan(a->env.owner);
 }
 
-void tutti__plan_add(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *name)
+static void add_planned(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *name)
 {
     TUTTI__ALIGNED(8) char body[TUTTI__BODY_BYTES];
 
@@ -139,6 +139,82 @@ void tutti__plan_add(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char
     memcpy(body, msg, sizeof(*msg));
     memcpy(body + sizeof(*msg), name, msg->name_bytes);
     take_plan(a, body, sizeof(*msg) + msg->name_bytes);
+}
+
+/* ---- the coordinator makes a plan ---- */
+
+/* Has rank 0 announced tensors of the plan that are in no bucket yet? */
+static int are_announced(tutti__agree_t *a)
+{
+    const tutti__learn_t *learn = &a->learn;
+
+    if (a->ready_first != NULL)
+        return 1;
+    for (uint32_t i = 0; i < learn->names.n; i++) {
+        const tutti__tensor_t *tensor;
+
+        if (!tutti__learn_is_regular(learn, &learn->known[i]))
+            continue;
+        tensor = tutti__tensor_find(a, tutti__tensor_names_text(&learn->names, i),
+                                    learn->names.name[i].bytes, 0);
+        if (tensor != NULL && (tensor->from[a->env.nlinks] || tensor->nparticipants > 0))
+            return 1;
+    }
+    return 0;
+}
+
+static void send_plan(tutti__agree_t *a, const tutti__laid_t *laid, uint32_t n)
+{
+    tutti__learn_t *learn = &a->learn;
+    uint32_t number = a->plan.number + 1;
+
+    for (uint32_t i = 0; i < n && !a->ended; i++) {
+        uint32_t t = laid[i].tensor;
+        tutti__plan_msg_t msg = { .metadata = learn->known[t].metadata,
+                                  .number = number,
+                                  .bucket = laid[i].bucket,
+                                  .first = i == 0,
+                                  .last = i == n - 1,
+                                  .name_bytes = (uint8_t)learn->names.name[t].bytes };
+
+        learn->known[t].is_planned = 1;
+        add_planned(a, &msg, tutti__tensor_names_text(&learn->names, t));
+    }
+    learn->begun = learn->step;
+}
+
+/* A step is over. */
+static void end_step(tutti__agree_t *a, int may_begin)
+{
+    tutti__laid_t *laid;
+    int more;
+    uint32_t n = tutti__learn_regular(&a->learn, &more);
+
+    if (n > 0 && more && a->njoined == 0 && a->plan.state == TUTTI__PLAN_RUNS)
+        tutti__agree_stop_plan(a, 0); /* the next plan has more tensors */
+    else if (n > 0 && a->njoined == 0 && a->plan.state == TUTTI__PLAN_NONE && may_begin &&
+             !are_announced(a)) {
+        laid = tutti__learn_lay_out(&a->learn, n, a->env.size, a->env.plan_bytes);
+        if (laid != NULL)
+            send_plan(a, laid, n);
+        free(laid);
+    }
+    tutti__learn_next_step(&a->learn);
+}
+
+void tutti__agree_learn(tutti__agree_t *a, const char *name, size_t bytes,
+                        const tutti__metadata_t *metadata, int may_begin)
+{
+    if (a->env.parent >= 0 || a->env.size == 1 || a->env.plan_bytes == 0 || a->departed || a->ended)
+        return;
+    if (tutti__learn_ends_step(&a->learn, name, bytes))
+        end_step(a, may_begin);
+    tutti__learn_note(&a->learn, name, bytes, metadata);
+}
+
+void tutti__agree_waited(tutti__agree_t *a)
+{
+    a->learn.has_waited = 1;
 }
 
 /* ---- STOP, STOPPED, END ---- */
@@ -191,7 +267,7 @@ static void stop(tutti__agree_t *a, int is_deviation)
     settle(a);
 }
 
-void tutti__plan_ask(tutti__agree_t *a, int is_deviation)
+void tutti__agree_stop_plan(tutti__agree_t *a, int is_deviation)
 {
     if (a->plan.state != TUTTI__PLAN_RUNS || a->plan.has_asked)
         return;
@@ -243,15 +319,10 @@ void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const 
     else if (kind == TUTTI__MSG_PLAN_STOP && (int)link == a->env.parent)
         stop(a, (int)note.is_deviation);
     else if (kind == TUTTI__MSG_PLAN_STOP)
-        tutti__plan_ask(a, (int)note.is_deviation);
+        tutti__agree_stop_plan(a, (int)note.is_deviation);
 }
 
 /* ---- for the owner ---- */
-
-void tutti__agree_stop_plan(tutti__agree_t *a, int is_deviation)
-{
-    tutti__plan_ask(a, is_deviation);
-}
 
 int64_t tutti__agree_find_planned(const tutti__agree_t *a, const char *name, size_t bytes)
 {

@@ -73,16 +73,32 @@ tutti_status_t tutti__plan_open(tutti__plan_t *plan, uint32_t nlinks);
 void tutti__plan_close(tutti__plan_t *plan);
 /* Is the tensor of this plain announcement in a plan? Then the announcement does not count. */
 int tutti__plan_voids(const tutti__plan_t *plan, const char *name, size_t bytes);
-/* The coordinator: begin a plan, tensor by tensor. */
-void tutti__plan_add(tutti__agree_t *a, const tutti__plan_msg_t *msg, const char *name);
-/* This rank must stop. */
-void tutti__plan_ask(tutti__agree_t *a, int is_deviation);
 void tutti__plan_message(tutti__agree_t *a, uint32_t link, uint32_t kind, const void *body,
                          size_t bytes);
 /* Forget the plan. */
 void tutti__plan_clear(tutti__plan_t *plan);
 
+/* A tensor of a plan that is being laid out. */
+typedef struct {
+    uint32_t position, tensor; /* index of the name */
+    uint32_t bucket;
+} tutti__laid_t;
+
 /* learn.c */
+/* Does a submission of this name end the step? Then, after a plan was made: next_step. */
+int tutti__learn_ends_step(const tutti__learn_t *learn, const char *name, size_t bytes);
+void tutti__learn_next_step(tutti__learn_t *learn);
+/* Rank 0's program submits a tensor. */
+void tutti__learn_note(tutti__learn_t *learn, const char *name, size_t bytes,
+                       const tutti__metadata_t *metadata);
+/* Was the tensor equal in the last `need` steps? */
+int tutti__learn_is_regular(const tutti__learn_t *learn, const tutti__known_t *known);
+/* How many regular tensors there are; 0 if others are young. *ret_more: some are in no plan. */
+uint32_t tutti__learn_regular(const tutti__learn_t *learn, int *ret_more);
+/* The n regular tensors in the order of their plan, to be freed. NULL: no memory. size: number of
+   ranks. */
+tutti__laid_t *tutti__learn_lay_out(const tutti__learn_t *learn, uint32_t n, uint32_t size,
+                                    uint64_t plan_bytes);
 void tutti__learn_open(tutti__learn_t *learn);
 void tutti__learn_close(tutti__learn_t *learn);
 /* A plan has been stopped. */
