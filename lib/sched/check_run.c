@@ -10,8 +10,8 @@
  * while its data are in the cache: with 256 ranks in a ring this is twice as fast as round robin.
  *
  * Without credits an operation also waits until the messages in the blocks that it overwrites are
- * received (check_sends.c). A receiver that reaches its operation is an event as a message is, so the
- * above still holds. A channel has one message in flight there; with more there are only fewer
+ * received (check_sends.c). A receiver that reaches its operation is an event as a message is, so
+ * the above still holds. A channel has one message in flight there; with more there are only fewer
  * waits.
  *
  * The run assumes that no message is empty. A real call skips empty messages at both ends. This

@@ -197,8 +197,9 @@ void tutti__check_learn(tutti__check_run_t *run, const tutti__check_stream_t *st
 uint64_t *tutti__check_knows(const tutti__check_run_t *run, const tutti__check_stream_t *stream);
 
 /* check_sends.c. started: a SEND with this message. taken: the channel's first message is received;
-   no effect if it was before. is_sent: would the stream's current operation overwrite a message that
-   is not received? Only with `sending`. receiver: the stream that has to receive that message. */
+   no effect if it was before. is_sent: would the stream's current operation overwrite a message
+   that is not received? Only with `sending`. receiver: the stream that has to receive that
+   message. */
 void tutti__check_started(tutti__check_run_t *run, const tutti__check_stream_t *stream,
                           const tutti__message_t *message);
 void tutti__check_taken(tutti__check_run_t *run, tutti__check_chan_t *chan,

@@ -68,8 +68,8 @@ number_t world_combine(const world_t *w, number_t left, number_t right);
 number_t world_finished(const world_t *w, number_t x);
 /* Set the initial memory: garbage, different in each order, and the call's input. */
 void world_fill(world_t *w);
-/* interpret_sends.c. take: the message's receiver is at its operation. must_wait: would the operation
-   overwrite a message that is not taken? */
+/* interpret_sends.c. take: the message's receiver is at its operation. must_wait: would the
+   operation overwrite a message that is not taken? */
 void message_take(world_t *w, message_t *message);
 int op_must_wait(const world_t *w, uint32_t rank, const tutti__op_t *op, uint32_t begin,
                  uint32_t upto);
