@@ -49,7 +49,7 @@ typedef struct {
     tutti__collective_t collective;
     uint32_t seed;
     const char *wrong;
-    int has_taken; /* a message, in this round */
+    int has_taken;     /* a message, in this round */
     stream_t *streams; /* [size * STREAMS] */
     number_t *memory;  /* [size][BUFS][trips][room] */
     size_t room;       /* elements of one buffer and trip */
