@@ -10,9 +10,10 @@ fault_tests = \
     %reldir%/memory \
     %reldir%/refused \
     %reldir%/scarce \
-    %reldir%/stalled \
-    %reldir%/stalling \
     %reldir%/starting
+early_fault_tests = \
+    %reldir%/stalled \
+    %reldir%/stalling
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_files_SOURCES = %reldir%/files.c $(fault_shared)
@@ -31,6 +32,7 @@ startup = %reldir%/startup.c %reldir%/startup.h %reldir%/startup_calls.c
 %C%_starting_SOURCES = %reldir%/starting.c $(startup)
 
 rank_tests += $(fault_tests)
+early_rank_tests += $(early_fault_tests)
 script_tests +=
 
 # See tests/local.mk.

@@ -44,7 +44,6 @@ script_tests += \
     %reldir%/cluster_check.sh \
     %reldir%/cluster_data.sh \
     %reldir%/cluster_down.sh \
-    %reldir%/cluster_idle.sh \
     %reldir%/cluster_trainer.sh \
     %reldir%/cluster_ucx.sh \
     %reldir%/collectives.sh \
@@ -58,8 +57,10 @@ script_tests += \
     %reldir%/pmix.sh \
     %reldir%/random_check.sh \
     %reldir%/slurm.sh \
-    %reldir%/starting.sh \
     %reldir%/torchrun.sh
+early_script_tests += \
+    %reldir%/cluster_idle.sh \
+    %reldir%/starting.sh
 
 EXTRA_DIST += %reldir%/cluster.sh %reldir%/cluster_common.sh %reldir%/common.sh \
     %reldir%/steady.sh

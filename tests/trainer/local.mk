@@ -99,14 +99,15 @@ script_tests += \
     %reldir%/accuracy.sh \
     %reldir%/badinput.sh \
     %reldir%/env.sh \
-    %reldir%/gpu.sh \
     %reldir%/hello.sh \
     %reldir%/interrupt.sh \
     %reldir%/lost.sh \
     %reldir%/output.sh \
     %reldir%/quickstart.sh \
     %reldir%/resume.sh \
-    %reldir%/stopped.sh \
+    %reldir%/stopped.sh
+early_script_tests += \
+    %reldir%/gpu.sh \
     %reldir%/track.sh
 
 EXTRA_DIST += %reldir%/common.sh
