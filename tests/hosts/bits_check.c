@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sums whose rounding shows the order of the additions; run by bits.sh over each transport. Rank 0
- * prints "bits: HASH" of the results of all ranks. Environment: BITS_MOST, no more elements in a call
- * than so many.
+ * prints "bits: HASH" of the results of all ranks. Environment: BITS_MOST, no more elements in a
+ * call than so many.
  */
 #include <tutti/tutti.h>
 
