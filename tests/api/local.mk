@@ -5,11 +5,12 @@ api_tests += \
     %reldir%/arguments \
     %reldir%/bootstrap \
     %reldir%/connect_api \
-    %reldir%/env \
     %reldir%/environment \
     %reldir%/handles \
     %reldir%/log \
     %reldir%/state
+early_api_tests += \
+    %reldir%/env
 
 api_shared = %reldir%/api.c %reldir%/api.h
 %C%_alone_SOURCES = %reldir%/alone.c $(api_shared)

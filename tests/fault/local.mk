@@ -11,9 +11,10 @@ fault_tests = \
     %reldir%/planned \
     %reldir%/refused \
     %reldir%/scarce \
-    %reldir%/stalled \
-    %reldir%/stalling \
     %reldir%/starting
+early_fault_tests = \
+    %reldir%/stalled \
+    %reldir%/stalling
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_files_SOURCES = %reldir%/files.c $(fault_shared)
@@ -33,6 +34,7 @@ startup = %reldir%/startup.c %reldir%/startup.h %reldir%/startup_calls.c
 %C%_starting_SOURCES = %reldir%/starting.c $(startup)
 
 rank_tests += $(fault_tests)
+early_rank_tests += $(early_fault_tests)
 script_tests +=
 
 # See tests/local.mk.

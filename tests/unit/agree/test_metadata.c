@@ -143,7 +143,7 @@ static void test_merge_unsure(void **state)
 static void test_text(void **state)
 {
     tutti__metadata_t f = allreduce(8), barrier = { .kind = TUTTI_CALL_BARRIER };
-    tutti__submission_t group = { .hash = 0xab, .size = 3 };
+    static const tutti__group_msg_t alone, group = { .hash = 0xab, .size = 3 };
     char text[256], tiny[16];
 
     (void)state;

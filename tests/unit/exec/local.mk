@@ -3,12 +3,13 @@
 unit_tests += \
     %reldir%/test_counters \
     %reldir%/test_calls \
-    %reldir%/test_device \
-    %reldir%/test_direct \
-    %reldir%/test_exec \
     %reldir%/test_maps \
     %reldir%/test_schedules \
     %reldir%/test_sends
+early_unit_tests += \
+    %reldir%/test_device \
+    %reldir%/test_direct \
+    %reldir%/test_exec
 
 tsan_tests += %reldir%/test_device %reldir%/test_direct
 
