@@ -264,18 +264,23 @@ static int take_own(int letter, gradients_options_t *options, bench_options_t *c
 /* 0: it has a value, or is not known. */
 static int take_switch(int letter, gradients_options_t *options, bench_options_t *common)
 {
-    int *const target = letter == OPT_RANDOM    ? &options->random
-                        : letter == OPT_AVERAGE ? &options->average
-                        : letter == OPT_SPIN    ? &options->spin
-                        : letter == OPT_ALONE   ? &options->alone
-                        : letter == OPT_LIST    ? &options->list
-                        : letter == OPT_SPOIL   ? &common->spoil
-                        : letter == 'c'         ? &common->validate
-                                                : NULL;
+    const struct {
+        int letter;
+        int *target;
+    } switches[] = {
+        { OPT_RANDOM, &options->random }, { OPT_AVERAGE, &options->average },
+        { OPT_SPIN, &options->spin },     { OPT_ALONE, &options->alone },
+        { OPT_LIST, &options->list },     { OPT_SPOIL, &common->spoil },
+        { 'c', &common->validate },
+    };
 
-    if (target != NULL)
-        *target = 1;
-    return target != NULL;
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
+        if (switches[i].letter == letter) {
+            *switches[i].target = 1;
+            return 1;
+        }
+    }
+    return 0;
 }
 
 static void take(int letter, gradients_options_t *options, bench_options_t *common)
