@@ -88,7 +88,8 @@ int tutti__engine_owns_name(const char *name);
 /* Persistent requests. */
 tutti_status_t tutti__engine_create(tutti__engine_t *engine, const tutti__entry_t *entry,
                                     tutti_request_t **ret_request);
-tutti_status_t tutti__engine_start(tutti_request_t *request);
+tutti_status_t tutti__engine_start(const tutti_request_t *request);
+tutti_status_t tutti__engine_start_all(tutti_request_t *const *requests, size_t nrequests);
 tutti_status_t tutti__engine_free(tutti_request_t *request);
 
 /* See the public functions of these names. */

@@ -24,6 +24,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/own_deadline.h \
     %reldir%/pending.c \
     %reldir%/pending.h \
+    %reldir%/persistent.c \
     %reldir%/planned.c \
     %reldir%/planned.h \
     %reldir%/queued.c \
@@ -42,6 +43,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/steps.c \
     %reldir%/steps.h \
     %reldir%/submit.c \
+    %reldir%/submit.h \
     %reldir%/thread.c \
     %reldir%/token.c \
     %reldir%/token.h \

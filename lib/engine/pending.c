@@ -182,8 +182,9 @@ static void make_group(tutti__request_t **requests, size_t n)
         is_apart |= requests[i]->ordered ||
                     (requests[i]->nameless && tutti__call_is_message(requests[i]->call.kind));
     }
-    for (size_t i = 0; i < n && !is_apart; i++)
-        requests[i]->group = (tutti__group_msg_t){ hash, (uint32_t)i, (uint32_t)n };
+    for (size_t i = 0; i < n; i++)
+        requests[i]->group = is_apart ? (tutti__group_msg_t){ 0 }
+                                      : (tutti__group_msg_t){ hash, (uint32_t)i, (uint32_t)n };
 }
 
 static void take_deadline(tutti__pending_t *pending, const tutti__request_t *request)
@@ -229,7 +230,7 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
     } else if (status == TUTTI_OK) {
         status = add_names(pending, requests, n);
     }
-    if (status == TUTTI_OK && n > 1)
+    if (status == TUTTI_OK && requests[0]->group.size > 0)
         make_group(requests, n);
     for (size_t i = 0; status == TUTTI_OK && i < n; i++) {
         requests[i]->since_ns = now;

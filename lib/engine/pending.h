@@ -57,8 +57,8 @@ void tutti__pending_close(tutti__pending_t *pending);
 
 /* ---- any thread ---- */
 
-/* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. Several
-   requests become a submission group. ret_handles
+/* Add requests to queue and names, all or none; INVALID_ARGUMENT if a name is pending. If the first
+   has group.size > 0, they become a submission group. ret_handles
    [n]: written before another thread may see the requests, so before a callback; NULL: the program
    already has the handles. *ret_rests: the engine needs no step now, because a plan's bucket waits
    for further requests. */
