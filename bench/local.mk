@@ -149,9 +149,14 @@ noinst_PROGRAMS += %reldir%/tutti_gradients
 bench_tutti_gradients_SOURCES = \
     %reldir%/gradients/gradients.c \
     %reldir%/gradients/gradients.h \
+    %reldir%/gradients/gradients_check.c \
+    %reldir%/gradients/gradients_cycle.c \
     %reldir%/gradients/gradients_flags.c \
     %reldir%/gradients/gradients_measure.c \
+    %reldir%/gradients/gradients_mpi.c \
     %reldir%/gradients/gradients_nccl.c \
+    %reldir%/gradients/gradients_peers.c \
+    %reldir%/gradients/gradients_start.c \
     %reldir%/gradients/gradients_step.c \
     %reldir%/tutti_gradients.c
 bench_tutti_gradients_CPPFLAGS = $(BENCH_CPPFLAGS) $(BENCH_DEVICE_CPPFLAGS)
