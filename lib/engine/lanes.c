@@ -25,6 +25,7 @@
 #include "base/constants.h"
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/counted.h"
 #include "engine/fuse.h"
 #include "engine/join.h"
 
@@ -108,6 +109,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
     if (before >= 0)
         tutti__device_leave(lanes->env->exec->device, before);
     lanes->in_flight = lanes->on_device = lanes->ordered = 0;
+    tutti__stats_in_flight(lanes->env->stats, 0);
     atomic_store(&lanes->signals->polling, 0);
 }
 
@@ -222,7 +224,7 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
 }
 
 /* A call of the ordered lane is a direct call, but any thread steps it. */
-static tutti_status_t start_ordered(tutti__lane_t *lane)
+static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     if (tutti__operation_is_barred(&lane->op))
         return TUTTI__AGAIN;
@@ -232,6 +234,7 @@ static tutti_status_t start_ordered(tutti__lane_t *lane)
     lane->call = lane->first->first->call;
     tutti__operation_start(&lane->op, &lane->call, &lane->with);
     lane->op.polls = lane->op.may_be_far;
+    lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
     return TUTTI_OK;
@@ -244,7 +247,7 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
     tutti_status_t status;
 
     if (is_ordered(lanes, lane))
-        return start_ordered(lane);
+        return start_ordered(lanes, lane);
     if (lane->first->nrequests == 0)
         return TUTTI_OK;
     if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL &&
@@ -261,6 +264,7 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
         tutti__operation_start(&lane->op, &lane->call, &lane->with);
     }
     assert(!lane->running);
+    lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
     return TUTTI_OK;
@@ -357,6 +361,8 @@ static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__
 /* The operation is done, or there was none. */
 static void end_bucket(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
+    if (lane->running && !lane->counting)
+        tutti__lane_count(lanes, lane);
     if (lane->running && lane->counting) {
         lane->running = 0;
         lane->first->counts = 0;
@@ -539,11 +545,21 @@ static int step_with_device(tutti__lanes_t *lanes, tutti__who_t who, int *ret_le
     return moved;
 }
 
+static int is_empty(const tutti__lanes_t *lanes)
+{
+    return lanes->in_flight == 0 && lanes->ordered == 0 && lanes->completions.count == 0;
+}
+
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
+    int moved;
+
     *ret_left = 0;
-    if (lanes->in_flight == 0 && lanes->ordered == 0 && lanes->completions.count == 0)
+    if (is_empty(lanes))
         return 0;
-    return TUTTI__LIKELY(!tutti__lanes_use_device(lanes)) ? step_lanes(lanes, who, ret_left)
-                                                          : step_with_device(lanes, who, ret_left);
+    tutti__stats_in_flight(lanes->env->stats, 1);
+    moved = TUTTI__LIKELY(!tutti__lanes_use_device(lanes)) ? step_lanes(lanes, who, ret_left)
+                                                           : step_with_device(lanes, who, ret_left);
+    tutti__stats_in_flight(lanes->env->stats, !is_empty(lanes));
+    return moved;
 }
