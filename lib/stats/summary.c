@@ -42,8 +42,11 @@ static void put_row(tutti__stats_text_t *text, const char *name, uint64_t operat
 {
     char size[24], time[24];
 
-    tutti__stats_append(text, "  %-44s %11" PRIu64 " %11s %11s\n", name, operations,
-                        bytes_text(bytes, size), ns > 0 ? time_text(ns, time) : "");
+    tutti__stats_append(text, "  %-44s %11" PRIu64 " %11s", name, operations,
+                        bytes_text(bytes, size));
+    if (ns > 0)
+        tutti__stats_append(text, " %11s", time_text(ns, time));
+    tutti__stats_append(text, "\n");
 }
 
 static double mean(const tutti_stats_histogram_t *histogram)
