@@ -84,5 +84,6 @@ include %reldir%/exec/local.mk
 include %reldir%/watch/local.mk
 include %reldir%/call/local.mk
 include %reldir%/agree/local.mk
+include %reldir%/stats/local.mk
 include %reldir%/engine/local.mk
 include %reldir%/api/local.mk

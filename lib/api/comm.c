@@ -92,7 +92,8 @@ static void prepare_calls(tutti__comm_t *comm)
                                                                                    : NULL };
     tutti__pairs_init(&state->pairs, &state->calls);
     tutti__operation_init(&state->op, &state->calls, 0, &state->pairs);
-    state->cached.is_off = comm->exec.device != NULL || comm->lone.ops != NULL;
+    state->cached.is_off = state->timed.is_off =
+        comm->exec.device != NULL || comm->lone.ops != NULL;
 }
 
 static void prepare_caches(tutti__comm_t *comm, tutti__association_t association)
@@ -109,6 +110,29 @@ static void prepare_caches(tutti__comm_t *comm, tutti__association_t association
     state->device_cache.device_scope = tutti__device_scope(&comm->device);
 }
 
+/* A process prints the tables of the communicators in which it is rank 0 of their world. */
+static void open_stats(tutti__comm_t *comm)
+{
+    const tutti__topo_t *topo = comm->topo;
+    uint32_t world_rank = comm->world_rank != NULL ? comm->world_rank[topo->rank] : topo->rank;
+    const tutti__stats_want_t want = {
+        .rank = topo->rank,
+        .size = topo->size,
+        .local_rank = topo->local_of[topo->rank],
+        .name = tutti__comm_is_connected(comm) ? comm->name.text
+                : comm->world == comm          ? "world"
+                                               : "group",
+        .prints = comm->conf.stats == TUTTI__CONF_STATS_PRINT && world_rank == 0,
+        .is_timed = comm->conf.stats != TUTTI__CONF_STATS_OFF || comm->conf.stats_file[0] != '\0' ||
+                    comm->conf.stats_port >= 0,
+        .file = comm->conf.stats_file,
+        .port = (int)comm->conf.stats_port,
+    };
+
+    comm->stats = tutti__stats_open(&want);
+    tutti__comm_state(comm)->is_timed = comm->stats != NULL && want.is_timed;
+}
+
 /* Open all rooms above the transports. */
 static tutti_status_t open_engine(tutti__comm_t *comm)
 {
@@ -119,6 +143,7 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
         .shape = &comm->shape,
         .conf = &comm->conf.shared,
         .world = comm->world != comm ? comm->world->engine : NULL,
+        .stats = comm->stats,
     };
     const tutti__conf_shared_t *conf = &comm->conf.shared;
     tutti__association_t association =
@@ -189,6 +214,7 @@ static tutti_status_t open_all(tutti__comm_t *comm)
         return status;
     comm->topo = tutti__boot_topo(comm->boot);
     take_shape(comm);
+    open_stats(comm);
     status = tutti__machine_open(comm->boot, &comm->machine);
     if (status == TUTTI_OK)
         tutti__arena_use_huge(comm->machine->arena, (tutti__huge_t)conf->huge_pages);
@@ -370,6 +396,7 @@ void tutti__comm_close(tutti__comm_t *comm)
     if (state->op.env != NULL)
         tutti__pairs_fini(&state->pairs);
     tutti__operation_fini(&state->op);
+    tutti__stats_close(comm->stats);
     tutti__cache_fini(&state->cache);
     tutti__cache_fini(&state->device_cache);
     close_device(comm);

@@ -28,6 +28,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \
+    %reldir%/stats.c \
     %reldir%/submission.c \
     %reldir%/submission.h \
     %reldir%/transports.c \

@@ -409,6 +409,20 @@
    a schedule has few blocks. */
 #define TUTTI__GPU_DIRECT_PIECES 16
 
+/* ---- statistics ---- */
+
+/* The interval at which TUTTI_STATS_FILE is written. Chosen: collectors read every 15 s or less
+   often. */
+#define TUTTI__STATS_FILE_MS 5000u
+
+/* A client of TUTTI_STATS_PORT is closed after this time. Chosen: an answer has some kilobytes, and
+   stays on this machine. */
+#define TUTTI__STATS_CLIENT_MS 2000u
+
+/* [communicators] Of those that have ended, so many stay in file and endpoint. Chosen: each takes
+   some kilobytes there. */
+#define TUTTI__STATS_ENDED 32u
+
 /* ---- amounts: node operations in shared memory ---- */
 
 /* [ranks] With exactly this number of ranks p, the root of a reduce does all the reduction: each of

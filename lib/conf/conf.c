@@ -156,6 +156,18 @@ static const row_t rows[] = {
     { "TUTTI_LOG", CONF_CHOICE, AT(log_level), "warn",
       "Highest level of the lines that are printed on stderr.",
       0, 0, "none|error|warn|info|debug|trace|data" },
+    { "TUTTI_STATS", CONF_CHOICE, AT(stats), "0",
+      "Statistics: 1: measure times, and print a table on rank 0 when a communicator ends; quiet:\n"
+      "    measure times, for tutti_comm_get_stats. Counters are always on.",
+      0, 0, "0|1|quiet" },
+    { "TUTTI_STATS_FILE", CONF_TEXT, AT(stats_file), "",
+      "File for statistics in the text format of Prometheus, written every 5 s and at the end. %r\n"
+      "    is the rank; without it, only rank 0 writes. Measures times.",
+      0, SIZE(stats_file), NULL },
+    { "TUTTI_STATS_PORT", CONF_NUMBER, AT(stats_port), "",
+      "Serve the same text to Prometheus: http://127.0.0.1:PORT/metrics, where each rank adds its\n"
+      "    local rank to the port. Measures times.",
+      1, 65535, NULL },
     { "TUTTI_TEST_ISA", CONF_WORD, AT(isa), "auto",
       "Instruction set of the reductions; all give the same bits. For tests: auto is the fastest.",
       0, SIZE(isa), "auto|scalar|sse2|neon|avx2|avx512" },
@@ -295,6 +307,7 @@ void tutti__conf_defaults(tutti__conf_t *ret_conf)
     ret_conf->size = -1;
     ret_conf->port = -1;
     ret_conf->device_id = -1;
+    ret_conf->stats_port = -1;
     for (size_t i = 0; i < ROWS; i++) {
         int ok = rows[i].value[0] == '\0' || put(ret_conf, &rows[i], rows[i].value);
 

@@ -47,9 +47,19 @@ typedef struct {
     char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */
 } tutti__conf_shared_t;
 
+/* TUTTI_STATS */
+typedef enum {
+    TUTTI__CONF_STATS_OFF,
+    TUTTI__CONF_STATS_PRINT, /* measure times, and print a table at the end */
+    TUTTI__CONF_STATS_QUIET  /* measure times */
+} tutti__conf_stats_t;
+
 typedef struct {
     tutti__conf_shared_t shared;
     int64_t log_level;                /* TUTTI_LOG: tutti__log_level_t */
+    int64_t stats;                    /* TUTTI_STATS: tutti__conf_stats_t */
+    char stats_file[4096];            /* TUTTI_STATS_FILE; "": none */
+    int64_t stats_port;               /* TUTTI_STATS_PORT; -1: not set */
     char isa[TUTTI__CONF_TEXT];       /* TUTTI_TEST_ISA: as tutti__reduce_force takes it */
     char host_id[TUTTI__CONF_TEXT];   /* TUTTI_HOST_ID: "" = by machine */
     char module_dir[4096];            /* TUTTI_MODULE_DIR: "" = the installed folder */

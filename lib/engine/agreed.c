@@ -10,6 +10,7 @@
 #include "base/constants.h"
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/counted.h"
 #include "engine/join.h"
 
 #include <assert.h>
@@ -131,6 +132,7 @@ static void send_message(void *owner, uint32_t link, uint32_t kind, const void *
 {
     tutti__agreement_t *a = owner;
 
+    tutti__count_message(a->env->stats, kind);
     tutti__links_send(a->env->watch, link, kind, body, bytes, urgent);
 }
 

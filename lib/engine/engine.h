@@ -21,6 +21,7 @@
 #include "coll/cache.h"
 #include "call/call.h"
 #include "exec/exec.h"
+#include "stats/stats.h"
 #include "watch/links.h"
 
 typedef struct tutti__engine tutti__engine_t;
@@ -35,6 +36,7 @@ typedef struct {
     const tutti__conf_shared_t *conf;
     tutti__watch_t *watch;  /* the engine takes it over: it lives as long as the last request */
     tutti__engine_t *world; /* of the world to which a group belongs; NULL: this is a world */
+    tutti__stats_t *stats;  /* or NULL */
 } tutti__engine_env_t;
 
 /* Collective over all ranks of boot. */

@@ -29,6 +29,7 @@
 #include "base/constants.h"
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/counted.h"
 #include "engine/fuse.h"
 #include "engine/join.h"
 
@@ -115,6 +116,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
     if (before >= 0)
         tutti__device_leave(lanes->env->exec->device, before);
     lanes->in_flight = lanes->on_device = lanes->ordered = lanes->planned = 0;
+    tutti__stats_in_flight(lanes->env->stats, 0);
     atomic_store(&lanes->signals->polling, 0);
 }
 
@@ -259,7 +261,7 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
 }
 
 /* A call of the ordered lane is a direct call, but any thread steps it. */
-static tutti_status_t start_ordered(tutti__lane_t *lane)
+static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     if (tutti__operation_is_barred(&lane->op))
         return TUTTI__AGAIN;
@@ -269,6 +271,7 @@ static tutti_status_t start_ordered(tutti__lane_t *lane)
     lane->call = lane->first->first->call;
     tutti__operation_start(&lane->op, &lane->call, &lane->with);
     lane->op.polls = lane->op.may_be_far;
+    lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
     return TUTTI_OK;
@@ -279,7 +282,7 @@ static tutti_status_t start_ordered(tutti__lane_t *lane)
  * the comparison fails on all ranks. The comparison precedes the data, so the bucket is packed
  * before it.
  */
-static tutti_status_t start_planned(tutti__lane_t *lane)
+static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     const tutti__bucket_t *bucket = lane->first;
     const tutti__call_t *call = bucket->first != NULL ? &bucket->first->call : NULL;
@@ -306,6 +309,7 @@ static tutti_status_t start_planned(tutti__lane_t *lane)
         return status;
     tutti__operation_start(&lane->op, &lane->call, &lane->with);
     lane->op.polls = lane->op.may_be_far;
+    lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(bucket);
     lane->running = 1;
     return TUTTI_OK;
@@ -318,9 +322,9 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
     tutti_status_t status;
 
     if (is_ordered(lanes, lane))
-        return start_ordered(lane);
+        return start_ordered(lanes, lane);
     if (is_planned(lanes, lane))
-        return start_planned(lane);
+        return start_planned(lanes, lane);
     if (lane->first->nrequests == 0)
         return TUTTI_OK;
     if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL &&
@@ -337,6 +341,7 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
         tutti__operation_start(&lane->op, &lane->call, &lane->with);
     }
     assert(!lane->running);
+    lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
     return TUTTI_OK;
@@ -454,6 +459,8 @@ static void next_phase(tutti__lanes_t *lanes, tutti__request_t *r, const tutti__
 /* The operation is done, or there was none. */
 static void end_bucket(tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
+    if (lane->running && !lane->counting)
+        tutti__lane_count(lanes, lane);
     if (lane->running && lane->counting) {
         lane->running = 0;
         lane->first->counts = 0;
@@ -467,6 +474,7 @@ static void end_bucket(tutti__lanes_t *lanes, tutti__lane_t *lane)
         if (is_planned(lanes, lane)) {
             lanes->planned_ns = tutti__now_ns();
             lanes->plan_served++;
+            tutti__stats_plan_hit(lanes->env->stats);
             if (lane->is_packed)
                 tutti__fuse_packing.unpack(lane, &lane->op);
         }
@@ -645,11 +653,21 @@ static int step_with_device(tutti__lanes_t *lanes, tutti__who_t who, int *ret_le
     return moved;
 }
 
+static int is_empty(const tutti__lanes_t *lanes)
+{
+    return lanes->in_flight + lanes->ordered + lanes->planned + lanes->completions.count == 0;
+}
+
 int tutti__lanes_step(tutti__lanes_t *lanes, tutti__who_t who, int *ret_left)
 {
+    int moved;
+
     *ret_left = 0;
-    if (lanes->in_flight + lanes->ordered + lanes->planned + lanes->completions.count == 0)
+    if (is_empty(lanes))
         return 0;
-    return TUTTI__LIKELY(!tutti__lanes_use_device(lanes)) ? step_lanes(lanes, who, ret_left)
-                                                          : step_with_device(lanes, who, ret_left);
+    tutti__stats_in_flight(lanes->env->stats, 1);
+    moved = TUTTI__LIKELY(!tutti__lanes_use_device(lanes)) ? step_lanes(lanes, who, ret_left)
+                                                           : step_with_device(lanes, who, ret_left);
+    tutti__stats_in_flight(lanes->env->stats, !is_empty(lanes));
+    return moved;
 }

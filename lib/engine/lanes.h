@@ -22,6 +22,7 @@ typedef struct {
     int counting;       /* the operation exchanges counts */
     tutti__call_t call; /* the call that serves the first bucket */
     tutti__call_with_t with;
+    uint64_t begun_ns;       /* when the operation began, if times are measured */
     tutti__devent_t **ready; /* [ready_room] */
     size_t ready_room;
     tutti__arena_t *arena; /* of `fuse` */

@@ -7,6 +7,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/bucket.h \
     %reldir%/completion.c \
     %reldir%/completion.h \
+    %reldir%/counted.c \
+    %reldir%/counted.h \
     %reldir%/engine.c \
     %reldir%/engine.h \
     %reldir%/events.c \

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/counted.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -242,6 +243,8 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
         tutti__pending_queue(pending, requests[i]);
         atomic_fetch_add(&pending->count, 1);
     }
+    if (status == TUTTI_OK && !requests[0]->joins)
+        tutti__stats_submit(pending->stats, n);
     *ret_rests = rests && pending->nqueued < pending->plan_wants;
     tutti__mutex_unlock(&pending->lock);
     return status;
@@ -289,6 +292,7 @@ static void finish(tutti__pending_t *pending, tutti__request_t *request, tutti_s
     request->status = status;
     request->text = text != NULL ? strdup(text) : NULL;
     request->ended_ns = tutti__now_ns();
+    tutti__request_count(pending->stats, request, status, request->ended_ns);
     atomic_fetch_sub(&pending->count, 1);
     if (request->callback != NULL) {
         tutti__mutex_lock(&pending->lock);
@@ -358,6 +362,7 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
         }
         assert(!r->known && r->done == TUTTI__NOT_DONE);
         r->ended_ns = now;
+        tutti__request_count(pending->stats, r, TUTTI_OK, now);
         ended++;
         /* From here on the request belongs to its waiter. */
         tutti__store_release(&r->done, TUTTI__DONE);

@@ -21,6 +21,7 @@ enum {
 };
 
 struct tutti__pending {
+    tutti__stats_t *stats; /* or NULL; set once */
     tutti__watch_t *watch;
     tutti__events_t *events;
     tutti__semaphores_t *semaphores; /* only the token's owner uses them */

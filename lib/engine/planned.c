@@ -72,6 +72,8 @@ static int start_next(tutti__plan_requests_t *p)
     assert(p->nheld >= its->ntensors);
     p->nheld -= its->ntensors;
     its->missing = its->ntensors;
+    if (p->next == 0)
+        tutti__stats_plan_step(p->env->stats);
     p->next = (p->next + 1) % p->plan.nbuckets;
     tutti__lanes_add_planned(p->lanes, bucket);
     return 1;
@@ -240,6 +242,7 @@ uint64_t tutti__planned_stop(tutti__plan_requests_t *p)
 {
     publish(p, NULL);
     p->runs = 0;
+    tutti__stats_plan_break(p->env->stats);
     return p->started;
 }
 

@@ -19,51 +19,13 @@ size_t tutti__request_sum(const size_t *counts, uint32_t n)
     return total;
 }
 
-/* Elements that this rank sends or receives, an estimate. */
-static size_t elements(const tutti__call_t *call, uint32_t size)
-{
-    switch (call->kind) {
-    case TUTTI_CALL_REDUCE_SCATTER:
-    case TUTTI_CALL_ALLGATHER:
-    case TUTTI_CALL_GATHER:
-    case TUTTI_CALL_SCATTER:
-    case TUTTI_CALL_ALLTOALL:
-        return call->count * size;
-    case TUTTI_CALL_BARRIER:
-        return 0;
-    default:
-        break;
-    }
-    if (call->recvcounts != NULL)
-        return tutti__request_sum(call->recvcounts, size);
-    if (call->sendcounts != NULL)
-        return tutti__request_sum(call->sendcounts, size);
-    return TUTTI__MAX(call->count, call->recvcount);
-}
-
-/* Are these arrays used on this rank? */
-static int has_arrays(const tutti__call_t *call, uint32_t rank)
-{
-    switch (call->kind) {
-    case TUTTI_CALL_REDUCE_SCATTERV:
-    case TUTTI_CALL_ALLGATHERV:
-    case TUTTI_CALL_ALLTOALLV:
-        return 1;
-    case TUTTI_CALL_GATHERV:
-    case TUTTI_CALL_SCATTERV:
-        return call->root == rank;
-    default:
-        return 0;
-    }
-}
-
 /* Copy the arrays that are used. Recvcounts that are not known yet, and their
    displacements, get space. */
 static tutti_status_t copy_arrays(tutti__request_t *r, uint32_t rank, uint32_t size)
 {
     const size_t **array[] = { &r->call.sendcounts, &r->call.senddispls, &r->call.recvcounts,
                                &r->call.recvdispls };
-    int used = has_arrays(&r->call, rank);
+    int used = tutti__call_has_arrays(&r->call, rank);
 
     if (used) {
         r->arrays = calloc(4 * (size_t)size, sizeof(*r->arrays));
@@ -130,7 +92,7 @@ tutti_status_t tutti__request_new(uint32_t rank, uint32_t size, const tutti__ent
         free(r);
         return status;
     }
-    r->bytes = elements(&r->call, size) * tutti_dtype_bytes(r->call.dtype);
+    r->bytes = tutti__call_bytes(&r->call, rank, size);
     r->counts_later = entry->counts_later != 0;
     r->callback = entry->callback;
     r->callback_arg = entry->callback_arg;

@@ -383,7 +383,9 @@ tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_m
     if (e == NULL) {
         status = wait_several(w);
     } else if (tutti__engine_enter(e)) {
+        tutti__stats_wait_begin(e->env.stats);
         status = wait_entered(e, w);
+        tutti__stats_wait_end(e->env.stats);
         tutti__engine_leave(e);
     }
     if (status != TUTTI_OK)

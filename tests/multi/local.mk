@@ -23,6 +23,12 @@ tsan_tests += %reldir%/requests/nameless
 tsan_quick += %reldir%/requests/nameless
 asan_quick += %reldir%/requests/nameless
 
+# Statistics.
+rank_tests += %reldir%/requests/counters
+tsan_tests += %reldir%/requests/counters
+tsan_quick += %reldir%/requests/counters
+asan_quick += %reldir%/requests/counters
+
 # All asynchronous calls.
 rank_tests += %reldir%/requests/async_all %reldir%/requests/async_ends %reldir%/requests/async_errors \
     %reldir%/requests/async_messages \
