@@ -17,6 +17,7 @@
  *     tutti/async.h        named tensors in any order from any thread, fused; test and wait
  *     tutti/mem.h          memory for collectives without a copy
  *     tutti/log.h          a callback for the log
+ *     tutti/record.h       a dump of what is pending and what happened last
  *     tutti/version.h      version numbers and compatibility
  *     Each of these headers includes all of them.
  *
@@ -120,6 +121,7 @@ extern "C" {
 #include <tutti/async.h>
 #include <tutti/mem.h>
 #include <tutti/log.h>
+#include <tutti/record.h>
 /* clang-format on */
 
 #ifdef __cplusplus

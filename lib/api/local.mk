@@ -25,6 +25,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/options.c \
     %reldir%/options.h \
     %reldir%/parts.c \
+    %reldir%/record.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \

@@ -27,6 +27,7 @@
 #include "base/time.h"
 #include "engine/fuse.h"
 #include "engine/join.h"
+#include "engine/recorded.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -103,6 +104,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__operation_cancel(&lanes->lane[i].op);
         free_buckets(&lanes->lane[i]);
+        tutti__record_stop(lanes->env->watch->record, i);
     }
     tutti__completion_clear(&lanes->completions);
     if (before >= 0)
@@ -131,8 +133,10 @@ void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
     assert((bucket->nrequests == 0) == (bucket->first == NULL));
     assert(lane->last == NULL || lane->last->number < bucket->number ||
            bucket->number < TUTTI__BUCKET_LANES + 1);
-    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
         r->lane = (uint8_t)(lane - lanes->lane);
+        tutti__recorded_agreed(lanes->env->watch, r, bucket->number);
+    }
     tutti__bucket_append(&lane->first, &lane->last, bucket);
     lanes->in_flight++;
     lanes->on_device += bucket->on_device;
@@ -222,7 +226,7 @@ static tutti_status_t make_call(tutti__lanes_t *lanes, tutti__lane_t *lane,
 }
 
 /* A call of the ordered lane is a direct call, but any thread steps it. */
-static tutti_status_t start_ordered(tutti__lane_t *lane)
+static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *lane)
 {
     if (tutti__operation_is_barred(&lane->op))
         return TUTTI__AGAIN;
@@ -234,6 +238,7 @@ static tutti_status_t start_ordered(tutti__lane_t *lane)
     lane->op.polls = lane->op.may_be_far;
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
+    tutti__recorded_start(lanes, lane);
     return TUTTI_OK;
 }
 
@@ -244,7 +249,7 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
     tutti_status_t status;
 
     if (is_ordered(lanes, lane))
-        return start_ordered(lane);
+        return start_ordered(lanes, lane);
     if (lane->first->nrequests == 0)
         return TUTTI_OK;
     if (r->is_zero && r->phase > 0 && r->call.recvcounts == NULL &&
@@ -263,6 +268,7 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
     assert(!lane->running);
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
+    tutti__recorded_start(lanes, lane);
     return TUTTI_OK;
 }
 
@@ -277,6 +283,7 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
     if (lane->first == NULL)
         lane->last = NULL;
     lane->running = 0;
+    tutti__record_stop(lanes->env->watch->record, lane->op.lane);
     if (is_ordered(lanes, lane))
         lanes->ordered--;
     else
@@ -437,8 +444,10 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
         status = lane->running ? TUTTI_OK : start(lanes, lane);
         if (status == TUTTI_OK && lane->running)
             status = step_operation(lanes, lane);
-        if (status == TUTTI__AGAIN)
+        if (status == TUTTI__AGAIN) {
+            tutti__recorded_stuck(lanes, lane);
             return moved | (lane->running && (uint32_t)lane->op.at != at);
+        }
         if (status == TUTTI_OK)
             status = record_result(lanes, lane);
         moved = 1;

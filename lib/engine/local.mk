@@ -26,6 +26,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/pending.h \
     %reldir%/queued.c \
     %reldir%/queued.h \
+    %reldir%/recorded.c \
+    %reldir%/recorded.h \
     %reldir%/request.h \
     %reldir%/requests.c \
     %reldir%/run.c \

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/time.h"
+#include "engine/recorded.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -215,6 +216,7 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
     for (size_t i = 0; status == TUTTI_OK && i < n; i++) {
         requests[i]->since_ns = now;
         take_deadline(pending, requests[i]);
+        tutti__recorded_submit(pending->watch, requests[i]);
         if (ret_handles != NULL)
             ret_handles[i] = requests[i]->handle;
         tutti__pending_queue(pending, requests[i]);
@@ -265,6 +267,7 @@ static void finish(tutti__pending_t *pending, tutti__request_t *request, tutti_s
     request->status = status;
     request->text = text != NULL ? strdup(text) : NULL;
     request->ended_ns = tutti__now_ns();
+    tutti__record_done(pending->watch->record, request->record, request->ended_ns, status);
     atomic_fetch_sub(&pending->count, 1);
     if (request->callback != NULL) {
         tutti__mutex_lock(&pending->lock);
@@ -284,6 +287,7 @@ void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request
     tutti__mutex_lock(&pending->lock);
     take_out(&pending->names, request);
     tutti__mutex_unlock(&pending->lock);
+    tutti__record_done(pending->watch->record, request->record, tutti__now_ns(), TUTTI_OK);
     atomic_fetch_sub(&pending->count, 1);
 }
 

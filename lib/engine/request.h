@@ -46,6 +46,7 @@ struct tutti__request {
     uint8_t persistent;
     uint8_t name_bytes;
     uint8_t known;         /* under the lock of pending.h: it is in `names`, or it is `join` */
+    uint32_t record;       /* its number in the flight recorder; 0: it has none */
     uint32_t last_rank;    /* of a join */
     uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */
     atomic_int active;     /* persistent: started, and not waited for */

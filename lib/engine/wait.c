@@ -13,6 +13,7 @@
 
 #include "base/forked.h"
 #include "base/time.h"
+#include "engine/recorded.h"
 #include "engine/steps.h"
 
 #include <linux/futex.h>
@@ -244,6 +245,7 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
     let_go(e, w);
     if (calls_back || is_ready(w))
         return TUTTI_OK;
+    tutti__recorded_sleep(e->env.watch, w, first_of(w));
     status = check(e, w);
     if (status == TUTTI_OK && !is_ready(w))
         sleep_epoch(e, w, nap_us(e, w, tutti__now_ns()));
@@ -262,6 +264,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
 
     w->wait = (tutti__wait_t){ .ops = &ops, .engine = e };
     w->quiet_ns = 0;
+    w->record = 0;
     set_deadline(w, e->env.conf->timeout_ms);
     w->holds = 0;
     if (w->timeout_ms == 0) {
@@ -271,6 +274,7 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
         status = tutti__wait_loop(&w->wait);
     }
     let_go(e, w);
+    tutti__record_waited(e->env.watch->record, w->record);
     /* Other work in flight that needs polling is left to the thread. */
     if (atomic_load(&e->signals.polling))
         tutti__engine_ring_self(e);

@@ -29,10 +29,12 @@
 #include "base/status.h"
 #include "boot/machine.h"
 #include "conf/conf.h"
+#include "record/record.h"
 
 /* The beginning of the object; watch_inside.h has the rest. */
 typedef struct {
-    tutti__word_t ended; /* TUTTI_OK, or the reason why the communicator has ended */
+    tutti__word_t ended;     /* TUTTI_OK, or the reason why the communicator has ended */
+    tutti__record_t *record; /* the communicator's flight recorder */
 } tutti__watch_t;
 
 /* A rank, where there is none. */

@@ -8,6 +8,7 @@ fault_tests = \
     %reldir%/killed \
     %reldir%/leftovers \
     %reldir%/memory \
+    %reldir%/recorded \
     %reldir%/refused \
     %reldir%/scarce \
     %reldir%/stalled \
@@ -21,6 +22,7 @@ fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_killed_SOURCES = %reldir%/killed.c $(fault_shared)
 %C%_leftovers_SOURCES = %reldir%/leftovers.c $(fault_shared)
 %C%_memory_SOURCES = %reldir%/memory.c $(fault_shared)
+%C%_recorded_SOURCES = %reldir%/recorded.c $(fault_shared)
 %C%_refused_SOURCES = %reldir%/refused.c $(fault_shared)
 %C%_stalled_SOURCES = %reldir%/stalled.c $(fault_shared)
 
