@@ -25,7 +25,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/options.c \
     %reldir%/options.h \
     %reldir%/parts.c \
-    %reldir%/record.c \
+    %reldir%/recorder.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \

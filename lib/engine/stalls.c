@@ -236,4 +236,5 @@ void tutti__stalls_check(tutti__stalls_t *stalls)
     check_tensors(a, &check);
     check_requests(stalls, &check);
     check_completions(a->lanes, &check);
+    tutti__watch_ask(a->env->watch);
 }

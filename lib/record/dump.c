@@ -87,7 +87,7 @@ static int read_name(const tutti__record_tensor_t *tensor, char name[TUTTI__RECO
     return hash != 0 && atomic_load_explicit(&tensor->hash, memory_order_relaxed) == hash;
 }
 
-/* ,"name":"...","hash":"..." of a tensor's number; hash: its low bits as an event has them, or -1 */
+/* The name of a tensor's number, and its hash. hash: its low bits, as an event has them; or -1 */
 static void put_tensor(tutti__put_t *put, const tutti__record_t *record, uint32_t number, int hash)
 {
     char name[TUTTI__RECORD_NAME];

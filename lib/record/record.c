@@ -2,10 +2,12 @@
 /* The flight recorder: opening, tensors, waiting callers, the end. See record.h; dump.c reads. */
 #include "record/record.h"
 
+#include "base/constants.h"
+#include "base/log.h"
 #include "record/recorders.h"
 
-#include <string.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,7 +15,7 @@ tutti__recorders_t tutti__recorders;
 
 /* ---- opening and closing ---- */
 
-/* Enter the recorder where dumps find it. A process with more communicators dumps the first ones. */
+/* Enter the recorder where dumps find it. If all entries are taken, it is in no dump. */
 static void enter(tutti__record_t *record)
 {
     tutti__record_t *other;
@@ -85,7 +87,7 @@ static int is_idle(const tutti__record_tensor_t *tensor)
     return atomic_load_explicit(&tensor->call, memory_order_relaxed) >> 24 == TUTTI__TENSOR_IDLE;
 }
 
-/* Give a name the entry of its set that was not used for the longest time. NULL: all are pending. */
+/* Give a name that entry of its set which was unused for longest. NULL: all are pending. */
 static tutti__record_tensor_t *take_entry(tutti__record_tensor_t *set, uint64_t hash,
                                           const char *name)
 {
@@ -196,6 +198,14 @@ static int is_failure(tutti_status_t status)
     return status != TUTTI_OK && status != TUTTI_ERR_SHUTDOWN;
 }
 
+/* Once: how to learn more. */
+static void hint(tutti__record_t *record)
+{
+    if (!atomic_exchange(&record->has_hinted, 1))
+        TUTTI__LOG(TUTTI__LOG_WARN, "to learn which rank is to blame, set TUTTI_DUMP=PATH and pass "
+                                    "PATH.* to tutti_report");
+}
+
 void tutti__record_end(tutti__record_t *record, tutti_status_t status, const char *text)
 {
     strncpy(record->text, text, sizeof(record->text) - 1);
@@ -204,10 +214,37 @@ void tutti__record_end(tutti__record_t *record, tutti_status_t status, const cha
                         (uint64_t)status);
     if (is_failure(status) && record->dump_path[0] != '\0')
         (void)tutti__record_dump_asked(record->dump_path, "failure", 1);
+    else if (status == TUTTI_ERR_TIMEOUT && record->rank == 0)
+        hint(record);
+}
+
+/* 0: one was written just now. */
+static int dump_stall(tutti__record_t *record)
+{
+    uint64_t now = tutti__now_ns(), last = atomic_load(&record->stalled_ns);
+
+    if (now - last < TUTTI__STALL_DUMP_NS ||
+        !atomic_compare_exchange_strong(&record->stalled_ns, &last, now))
+        return 0;
+    (void)tutti__record_dump_asked(record->dump_path, "stall", 0);
+    return 1;
 }
 
 void tutti__record_stall(tutti__record_t *record)
 {
-    if (record->dump_path[0] != '\0')
-        (void)tutti__record_dump_asked(record->dump_path, "stall", 0);
+    if (record->dump_path[0] == '\0')
+        hint(record);
+    else if (dump_stall(record))
+        atomic_store(&record->has_stalled, 1);
+}
+
+int tutti__record_wants_others(tutti__record_t *record)
+{
+    return atomic_load_explicit(&record->has_stalled, memory_order_relaxed) &&
+           atomic_exchange(&record->has_stalled, 0);
+}
+
+int tutti__record_wish(tutti__record_t *record)
+{
+    return record->dump_path[0] != '\0' && dump_stall(record);
 }

@@ -109,6 +109,9 @@ typedef struct {
     tutti__record_lane_t lane[TUTTI__RECORD_LANES];
     tutti__record_direct_t direct;
     tutti__record_wait_t wait[TUTTI__RECORD_WAITS];
+    atomic_int has_hinted;
+    atomic_int has_stalled;      /* since the last tutti__record_wants_others */
+    _Atomic uint64_t stalled_ns; /* the last dump for a stall */
     _Atomic uint32_t lost;   /* submissions without an entry, because all of its set are pending */
     _Atomic uint32_t status; /* why the communicator has ended; the text is complete before */
     char text[TUTTI__RECORD_TEXT];
@@ -140,6 +143,11 @@ void tutti__record_close(tutti__record_t *record);
 void tutti__record_end(tutti__record_t *record, tutti_status_t status, const char *text);
 /* A stall was reported: write the dump, if TUTTI_DUMP is set. Any thread. */
 void tutti__record_stall(tutti__record_t *record);
+/* Has there been a stall since the last call, and should all ranks write dumps? Any thread. */
+int tutti__record_wants_others(tutti__record_t *record);
+/* Another rank has had a stall: write the dump. 0: this rank has written one just now, so its
+   neighbours have been told. Any thread. */
+int tutti__record_wish(tutti__record_t *record);
 
 /* As tutti_dump. Safe in a signal handler. path: NULL, as there. */
 tutti_status_t tutti__record_dump(const char *path);

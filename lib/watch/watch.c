@@ -232,6 +232,21 @@ static void receive_dead(tutti__watcher_t *w, uint32_t link, const void *body, s
     tutti__watch_end_from(w, (int)link, (tutti_status_t)msg->status, text);
 }
 
+/* Pass the wish for dumps on, to all neighbours but one. */
+static void pass_wish(tutti__watcher_t *w, int from)
+{
+    for (uint32_t i = 0; i < w->nlinks; i++)
+        if ((int)i != from)
+            tutti__links_send(&w->base, i, TUTTI__WATCH_DUMP, NULL, 0, 1);
+    tutti__links_flush(&w->base);
+}
+
+void tutti__watch_ask(tutti__watch_t *watch)
+{
+    if (tutti__record_wants_others(watch->record))
+        pass_wish(tutti__watcher(watch), -1);
+}
+
 void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, const void *body,
                           size_t bytes)
 {
@@ -243,6 +258,9 @@ void tutti__watch_receive(tutti__watcher_t *w, uint32_t link, uint32_t kind, con
     } else if (kind == TUTTI__WATCH_BYE && bytes == sizeof(rank)) {
         memcpy(&rank, body, sizeof(rank));
         tutti__watch_bye(w, (int)link, rank);
+    } else if (kind == TUTTI__WATCH_DUMP && bytes == 0) {
+        if (tutti__record_wish(w->base.record))
+            pass_wish(w, (int)link);
     } else if (kind == TUTTI__WATCH_CANCEL && bytes == sizeof(cancel)) {
         memcpy(&cancel, body, sizeof(cancel));
         tutti__watch_receive_cancel(w, (int)link, &cancel);

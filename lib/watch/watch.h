@@ -80,6 +80,10 @@ void tutti__watch_await_news(tutti__watch_t *watch);
 /* Owner: if the communicator has ended, tell the neighbours, once. 1: this call has told them. */
 int tutti__watch_tell(tutti__watch_t *watch);
 
+/* Owner: if a stall was reported here since the last call, ask all other ranks for dumps: the rank
+   that is to blame reports no stall. */
+void tutti__watch_ask(tutti__watch_t *watch);
+
 /* ---- departures ---- */
 
 /* Owner: this rank leaves, and sends its goodbye. */

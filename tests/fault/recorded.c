@@ -26,7 +26,7 @@
 /* To each rank, from a process of its own. */
 #define SIGNALS 20
 
-static char folder[64], dump_path[96];
+static char folder[64], dump_path[96], kept_path[96];
 
 static void settings(tutti__conf_t *conf, int rank)
 {
@@ -174,6 +174,43 @@ static void differs(rank_t *self)
     CHECK(has_ended(self));
 }
 
+/* Wait until a rank's dump is whole, and keep it: a later stall would replace it. */
+static void keep_dump(int rank)
+{
+    double began = wall_ms();
+    char path[128], kept[128], tail[16] = "";
+    int fd;
+
+    snprintf(path, sizeof(path), "%s.%d", dump_path, rank);
+    snprintf(kept, sizeof(kept), "%s.%d", kept_path, rank);
+    while (strcmp(tail, "\"end\"}\n") != 0 && wall_ms() - began < LIMIT_MS) {
+        usleep(10000);
+        fd = open(path, O_RDONLY);
+        if (fd >= 0 && lseek(fd, -7, SEEK_END) > 0)
+            tail[read(fd, tail, 7) == 7 ? 7 : 0] = '\0';
+        if (fd >= 0)
+            close(fd);
+    }
+    CHECK(rename(path, kept) == 0);
+}
+
+/* A stall is reported, and the late rank comes when all ranks have written dumps. Rank 1 never
+   stalls; it is asked for its dump. */
+static void is_late(rank_t *self)
+{
+    reduce(self);
+    for (int r = 0; self->rank == 1 && r < self->size; r++)
+        keep_dump(r);
+    CHECK_OK(tutti_wait(submit(self, "late"), -1));
+}
+
+static void half_a_second(tutti__conf_t *conf, int rank)
+{
+    settings(conf, rank);
+    conf->shared.timeout_ms = LIMIT_MS;
+    conf->shared.stall_ms = 500;
+}
+
 /* ---- tutti_dump ---- */
 
 static void handler(int number)
@@ -229,7 +266,9 @@ static char *run_report(const char *options)
     size_t n;
     FILE *out;
 
-    snprintf(command, sizeof(command), "./bench/tutti_report %s %s.* 2>&1", options, dump_path);
+    snprintf(command, sizeof(command), "%s.0", kept_path);
+    snprintf(command, sizeof(command), "./bench/tutti_report %s %s.* 2>&1", options,
+             access(command, F_OK) == 0 ? kept_path : dump_path);
     out = popen(command, "r");
     n = out != NULL ? fread(text, 1, sizeof(text) - 1, out) : 0;
     text[n] = '\0';
@@ -269,6 +308,8 @@ static void remove_dumps(void)
     for (int r = 0; r < RANKS; r++) {
         snprintf(path, sizeof(path), "%s.%d", dump_path, r);
         unlink(path);
+        snprintf(path, sizeof(path), "%s.%d", kept_path, r);
+        unlink(path);
     }
 }
 
@@ -277,6 +318,7 @@ typedef struct {
     int size;
     const char *hosts;
     unsigned killed;
+    void (*settings)(tutti__conf_t *conf, int rank);
     const char *words[6], *json[4];
 } case_t;
 
@@ -285,23 +327,26 @@ static const case_t cases[] = {
       RANKS,
       NULL,
       0,
+      settings,
       { "which has failed: ",
         " s for tensor 'grad/7' (allreduce of 5 elements of float32, sum), which rank 1 has not "
         "submitted.",
         "Ranks 0 and 2 have waited",
-        "Rank 1 has no call in progress; the last event there was the end of 'before', " },
+        "Rank 1 has no call in progress; the last event there was the end of " },
       { "\"verdict\":\"tensor\"", "\"culprits\":[1],\"waiting\":[0,2],\"lacking\":[1]",
         "\"tensor\":\"grad/7\"" } },
     { in_other_orders,
       RANKS,
       NULL,
       0,
+      settings,
       { "The ranks wait for different tensors.", "tensor 'a'", "tensor 'b'" },
       { "\"verdict\":\"order\"" } },
     { never_calls,
       RANKS,
       NULL,
       0,
+      settings,
       { "Ranks 0 and 2 have waited", "in a direct barrier for rank 1.",
         "Rank 1 has no call in progress" },
       { "\"verdict\":\"direct\"", "\"culprits\":[1]" } },
@@ -309,12 +354,14 @@ static const case_t cases[] = {
       RANKS,
       "aab",
       0,
+      settings,
       { "in a direct barrier for rank 1.", "Rank 1 has no call in progress" },
       { "\"verdict\":\"direct\"", "\"culprits\":[1]" } },
     { is_in_a_barrier,
       RANKS,
       NULL,
       0,
+      settings,
       { "for tensor 'late'", "which rank 1 has not submitted.", "Rank 1 has waited",
         "in a direct barrier" },
       { "\"verdict\":\"tensor\"", "\"culprits\":[1]" } },
@@ -322,6 +369,7 @@ static const case_t cases[] = {
       RANKS,
       "aab",
       1 << 1,
+      settings,
       { "rank 1 was lost", "Rank 1 left no dump: its process is stopped or has ended",
         "Ranks 0 and 2 wait for tensor 'grad/7'" },
       { "\"verdict\":\"no_dump\"", "\"dumps\":[0,2],\"culprits\":[1]" } },
@@ -329,18 +377,29 @@ static const case_t cases[] = {
       RANKS,
       NULL,
       1 << 1,
+      settings,
       { "is stopped.", "Rank 1 left no dump", "wait for tensor 'grad/7'" },
       { "\"verdict\":\"no_dump\"", "\"culprits\":[1]" } },
     { differs,
       2,
       "ab",
       0,
+      settings,
       { "World of 2 ranks, which has failed: " },
       { "\"verdict\":\"failed\"", "\"reason\":\"" } },
+    { is_late,
+      RANKS,
+      "aab",
+      0,
+      half_a_second,
+      { "World of 3 ranks, which has not failed.", "which rank 1 has not submitted.",
+        "Rank 1 has no call in progress" },
+      { "\"culprits\":[1]" } },
     { in_a_handler,
       2,
       NULL,
       0,
+      settings,
       { "World of 2 ranks, which has not failed." },
       { "\"dumps\":[0,1]" } },
 };
@@ -355,7 +414,7 @@ static int dumps_nothing(void)
 
 int main(void)
 {
-    job_t job = { .timeout_s = 120, .settings = settings };
+    job_t job = { .timeout_s = 120 };
     int failures = 0;
 
     if (!ranks_can_fork())
@@ -364,6 +423,7 @@ int main(void)
     if (mkdtemp(folder) == NULL)
         return 1;
     snprintf(dump_path, sizeof(dump_path), "%s/dump", folder);
+    snprintf(kept_path, sizeof(kept_path), "%s/kept", folder);
     board_open();
     tutti__log_setup(TUTTI__LOG_NONE, -1);
     failures += !dumps_nothing();
@@ -371,6 +431,7 @@ int main(void)
         job.size = cases[i].size;
         job.hosts = cases[i].hosts;
         job.killed = cases[i].killed;
+        job.settings = cases[i].settings;
         job.fn = cases[i].fn;
         board_clear();
         RUN_JOB(failures, &job);

@@ -134,6 +134,7 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.stall_ms, 60000);
     assert_int_equal(conf.shared.strict, 0);
     assert_string_equal(conf.shared.algorithm, "");
+    assert_string_equal(conf.shared.dump, "");
     assert_string_equal(conf.shared.transport, "auto");
     assert_int_equal(conf.log_level, TUTTI__LOG_WARN);
     assert_int_equal(conf.rank, -1);
@@ -167,6 +168,7 @@ static void test_every_setting(void **state)
     setenv("TUTTI_HUGE_PAGES", "1", 1);
     setenv("TUTTI_TIMEOUT", "0.25", 1);
     setenv("TUTTI_STALL_WARNING", "0", 1);
+    setenv("TUTTI_DUMP", "/tmp/dumps/job", 1);
     setenv("TUTTI_DETERMINISTIC", "Strict", 1);
     setenv("TUTTI_ALGORITHM", "allreduce:ring", 1);
     setenv("TUTTI_TRANSPORT", "MPI", 1);
@@ -199,6 +201,7 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.shared.stall_ms, 0);
     assert_int_equal(conf.shared.strict, 1);
     assert_string_equal(conf.shared.algorithm, "allreduce:ring");
+    assert_string_equal(conf.shared.dump, "/tmp/dumps/job");
     assert_string_equal(conf.shared.transport, "mpi");
     assert_int_equal(conf.log_level, TUTTI__LOG_TRACE);
     assert_string_equal(conf.isa, "avx2");
