@@ -99,7 +99,8 @@ static const lane_t *oldest_lane(const part_t *part)
     const lane_t *oldest = NULL;
 
     for (size_t i = 0; part != NULL && i < part->nlanes; i++)
-        if (oldest == NULL || part->lanes[i].since_ns < oldest->since_ns)
+        if (part->lanes[i].since_ns != 0 &&
+            (oldest == NULL || part->lanes[i].since_ns < oldest->since_ns))
             oldest = &part->lanes[i];
     return oldest;
 }

@@ -114,7 +114,7 @@ static void read_lane(const char *line, part_t *part)
     lane = &part->lanes[part->nlanes - 1];
     text(line, "name", lane->name, sizeof(lane->name));
     text(line, "doing", lane->doing, sizeof(lane->doing));
-    lane->since_ns = since(line, part);
+    lane->since_ns = find(line, "since_ns") != NULL ? since(line, part) : 0;
     lane->bucket = number(line, "bucket", -1);
     lane->tensors = number(line, "tensors", 0);
     lane->peer = number(line, "peer", NO_RANK);

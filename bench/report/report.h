@@ -21,7 +21,8 @@ typedef struct {
 /* A bucket in flight in a lane. */
 typedef struct {
     char name[80], doing[40];
-    int64_t since_ns, bucket, tensors, peer, step, of; /* peer: NO_RANK: not known */
+    int64_t since_ns;                        /* 0: it does not wait */
+    int64_t bucket, tensors, peer, step, of; /* peer: NO_RANK: not known */
 } lane_t;
 
 /* A rank's part of a communicator. */

@@ -2,7 +2,7 @@
 /*
  * The flight recorder: what is pending, and what happened last.
  *
- * Each communicator keeps its last 4096 events in memory, and what each pending tensor, each bucket
+ * Each communicator keeps its last events in memory, and what each pending tensor, each bucket
  * in flight and each waiting thread waits for. It is always on. A dump writes this into a file, and
  * the program tutti_report reads the dumps of all ranks and says what went wrong.
  *

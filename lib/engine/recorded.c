@@ -2,7 +2,8 @@
 /* What an operation is doing, in words for the flight recorder. The token's owner. */
 #include "engine/recorded.h"
 
-const char *tutti__recorded_doing(const tutti__operation_t *op)
+/* "RECV", or "comparing calls". Static. */
+static const char *doing(const tutti__operation_t *op)
 {
     switch (op->at) {
     case TUTTI__AT_COMPARE:
@@ -25,4 +26,12 @@ const char *tutti__recorded_doing(const tutti__operation_t *op)
     if (op->run.sched == NULL || op->run.stream[0].pc >= op->run.sched->nops)
         return "running";
     return tutti__sched_kind_name(op->run.sched->ops[op->run.stream[0].pc].kind);
+}
+
+void tutti__recorded_slow(tutti__record_t *record, const tutti__operation_t *op)
+{
+    int runs = op->at == TUTTI__AT_RUN && op->run.sched != NULL;
+
+    tutti__record_stuck(record, op->lane, doing(op), op->hint.peer, runs ? op->run.stream[0].pc : 0,
+                        runs ? op->run.sched->nops : 0);
 }

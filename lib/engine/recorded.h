@@ -29,36 +29,28 @@ static inline void tutti__recorded_submit(const tutti__watch_t *watch, tutti__re
 static inline void tutti__recorded_agreed(const tutti__watch_t *watch,
                                           const tutti__request_t *request, uint32_t bucket)
 {
-    tutti__record_tensor(watch->record, request->record, TUTTI__TENSOR_AGREED, bucket,
-                         request->lane);
+    tutti__record_agreed(watch->record, request->record, bucket, request->lane);
 }
 
 /* The first bucket of a lane begins to run. */
 static inline void tutti__recorded_start(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
     const tutti__bucket_t *bucket = lane->first;
-    tutti__record_t *record = lanes->env->watch->record;
 
-    for (const tutti__request_t *r = bucket->first; r != NULL; r = r->next)
-        tutti__record_tensor(record, r->record, TUTTI__TENSOR_RUNNING, bucket->number,
-                             lane->op.lane);
-    tutti__record_start(record, lane->op.lane, bucket->number, bucket->first->record,
-                        bucket->nrequests, lane->op.bytes);
+    tutti__record_start(lanes->env->watch->record, lane->op.lane, bucket->number,
+                        bucket->first->record, bucket->nrequests);
 }
 
-/* engine/recorded.c: "RECV", or "comparing calls". Static. */
-const char *tutti__recorded_doing(const tutti__operation_t *op);
+/* recorded.c: tell what the lane's operation waits for. */
+void tutti__recorded_slow(tutti__record_t *record, const tutti__operation_t *op);
 
 /* The lane's operation cannot continue. */
 static inline void tutti__recorded_stuck(const tutti__lanes_t *lanes, const tutti__lane_t *lane)
 {
-    const tutti__operation_t *op = &lane->op;
-    int runs = op->at == TUTTI__AT_RUN && op->run.sched != NULL;
+    tutti__record_t *record = lanes->env->watch->record;
 
-    if (lane->running)
-        tutti__record_stuck(lanes->env->watch->record, op->lane, tutti__recorded_doing(op),
-                            op->hint.peer, runs ? op->run.stream[0].pc : 0,
-                            runs ? op->run.sched->nops : 0);
+    if (lane->running && TUTTI__UNLIKELY(tutti__record_is_slow(record, lane->op.lane)))
+        tutti__recorded_slow(record, &lane->op);
 }
 
 /* A waiter goes to sleep. */

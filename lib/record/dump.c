@@ -26,13 +26,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Events in a dump. */
-#define DUMPED 1024u
+/* Events of each ring in a dump. */
+#define DUMPED 512u
 
 static const char *const events[TUTTI__EVENTS] = {
-    "none", "submit", "agree", "start", "done", "wait", "waited", "direct", "direct_end", "end"
+    "none", "submit", "agree", "slow", "done", "wait", "waited", "direct", "direct_end", "end"
 };
-static const char *const states[] = { "done", "submitted", "agreed", "running" };
+static const char *const states[] = { "done", "submitted", "agreed" };
 
 static void begin(tutti__put_t *put, const char *what)
 {
@@ -110,7 +110,7 @@ static void dump_tensors(tutti__put_t *put, const tutti__record_t *record)
         uint32_t call = atomic_load_explicit(&tensor->call, memory_order_relaxed);
         uint32_t bucket = atomic_load_explicit(&tensor->bucket, memory_order_relaxed);
 
-        if (call >> 24 == TUTTI__TENSOR_IDLE || call >> 24 > TUTTI__TENSOR_RUNNING)
+        if (call >> 24 == TUTTI__TENSOR_IDLE || call >> 24 > TUTTI__TENSOR_AGREED)
             continue;
         begin(put, "tensor");
         put_tensor(put, record, i + 1, -1);
@@ -134,28 +134,36 @@ static void put_peer(tutti__put_t *put, uint32_t peer)
         tutti__put_key_number(put, "peer", peer);
 }
 
+/* What a lane's bucket waits for. */
+static void put_stuck(tutti__put_t *put, const tutti__record_lane_t *lane, uint64_t since_ns)
+{
+    const char *doing = atomic_load(&lane->doing);
+
+    tutti__put_key_number(put, "since_ns", (int64_t)since_ns);
+    if (doing != NULL)
+        tutti__put_key_text(put, "doing", doing);
+    put_peer(put, atomic_load(&lane->peer));
+    if (atomic_load(&lane->of) == 0)
+        return;
+    tutti__put_key_number(put, "step", atomic_load(&lane->step));
+    tutti__put_key_number(put, "of", atomic_load(&lane->of));
+}
+
 static void dump_lanes(tutti__put_t *put, const tutti__record_t *record)
 {
     for (uint32_t i = 0; i < TUTTI__RECORD_LANES; i++) {
         const tutti__record_lane_t *lane = &record->lane[i];
         uint64_t since_ns = atomic_load(&lane->since_ns);
-        const char *doing = atomic_load(&lane->doing);
 
-        if (since_ns == 0)
+        if (atomic_load(&lane->ntensors) == 0)
             continue;
         begin(put, "lane");
         tutti__put_key_number(put, "lane", i);
         tutti__put_key_number(put, "bucket", atomic_load(&lane->bucket));
-        tutti__put_key_number(put, "since_ns", (int64_t)since_ns);
         tutti__put_key_number(put, "tensors", atomic_load(&lane->ntensors));
         put_tensor(put, record, atomic_load(&lane->tensor), -1);
-        if (doing != NULL)
-            tutti__put_key_text(put, "doing", doing);
-        put_peer(put, atomic_load(&lane->peer));
-        if (atomic_load(&lane->of) > 0) {
-            tutti__put_key_number(put, "step", atomic_load(&lane->step));
-            tutti__put_key_number(put, "of", atomic_load(&lane->of));
-        }
+        if (since_ns != 0)
+            put_stuck(put, lane, since_ns);
         end(put);
     }
 }
@@ -187,38 +195,84 @@ static void dump_waits(tutti__put_t *put, const tutti__record_t *record)
 
 /* ---- events ---- */
 
-static void dump_event(tutti__put_t *put, const tutti__record_t *record, uint32_t number)
+/* A copy of an event. */
+typedef struct {
+    uint32_t kind, lane; /* kind NONE: there is no event with this number */
+    uint64_t time_ns, subject, value;
+} copied_t;
+
+static copied_t copy_event(const tutti__ring_t *ring, uint32_t number)
 {
-    const tutti__event_t *event = &record->ring[number % TUTTI__RECORD_EVENTS];
+    const tutti__event_t *event = &ring->event[number % TUTTI__RECORD_EVENTS];
     uint64_t head = atomic_load_explicit(&event->head, memory_order_acquire);
-    uint64_t time_ns = atomic_load_explicit(&event->time_ns, memory_order_relaxed);
-    uint64_t subject = atomic_load_explicit(&event->subject, memory_order_relaxed);
-    uint64_t value = atomic_load_explicit(&event->value, memory_order_relaxed);
-    uint32_t kind = head >> 24 & 0xff;
+    copied_t copied = {
+        .kind = head >> 24 & 0xff,
+        .lane = head >> 16 & 0xff,
+        .time_ns = atomic_load_explicit(&event->time_ns, memory_order_relaxed),
+        .subject = atomic_load_explicit(&event->subject, memory_order_relaxed),
+        .value = atomic_load_explicit(&event->value, memory_order_relaxed),
+    };
 
     /* Pairs with the fence in tutti__record_event. */
     atomic_thread_fence(memory_order_acquire);
     if (atomic_load_explicit(&event->head, memory_order_relaxed) != head || head == 0 ||
-        head >> 32 != number || kind >= TUTTI__EVENTS)
-        return;
+        head >> 32 != number || copied.kind >= TUTTI__EVENTS)
+        copied.kind = TUTTI__EVENT_NONE;
+    return copied;
+}
+
+static void put_event(tutti__put_t *put, const tutti__record_t *record, const copied_t *event)
+{
     begin(put, "event");
-    tutti__put_key_text(put, "kind", events[kind]);
-    tutti__put_key_number(put, "time_ns", (int64_t)time_ns);
-    put_tensor(put, record, subject & 0xffff, subject >> 16 & 0xffff);
-    if (subject >> 32 != TUTTI__RECORD_NONE) {
-        tutti__put_key_number(put, "bucket", (int64_t)(subject >> 32));
-        tutti__put_key_number(put, "lane", head >> 16 & 0xff);
+    tutti__put_key_text(put, "kind", events[event->kind]);
+    tutti__put_key_number(put, "time_ns", (int64_t)event->time_ns);
+    put_tensor(put, record, event->subject & 0xffff, event->subject >> 16 & 0xffff);
+    if (event->subject >> 32 != TUTTI__RECORD_NONE) {
+        tutti__put_key_number(put, "bucket", (int64_t)(event->subject >> 32));
+        tutti__put_key_number(put, "lane", event->lane);
     }
-    tutti__put_key_number(put, "value", (int64_t)value);
+    tutti__put_key_number(put, "value", (int64_t)event->value);
     end(put);
 }
 
+/* The next event of a ring, from *at on; an entry that is being replaced is skipped. */
+static copied_t next_event(const tutti__ring_t *ring, uint32_t *at, uint32_t last)
+{
+    copied_t event = { .kind = TUTTI__EVENT_NONE };
+
+    while (event.kind == TUTTI__EVENT_NONE && *at != last) {
+        event = copy_event(ring, *at);
+        if (event.kind == TUTTI__EVENT_NONE)
+            (*at)++;
+    }
+    return event;
+}
+
+/* The last events of all rings, in the order of their times. */
 static void dump_events(tutti__put_t *put, const tutti__record_t *record)
 {
-    uint32_t next = atomic_load(&record->next);
+    uint32_t at[TUTTI__RINGS], last[TUTTI__RINGS];
+    copied_t event, first = { .kind = TUTTI__EVENT_NONE };
+    int from;
 
-    for (uint32_t i = next < DUMPED ? 0 : next - DUMPED; i != next; i++)
-        dump_event(put, record, i);
+    for (int i = 0; i < TUTTI__RINGS; i++) {
+        last[i] = atomic_load(&record->ring[i].next);
+        at[i] = last[i] < DUMPED ? 0 : last[i] - DUMPED;
+    }
+    do {
+        from = -1;
+        for (int i = 0; i < TUTTI__RINGS; i++) {
+            event = next_event(&record->ring[i], &at[i], last[i]);
+            if (event.kind == TUTTI__EVENT_NONE || (from >= 0 && event.time_ns >= first.time_ns))
+                continue;
+            first = event;
+            from = i;
+        }
+        if (from >= 0) {
+            put_event(put, record, &first);
+            at[from]++;
+        }
+    } while (from >= 0);
 }
 
 /* ---- communicators ---- */

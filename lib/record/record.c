@@ -121,8 +121,8 @@ uint32_t tutti__record_submit(tutti__record_t *record, const tutti__submitted_t 
         tensor = take_entry(set, hash, submitted->name);
     if (tensor == NULL) {
         atomic_fetch_add_explicit(&record->lost, 1, memory_order_relaxed);
-        tutti__record_event(record, TUTTI__EVENT_SUBMIT, submitted->since_ns, 0, TUTTI__RECORD_NONE,
-                            0, submitted->bytes);
+        tutti__record_event(record, TUTTI__RING_SUBMITTERS, TUTTI__EVENT_SUBMIT,
+                            submitted->since_ns, 0, TUTTI__RECORD_NONE, 0, submitted->bytes);
         return 0;
     }
     number = 1 + (uint32_t)(tensor - record->tensor);
@@ -134,9 +134,29 @@ uint32_t tutti__record_submit(tutti__record_t *record, const tutti__submitted_t 
                           (uint32_t)TUTTI__TENSOR_SUBMITTED << 24 |
                               (uint32_t)submitted->kind << 16 | (uint32_t)submitted->dtype << 8,
                           memory_order_relaxed);
-    tutti__record_event(record, TUTTI__EVENT_SUBMIT, submitted->since_ns, number,
-                        TUTTI__RECORD_NONE, 0, submitted->bytes);
+    tutti__record_event(record, TUTTI__RING_SUBMITTERS, TUTTI__EVENT_SUBMIT, submitted->since_ns,
+                        number, TUTTI__RECORD_NONE, 0, submitted->bytes);
     return number;
+}
+
+/* ---- lanes ---- */
+
+void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
+                         uint32_t step, uint32_t of)
+{
+    tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
+    uint64_t now;
+
+    atomic_store_explicit(&at->doing, doing, memory_order_relaxed);
+    atomic_store_explicit(&at->peer, (uint32_t)peer, memory_order_relaxed);
+    atomic_store_explicit(&at->step, step, memory_order_relaxed);
+    atomic_store_explicit(&at->of, of, memory_order_relaxed);
+    if (atomic_load_explicit(&at->since_ns, memory_order_relaxed) != 0)
+        return;
+    now = tutti__now_ns();
+    tutti__record_event(record, TUTTI__RING_OWNER, TUTTI__EVENT_SLOW, now, atomic_load(&at->tensor),
+                        atomic_load(&at->bucket), lane, (uint32_t)peer);
+    atomic_store_explicit(&at->since_ns, now, memory_order_relaxed);
 }
 
 /* ---- waiting callers ---- */
@@ -146,8 +166,8 @@ void tutti__record_direct(tutti__record_t *record, const tutti__direct_t *direct
     tutti__record_direct_t *live = &record->direct;
 
     if (atomic_load_explicit(&live->since_ns, memory_order_relaxed) != direct->since_ns)
-        tutti__record_event(record, TUTTI__EVENT_DIRECT, direct->since_ns, 0, TUTTI__RECORD_NONE, 0,
-                            (uint32_t)direct->peer);
+        tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_DIRECT, direct->since_ns, 0,
+                            TUTTI__RECORD_NONE, 0, (uint32_t)direct->peer);
     atomic_store_explicit(&live->count, direct->count, memory_order_relaxed);
     atomic_store_explicit(&live->call, (uint32_t)direct->kind << 8 | direct->dtype,
                           memory_order_relaxed);
@@ -159,8 +179,8 @@ void tutti__record_direct(tutti__record_t *record, const tutti__direct_t *direct
 
 void tutti__record_direct_left(tutti__record_t *record)
 {
-    tutti__record_event(record, TUTTI__EVENT_DIRECT_END, tutti__now_ns(), 0, TUTTI__RECORD_NONE, 0,
-                        0);
+    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_DIRECT_END, tutti__now_ns(), 0,
+                        TUTTI__RECORD_NONE, 0, 0);
     atomic_store_explicit(&record->direct.since_ns, 0, memory_order_relaxed);
 }
 
@@ -168,7 +188,8 @@ uint32_t tutti__record_wait(tutti__record_t *record, uint32_t tensor)
 {
     uint64_t now = tutti__now_ns(), none;
 
-    tutti__record_event(record, TUTTI__EVENT_WAIT, now, tensor, TUTTI__RECORD_NONE, 0, 0);
+    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_WAIT, now, tensor, TUTTI__RECORD_NONE,
+                        0, 0);
     for (uint32_t i = 0; i < TUTTI__RECORD_WAITS; i++) {
         none = 0;
         if (!atomic_compare_exchange_strong(&record->wait[i].since_ns, &none, 1))
@@ -184,7 +205,7 @@ void tutti__record_waited(tutti__record_t *record, uint32_t wait)
 {
     if (wait == 0)
         return;
-    tutti__record_event(record, TUTTI__EVENT_WAITED, tutti__now_ns(),
+    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_WAITED, tutti__now_ns(),
                         atomic_load_explicit(&record->wait[wait - 1].tensor, memory_order_relaxed),
                         TUTTI__RECORD_NONE, 0, 0);
     atomic_store_explicit(&record->wait[wait - 1].since_ns, 0, memory_order_release);
@@ -210,11 +231,15 @@ void tutti__record_end(tutti__record_t *record, tutti_status_t status, const cha
 {
     strncpy(record->text, text, sizeof(record->text) - 1);
     atomic_store_explicit(&record->status, (uint32_t)status, memory_order_release);
-    tutti__record_event(record, TUTTI__EVENT_END, tutti__now_ns(), 0, TUTTI__RECORD_NONE, 0,
-                        (uint64_t)status);
+    tutti__record_event(record, TUTTI__RING_ANY, TUTTI__EVENT_END, tutti__now_ns(), 0,
+                        TUTTI__RECORD_NONE, 0, (uint64_t)status);
     if (is_failure(status) && record->dump_path[0] != '\0')
         (void)tutti__record_dump_asked(record->dump_path, "failure", 1);
-    else if (status == TUTTI_ERR_TIMEOUT && record->rank == 0)
+}
+
+void tutti__record_advise(tutti__record_t *record, tutti_status_t status)
+{
+    if (status == TUTTI_ERR_TIMEOUT && record->rank == 0 && record->dump_path[0] == '\0')
         hint(record);
 }
 

@@ -2,18 +2,21 @@
 /*
  * The flight recorder of a communicator: its last events, and what is pending now.
  *
- *      ring     the last events, each 32 bytes; any thread writes, without a lock
+ *      rings    the last events, each 32 bytes: a ring for each lock under which events are
+ *               written, and one for any thread
  *      tensors  one entry per name: its present state. A name is pending only once, so the entry
  *               of a name is the state of its request
  *      lanes    the bucket in flight in each lane, and what it waits for
  *      direct   the direct call that waits, if it has waited for longer than a spin
  *      waits    threads that sleep in tutti_wait
  *
- * It is always on, so a write costs some ten nanoseconds: a time stamp that the caller has anyway,
- * one atomic addition, four stores. All words are atomic, so the dump (dump.c) reads them at any
- * time, also in a signal handler. An entry that is being written is skipped by its sequence number.
+ * It is always on, so an event costs some nanoseconds: a time stamp that the caller has anyway, and
+ * stores. All words are atomic, so the dump (dump.c) reads them at any time, also in a signal
+ * handler. It skips an entry that is being written, by its sequence number.
  *
- * Tried: a clock reading for each event. Three more readings are 75 ns, 1 % of a 1 KiB call alone.
+ * Tried: one ring, with an atomic addition for each event: 28 ns for a call, instead of 11. Tried:
+ * an event with a clock reading when a bucket starts: 23 ns more. So only a bucket that waits for
+ * long has one.
  */
 #ifndef TUTTI__RECORD_RECORD_H
 #define TUTTI__RECORD_RECORD_H
@@ -26,13 +29,15 @@
 #include <stdint.h>
 
 /* Numbers of entries; powers of two. */
-#define TUTTI__RECORD_EVENTS 4096u
+#define TUTTI__RECORD_EVENTS 2048u
 #define TUTTI__RECORD_SETS 1024u
 #define TUTTI__RECORD_WAYS 4u
 #define TUTTI__RECORD_TENSORS (TUTTI__RECORD_SETS * TUTTI__RECORD_WAYS)
 #define TUTTI__RECORD_LANES 8u
 #define TUTTI__RECORD_WAITS 8u
 #define TUTTI__RECORD_TEXT 512
+/* Polls in vain after which a bucket is worth an event: some 10 us. */
+#define TUTTI__RECORD_SLOW_POLLS 200u
 /* Longer names are cut. */
 #define TUTTI__RECORD_NAME_WORDS 8u
 #define TUTTI__RECORD_NAME (8 * TUTTI__RECORD_NAME_WORDS)
@@ -44,7 +49,7 @@ typedef enum {
     TUTTI__EVENT_NONE,
     TUTTI__EVENT_SUBMIT, /* value: bytes */
     TUTTI__EVENT_AGREE,  /* the tensor is in a bucket */
-    TUTTI__EVENT_START,  /* a bucket begins to run in its lane. value: bytes */
+    TUTTI__EVENT_SLOW,   /* a bucket in flight has waited for some 10 us. value: the rank */
     TUTTI__EVENT_DONE,   /* a tensor. value: its status */
     TUTTI__EVENT_WAIT,   /* a thread goes to sleep in tutti_wait */
     TUTTI__EVENT_WAITED,
@@ -57,8 +62,7 @@ typedef enum {
 typedef enum {
     TUTTI__TENSOR_IDLE, /* not pending: done, or never submitted */
     TUTTI__TENSOR_SUBMITTED,
-    TUTTI__TENSOR_AGREED, /* in a bucket */
-    TUTTI__TENSOR_RUNNING
+    TUTTI__TENSOR_AGREED /* in a bucket */
 } tutti__tensor_state_t;
 
 typedef struct {
@@ -67,6 +71,20 @@ typedef struct {
     _Atomic uint64_t subject; /* bucket << 32 | low 16 bits of the name's hash << 16 | tensor */
     _Atomic uint64_t value;
 } tutti__event_t;
+
+/* A ring with its sequence number. */
+typedef struct {
+    _Atomic uint32_t next;
+    tutti__event_t event[TUTTI__RECORD_EVENTS];
+} tutti__ring_t;
+
+/* The writers of a ring. */
+enum {
+    TUTTI__RING_SUBMITTERS, /* under the lock of engine/pending.h */
+    TUTTI__RING_OWNER,      /* the owner of the engine's token */
+    TUTTI__RING_ANY,
+    TUTTI__RINGS
+};
 
 typedef struct {
     _Atomic uint64_t hash;     /* of the name; 0: the entry is free, or its name is being written */
@@ -83,8 +101,11 @@ typedef struct {
 
 /* The bucket in flight in a lane. */
 typedef struct {
-    _Atomic uint64_t since_ns; /* when it began to run; 0: none runs */
-    _Atomic uint32_t bucket, tensor, ntensors;
+    _Atomic uint64_t
+        since_ns; /* since when it is known to wait; 0: it has just begun, or none runs */
+    _Atomic uint32_t ntensors; /* 0: none runs */
+    _Atomic uint32_t bucket, tensor;
+    _Atomic uint32_t polls;      /* in vain; the owner of the lane writes */
     _Atomic uint32_t peer;       /* the rank that it waits for, or NONE */
     _Atomic(const char *) doing; /* the operation of the schedule, or another part; static */
     _Atomic uint32_t step, of;   /* of the schedule's first stream */
@@ -103,8 +124,7 @@ typedef struct {
 } tutti__record_wait_t;
 
 typedef struct {
-    _Atomic uint32_t next; /* sequence number of the next event */
-    tutti__event_t ring[TUTTI__RECORD_EVENTS];
+    tutti__ring_t ring[TUTTI__RINGS];
     tutti__record_tensor_t tensor[TUTTI__RECORD_TENSORS];
     tutti__record_lane_t lane[TUTTI__RECORD_LANES];
     tutti__record_direct_t direct;
@@ -139,8 +159,10 @@ tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__rec
 void tutti__record_close(tutti__record_t *record);
 
 /* The communicator has ended: keep the reason, and write the dump that TUTTI_DUMP asks for. Once,
-   any thread. */
+   any thread, before other threads see the end. */
 void tutti__record_end(tutti__record_t *record, tutti_status_t status, const char *text);
+/* After that, without a lock: log how to learn more. */
+void tutti__record_advise(tutti__record_t *record, tutti_status_t status);
 /* A stall was reported: write the dump, if TUTTI_DUMP is set. Any thread. */
 void tutti__record_stall(tutti__record_t *record);
 /* Has there been a stall since the last call, and should all ranks write dumps? Any thread. */
@@ -154,22 +176,29 @@ tutti_status_t tutti__record_dump(const char *path);
 
 /* ---- events ---- */
 
-static inline void tutti__record_event(tutti__record_t *record, tutti__event_kind_t kind,
-                                       uint64_t time_ns, uint32_t tensor, uint32_t bucket,
-                                       uint32_t lane, uint64_t value)
+static inline void tutti__record_event(tutti__record_t *record, unsigned which,
+                                       tutti__event_kind_t kind, uint64_t time_ns, uint32_t tensor,
+                                       uint32_t bucket, uint32_t lane, uint64_t value)
 {
-    uint32_t n = atomic_fetch_add_explicit(&record->next, 1, memory_order_relaxed);
-    tutti__event_t *event = &record->ring[n % TUTTI__RECORD_EVENTS];
-    uint64_t hash =
-        tensor != 0
-            ? atomic_load_explicit(&record->tensor[tensor - 1].hash, memory_order_relaxed) & 0xffff
-            : 0;
+    tutti__ring_t *ring = &record->ring[which];
+    tutti__event_t *event;
+    uint64_t hash = 0;
+    uint32_t n;
 
+    if (which == TUTTI__RING_ANY) {
+        n = atomic_fetch_add_explicit(&ring->next, 1, memory_order_relaxed);
+    } else {
+        n = atomic_load_explicit(&ring->next, memory_order_relaxed);
+        atomic_store_explicit(&ring->next, n + 1, memory_order_relaxed);
+    }
+    if (tensor != 0)
+        hash = atomic_load_explicit(&record->tensor[tensor - 1].hash, memory_order_relaxed);
+    event = &ring->event[n % TUTTI__RECORD_EVENTS];
     atomic_store_explicit(&event->head, 0, memory_order_relaxed);
     /* Pairs with the fence in dump.c: a reader that sees a later word sees a changed head. */
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&event->time_ns, time_ns, memory_order_relaxed);
-    atomic_store_explicit(&event->subject, (uint64_t)bucket << 32 | hash << 16 | tensor,
+    atomic_store_explicit(&event->subject, (uint64_t)bucket << 32 | (hash & 0xffff) << 16 | tensor,
                           memory_order_relaxed);
     atomic_store_explicit(&event->value, value, memory_order_relaxed);
     atomic_store_explicit(&event->head, (uint64_t)n << 32 | (uint32_t)kind << 24 | lane << 16 | 1,
@@ -196,23 +225,24 @@ static inline void tutti__record_set_state(tutti__record_tensor_t *tensor, uint3
     atomic_store_explicit(&tensor->call, state << 24 | call | lane, memory_order_relaxed);
 }
 
-/* A tensor's bucket was queued in a lane (AGREED), or begins to run (RUNNING). */
-static inline void tutti__record_tensor(tutti__record_t *record, uint32_t number,
-                                        tutti__tensor_state_t state, uint32_t bucket, uint32_t lane)
+/* A tensor's bucket was queued in a lane. */
+static inline void tutti__record_agreed(tutti__record_t *record, uint32_t number, uint32_t bucket,
+                                        uint32_t lane)
 {
     if (number == 0)
         return;
     atomic_store_explicit(&record->tensor[number - 1].bucket, bucket, memory_order_relaxed);
-    tutti__record_set_state(&record->tensor[number - 1], state, lane);
+    tutti__record_set_state(&record->tensor[number - 1], TUTTI__TENSOR_AGREED, lane);
 }
 
+/* Owner of the token. */
 static inline void tutti__record_done(tutti__record_t *record, uint32_t number, uint64_t now_ns,
                                       tutti_status_t status)
 {
     tutti__record_tensor_t *tensor;
 
-    tutti__record_event(record, TUTTI__EVENT_DONE, now_ns, number, TUTTI__RECORD_NONE, 0,
-                        (uint64_t)status);
+    tutti__record_event(record, TUTTI__RING_OWNER, TUTTI__EVENT_DONE, now_ns, number,
+                        TUTTI__RECORD_NONE, 0, (uint64_t)status);
     if (number == 0)
         return;
     tensor = &record->tensor[number - 1];
@@ -223,36 +253,38 @@ static inline void tutti__record_done(tutti__record_t *record, uint32_t number, 
 
 /* ---- lanes ---- */
 
-/* A bucket begins to run; its tensors are told by tutti__record_tensor. */
+/* A bucket begins to run. Without a clock: see tutti__record_is_slow. */
 static inline void tutti__record_start(tutti__record_t *record, uint32_t lane, uint32_t bucket,
-                                       uint32_t tensor, uint32_t ntensors, uint64_t bytes)
+                                       uint32_t tensor, uint32_t ntensors)
 {
     tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
-    uint64_t now = tutti__now_ns();
 
-    tutti__record_event(record, TUTTI__EVENT_START, now, tensor, bucket, lane, bytes);
+    atomic_store_explicit(&at->polls, 0, memory_order_relaxed);
+    atomic_store_explicit(&at->since_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&at->bucket, bucket, memory_order_relaxed);
     atomic_store_explicit(&at->tensor, tensor, memory_order_relaxed);
     atomic_store_explicit(&at->ntensors, ntensors, memory_order_relaxed);
-    atomic_store_explicit(&at->since_ns, now, memory_order_relaxed);
+}
+
+/* The lane's operation cannot continue. 1: this happens for so long that tutti__record_stuck should
+   tell what it waits for. */
+static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
+{
+    tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
+    uint32_t polls = atomic_load_explicit(&at->polls, memory_order_relaxed) + 1;
+
+    atomic_store_explicit(&at->polls, polls, memory_order_relaxed);
+    return polls >= TUTTI__RECORD_SLOW_POLLS;
 }
 
 /* What the lane's operation waits for. doing: static; step: of `of` in its schedule. */
-static inline void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing,
-                                       int32_t peer, uint32_t step, uint32_t of)
-{
-    tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
-
-    atomic_store_explicit(&at->doing, doing, memory_order_relaxed);
-    atomic_store_explicit(&at->peer, (uint32_t)peer, memory_order_relaxed);
-    atomic_store_explicit(&at->step, step, memory_order_relaxed);
-    atomic_store_explicit(&at->of, of, memory_order_relaxed);
-}
+void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
+                         uint32_t step, uint32_t of);
 
 /* The bucket has left the lane. */
 static inline void tutti__record_stop(tutti__record_t *record, uint32_t lane)
 {
-    atomic_store_explicit(&record->lane[lane % TUTTI__RECORD_LANES].since_ns, 0,
+    atomic_store_explicit(&record->lane[lane % TUTTI__RECORD_LANES].ntensors, 0,
                           memory_order_relaxed);
 }
 

@@ -110,6 +110,8 @@ static int set_end(tutti__watcher_t *w, int from, tutti_status_t status, const c
     if (first) {
         snprintf(w->text, sizeof(w->text), "%s", text);
         w->from = from;
+        /* Before any thread sees the end, and ends what is pending. */
+        tutti__record_end(w->base.record, status, text);
         tutti__store_release(&w->base.ended, (uint32_t)status);
     }
     tutti__mutex_unlock(&w->lock);
@@ -125,7 +127,7 @@ void tutti__watch_end_from(tutti__watcher_t *w, int from, tutti_status_t status,
         tutti__watch_set_page(w, TUTTI__PAGE_ENDED);
     /* SHUTDOWN: the program made a rank leave early. The failing calls report this. */
     TUTTI__LOG(status == TUTTI_ERR_SHUTDOWN ? TUTTI__LOG_DEBUG : TUTTI__LOG_ERROR, "%s", text);
-    tutti__record_end(w->base.record, status, text);
+    tutti__record_advise(w->base.record, status);
     tutti__machine_ring_always(w->machine, w->machine->me);
 }
 
