@@ -181,8 +181,10 @@ bench_tutti_report_SOURCES = \
     %reldir%/report/print.c \
     %reldir%/report/read.c \
     %reldir%/report/report.h \
-    %reldir%/tutti_report.c
-bench_tutti_report_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/bench
+    %reldir%/report/trace.c \
+    %reldir%/tutti_report.c \
+    lib/record/trace_json.c
+bench_tutti_report_CPPFLAGS = -D_GNU_SOURCE -I$(top_srcdir)/bench -I$(top_srcdir)/lib -I$(top_srcdir)/include
 bench_tutti_report_LDADD =
 
 # Finds this machine's settings. Where the library reads them is the library's own code.

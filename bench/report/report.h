@@ -86,6 +86,10 @@ typedef struct {
 int judge(const dumps_t *dumps, size_t at, judged_t *ret_judged);
 void free_judged(judged_t *judged);
 
+/* trace.c: make a trace of parts that were left behind. 0: some were not read; errors were
+   printed. */
+int join_parts(const char *path, char **parts, int nparts);
+
 /* print.c: a paragraph, or one line of JSON. */
 void print_judged(FILE *out, const judged_t *judged, int json);
 

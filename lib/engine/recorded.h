@@ -53,6 +53,30 @@ static inline void tutti__recorded_stuck(const tutti__lanes_t *lanes, const tutt
         tutti__recorded_slow(record, &lane->op);
 }
 
+/* The lane has packed or unpacked its bucket since began_ns; 0: the trace is off. */
+static inline void tutti__recorded_copies(const tutti__lane_t *lane, const tutti__watch_t *watch,
+                                          tutti__trace_kind_t kind, uint64_t began_ns)
+{
+    if (TUTTI__UNLIKELY(began_ns != 0))
+        tutti__record_trace(watch->record, (tutti__traced_t){ .kind = kind,
+                                                              .time_ns = began_ns,
+                                                              .end_ns = tutti__now_ns(),
+                                                              .tensor = lane->first->first->record,
+                                                              .bucket = lane->first->number,
+                                                              .lane = lane->op.lane });
+}
+
+/* A caller has waited since began_ns; 0: the trace is off. tensor: of its first request. */
+static inline void tutti__recorded_wait(tutti__record_t *record, uint32_t tensor, uint64_t began_ns)
+{
+    if (TUTTI__UNLIKELY(began_ns != 0))
+        tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_WAIT,
+                                                       .time_ns = began_ns,
+                                                       .end_ns = tutti__now_ns(),
+                                                       .tensor = tensor,
+                                                       .bucket = TUTTI__RECORD_NONE });
+}
+
 /* A waiter goes to sleep. */
 static inline void tutti__recorded_sleep(const tutti__watch_t *watch, tutti__waiter_t *w,
                                          const tutti__request_t *first)

@@ -429,3 +429,26 @@ tutti_status_t tutti__record_dump_asked(const char *path, const char *reason, in
     atomic_store(&tutti__recorders.is_busy, 0);
     return status;
 }
+
+/* ---- the trace ---- */
+
+tutti_status_t tutti__record_trace_start(const char *path)
+{
+    const tutti__record_t *first;
+    tutti_status_t status;
+
+    atomic_fetch_add(&tutti__recorders.readers, 1);
+    first = find_first();
+    if (first == NULL) {
+        status = tutti__fail(TUTTI_ERR_INVALID_ARGUMENT, "trace: there is no communicator");
+    } else {
+        tutti__trace_head_t head = { .rank = first->world_rank,
+                                     .size = first->size,
+                                     .offset_ns = first->offset_ns };
+
+        memcpy(head.host, first->host, sizeof(head.host));
+        status = tutti__trace_start(path, &head);
+    }
+    atomic_fetch_sub(&tutti__recorders.readers, 1);
+    return status;
+}

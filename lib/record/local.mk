@@ -6,4 +6,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/put.h \
     %reldir%/record.c \
     %reldir%/record.h \
-    %reldir%/recorders.h
+    %reldir%/recorders.h \
+    %reldir%/trace.c \
+    %reldir%/trace.h \
+    %reldir%/trace_json.c

@@ -49,6 +49,7 @@ tutti_status_t tutti__record_open(const tutti__record_facts_t *facts, tutti__rec
     strncpy(record->host, facts->host, sizeof(record->host) - 1);
     for (uint32_t i = 0; i < TUTTI__RECORD_LANES; i++)
         atomic_store(&record->lane[i].peer, TUTTI__RECORD_NONE);
+    record->number = atomic_fetch_add(&tutti__recorders.opened, 1);
     enter(record);
     *ret_record = record;
     return TUTTI_OK;
@@ -99,6 +100,7 @@ static tutti__record_tensor_t *take_entry(tutti__record_tensor_t *set, uint64_t 
             oldest = &set[i];
     if (oldest == NULL)
         return NULL;
+    atomic_store_explicit(&oldest->traced, 0, memory_order_relaxed);
     atomic_store_explicit(&oldest->hash, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     put_name(oldest, name);
@@ -136,7 +138,47 @@ uint32_t tutti__record_submit(tutti__record_t *record, const tutti__submitted_t 
                           memory_order_relaxed);
     tutti__record_event(record, TUTTI__RING_SUBMITTERS, TUTTI__EVENT_SUBMIT, submitted->since_ns,
                         number, TUTTI__RECORD_NONE, 0, submitted->bytes);
+    if (TUTTI__UNLIKELY(tutti__trace_on()))
+        tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_SUBMIT,
+                                                       .time_ns = submitted->since_ns,
+                                                       .tensor = number,
+                                                       .bucket = TUTTI__RECORD_NONE,
+                                                       .value = submitted->bytes });
     return number;
+}
+
+/* ---- the trace ---- */
+
+void tutti__record_trace(tutti__record_t *record, tutti__traced_t traced)
+{
+    tutti__record_tensor_t *tensor = traced.tensor != 0 ? &record->tensor[traced.tensor - 1] : NULL;
+    uint32_t on = tutti__trace_on();
+    uint64_t name[TUTTI__RECORD_NAME_WORDS];
+
+    traced.comm = record->number;
+    if (tensor != NULL && atomic_load_explicit(&tensor->traced, memory_order_relaxed) != on &&
+        atomic_exchange(&tensor->traced, on) != on) {
+        for (uint32_t i = 0; i < TUTTI__RECORD_NAME_WORDS; i++)
+            name[i] = atomic_load_explicit(&tensor->name[i], memory_order_relaxed);
+        tutti__trace_name(traced.tensor, record->number, (const char *)name);
+    }
+    tutti__trace_put(&traced);
+}
+
+void tutti__record_trace_bucket(tutti__record_t *record, uint32_t lane)
+{
+    tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
+    uint32_t ntensors = atomic_load(&at->ntensors);
+
+    if (ntensors > 0)
+        tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_BUCKET,
+                                                       .time_ns = atomic_load(&at->began_ns),
+                                                       .end_ns = tutti__now_ns(),
+                                                       .tensor = atomic_load(&at->tensor),
+                                                       .bucket = atomic_load(&at->bucket),
+                                                       .lane = lane,
+                                                       .value = ntensors });
+    atomic_store(&at->began_ns, 0);
 }
 
 /* ---- lanes ---- */

@@ -24,6 +24,7 @@
 #include "base/compiler.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "record/trace.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -96,7 +97,8 @@ typedef struct {
     _Atomic uint32_t bucket;
     _Atomic uint32_t status; /* of the last end */
     _Atomic uint64_t name[TUTTI__RECORD_NAME_WORDS];
-    uint64_t unused; /* up to two cache lines */
+    _Atomic uint32_t traced; /* the trace that has its name */
+    uint32_t unused;         /* up to two cache lines */
 } tutti__record_tensor_t;
 
 /* The bucket in flight in a lane. */
@@ -106,6 +108,7 @@ typedef struct {
     _Atomic uint32_t ntensors; /* 0: none runs */
     _Atomic uint32_t bucket, tensor;
     _Atomic uint32_t polls;      /* in vain; the owner of the lane writes */
+    _Atomic uint64_t began_ns;   /* while a trace is on: when it began to run */
     _Atomic uint32_t peer;       /* the rank that it waits for, or NONE */
     _Atomic(const char *) doing; /* the operation of the schedule, or another part; static */
     _Atomic uint32_t step, of;   /* of the schedule's first stream */
@@ -138,6 +141,7 @@ typedef struct {
 
     /* Set before the recorder can be found. */
     uint32_t rank, size, world_rank, first; /* first: the world rank of rank 0 */
+    uint32_t number;                        /* of this process's recorders so far */
     uint32_t ordinal; /* how many of this process had the same first rank and size before it */
     int is_world;
     int64_t offset_ns; /* this clock plus offset is the time at rank 0's host */
@@ -205,6 +209,14 @@ static inline void tutti__record_event(tutti__record_t *record, unsigned which,
                           memory_order_release);
 }
 
+/* ---- the trace; see trace.h ---- */
+
+/* As tutti_trace_start. */
+tutti_status_t tutti__record_trace_start(const char *path);
+
+/* Add an entry about this communicator, and the tensor's name if the trace does not have it. */
+void tutti__record_trace(tutti__record_t *record, tutti__traced_t traced);
+
 /* ---- tensors: a number from 1 to TUTTI__RECORD_TENSORS; 0: without an entry ---- */
 
 typedef struct {
@@ -233,6 +245,12 @@ static inline void tutti__record_agreed(tutti__record_t *record, uint32_t number
         return;
     atomic_store_explicit(&record->tensor[number - 1].bucket, bucket, memory_order_relaxed);
     tutti__record_set_state(&record->tensor[number - 1], TUTTI__TENSOR_AGREED, lane);
+    if (TUTTI__UNLIKELY(tutti__trace_on()))
+        tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_AGREE,
+                                                       .time_ns = tutti__now_ns(),
+                                                       .tensor = number,
+                                                       .bucket = bucket,
+                                                       .lane = lane });
 }
 
 /* Owner of the token. */
@@ -249,6 +267,12 @@ static inline void tutti__record_done(tutti__record_t *record, uint32_t number, 
     atomic_store_explicit(&tensor->ended_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&tensor->status, (uint32_t)status, memory_order_relaxed);
     tutti__record_set_state(tensor, TUTTI__TENSOR_IDLE, 0);
+    if (TUTTI__UNLIKELY(tutti__trace_on()))
+        tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_DONE,
+                                                       .time_ns = now_ns,
+                                                       .tensor = number,
+                                                       .bucket = TUTTI__RECORD_NONE,
+                                                       .value = (uint64_t)status });
 }
 
 /* ---- lanes ---- */
@@ -264,6 +288,7 @@ static inline void tutti__record_start(tutti__record_t *record, uint32_t lane, u
     atomic_store_explicit(&at->bucket, bucket, memory_order_relaxed);
     atomic_store_explicit(&at->tensor, tensor, memory_order_relaxed);
     atomic_store_explicit(&at->ntensors, ntensors, memory_order_relaxed);
+    atomic_store_explicit(&at->began_ns, tutti__trace_begin(), memory_order_relaxed);
 }
 
 /* The lane's operation cannot continue. 1: this happens for so long that tutti__record_stuck should
@@ -281,11 +306,17 @@ static inline int tutti__record_is_slow(tutti__record_t *record, uint32_t lane)
 void tutti__record_stuck(tutti__record_t *record, uint32_t lane, const char *doing, int32_t peer,
                          uint32_t step, uint32_t of);
 
+/* The bucket that is traced ends. */
+void tutti__record_trace_bucket(tutti__record_t *record, uint32_t lane);
+
 /* The bucket has left the lane. */
 static inline void tutti__record_stop(tutti__record_t *record, uint32_t lane)
 {
-    atomic_store_explicit(&record->lane[lane % TUTTI__RECORD_LANES].ntensors, 0,
-                          memory_order_relaxed);
+    tutti__record_lane_t *at = &record->lane[lane % TUTTI__RECORD_LANES];
+
+    if (TUTTI__UNLIKELY(atomic_load_explicit(&at->began_ns, memory_order_relaxed) != 0))
+        tutti__record_trace_bucket(record, lane);
+    atomic_store_explicit(&at->ntensors, 0, memory_order_relaxed);
 }
 
 /* ---- waiting callers; off the fast path ---- */

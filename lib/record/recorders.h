@@ -11,6 +11,7 @@
    until there is no reader. So no lock is needed, and a signal handler may read. */
 typedef struct {
     _Atomic(tutti__record_t *) record[TUTTI__RECORDERS];
+    atomic_uint opened; /* recorders so far */
     atomic_int readers;
     atomic_int is_busy;    /* a thread writes to TUTTI_DUMP's file; not in a signal handler */
     atomic_int has_failed; /* TUTTI_DUMP's file has the dump of a failure, which stays */

@@ -286,6 +286,7 @@ _PROTOTYPES: Dict[str, Tuple[str, str]] = {
     "tutti_host_rank": ("i", "p"), "tutti_host_count": ("i", "p"),
     "tutti_mem_alloc": ("i", "pzp"), "tutti_mem_free": ("i", "pp"),
     "tutti_log_set_callback": ("i", "pp"), "tutti_dump": ("i", "s"),
+    "tutti_trace_start": ("i", "s"), "tutti_trace_stop": ("i", ""),
     "tutti_allreduce_scaled": ("i", "ppziiddp"),
     "tutti_submit": ("i", "pzpp"), "tutti_persistent_create": ("i", "ppp"),
     "tutti_start": ("i", "p"), "tutti_request_free": ("i", "p"), "tutti_test": ("i", "pp"),

@@ -13,7 +13,8 @@ fault_tests = \
     %reldir%/scarce \
     %reldir%/stalled \
     %reldir%/stalling \
-    %reldir%/starting
+    %reldir%/starting \
+    %reldir%/traced
 
 fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_files_SOURCES = %reldir%/files.c $(fault_shared)
@@ -25,6 +26,9 @@ fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_recorded_SOURCES = %reldir%/recorded.c $(fault_shared)
 %C%_refused_SOURCES = %reldir%/refused.c $(fault_shared)
 %C%_stalled_SOURCES = %reldir%/stalled.c $(fault_shared)
+
+%C%_traced_SOURCES = %reldir%/traced.c $(fault_shared)
+EXTRA_DIST += %reldir%/traced.py
 
 startup = %reldir%/startup.c %reldir%/startup.h %reldir%/startup_calls.c
 %C%_flood_SOURCES = %reldir%/flood.c $(startup)
