@@ -55,14 +55,15 @@ static void put_tensor(FILE *out, const tensor_t *tensor)
 
 static const char *past(const char *kind)
 {
-    static const char *const words[][2] = { { "submit", "the submission of" },
-                                            { "agree", "the agreement on" },
-                                            { "slow", "a wait in the bucket of" },
-                                            { "done", "the end of" },
-                                            { "wait", "a wait for" },
-                                            { "waited", "the end of a wait for" },
-                                            { "direct", "a direct call" },
-                                            { "direct_end", "the end of a direct call" } };
+    static const char *const words[][2] = {
+
+        { "slow", "a wait in the bucket of" },
+        { "done", "the end of" },
+        { "wait", "a wait for" },
+        { "waited", "the end of a wait for" },
+        { "direct", "a direct call" },
+        { "direct_end", "the end of a direct call" }
+    };
 
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
         if (strcmp(kind, words[i][0]) == 0)

@@ -267,7 +267,8 @@ static void finish(tutti__pending_t *pending, tutti__request_t *request, tutti_s
     request->status = status;
     request->text = text != NULL ? strdup(text) : NULL;
     request->ended_ns = tutti__now_ns();
-    tutti__record_done(pending->watch->record, request->record, request->ended_ns, status);
+    tutti__record_done(pending->watch->record, request->record, request->since_ns,
+                       request->ended_ns, status);
     atomic_fetch_sub(&pending->count, 1);
     if (request->callback != NULL) {
         tutti__mutex_lock(&pending->lock);
@@ -287,7 +288,8 @@ void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request
     tutti__mutex_lock(&pending->lock);
     take_out(&pending->names, request);
     tutti__mutex_unlock(&pending->lock);
-    tutti__record_done(pending->watch->record, request->record, tutti__now_ns(), TUTTI_OK);
+    tutti__record_done(pending->watch->record, request->record, request->since_ns, tutti__now_ns(),
+                       TUTTI_OK);
     atomic_fetch_sub(&pending->count, 1);
 }
 

@@ -29,9 +29,8 @@
 /* Events of each ring in a dump. */
 #define DUMPED 512u
 
-static const char *const events[TUTTI__EVENTS] = {
-    "none", "submit", "agree", "slow", "done", "wait", "waited", "direct", "direct_end", "end"
-};
+static const char *const events[TUTTI__EVENTS] = { "none",   "slow",   "done",       "wait",
+                                                   "waited", "direct", "direct_end", "end" };
 static const char *const states[] = { "done", "submitted", "agreed" };
 
 static void begin(tutti__put_t *put, const char *what)
@@ -118,7 +117,7 @@ static void dump_tensors(tutti__put_t *put, const tutti__record_t *record)
         tutti__put_key_number(put, "since_ns", (int64_t)atomic_load(&tensor->since_ns));
         put_call(put, call >> 16 & 0xff, atomic_load(&tensor->count), call >> 8 & 0xff,
                  atomic_load(&tensor->op));
-        if (bucket != TUTTI__RECORD_NONE) {
+        if (call >> 24 == TUTTI__TENSOR_AGREED) {
             tutti__put_key_number(put, "bucket", bucket);
             tutti__put_key_number(put, "lane", call & 0xff);
         }
@@ -231,7 +230,12 @@ static void put_event(tutti__put_t *put, const tutti__record_t *record, const co
         tutti__put_key_number(put, "bucket", (int64_t)(event->subject >> 32));
         tutti__put_key_number(put, "lane", event->lane);
     }
-    tutti__put_key_number(put, "value", (int64_t)event->value);
+    if (event->kind == TUTTI__EVENT_DONE) {
+        tutti__put_key_number(put, "took_ns", (int64_t)(event->value >> 8));
+        tutti__put_key_number(put, "status", event->value & 0xff);
+    } else {
+        tutti__put_key_number(put, "value", (int64_t)event->value);
+    }
     end(put);
 }
 

@@ -104,46 +104,51 @@ static tutti__record_tensor_t *take_entry(tutti__record_tensor_t *set, uint64_t 
     atomic_store_explicit(&oldest->hash, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     put_name(oldest, name);
-    atomic_store_explicit(&oldest->ended_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&oldest->hash, hash, memory_order_release);
     return oldest;
+}
+
+/* The entry of a name that is not pending; NULL: its set is full. */
+static tutti__record_tensor_t *find_entry(tutti__record_t *record, uint64_t hash, const char *name)
+{
+    tutti__record_tensor_t *set = &record->tensor[hash % TUTTI__RECORD_SETS * TUTTI__RECORD_WAYS];
+
+    for (uint32_t i = 0; i < TUTTI__RECORD_WAYS; i++)
+        if (atomic_load_explicit(&set[i].hash, memory_order_relaxed) == hash && is_idle(&set[i]))
+            return &set[i];
+    return take_entry(set, hash, name);
+}
+
+static void trace_submit(tutti__record_t *record, uint32_t number,
+                         const tutti__submitted_t *submitted)
+{
+    tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_SUBMIT,
+                                                   .time_ns = submitted->since_ns,
+                                                   .tensor = number,
+                                                   .bucket = TUTTI__RECORD_NONE,
+                                                   .value = submitted->bytes });
 }
 
 uint32_t tutti__record_submit(tutti__record_t *record, const tutti__submitted_t *submitted)
 {
     uint64_t hash = submitted->hash != 0 ? submitted->hash : 1; /* 0: a free entry */
-    tutti__record_tensor_t *set = &record->tensor[hash % TUTTI__RECORD_SETS * TUTTI__RECORD_WAYS];
-    tutti__record_tensor_t *tensor = NULL;
+    tutti__record_tensor_t *tensor = find_entry(record, hash, submitted->name);
     uint32_t number;
 
-    for (uint32_t i = 0; i < TUTTI__RECORD_WAYS && tensor == NULL; i++)
-        if (atomic_load_explicit(&set[i].hash, memory_order_relaxed) == hash && is_idle(&set[i]))
-            tensor = &set[i];
-    if (tensor == NULL)
-        tensor = take_entry(set, hash, submitted->name);
-    if (tensor == NULL) {
+    if (TUTTI__UNLIKELY(tensor == NULL)) {
         atomic_fetch_add_explicit(&record->lost, 1, memory_order_relaxed);
-        tutti__record_event(record, TUTTI__RING_SUBMITTERS, TUTTI__EVENT_SUBMIT,
-                            submitted->since_ns, 0, TUTTI__RECORD_NONE, 0, submitted->bytes);
         return 0;
     }
     number = 1 + (uint32_t)(tensor - record->tensor);
     atomic_store_explicit(&tensor->since_ns, submitted->since_ns, memory_order_relaxed);
     atomic_store_explicit(&tensor->count, submitted->count, memory_order_relaxed);
     atomic_store_explicit(&tensor->op, submitted->op, memory_order_relaxed);
-    atomic_store_explicit(&tensor->bucket, TUTTI__RECORD_NONE, memory_order_relaxed);
     atomic_store_explicit(&tensor->call,
                           (uint32_t)TUTTI__TENSOR_SUBMITTED << 24 |
                               (uint32_t)submitted->kind << 16 | (uint32_t)submitted->dtype << 8,
                           memory_order_relaxed);
-    tutti__record_event(record, TUTTI__RING_SUBMITTERS, TUTTI__EVENT_SUBMIT, submitted->since_ns,
-                        number, TUTTI__RECORD_NONE, 0, submitted->bytes);
     if (TUTTI__UNLIKELY(tutti__trace_on()))
-        tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_SUBMIT,
-                                                       .time_ns = submitted->since_ns,
-                                                       .tensor = number,
-                                                       .bucket = TUTTI__RECORD_NONE,
-                                                       .value = submitted->bytes });
+        trace_submit(record, number, submitted);
     return number;
 }
 
@@ -163,6 +168,26 @@ void tutti__record_trace(tutti__record_t *record, tutti__traced_t traced)
         tutti__trace_name(traced.tensor, record->number, (const char *)name);
     }
     tutti__trace_put(&traced);
+}
+
+void tutti__record_trace_agreed(tutti__record_t *record, uint32_t number, uint32_t bucket,
+                                uint32_t lane)
+{
+    tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_AGREE,
+                                                   .time_ns = tutti__now_ns(),
+                                                   .tensor = number,
+                                                   .bucket = bucket,
+                                                   .lane = lane });
+}
+
+void tutti__record_trace_done(tutti__record_t *record, uint32_t number, uint64_t now_ns,
+                              tutti_status_t status)
+{
+    tutti__record_trace(record, (tutti__traced_t){ .kind = TUTTI__TRACE_DONE,
+                                                   .time_ns = now_ns,
+                                                   .tensor = number,
+                                                   .bucket = TUTTI__RECORD_NONE,
+                                                   .value = (uint64_t)status });
 }
 
 void tutti__record_trace_bucket(tutti__record_t *record, uint32_t lane)

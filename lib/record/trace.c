@@ -47,7 +47,8 @@ static tutti__trace_entry_t *map_chunk(uint64_t chunk)
     void *ptr = MAP_FAILED;
 
     if (error == 0)
-        ptr = mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, trace.fd, at);
+        ptr = mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, trace.fd,
+                   at);
     else
         errno = error;
     if (ptr != MAP_FAILED)
