@@ -72,6 +72,7 @@ EXTRA_DIST += \
 
 include %reldir%/base/local.mk
 include %reldir%/conf/local.mk
+include %reldir%/record/local.mk
 include %reldir%/topo/local.mk
 include %reldir%/mem/local.mk
 include %reldir%/reduce/local.mk

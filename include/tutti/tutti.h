@@ -18,6 +18,7 @@
  *     tutti/mem.h          memory for collectives without a copy
  *     tutti/log.h          a callback for the log
  *     tutti/stats.h        counters: operations, bytes, buckets, times
+ *     tutti/record.h       a dump of what is pending and what happened last
  *     tutti/version.h      version numbers and compatibility
  *     Each of these headers includes all of them.
  *
@@ -123,6 +124,7 @@ extern "C" {
 #include <tutti/mem.h>
 #include <tutti/log.h>
 #include <tutti/stats.h>
+#include <tutti/record.h>
 /* clang-format on */
 
 #ifdef __cplusplus

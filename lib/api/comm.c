@@ -2,6 +2,7 @@
 /* Making and ending communicators. */
 #include "api/comm_state.h"
 
+#include "api/clocks.h"
 #include "base/constants.h"
 #include "base/forked.h"
 #include "base/log.h"
@@ -133,6 +134,19 @@ static void open_stats(tutti__comm_t *comm)
     tutti__comm_state(comm)->is_timed = comm->stats != NULL && want.is_timed;
 }
 
+/* The recorder of the watch: its clock, and the trace that TUTTI_TRACE asks for. */
+static tutti_status_t open_record(tutti__comm_t *comm)
+{
+    tutti__record_t *record = comm->watch->record;
+    tutti_status_t status = tutti__clocks_compare(comm->boot, &record->offset_ns);
+
+    comm->exec.record = record;
+    comm->exec.host_of = comm->topo->host_of;
+    if (status == TUTTI_OK && tutti__comm_is_world(comm) && comm->conf.shared.trace[0] != '\0')
+        status = tutti__boot_agree(comm->boot, tutti_trace_start(comm->conf.shared.trace));
+    return status;
+}
+
 /* Open all rooms above the transports. */
 static tutti_status_t open_engine(tutti__comm_t *comm)
 {
@@ -173,6 +187,9 @@ static tutti_status_t open_engine(tutti__comm_t *comm)
     if (status != TUTTI_OK)
         return status;
     prepare_calls(comm);
+    status = open_record(comm);
+    if (status != TUTTI_OK)
+        return status;
     env.watch = comm->watch;
     return tutti__engine_open(&env, &comm->engine);
 }
@@ -391,6 +408,9 @@ void tutti__comm_close(tutti__comm_t *comm)
     tutti__parts_close(comm);
     assert(state->parts == NULL && (comm->engine == NULL || state->is_stopped));
     tutti__engine_close(comm->engine);
+    /* An error was logged; the part of the trace is left. */
+    if (tutti__comm_is_world(comm))
+        (void)tutti_trace_stop();
     /* Only now: until here, callbacks may make calls, which return the cause of the failure. */
     tutti__handle_end(&tutti__comms, comm->handle);
     if (state->op.env != NULL)

@@ -8,6 +8,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/blocking.h \
     %reldir%/call_args.h \
     %reldir%/check_memory.c \
+    %reldir%/clocks.c \
+    %reldir%/clocks.h \
     %reldir%/collectives.c \
     %reldir%/comm.c \
     %reldir%/comm.h \
@@ -25,6 +27,7 @@ libtutti_all_la_SOURCES += \
     %reldir%/options.c \
     %reldir%/options.h \
     %reldir%/parts.c \
+    %reldir%/recorder.c \
     %reldir%/request.c \
     %reldir%/sides.c \
     %reldir%/sides.h \

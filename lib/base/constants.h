@@ -327,6 +327,10 @@
 /* Shortest time between two checks for stalls. Chosen: a check takes some microseconds. */
 #define TUTTI__STALL_CHECK_NS 100000000u
 
+/* Shortest time between two dumps of a rank for stalls. Chosen: several ranks report the same
+   stall, and each of them asks all ranks for dumps. */
+#define TUTTI__STALL_DUMP_NS 1000000000u
+
 /* [polls] Polls of a group's head in vain, before the ranks of that group are polled for the late
    one. Chosen: polling takes cache lines from ranks that are at work, but a rank that has left must
    be found. */

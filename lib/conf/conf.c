@@ -94,6 +94,14 @@ static const row_t rows[] = {
       "Warn if a tensor, a direct call or MPI_Init has waited this long, and again after each\n"
       "    further interval. 0: no warning.",
       0, LONGEST_MS, NULL },
+    { "TUTTI_DUMP", CONF_TEXT, AT(shared.dump), "",
+      "Write the flight recorder to this file, with .RANK behind the name, when a communicator\n"
+      "    fails and when a stall is reported. tutti_report explains the files of all ranks.",
+      0, SIZE(shared.dump), NULL },
+    { "TUTTI_TRACE", CONF_TEXT, AT(shared.trace), "",
+      "Write a trace of all ranks to this file, from tutti_init to tutti_finalize, for Perfetto\n"
+      "    (ui.perfetto.dev) and chrome://tracing.",
+      0, SIZE(shared.trace), NULL },
     { "TUTTI_DETERMINISTIC", CONF_CHOICE, AT(shared.strict), "default",
       "default: a repeated run gives the same bits; strict: the bits of an element also do not\n"
       "    depend on the call's size and on fusion.",

@@ -43,6 +43,8 @@ typedef struct {
     uint64_t stream_wait;         /* TUTTI_STREAM_WAIT=device: streams wait for work of the host */
     uint64_t link_mbps;           /* TUTTI_LINK_MBPS: of a host's link; 0: as found */
     uint64_t link_ns;             /* TUTTI_LINK_NS: latency between hosts; 0: by class */
+    char dump[160];                        /* TUTTI_DUMP: where dumps go; "": nowhere */
+    char trace[160];                       /* TUTTI_TRACE: the file of a trace; "": none */
     char algorithm[TUTTI__CONF_LONG_TEXT]; /* TUTTI_ALGORITHM */
     char transport[TUTTI__CONF_TEXT];      /* TUTTI_TRANSPORT: between hosts */
 } tutti__conf_shared_t;

@@ -32,6 +32,7 @@
 #include "engine/counted.h"
 #include "engine/fuse.h"
 #include "engine/join.h"
+#include "engine/recorded.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -111,6 +112,7 @@ void tutti__lanes_clear(tutti__lanes_t *lanes)
     for (uint32_t i = 1; i < TUTTI__LANES; i++) {
         tutti__operation_cancel(&lanes->lane[i].op);
         free_buckets(&lanes->lane[i]);
+        tutti__record_stop(lanes->env->watch->record, i);
     }
     tutti__completion_clear(&lanes->completions);
     if (before >= 0)
@@ -140,8 +142,10 @@ void tutti__lanes_add(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
     assert((bucket->nrequests == 0) == (bucket->first == NULL));
     assert(lane->last == NULL || lane->last->number < bucket->number ||
            bucket->number < TUTTI__BUCKET_LANES + 1);
-    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
         r->lane = (uint8_t)(lane - lanes->lane);
+        tutti__recorded_agreed(lanes->env->watch, r, bucket->number);
+    }
     tutti__bucket_append(&lane->first, &lane->last, bucket);
     lanes->in_flight++;
     lanes->on_device += bucket->on_device;
@@ -184,8 +188,10 @@ void tutti__lanes_add_planned(tutti__lanes_t *lanes, tutti__bucket_t *bucket)
 {
     tutti__lane_t *lane = &lanes->lane[TUTTI__PLAN_LANE];
 
-    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next)
+    for (tutti__request_t *r = bucket->first; r != NULL; r = r->next) {
         r->lane = TUTTI__PLAN_LANE;
+        tutti__recorded_agreed(lanes->env->watch, r, bucket->number);
+    }
     tutti__bucket_append(&lane->first, &lane->last, bucket);
     lanes->planned++;
     lanes->planned_ns = tutti__now_ns();
@@ -274,6 +280,7 @@ static tutti_status_t start_ordered(const tutti__lanes_t *lanes, tutti__lane_t *
     lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
+    tutti__recorded_start(lanes, lane);
     return TUTTI_OK;
 }
 
@@ -312,6 +319,7 @@ static tutti_status_t start_planned(const tutti__lanes_t *lanes, tutti__lane_t *
     lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(bucket);
     lane->running = 1;
+    tutti__recorded_start(lanes, lane);
     return TUTTI_OK;
 }
 
@@ -344,6 +352,7 @@ static tutti_status_t start(tutti__lanes_t *lanes, tutti__lane_t *lane)
     lane->begun_ns = tutti__stats_now(lanes->env->stats);
     lane->op.bytes = tutti__bucket_bytes(lane->first);
     lane->running = 1;
+    tutti__recorded_start(lanes, lane);
     return TUTTI_OK;
 }
 
@@ -358,6 +367,7 @@ static tutti__bucket_t *take_first(tutti__lanes_t *lanes, tutti__lane_t *lane)
     if (lane->first == NULL)
         lane->last = NULL;
     lane->running = 0;
+    tutti__record_stop(lanes->env->watch->record, lane->op.lane);
     --*count_of(lanes, lane);
     lanes->on_device -= bucket->on_device;
     return bucket;
@@ -549,8 +559,10 @@ static int step_lane(tutti__lanes_t *lanes, tutti__lane_t *lane, tutti__who_t wh
         status = lane->running ? TUTTI_OK : start(lanes, lane);
         if (status == TUTTI_OK && lane->running)
             status = step_operation(lanes, lane);
-        if (status == TUTTI__AGAIN)
+        if (status == TUTTI__AGAIN) {
+            tutti__recorded_stuck(lanes, lane);
             return moved | (lane->running && (uint32_t)lane->op.at != at);
+        }
         if (status == TUTTI_OK)
             status = record_result(lanes, lane);
         moved = 1;

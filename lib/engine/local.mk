@@ -31,6 +31,8 @@ libtutti_all_la_SOURCES += \
     %reldir%/planned.h \
     %reldir%/queued.c \
     %reldir%/queued.h \
+    %reldir%/recorded.c \
+    %reldir%/recorded.h \
     %reldir%/request.h \
     %reldir%/request_metadata.c \
     %reldir%/requests.c \

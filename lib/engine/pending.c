@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/time.h"
 #include "engine/counted.h"
+#include "engine/recorded.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -237,6 +238,7 @@ tutti_status_t tutti__pending_push(tutti__pending_t *pending, tutti__request_t *
         requests[i]->since_ns = now;
         requests[i]->waits = atomic_load_explicit(&pending->waits, memory_order_relaxed);
         take_deadline(pending, requests[i]);
+        tutti__recorded_submit(pending->watch, requests[i]);
         if (ret_handles != NULL)
             ret_handles[i] = requests[i]->handle;
         rests &= find_place(pending, requests[i]);
@@ -293,6 +295,8 @@ static void finish(tutti__pending_t *pending, tutti__request_t *request, tutti_s
     request->text = text != NULL ? strdup(text) : NULL;
     request->ended_ns = tutti__now_ns();
     tutti__request_count(pending->stats, request, status, request->ended_ns);
+    tutti__record_done(pending->watch->record, request->record, request->since_ns,
+                       request->ended_ns, status);
     atomic_fetch_sub(&pending->count, 1);
     if (request->callback != NULL) {
         tutti__mutex_lock(&pending->lock);
@@ -312,6 +316,8 @@ void tutti__pending_release(tutti__pending_t *pending, tutti__request_t *request
     tutti__mutex_lock(&pending->lock);
     take_out(&pending->names, request);
     tutti__mutex_unlock(&pending->lock);
+    tutti__record_done(pending->watch->record, request->record, request->since_ns, tutti__now_ns(),
+                       TUTTI_OK);
     atomic_fetch_sub(&pending->count, 1);
 }
 
@@ -363,6 +369,7 @@ void tutti__pending_finish_list(tutti__pending_t *pending, tutti__request_t *fir
         assert(!r->known && r->done == TUTTI__NOT_DONE);
         r->ended_ns = now;
         tutti__request_count(pending->stats, r, TUTTI_OK, now);
+        tutti__record_done(pending->watch->record, r->record, r->since_ns, now, TUTTI_OK);
         ended++;
         /* From here on the request belongs to its waiter. */
         tutti__store_release(&r->done, TUTTI__DONE);

@@ -51,6 +51,7 @@ struct tutti__request {
     uint32_t planned;      /* 1 + index in the plan `plan_number`; 0: in none at its submission */
     uint32_t plan_number;
     uint32_t waits;        /* waits of this rank's threads that had begun before its submission */
+    uint32_t record;       /* its number in the flight recorder; 0: it has none */
     uint32_t last_rank;    /* of a join */
     uint32_t timeout_ms;   /* its own deadline, from since_ns; 0: none */
     atomic_int active;     /* persistent: started, and not waited for */

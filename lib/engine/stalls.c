@@ -196,6 +196,8 @@ static void check_requests(const tutti__stalls_t *stalls, check_t *check)
     tutti__mutex_unlock(&pending->lock);
     if (check->oldest != NULL)
         report_oldest(stalls->agreed, check);
+    if (check->oldest != NULL || check->tensors > 0)
+        tutti__record_stall(stalls->agreed->env->watch->record);
 }
 
 /* The first pending completion, if tutti_cuda_wait has handed over all of its requests. */
@@ -235,4 +237,5 @@ void tutti__stalls_check(tutti__stalls_t *stalls)
     check_tensors(a, &check);
     check_requests(stalls, &check);
     check_completions(a->lanes, &check);
+    tutti__watch_ask(a->env->watch);
 }

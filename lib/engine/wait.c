@@ -13,6 +13,7 @@
 
 #include "base/forked.h"
 #include "base/time.h"
+#include "engine/recorded.h"
 #include "engine/steps.h"
 
 #include <linux/futex.h>
@@ -269,6 +270,7 @@ static tutti_status_t sleep_until_done(tutti__wait_t *wait)
     let_go(e, w);
     if (calls_back || is_ready(w))
         return TUTTI_OK;
+    tutti__recorded_sleep(e->env.watch, w, first_of(w));
     status = check(e, w);
     if (status == TUTTI_OK && !is_ready(w))
         sleep_epoch(e, w, nap_us(e, w, tutti__now_ns()));
@@ -284,11 +286,14 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
                                            .spins = TUTTI__SPIN_STEPS,
                                            .yields = TUTTI__YIELD_STEPS };
     tutti_status_t status;
+    uint32_t tensor;
 
     atomic_fetch_add_explicit(&e->pending.waits, 1, memory_order_relaxed);
     w->wait = (tutti__wait_t){ .ops = &ops, .engine = e };
     w->quiet_ns = 0;
+    w->record = 0;
     set_deadline(w, e->env.conf->timeout_ms);
+    tensor = TUTTI__UNLIKELY(w->traced_ns != 0) && first_of(w) != NULL ? first_of(w)->record : 0;
     w->holds = 0;
     if (w->timeout_ms == 0) {
         tutti__engine_kick(e, TUTTI__STEP_WAITER);
@@ -301,6 +306,8 @@ static tutti_status_t wait_entered(tutti__engine_t *e, tutti__waiter_t *w)
         status = tutti__wait_loop(&w->wait);
     }
     let_go(e, w);
+    tutti__recorded_wait(e->env.watch->record, tensor, w->traced_ns);
+    tutti__record_waited(e->env.watch->record, w->record);
     /* Other work in flight that needs polling is left to the thread. */
     if (atomic_load(&e->signals.polling))
         tutti__engine_ring_self(e);
@@ -374,8 +381,12 @@ tutti_status_t tutti__wait(tutti__engine_t *e, tutti__waiter_t *w, int timeout_m
     tutti_status_t status = TUTTI_OK;
 
     w->wait.engine = e;
-    if (is_ready(w))
+    w->traced_ns = tutti__trace_begin();
+    if (is_ready(w)) {
+        if (TUTTI__UNLIKELY(w->traced_ns != 0) && e != NULL && w->one != NULL)
+            tutti__recorded_wait(e->env.watch->record, w->one->record, w->traced_ns);
         return TUTTI_OK;
+    }
     if (tutti__engine_in_callback())
         return tutti__fail(TUTTI_ERR_INVALID_ARGUMENT,
                            "a callback must not wait for what is not done");

@@ -362,6 +362,27 @@ static inline tutti_status_t do_op(tutti__run_t *run, tutti__stream_t *st, const
     }
 }
 
+/* An operation is done: add it to the trace, if it is a chunk to or from another host. */
+static void trace_op(const tutti__run_t *run, tutti__stream_t *st, const tutti__op_t *op)
+{
+    int is_chunk = op->kind <= TUTTI__RECV_REDUCE && run->env->record != NULL;
+    const tutti__end_t *end = is_chunk ? &run->ends[op->chan] : NULL;
+    int sends = op->kind == TUTTI__SEND;
+
+    if (is_chunk && run->env->host_of[end->key.peer] != run->env->host_of[run->env->rank])
+        tutti__record_trace(
+            run->env->record,
+            (tutti__traced_t){ .kind = sends ? TUTTI__TRACE_SEND : TUTTI__TRACE_RECV,
+                               .time_ns = st->traced_ns,
+                               .end_ns = tutti__now_ns(),
+                               .bucket = TUTTI__RECORD_NONE,
+                               .lane = run->lane | (uint32_t)(st - run->stream) << 4,
+                               .value = (uint64_t)end->key.peer << 40 |
+                                        sum_bytes(run, st, op, sends ? op->sbuf : op->dbuf,
+                                                  sends ? op->sblk : op->dblk, op->nblk) });
+    st->traced_ns = 0;
+}
+
 /* Run one stream until it is done (OK) or blocked (AGAIN). *moved: it made progress. */
 static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__hint_t *hint,
                                  int *moved)
@@ -378,10 +399,15 @@ static tutti_status_t run_stream(tutti__run_t *run, tutti__stream_t *st, tutti__
         /* If not, there is no chunk in this trip. A trip before the first wraps to a very
            large number. */
         if (st->trip - op->shift < st->trips) {
-            tutti_status_t status = do_op(run, st, op, hint);
+            tutti_status_t status;
 
+            if (TUTTI__UNLIKELY(tutti__trace_on()) && st->traced_ns == 0)
+                st->traced_ns = tutti__now_ns();
+            status = do_op(run, st, op, hint);
             if (status != TUTTI_OK)
                 return status;
+            if (TUTTI__UNLIKELY(st->traced_ns != 0))
+                trace_op(run, st, op);
             st->started = 0;
             st->marks += (op->flags & TUTTI__MARK) != 0;
             *moved = 1;

@@ -20,6 +20,7 @@
 
 #include "exec/exec_device.h"
 #include "node/node.h"
+#include "record/record.h"
 #include "reduce/reduce.h"
 #include "sched/sched.h"
 #include "xport/xport.h"
@@ -31,6 +32,8 @@ typedef struct {
     tutti__node_t *node;                /* NULL: no node operations, no meetings */
     size_t slot_bytes;                  /* the setting; transports may have longer slots */
     const tutti__exec_device_t *device; /* NULL: no device */
+    tutti__record_t *record;            /* for the trace; NULL: chunks are not traced */
+    const uint32_t *host_of;            /* [size] likewise */
 } tutti__exec_env_t;
 
 /* The head of a framed message; its data follow. See framed.c. */
@@ -115,8 +118,9 @@ typedef struct {
     size_t chunk;  /* in loops: bytes of a chunk; outside: no limit */
     size_t pieces; /* on the device: this stream's trips per trip of the run */
     uint64_t marks;
-    int started;  /* the current operation was started, and is not done */
-    char *gather; /* for messages of several blocks: one slot */
+    uint64_t traced_ns; /* while a trace is on: the beginning of the current operation; or 0 */
+    int started;        /* the current operation was started, and is not done */
+    char *gather;       /* for messages of several blocks: one slot */
 } tutti__stream_t;
 
 /* The values that determine the blocks of a call with equal shares. */

@@ -9,9 +9,11 @@ fault_tests = \
     %reldir%/leftovers \
     %reldir%/memory \
     %reldir%/planned \
+    %reldir%/recorded \
     %reldir%/refused \
     %reldir%/scarce \
-    %reldir%/starting
+    %reldir%/starting \
+    %reldir%/traced
 early_fault_tests = \
     %reldir%/stalled \
     %reldir%/stalling
@@ -24,8 +26,12 @@ fault_shared = %reldir%/fault.c %reldir%/fault.h
 %C%_leftovers_SOURCES = %reldir%/leftovers.c $(fault_shared)
 %C%_memory_SOURCES = %reldir%/memory.c $(fault_shared)
 %C%_planned_SOURCES = %reldir%/planned.c $(fault_shared)
+%C%_recorded_SOURCES = %reldir%/recorded.c $(fault_shared)
 %C%_refused_SOURCES = %reldir%/refused.c $(fault_shared)
 %C%_stalled_SOURCES = %reldir%/stalled.c $(fault_shared)
+
+%C%_traced_SOURCES = %reldir%/traced.c $(fault_shared)
+EXTRA_DIST += %reldir%/traced.py
 
 startup = %reldir%/startup.c %reldir%/startup.h %reldir%/startup_calls.c
 %C%_flood_SOURCES = %reldir%/flood.c $(startup)

@@ -135,6 +135,8 @@ static void test_defaults(void **state)
     assert_int_equal(conf.shared.stall_ms, 60000);
     assert_int_equal(conf.shared.strict, 0);
     assert_string_equal(conf.shared.algorithm, "");
+    assert_string_equal(conf.shared.dump, "");
+    assert_string_equal(conf.shared.trace, "");
     assert_string_equal(conf.shared.transport, "auto");
     assert_int_equal(conf.log_level, TUTTI__LOG_WARN);
     assert_int_equal(conf.stats, TUTTI__CONF_STATS_OFF);
@@ -172,6 +174,8 @@ static void test_every_setting(void **state)
     setenv("TUTTI_HUGE_PAGES", "1", 1);
     setenv("TUTTI_TIMEOUT", "0.25", 1);
     setenv("TUTTI_STALL_WARNING", "0", 1);
+    setenv("TUTTI_DUMP", "/tmp/dumps/job", 1);
+    setenv("TUTTI_TRACE", "/tmp/trace.json", 1);
     setenv("TUTTI_DETERMINISTIC", "Strict", 1);
     setenv("TUTTI_ALGORITHM", "allreduce:ring", 1);
     setenv("TUTTI_TRANSPORT", "MPI", 1);
@@ -208,6 +212,8 @@ static void test_every_setting(void **state)
     assert_int_equal(conf.shared.stall_ms, 0);
     assert_int_equal(conf.shared.strict, 1);
     assert_string_equal(conf.shared.algorithm, "allreduce:ring");
+    assert_string_equal(conf.shared.dump, "/tmp/dumps/job");
+    assert_string_equal(conf.shared.trace, "/tmp/trace.json");
     assert_string_equal(conf.shared.transport, "mpi");
     assert_int_equal(conf.log_level, TUTTI__LOG_TRACE);
     assert_int_equal(conf.stats, TUTTI__CONF_STATS_QUIET);
@@ -468,7 +474,7 @@ static void test_help(void **state)
     assert_int_equal(count(text, "set up by these environment variables"), 1);
     assert_int_equal(count(text, "\nTUTTI_CHUNK_BYTES [bytes, 1K to 64M; 64K]\n    "), 1);
     assert_int_equal(count(text, "\nTUTTI_RANK [a number, 0 to 16777215; not set]\n    "), 1);
-    assert_int_equal(count(text, "\nTUTTI_"), 39);
+    assert_int_equal(count(text, "\nTUTTI_"), 42);
     assert_int_equal(count(text, "`tutti_sched list`"), 1);
 }
 
