@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tutti-start: a persistent request for each gradient, made once and started in each iteration. The
- * names are those of `tutti`, so both contestants are the same to the engine's agreement.
+ * tutti-start: a persistent request for each gradient, made once. An iteration starts all of them
+ * by one call. The names are those of `tutti`, so both contestants are the same to the engine's
+ * agreement.
  */
 #include "gradients/gradients.h"
 
@@ -40,16 +41,26 @@ void gradients_start_ready(gradients_run_t *run)
         run->requests[i] = run->persistent[run->order[i]];
 }
 
+/* During a backward pass, each is started when its gradient is ready. */
+static tutti_status_t start_each(const gradients_run_t *run, uint64_t start_ns)
+{
+    tutti_status_t status = TUTTI_OK;
+
+    for (size_t i = 0; i < run->gradients.n && status == TUTTI_OK; i++) {
+        gradients_next(run, i, start_ns);
+        status = tutti_start(run->requests[i]);
+    }
+    return status;
+}
+
 int gradients_start(const gradients_run_t *run, uint64_t start_ns)
 {
     const bench_world_t *world = &run->bench->world;
     size_t n = run->gradients.n;
+    tutti_status_t status = run->options->backward_ms > 0 ? start_each(run, start_ns)
+                                                          : tutti_start_all(run->requests, n);
 
-    for (size_t i = 0; i < n; i++) {
-        const gradient_t *gradient = gradients_next(run, i, start_ns);
-
-        if (bench_check(world, tutti_start(run->requests[i]), gradient->name) != 0)
-            return -1;
-    }
+    if (bench_check(world, status, "starting the requests") != 0)
+        return -1;
     return bench_check(world, tutti_wait_all(run->requests, n, -1), "tutti_wait_all");
 }
