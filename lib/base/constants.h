@@ -363,11 +363,13 @@
 #define TUTTI__FUSE_HOSTS_BYTES ((uint64_t)64 << 20)
 #define TUTTI__FUSE_DEVICE_BYTES ((size_t)16 << 20)
 
-/* The largest bucket of a plan between hosts, if TUTTI_FUSION_BYTES is auto. Chosen: several buckets
-   in a backward pass, so that communication begins early, each much longer than its latency. */
+/* The largest bucket of a plan between hosts, if TUTTI_FUSION_BYTES is auto. Chosen: several
+   buckets in a backward pass, so that communication begins early, each much longer than its
+   latency. */
 #define TUTTI__PLAN_HOSTS_BYTES ((uint64_t)4 << 20)
 
-/* [steps] Equal steps that make a plan; the most of them, after plans that did not last. Chosen. */
+/* [steps] Equal steps that make a plan; the most of them, after plans that did not last. Chosen:
+   early, but not after an accident. */
 #define TUTTI__PLAN_STEPS 3
 #define TUTTI__PLAN_STEPS_MOST 1024
 /* [names] More are not learned. Chosen: far more than a model has. */
@@ -378,12 +380,12 @@
 #define TUTTI__PLAN_WAIT_NS 5000000
 #define TUTTI__PLAN_REST_NS 1000000000u
 
-/* [requests] Kept by each communicator for new ones, 400 bytes each. Chosen: as many as a large model
-   has tensors. Without: malloc takes 330 of 2100 instructions of a planned tensor. */
+/* [requests] Kept by each communicator for new ones, 400 bytes each. Chosen: as many as a large
+   model has tensors. Without: malloc takes 330 of 2100 instructions of a planned tensor. */
 #define TUTTI__SPARE_REQUESTS 4096
 
-/* [submissions] While a bucket of a plan is in flight, the engine takes a step at least after so many
-   submissions. Chosen: a step takes about as long as eight submissions. */
+/* [submissions] While a bucket of a plan is in flight, the engine takes a step at least after so
+   many submissions. Chosen: a step takes about as long as eight submissions. */
 #define TUTTI__PLAN_LOOKS 16
 
 /* The first memory of a lane for fused buckets; it doubles. Chosen: small, since each lane of each

@@ -60,8 +60,8 @@ static const row_t rows[] = {
       "    0: no fusion, each tensor is a collective of its own.",
       0, 16 * GIB, "auto" },
     { "TUTTI_PLANS", CONF_CHOICE, AT(shared.plans), "1",
-      "1: asynchronous calls with the same names in each step become a plan, and are not agreed on\n"
-      "    any more. 0: they are agreed on in each step.",
+      "1: asynchronous calls with the same names in each step become a plan, and are not\n"
+      "    agreed on any more. 0: they are agreed on in each step.",
       0, 0, "0|1" },
     { "TUTTI_CHUNK_BYTES", CONF_BYTES, AT(shared.chunk_bytes), "64K",
       "Size of the pieces into which a message between two ranks is cut. Over UCX, with up to 64\n"

@@ -43,7 +43,7 @@ static void open_caches(tutti__lanes_t *lanes)
     const tutti__conf_shared_t *conf = lanes->env->conf;
     const tutti__exec_device_t *device = lanes->env->exec->device;
 
-    /* Agreed buckets depend on timing, and when a plan begins and ends as well. Results must not. */
+    /* Agreed buckets, and the beginning and end of a plan, depend on timing. Results must not. */
     tutti__cache_init(&lanes->cache, lanes->env->shape, lanes->env->exec->rank, conf->algorithm,
                       conf->strict ? TUTTI__STRICT_ASSOCIATION : TUTTI__STEADY_ASSOCIATION,
                       conf->check ? (uint32_t)conf->credits : 0);

@@ -30,7 +30,7 @@ typedef struct {
     tutti__planned_bucket_t *bucket; /* [nbuckets] */
     uint32_t next;                   /* the bucket that starts next */
     uint64_t started;                /* since the plan began */
-    /* Requests whose names are in the plan, but which cannot enter it. Announced when it is over. */
+    /* Requests whose names are in the plan, but which cannot enter it: announced when it is over */
     tutti__request_t *held_first, *held_last;
     uint32_t nheld;           /* all requests that wait here */
     uint64_t arrived_ns;      /* submission of the last one that entered the plan */
