@@ -177,8 +177,9 @@ typedef struct {
 
 /* In the callback `plan` and later. */
 void tutti__agree_get_plan(const tutti__agree_t *agree, tutti__agree_plan_t *ret_plan);
-/* Is the plan being stopped, and has a neighbour not answered? Then its rank. */
-int tutti__agree_unstopped(const tutti__agree_t *agree, uint32_t *ret_rank);
+/* Is the plan being stopped, and has a child not answered? Then its rank. *ret_certain 0: perhaps a
+   rank behind it has not. */
+int tutti__agree_unstopped(const tutti__agree_t *agree, uint32_t *ret_rank, int *ret_certain);
 
 /* Has this rank joined? */
 int tutti__agree_has_joined(const tutti__agree_t *agree);

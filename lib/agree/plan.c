@@ -337,13 +337,17 @@ void tutti__agree_get_plan(const tutti__agree_t *a, tutti__agree_plan_t *ret_pla
                                        a->plan.tensor, &a->plan.names };
 }
 
-int tutti__agree_unstopped(const tutti__agree_t *a, uint32_t *ret_rank)
+int tutti__agree_unstopped(const tutti__agree_t *a, uint32_t *ret_rank, int *ret_certain)
 {
+    int found = 0;
+
+    *ret_certain = 0;
     for (uint32_t i = 0; a->plan.state == TUTTI__PLAN_STOPS && i < a->env.nlinks; i++) {
-        if (a->plan.awaits[i]) {
-            *ret_rank = a->env.links[i].rank;
-            return 1;
-        }
+        if (!a->plan.awaits[i] || *ret_certain)
+            continue;
+        *ret_rank = a->env.links[i].rank;
+        *ret_certain = a->env.links[i].nranks == 1;
+        found = 1;
     }
-    return 0;
+    return found;
 }

@@ -74,8 +74,10 @@ void tutti__lanes_open(tutti__lanes_t *lanes, const tutti__engine_env_t *env,
                                         .boot = env->boot,
                                         .cache = &lanes->cache,
                                         .device_cache = &lanes->device_cache,
-                                        .is_agreed = 1 };
+                                        .is_agreed = 1,
+                                        .is_bucket = 1 };
     lanes->ordered_calls = lanes->calls;
+    lanes->ordered_calls.is_bucket = 0;
     lanes->ordered_calls.cache = &lanes->ordered_cache;
     lanes->planned_calls = lanes->calls;
     lanes->ordered_calls.is_agreed = lanes->planned_calls.is_agreed = 0;

@@ -342,10 +342,12 @@ void tutti__planned_check(tutti__plan_requests_t *p, uint64_t now)
 int tutti__planned_culprit(const tutti__plan_requests_t *p, char *text, size_t bytes)
 {
     uint32_t rank;
+    int certain;
 
-    if (tutti__agree_unstopped(p->agree, &rank)) {
-        snprintf(text, bytes, "%s does not answer", tutti__boot_rank_name(p->env->boot, rank));
-        return 1;
+    if (tutti__agree_unstopped(p->agree, &rank, &certain)) {
+        snprintf(text, bytes, "%s%s does not answer", tutti__boot_rank_name(p->env->boot, rank),
+                 certain ? "" : ", or a rank of its host,");
+        return certain;
     }
     for (uint32_t i = 0; p->runs && i < p->plan.ntensors; i++) {
         if (p->request[i] != NULL || p->plan.tensor[i].bucket != p->next)

@@ -26,6 +26,7 @@ enum {
 /* Where the victim is in its step. */
 typedef enum {
     BETWEEN,   /* it has submitted nothing */
+    ONE,       /* nothing, and the plan is one bucket */
     MIDDLE,    /* a part of a bucket */
     IN_FLIGHT, /* everything: its buckets wait for the other ranks */
     PLACES
@@ -40,7 +41,8 @@ typedef enum {
     FAULTS
 } fault_t;
 
-static const char *const place_names[PLACES] = { "between steps", "in a bucket", "in flight" };
+static const char *const place_names[PLACES] = { "between steps", "between buckets", "in a bucket",
+                                                 "in flight" };
 static const char *const fault_names[FAULTS] = { "is killed", "exits", "is stopped", "is absent",
                                                  "waits" };
 
@@ -53,6 +55,8 @@ typedef struct {
 /* One file for what all ranks of a job write to stderr. */
 static int said;
 static int real_stderr;
+/* In bytes. */
+static size_t bucket;
 
 #define STALL_MS 250
 #define TIMEOUT_MS 1000
@@ -61,7 +65,7 @@ static void settings(tutti__conf_t *conf, int rank)
 {
     (void)rank;
     conf->shared.stall_ms = STALL_MS;
-    conf->shared.fusion_bytes = 2 * COUNT * sizeof(float);
+    conf->shared.fusion_bytes = bucket;
     conf->log_level = TUTTI__LOG_WARN;
 }
 
@@ -78,7 +82,7 @@ static tutti_request_t *submit(rank_t *self, int t, float *x)
     return request;
 }
 
-static void follow_plan(rank_t *self, float (*x)[COUNT])
+static void follow_plan(rank_t *self, const plan_t *plan, float (*x)[COUNT])
 {
     const tutti__owned_t *own = &self->inside->engine->its_owners;
 
@@ -89,9 +93,10 @@ static void follow_plan(rank_t *self, float (*x)[COUNT])
             request[t] = submit(self, t, x[t]);
         CHECK_OK(tutti_wait_all(request, TENSORS, -1));
     }
-    CHECK_INT(own->agreed.plan.plans, 1);
-    CHECK(own->agreed.plan.plan.nbuckets >= 3);
-    CHECK(own->lanes.plan_served >= own->agreed.plan.plan.nbuckets);
+    /* On a busy machine a plan may have been stopped, because a rank was slow. */
+    CHECK(own->agreed.plan.plans >= 1);
+    if (own->agreed.plan.runs)
+        CHECK((own->agreed.plan.plan.nbuckets == 1) == (plan->place == ONE));
     /* No rank is still in an earlier call. */
     atomic_fetch_add(&board->ready, 1);
     while (atomic_load(&board->ready) < self->size)
@@ -129,7 +134,7 @@ static void run_victim(rank_t *self, const plan_t *plan, float (*x)[COUNT])
 {
     tutti_request_t *request[TENSORS] = { NULL };
     tutti_status_t status = TUTTI_OK;
-    int n = plan->place == BETWEEN ? 0 : plan->place == MIDDLE ? TENSORS / 2 - 1 : TENSORS;
+    int n = plan->place <= ONE ? 0 : plan->place == MIDDLE ? TENSORS / 2 - 1 : TENSORS;
 
     /* Not the first tensor. */
     for (int t = 1; t <= n && t < TENSORS; t++)
@@ -262,7 +267,7 @@ static void run(rank_t *self)
 
     real_stderr = dup(2);
     dup2(said, 2);
-    follow_plan(self, x);
+    follow_plan(self, plan, x);
     if (self->rank == plan->victim)
         run_victim(self, plan, x);
     else
@@ -286,6 +291,7 @@ static int run_one(const plan_t *plan, int size, const char *hosts)
     ssize_t n;
 
     board_clear();
+    bucket = (plan->place == ONE ? 64 : 2) * COUNT * sizeof(float);
     CHECK(ftruncate(said, 0) == 0 && lseek(said, 0, SEEK_SET) == 0);
     if (ranks_run(&job) == 0)
         return 0;
@@ -322,7 +328,7 @@ int main(int argc, char **argv)
                 plan_t plan = { (fault_t)f, (place_t)place, jobs[i].victim };
 
                 /* Without a part of its tensors a rank has nothing to wait for. */
-                if (plan.fault == WAITS && plan.place == BETWEEN)
+                if (plan.fault == WAITS && plan.place <= ONE)
                     continue;
                 if (whole || argc > 1 || dies(&plan) || n++ % 5 == 0)
                     failures += run_one(&plan, jobs[i].size, jobs[i].hosts);

@@ -242,12 +242,26 @@ static int announce_again(rank_state_t *me)
     return 0;
 }
 
+/* A rank that is named for certain has no ranks behind it that may be late instead. */
+static void check_unstopped(const rank_state_t *me)
+{
+    uint32_t rank;
+    int certain;
+
+    if (!tutti__agree_unstopped(me->agree, &rank, &certain))
+        return;
+    if (certain != (me->world->rank[rank].nlinks == 1))
+        world_complain(me->world, "rank %u names rank %u as late, certain: %d", me->rank, rank,
+                       certain);
+}
+
 int planned_act(rank_state_t *me)
 {
     planned_t *p = &me->plan;
 
     if (me->gone || me->told)
         return 0;
+    check_unstopped(me);
     if (p->why != 0) {
         tutti__agree_stop_plan(me->agree, p->why == 2);
         p->why = p->runs = 0;
