@@ -44,7 +44,7 @@ passes() {
 # finds_bug NAME: 1 if the tests pass. test_orders has no plans.
 finds_bug() {
     case $1 in
-    agree_plan | agree_learn | agree_names) ;;
+    agree_plan | agree_learn | agree_name_table) ;;
     *) passes test_orders $orders || return 0 ;;
     esac
     ! passes test_plans $((orders / 4))
